@@ -1,4 +1,4 @@
-"""What Trellis promises about time and memory, measured: `python -m bench`.
+"""Measurements of what Trellis promises about time and memory: `python -m bench`.
 
 Each module takes one measurement, against a peer in the same run where there is one, because a ratio
 carries over from one machine to another and a number of seconds does not. Measurements of whole processes

@@ -80,8 +80,8 @@ def _taken(name: str) -> list[Row]:
 
 def table(rows: Sequence[Row]) -> str:
     """The rows in aligned columns."""
-    verdicts = {True: "met", False: "missed", None: ""}
-    cells = [_HEADINGS, *((r.what, r.ours, r.peer, r.ratio, r.bar, verdicts[r.met]) for r in rows)]
+    decisions = {True: "met", False: "missed", None: ""}
+    cells = [_HEADINGS, *((r.what, r.ours, r.peer, r.ratio, r.bar, decisions[r.met]) for r in rows)]
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     lines = ("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) for line in cells)
     return "\n".join(line.rstrip() for line in lines)

@@ -1,4 +1,4 @@
-"""One line of the table: what was measured, against what, and whether it is good enough."""
+"""One line of the table: the measured figure, its peer, and whether it is good enough."""
 
 from __future__ import annotations
 

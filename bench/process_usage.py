@@ -1,4 +1,4 @@
-"""What has a process used so far? As the kernel counts it."""
+"""What a process has used so far, as the kernel counts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a benchmark have a server? In a process of its own, on 127.0.0.1, which says its URL once it is there."""
+"""Runs a server in a process of its own, on 127.0.0.1, which prints its URL once it serves."""
 
 from __future__ import annotations
 

@@ -130,13 +130,13 @@ class Api:
 
     def _reused(self, seconds: float) -> http.client.HTTPSConnection | None:
         try:
-            found = self._idle.pop()
+            result = self._idle.pop()
         except IndexError:
             return None
-        found.timeout = seconds
-        if found.sock:
-            found.sock.settimeout(seconds)
-        return found
+        result.timeout = seconds
+        if result.sock:
+            result.sock.settimeout(seconds)
+        return result
 
     def get(self, path: str, **query: str) -> Json:
         """Read one object, or a list."""
@@ -225,8 +225,8 @@ class Api:
 
 
 def _close(connections: list[http.client.HTTPSConnection]) -> None:
-    for each in connections:
-        each.close()
+    for connection in connections:
+        connection.close()
 
 
 def _parse(text: bytes) -> Json:

@@ -1,4 +1,4 @@
-"""What is a test handed?
+"""The cluster that a test uses.
 
 A running control plane as seen from outside: everything here follows from its directory and its URL, so
 another process than the one that runs it can use it.
@@ -86,15 +86,15 @@ class Cluster:
 
     def pods(self, namespace: str, app: str) -> list[Json]:
         """The pods labelled app=<app> that are not being deleted."""
-        found = self.api.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"app={app}")
-        return [pod for pod in found if "deletionTimestamp" not in pod["metadata"]]
+        pods = self.api.items(f"/api/v1/namespaces/{namespace}/pods", labelSelector=f"app={app}")
+        return [pod for pod in pods if "deletionTimestamp" not in pod["metadata"]]
 
     def ready_pods(self, namespace: str, app: str, count: int = 1, seconds: float = PATIENCE) -> list[Json]:
         """The pods labelled app=<app>, once exactly `count` of them are Ready and no others are there."""
 
         def ask() -> tuple[list[Json]] | None:
-            found = self.pods(namespace, app)
-            return (found,) if len(found) == count and all(map(is_ready, found)) else None
+            pods = self.pods(namespace, app)
+            return (pods,) if len(pods) == count and all(map(is_ready, pods)) else None
 
         return until(f"{count} ready pods of {app} in {namespace}", ask, seconds)[0]
 
@@ -119,7 +119,7 @@ class Cluster:
     def _serves(self, version: str, kind: str) -> bool:
         """By discovery, which clients go by; it follows a definition's condition Established a moment later."""
         known = self.api.find(f"/apis/{version}") or {"resources": []}
-        return any(one["kind"] == kind for one in known["resources"])
+        return any(resource["kind"] == kind for resource in known["resources"])
 
     @cached_property
     def _server(self) -> Server:
@@ -132,7 +132,7 @@ class Cluster:
 def is_ready(pod: Json) -> bool:
     """Whether the pod's condition Ready is true."""
     conditions = pod["status"].get("conditions", [])
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
 def _served_as(definition: Json) -> tuple[str, str]:

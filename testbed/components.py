@@ -1,4 +1,4 @@
-"""How is each program told what to do?"""
+"""The command lines and configuration files of the programs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""In which order does a control plane come up, and how does it go down?"""
+"""Starts and stops the programs of a control plane, in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How is a controller, ours or upstream's, run beside a control plane?
+"""Runs a controller, ours or upstream's, beside a control plane.
 
 Both take the same flags for where the cluster is and where to serve metrics.
 """

@@ -1,4 +1,4 @@
-"""What can go wrong in the testbed itself?"""
+"""The errors of the testbed itself."""
 
 from __future__ import annotations
 

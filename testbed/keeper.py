@@ -1,4 +1,4 @@
-"""Who keeps a shared control plane running, and until when?
+"""The process that keeps a shared control plane running until its leader ends.
 
 Run as `python -m testbed.keeper <name> <process>`: until that process has ended, or SIGTERM. The kernel
 tells it (pidfd), so that it also notices a kill -9.

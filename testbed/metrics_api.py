@@ -1,4 +1,4 @@
-"""How does the API server find metrics-server?
+"""Registers metrics-server with the API server.
 
 As an aggregated API. The aggregator resolves a Service, and Endpoints may not hold a loopback address; an
 ExternalName is the one way to 127.0.0.1.

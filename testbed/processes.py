@@ -1,4 +1,4 @@
-"""How is a program run so that it leaves nothing behind?"""
+"""Runs programs so that they leave nothing behind."""
 
 from __future__ import annotations
 
@@ -92,13 +92,13 @@ class Process:
 
 def free_ports(count: int) -> list[int]:
     """Ports of 127.0.0.1 that nobody listens on, and that nobody else is given while this process lives."""
-    found: list[int] = []
+    free_ports: list[int] = []
     for port in random.sample(PORTS, len(PORTS)):
         if not (_reserve(port) and _is_free(port)):
             continue
-        found.append(port)
-        if len(found) == count:
-            return found
+        free_ports.append(port)
+        if len(free_ports) == count:
+            return free_ports
     raise HarnessError(f"fewer than {count} free ports in {PORTS} on 127.0.0.1")
 
 

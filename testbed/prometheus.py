@@ -1,4 +1,4 @@
-"""How does a test get a real Prometheus that remembers what the test wrote down?
+"""Runs a real Prometheus with the samples that a test gives it.
 
 promtool turns OpenMetrics text with timestamps into blocks, and Prometheus serves them. It scrapes nothing.
 """

@@ -1,4 +1,4 @@
-"""Where do the files of a running control plane live, and who removes them?
+"""The directories of running control planes, and their removal.
 
 In memory where there is /dev/shm: etcd writes all the time. A directory is removed by the process that
 made it; if that was killed, by the next one that makes one.

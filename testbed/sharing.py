@@ -1,4 +1,4 @@
-"""How do the processes of one test run share one control plane?
+"""Shares one control plane among the processes of a test run.
 
 The first that asks starts a keeper (`testbed.keeper`), a process of its own that runs the control plane
 until the whole run has ended. So it does not matter which worker of pytest-xdist began, nor how any of

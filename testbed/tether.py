@@ -1,4 +1,4 @@
-"""How does a program die with the process that started it, even by kill -9?
+"""Ends a program with the process that started it, even by kill -9.
 
 Run as a script between the two: it asks the kernel (Linux's PR_SET_PDEATHSIG) for SIGKILL when the
 parent ends, then becomes the program. The request survives exec. It is bound to the thread that started

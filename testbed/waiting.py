@@ -1,4 +1,4 @@
-"""How long may something take that cannot be hurried?
+"""Waits for what cannot be hurried.
 
 The real controllers work in their own time, so tests against them must wait. This is the only place that
 sleeps; it asks often, so that a wait costs little more than the thing itself.

@@ -1,4 +1,4 @@
-"""What do tests run?
+"""The workloads that tests run.
 
 Manifests with little to say. `annotations` are the pods', so they may ask the kubelet for something; see
 `testbed.annotations`.

@@ -1,4 +1,4 @@
-"""How much CPU does a boosted container have over time? The moments that matter, decided by the code that ships.
+"""The CPU of a boosted container over time, at the moments that matter, decided by the code that ships.
 
 A life begins when the pod is created. It is looked at again when the pod becomes Ready, and then whenever the phases of
 its boost say so, until nothing is due any more.
@@ -67,7 +67,7 @@ def _ends(story: Story, vpa: EffectiveVpa, boosted: Moment, annotations: Mapping
         phases = determine_boost_phases(
             annotations, vpa, now, ready=now >= story.ready_at, ready_since=story.ready_at, started=0.0
         )
-        for each in unboost_containers(
+        for container in unboost_containers(
             _shape(f"{boosted.request}m", f"{boosted.limit}m"),
             _advice(story, now),
             vpa,
@@ -76,7 +76,7 @@ def _ends(story: Story, vpa: EffectiveVpa, boosted: Moment, annotations: Mapping
             phases=phases,
             memory=read_pre_boost_resources(annotations),
         ):
-            yield Moment(now, each.requests["cpu"], each.limits.get("cpu"))
+            yield Moment(now, container.requests["cpu"], container.limits.get("cpu"))
             return
         becomes_ready = story.ready_at if now < story.ready_at < math.inf else None
         now = min((time for time in (phases.next_look, becomes_ready) if time is not None), default=None)

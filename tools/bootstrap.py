@@ -20,9 +20,9 @@ GO_WANTED = (1, 26)
 
 def find_uv() -> str:
     """The uv to use, installed into the checkout if there is none."""
-    found = shutil.which("uv") or local_uv()
-    if found:
-        return found
+    result = shutil.which("uv") or local_uv()
+    if result:
+        return result
     print("uv is not on PATH: installing it into .tools", file=sys.stderr)
     quiet = ["--quiet", "--disable-pip-version-check", "--root-user-action=ignore"]
     if runs([sys.executable, "-m", "venv", str(TOOLS)]):
@@ -50,9 +50,9 @@ def go_flags() -> list[str]:
     go = shutil.which("go")
     if go is None:
         return ["--group", "go"]
-    told = subprocess.run([go, "version"], capture_output=True, text=True, check=False).stdout
-    found = re.search(r"go(\d+)\.(\d+)", told)
-    recent = found is not None and (int(found[1]), int(found[2])) >= GO_WANTED
+    stdout = subprocess.run([go, "version"], capture_output=True, text=True, check=False).stdout
+    result = re.search(r"go(\d+)\.(\d+)", stdout)
+    recent = result is not None and (int(result[1]), int(result[2])) >= GO_WANTED
     return [] if recent else ["--group", "go"]
 
 

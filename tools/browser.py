@@ -18,8 +18,8 @@ STEPS = (
 
 def main() -> None:
     """Look for one, and install one."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get"):
+    result = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if result is None and os.geteuid() == 0 and shutil.which("apt-get"):
         environment = os.environ | {"DEBIAN_FRONTEND": "noninteractive"}
         for step in STEPS:
             try:
@@ -27,8 +27,8 @@ def main() -> None:
             except (subprocess.SubprocessError, OSError) as error:
                 print(f"no browser: {' '.join(step)}: {error}")
                 break
-        found = shutil.which("chromium")
-    print(f"browser: {found}" if found else "no browser: the tests that need one are skipped")
+        result = shutil.which("chromium")
+    print(f"browser: {result}" if result else "no browser: the tests that need one are skipped")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The tables of the page about actuation, made from the code that decides."""
+"""The tables of the page about actuation, generated from the code that decides."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def _obstacles() -> Iterator[str]:
 
 def _reasons(reasons: Iterable[Reason]) -> Iterator[str]:
     yield from ("", "| reason | meaning |", "|---|---|")
-    yield from (f"| `{each.code}` | {each.meaning} |" for each in reasons)
+    yield from (f"| `{reason.code}` | {reason.meaning} |" for reason in reasons)
     yield ""
 
 

@@ -85,12 +85,12 @@ def section(lines: list[str], title: str) -> list[str]:
 
     In a narrow terminal a table has several parts with an empty line between them, and each of them has the section.
     """
-    found: list[str] = []
+    result: list[str] = []
     for number in (number for number, line in enumerate(lines) if line == title):
-        begin = number - lines[:number][::-1].index("") - 1 if found else 0
+        begin = number - lines[:number][::-1].index("") - 1 if result else 0
         rows = takewhile(lambda line: line.startswith(" "), lines[number + 1 :])
-        found += [*lines[begin : number + 1], *rows]
-    return [*found, next(line for line in lines if line.startswith("Per cent"))]
+        result += [*lines[begin : number + 1], *rows]
+    return [*result, next(line for line in lines if line.startswith("Per cent"))]
 
 
 def _options() -> argparse.Namespace:

@@ -1,4 +1,4 @@
-"""How are the pictures of Hvpas drawn? On frames with two axes, with lines that have only the points they need.
+"""Draws the pictures of Hvpas: frames with two axes, and lines that have only the points they need.
 
 They have their own ground in both colour schemes, so that they can be read on any page.
 """

@@ -1,4 +1,4 @@
-"""What does an Hvpa do with a demand? Figures for pictures, decided by the code that ships.
+"""What an Hvpa does with a demand: figures for pictures, decided by the code that ships.
 
 `answers` is what it says to totals, one after the other. A `Life` is a workload in a closed loop: a VPA tells what is
 used in total with a margin, the Hvpa plans, new pods take their time to be Ready and resizes theirs to be done.
@@ -50,7 +50,7 @@ class Pod(msgspec.Struct):
 
 def meaning_of(path: Path, **spec: Any) -> ResolvedHvpa:
     """What the Hvpa in a file means, with some of its fields changed."""
-    (found,) = (each for each in read_documents(path.read_bytes()) if isinstance(each, Document))
+    (found,) = (document for document in read_documents(path.read_bytes()) if isinstance(document, Document))
     hvpa = msgspec.convert(found.value, Hvpa)
     document = msgspec.to_builtins(hvpa)
     return ResolvedHvpa.of(resolve_hvpa(msgspec.convert({**document, "spec": {**document["spec"], **spec}}, Hvpa)))

@@ -19,8 +19,8 @@ def ladders_picture(root: Path) -> str:
     parts: list[str] = []
     for number, (story, most) in enumerate((("story-1", 200), ("story-2", 76))):
         means = meaning_of(root / f"examples/hvpa/{story}.yaml")
-        found = list(answers(means, range(0, most * 1000, 40)))
-        parts += _ladder(f"S{story[1:].replace('-', ' ')}", found, _LEFT + 440 * number, most)
+        result = list(answers(means, range(0, most * 1000, 40)))
+        parts += _ladder(f"S{story[1:].replace('-', ' ')}", result, _LEFT + 440 * number, most)
     return whole_picture(880, 430, "Replicas and size per replica over the total of CPU, for both stories", parts)
 
 
@@ -83,14 +83,14 @@ def day_picture(root: Path) -> str:
     hours = [(at, f"{at} h") for at in range(0, 25, 4)]
     top = Frame(_LEFT, 40, 818, 150, (0, 24), 24)
     parts = [*top.axes("Cores in total: used (grey), and what Ready pods have (line)", (0, 5, 10, 15, 20), hours)]
-    parts.append(top.area([(each.at / 3600, each.used / 1000) for each in moments]))
-    parts.append(top.line([(each.at / 3600, sum(each.ready) / 1000) for each in moments], "has"))
+    parts.append(top.area([(moment.at / 3600, moment.used / 1000) for moment in moments]))
+    parts.append(top.line([(moment.at / 3600, sum(moment.ready) / 1000) for moment in moments], "has"))
     counts = Frame(_LEFT, 246, 818, 80, (0, 24), 6)
     parts += counts.axes("Replicas", (0, 2, 4), hours)
-    parts.append(counts.line([(each.at / 3600, each.count) for each in moments], "count"))
+    parts.append(counts.line([(moment.at / 3600, moment.count) for moment in moments], "count"))
     sizes = Frame(_LEFT, 382, 818, 90, (0, 24), 6)
     parts += sizes.axes("Cores of each", (0, 2, 4), hours)
-    parts.append(sizes.line([(each.at / 3600, each.size / 1000) for each in moments], "size"))
+    parts.append(sizes.line([(moment.at / 3600, moment.size / 1000) for moment in moments], "size"))
     return whole_picture(880, 506, "A day: use and allocation, replicas and the size of each over time", parts)
 
 
@@ -128,7 +128,7 @@ def _order(title: str, moments: Sequence[Moment], left: float) -> Iterator[str]:
                 middle = f'x="{x + width / 2:g}" y="{y + height / 2 + 4:g}" text-anchor="middle"'
                 yield f"<text {middle}>{size / 1000:g}</text>"
             floor += size
-    yield frame.line(stepped([(each.at, each.used / 1000) for each in moments]), "need")
+    yield frame.line(stepped([(moment.at, moment.used / 1000) for moment in moments]), "need")
     middle = f'x="{left + 190}" y="272" text-anchor="middle"'
     yield f"<text {middle}>the line is what is needed, and changes after 20 s</text>"
 

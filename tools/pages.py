@@ -1,4 +1,4 @@
-"""The reference pages, made from the code they document."""
+"""The reference pages, generated from the code they document."""
 
 from __future__ import annotations
 
@@ -231,7 +231,7 @@ def _parameter_tables(recommenders: list[Recommender]) -> Iterator[str]:
         yield "`--set` sets for all. The defaults of `default` are the values of the flags of the same names.\n"
     for recommender in recommenders:
         yield f"### {recommender.name}\n"
-        rows = [_parameter_row(each) for each in recommender.parameters]
+        rows = [_parameter_row(parameter) for parameter in recommender.parameters]
         yield from ("| parameter | value | default | meaning |", "|---|---|---|---|", *rows, "")
 
 

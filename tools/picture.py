@@ -22,9 +22,13 @@ Piece = tuple[str, str]
 def picture(root: Path) -> str:
     """The SVG: the web example explained, and the mistakes found."""
     lines: list[list[Piece]] = [[("$ ", "prompt"), ("trellis check --explain examples/web", "title")]]
-    for told in describe_objects(_checked(root, "examples/web/workload.yaml", "examples/web/autoscaling.yaml")):
-        lines += [[], [(f"{told['object']} ({told['file']})", "title")]]
-        lines += [[(f"  {line}", "text")] for sentence in told["sentences"] for line in _wrapped(sentence, "  ")]
+    for describe_object in describe_objects(
+        _checked(root, "examples/web/workload.yaml", "examples/web/autoscaling.yaml")
+    ):
+        lines += [[], [(f"{describe_object['object']} ({describe_object['file']})", "title")]]
+        lines += [
+            [(f"  {line}", "text")] for sentence in describe_object["sentences"] for line in _wrapped(sentence, "  ")
+        ]
     lines += [[], [("$ ", "prompt"), ("trellis check docs/guides/mistakes.yaml", "title")]]
     for line in as_text(_checked(root, "docs/guides/mistakes.yaml")):
         lines += list(_finding(line))

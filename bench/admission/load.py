@@ -1,4 +1,4 @@
-"""How many reviews a second does a webhook answer, and how fast? Asked over TLS on connections that stay open.
+"""Measures how many reviews a second a webhook answers, and how fast, over TLS on connections that stay open.
 
 A client of its own, because what is measured is the server: it writes bytes that were made before and looks at no more
 of an answer than its length and its first line. Run as a module on a core of its own.
@@ -60,10 +60,10 @@ def load(port: int, bodies: Sequence[bytes], concurrency: int, seconds: float, c
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         raise CannotMeasure(f"the client failed: {done.stderr.strip()[-500:]}")
-    found = msgspec.json.decode(done.stdout, type=Load)
-    if found.failed or not found.reviews:
-        raise CannotMeasure(f"{found.failed} of {found.reviews} reviews failed")
-    return found
+    result = msgspec.json.decode(done.stdout, type=Load)
+    if result.failed or not result.reviews:
+        raise CannotMeasure(f"{result.failed} of {result.reviews} reviews failed")
+    return result
 
 
 class _Client(asyncio.Protocol):

@@ -1,4 +1,4 @@
-"""What does a webhook add to the time in which the API server creates a pod?
+"""Measures what a webhook adds to the time in which the API server creates a pod.
 
 Pods are created in pairs, one that the webhook is asked about and one that it is not, so that whatever else the machine
 does meets both alike.

@@ -1,4 +1,4 @@
-"""What does a webhook answer, and what would the pod then have? Looked at closely, where `review_load` only counts."""
+"""Reads the answers of a webhook and what the pod would have, where `load` only counts."""
 
 from __future__ import annotations
 

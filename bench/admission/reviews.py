@@ -200,7 +200,7 @@ async def _take(url: str, size: Size) -> Cost:
     bodies = [review(number * 37, size) for number in range(_BODIES)]
 
     def best() -> float:
-        found = float("inf")
+        result = float("inf")
         for _ in range(_ROUNDS):
             began = time.process_time()
             for body in bodies:
@@ -208,8 +208,8 @@ async def _take(url: str, size: Size) -> Cost:
                 if not isinstance(reply, HttpReply) or b'"patch":' not in reply.body:
                     raise CannotMeasure("a pod was not sized")
             admission.tally.enter()
-            found = min(found, (time.process_time() - began) / len(bodies))
-        return found
+            result = min(result, (time.process_time() - began) / len(bodies))
+        return result
 
     remembered = best()
     admission.decisions.rules.memo = DecisionCache(kept=0)

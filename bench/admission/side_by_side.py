@@ -1,4 +1,4 @@
-"""Upstream's admission controller and ours, in turn, on the same cluster, asked the same by the same client over TLS.
+"""Compares upstream's admission controller with ours, in turn, on the same cluster, by the same client over TLS.
 
 Each runs alone on the first core, under its own ServiceAccount with the rights that it ships with; the client has the
 second. They take turns several times, and every ratio is of two turns in a row, so that a machine which others use as
@@ -127,21 +127,21 @@ def measure() -> list[Row]:
 def rows(ours: Sequence[Turn], theirs: Sequence[Turn]) -> list[Row]:
     """Ours against theirs: medians over the turns. A ratio above 1 is in our favour."""
     _check_alike(ours[0].sets, theirs[0].sets)
-    found = [Row(f"reviews over TLS on one core, {SIZE}", "", "", "", "")]
+    result = [Row(f"reviews over TLS on one core, {SIZE}", "", "", "", "")]
     for what in BODIES:
         for concurrency in CONCURRENCIES:
             pairs = [
                 (a.loads[what, concurrency], b.loads[what, concurrency]) for a, b in zip(ours, theirs, strict=True)
             ]
-            found += [
+            result += [
                 _compared(f"  {what}, {concurrency} at a time", pairs, _RATE, bar=what == ALIKE),
                 _compared("    p50", pairs, _P50),
                 _compared("    p99", pairs, _P99),
                 _compared("    CPU of one", pairs, _CPU, bar=True),
             ]
     mine, peers = (median(turn.resident for turn in side) for side in (ours, theirs))
-    found.append(Row("  memory after it", f"{mine:.0f} MB", f"{peers:.0f} MB", f"{peers / mine:.2f}x"))
-    return [*found, _creation(ours, theirs)]
+    result.append(Row("  memory after it", f"{mine:.0f} MB", f"{peers:.0f} MB", f"{peers / mine:.2f}x"))
+    return [*result, _creation(ours, theirs)]
 
 
 def _compared(what: str, pairs: Sequence[tuple[Loaded, Loaded]], figure: Figure, *, bar: bool = False) -> Row:
@@ -221,15 +221,15 @@ def _taken(ground: Ground, side: Side, name: str) -> Turn:
 
 
 def _loads(ground: Ground, side: Side, pid: int, port: int) -> dict[tuple[str, int], Loaded]:
-    found = {}
+    result = {}
     for what, bodies in ground.bodies.items():
         for concurrency in CONCURRENCIES:
             before = cpu_seconds(pid)
             seen = load(port, bodies, concurrency, SECONDS, ground.cores[1])
-            found[what, concurrency] = Loaded(seen, (cpu_seconds(pid) - before) / seen.answered)
+            result[what, concurrency] = Loaded(seen, (cpu_seconds(pid) - before) / seen.answered)
             if missed := seen.reviews - seen.patched:
                 raise CannotMeasure(f"{missed} of {seen.reviews} pods were not sized by {side.name}")
-    return found
+    return result
 
 
 def _all_sized(controller: Controller, port: int, sample: Sequence[bytes]) -> list[Set] | None:

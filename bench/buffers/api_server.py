@@ -42,7 +42,7 @@ _KINDS = {
 
 def serving(buffers: int) -> AbstractContextManager[str]:
     """The server's URL, for as long as it is needed."""
-    return server_process("bench.buffer_server", buffers)
+    return server_process(__name__, buffers)
 
 
 class BufferServer:
@@ -130,7 +130,7 @@ def _discovered(path: str) -> Json | None:
     if path == "api":
         return {"versions": ["v1"]}
     if path == "apis":
-        return {"groups": [{"versions": [each], "preferredVersion": each} for each in versions]}
+        return {"groups": [{"versions": [version], "preferredVersion": version} for version in versions]}
     kinds = _KINDS.get(path.partition("/")[2])
     if kinds is None:
         return None

@@ -37,8 +37,8 @@ class Taken(msgspec.Struct, frozen=True):
 
 def measure() -> list[Row]:
     with serving(PODS) as url, serving(1) as small:
-        ours = msgspec.json.decode(python("-m", "bench.informer", "ours", url, small), type=Taken)
-        peer = msgspec.json.decode(python("-m", "bench.informer", "peer", url, small), type=Taken)
+        ours = msgspec.json.decode(python("-m", __name__, "ours", url, small), type=Taken)
+        peer = msgspec.json.decode(python("-m", __name__, "peer", url, small), type=Taken)
     return [
         at_least(
             f"list {PODS:,} pods to a synced informer",
@@ -71,9 +71,9 @@ async def _ours(url: str, small: str) -> Taken:
     first = await _follow(url, PODS)
     rounds = [first, *[await _follow(url, PODS) for _ in range(LISTS - 1)]]
     return Taken(
-        min(taken.seconds for taken in rounds),
+        min(measurement.seconds for measurement in rounds),
         first.megabytes - before,
-        min(taken.event_microseconds for taken in rounds),
+        min(measurement.event_microseconds for measurement in rounds),
     )
 
 
@@ -132,10 +132,10 @@ def _peer(url: str, small: str) -> Taken:
     pods_at(small)
     before = peak_megabytes()
     start = time.perf_counter()
-    found = pods_at(url)
+    pods = pods_at(url)
     seconds = time.perf_counter() - start
-    if found != PODS:
-        raise CannotMeasure(f"the peer knows {found} pods, not {PODS}")
+    if pods != PODS:
+        raise CannotMeasure(f"the peer knows {pods} pods, not {PODS}")
     return Taken(seconds, peak_megabytes() - before)
 
 

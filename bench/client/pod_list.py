@@ -37,8 +37,8 @@ def measure() -> list[Row]:
     with tempfile.TemporaryDirectory() as directory:
         body = Path(directory) / "pods.json"
         body.write_bytes(pod_list(PODS))
-        ours = msgspec.json.decode(python("-m", "bench.pod_list", "ours", str(body)), type=Taken)
-        peer = msgspec.json.decode(python("-m", "bench.pod_list", "peer", str(body)), type=Taken)
+        ours = msgspec.json.decode(python("-m", __name__, "ours", str(body)), type=Taken)
+        peer = msgspec.json.decode(python("-m", __name__, "peer", str(body)), type=Taken)
     return [
         at_least(
             f"decode {PODS:,} pods: time",

@@ -31,7 +31,7 @@ class _List(msgspec.Struct):
 
 def serving(pods: int) -> AbstractContextManager[str]:
     """The server's URL, for as long as it is needed."""
-    return server_process("bench.pod_server", pods)
+    return server_process(__name__, pods)
 
 
 class PodServer:

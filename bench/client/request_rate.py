@@ -1,4 +1,4 @@
-"""How fast does the API server take many requests, so many of them in flight? And nothing else is done beside them."""
+"""Measures how fast the API server takes many requests, with a number of them in flight and no other work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Does an Hvpa serve better than a VPA alone, and cost less than an HPA alone?
+"""Measures whether an Hvpa serves better than a VPA alone, and costs less than an HPA alone.
 
 Four loads that are driven by requests, a week of each in the simulator: with the day, with working hours, with bursts
 and in steps. All of a load is shared by the pods that are Ready, and every pod has memory of its own beside it. Each
@@ -66,7 +66,9 @@ def measure() -> list[Row]:
 def measured(days: int) -> dict[str, dict[str, SimulationTotals]]:
     """What came of each load, by variant and load; the first day is for learning."""
     result = simulate(fleet_of(days), processes=2)
-    return {each.name: {one.name: one.totals for one in each.workloads} for each in result.variants}
+    return {
+        variant.name: {workload.name: workload.totals for workload in variant.workloads} for variant in result.variants
+    }
 
 
 def fleet_of(days: int) -> Fleet:

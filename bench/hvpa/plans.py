@@ -1,4 +1,4 @@
-"""10,000 Hvpas: what does one pass of decisions take, with nothing new for any of them and with something for all?"""
+"""Measures one pass of decisions over 10,000 Hvpas, with nothing new for any of them and with something for all."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def measure() -> list[Row]:
     settings = HvpaSettings()
     rng = Random(1)  # noqa: S311 - the same every time
     views = [_view(rng, at) for at in range(HVPAS)]
-    known = [_after(each, plan_hvpa(each, NOW, settings)) for each in views]
+    known = [_after(view, plan_hvpa(view, NOW, settings)) for view in views]
     moved = [_moved(rng, each) for each in known]
 
     def decide(some: Sequence[Any]) -> Callable[[], object]:
@@ -83,12 +83,12 @@ def _after(view: Any, made: Any) -> Any:
     """The same a pass later: what was decided is there, and known."""
     from trellis.core.hvpa import SetScale, WriteBack  # noqa: PLC0415
 
-    replicas = next((each.replicas for each in made.actions if isinstance(each, SetScale)), view.replicas)
-    wish = next((each.replicas for each in made.actions if isinstance(each, WriteBack)), view.wish)
+    replicas = next((action.replicas for action in made.actions if isinstance(action, SetScale)), view.replicas)
+    wish = next((action.replicas for action in made.actions if isinstance(action, WriteBack)), view.wish)
     containers = []
-    for each in view.containers:
-        size = dict(made.containers.get(each.name, each.requests))
-        containers.append(msgspec.structs.replace(each, requests=size, least=size, published=size))
+    for container in view.containers:
+        size = dict(made.containers.get(container.name, container.requests))
+        containers.append(msgspec.structs.replace(container, requests=size, least=size, published=size))
     return msgspec.structs.replace(
         view, replicas=replicas, pods=replicas, ready=replicas, wish=wish, containers=tuple(containers),
         memory=made.memory,
@@ -98,10 +98,10 @@ def _after(view: Any, made: Any) -> Any:
 def _moved(rng: Random, view: Any) -> Any:
     """Another wish, and other totals of everything."""
     containers = []
-    for each in view.containers:
+    for container in view.containers:
         factor = rng.uniform(0.4, 2.5)
-        total = {name: int(factor * amount) for name, amount in each.total.items()}
-        containers.append(msgspec.structs.replace(each, total=total))
+        total = {name: int(factor * amount) for name, amount in container.total.items()}
+        containers.append(msgspec.structs.replace(container, total=total))
     return msgspec.structs.replace(view, wish=view.wish + rng.randrange(1, 4), containers=tuple(containers))
 
 

@@ -1,4 +1,4 @@
-"""A cluster of 500 kwok nodes with a Buffer: does a burst that fits it run at once, and when is the Buffer whole again?
+"""Measures a burst on 500 kwok nodes with a Buffer: when its pods run, and when the Buffer is provisioned again.
 
 On a control plane of its own, with the real scheduler. Each pod takes most of a node, so that a chunk is a node. First
 `trellis nodes` has to order all nodes, for pods and for the Buffer; then as many pods come as there are chunks.
@@ -99,7 +99,7 @@ def _refused(yard: Yard) -> int:
     newest = sorted(yard.pods(), key=_created)[-CHUNKS:]
     names = {pod["metadata"]["name"] for pod in newest}
     events: list[dict[str, Any]] = yard.cluster.api.items(f"/api/v1/namespaces/{yard.namespace}/events")
-    return len({each["involvedObject"]["name"] for each in events if each["reason"] == "FailedScheduling"} & names)
+    return len({event["involvedObject"]["name"] for event in events if event["reason"] == "FailedScheduling"} & names)
 
 
 def _created(pod: dict[str, Any]) -> str:

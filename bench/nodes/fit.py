@@ -1,4 +1,4 @@
-"""1,000 different pods against 5,000 nodes with 50,000 pods on them: where does each fit, and why not elsewhere?"""
+"""Measures 1,000 different pods against 5,000 nodes with 50,000 pods: where each fits, and why not elsewhere."""
 
 from __future__ import annotations
 
@@ -39,11 +39,15 @@ def measure() -> list[Row]:
     return [
         within(f"table of {NODES:,} nodes", _best(lambda: NodeTable(nodes)), SECONDS),
         within(f"demands of {PODS:,} pods", _best(lambda: [Demand.of(spec) for spec in specs]), SECONDS),
-        within(f"fits: {size}", _best(lambda: [fits(table, each, used) for each in demands]), SECONDS),
+        within(f"fits: {size}", _best(lambda: [fits(table, demand, used) for demand in demands]), SECONDS),
         within(
-            f"why not: {size}", _best(lambda: [explain_unfit_nodes(table, each, used) for each in demands]), 2 * SECONDS
+            f"why not: {size}",
+            _best(lambda: [explain_unfit_nodes(table, demand, used) for demand in demands]),
+            2 * SECONDS,
         ),
-        within(f"most CPU: {size}", _best(lambda: [largest_request(table, each, "cpu") for each in demands]), SECONDS),
+        within(
+            f"most CPU: {size}", _best(lambda: [largest_request(table, demand, "cpu") for demand in demands]), SECONDS
+        ),
         *_beside_others(rng),
     ]
 
@@ -63,16 +67,16 @@ def _beside_others(rng: Random) -> list[Row]:
 
     def asked_first() -> None:
         others = ExistingPods(table, placed)
-        for each in demands:
-            fits(table, each, used, others)
+        for demand in demands:
+            fits(table, demand, used, others)
 
     return [
         within(f"neighbours: {PLACED:,} pods", _best(lambda: ExistingPods(table, placed)), 10 * SECONDS),
         within(f"neighbours, and fits: {size}", _best(asked_first), 20 * SECONDS),
-        within(f"fits: {size}", _best(lambda: [fits(table, each, used, near) for each in demands]), 5 * SECONDS),
+        within(f"fits: {size}", _best(lambda: [fits(table, demand, used, near) for demand in demands]), 5 * SECONDS),
         within(
             f"why not: {size}",
-            _best(lambda: [explain_unfit_nodes(table, each, used, near) for each in demands]),
+            _best(lambda: [explain_unfit_nodes(table, demand, used, near) for demand in demands]),
             5 * SECONDS,
         ),
     ]

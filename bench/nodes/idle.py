@@ -1,4 +1,4 @@
-"""5,000 nodes, 150,000 pods and 200 Buffers, and nothing is to be done: what does a full pass over them cost?
+"""Measures a full pass over 5,000 nodes, 150,000 pods and 200 Buffers with nothing to do.
 
 Every node has four pods of DaemonSets and is well used but for one in ten. Of these some hold a pod that must not be
 moved, and the others one of pods that keep away from each other in a pool of five: they are tried in vain, and tried
@@ -58,14 +58,14 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 def measure() -> list[Row]:
-    found = {share: _in_process(share) for share in (10, 3, 1)}
+    result = {share: _in_process(share) for share in (10, 3, 1)}
     rows = []
-    for share, each in found.items():
+    for share, each in result.items():
         size = f"{NODES // share:,} nodes, {NODES // share * PODS:,} pods, {BUFFERS // share} Buffers"
         rows.append(within(f"{size}, nothing to do: a pass", each.usual, SECONDS))
         rows.append(within(f"{size}, nothing to do: the longest of {PASSES} passes", each.longest, SECONDS))
         rows.append(within(f"{size}, nothing to do: a pass that tries every underused node", each.trying, SECONDS))
-    whole = found[1]
+    whole = result[1]
     rows.append(Row("nodes, nothing to do: orders and removals", f"{whole.actions}", bar="0", met=not whole.actions))
     rows.append(Row("nodes: all objects put", f"{whole.put:.1f} s"))
     what = f"{NODES:,} nodes, {NODES * PODS:,} pods: memory of the process, at most"
@@ -75,7 +75,7 @@ def measure() -> list[Row]:
 
 
 def _in_process(share: int) -> Measured:
-    return msgspec.json.decode(python("-m", "bench.nodes_idle", str(share)), type=Measured)
+    return msgspec.json.decode(python("-m", __name__, str(share)), type=Measured)
 
 
 def _measured(share: int) -> Measured:

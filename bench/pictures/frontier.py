@@ -1,4 +1,4 @@
-"""What does better sizing look like? Footprint over time over target, a curve per rule, drawn as SVG.
+"""Draws footprint over time above target as SVG, a curve per rule.
 
 Down and to the left is better: less set aside, and less often too little. A dot is the rule as it is shipped.
 """

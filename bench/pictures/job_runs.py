@@ -1,4 +1,4 @@
-"""What does it look like when a job that runs again and again is sized? Phases of equal runs, and who sees them coming.
+"""Draws how a recurring job is sized: phases of equal runs, and the recommenders that predict them.
 
 A job that loads, computes, sorts and writes, five times a day and never quite alike. Its pods are followed and
 sampled as in a cluster, and resized in place when a target moves.
@@ -32,7 +32,7 @@ _NAMESPACE, _VPA, _CONTAINER = "batch", "report", "app"
 def picture_of_runs(count: int = RUNS) -> Chart:
     """The last of so many runs, sized by `default` and by `phases`."""
     runs = [_run(number) for number in range(count)]
-    usage = np.concatenate([np.pad(each, (0, EVERY - len(each))) for each in runs])
+    usage = np.concatenate([np.pad(run, (0, EVERY - len(run))) for run in runs])
     shown = slice(-SHOWN * EVERY, None)
     known = built_in_recommenders()
     lines = [_line(name, _targets(known[name], runs)[shown], usage[shown]) for name in ("default", "phases")]
@@ -52,8 +52,8 @@ def _line(name: str, targets: FloatColumn, usage: FloatColumn) -> Line:
     runs = usage > 0
     over = runs & (usage > targets)
     footprint, short = targets[runs].mean() / usage[runs].mean(), over.sum() / runs.sum()
-    told = f"{footprint:.2f} \u00d7 usage, short {short:.1%} of the time"
-    return Line(name, told, np.where(runs, targets, 0.0), over, np.zeros(0, dtype=np.int64))
+    result = f"{footprint:.2f} \u00d7 usage, short {short:.1%} of the time"
+    return Line(name, result, np.where(runs, targets, 0.0), over, np.zeros(0, dtype=np.int64))
 
 
 def _targets(recommender: Recommender, runs: list[FloatColumn]) -> FloatColumn:
@@ -85,6 +85,6 @@ def _of_run(recommender: Recommender, model: UsageModel, number: int, used: Floa
 def _asked(recommender: Recommender, model: UsageModel, now: float) -> float:
     """The target in cores."""
     view = model.view(model.find([RowKey(_NAMESPACE, _VPA, _CONTAINER)]))
-    values = {each.name: each.default for each in recommender.parameters}
-    found = recommender.estimate(Rows(view, np.ones(len(view))), values, now)
-    return float(found.target[CPU, 0]) / MILLICORES_PER_CORE
+    values = {parameter.name: parameter.default for parameter in recommender.parameters}
+    estimate = recommender.estimate(Rows(view, np.ones(len(view))), values, now)
+    return float(estimate.target[CPU, 0]) / MILLICORES_PER_CORE

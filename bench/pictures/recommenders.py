@@ -61,10 +61,10 @@ _SLICES = ("all", "daily or weekly")
 
 def charts(wanted: Sequence[str]) -> dict[str, Chart]:
     """Those of `PICTURES` that are wanted."""
-    found: dict[str, Chart] = {}
+    result: dict[str, Chart] = {}
     for usage in (pictured(), pictured_long()):
-        found |= _charts_of(usage, [name for name in wanted if PICTURES[name].usage in usage])
-    return {name: found[name] for name in wanted}
+        result |= _charts_of(usage, [name for name in wanted if PICTURES[name].usage in usage])
+    return {name: result[name] for name in wanted}
 
 
 def _charts_of(usage: Mapping[str, tuple[FloatColumn, FloatColumn]], wanted: Sequence[str]) -> dict[str, Chart]:
@@ -99,8 +99,8 @@ def _chart(
     for name in ("default", picture.other):
         done = replayed[name]
         targets, changes, kills = done.targets[shown, at] / scale, done.changes[shown, at], done.kills[shown, at]
-        told = f"{_many(kills.sum(), 'kill')}, {_many(changes.sum(), 'change')}" if picture.memory else None
-        lines.append(_line(name, usage, targets, kills, told))
+        result = f"{_many(kills.sum(), 'kill')}, {_many(changes.sum(), 'change')}" if picture.memory else None
+        lines.append(_line(name, usage, targets, kills, result))
     every = max(1, picture.days // len(_WEEKDAYS))
     unseen = len(used[picture.usage][0]) // (24 * POINTS) - picture.days
     marks = [
@@ -132,13 +132,13 @@ def _many(count: float, what: str) -> str:
 
 def drawings(wanted: Sequence[str]) -> dict[str, str]:
     """SVG by name."""
-    found = {name: drawn(chart) for name, chart in charts([name for name in wanted if name in PICTURES]).items()}
+    drawings = {name: drawn(chart) for name, chart in charts([name for name in wanted if name in PICTURES]).items()}
     if RUNS in wanted:
-        found[RUNS] = drawn(picture_of_runs())
+        drawings[RUNS] = drawn(picture_of_runs())
     if FRONTIER in wanted:
         curves = measured(series_from(None), replayable()).curves
-        found[FRONTIER] = frontier({title: curves[title] for title in _SLICES})
-    return found
+        drawings[FRONTIER] = frontier({title: curves[title] for title in _SLICES})
+    return drawings
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""What does it look like when a container is sized? Its usage, and what two recommenders would have given it.
+"""Draws the usage of a container, and what two recommenders would have given it.
 
 Below the curves is when more was used than that: red on the line of whoever gave too little.
 """

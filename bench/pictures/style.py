@@ -1,4 +1,4 @@
-"""How do the pictures of the documentation look? The same by day and by night, on white and on black pages.
+"""The style of the pictures of the documentation, for light and dark pages.
 
 There is no background. Greys and colours are such that both pages show them; where a reader's system says which it is,
 they are a little lighter at night.

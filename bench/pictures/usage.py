@@ -1,4 +1,4 @@
-"""Which workloads are pictured? One of each shape that the guide to choosing a recommender tells of, always the same.
+"""The workloads in the pictures: one of each shape of the guide to choosing a recommender, always the same.
 
 They are made up, and exaggerate nothing that published traces do not show. From a Monday on, a point every five
 minutes: four weeks, of which three are to learn from and the last to be looked at; eight for a cycle of ten days.
@@ -46,8 +46,8 @@ def _working_week(days: FloatColumn) -> FloatColumn:
     hour, weekday = days % 1 * 24, days.astype(np.int64) % 7
     busy = np.clip((hour - 7.5) / 1.5, 0, 1) * np.clip((18.5 - hour) / 2.5, 0, 1)
     busy *= 1 - 0.25 * np.exp(-(((hour - 12.5) / 0.7) ** 2))
-    found: FloatColumn = 0.15 + np.where(weekday < 5, 1.6 * busy, 0.06 * busy)
-    return found
+    result: FloatColumn = 0.15 + np.where(weekday < 5, 1.6 * busy, 0.06 * busy)
+    return result
 
 
 def _bursts(days: FloatColumn) -> FloatColumn:

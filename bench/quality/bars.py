@@ -1,4 +1,4 @@
-"""Which quality is promised? What each recommender must reach against the default, and whether it does."""
+"""The promised quality: what each recommender must reach against the default, and whether it does."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _KILLS, _MEMORY_FOOTPRINT = 0.4, 1.12
 
 def bars(curves: Mapping[str, Sequence[MarginCurve]]) -> list[Row]:
     """Those of CPU, for the recommenders that were replayed."""
-    by_name = {(title, each.name): each for title, found in curves.items() for each in found}
+    by_name = {(title, each.name): each for title, curve in curves.items() for each in curve}
     rows: list[Row] = []
     if cyclic := by_name.get((_CYCLIC, "seasonal")):
         rows += _seasonal(cyclic)

@@ -1,4 +1,4 @@
-"""What could containers use, for weeks? Generated series of the kinds that recommenders differ on.
+"""Generated weeks of usage, of the kinds that recommenders differ on.
 
 They show behaviours and nothing about a fleet: averages over them mean little. Only published traces can judge.
 """
@@ -66,8 +66,8 @@ def _hourly_job(days: Column, draw: np.random.Generator) -> Column:
 def _wandering(days: Column, draw: np.random.Generator) -> Column:
     steps = draw.normal(0.0, 0.02, len(days))
     walk = np.cumsum(steps)
-    found: Column = np.exp(walk - walk.mean())
-    return found
+    wandering: Column = np.exp(walk - walk.mean())
+    return wandering
 
 
 def _spiky(days: Column, draw: np.random.Generator) -> Column:

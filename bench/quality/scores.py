@@ -1,8 +1,8 @@
-"""How well do the recommenders size? Each replayed over weeks of usage, against the default in the same run.
+"""Scores the recommenders: each is replayed over weeks of usage, against the default in the same run.
 
-`python -m bench.quality --traces DIR` reads published traces; without them series are generated. A decision every hour
-from past samples only, through the usage model and the recommenders as they are shipped; the first week, or 40 % of a
-shorter series, is for learning. Prints a table, and draws footprint over risk for every margin.
+`python -m bench.quality.scores --traces DIR` reads published traces; without them series are generated. A decision every
+hour from past samples only, through the usage model and the recommenders as they are shipped; the first week, or 40 % of
+a shorter series, is for learning. Prints a table, and draws footprint over risk for every margin.
 """
 
 from __future__ import annotations
@@ -93,8 +93,10 @@ def measured(series: QualitySeries, recommenders: Mapping[str, Recommender], *, 
 
 def _comparable(footprints: Sequence[FloatColumn]) -> BoolColumn:
     """Series of which every recommender has a footprint: some use nothing at all, or nothing in what is scored."""
-    found: BoolColumn = np.logical_and.reduce([np.isfinite(each) & (each > 0) for each in footprints])
-    return found
+    comparable: BoolColumn = np.logical_and.reduce(
+        [np.isfinite(footprint) & (footprint > 0) for footprint in footprints]
+    )
+    return comparable
 
 
 def _scores(series: QualitySeries, recommender: Recommender) -> tuple[SizingScores, SizingScores]:
@@ -122,7 +124,7 @@ def _rows(found: Quality, *, judged: bool) -> list[Row]:
 
 def main(arguments: Sequence[str]) -> int:
     """The exit code is 1 if a bar is missed."""
-    parser = argparse.ArgumentParser(prog="bench.quality", description=__doc__, allow_abbrev=False)
+    parser = argparse.ArgumentParser(prog="bench.quality.scores", description=__doc__, allow_abbrev=False)
     parser.add_argument("--traces", type=Path, help="a directory with sets of traces; without it series are generated")
     parser.add_argument("--svg", type=Path, default=Path("quality.svg"), help="where to draw the frontier")
     parser.add_argument("--only", default="", help="recommenders beside the default, separated by commas")

@@ -1,4 +1,4 @@
-"""How are traces laid out so that all of them can be replayed at once? On one clock, in hours of minutes.
+"""Lays out traces on one clock, in hours of minutes, so that all of them are replayed at once.
 
 A series is scaled to use one core on average: the published ones are fractions of machines of unknown size, and neither
 the least a pod gets nor the width of the first bucket of a histogram should decide. Memory keeps its size, because the
@@ -85,6 +85,6 @@ def _averages(places: np.ndarray[tuple[int], np.dtype[np.int64]], values: Column
 
 
 def _highest(places: np.ndarray[tuple[int], np.dtype[np.int64]], values: Column, size: int) -> Column:
-    found = np.full(size, np.nan)
-    np.fmax.at(found, places, values)
-    return found
+    result = np.full(size, np.nan)
+    np.fmax.at(result, places, values)
+    return result

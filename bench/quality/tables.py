@@ -1,4 +1,4 @@
-"""How is the quality of sizing shown? A line per recommender; all but what says otherwise relative to the default."""
+"""Tables of the quality of sizing: a line per recommender, relative to the default unless a column says otherwise."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _MEMORY = ("recommender", "target/usage", "kills/week", "footprint", "kills", "c
 def cpu_table(curves: Sequence[MarginCurve]) -> str:
     """Every recommender on one slice. `its` is the default's."""
     lines: list[tuple[str, ...]] = [_CPU]
-    for each in curves:
-        shipped, equal, safe, large = each.shipped, each.at_time_over, each.at_risk, each.at_footprint
-        usual = len(each.footprint) // 2
+    for curve in curves:
+        shipped, equal, safe, large = curve.shipped, curve.at_time_over, curve.at_risk, curve.at_footprint
+        usual = len(curve.footprint) // 2
         numbers = (
             (shipped.footprint, shipped.time_over, shipped.overrun),
             (equal.footprint, equal.overrun, safe.footprint, large.time_over, large.overrun),
         )
         first, second = ([f"{number:.3f}" for number in part] for part in numbers)
-        absolute = (f"{each.shown_footprint[usual]:.2f}", f"{each.shown_time_over[usual]:.2%}")
-        lines.append((each.name, *absolute, *first, f"{each.changes:.1f}", *second, f"{each.worse:.1%}"))
+        absolute = (f"{curve.shown_footprint[usual]:.2f}", f"{curve.shown_time_over[usual]:.2%}")
+        lines.append((curve.name, *absolute, *first, f"{curve.changes:.1f}", *second, f"{curve.worse:.1%}"))
     return aligned(lines)
 
 

@@ -1,4 +1,4 @@
-"""What have containers used, for weeks? Published traces, read from a directory that is given, or nothing.
+"""Published traces of weeks of usage, read from a given directory, or nothing.
 
 A set is a folder with a manifest.csv and either one usage.parquet or a gzipped CSV file per series, as the reader of
 series knows them. CPU is what was used on average; memory is the maximum of each interval, where there is one.
@@ -46,13 +46,13 @@ class Trace(msgspec.Struct, frozen=True):
 def load_traces(directory: Path) -> list[Trace]:
     """All series below a directory, large sets first; one that is in two sets is read once."""
     manifests = [directory / "manifest.csv", *sorted(directory.glob("*/manifest.csv"))]
-    found: dict[str, Trace] = {}
+    result: dict[str, Trace] = {}
     for manifest in sorted((path for path in manifests if path.exists()), key=_is_small):
         for trace in _read_set(manifest):
-            found.setdefault(trace.name, trace)
-    if not found:
+            result.setdefault(trace.name, trace)
+    if not result:
         raise CannotMeasure(f"no manifest.csv with series in {directory} or in its folders")
-    return list(found.values())
+    return list(result.values())
 
 
 def _is_small(manifest: Path) -> bool:

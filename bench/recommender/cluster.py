@@ -1,4 +1,4 @@
-"""A control plane with so many VPAs, whose pods use something, and metrics-server reporting it.
+"""A control plane with a number of VPAs, whose pods use something, and metrics-server reporting it.
 
 Every VPA has a Deployment. What its pods use goes up and down by a third at each scrape, as it does in life: with
 usage that stands still nothing would have to be written after the first pass.

@@ -1,4 +1,4 @@
-"""What do the recommenders cost that remember more than histograms? Passes over 10,000 containers each.
+"""Measures the recommenders that remember more than histograms: passes over 10,000 containers each.
 
 `python -m bench recommender_cost`. Each recommender runs in a process of its own, pinned to a core, and is asked as it
 is in a cluster: for the first time, again a minute later, and when another hour is over. What depends on the hour is
@@ -93,7 +93,7 @@ def _child(what: str) -> str:
 
 def _take_passes(recommender: Recommender) -> Passes:
     many: Many = Jobs(ROWS) if needs_runs(recommender) else Containers(ROWS)
-    values = {each.name: each.default for each in recommender.parameters}
+    values = {parameter.name: parameter.default for parameter in recommender.parameters}
 
     def take(minutes: int) -> float:
         many.pass_by(minutes)

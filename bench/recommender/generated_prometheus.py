@@ -1,4 +1,4 @@
-"""What would Prometheus hold of a cluster? Usage of containers and what kube-state-metrics says of them, as text.
+"""What Prometheus holds of a cluster, as text: usage of containers and the series of kube-state-metrics.
 
 Workloads are Deployments of two containers each, spread evenly over namespaces, with a day and a night of CPU and a
 memory of their own size.

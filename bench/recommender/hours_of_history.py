@@ -1,4 +1,4 @@
-"""What would a usage model know of many containers after five weeks? Their hours, put there at once.
+"""The hours that a usage model has of many containers after five weeks, put there at once.
 
 Generated day by day: busy hours, a weekend, and noise, so that no two containers are alike and none is simple.
 """

@@ -1,4 +1,4 @@
-"""What does a pass of the recommender consist of, where no cluster has to answer? The calls of its shell, timed apart.
+"""Measures the parts of a pass of the recommender where no cluster has to answer: the calls of its shell, timed apart.
 
 Objects come as bytes, are decoded and kept as informers do it. What a pass would write comes back as it would from the
 watch: as a VPA with another status and version.
@@ -181,8 +181,8 @@ class RecommenderInMemory:
     def _filled(self, resource: Resource[Any]) -> ObjectStore[Any]:
         store = ObjectStore[Any]({BY_NAMESPACE: index_by_namespace})
         for page in pages(self._ask, resource.kind):
-            for found in decode_list(page, resource.struct).items:
-                store.put(key_of(found), found)
+            for item in decode_list(page, resource.struct).items:
+                store.put(key_of(item), item)
         return store
 
     def _stored(self, write: VpaStatusWrite) -> str:

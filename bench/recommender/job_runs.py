@@ -1,4 +1,4 @@
-"""What would a usage model know of many jobs after a day? Their last runs, sampled as they went."""
+"""The last runs that a usage model has of many jobs after a day, sampled as they went."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What does it take to advise a whole cluster from Prometheus? Time, memory, queries and samples.
+"""Measures advice for a cluster from Prometheus: time, memory, queries and samples.
 
 Once with a real Prometheus that holds two weeks of 200 workloads, and once with a model of one that answers at once for
 1,000, so that what is measured is ours. A survey runs in a process of its own. Beside it stands how many queries one
@@ -47,16 +47,16 @@ def _real(of: Generated) -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder:
         try:
             with serving(Path(folder), openmetrics(of), block=f"{24 * _DAYS}h") as server:
-                found = _measured(server.url, of)
+                result = _measured(server.url, of)
         except HarnessError as error:
             raise CannotMeasure(str(error)) from error
-    yield from _rows("recommend from Prometheus", of, found)
+    yield from _rows("recommend from Prometheus", of, result)
 
 
 def _model(of: Generated) -> Iterator[Row]:
     with _answering(of) as url:
-        found = _measured(url, of)
-    yield from _rows("recommend from a model of Prometheus", of, found)
+        result = _measured(url, of)
+    yield from _rows("recommend from a model of Prometheus", of, result)
 
 
 def _rows(title: str, of: Generated, found: dict[str, float]) -> Iterator[Row]:
@@ -82,10 +82,10 @@ def _rows(title: str, of: Generated, found: dict[str, float]) -> Iterator[Row]:
 
 
 def _measured(url: str, of: Generated) -> dict[str, float]:
-    found: dict[str, float] = json.loads(python("-m", "bench.recommender.recommend_prometheus", url, str(of.until)))
+    document: dict[str, float] = json.loads(python("-m", "bench.recommender.recommend_prometheus", url, str(of.until)))
     # One per namespace, resource and day, and a few about the whole.
-    found["most_queries"] = 2 * of.namespaces * _DAYS + 10
-    return found
+    document["most_queries"] = 2 * of.namespaces * _DAYS + 10
+    return document
 
 
 async def surveyed(url: str, now: float) -> dict[str, float]:
@@ -95,18 +95,18 @@ async def surveyed(url: str, now: float) -> dict[str, float]:
     began = time.perf_counter()
     async with PrometheusClient(settings, environment={}) as client:
         survey = PrometheusSurvey(client, settings, WorkloadFilter(), asked, keeping=ResumeFile(now))
-        found = await survey.take()
+        result = await survey.take()
     seconds = time.perf_counter() - began
-    if found.missing:
-        raise CannotMeasure(str(found.missing[0]))
-    targets = [container.estimate.target.cpu for each in found.workloads for container in each.containers]
+    if result.missing:
+        raise CannotMeasure(str(result.missing[0]))
+    targets = [container.estimate.target.cpu for workload in result.workloads for container in workload.containers]
     return {
         "seconds": seconds,
         "megabytes": peak_megabytes(os.getpid()),
-        "queries": found.effort.queries,
-        "one_by_one": found.effort.one_by_one,
-        "samples": found.effort.samples,
-        "workloads": len(found.workloads),
+        "queries": result.effort.queries,
+        "one_by_one": result.effort.one_by_one,
+        "samples": result.effort.samples,
+        "workloads": len(result.workloads),
         "estimates": sum(target > 0 for target in targets),
     }
 
@@ -163,15 +163,15 @@ class _Answers:
 
     def _now(self, query: str) -> str:
         if query.startswith("group by"):
-            found = [f'{{"metric":{{"namespace":"{name}"}},"value":[0,"1"]}}' for name in self._pods]
+            result = [f'{{"metric":{{"namespace":"{name}"}},"value":[0,"1"]}}' for name in self._pods]
         else:
             wanted = "kube_pod_status_phase" if "== 1" in query else "kube_"
-            found = [
+            result = [
                 f'{{"metric":{json.dumps(labels)},"value":[0,"{value}"]}}'
                 for labels, value in self._state
                 if labels["__name__"].startswith(wanted) and f'"{labels["namespace"]}"' in _quoted(query)
             ]
-        return f'{{"status":"success","data":{{"resultType":"vector","result":[{",".join(found)}]}}}}'
+        return f'{{"status":"success","data":{{"resultType":"vector","result":[{",".join(result)}]}}}}'
 
     def _range(self, query: str, start: float, steps: int, step: float) -> str:
         namespace = query.split('namespace="')[1].split('"', maxsplit=1)[0]
@@ -180,12 +180,12 @@ class _Answers:
             f"{0.1 + 0.01 * (number % 7)}" if cpu else str(10**8 + 10**5 * (number % 97)) for number in range(steps)
         )
         values = ",".join(f'[{start + number * step:.3f},"{value}"]' for number, value in enumerate(usual))
-        found = [
+        result = [
             f'{{"metric":{{"namespace":"{namespace}","pod":"{pod}","container":"{container}"}},"values":[{values}]}}'
             for pod in self._pods[namespace]
             for container in ("app", "proxy")
         ]
-        return f'{{"status":"success","data":{{"resultType":"matrix","result":[{",".join(found)}]}}}}'
+        return f'{{"status":"success","data":{{"resultType":"matrix","result":[{",".join(result)}]}}}}'
 
 
 def _quoted(query: str) -> set[str]:

@@ -1,4 +1,4 @@
-"""Upstream's recommender and ours, one after the other, on the same cluster with the same usage and the same interval.
+"""Compares upstream's recommender with ours, in turn, on the same cluster, with the same usage and interval.
 
 Both run as they would in production, each under its own ServiceAccount with the rights that it ships with, and work
 until some passes after the first are behind them; what a later pass takes is the difference between what their metrics

@@ -1,4 +1,4 @@
-"""What do the containers of so many VPAs use, and what does metrics-server make of it? Drawn from numbers alone.
+"""The usage of the containers of many VPAs, as metrics-server reports it, drawn from numbers alone.
 
 Usage goes up and down with the day, differs from pod to pod, and trembles from minute to minute. All pods of one VPA
 after the other are replaced by others, as a new version of everything is rolled out every `LIFETIME` minutes.

@@ -1,4 +1,4 @@
-"""What does the API server say of so many VPAs? Lists as they are sent, drawn from numbers alone.
+"""Lists of many VPAs as the API server sends them, drawn from numbers alone.
 
 Every VPA has a Deployment with one ReplicaSet, a third of them a policy, and all of them a week of history. A process
 of its own makes the lists, so that whoever measures memory has what a recommender has, and no more.
@@ -100,7 +100,7 @@ class _Documents:
     def _pod(self, pod: int, minute: int = 0) -> Json:
         vpa, name = pod // self._size.pods, self._size.pod_name(pod, minute)
         resources = {"requests": {"cpu": "100m", "memory": f"{64 * (1 + vpa % 16)}Mi"}, "limits": {"memory": "2Gi"}}
-        containers = [{"name": each, "resources": resources} for each in self._size.names]
+        containers = [{"name": name, "resources": resources} for name in self._size.names]
         return {
             "metadata": _metadata(vpa, name, _owner("ReplicaSet", f"web-{vpa}-5d")) | {"labels": labels_of(vpa)},
             "spec": {"containers": containers},

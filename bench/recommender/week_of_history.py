@@ -1,4 +1,4 @@
-"""What would a recommender have saved of a container after a week?
+"""The checkpoint of a container after a week.
 
 A checkpoint in the form that upstream and Trellis both read. On the first day of a VPA its bounds halve from one pass
 to the next, because hardly anything is known; whoever measures recommenders on nothing measures that day alone.

@@ -1,4 +1,4 @@
-"""What does a backtest cost? A thousand containers, thirty days of minutes, `default` asked every hour.
+"""Measures a backtest: a thousand containers, thirty days of minutes, `default` deciding every hour.
 
 Series are generated into Parquet files first, which is not measured. Each measurement is a process of its own: it reads
 the files, replays and scores CPU and memory at every margin, and says what it took. With two processes what counts is
@@ -56,7 +56,7 @@ def write_series(folder: Path, series: int, days: int) -> None:
                 cpu = draw.lognormal(-1, 1) * (1 + 0.5 * wave) * draw.lognormal(0, 0.2, len(minutes))
                 memory = 600 * _MIB * draw.lognormal(0, 1) * (1 + 0.05 * wave) * draw.lognormal(0, 0.02, len(minutes))
                 columns = [[f"app-{place}"] * len(minutes), _BEGIN + 60 * minutes, cpu, memory]
-                file.write_table(Table.from_arrays([_array(each) for each in columns], schema=_schema()))
+                file.write_table(Table.from_arrays([_array(column) for column in columns], schema=_schema()))
 
 
 def _schema() -> object:
@@ -92,8 +92,8 @@ def _within(what: str, value: float, bar: float, unit: str) -> Row:
 
 
 def _measured(folder: Path, processes: int) -> dict[str, float]:
-    found: dict[str, float] = json.loads(python("-m", "bench.backtest", str(folder), str(processes)))
-    return found
+    document: dict[str, float] = json.loads(python("-m", __name__, str(folder), str(processes)))
+    return document
 
 
 def run(folder: str, processes: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-"""How long does a simulation take in which everything is decided by the core? And does it grow with pods and steps?
+"""Measures a simulation in which the core decides everything, and how it grows with pods and steps.
 
 A fleet of workloads with five pods each, usage at one minute, decisions every ten minutes, VPAs that evict. Usage has a
 rhythm of a day, noise, and for some a level that changes now and then, so that recommendations move and pods change.
@@ -103,13 +103,13 @@ def _cpu(size: float, number: int, steps: int, rng: np.random.Generator) -> Floa
     if number % 10 == 0:
         # A new version now and then that needs more, or less.
         level = np.exp(0.3 * np.cumsum(rng.standard_normal(steps // DAY + 1)))[minutes // DAY]
-    found: FloatColumn = size * rhythm * level * rng.lognormal(0.0, 0.2, steps)
-    return found
+    cpu: FloatColumn = size * rhythm * level * rng.lognormal(0.0, 0.2, steps)
+    return cpu
 
 
 def _memory(steps: int, rng: np.random.Generator) -> FloatColumn:
-    found: FloatColumn = rng.uniform(100.0, 900.0) * _MIB * rng.lognormal(0.0, 0.05, steps)
-    return found
+    memory: FloatColumn = rng.uniform(100.0, 900.0) * _MIB * rng.lognormal(0.0, 0.05, steps)
+    return memory
 
 
 def _vpa(workload: SimulatedWorkload) -> dict[str, Any]:

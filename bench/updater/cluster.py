@@ -1,4 +1,4 @@
-"""A cluster as an updater sees it: VPAs, each for a ReplicaSet of two pods, none of which is as recommended.
+"""A cluster for the updater: VPAs, each for a ReplicaSet of two pods, none of which is as recommended.
 
 Where there are no controllers and no kubelets, pods are as the bench wrote them, and one that is evicted has no
 successor. So exactly one pod of each ReplicaSet can be evicted, and whoever has done so has nothing more to do.
@@ -102,11 +102,11 @@ def pods_of(cluster: Cluster, group: Group) -> list[str]:
 def counted(cluster: Cluster) -> Calls:
     """What the API server has been asked so far."""
     text: str = cluster.api.send("GET", "/metrics")["message"]
-    found: Counter[tuple[str, str, str]] = Counter()
+    counter: Counter[tuple[str, str, str]] = Counter()
     for labels, count in _REQUEST.findall(text):
         of = dict(_LABEL.findall(labels))
-        found[of["verb"], of["resource"], of["subresource"]] += int(float(count))
-    return Calls(found)
+        counter[of["verb"], of["resource"], of["subresource"]] += int(float(count))
+    return Calls(counter)
 
 
 def status(*, ready: bool, has: str, at: datetime | None = None) -> Json:

@@ -1,4 +1,4 @@
-"""100,000 pods in 20,000 VPAs, two containers each, none of which needs anything: what does a pass of the updater cost?
+"""Measures a pass of the updater over 100,000 pods in 20,000 VPAs, two containers each, with nothing to do.
 
 Every workload has a size of its own and is governed in one of three modes, some with requirements or policies. A third
 are in a namespace with LimitRanges, and all pods are old, so that only their size keeps them as they are. Objects are
@@ -141,7 +141,7 @@ class _World:
 
         def plan() -> None:
             plans = self._made(self._memory.batch(workloads, NOW))
-            acting.append(sum(bool(each.plan.actions) for each in plans))
+            acting.append(sum(bool(plan.plan.actions) for plan in plans))
 
         yield "a workload gathered and planned for", _timed(plan) / len(some)
         if not acting[0]:

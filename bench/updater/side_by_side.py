@@ -1,4 +1,4 @@
-"""Upstream's updater and ours, one after the other, on the same API server: each VPA has two pods to be evicted.
+"""Compares upstream's updater with ours, in turn, on the same API server: each VPA has two pods to be evicted.
 
 Each evicts one pod of each ReplicaSet, because of its tolerance, and has then nothing more to do. Both run under their
 own ServiceAccounts with the rights that they ship with, ask for the same Lease of an admission controller, and get
@@ -283,7 +283,7 @@ def _populated(parts: frozenset[str], groups: Sequence[Group]) -> Iterator[Groun
         for group in groups:
             populate(cluster, group)
         if controlled:
-            patiently("all pods", lambda: all(len(pods_of(cluster, each)) == each.pods for each in groups), 300.0)
+            patiently("all pods", lambda: all(len(pods_of(cluster, group)) == group.pods for group in groups), 300.0)
         _say(f"all pods are there after {time.monotonic() - began:.0f} s")
         yield Ground(cluster, directory)
 
@@ -328,13 +328,13 @@ def _passes(controller: Controller) -> float:
 
 def _numbers(controller: Controller) -> dict[tuple[str, str], float]:
     """Samples by name and step; those of one name are summed up."""
-    found: dict[tuple[str, str], float] = {}
+    numbers: dict[tuple[str, str], float] = {}
     for family in text_string_to_metric_families(controller.metrics()):
         if family.name in (LATENCY, RESIZED):
             for sample in family.samples:
                 key = sample.name, sample.labels.get("step", "")
-                found[key] = found.get(key, 0.0) + sample.value
-    return found
+                numbers[key] = numbers.get(key, 0.0) + sample.value
+    return numbers
 
 
 def _say(line: str) -> None:

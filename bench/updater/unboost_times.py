@@ -1,4 +1,4 @@
-"""How long after its moment is a boost taken back? From when a pod has been Ready for its duration to its lower spec.
+"""Measures how late a boost ends: from when a pod has been Ready for its duration to its lower spec.
 
 The bench writes that a pod is Ready, as its kubelet would, and watches for the resize.
 """

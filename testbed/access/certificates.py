@@ -1,4 +1,4 @@
-"""Who vouches for whom?
+"""Certificate authorities, and the certificates that they sign.
 
 One authority signs servers and clients. A second one signs only the aggregation layer's front proxy:
 whoever holds its certificate may claim to be anybody, so the two must never be the same.

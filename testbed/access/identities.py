@@ -1,4 +1,4 @@
-"""Which keys and kubeconfigs does a control plane start with?"""
+"""The keys and kubeconfigs that a control plane starts with."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may speak to the API server, and with which file?"""
+"""Kubeconfigs and tokens for the API server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may an account do on a cluster, and from when on? The API server goes by the roles that it has seen so far."""
+"""The rights of an account on a cluster, and waiting for them: the API server applies the roles that it has seen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Under which account does a component of ours run, and what may it do? As `deploy/` has it, and no more."""
+"""The accounts of our components, with the rights that `deploy/` grants, and no more."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def account(cluster: Cluster, component: str) -> Path:
     rights = [document for document in documents if document and document["kind"] in _RIGHTS]
     for document in rights:
         cluster.api.apply(document)
-    name = next(each["metadata"]["name"] for each in rights if each["kind"] == "ServiceAccount")
+    name = next(right["metadata"]["name"] for right in rights if right["kind"] == "ServiceAccount")
     if (cluster.url, component) not in _granted:
         user = f"system:serviceaccount:{NAMESPACE}:{name}"
-        until_granted(cluster.api, user, [each for each in rights if each["kind"] in ROLES])
+        until_granted(cluster.api, user, [right for right in rights if right["kind"] in ROLES])
         _granted.add((cluster.url, component))
     return cluster.kubeconfig_for(name, NAMESPACE)

@@ -1,4 +1,4 @@
-"""Under which accounts do upstream's programs run, and what may each of them do?
+"""The accounts of upstream's programs, with their rights.
 
 Names of their own, so that their rights are never mistaken for those of the Roles that Trellis ships.
 """

@@ -1,7 +1,7 @@
-"""What can a test ask of a pod's kubelet?
+"""The annotations by which a test controls a pod's kubelet.
 
 Each is an annotation of the pod, so it can stand in a pod template or be set later. kwok plays by them;
-see `kwok_stages` and `kwok_usage`.
+see `stages` and `usage`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What do the machines look like that pods are placed on?"""
+"""The nodes on which pods are placed."""
 
 from __future__ import annotations
 
@@ -96,7 +96,10 @@ def _ready(api: Api) -> set[str]:
     return {
         node["metadata"]["name"]
         for node in api.items("/api/v1/nodes")
-        if any(one["type"] == "Ready" and one["status"] == "True" for one in node["status"].get("conditions", []))
+        if any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in node["status"].get("conditions", [])
+        )
         and not any(taint["key"] == "node.kubernetes.io/not-ready" for taint in node["spec"].get("taints", []))
     }
 

@@ -1,4 +1,4 @@
-"""What does the kubelet that kwok plays write into the status of a node or pod?
+"""The patches that kwok, as the kubelet, applies to the status of a node or pod.
 
 Go templates over the object, with the functions of sprig and kwok's own (`Now`, `Quote`, `NodeIP` ...); the
 result is YAML, applied as a strategic merge patch. `%(...)s` stands for the name of an annotation.

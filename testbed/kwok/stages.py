@@ -1,6 +1,6 @@
-"""When does kwok, in the part of the kubelet, do what?
+"""The stages of kwok: when it acts, as the kubelet, and on which objects.
 
-A stage is a selector (jq over the object) and a patch of the status, from `kwok_patches`. kwok plays a
+A stage is a selector (jq over the object) and a patch of the status, from `patches`. kwok plays a
 stage when an object matches it. What that asks of stages:
 - If several match, kwok picks one by chance, but never one of weight 0 beside one above it. Stages that
   wait have weight 0, so that they do not keep the others from being played.

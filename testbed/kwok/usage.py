@@ -1,4 +1,4 @@
-"""How do pods come to use as much CPU and memory as a test says?
+"""The CPU and memory usage of pods, as a test scripts it.
 
 kwok evaluates these expressions (CEL) at every scrape and serves the result as the kubelet's
 /metrics/resource would look. metrics-server reads it and computes rates from the CPU counters.
@@ -38,9 +38,9 @@ def _from_annotation(annotation: str, idle: str) -> str:
     """The container's own annotation, else the pod's, else idle. A pod that does not run uses nothing."""
     own, every = f'"{annotation}." + container.name', f'"{annotation}"'
     notes = "pod.metadata.annotations"
-    found = f'{own} in {notes} ? {notes}[{own}] : ({every} in {notes} ? {notes}[{every}] : "{idle}")'
+    result = f'{own} in {notes} ? {notes}[{own}] : ({every} in {notes} ? {notes}[{every}] : "{idle}")'
     spread = f'"{USAGE_SPREAD}" in {notes} ? double({notes}["{USAGE_SPREAD}"]) * (2.0 * Rand() - 1.0) : 0.0'
-    return f'pod.status.phase == "Running" ? Quantity({found}) * (1.0 + ({spread})) : Quantity("0")'
+    return f'pod.status.phase == "Running" ? Quantity({result}) * (1.0 + ({spread})) : Quantity("0")'
 
 
 def _resource_metrics() -> Json:

@@ -1,4 +1,4 @@
-"""How do the programs come onto this machine?
+"""Compiles the programs on this machine.
 
 They are compiled from their Go modules, once per user and version, into the user's cache: about 0.5 GB for the
 control plane and 0.3 GB for the peers that stay, and Go's own caches, which Go trims by itself. A program is compiled
@@ -29,23 +29,23 @@ def say_on_stderr(line: str) -> None:
 
 def ensure(programs: Iterable[Program] = NEEDED, say: Say = say_on_stderr) -> dict[str, Path]:
     """Every program by name, compiled first if it never was. Several processes may ask; one compiles."""
-    found: dict[str, Path] = {}
+    result: dict[str, Path] = {}
     for sources, members in by_sources(programs):
-        found |= _ensure_of_one(sources, members, say)
-    return found
+        result |= _ensure_of_one(sources, members, say)
+    return result
 
 
 def _ensure_of_one(sources: Sources, programs: list[Program], say: Say) -> dict[str, Path]:
     home = cache_directory() / sources.home
-    found = {program.name: _provided(program) or home / program.name for program in programs}
+    result = {program.name: _provided(program) or home / program.name for program in programs}
 
     def missing() -> list[Program]:
-        return [program for program in programs if not found[program.name].exists()]
+        return [program for program in programs if not result[program.name].exists()]
 
     if missing():
         with only_one(home / ".lock", busy=lambda: say(f"another process is compiling {sources.title}; waiting")):
             _compile(sources, missing(), home, say)
-    return found
+    return result
 
 
 def _provided(program: Program) -> Path | None:

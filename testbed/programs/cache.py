@@ -1,4 +1,4 @@
-"""Where are compiled programs kept, and how do several processes share them?"""
+"""The cache of compiled programs, which several processes share."""
 
 from __future__ import annotations
 

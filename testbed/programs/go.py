@@ -1,4 +1,4 @@
-"""Which Go compiles the programs that tests need, and how is it run?"""
+"""Finds and runs the Go toolchain that compiles the programs."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ def find_go(module: Path) -> Path:
     candidates.append(Path(sys.executable).parent / "go")
     seen = []
     for candidate in candidates:
-        found = _go_version(candidate, module)
-        if found >= wanted:
+        result = _go_version(candidate, module)
+        if result >= wanted:
             return candidate
-        if found:
-            seen.append(f"{candidate} is {'.'.join(map(str, found))}")
+        if result:
+            seen.append(f"{candidate} is {'.'.join(map(str, result))}")
     asked = ".".join(map(str, wanted))
     raise NoGo(
         f"Go {asked} or later is needed and there is none ({'; '.join(seen) or 'no go on PATH'}):"
@@ -46,10 +46,10 @@ def find_go(module: Path) -> Path:
 def _go_version(go: Path, module: Path) -> tuple[int, ...]:
     """Empty if it is not there or declines."""
     try:
-        said = subprocess.run([go, "env", "GOVERSION"], cwd=module, capture_output=True, text=True, check=False)
+        result = subprocess.run([go, "env", "GOVERSION"], cwd=module, capture_output=True, text=True, check=False)
     except OSError:
         return ()
-    return _version(re.search(r"go(\d[\d.]*)", said.stdout)) if said.returncode == 0 else ()
+    return _version(re.search(r"go(\d[\d.]*)", result.stdout)) if result.returncode == 0 else ()
 
 
 def _version(match: re.Match[str] | None) -> tuple[int, ...]:

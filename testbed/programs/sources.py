@@ -1,4 +1,4 @@
-"""What is compiled together, from which Go modules and with which flags?
+"""The programs that are compiled together, their Go modules and their flags.
 
 Two sets, each resolved as one module so that the libraries its programs share are compiled once: the control plane,
 and the peers. The peers are a set of their own because they are made of newer Kubernetes libraries.

@@ -1,4 +1,4 @@
-"""Which programs does a control plane, or a test beside it, need, and in which versions?"""
+"""The programs of a control plane and of tests beside it, with their versions."""
 
 from __future__ import annotations
 

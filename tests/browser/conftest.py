@@ -22,9 +22,9 @@ def browser() -> Iterator[Browser]:
         pytest.skip("there is no Chromium; `python3 tools/browser.py` installs Debian's")
     with sync_playwright() as playwright:
         # Root, as in a container of CI, has no sandbox.
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=[*QUIET, "--no-sandbox"])
-        yield found
-        found.close()
+        result = playwright.chromium.launch(executable_path=CHROMIUM, args=[*QUIET, "--no-sandbox"])
+        yield result
+        result.close()
 
 
 @pytest.fixture
@@ -38,9 +38,9 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))  # type: ignore[arg-type]
         context.set_default_timeout(60_000)
         contexts.append(context)
-        found = Opened(context.new_page())
-        found.page.goto(file.as_uri())
-        return found
+        opening = Opened(context.new_page())
+        opening.page.goto(file.as_uri())
+        return opening
 
     yield opening
     for context in contexts:

@@ -22,10 +22,10 @@ def test_it_draws_its_charts_without_a_word_and_asks_nobody_for_anything(opened:
 def test_scores_and_series_are_sorted_by_a_click(opened: Open) -> None:
     page = opened(PAGE).page
     for table, rows in (("table.sortable >> nth=0", 6), ("#series-table", 12)):
-        found = page.locator(table)
-        head = found.locator("thead th[data-column='2']")
+        locator = page.locator(table)
+        head = locator.locator("thead th[data-column='2']")
         head.get_by_role("button").click()
-        cells = found.locator("tbody:not([hidden]) tr:not(.heading) > :nth-child(3)")
+        cells = locator.locator("tbody:not([hidden]) tr:not(.heading) > :nth-child(3)")
         values = [float(cell.get_attribute("data-v") or "nan") for cell in cells.all()]
         assert values == sorted(values, reverse=True)
         assert len(values) == rows

@@ -152,7 +152,9 @@ def test_names_with_markup_are_text(opened: Open) -> None:
         msgspec.structs.replace(
             variant,
             title=nasty,
-            workloads=[msgspec.structs.replace(each, name=nasty, label=nasty) for each in variant.workloads[:1]],
+            workloads=[
+                msgspec.structs.replace(workload, name=nasty, label=nasty) for workload in variant.workloads[:1]
+            ],
         )
         for variant in RESULT.variants
     ]

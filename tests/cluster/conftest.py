@@ -185,6 +185,6 @@ def nodes(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 @pytest.fixture
 def yard(cluster: Cluster, namespace: str) -> Iterator[Yard]:
     """Groups of nodes for one test."""
-    found = Yard(cluster, namespace)
-    yield found
-    found.close()
+    yard = Yard(cluster, namespace)
+    yield yard
+    yard.close()

@@ -11,16 +11,16 @@ from trellis.api.schema.crds import build_crd
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
 def test_a_crd_is_accepted_without_errors_or_warnings(oracle: Oracle, kind: Kind) -> None:
-    verdict = oracle.load_crd(build_crd(kind))
-    assert verdict.ok, verdict.why
-    assert not verdict.warnings
+    decision = oracle.load_crd(build_crd(kind))
+    assert decision.ok, decision.why
+    assert not decision.warnings
 
 
 @pytest.mark.parametrize("kind", [VPA, HVPA, BUFFER], ids=lambda kind: kind.name)
 def test_every_rule_stays_far_below_the_cost_limit(oracle: Oracle, kind: Kind) -> None:
     # A rule at the limit is one edit away from a CRD that no API server takes: half of it is for later rules.
     limits = oracle.about()
-    verdict = oracle.load_crd(build_crd(kind))
-    assert verdict.costs
-    assert max(cost.cost for cost in verdict.costs) <= limits.rule_cost_limit / 2
-    assert sum(cost.cost for cost in verdict.costs) <= limits.schema_cost_limit / 2
+    decision = oracle.load_crd(build_crd(kind))
+    assert decision.costs
+    assert max(cost.cost for cost in decision.costs) <= limits.rule_cost_limit / 2
+    assert sum(cost.cost for cost in decision.costs) <= limits.schema_cost_limit / 2

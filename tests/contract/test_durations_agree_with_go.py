@@ -1,4 +1,4 @@
-"""Does `Duration` read and print what Go reads and prints?"""
+"""`Duration` reads and prints what Go reads and prints."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def read(text: str) -> Duration | None:
 @example("0.9223372036854775808h")
 @settings(deadline=None, max_examples=400)
 def test_durations_are_read_as_by_go(oracle: Oracle, text: str) -> None:
-    verdict, ours = oracle.duration(text), read(text)
-    assert verdict.ok == (ours is not None), verdict.why or str(ours)
+    decision, ours = oracle.duration(text), read(text)
+    assert decision.ok == (ours is not None), decision.why or str(ours)
     if ours is not None:
-        assert (ours.nanos, str(ours)) == (verdict.nanoseconds, verdict.canonical)
+        assert (ours.nanos, str(ours)) == (decision.nanoseconds, decision.canonical)
 
 
 @given(st.integers(-(2**63), 2**63 - 1).map(Duration))
 @settings(deadline=None)
 def test_durations_are_printed_as_by_go(oracle: Oracle, duration: Duration) -> None:
-    verdict = oracle.duration(f"{duration.nanos}ns")
-    assert str(duration) == verdict.canonical
+    decision = oracle.duration(f"{duration.nanos}ns")
+    assert str(duration) == decision.canonical

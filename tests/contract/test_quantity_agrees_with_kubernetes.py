@@ -1,4 +1,4 @@
-"""Does `Quantity` read and print what the API server reads and prints?
+"""`Quantity` reads and prints what the API server reads and prints.
 
 Left out is where Kubernetes errs, and we saturate or stay exact on purpose: counts beyond int64 (it wraps around or
 says 0), counts of negative amounts that it keeps as a big decimal (it rounds towards zero, or past it), amounts of
@@ -68,13 +68,13 @@ def spelled_out(text: str) -> str:
 @settings(deadline=None, max_examples=400)
 def test_quantities_are_read_and_printed_as_by_kubernetes(oracle: Oracle, text: str) -> None:
     assume(not re.search(r"[eE][+-]?\d{3}", text))
-    verdict, ours = oracle.quantity(text), read(text)
-    assert verdict.ok == (ours is not None), verdict.why or str(ours)
+    decision, ours = oracle.quantity(text), read(text)
+    assert decision.ok == (ours is not None), decision.why or str(ours)
     if ours is None:
         return
     assume(abs(ours.exact()) < 10**36)
-    assert ours.exact() == Fraction(verdict.decimal)
-    assert ours.format == verdict.format
+    assert ours.exact() == Fraction(decision.decimal)
+    assert ours.format == decision.format
     if abs(ours.exact()) < 10**21:
         # Beyond, Kubernetes loses the suffix: it prints 1000E as 1.
         assert str(ours) == oracle.quantity(spelled_out(text)).canonical
@@ -89,16 +89,16 @@ def test_counts_are_those_of_kubernetes(oracle: Oracle, text: str) -> None:
     assert ours is not None
     assume(0 <= ours.exact() <= LARGEST)
     assume(not re.search(r"[eE][+-]?\d{3}", text))
-    verdict = oracle.quantity(text)
-    assert ours.units == verdict.value
+    decision = oracle.quantity(text)
+    assert ours.units == decision.value
     if ours.exact() * 1000 <= LARGEST:
-        assert ours.milli == verdict.milli_value
+        assert ours.milli == decision.milli_value
 
 
 @pytest.mark.parametrize("text", ["-1", "-1500m", "-1n", "-2Gi", "-1e3"])
 def test_negative_counts_are_those_of_kubernetes_where_it_rounds_away_from_zero(oracle: Oracle, text: str) -> None:
-    verdict, ours = oracle.quantity(text), Quantity.parse(text)
-    assert (ours.units, ours.milli) == (verdict.value, verdict.milli_value)
+    decision, ours = oracle.quantity(text), Quantity.parse(text)
+    assert (ours.units, ours.milli) == (decision.value, decision.milli_value)
 
 
 def test_kubernetes_still_errs_where_we_differ(oracle: Oracle) -> None:

@@ -1,4 +1,4 @@
-"""Does `Selector` read, print and choose as the API server does, in both forms?"""
+"""`Selector` reads, prints and matches as the API server does, in both forms."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ def written(match_labels: dict[str, str], match_expressions: list[MatchExpressio
 @given(texts, labels)
 @settings(deadline=None, max_examples=400)
 def test_the_text_form_means_what_it_means_to_kubernetes(oracle: Oracle, text: str, some: dict[str, str]) -> None:
-    verdict = oracle.selector(text, some)
+    decision = oracle.selector(text, some)
     ours = unless_refused(lambda: parse_selector(text))
-    assert verdict.ok == (ours is not None), verdict.why or str(ours)
+    assert decision.ok == (ours is not None), decision.why or str(ours)
     if ours is None:
         return
-    assert (str(ours), ours.matches(some)) == (verdict.canonical, verdict.matches)
+    assert (str(ours), ours.matches(some)) == (decision.canonical, decision.matches)
 
 
 @given(st.dictionaries(keys, values, max_size=2), st.lists(expressions, max_size=2), labels)
@@ -62,17 +62,17 @@ def test_the_object_form_means_what_it_means_to_kubernetes(
     match_expressions: list[MatchExpression],
     some: dict[str, str],
 ) -> None:
-    verdict = oracle.label_selector(written(match_labels, match_expressions), some)
+    decision = oracle.label_selector(written(match_labels, match_expressions), some)
     ours = unless_refused(lambda: selector_from_object(match_labels, match_expressions))
-    assert verdict.ok == (ours is not None), verdict.why or str(ours)
+    assert decision.ok == (ours is not None), decision.why or str(ours)
     if ours is None:
         return
-    assert ours.matches(some) == verdict.matches
+    assert ours.matches(some) == decision.matches
     # Kubernetes leaves the order open where a key recurs.
-    assert sorted(str(ours).split(",")) == sorted(verdict.canonical.split(","))
+    assert sorted(str(ours).split(",")) == sorted(decision.canonical.split(","))
 
 
 def test_an_absent_selector_selects_nothing(oracle: Oracle) -> None:
-    verdict = oracle.label_selector(None, {"a": "x"})
+    decision = oracle.label_selector(None, {"a": "x"})
     ours = Selector.nothing()
-    assert (ours.matches({"a": "x"}), str(ours)) == (verdict.matches, verdict.canonical)
+    assert (ours.matches({"a": "x"}), str(ours)) == (decision.matches, decision.canonical)

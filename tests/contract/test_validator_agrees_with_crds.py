@@ -48,8 +48,8 @@ def compare(oracle: Oracle, kind: Kind, specs: Iterable[Any]) -> None:
         if not verdict.ok:
             assert problems, f"only the CRD refuses {written}: {verdict.why}"
         elif verdict.pruned:
-            told = {problem.path for problem in problems if problem.reason.code == "UnknownField"}
-            assert len(told) >= len(verdict.pruned), f"pruned without a word: {verdict.pruned}"
+            result = {problem.path for problem in problems if problem.reason.code == "UnknownField"}
+            assert len(result) >= len(verdict.pruned), f"pruned without a word: {verdict.pruned}"
         ours = [str(problem) for problem in problems if problem.in_crd]
         if ours:
             assert not verdict.ok, f"the CRD accepts {written}, the validator says {ours}"

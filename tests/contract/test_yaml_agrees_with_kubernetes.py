@@ -1,4 +1,4 @@
-"""Is a document read as sigs.k8s.io/yaml reads it, and is what that refuses refused here?
+"""A document is read as sigs.k8s.io/yaml reads it, and refused where that refuses it.
 
 The oracle decodes strictly. It refuses a merged field that is written again, which kubectl does not; such
 documents are kept out here, and `test_documents.py` holds the facts about them.
@@ -38,17 +38,17 @@ def same(ours: Any, theirs: Any) -> bool:
 
 
 def compare(oracle: Oracle, text: str) -> None:
-    verdict = oracle.yaml(text)
+    decision = oracle.yaml(text)
     read = read_documents(text)
     broken = [error for one in read if isinstance(one, BrokenDocument) for error in one.errors]
     values = [one.value for one in read if isinstance(one, Document)]
-    if not verdict.ok:
-        assert broken, (text, verdict.why)
+    if not decision.ok:
+        assert broken, (text, decision.why)
     elif broken:
         assert any(word in error.rule for error in broken for word in STRICTER), (text, str(broken[0]))
     else:
         # A document that says null is left out here, as kubectl leaves it out.
-        assert same(values or [None], [verdict.value]), (text, values, verdict.value)
+        assert same(values or [None], [decision.value]), (text, values, decision.value)
 
 
 BOOLEANS = ["y", "Y", "n", "yes", "No", "on", "Off", "OFF", "oFF", "true", "False", "tRUE"]

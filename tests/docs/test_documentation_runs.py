@@ -42,10 +42,10 @@ def transcripts() -> list[tuple[str, list[Step]]]:
 
 def alike() -> list[dict[str, list[Step]]]:
     """The same, by where they stand: blocks of the same commands are together, and are run once for all of them."""
-    found: dict[tuple[str, ...], dict[str, list[Step]]] = {}
+    result: dict[tuple[str, ...], dict[str, list[Step]]] = {}
     for name, block in transcripts():
-        found.setdefault(tuple(command for command, _ in block), {})[name] = block
-    return list(found.values())
+        result.setdefault(tuple(command for command, _ in block), {})[name] = block
+    return list(result.values())
 
 
 def manifests() -> list[tuple[str, str]]:
@@ -101,8 +101,8 @@ def test_a_transcript_is_true(
 
 @pytest.mark.parametrize(("name", "text"), manifests(), ids=lambda value: value.partition("\n")[0])
 def test_a_manifest_in_the_documentation_is_valid(name: str, text: str) -> None:
-    found = check([ManifestSource(name, text.encode())])
-    assert [str(finding.message) for finding in found.findings if finding.is_error] == []
+    result = check([ManifestSource(name, text.encode())])
+    assert [str(finding.message) for finding in result.findings if finding.is_error] == []
 
 
 def test_there_is_something_to_run() -> None:

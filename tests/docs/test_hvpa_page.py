@@ -33,9 +33,9 @@ def test_an_example_is_what_the_buckets_say(story: str, total: str, count: str, 
 def test_the_day_goes_up_and_down_the_ladder_and_pods_always_have_what_is_used() -> None:
     means = meaning_of(ROOT / "examples/hvpa/story-2.yaml")
     moments = list(Life(means, 1, 400, startup=30, resizing=10, tick=60).lived(daily, 86_400))
-    counts = [each.count for each in moments]
+    counts = [moment.count for moment in moments]
     assert (counts[0], max(counts), counts[-1]) == (1, 4, 1)
-    assert all(sum(each.ready) >= each.used for each in moments)
+    assert all(sum(moment.ready) >= moment.used for moment in moments)
 
 
 def test_the_order_leaves_ready_pods_with_what_is_needed() -> None:

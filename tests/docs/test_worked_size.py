@@ -31,5 +31,5 @@ def test_a_row_of_the_table_is_what_the_pod_gets(count: int) -> None:
     document = pod(container("app", {"cpu": "500m"}, {"cpu": "1"}), mesh, **own)
     advice = [RecommendedResources("app", {"cpu": 1800}), RecommendedResources("mesh", {"cpu": 150})]
     found = size_pod(shape_of(document), advice, policies({"containerName": "app", **maximum}), limit_ranges(*ranges))
-    amounts = [amount["cpu"] for each in found.containers for amount in (each.requests, each.limits)]
+    amounts = [amount["cpu"] for container in found.containers for amount in (container.requests, container.limits)]
     assert amounts == list(map(int, ROWS[count][1:]))

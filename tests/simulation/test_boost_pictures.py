@@ -35,7 +35,7 @@ def test_the_kinds_of_boost_have_the_amounts_of_the_guide() -> None:
 @pytest.mark.parametrize("panels", [PROBES, KINDS], ids=["probes", "kinds"])
 def test_a_picture_names_every_panel_and_every_amount_and_has_both_colour_schemes(panels: tuple[Panel, ...]) -> None:
     text = boost_picture(panels, "CPU over time")
-    said = {each.text for each in ElementTree.fromstring(text).iter(f"{NAMESPACE}text")}  # noqa: S314 - our own text
-    assert said >= {panel.title for panel in panels}
-    assert said >= {f"{each.request}m" for panel in panels[1:] for each in life(panel.story)}
+    result = {each.text for each in ElementTree.fromstring(text).iter(f"{NAMESPACE}text")}  # noqa: S314 - our own text
+    assert result >= {panel.title for panel in panels}
+    assert result >= {f"{each.request}m" for panel in panels[1:] for each in life(panel.story)}
     assert "prefers-color-scheme: dark" in text

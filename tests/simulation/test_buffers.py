@@ -1,4 +1,4 @@
-"""Buffers in the whole simulator: translated and provisioned by the core, filled by a scheduler that knows nothing."""
+"""Buffers in the whole simulator: translated and provisioned by the core, used by a scheduler that ignores them."""
 
 from __future__ import annotations
 

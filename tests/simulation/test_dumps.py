@@ -1,4 +1,4 @@
-"""`trellis simulate --dump`: what a cluster would have seen, told with what had to be assumed."""
+"""`trellis simulate --dump`: results for a dumped cluster, with the assumptions."""
 
 from __future__ import annotations
 
@@ -96,9 +96,11 @@ def test_everything_in_a_dump_is_played_and_what_is_not_is_at_the_top(tmp_path: 
     arguments = ["--processes", "1", "--quiet", "--dump", str(dump), "--html", str(page), "--json", str(output)]
     result = CliRunner().invoke(trellis, ["simulate", *arguments], catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    told = json.loads(output.read_text())
-    fixed, current = told["variants"]
-    assert {each["name"]: each["kind"] for each in fixed["workloads"] if each["namespace"] == "shop"} == {
+    document = json.loads(output.read_text())
+    fixed, current = document["variants"]
+    assert {
+        workload["name"]: workload["kind"] for workload in fixed["workloads"] if workload["namespace"] == "shop"
+    } == {
         "agent": "DaemonSet",
         "db": "StatefulSet",
         "report": "CronJob",
@@ -107,11 +109,11 @@ def test_everything_in_a_dump_is_played_and_what_is_not_is_at_the_top(tmp_path: 
     # A hundred chunks of 100m, and the pods beside them, need two nodes of eight cores.
     assert fixed["nodes"]["most"] == 2
     assert fixed["nodes"]["buffers"][0]["full"] > 0.9
-    pods = {each["name"]: each["totals"]["scaling"]["replicas"] for each in fixed["workloads"]}
+    pods = {workload["name"]: workload["totals"]["scaling"]["replicas"] for workload in fixed["workloads"]}
     assert pods["agent"] == pytest.approx(2, abs=0.1)
     assert pods["report"] == pytest.approx(10 / 60, abs=0.05)
     assert "AsDecided" in current["verdicts"]
-    (left_out,) = [each for each in told["notPlayed"] if each["kind"] == "HorizontalPodAutoscaler"]
+    (left_out,) = [each for each in document["notPlayed"] if each["kind"] == "HorizontalPodAutoscaler"]
     assert left_out == {
         "kind": "HorizontalPodAutoscaler",
         "count": 1,

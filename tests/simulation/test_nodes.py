@@ -1,4 +1,4 @@
-"""Nodes that come and go in the whole simulator: ordered for pods that wait, given back when nothing needs them."""
+"""Nodes that come and go in the whole simulator: ordered for pending pods, removed when nothing needs them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_pods_are_moved_from_a_node_that_is_hardly_used() -> None:
     assert lived.groups() == {"pool": 1}
     assert len(lived.placed("web")) == 2
     assert lived.figures.moved == len(lived.times(PodEvent.MOVED, "web")) <= 1
-    assert [each.spec.taints for each in lived.nodes.values()] == [()]
+    assert [node.spec.taints for node in lived.nodes.values()] == [()]
 
 
 def test_a_budget_that_allows_nothing_keeps_the_node() -> None:
@@ -128,13 +128,13 @@ def variants() -> tuple[Variant, ...]:
 
 
 def test_the_same_seed_gives_the_same_bytes_in_one_process_or_several() -> None:
-    found = msgspec.structs.replace(played(), variants=variants())
-    first, again, apart_ = simulate(found), simulate(found), simulate(found, processes=2)
+    result = msgspec.structs.replace(played(), variants=variants())
+    first, again, apart_ = simulate(result), simulate(result), simulate(result, processes=2)
     assert msgspec.json.encode(first) == msgspec.json.encode(again) == msgspec.json.encode(apart_)
 
 
 def test_node_hours_are_paid_from_the_order_on_and_waits_are_told() -> None:
-    none, kept = (run_variant(played(), each) for each in variants())
+    none, kept = (run_variant(played(), variant) for variant in variants())
     assert none.nodes is not msgspec.UNSET
     assert none.chart.nodes is not msgspec.UNSET
     assert len(none.chart.nodes) == 60
@@ -155,8 +155,8 @@ def test_a_workload_that_a_variant_does_without_has_no_pods_there() -> None:
     found = on_nodes(plain(), plain("balloon", 4), pools=(pool(),), steps=20)
     without = run_variant(found, Variant("without", without=frozenset({1})))
     with_all = run_variant(found, Variant("with"))
-    assert [each.totals.pods_made for each in without.workloads] == [1, 0]
-    assert [each.totals.pods_made for each in with_all.workloads] == [1, 4]
+    assert [workload.totals.pods_made for workload in without.workloads] == [1, 0]
+    assert [workload.totals.pods_made for workload in with_all.workloads] == [1, 4]
 
 
 def sized() -> dict[str, Any]:
@@ -172,7 +172,7 @@ def lives(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
     workloads = [
         plain(replicas=draw(st.integers(0, 8)), cpu=draw(st.sampled_from(["300m", "1", "2"])), spec=spec,
               max_unavailable=budget),
-        job("task", [float(each) for each in begins], 200.0, pods=draw(st.integers(1, 9)), cpu="700m"),
+        job("task", [float(begin) for begin in begins], 200.0, pods=draw(st.integers(1, 9)), cpu="700m"),
     ]  # fmt: skip
     if draw(st.booleans()):
         workloads.append(plain("balloon", draw(st.integers(1, 5)), spec={"priority": -5}))
@@ -211,5 +211,5 @@ def test_whatever_happens_groups_stay_within_bounds_and_no_pod_is_lost(found: tu
         assert (nodes.occupancy.free("cpu")[nodes.table.exists] >= 0).all()
         assert (nodes.set_aside["cpu"][~nodes.table.exists] == 0).all()
     wanted = fleet_.workloads[0].replicas
-    web = [each for each in lived.pods.values() if each.metadata.labels.get("app") == "web"]
+    web = [pod for pod in lived.pods.values() if pod.metadata.labels.get("app") == "web"]
     assert len([each for each in web if each.metadata.deletion_timestamp is None]) == wanted

@@ -118,7 +118,7 @@ def test_processes_give_what_one_process_gives_and_one_that_fails_costs_no_other
     apart = simulate(made, progress=seen.append, processes=2)
     assert msgspec.json.encode(apart) == msgspec.json.encode(simulate(made))
     assert {each.variant for each in seen if each.done == each.steps} == {"fixed", "default"}
-    assert [each.name for each in apart.variants] == ["fixed", "default"]
+    assert [variant.name for variant in apart.variants] == ["fixed", "default"]
     assert apart.partial
     assert apart.notes == [
         'variant broken could not be run: "min-replica": is no setting that a simulation knows '

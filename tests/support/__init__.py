@@ -1,1 +1,1 @@
-"""What tests share: worlds, builders, oracles, servers and clocks."""
+"""What tests share: worlds (models of a cluster), builders, oracles, servers and clocks."""

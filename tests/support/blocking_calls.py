@@ -1,4 +1,4 @@
-"""Does anything block the event loop, and where?
+"""Detects calls that block the event loop, and where.
 
 A thread asks the loop for a sign of life again and again. While none comes, something else holds the loop, and the
 stack of the loop's thread says what. Tests hold the promise with it that nothing does so for more than 50 ms.

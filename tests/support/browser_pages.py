@@ -1,4 +1,4 @@
-"""A page that a browser shows: what it said, and what it asked for."""
+"""A page in a browser: its console messages, and its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How does a test install a recommender? It writes what a package would announce into a directory on the path."""
+"""Installs a recommender for a test, by the metadata that a package would announce, in a directory on the path."""
 
 from __future__ import annotations
 

@@ -43,8 +43,8 @@ class Atoms:
         """What a text says: itself, an amount in both units, or a time."""
         self.texts.add(text)
         with suppress(InvalidQuantity):
-            found = Quantity.parse(text)
-            self.numbers |= {float(found.milli), float(found.units)}
+            result = Quantity.parse(text)
+            self.numbers |= {float(result.milli), float(result.units)}
         with suppress(InvalidTime):
             self.numbers.add(float(int(parse_time(text).timestamp())))
 

@@ -18,9 +18,9 @@ def program() -> str:
 def names() -> dict[str, Any]:
     """What the program and the component define, without starting them."""
     *_, component, more = _blocks()
-    found: dict[str, Any] = {"__name__": "guide"}
-    exec(compile("\n\n".join([program(), more, component]), str(GUIDE), "exec"), found)  # noqa: S102 - our own guide
-    return found
+    names: dict[str, Any] = {"__name__": "guide"}
+    exec(compile("\n\n".join([program(), more, component]), str(GUIDE), "exec"), names)  # noqa: S102 - our own guide
+    return names
 
 
 def _blocks() -> list[str]:

@@ -1,4 +1,4 @@
-"""What a controller under test writes down, and that it decides the same again when its play is over."""
+"""Records the controller under test, and checks that a replay decides the same."""
 
 from __future__ import annotations
 

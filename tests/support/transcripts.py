@@ -15,13 +15,13 @@ Step = tuple[str, list[str]]
 
 def steps(block: str) -> list[Step]:
     """The commands of a console block: lines that start with `$ `, each with what follows it."""
-    found: list[Step] = []
+    result: list[Step] = []
     for line in block.splitlines():
         if line.startswith("$ "):
-            found.append((line[2:], []))
-        elif found:
-            found[-1][1].append(line)
-    return found
+            result.append((line[2:], []))
+        elif result:
+            result[-1][1].append(line)
+    return result
 
 
 def agrees(found: list[str], expected: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""How does a package of somebody else get beside Trellis, offline? It is built as a wheel and installed by pip.
+"""Builds another package as a wheel and installs it beside Trellis by pip, offline.
 
 A build backend would have to be fetched, so that the wheel is put together here from what `pyproject.toml` says; pip,
 the one that comes with Python, checks it when it installs it. `test_newcomers_path.py` compares it with the backend's.
@@ -69,7 +69,7 @@ def bundled_pip() -> Path:
 
 def _metadata(about: Mapping[str, Any]) -> Iterator[str]:
     yield from ("Metadata-Version: 2.1", f"Name: {about['name']}", f"Version: {about['version']}")
-    yield from (f"Requires-Dist: {each}" for each in about.get("dependencies", ()))
+    yield from (f"Requires-Dist: {dependency}" for dependency in about.get("dependencies", ()))
 
 
 def _entry_points(groups: Mapping[str, Mapping[str, str]]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Starts child processes that ignore Ctrl-C: their parent says when they stop.
+"""Starts child processes that ignore Ctrl-C: their parent decides when they stop.
 
 Ctrl-C reaches all processes of the terminal. A child that ignores it does so only once it runs our code, and it takes a
 while until then: the signal is blocked before the child is started, and the child inherits that.
@@ -12,8 +12,8 @@ from multiprocessing.process import BaseProcess
 
 
 def start_ignoring_interrupts(process: BaseProcess) -> None:
-    """Start it; a Ctrl-C in the meantime is not lost, and comes afterwards."""
-    # Started with the first process otherwise, and then it would lift the block.
+    """Start a process; a Ctrl-C in the meantime is not lost, and comes afterwards."""
+    # Without this the resource tracker starts with the first process, and lifts the block.
     resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT,))
     try:

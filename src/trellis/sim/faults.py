@@ -40,21 +40,21 @@ class Faults:
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self._by_kind: defaultdict[str, list[Fault]] = defaultdict(list)
-        for each in faults:
-            self._by_kind[each.kind].append(each)
+        for fault in faults:
+            self._by_kind[fault.kind].append(fault)
 
     def of(self, kind: str) -> tuple[Fault, ...]:
         """The faults of a kind, in the order in which they were written."""
         return tuple(self._by_kind.get(kind, ()))
 
     def holds(self, kind: str, now: float, *names: str) -> bool:
-        """Whether such a fault is under way, and about one of these names; about everybody if none is given."""
+        """Whether such a fault is active and affects one of these names; without names any fault of the kind counts."""
         return any(
-            each.begin <= now < each.end and (not names or is_affected(each, *names))
-            for each in self._by_kind.get(kind, ())
+            fault.begin <= now < fault.end and (not names or is_affected(fault, *names))
+            for fault in self._by_kind.get(kind, ())
         )
 
 
 def is_affected(fault: Fault, *names: str) -> bool:
-    """Whether a fault is about one of these names; `*` and `?` stand for any text and any character."""
+    """Whether a fault affects one of these names, by shell patterns such as `web-*`."""
     return any(fnmatchcase(name, fault.about) for name in names)

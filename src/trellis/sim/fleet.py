@@ -23,7 +23,7 @@ _SCALERS: Final = frozenset({"HorizontalPodAutoscaler", "Hvpa"})
 
 
 class SimulationClock(msgspec.Struct, frozen=True):
-    """When it begins, how long a step of usage is, and how many there are; `scored_from` ends the warm-up."""
+    """The begin, the length of a step of usage, and the number of steps; `scored_from` ends the warm-up."""
 
     begin: float
     step: float
@@ -32,12 +32,11 @@ class SimulationClock(msgspec.Struct, frozen=True):
 
     @property
     def end(self) -> float:
-        """When it is over."""
         return self.begin + self.step * self.steps
 
 
 class NodeShape(msgspec.Struct, frozen=True):
-    """So many nodes alike. `document` is a Node manifest without a name; `price` is money for an hour of one."""
+    """A number of equal nodes. `document` is a Node manifest without a name; `price` is money for an hour of one."""
 
     name: str
     count: int
@@ -46,7 +45,7 @@ class NodeShape(msgspec.Struct, frozen=True):
 
 
 class NodePool(NodeShape, frozen=True):
-    """Nodes alike that can be ordered and given back; `count` of them are there in the beginning."""
+    """A node group: equal nodes that can be ordered and removed; `count` of them are there in the beginning."""
 
     max_size: int = 0
     min_size: int = 0
@@ -55,7 +54,7 @@ class NodePool(NodeShape, frozen=True):
 
 
 class ContainerDemand(msgspec.Struct, frozen=True):
-    """What one container wants: cores and bytes for each step.
+    """The demand of one container: cores and bytes for each step.
 
     With `shared` that is the demand of the whole workload, of which each Ready pod gets its part, on top of
     `base_cpu` and `base_memory` that every pod has for itself; else every pod has all of it. With `own_memory` the
@@ -77,7 +76,7 @@ class ContainerDemand(msgspec.Struct, frozen=True):
 
 
 class StartProfile(msgspec.Struct, frozen=True):
-    """How a pod comes up: `work` core-seconds, at most `cores` at a time, on top of `seconds` that nothing shortens.
+    """How a pod starts: `work` core-seconds, at most `cores` at a time, on top of `seconds` that nothing shortens.
 
     With `probe` it becomes Ready when that is done; without one, as soon as it runs.
     """
@@ -89,7 +88,7 @@ class StartProfile(msgspec.Struct, frozen=True):
 
 
 class CronRules(msgspec.Struct, frozen=True):
-    """What a CronJob says of its Jobs; `deadline` is how many seconds late one may still begin, None for any time."""
+    """The rules of a CronJob; `deadline` is how many seconds late a Job may still begin, None for any time."""
 
     schedule: str = ""
     time_zone: str = ""
@@ -131,7 +130,7 @@ class Fault(msgspec.Struct, frozen=True):
 
 
 class Intervals(msgspec.Struct, frozen=True):
-    """How often is decided, in seconds; as live, unless a scenario says otherwise."""
+    """The intervals of the components in seconds; as live, unless a scenario says otherwise."""
 
     recommender: float = 60.0
     updater: float = 60.0
@@ -158,12 +157,12 @@ class Variant(msgspec.Struct, frozen=True):
 
     @property
     def scales(self) -> bool:
-        """Whether anybody in it changes the count of pods."""
-        return not self.keeps_counts and any(each.get("kind") in _SCALERS for each in self.objects)
+        """Whether an autoscaler of the variant changes the count of pods."""
+        return not self.keeps_counts and any(document.get("kind") in _SCALERS for document in self.objects)
 
 
 class Fleet(msgspec.Struct, frozen=True):
-    """Everything that is simulated. `scales` is set where counts change in any variant, and so are told of all.
+    """Everything that is simulated. `scales` is set where any variant changes counts, which are reported for all then.
 
     With `pools` nodes come and go.
     """
@@ -181,11 +180,11 @@ class Fleet(msgspec.Struct, frozen=True):
     pools: tuple[NodePool, ...] = ()
 
     def of_variant(self, variant: Variant) -> Fleet:
-        """The same with the workloads alone that a variant has; the others keep their numbers, and have no pods."""
+        """The fleet with only the workloads of a variant; the others keep their numbers, and have no pods."""
         if not variant.without:
             return self
         workloads = (
-            msgspec.structs.replace(each, replicas=0, runs=()) if number in variant.without else each
-            for number, each in enumerate(self.workloads)
+            msgspec.structs.replace(workload, replicas=0, runs=()) if number in variant.without else workload
+            for number, workload in enumerate(self.workloads)
         )
         return msgspec.structs.replace(self, workloads=tuple(workloads))

@@ -1,7 +1,7 @@
 """The event queue of a simulation, on virtual time.
 
-Ties are settled by time, then priority, then the order in which events were scheduled, so that one history follows from
-one beginning. Time never goes back, and nothing here knows what an event does.
+Ties are broken by time, then priority, then the order in which events were scheduled, so that one history follows from
+one beginning. Time never goes back, and the kernel does not know what an event does.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Do: TypeAlias = Callable[[], None]
 
 
 class Priority(IntEnum):
-    """Who goes first among events of one time: the world before those who look at it."""
+    """The order of events of one time: the cluster before the components that watch it."""
 
     FAULT = 0
     KUBELET = 10
@@ -33,7 +33,7 @@ class Priority(IntEnum):
 
 
 class Ticket:
-    """An event that is to come; `cancel` takes it back."""
+    """A scheduled event, which can be cancelled."""
 
     __slots__ = ("_do", "time")
 
@@ -43,21 +43,20 @@ class Ticket:
 
     @property
     def waits(self) -> bool:
-        """Whether it has neither happened nor been taken back."""
+        """Whether it has neither happened nor been cancelled."""
         return self._do is not None
 
     def cancel(self) -> None:
-        """See to it that it does not happen."""
         self._do = None
 
     def take(self) -> Do | None:
-        """What is to be done, once."""
+        """Take what is to be done, once."""
         do, self._do = self._do, None
         return do
 
 
 class Kernel:
-    """Virtual time, and what is to happen in it. `now` is in seconds since 1970."""
+    """Virtual time, and its events. `now` is in seconds since 1970."""
 
     def __init__(self, begin: float) -> None:
         self.now = begin
@@ -66,7 +65,7 @@ class Kernel:
         self._order = count()
 
     def at(self, time: float, do: Do, priority: int = Priority.KUBELET) -> Ticket:
-        """Have something done at a time, which is not before now."""
+        """Schedule an event at a time, which is not before now."""
         if not time >= self.now:
             raise InternalError(f"an event for {time} was asked for at {self.now}")
         ticket = Ticket(time, do)
@@ -74,11 +73,11 @@ class Kernel:
         return ticket
 
     def after(self, seconds: float, do: Do, priority: int = Priority.KUBELET) -> Ticket:
-        """Have something done in so many seconds."""
+        """Schedule an event in so many seconds."""
         return self.at(self.now + seconds, do, priority)
 
     def run_until(self, time: float) -> None:
-        """Do everything up to a time, what comes up meanwhile and what is due at that very time included."""
+        """Run all events up to a time, those that are scheduled meanwhile and those of that very time included."""
         queue = self._queue
         while queue and queue[0][0] <= time:
             at, _, _, ticket = heapq.heappop(queue)

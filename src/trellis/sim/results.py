@@ -1,4 +1,4 @@
-"""Results of a simulation: sums, series for charts and marks of what happened, for each workload in each variant.
+"""Results of a simulation: sums, series for charts and marks of events, for each workload in each variant.
 
 Everything here can be written as JSON as it is, is the same for the same seed, and holds no time of day at which it was
 made. CPU is in cores and memory in bytes. NaN, which JSON writes as null, stands for what cannot be said.
@@ -19,9 +19,9 @@ class CpuAndMemory(msgspec.Struct, frozen=True):
 
 
 class ScalingTotals(msgspec.Struct, frozen=True):
-    """How the count of pods moved. `replicas` is the mean over time, `scalings` how often another count was asked for.
+    """How the count of pods moved. `replicas` is the mean over time, `scalings` how often another count was requested.
 
-    `overload` is core-hours that were wanted and not had: at a limit, on a full node, or because nobody was Ready.
+    `overload` is core-hours of demand that was not served: at a limit, on a full node, or because no pod was Ready.
     """
 
     replicas: float = 0.0
@@ -30,7 +30,7 @@ class ScalingTotals(msgspec.Struct, frozen=True):
 
 
 class PendingTotals(msgspec.Struct, frozen=True):
-    """How long pods waited for a node, in seconds: those made in the time that is scored, and who still waits."""
+    """How long pods were pending, in seconds: those created in the scored time, and those that still have no node."""
 
     pods: int = 0
     mean: float = 0.0
@@ -39,15 +39,15 @@ class PendingTotals(msgspec.Struct, frozen=True):
 
 
 class SimulationTotals(msgspec.Struct, frozen=True):
-    """What a workload or a whole fleet came to, in the time that is scored.
+    """The totals of a workload or a fleet, in the scored time.
 
     `requested`, `used` and `slack` are means over time, summed over pods; `footprint` is requested over used, NaN where
-    nothing was used. `time_over` is the share of container-time in which more was wanted than requested, `overrun` how
-    much more, as a share of all that was wanted. `throttled_seconds` are container-seconds in which less CPU was given
-    than wanted. `evictions` are those that somebody asked for, `pressed_out` those by kubelets short of memory. Pending
-    and start times are seconds of all pods made; `money` is for requests, over the scored time. `scaling` is there if
+    nothing was used. `time_over` is the share of container-time in which demand was above the request, `overrun` how
+    much above, as a share of all demand. `throttled_seconds` are container-seconds in which less CPU was given than
+    demanded. `evictions` are those by the eviction API, `pressed_out` those by kubelets short of memory. Pending and
+    start times are seconds of all pods created; `money` is for requests, over the scored time. `scaling` is there if
     any variant changes counts, and `waits` if nodes come and go; those of the whole fleet are without pods of negative
-    priority, which are there to make way.
+    priority, which are there to be preempted.
     """
 
     requested: CpuAndMemory = CpuAndMemory()
@@ -73,12 +73,12 @@ class SimulationTotals(msgspec.Struct, frozen=True):
 
     @property
     def waited(self) -> PendingTotals:
-        """How long pods waited; no time at all where it is not told."""
+        """How long pods were pending; zeros where it is not reported."""
         return PendingTotals() if self.waits is msgspec.UNSET else self.waits
 
     @property
     def scaled(self) -> ScalingTotals:
-        """How the count moved; not at all where nobody changes counts."""
+        """How the count moved; zeros where no autoscaler changes counts."""
         return ScalingTotals() if self.scaling is msgspec.UNSET else self.scaling
 
 
@@ -100,7 +100,7 @@ class ResourceChart(msgspec.Struct, frozen=True):
 
 
 class ChartMark(msgspec.Struct, frozen=True):
-    """Something that happened to a pod: `what` in a word (evicted, resized, killed...), `why` the code of a reason."""
+    """An event of a pod: `what` in a word (evicted, resized, killed...), `why` the code of a reason."""
 
     time: float
     what: str
@@ -109,7 +109,7 @@ class ChartMark(msgspec.Struct, frozen=True):
 
 
 class WorkloadChart(msgspec.Struct, frozen=True):
-    """One workload over time. More marks than fit are left out and counted."""
+    """The chart of one workload. More marks than fit are left out and counted."""
 
     times: list[float]
     pods: list[float]
@@ -130,9 +130,9 @@ class WorkloadResult(msgspec.Struct, frozen=True):
 
 
 class FleetChart(msgspec.Struct, frozen=True):
-    """The whole fleet over time: cores and bytes used, requested and offered by nodes.
+    """The chart of the whole fleet: cores and bytes used, requested and offered by nodes.
 
-    `nodes` is how many there are and `chunks` for how many pods Buffers keep room, told where nodes come and go.
+    `nodes` is the number of nodes and `chunks` that of all Buffers, reported where nodes come and go.
     """
 
     times: list[float]
@@ -149,11 +149,11 @@ class FleetChart(msgspec.Struct, frozen=True):
 
 
 class BufferFigures(msgspec.Struct, frozen=True):
-    """One Buffer, in the time that is scored.
+    """The figures of one Buffer, in the scored time.
 
-    `chunks` is how many it stood for, on average, and `full` the share of the time in which all of them had room on
-    nodes that were there. `money` is for the room they had; `hits` are pods that came to where chunks were, `misses`
-    pods that had to wait although a chunk like them was to be there.
+    `chunks` is how many it had, on average, and `full` the share of the time in which all of them fitted on ready
+    nodes. `money` is for the capacity they had; `hits` are pods that were placed where chunks were, `misses` pods that
+    had to wait although a chunk like them was to be there.
     """
 
     namespace: str
@@ -166,7 +166,7 @@ class BufferFigures(msgspec.Struct, frozen=True):
 
 
 class NodeFigures(msgspec.Struct, frozen=True):
-    """How nodes came and went, from the beginning. `moved` are pods that had to go elsewhere so that their node could.
+    """How nodes came and went, from the beginning. `moved` are pods that were evicted from nodes to be removed.
 
     `preempted` are pods that had to go for others of higher priority; `most` is the most nodes at once.
     """
@@ -180,9 +180,9 @@ class NodeFigures(msgspec.Struct, frozen=True):
 
 
 class VariantResult(msgspec.Struct, frozen=True):
-    """One variant: the fleet, its workloads, and what the nodes cost. `verdicts` counts decisions by reason.
+    """The result of one variant: the fleet, its workloads, the cost of nodes. `verdicts` counts decisions by reason.
 
-    `nodes` is there where they come and go.
+    `nodes` is there where nodes come and go.
     """
 
     name: str
@@ -198,7 +198,7 @@ class VariantResult(msgspec.Struct, frozen=True):
 
 
 class NotPlayed(msgspec.Struct, frozen=True):
-    """Objects of a kind in a dump that are not played as they are in the cluster, and why.
+    """Objects of a kind in a dump that are not simulated as they are in the cluster, and the reason.
 
     `count` is 0 where their number is not known.
     """
@@ -209,9 +209,9 @@ class NotPlayed(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """All variants of one scenario; `partial` where it was stopped before its end.
+    """The result of all variants of one scenario; `partial` where it was stopped before its end.
 
-    `not_played` is there where a dump was played.
+    `not_played` is there where a dump was simulated.
     """
 
     scenario: str
@@ -229,13 +229,13 @@ class RunResult(msgspec.Struct, frozen=True):
 
 
 class NotPlayedObjects:
-    """Collects what is not played."""
+    """Collects what is not simulated."""
 
     def __init__(self) -> None:
         self._counts: Counter[tuple[str, str]] = Counter()
 
     def add(self, kind: str, reason: str, count: int = 1) -> None:
-        """So many objects of a kind; none where their number is not known."""
+        """Add a number of objects of a kind; 0 where their number is not known."""
         self._counts[kind, reason] += count
 
     def all(self) -> list[NotPlayed]:

@@ -32,12 +32,12 @@ from trellis.sim.kernel import Kernel
 from trellis.sim.results import RunResult, VariantResult
 from trellis.sim.scores.scorer import Scorer
 
-# Whoever waits for the end is told this often, in steps.
+# How often progress is reported, in steps.
 _PROGRESS_STEPS: Final = 16
 
 
 class SimulationProgress(msgspec.Struct, frozen=True):
-    """How far a variant is: steps that are done, of how many, and the time in it."""
+    """The progress of a variant: steps that are done, of how many, and the time in it."""
 
     variant: str
     done: int
@@ -52,9 +52,9 @@ def run_variant(
     progress: Callable[[SimulationProgress], None] = lambda _progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> VariantResult:
-    """One variant from beginning to end, or until `stop` says so; `InvalidInput` if it cannot be meant."""
+    """Run a variant to its end, or until `stop` returns True; `InvalidInput` if it is not valid."""
     clock, fleet = fleet.clock, fleet.of_variant(variant)
-    # Nothing that a run makes is in a cycle, and to look for such things takes a tenth of its time.
+    # No object of a run is in a cycle, and the search for cycles takes a tenth of its time.
     with pause_garbage_collection():
         run = _VariantRun(fleet, variant)
         for number in range(clock.steps):
@@ -70,7 +70,7 @@ def run_variant(
 
 
 class _VariantRun:
-    """A variant under way: it watches the cluster for whoever decides, and for the scores."""
+    """A running variant: it watches the cluster for the components and for the scores."""
 
     def __init__(self, fleet: Fleet, variant: Variant) -> None:
         self._variant = variant
@@ -81,56 +81,56 @@ class _VariantRun:
             variant,
             self._kernel,
             advised=self._scoring.advised,
-            because=self._scoring.marking.because,
+            because=self._scoring.marking.note_reason,
         )
-        # The same draws for every variant, so that they differ by what is decided alone.
+        # The same draws for every variant, so that they differ by decisions alone.
         rng = np.random.default_rng(fleet.seed)
         self._cluster = ModelCluster(fleet, self._kernel, self._deciding.admit, rng, self)
         self._deciding.begin(self._cluster)
         self._cluster.begin()
 
     def step(self, number: int, time: float) -> None:
-        """Everything that happens until a step begins, and the step."""
+        """Run all events until a step begins, and the step."""
         self._kernel.run_until(time)
         usage = self._cluster.step(number)
         self._deciding.measured(usage, self._cluster.rows)
         self._scoring.step(usage, self._cluster, self._deciding.chunks)
 
     def end(self, time: float) -> None:
-        """Everything that happens in the last step."""
+        """Run all events of the last step."""
         self._kernel.run_until(time)
 
     def result(self, partial_until: float | None) -> VariantResult:
-        """What came of it so far."""
+        """The result so far."""
         nodes = self._deciding.node_figures
         return self._scoring.result(self._variant, self._cluster, self._deciding.verdicts, partial_until, nodes)
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod changed."""
+        """Handle a change of a pod."""
         self._deciding.pod(old, new)
         if new is None and old is not None:
             self._scoring.marking.gone(old.metadata.uid)
 
     def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
-        """A controller changed."""
+        """Handle a change of a controller."""
         self._deciding.workload(kind, old, new)
         if old is not None and new is not None:
             self._scoring.changed(self._kernel.now, kind, old, new)
 
     def node(self, old: Node | None, new: Node | None) -> None:
-        """A node changed."""
+        """Handle a change of a node."""
         self._deciding.node(old, new)
 
     def event(self, event: Event) -> None:
-        """A kubelet evicted a pod."""
+        """Handle an eviction by a kubelet."""
         self._deciding.event(event)
 
-    def happened(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
-        """Something happened to a pod."""
-        self._scoring.happened(self._kernel.now, workload, what, pod, text)
+    def on_pod_event(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
+        """Handle an event of a pod."""
+        self._scoring.on_pod_event(self._kernel.now, workload, event, pod, text)
 
 
-# How often somebody who might want to stop is asked, in seconds.
+# How often `stop` is called, in seconds.
 _POLL_SECONDS: Final = 0.1
 _STOP: Final = b"stop"
 
@@ -144,19 +144,21 @@ def simulate(
     stop: Callable[[], bool] = lambda: False,
     processes: int = 1,
 ) -> RunResult:
-    """All variants of a fleet. `progress` is told how far each is, and `stop` asked whether to go on."""
-    fleet = msgspec.structs.replace(fleet, scales=any(each.scales for each in fleet.variants))
+    """Simulate all variants of a fleet. `progress` is called as each advances, and `stop` decides whether to go on."""
+    fleet = msgspec.structs.replace(fleet, scales=any(variant.scales for variant in fleet.variants))
     together = min(processes, len(fleet.variants))
     run = _in_processes if together > 1 else _one_by_one
-    found: dict[str, VariantResult] = {}
+    result: dict[str, VariantResult] = {}
     notes: list[str] = []
     for name, outcome in run(fleet, progress, stop, together):
         if isinstance(outcome, str):
             notes.append(f"variant {name} could not be run: {outcome}")
         else:
-            found[name] = outcome
-    notes += [note for each in fleet.variants if each.name in found for note in _stand_ins(each, fleet.clock.begin)]
-    variants = [found[each.name] for each in fleet.variants if each.name in found]
+            result[name] = outcome
+    notes += [
+        note for variant in fleet.variants if variant.name in result for note in _stand_ins(variant, fleet.clock.begin)
+    ]
+    variants = [result[variant.name] for variant in fleet.variants if variant.name in result]
     clock = fleet.clock
     return RunResult(
         scenario=fleet.name,
@@ -168,7 +170,7 @@ def simulate(
         currency=fleet.prices.currency,
         prices=fleet.prices.name,
         variants=variants,
-        partial=len(variants) < len(fleet.variants) or any(each.partial_until is not None for each in variants),
+        partial=len(variants) < len(fleet.variants) or any(variant.partial_until is not None for variant in variants),
         notes=sorted(notes),
     )
 
@@ -197,7 +199,7 @@ def _run_caught(fleet: Fleet, variant: Variant, progress: OnProgress, stop: Call
 
 
 class _Worker:
-    """A process that runs one variant, and the line to it."""
+    """A process that runs one variant, and the connection to it."""
 
     def __init__(self, fleet: Fleet, variant: Variant) -> None:
         context = multiprocessing.get_context("spawn")
@@ -209,26 +211,26 @@ class _Worker:
         theirs.close()
 
     def stop(self) -> None:
-        """Have it come to an end with what it has."""
+        """Ask it to end with what it has."""
         try:
             self.line.send_bytes(_STOP)
         except OSError:
-            # It is over already, and what it said last is still to be read.
+            # It has ended already, and its last message is still to be read.
             return
 
     def read(self, progress: OnProgress) -> VariantResult | str | None:
-        """What it says: how far it is, or what came of it."""
+        """Read a message: progress, or a result."""
         try:
-            kind, said = msgspec.msgpack.decode(self.line.recv_bytes(), type=tuple[str, msgspec.Raw])
+            kind, payload = msgspec.msgpack.decode(self.line.recv_bytes(), type=tuple[str, msgspec.Raw])
         except (EOFError, OSError):
             self._process.join()
             return f"its process ended with exit code {self._process.exitcode}"
         if kind == SimulationProgress.__name__:
-            progress(msgspec.msgpack.decode(said, type=SimulationProgress))
+            progress(msgspec.msgpack.decode(payload, type=SimulationProgress))
             return None
         if kind == VariantResult.__name__:
-            return msgspec.msgpack.decode(said, type=VariantResult)
-        return msgspec.msgpack.decode(said, type=str)
+            return msgspec.msgpack.decode(payload, type=VariantResult)
+        return msgspec.msgpack.decode(payload, type=str)
 
     def close(self) -> None:
         """End it, if it has not ended."""
@@ -264,9 +266,9 @@ def _in_processes(
 
 
 def _work(fleet: Fleet, line: Connection) -> None:
-    """What such a process does."""
+    """Run a variant in a child process."""
 
-    def say(said: SimulationProgress | VariantResult | str) -> None:
-        line.send_bytes(msgspec.msgpack.encode((type(said).__name__, said)))
+    def say(message: SimulationProgress | VariantResult | str) -> None:
+        line.send_bytes(msgspec.msgpack.encode((type(message).__name__, message)))
 
     say(_run_caught(fleet, fleet.variants[0], say, line.poll))

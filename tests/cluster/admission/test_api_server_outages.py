@@ -33,8 +33,8 @@ def test_it_is_ready_when_it_has_seen_everything_and_outlives_its_api_server(
     owner = cluster.api.create(deployment("web", replicas=0), SHOP)
     made = owned(pod("web-1"), owner)
     controller = admission(SHOP)
-    told = until("pods to be asked about", lambda: warned(cluster, made))
-    assert told == ["A new pod came before everything had been seen, and was left as it came."]
+    result = until("pods to be asked about", lambda: warned(cluster, made))
+    assert result == ["A new pod came before everything had been seen, and was left as it came."]
     status, text = controller.get("/readyz")
     assert status != 200
     assert "verticalpodautoscalers" in text

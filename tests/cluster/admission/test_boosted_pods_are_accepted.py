@@ -122,7 +122,11 @@ def manifest(name: str, life: Life) -> Json:
 
 
 def resources(life: Life) -> Json:
-    return {"containers": [{"name": each["name"], "resources": each["resources"]} for each in life.spec["containers"]]}
+    return {
+        "containers": [
+            {"name": container["name"], "resources": container["resources"]} for container in life.spec["containers"]
+        ]
+    }
 
 
 def drawn_pod(rng: Random) -> Life:
@@ -165,6 +169,6 @@ def drawn_vpa(rng: Random) -> EffectiveVpa:
 
 
 def without_boost(meaning: EffectiveVpa) -> EffectiveVpa:
-    plain = {name: msgspec.structs.replace(each, boost=None) for name, each in meaning.containers.items()}
+    plain = {name: msgspec.structs.replace(container, boost=None) for name, container in meaning.containers.items()}
     others = msgspec.structs.replace(meaning.others, boost=None)
     return msgspec.structs.replace(meaning, containers=plain, others=others)

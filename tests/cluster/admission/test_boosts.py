@@ -78,13 +78,15 @@ def test_pods_of_every_example_of_the_proposal_start_with_what_its_comment_says(
     warnings = {name: start_example(cluster, namespace, name) for name in EXAMPLES}
     until_seen(cluster, namespace)
     for name, rows in EXAMPLES.items():
-        cluster.api.create(deployment(name, *(plain(each) for each in rows)), namespace)
+        cluster.api.create(deployment(name, *(plain(row) for row in rows)), namespace)
     for name, rows in EXAMPLES.items():
         made = pod_of(cluster, namespace, name)
-        found = {each: " ".join(set_["requests"].values()) for each, set_ in resources(made).items()}
-        assert found == {each: starts for each, (_, starts, _) in rows.items()}, name
+        result = {each: " ".join(set_["requests"].values()) for each, set_ in resources(made).items()}
+        assert result == {each: starts for each, (_, starts, _) in rows.items()}, name
         assert boosted(made) == {each for each, (_, _, is_boost) in rows.items() if is_boost}, name
-    deprecated = {name for name, told in warnings.items() if any('"Auto" mode is deprecated' in each for each in told)}
+    deprecated = {
+        name for name, warning in warnings.items() if any('"Auto" mode is deprecated' in each for each in warning)
+    }
     assert deprecated == {"no-boost", "boost-and-scaling"}
 
 
@@ -103,30 +105,30 @@ def test_a_boost_alone_changes_nothing_but_cpu_and_no_quality_of_service(
     until_seen(cluster, namespace)
     for name in ("off", "requests-only", "capped", "nobody"):
         cluster.api.create(deployment(name, plain(limit="1"), plain("proxy", "100m")), namespace)
-    found = {name: pod_of(cluster, namespace, name) for name in ("off", "requests-only", "capped", "nobody")}
+    result = {name: pod_of(cluster, namespace, name) for name in ("off", "requests-only", "capped", "nobody")}
 
     def cpus(name: str) -> tuple[str, str]:
-        got = resources(found[name])["app"]
+        got = resources(result[name])["app"]
         return got["requests"]["cpu"], got["limits"]["cpu"]
 
     assert cpus("off") == ("1500m", "3")
     assert cpus("requests-only") == ("999m", "1")
     assert cpus("capped") == ("2", "4")
-    assert {each["status"]["qosClass"] for each in found.values()} == {"Burstable"}
+    assert {each["status"]["qosClass"] for each in result.values()} == {"Burstable"}
     notes = {BOOST + "app", BOOST + "proxy", OBSERVED, UPDATES, SIZED}
-    assert found["off"]["metadata"]["annotations"].keys() == notes
-    assert without_cpu(found["off"]) == without_cpu(found["nobody"])
+    assert result["off"]["metadata"]["annotations"].keys() == notes
+    assert without_cpu(result["off"]) == without_cpu(result["nobody"])
 
 
 def without_cpu(made: Json) -> list[Json]:
     """The containers of a pod but for their CPU, and for the token that each pod mounts under its own name."""
     containers = made["spec"]["containers"]
-    for each in containers:
-        each.pop("volumeMounts", None)
-        for amounts in each["resources"].values():
+    for container in containers:
+        container.pop("volumeMounts", None)
+        for amounts in container["resources"].values():
             amounts.pop("cpu", None)
-    found: list[Json] = containers
-    return found
+    result: list[Json] = containers
+    return result
 
 
 @pytest.mark.req("SB-43", "SB-44", "SB-45")

@@ -270,13 +270,13 @@ def test_whatever_a_pod_looks_like_it_is_let_through_and_no_patch_makes_it_unacc
             dry_run(cluster, twin, patched)
         except Refused as error:
             pytest.fail(f"{error}\n{name}: {json.dumps(came['spec'])}\n{json.dumps(operations)}")
-        return "patched" if any("/resources" in each["path"] for each in operations) else "left alone"
+        return "patched" if any("/resources" in operation["path"] for operation in operations) else "left alone"
 
     with ThreadPoolExecutor(4) as pool:
-        verdicts = list(pool.map(judge, range(REVIEWS)))
+        decisions = list(pool.map(judge, range(REVIEWS)))
     cluster.delete_namespace(twin)
-    assert verdicts.count("patched") > REVIEWS / 3
-    assert verdicts.count("refused") > REVIEWS / 20
+    assert decisions.count("patched") > REVIEWS / 3
+    assert decisions.count("refused") > REVIEWS / 20
 
 
 def as_it_reaches_us(cluster: Cluster, namespace: str, made: Json) -> Json | None:
@@ -324,15 +324,15 @@ def drawn_container(rng: Random, name: str) -> Json:
 
 def drawn_resources(rng: Random) -> Json:
     """Requests and limits, mostly in order."""
-    found: Json = {field: {} for field in ("requests", "limits") if rng.random() < 0.9}
+    result: Json = {field: {} for field in ("requests", "limits") if rng.random() < 0.9}
     for name, amounts in AMOUNTS.items():
         few = sorted(rng.choices(range(len(amounts)), k=2), reverse=rng.random() < 0.1)
         for field, which in zip(("requests", "limits"), few, strict=True):
-            if field in found and rng.random() < 0.7:
-                found[field][name] = amounts[which]
+            if field in result and rng.random() < 0.7:
+                result[field][name] = amounts[which]
     if rng.random() < 0.1:
-        found.setdefault("limits", {})["ephemeral-storage"] = "1Gi"
-    return found
+        result.setdefault("limits", {})["ephemeral-storage"] = "1Gi"
+    return result
 
 
 AMOUNTS = {

@@ -124,7 +124,7 @@ def test_stored_objects_that_a_rule_would_refuse_can_be_edited_and_deleted(
         "PATCH", path, {"spec": {"updatePolicy": {"updateMode": "Off"}}}, "application/merge-patch+json"
     )
     assert changed["spec"]["updatePolicy"] == {"updateMode": "Off"}
-    assert [each.startswith(LOWER) and "allowed only because" in each for each in warnings] == [True]
+    assert [warning.startswith(LOWER) and "allowed only because" in warning for warning in warnings] == [True]
     worse = policy(minAllowed={"cpu": "99"}, maxAllowed={"cpu": "9"})
     with pytest.raises(Refused, match=r"max resource for cpu is lower than min of"):
         cluster.api.patch(path, {"spec": worse["spec"]})

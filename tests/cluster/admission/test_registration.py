@@ -123,7 +123,9 @@ class Webhook:
         return {review["resource"]["resource"] for review in self.reviews}
 
     def check_rights(self) -> None:
-        assert [each.message for each in self.outcomes if each.result not in (Result.APPLIED, Result.CONFLICT)] == []
+        assert [
+            outcome.message for outcome in self.outcomes if outcome.result not in (Result.APPLIED, Result.CONFLICT)
+        ] == []
 
 
 @asynccontextmanager
@@ -196,7 +198,7 @@ def test_the_api_server_asks_us_over_a_connection_that_it_trusts(cluster: Cluste
     run(main())
     stored = cluster.api.get(CONFIGURATION)
     assert stored["metadata"]["labels"] == {"team": "web"}
-    assert [each["name"] for each in stored["webhooks"]] == ["vpa.k8s.io", "objects.autoscaling.x-k8s.io"]
+    assert [webhook["name"] for webhook in stored["webhooks"]] == ["vpa.k8s.io", "objects.autoscaling.x-k8s.io"]
 
 
 def test_when_nobody_answers_pods_start_as_they_are(cluster: Cluster) -> None:
@@ -268,13 +270,13 @@ def test_replicas_agree_through_the_secret(cluster: Cluster) -> None:
     async def main() -> None:
         async with replica(cluster) as first, replica(cluster) as second, replica(cluster) as third:
             replicas = (first, second, third)
-            await asyncio.gather(*(each.keeper.look() for each in replicas))
-            bundles = {each.keeper.ca_bundle() for each in replicas}
+            await asyncio.gather(*(replica.keeper.look() for replica in replicas))
+            bundles = {replica.keeper.ca_bundle() for replica in replicas}
             assert len(bundles) == 1
             assert b64decode(cluster.api.get(SECRET)["data"]["ca.crt"]) in bundles
-            registrations = [each.register_at("https://127.0.0.1:1") for each in replicas]
-            await asyncio.gather(*(each.look() for each in registrations))
-            assert [each.why_not_registered() for each in registrations] == [None] * 3
+            registrations = [replica.register_at("https://127.0.0.1:1") for replica in replicas]
+            await asyncio.gather(*(registration.look() for registration in registrations))
+            assert [registration.why_not_registered() for registration in registrations] == [None] * 3
             await asyncio.to_thread(cluster.api.delete, SECRET)
             await second.keeper.look()
             assert b64decode(cluster.api.get(SECRET)["data"]["ca.crt"]) in bundles
@@ -299,7 +301,7 @@ def test_a_configuration_of_upstream_is_taken_over_and_what_is_spoilt_put_right(
             assert "service" not in client
             assert authorities_in(b64decode(client["caBundle"])) == (webhook.keeper.ca_bundle(), theirs)
             condition = [{"name": "never", "expression": "false"}]
-            webhooks = [each | {"matchConditions": condition, "timeoutSeconds": 1} for each in good["webhooks"]]
+            webhooks = [webhook | {"matchConditions": condition, "timeoutSeconds": 1} for webhook in good["webhooks"]]
             cluster.api.patch(CONFIGURATION, {"webhooks": webhooks})
             await registration.look()
             assert cluster.api.get(CONFIGURATION)["webhooks"] == good["webhooks"]
@@ -329,7 +331,7 @@ def test_the_status_lease_is_what_upstreams_updater_looks_for(cluster: Cluster) 
             second = cluster.api.get(LEASE)["spec"]
             assert (first["holderIdentity"], first["leaseDurationSeconds"]) == ("web-0", 10)
             assert first["renewTime"] < second["renewTime"]
-            assert [each.result for each in webhook.outcomes] == [Result.GONE, Result.APPLIED, Result.APPLIED]
+            assert [outcome.result for outcome in webhook.outcomes] == [Result.GONE, Result.APPLIED, Result.APPLIED]
 
     run(main())
 

@@ -78,15 +78,15 @@ def patched(document: Document, seen: Document, operations: list[PatchOp]) -> Do
 
 
 def as_json(operations: list[PatchOp]) -> list[Document]:
-    return [{"op": each.op, "path": each.path, "value": each.value} for each in operations]
+    return [{"op": operation.op, "path": operation.path, "value": operation.value} for operation in operations]
 
 
 def all_set(document: Document, size: PodSize) -> bool:
-    now = {each.name: each for each in shape_of(document).containers}
+    now = {container.name: container for container in shape_of(document).containers}
     return all(
-        each.requests.items() <= now[each.container.name].requests.items()
-        and each.limits.items() <= now[each.container.name].limits.items()
-        for each in size.containers
+        container.requests.items() <= now[container.container.name].requests.items()
+        and container.limits.items() <= now[container.container.name].limits.items()
+        for container in size.containers
     )
 
 
@@ -164,8 +164,8 @@ def drawn_policy(rng: Random) -> Document:
 def drawn_advice(rng: Random, containers: Any) -> list[RecommendedResources]:
     return [
         RecommendedResources(
-            each.name, {"cpu": rng.choice([5, 25, 999, 4000]), "memory": rng.choice([2**20, 2**28, 2**32, 777])}
+            container.name, {"cpu": rng.choice([5, 25, 999, 4000]), "memory": rng.choice([2**20, 2**28, 2**32, 777])}
         )
-        for each in containers
+        for container in containers
         if rng.random() < 0.8
     ]

@@ -42,8 +42,8 @@ def containers() -> list[Json]:
 
 
 def template(name: str) -> Json:
-    found: Json = deployment(name, *containers())["spec"]["template"]
-    return found
+    template: Json = deployment(name, *containers())["spec"]["template"]
+    return template
 
 
 def workload(kind: str, name: str) -> Json:
@@ -164,8 +164,8 @@ def governed_by_hvpa(cluster: Cluster, namespace: str, name: str) -> None:
     """The same advice, of an Hvpa."""
     wanted = hvpa(targetRef={"apiVersion": "apps/v1", "kind": "Deployment", "name": name})
     created = cluster.api.create(wanted | {"metadata": {"name": name}}, namespace)
-    found = [{"containerName": each, "target": target} for each, target in ADVICE.items()]
-    status = {"recommendation": {"containerRecommendations": found}}
+    result = [{"containerName": each, "target": target} for each, target in ADVICE.items()]
+    status = {"recommendation": {"containerRecommendations": result}}
     cluster.api.patch(f"{cluster.api.path_of(created)}/status", {"status": status})
 
 
@@ -185,8 +185,8 @@ def made_again_and_again(cluster: Cluster, namespace: str) -> None:
     eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": evicted}}
     cluster.api.send("POST", f"/api/v1/namespaces/{namespace}/pods/{evicted}/eviction", eviction)
     live(cluster, namespace, "deployment", lambda found: len(found) == 2 and names(found) != second)
-    for each in cluster.ready_pods(namespace, "deployment", 2):
-        check(each)
+    for current in cluster.ready_pods(namespace, "deployment", 2):
+        check(current)
 
     boost = {"cpu": {"type": "Factor", "factor": 3}}
     cluster.api.patch(vpa_path(namespace, "deployment"), {"spec": {"startupBoost": boost}})
@@ -195,8 +195,8 @@ def made_again_and_again(cluster: Cluster, namespace: str) -> None:
     where = f"/api/v1/namespaces/{namespace}/pods/{running[0]['metadata']['name']}"
     cluster.api.annotate(where, {ask.RESTARTED: "app=1"})
     until("the restart", lambda: cluster.api.get(where)["status"]["containerStatuses"][0]["restartCount"] == 1)
-    for each in cluster.pods(namespace, "deployment"):
-        check(each)
+    for current in cluster.pods(namespace, "deployment"):
+        check(current)
     assert names(cluster.pods(namespace, "deployment")) == names(running)
 
 

@@ -1,4 +1,4 @@
-"""Room stays, and follows again, when the API server goes away for a while; and when the controller is killed."""
+"""Spare capacity stays, and follows again, after an outage of the API server and a kill of the controller."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_room_outlives_an_api_server_that_goes_away_and_a_controller_that_is_kil
     controller(SHOP)
     until("five chunks", lambda: chunks_of(cluster, SHOP, "web") == 5)
     times = [
-        [each["lastTransitionTime"] for each in found["conditions"]]
+        [condition["lastTransitionTime"] for condition in found["conditions"]]
         for found in (before, status_of(cluster, SHOP, "web"))
     ]
     assert times[0] == times[1]

@@ -221,9 +221,9 @@ def test_the_status_has_two_writers_and_neither_loses_anything(
     cluster.api.create({**lease, "spec": held}, namespace)
     started = controller(namespace)
     until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
-    told = {"type": "Provisioned", "status": "True", "reason": "AllThere", "message": ""}
+    result = {"type": "Provisioned", "status": "True", "reason": "AllThere", "message": ""}
     when = "2026-11-18T12:00:00Z"
-    status = {"conditions": [{**told, "lastTransitionTime": when}], "lastFullyProvisioned": when}
+    status = {"conditions": [{**result, "lastTransitionTime": when}], "lastFullyProvisioned": when}
     made = buffer("web")
     applied = {each: made[each] for each in ("apiVersion", "kind", "metadata")} | {"status": status}
     path = buffer_path(namespace, "web")
@@ -315,8 +315,8 @@ def test_its_scale_can_be_driven_by_people_and_by_an_hpa(cluster: Cluster, names
 
     def inactive() -> str | None:
         path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/web"
-        found = cluster.api.get(path).get("status", {}).get("conditions", [])
-        return next((each["reason"] for each in found if each["type"] == "ScalingActive"), None)
+        conditions = cluster.api.get(path).get("status", {}).get("conditions", [])
+        return next((condition["reason"] for condition in conditions if condition["type"] == "ScalingActive"), None)
 
     # It lacks the metric, and nothing else.
     until("the HPA to be asked", lambda: inactive() == "FailedGetExternalMetric")
@@ -447,11 +447,11 @@ def connections(pid: int) -> set[tuple[int, int]] | None:
 
 def _connections(pid: int) -> set[tuple[int, int]]:
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    found = {each for child in children for each in _connections(int(child))}
+    connections = {connection for child in children for connection in _connections(int(child))}
     sockets = {str(each.readlink()) for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()}
     for table in ("tcp", "tcp6"):
         for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
             fields = line.split()
             if fields[3] == ESTABLISHED and f"socket:[{fields[9]}]" in sockets:
-                found.add((int(fields[1].rpartition(":")[2], 16), int(fields[2].rpartition(":")[2], 16)))
-    return found
+                connections.add((int(fields[1].rpartition(":")[2], 16), int(fields[2].rpartition(":")[2], 16)))
+    return connections

@@ -77,13 +77,20 @@ def capacity(name: str, **spec: Any) -> Json:
 
 
 def told(cluster: Cluster, namespace: str, name: str = "web") -> Json:
-    found: Json = cluster.api.get(capacity_path(namespace, name)).get("status", {})
-    return found
+    status: Json = cluster.api.get(capacity_path(namespace, name)).get("status", {})
+    return status
 
 
 def said(cluster: Cluster, namespace: str, type_: str, name: str = "web") -> tuple[str, str, str] | None:
-    found = told(cluster, namespace, name).get("conditions", [])
-    return next(((each["status"], each["reason"], each["message"]) for each in found if each["type"] == type_), None)
+    conditions = told(cluster, namespace, name).get("conditions", [])
+    return next(
+        (
+            (condition["status"], condition["reason"], condition["message"])
+            for condition in conditions
+            if condition["type"] == type_
+        ),
+        None,
+    )
 
 
 def versions(cluster: Cluster, *paths: str) -> list[str]:

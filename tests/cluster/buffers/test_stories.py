@@ -111,15 +111,15 @@ def mended(cluster: Cluster, directory: Path, story: str) -> dict[str, Any]:
         cluster.api.create(yaml.safe_load(story), NAMESPACE)
     fixed = story.replace("apiversion:", "apiVersion:")
     assert "no problems" in checked(directory, fixed)
-    found: dict[str, Any] = yaml.safe_load(fixed)
-    return found
+    result: dict[str, Any] = yaml.safe_load(fixed)
+    return result
 
 
 def nodes_of(yard: Yard, name: str) -> set[str]:
     """The ready nodes of a group."""
     marks = {"serving": {"tier": "web"}, "ci": CLASS}[name]
-    found = yard.nodes()
-    return {each for each in yard.ready_nodes() if marks.items() <= found[each]["metadata"]["labels"].items()}
+    nodes = yard.nodes()
+    return {node for node in yard.ready_nodes() if marks.items() <= nodes[node]["metadata"]["labels"].items()}
 
 
 @pytest.mark.req("BF-46", "BF-47")
@@ -143,7 +143,7 @@ def test_both_stories_run_by_their_own_manifests(
     # What an HPA does. The pod does not wait for a node, and the buffer is made anew behind it: 10 % of 11 are 2.
     yard.scale("my-deployment", 11)
     until("the pod to run", lambda: len(yard.running()) == 11)
-    assert {each["spec"]["nodeName"] for each in yard.pods()} == before
+    assert {pod["spec"]["nodeName"] for pod in yard.pods()} == before
     until("a tenth of eleven", lambda: chunks_of(cluster, NAMESPACE, ONE) == 2)
     until("room for it", lambda: len(nodes_of(yard, "serving")) == 7 and yard.is_whole(ONE))
 
@@ -159,6 +159,6 @@ def test_both_stories_run_by_their_own_manifests(
         task["spec"]["template"]["spec"] |= {"tolerations": yard.tolerations, "nodeSelector": CLASS}
         cluster.api.create(task, NAMESPACE)
     until("the tasks to run", lambda: len(yard.running()) == 14)
-    tasks = [each for each in yard.pods() if each["metadata"]["name"].startswith("task-")]
-    assert {each["spec"]["nodeName"] for each in tasks} <= before
+    tasks = [pod for pod in yard.pods() if pod["metadata"]["name"].startswith("task-")]
+    assert {task["spec"]["nodeName"] for task in tasks} <= before
     until("the capacity again", lambda: len(nodes_of(yard, "ci")) == 9 and yard.is_whole(TWO))

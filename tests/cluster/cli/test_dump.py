@@ -1,4 +1,4 @@
-"""`trellis dump` on a real API server, by an account that may see little."""
+"""`trellis dump` on a real API server, by an account that may read little."""
 
 from __future__ import annotations
 
@@ -85,16 +85,16 @@ def test_a_dump_has_what_is_there_and_no_secrets(cluster: Cluster, shop: str, tm
         _, found = dump(cluster.kubeconfig, tmp_path / "dump.jsonl", "-n", shop)
         return found if len(found.usage) == 2 else None
 
-    found = until("usage of both pods", measured, seconds=USAGE_SECONDS)
-    assert found.about.server.startswith("v1.")
-    assert found.about.resizes_pods
-    pods = found.pods.by(BY_NAMESPACE, shop)
+    result = until("usage of both pods", measured, seconds=USAGE_SECONDS)
+    assert result.about.server.startswith("v1.")
+    assert result.about.resizes_pods
+    pods = result.pods.by(BY_NAMESPACE, shop)
     assert len(pods) == 2
     owner = build_controller_ref(shop, pods[0].metadata.controller)
     assert owner is not None
-    assert found.owners.follow(owner).topmost == TargetRef(shop, "apps/v1", "Deployment", "web")
-    assert [each.metadata.name for each in found.vpas] == ["web"]
-    assert len(found.nodes) >= 1
+    assert result.owners.follow(owner).topmost == TargetRef(shop, "apps/v1", "Deployment", "web")
+    assert [vpa.metadata.name for vpa in result.vpas] == ["web"]
+    assert len(result.nodes) >= 1
     assert PASSWORD not in (tmp_path / "dump.jsonl").read_text()
 
 
@@ -106,7 +106,7 @@ def test_what_an_account_may_not_see_is_named(cluster: Cluster, shop: str, elsew
         return (result, found) if len(found.pods) == 2 else None
 
     result, found = until("the rights of the account", granted)
-    assert {each.metadata.namespace for each in found.pods} == {shop}
+    assert {pod.metadata.namespace for pod in found.pods} == {shop}
     assert found.workloads["Deployment"].get(shop, "web") is not None
     hidden = {(each.what, each.where): each.why for each in found.missing}
     assert hidden["Pod", elsewhere] == "may not be read"
@@ -124,9 +124,9 @@ def test_an_account_that_may_list_nothing_everywhere_gets_all_that_it_may(
         _, found = dump(account, tmp_path / "dump.jsonl")
         return found if len(found.pods) == 2 and len(found.about.namespaces) > 1 else None
 
-    found = until("the rights of the account", granted)
-    assert shop in found.about.namespaces
-    assert ("Pod", "kube-system") in {(each.what, each.where) for each in found.missing}
+    result = until("the rights of the account", granted)
+    assert shop in result.about.namespaces
+    assert ("Pod", "kube-system") in {(each.what, each.where) for each in result.missing}
 
 
 def test_a_dump_without_names_can_be_simulated(cluster: Cluster, shop: str, tmp_path: Path) -> None:
@@ -153,17 +153,17 @@ def test_what_a_cluster_runs_is_played_from_its_dump(cluster: Cluster, namespace
         return found if agents else None
 
     found = until("the pods of the DaemonSet", whole)
-    assert [each.metadata.name for each in found.hvpas] == ["shop"]
+    assert [hvpa.metadata.name for hvpa in found.hvpas] == ["shop"]
     assert [each.spec.concurrency_policy for each in found.workloads["CronJob"]] == ["Forbid"]  # type: ignore[attr-defined]
     page, output = tmp_path / "report.html", tmp_path / "report.json"
     command = ["simulate", "--dump", str(tmp_path / "dump.jsonl"), "--quiet", "--processes", "1"]
     result = CliRunner().invoke(trellis, [*command, "--html", str(page), "--json", str(output)], catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    told = json.loads(output.read_text())
-    fixed, current = told["variants"]
-    kinds = {each["name"]: each["kind"] for each in fixed["workloads"]}
+    document = json.loads(output.read_text())
+    fixed, current = document["variants"]
+    kinds = {workload["name"]: workload["kind"] for workload in fixed["workloads"]}
     assert {name: kinds[name] for name in names} == names
-    pods = {each["name"]: each["totals"]["scaling"]["replicas"] for each in fixed["workloads"]}
+    pods = {workload["name"]: workload["totals"]["scaling"]["replicas"] for workload in fixed["workloads"]}
     # Usage is half of what is requested, which an HPA at 25 % wants four pods for; the CronJob runs now and then.
     assert pods["web"] > 3.5
     # Nodes of other tests come and go in the shared cluster; most have a taint that the DaemonSet does not tolerate.
@@ -172,7 +172,7 @@ def test_what_a_cluster_runs_is_played_from_its_dump(cluster: Cluster, namespace
     # The Hvpa decides in the variant of the cluster's own autoscalers alone.
     assert "AsDecided" in current["verdicts"]
     assert "AsDecided" not in fixed["verdicts"]
-    (left_out,) = [each for each in told["notPlayed"] if each["kind"] == "Buffer"]
+    (left_out,) = [each for each in document["notPlayed"] if each["kind"] == "Buffer"]
     assert left_out["count"] == 1
     assert "no node groups" in left_out["reason"]
     assert f"1 Buffer: {left_out['reason']}" in " ".join(result.stdout.split())

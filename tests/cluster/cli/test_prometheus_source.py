@@ -118,9 +118,9 @@ def by_container(samples: Samples) -> dict[Container, list[tuple[int, float, flo
 def check_history(samples: Samples, hours: range) -> None:
     rows = by_container(samples)
     assert rows.keys() == {APP, DB}
-    for container, found in rows.items():
-        assert [hour for hour, _, _ in found] == list(hours)
-        assert [used for _, _, used in found] == [memory(container, hour) for hour in hours]
+    for container, row in rows.items():
+        assert [hour for hour, _, _ in row] == list(hours)
+        assert [used for _, _, used in row] == [memory(container, hour) for hour in hours]
     assert [cpu for _, cpu, _ in rows[APP]] == pytest.approx([cores(APP, hour) for hour in hours])
     # A restart in the middle of a window leaves Prometheus with parts of two counters.
     assert [cpu for _, cpu, _ in rows[DB]] == pytest.approx([cores(DB, hour) for hour in hours], rel=0.1)
@@ -159,8 +159,8 @@ def test_labels_of_pods_are_read_from_a_vector_and_from_a_range(
     remembering: Prometheus, span: str, pods: dict[str, str]
 ) -> None:
     asked = PrometheusSettings(metric_for_pod_labels=PrometheusSettings().metric_for_pod_labels + span)
-    found = using(remembering, lambda client: query_pod_labels(client, asked, NOW))
-    assert found == {("shop", pod): {"app": label} for pod, label in pods.items()}
+    result = using(remembering, lambda client: query_pod_labels(client, asked, NOW))
+    assert result == {("shop", pod): {"app": label} for pod, label in pods.items()}
 
 
 def test_prometheus_says_itself_what_is_wrong_with_a_query_and_a_dead_one_is_named(prometheus: Start) -> None:

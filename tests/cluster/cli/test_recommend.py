@@ -112,8 +112,8 @@ def test_patches_are_what_the_api_server_takes_and_change_nothing_else(
     assert "cpu" not in app["limits"]
     assert app["limits"]["memory"] == app["requests"]["memory"]
     for spec in (before, after):
-        for each in spec["containers"]:
-            del each["resources"]
+        for entry in spec["containers"]:
+            del entry["resources"]
     assert after == before
 
 

@@ -89,7 +89,7 @@ def survey(cluster: Cluster, namespace: str, now: float, url: str = "") -> tuple
 
 
 def by_name(found: SurveyResult) -> dict[str, SurveyedWorkload]:
-    return {f"{each.kind}/{each.name}": each for each in found.workloads}
+    return {f"{workload.kind}/{workload.name}": workload for workload in found.workloads}
 
 
 def names_of(cluster: Cluster, namespace: str) -> list[str]:
@@ -149,12 +149,12 @@ def test_namespaces_that_may_not_be_seen_are_named(cluster: Cluster, namespace: 
     account = cluster.kubeconfig_for("looker", namespace)
 
     def granted() -> SurveyObjects | None:
-        found = present(account, namespace, elsewhere)
-        return found if found.pods else None
+        result = present(account, namespace, elsewhere)
+        return result if result.pods else None
 
-    found = until("the rights of the account", granted)
-    assert found.namespaces == (namespace,)
-    hidden = {(each.what, each.where): each.why for each in found.missing}
+    result = until("the rights of the account", granted)
+    assert result.namespaces == (namespace,)
+    hidden = {(each.what, each.where): each.why for each in result.missing}
     assert hidden["Pod", elsewhere] == "may not be read"
     assert hidden["HorizontalPodAutoscaler", ""] == "may not be read"
 

@@ -47,7 +47,9 @@ def test_pods_meet_the_strictest_pod_security_standard(cluster: Cluster, namespa
         created = cluster.api.create(
             {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "tried"}, "spec": spec}, namespace
         )
-        assert all(one["securityContext"]["readOnlyRootFilesystem"] for one in created["spec"]["containers"])
+        assert all(
+            container["securityContext"]["readOnlyRootFilesystem"] for container in created["spec"]["containers"]
+        )
 
 
 NEEDED = [

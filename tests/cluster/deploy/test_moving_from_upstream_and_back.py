@@ -53,10 +53,10 @@ def install(api: Api, definition: dict[str, Any]) -> None:
     generation = api.apply(definition)["metadata"]["generation"]
 
     def established() -> bool:
-        found = api.get(NAME)
-        conditions = found.get("status", {}).get("conditions") or []
-        return found["metadata"]["generation"] >= generation and any(
-            one["type"] == "Established" and one["status"] == "True" for one in conditions
+        result = api.get(NAME)
+        conditions = result.get("status", {}).get("conditions") or []
+        return result["metadata"]["generation"] >= generation and any(
+            condition["type"] == "Established" and condition["status"] == "True" for condition in conditions
         )
 
     until("the definition to be established", established)

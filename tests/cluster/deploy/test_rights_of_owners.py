@@ -1,4 +1,4 @@
-"""Who may do something in a namespace may do the same with the autoscalers and Buffers in it, and no more."""
+"""An account with rights in a namespace has the same rights on its autoscalers and Buffers, and no more."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def person(cluster: Cluster, namespace: str, role: str) -> Account:
         "subjects": [{"kind": "ServiceAccount", "name": role, "namespace": namespace}],
     }
     cluster.api.create(binding, namespace)
-    found = Account(cluster, f"system:serviceaccount:{namespace}:{role}")
+    account = Account(cluster, f"system:serviceaccount:{namespace}:{role}")
     last = READ if role == "view" else WRITE
-    until("the roles to be taken in", lambda: all(found.may(f"{right} {namespace}/") for right in last))
-    return found
+    until("the roles to be taken in", lambda: all(account.may(f"{right} {namespace}/") for right in last))
+    return account
 
 
 @pytest.mark.parametrize(("role", "writes"), [("view", False), ("edit", True), ("admin", True)])
 def test_kubernetes_own_roles_cover_our_kinds_in_their_namespace(
     cluster: Cluster, namespace: str, role: str, writes: bool
 ) -> None:
-    found = person(cluster, namespace, role)
-    may = {right: found.may(f"{right} {namespace}/") for right in (*READ, *WRITE, *NEVER)}
+    result = person(cluster, namespace, role)
+    may = {right: result.may(f"{right} {namespace}/") for right in (*READ, *WRITE, *NEVER)}
     assert may == dict.fromkeys(READ, True) | dict.fromkeys(WRITE, writes) | dict.fromkeys(NEVER, False)
-    assert not any(found.may(f"{right} default/") for right in (*READ, *WRITE))
+    assert not any(result.may(f"{right} default/") for right in (*READ, *WRITE))
 
 
 @pytest.mark.req("BF-04")

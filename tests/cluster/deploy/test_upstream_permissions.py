@@ -177,8 +177,8 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
     updater = start("updater", namespace, "--updater-interval=500ms")
     until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
     until("all pods to be resized", lambda: requests(cluster, namespace, "kept") == ["250m"] * 2)
-    assert not before.keys() & {each["metadata"]["uid"] for each in cluster.pods(namespace, "web")}
-    assert kept.keys() == {each["metadata"]["uid"] for each in cluster.pods(namespace, "kept")}
+    assert not before.keys() & {pod["metadata"]["uid"] for pod in cluster.pods(namespace, "web")}
+    assert kept.keys() == {pod["metadata"]["uid"] for pod in cluster.pods(namespace, "kept")}
     until_value(updater, "vpa_updater_evicted_pods_total", 2, vpa_name="web")
     until("the Events", lambda: len(events(cluster, namespace, "EvictedByVPA")) == 2)
     assert unseen(updater) == dict.fromkeys(
@@ -191,9 +191,9 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
         1.0,
     )
     assert unseen(webhook) == {"hvpas.autoscaling.x-k8s.io": 1.0}
-    told = until_ready(updater)
-    assert "[!]configmaps unseen: the freeze switch in the ConfigMap kube-system/trellis-freeze is not seen\n" in told
-    assert "[!]namespaces unseen: the freeze annotation on namespaces is not seen\n" in told
+    result = until_ready(updater)
+    assert "[!]configmaps unseen: the freeze switch in the ConfigMap kube-system/trellis-freeze is not seen\n" in result
+    assert "[!]namespaces unseen: the freeze annotation on namespaces is not seen\n" in result
     assert updater.logs().count("going on without a kind that may not be read") == 4
 
 

@@ -1,4 +1,4 @@
-"""What the guide to the recommender shows is what a real control plane shows, whoever follows it."""
+"""The guide to the recommender shows what a real control plane shows."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def status_shown() -> Json:
 
 
 def conditions(status: Json) -> set[tuple[str, str, str]]:
-    return {(each["type"], each["status"], each.get("reason", "")) for each in status["conditions"]}
+    return {(condition["type"], condition["status"], condition.get("reason", "")) for condition in status["conditions"]}
 
 
 def sizes(recommended: dict[str, Any]) -> dict[str, Any]:
@@ -68,10 +68,13 @@ def test_the_guide_shows_what_a_cluster_shows(
     until("the row of the guide", lambda: printed(cluster, namespace) == expected, 2 * USAGE_SECONDS)
     assert shown(BEGINNING.read_text()) == expected
     status = status_shown()
-    listed = {each["containerName"]: each for each in status["recommendation"]["containerRecommendations"]}
-    found = containers_of(cluster, namespace, "web")
-    assert sizes(found) == sizes(listed)
-    assert found["app"]["upperBound"] == listed["app"]["upperBound"]
+    listed = {
+        recommendation["containerName"]: recommendation
+        for recommendation in status["recommendation"]["containerRecommendations"]
+    }
+    containers = containers_of(cluster, namespace, "web")
+    assert sizes(containers) == sizes(listed)
+    assert containers["app"]["upperBound"] == listed["app"]["upperBound"]
     assert conditions(status_of(cluster, namespace, "web")) == conditions(status)
 
     [killed] = re.findall(r"with 512Mi that is killed once gets a target of about (\d+)Mi", " ".join(GUIDE.split()))

@@ -1,4 +1,4 @@
-"""What the guide to the updater shows is what a real control plane shows, whoever follows it."""
+"""The guide to the updater shows what a real control plane shows."""
 
 from __future__ import annotations
 
@@ -33,22 +33,22 @@ def shown() -> list[Sizes]:
 
 def sizes(cluster: Cluster, namespace: str) -> Sizes:
     """What kubectl would print."""
-    found = set()
+    sizes = set()
     for pod in cluster.pods(namespace, "web"):
-        requests = [each["resources"]["requests"] for each in pod["spec"]["containers"]]
-        found.add(tuple(",".join(each[resource] for each in requests) for resource in ("cpu", "memory")))
-    return found
+        requests = [container["resources"]["requests"] for container in pod["spec"]["containers"]]
+        sizes.add(tuple(",".join(request[resource] for request in requests) for resource in ("cpu", "memory")))
+    return sizes
 
 
 def targets(cluster: Cluster, namespace: str) -> Sizes:
     """What is recommended for each pod, as they would be printed."""
-    found = [each["target"] for each in containers_of(cluster, namespace, "web").values()]
-    return {tuple(",".join(each[resource] for each in found) for resource in ("cpu", "memory"))}
+    result = [each["target"] for each in containers_of(cluster, namespace, "web").values()]
+    return {tuple(",".join(each[resource] for each in result) for resource in ("cpu", "memory"))}
 
 
 def ours(cluster: Cluster, namespace: str, reason: str) -> set[str]:
     """The messages of the Events of that reason."""
-    return {each["message"] for each in events(cluster, namespace, reason)}
+    return {event["message"] for event in events(cluster, namespace, reason)}
 
 
 @pytest.fixture
@@ -75,7 +75,7 @@ def test_pods_are_boosted_unboosted_and_resized_as_the_guide_shows(
     until("boosted pods", lambda: len(cluster.pods(namespace, "web")) == 4 and sizes(cluster, namespace) == boosted)
     # Not before: it takes boosts back.
     first = updater(namespace, "--updater-interval=1m")
-    pods = {each["metadata"]["uid"] for each in cluster.pods(namespace, "web")}
+    pods = {pod["metadata"]["uid"] for pod in cluster.pods(namespace, "web")}
     until("the end of the boost", lambda: sizes(cluster, namespace) == plain)
     first.process.stop()
 

@@ -56,7 +56,7 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_does(
     before = explained(cluster, "hvpa", "web", "-n", namespace)["hvpa"]
     assert (before["replicas"], before["count"], before["verdict"]["code"]) == (2, 3, "ScalesUp")
     assert (before["vpa"]["name"], before["vpa"]["owned"]) == ("web", False)
-    assert [(each["resource"], each["count"]) for each in before["demands"]] == [("cpu", 3), ("memory", 2)]
+    assert [(demand["resource"], demand["count"]) for demand in before["demands"]] == [("cpu", 3), ("memory", 2)]
 
     controller(namespace)
     until("three replicas", lambda: replicas_of(cluster, namespace, "web", "statefulsets") == before["count"])
@@ -71,9 +71,9 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_does(
         assert (after["replicas"], after["count"], after["size"]) == (3, 3, before["size"])
 
     def is_what_is_stored() -> bool:
-        found = explained(cluster, "hvpa", "web", "-n", namespace)["hvpa"]["conditions"]
-        told = {each["type"]: (each["status"], each["reason"]) for each in found}
-        return told.get("Active") == conditions_of(cluster, namespace, "web").get("Active", ())
+        conditions = explained(cluster, "hvpa", "web", "-n", namespace)["hvpa"]["conditions"]
+        reasons = {each["type"]: (each["status"], each["reason"]) for each in conditions}
+        return reasons.get("Active") == conditions_of(cluster, namespace, "web").get("Active", ())
 
     until("its condition to be told as it is stored", is_what_is_stored)
 

@@ -34,17 +34,17 @@ def seen(cluster: Cluster, namespace: str) -> ClusterState:
 
 
 def verdict(cluster: Cluster, namespace: str, node: str) -> tuple[str, str]:
-    found = seen(cluster, namespace)
-    explained = explain_node(found, node, read_node_groups(found), SEEN).node
+    result = seen(cluster, namespace)
+    explained = explain_node(result, node, read_node_groups(result), SEEN).node
     assert explained is not None
     assert explained.told is not None
     return explained.outcome, explained.told.reason.code
 
 
 def explained_pod(cluster: Cluster, namespace: str, name: str) -> ObjectExplanation:
-    found = seen(cluster, namespace)
-    noded = run_node_autoscaler(found, read_node_groups(found), SEEN, found.time)
-    return explain_pod(build_evidence(found, namespace, SEEN), name, noded)
+    result = seen(cluster, namespace)
+    noded = run_node_autoscaler(result, read_node_groups(result), SEEN, result.time)
+    return explain_pod(build_evidence(result, namespace, SEEN), name, noded)
 
 
 def told(cluster: Cluster, namespace: str) -> list[Json]:
@@ -59,7 +59,7 @@ def test_what_is_explained_of_nodes_is_what_the_autoscaler_does(
     huge = pod("huge", container(cpu="40", memory="64Mi"), **yard.placement)
     cluster.api.create(huge, namespace)
     until("the pods to wait", lambda: len(yard.pods()) == 2)
-    until("the scheduler to look", lambda: all(each["status"].get("conditions") for each in yard.pods()))
+    until("the scheduler to look", lambda: all(pod["status"].get("conditions") for pod in yard.pods()))
     placing = explained_pod(cluster, namespace, "huge").placing
     assert placing is not None
     assert (placing.told.reason.code, [each.groups for each in placing.refused]) == ("NoGroupFits", [(yard.group,)])

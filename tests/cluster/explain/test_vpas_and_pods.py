@@ -66,15 +66,15 @@ def test_a_verdict_is_explained_as_the_updater_gave_it(cluster: Cluster, namespa
     controller = updater(namespace)
     until("the verdict", lambda: events(cluster, namespace, "TooFewReplicas"))
     two_more_passes(controller)
-    found = explained(cluster, "vpa", "web", "-n", namespace)
-    assert [pod["reason"]["code"] for pod in found["pods"]] == ["TooFewReplicas"] * 2
-    told = {labels["reason"]: count for labels, count in series(controller, "trellis_updater_pods") if count}
-    assert set(told) == {pod["reason"]["code"] for pod in found["pods"]}
-    assert found["pods"][0]["otherwise"] == [
+    explanation = explained(cluster, "vpa", "web", "-n", namespace)
+    assert [pod["reason"]["code"] for pod in explanation["pods"]] == ["TooFewReplicas"] * 2
+    counts = {labels["reason"]: count for labels, count in series(controller, "trellis_updater_pods") if count}
+    assert set(counts) == {pod["reason"]["code"] for pod in explanation["pods"]}
+    assert explanation["pods"][0]["otherwise"] == [
         {"code": "ReplicasAdded", "values": {"living": 2.0, "minimum": 5.0}},
         {"code": "BudgetSkipped", "values": {"flag": "--in-place-skip-disruption-budget"}},
     ]
-    assert any(event["reason"] == "TooFewReplicas" for event in found["events"])
+    assert any(event["reason"] == "TooFewReplicas" for event in explanation["events"])
 
 
 def test_a_pod_is_explained_and_an_unknown_one_answered_with_the_nearest(cluster: Cluster, namespace: str) -> None:
@@ -82,8 +82,8 @@ def test_a_pod_is_explained_and_an_unknown_one_answered_with_the_nearest(cluster
     governed(cluster, namespace, "web", "Recreate")
     [pod] = cluster.pods(namespace, "web")
     name = pod["metadata"]["name"]
-    found = explained(cluster, "pod", f"{namespace}/{name}")
-    assert (found["pods"][0]["name"], found["vpa"]["name"]) == (name, "web")
+    result = explained(cluster, "pod", f"{namespace}/{name}")
+    assert (result["pods"][0]["name"], result["vpa"]["name"]) == (name, "web")
     refused = asked(cluster.kubeconfig, "vpa", "wbe", "-n", namespace)
     assert 'did you mean "web"' in str(refused.exception)
 

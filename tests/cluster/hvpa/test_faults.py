@@ -54,8 +54,8 @@ def running_web(cluster: Cluster, namespace: str, size: str, replicas: int, read
 
 def is_seeded(cluster: Cluster, namespace: str, replicas: int) -> bool:
     """Whether the Hvpa knows its target, and has its VPA."""
-    found = cluster.api.get(hvpa_path(namespace, "web"))["spec"].get("replicas") == replicas
-    return found and cluster.api.find(vpa_path(namespace, "web")) is not None
+    result = cluster.api.get(hvpa_path(namespace, "web"))["spec"].get("replicas") == replicas
+    return result and cluster.api.find(vpa_path(namespace, "web")) is not None
 
 
 def is_at(cluster: Cluster, namespace: str, count: int, millicores: int) -> bool:
@@ -67,8 +67,8 @@ def is_at(cluster: Cluster, namespace: str, count: int, millicores: int) -> bool
 
 def is_left(cluster: Cluster, namespace: str, count: int) -> bool:
     """Whether somebody else's count is left alone, and told of."""
-    said = "DriftLeft" in conditions_of(cluster, namespace, "web")
-    return said and replicas_of(cluster, namespace, "web") == count
+    result = "DriftLeft" in conditions_of(cluster, namespace, "web")
+    return result and replicas_of(cluster, namespace, "web") == count
 
 
 def test_an_hpa_without_metrics_leaves_the_decision_to_the_vpa(
@@ -80,8 +80,8 @@ def test_an_hpa_without_metrics_leaves_the_decision_to_the_vpa(
     controller(namespace)
 
     def is_blind() -> bool:
-        found = (cluster.api.find(hpa_path(namespace, "web")) or {}).get("status", {}).get("conditions", [])
-        return any((each["type"], each["status"]) == ("ScalingActive", "False") for each in found)
+        conditions = (cluster.api.find(hpa_path(namespace, "web")) or {}).get("status", {}).get("conditions", [])
+        return any((condition["type"], condition["status"]) == ("ScalingActive", "False") for condition in conditions)
 
     until("the HPA to see nothing", is_blind)
     until("a seed", lambda: is_seeded(cluster, namespace, 2))
@@ -176,4 +176,4 @@ def test_a_size_that_somebody_gives_a_pod_is_set_right_and_told_of(
 
 def told(cluster: Cluster, namespace: str, reason: str) -> int:
     """How often something was told: an Event that comes again is counted."""
-    return sum(each.get("count") or 1 for each in events(cluster, namespace, reason))
+    return sum(event.get("count") or 1 for event in events(cluster, namespace, reason))

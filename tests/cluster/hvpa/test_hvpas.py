@@ -251,5 +251,5 @@ def test_a_count_that_a_user_writes_to_the_hvpa_is_divided_by_the_buckets_and_th
 
 
 def reason(cluster: Cluster, namespace: str) -> str:
-    found: Any = conditions_of(cluster, namespace, "web").get("Active", ("", ""))
-    return str(found[1])
+    result: Any = conditions_of(cluster, namespace, "web").get("Active", ("", ""))
+    return str(result[1])

@@ -1,4 +1,4 @@
-"""Who else may drive an Hvpa on a real control plane: VPAs of other recommenders, and whoever writes to its scale."""
+"""Other drivers of an Hvpa on a real control plane: VPAs of other recommenders, and writers of its scale."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def judge(cluster: Cluster, namespace: str, cores: int) -> None:
 
 def totals_of(cluster: Cluster, namespace: str) -> tuple[int, int]:
     """Millicores and bytes in the status of the Hvpa."""
-    found: Json = status_of(cluster, namespace, "web").get("totals", {})
-    return amounts(found) if {"cpu", "memory"} <= found.keys() else (0, 0)
+    totals: Json = status_of(cluster, namespace, "web").get("totals", {})
+    return amounts(totals) if {"cpu", "memory"} <= totals.keys() else (0, 0)
 
 
 def message_of(cluster: Cluster, namespace: str, type_: str) -> str:
-    found = status_of(cluster, namespace, "web").get("conditions", [])
-    return next((each["message"] for each in found if each["type"] == type_), "")
+    conditions = status_of(cluster, namespace, "web").get("conditions", [])
+    return next((condition["message"] for condition in conditions if condition["type"] == type_), "")
 
 
 def workload(cluster: Cluster, namespace: str, cpu: str, memory: str = "1G", **more: str) -> None:
@@ -81,9 +81,9 @@ def test_without_our_recommender_a_total_is_held_and_that_is_said(
     until("a word", lambda: conditions_of(cluster, namespace, "web").get("NoTotals") == ("True", "NoTotals"))
     judge(cluster, namespace, 40)
     until("the new target", lambda: "recommends 40 for a pod" in message_of(cluster, namespace, "NoTotals"))
-    said = message_of(cluster, namespace, "NoTotals")
-    assert "CPU is held at 12 in total" in said
-    assert "run the Trellis recommender" in said
+    message = message_of(cluster, namespace, "NoTotals")
+    assert "CPU is held at 12 in total" in message
+    assert "run the Trellis recommender" in message
     assert conditions_of(cluster, namespace, "web")["Active"] == ("True", "NoTotals")
     assert replicas_of(cluster, namespace, "web") == 2
     until("an Event", lambda: bool(events(cluster, namespace, "NoTotals")))
@@ -167,7 +167,9 @@ def test_kubectl_scale_is_demand_beside_that_of_the_vpa(cluster: Cluster, namesp
     assert "kubectl wishes 4 replicas (CPU 2.4, memory 400M in total)" in message_of(cluster, namespace, "ScaleWish")
     until(
         "the Event",
-        lambda: any("kubectl wishes 4 replicas" in each["message"] for each in events(cluster, namespace, "ScaleWish")),
+        lambda: any(
+            "kubectl wishes 4 replicas" in event["message"] for event in events(cluster, namespace, "ScaleWish")
+        ),
     )
     until("the VPA to decide again", lambda: (size_of(cluster, namespace, "web") or (0, 0))[0] == 400)
     assert "ScaleWish" not in conditions_of(cluster, namespace, "web")

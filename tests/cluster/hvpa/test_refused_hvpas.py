@@ -35,8 +35,8 @@ def test_the_api_server_refuses_and_names_the_field(cluster: Cluster, name: str)
     assert refused.value.status == http.client.UNPROCESSABLE_ENTITY
     # A rule over several fields names the object that has them.
     details: Any = refused.value.body["details"]
-    told = [each["field"] for each in details["causes"]]
-    assert any(refusal.field.startswith(field) for field in told), told
+    result = [cause["field"] for cause in details["causes"]]
+    assert any(refusal.field.startswith(field) for field in result), result
 
 
 @pytest.mark.req("HV-35")
@@ -51,7 +51,7 @@ def test_what_the_api_server_cannot_judge_the_controller_tells(
     for index, name in enumerate(BY_US):
 
         def told(which: str = f"bad-{index}") -> list[str]:
-            found = status_of(cluster, namespace, which).get("conditions", [])
-            return [each["message"] for each in found if each["reason"] == "HvpaRefused"]
+            conditions = status_of(cluster, namespace, which).get("conditions", [])
+            return [condition["message"] for condition in conditions if condition["reason"] == "HvpaRefused"]
 
         assert REFUSALS[name].field in until("the refusal", lambda: told() or None)[0]

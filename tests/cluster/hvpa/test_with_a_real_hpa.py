@@ -67,8 +67,8 @@ def story_1(scene: Scene, kind: str, name: str) -> Story:
     yield from holds(lambda: (three_of_eight(), scene.written(kind, name)), HELD_SECONDS)
     assert three_of_eight()
     conditions = scene.api.get(hpa_path(scene.namespace, name))["status"]["conditions"]
-    found = {each["type"]: each["status"] for each in conditions}
-    assert (found["AbleToScale"], found["ScalingActive"]) == ("True", "True")
+    result = {condition["type"]: condition["status"] for condition in conditions}
+    assert (result["AbleToScale"], result["ScalingActive"]) == ("True", "True")
 
 
 def story_2(scene: Scene, kind: str, name: str) -> Story:
@@ -85,7 +85,7 @@ def story_2(scene: Scene, kind: str, name: str) -> Story:
         scene.share(name, load)
         replicas, sizes = scene.shape(kind, name)
         seen.append(replicas)
-        return replicas == count and scene.all_ready(name) and all(least <= each <= most for each in sizes)
+        return replicas == count and scene.all_ready(name) and all(least <= size <= most for size in sizes)
 
     yield from reaches("one larger replica", lambda: is_at(760, 1, 900, 1000))
     assert set(seen) <= {0, 1}
@@ -110,7 +110,7 @@ def noise(scene: Scene, kind: str, name: str) -> Story:
     def is_at(load: int, count: int, least: int, most: int) -> bool:
         scene.share(name, load)
         replicas, sizes = scene.shape(kind, name)
-        return replicas == count and scene.all_ready(name) and all(least <= each <= most for each in sizes)
+        return replicas == count and scene.all_ready(name) and all(least <= size <= most for size in sizes)
 
     yield from reaches("three replicas", lambda: is_at(19_000, 3, 7600, 8300))
     yield from holds(lambda: is_at(19_000, 3, 7600, 8300), HELD_SECONDS)

@@ -34,7 +34,7 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 
 def sizes(cluster: Cluster, namespace: str) -> list[str | None]:
-    return sorted((cpu(each) for each in cluster.pods(namespace, "web")), key=str)
+    return sorted((cpu(pod) for pod in cluster.pods(namespace, "web")), key=str)
 
 
 @pytest.mark.req("HV-37")
@@ -60,8 +60,8 @@ def test_pods_are_boosted_from_what_the_hvpa_decided_and_come_back_to_it(
     api.delete(f"/api/v1/namespaces/{namespace}/pods/{gone}")
 
     def new_one() -> Json | None:
-        found = by_uid(cluster.pods(namespace, "web"))
-        return next((each for uid, each in found.items() if uid not in known), None)
+        result = by_uid(cluster.pods(namespace, "web"))
+        return next((each for uid, each in result.items() if uid not in known), None)
 
     boosted = until("a new pod", new_one)
     assert cpu(boosted) == "16"

@@ -66,8 +66,8 @@ def test_pods_are_listed_in_pages_and_by_label(cluster: Cluster, namespace: str)
         return (
             sizes,
             len(whole.items),
-            [found.metadata.name for found in one.items],
-            [found.metadata.labels["app"] for found in metadata.items],
+            [item.metadata.name for item in one.items],
+            [item.metadata.labels["app"] for item in metadata.items],
         )
 
     assert _as(cluster.kubeconfig, listed) == ([3, 3, 1], 7, ["web-3"], [f"web-{number}" for number in range(7)])
@@ -215,7 +215,7 @@ def test_an_eviction_goes_through_until_a_budget_forbids_it(cluster: Cluster, na
     stale = _refusal(cluster.kubeconfig, lambda client: evict(client, name, namespace, Preconditions(uid="other")))
     assert isinstance(stale, Conflict)
     _as(cluster.kubeconfig, lambda client: evict(client, name, namespace, Preconditions(uid=uid)))
-    assert uid not in {found["metadata"]["uid"] for found in cluster.ready_pods(namespace, "web", 2)}
+    assert uid not in {pod["metadata"]["uid"] for pod in cluster.ready_pods(namespace, "web", 2)}
 
 
 def test_a_stale_version_is_a_conflict_in_patch_and_delete(cluster: Cluster, namespace: str) -> None:

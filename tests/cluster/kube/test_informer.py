@@ -83,18 +83,18 @@ def run(kubeconfig: Path, work: Callable[[Client], Awaitable[None]]) -> None:
 
 def test_pods_that_come_change_and_go_are_seen(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("early"), namespace)
-    told: list[tuple[str, bool, bool]] = []
+    changes: list[tuple[str, bool, bool]] = []
 
     def note(change: ObjectChange[Pod]) -> None:
-        told.append((change.key[1], change.old is not None, change.new is not None))
+        changes.append((change.key[1], change.old is not None, change.new is not None))
 
     async def work(client: Client) -> None:
         async with following(client, PODS, namespace, indexes={BY_NODE: index_by_node}) as informer:
             informer.subscribe(note)
-            assert told == [("early", False, True)]
+            assert changes == [("early", False, True)]
             await client.create(PODS, pod("late"), namespace)
-            found = await until("late", lambda: informer.snapshot().get(namespace, "late"))
-            assert found.spec.containers[0].resources.requests["cpu"] == "100m"
+            late = await until("late", lambda: informer.snapshot().get(namespace, "late"))
+            assert late.spec.containers[0].resources.requests["cpu"] == "100m"
             await until("a node", lambda: len(informer.snapshot().by(BY_NODE, "")) == 0)
             change = merge_patch({"metadata": {"labels": {"seen": "yes"}}})
             changed = await patch(client, PODS, "late", change, namespace)
@@ -102,7 +102,7 @@ def test_pods_that_come_change_and_go_are_seen(cluster: Cluster, namespace: str)
             assert int(informer.snapshot().resource_version) >= int(changed.metadata.resource_version)
             await delete(client, PODS, "early", namespace)
             await until("its end", lambda: informer.snapshot().get(namespace, "early") is None)
-            assert ("early", True, False) in told
+            assert ("early", True, False) in changes
             assert informer.lists == 1
             assert informer.staleness().connected
 
@@ -136,8 +136,8 @@ def test_our_own_kinds_are_followed_like_any_other(cluster: Cluster, namespace: 
         async with following(client, VPAS, namespace) as informer:
             assert len(informer.snapshot()) == 0
             await client.create(VPAS, vpa, namespace)
-            found = await until("the object", lambda: informer.snapshot().get(namespace, "web"))
-            assert found.spec.target_ref.name == "web"
+            result = await until("the object", lambda: informer.snapshot().get(namespace, "web"))
+            assert result.spec.target_ref.name == "web"
 
     run(cluster.kubeconfig, work)
 

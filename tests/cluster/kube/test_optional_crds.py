@@ -28,7 +28,9 @@ from trellis.runtime.telemetry.metrics import Metrics
 def definition(group: str, *versions: str) -> Json:
     """A kind of its own for each test, so that nobody else misses it."""
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    served = [{"name": each, "served": True, "storage": each == versions[0], "schema": schema} for each in versions]
+    served = [
+        {"name": version, "served": True, "storage": version == versions[0], "schema": schema} for version in versions
+    ]
     return {
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",

@@ -68,14 +68,14 @@ def run(kubeconfig: Path, work: Callable[[Client], Awaitable[None]]) -> None:
 
 
 def write(kubeconfig: Path, *actions: Action, **settings: Any) -> list[WriteOutcome]:
-    found: list[WriteOutcome] = []
+    result: list[WriteOutcome] = []
 
     async def work(client: Client) -> None:
         writer = Writer(client, record=lambda _: None, settings=WriterSettings(timeout=30.0, **settings))
-        found.extend(await writer.write_all(actions))
+        result.extend(await writer.write_all(actions))
 
     run(kubeconfig, work)
-    return found
+    return result
 
 
 def seen(cluster: Cluster, namespace: str, name: str) -> Target:
@@ -137,8 +137,8 @@ def test_a_pod_that_took_the_name_of_another_is_left_alone(cluster: Cluster, nam
         DeleteObject(target),
         PatchStatus(target, {"message": "x"}),
     ]
-    found = write(cluster.kubeconfig, *actions)
-    assert [(each.result, each.reason) for each in found] == [(Result.GONE, REPLACED)] * len(actions)
+    result = write(cluster.kubeconfig, *actions)
+    assert [(each.result, each.reason) for each in result] == [(Result.GONE, REPLACED)] * len(actions)
     after = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/web")
     assert after["spec"]["containers"][0]["resources"]["requests"]["cpu"] == "100m"
     assert "tried" not in after["metadata"]["labels"]
@@ -232,8 +232,8 @@ def test_a_scale_on_an_older_version_is_a_conflict(cluster: Cluster, namespace: 
     old = msgspec.structs.replace(target, uid=made.uid, resource_version=made.resource_version)
     assert [each.result for each in write(cluster.kubeconfig, PatchScale(old, 5))] == [Result.CONFLICT]
     assert [each.reason for each in write(cluster.kubeconfig, PatchScale(of_another(old), 5))] == [REPLACED]
-    found = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/web")
-    assert found["spec"]["replicas"] == 2
+    result = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/web")
+    assert result["spec"]["replicas"] == 2
 
 
 def test_the_status_of_our_own_kinds_is_patched_on_condition(cluster: Cluster, namespace: str) -> None:
@@ -265,8 +265,8 @@ def test_without_the_right_a_write_is_forbidden(cluster: Cluster, namespace: str
     cluster.api.create(pod("web"), namespace)
     target = Target(PODS, "web", namespace)
     kubeconfig = cluster.kubeconfig_for("default", namespace)
-    found = write(kubeconfig, PatchResize(target, AS_STRATEGIC), CreateEviction(target), labelled(target))
-    assert [each.result for each in found] == [Result.FORBIDDEN] * 3
+    result = write(kubeconfig, PatchResize(target, AS_STRATEGIC), CreateEviction(target), labelled(target))
+    assert [each.result for each in result] == [Result.FORBIDDEN] * 3
 
 
 def test_events_are_stored_with_their_count(cluster: Cluster, namespace: str) -> None:

@@ -57,10 +57,10 @@ def test_a_node_whose_pod_may_not_be_moved_is_kept(cluster: Cluster, namespace: 
     # One is left on each node, and both would fit on one.
     yard.scale("web", 2)
     until("the pod to go", lambda: len(yard.pods()) == 2)
-    uids = {each["metadata"]["uid"] for each in yard.pods()}
+    uids = {pod["metadata"]["uid"] for pod in yard.pods()}
     until("the reason", lambda: value(controller, "trellis_nodes_nodes", reason="DisruptionsUsedUp") > 0)
     assert len(yard.nodes()) == 2
-    assert {each["metadata"]["uid"] for each in yard.pods()} == uids
+    assert {pod["metadata"]["uid"] for pod in yard.pods()} == uids
 
 
 def test_a_group_that_hangs_is_left_alone_and_another_one_serves(namespace: str, yard: Yard, nodes: Start) -> None:
@@ -74,7 +74,7 @@ def test_a_group_that_hangs_is_left_alone_and_another_one_serves(namespace: str,
     # The group is well by now, and is left alone all the same; one of another name is not.
     yard.declare(yard.group, f"{yard.group}-b")
     until("the pod to run", lambda: len(yard.running()) == 1)
-    assert {each["metadata"]["labels"]["kwok-nodegroup"] for each in yard.nodes().values()} == {f"{yard.group}-b"}
+    assert {node["metadata"]["labels"]["kwok-nodegroup"] for node in yard.nodes().values()} == {f"{yard.group}-b"}
 
 
 def test_an_api_server_that_goes_away_in_the_middle_of_an_order_brings_no_node_twice(

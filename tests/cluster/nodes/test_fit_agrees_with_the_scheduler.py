@@ -54,10 +54,10 @@ def test_pods_are_placed_where_they_fit_and_wait_where_they_do_not(cluster: Clus
         add_nodes(cluster, rng, namespace, names)
         table = NodeTable(convert_object(node, Node) for node in own_nodes(cluster, names))
         world = World(cluster, namespace, table, Occupancy(table))
-        verdicts = [check_a_pod(world, rng, f"p{at}") for at in range(PODS)]
+        decisions = [check_a_pod(world, rng, f"p{at}") for at in range(PODS)]
     finally:
         cluster.remove_nodes(*names)
-    assert 4 <= sum(verdicts) <= PODS - 4  # else the world was drawn too easy, or too hard
+    assert 4 <= sum(decisions) <= PODS - 4  # else the world was drawn too easy, or too hard
 
 
 def check_a_pod(world: World, rng: Random, name: str) -> bool:
@@ -81,7 +81,7 @@ def check_a_pod(world: World, rng: Random, name: str) -> bool:
         cluster.api.delete(path)
         until(f"the end of {name}", lambda: cluster.api.find(path) is None)
         return False
-    assert chosen in expected, (spec, [str(each) for each in explain_unfit_nodes(table, demand, used)])
+    assert chosen in expected, (spec, [str(reason) for reason in explain_unfit_nodes(table, demand, used)])
     used.add(table.find(chosen), running_demand(convert_object(pod, Pod)))
     return True
 
@@ -120,7 +120,7 @@ def new_node(node: Json, namespace: str) -> NewNode:
         labels={**node["metadata"]["labels"], SET: namespace},
         taints=(
             Taint(SET, namespace),
-            *(Taint(one["key"], one.get("value", ""), one["effect"]) for one in node["spec"]["taints"]),
+            *(Taint(taint["key"], taint.get("value", ""), taint["effect"]) for taint in node["spec"]["taints"]),
         ),
         allocatable=amounts,
     )

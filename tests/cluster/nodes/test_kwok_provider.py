@@ -56,8 +56,8 @@ class Groups:
         return KwokObjects(convert_object(config, ConfigMap), [convert_object(node, Node) for node in nodes])
 
     def nodes(self) -> dict[str, Any]:
-        found = self.cluster.api.items("/api/v1/nodes", labelSelector=f"kwok-nodegroup={self.name}")
-        return {node["metadata"]["name"]: node for node in found}
+        nodes = self.cluster.api.items("/api/v1/nodes", labelSelector=f"kwok-nodegroup={self.name}")
+        return {node["metadata"]["name"]: node for node in nodes}
 
     def state(self) -> GroupState:
         [state] = asyncio.run(self.provider.groups(time.time())).states
@@ -92,13 +92,16 @@ async def carried_out(kubeconfig: Path, steps: Steps) -> list[WriteOutcome]:
 
 @pytest.fixture
 def groups(cluster: Cluster, namespace: str) -> Iterator[Groups]:
-    found = Groups(cluster, namespace)
-    yield found
-    cluster.remove_nodes(*found.nodes())
+    groups = Groups(cluster, namespace)
+    yield groups
+    cluster.remove_nodes(*groups.nodes())
 
 
 def is_ready(node: dict[str, Any]) -> bool:
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", ()))
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in node["status"].get("conditions", ())
+    )
 
 
 def test_two_nodes_are_ordered_come_up_after_their_boot_time_take_pods_and_are_given_back(

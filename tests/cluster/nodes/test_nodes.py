@@ -1,4 +1,4 @@
-"""The node autoscaler on a real control plane, under the account that is shipped: Buffers become room for pods."""
+"""The node autoscaler on a real control plane, under the account that is shipped: Buffers get spare capacity."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_room_of_a_deployments_buffer_is_there_is_used_at_once_and_is_refilled(
     ready = set(yard.ready_nodes())
     yard.scale("web", 3)
     until("the pod to run", lambda: len(yard.running()) == 3)
-    assert {each["spec"]["nodeName"] for each in yard.pods()} == ready
+    assert {pod["spec"]["nodeName"] for pod in yard.pods()} == ready
     until("the room to be there again", lambda: len(yard.ready_nodes()) == 4 and yard.is_whole("web"))
     until_value(controller, "trellis_nodes_buffer_hits_total", 1, namespace=namespace)
     assert value(controller, "trellis_nodes_buffer_misses_total", namespace=namespace) == 0
@@ -156,9 +156,9 @@ def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_it_fits_and_bot
 
 def managers(cluster: Cluster, namespace: str, name: str) -> set[str]:
     """Who owns anything of what is said about a Buffer's provisioning."""
-    found = cluster.api.get(buffer_path(namespace, name))["metadata"]["managedFields"]
+    result = cluster.api.get(buffer_path(namespace, name))["metadata"]["managedFields"]
     mark = 'k:{"type":"Provisioned"}'
-    parts = ((each["manager"], each["fieldsV1"].get("f:status", {})) for each in found)
+    parts = ((each["manager"], each["fieldsV1"].get("f:status", {})) for each in result)
     return {who for who, own in parts if "f:lastFullyProvisioned" in own or mark in own.get("f:conditions", {})}
 
 
@@ -265,7 +265,7 @@ def test_pods_are_moved_from_a_node_that_is_underused_and_the_node_goes(
     yard.scale("web", 3)
     until("one node to go", lambda: len(yard.nodes()) == 1)
     until("the pods to run again", lambda: len(yard.running()) == 3)
-    until("no mark to be left", lambda: [taints(each) for each in yard.nodes().values()] == [[namespace]])
+    until("no mark to be left", lambda: [taints(node) for node in yard.nodes().values()] == [[namespace]])
 
 
 def test_a_pod_for_which_there_is_no_node_is_told_why(
@@ -278,18 +278,18 @@ def test_a_pod_for_which_there_is_no_node_is_told_why(
 
     def is_told() -> bool:
         # Autoscalers of other tests tell the pod of their own groups.
-        said = [each["message"] for each in events(cluster, namespace, "NotTriggerScaleUp")]
-        return any("cpu" in each and yard.group in each for each in said)
+        result = [event["message"] for event in events(cluster, namespace, "NotTriggerScaleUp")]
+        return any("cpu" in each and yard.group in each for each in result)
 
     until("the pod to be told", is_told)
 
 
 def workload(cluster: Cluster, namespace: str, name: str) -> Json:
-    found = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
+    result = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
     return {
-        "spec": found["spec"],
-        "generation": found["metadata"]["generation"],
-        "labels": found["metadata"].get("labels"),
+        "spec": result["spec"],
+        "generation": result["metadata"]["generation"],
+        "labels": result["metadata"].get("labels"),
     }
 
 

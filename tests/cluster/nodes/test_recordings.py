@@ -23,5 +23,5 @@ def test_nodes_that_came_and_went_come_and_go_again_in_a_replay(
     controller.process.stop()
     report = replay(read_recording(file))
     assert str(report) == f"{report.decisions} decisions, all the same"
-    said = b"".join(read_recording(file))
-    assert all(word in said for word in (b"OrderedForPods", b"NodeMarked", b"ReleaseNode"))
+    result = b"".join(read_recording(file))
+    assert all(word in result for word in (b"OrderedForPods", b"NodeMarked", b"ReleaseNode"))

@@ -37,9 +37,9 @@ def world(cluster: Cluster, namespace: str) -> Iterator[World]:
     cluster.add_nodes(
         *(NewNode(name=name, zone=name[-1], labels={SET: namespace}, taints=(Taint(SET, namespace),)) for name in names)
     )
-    found = (cluster.api.get(f"/api/v1/nodes/{name}") for name in names)
+    result = (cluster.api.get(f"/api/v1/nodes/{name}") for name in names)
     try:
-        yield World(cluster, namespace, NodeTable(convert_object(node, Node) for node in found))
+        yield World(cluster, namespace, NodeTable(convert_object(node, Node) for node in result))
     finally:
         cluster.remove_nodes(*names)
         for path in ("/api/v1/persistentvolumes", "/apis/storage.k8s.io/v1/storageclasses"):

@@ -1,4 +1,4 @@
-"""History outlives the process that gathered it, whoever that is: checkpoints on a real control plane.
+"""History outlives the process that collected it: checkpoints on a real control plane.
 
 Memory is counted by windows of five seconds, because a window that is not over is in no checkpoint.
 """
@@ -84,8 +84,8 @@ def test_a_killed_recommender_leaves_its_history_to_the_next(
         "NoPodsMatched": "True",
         "RecommendationProvided": "True",
     }
-    assert [one["target"] for one in status["recommendation"]["containerRecommendations"]] == [
-        one["target"] for one in recommended["containerRecommendations"]
+    assert [recommendation["target"] for recommendation in status["recommendation"]["containerRecommendations"]] == [
+        recommendation["target"] for recommendation in recommended["containerRecommendations"]
     ]
     until("another pass", lambda: passes(second) >= 2)
     assert checkpoint_of(cluster, namespace, "web-app") == known
@@ -179,8 +179,8 @@ def text(moment: datetime) -> str:
 
 
 def names_of(cluster: Cluster, namespace: str) -> set[str]:
-    found = cluster.api.items(checkpoint_path(namespace, "").rstrip("/"))
-    return {one["metadata"]["name"] for one in found}
+    result = cluster.api.items(checkpoint_path(namespace, "").rstrip("/"))
+    return {one["metadata"]["name"] for one in result}
 
 
 @pytest.mark.req("CR-12")

@@ -62,7 +62,7 @@ def made_by(owner: Json, manifest: Json) -> Json:
 
 def fields_of(document: Json, manager: str) -> Json:
     """What a manager owns of an object's status."""
-    [entry] = [one for one in document["metadata"]["managedFields"] if one["manager"] == manager]
+    [entry] = [entry for entry in document["metadata"]["managedFields"] if entry["manager"] == manager]
     assert (entry["operation"], entry["subresource"]) == ("Apply", "status")
     owned: Json = entry["fieldsV1"]["f:status"]
     return owned
@@ -76,8 +76,8 @@ def test_an_hvpa_learns_what_all_replicas_need_together(cluster: Cluster, namesp
     off: Json = {"updatePolicy": {"updateMode": "Off"}}
     api.create(made_by(api.create(hvpa("made"), namespace), vpa("made", **off)), namespace)
     api.create(hvpa("own"), namespace)
-    said: Json = {"replicas": 2, "selector": "app=own"}
-    document = {key: hvpa("own")[key] for key in ("apiVersion", "kind", "metadata")} | {"status": said}
+    status: Json = {"replicas": 2, "selector": "app=own"}
+    document = {key: hvpa("own")[key] for key in ("apiVersion", "kind", "metadata")} | {"status": status}
     api.patch(f"{hvpa_path(namespace, 'own')}/status?fieldManager={OTHER}", document, APPLY_PATCH)
     for name in ("own", "plain"):
         api.create(vpa(name, **off), namespace)
@@ -85,13 +85,13 @@ def test_an_hvpa_learns_what_all_replicas_need_together(cluster: Cluster, namesp
 
     def total() -> tuple[int, int]:
         """What the VPA says that the Hvpa made, in millicores and bytes."""
-        found = containers_of(cluster, namespace, "made").get("app", {}).get("totalTarget")
-        return amounts(found) if found else (0, 0)
+        total_target = containers_of(cluster, namespace, "made").get("app", {}).get("totalTarget")
+        return amounts(total_target) if total_target else (0, 0)
 
     def totals() -> tuple[int, int]:
         """What the Hvpa says whose VPA is a user's."""
-        found: Any = api.get(hvpa_path(namespace, "own")).get("status", {}).get("totals")
-        return amounts(found) if found else (0, 0)
+        totals: Any = api.get(hvpa_path(namespace, "own")).get("status", {}).get("totals")
+        return amounts(totals) if totals else (0, 0)
 
     # The pods of a workload are not all measured at once.
     until("the total of three", lambda: total()[1] == steady_memory(3 * 300 * MIB), USAGE_SECONDS)
@@ -108,10 +108,10 @@ def test_an_hvpa_learns_what_all_replicas_need_together(cluster: Cluster, namesp
     for name in ("own", "plain"):
         assert "totalTarget" not in containers_of(cluster, namespace, name)["app"]
 
-    found = api.get(hvpa_path(namespace, "own"))
-    assert {key: found["status"][key] for key in said} == said
-    assert fields_of(found, RECOMMENDER).keys() == {"f:totals"}
-    assert fields_of(found, OTHER).keys() == {"f:replicas", "f:selector"}
+    stored = api.get(hvpa_path(namespace, "own"))
+    assert {key: stored["status"][key] for key in status} == status
+    assert fields_of(stored, RECOMMENDER).keys() == {"f:totals"}
+    assert fields_of(stored, OTHER).keys() == {"f:replicas", "f:selector"}
     assert not api.get(hvpa_path(namespace, "made")).get("status")
 
     # The whole workload's history is in the checkpoint, and counts after a restart.

@@ -39,9 +39,9 @@ def bumped(request: int, ratio: float = 1.2, least: int = 100 * MIB) -> int:
     """The memory target after a kill, by upstream's rule: so much more than what it had, and the margin on top."""
     peaks = ExactHistogram(1e7, 176, DAY)
     peaks.add(time.time(), max(request + least, int(request * ratio)), 1.0)
-    found = SlowContainer(peaks, peaks, 0.0, 0.0, 1).estimate("memory", DefaultSettings(), 1)
-    assert found
-    return found[1]
+    estimate = SlowContainer(peaks, peaks, 0.0, 0.0, 1).estimate("memory", DefaultSettings(), 1)
+    assert estimate
+    return estimate[1]
 
 
 def kills(controller: Controller, result: str) -> float:
@@ -79,8 +79,10 @@ def test_an_out_of_memory_kill_raises_memory_and_counts_once(
 
 def remembered_peaks(cluster: Cluster, namespace: str) -> Json:
     """Peaks of memory in the checkpoint: those of kills, and of windows that are over."""
-    found: Json = checkpoint_of(cluster, namespace, "web-app").get("memoryHistogram", {}).get("bucketWeights", {})
-    return found
+    bucket_weights: Json = (
+        checkpoint_of(cluster, namespace, "web-app").get("memoryHistogram", {}).get("bucketWeights", {})
+    )
+    return bucket_weights
 
 
 def restarts(cluster: Cluster, path: str) -> int:

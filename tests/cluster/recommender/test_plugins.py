@@ -122,8 +122,8 @@ def peak(margin: float) -> tuple[int, int]:
 
 
 def two_workers_of(controller: Controller) -> list[int] | None:
-    found = workers_of(controller)
-    return found if len(found) == 2 else None
+    workers = workers_of(controller)
+    return workers if len(workers) == 2 else None
 
 
 def spinning(workers: list[int] | None) -> list[int] | None:
@@ -140,7 +140,7 @@ def spinning(workers: list[int] | None) -> list[int] | None:
 
 def workers_of(controller: Controller) -> list[int]:
     """The worker processes that a recommender has started."""
-    found = []
+    workers = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             command, status = (entry / "cmdline").read_bytes(), (entry / "stat").read_text()
@@ -148,8 +148,8 @@ def workers_of(controller: Controller) -> list[int]:
             continue
         is_child = int(status.rpartition(")")[2].split()[1]) == controller.process.pid
         if is_child and b"worker_main" in command:
-            found.append(int(entry.name))
-    return found
+            workers.append(int(entry.name))
+    return workers
 
 
 def are_gone(pids: list[int]) -> bool:
@@ -180,17 +180,17 @@ def test_one_process_serves_default_and_a_wheel_and_nobody_suffers_for_a_crash_o
     until("the wheel's", lambda: target_of(cluster, namespace, "by-wheel") == peak(0.5))
     until("a season's", lambda: target_of(cluster, namespace, "by-season"))
     until("the unruly one's", lambda: target_of(cluster, namespace, "calm") == (250, 1_000_000_000))
-    told = until("the bad parameter", lambda: message(cluster, namespace, "bad", "ConfigUnsupported"))
-    assert told == 'spec.recommenders[0].parameters[margin]: Invalid value: "lots": must be a number'
+    result = until("the bad parameter", lambda: message(cluster, namespace, "bad", "ConfigUnsupported"))
+    assert result == 'spec.recommenders[0].parameters[margin]: Invalid value: "lots": must be a number'
     assert not containers_of(cluster, namespace, "bad")
 
     create(cluster, namespace, "crash", "unruly", mood="segfault")
     create(cluster, namespace, "hang", "unruly", mood="spin")
-    for name, told in (
+    for name, result in (
         ("crash", "recommender unruly crashed: its process was ended by SIGSEGV"),
         ("hang", "recommender unruly did not answer within 4 s and was killed"),
     ):
-        until(told, lambda at=name, why=told: message(cluster, namespace, at, "RecommenderFailed") == why)  # type: ignore[misc]
+        until(result, lambda at=name, why=result: message(cluster, namespace, at, "RecommenderFailed") == why)  # type: ignore[misc]
     for reason in ("RecommenderTimedOut", "RecommenderCrashed"):
         until(
             f"{reason} to be counted",
@@ -261,8 +261,8 @@ def test_default_seasonal_and_a_wheel_serve_three_vpas_and_a_bad_parameter_costs
     until("other parameters", lambda: target("by-season")[0] == pytest.approx(2000, rel=0.05))
     assert target("by-season")[1] == pytest.approx(2 * 2**30, rel=0.05)
     give(cluster, namespace, "by-season", horizon="never")
-    told = until("a bad parameter", lambda: message(cluster, namespace, "by-season", "ConfigUnsupported"))
-    assert 'spec.recommenders[0].parameters[horizon]: Invalid value: "never"' in told
+    result = until("a bad parameter", lambda: message(cluster, namespace, "by-season", "ConfigUnsupported"))
+    assert 'spec.recommenders[0].parameters[horizon]: Invalid value: "never"' in result
     for name in ("by-default", "by-wheel"):
         assert "ConfigUnsupported" not in true_conditions(cluster, namespace, name)
     kept = target("by-season")
@@ -295,7 +295,7 @@ def test_a_process_is_asked_why_over_http(
     def all_said() -> Json | None:
         """What is said of the container, once all shadows have answered: one may have taken too long to start."""
         [app] = why(controller, namespace, "by-default")[1]["containers"]
-        return app if [each["failure"] for each in app["shadows"].values()] == ["", ""] else None
+        return app if [shadow["failure"] for shadow in app["shadows"].values()] == ["", ""] else None
 
     wait_for_passes(controller)
     app = until("all shadows", all_said)
@@ -310,7 +310,7 @@ def test_a_process_is_asked_why_over_http(
     status, found = why(controller, namespace, "nobody")
     assert (status, found["serves"]) == (404, ["default", "seasonal", "unruly"])
     status, found = why(controller)
-    assert [each["name"] for each in found["items"]] == ["by-default", "by-season", "by-wheel"]
+    assert [item["name"] for item in found["items"]] == ["by-default", "by-season", "by-wheel"]
     assert why(controller, namespace)[1]["items"] == found["items"]
 
 

@@ -1,4 +1,4 @@
-"""A recommender that starts with the history a real Prometheus has, and one that finds nobody there."""
+"""A recommender starts with the history of a real Prometheus, and without one if none answers."""
 
 from __future__ import annotations
 
@@ -59,13 +59,13 @@ def openmetrics(namespace: str) -> str:
 
 def recommendation(cluster: Cluster, namespace: str) -> dict[str, Any] | None:
     status = cluster.api.get(VPA.format(namespace)).get("status", {})
-    found = status.get("recommendation", {}).get("containerRecommendations", [])
-    return found[0] if found else None
+    container_recommendations = status.get("recommendation", {}).get("containerRecommendations", [])
+    return container_recommendations[0] if container_recommendations else None
 
 
 def condition(cluster: Cluster, namespace: str, kind: str) -> dict[str, Any] | None:
     conditions = cluster.api.get(VPA.format(namespace)).get("status", {}).get("conditions", [])
-    return next((each for each in conditions if each["type"] == kind), None)
+    return next((condition for condition in conditions if condition["type"] == kind), None)
 
 
 @pytest.mark.req("CR-23")
@@ -79,10 +79,10 @@ def test_history_of_a_real_prometheus_warms_the_model(
     cluster.api.create(deployment("web", container("app"), replicas=0), namespace)
     cluster.api.create(vpa(namespace), namespace)
     running = recommender(namespace, "--storage=prometheus", f"--prometheus-address={server.url}")
-    found = until("a recommendation from history", lambda: recommendation(cluster, namespace))
-    assert found["target"] == {"cpu": "587m", "memory": "380258472"}
+    result = until("a recommendation from history", lambda: recommendation(cluster, namespace))
+    assert result["target"] == {"cpu": "587m", "memory": "380258472"}
     # Three days of two pods are more than a day's confidence: the upper bound is near, not a thousand times the target.
-    assert found["upperBound"]["cpu"] != found["target"]["cpu"]
+    assert result["upperBound"]["cpu"] != result["target"]["cpu"]
     checkpoint = until("a checkpoint", lambda: cluster.api.get(CHECKPOINT.format(namespace))["items"] or None)[0]
     assert checkpoint["status"]["totalSamplesCount"] >= 2 * (DAYS * 24 - 2)
     until("nothing to be fetched", lambda: condition(cluster, namespace, "FetchingHistory") is None)
@@ -118,8 +118,8 @@ def test_without_prometheus_checkpoints_are_used_and_a_condition_says_so(
     )
     flags = ("--storage=prometheus", "--prometheus-address=http://127.0.0.1:9", "--prometheus-retries=0")
     recommender(namespace, *flags)
-    found = until("a recommendation from the checkpoint", lambda: recommendation(cluster, namespace))
-    assert found["target"] == {"cpu": "587m", "memory": "380258472"}
-    said = until("the condition", lambda: condition(cluster, namespace, "HistoryUnavailable"))
-    assert said["status"] == "True"
-    assert "127.0.0.1:9" in said["message"]
+    advice = until("a recommendation from the checkpoint", lambda: recommendation(cluster, namespace))
+    assert advice["target"] == {"cpu": "587m", "memory": "380258472"}
+    history = until("the condition", lambda: condition(cluster, namespace, "HistoryUnavailable"))
+    assert history["status"] == "True"
+    assert "127.0.0.1:9" in history["message"]

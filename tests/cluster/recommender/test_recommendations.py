@@ -108,17 +108,19 @@ def figures(cores: float, memory: float, checkpoint: Json, containers: int) -> d
     cpu.add(last, cores, 0.1)
     peaks.add(last, memory, 1.0)
     known = SlowContainer(cpu, peaks, first, last, checkpoint["totalSamplesCount"])
-    found = [known.estimate(resource, DefaultSettings(), containers) for resource in ("cpu", "memory")]
-    assert found[0]
-    assert found[1]
-    return dict(zip(("lowerBound", "target", "upperBound"), zip(*found, strict=True), strict=True))
+    result = [known.estimate(resource, DefaultSettings(), containers) for resource in ("cpu", "memory")]
+    assert result[0]
+    assert result[1]
+    return dict(zip(("lowerBound", "target", "upperBound"), zip(*result, strict=True), strict=True))
 
 
 def printed(cluster: Cluster, path: str) -> dict[str, object]:
     """What `kubectl get -o wide` shows of an object."""
     table = cluster.api.send("GET", path, accept=TABLE)
     [row] = table["rows"]
-    return dict(zip((one["name"] for one in table["columnDefinitions"]), row["cells"], strict=True))
+    return dict(
+        zip((column_definition["name"] for column_definition in table["columnDefinitions"]), row["cells"], strict=True)
+    )
 
 
 def healthy(controller: Controller) -> bool:
@@ -145,9 +147,9 @@ def test_recommendations_for_scripted_usage_are_those_of_the_oracle(
 
     def as_the_oracle_says() -> bool:
         """Status and checkpoint are written one after the other, so that one of them may be of the pass before."""
-        found = containers_of(cluster, namespace, "web")
-        return found.keys() == used.keys() and all(
-            {what: amounts(found[name][what]) for what in ("lowerBound", "target", "upperBound")}
+        containers = containers_of(cluster, namespace, "web")
+        return containers.keys() == used.keys() and all(
+            {what: amounts(containers[name][what]) for what in ("lowerBound", "target", "upperBound")}
             == figures(cores, memory, checkpoint_of(cluster, namespace, f"web-{name}"), containers=2)
             for name, (cores, memory) in used.items()
         )
@@ -164,12 +166,12 @@ def test_recommendations_for_scripted_usage_are_those_of_the_oracle(
 
 
 def check_status(cluster: Cluster, namespace: str) -> None:
-    found = cluster.api.get(vpa_path(namespace, "web"))
-    status = found["status"]
-    assert status["observedGeneration"] == found["metadata"]["generation"] == 1
+    result = cluster.api.get(vpa_path(namespace, "web"))
+    status = result["status"]
+    assert status["observedGeneration"] == result["metadata"]["generation"] == 1
     # Little is known after a minute, which upstream has a name for and never says.
     assert conditions_of(status) == {"LowConfidence": "True", "RecommendationProvided": "True"}
-    assert {one["observedGeneration"] for one in status["conditions"]} == {1}
+    assert {condition["observedGeneration"] for condition in status["conditions"]} == {1}
     shown = printed(cluster, vpa_path(namespace, "web"))
     assert (shown["CPU"], shown["Mem"], shown["Provided"]) == (f"{ADVICE[0]}m", str(ADVICE[1]), "True")
 
@@ -233,9 +235,9 @@ def test_policies_shape_the_recommendation_and_targets_are_left_alone(
 
 def workload(cluster: Cluster, namespace: str, name: str) -> tuple[Json, int]:
     """What of a Deployment would tell that somebody has written it: its spec and its generation."""
-    found = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
-    assert not any("trellis" in one["manager"] for one in found["metadata"]["managedFields"])
-    return found["spec"], found["metadata"]["generation"]
+    result = cluster.api.get(f"/apis/apps/v1/namespaces/{namespace}/deployments/{name}")
+    assert not any("trellis" in entry["manager"] for entry in result["metadata"]["managedFields"])
+    return result["spec"], result["metadata"]["generation"]
 
 
 def test_a_native_sidecar_is_recommended_for_and_an_init_container_is_not(
@@ -314,7 +316,7 @@ def answers(controller: Controller, *, is_error: bool) -> float:
 def account_without_metrics(cluster: Cluster, namespace: str) -> Path:
     """An account with the rights that are shipped, in one namespace, but for those to read usage; a role has these."""
     documents = yaml.safe_load_all((ROOT / "deploy" / "recommender.yaml").read_text())
-    rules = next(each["rules"] for each in documents if each and each["kind"] == "ClusterRole")
+    rules = next(document["rules"] for document in documents if document and document["kind"] == "ClusterRole")
     version = {"apiVersion": f"{RBAC}/v1"}
     for name, wanted in (("metrics", True), ("others", False)):
         own = [rule for rule in rules if ("metrics.k8s.io" in rule["apiGroups"]) == wanted]

@@ -134,8 +134,8 @@ def test_more_than_one_recommender_is_refused_on_create_and_on_update(
     cluster: Cluster, namespace: str, names: tuple[str, ...]
 ) -> None:
     several = [{"name": name} for name in names]
-    told = rf"spec\.recommenders: Too many: {len(names)}: must have at most 1 item"
-    with pytest.raises(Refused, match=told) as refused:
+    result = rf"spec\.recommenders: Too many: {len(names)}: must have at most 1 item"
+    with pytest.raises(Refused, match=result) as refused:
         cluster.api.create(vpa("web", recommenders=several), namespace)
     assert refused.value.reason == "Invalid"
     assert cluster.api.find(vpa_path(namespace, "web")) is None
@@ -144,7 +144,7 @@ def test_more_than_one_recommender_is_refused_on_create_and_on_update(
         with pytest.raises(Refused, match=r"spec\.recommenders\[0\]\.name"):
             cluster.api.create(vpa("web", recommenders=nameless), namespace)
     before = cluster.api.create(vpa("web", recommenders=several[:1]), namespace)
-    with pytest.raises(Refused, match=told):
+    with pytest.raises(Refused, match=result):
         cluster.api.patch(vpa_path(namespace, "web"), {"spec": {"recommenders": several}})
     assert cluster.api.get(vpa_path(namespace, "web"))["spec"] == before["spec"]
 
@@ -205,13 +205,13 @@ def test_a_bad_parameter_is_said_of_its_vpa_alone_and_a_good_one_counts(
 
     tuned = (cpu_at(20), memory_at(30))
     until("recommendations", lambda: targets() == {"plain": BY_DEFAULT, "tuned": tuned, "wrong": None})
-    told = until("what is wrong", lambda: condition_of(cluster, namespace, "wrong", "ConfigUnsupported"))
-    assert told["reason"] == "BadParameters"
+    result = until("what is wrong", lambda: condition_of(cluster, namespace, "wrong", "ConfigUnsupported"))
+    assert result["reason"] == "BadParameters"
     assert (
         'spec.recommenders[0].parameters[target-cpu-percentile]: Invalid value: "5": must be at most 1'
-        in told["message"]
+        in result["message"]
     )
-    assert "parameters[colour]" in told["message"]
+    assert "parameters[colour]" in result["message"]
     assert {"ConfigUnsupported"} & true_conditions(cluster, namespace, "plain") == set()
     until("it to be counted", lambda: value(running, COUNT, unsupported_config="true") == 1)
 
@@ -285,8 +285,8 @@ def test_each_name_has_a_lease_and_a_replica_takes_over_those_of_a_dead_one(
     cluster.api.create(vpa("thrifty", recommender="frugal"), namespace)
 
     def holder(lease: str) -> str:
-        found = cluster.api.find(f"{LEASES}/{lease}")
-        return found["spec"].get("holderIdentity", "") if found else ""
+        result = cluster.api.find(f"{LEASES}/{lease}")
+        return result["spec"].get("holderIdentity", "") if result else ""
 
     def asked(controller: Controller, name: str) -> tuple[int, str]:
         return controller.get(f"/recommendations/{namespace}/{name}")

@@ -84,8 +84,8 @@ def _definition(group: str, kind: str, subresources: Json) -> Json:
 
 
 def _kinds(cluster: Cluster, group: str) -> set[str]:
-    found = cluster.api.find(f"/apis/{group}/v1") or {"resources": []}
-    return {one["kind"] for one in found["resources"] if "/" not in one["name"]}
+    result = cluster.api.find(f"/apis/{group}/v1") or {"resources": []}
+    return {resource["kind"] for resource in result["resources"] if "/" not in resource["name"]}
 
 
 def flower(group: str, name: str, selector: str = "") -> Json:
@@ -117,8 +117,8 @@ def owned(document: Json, owner: Json) -> Json:
 
 
 def template(name: str, **spec: Any) -> Json:
-    found: Json = deployment(name, annotations=USAGE, **spec)["spec"]["template"]
-    return found
+    template: Json = deployment(name, annotations=USAGE, **spec)["spec"]["template"]
+    return template
 
 
 def of_kind(kind: str, name: str, **spec: Any) -> Json:
@@ -154,7 +154,7 @@ def vpa_of(target: Json, name: str = "", **spec: Any) -> Json:
 
 
 def managers(document: Json) -> set[str]:
-    return {one["manager"] for one in document["metadata"].get("managedFields", [])}
+    return {entry["manager"] for entry in document["metadata"].get("managedFields", [])}
 
 
 @pytest.mark.req("CR-20", "CR-21")
@@ -192,11 +192,11 @@ def test_pods_of_every_kind_that_can_be_a_target_are_recommended_for(
     until("all to be recommended for", lambda: served() == dict.fromkeys(made, TARGET), USAGE_SECONDS)
     for name, target in made.items():
         assert true_conditions(cluster, namespace, name) == {"RecommendationProvided", "LowConfidence"}
-        found = api.get(api.path_of(target, namespace))
-        assert "trellis-recommender" not in managers(found)
-        assert found["spec"].get("replicas") == target["spec"].get("replicas")
+        result = api.get(api.path_of(target, namespace))
+        assert "trellis-recommender" not in managers(result)
+        assert result["spec"].get("replicas") == target["spec"].get("replicas")
         if target["kind"] == "Flower":
-            assert found["metadata"]["resourceVersion"] == target["metadata"]["resourceVersion"]
+            assert result["metadata"]["resourceVersion"] == target["metadata"]["resourceVersion"]
 
 
 @pytest.mark.req("CR-20")
@@ -246,8 +246,8 @@ def test_a_target_that_cannot_be_used_is_named_with_the_reason_in_a_condition(
     running = recommender(namespace, EVERY_SECOND)
 
     def told(name: str) -> str:
-        found = condition_of(cluster, namespace, name, "ConfigUnsupported")
-        return found["message"] if found else ""
+        condition = condition_of(cluster, namespace, name, "ConfigUnsupported")
+        return condition["message"] if condition else ""
 
     until("all to be told", lambda: all(map(told, cases)))
     for name, (_, message) in cases.items():

@@ -28,7 +28,7 @@ def status(found: Json) -> Json:
 def limits(cluster: Cluster, namespace: str) -> Json:
     """What the cgroup of the pod has, as the kernel would say it."""
     conditions = cluster.api.get(PATH.format(namespace))["status"]["conditions"]
-    [message] = [each["message"] for each in conditions if each["type"] == ask.CGROUP]
+    [message] = [condition["message"] for condition in conditions if condition["type"] == ask.CGROUP]
     return dict(json.loads(message)["app"])
 
 
@@ -51,13 +51,13 @@ def test_a_resize_of_a_container_that_is_down_is_reported_as_done_and_does_not_r
     until("the status", lambda: status(cluster.api.get(path))["resources"]["limits"] == NEW)
     cluster.api.annotate(path, {ask.CRASHED: None})
     cluster.ready_pods(namespace, "web")
-    found = cluster.api.get(path)
-    assert status(found)["restartCount"] == 1
-    assert status(found)["lastState"]["terminated"]["reason"] == "OOMKilled"
+    result = cluster.api.get(path)
+    assert status(result)["restartCount"] == 1
+    assert status(result)["lastState"]["terminated"]["reason"] == "OOMKilled"
     assert limits(cluster, namespace) == OLD
-    assert is_missed(msgspec.convert(found, Pod))
+    assert is_missed(msgspec.convert(result, Pod))
 
-    started = datetime.fromisoformat(status(found)["state"]["running"]["startedAt"])
+    started = datetime.fromisoformat(status(result)["state"]["running"]["startedAt"])
     until("the second of the start to be over", lambda: datetime.now(UTC).timestamp() >= started.timestamp() + 1)
     again = NEW | {"memory": "257Mi"}
     resize(cluster, namespace, again)

@@ -30,7 +30,7 @@ def test_a_definition_is_accepted_and_served(cluster: Cluster, file: Path) -> No
     cluster.install_definitions([file])
     name = yaml.safe_load(file.read_text())["metadata"]["name"]
     status = cluster.api.get(f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{name}")["status"]
-    conditions = {one["type"]: one["status"] for one in status["conditions"]}
+    conditions = {condition["type"]: condition["status"] for condition in status["conditions"]}
     assert conditions["NamesAccepted"] == "True"
     assert conditions["Established"] == "True"
     assert conditions.get("NonStructuralSchema", "False") == "False"

@@ -28,8 +28,8 @@ def test_prometheus_answers_with_the_samples_it_was_given(prometheus: Callable[.
     lines = [f'container_memory_working_set_bytes{{pod="web"}} {hour} {START + hour * 3600}' for hour in HOURS]
     server = prometheus("# TYPE container_memory_working_set_bytes gauge\n" + "\n".join(lines) + "\n")
     query = {"query": 'container_memory_working_set_bytes{pod="web"}', "start": START, "step": 3600}
-    found = _ask(server, "query_range", query | {"end": START + HOURS[-1] * 3600})
-    [series] = found["result"]
+    result = _ask(server, "query_range", query | {"end": START + HOURS[-1] * 3600})
+    [series] = result["result"]
     assert [float(value) for _, value in series["values"]] == list(HOURS)
 
 
@@ -54,8 +54,12 @@ def test_upstream_recommends_and_is_started_again_after_a_kill(
 
     def recommended() -> bool:
         """More than the minimum, which upstream recommends before it has seen any usage."""
-        found = cluster.api.get(path).get("status", {}).get("recommendation", {}).get("containerRecommendations", [])
-        return bool(found) and Quantity.parse(found[0]["target"]["memory"]) > Quantity.parse("700Mi")
+        container_recommendations = (
+            cluster.api.get(path).get("status", {}).get("recommendation", {}).get("containerRecommendations", [])
+        )
+        return bool(container_recommendations) and Quantity.parse(
+            container_recommendations[0]["target"]["memory"]
+        ) > Quantity.parse("700Mi")
 
     recommender = upstream_recommender(namespace, "--recommender-interval=1s")
     until("a recommendation", recommended)

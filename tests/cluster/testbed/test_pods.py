@@ -16,12 +16,14 @@ Json = dict[str, Any]
 
 def test_pods_of_a_deployment_run_and_are_ready(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(deployment("web", container("app"), container("proxy"), replicas=3), namespace)
-    for one in cluster.ready_pods(namespace, "web", 3):
-        assert one["status"]["phase"] == "Running"
-        assert one["status"]["observedGeneration"] == one["metadata"]["generation"]
-        assert {status["name"] for status in one["status"]["containerStatuses"]} == {"app", "proxy"}
-        assert all(status["started"] and "running" in status["state"] for status in one["status"]["containerStatuses"])
-        assert one["status"]["podIP"] != one["status"]["hostIP"]
+    for ready in cluster.ready_pods(namespace, "web", 3):
+        assert ready["status"]["phase"] == "Running"
+        assert ready["status"]["observedGeneration"] == ready["metadata"]["generation"]
+        assert {status["name"] for status in ready["status"]["containerStatuses"]} == {"app", "proxy"}
+        assert all(
+            status["started"] and "running" in status["state"] for status in ready["status"]["containerStatuses"]
+        )
+        assert ready["status"]["podIP"] != ready["status"]["hostIP"]
 
 
 def test_a_pod_is_ready_only_after_the_delay_it_asks_for(cluster: Cluster, namespace: str) -> None:
@@ -73,7 +75,7 @@ def test_an_oom_kill_raises_the_restart_count_and_leaves_its_reason(cluster: Clu
         assert status["lastState"]["terminated"]["reason"] == "OOMKilled"
         assert status["lastState"]["terminated"]["exitCode"] == 137
         assert "running" in status["state"]
-    other = next(one for one in cluster.api.get(path)["status"]["containerStatuses"] if one["name"] == "other")
+    other = next(status for status in cluster.api.get(path)["status"]["containerStatuses"] if status["name"] == "other")
     assert other["restartCount"] == 0
 
 
@@ -87,7 +89,7 @@ def test_sidecars_run_on_and_initializers_end(cluster: Cluster, namespace: str) 
     initializers = [container("setup"), container("mesh", restartPolicy="Always")]
     cluster.api.create(pod("meshed", initContainers=initializers), namespace)
     (meshed,) = cluster.ready_pods(namespace, "meshed")
-    states = {one["name"]: one["state"] for one in meshed["status"]["initContainerStatuses"]}
+    states = {status["name"]: status["state"] for status in meshed["status"]["initContainerStatuses"]}
     assert states["setup"]["terminated"]["reason"] == "Completed"
     assert "running" in states["mesh"]
 
@@ -119,8 +121,8 @@ def test_pods_land_where_size_labels_and_taints_let_them(cluster: Cluster, names
         assert cluster.ready_pods(namespace, "fits")[0]["spec"]["nodeName"] == small.name
         assert cluster.ready_pods(namespace, "tolerant")[0]["spec"]["nodeName"] == kept.name
         path = f"/api/v1/namespaces/{namespace}/pods/large"
-        verdict = until("the scheduler's verdict", lambda: _condition(cluster.api.get(path), "PodScheduled", "False"))
-        assert verdict["reason"] == "Unschedulable"
+        decision = until("the scheduler's verdict", lambda: _condition(cluster.api.get(path), "PodScheduled", "False"))
+        assert decision["reason"] == "Unschedulable"
         assert cluster.api.get(f"/api/v1/nodes/{small.name}")["metadata"]["labels"]["topology.kubernetes.io/zone"] == (
             "zone-x"
         )
@@ -129,22 +131,24 @@ def test_pods_land_where_size_labels_and_taints_let_them(cluster: Cluster, names
 
 
 def _running(cluster: Cluster, namespace: str, name: str) -> Json | None:
-    found = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
-    return found if found["status"]["phase"] == "Running" else None
+    result = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+    return result if result["status"]["phase"] == "Running" else None
 
 
 def _wait_for_restarts(cluster: Cluster, namespace: str, name: str, count: int) -> Json:
     def restarted() -> Json | None:
         status = cluster.api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")["status"]
-        found = (one for one in status.get("containerStatuses", []) if one["name"] == "app")
-        return next((one for one in found if one["restartCount"] == count), None)
+        result = (one for one in status.get("containerStatuses", []) if one["name"] == "app")
+        return next((one for one in result if one["restartCount"] == count), None)
 
     return until(f"{count} restarts of {name}", restarted)
 
 
 def _condition(value: Json, kind: str, status: str = "True") -> Json | None:
     conditions = value.get("status", {}).get("conditions", [])
-    return next((one for one in conditions if one["type"] == kind and one["status"] == status), None)
+    return next(
+        (condition for condition in conditions if condition["type"] == kind and condition["status"] == status), None
+    )
 
 
 def _seconds(value: Json, kind: str) -> float:

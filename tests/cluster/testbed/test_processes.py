@@ -119,10 +119,10 @@ def test_make_cluster_starts_says_what_to_try_and_stops_on_sigterm() -> None:
             line = running.stdout.readline()
             assert line, "".join(lines)
             lines.append(line)
-        said = "".join(lines)
-        kubeconfig = Path(said.split("KUBECONFIG=")[1].split()[0])
+        result = "".join(lines)
+        kubeconfig = Path(result.split("KUBECONFIG=")[1].split()[0])
         assert kubeconfig.exists()
-        assert "kubectl apply -f examples/web" in said
+        assert "kubectl apply -f examples/web" in result
         running.send_signal(signal.SIGTERM)
         assert "nothing is left behind" in running.stdout.read()
     assert running.returncode == 0

@@ -45,7 +45,7 @@ def test_limits_and_sidecars_are_resized_too(cluster: Cluster, namespace: str) -
     }
     cluster.api.patch(path, {"spec": patch}, STRATEGIC_PATCH)
     settled = until("the resize", lambda: _settled(cluster, namespace, "web", larger["requests"]))
-    statuses = {one["name"]: one for one in settled["status"]["initContainerStatuses"]}
+    statuses = {status["name"]: status for status in settled["status"]["initContainerStatuses"]}
     assert _status(settled)["resources"] == larger
     assert statuses["mesh"]["resources"] == larger
     assert "terminated" in statuses["setup"]["state"]
@@ -96,7 +96,9 @@ def test_a_held_resize_leaves_no_trace(cluster: Cluster, namespace: str) -> None
     until("the other resize", lambda: _settled(cluster, namespace, "free", NEW))
     held_pod = cluster.api.get(_path(namespace, "held"))
     assert _status(held_pod)["allocatedResources"] == OLD
-    assert not [one for one in held_pod["status"]["conditions"] if one["type"].startswith("PodResize")]
+    assert not [
+        condition for condition in held_pod["status"]["conditions"] if condition["type"].startswith("PodResize")
+    ]
 
 
 def test_pod_level_resources_are_resized(cluster: Cluster, namespace: str) -> None:
@@ -130,15 +132,15 @@ def _resize(cluster: Cluster, namespace: str, name: str, requests: Json) -> Json
 
 
 def _status(value: Json, name: str = "app") -> Json:
-    found: Json = next(one for one in value["status"]["containerStatuses"] if one["name"] == name)
-    return found
+    result: Json = next(status for status in value["status"]["containerStatuses"] if status["name"] == name)
+    return result
 
 
 def _settled(cluster: Cluster, namespace: str, name: str, requests: Json) -> Json | None:
-    found = cluster.api.get(_path(namespace, name))
-    return found if _status(found)["resources"].get("requests") == requests else None
+    result = cluster.api.get(_path(namespace, name))
+    return result if _status(result)["resources"].get("requests") == requests else None
 
 
 def _condition(cluster: Cluster, namespace: str, name: str, kind: str) -> Json | None:
     conditions = cluster.api.get(_path(namespace, name))["status"]["conditions"]
-    return next((one for one in conditions if one["type"] == kind), None)
+    return next((condition for condition in conditions if condition["type"] == kind), None)

@@ -19,9 +19,9 @@ def test_scripted_usage_shows_up_in_the_metrics_api(cluster: Cluster, namespace:
 
     def measured_well() -> dict[str, dict[str, str]] | None:
         """Usage as it is scripted: what is counted late, because the machine is busy, is wrong until the next time."""
-        found = _usage(cluster, namespace, "busy")
-        cpu = {name: _milli(each["cpu"]) for name, each in (found or {}).items()}
-        return found if cpu == {"app": pytest.approx(250, rel=0.05), "proxy": pytest.approx(40, rel=0.05)} else None
+        result = _usage(cluster, namespace, "busy")
+        cpu = {name: _milli(each["cpu"]) for name, each in (result or {}).items()}
+        return result if cpu == {"app": pytest.approx(250, rel=0.05), "proxy": pytest.approx(40, rel=0.05)} else None
 
     measured = until("usage of the busy pod", measured_well)
     assert Quantity.parse(measured["app"]["memory"]) == Quantity.parse("300Mi")
@@ -44,8 +44,8 @@ def test_usage_with_a_spread_moves_by_itself_and_stays_within_it(cluster: Cluste
     first = until("the first usage", lambda: _memory(cluster, namespace))
 
     def changed() -> Quantity | None:
-        found = _memory(cluster, namespace)
-        return found if found != first else None
+        result = _memory(cluster, namespace)
+        return result if result != first else None
 
     other = until("another usage", changed)
     assert Quantity.parse("70Mi") <= min(first, other) < max(first, other) <= Quantity.parse("130Mi")
@@ -84,12 +84,12 @@ def test_nodes_report_what_their_pods_use(cluster: Cluster, namespace: str) -> N
 
 def _usage(cluster: Cluster, namespace: str, name: str) -> dict[str, dict[str, str]] | None:
     try:
-        found = cluster.api.get(f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods/{name}")
+        result = cluster.api.get(f"/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods/{name}")
     except Refused as refusal:
         if refusal.status not in {404, 503}:  # no sample yet
             raise
         return None
-    return {one["name"]: one["usage"] for one in found["containers"]}
+    return {container["name"]: container["usage"] for container in result["containers"]}
 
 
 def _memory(cluster: Cluster, namespace: str) -> Quantity | None:

@@ -54,7 +54,10 @@ def required(cluster: Cluster, namespace: str, mode: str, *requirements: Json) -
 
 def of_all(cluster: Cluster, namespace: str) -> list[dict[str, Json]]:
     """The requests of the pods, by container."""
-    return [{name: each["requests"] for name, each in resources(pod).items()} for pod in cluster.pods(namespace, "web")]
+    return [
+        {name: resource["requests"] for name, resource in resources(pod).items()}
+        for pod in cluster.pods(namespace, "web")
+    ]
 
 
 @pytest.mark.req("AR-08", "AR-09")
@@ -176,7 +179,7 @@ def test_a_resize_that_fails_ends_in_an_eviction_only_when_all_requirements_hold
     until("the Event", lambda: events(cluster, namespace, "RequirementsForbidEviction"))
     two_more_passes(controller)
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    assert [each["status"]["conditions"] for each in cluster.pods(namespace, "web") if not infeasible(each)] == []
+    assert [pod["status"]["conditions"] for pod in cluster.pods(namespace, "web") if not infeasible(pod)] == []
     assert value(controller, "vpa_updater_evicted_pods_total") == 0
     advise(cluster, namespace, "web", "250m", "256Mi")
     until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1)
@@ -185,7 +188,7 @@ def test_a_resize_that_fails_ends_in_an_eviction_only_when_all_requirements_hold
 
 def infeasible(pod: Json) -> bool:
     """Whether the kubelet says of a pod's resize that it never can."""
-    pending = [each for each in pod["status"]["conditions"] if each["type"] == "PodResizePending"]
+    pending = [condition for condition in pod["status"]["conditions"] if condition["type"] == "PodResizePending"]
     return [each["reason"] for each in pending] == [ask.INFEASIBLE]
 
 
@@ -204,8 +207,8 @@ def test_a_deferred_resize_is_waited_for(cluster: Cluster, namespace: str, updat
         cluster.api.annotate(path, {ask.RESIZE: None})
 
     def in_force() -> bool:
-        found = [each["status"]["containerStatuses"][0]["resources"] for each in cluster.pods(namespace, "web")]
-        return [each["requests"]["cpu"] for each in found] == ["250m"] * 2
+        result = [pod["status"]["containerStatuses"][0]["resources"] for pod in cluster.pods(namespace, "web")]
+        return [each["requests"]["cpu"] for each in result] == ["250m"] * 2
 
     until("the nodes to find room", in_force)
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()

@@ -91,7 +91,7 @@ def test_an_api_server_that_goes_away_in_mid_pass_costs_no_pod_twice(
     # Nobody replaces what was evicted, so that no more than one pod of each may go.
     assert set(left(cluster)) == {*WORKLOADS, "late"}
     until("the Events", lambda: events(cluster, SHOP, "EvictedByVPA"))
-    evicted = [each["involvedObject"]["uid"] for each in events(cluster, SHOP, "EvictedByVPA")]
+    evicted = [event["involvedObject"]["uid"] for event in events(cluster, SHOP, "EvictedByVPA")]
     assert len(evicted) == len(set(evicted))
     # What was on its way failed once, and nothing was tried in vain after that.
     assert 1 <= failed < len(WORKLOADS)

@@ -53,13 +53,13 @@ def marked(*containers: str) -> dict[str, str]:
 
 
 def ready_since(pod: Json) -> datetime:
-    [condition] = [each for each in pod["status"]["conditions"] if each["type"] == "Ready"]
+    [condition] = [condition for condition in pod["status"]["conditions"] if condition["type"] == "Ready"]
     return datetime.fromisoformat(condition["lastTransitionTime"])
 
 
 def in_force(pod: Json) -> str:
-    found: str = pod["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"]
-    return found
+    result: str = pod["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"]
+    return result
 
 
 def until_in_force(cluster: Cluster, namespace: str, amount: str) -> None:
@@ -121,14 +121,14 @@ def test_a_boost_ends_with_ready_or_its_duration_after_ready_with_probes_and_wit
             return False
         [pod] = pods
         assert uids.setdefault(name, pod["metadata"]["uid"]) == pod["metadata"]["uid"]
-        assert not any(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
+        assert not any(status["restartCount"] for status in pod["status"].get("containerStatuses", ()))
         if not is_ready(pod):
             assert cpu(pod) == "500m"
         elif cpu(pod) == "100m":
             assert datetime.now(UTC) >= ready_since(pod) + timedelta(seconds=seconds)
         return cpu(pod) == "100m" and not boosted(pod)
 
-    until("all boosts to end", lambda: {over(*each) for each in durations.items()} == {True})
+    until("all boosts to end", lambda: {over(*duration) for duration in durations.items()} == {True})
     assert value(controller, "vpa_updater_evicted_pods_total") == 0
 
 

@@ -37,7 +37,7 @@ def crashed(cluster: Cluster, namespace: str, mode: str) -> dict[str, Json]:
     pods = by_uid(cluster.ready_pods(namespace, "web", 2))
     for pod in pods.values():
         cluster.api.annotate(path_of(pod), {ask.CRASHED: "app"})
-    until("the crashes", lambda: all("terminated" in each["state"] for each in statuses(cluster, namespace)))
+    until("the crashes", lambda: all("terminated" in status["state"] for status in statuses(cluster, namespace)))
     cluster.api.create(vpa("web", updatePolicy={"updateMode": mode}), namespace)
     return pods
 
@@ -48,7 +48,7 @@ def path_of(pod: Json) -> str:
 
 
 def statuses(cluster: Cluster, namespace: str) -> list[Json]:
-    return [each["status"]["containerStatuses"][0] for each in cluster.pods(namespace, "web")]
+    return [pod["status"]["containerStatuses"][0] for pod in cluster.pods(namespace, "web")]
 
 
 def cgroup_limits(pod: Json) -> Json:
@@ -75,9 +75,9 @@ def cgroup_history(versions: list[Json]) -> dict[str, list[Json]]:
 def explained(cluster: Cluster, namespace: str) -> str:
     [pod, _] = cluster.pods(namespace, "web")
     command = ["explain", "pod", pod["metadata"]["name"], "-n", namespace, "--kubeconfig", str(cluster.kubeconfig)]
-    found = CliRunner().invoke(trellis, command)
-    assert found.exit_code in (0, 1), (found.output, found.exception)
-    return found.output
+    result = CliRunner().invoke(trellis, command)
+    assert result.exit_code in (0, 1), (result.output, result.exception)
+    return result.output
 
 
 @pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
@@ -90,7 +90,7 @@ def test_a_pod_is_resized_when_its_container_runs_again(
     until("the Event", lambda: events(cluster, namespace, "ContainerDown"))
     two_more_passes(controller)
     assert in_cgroup(cluster, namespace) == [SMALL] * 2
-    assert [each["resources"]["limits"] for each in statuses(cluster, namespace)] == [SMALL] * 2
+    assert [status["resources"]["limits"] for status in statuses(cluster, namespace)] == [SMALL] * 2
     assert "ContainerDown" in explained(cluster, namespace)
     for pod in before.values():
         cluster.api.annotate(path_of(pod), {ask.CRASHED: None})
@@ -121,7 +121,9 @@ def test_a_resize_that_was_missed_is_written_once_more_also_after_a_restart_of_t
         resources = {"requests": LARGE, "limits": LARGE}
         patch = {"spec": {"containers": [{"name": "app", "resources": resources}]}}
         cluster.api.patch(f"{path_of(pod)}/resize", patch, STRATEGIC_PATCH)
-    until("the status", lambda: [each["resources"]["limits"] for each in statuses(cluster, namespace)] == [LARGE] * 2)
+    until(
+        "the status", lambda: [status["resources"]["limits"] for status in statuses(cluster, namespace)] == [LARGE] * 2
+    )
     for pod in before.values():
         cluster.api.annotate(path_of(pod), {ask.CRASHED: None})
     cluster.ready_pods(namespace, "web", 2)
@@ -133,7 +135,7 @@ def test_a_resize_that_was_missed_is_written_once_more_also_after_a_restart_of_t
     with cluster.api.watch(f"/api/v1/namespaces/{namespace}/pods", labelSelector="app=web") as versions:
         # The updater starts only now: it reads all of it from the pods.
         controller = updater(namespace, NO_LEASE)
-        expected = {pod: [SMALL, NUDGED, LARGE] for pod in before}
+        expected = {uid: [SMALL, NUDGED, LARGE] for uid in before}
         until("the cgroups to follow and to go back", lambda: cgroup_history(list(versions)) == expected)
         two_more_passes(controller)
     assert cgroup_history(versions) == expected

@@ -1,4 +1,4 @@
-"""What becomes of workloads when an updater is killed in the middle, or cannot be reached by what it watches."""
+"""Workloads when an updater is killed in mid-pass, or is not reached by what it watches."""
 
 from __future__ import annotations
 
@@ -89,6 +89,6 @@ def test_a_leader_that_is_killed_in_mid_pass_is_replaced_and_no_workload_falls_b
     # More than the two minutes that a budget may wait for a pod all the same.
     until("all pods to be sized", done, 300.0)
     assert evicted_by_second > 0
-    names = [each["involvedObject"]["uid"] for each in events(cluster, namespace, "EvictedByVPA")]
+    names = [event["involvedObject"]["uid"] for event in events(cluster, namespace, "EvictedByVPA")]
     assert len(names) == len(set(names))
     assert set(names) <= before

@@ -41,13 +41,13 @@ def started(cluster: Cluster, namespace: str, kind: str) -> Json:
             return cluster.api.create(_job(name, template), namespace)
         case "CronJob":
             spec = {"schedule": "0 0 1 1 *", "suspend": True, "jobTemplate": {"spec": _job(name, template)["spec"]}}
-            found = cluster.api.create(_object("batch/v1", kind, name, spec), namespace)
+            result = cluster.api.create(_object("batch/v1", kind, name, spec), namespace)
             # As it would make it when its time comes.
-            owner = {key: found[key] for key in ("apiVersion", "kind")} | {"name": name, "controller": True}
+            owner = {key: result[key] for key in ("apiVersion", "kind")} | {"name": name, "controller": True}
             made = _job(f"{name}-1", template)
-            made["metadata"]["ownerReferences"] = [owner | {"uid": found["metadata"]["uid"]}]
+            made["metadata"]["ownerReferences"] = [owner | {"uid": result["metadata"]["uid"]}]
             cluster.api.create(made, namespace)
-            return found
+            return result
         case "ReplicationController":
             spec = {"replicas": 2, "selector": {"app": name}, "template": template}
             return cluster.api.create(_object("v1", kind, name, spec), namespace)

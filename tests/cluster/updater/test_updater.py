@@ -43,8 +43,8 @@ def updater(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 def in_force(cluster: Cluster, namespace: str) -> list[str]:
     """What the nodes have given the pods."""
-    found = [each["status"]["containerStatuses"][0]["resources"] for each in cluster.pods(namespace, "web")]
-    return [each["requests"]["cpu"] for each in found]
+    result = [pod["status"]["containerStatuses"][0]["resources"] for pod in cluster.pods(namespace, "web")]
+    return [each["requests"]["cpu"] for each in result]
 
 
 @pytest.mark.req("AR-16", "AR-20")
@@ -62,8 +62,8 @@ def test_pods_are_evicted_in_turn_and_come_back_with_what_is_recommended(
     two_more_passes(controller)
     assert value(controller, "vpa_updater_evicted_pods_total", vpa_name="web", update_mode="Recreate") == 3
     until("the Events", lambda: len(events(cluster, namespace, "EvictedByVPA")) == 3)
-    said = until("the Event of the VPA", lambda: events(cluster, namespace, "EvictedPod") or None)
-    assert said[0]["involvedObject"]["name"] == "web"
+    result = until("the Event of the VPA", lambda: events(cluster, namespace, "EvictedPod") or None)
+    assert result[0]["involvedObject"]["name"] == "web"
 
 
 @pytest.mark.req("AR-16", "AR-21", "AR-23")
@@ -136,7 +136,7 @@ def test_a_boost_is_taken_back_in_place_after_ready_and_its_duration(
 
     after = until("the end of the boost", unboosted)
     assert _without_cpu(after) == _without_cpu(pod)
-    [ready] = [each for each in after["status"]["conditions"] if each["type"] == "Ready"]
+    [ready] = [condition for condition in after["status"]["conditions"] if condition["type"] == "Ready"]
     since = datetime.fromisoformat(ready["lastTransitionTime"])
     assert datetime.now(UTC) >= since + timedelta(seconds=seconds)
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
@@ -190,7 +190,7 @@ def test_in_place_only_the_permitted_part_is_applied(cluster: Cluster, namespace
     controller = updater(namespace, NO_LEASE)
     until("the resizes", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
     two_more_passes(controller)
-    amounts = [each["spec"]["containers"][0]["resources"]["requests"] for each in cluster.pods(namespace, "web")]
+    amounts = [pod["spec"]["containers"][0]["resources"]["requests"] for pod in cluster.pods(namespace, "web")]
     assert amounts == [{"cpu": "250m", "memory": MEMORY}] * 2
     assert value(controller, "vpa_updater_evicted_pods_total") == 0
 

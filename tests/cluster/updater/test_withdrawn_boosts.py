@@ -77,7 +77,7 @@ def test_no_pod_stays_boosted_whose_vpa_is_deleted_loses_its_boost_or_is_about_s
     assert (cpu(kept), boosted(kept)) == ("500m", {"app"})
     assert {name: the_pod(cluster, namespace, name)["metadata"]["uid"] for name in ends} == uids
     assert value(controller, "vpa_updater_evicted_pods_total") == 0
-    resized = {each["involvedObject"]["name"] for each in events(cluster, namespace, "InPlaceResizedByVPA")}
+    resized = {event["involvedObject"]["name"] for event in events(cluster, namespace, "InPlaceResizedByVPA")}
     assert the_pod(cluster, namespace, "gone")["metadata"]["name"] in resized
 
 

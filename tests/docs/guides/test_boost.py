@@ -25,12 +25,12 @@ LATER = 1000.0
 def table(header: str) -> list[list[str]]:
     """The cells of the table that begins so."""
     lines = PAGE[PAGE.index(header) :].splitlines()[2:]
-    found = []
+    table = []
     for line in lines:
         if not line.startswith("|"):
             break
-        found.append([cell.strip() for cell in line.strip("|").split("|")])
-    return found
+        table.append([cell.strip() for cell in line.strip("|").split("|")])
+    return table
 
 
 def governed(text: str) -> tuple[EffectiveVpa, BoostSettings]:

@@ -19,7 +19,7 @@ from trellis.reports.buckets.report import render_buckets
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "buckets-from-history.md").read_text()
 FOUND = living_shop()
-SHOWN = tuple(each for each in FOUND.workloads if each.name in ("checkout", "ledger"))
+SHOWN = tuple(workload for workload in FOUND.workloads if workload.name in ("checkout", "ledger"))
 SHOP = advise(msgspec.structs.replace(FOUND, workloads=SHOWN), AdvicePolicy(), EXAMPLE_PRICES, NOW)
 
 

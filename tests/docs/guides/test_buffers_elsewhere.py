@@ -34,5 +34,5 @@ def test_every_reason_of_the_condition_is_on_the_page() -> None:
         owned_objects.OWNED_NAME_TAKEN,
         owned_objects.OWNED_REFUSED,
     )
-    assert [each.code for each in reasons if f"| `{each.code}` |" not in PAGE] == []
+    assert [reason.code for reason in reasons if f"| `{reason.code}` |" not in PAGE] == []
     assert mirror.KEPT_AS_CAPACITY_BUFFER in PAGE

@@ -40,8 +40,8 @@ def package(tmp_path: Path) -> Path:
 
 
 def run(*command: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    found = {**os.environ, **environment}
-    return subprocess.run(command, cwd=cwd, env=found, capture_output=True, text=True, check=False)
+    result = {**os.environ, **environment}
+    return subprocess.run(command, cwd=cwd, env=result, capture_output=True, text=True, check=False)
 
 
 def built(project: Path, into: Path) -> Path:
@@ -73,7 +73,7 @@ def test_the_package_of_the_page_is_built_installed_and_listed(package: Path, tm
     assert done.returncode == 0, done.stdout + done.stderr
     [found] = json.loads(done.stdout)["recommenders"]
     assert (found["package"], found["version"]) == ("trellis-peak-of-week", "0.1.0")
-    assert [each["name"] for each in found["parameters"]] == ["weeks", "margin"]
+    assert [parameter["name"] for parameter in found["parameters"]] == ["weeks", "margin"]
 
 
 def test_the_backend_puts_into_the_wheel_of_the_example_what_the_cluster_tests_install(tmp_path: Path) -> None:

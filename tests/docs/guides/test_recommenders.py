@@ -26,16 +26,16 @@ def answer() -> dict[str, Any]:
     vpa = world.add_vpa("web", resourcePolicy=policy)
     vpa["metadata"]["annotations"] = {SHADOW_RECOMMENDERS: "seasonal"}
     world.server.put(f"{VPAS}/web", vpa)
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     async def main() -> None:
         async with world.recommending() as recommender:
             await world.passes(30)
             page = recommender.http_api.pages["/recommendations/{namespace}/{vpa}"]
-            found.update(json.loads((await page(PageRequest({"namespace": NAMESPACE, "vpa": "web"}, {}))).text))
+            result.update(json.loads((await page(PageRequest({"namespace": NAMESPACE, "vpa": "web"}, {}))).text))
 
     virtual_time.run(main(), start=START)
-    return found
+    return result
 
 
 def agrees(shown: Any, real: Any) -> bool:

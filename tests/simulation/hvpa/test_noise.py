@@ -37,8 +37,8 @@ TOLERATED = 1.1
 
 
 def noisy(mean: Any, minutes: int, spread: float, seed: int) -> FloatColumn:
-    found: FloatColumn = mean * noise(minutes, spread, np.random.default_rng(seed))
-    return found
+    result: FloatColumn = mean * noise(minutes, spread, np.random.default_rng(seed))
+    return result
 
 
 def lived(cpu: FloatColumn, *, replicas: int = 3, cores: float = 8.0, start: float = 20.0, **spec: Any) -> Played:
@@ -52,7 +52,7 @@ def lived(cpu: FloatColumn, *, replicas: int = 3, cores: float = 8.0, start: flo
 
 def counts(found: Played, after: int) -> set[float]:
     """The counts there were from this minute on."""
-    return {float(each) for each in found.pods()[after:]}
+    return {float(pod) for pod in found.pods()[after:]}
 
 
 @pytest.mark.req("HV-13", "HV-33", "HV-38")

@@ -24,8 +24,8 @@ MARGIN, BIN = 1.15, 1.05
 
 def manifest(story: str) -> Document:
     """As it is written, in the namespace of the workload."""
-    found: Document = yaml.safe_load((EXAMPLES / f"{story}.yaml").read_text(encoding="utf-8"))
-    return {**found, "metadata": {**found["metadata"], "namespace": "shop"}}
+    result: Document = yaml.safe_load((EXAMPLES / f"{story}.yaml").read_text(encoding="utf-8"))
+    return {**result, "metadata": {**result["metadata"], "namespace": "shop"}}
 
 
 def levels(*parts: tuple[int, float]) -> FloatColumn:
@@ -53,7 +53,7 @@ class Told:
 
     def counts(self, begin: int, end: int) -> set[float]:
         """All counts from one minute to another."""
-        return {float(each) for each in self.played.pods()[int(begin / self._minutes) : int(end / self._minutes)]}
+        return {float(pod) for pod in self.played.pods()[int(begin / self._minutes) : int(end / self._minutes)]}
 
 
 @pytest.mark.req("HV-09", "HV-13", "HV-33", "HV-38")
@@ -61,13 +61,13 @@ def test_story_1() -> None:
     """2.5, 12, 24 cores and more than eight replicas hold: each as the proposal divides it, also for a noisy night."""
     night = 19.2 * noise(8 * HOUR, 0.05, np.random.default_rng(1))
     cpu = np.concatenate([levels((HOUR, 2.0), (HOUR, 9.6), (HOUR, 19.2)), night, levels((HOUR, 170.0))])
-    told = Told("story-1", cpu, 2 * GIGA, size=("2500m", "2G"))
-    assert told.at(HOUR)[:2] == (1.0, 2.5)
-    assert told.at(2 * HOUR)[:2] == (2.0, 6.0)
-    assert told.at(3 * HOUR)[:2] == (3.0, 8.0)
-    assert told.counts(2 * HOUR + 10, 11 * HOUR) == {3.0}
-    assert told.at(12 * HOUR)[:2] == (8.0, 24.0)
-    assert told.played.totals.oom_kills == 0
+    result = Told("story-1", cpu, 2 * GIGA, size=("2500m", "2G"))
+    assert result.at(HOUR)[:2] == (1.0, 2.5)
+    assert result.at(2 * HOUR)[:2] == (2.0, 6.0)
+    assert result.at(3 * HOUR)[:2] == (3.0, 8.0)
+    assert result.counts(2 * HOUR + 10, 11 * HOUR) == {3.0}
+    assert result.at(12 * HOUR)[:2] == (8.0, 24.0)
+    assert result.played.totals.oom_kills == 0
 
 
 @pytest.mark.req("HV-18", "HV-19")
@@ -76,13 +76,13 @@ def test_story_2() -> None:
     parts = (2 * HOUR, 2 * HOUR, 3 * HOUR)
     cpu = levels(*zip(parts, (0.7, 7.8, 100.0), strict=True))
     memory = levels(*zip(parts, (1.5 * GIGA, 6 * GIGA, 200 * GIGA), strict=True))
-    told = Told("story-2", cpu, memory, size=("300m", "1G"))
-    count, cores, size = told.at(2 * HOUR)
+    result = Told("story-2", cpu, memory, size=("300m", "1G"))
+    count, cores, size = result.at(2 * HOUR)
     assert count == 1.0
     assert 0.7 * MARGIN <= cores <= 0.7 * MARGIN * BIN
     assert 1.5 * MARGIN <= size <= 1.5 * MARGIN * BIN
-    assert told.counts(10, 2 * HOUR) == {1.0}
-    count, cores, _ = told.at(4 * HOUR)
+    assert result.counts(10, 2 * HOUR) == {1.0}
+    count, cores, _ = result.at(4 * HOUR)
     assert count == 3.0
     assert 7.8 * MARGIN <= count * cores <= 7.8 * MARGIN * BIN
-    assert told.at(7 * HOUR) == (8.0, 9.0, 20.0)
+    assert result.at(7 * HOUR) == (8.0, 9.0, 20.0)

@@ -73,7 +73,7 @@ def test_beyond_the_first_bucket_of_story_2_count_and_size_grow_up_to_the_last_o
     assert count == 3.0, "9.1 cores are more than two replicas hold, and three hold 9.857"
     assert 7.8 * MARGIN <= count * cores <= 7.8 * MARGIN * BIN
     assert at(found, -1) == (8.0, 9.0, 20.0)
-    counts = [float(each) for each in found.pods()[1:]]
+    counts = [float(pod) for pod in found.pods()[1:]]
     assert counts == sorted(counts)
 
 

@@ -1,4 +1,4 @@
-"""What a Buffer controller wrote down gives the same translations again.
+"""A recording of a Buffer controller gives the same translations again.
 
 Every world of the controller's tests is replayed when its play is over (`buffer_controller_world`). Here it is shown
 that a replay decides anew, what a recording does not tell, and what is refused.
@@ -63,20 +63,20 @@ def recording() -> bytes:
 
 def changed(written: bytes, kind: str, **fields: object) -> bytes:
     """The same recording with other values in all lines of a kind."""
-    found = [(name, msgspec.json.decode(data)) for name, data in read_lines(written)]
-    return b"".join(encode_line(name, {**data, **fields} if name == kind else data) for name, data in found)
+    result = [(name, msgspec.json.decode(data)) for name, data in read_lines(written)]
+    return b"".join(encode_line(name, {**data, **fields} if name == kind else data) for name, data in result)
 
 
 def test_translations_are_the_same_byte_for_byte_and_are_of_all_kinds(recording: bytes) -> None:
     report = replay(recording)
     assert (report.component, report.first) == (BUFFERS, None)
     assert report.decisions >= 10
-    said = b"".join(each.decided for each in replay_buffers(read_lines(recording)))
+    result = b"".join(decision.decided for decision in replay_buffers(read_lines(recording)))
     for word in (
         *("BufferReady", "ChunksCut", "OutsideSchedule", "NodeClassEmpty", "BufferFilled", "TargetNotFound"),
         *("PodSpecUnreadable", '"cpu":"2"'),
     ):
-        assert word.encode() in said, word
+        assert word.encode() in result, word
 
 
 def test_a_replay_decides_anew_and_shows_where_it_differs(recording: bytes) -> None:
@@ -85,8 +85,8 @@ def test_a_replay_decides_anew_and_shows_where_it_differs(recording: bytes) -> N
     assert report.first is not None
     assert report.first.path.startswith(("$.chunks", "$.ready"))
     report = replay(changed(recording, DECISION_LINE, wanted=-1))
-    assert report.different == report.decisions == len({str(each) for each in report.differences})
-    assert all(" differs at $.wanted: -1 was recorded, " in str(each) for each in report.differences)
+    assert report.different == report.decisions == len({str(difference) for difference in report.differences})
+    assert all(" differs at $.wanted: -1 was recorded, " in str(difference) for difference in report.differences)
     assert str(report.first).startswith("decision 1 (")
 
 
@@ -116,7 +116,7 @@ def test_nothing_is_written_down_that_a_translation_does_not_read(recording: byt
 )
 def test_what_is_no_recording_is_refused_with_the_reason(lines: list[tuple[str, object]], why: str) -> None:
     written = encode_line(HEADER, RecordingHeader(FORMAT_VERSION, BUFFERS)) + b"".join(
-        encode_line(*each) for each in lines
+        encode_line(*line) for line in lines
     )
     with pytest.raises(InvalidRecording, match=why):
         replay(written)

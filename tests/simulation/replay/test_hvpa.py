@@ -1,4 +1,4 @@
-"""What an Hvpa controller wrote down gives the same plans again.
+"""A recording of an Hvpa controller gives the same plans again.
 
 Every world of the controller's tests is replayed when its play is over (`hvpa_controller_world`). Here it is shown that
 a replay decides anew, that a view survives being written down, and what is refused.
@@ -72,17 +72,17 @@ def recording() -> bytes:
 
 def with_changed(written: bytes, kind: str, **fields: object) -> bytes:
     """The same recording with other values in all lines of a kind."""
-    found = [(name, msgspec.json.decode(data)) for name, data in read_lines(written)]
-    return b"".join(encode_line(name, {**data, **fields} if name == kind else data) for name, data in found)
+    result = [(name, msgspec.json.decode(data)) for name, data in read_lines(written)]
+    return b"".join(encode_line(name, {**data, **fields} if name == kind else data) for name, data in result)
 
 
 def test_plans_are_the_same_byte_for_byte_and_are_of_all_kinds(recording: bytes) -> None:
     report = replay(recording)
     assert (report.component, report.first) == (HVPA, None)
     assert report.decisions > 10
-    said = b"".join(each.decided for each in replay_hvpa(read_lines(recording)))
+    result = b"".join(each.decided for each in replay_hvpa(read_lines(recording)))
     for word in ("SetScale", "WriteBack", "ScalesUp", "StepBlocked", "ReplicasDrifted", "ScaledToZero", "AsDecided"):
-        assert word.encode() in said, word
+        assert word.encode() in result, word
 
 
 def test_a_replay_decides_anew_and_shows_where_it_differs(recording: bytes) -> None:
@@ -117,11 +117,11 @@ def test_the_command_tells_the_difference_and_ends_accordingly(recording: bytes,
     same, other = tmp_path / "same.jsonl", tmp_path / "other.jsonl"
     same.write_bytes(recording)
     other.write_bytes(with_changed(recording, DECISION_LINE, details="nonsense"))
-    found = CliRunner().invoke(trellis, ["simulate", "--replay", str(same)])
-    assert (found.exit_code, "decisions, all the same" in found.output) == (0, True)
-    found = CliRunner().invoke(trellis, ["simulate", "--replay", str(other)])
-    assert (found.exit_code, found.output.count(" (shop/web) differs at $.details")) == (1, 20)
-    assert found.output.endswith(f"  and {replay(recording).decisions - 20} more\n")
+    result = CliRunner().invoke(trellis, ["simulate", "--replay", str(same)])
+    assert (result.exit_code, "decisions, all the same" in result.output) == (0, True)
+    result = CliRunner().invoke(trellis, ["simulate", "--replay", str(other)])
+    assert (result.exit_code, result.output.count(" (shop/web) differs at $.details")) == (1, 20)
+    assert result.output.endswith(f"  and {replay(recording).decisions - 20} more\n")
 
 
 def test_a_recording_that_was_cut_off_is_replayed_as_far_as_it_goes(recording: bytes) -> None:
@@ -167,7 +167,7 @@ LOOKS = (INPUT_LINE, HvpaPlanInput(("shop", "web"), NOW, view(2, {"cpu": 1000}))
 )
 def test_what_is_no_recording_is_refused_with_the_reason(lines: list[tuple[str, object]], why: str) -> None:
     written = encode_line(HEADER, RecordingHeader(FORMAT_VERSION, HVPA)) + b"".join(
-        encode_line(*each) for each in lines
+        encode_line(*line) for line in lines
     )
     with pytest.raises(InvalidRecording, match=why):
         replay(written)

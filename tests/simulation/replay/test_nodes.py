@@ -1,4 +1,4 @@
-"""What a node autoscaler wrote down gives the same plans again.
+"""A recording of a node autoscaler gives the same plans again.
 
 Every world of the controller's tests is replayed when its play is over (`nodes_controller_world`). Here it is shown
 that a replay decides anew, that only what has changed is written, what a recording does not tell, and what is refused.
@@ -88,12 +88,12 @@ def test_plans_are_the_same_byte_for_byte_and_are_of_all_kinds(recording: bytes)
     assert (report.component, report.first) == (NODES, None)
     assert report.decisions > 20
     assert {kind for kind, _ in read_lines(recording)} == {HEADER, START_LINE, NEWS, INPUT_LINE, BOOSTED, DECISION_LINE}
-    said = b"".join(each.decided for each in replay_nodes(read_lines(recording)))
+    result = b"".join(decision.decided for decision in replay_nodes(read_lines(recording)))
     for word in (
         *("OrderedForPods", "NodeOrdered", "NoGroupFits", "BufferProvisioned", "NoPlaceForPods"),
         *("NodeInUse", "NodeUnneeded", "NodeMarked", "SetTaints", "EvictPod", "ReleaseNode"),
     ):
-        assert word.encode() in said, word
+        assert word.encode() in result, word
     remembered = [data["memory"] for kind, data in documents(recording) if kind == INPUT_LINE and "memory" in data]
     assert any("broken" in each.get("up", {}).get("backoffs", {}) for each in remembered)
     assert any(each.get("down", {}).get("added", 0) is None for each in remembered)
@@ -114,7 +114,7 @@ def test_a_decision_that_is_another_than_the_recorded_one_is_found_with_its_plac
     lines = documents(recording)
     at = next(number for number, (kind, data) in enumerate(lines) if kind == DECISION_LINE and data["up"]["orders"])
     lines[at][1]["up"]["orders"][0]["count"] += 1
-    report = replay(b"".join(encode_line(*each) for each in lines))
+    report = replay(b"".join(encode_line(*line) for line in lines))
     assert report.different == 1
     assert report.first is not None
     number = sum(kind == DECISION_LINE for kind, _ in lines[: at + 1])
@@ -135,9 +135,9 @@ def test_a_pass_in_which_nothing_changed_is_no_longer_than_its_time() -> None:
     (looked, about), (_, decided) = lines[last - 1 : last + 1]
     assert (looked, set(about)) == (INPUT_LINE, {"now"})
     assert set(decided) == {"up", "down"}
-    told = [each for kind, data in lines if kind == NEWS for each in data.get("pods", ())]
+    result = [pod for kind, data in lines if kind == NEWS for pod in data.get("pods", ())]
     # Each as it came, as it was refused and as it was placed.
-    assert 8 <= sum("now" in each for each in told) <= 24
+    assert 8 <= sum("now" in each for each in result) <= 24
 
 
 def test_an_object_that_is_merely_seen_again_is_written_as_its_version() -> None:
@@ -151,7 +151,7 @@ def test_an_object_that_is_merely_seen_again_is_written_as_its_version() -> None
 
     world.run(play)
     first, again = (
-        each for kind, data in documents(world.recording.lines) if kind == NEWS for each in data.get("nodes", ())
+        node for kind, data in documents(world.recording.lines) if kind == NEWS for node in data.get("nodes", ())
     )
     assert "now" in first
     assert again == {"key": ["", "mine"], "version": world.nodes()["mine"]["metadata"]["resourceVersion"]}
@@ -194,11 +194,11 @@ def test_the_command_tells_the_difference_and_ends_accordingly(recording: bytes,
     same, other = tmp_path / "same.jsonl", tmp_path / "other.jsonl"
     same.write_bytes(recording)
     other.write_bytes(changed(recording, DECISION_LINE, down={"actions": [], "next_look": 1.0}))
-    found = CliRunner().invoke(trellis, ["simulate", "--replay", str(same)])
-    assert (found.exit_code, "decisions, all the same" in found.output) == (0, True)
-    found = CliRunner().invoke(trellis, ["simulate", "--replay", str(other)])
-    assert found.exit_code == 1
-    assert "decision 1 differs at $.down.next_look: 1.0 was recorded" in found.output
+    result = CliRunner().invoke(trellis, ["simulate", "--replay", str(same)])
+    assert (result.exit_code, "decisions, all the same" in result.output) == (0, True)
+    result = CliRunner().invoke(trellis, ["simulate", "--replay", str(other)])
+    assert result.exit_code == 1
+    assert "decision 1 differs at $.down.next_look: 1.0 was recorded" in result.output
 
 
 BEGINS = (START_LINE, NodesRecordingStart(ScaleUpSettings(), ScaleDownSettings(), -10))
@@ -229,7 +229,7 @@ AGAIN = {"key": ["shop", "web-1"], "version": "7"}
 )
 def test_what_is_no_recording_is_refused_with_the_reason(lines: list[tuple[str, object]], why: str) -> None:
     written = encode_line(HEADER, RecordingHeader(FORMAT_VERSION, NODES)) + b"".join(
-        encode_line(*each) for each in lines
+        encode_line(*line) for line in lines
     )
     with pytest.raises(InvalidRecording, match=why):
         replay(written)

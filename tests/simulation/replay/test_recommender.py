@@ -1,4 +1,4 @@
-"""What a recommender wrote down gives the same decisions again, whatever happened while it was recorded."""
+"""A recording of a recommender gives the same decisions again, whatever happened while it was recorded."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ class Kept(io.BytesIO):
 
 def recorder() -> tuple[Recorder, Kept]:
     file = Kept()
-    found = Recorder(file)
-    found.write(HEADER, RecordingHeader(FORMAT_VERSION, RECOMMENDER))
-    return found, file
+    recorder = Recorder(file)
+    recorder.write(HEADER, RecordingHeader(FORMAT_VERSION, RECOMMENDER))
+    return recorder, file
 
 
 def kill(world: World, pod: str) -> None:
@@ -171,9 +171,9 @@ def test_a_start_from_checkpoints_gives_the_same_decisions() -> None:
 def test_another_figure_shows_as_a_difference(eventful: bytes) -> None:
     other = eventful.replace(b'"pod_min_cpu_millicores":25.0', b'"pod_min_cpu_millicores":400.0', 1)
     replayed = list(replay_recommender(read_lines(other)))
-    found = next(find_difference(each, number) for number, each in enumerate(replayed, 1) if not each.is_same)
-    assert found.path == "$[0].status.recommendation.containerRecommendations[0].target.cpu"
-    assert (found.recorded, found.decided) == ('"350m"', '"400m"')
+    result = next(find_difference(each, number) for number, each in enumerate(replayed, 1) if not each.is_same)
+    assert result.path == "$[0].status.recommendation.containerRecommendations[0].target.cpu"
+    assert (result.recorded, result.decided) == ('"350m"', '"400m"')
 
 
 def test_the_report_counts_decisions_and_shows_the_first_that_differs(eventful: bytes) -> None:

@@ -1,4 +1,4 @@
-"""What an updater wrote down gives the same decisions again.
+"""A recording of an updater gives the same decisions again.
 
 Every world of the updater's tests is replayed when its play is over (`updater_world`). Here it is shown that a replay
 decides anew, what it refuses, and that a recording harms nobody.
@@ -88,9 +88,9 @@ def test_decisions_are_the_same_byte_for_byte_and_are_all_kinds_of_them() -> Non
     report = replay(world.recording.getvalue())
     assert report.first is None
     assert report.decisions == len(world.replayed()) > 10
-    said = b"".join(each.decided for each in world.replayed())
+    result = b"".join(each.decided for each in world.replayed())
     for word in ("EvictPod", "ResizePod", "BackingOff", "TooFewReplicas", "AdmissionAbsent", "HourlyBudgetUsedUp"):
-        assert word.encode() in said, word
+        assert word.encode() in result, word
 
 
 def test_every_kind_of_line_can_come_in_a_recording() -> None:
@@ -160,7 +160,7 @@ def test_a_recording_that_fails_is_told_of_once_and_the_updater_goes_on(
         assert world.requests() == ["500m", "500m"]
 
     world.run(play)
-    assert [each.message for each in caplog.records].count("what is seen is no longer recorded") == 1
+    assert [record.message for record in caplog.records].count("what is seen is no longer recorded") == 1
 
 
 def test_a_file_that_cannot_be_written_is_refused_by_its_flag(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Whatever happens, and however late the updater hears of it: budgets hold at every eviction, and at last nothing acts.
+"""Budgets hold at every eviction, whatever happens and however late the updater hears of it, and it comes to rest.
 
 The watch lags behind by seconds, the connection breaks, answers are lost, recommendations change in the middle. Each
 eviction is judged by the state of the world at its moment, which the updater cannot know.
@@ -57,7 +57,7 @@ class LateWorld(World):
     def _evict(self, path: str, request: Request) -> Answer:
         name = path.rpartition("/")[2]
         app = name.partition("-")[0]
-        serving = [each for each in self.pods(app).values() if _serves(each)]
+        serving = [pod for pod in self.pods(app).values() if _serves(pod)]
         configured = APPS[app]
         if any(each["metadata"]["name"] == name for each in serving):
             least = configured - max(1, int(configured * 0.5))

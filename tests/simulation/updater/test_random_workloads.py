@@ -75,10 +75,10 @@ def mid_resize(pod: Document) -> bool:
 
 def holds(world: World, found: UpdatePlan, rules: UpdateSettings) -> None:
     """Every rule, written down once more, about a plan that has not been carried out yet."""
-    assert [each.pod.name for each in found.verdicts] == list(world.pods)
-    others = [each for each in found.actions if not isinstance(each, ResizePod) or not each.unboosts]
-    evicted: list[Action] = [each for each in others if isinstance(each, EvictPod)]
-    resized: list[ResizePod] = [each for each in others if isinstance(each, ResizePod)]
+    assert [decision.pod.name for decision in found.verdicts] == list(world.pods)
+    others = [action for action in found.actions if not isinstance(action, ResizePod) or not action.unboosts]
+    evicted: list[Action] = [other for other in others if isinstance(other, EvictPod)]
+    resized: list[ResizePod] = [other for other in others if isinstance(other, ResizePod)]
     acting: list[Action] = [*evicted, *resized]
     assert len({each.pod.uid for each in acting}) == len(acting)
     assert not (evicted and world.governor.vpa.mode is UpdateMode.IN_PLACE)
@@ -91,7 +91,9 @@ def holds(world: World, found: UpdatePlan, rules: UpdateSettings) -> None:
     ]
     living = [pod for pod in world.pods.values() if "deletionTimestamp" not in pod["metadata"]]
     assert not disturbing or len(living) >= (world.governor.vpa.min_replicas or 0)
-    free = rules.skip_disruption_budget and not any("resizePolicy" in each for each in world.template["containers"])
+    free = rules.skip_disruption_budget and not any(
+        "resizePolicy" in container for container in world.template["containers"]
+    )
     serving = {pod["metadata"]["uid"] for pod in world.serving() if free or not mid_resize(pod)}
     left = serving - {each.pod.uid for each in disturbing}
     needed = world.replicas - max(int(world.replicas * rules.eviction_tolerance), 1)
@@ -103,15 +105,16 @@ def requirements_hold(world: World, evicted: list[Document], resized: list[tuple
     targets = {each.container: each.target for each in world.governor.advice}
     for pod in evicted:
         having = {
-            each["name"]: parse_amounts(each["resources"]["requests"]) for each in pod["status"]["containerStatuses"]
+            status["name"]: parse_amounts(status["resources"]["requests"])
+            for status in pod["status"]["containerStatuses"]
         }
         assert any(
             all(
                 any(
-                    satisfies_change(asked.change, targets[name][each], having[name].get(each, 0))
-                    for each in asked.resources
+                    satisfies_change(requirement.change, targets[name][resource], having[name].get(resource, 0))
+                    for resource in requirement.resources
                 )
-                for asked in requirements
+                for requirement in requirements
             )
             for name in targets
         )
@@ -120,10 +123,10 @@ def requirements_hold(world: World, evicted: list[Document], resized: list[tuple
             continue
         for old, new in zip(before["status"]["containerStatuses"], after["spec"]["containers"], strict=True):
             was, now = (parse_amounts(each["resources"]["requests"]) for each in (old, new))
-            for asked in requirements:
-                for resource in asked.resources:
+            for requirement in requirements:
+                for resource in requirement.resources:
                     same = now[resource] == was[resource]
-                    assert same or satisfies_change(asked.change, now[resource], was[resource])
+                    assert same or satisfies_change(requirement.change, now[resource], was[resource])
 
 
 def run(world: World, rules: UpdateSettings, pauses: list[float]) -> int:
@@ -131,19 +134,19 @@ def run(world: World, rules: UpdateSettings, pauses: list[float]) -> int:
     count = 0
     for pause in pauses:
         view = world.view()
-        found = plan_updates(view, world.now, rules)
-        holds(world, found, rules)
+        updates = plan_updates(view, world.now, rules)
+        holds(world, updates, rules)
         evicted, resized = len(world.evicted), len(world.resized)
         running = len(world.serving())
-        outcomes = world.act(found.actions, rules)
-        assert all(each.told is not WriteResult.INVALID for each in outcomes)
+        outcomes = world.act(updates.actions, rules)
+        assert all(outcome.told is not WriteResult.INVALID for outcome in outcomes)
         assert len(world.serving()) >= min(running, world.budget)
         requirements_hold(world, world.evicted[evicted:], world.resized[resized:])
-        count = len(found.actions)
+        count = len(updates.actions)
         # Whoever looks again before the cluster shows what was done does none of it a second time.
-        done = {each.action.pod.uid for each in outcomes if each.told is WriteResult.APPLIED}
+        done = {outcome.action.pod.uid for outcome in outcomes if outcome.told is WriteResult.APPLIED}
         stale = plan_updates(msgspec.structs.replace(view, attempts=world.attempts), world.now + 1, rules)
-        assert done.isdisjoint(each.pod.uid for each in stale.actions)
+        assert done.isdisjoint(action.pod.uid for action in stale.actions)
         world.live(pause)
     return count
 
@@ -179,10 +182,10 @@ def lowers_a_memory_limit_that_must_stay(world: World, rules: UpdateSettings) ->
     """Whether something cannot succeed in place: before Kubernetes 1.34 no memory limit goes down without a restart."""
     targets = {each.container: each.target for each in world.governor.advice}
     return not rules.lowers_memory_limits and any(
-        "memory" in each["resources"].get("limits", {})
-        and "resizePolicy" not in each
-        and targets[each["name"]]["memory"] < parse_amounts(each["resources"]["requests"])["memory"]
-        for each in world.template["containers"]
+        "memory" in container["resources"].get("limits", {})
+        and "resizePolicy" not in container
+        and targets[container["name"]]["memory"] < parse_amounts(container["resources"]["requests"])["memory"]
+        for container in world.template["containers"]
     )
 
 
@@ -218,7 +221,7 @@ def test_without_a_webhook_evictions_stop_after_the_first_round() -> None:
     world = World(governor("Recreate"), {"containers": [container()]}, 4, webhook=False)
     run(world, UpdateSettings(), [60.0] * 50)
     assert len(world.evicted) <= 4
-    assert {each.reason.code for each in plan_updates(world.view(), world.now, UpdateSettings()).verdicts} == {
+    assert {decision.reason.code for decision in plan_updates(world.view(), world.now, UpdateSettings()).verdicts} == {
         "EvictionLoop"
     }
     run(world, UpdateSettings(), [600.0] * 6 * 24)

@@ -82,7 +82,7 @@ def down_and_resized() -> World:
 def test_the_model_reports_a_resize_of_a_container_that_is_down_as_done_and_kills_go_on() -> None:
     world = down_and_resized().run(600)
     assert in_force(world.one())["memory"] == "300Mi"
-    assert not [each for each in world.one().status.conditions if each.type.startswith("PodResize")]
+    assert not [condition for condition in world.one().status.conditions if condition.type.startswith("PodResize")]
     assert world.count(PodEvent.KILLED) > 4
 
 

@@ -1,4 +1,4 @@
-"""Server-side apply of a status, as an API server does it by force: who owns which leaf, and what goes with its owner.
+"""Server-side apply of a status, as an API server does it by force: owners of leaves, and what goes with its owner.
 
 Conditions are keyed by type, and each of their fields is a leaf; every other field of a status is one leaf.
 """
@@ -33,10 +33,10 @@ def applied_status(found: Document, manager: str, said: Document) -> Document:
 
 
 def _leaves(status: Document) -> dict[Leaf, Any]:
-    found: dict[Leaf, Any] = {(name,): value for name, value in status.items() if name != "conditions"}
+    result: dict[Leaf, Any] = {(name,): value for name, value in status.items() if name != "conditions"}
     for condition in status.get("conditions", []):
-        found |= {("conditions", condition["type"], name): value for name, value in condition.items()}
-    return found
+        result |= {("conditions", condition["type"], name): value for name, value in condition.items()}
+    return result
 
 
 def _status(values: dict[Leaf, Any]) -> Document:
@@ -60,7 +60,7 @@ def _owned(found: Document) -> dict[str, set[Leaf]]:
                 continue
             for key, fields in below.items():
                 type_ = key.removeprefix('k:{"type":"').removesuffix('"}')
-                leaves |= {("conditions", type_, each.removeprefix("f:")) for each in fields if each != "."}
+                leaves |= {("conditions", type_, field.removeprefix("f:")) for field in fields if field != "."}
         owned[entry["manager"]] = leaves
     return owned
 

@@ -140,15 +140,15 @@ class Cluster:
     def publish_buffers(self, full: str = "") -> None:
         """What the Buffer controller would have written a minute ago; `full` is the one that has had all its room."""
         evidence = self.evidence()
-        for name, each in translate_buffers(evidence, BufferHeadroom(evidence.collected)).items():
-            if each.translation is None:
+        for name, translation in translate_buffers(evidence, BufferHeadroom(evidence.collected)).items():
+            if translation.translation is None:
                 continue
-            told = build_status(each.translation, None, 1, NOW - 60)
+            status = build_status(translation.translation, None, 1, NOW - 60)
             if name == full:
                 provisioned = {"type": "Provisioned", "status": "True", "lastTransitionTime": time(NOW - 3600)}
-                told["conditions"].append(provisioned)
-                told["lastFullyProvisioned"] = time(NOW - 30)
-            self.objects["Buffer", (NAMESPACE, name)]["status"] = told
+                status["conditions"].append(provisioned)
+                status["lastFullyProvisioned"] = time(NOW - 30)
+            self.objects["Buffer", (NAMESPACE, name)]["status"] = status
 
     def add_node(self, name: str, cpu: str, memory: str = "32Gi", **labels: str) -> None:
         """A Ready node; of a label `__` stands for a slash."""
@@ -163,9 +163,9 @@ class Cluster:
         self.add_vpa(name, targets, mode="Off")
         document = self.objects["VerticalPodAutoscaler", (NAMESPACE, name)]
         document["metadata"]["ownerReferences"] = [owned("Hvpa", name)]
-        for each in document["status"]["recommendation"]["containerRecommendations"]:
+        for recommendation in document["status"]["recommendation"]["containerRecommendations"]:
             if totals is not None:
-                each["totalTarget"] = totals[each["containerName"]]
+                recommendation["totalTarget"] = totals[recommendation["containerName"]]
 
     def add_hvpa_hpa(self, name: str, percent: int = 80, used: str = "", **spec: Any) -> None:
         """An HPA on the Hvpa, on CPU, which sees so much used by a pod on average."""
@@ -220,9 +220,9 @@ class Cluster:
         return [
             encode_line(HEADER, RecordingHeader(FORMAT_VERSION, dump_format.DUMP, "0.1.0")),
             encode_line(dump_format.ABOUT, about),
-            *(encode_line(dump_format.OBJECT, each) for each in self.objects.values()),
-            *(encode_line(dump_format.SCALE, each) for each in self.scales),
-            *(encode_line(dump_format.COMPONENT, each) for each in self.components),
+            *(encode_line(dump_format.OBJECT, document) for document in self.objects.values()),
+            *(encode_line(dump_format.SCALE, scale) for scale in self.scales),
+            *(encode_line(dump_format.COMPONENT, component) for component in self.components),
             *(encode_line(dump_format.MISSING, each) for each in self.missing),
             encode_line(dump_format.USAGE, columns),
             *(encode_line(dump_format.HISTORY, each) for each in self.history),
@@ -276,8 +276,8 @@ def shop() -> Cluster:
     quota = {"hard": {"requests.cpu": "20"}, "used": {"requests.cpu": "1500m"}}
     cluster.put("ResourceQuota", "team", {"status": quota})
     about = {"kind": "Pod", "name": "web-1-0", "namespace": NAMESPACE}
-    told = {"reason": "InPlaceResizedByVPA", "message": "Pod was resized in place by VPA Updater.", "count": 2}
-    cluster.put("Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - 7200), **told})
+    result = {"reason": "InPlaceResizedByVPA", "message": "Pod was resized in place by VPA Updater.", "count": 2}
+    cluster.put("Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - 7200), **result})
     return cluster
 
 
@@ -301,8 +301,8 @@ def search() -> Cluster:
     cluster.add_hvpa_vpa("search", targets, totals)
     cluster.add_hvpa_hpa("search", used="9600m")
     about = {"kind": "Hvpa", "name": "search", "namespace": NAMESPACE}
-    told = {"reason": "ScalesUp", "message": "1 x (CPU 3, memory 3.5G) to 2 x (CPU 6, memory 5G)", "count": 1}
-    cluster.put("Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - 3600), **told})
+    result = {"reason": "ScalesUp", "message": "1 x (CPU 3, memory 3.5G) to 2 x (CPU 6, memory 5G)", "count": 1}
+    cluster.put("Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - 3600), **result})
     return cluster
 
 
@@ -334,7 +334,7 @@ def spare() -> Cluster:
     cluster.add_buffer("web", age=DAY, targetRef=deployment("web"), capacity={"replicas": {"percent": {"percent": 30}}})
     cluster.put("ResourceQuota", "team", {"status": {"hard": {"requests.cpu": "25"}, "used": {"requests.cpu": "9"}}})
     about = {"kind": "Buffer", "name": "web", "namespace": NAMESPACE}
-    told = {"reason": "LimitedByQuotas", "message": "chunks limited from 3 to 2 by quotas: team", "count": 1}
-    cluster.put("Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - 3600), **told})
+    result = {"reason": "LimitedByQuotas", "message": "chunks limited from 3 to 2 by quotas: team", "count": 1}
+    cluster.put("Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - 3600), **result})
     cluster.publish_buffers(full="web")
     return cluster

@@ -110,6 +110,8 @@ def pools() -> Pools:
     cluster.want("import-1", "12")
     cluster.want("import-2", "32")
     about = {"kind": "Node", "name": "small-3"}
-    told = {"reason": "TriggeredScaleUp", "message": "ordered for pods", "count": 1}
-    cluster.put("Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - DAY), **told}, namespace="default")
+    result = {"reason": "TriggeredScaleUp", "message": "ordered for pods", "count": 1}
+    cluster.put(
+        "Event", "e1", {"involvedObject": about, "lastTimestamp": time(NOW - DAY), **result}, namespace="default"
+    )
     return cluster

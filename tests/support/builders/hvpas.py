@@ -17,15 +17,15 @@ MODES = st.sampled_from(["Auto", "Auto", "Off", "MaintenanceWindow"])
 @st.composite
 def spans(draw: st.DrawFn, ranges: list[tuple[int, int]]) -> list[tuple[int, int]]:
     """Bounds per replica, one pair for each range of counts, whose totals do not fall."""
-    found: list[tuple[int, int]] = []
+    spans: list[tuple[int, int]] = []
     for at, (first, last) in enumerate(ranges):
         low, high = draw(st.integers(0, 40)), draw(st.integers(0, 400))
         if at:
-            below, (least, most) = ranges[at - 1][1], found[-1]
+            below, (least, most) = ranges[at - 1][1], spans[-1]
             low += -(-below * least // first)
             high += max(0, -(-below * most // first) - low) * (last - first + 1)
-        found.append((low, low + high))
-    return found
+        spans.append((low, low + high))
+    return spans
 
 
 @st.composite

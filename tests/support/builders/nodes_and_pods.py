@@ -51,12 +51,12 @@ def taints(rng: Random) -> list[Json]:
 
 
 def allocatable(rng: Random) -> dict[str, str]:
-    found = {"cpu": rng.choice(("900m", "1500m", "2", "4")), "memory": rng.choice(("512Mi", "1Gi", "4Gi"))}
-    found["pods"] = rng.choice(("0", "1", "2", "4", "110", "110"))
+    allocatable = {"cpu": rng.choice(("900m", "1500m", "2", "4")), "memory": rng.choice(("512Mi", "1Gi", "4Gi"))}
+    allocatable["pods"] = rng.choice(("0", "1", "2", "4", "110", "110"))
     for name, amounts in ((GPU, ("1", "2")), (PAGES, ("4Mi", "8Mi")), (DISK, ("1Gi", "10G"))):
         if sometimes(rng, 0.5):
-            found[name] = rng.choice(amounts)
-    return found
+            allocatable[name] = rng.choice(amounts)
+    return allocatable
 
 
 def a_pod_spec(rng: Random, nodes: list[str], *, wild: bool = False) -> Json:
@@ -131,15 +131,15 @@ def a_starter(rng: Random, name: str, *, wild: bool) -> Json:
 def pod_level(rng: Random, spec: Json, *, wild: bool) -> Json:
     """As much as the containers ask for, or somewhat more, of what some of them ask for."""
     asked = container_requests(spec)
-    found: Json = {"requests": {}, "limits": {}}
+    pod_level: Json = {"requests": {}, "limits": {}}
     for name, unit in (("cpu", "m"), ("memory", "")):
         if sometimes(rng, 0.7):
             amount = int(asked.get(name, 0) * (1000 if unit else 1)) + rng.choice((1, 500))
             where = "limits" if wild and sometimes(rng, 0.3) else "requests"
-            found[where][name] = f"{amount}{unit}"
+            pod_level[where][name] = f"{amount}{unit}"
     if wild and sometimes(rng, 0.1):
-        found["limits"][PAGES] = "4Mi"
-    return found
+        pod_level["limits"][PAGES] = "4Mi"
+    return pod_level
 
 
 def a_term(rng: Random, nodes: list[str], *, wild: bool) -> Json:

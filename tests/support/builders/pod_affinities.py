@@ -70,7 +70,7 @@ def some(rng: Random, make: Any) -> list[Json]:
 
 def distinct(constraints: list[Json]) -> list[Json]:
     """The API server takes each key once."""
-    return list({one["topologyKey"]: one for one in constraints}.values())
+    return list({constraint["topologyKey"]: constraint for constraint in constraints}.values())
 
 
 def a_selector(rng: Random, own: dict[str, str]) -> Json:

@@ -46,14 +46,14 @@ def limit_ranges(*items: Document) -> NamespaceLimits:
 def changes_of(size: PodSize) -> list[ResourceChange]:
     return [
         ResourceChange(
-            each.container.place,
-            each.container.index,
-            each.container.name,
-            each.container.written,
-            each.requests,
-            each.limits,
+            container.container.place,
+            container.container.index,
+            container.container.name,
+            container.container.written,
+            container.requests,
+            container.limits,
         )
-        for each in size.containers
+        for container in size.containers
     ]
 
 

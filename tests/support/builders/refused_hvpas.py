@@ -1,4 +1,4 @@
-"""What is an Hvpa refused for? Each rule once, with the field that a person is to be told of."""
+"""Hvpas that are refused: each rule once, with the field that the message names."""
 
 from __future__ import annotations
 

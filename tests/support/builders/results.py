@@ -104,11 +104,11 @@ class _Demand:
     def _marks(self, rank: int, times: FloatColumn, rng: np.random.Generator) -> list[ChartMark]:
         if not rank:
             return []
-        found = []
+        marks = []
         for time in np.sort(rng.choice(times, min(len(times), 3 + self.number % 7 * rank), replace=False)):
-            what, why, text = _MARKS[int(rng.choice(4, p=(0.8, 0.1, 0.05, 0.05)))]
-            found.append(ChartMark(float(time), what, why, text))
-        return found
+            what, reason, text = _MARKS[int(rng.choice(4, p=(0.8, 0.1, 0.05, 0.05)))]
+            marks.append(ChartMark(float(time), what, reason, text))
+        return marks
 
     def _totals(self, lines: list[ResourceChart], marks: list[ChartMark], seconds: float) -> SimulationTotals:
         means = [(float(np.mean(line.requested)), float(np.mean(line.used))) for line in lines]
@@ -159,10 +159,10 @@ def _columns(container: str, resource: str, *columns: FloatColumn) -> ResourceCh
 def _variant(name: str, title: str, workloads: list[WorkloadResult], times: FloatColumn, days: int) -> VariantResult:
     def summed(resource: str, column: str) -> list[float]:
         rows = [
-            np.array(getattr(line, column)) * each.chart.pods[0]
-            for each in workloads
-            if each.chart is not None
-            for line in each.chart.lines
+            np.array(getattr(line, column)) * workload.chart.pods[0]
+            for workload in workloads
+            if workload.chart is not None
+            for line in workload.chart.lines
             if line.resource == resource
         ]
         return [float(value) for value in np.sum(rows, axis=0)]
@@ -175,25 +175,25 @@ def _variant(name: str, title: str, workloads: list[WorkloadResult], times: Floa
         requested_memory=summed("memory", "requested"),
         offered_cpu=[16.0 * len(workloads)] * len(times),
         offered_memory=[20.0 * len(workloads) * GIB] * len(times),
-        pods=[float(sum(each.chart.pods[0] for each in workloads if each.chart))] * len(times),
+        pods=[float(sum(workload.chart.pods[0] for workload in workloads if workload.chart))] * len(times),
         pending=[0.0] * len(times),
     )
-    fleet = _sum([each.totals for each in workloads])
-    verdicts = {"WithinRange": 812, "ResizedInPlace": fleet.resizes} if fleet.resizes else {}
-    return VariantResult(name, title, fleet, chart, workloads, 4.0 * 24 * days, 4.0 * 24 * days * 0.61, verdicts)
+    fleet = _sum([workload.totals for workload in workloads])
+    decisions = {"WithinRange": 812, "ResizedInPlace": fleet.resizes} if fleet.resizes else {}
+    return VariantResult(name, title, fleet, chart, workloads, 4.0 * 24 * days, 4.0 * 24 * days * 0.61, decisions)
 
 
 def _sum(totals: list[SimulationTotals]) -> SimulationTotals:
     def amounts(name: str) -> CpuAndMemory:
-        values = [getattr(each, name) for each in totals]
-        return CpuAndMemory(sum(each.cpu for each in values), sum(each.memory for each in values))
+        values = [getattr(total, name) for total in totals]
+        return CpuAndMemory(sum(value.cpu for value in values), sum(value.memory for value in values))
 
     def mean(name: str) -> CpuAndMemory:
         found = amounts(name)
         return CpuAndMemory(found.cpu / len(totals), found.memory / len(totals))
 
     def number(name: str) -> float:
-        return float(sum(getattr(each, name) for each in totals))
+        return float(sum(getattr(total, name) for total in totals))
 
     requested, used = amounts("requested"), amounts("used")
     return SimulationTotals(

@@ -1,4 +1,4 @@
-"""What a survey of a small shop found, and of as many workloads as somebody wants: seeded, plausible, never asked."""
+"""Results of surveys of a small shop, and of any number of workloads: seeded, plausible, without a cluster."""
 
 from __future__ import annotations
 
@@ -113,12 +113,12 @@ def shop() -> SurveyResult:
 def many(workloads: int, seed: int = 7) -> SurveyResult:
     """As many workloads, in namespaces of twenty."""
     rng = np.random.default_rng(seed)
-    found = []
+    result = []
     for number in range(workloads):
         cpu, memory = float(rng.integers(50, 4000)), float(rng.integers(64, 8192)) * MIB
         factors = rng.uniform(0.2, 1.6, 2)
         target = (math.ceil(cpu * factors[0]), math.ceil(memory * factors[1]))
-        found.append(
+        result.append(
             workload(
                 f"service-{number:04}",
                 container("app", (cpu, memory), target, kills=int(rng.integers(0, 20) == 0)),
@@ -126,4 +126,4 @@ def many(workloads: int, seed: int = 7) -> SurveyResult:
                 pods=int(rng.integers(1, 9)),
             )
         )
-    return survey(*found)
+    return survey(*result)

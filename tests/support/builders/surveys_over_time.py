@@ -1,4 +1,4 @@
-"""What a survey found of a shop whose workloads live through two weeks: seeded, plausible, never asked."""
+"""The result of a survey of a shop over two weeks: seeded, plausible, without a cluster."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def daily(low: float, high: float, days: float = 14, seed: int = 3) -> FloatColu
     """Millicores of a load that is low for half of the day and high at noon, and never quite the same."""
     times = np.arange(round(days * DAY / STEP)) * STEP
     wave = np.clip(np.sin(2 * np.pi * (times / DAY - 0.25)), 0.0, None)
-    found: FloatColumn = (low + (high - low) * wave) * np.random.default_rng(seed).uniform(0.97, 1.03, len(times))
-    return found
+    result: FloatColumn = (low + (high - low) * wave) * np.random.default_rng(seed).uniform(0.97, 1.03, len(times))
+    return result
 
 
 def living(

@@ -1,4 +1,4 @@
-"""Short ways to say which pods there are and what they use."""
+"""Short ways to write pods and their usage."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ def kill(name: str, time: float, memory: float = math.nan, *, container: str = "
 
 def row(model: UsageModel, container: str = "app", vpa: str = "web") -> IntColumn:
     """The row of a container, in a column of one."""
-    found = model.find([RowKey("shop", vpa, container)])
-    assert found[0] >= 0
-    return found
+    row = model.find([RowKey("shop", vpa, container)])
+    assert row[0] >= 0
+    return row
 
 
 def peak(model: UsageModel, container: str = "app", vpa: str = "web") -> float:

@@ -1,4 +1,4 @@
-"""What does a test do with the webhook on a real control plane? It advises, makes pods, and reads what they got."""
+"""The webhook on a real control plane: tests advise, create pods, and read their sizes."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ def governed(cluster: Cluster, namespace: str, name: str, advice: Mapping[str, J
 
 def advise(cluster: Cluster, namespace: str, name: str, advice: Mapping[str, Json]) -> None:
     """What a recommender would write."""
-    found = [{"containerName": container, "target": target} for container, target in advice.items()]
-    status = {"recommendation": {"containerRecommendations": found}}
+    result = [{"containerName": container, "target": target} for container, target in advice.items()]
+    status = {"recommendation": {"containerRecommendations": result}}
     cluster.api.patch(f"{vpa_path(namespace, name)}/status", {"status": status})
 
 
@@ -119,8 +119,8 @@ def resources(made: Json) -> dict[str, Json]:
 
 def cpu(made: Json, name: str = "app") -> str | None:
     """The CPU request of a container."""
-    found: str | None = resources(made)[name].get("requests", {}).get("cpu")
-    return found
+    cpu: str | None = resources(made)[name].get("requests", {}).get("cpu")
+    return cpu
 
 
 def boosted(made: Json) -> set[str]:

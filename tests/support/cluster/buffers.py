@@ -1,4 +1,4 @@
-"""What does a test do with the Buffer controller on a real control plane? It starts it, and reads what came of it."""
+"""The Buffer controller on a real control plane: tests start it, and read statuses."""
 
 from __future__ import annotations
 
@@ -73,13 +73,13 @@ def buffer_path(namespace: str, name: str) -> str:
 
 
 def status_of(cluster: Cluster, namespace: str, name: str) -> Json:
-    found: Json = cluster.api.get(buffer_path(namespace, name)).get("status", {})
-    return found
+    status: Json = cluster.api.get(buffer_path(namespace, name)).get("status", {})
+    return status
 
 
 def pods_of(cluster: Cluster, namespace: str, name: str) -> Json:
-    found: Json = status_of(cluster, namespace, name).get("podBasedBufferSpec", {})
-    return found
+    pods: Json = status_of(cluster, namespace, name).get("podBasedBufferSpec", {})
+    return pods
 
 
 def chunks_of(cluster: Cluster, namespace: str, name: str) -> int | None:
@@ -87,13 +87,15 @@ def chunks_of(cluster: Cluster, namespace: str, name: str) -> int | None:
 
 
 def requests_of(cluster: Cluster, namespace: str, name: str) -> Json:
-    found: Json = pods_of(cluster, namespace, name)["podSpec"]["containers"][0]["resources"]["requests"]
-    return found
+    requests: Json = pods_of(cluster, namespace, name)["podSpec"]["containers"][0]["resources"]["requests"]
+    return requests
 
 
 def condition_of(
     cluster: Cluster, namespace: str, name: str, type_: str = "ReadyForProvisioning"
 ) -> tuple[str, str] | None:
     """Status and reason of a condition, if the Buffer has it."""
-    found = status_of(cluster, namespace, name).get("conditions", [])
-    return next(((each["status"], each["reason"]) for each in found if each["type"] == type_), None)
+    conditions = status_of(cluster, namespace, name).get("conditions", [])
+    return next(
+        ((condition["status"], condition["reason"]) for condition in conditions if condition["type"] == type_), None
+    )

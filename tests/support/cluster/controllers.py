@@ -1,4 +1,4 @@
-"""How is a component of Trellis started on a real control plane? Under the account that Trellis ships.
+"""Starts a component of Trellis on a real control plane, under the account that Trellis ships.
 
 When it has ended, its log is shown and judged: a right that is missing, or a bug, is an error.
 """
@@ -48,5 +48,5 @@ def shipped_controllers(
     for controller in started:
         logs = controller.logs()
         sys.stdout.write(f"{controller.process.log.name}:\n{logs}\n")
-        said = [each for each in never if each in logs.lower() and not (restarts and each.startswith(DENIED))]
-        assert not said, f"{said}: see {controller.process.log.name}"
+        result = [each for each in never if each in logs.lower() and not (restarts and each.startswith(DENIED))]
+        assert not result, f"{result}: see {controller.process.log.name}"

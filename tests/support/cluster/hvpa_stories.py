@@ -1,4 +1,4 @@
-"""How do several stories run side by side on one control plane? Each is a generator, and all see the same moment.
+"""Runs several stories side by side on one control plane: each is a generator, and all see the same moment.
 
 A story creates its workload, scripts its usage and says what it waits for; between two moments it yields. So five
 minutes are waited once, however many stories there are.
@@ -37,16 +37,16 @@ class Scene:
         """Read everything anew."""
         pods = self.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
         self._pods = {}
-        for each in pods:
-            if "deletionTimestamp" not in each["metadata"]:
-                self._pods.setdefault(each["metadata"]["labels"]["app"], []).append(each)
+        for pod in pods:
+            if "deletionTimestamp" not in pod["metadata"]:
+                self._pods.setdefault(pod["metadata"]["labels"]["app"], []).append(pod)
         self._workloads = {
             (kind, each["metadata"]["name"]): each
             for kind, plural in PLURALS.items()
             for each in self.api.items(f"/apis/apps/v1/namespaces/{self.namespace}/{plural}")
         }
-        found = self.api.items(f"{GROUP}/namespaces/{self.namespace}/hvpas")
-        self._hvpas = {each["metadata"]["name"]: each for each in found}
+        hvpas = self.api.items(f"{GROUP}/namespaces/{self.namespace}/hvpas")
+        self._hvpas = {hvpa["metadata"]["name"]: hvpa for hvpa in hvpas}
 
     def wish(self, name: str) -> int | None:
         """What `spec.replicas` of an Hvpa says."""
@@ -55,20 +55,20 @@ class Scene:
 
     def conditions(self, name: str) -> set[str]:
         """The types of its conditions."""
-        return {each["type"] for each in self._hvpas.get(name, {}).get("status", {}).get("conditions", ())}
+        return {condition["type"] for condition in self._hvpas.get(name, {}).get("status", {}).get("conditions", ())}
 
     def shape(self, kind: str, name: str) -> tuple[int, set[int]]:
         """How many replicas a workload has, and what its pods have in millicores."""
         pods = self._pods.get(name, ())
-        found = self._workloads.get((kind, name))
+        workload = self._workloads.get((kind, name))
         # A count that its pods have not followed yet is no shape: none of the sizes is that of the missing ones.
-        if found is None or len(pods) != found["spec"]["replicas"]:
+        if workload is None or len(pods) != workload["spec"]["replicas"]:
             return 0, set()
-        return len(pods), {requested(each) for each in pods}
+        return len(pods), {requested(pod) for pod in pods}
 
     def held(self, name: str) -> int:
         """What the Ready pods have together."""
-        return sum(requested(each) for each in self._pods.get(name, ()) if is_ready(each))
+        return sum(requested(pod) for pod in self._pods.get(name, ()) if is_ready(pod))
 
     def all_ready(self, name: str) -> bool:
         """Whether every pod is Ready."""
@@ -81,11 +81,11 @@ class Scene:
 
     def share(self, name: str, millicores: int) -> None:
         """All running pods use the same part of this."""
-        pods = [each for each in self._pods.get(name, ()) if each["status"].get("phase") == "Running"]
-        for each in pods:
+        pods = [pod for pod in self._pods.get(name, ()) if pod["status"].get("phase") == "Running"]
+        for pod in pods:
             part = f"{millicores // len(pods)}m"
-            if each["metadata"].get("annotations", {}).get(ask.USAGE_CPU) != part:
-                where = f"/api/v1/namespaces/{self.namespace}/pods/{each['metadata']['name']}"
+            if pod["metadata"].get("annotations", {}).get(ask.USAGE_CPU) != part:
+                where = f"/api/v1/namespaces/{self.namespace}/pods/{pod['metadata']['name']}"
                 self.api.annotate(where, {ask.USAGE_CPU: part})
 
 
@@ -93,7 +93,8 @@ def requested(pod: Json) -> int:
     """What a pod requests and also has: a resize that is asked for is not there yet."""
     spec = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
     had = [
-        each.get("resources", {}).get("requests", {}).get("cpu") for each in pod["status"].get("containerStatuses", ())
+        status.get("resources", {}).get("requests", {}).get("cpu")
+        for status in pod["status"].get("containerStatuses", ())
     ]
     return min(Quantity.parse(each).milli for each in (spec, *had) if each)
 

@@ -1,4 +1,4 @@
-"""What does a test do with the Hvpa controller on a real control plane? It starts it, and reads what came of it."""
+"""The Hvpa controller on a real control plane: tests start it, and read its objects."""
 
 from __future__ import annotations
 
@@ -75,8 +75,8 @@ def replicas_of(cluster: Cluster, namespace: str, name: str, plural: str = "depl
 
 
 def status_of(cluster: Cluster, namespace: str, name: str) -> Json:
-    found: Json = cluster.api.get(hvpa_path(namespace, name)).get("status", {})
-    return found
+    status: Json = cluster.api.get(hvpa_path(namespace, name)).get("status", {})
+    return status
 
 
 def size_of(cluster: Cluster, namespace: str, name: str) -> tuple[int, int] | None:
@@ -90,8 +90,8 @@ def size_of(cluster: Cluster, namespace: str, name: str) -> tuple[int, int] | No
 
 def conditions_of(cluster: Cluster, namespace: str, name: str) -> dict[str, tuple[str, str]]:
     """Status and reason of each condition by its type."""
-    found = status_of(cluster, namespace, name).get("conditions", [])
-    return {each["type"]: (each["status"], each["reason"]) for each in found}
+    conditions = status_of(cluster, namespace, name).get("conditions", [])
+    return {condition["type"]: (condition["status"], condition["reason"]) for condition in conditions}
 
 
 def advise(cluster: Cluster, namespace: str, target: int, total: int, *, name: str = "web", memory: str = "2G") -> None:

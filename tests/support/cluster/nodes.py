@@ -1,4 +1,4 @@
-"""What does a test do with the node autoscaler on a real control plane? It starts it, and reads what came of it.
+"""The node autoscaler on a real control plane: tests start it, and read nodes and pods.
 
 Tests share a cluster. The nodes of each have a taint of their own, and its pods tolerate it and go nowhere else.
 """
@@ -92,15 +92,15 @@ class Yard:
         self.cluster.api.patch(path, {"spec": {"replicas": replicas}})
 
     def nodes(self) -> dict[str, Json]:
-        found = self.cluster.api.items("/api/v1/nodes", labelSelector=f"yard={self.group}")
-        return {node["metadata"]["name"]: node for node in found}
+        nodes = self.cluster.api.items("/api/v1/nodes", labelSelector=f"yard={self.group}")
+        return {node["metadata"]["name"]: node for node in nodes}
 
     def ready_nodes(self) -> list[str]:
         return [name for name, node in self.nodes().items() if _is_ready(node) and len(taints(node)) == 1]
 
     def pods(self) -> list[Json]:
-        found: list[Json] = self.cluster.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
-        return found
+        pods: list[Json] = self.cluster.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
+        return pods
 
     def running(self) -> list[str]:
         return [pod["metadata"]["name"] for pod in self.pods() if pod["status"]["phase"] == "Running"]
@@ -148,8 +148,11 @@ def translated(name: str, replicas: int, pod_spec: Json, **spec: Any) -> tuple[J
 
 
 def taints(node: Json) -> list[str]:
-    return [each["key"] for each in node["spec"].get("taints", ())]
+    return [taint["key"] for taint in node["spec"].get("taints", ())]
 
 
 def _is_ready(node: Json) -> bool:
-    return any(each["type"] == "Ready" and each["status"] == "True" for each in node["status"].get("conditions", ()))
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in node["status"].get("conditions", ())
+    )

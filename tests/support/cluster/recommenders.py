@@ -1,4 +1,4 @@
-"""What does a test of a real recommender begin with, wait for and compare with? Histories, passes and conditions."""
+"""A recommender on a real control plane: histories to start from, passes to wait for, conditions to compare."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ def wait_for_passes(*controllers: Controller, passes: int = 2) -> None:
 def condition_of(cluster: Cluster, namespace: str, name: str, type_: str) -> Json | None:
     """A condition of a VPA that is true, if it has it."""
     conditions = status_of(cluster, namespace, name).get("conditions", [])
-    return next((one for one in conditions if (one["type"], one["status"]) == (type_, "True")), None)
+    return next(
+        (condition for condition in conditions if (condition["type"], condition["status"]) == (type_, "True")), None
+    )
 
 
 def true_conditions(cluster: Cluster, namespace: str, name: str) -> set[str]:
     """Types of the conditions of a VPA that are true."""
-    found = conditions_of(status_of(cluster, namespace, name))
-    return {type_ for type_, status in found.items() if status == "True"}
+    conditions = conditions_of(status_of(cluster, namespace, name))
+    return {type_ for type_, status in conditions.items() if status == "True"}
 
 
 def history(

@@ -1,4 +1,4 @@
-"""What may a component's account do on a real API server? Rights are written as `kubectl auth can-i` has them.
+"""The rights of a component's account on a real API server, written as for `kubectl auth can-i`.
 
 That is a verb, resource.group/subresource, and where there is one namespace/name.
 """

@@ -1,4 +1,4 @@
-"""What does a test do with the updater on a real control plane? It starts it, advises, and reads what came of it."""
+"""The updater on a real control plane: tests start it, advise, and read pods."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ def running_pods(
 
 
 def by_uid(pods: list[Json]) -> dict[str, Json]:
-    return {each["metadata"]["uid"]: each for each in pods}
+    return {pod["metadata"]["uid"]: pod for pod in pods}
 
 
 def requests(cluster: Cluster, namespace: str, name: str) -> list[str | None]:
-    return [cpu(each) for each in cluster.pods(namespace, name)]
+    return [cpu(pod) for pod in cluster.pods(namespace, name)]
 
 
 def events(cluster: Cluster, namespace: str, reason: str) -> list[Json]:
-    found: list[Json] = cluster.api.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector=f"reason={reason}")
-    return found
+    events: list[Json] = cluster.api.items(f"/api/v1/namespaces/{namespace}/events", fieldSelector=f"reason={reason}")
+    return events
 
 
 def passes(controller: Controller) -> float:

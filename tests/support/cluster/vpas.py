@@ -1,4 +1,4 @@
-"""What does a test on a real control plane do with VPAs? It creates them, and reads what became of them."""
+"""VPAs on a real control plane: tests create them, and read their status."""
 
 from __future__ import annotations
 
@@ -52,14 +52,16 @@ def checkpoint_path(namespace: str, name: str) -> str:
 
 def status_of(cluster: Cluster, namespace: str, name: str) -> Json:
     """The status of a VPA, empty while there is none."""
-    found: Json = cluster.api.get(vpa_path(namespace, name)).get("status", {})
-    return found
+    status: Json = cluster.api.get(vpa_path(namespace, name)).get("status", {})
+    return status
 
 
 def containers_of(cluster: Cluster, namespace: str, name: str) -> dict[str, Json]:
     """What a VPA recommends, by container."""
-    found = status_of(cluster, namespace, name).get("recommendation", {}).get("containerRecommendations", [])
-    return {one["containerName"]: one for one in found}
+    container_recommendations = (
+        status_of(cluster, namespace, name).get("recommendation", {}).get("containerRecommendations", [])
+    )
+    return {recommendation["containerName"]: recommendation for recommendation in container_recommendations}
 
 
 def target_of(cluster: Cluster, namespace: str, name: str, container: str = "app") -> tuple[int, int] | None:
@@ -85,7 +87,7 @@ def memory_target_of(cluster: Cluster, namespace: str, name: str, container: str
 
 def conditions_of(status: Json) -> dict[str, str]:
     """Type and status of each condition."""
-    return {one["type"]: one["status"] for one in status.get("conditions", [])}
+    return {condition["type"]: condition["status"] for condition in status.get("conditions", [])}
 
 
 def amounts(texts: Json) -> tuple[int, int]:
@@ -95,8 +97,8 @@ def amounts(texts: Json) -> tuple[int, int]:
 
 def checkpoint_of(cluster: Cluster, namespace: str, name: str) -> Json:
     """The status of a checkpoint, empty while there is none."""
-    found: Json = (cluster.api.find(checkpoint_path(namespace, name)) or {}).get("status", {})
-    return found
+    status: Json = (cluster.api.find(checkpoint_path(namespace, name)) or {}).get("status", {})
+    return status
 
 
 def samples_in(cluster: Cluster, namespace: str, name: str) -> int:

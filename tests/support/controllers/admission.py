@@ -182,8 +182,8 @@ def owner(kind: str, name: str, api_version: str = "apps/v1") -> Document:
 
 def recommendation(advice: dict[str, Document]) -> Document:
     """A status that recommends this, by container."""
-    found = [{"containerName": name, "target": target} for name, target in advice.items()]
-    return {"recommendation": {"containerRecommendations": found}} if found else {}
+    result = [{"containerName": name, "target": target} for name, target in advice.items()]
+    return {"recommendation": {"containerRecommendations": result}} if result else {}
 
 
 def pod(app: str = "web", owners: list[Document] | None = None, **container: Any) -> Document:
@@ -229,8 +229,8 @@ def patch_in(response: Document) -> list[Document]:
     if "patch" not in response:
         return []
     assert response["patchType"] == "JSONPatch"
-    found: list[Document] = msgspec.json.decode(base64.b64decode(response["patch"]))
-    return found
+    result: list[Document] = msgspec.json.decode(base64.b64decode(response["patch"]))
+    return result
 
 
 def apply(document: Document, patch: list[Document]) -> Document:
@@ -251,5 +251,5 @@ def apply(document: Document, patch: list[Document]) -> Document:
 
 
 def requests_of(document: Document, index: int = 0) -> Document:
-    found: Document = document["spec"]["containers"][index].get("resources", {}).get("requests", {})
-    return found
+    requests: Document = document["spec"]["containers"][index].get("resources", {}).get("requests", {})
+    return requests

@@ -165,8 +165,8 @@ class World(ControlledWorld):
         """What a node autoscaler writes."""
         found = self.server.objects[path("buffers", name)]
         status = dict(found.get("status", {}))
-        own = [each for each in status.get("conditions", []) if each["type"] != "Provisioned"]
-        told = {
+        own = [condition for condition in status.get("conditions", []) if condition["type"] != "Provisioned"]
+        provisioned = {
             "type": "Provisioned",
             "status": "True",
             "reason": "AllThere",
@@ -174,9 +174,9 @@ class World(ControlledWorld):
             "lastTransitionTime": when,
             "observedGeneration": 1,
         }
-        said = {"conditions": [told], "lastFullyProvisioned": when}
+        status_patch = {"conditions": [provisioned], "lastFullyProvisioned": when}
         status |= {"conditions": own}
-        self.put(path("buffers", name), applied_status({**found, "status": status}, "trellis-nodes", said))
+        self.put(path("buffers", name), applied_status({**found, "status": status}, "trellis-nodes", status_patch))
 
     async def wait(self, seconds: float = 1.0) -> None:
         """Let time go by, with the bookmarks that keep a watch alive."""
@@ -188,33 +188,35 @@ class World(ControlledWorld):
     # What a test reads.
 
     def status(self, name: str = "web") -> Document:
-        found: Document = self.server.objects[path("buffers", name)].get("status", {})
-        return found
+        status: Document = self.server.objects[path("buffers", name)].get("status", {})
+        return status
 
     def pods_of(self, name: str = "web") -> Document:
-        found: Document = self.status(name).get("podBasedBufferSpec", {})
-        return found
+        pods: Document = self.status(name).get("podBasedBufferSpec", {})
+        return pods
 
     def chunks(self, name: str = "web") -> int | None:
         return self.pods_of(name).get("replicaNum")
 
     def requests(self, name: str = "web") -> Document:
-        found: Document = self.pods_of(name)["podSpec"]["containers"][0]["resources"]["requests"]
-        return found
+        requests: Document = self.pods_of(name)["podSpec"]["containers"][0]["resources"]["requests"]
+        return requests
 
     def condition(self, type_: str = "ReadyForProvisioning", name: str = "web") -> tuple[str, str]:
-        found = next(each for each in self.status(name)["conditions"] if each["type"] == type_)
-        return found["status"], found["reason"]
+        result = next(condition for condition in self.status(name)["conditions"] if condition["type"] == type_)
+        return result["status"], result["reason"]
 
     def message(self, type_: str = "ReadyForProvisioning", name: str = "web") -> str:
-        text: str = next(each for each in self.status(name)["conditions"] if each["type"] == type_)["message"]
+        text: str = next(condition for condition in self.status(name)["conditions"] if condition["type"] == type_)[
+            "message"
+        ]
         return text
 
     def owners(self, name: str = "web") -> dict[str, set[str]]:
         """By field manager, what it owns of the status: conditions by their type, other fields by their name."""
-        found = self.server.objects[path("buffers", name)]["metadata"].get("managedFields", [])
+        managed_fields = self.server.objects[path("buffers", name)]["metadata"].get("managedFields", [])
         owned: dict[str, set[str]] = {}
-        for each in found:
+        for each in managed_fields:
             status = each["fieldsV1"]["f:status"]
             types = {key.split('"')[3] for key in status.get("f:conditions", {})}
             owned[each["manager"]] = types | {name.removeprefix("f:") for name in status if name != "f:conditions"}
@@ -251,14 +253,14 @@ class World(ControlledWorld):
         return answer({"metadata": {"name": "trellis-nodes", "namespace": "kube-system"}, "spec": spec})
 
     def _apply_status(self, where: str, request: Request) -> Answer:
-        found = self.server.objects.get(where)
-        if found is None:
+        document = self.server.objects.get(where)
+        if document is None:
             return refusal(404, "NotFound")
         manager = dict(request.query)["fieldManager"]
         assert manager in {"trellis-buffers", "trellis-buffers-translate", "trellis-nodes"}
         self.writes += 1
-        said = msgspec.json.decode(request.body or b"").get("status", {})
-        return answer(self.put(where, applied_status(found, manager, said)))
+        status = msgspec.json.decode(request.body or b"").get("status", {})
+        return answer(self.put(where, applied_status(document, manager, status)))
 
     def _try_pod(self, request: Request) -> Answer:
         assert ("dryRun", "All") in request.query, "a pod was made"

@@ -1,4 +1,4 @@
-"""The Buffer controller's world with upstream's CapacityBuffers in it.
+"""The Buffer controller with upstream's CapacityBuffers, on an API server in memory.
 
 The server keeps to what matters here: generations go up with specs and templates, a status is merged at the version
 that was read, and conditions that were applied belong to whoever applied them.
@@ -63,7 +63,7 @@ class CapacityWorld(World):
     def remove_kind(self) -> None:
         """The definition is deleted, and with it all there is of the kind."""
         mark = "/capacitybuffers"
-        for where in [each for each in self.server.objects if mark in each]:
+        for where in [document for document in self.server.objects if mark in document]:
             self.server.delete(where)
         self.version = ""
         absent = refusal(404, "NotFound", "the server could not find the requested resource")
@@ -87,32 +87,39 @@ class CapacityWorld(World):
 
     def told_of(self, name: str = "web") -> Document:
         """The status of a CapacityBuffer."""
-        found = self.capacity(name)
-        assert found is not None
-        status: Document = found.get("status", {})
+        capacity = self.capacity(name)
+        assert capacity is not None
+        status: Document = capacity.get("status", {})
         return status
 
     def replicas(self, name: str = "web") -> int | None:
         return self.told_of(name).get("replicas")
 
     def ready(self, name: str = "web") -> tuple[str, str, str]:
-        found = next(each for each in self.told_of(name)["conditions"] if each["type"] == "ReadyForProvisioning")
-        return found["status"], found["reason"], found["message"]
+        result = next(
+            condition for condition in self.told_of(name)["conditions"] if condition["type"] == "ReadyForProvisioning"
+        )
+        return result["status"], result["reason"], result["message"]
 
     def template(self, name: str = MANAGED) -> Document | None:
         return self.server.objects.get(self.template_path(name))
 
     def template_requests(self, name: str = MANAGED) -> Document:
-        found = self.template(name)
-        assert found is not None
-        requests: Document = found["template"]["spec"]["containers"][0]["resources"]["requests"]
+        template = self.template(name)
+        assert template is not None
+        requests: Document = template["template"]["spec"]["containers"][0]["resources"]["requests"]
         return requests
 
     def kept(self, name: str = "web") -> tuple[str, str] | None:
         """What a Buffer says of its CapacityBuffer."""
-        found = self.status(name).get("conditions", [])
+        conditions = self.status(name).get("conditions", [])
         return next(
-            ((each["status"], each["reason"]) for each in found if each["type"] == "KeptAsCapacityBuffer"), None
+            (
+                (condition["status"], condition["reason"])
+                for condition in conditions
+                if condition["type"] == "KeptAsCapacityBuffer"
+            ),
+            None,
         )
 
     # The cluster.
@@ -136,11 +143,11 @@ class CapacityWorld(World):
     def _discovered(self, request: Request) -> Answer | None:
         if request.path == f"{_GROUP}/{self.version}" and self.version == "v1beta1":
             return answer({"resources": [_served("capacitybuffers", "CapacityBuffer")]})
-        found = super()._before(request) if request.path in ("/apis", "/api/v1", f"{_GROUP}/v1alpha1") else None
-        if found is None:
+        result = super()._before(request) if request.path in ("/apis", "/api/v1", f"{_GROUP}/v1alpha1") else None
+        if result is None:
             return None
-        assert not isinstance(found, Exception)
-        document = msgspec.json.decode(found.body)  # type: ignore[union-attr]
+        assert not isinstance(result, Exception)
+        document = msgspec.json.decode(result.body)  # type: ignore[union-attr]
         if request.path == "/api/v1":
             document["resources"].append(_served("podtemplates", "PodTemplate"))
         elif request.path == "/apis" and self.version == "v1beta1":
@@ -158,18 +165,18 @@ class CapacityWorld(World):
         return answer(self.put(where, document), 201)
 
     def _change(self, request: Request) -> Answer:
-        found = self.server.objects.get(request.path)
-        if found is None:
+        document = self.server.objects.get(request.path)
+        if document is None:
             return refusal(404, "NotFound")
-        new = dict(found)
+        new = dict(document)
         for each in msgspec.json.decode(request.body or b""):
             field = each["path"].removeprefix("/")
             if field in ("metadata/uid", "metadata/resourceVersion"):
-                if found["metadata"][field.partition("/")[2]] != each["value"]:
+                if document["metadata"][field.partition("/")[2]] != each["value"]:
                     return refusal(409, "Conflict", "the object has been modified")
             else:
                 new[field] = each["value"]
-        return answer(found if new == found else self.put(request.path, new))
+        return answer(document if new == document else self.put(request.path, new))
 
     def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
         self.events.append((reason.code, message))

@@ -159,9 +159,9 @@ class World(ControlledWorld):
         return self.server.objects.get(path(plural, name))
 
     def spec(self, plural: str, name: str = "web") -> Document:
-        found = self.find(plural, name)
-        assert found is not None, f"there is no {plural} {name}"
-        spec: Document = found["spec"]
+        result = self.find(plural, name)
+        assert result is not None, f"there is no {plural} {name}"
+        spec: Document = result["spec"]
         return spec
 
     def replicas(self, name: str = "web", plural: str = "deployments") -> int:
@@ -169,8 +169,8 @@ class World(ControlledWorld):
         return count
 
     def status(self, name: str = "web") -> Document:
-        found: Document = self.server.objects[path("hvpas", name)].get("status", {})
-        return found
+        status: Document = self.server.objects[path("hvpas", name)].get("status", {})
+        return status
 
     def size(self, name: str = "web") -> Document:
         """What the status publishes for a pod."""
@@ -180,11 +180,11 @@ class World(ControlledWorld):
 
     def conditions(self, name: str = "web") -> dict[str, str]:
         """Reasons by type."""
-        return {each["type"]: each["reason"] for each in self.status(name).get("conditions", [])}
+        return {condition["type"]: condition["reason"] for condition in self.status(name).get("conditions", [])}
 
     def messages(self, name: str = "web") -> dict[str, str]:
         """Messages of conditions by type."""
-        return {each["type"]: each["message"] for each in self.status(name).get("conditions", [])}
+        return {condition["type"]: condition["message"] for condition in self.status(name).get("conditions", [])}
 
     def said(self, code: str) -> int:
         """How many Events of a reason there were."""
@@ -220,30 +220,30 @@ class World(ControlledWorld):
 
     def _apply_status(self, where: str, request: Request) -> Answer:
         """As server-side apply has it: all that this writer owns is what it says, and `totals` is another's."""
-        found = self.server.objects.get(where)
-        if found is None:
+        document = self.server.objects.get(where)
+        if document is None:
             return refusal(404, "NotFound")
-        totals = {key: value for key, value in found.get("status", {}).items() if key == "totals"}
+        totals = {key: value for key, value in document.get("status", {}).items() if key == "totals"}
         status = {**msgspec.json.decode(request.body or b"")["status"], **totals}
-        new = self.server.put(where, {**found, "status": status})
-        name = found["spec"]["targetRef"]["name"]
+        new = self.server.put(where, {**document, "status": status})
+        name = document["spec"]["targetRef"]["name"]
         asyncio.get_running_loop().call_later(1.0, self._resize, name, where)
         return answer(new)
 
     def _patch(self, request: Request) -> Answer:
-        found = self.server.objects.get(request.path)
-        if found is None:
+        document = self.server.objects.get(request.path)
+        if document is None:
             return refusal(404, "NotFound")
         operations = []
         for each in msgspec.json.decode(request.body or b""):
             field = each["path"].removeprefix("/metadata/")
             if field in ("uid", "resourceVersion"):
-                if found["metadata"][field] != each["value"]:
+                if document["metadata"][field] != each["value"]:
                     return refusal(409, "Conflict", "the object has been modified")
             else:
                 operations.append({**each, "op": "add" if each["op"] == "replace" else each["op"]})
         try:
-            patched = apply_patch(found, operations)
+            patched = apply_patch(document, operations)
         except PatchRefused as error:
             return refusal(422, "Invalid", str(error))
         if "/hvpas/" in request.path:
@@ -253,8 +253,8 @@ class World(ControlledWorld):
     def _of(self, app: str) -> list[str]:
         return [
             where
-            for where, each in self.server.objects.items()
-            if where.startswith(pod_path("")) and each["metadata"]["labels"]["app"] == app
+            for where, document in self.server.objects.items()
+            if where.startswith(pod_path("")) and document["metadata"]["labels"]["app"] == app
         ]
 
     def _settle(self, where: str) -> None:
@@ -269,8 +269,8 @@ class World(ControlledWorld):
 
     def _published(self, app: str) -> Document:
         """What the webhook would give a new pod."""
-        hvpas = [each for where, each in self.server.objects.items() if where.startswith(path("hvpas", ""))]
-        ours = [each for each in hvpas if each["spec"]["targetRef"]["name"] == app]
+        hvpas = [document for where, document in self.server.objects.items() if where.startswith(path("hvpas", ""))]
+        ours = [hvpa for hvpa in hvpas if hvpa["spec"]["targetRef"]["name"] == app]
         return self.size(ours[0]["metadata"]["name"]) if ours else {}
 
     def _resize(self, app: str, where: str) -> None:
@@ -293,9 +293,9 @@ class World(ControlledWorld):
             asyncio.get_running_loop().call_later(self.start_seconds, self.set_ready, where)
 
     def set_ready(self, where: str) -> None:
-        found = self.server.objects.get(where)
-        if found is not None:
-            self.server.put(where, {**found, "status": {**found["status"], "conditions": [_ready(True)]}})
+        document = self.server.objects.get(where)
+        if document is not None:
+            self.server.put(where, {**document, "status": {**document["status"], "conditions": [_ready(True)]}})
 
     # The controller.
 

@@ -144,20 +144,20 @@ class World(ControlledWorld):
     # What a test reads.
 
     def nodes(self) -> dict[str, Document]:
-        found = self.server.objects.items()
-        return {path.removeprefix(f"{NODES}/"): each for path, each in found if path.startswith(f"{NODES}/")}
+        result = self.server.objects.items()
+        return {path.removeprefix(f"{NODES}/"): each for path, each in result if path.startswith(f"{NODES}/")}
 
     def taints(self, name: str) -> list[str]:
-        return [each["key"] for each in self.nodes()[name]["spec"].get("taints", ())]
+        return [taint["key"] for taint in self.nodes()[name]["spec"].get("taints", ())]
 
     def waiting(self) -> list[str]:
-        return [each["metadata"]["name"] for each in self._pods().values() if not each["spec"].get("nodeName")]
+        return [pod["metadata"]["name"] for pod in self._pods().values() if not pod["spec"].get("nodeName")]
 
     def placed(self) -> dict[str, str]:
         return {
-            each["metadata"]["name"]: each["spec"]["nodeName"]
-            for each in self._pods().values()
-            if each["spec"].get("nodeName")
+            pod["metadata"]["name"]: pod["spec"]["nodeName"]
+            for pod in self._pods().values()
+            if pod["spec"].get("nodeName")
         }
 
     def buffer(self, name: str = "spare") -> Document:
@@ -166,9 +166,9 @@ class World(ControlledWorld):
 
     def provisioned(self, name: str = "spare") -> tuple[str, str]:
         """Status and reason of the condition; empty if there is none."""
-        for each in self.buffer(name).get("conditions", ()):
-            if each["type"] == "Provisioned":
-                return each["status"], each["reason"]
+        for condition in self.buffer(name).get("conditions", ()):
+            if condition["type"] == "Provisioned":
+                return condition["status"], condition["reason"]
         return "", ""
 
     def told(self, kind: str, name: str = "") -> list[str]:
@@ -178,22 +178,24 @@ class World(ControlledWorld):
     def metric(self, metric: str, **labels: str) -> float:
         """The value of a series; 0 if there is none."""
         for line in self.metrics.text().decode().splitlines():
-            found = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
-            if found is None or found[1] != metric:
+            result = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
+            if result is None or result[1] != metric:
                 continue
-            have = dict(re.findall(r'(\w+)="([^"]*)"', found[2] or ""))
+            have = dict(re.findall(r'(\w+)="([^"]*)"', result[2] or ""))
             if all(have.get(key) == value for key, value in labels.items()):
-                return float(found[3])
+                return float(result[3])
         return 0.0
 
     def writes(self) -> list[tuple[str, str]]:
         """Method and path of everything that was written, Events apart."""
-        return [(each.method, each.path) for each in self.server.requests if each.method != "GET"]
+        return [(request.method, request.path) for request in self.server.requests if request.method != "GET"]
 
     # The cluster.
 
     def _pods(self) -> dict[str, Document]:
-        return {path: each for path, each in self.server.objects.items() if path.startswith(pod_path("", NAMESPACE))}
+        return {
+            path: document for path, document in self.server.objects.items() if path.startswith(pod_path("", NAMESPACE))
+        }
 
     def _before(self, request: Request) -> Answer | None:
         if (found := super()._before(request)) is not None:
@@ -206,12 +208,12 @@ class World(ControlledWorld):
         return None
 
     def _evict(self, where: str) -> Answer:
-        found = self.server.objects.get(where)
-        if found is None:
+        document = self.server.objects.get(where)
+        if document is None:
             return refusal(404, "NotFound")
-        self.evicted.append(found["metadata"]["name"])
+        self.evicted.append(document["metadata"]["name"])
         self.server.delete(where)
-        self.add_pod(cpu=_cpu_text(found), owner=found["metadata"]["ownerReferences"][0]["name"])
+        self.add_pod(cpu=_cpu_text(document), owner=document["metadata"]["ownerReferences"][0]["name"])
         return answer({"kind": "Status", "status": "Success"}, 201)
 
     def _apply_status(self, where: str, request: Request) -> Answer:
@@ -226,7 +228,7 @@ class World(ControlledWorld):
         if document["metadata"].get("resourceVersion", version) != version:
             return refusal(409, "Conflict", "the object has been modified")
         before = found.get("status", {})
-        others = [each for each in before.get("conditions", ()) if each["type"] != "Provisioned"]
+        others = [condition for condition in before.get("conditions", ()) if condition["type"] != "Provisioned"]
         kept = {key: value for key, value in before.items() if key != "lastFullyProvisioned"}
         applied = {**kept, **document["status"]}
         status = {**applied, "conditions": [*others, *document["status"].get("conditions", ())]}
@@ -261,11 +263,11 @@ class World(ControlledWorld):
 
     def _place(self, path: str, pod: Document, free: dict[str, int]) -> None:
         asked = _millis(_cpu_text(pod))
-        found = next((name for name, left in free.items() if left >= asked), None)
-        if found is not None:
-            free[found] -= asked
+        result = next((name for name, left in free.items() if left >= asked), None)
+        if result is not None:
+            free[result] -= asked
             status = {"phase": "Running", "conditions": [_ready()]}
-            self.server.put(path, {**pod, "spec": {**pod["spec"], "nodeName": found}, "status": status})
+            self.server.put(path, {**pod, "spec": {**pod["spec"], "nodeName": result}, "status": status})
         elif not pod["status"].get("conditions"):
             refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
             self.server.put(path, {**pod, "status": {**pod["status"], "conditions": [refused]}})

@@ -82,7 +82,7 @@ class World:
         requests = {"resources": {"requests": {"memory": memory}}}
         document = {
             "metadata": {"labels": {"app": app}, "ownerReferences": [owner]},
-            "spec": {"containers": [{"name": each, **requests} for each in containers or ("app",)]},
+            "spec": {"containers": [{"name": container, **requests} for container in containers or ("app",)]},
             "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]},
         }
         return self.server.put(f"/api/v1/namespaces/{NAMESPACE}/pods/{name}", document)
@@ -110,14 +110,14 @@ class World:
         recommendation = self.vpa(name).get("status", {}).get("recommendation", {})
         for each in recommendation.get("containerRecommendations", ()):
             if each["containerName"] == container:
-                found: dict[str, str] = each["target"]
-                return found
+                target: dict[str, str] = each["target"]
+                return target
         return {}
 
     def condition(self, name: str, kind: str) -> Document | None:
         """One of a VPA's conditions."""
         conditions = self.vpa(name).get("status", {}).get("conditions", ())
-        return next((each for each in conditions if each["type"] == kind), None)
+        return next((condition for condition in conditions if condition["type"] == kind), None)
 
     def checkpoint(self, name: str) -> Document:
         """One checkpoint as it is stored."""

@@ -137,12 +137,12 @@ class World(ControlledWorld):
         self.server.put(path, {"spec": spec})
 
     def pods(self, app: str = "web") -> dict[str, Document]:
-        found = {path: each for path, each in self.server.objects.items() if path.startswith(pod_path(""))}
-        return {each["metadata"]["name"]: each for each in found.values() if each["metadata"]["labels"]["app"] == app}
+        result = {path: document for path, document in self.server.objects.items() if path.startswith(pod_path(""))}
+        return {each["metadata"]["name"]: each for each in result.values() if each["metadata"]["labels"]["app"] == app}
 
     def requests(self, app: str = "web") -> list[str]:
         """What the pods of an app request of the CPU."""
-        return sorted(cpu_of(each) for each in self.pods(app).values() if "deletionTimestamp" not in each["metadata"])
+        return sorted(cpu_of(pod) for pod in self.pods(app).values() if "deletionTimestamp" not in pod["metadata"])
 
     def set_ready(self, name: str, ready: bool = True) -> None:
         found = self.server.objects[pod_path(name)]
@@ -174,19 +174,21 @@ class World(ControlledWorld):
         return None
 
     def _evict(self, path: str, request: Request) -> Answer:
-        found = self.server.objects.get(path)
-        if found is None:
+        document = self.server.objects.get(path)
+        if document is None:
             return refusal(404, "NotFound")
         wanted = msgspec.json.decode(request.body or b"")["deleteOptions"]["preconditions"]["uid"]
-        if wanted != found["metadata"]["uid"]:
+        if wanted != document["metadata"]["uid"]:
             return refusal(409, "Conflict", "the UID in the precondition does not match")
-        name = found["metadata"]["name"]
+        name = document["metadata"]["name"]
         if not self.budget(name):
             return refusal(429, "TooManyRequests", "Cannot evict pod", details=_BUDGET)
         if ("dryRun", "All") in request.query:
             return answer({"kind": "Status"}, 201)
         self.evictions.append((self.now(), name))
-        self.server.put(path, {**found, "metadata": {**found["metadata"], "deletionTimestamp": _text(self.now())}})
+        self.server.put(
+            path, {**document, "metadata": {**document["metadata"], "deletionTimestamp": _text(self.now())}}
+        )
         asyncio.get_running_loop().call_later(1.0, self._replace, path)
         return answer({"kind": "Status"}, 201)
 
@@ -203,23 +205,23 @@ class World(ControlledWorld):
         asyncio.get_running_loop().call_later(self.start_seconds, self.set_ready, name)
 
     def _patch(self, path: str, request: Request) -> Answer:
-        found = self.server.objects.get(path)
-        if found is None:
+        document = self.server.objects.get(path)
+        if document is None:
             return refusal(404, "NotFound")
         try:
-            patched = apply_patch(found, msgspec.json.decode(request.body or b""))
+            patched = apply_patch(document, msgspec.json.decode(request.body or b""))
         except PatchRefused as error:
             return refusal(422, "Invalid", str(error))
         if request.path.endswith("/resize"):
-            self.resizes.append((self.now(), found["metadata"]["name"]))
+            self.resizes.append((self.now(), document["metadata"]["name"]))
             asyncio.get_running_loop().call_later(0.5, self._enforce, path)
         return answer(self.server.put(path, patched))
 
     def _enforce(self, path: str) -> None:
-        found = self.server.objects.get(path)
-        if found is not None:
-            in_force = [{"name": "app", "resources": found["spec"]["containers"][0]["resources"]}]
-            self.server.put(path, {**found, "status": {**found["status"], "containerStatuses": in_force}})
+        document = self.server.objects.get(path)
+        if document is not None:
+            in_force = [{"name": "app", "resources": document["spec"]["containers"][0]["resources"]}]
+            self.server.put(path, {**document, "status": {**document["status"], "containerStatuses": in_force}})
 
     # The updater.
 
@@ -278,8 +280,8 @@ def _status(cpu: str) -> Document:
 
 
 def cpu_of(pod: Document) -> str:
-    found: str = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
-    return found
+    cpu: str = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
+    return cpu
 
 
 def _owner(kind: str, name: str) -> Document:

@@ -1,4 +1,4 @@
-"""What every controller has around it in a test: a small API server in memory, and the loop's clock as wall clock."""
+"""The surroundings of every controller in a test: an API server in memory, and the loop's clock as wall clock."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Kinds = Mapping[str, Sequence[tuple[str, str]]]
 
 def discovery(kinds: Kinds) -> dict[str, Document]:
     """What a server says that has these plurals and kinds, by group and version; `v1` is the core."""
-    groups = [_version(each) for each in kinds if each != "v1"]
+    groups = [_version(kind) for kind in kinds if kind != "v1"]
     listed = {
         f"/apis/{group}" if group != "v1" else "/api/v1": {
             "resources": [{"name": plural, "kind": kind, "namespaced": True} for plural, kind in found]
@@ -32,7 +32,7 @@ def discovery(kinds: Kinds) -> dict[str, Document]:
     }
     return {
         "/api": {"versions": ["v1"]},
-        "/apis": {"groups": [{"versions": [each], "preferredVersion": each} for each in groups]},
+        "/apis": {"groups": [{"versions": [group], "preferredVersion": group} for group in groups]},
         **listed,
     }
 

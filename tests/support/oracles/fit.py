@@ -81,12 +81,12 @@ def pod_requests(spec: Json) -> dict[str, int]:
 
 def ports(spec: Json) -> list[tuple[str, str, int]]:
     containers = [*spec["containers"], *filter(is_sidecar, spec.get("initContainers", []))]
-    found = []
+    ports = []
     for port in (port for container in containers for port in container.get("ports", [])):
         number = port.get("hostPort", 0) or (port["containerPort"] if spec.get("hostNetwork") else 0)
         if number:
-            found.append((port.get("hostIP") or ALL, port.get("protocol", "TCP"), number))
-    return found
+            ports.append((port.get("hostIP") or ALL, port.get("protocol", "TCP"), number))
+    return ports
 
 
 def ports_clash(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
@@ -143,8 +143,8 @@ def is_selected(spec: Json, node: Json) -> bool:
         expressions, fields = term.get("matchExpressions", []), term.get("matchFields", [])
         if (
             (expressions or fields)
-            and all(holds(each, labels) for each in expressions)
-            and all(holds(each, names) for each in fields)
+            and all(holds(expression, labels) for expression in expressions)
+            and all(holds(field, names) for field in fields)
         ):
             return True
     return False
@@ -173,8 +173,8 @@ def has_room(spec: Json, node: Json, others: Iterable[Json]) -> bool:
         return False
     taken = [pod_requests(other) for other in others]
     return all(
-        asked <= allocatable.get(name, 0) - sum(each.get(name, 0) for each in taken)
-        for name, asked in pod_requests(spec).items()
+        pod_request <= allocatable.get(name, 0) - sum(each.get(name, 0) for each in taken)
+        for name, pod_request in pod_requests(spec).items()
     )
 
 
@@ -193,7 +193,7 @@ def selects(selector: Json | None, labels: Mapping[str, str]) -> bool:
     if selector is None:
         return False
     equal = all(labels.get(key) == value for key, value in selector.get("matchLabels", {}).items())
-    return equal and all(holds(each, labels) for each in selector.get("matchExpressions", []))
+    return equal and all(holds(expression, labels) for expression in selector.get("matchExpressions", []))
 
 
 def narrowed(rule: Json, labels: Mapping[str, str]) -> Json | None:
@@ -220,8 +220,8 @@ def means(term: Json, owner: Json, other: Json, namespaces: Namespaces) -> bool:
 
 def terms(pod: Json, kind: str) -> list[Json]:
     affinity = pod["spec"].get("affinity", {}).get(kind, {})
-    found: list[Json] = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", [])
-    return found
+    terms: list[Json] = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", [])
+    return terms
 
 
 def shares_domain(one: Json, other: Json, key: str) -> bool:

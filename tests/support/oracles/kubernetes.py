@@ -1,4 +1,4 @@
-"""What would the Kubernetes API server say?
+"""Asks Kubernetes' own code for the answers of an API server.
 
 `Oracle` asks the program in `tests/oracle`, which is made of the API server's own code. Use it as a
 context manager, or take the session fixture `oracle` in a contract test.
@@ -146,8 +146,8 @@ class Oracle:
 
     def _last_words(self) -> str:
         self._complaints.seek(0)
-        said = self._complaints.read().decode(errors="replace").strip()
-        return f"the oracle has died: {said[-4000:] or 'it did not say why'}"
+        result = self._complaints.read().decode(errors="replace").strip()
+        return f"the oracle has died: {result[-4000:] or 'it did not say why'}"
 
 
 def _judged(answer: V) -> V:

@@ -69,7 +69,7 @@ def aggregate(spec: Document, field: str) -> dict[str, Fraction]:
 
 def qos_class(spec: Document) -> str:
     own = spec.get("resources")
-    lists = [own] if own is not None else [each.get("resources", {}) for each in all_containers(spec)]
+    lists = [own] if own is not None else [container.get("resources", {}) for container in all_containers(spec)]
     requests: dict[str, Fraction] = {}
     limits: dict[str, Fraction] = {}
     guaranteed = True
@@ -112,7 +112,7 @@ def _invalid(spec: Document) -> Iterator[str]:
 def _out_of_range(spec: Document, ranges: list[Document]) -> Iterator[str]:
     own = spec.get("resources") or {}
     whole = {field: {**aggregate(spec, field), **amounts(own.get(field))} for field in ("requests", "limits")}
-    parts = [each.get("resources", {}) for each in all_containers(spec)]
+    parts = [container.get("resources", {}) for container in all_containers(spec)]
     each_alone = [{field: amounts(part.get(field)) for field in ("requests", "limits")} for part in parts]
     for item in ranges:
         for found in each_alone if item["type"] == "Container" else [whole]:

@@ -58,7 +58,7 @@ class SlowContainer:
         scale = 1000.0 if resource == "cpu" else 1.0
         confidence = self.confidence(getattr(figures, f"confidence_interval_{resource}"))
         least = minimum(resource, figures, containers)
-        found = []
+        result = []
         for which in ("lower_bound", "target", "upper_bound"):
             base = amount(histogram.percentile(getattr(figures, f"{which}_{resource}_percentile")) * scale)
             base += amount(base * figures.margin_fraction)
@@ -66,8 +66,8 @@ class SlowContainer:
                 base = amount(times(base, divided(1.0, (1.0 + divided(0.001, confidence)) ** 2)))
             if which == "upper_bound":
                 base = amount(times(base, 1.0 + divided(1.0, confidence)))
-            found.append(max(base, least))
-        lower, target, upper = found
+            result.append(max(base, least))
+        lower, target, upper = result
         return min(lower, target), target, max(upper, target)
 
 

@@ -72,7 +72,7 @@ class Small:
             name=drawn["metadata"]["name"],
             pods=int(amounts["pods"]),
             labels={**drawn["metadata"]["labels"], SET: self.name},
-            taints=(Taint(SET, self.name), *(Taint(one["key"], one["value"]) for one in drawn["spec"]["taints"])),
+            taints=(Taint(SET, self.name), *(Taint(taint["key"], taint["value"]) for taint in drawn["spec"]["taints"])),
             allocatable=amounts,
         )
 
@@ -94,20 +94,20 @@ def agreement(cluster: Cluster, seeds: Sequence[int], pods: int) -> Agreement:
     namespaces = {name: _namespace(cluster, name) for name in NAMESPACES}
     clusters = [Small(seed, namespaces) for seed in seeds]
     try:
-        cluster.add_nodes(*(node for each in clusters for node in each.new_nodes()))
-        found = {node["metadata"]["name"]: node for node in cluster.api.items("/api/v1/nodes")}
+        cluster.add_nodes(*(node for cluster in clusters for node in cluster.new_nodes()))
+        result = {node["metadata"]["name"]: node for node in cluster.api.items("/api/v1/nodes")}
         for each in clusters:
             for name in each.names:
-                each.table.update(convert_object(found[name], Node))
+                each.table.update(convert_object(result[name], Node))
         rounds = [_round(cluster, clusters, at, namespaces) for at in range(pods)]
     finally:
-        cluster.remove_nodes(*(name for each in clusters for name in each.names))
+        cluster.remove_nodes(*(name for cluster in clusters for name in cluster.names))
         for name in namespaces.values():
             cluster.delete_namespace(name)
     return Agreement(
-        judged=sum(each.judged for each in rounds),
-        placed=sum(each.placed for each in rounds),
-        differences=[difference for each in rounds for difference in each.differences],
+        judged=sum(measurement.judged for measurement in rounds),
+        placed=sum(measurement.placed for measurement in rounds),
+        differences=[difference for measurement in rounds for difference in measurement.differences],
     )
 
 
@@ -121,7 +121,7 @@ def _namespace(cluster: Cluster, prefix: str) -> str:
 
 
 def _round(cluster: Cluster, clusters: Iterable[Small], at: int, namespaces: Mapping[str, str]) -> Agreement:
-    drawn = [(each, each.draw(at)) for each in clusters]
+    drawn = [(cluster, cluster.draw(at)) for cluster in clusters]
     with ThreadPoolExecutor(AT_ONCE) as threads:
         created = list(threads.map(lambda pair: cluster.api.create(pair[1]), drawn))
     expected: dict[str, list[str]] = {}
@@ -165,9 +165,9 @@ def _judged(cluster: Cluster, wanted: set[str], hopeful: set[str], namespaces: I
         found = pods()
         return found if len(found) == len(wanted) and all(map(_has_verdict, found.values())) else None
 
-    found = until("the scheduler's verdicts", judged)
-    if all(found[name]["spec"].get("nodeName") for name in hopeful):
-        return found
+    result = until("the scheduler's verdicts", judged)
+    if all(result[name]["spec"].get("nodeName") for name in hopeful):
+        return result
     try:
         until("second looks", lambda: all(pods()[name]["spec"].get("nodeName") for name in hopeful), seconds=60.0)
     except TimedOut:
@@ -184,7 +184,7 @@ def verdict(pod: Json, *, hopeful: bool) -> Json | None:
 
 
 def _has_verdict(pod: Json) -> bool:
-    return any(one["type"] == "PodScheduled" for one in pod["status"].get("conditions", []))
+    return any(condition["type"] == "PodScheduled" for condition in pod["status"].get("conditions", []))
 
 
 def _remove(cluster: Cluster, pods: Iterable[Json]) -> None:
@@ -204,7 +204,14 @@ def _remove(cluster: Cluster, pods: Iterable[Json]) -> None:
 def _told(small: Small, pod: Json, fitting: Sequence[str]) -> str:
     read = convert_object(pod, Pod)
     asked = msgspec.structs.replace(Demand.of(read.spec, metadata=read.metadata), node_name="")
-    ours = ", ".join(str(each) for each in explain_unfit_nodes(small.table, asked, small.used, small.near))
-    theirs = next((one.get("message", "") for one in pod["status"]["conditions"] if one["type"] == "PodScheduled"), "")
+    ours = ", ".join(str(reason) for reason in explain_unfit_nodes(small.table, asked, small.used, small.near))
+    theirs = next(
+        (
+            condition.get("message", "")
+            for condition in pod["status"]["conditions"]
+            if condition["type"] == "PodScheduled"
+        ),
+        "",
+    )
     chosen = pod["spec"].get("nodeName", "no node")
     return f"seed {small.seed}: placed on {chosen} ({theirs}), we say {list(fitting)} ({ours}): {pod['spec']}"

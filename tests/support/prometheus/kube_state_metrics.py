@@ -44,8 +44,8 @@ class SurveyedPrometheus(ModelPrometheus):
         if request.path == "/api/v1/series":
             self.note(request, form)
             every = (labels for labels, _ in self.state)
-            found = [labels for labels in (*self.past, *every) if self._is_meant(query, labels)]
-            return web.json_response({"status": "success", "data": found})
+            result = [labels for labels in (*self.past, *every) if self._is_meant(query, labels)]
+            return web.json_response({"status": "success", "data": result})
         if form_ := _GROUP.fullmatch(query):
             self.note(request, form)
             names = form_["by"].split(", ")

@@ -81,7 +81,7 @@ class ModelPrometheus:
         assert form, f"not a query of ours: {query}"
         names = form["by"].split(", ")
         matchers = _MATCHER.findall(form["selector"])
-        found = []
+        series = []
         for container, samples in self.usage["cpu" if form["function"] == "rate" else "memory"].items():
             labels = dict(zip(names, container, strict=True))
             if not all(_matches({"job": "kubernetes-cadvisor", **labels}, *matcher) for matcher in matchers):
@@ -95,8 +95,8 @@ class ModelPrometheus:
                     value = newest if form["function"] == "timestamp" else samples[newest]
                     values.append([time, f"{value:.17g}"])
             if values:
-                found.append((labels, values))
-        return found
+                series.append((labels, values))
+        return series
 
 
 def error(status: int, kind: str, message: str) -> web.Response:

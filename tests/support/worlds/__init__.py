@@ -1,1 +1,1 @@
-"""Small clusters that live with decisions, on virtual time."""
+"""Worlds: models of small clusters that execute decisions, on virtual time."""

@@ -77,13 +77,13 @@ class Life(msgspec.Struct):
 
     def cpu(self, name: str = "app") -> tuple[int | None, int | None]:
         """Request and limit in millicores."""
-        found = self.amounts(name)
-        return found[0].get("cpu"), found[1].get("cpu")
+        amounts = self.amounts(name)
+        return amounts[0].get("cpu"), amounts[1].get("cpu")
 
     def memory(self, name: str = "app") -> tuple[int | None, int | None]:
         """Request and limit in bytes."""
-        found = self.amounts(name)
-        return found[0].get("memory"), found[1].get("memory")
+        amounts = self.amounts(name)
+        return amounts[0].get("memory"), amounts[1].get("memory")
 
     def amounts(self, name: str) -> tuple[ResourceAmounts, ResourceAmounts]:
         resources = self._container(name)["resources"]
@@ -181,4 +181,4 @@ def end(
 
 
 def states(phases: PodBoostPhases) -> Sequence[tuple[str, str, str]]:
-    return [(each.container, each.phase.value, each.reason.code) for each in phases.containers]
+    return [(container.container, container.phase.value, container.reason.code) for container in phases.containers]

@@ -32,7 +32,7 @@ def meaning(document: Document) -> EffectiveBuffer:
 
 def app(name: str = "app", *, limits: Document | None = None, **requests: str) -> Document:
     """A container with more in it than anybody should publish."""
-    found: Document = {
+    app: Document = {
         "name": name,
         "image": "example/app:1",
         "command": ["run"],
@@ -40,8 +40,8 @@ def app(name: str = "app", *, limits: Document | None = None, **requests: str) -
         "resources": {"requests": requests},
     }
     if limits is not None:
-        found["resources"]["limits"] = limits
-    return found
+        app["resources"]["limits"] = limits
+    return app
 
 
 def a_spec(*containers: Document, **more: Any) -> Document:

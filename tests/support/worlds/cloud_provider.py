@@ -1,4 +1,4 @@
-"""A provider that speaks to something else than an API server: a cloud in memory that gives its own ids, later."""
+"""A provider in memory that is no API server: a cloud that assigns its own ids, later."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class CloudProvider:
         if group != NAME:
             return Released(refused=dict.fromkeys(instances, DetailedReason(UNKNOWN_GROUP, group)))
         refused = why_no_release(self.state(now), instances)
-        gone = tuple(each for each in dict.fromkeys(instances) if each not in refused)
+        gone = tuple(name for name in dict.fromkeys(instances) if name not in refused)
         for each in gone:
             del self.cloud.machines[each]
         return Released(gone, refused=refused)
@@ -68,7 +68,7 @@ class CloudProvider:
     def state(self, now: float) -> GroupState:
         machines = self.cloud.machines
         return GroupState(
-            self.group, len(machines), tuple(self.instance(each, machines[each], now) for each in machines)
+            self.group, len(machines), tuple(self.instance(machine, machines[machine], now) for machine in machines)
         )
 
     def instance(self, machine: str, ordered: float, now: float) -> Instance:

@@ -145,10 +145,10 @@ class HpaModel(msgspec.Struct):
         if self.limits is None:
             self.limits = HpaScaleLimits(self.min_replicas, self.max_replicas, DOWN_AT_ONCE)
         wish = max(self._by(name, current, usage[name], pods, ready) for name in self.percent)
-        said = self.limits.limited(wish, current, now).replicas
-        if said != current:
-            self.limits.scaled(current, said, now)
-        return said
+        replicas = self.limits.limited(wish, current, now).replicas
+        if replicas != current:
+            self.limits.scaled(current, replicas, now)
+        return replicas
 
     def _by(self, name: str, current: int, usage: Fraction, pods: list[PodModel], ready: list[PodModel]) -> int:
         asked = sum(pod.requests[name] for pod in ready)
@@ -238,8 +238,8 @@ class World:
     def state(self) -> tuple[int, int, int]:
         """Count, millicores and bytes that the Hvpa has decided."""
         assert self.last is not None
-        found = self.last.shape
-        return found.count, found.size.get("cpu", 0), found.size.get("memory", 0)
+        shape = self.last.shape
+        return shape.count, shape.size.get("cpu", 0), shape.size.get("memory", 0)
 
     @property
     def ready(self) -> list[PodModel]:
@@ -256,9 +256,9 @@ class World:
 
     def _tick(self) -> None:
         if self.hpa is not None and (self.now - NOW) % 15 == 5:
-            said = self.hpa.proposal(self.wish, self.usage(), self.pods, self.now)
-            self.writes += said != self.wish
-            self.wish = said
+            proposal = self.hpa.proposal(self.wish, self.usage(), self.pods, self.now)
+            self.writes += proposal != self.wish
+            self.wish = proposal
         if self.vpa is not None and (self.now - NOW) % 60 == 0 and self.ready:
             self.vpa.look(self.usage(), len(self.ready))
         self.last = made = decided(self._view(), self.now)

@@ -76,8 +76,8 @@ class KwokWorld:
         return tuple(convert_object(document, Node) for document in self.documents().values())
 
     def documents(self) -> dict[str, Document]:
-        found = self.server.objects.items()
-        return {path.removeprefix(f"{NODES}/"): each for path, each in found if path.startswith(f"{NODES}/")}
+        result = self.server.objects.items()
+        return {path.removeprefix(f"{NODES}/"): each for path, each in result if path.startswith(f"{NODES}/")}
 
     def add_node(self, name: str, **document: Any) -> None:
         self.server.put(f"{NODES}/{name}", {"apiVersion": "v1", "kind": "Node", "metadata": {}, **document})
@@ -131,11 +131,11 @@ class KwokWorld:
         return new
 
     async def state(self, name: str = "small") -> GroupState:
-        return next(each for each in (await self.provider.groups(self.now)).states if each.group.name == name)
+        return next(state for state in (await self.provider.groups(self.now)).states if state.group.name == name)
 
     async def states(self, name: str = "small") -> dict[str, str]:
         """How far each instance of a group is."""
-        return {each.id: str(each.state) for each in (await self.state(name)).instances}
+        return {instance.id: str(instance.state) for instance in (await self.state(name)).instances}
 
 
 def taint_keys(node: Document) -> list[str]:

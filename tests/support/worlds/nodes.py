@@ -99,8 +99,8 @@ class Cluster:
         self.memory = ScaleUpMemory()
         self.now = START
         self.settings = settings
-        self.groups = {each.name: each for each in groups}
-        self.instances: dict[str, list[Instance]] = {each.name: [] for each in groups}
+        self.groups = {group.name: group for group in groups}
+        self.instances: dict[str, list[Instance]] = {group.name: [] for group in groups}
         self.extra: dict[str, int] = {}
         self.pods: dict[str, Pod] = {}
         self.last: ScaleUpPlan | None = None
@@ -129,8 +129,8 @@ class Cluster:
         return self
 
     def buffers(self, *buffers: Buffer) -> Cluster:
-        for each in buffers:
-            self.snapshot.put_buffer((each.metadata.namespace, each.metadata.name), each)
+        for buffer in buffers:
+            self.snapshot.put_buffer((buffer.metadata.namespace, buffer.metadata.name), buffer)
         return self
 
     def create(self, *pods: Pod) -> Cluster:
@@ -163,7 +163,7 @@ class Cluster:
 
     def ordered(self) -> dict[str, int]:
         """What the plan orders now, by group."""
-        return {each.group: each.count for each in self.plan().orders}
+        return {order.group: order.count for order in self.plan().orders}
 
     def carry_out(self, plan: ScaleUpPlan | None = None) -> Cluster:
         """Orders and what is given back go to the provider."""
@@ -173,7 +173,7 @@ class Cluster:
             while self.state(order.group).target < order.target:
                 self._begin(order.group, self.now)
         for back in plan.give_backs:
-            left = [each for each in self.instances[back.group] if each.id != back.instance]
+            left = [instance for instance in self.instances[back.group] if instance.id != back.instance]
             self.instances[back.group] = left
             self.snapshot.put_node(back.instance, None)
         self.show_groups()
@@ -183,9 +183,9 @@ class Cluster:
         """Time passes, and nodes whose boot time is over come up."""
         self.now += seconds
         for name, group in self.groups.items():
-            for each in list(self.instances[name]):
-                if each.state is InstanceState.ORDERED and self.now - each.since >= group.boot_seconds:
-                    self._come_up(name, each, self.now)
+            for instance in list(self.instances[name]):
+                if instance.state is InstanceState.ORDERED and self.now - instance.since >= group.boot_seconds:
+                    self._come_up(name, instance, self.now)
         self.show_groups()
         return self
 
@@ -193,11 +193,11 @@ class Cluster:
         """The scheduler places what fits on nodes that are ready; how many pods that were."""
         table, running = self.snapshot.table, self.snapshot.running
         placed = 0
-        for pod in [each for each in self.pods.values() if not each.spec.node_name]:
+        for pod in [pod for pod in self.pods.values() if not pod.spec.node_name]:
             demand = Demand.of(pod.spec, metadata=pod.metadata)
-            found = fits(table, demand, running.used, running.near) & table.ready[: table.reach]
-            if found.any():
-                self.place(pod, table.keys([int(np.flatnonzero(found)[0])])[0])
+            result = fits(table, demand, running.used, running.near) & table.ready[: table.reach]
+            if result.any():
+                self.place(pod, table.keys([int(np.flatnonzero(result)[0])])[0])
                 placed += 1
         return placed
 
@@ -230,14 +230,14 @@ class Cluster:
 
     def buffer(self, name: str) -> BufferDecision:
         assert self.last is not None
-        return next(each for each in self.last.buffers if each.key[1] == name)
+        return next(buffer for buffer in self.last.buffers if buffer.key[1] == name)
 
     def _see(self, pod: Pod) -> None:
         self.pods[pod.metadata.name] = pod
         self.snapshot.put_pod((pod.metadata.namespace, pod.metadata.name), pod)
 
     def _begin(self, group: str, at: float) -> Instance:
-        number = 1 + max((int(each.id.rsplit("-", 1)[1]) for each in self.instances[group]), default=0)
+        number = 1 + max((int(instance.id.rsplit("-", 1)[1]) for instance in self.instances[group]), default=0)
         instance = Instance(f"{group}-{number}", InstanceState.ORDERED, at)
         self.instances[group].append(instance)
         return instance

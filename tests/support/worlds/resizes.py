@@ -47,7 +47,7 @@ def container(name: str = "app", cpu: str | None = "500m", memory: str | None = 
     """A container; `limits` and `restarts` (the resources whose resize restarts it) are for the asking."""
     limits, restarts = dict(more.pop("limits", {})), more.pop("restarts", ())
     requests = {key: text for key, text in (("cpu", cpu), ("memory", memory)) if text is not None}
-    policy = [{"resourceName": each, "restartPolicy": "RestartContainer"} for each in restarts]
+    policy = [{"resourceName": restart, "restartPolicy": "RestartContainer"} for restart in restarts]
     resources = {"requests": requests, **({"limits": limits} if limits else {})}
     return {"name": name, "resources": resources, **({"resizePolicy": policy} if policy else {}), **more}
 
@@ -102,14 +102,14 @@ def killed(pod: Document, ran: float, name: str = "app", *, ago: float = 60.0) -
 
 def advice(targets: Targets, spread: float = 0.2) -> tuple[RecommendedResources, ...]:
     """Targets with bounds as far around them."""
-    found = []
+    result = []
     for name, texts in targets.items():
         target = parse_amounts(texts)
         lower, upper = (
             {key: int(amount * share) for key, amount in target.items()} for share in (1 - spread, 1 + spread)
         )
-        found.append(RecommendedResources(name, target, lower, upper))
-    return tuple(found)
+        result.append(RecommendedResources(name, target, lower, upper))
+    return tuple(result)
 
 
 def governor(mode: str = "Recreate", targets: Targets | None = None, spread: float = 0.2, **spec: Any) -> Governor:
@@ -132,7 +132,7 @@ def seen(pod: Document) -> PodView:
 
 
 def workload(governor_: Governor, *pods: Document, **more: Any) -> WorkloadView:
-    return WorkloadView(governor_, tuple(seen(each) for each in pods), **more)
+    return WorkloadView(governor_, tuple(seen(pod) for pod in pods), **more)
 
 
 def decided(governor_: Governor, *pods: Document, settings: UpdateSettings | None = None, **more: Any) -> UpdatePlan:
@@ -141,7 +141,7 @@ def decided(governor_: Governor, *pods: Document, settings: UpdateSettings | Non
 
 
 def said(found: UpdatePlan) -> list[tuple[str, str]]:
-    return [(each.way.value, each.reason.code) for each in found.verdicts]
+    return [(decision.way.value, decision.reason.code) for decision in found.verdicts]
 
 
 def pair(pod: Document) -> tuple[Document, Document]:
@@ -182,21 +182,22 @@ class World:
         pod = running(name, *copy.deepcopy(self.template["containers"]), age=NOW - self.now, ready=False)
         pod["status"]["phase"] = "Pending"
         if admitted and self.webhook:
-            verdict = admit_pod(msgspec.convert(pod, Pod), self.governor, self.limits, BoostSettings(), lambda: None)
-            pod = apply_patch(pod, verdict.patch)
+            decision = admit_pod(msgspec.convert(pod, Pod), self.governor, self.limits, BoostSettings(), lambda: None)
+            pod = apply_patch(pod, decision.patch)
         self._in_force(pod)
         self.pods[name] = pod
         return pod
 
     def _in_force(self, pod: Document) -> None:
         pod["status"]["containerStatuses"] = [
-            {"name": each["name"], "resources": copy.deepcopy(each["resources"])} for each in pod["spec"]["containers"]
+            {"name": container["name"], "resources": copy.deepcopy(container["resources"])}
+            for container in pod["spec"]["containers"]
         ]
 
     def view(self) -> WorkloadView:
         return WorkloadView(
             self.governor,
-            tuple(seen(each) for each in self.pods.values()),
+            tuple(seen(pod) for pod in self.pods.values()),
             configured={GROUP: self.replicas},
             limits=self.limits,
             attempts=self.attempts,
@@ -204,13 +205,13 @@ class World:
 
     def serving(self) -> list[Document]:
         return [
-            each
-            for each in self.pods.values()
-            if each["status"]["phase"] == "Running" and "deletionTimestamp" not in each["metadata"]
+            pod
+            for pod in self.pods.values()
+            if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
         ]
 
     def act(self, actions: Iterable[Action], settings: UpdateSettings) -> list[ActionResult]:
-        outcomes = [ActionResult(each, self._do(each)) for each in actions]
+        outcomes = [ActionResult(action, self._do(action)) for action in actions]
         for outcome in outcomes:
             self.attempts = record_result(self.attempts, outcome, self.now, settings)
         return outcomes
@@ -253,14 +254,16 @@ class World:
                 self._kubelet(pod)
 
     def _kubelet(self, pod: Document) -> None:
-        conditions = [each for each in pod["status"]["conditions"] if each["type"] != "PodResizePending"]
-        asked = [each["resources"] for each in pod["spec"]["containers"]]
-        if asked != [each["resources"] for each in pod["status"]["containerStatuses"]]:
+        conditions = [condition for condition in pod["status"]["conditions"] if condition["type"] != "PodResizePending"]
+        asked = [container["resources"] for container in pod["spec"]["containers"]]
+        if asked != [status["resources"] for status in pod["status"]["containerStatuses"]]:
             reason = {"defer": "Deferred", "never": "Infeasible"}.get(self.takes)
             if reason is None:
                 self._in_force(pod)
             else:
-                known = [each for each in pod["status"]["conditions"] if each["type"] == "PodResizePending"]
+                known = [
+                    condition for condition in pod["status"]["conditions"] if condition["type"] == "PodResizePending"
+                ]
                 since = known[0]["lastTransitionTime"] if known else time(self.now)
                 conditions.append(
                     {"type": "PodResizePending", "status": "True", "reason": reason, "lastTransitionTime": since}

@@ -65,7 +65,7 @@ class Shrinking(Cluster):
         view = ScaleDownInput(self.snapshot, self.budgets, self.memory.seats, self.starts)
         plan = plan_scale_down(view, self.shrunk, self.now, self.down)
         self.shrunk = plan.memory
-        self.said = {each.node: each for each in plan.nodes}
+        self.said = {node.node: node for node in plan.nodes}
         assert set(self.said) == set(self.snapshot.nodes)
         return plan
 
@@ -101,7 +101,7 @@ class Shrinking(Cluster):
 
     def release(self, name: str, group: str) -> None:
         self.released.append(name)
-        self.instances[group] = [each for each in self.instances[group] if each.id != name]
+        self.instances[group] = [instance for instance in self.instances[group] if instance.id != name]
         for pod in list(self.snapshot.on(name).values()):
             self.delete(pod.key[1])
         self.snapshot.put_node(name, None)
@@ -152,8 +152,8 @@ class Shrinking(Cluster):
     def give_back(self, name: str, group: str) -> None:
         """The provider shows an instance as one that is leaving."""
         self.instances[group] = [
-            msgspec.structs.replace(each, state=InstanceState.LEAVING) if each.id == name else each
-            for each in self.instances[group]
+            msgspec.structs.replace(instance, state=InstanceState.LEAVING) if instance.id == name else instance
+            for instance in self.instances[group]
         ]
         self.show_groups()
 

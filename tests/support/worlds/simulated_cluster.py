@@ -113,7 +113,7 @@ class World:
     def event(self, event: Event) -> None:
         self.events.append(event)
 
-    def happened(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+    def on_pod_event(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
         assert pod.metadata.name.startswith(self.fleet.workloads[workload].name)
         self.log.append((self.kernel.now - BEGIN, pod.metadata.name, what, text))
 
@@ -122,9 +122,9 @@ class World:
     def of(self, name: str = "web") -> list[Pod]:
         """The pods of a workload that are not going."""
         return [
-            each
-            for each in self.pods.values()
-            if each.metadata.labels["app"] == name and each.metadata.deletion_timestamp is None
+            pod
+            for pod in self.pods.values()
+            if pod.metadata.labels["app"] == name and pod.metadata.deletion_timestamp is None
         ]
 
     def one(self, name: str = "web") -> Pod:
@@ -162,19 +162,21 @@ def is_ready(pod: Pod) -> bool:
 
 def in_force(pod: Pod, name: str = "app") -> dict[str, str]:
     """The requests that the kubelet reports."""
-    found = next(each for each in pod.status.container_statuses if each.name == name)
-    assert found.resources is not None
-    return dict(found.resources.requests)
+    result = next(status for status in pod.status.container_statuses if status.name == name)
+    assert result.resources is not None
+    return dict(result.resources.requests)
 
 
 def resize_conditions(pod: Pod) -> dict[str, str]:
     """The conditions about resizes, by their reasons."""
     return {
-        each.type: each.reason for each in pod.status.conditions if each.type in (RESIZE_PENDING, RESIZE_IN_PROGRESS)
+        condition.type: condition.reason
+        for condition in pod.status.conditions
+        if condition.type in (RESIZE_PENDING, RESIZE_IN_PROGRESS)
     }
 
 
 def history(world: World) -> bytes:
     """Everything that happened, and everything that was used, as bytes."""
-    used = [[each.used_cpu.tolist(), each.used_memory.tolist()] for each in world.usages]
+    used = [[usage.used_cpu.tolist(), usage.used_memory.tolist()] for usage in world.usages]
     return msgspec.json.encode([world.log, used, list(world.pods.values())])

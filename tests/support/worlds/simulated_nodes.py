@@ -46,7 +46,7 @@ def job(
     name: str, begins: list[float], seconds: float, pods: int = 1, cpu: str = "1", **more: Any
 ) -> SimulatedWorkload:
     """Runs that begin so many seconds after the beginning."""
-    runs = tuple((BEGIN + each, seconds) for each in begins)
+    runs = tuple((BEGIN + begin, seconds) for begin in begins)
     demand = (wants(0.01, 1e6, steps=600, by_age=True),)
     return plain(name, pods, cpu, kind="Job", runs=runs, demand=demand, **more)
 
@@ -124,7 +124,7 @@ class Lived:
     def event(self, event: Event) -> None:
         self.deciding.event(event)
 
-    def happened(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+    def on_pod_event(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
         del workload, text
         self.log.append((self.kernel.now - BEGIN, what, pod.metadata.name))
 
@@ -132,12 +132,12 @@ class Lived:
 
     def groups(self) -> dict[str, int]:
         """How many nodes there are of each group."""
-        return dict(Counter(each.metadata.labels.get(GROUP, "") for each in self.nodes.values()))
+        return dict(Counter(node.metadata.labels.get(GROUP, "") for node in self.nodes.values()))
 
     def placed(self, name: str = "") -> dict[str, str]:
         """The node of each pod that has one."""
-        found = {key: pod.spec.node_name for key, pod in self.pods.items() if key.startswith(name)}
-        return {key: node for key, node in found.items() if node}
+        result = {key: pod.spec.node_name for key, pod in self.pods.items() if key.startswith(name)}
+        return {key: node for key, node in result.items() if node}
 
     def waiting(self) -> list[str]:
         return sorted(key for key, pod in self.pods.items() if not pod.spec.node_name)
@@ -146,7 +146,7 @@ class Lived:
         """The longest that a pod made since then has waited for its node."""
         waited = self.cluster.waited
         assert isinstance(waited, PendingTimes)
-        return waited.told(BEGIN + since, len(self.fleet.workloads), ())[0].most
+        return waited.summarize(BEGIN + since, len(self.fleet.workloads), ())[0].most
 
     def times(self, what: PodEvent, name: str = "") -> list[float]:
         return [time for time, which, pod in self.log if which is what and pod.startswith(name)]
@@ -157,9 +157,9 @@ class Lived:
 
     @property
     def figures(self) -> NodeFigures:
-        found = self.deciding.node_figures
-        assert isinstance(found, NodeFigures)
-        return found
+        node_figures = self.deciding.node_figures
+        assert isinstance(node_figures, NodeFigures)
+        return node_figures
 
     def _step(self, number: int) -> None:
         self.deciding.measured(self.cluster.step(number), self.cluster.rows)

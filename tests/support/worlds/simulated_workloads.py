@@ -52,10 +52,10 @@ class Played:
         return float(self.times[np.isclose(self.requested(container), amount)][-1])
 
     def marks(self, what: str) -> list[float]:
-        return [each.time - BEGIN for each in self.chart.marks if each.what == what]
+        return [mark.time - BEGIN for mark in self.chart.marks if mark.what == what]
 
     def _line(self, container: str, resource: str) -> Any:
-        return next(each for each in self.chart.lines if (each.container, each.resource) == (container, resource))
+        return next(line for line in self.chart.lines if (line.container, line.resource) == (container, resource))
 
 
 def vpa(mode: str | None = None, *, target: str = "web", **spec: Any) -> Document:

@@ -57,7 +57,7 @@ class World:
         self.now = START
         self.settings = settings or PipelineSettings()
         self.recommenders: dict[str, Recommender] = {
-            each.name: each for each in recommenders or (DefaultRecommender(),)
+            recommender.name: recommender for recommender in recommenders or (DefaultRecommender(),)
         }
         self.model = UsageModel()
         self.board = VpaStore()
@@ -96,7 +96,7 @@ class World:
         """The event that shows the object as it is stored."""
         vpa = msgspec.convert(self.stored[name], VerticalPodAutoscaler)
         effective = resolve_vpa(vpa)
-        if not any(effective.served_by(each) for each in self.recommenders):
+        if not any(effective.served_by(recommender) for recommender in self.recommenders):
             self.board.drop(NAMESPACE, name)
             return
         metadata = self.stored[name]["metadata"]
@@ -132,7 +132,9 @@ class World:
 
     def use(self, cpu: float = 1.0, memory: float = 2**30, *, vpa: str = "web", minutes: int = 1) -> None:
         """So many minutes of steady usage by all containers of a VPA's pods, one sample a minute."""
-        which = [(pod.name, each.name) for pod in self.pods.values() if pod.vpa == vpa for each in pod.containers]
+        which = [
+            (pod.name, container.name) for pod in self.pods.values() if pod.vpa == vpa for container in pod.containers
+        ]
         for _ in range(minutes):
             self.now += MINUTE
             size = len(which)
@@ -202,10 +204,10 @@ def merged(old: Any, patch: Any) -> Any:
     """RFC 7386."""
     if not isinstance(patch, dict):
         return patch
-    found = dict(old) if isinstance(old, dict) else {}
+    result = dict(old) if isinstance(old, dict) else {}
     for key, value in patch.items():
         if value is None:
-            found.pop(key, None)
+            result.pop(key, None)
         else:
-            found[key] = merged(found.get(key), value)
-    return found
+            result[key] = merged(result.get(key), value)
+    return result

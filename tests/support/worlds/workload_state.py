@@ -1,4 +1,4 @@
-"""A Deployment with two pods that a VPA governs, told to `Gathering` piece by piece."""
+"""A Deployment with two pods that a VPA governs, passed to a `WorkloadCache` piece by piece."""
 
 from __future__ import annotations
 
@@ -69,6 +69,6 @@ class Told:
         ]
 
     def gathered(self) -> WorkloadSnapshot:
-        found = self.known.gather(WEB, NOW)
-        assert found is not None
-        return found
+        gathered = self.known.gather(WEB, NOW)
+        assert gathered is not None
+        return gathered

@@ -1,4 +1,4 @@
-"""What `make test` makes of two runs at once."""
+"""`make test` combines the results of its two runs."""
 
 from __future__ import annotations
 

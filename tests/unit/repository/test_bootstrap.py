@@ -1,4 +1,4 @@
-"""What is seen of the one step that runs before anything is installed."""
+"""The output of the one step that runs before anything is installed."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ import bootstrap
 def test_it_says_what_it_does_before_it_is_quiet_for_a_while(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    told: list[str] = []
+    result: list[str] = []
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
-        told.append(capsys.readouterr().err)
+        result.append(capsys.readouterr().err)
         return subprocess.CompletedProcess(command, 0)
 
     monkeypatch.setattr(bootstrap, "find_uv", lambda: "uv")
@@ -27,4 +27,4 @@ def test_it_says_what_it_does_before_it_is_quiet_for_a_while(
     with pytest.raises(SystemExit) as ended:
         bootstrap.main()
     assert ended.value.code == 0
-    assert told == ["installing Trellis and its tools into .venv, which may take a minute the first time\n"]
+    assert result == ["installing Trellis and its tools into .venv, which may take a minute the first time\n"]

@@ -30,14 +30,14 @@ def test_every_fault_that_a_scenario_may_name_is_modelled() -> None:
     ],
 )
 def test_a_fault_holds_for_its_time_and_whom_it_is_about(now: float, names: tuple[str, ...], holds: bool) -> None:
-    found = Faults([Fault("slow-starts", 10.0, 20.0, "web-*")])
-    assert found.holds("slow-starts", now, *names) is holds
-    assert not found.holds("node-down", now, *names)
+    faults = Faults([Fault("slow-starts", 10.0, 20.0, "web-*")])
+    assert faults.holds("slow-starts", now, *names) is holds
+    assert not faults.holds("node-down", now, *names)
 
 
 def test_faults_are_found_by_their_kind() -> None:
     first, second = Fault("a", 0.0, 1.0), Fault("b", 0.0, 1.0, "x?")
-    found = Faults([first, second])
-    assert (found.of("a"), found.of("b"), found.of("c")) == ((first,), (second,), ())
+    faults = Faults([first, second])
+    assert (faults.of("a"), faults.of("b"), faults.of("c")) == ((first,), (second,), ())
     assert is_affected(second, "xy")
     assert not is_affected(second, "x", "xyz")

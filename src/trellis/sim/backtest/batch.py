@@ -29,33 +29,33 @@ _DIGITS: Final = 5
 
 
 def build_charts(block: SeriesBlock, targets: Sequence[FloatColumn], most: int) -> Iterator[tuple[int, SeriesChart]]:
-    """Charts of the first series of a block, with their places; `targets` are those of each variant."""
+    """Build the charts of the first series of a block, with their places; `targets` has the targets of each variant."""
     for number in range(min(len(block), max(most, 0))):
         steps = np.flatnonzero(~np.isnan(block.usage.values[:, :, [number, len(block) + number]]).all(axis=(1, 2)))
         first, last = int(block.offsets[number]), int(steps[-1]) + 1
         span = -(-(last - first) // MOST_POINTS)
-        here = slice(first, last)
+        columns = slice(first, last)
         begins = np.arange(0, last - first, span)
         lines = []
         for resource, name in enumerate(_RESOURCES):
             column = resource * len(block) + number
-            used = block.usage.values[here, :, column]
+            used = block.usage.values[columns, :, column]
             if np.isnan(used).all():
                 continue
             mean, peak = _means(used, begins), np.fmax.reduceat(np.fmax.reduce(used, axis=1), begins)
-            requested = [_rounded(_means(each[here, column][:, np.newaxis], begins)) for each in targets]
+            requested = [_rounded(_means(target[columns, column][:, np.newaxis], begins)) for target in targets]
             lines.append(ChartLine(name, _rounded(mean), _rounded(peak), requested))
         times = block.begins[number] + block.usage.step * begins
         yield block.places[number], SeriesChart(block.names[number], times.tolist(), lines)
 
 
 def _means(values: FloatColumn, begins: IntColumn) -> FloatColumn:
-    known = ~np.isnan(values)
-    sums = np.add.reduceat(np.where(known, values, 0.0).sum(axis=1), begins)
-    counts = np.add.reduceat(known.sum(axis=1), begins)
+    measured = ~np.isnan(values)
+    sums = np.add.reduceat(np.where(measured, values, 0.0).sum(axis=1), begins)
+    counts = np.add.reduceat(measured.sum(axis=1), begins)
     with np.errstate(invalid="ignore"):
-        found: FloatColumn = sums / counts
-        return found
+        means: FloatColumn = sums / counts
+        return means
 
 
 def _rounded(values: FloatColumn) -> list[float]:
@@ -63,11 +63,11 @@ def _rounded(values: FloatColumn) -> list[float]:
 
 
 class BatchStopped(Exception):
-    """Raised by who is told how far it is, to end it there."""
+    """Raised by a progress callback to stop a batch."""
 
 
 class SeriesBatch(msgspec.Struct, frozen=True):
-    """What to read or to take as it is, and for how many series to make charts."""
+    """The parts to read, the series that are loaded already, and how many series get charts."""
 
     request: BacktestRequest
     parts: tuple[SeriesPart, ...] = ()
@@ -76,9 +76,9 @@ class SeriesBatch(msgspec.Struct, frozen=True):
 
 
 class BatchResult(msgspec.Struct, frozen=True):
-    """What came of a batch: facts of its series, one `Scored` for each variant, charts, problems and notes.
+    """The result of a batch: facts of its series, `BatchScores` for each variant, charts, problems and notes.
 
-    Where it was stopped, there are fewer variants or fewer series.
+    A batch that was stopped has fewer variants or fewer series.
     """
 
     facts: list[SeriesFacts]
@@ -90,22 +90,22 @@ class BatchResult(msgspec.Struct, frozen=True):
 
 
 def run_batch(batch: SeriesBatch, tell: OnPartDone) -> BatchResult:
-    """Everything about a batch; `tell` is told which part of it is done, and may raise `Stopped`."""
+    """Read, replay and score a batch; `tell` is called with the share that is done, and may raise `BatchStopped`."""
     try:
-        found = LoadedSeries.joined([LoadedSeries(list(batch.series), [], []), *_read(batch, tell)])
+        result = LoadedSeries.joined([LoadedSeries(list(batch.series), [], []), *_read(batch, tell)])
     except BatchStopped:
         return BatchResult([], [], [], [], [], partial=True)
-    run = _BatchRun(batch, _distinct(found.series))
+    run = _BatchRun(batch, _distinct(result.series))
     with suppress(BatchStopped):
         run.replay(tell)
     facts, scored, charts = run.finished()
-    problems = [str(error) for error in found.problems]
-    notes = [*found.notes, *describe_unscored(found.series, batch.request.terms)]
-    return BatchResult(facts, scored, charts, problems, notes, partial=len(run.places) < len(found.series))
+    problems = [str(error) for error in result.problems]
+    notes = [*result.notes, *describe_unscored(result.series, batch.request.terms)]
+    return BatchResult(facts, scored, charts, problems, notes, partial=len(run.places) < len(result.series))
 
 
 class _BatchRun:
-    """The series of a batch, block by block, and in each block variant by variant."""
+    """Replays the series of a batch block by block, and each block variant by variant."""
 
     def __init__(self, batch: SeriesBatch, series: list[Series]) -> None:
         self.places: list[int] = []
@@ -117,14 +117,13 @@ class _BatchRun:
         self._variants = 0
 
     def replay(self, tell: OnPartDone) -> None:
-        """Everything."""
         request = self._batch.request
         done, total = 0.0, max(1, sum(map(len, self._series)) * len(request.variants))
         for block, samples in lay_out_blocks(self._series, request.terms):
             self._begun, targets = block.places, []
-            for self._variants, asked in enumerate(request.variants):
+            for self._variants, variant in enumerate(request.variants):
                 before, weight = done / total, samples / total
-                replayed = replay_block(block, asked, request.terms, _part(tell, before, weight))
+                replayed = replay_block(block, variant, request.terms, _part(tell, before, weight))
                 score_block(self._scored[self._variants], block, replayed)
                 targets.append(replayed.targets)
                 done += samples
@@ -133,12 +132,12 @@ class _BatchRun:
             self.places += block.places
 
     def finished(self) -> tuple[list[SeriesFacts], list[BatchScores], list[SeriesChart]]:
-        """What there is: series of which all variants are done, or else the variants that are done of the first."""
+        """The series of which all variants are done, or else the variants that are done of the first block."""
         places = sorted(self.places or self._begun)
         variants = len(self._scored) if self.places else self._variants
         terms = self._batch.request.terms
         facts = [_facts(self._series[place], terms.warm_up, terms.warm_up_share) for place in places]
-        scored = [each.at(places) for each in self._scored[:variants]]
+        scored = [scores.at(places) for scores in self._scored[:variants]]
         return facts if scored else [], scored, [self._charts[place] for place in sorted(self._charts)]
 
 
@@ -153,21 +152,21 @@ def _read(batch: SeriesBatch, tell: OnPartDone) -> Iterator[LoadedSeries]:
 
 
 def _distinct(series: Sequence[Series]) -> list[Series]:
-    """The same series under names of which none is there twice: those that were say where they come from."""
-    names = distinct_names([each.name for each in series], [each.source for each in series])
-    return [msgspec.structs.replace(each, name=name) for each, name in zip(series, names, strict=True)]
+    """Give series distinct names: those whose names collide are named with their source."""
+    names = distinct_names([one_series.name for one_series in series], [one_series.source for one_series in series])
+    return [msgspec.structs.replace(one_series, name=name) for one_series, name in zip(series, names, strict=True)]
 
 
 def distinct_names(names: Sequence[str], sources: Sequence[str]) -> list[str]:
-    """Names of which none is there twice."""
+    """Make names distinct."""
     often = Counter(names)
-    seen: Counter[str] = Counter()
-    found = []
+    counts: Counter[str] = Counter()
+    result = []
     for name, source in zip(names, sources, strict=True):
         full = name if often[name] == 1 else f"{name} ({source})"
-        seen[full] += 1
-        found.append(full if seen[full] == 1 else f"{full} #{seen[full]}")
-    return found
+        counts[full] += 1
+        result.append(full if counts[full] == 1 else f"{full} #{counts[full]}")
+    return result
 
 
 def _facts(series: Series, warm_up: float, share: float) -> SeriesFacts:

@@ -23,14 +23,14 @@ from trellis.sources.series.series import Series
 _MONDAY: Final = 1_790_035_200.0
 _WEEK: Final = 7 * DAY
 _FINEST: Final = 60.0
-# Numbers that are laid out at once: with what is made of them, 0.7 GB.
+# The numbers that are laid out at once: with what is computed from them, 0.7 GB.
 _SAMPLES_AT_ONCE: Final = 24_000_000
-# And series: enough to share what a step costs, and so few that twice the time takes twice as long.
+# The series of a block: enough to share the cost of a step, and few enough that twice the time takes twice as long.
 _SERIES_AT_ONCE: Final = 512
 
 
 class SeriesBlock(msgspec.Struct, frozen=True):
-    """Some series, by their `places` among all. `usage` has the CPU of each and after that the memory of each.
+    """A block of series, by their `places` among all. `usage` has the CPU of all series, then their memory.
 
     A series begins with the step in `offsets`, at the time in `begins`; `scored`, (steps, series), leaves the warm-up
     out.
@@ -49,17 +49,17 @@ class SeriesBlock(msgspec.Struct, frozen=True):
 
     def part(self, resource: int) -> ReplayedUsage:
         """The usage of CPU (0) or memory (1) alone."""
-        here = slice(resource * len(self), (resource + 1) * len(self))
-        return msgspec.structs.replace(self.usage, values=self.usage.values[:, :, here])
+        columns = slice(resource * len(self), (resource + 1) * len(self))
+        return msgspec.structs.replace(self.usage, values=self.usage.values[:, :, columns])
 
 
 def count_points(series: Series, step: float) -> int:
-    """Into how many points a step of it is divided."""
+    """Count the points into which a step of a series is divided."""
     return max(1, math.ceil(step / max(series.interval, _FINEST) - 1e-6))
 
 
 def lay_out_blocks(series: Sequence[Series], terms: BacktestTerms) -> Iterator[tuple[SeriesBlock, int]]:
-    """All series in blocks of bounded size, each with how many samples it has."""
+    """Lay out all series in blocks of bounded size, each with its number of samples."""
     step = terms.step
     order = sorted(range(len(series)), key=lambda place: (count_points(series[place], step), place))
     begin = 0
@@ -78,40 +78,42 @@ def lay_out_blocks(series: Sequence[Series], terms: BacktestTerms) -> Iterator[t
 
 
 def lay_out_block(series: Sequence[Series], places: Sequence[int], points: int, terms: BacktestTerms) -> SeriesBlock:
-    """Series of which all have so many points a step."""
+    """Lay out series that all have the same number of points a step."""
     step = terms.step
-    begins = np.array([each.times[0] // step * step for each in series])
+    begins = np.array([one_series.times[0] // step * step for one_series in series])
     phases = np.mod(begins - _MONDAY, _WEEK)
     origin = phases.min() // step * step
     offsets = ((phases - origin) // step).astype(np.int64)
     lengths = np.array(
-        [int((each.times[-1] - begin) // step) + 1 for each, begin in zip(series, begins, strict=True)], dtype=np.int64
+        [int((one_series.times[-1] - begin) // step) + 1 for one_series, begin in zip(series, begins, strict=True)],
+        dtype=np.int64,
     )
-    warm = np.array([_warm_up(each, terms) for each in series], dtype=np.int64)
+    warm = np.array([_warm_up(one_series, terms) for one_series in series], dtype=np.int64)
     steps = int((offsets + lengths).max())
     values = np.full((steps, points, 2 * len(series)), np.nan)
     scored = np.zeros((steps, len(series)), dtype=np.bool_)
-    for number, (each, begin) in enumerate(zip(series, begins, strict=True)):
+    for number, (one_series, begin) in enumerate(zip(series, begins, strict=True)):
         first, size = int(offsets[number]), int(lengths[number])
-        at = np.minimum(((each.times - begin) / (step / points)).astype(np.int64), size * points - 1)
-        here = slice(first, first + size)
-        values[here, :, number] = _averages(at, each.cpu, size * points).reshape(size, points)
-        values[here, :, len(series) + number] = _highest(at, each.memory, size * points).reshape(size, points)
+        at = np.minimum(((one_series.times - begin) / (step / points)).astype(np.int64), size * points - 1)
+        columns = slice(first, first + size)
+        values[columns, :, number] = _averages(at, one_series.cpu, size * points).reshape(size, points)
+        values[columns, :, len(series) + number] = _highest(at, one_series.memory, size * points).reshape(size, points)
         scored[first + int(warm[number]) : first + size, number] = True
     usage = ReplayedUsage(values, _MONDAY + float(origin), step)
-    return SeriesBlock(list(places), [each.name for each in series], usage, scored, begins, offsets, warm)
+    return SeriesBlock(list(places), [one_series.name for one_series in series], usage, scored, begins, offsets, warm)
 
 
 def describe_unscored(series: Sequence[Series], terms: BacktestTerms) -> Iterator[str]:
-    """A word on each series of which nothing is scored."""
-    for each in series:
-        begin = each.times[0] // terms.step * terms.step
-        if int((each.times[-1] - begin) // terms.step) < _warm_up(each, terms):
-            yield f"{each.name}: nothing is scored, because it ends with its first step of {describe_span(terms.step)}"
+    """Report each series of which nothing is scored."""
+    for one_series in series:
+        begin = one_series.times[0] // terms.step * terms.step
+        if int((one_series.times[-1] - begin) // terms.step) < _warm_up(one_series, terms):
+            step = describe_span(terms.step)
+            yield f"{one_series.name}: nothing is scored, because it ends with its first step of {step}"
 
 
 def _warm_up(series: Series, terms: BacktestTerms) -> int:
-    """In steps; in the first one nothing can have been decided yet."""
+    """The warm-up in steps; the first step is never scored, because nothing is decided before it."""
     length = float(series.times[-1] - series.times[0])
     return max(1, math.ceil(min(terms.warm_up, terms.warm_up_share * length) / terms.step))
 
@@ -119,18 +121,18 @@ def _warm_up(series: Series, terms: BacktestTerms) -> int:
 def _averages(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
     if _is_alone(at):
         return _placed(at, values, size)
-    known = ~np.isnan(values)
-    counts = np.bincount(at[known], minlength=size)
+    measured = ~np.isnan(values)
+    counts = np.bincount(at[measured], minlength=size)
     with np.errstate(invalid="ignore"):
-        return np.bincount(at[known], values[known], size) / counts
+        return np.bincount(at[measured], values[measured], size) / counts
 
 
 def _highest(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
     if _is_alone(at):
         return _placed(at, values, size)
-    found = np.full(size, np.nan)
-    np.fmax.at(found, at, values)
-    return found
+    result = np.full(size, np.nan)
+    np.fmax.at(result, at, values)
+    return result
 
 
 def _is_alone(at: IntColumn) -> bool:
@@ -138,6 +140,6 @@ def _is_alone(at: IntColumn) -> bool:
 
 
 def _placed(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
-    found = np.full(size, np.nan)
-    found[at] = values
-    return found
+    result = np.full(size, np.nan)
+    result[at] = values
+    return result

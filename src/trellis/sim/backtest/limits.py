@@ -1,4 +1,4 @@
-"""Limits for the figures of a variant, each as so many times what the first variant has."""
+"""Limits for the figures of a variant, each as a multiple of what the first variant has."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from trellis.base.names import suggest_name
 from trellis.base.wording import RESOURCE_WORDS
 from trellis.sim.backtest.results import BacktestResult, OverallScore
 
-# What can be limited, and where it stands.
+# The figures that can be limited, and where they stand in a score.
 MEASURES: Mapping[str, tuple[str, str]] = {
     "footprint": ("cpu", "footprint"),
     "time-over": ("cpu", "time_over"),
@@ -21,7 +21,7 @@ MEASURES: Mapping[str, tuple[str, str]] = {
 
 
 def read_limits(texts: Sequence[str]) -> dict[str, float]:
-    """What was written as `measure=ratio`; the last of two counts."""
+    """Read limits written as `measure=ratio`; the last one of a measure counts."""
     limits: dict[str, float] = {}
     for text in texts:
         measure, _, ratio = text.partition("=")
@@ -37,28 +37,28 @@ def read_limits(texts: Sequence[str]) -> dict[str, float]:
 
 
 def find_exceeded(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
-    """A line for each variant and limit that it is beyond. Where the first has none, any is beyond it."""
-    for each in result.variants[1:]:
+    """Report each variant that exceeds a limit. Where the first variant has 0, any figure exceeds it."""
+    for variant in result.variants[1:]:
         for measure, limit in limits.items():
             resource, field = MEASURES[measure]
-            overall: OverallScore | None = getattr(each, resource)
+            overall: OverallScore | None = getattr(variant, resource)
             if overall is None:
                 continue
             first, ratio = result.variants[0].name, float(getattr(overall, field))
             if ratio > limit:
-                yield f"{each.name} has {ratio:.3f} times the {measure} of {first}, and {limit:g} is the most"
+                yield f"{variant.name} has {ratio:.3f} times the {measure} of {first}, and {limit:g} is the most"
             elif math.isnan(ratio) and getattr(overall.figures, field) > 0:
-                yield f"{each.name} has {measure} where {first} has none, and {limit:g} times that is the most"
+                yield f"{variant.name} has {measure} where {first} has none, and {limit:g} times that is the most"
 
 
 def find_uncompared(result: BacktestResult, limits: Mapping[str, float]) -> Iterator[str]:
-    """A line for each limit that nothing was held against."""
+    """Report each limit that no variant could be compared by."""
     if limits and len(result.variants) == 1:
         yield f"there is no variant to compare with {result.variants[0].name}: add --recommenders, --set or --sweep"
         return
     for measure in limits:
         resource, _ = MEASURES[measure]
-        if all(getattr(each, resource) is None for each in result.variants):
+        if all(getattr(variant, resource) is None for variant in result.variants):
             yield (
                 f"nothing was scored for {measure}: no series has enough {RESOURCE_WORDS[resource]} usage after its "
                 "warm-up; give longer series, or a shorter --warm-up or --step"

@@ -24,7 +24,7 @@ from trellis.sources.series.units import Machine
 
 
 class BacktestVariant(msgspec.Struct, frozen=True):
-    """One variant: a recommender by its name, what to import for one that is installed, and what is set of it."""
+    """A recommender by name, what to import for one that is installed, and its parameters."""
 
     name: str
     recommender: str
@@ -32,7 +32,7 @@ class BacktestVariant(msgspec.Struct, frozen=True):
     parameters: dict[str, str] = {}
 
     def made(self) -> Recommender:
-        """The recommender, new."""
+        """Make a new recommender."""
         return load_recommender(self.recommender, self.value)
 
 
@@ -46,7 +46,7 @@ class Sweep(msgspec.Struct, frozen=True):
 
 
 class BacktestTerms(msgspec.Struct, frozen=True):
-    """How often is decided, in seconds; what is not scored; and by what fraction a decision must differ to be applied.
+    """The interval of decisions in seconds, the warm-up that is not scored, and the least change that is applied.
 
     The warm-up is at most `warm_up_share` of a series. `machine` is what fractions are of.
     """
@@ -59,7 +59,7 @@ class BacktestTerms(msgspec.Struct, frozen=True):
 
 
 class BacktestRequest(msgspec.Struct, frozen=True):
-    """All variants, in order: the others are held against the first."""
+    """All variants in order; the others are compared with the first."""
 
     variants: tuple[BacktestVariant, ...]
     sweeps: tuple[Sweep, ...] = ()
@@ -67,7 +67,7 @@ class BacktestRequest(msgspec.Struct, frozen=True):
 
 
 def load_recommender(name: str, value: str = "") -> Recommender:
-    """A recommender that comes with Trellis, or one that `module:attribute` gives when it is called."""
+    """Load a recommender that comes with Trellis, or call the `module:attribute` of one that is installed."""
     if not value:
         return built_in_recommenders()[name]
     module, _, attribute = value.partition(":")
@@ -80,12 +80,12 @@ def load_recommender(name: str, value: str = "") -> Recommender:
 
 
 MOST_VARIANTS: Final = 200
-# What is nearly always meant by a short word; each sets those of the recommender's parameters that it has.
+# Short names of parameters; each sets those that the recommender has.
 SHORT_NAMES: Final[Mapping[str, tuple[str, ...]]] = {
     "percentile": ("target-cpu-percentile", "target-memory-percentile"),
     "margin": ("recommendation-margin-fraction",),
 }
-_ROUNDING: Final = 1e-9  # of a step, so that the end of a range is in it
+_ROUNDING: Final = 1e-9  # A share of the step, so that the end of a range is in it.
 
 
 def build_request(
@@ -95,41 +95,42 @@ def build_request(
     terms: BacktestTerms = BacktestTerms(),  # noqa: B008 - frozen, so that one can serve all
     installed: Mapping[str, str] = {},
 ) -> BacktestRequest:
-    """What a command line says; `InvalidInput` names the flag, the parameter and its range."""
-    known = {name: load_recommender(name, value) for name, value in _known(names, installed).items()}
-    given: dict[str, dict[str, str]] = {name: {} for name in known}
+    """Build the request of a command line; `InvalidInput` names the flag, the parameter and its range."""
+    recommenders = {name: load_recommender(name, value) for name, value in _known(names, installed).items()}
+    settings: dict[str, dict[str, str]] = {name: {} for name in recommenders}
     for text in sets:
-        name, parameters, value = _setting(text, known, "--set")
-        given[name] |= dict.fromkeys(parameters, value)
-        _checked(known[name], given[name], f"--set {text}")
+        name, parameters, value = _setting(text, recommenders, "--set")
+        settings[name] |= dict.fromkeys(parameters, value)
+        _checked(recommenders[name], settings[name], f"--set {text}")
     variants = {
-        name: BacktestVariant(_title(name, given[name]), name, installed.get(name, ""), given[name]) for name in known
+        name: BacktestVariant(_title(name, settings[name]), name, installed.get(name, ""), settings[name])
+        for name in recommenders
     }
     swept: list[BacktestVariant] = []
-    found: list[Sweep] = []
+    result: list[Sweep] = []
     for text in sweeps:
-        name, parameters, span = _setting(text, known, "--sweep")
-        declared = {each.name: each for each in known[name].parameters}
+        name, parameters, span = _setting(text, recommenders, "--sweep")
+        declared = {parameter.name: parameter for parameter in recommenders[name].parameters}
         values = tuple(_values(text, declared[parameters[0]], span))
-        here = [variants[name].parameters | dict.fromkeys(parameters, value) for value in values]
+        swept_parameters = [variants[name].parameters | dict.fromkeys(parameters, value) for value in values]
         short = text.partition("=")[0].rpartition(".")[2]
-        titles = [_title(name, given[name] | {short: value}) for value in values]
-        for title, chosen in zip(titles, here, strict=True):
-            _checked(known[name], chosen, f"--sweep {text}")
+        titles = [_title(name, settings[name] | {short: value}) for value in values]
+        for title, chosen in zip(titles, swept_parameters, strict=True):
+            _checked(recommenders[name], chosen, f"--sweep {text}")
             swept.append(BacktestVariant(title, name, installed.get(name, ""), chosen))
-        found.append(Sweep(name, short, values, tuple(titles)))
-    every = {each.name: each for each in (*variants.values(), *swept)}
+        result.append(Sweep(name, short, values, tuple(titles)))
+    every = {variant.name: variant for variant in (*variants.values(), *swept)}
     if len(every) > MOST_VARIANTS:
         raise InvalidInput(len(every), f"--sweep: there are {len(every)} variants, and at most {MOST_VARIANTS} are run")
-    return BacktestRequest(tuple(every.values()), tuple(found), terms)
+    return BacktestRequest(tuple(every.values()), tuple(result), terms)
 
 
 def _known(names: Sequence[str], installed: Mapping[str, str]) -> dict[str, str]:
-    """The recommenders that were named, each once, with what to import for them."""
-    there = {name: "" for name, each in built_in_recommenders().items() if not needs_runs(each)}
-    choices = there | dict(installed)
+    """The named recommenders, each once, with what to import for them."""
+    built_in = {name: "" for name, recommender in built_in_recommenders().items() if not needs_runs(recommender)}
+    choices = built_in | dict(installed)
     for name in names:
-        if name in built_in_recommenders() and name not in there:
+        if name in built_in_recommenders() and name not in built_in:
             raise InvalidInput(name, "--recommenders: it goes by the runs of a job, and a series does not say them")
         if name not in choices:
             guess = suggest_name(name, choices)
@@ -140,19 +141,21 @@ def _known(names: Sequence[str], installed: Mapping[str, str]) -> dict[str, str]
     return {name: choices[name] for name in dict.fromkeys(names)}
 
 
-def _setting(text: str, known: Mapping[str, Recommender], flag: str) -> tuple[str, tuple[str, ...], str]:
-    """Whose parameters are meant, which, and what is said of them."""
+def _setting(text: str, recommenders: Mapping[str, Recommender], flag: str) -> tuple[str, tuple[str, ...], str]:
+    """Split a setting into its recommender, its parameters and its value."""
     key, is_set, value = text.partition("=")
     name, is_named, parameter = key.strip().rpartition(".")
     if not is_set or not parameter:
         raise InvalidInput(text, f"{flag}: must be written as recommender.parameter=value")
-    if not is_named and len(known) > 1:
-        raise InvalidInput(text, f"{flag}: say whose parameter it is, as in {next(iter(known))}.{parameter}")
-    name = name or next(iter(known))
-    if name not in known:
-        raise InvalidInput(text, f"{flag}: {name} is not among --recommenders, which are {', '.join(known)}")
-    declared = [each.name for each in known[name].parameters]
-    meant = tuple(each for each in SHORT_NAMES.get(parameter, (parameter,)) if each in declared)
+    if not is_named and len(recommenders) > 1:
+        raise InvalidInput(text, f"{flag}: say whose parameter it is, as in {next(iter(recommenders))}.{parameter}")
+    name = name or next(iter(recommenders))
+    if name not in recommenders:
+        raise InvalidInput(text, f"{flag}: {name} is not among --recommenders, which are {', '.join(recommenders)}")
+    declared = [parameter.name for parameter in recommenders[name].parameters]
+    meant = tuple(
+        declared_name for declared_name in SHORT_NAMES.get(parameter, (parameter,)) if declared_name in declared
+    )
     if not meant:
         guess = suggest_name(parameter, (*declared, *SHORT_NAMES))
         hint = f" (did you mean {guess}?)" if guess else ""
@@ -161,11 +164,11 @@ def _setting(text: str, known: Mapping[str, Recommender], flag: str) -> tuple[st
     return name, meant, value.strip()
 
 
-def _checked(recommender: Recommender, given: Mapping[str, str], where: str) -> None:
+def _checked(recommender: Recommender, settings: Mapping[str, str], where: str) -> None:
     try:
-        replace_defaults(recommender.parameters, given)
+        replace_defaults(recommender.parameters, settings)
     except InvalidInput as error:
-        accepted = {each.name: each.accepts for each in recommender.parameters}
+        accepted = {parameter.name: parameter.accepts for parameter in recommender.parameters}
         name = str(error.value).partition("=")[0]
         raise InvalidInput(error.value, f"{where}: {error.rule}; {name} is a {accepted[name]}") from error
 
@@ -195,5 +198,5 @@ def _values(text: str, parameter: Parameter, span: str) -> Iterator[str]:
         yield parameter.show(round(value, 9) if parameter.kind is not ParameterKind.WHOLE else round(value))
 
 
-def _title(name: str, given: Mapping[str, str]) -> str:
-    return " ".join([name, *(f"{key}={value}" for key, value in given.items())])
+def _title(name: str, settings: Mapping[str, str]) -> str:
+    return " ".join([name, *(f"{key}={value}" for key, value in settings.items())])

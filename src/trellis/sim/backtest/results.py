@@ -1,4 +1,4 @@
-"""Results of a backtest: scores of every series, of all together, and curves over the margin.
+"""Results of a backtest: scores of every series and of all together, and curves over the margin.
 
 Everything here can be written as JSON as it is, is the same for the same series, and holds no time of day at which it
 was made. NaN stands for what cannot be said: of memory that was not measured, or of a series too short to be scored.
@@ -31,7 +31,7 @@ class ResourceScore(msgspec.Struct, frozen=True):
 
 
 class SeriesScore(msgspec.Struct, frozen=True):
-    """One series under one variant. `cpu` or `memory` is None where the series has none, or too little of it."""
+    """The scores of one series under one variant. `cpu` or `memory` is None where there is too little of it."""
 
     series: str
     variant: str
@@ -40,7 +40,7 @@ class SeriesScore(msgspec.Struct, frozen=True):
 
 
 class SeriesFacts(msgspec.Struct, frozen=True):
-    """A series: where it comes from, when it begins and ends, and what of it is scored.
+    """Facts of a series: its source, its begin and end, and the part that is scored.
 
     `interval` is the usual distance between samples in seconds and `missing` the share of them that is not there.
     """
@@ -74,7 +74,7 @@ class OverallScore(msgspec.Struct, frozen=True):
 
 
 class VariantScore(msgspec.Struct, frozen=True):
-    """A recommender with parameters, as it was asked for. `name` says both, and is unique."""
+    """The scores of a recommender with parameters. `name` says both, and is unique."""
 
     name: str
     recommender: str
@@ -98,7 +98,7 @@ class CostRiskCurve(msgspec.Struct, frozen=True):
 
 
 class SweepFrontier(msgspec.Struct, frozen=True):
-    """A sweep: its variants, one for each value of a parameter. What they cost and risk is in their scores."""
+    """The variants of a sweep, one for each value of a parameter. Their cost and risk are in their scores."""
 
     recommender: str
     parameter: str
@@ -107,7 +107,7 @@ class SweepFrontier(msgspec.Struct, frozen=True):
 
 
 class ChartLine(msgspec.Struct, frozen=True):
-    """One resource of a series over time: what was used on average and at most, and what each variant requests.
+    """The chart of one resource of a series: mean and highest usage, and the request of each variant.
 
     Columns as long as the times of the chart; `requested` has one for each variant, in the order of the variants.
     """
@@ -119,7 +119,7 @@ class ChartLine(msgspec.Struct, frozen=True):
 
 
 class SeriesChart(msgspec.Struct, frozen=True):
-    """One series, thinned out for a chart."""
+    """The chart of one series, thinned out."""
 
     series: str
     times: list[float]
@@ -127,7 +127,7 @@ class SeriesChart(msgspec.Struct, frozen=True):
 
 
 class BacktestResult(msgspec.Struct, frozen=True):
-    """Everything. `partial` where it was stopped before its end: only what was finished by then is in it.
+    """The result of a backtest. `partial` says that it was stopped: it has only what was finished by then.
 
     `series` has one score for each series and variant: all variants of the first series, then of the second, in the
     order of `facts` and of `variants`. `step` is how often was decided, in seconds, `warm_up` the longest time at the

@@ -1,4 +1,4 @@
-"""Runs a backtest: every variant is replayed over series of usage, in batches, by several processes.
+"""Runs a backtest: replays every variant over series of usage, in batches, by several processes.
 
 At every step each recommender decides from the past alone, as it would in a cluster; what it decides is compared with
 what was used then. There is one process for each batch, so many at a time. A batch that fails is reported, and the
@@ -24,12 +24,12 @@ from trellis.sources.series.files import SeriesPart, read_part
 from trellis.sources.series.series import Series
 from trellis.sources.series.tables import LoadedSeries
 
-# How often somebody who might want to stop is asked, in seconds.
+# How often a caller is asked whether to stop, in seconds.
 _POLL_SECONDS: Final = 0.1
 
 
 class FailedBatch(msgspec.Struct, frozen=True):
-    """A batch of which nothing came, and why."""
+    """A batch that failed, and the reason."""
 
     why: str
 
@@ -39,11 +39,11 @@ OnBatchProgress = Callable[[int, float], None]
 
 
 def run_batches(
-    batches: Sequence[SeriesBatch], processes: int, told: OnBatchProgress, stop: Callable[[], bool]
+    batches: Sequence[SeriesBatch], processes: int, on_progress: OnBatchProgress, stop: Callable[[], bool]
 ) -> Iterator[tuple[int, BatchOutcome]]:
-    """What came of each batch, by its number, as they end; `told` is told which part of a batch is done."""
+    """Run batches and yield the result of each, by number; `on_progress` is called with the share that is done."""
     if min(processes, len(batches)) > 1:
-        yield from _in_processes(batches, processes, told, stop)
+        yield from _in_processes(batches, processes, on_progress, stop)
         return
     for number, batch in enumerate(batches):
         if stop():
@@ -52,7 +52,7 @@ def run_batches(
         def tell(share: float, number: int = number) -> None:
             if stop():
                 raise BatchStopped
-            told(number, share)
+            on_progress(number, share)
 
         yield number, _run_caught(batch, tell)
 
@@ -69,7 +69,7 @@ def _run_caught(batch: SeriesBatch, tell: Callable[[float], None]) -> BatchOutco
 
 
 def _in_processes(
-    batches: Sequence[SeriesBatch], processes: int, told: OnBatchProgress, stop: Callable[[], bool]
+    batches: Sequence[SeriesBatch], processes: int, on_progress: OnBatchProgress, stop: Callable[[], bool]
 ) -> Iterator[tuple[int, BatchOutcome]]:
     context = multiprocessing.get_context("spawn")
     waiting = list(reversed(range(len(batches))))
@@ -91,13 +91,13 @@ def _in_processes(
                 working[mine] = (number, process)
             for line in wait(list(working), _POLL_SECONDS):
                 number, process = working[line]
-                said = _receive(line, process)
-                if isinstance(said, float):
-                    told(number, said)
+                result = _receive(line, process)
+                if isinstance(result, float):
+                    on_progress(number, result)
                     continue
                 del working[line]
                 process.join()
-                yield number, said
+                yield number, result
     finally:
         for _, process in working.values():
             process.terminate()
@@ -106,18 +106,18 @@ def _in_processes(
 
 def _receive(line: Any, process: Any) -> float | BatchOutcome:
     try:
-        said: float | BatchOutcome = line.recv()
+        receive: float | BatchOutcome = line.recv()
     except (EOFError, OSError):
         process.join()
-        why = f"its process ended with exit code {process.exitcode}"
+        reason = f"its process ended with exit code {process.exitcode}"
         return FailedBatch(
-            f"{why}: there may be too little memory; use fewer --processes" if process.exitcode == -9 else why
+            f"{reason}: there may be too little memory; use fewer --processes" if process.exitcode == -9 else reason
         )
-    return said
+    return receive
 
 
 def _work(line: Connection) -> None:
-    """What such a process does."""
+    """Run batches in a child process."""
     batch: SeriesBatch = line.recv()
 
     def tell(share: float) -> None:
@@ -128,13 +128,13 @@ def _work(line: Connection) -> None:
     line.send(_run_caught(batch, tell))
 
 
-# Samples of a batch: what it takes in memory is bounded, and what each step costs is shared by many series.
+# Samples of a batch: bounds its memory, and shares the cost of a step among many series.
 _LARGEST: Final = 24_000_000
 _CHARTS: Final = 60
 
 
 class BacktestProgress(msgspec.Struct, frozen=True):
-    """How far it is: samples times variants, as far as files say how many there are."""
+    """The progress: samples times variants, as far as the files say how many samples they have."""
 
     done: float
     total: float
@@ -149,19 +149,21 @@ def backtest(
     progress: Callable[[BacktestProgress], None] = lambda _progress: None,
     stop: Callable[[], bool] = lambda: False,
 ) -> BacktestResult:
-    """Replay all variants over what the parts hold and over series that are there already."""
-    found = LoadedSeries(list(series), [], [])
+    """Replay all variants over the series of the parts and over series that are loaded already."""
+    loaded_series = LoadedSeries(list(series), [], [])
     if len(parts) < processes:
-        # Who reads a file reads all of it: series of few files can only be shared out when they have been read.
-        found = LoadedSeries.joined([*(read_part(part, request.terms.machine) for part in parts), found])
+        # A file is read as a whole, so series of few files can only be shared out once they are read.
+        loaded_series = LoadedSeries.joined(
+            [*(read_part(part, request.terms.machine) for part in parts), loaded_series]
+        )
         parts = ()
-    batches = _batches(request, parts, found.series, processes)
+    batches = _batches(request, parts, loaded_series.series, processes)
     sizes = [_size(batch) for batch in batches]
     done = [0.0] * len(batches)
 
     def told(number: int, share: float) -> None:
         done[number] = share
-        part = sum(size * each for size, each in zip(sizes, done, strict=True))
+        part = sum(size * share for size, share in zip(sizes, done, strict=True))
         progress(BacktestProgress(part, float(sum(sizes))))
 
     ended: dict[int, BatchResult] = {}
@@ -176,46 +178,46 @@ def backtest(
     result = _result(request, [ended[number] for number in sorted(ended)])
     return msgspec.structs.replace(
         result,
-        left_out=[*map(str, found.problems), *result.left_out, *sorted(failures)],
-        notes=[*found.notes, *result.notes],
+        left_out=[*map(str, loaded_series.problems), *result.left_out, *sorted(failures)],
+        notes=[*loaded_series.notes, *result.notes],
         partial=result.partial or len(ended) + len(failures) < len(batches),
     )
 
 
-def _result(request: BacktestRequest, found: Sequence[BatchResult]) -> BacktestResult:
+def _result(request: BacktestRequest, outcomes: Sequence[BatchResult]) -> BacktestResult:
     terms = request.terms
-    # What was stopped has fewer variants; only those that are there for all series can be compared.
-    variants = max((len(batch.scored) for batch in found), default=0)
-    batches = [batch for batch in found if batch.facts and len(batch.scored) == variants]
+    # A batch that was stopped has fewer variants; only those that all series have can be compared.
+    variants = max((len(batch.scored) for batch in outcomes), default=0)
+    batches = [batch for batch in outcomes if batch.facts and len(batch.scored) == variants]
     request = msgspec.structs.replace(request, variants=request.variants[:variants])
-    facts = [each for batch in batches for each in batch.facts]
-    names = distinct_names([each.name for each in facts], [each.source for each in facts])
+    facts = [fact for batch in batches for fact in batch.facts]
+    names = distinct_names([fact.name for fact in facts], [fact.source for fact in facts])
     columns = ScoreColumns.joined(batches, variants) if facts else None
     return BacktestResult(
-        facts=[msgspec.structs.replace(each, name=name) for each, name in zip(facts, names, strict=True)],
+        facts=[msgspec.structs.replace(fact, name=name) for fact, name in zip(facts, names, strict=True)],
         series=series_scores(columns, names, request) if columns else [],
         variants=variant_scores(columns, request) if columns else [],
         curves=curves(columns, request) if columns else [],
         sweeps=[
-            SweepFrontier(each.recommender, each.parameter, list(each.values), list(each.variants))
-            for each in request.sweeps
-            if set(each.variants) <= {asked.name for asked in request.variants}
+            SweepFrontier(sweep.recommender, sweep.parameter, list(sweep.values), list(sweep.variants))
+            for sweep in request.sweeps
+            if set(sweep.variants) <= {variant.name for variant in request.variants}
         ],
         charts=list(_charts(batches, names)),
         step=terms.step,
-        warm_up=max((each.scored_from - each.begin for each in facts), default=terms.warm_up),
+        warm_up=max((fact.scored_from - fact.begin for fact in facts), default=terms.warm_up),
         threshold=terms.threshold,
-        left_out=[text for batch in found for text in batch.problems],
-        notes=[text for batch in found for text in batch.notes],
-        partial=any(batch.partial for batch in found),
+        left_out=[text for batch in outcomes for text in batch.problems],
+        notes=[text for batch in outcomes for text in batch.notes],
+        partial=any(batch.partial for batch in outcomes),
     )
 
 
 def _charts(batches: Sequence[BatchResult], names: Sequence[str]) -> Iterator[SeriesChart]:
-    """All of them, under the names that series have now."""
+    """The charts of all batches, under the distinct names of their series."""
     new = iter(names)
     for batch in batches:
-        renamed = {each.name: next(new) for each in batch.facts}
+        renamed = {fact.name: next(new) for fact in batch.facts}
         for chart in batch.charts:
             yield msgspec.structs.replace(chart, series=renamed[chart.series])
 
@@ -223,16 +225,16 @@ def _charts(batches: Sequence[BatchResult], names: Sequence[str]) -> Iterator[Se
 def _batches(
     request: BacktestRequest, parts: Sequence[SeriesPart], series: Sequence[Series], processes: int
 ) -> list[SeriesBatch]:
-    """What to share out: enough batches for all processes, none too large, and neighbours together."""
+    """Share out the series: enough batches for all processes, none too large, neighbours together."""
     total = sum(part.rows for part in parts) + sum(map(len, series))
-    each = max(1, min(_LARGEST, -(-total // max(processes, 1))))
+    size_of_batch = max(1, min(_LARGEST, -(-total // max(processes, 1))))
     batches: list[SeriesBatch] = []
     chosen: list[SeriesPart | Series] = []
     size = 0
     items: list[SeriesPart | Series] = [*parts, *series]
     for item in items:
         rows = item.rows if isinstance(item, SeriesPart) else len(item)
-        if chosen and size + rows / 2 > each:
+        if chosen and size + rows / 2 > size_of_batch:
             batches.append(_batch(request, chosen))
             chosen, size = [], 0
         chosen.append(item)
@@ -246,8 +248,8 @@ def _batches(
 def _batch(request: BacktestRequest, chosen: Sequence[SeriesPart | Series]) -> SeriesBatch:
     return SeriesBatch(
         request,
-        tuple(each for each in chosen if isinstance(each, SeriesPart)),
-        tuple(each for each in chosen if isinstance(each, Series)),
+        tuple(item for item in chosen if isinstance(item, SeriesPart)),
+        tuple(item for item in chosen if isinstance(item, Series)),
     )
 
 
@@ -257,5 +259,5 @@ def _size(batch: SeriesBatch) -> float:
 
 
 def _about(batch: SeriesBatch) -> str:
-    names = [part.path for part in batch.parts] + [each.name for each in batch.series]
+    names = [part.path for part in batch.parts] + [one_series.name for one_series in batch.series]
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

@@ -1,4 +1,4 @@
-"""Scores of a variant on some series: replayed step by step, and scored at every margin.
+"""Replays a variant over some series step by step, and scores it at every margin.
 
 The rules for kills and for changes are those of the replay, and the recommenders decide as they do in a cluster.
 """
@@ -24,12 +24,12 @@ _PROGRESS_STEPS: Final = 24  # steps
 _WEEK_DAYS: Final = 7.0
 _MEASURES: Final = 5
 
-# Told which part is done.
+# Called with the share that is done.
 OnPartDone = Callable[[float], None]
 
 
 class BatchScores(msgspec.Struct, frozen=True):
-    """One variant on all series of a batch. `cpu` is (measures, factors, series) and `memory` (measures, series).
+    """The scores of one variant on a batch. `cpu` is (measures, factors, series), `memory` (measures, series).
 
     The measures are footprint, time over, overrun, changes a day, and kills a week. `used` is the mean usage in the
     scored time, (CPU, memory; series). NaN where nothing was measured.
@@ -41,17 +41,17 @@ class BatchScores(msgspec.Struct, frozen=True):
 
     @classmethod
     def nothing(cls, count: int) -> BatchScores:
-        """So many series of which nothing is known yet."""
+        """Empty scores for a number of series."""
         shapes = ((_MEASURES, len(MARGIN_FACTORS), count), (_MEASURES, count), (2, count))
         return cls(*(np.full(shape, np.nan) for shape in shapes))
 
     def at(self, places: Sequence[int]) -> BatchScores:
-        """Some of the series."""
+        """The scores of some of the series."""
         return BatchScores(self.cpu[..., places], self.memory[..., places], self.used[..., places])
 
 
 class _ProgressRule(msgspec.Struct, frozen=True):
-    """A rule that says how far it is."""
+    """A rule that reports progress."""
 
     rule: SizingRule
     steps: int
@@ -66,9 +66,9 @@ class _ProgressRule(msgspec.Struct, frozen=True):
         self.rule.observe(step, used, needed)
 
 
-def replay_block(block: SeriesBlock, asked: BacktestVariant, terms: BacktestTerms, tell: OnPartDone) -> ReplayResult:
-    """What became of all series of a block: CPU, and after that memory."""
-    recommender = apply_preset(asked.made(), asked.parameters)
+def replay_block(block: SeriesBlock, variant: BacktestVariant, terms: BacktestTerms, tell: OnPartDone) -> ReplayResult:
+    """Replay a variant over all series of a block, CPU and then memory."""
+    recommender = apply_preset(variant.made(), variant.parameters)
     clock = ReplayClock(block.usage.begin, block.usage.step)
     rule = RecommenderRule(recommender, block.names, clock)
     killed = np.arange(2 * len(block)) >= len(block)
@@ -77,7 +77,7 @@ def replay_block(block: SeriesBlock, asked: BacktestVariant, terms: BacktestTerm
 
 
 def score_block(into: BatchScores, block: SeriesBlock, done: ReplayResult) -> None:
-    """Score a block, and put it where its series belong."""
+    """Score a block into the columns of its series."""
     count = len(block)
     cpu, memory = (
         ReplayResult(done.targets[:, part], done.changes[:, part], done.kills[:, part])
@@ -98,8 +98,8 @@ def _used(block: SeriesBlock, resource: int) -> FloatColumn:
     usage = block.part(resource)
     counts, sums = np.zeros(len(block)), np.zeros(len(block))
     for values, scored in zip(usage.values, block.scored, strict=True):
-        known = ~np.isnan(values) & scored
-        counts += known.sum(axis=0)
-        sums += np.where(known, values, 0.0).sum(axis=0)
+        measured = ~np.isnan(values) & scored
+        counts += measured.sum(axis=0)
+        sums += np.where(measured, values, 0.0).sum(axis=0)
     with np.errstate(invalid="ignore"):
         return sums / counts

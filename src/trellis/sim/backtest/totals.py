@@ -30,18 +30,18 @@ _NAN: Final = math.nan
 
 
 class ScoreColumns(msgspec.Struct, frozen=True):
-    """All batches together, one `Scored` for each variant."""
+    """The scores of all batches together, one `BatchScores` for each variant."""
 
     scored: list[BatchScores]
 
     @classmethod
     def joined(cls, batches: Sequence[BatchResult], variants: int) -> ScoreColumns:
-        """Of batches in order."""
+        """Join the scores of batches, in order."""
         return cls(
             [
                 BatchScores(
                     *(
-                        np.concatenate([getattr(each.scored[number], name) for each in batches], axis=-1)
+                        np.concatenate([getattr(batch.scored[number], name) for batch in batches], axis=-1)
                         for name in ("cpu", "memory", "used")
                     )
                 )
@@ -50,72 +50,72 @@ class ScoreColumns(msgspec.Struct, frozen=True):
         )
 
     def measures(self, variant: int, resource: int) -> FloatColumn:
-        """(measures, series) of a variant as it is."""
+        """The (measures, series) of a variant, at factor 1."""
         scored = self.scored[variant]
         return scored.cpu[:, SHIPPED_MARGIN] if resource == _CPU else scored.memory
 
     def margins(self, variant: int) -> SizingScores:
-        """The CPU of a variant at every factor."""
+        """The CPU measures of a variant at every factor."""
         footprint, time_over, overrun, changes, kills = self.scored[variant].cpu
         return SizingScores(footprint, time_over, overrun, changes, kills, np.ones(footprint.shape[1]))
 
     def sound(self, resource: int) -> BoolColumn:
-        """The series of which all variants have something to say."""
-        found = [np.isfinite(self.measures(number, resource)[FOOTPRINT]) for number in range(len(self.scored))]
+        """The series for which every variant has a score."""
+        result = [np.isfinite(self.measures(number, resource)[FOOTPRINT]) for number in range(len(self.scored))]
         positive = [self.measures(number, resource)[FOOTPRINT] > 0 for number in range(len(self.scored))]
-        sound: BoolColumn = np.logical_and.reduce([*found, *positive])
+        sound: BoolColumn = np.logical_and.reduce([*result, *positive])
         return sound
 
 
 def series_scores(columns: ScoreColumns, names: Sequence[str], request: BacktestRequest) -> list[SeriesScore]:
-    """One for each series and variant."""
+    """The scores of each series under each variant."""
     sound = [columns.sound(resource) for resource in (_CPU, _MEMORY)]
     return [
         SeriesScore(
             name,
-            asked.name,
+            variant.name,
             *(
                 _figures(columns, number, resource, place) if sound[resource][place] else None
                 for resource in (_CPU, _MEMORY)
             ),
         )
         for place, name in enumerate(names)
-        for number, asked in enumerate(request.variants)
+        for number, variant in enumerate(request.variants)
     ]
 
 
 def variant_scores(columns: ScoreColumns, request: BacktestRequest) -> list[VariantScore]:
-    """Every variant, the others held against the first."""
+    """The scores of every variant; all but the first are compared with the first."""
     return [
         VariantScore(
-            asked.name,
-            asked.recommender,
-            asked.parameters,
+            variant.name,
+            variant.recommender,
+            variant.parameters,
             _overall(columns, number, _CPU),
             _overall(columns, number, _MEMORY),
         )
-        for number, asked in enumerate(request.variants)
+        for number, variant in enumerate(request.variants)
     ]
 
 
 def curves(columns: ScoreColumns, request: BacktestRequest) -> list[CostRiskCurve]:
     """The cost and the risk of every variant at every factor; none if no series has CPU."""
-    found = (_compared(columns, number) for number in range(len(request.variants)))
+    result = (_compared(columns, number) for number in range(len(request.variants)))
     return [
         CostRiskCurve(
-            asked.name,
+            variant.name,
             MARGIN_FACTORS.tolist(),
-            each.shown_footprint.tolist(),
-            each.shown_time_over.tolist(),
-            each.shown_overrun.tolist(),
+            compared.shown_footprint.tolist(),
+            compared.shown_time_over.tolist(),
+            compared.shown_overrun.tolist(),
         )
-        for asked, each in zip(request.variants, found, strict=True)
-        if each is not None
+        for variant, compared in zip(request.variants, result, strict=True)
+        if compared is not None
     ]
 
 
 def _compared(columns: ScoreColumns, variant: int) -> ComparedCurve | None:
-    """A variant against the first, for CPU."""
+    """Compare a variant with the first, for CPU."""
     sound = columns.sound(_CPU)
     if not sound.any():
         return None

@@ -39,7 +39,7 @@ from trellis.sim.cluster.telemetry import PodEvent
 
 
 def apply_patch(pod: Pod, patch: Iterable[PatchOp]) -> Pod:
-    """The pod after all operations on its metadata and spec; raises `InvalidInput` if one of them is refused."""
+    """Apply all operations to a pod's metadata and spec; raises `InvalidInput` if one of them is refused."""
     document = msgspec.to_builtins({"metadata": pod.metadata, "spec": pod.spec}, builtin_types=(datetime,))
     for operation in patch:
         _apply_operation(document, operation)
@@ -61,7 +61,7 @@ def _apply_operation(document: dict[str, Any], operation: PatchOp) -> None:
             if _child(place, last, operation) != operation.value:
                 raise InvalidInput(operation.path, f"is not {operation.value!r}")
         case "add" if isinstance(place, dict):
-            # A patch may be applied to many pods, and what it adds is filled by what follows.
+            # A patch may be applied to many pods, and later operations change what it adds.
             place[last] = dict(operation.value) if isinstance(operation.value, dict) else operation.value
         case "replace" if isinstance(place, dict):
             _child(place, last, operation)
@@ -86,7 +86,8 @@ class WorkloadLookup:
     def __init__(self, state: ModelState) -> None:
         self._state = state
         self._numbers = {
-            (each.namespace, each.kind, each.name): number for number, each in enumerate(state.fleet.workloads)
+            (workload.namespace, workload.kind, workload.name): number
+            for number, workload in enumerate(state.fleet.workloads)
         }
 
     def find(self, namespace: str, kind: str, name: str) -> KubeObject | None:
@@ -95,22 +96,22 @@ class WorkloadLookup:
         return self._state.objects[number] if number is not None else None
 
     def pods_of(self, namespace: str, kind: str, name: str) -> Iterator[Pod]:
-        """The pods that it has."""
+        """The pods of a workload."""
         number = self._numbers.get((namespace, kind, name))
-        return (each.pod for each in self._state.mates[number].values()) if number is not None else iter(())
+        return (pod.pod for pod in self._state.mates[number].values()) if number is not None else iter(())
 
     def budgets(self) -> Iterator[PodDisruptionBudget]:
         """The disruption budgets of all workloads, with what they allow now."""
         state = self._state
-        for number, each in enumerate(state.fleet.workloads):
-            if each.max_unavailable is None:
+        for number, workload in enumerate(state.fleet.workloads):
+            if workload.max_unavailable is None:
                 continue
             healthy = sum(pod.ready for pod in state.mates[number].values())
-            needed = max(state.replicas[number] - each.max_unavailable, 0)
+            needed = max(state.replicas[number] - workload.max_unavailable, 0)
             yield PodDisruptionBudget(
-                ObjectMeta(name=each.name, namespace=each.namespace),
+                ObjectMeta(name=workload.name, namespace=workload.namespace),
                 PodDisruptionBudgetSpec(
-                    selector=state.templates[number].selector, max_unavailable=each.max_unavailable
+                    selector=state.templates[number].selector, max_unavailable=workload.max_unavailable
                 ),
                 PodDisruptionBudgetStatus(
                     disruptions_allowed=max(healthy - needed, 0),
@@ -125,51 +126,53 @@ _SCALED: Final = ("Deployment", "StatefulSet")
 
 
 class WorkloadScales:
-    """The API server, as far as it serves `/scale` of workloads. What is written there, controllers see to."""
+    """The `/scale` subresource of workloads. Their controllers reconcile what is written."""
 
     def __init__(self, state: ModelState) -> None:
         self._state = state
         self._numbers = {
-            (each.namespace, each.kind, each.name): number
-            for number, each in enumerate(state.fleet.workloads)
-            if each.kind in _SCALED
+            (workload.namespace, workload.kind, workload.name): number
+            for number, workload in enumerate(state.fleet.workloads)
+            if workload.kind in _SCALED
         }
         self._by_namespace: dict[str, list[int]] = {}
         self._by_label: dict[tuple[str, str, str], list[int]] = {}
-        for number, (each, template) in enumerate(zip(state.fleet.workloads, state.templates, strict=True)):
-            self._by_namespace.setdefault(each.namespace, []).append(number)
+        for number, (workload, template) in enumerate(zip(state.fleet.workloads, state.templates, strict=True)):
+            self._by_namespace.setdefault(workload.namespace, []).append(number)
             for label, value in template.metadata.labels.items():
-                self._by_label.setdefault((each.namespace, label, value), []).append(number)
-        self._selectors = [str(selector_from_object(each.selector.match_labels)) for each in state.templates]
+                self._by_label.setdefault((workload.namespace, label, value), []).append(number)
+        self._selectors = [str(selector_from_object(template.selector.match_labels)) for template in state.templates]
 
     def scale(self, namespace: str, kind: str, name: str) -> Scale | None:
-        """The count asked for, and the pods there are; None if there is no such workload."""
+        """The requested and the existing replicas; None if there is no such workload."""
         state, number = self._state, self._numbers.get((namespace, kind, name))
-        found = state.objects[number] if number is not None else None
-        if number is None or found is None:
+        result = state.objects[number] if number is not None else None
+        if number is None or result is None:
             return None
         status = ScaleStatus(int(state.present[number]), self._selectors[number])
-        return Scale(found.metadata, ScaleSpec(state.replicas[number]), status)
+        return Scale(result.metadata, ScaleSpec(state.replicas[number]), status)
 
     def selected(self, namespace: str, selector: str) -> tuple[int, ...]:
-        """The numbers of workloads whose pods a selector means."""
+        """The numbers of the workloads whose pods a selector matches."""
         read = parse_selector(selector)
         first = next(iter(read.wanted), None)
         if first is None:
-            found: Iterable[int] = self._by_namespace.get(namespace, ())
+            result: Iterable[int] = self._by_namespace.get(namespace, ())
         else:
-            found = (each for value in first.values for each in self._by_label.get((namespace, first.key, value), ()))
-        return tuple(each for each in found if read.matches(self._state.templates[each].metadata.labels))
+            result = (
+                number for value in first.values for number in self._by_label.get((namespace, first.key, value), ())
+            )
+        return tuple(number for number in result if read.matches(self._state.templates[number].metadata.labels))
 
     def set_scale(self, namespace: str, kind: str, name: str, replicas: int, version: str) -> WriteResult:
-        """Ask for another count; with a `version`, only if the workload is still of that one."""
+        """Set the replicas; with a `version`, only if the workload is still of that version."""
         state, number = self._state, self._numbers.get((namespace, kind, name))
-        found: Any = state.objects[number] if number is not None else None
-        if number is None or found is None:
+        result: Any = state.objects[number] if number is not None else None
+        if number is None or result is None:
             return WriteResult.GONE
         if replicas < 0:
             return WriteResult.INVALID
-        metadata = found.metadata
+        metadata = result.metadata
         if version and version != metadata.resource_version:
             return WriteResult.CONFLICT
         if replicas == state.replicas[number]:
@@ -177,14 +180,14 @@ class WorkloadScales:
         state.replicas[number] = replicas
         state.tally.scalings[number] += 1
         newer = msgspec.structs.replace(metadata, resource_version=state.version(), generation=metadata.generation + 1)
-        spec = msgspec.structs.replace(found.spec, replicas=replicas)
-        state.publish(number, msgspec.structs.replace(found, metadata=newer, spec=spec))
+        spec = msgspec.structs.replace(result.spec, replicas=replicas)
+        state.publish(number, msgspec.structs.replace(result, metadata=newer, spec=spec))
         state.wake(number)
         return WriteResult.APPLIED
 
 
 class PodWriteApi:
-    """Takes writes to pods, and answers as outcomes are told."""
+    """Takes writes to pods, and returns their results."""
 
     def __init__(self, state: ModelState, making: PodLifecycle, resizing: PodResizes) -> None:
         self._state = state
@@ -192,7 +195,7 @@ class PodWriteApi:
         self._resizing = resizing
 
     def evict(self, ref: PodRef) -> WriteResult:
-        """Have a pod go, if its disruption budget permits."""
+        """Evict a pod, if its disruption budget permits."""
         living = self._find(ref)
         if living is None:
             return WriteResult.GONE
@@ -201,24 +204,24 @@ class PodWriteApi:
         if living.pod.status.phase != PENDING and not self._may_go(living):
             return WriteResult.REFUSED
         self._state.tally.evictions[living.workload] += 1
-        self._state.happened(living, PodEvent.EVICTED)
+        self._state.report(living, PodEvent.EVICTED)
         self._making.delete(living)
         return WriteResult.APPLIED
 
     def move(self, ref: PodRef) -> WriteResult:
-        """Have a pod go because its node does, if its disruption budget permits."""
+        """Evict a pod because its node is drained, if its disruption budget permits."""
         living = self._find(ref)
         if living is None:
             return WriteResult.GONE
         if living.pod.status.phase != PENDING and not living.going and not self._may_go(living):
             return WriteResult.REFUSED
         if not living.going:
-            self._state.happened(living, PodEvent.MOVED)
+            self._state.report(living, PodEvent.MOVED)
             self._making.delete(living)
         return WriteResult.APPLIED
 
     def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[WriteResult, str]:
-        """Change what the containers of a pod ask for; with a refusal, why."""
+        """Patch the resources of a pod's containers; a refusal comes with its reason."""
         living = self._find(ref)
         if living is None:
             return WriteResult.GONE, ""
@@ -237,13 +240,13 @@ class PodWriteApi:
             )
             self._state.put(living, msgspec.structs.replace(new, metadata=metadata), resized=True)
             if living.units:
-                self._resizing.asked(living)
+                self._resizing.resize(living)
             else:
                 self._state.kick()
         return WriteResult.APPLIED, ""
 
     def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> WriteResult:
-        """Change the annotations of a pod."""
+        """Patch the annotations of a pod."""
         living = self._find(ref)
         if living is None:
             return WriteResult.GONE
@@ -266,16 +269,16 @@ class PodWriteApi:
         workload = self._state.fleet.workloads[living.workload]
         if workload.max_unavailable is None:
             return True
-        healthy = sum(each.ready for each in self._state.mates[living.workload].values())
+        healthy = sum(pod.ready for pod in self._state.mates[living.workload].values())
         needed = self._state.replicas[living.workload] - workload.max_unavailable
         return healthy - living.ready >= needed
 
 
 def _problems(old: Pod, new: Pod) -> Iterator[str]:
-    """What the API server has against a resize."""
+    """The reasons for which the API server refuses a resize."""
     if old.status.phase in (SUCCEEDED, FAILED):
         yield "a pod that has ended cannot be resized"
-    if new.metadata != old.metadata or _bare(new) != _bare(old):
+    if new.metadata != old.metadata or _without_resizable(new) != _without_resizable(old):
         yield "only the resources of containers may be changed"
     for container in (*new.spec.containers, *new.spec.init_containers):
         yield from _container_problems(container)
@@ -283,24 +286,26 @@ def _problems(old: Pod, new: Pod) -> Iterator[str]:
         yield "the class of the pod (QoS) must not change"
 
 
-def _bare(pod: Pod) -> object:
+def _without_resizable(pod: Pod) -> object:
     """A spec without what a resize may change."""
     spec = pod.spec
     return msgspec.structs.replace(
         spec,
         containers=tuple(map(_without_resources, spec.containers)),
-        init_containers=tuple(_without_resources(each) if each.is_sidecar else each for each in spec.init_containers),
+        init_containers=tuple(
+            _without_resources(container) if container.is_sidecar else container for container in spec.init_containers
+        ),
     )
 
 
 def _without_resources(container: Container) -> tuple[object, ...]:
     resources = container.resources
-    others = [
+    remaining = [
         {name: text for name, text in written.items() if name not in RESOURCES}
         for written in (resources.requests, resources.limits)
     ]
     named = [sorted(set(written) & set(RESOURCES)) for written in (resources.requests, resources.limits)]
-    return others, named, msgspec.structs.replace(container, resources=type(resources)(claims=resources.claims))
+    return remaining, named, msgspec.structs.replace(container, resources=type(resources)(claims=resources.claims))
 
 
 def _container_problems(container: Container) -> Iterator[str]:
@@ -311,30 +316,30 @@ def _container_problems(container: Container) -> Iterator[str]:
 
 
 class ScaleServer(Protocol):
-    """Whoever has objects with a scale: the model cluster is one."""
+    """Serves the scales of a kind of objects; the model cluster does for workloads."""
 
     def scale(self, namespace: str, kind: str, name: str, /) -> Scale | None:
-        """None if there is no such object, or nobody has given it a count yet."""
+        """The scale; None if there is no such object, or its replicas were never set."""
 
     def set_scale(self, namespace: str, kind: str, name: str, replicas: int, /, *, version: str = "") -> WriteResult:
-        """Ask for another count; with a `version`, only if the object is still of that one."""
+        """Set the replicas; with a `version`, only if the object is still of that version."""
 
 
 class ScaleRegistry:
-    """Every scale, by whom serves the kind; the workloads' own for all the rest."""
+    """All scales: each registered kind has its server, and all other kinds are workloads."""
 
     def __init__(self, workloads: ScaleServer) -> None:
         self._workloads = workloads
         self._kinds: dict[str, ScaleServer] = {}
 
     def register(self, kind: str, serves: ScaleServer) -> None:
-        """Have the scales of a kind served by somebody."""
+        """Register the server of a kind."""
         self._kinds[kind] = serves
 
     def get(self, namespace: str, kind: str, name: str) -> Scale | None:
-        """What a scale says; None if there is none."""
+        """The scale of an object; None if there is none."""
         return self._kinds.get(kind, self._workloads).scale(namespace, kind, name)
 
     def put(self, namespace: str, kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
-        """Ask for another count; with a `version`, only if the object is still of that one."""
+        """Set the replicas; with a `version`, only if the object is still of that version."""
         return self._kinds.get(kind, self._workloads).set_scale(namespace, kind, name, replicas, version=version)

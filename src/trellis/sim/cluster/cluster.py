@@ -41,23 +41,23 @@ from trellis.sim.kernel import Kernel, Priority, Ticket
 
 
 class WorkloadController(Protocol):
-    """What keeps the pods of one workload."""
+    """The controller of one workload."""
 
     def begin(self) -> None:
-        """Make the workload and its first pods."""
+        """Create the workload and its first pods."""
 
     def roll_out(self) -> None:
-        """Begin with a new version."""
+        """Begin to roll out a new version."""
 
     def reconcile(self) -> None:
-        """Make what is missing, and delete what is too much."""
+        """Create missing pods, and delete surplus ones."""
 
 
 class WorkloadControllerFactory(Protocol):
     """A class of controllers."""
 
     def __call__(self, state: ModelState, making: PodLifecycle, workload: int) -> WorkloadController:
-        """One for the workload of that number."""
+        """Make the controller of the workload of that number."""
 
 
 _KINDS: Final[dict[str, WorkloadControllerFactory]] = {
@@ -70,7 +70,7 @@ _KINDS: Final[dict[str, WorkloadControllerFactory]] = {
 
 
 class ModelCluster:
-    """The model. Nothing exists before `begin`; `admit` is what becomes of each new pod before it is stored.
+    """The model cluster. Nothing exists before `begin`; `admit` is called with each new pod before it is stored.
 
     Everything happens at the kernel's time: `begin` at the beginning, `step(n)` when step n begins, and all else as
     events in between.
@@ -82,26 +82,26 @@ class ModelCluster:
         self._state = state = ModelState(fleet, kernel, admit, rng, watcher)
         self._scheduler = Scheduler(state)
         making = PodLifecycle(state, self._scheduler.enqueue)
-        self._wishes = FleetDemand(fleet, state.templates)
-        starting = PodStarts(state, self._wishes)
-        ending = Terminations(state, making, self._wishes, starting)
+        self._demand = FleetDemand(fleet, state.templates)
+        starting = PodStarts(state, self._demand)
+        ending = Terminations(state, making, self._demand, starting)
         self._scheduler.bind = starting.bind
         self._preempting = self._scheduler.preempting = Preemption(state, making) if fleet.pools else None
         resizing = PodResizes(state, starting, ending)
         self._server = PodWriteApi(state, making, resizing)
         self._scaling = WorkloadScales(state)
         self.targets = WorkloadLookup(state)
-        self._stepping = StepUsageModel(state, self._wishes, starting, ending)
+        self._stepping = StepUsageModel(state, self._demand, starting, ending)
         self._outages = NodeOutages(state, making, ending)
         self.joining = NodeMembership(state, making)
         self._controllers = [_controller(state, making, number) for number in range(len(fleet.workloads))]
         self._woken: dict[int, Ticket] = {}
-        self._on_each_node = [number for number, each in enumerate(fleet.workloads) if each.kind == "DaemonSet"]
+        self._on_each_node = [number for number, workload in enumerate(fleet.workloads) if workload.kind == "DaemonSet"]
         state.wake = self._wake
         state.on_nodes = self._wake_daemon_sets
 
     def begin(self) -> None:
-        """Make nodes, workloads and their pods, and see to it that rollouts and faults come in time."""
+        """Create nodes, workloads and their pods, and schedule rollouts and faults."""
         state = self._state
         for node in state.nodes.objects.values():
             state.watcher.node(None, node)
@@ -114,15 +114,15 @@ class ModelCluster:
                     state.kernel.at(time, controller.roll_out, Priority.CONTROLLER)
 
     def step(self, number: int) -> StepUsage:
-        """The usage of the step that begins now. Kills and evictions that follow from it are events of this moment."""
+        """Compute the usage of the step that begins now. Kills and evictions that follow are events of this moment."""
         return self._stepping.step(number)
 
     def evict(self, ref: PodRef) -> WriteResult:
-        """Have a pod go, if its disruption budget permits."""
+        """Evict a pod, if its disruption budget permits."""
         return self._server.evict(ref)
 
     def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[WriteResult, str]:
-        """Patch what the containers of a pod ask for; with a refusal, why."""
+        """Patch the resources of a pod's containers; a refusal comes with its reason."""
         return self._server.resize(ref, patch)
 
     def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> WriteResult:
@@ -130,38 +130,38 @@ class ModelCluster:
         return self._server.annotate(ref, patch)
 
     def move(self, ref: PodRef) -> WriteResult:
-        """Have a pod go because its node does, if its disruption budget permits."""
+        """Evict a pod because its node is drained, if its disruption budget permits."""
         return self._server.move(ref)
 
     def scale(self, namespace: str, kind: str, name: str) -> Scale | None:
-        """How many pods a workload is to have and has; None if it is not there, or of a kind without a scale."""
+        """The scale of a workload; None if it does not exist, or is of a kind without a scale."""
         return self._scaling.scale(namespace, kind, name)
 
     def set_scale(self, namespace: str, kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
-        """Ask for another count; with a `version`, only if the workload is still of that one."""
+        """Set the replicas of a workload; with a `version`, only if the workload is still of that version."""
         return self._scaling.set_scale(namespace, kind, name, replicas, version)
 
     def selected(self, namespace: str, selector: str) -> tuple[int, ...]:
-        """The numbers of the workloads whose pods a selector means."""
+        """The numbers of the workloads whose pods a selector matches."""
         return self._scaling.selected(namespace, selector)
 
     def waiting(self) -> Iterator[tuple[int, Pod]]:
-        """The pods that wait for a node, each with the number of its workload."""
-        return ((each.workload, each.pod) for each in self._scheduler.waiting)
+        """The pods without a node, each with the number of its workload."""
+        return ((living.workload, living.pod) for living in self._scheduler.waiting)
 
     @property
     def waited(self) -> PendingTimes | None:
-        """How long pods have waited for a node, those that still wait until now; None where nodes never come."""
+        """How long pods were pending, those without a node until now; None where nodes never come."""
         if self._state.waiting is None:
             return None
-        found = self._state.waiting.copy()
-        for each in self._scheduler.waiting:
-            found.add(each.workload, each.made, self._state.now - each.made)
-        return found
+        result = self._state.waiting.copy()
+        for living in self._scheduler.waiting:
+            result.add(living.workload, living.made, self._state.now - living.made)
+        return result
 
     @property
     def preempted(self) -> int:
-        """How many pods had to go for others."""
+        """How many pods were preempted."""
         return self._preempting.count if self._preempting is not None else 0
 
     @property
@@ -171,39 +171,39 @@ class ModelCluster:
 
     @property
     def series(self) -> Sequence[DemandSeries]:
-        """What the numbers in `rows.series` stand for: by workload, then by container as its template has them."""
-        return self._wishes.series
+        """What the numbers in `rows.series` stand for: by workload, then by container in the order of its template."""
+        return self._demand.series
 
     @property
     def nodes(self) -> ModelNodes:
-        """The nodes: what they offer, what is taken, which are up, what they cost."""
+        """The nodes: what they offer, what is allocated, which are up, what they cost."""
         return self._state.nodes
 
     @property
     def tally(self) -> WorkloadCounters:
-        """What has happened so far, by workload."""
+        """The counters so far, by workload."""
         return self._state.tally
 
     @property
     def faults(self) -> Faults:
-        """What goes wrong, for components that ask whether they run."""
+        """The faults, for components that ask whether they run."""
         return self._state.faults
 
     @property
     def pending(self) -> int:
-        """How many pods wait for a node."""
+        """How many pods have no node."""
         return len(self._scheduler.waiting)
 
     def pending_seconds(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-        """How long the pods that still wait for a node have waited, by workload."""
-        found = np.zeros(len(self._controllers))
+        """How long the pods without a node have been pending, by workload."""
+        pending_seconds = np.zeros(len(self._controllers))
         for living in self._scheduler.waiting:
-            found[living.workload] += self._state.now - living.made
-        return found
+            pending_seconds[living.workload] += self._state.now - living.made
+        return pending_seconds
 
     def pods(self) -> Iterator[Pod]:
-        """All pods, in the order in which they were made."""
-        return (each.pod for each in self._state.pods.values())
+        """All pods, in the order of their creation."""
+        return (pod.pod for pod in self._state.pods.values())
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """A pod by name."""
@@ -222,7 +222,7 @@ class ModelCluster:
 
 
 def _comes_later(made: tuple[WorkloadController, SimulatedWorkload]) -> bool:
-    """DaemonSets come first, as their pods do on a node that joins."""
+    """Sort DaemonSets first: their pods come first on a node that joins."""
     return made[1].kind != "DaemonSet"
 
 

@@ -1,7 +1,7 @@
 """The containers of all placed pods, in columns: stage, requests and limits of each.
 
-One row for each container of a pod that has a node, from when it is placed until it is gone. Rows change with events
-alone; usage reads them all at once, step by step.
+There is one row for each container of a pod that has a node, from when it is placed until it is gone. Rows change with
+events alone; usage reads them all at once, step by step.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ContainerStage(IntEnum):
-    """How far a container is: down, waiting for what nothing shortens, working on its start, up."""
+    """The stage of a container: down, waiting for what nothing shortens, working on its start, up."""
 
     DOWN = 0
     WAITING = 1
@@ -97,7 +97,7 @@ class ModelContainerTable(ColumnTable):
         self._names = np.empty((3, 0), dtype=np.object_)
 
     def place(self, unit: ModelContainer, workload: int, series: int, node: int, factor: float) -> int:
-        """A row for a container."""
+        """Add a row for a container."""
         row = self._take()
         self._units.extend([None] * (row + 1 - len(self._units)))
         self._units[row] = unit
@@ -109,7 +109,7 @@ class ModelContainerTable(ColumnTable):
         return row
 
     def remove(self, rows: Iterable[int]) -> None:
-        """Give rows back."""
+        """Free rows."""
         numbers = np.array(list(rows), dtype=np.int64)
         for number in numbers.tolist():
             self._units[number] = None
@@ -118,13 +118,13 @@ class ModelContainerTable(ColumnTable):
 
     def unit(self, row: int) -> ModelContainer:
         """The container of a row in use."""
-        found = self._units[row]
-        if found is None:
+        unit = self._units[row]
+        if unit is None:
             raise InternalError(f"row {row} is not in use")
-        return found
+        return unit
 
     def halted(self) -> IntColumn:
-        """Containers that have run and do not run now: they wait to be started again, and have their room meanwhile."""
+        """Containers that have run and do not run now: they wait for a restart, and keep their allocation."""
         some = slice(self.reach)
         return np.flatnonzero(
             self.used[some] & (self.stage[some] == ContainerStage.DOWN) & ~np.isnan(self.started[some])

@@ -1,10 +1,10 @@
 """Demand of each container, and how the CPU of a full node is shared.
 
 Demand lies in columns by step, one for each series: a container of a workload. It is read for all series at once, a
-block of steps at a time, and spread over the rows: as it is, or as a share of what the whole workload wants.
+block of steps at a time, and spread over the rows: as it is, or as a share of the demand of the workload.
 
-CPU is shared as the kernel does it: each container gets its part by the weight of its request, none more than it wants,
-and what one leaves goes to the others by the same weights.
+CPU is shared as the kernel does it: each container gets its part by the weight of its request, none more than it
+demands, and what one leaves goes to the others by the same weights.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class DemandSeries(msgspec.Struct, frozen=True):
 
 
 class RunningContainers(msgspec.Struct, frozen=True):
-    """What the rows of running containers say, gathered once for as long as no row changes.
+    """The columns of running containers, built once for as long as no row changes.
 
     `share` is the part of its workload's load that a row gets. The next to last four are positions; `idle` are series
     that share a load, and of which no row is Ready.
@@ -64,37 +64,37 @@ class FleetDemand:
         self.first: list[int] = []
         self._demands: list[ContainerDemand | None] = []
         for number, (workload, template) in enumerate(zip(fleet.workloads, templates, strict=True)):
-            demands = {each.container: each for each in workload.demand}
+            demands = {demand.container: demand for demand in workload.demand}
             self.first.append(len(self.series))
             for name in template.containers:
                 self.series.append(DemandSeries(number, name))
                 self._demands.append(demands.get(name))
-        self._owners: IntColumn = np.array([each.workload for each in self.series], dtype=np.int64)
+        self._owners: IntColumn = np.array([one_series.workload for one_series in self.series], dtype=np.int64)
         self._nothing = np.zeros(len(fleet.workloads))
         self._step = fleet.clock.step
-        self._starting = np.array([fleet.workloads[each.workload].start.cores for each in self.series])
-        some = [each if each is not None else _NOTHING for each in self._demands]
-        self.spread = np.array([each.spread for each in some])
-        self._shared = np.array([each.shared for each in some], dtype=np.bool_)
-        self._own_memory = np.array([each.own_memory for each in some], dtype=np.bool_)
-        self._aged = np.array([each.by_age for each in some], dtype=np.bool_)
-        self._base = np.array([[each.base_cpu for each in some], [each.base_memory for each in some]])
-        self._leak = np.array([each.leak for each in some])
+        self._starting = np.array([fleet.workloads[one_series.workload].start.cores for one_series in self.series])
+        some = [demand if demand is not None else _NOTHING for demand in self._demands]
+        self.spread = np.array([demand.spread for demand in some])
+        self._shared = np.array([demand.shared for demand in some], dtype=np.bool_)
+        self._own_memory = np.array([demand.own_memory for demand in some], dtype=np.bool_)
+        self._aged = np.array([demand.by_age for demand in some], dtype=np.bool_)
+        self._base = np.array([[demand.base_cpu for demand in some], [demand.base_memory for demand in some]])
+        self._leak = np.array([demand.leak for demand in some])
         self._leaks = bool(self._leak.any())
         self._based = bool(self._base.any())
         self._block = np.zeros((2, 0, len(some)))
         self._begin = 0
-        self._lengths = np.array([len(each.cpu) for each in some], dtype=np.int64)
-        aged = [each if each.by_age else _NOTHING for each in some]
-        self._offsets = np.concatenate(([0], np.cumsum([len(each.cpu) for each in aged])))[:-1].astype(np.int64)
+        self._lengths = np.array([len(demand.cpu) for demand in some], dtype=np.int64)
+        aged = [demand if demand.by_age else _NOTHING for demand in some]
+        self._offsets = np.concatenate(([0], np.cumsum([len(demand.cpu) for demand in aged])))[:-1].astype(np.int64)
         self._by_age = np.array(
-            [np.concatenate([each.cpu for each in aged]), np.concatenate([each.memory for each in aged])]
+            [np.concatenate([demand.cpu for demand in aged]), np.concatenate([demand.memory for demand in aged])]
             if aged
             else np.zeros((2, 0))
         )
 
-    def gathered(self, rows: ModelContainerTable) -> RunningContainers:
-        """What the rows say now."""
+    def build_columns(self, rows: ModelContainerTable) -> RunningContainers:
+        """Build the columns of the rows as they are now."""
         reach = rows.reach
         stage = rows.stage[:reach]
         numbers = np.flatnonzero(rows.used[:reach] & (stage > ContainerStage.DOWN))
@@ -121,8 +121,8 @@ class FleetDemand:
             np.flatnonzero(self._shared & ~self._aged & (total <= 0.0)),
         )
 
-    def wanted(self, columns: RunningContainers, number: int, now: float) -> tuple[FloatColumn, FloatColumn]:
-        """Cores and bytes that each row wants from now on."""
+    def demanded(self, columns: RunningContainers, number: int, now: float) -> tuple[FloatColumn, FloatColumn]:
+        """The cores and bytes that each row demands from now on."""
         series = columns.series
         cpu_now, memory_now = self._at(number)
         cpu, memory = cpu_now[series], memory_now[series]
@@ -144,7 +144,7 @@ class FleetDemand:
         return cpu, memory
 
     def unserved(self, columns: RunningContainers, number: int) -> FloatColumn:
-        """Cores of loads that nobody takes from now on, by workload."""
+        """Cores of shared loads that no pod serves from now on, by workload."""
         idle = columns.idle
         if not len(idle):
             return self._nothing
@@ -152,7 +152,7 @@ class FleetDemand:
         return cores.astype(np.float64, copy=False)
 
     def memory_of(self, rows: ModelContainerTable, row: int, number: int, now: float) -> float:
-        """The bytes that one row wants; the same, for one that has just come up."""
+        """The bytes that one row demands, for one that has just come up."""
         series = int(rows.series[row])
         demand = self._demands[series]
         if demand is None:
@@ -168,7 +168,7 @@ class FleetDemand:
         return memory * factor + demand.base_memory + demand.leak * age
 
     def _at(self, number: int) -> tuple[FloatColumn, FloatColumn]:
-        """The demand of every series in one step; the last one goes on for ever."""
+        """The demand of every series in one step; the last step goes on for ever."""
         place = number - self._begin
         if not 0 <= place < self._block.shape[1]:
             self._begin, place = number, 0
@@ -184,13 +184,13 @@ class FleetDemand:
                 part = column[begin : begin + _BLOCK]
                 block[resource, : len(part), number] = part
                 block[resource, len(part) :, number] = column[-1]
-        # Where a trace has a gap, nothing is known to be wanted.
+        # Where a trace has a gap, no demand is known.
         return np.nan_to_num(block, copy=False)
 
     def _of_age(self, series: IntColumn, age: FloatColumn) -> tuple[FloatColumn, FloatColumn]:
         steps = np.minimum((age // self._step).astype(np.int64), self._lengths[series] - 1)
-        found = self._by_age[:, self._offsets[series] + np.maximum(steps, 0)]
-        return np.nan_to_num(found[0]), np.nan_to_num(found[1])
+        amounts = self._by_age[:, self._offsets[series] + np.maximum(steps, 0)]
+        return np.nan_to_num(amounts[0]), np.nan_to_num(amounts[1])
 
 
 _NOTHING: Final = ContainerDemand("", np.zeros(0), np.zeros(0))
@@ -200,18 +200,18 @@ def _finite(amount: float) -> float:
     return amount if amount == amount else 0.0  # noqa: PLR0124 - NaN alone differs from itself
 
 
-# Two shares of 1,024: what a container without a request is given.
+# Two shares of 1,024: the weight of a container without a request.
 LEAST_WEIGHT: Final = 0.002
 
 
 def share_cpu(
-    wanted: FloatColumn, requested: FloatColumn, node: IntColumn, capacity: FloatColumn, full: BoolColumn
+    demanded: FloatColumn, requested: FloatColumn, node: IntColumn, capacity: FloatColumn, full: BoolColumn
 ) -> FloatColumn:
-    """What each container gets; on nodes that are not `full` that is what it wants.
+    """The CPU that each container gets; on nodes that are not `full` that is its demand.
 
     A round settles at least one container of each node, and mostly nearly all of them.
     """
-    given = wanted.copy()
+    granted = demanded.copy()
     open_ = np.flatnonzero(full[node])
     left = capacity.copy()
     weight = np.maximum(requested, LEAST_WEIGHT)
@@ -219,10 +219,10 @@ def share_cpu(
         where = node[open_]
         weights = np.bincount(where, weight[open_], minlength=len(capacity))
         part = weight[open_] * (left / np.where(weights > 0, weights, 1.0))[where]
-        content = wanted[open_] <= part
-        # On a node where nobody is content with its part, that is what everybody gets.
+        content = demanded[open_] <= part
+        # Where each container of a node demands more than its part, each gets its part.
         settled = np.bincount(where, content, minlength=len(capacity))[where] == 0
-        given[open_[settled]] = part[settled]
-        left -= np.bincount(where, np.where(content, wanted[open_], 0.0), minlength=len(capacity))
+        granted[open_[settled]] = part[settled]
+        left -= np.bincount(where, np.where(content, demanded[open_], 0.0), minlength=len(capacity))
         open_ = open_[~content & ~settled]
-    return given
+    return granted

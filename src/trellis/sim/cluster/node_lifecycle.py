@@ -1,8 +1,8 @@
 """Nodes that join, leave, fail and come back.
 
-A machine boots for a time and is a node then; pods on a node that leaves are lost. When a node is off, its containers
-stop at once and its pods are not Ready. After five minutes they are lost, and made anew elsewhere; if the node is back
-before, they start again where they are.
+A machine boots for a time and then becomes a node; pods on a node that leaves are lost. When a node is off, its
+containers stop at once and its pods are not Ready. After five minutes they are lost, and created anew elsewhere; if the
+node is back before, they start again where they are.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from trellis.sim.kernel import Priority, Ticket
 
 
 class NodeMembership:
-    """The machines of the cluster, as far as there are more or fewer of them."""
+    """Adds machines to the cluster and removes them."""
 
     def __init__(self, state: ModelState, making: PodLifecycle) -> None:
         self._state = state
@@ -33,7 +33,7 @@ class NodeMembership:
         self._boots: dict[str, Ticket] = {}
 
     def boot(self, template: Node, name: str, price: float, seconds: float, up: Callable[[], None]) -> None:
-        """Begin with a machine; `up` is told when it is a node. It is paid for from now on."""
+        """Boot a machine; `up` is called when it is a node. It is paid for from now on."""
         state = self._state
 
         def join() -> None:
@@ -50,7 +50,7 @@ class NodeMembership:
         self._boots[name] = state.kernel.after(seconds, join)
 
     def remove(self, name: str) -> None:
-        """A machine is given back, whether it is up or not."""
+        """Remove a machine, whether it is up or not."""
         state = self._state
         if name in self._boots:
             self._boots.pop(name).cancel()
@@ -61,7 +61,7 @@ class NodeMembership:
             return
         for living in list(state.nodes.pods[number].values()):
             if is_daemon_or_mirror_pod(living.pod):
-                # It belongs to the node, so that nothing is lost with it.
+                # A DaemonSet's pod belongs to the node, so that nothing is lost with it.
                 self._making.forget(living)
             else:
                 self._making.lose(living, f"node {name} is gone")
@@ -69,7 +69,7 @@ class NodeMembership:
         state.on_nodes()
 
     def taint(self, name: str, taints: tuple[Taint, ...]) -> None:
-        """Give a node these taints and no others. Who is there stays, whatever they say."""
+        """Replace the taints of a node. Its pods stay, whatever the taints say."""
         state = self._state
         number = state.nodes.table.find(name)
         if number >= 0:
@@ -93,7 +93,7 @@ class NodeOutages:
         self._ending = ending
 
     def begin(self) -> None:
-        """Have all outages come in time."""
+        """Schedule all outages."""
         kernel = self._state.kernel
         for fault in self._state.faults.of(NODE_DOWN):
             if fault.end > kernel.now:
@@ -101,15 +101,15 @@ class NodeOutages:
                 kernel.at(fault.end, partial(self._switch, fault), Priority.FAULT)
 
     def _switch(self, fault: Fault) -> None:
-        """Look at the nodes that a fault is about: others may keep them off."""
+        """Switch the nodes that a fault affects: another fault may keep them off."""
         state = self._state
         for number, node in list(state.nodes.objects.items()):
             name = node.metadata.name
             up = not state.faults.holds(NODE_DOWN, state.now, name)
             if is_affected(fault, name) and up != bool(state.nodes.up[number]):
-                self._turn(number, up)
+                self._set_up(number, up)
 
-    def _turn(self, number: int, up: bool) -> None:
+    def _set_up(self, number: int, up: bool) -> None:
         state = self._state
         state.watcher.node(*state.nodes.switch(number, up, state.now))
         if up:
@@ -129,7 +129,7 @@ class NodeOutages:
         if node is None or state.nodes.up[number] or changed is None or changed.timestamp() > since:
             return
         for living in list(state.nodes.pods[number].values()):
-            # Pods of DaemonSets tolerate a node that is unreachable for as long as that lasts.
+            # Pods of DaemonSets tolerate an unreachable node for as long as that lasts.
             if is_daemon_or_mirror_pod(living.pod):
                 continue
             self._making.lose(living, f"node {node.metadata.name} is off")

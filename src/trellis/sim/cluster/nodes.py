@@ -32,11 +32,11 @@ ALLOCATED_RESOURCES = (CPU, MEMORY)
 
 
 class ModelNodes:
-    """All nodes, by number; `pods` are those that have their place there.
+    """All nodes, by number; `pods` are those that are placed on each.
 
-    A number stands for another node after its own has gone, so that columns are as long as the most nodes there were.
-    `booting` are the prices of machines that are to become nodes. `near` knows who is beside whom; it is there where
-    nodes can be had, or where a workload asks something about other pods.
+    The number of a node that is gone is used again, so columns are as long as the most nodes there were. `booting` has
+    the prices of machines that are not nodes yet. `near` indexes pods for affinity and spread; it is there where nodes
+    can be ordered, or where a workload has rules about other pods.
     """
 
     def __init__(self, fleet: Fleet) -> None:
@@ -61,11 +61,11 @@ class ModelNodes:
         self._read_offers()
 
     def __len__(self) -> int:
-        """How long columns are."""
+        """The length of columns."""
         return self.table.reach
 
     def add(self, node: Node, price: float) -> int:
-        """A node has come; its number."""
+        """Add a node; returns its number."""
         number = self.table.update(node)
         if number == len(self.prices):
             self.prices = np.append(self.prices, 0.0)
@@ -78,7 +78,7 @@ class ModelNodes:
         return number
 
     def remove(self, number: int) -> Node:
-        """A node has gone, on which no pod is; how it was."""
+        """Remove a node without pods; returns its last state."""
         node = self.objects.pop(number)
         del self.pods[number]
         self.prices[number], self.up[number] = 0.0, False
@@ -87,38 +87,38 @@ class ModelNodes:
         return node
 
     def replace(self, number: int, node: Node) -> Node:
-        """A node has changed; how it was."""
+        """Replace a node; returns its last state."""
         old, self.objects[number] = self.objects[number], node
         self.table.update(node)
         return old
 
-    def has_room(self, number: int, living: ModelPod, wanted: Mapping[str, int]) -> bool:
-        """Whether a kubelet can give a pod this much in place of what it has set aside for it."""
+    def can_allocate(self, number: int, living: ModelPod, size: Mapping[str, int]) -> bool:
+        """Whether a kubelet can allocate this much to a pod in place of what it has."""
         return all(
-            self.set_aside[name][number] - living.allocated.get(name, 0) + wanted.get(name, 0)
+            self.set_aside[name][number] - living.allocated.get(name, 0) + size.get(name, 0)
             <= self.table.offered(name)[number]
             for name in ALLOCATED_RESOURCES
         )
 
-    def could_ever(self, number: int, wanted: Mapping[str, int]) -> bool:
-        """Whether it could if there were no other pods."""
-        return all(wanted.get(name, 0) <= self.table.offered(name)[number] for name in ALLOCATED_RESOURCES)
+    def could_allocate(self, number: int, size: Mapping[str, int]) -> bool:
+        """Whether the node could allocate this much without other pods."""
+        return all(size.get(name, 0) <= self.table.offered(name)[number] for name in ALLOCATED_RESOURCES)
 
-    def allocate(self, living: ModelPod, wanted: Mapping[str, int]) -> None:
-        """Set this much aside for a pod on its node, in place of what was."""
+    def allocate(self, living: ModelPod, size: Mapping[str, int]) -> None:
+        """Allocate this much to a pod on its node, in place of what it has."""
         for name in ALLOCATED_RESOURCES:
-            self.set_aside[name][living.node] += wanted.get(name, 0) - living.allocated.get(name, 0)
-        living.allocated = dict(wanted)
+            self.set_aside[name][living.node] += size.get(name, 0) - living.allocated.get(name, 0)
+        living.allocated = dict(size)
 
     def switch(self, number: int, up: bool, now: float) -> tuple[Node, Node]:
-        """Turn a node off or on; how it was, and how it is."""
+        """Turn a node off or on; returns its old and its new state."""
         old = self.objects[number]
         status = "True" if up else "Unknown"
         new = msgspec.structs.replace(
             old,
             spec=msgspec.structs.replace(
                 old.spec,
-                taints=(*(each for each in old.spec.taints if each not in _OFF), *(() if up else _OFF)),
+                taints=(*(taint for taint in old.spec.taints if taint not in _OFF), *(() if up else _OFF)),
             ),
             status=msgspec.structs.replace(
                 old.status,
@@ -149,13 +149,13 @@ def build_node(template: Node, name: str, now: float) -> Node:
 
 
 def _asks_about_others(workload: SimulatedWorkload) -> bool:
-    """Whether where pods of a workload can be put depends on other pods."""
+    """Whether the placement of a workload's pods depends on other pods."""
     template = convert_object(workload.template, PodTemplateSpec)
     return depends_on_other_pods(Demand.of(template.spec, metadata=template.metadata))
 
 
 def _initial_nodes(fleet: Fleet, now: float) -> Iterator[tuple[Node, float]]:
-    """The nodes that there are in the beginning."""
+    """The nodes at the start."""
     for shape in (*fleet.nodes, *fleet.pools):
         template = convert_object(shape.document, Node)
         for number in range(shape.count):

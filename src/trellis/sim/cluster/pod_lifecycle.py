@@ -21,7 +21,7 @@ _TERMINATION: Final = 2.0
 
 
 class PodLifecycle:
-    """Makes and deletes pods for the controllers."""
+    """Creates and deletes pods for the controllers."""
 
     def __init__(self, state: ModelState, enqueue: Callable[[ModelPod], None]) -> None:
         self._state = state
@@ -39,9 +39,9 @@ class PodLifecycle:
         seconds: float | None = None,
         spec: PodSpec | None = None,
     ) -> ModelPod:
-        """A new pod of a workload, from its template unless a `spec` is given.
+        """Create a pod of a workload, from its template unless a `spec` is given.
 
-        One that runs to an end takes so many `seconds`.
+        A pod that runs to completion takes `seconds`.
         """
         state, template = self._state, self._state.templates[workload]
         metadata = PodMeta(
@@ -64,7 +64,7 @@ class PodLifecycle:
         return living
 
     def delete(self, living: ModelPod) -> None:
-        """Tell a pod to go: one that never started is gone at once."""
+        """Delete a pod: one that never started is gone at once."""
         state = self._state
         if living.going:
             return
@@ -81,14 +81,14 @@ class PodLifecycle:
         state.wake(living.workload)
 
     def forget(self, living: ModelPod) -> None:
-        """The pod is gone."""
+        """Remove a pod that has ended."""
         state = self._state
         if state.pods.get(living.key) is living:
             state.remove(living)
             state.wake(living.workload)
 
     def lose(self, living: ModelPod, text: str) -> None:
-        """The pod is gone without a word, as when its node is."""
-        self._state.happened(living, PodEvent.LOST, text)
+        """Remove a pod without a termination period, as when its node is lost."""
+        self._state.report(living, PodEvent.LOST, text)
         self._state.dismiss(living)
         self.forget(living)

@@ -1,4 +1,4 @@
-"""What the model knows of a pod and its containers beyond the pod object."""
+"""State of a pod and its containers beyond the pod object."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ class ModelContainer:
         self.ticket: Ticket | None = None
 
     def cancel(self) -> None:
-        """Take back what was to happen to it next."""
+        """Cancel its next event."""
         if self.ticket is not None:
             self.ticket.cancel()
             self.ticket = None
 
 
 class ModelPod:
-    """One pod that exists. `held` is what it takes of its node, `allocated` what the node has set aside for it.
+    """One pod that exists. `held` is what the scheduler counts for it on its node, `allocated` what the kubelet does.
 
     `ordinal` numbers the pods of a StatefulSet, and the runs of a Job; `revision` is that of its template.
     """
@@ -72,33 +72,33 @@ class ModelPod:
         self.placed_at = made
         self.came_up = False
         self.node = -1
-        # By which it differs from others of its workload.
+        # Its place, which sets how its demand differs from that of other pods of its workload.
         self.place = -1
         self.units: list[ModelContainer] = []
         self.held: Demand | None = None
-        # What others on its node see of it, where they go by that.
+        # What rules about other pods see of it, on a node where such rules matter.
         self.resident: PodProfile | None = None
         self.allocated: dict[str, int] = {}
         self.going = False
-        # How long a run takes, and the end of the one under way.
+        # The length of its run, and the event that ends it.
         self.seconds: float | None = None
         self.run: Ticket | None = None
-        # What the kubelet is about to do for a resize.
+        # The next event of its resize.
         self.resize: Ticket | None = None
         # The containers that were down when the last resize was written.
         self.down_when_asked: frozenset[str] = frozenset()
 
     @property
     def ready(self) -> bool:
-        """Whether it serves: all containers are Ready, and it is not going."""
-        return not self.going and bool(self.units) and all(each.up for each in self.units)
+        """Whether it serves: all containers are Ready, and it is not terminating."""
+        return not self.going and bool(self.units) and all(unit.up for unit in self.units)
 
     @property
     def priority(self) -> int:
-        """The higher is placed first."""
+        """The scheduling priority; higher is placed first."""
         return self.pod.spec.priority or 0
 
     def container(self, name: str) -> Container:
         """The spec of one of its containers."""
         spec = self.pod.spec
-        return next(each for each in (*spec.containers, *spec.init_containers) if each.name == name)
+        return next(container for container in (*spec.containers, *spec.init_containers) if container.name == name)

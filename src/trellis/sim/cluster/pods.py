@@ -1,4 +1,4 @@
-"""Pod objects of the model cluster: made from the template of a workload, and replaced when something happens to them.
+"""Pod objects of the model cluster: created from a workload's template, and replaced when something happens to them.
 
 Times are cut to whole seconds, as the API server writes them. A template is read once, as the API server stores it.
 """
@@ -40,7 +40,7 @@ FAILED = "Failed"
 _UNSCHEDULABLE = "Unschedulable"
 
 
-# Pods of one workload are made together, and the same second is asked for many times.
+# Pods of one workload are created together, and the same second is formatted many times.
 @lru_cache(maxsize=1024)
 def api_time(time: float) -> datetime:
     """A time as objects have it."""
@@ -48,10 +48,10 @@ def api_time(time: float) -> datetime:
 
 
 def running_containers(spec: PodSpec) -> tuple[Container, ...]:
-    """Those that run as long as the pod does: the containers, and the native sidecars behind them."""
+    """The containers that run as long as the pod does: the containers, then the native sidecars."""
     if not spec.init_containers:
         return spec.containers
-    return (*spec.containers, *(each for each in spec.init_containers if each.is_sidecar))
+    return (*spec.containers, *(container for container in spec.init_containers if container.is_sidecar))
 
 
 def with_default_requests(spec: PodSpec) -> PodSpec:
@@ -78,35 +78,39 @@ def new_pod(metadata: PodMeta, spec: PodSpec) -> Pod:
 
 
 def with_node(pod: Pod, node: str, now: float) -> Pod:
-    """The pod has a node."""
+    """The pod, bound to a node."""
     spec = msgspec.structs.replace(pod.spec, node_name=node)
     status = with_condition(pod.status, POD_SCHEDULED, True, now)
     return msgspec.structs.replace(pod, spec=spec, status=msgspec.structs.replace(status, start_time=api_time(now)))
 
 
 def with_unschedulable(pod: Pod, now: float) -> Pod:
-    """The scheduler has found no node for the pod; the same pod if it has said so already."""
+    """The pod, marked unschedulable; the same pod if it is already."""
     status = with_condition(pod.status, POD_SCHEDULED, False, now, reason=_UNSCHEDULABLE)
     return pod if status is pod.status else msgspec.structs.replace(pod, status=status)
 
 
 def with_nominated_node(pod: Pod, node: str) -> Pod:
-    """The scheduler means a node for the pod, from which others have to go first."""
+    """The pod, nominated to a node from which others are preempted first."""
     if pod.status.nominated_node_name == node:
         return pod
     return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, nominated_node_name=node))
 
 
-def with_started_containers(pod: Pod, given: Mapping[str, ResourceRequirements], now: float) -> Pod:
-    """All containers run, and have what they were given."""
+def with_started_containers(pod: Pod, resources: Mapping[str, ResourceRequirements], now: float) -> Pod:
+    """The pod with all containers running, with the resources that they were given."""
     state = ContainerState(running=ContainerStateRunning(api_time(now)))
     spec, status = pod.spec, with_condition(pod.status, READY, False, now)
     changed = msgspec.structs.replace(
         status,
         phase=RUNNING,
-        container_statuses=tuple(_started_status(each.name, given[each.name], state) for each in spec.containers),
+        container_statuses=tuple(
+            _started_status(container.name, resources[container.name], state) for container in spec.containers
+        ),
         init_container_statuses=tuple(
-            _started_status(each.name, given[each.name], state) for each in spec.init_containers if each.is_sidecar
+            _started_status(container.name, resources[container.name], state)
+            for container in spec.init_containers
+            if container.is_sidecar
         ),
     )
     return msgspec.structs.replace(pod, status=changed)
@@ -123,22 +127,24 @@ def _started_status(name: str, resources: ResourceRequirements, state: Container
 
 
 def allocate_resources(resources: ResourceRequirements) -> dict[str, str]:
-    """What the node sets aside for a container."""
+    """What the node allocates to a container."""
     return {name: text for name, text in resources.requests.items() if name in RESOURCES}
 
 
 def with_ready(pod: Pod, ready: bool, now: float) -> Pod:
-    """The pod is Ready, or not any more; the same pod if it has said so already."""
+    """The pod, Ready or not; the same pod if it is already."""
     status = with_condition(pod.status, READY, ready, now)
     return pod if status is pod.status else msgspec.structs.replace(pod, status=status)
 
 
 def with_container(pod: Pod, name: str, **changes: Any) -> Pod:
-    """The pod, of whose container something else is reported."""
+    """The pod with changes to the status of a container."""
     status = pod.status
 
-    def changed(found: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:
-        return tuple(msgspec.structs.replace(each, **changes) if each.name == name else each for each in found)
+    def changed(statuses: tuple[ContainerStatus, ...]) -> tuple[ContainerStatus, ...]:
+        return tuple(
+            msgspec.structs.replace(status, **changes) if status.name == name else status for status in statuses
+        )
 
     return msgspec.structs.replace(
         pod,
@@ -151,25 +157,25 @@ def with_container(pod: Pod, name: str, **changes: Any) -> Pod:
 
 
 def find_container_status(pod: Pod, name: str) -> ContainerStatus | None:
-    """What is reported of a container, if anything is."""
+    """The status of a container, if there is one."""
     status = pod.status
     statuses = (*status.container_statuses, *status.init_container_statuses)
-    return next((each for each in statuses if each.name == name), None)
+    return next((status for status in statuses if status.name == name), None)
 
 
 def terminated_state(started: float, now: float, reason: str, exit_code: int) -> ContainerState:
-    """A container that has ended."""
+    """The state of a container that has ended."""
     return ContainerState(terminated=ContainerStateTerminated(exit_code, reason, api_time(started), api_time(now)))
 
 
 def as_finished(pod: Pod, phase: str, reason: str, now: float) -> Pod:
-    """The pod has ended as a whole."""
+    """The pod, ended as a whole."""
     status = msgspec.structs.replace(with_condition(pod.status, READY, False, now), phase=phase, reason=reason)
     return msgspec.structs.replace(pod, status=status)
 
 
 def as_terminating(pod: Pod, now: float) -> Pod:
-    """The pod has been told to go."""
+    """The pod with a deletion timestamp."""
     return msgspec.structs.replace(
         pod, metadata=msgspec.structs.replace(pod.metadata, deletion_timestamp=api_time(now))
     )
@@ -180,29 +186,31 @@ def with_condition(
 ) -> PodStatus:
     """A status with a condition, whose time changes only with its value or its reason."""
     text = "True" if value else "False"
-    known = status.condition(type_)
+    previous = status.condition(type_)
     since = api_time(now)
-    if known is not None and (known.status, known.reason) == (text, reason):
-        since = known.last_transition_time or since
+    if previous is not None and (previous.status, previous.reason) == (text, reason):
+        since = previous.last_transition_time or since
     new = Condition(type_, 0, text, since, reason, message)
-    if new == known:
+    if new == previous:
         return status
-    others = tuple(each for each in status.conditions if each.type != type_)
-    return msgspec.structs.replace(status, conditions=(*others, new))
+    remaining = tuple(condition for condition in status.conditions if condition.type != type_)
+    return msgspec.structs.replace(status, conditions=(*remaining, new))
 
 
 def without_condition(status: PodStatus, type_: str) -> PodStatus:
     """A status without a condition."""
     if status.condition(type_) is None:
         return status
-    return msgspec.structs.replace(status, conditions=tuple(each for each in status.conditions if each.type != type_))
+    return msgspec.structs.replace(
+        status, conditions=tuple(condition for condition in status.conditions if condition.type != type_)
+    )
 
 
-# Kubernetes draws endings of names from these, which spell no words.
+# Kubernetes draws suffixes of names from these, which spell no words.
 _LETTERS: Final = "bcdfghjklmnpqrstvwxz2456789"
 
 
-# Kinds whose pods run to an end.
+# Kinds whose pods run to completion.
 BATCH_KINDS: Final = ("Job", "CronJob")
 
 
@@ -216,7 +224,7 @@ class WorkloadTemplate(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, workload: SimulatedWorkload) -> WorkloadTemplate:
-        """That of a workload; without labels its pods are labelled with its name."""
+        """The template of a workload; without labels its pods are labelled with its name."""
         read = convert_object(workload.template, PodTemplateSpec)
         labels: Mapping[str, str] = read.metadata.labels or {"app": workload.name}
         metadata = ObjectMeta(labels=labels, annotations=read.metadata.annotations)
@@ -227,14 +235,14 @@ class WorkloadTemplate(msgspec.Struct, frozen=True):
             metadata,
             spec,
             LabelSelector(match_labels=labels),
-            tuple(each.name for each in running_containers(spec)),
+            tuple(container.name for container in running_containers(spec)),
         )
 
 
 def name_suffix(number: int, length: int) -> str:
-    """An ending for a name, another for each number."""
-    found = ""
+    """A suffix for a name, another for each number."""
+    name_suffix = ""
     for _ in range(length):
         number, rest = divmod(number, len(_LETTERS))
-        found = _LETTERS[rest] + found
-    return found
+        name_suffix = _LETTERS[rest] + name_suffix
+    return name_suffix

@@ -1,14 +1,14 @@
 """The scheduler of the model cluster, with preemption.
 
 Pods wait in the order of their priority, then of their creation; those of DaemonSets go before others of their
-priority, because the estimate of how many pods a new node takes counts on them. `core.fit` says where one fits; of
-these nodes the one with the largest share left free is taken. Affinity and spread between pods count. A pod that fits
-nowhere waits until capacity appears, and how long is counted.
+priority, because the estimate of how many pods a new node takes counts on them. `core.fit` finds the nodes on which a
+pod fits; of these the one with the largest share left free is taken. Affinity and spread between pods count. A pod that
+fits nowhere waits until capacity appears, and how long is counted.
 
 Where nodes can be ordered, more is modelled: pods that wait are marked unschedulable, and pods of lower priority are
 preempted, on the node where the least important have to go, and the fewest of those. They end as pods do, and until
 they have, their capacity is nominated to the pod that preempted them: none of lower priority gets it. Disruption
-budgets are not asked.
+budgets are not considered.
 """
 
 from __future__ import annotations
@@ -35,91 +35,91 @@ from trellis.sim.kernel import Priority, Ticket
 
 
 class Preemption:
-    """Has pods go for others. `count` is how many have."""
+    """Preempts pods for others. `count` is how many were preempted."""
 
     def __init__(self, state: ModelState, making: PodLifecycle) -> None:
         self._state = state
         self._making = making
-        self._promises: dict[tuple[str, str], tuple[ModelPod, int, Demand]] = {}
+        self._nominations: dict[tuple[str, str], tuple[ModelPod, int, Demand]] = {}
         self._lowest = min((template.spec.priority or 0 for template in state.templates), default=0)
         self.count = 0
 
     @contextmanager
-    def promised(self, living: ModelPod) -> Iterator[None]:
-        """As if everybody to whom room is promised before this pod had it."""
+    def nominated(self, living: ModelPod) -> Iterator[None]:
+        """Count the capacity that is nominated to pods before this one as taken."""
         before = [
             (node, demand)
-            for other, node, demand in self._kept()
+            for other, node, demand in self._live_nominations()
             if other is not living and other.priority >= living.priority
         ]
-        with self._trying(added=before):
+        with self._rearranged(added=before):
             yield
 
-    def make_way(self, living: ModelPod, demand: Demand) -> None:
-        """Have others go, if that helps the pod and it has not been promised a node already."""
-        if any(other is living for other, _, _ in self._kept()):
+    def preempt(self, living: ModelPod, demand: Demand) -> None:
+        """Preempt pods, if that helps the pod and it has no nominated node already."""
+        if any(other is living for other, _, _ in self._live_nominations()):
             return
-        self._promises.pop(living.key, None)
+        self._nominations.pop(living.key, None)
         if living.priority <= self._lowest:
             return
         options = (self._option(living, demand, number) for number in self._possible(living, demand))
-        best = min((each for each in options if each is not None), key=lambda each: each[0], default=None)
+        best = min((option for option in options if option is not None), key=lambda option: option[0], default=None)
         if best is None:
             self._state.put(living, with_nominated_node(living.pod, ""))
             return
         _, number, victims = best
-        self._promises[living.key] = (living, number, demand)
+        self._nominations[living.key] = (living, number, demand)
         self._state.put(living, with_nominated_node(living.pod, self._state.nodes.objects[number].metadata.name))
-        for each in victims:
+        for victim in victims:
             self.count += 1
-            self._state.happened(each, PodEvent.PREEMPTED)
-            self._making.delete(each)
+            self._state.report(victim, PodEvent.PREEMPTED)
+            self._making.delete(victim)
 
-    def _kept(self) -> list[tuple[ModelPod, int, Demand]]:
-        """The promises that still hold: the pod waits, and on its node somebody is going."""
+    def _live_nominations(self) -> list[tuple[ModelPod, int, Demand]]:
+        """The nominations that still hold: the pod waits, and a pod on its node is terminating."""
         state = self._state
-        self._promises = {
-            key: each
-            for key, each in self._promises.items()
-            if state.pods.get(key) is each[0]
-            and each[0].node < 0
-            and not each[0].going
-            and any(other.going for other in state.nodes.pods.get(each[1], {}).values())
+        self._nominations = {
+            key: promise
+            for key, promise in self._nominations.items()
+            if state.pods.get(key) is promise[0]
+            and promise[0].node < 0
+            and not promise[0].going
+            and any(other.going for other in state.nodes.pods.get(promise[1], {}).values())
         }
-        return list(self._promises.values())
+        return list(self._nominations.values())
 
     def _possible(self, living: ModelPod, demand: Demand) -> Iterator[int]:
-        """The nodes on which somebody could make way."""
+        """The nodes on which a pod could be preempted."""
         nodes = self._state.nodes
         allowed = eligible_nodes(nodes.table, demand)
         for number, pods in nodes.pods.items():
-            if allowed[number] and any(each.going or each.priority < living.priority for each in pods.values()):
+            if allowed[number] and any(pod.going or pod.priority < living.priority for pod in pods.values()):
                 yield number
 
     def _option(
         self, living: ModelPod, demand: Demand, number: int
     ) -> tuple[tuple[int, int, int], int, list[ModelPod]] | None:
-        """Who would have to go from a node, and how bad that is; None if it does not help."""
-        here = list(self._state.nodes.pods[number].values())
-        going = [each for each in here if each.going]
-        lower = [each for each in here if not each.going and each.priority < living.priority]
+        """The victims on a node, and how bad their preemption is; None if it does not help."""
+        pods = list(self._state.nodes.pods[number].values())
+        going = [pod for pod in pods if pod.going]
+        lower = [pod for pod in pods if not pod.going and pod.priority < living.priority]
         promised = [
             (node, theirs)
-            for other, node, theirs in self._kept()
+            for other, node, theirs in self._live_nominations()
             if node == number and other.priority >= living.priority
         ]
-        with self._trying(added=promised, removed=going):
-            with self._trying(removed=lower):
+        with self._rearranged(added=promised, removed=going):
+            with self._rearranged(removed=lower):
                 if not self._fits(demand, number):
                     return None
             victims = list(lower)
-            # Whoever can stay does: the most important first, then who has been there longest.
-            for each in sorted(lower, key=lambda each: (-each.priority, each.placed_at, each.key)):
-                rest = [other for other in victims if other is not each]
-                with self._trying(removed=rest):
+            # Pods that can stay do: the most important first, then those that have been there longest.
+            for pod in sorted(lower, key=lambda pod: (-pod.priority, pod.placed_at, pod.key)):
+                rest = [other for other in victims if other is not pod]
+                with self._rearranged(removed=rest):
                     if self._fits(demand, number):
                         victims = rest
-        worst = max((each.priority for each in victims), default=self._lowest - 1)
+        worst = max((victim.priority for victim in victims), default=self._lowest - 1)
         return (worst, len(victims), number), number, victims
 
     def _fits(self, demand: Demand, number: int) -> bool:
@@ -127,8 +127,8 @@ class Preemption:
         return bool(fits(nodes.table, demand, nodes.occupancy, nodes.near)[number])
 
     @contextmanager
-    def _trying(self, added: Iterable[tuple[int, Demand]] = (), removed: Iterable[ModelPod] = ()) -> Iterator[None]:
-        """Some pods there and others gone, for a moment."""
+    def _rearranged(self, added: Iterable[tuple[int, Demand]] = (), removed: Iterable[ModelPod] = ()) -> Iterator[None]:
+        """Add and remove some pods for a moment."""
         more, fewer = list(added), list(removed)
         self._move(more, fewer, 1)
         try:
@@ -142,18 +142,18 @@ class Preemption:
             used.add(number, demand, times)
             if near is not None:
                 near.add(number, demand.resident, times)
-        for each in removed:
-            if each.held is not None:
-                used.add(each.node, each.held, -times)
-            if near is not None and each.resident is not None:
-                near.add(each.node, each.resident, -times)
+        for pod in removed:
+            if pod.held is not None:
+                used.add(pod.node, pod.held, -times)
+            if near is not None and pod.resident is not None:
+                near.add(pod.node, pod.resident, -times)
 
 
 Bind: TypeAlias = Callable[[ModelPod, int], None]
 
 
 class Scheduler:
-    """Places pods. `bind` is the kubelet's part: what follows when a pod has got its node."""
+    """Places pods. `bind` is the kubelet's part: what follows when a pod has its node."""
 
     def __init__(self, state: ModelState) -> None:
         self._state = state
@@ -171,14 +171,14 @@ class Scheduler:
         return [living for *_, living in self._waiting if self._waits(living)]
 
     def enqueue(self, living: ModelPod) -> None:
-        """Take on a new pod."""
+        """Add a new pod to the queue."""
         heapq.heappush(
             self._waiting, (-living.priority, not is_daemon_or_mirror_pod(living.pod), next(self._order), living)
         )
         self.kick()
 
     def kick(self) -> None:
-        """Look again: something has changed."""
+        """Schedule a pass: something has changed."""
         if self._waiting and (self._ticket is None or not self._ticket.waits):
             self._ticket = self._state.kernel.after(0.0, self._pass, Priority.SCHEDULER)
 
@@ -186,7 +186,7 @@ class Scheduler:
         return living.node < 0 and not living.going and self._state.pods.get(living.key) is living
 
     def _pass(self) -> None:
-        """Place whom there is room for. What fitted nowhere a moment ago does not fit anywhere now."""
+        """Place the pods that fit. A demand that fitted nowhere does not fit anywhere later in the same pass."""
         left = []
         hopeless: set[Demand] = set()
         while self._waiting:
@@ -200,11 +200,11 @@ class Scheduler:
                 self.bind(living, node)
                 continue
             left.append(entry)
-            # What is near somebody may fit as soon as that one has its node.
+            # A pod with affinity to another may fit as soon as that one has its node.
             if not demand.near:
                 hopeless.add(demand)
             if self.preempting is not None:
-                self.preempting.make_way(living, demand)
+                self.preempting.preempt(living, demand)
             if self._tells:
                 self._state.put(living, with_unschedulable(living.pod, self._state.now))
         self._waiting = left
@@ -219,15 +219,15 @@ class Scheduler:
         if self.preempting is None:
             possible = fits(nodes.table, demand, nodes.occupancy, nodes.near)
         else:
-            with self.preempting.promised(living):
+            with self.preempting.nominated(living):
                 possible = fits(nodes.table, demand, nodes.occupancy, nodes.near)
         return self._best(possible, demand) if possible.any() else -1
 
     def _best(self, possible: BoolColumn, demand: Demand) -> int:
         """The node with the most left once the pod is there; the first of several."""
-        nodes, asked = self._state.nodes, demand.requests
+        nodes, requests = self._state.nodes, demand.requests
         score = np.zeros(nodes.table.reach)
         for resource in (CPU, MEMORY):
             offered = np.maximum(nodes.table.offered(resource), 1)
-            score += (nodes.occupancy.free(resource) - asked.get(resource, 0)) / offered
+            score += (nodes.occupancy.free(resource) - requests.get(resource, 0)) / offered
         return int(np.argmax(np.where(possible, score, -np.inf)))

@@ -28,7 +28,7 @@ Admit: TypeAlias = Callable[[Pod], Pod]
 
 
 class ModelState:
-    """The cluster as data; `mates` are the pods of each workload, and `present` how many of them nobody told to go.
+    """The cluster as data; `mates` are the pods of each workload, `present` how many of them are not terminating.
 
     `replicas` is how many pods each workload is to have, and `objects` are the workloads as the API server shows them.
     `wake` tells a workload's controller that something has changed, `kick` the scheduler.
@@ -47,19 +47,19 @@ class ModelState:
         self.rows = ModelContainerTable()
         self.tally = WorkloadCounters.of(len(fleet.workloads))
         self.waiting = PendingTimes() if fleet.pools else None
-        self.templates = [WorkloadTemplate.of(each) for each in fleet.workloads]
+        self.templates = [WorkloadTemplate.of(workload) for workload in fleet.workloads]
         self.pods: dict[tuple[str, str], ModelPod] = {}
         self.mates: list[dict[tuple[str, str], ModelPod]] = [{} for _ in fleet.workloads]
         self.present: IntColumn = np.zeros(len(fleet.workloads), dtype=np.int64)
-        self.replicas = [each.replicas for each in fleet.workloads]
+        self.replicas = [workload.replicas for workload in fleet.workloads]
         self.objects: list[KubeObject | None] = [None] * len(fleet.workloads)
         self.wake: Callable[[int], None] = lambda _workload: None
         self.kick: Callable[[], None] = lambda: None
-        # Told when something has been given back on a node: somebody there may have waited for it.
+        # Called when capacity is freed on a node, for resizes that are deferred there.
         self.on_room: Callable[[int], None] = lambda _node: None
-        # Called when nodes have come, gone or changed: DaemonSets go by them.
+        # Called when nodes have joined, left or changed, for DaemonSets.
         self.on_nodes: Callable[[], None] = lambda: None
-        # The places of a workload's pods that are free again, and the first that was never taken.
+        # The free places of a workload's pods, and the first that was never used.
         self._places: list[tuple[list[int], count[int]]] = [([], count()) for _ in fleet.workloads]
         self._versions = count(1)
         self._uids = count(1)
@@ -70,15 +70,15 @@ class ModelState:
         return self.kernel.now
 
     def uid(self) -> str:
-        """One that nothing else has."""
+        """A uid that no other object has."""
         return f"00000000-0000-4000-8000-{next(self._uids):012x}"
 
     def version(self) -> str:
-        """One that is later than all others."""
+        """A resource version later than all others."""
         return str(next(self._versions))
 
     def metadata(self, workload: int, uid: str) -> ObjectMeta:
-        """Of the controller of a workload, as it is made now."""
+        """The metadata of a workload that is created now."""
         mine = self.fleet.workloads[workload]
         return ObjectMeta(
             name=mine.name,
@@ -89,10 +89,10 @@ class ModelState:
             labels=self.templates[workload].metadata.labels,
         )
 
-    def publish(self, workload: int, found: KubeObject) -> None:
-        """Show a workload as it is now."""
-        old, self.objects[workload] = self.objects[workload], found
-        self.watcher.workload(self.fleet.workloads[workload].kind, old, found)
+    def publish(self, workload: int, controller: KubeObject) -> None:
+        """Publish a workload as it is now."""
+        old, self.objects[workload] = self.objects[workload], controller
+        self.watcher.workload(self.fleet.workloads[workload].kind, old, controller)
 
     def add(self, living: ModelPod) -> None:
         """Store a new pod."""
@@ -100,10 +100,10 @@ class ModelState:
         self.pods[living.key] = self.mates[living.workload][living.key] = living
         self._tell(living, None, living.pod)
         self.tally.pods_made[living.workload] += 1
-        self.happened(living, PodEvent.MADE)
+        self.report(living, PodEvent.MADE)
 
     def put(self, living: ModelPod, pod: Pod, *, resized: bool = False) -> None:
-        """Replace a pod by what has become of it; `resized` if that may be of another size."""
+        """Replace a pod by its new state; `resized` if its size may have changed."""
         if pod is living.pod:
             return
         self._tell(living, living.pod, pod)
@@ -112,7 +112,7 @@ class ModelState:
             self.ask(living)
 
     def dismiss(self, living: ModelPod) -> None:
-        """From now on a pod is going: it does not count any more."""
+        """Mark a pod as terminating: it does not count any more."""
         if not living.going:
             living.going = True
             self.present[living.workload] -= 1
@@ -125,14 +125,14 @@ class ModelState:
             self.rows.asked_memory[unit.row] = requests.get("memory", 0)
 
     def remove(self, living: ModelPod) -> None:
-        """Forget a pod that is gone; what it had of its node is free."""
+        """Remove a pod that is gone, and free its share of its node."""
         self.dismiss(living)
         self.vacate(living)
         del self.pods[living.key], self.mates[living.workload][living.key]
         self.watcher.pod(living.pod, None)
 
     def settle(self, living: ModelPod, node: int) -> Demand:
-        """Give a pod its place on a node; what it holds of it."""
+        """Place a pod on a node; returns its demand."""
         living.node = node
         self.nodes.pods[node][living.key] = living
         if self.nodes.near is not None:
@@ -141,13 +141,13 @@ class ModelState:
         return self._hold(living)
 
     def take_place(self, living: ModelPod) -> int:
-        """The lowest place of its workload that no pod has: who comes instead of another takes the other's."""
+        """Take the lowest free place of the pod's workload: a replacement takes the place of its predecessor."""
         free, next_ = self._places[living.workload]
         living.place = heapq.heappop(free) if free else next(next_)
         return living.place
 
     def leave_place(self, living: ModelPod) -> None:
-        """Give a place back."""
+        """Free a pod's place."""
         if living.place >= 0:
             heapq.heappush(self._places[living.workload][0], living.place)
             living.place = -1
@@ -176,16 +176,16 @@ class ModelState:
         self.kick()
 
     def runs(self, living: ModelPod) -> bool:
-        """Whether a pod is to run where it is: it has a node that is up, and nobody has told it to go."""
+        """Whether a pod is to run where it is: its node is up, and it is not terminating."""
         is_there = not living.going and living.node >= 0 and self.pods.get(living.key) is living
         return is_there and bool(self.nodes.up[living.node])
 
-    def happened(self, living: ModelPod, what: PodEvent, text: str = "") -> None:
-        """Tell in words what happened to a pod."""
-        self.watcher.happened(living.workload, what, living.pod, text)
+    def report(self, living: ModelPod, event: PodEvent, text: str = "") -> None:
+        """Report what happened to a pod."""
+        self.watcher.on_pod_event(living.workload, event, living.pod, text)
 
     def workload_name(self, living: ModelPod) -> str:
-        """The name by which faults know whose pod it is."""
+        """The workload's name, by which faults select pods."""
         return self.fleet.workloads[living.workload].name
 
     def _tell(self, living: ModelPod, old: Pod | None, new: Pod) -> None:
@@ -194,7 +194,7 @@ class ModelState:
         self.watcher.pod(old, living.pod)
 
     def _hold(self, living: ModelPod) -> Demand:
-        """Count anew what a pod holds of its node, as the scheduler counts it."""
+        """Recount what a pod holds of its node, as the scheduler counts it."""
         held = running_demand(living.pod)
         if held != living.held:
             if living.held is not None:

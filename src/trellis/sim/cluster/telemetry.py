@@ -1,4 +1,4 @@
-"""What the model cluster reports: changes to a watcher, usage of a step, counters and pending times.
+"""What the model cluster reports: changes to a watcher, the usage of a step, counters and pending times.
 
 Counters are kept from the beginning, in columns by the number of a workload. Of pending times the mean says little:
 most pods wait for no node, and those that do are what hurts.
@@ -22,7 +22,7 @@ from trellis.sim.results import PendingTotals
 
 
 class PodEvent(StrEnum):
-    """What happened to a pod, in a word."""
+    """What happened to a pod."""
 
     MADE = "made"
     PLACED = "placed"
@@ -41,10 +41,10 @@ class PodEvent(StrEnum):
 
 
 class ClusterWatcher(Protocol):
-    """Whoever looks at the cluster: changes as a watch brings them, and words for what lies behind them.
+    """A watcher of the cluster: it gets changes as a watch brings them, and the events behind them.
 
-    Of an object, `old` is None when it is new and `new` when it is gone. All calls come at the kernel's time, and
-    none of them may change the cluster at once: what is to be done is asked for as an event.
+    Of an object, `old` is None when it is created and `new` when it is gone. All calls come at the kernel's time, and
+    none of them may change the cluster at once: what is to be done is scheduled as an event.
     """
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
@@ -57,19 +57,20 @@ class ClusterWatcher(Protocol):
         """A node changed."""
 
     def event(self, event: Event) -> None:
-        """A kubelet evicted a pod because its node was short of memory, and says so as kubelets do."""
+        """A kubelet evicted a pod because its node was short of memory, and recorded an Event."""
 
-    def happened(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
-        """Something happened to a pod of the workload of that number; `text` says more, in few words."""
+    def on_pod_event(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
+        """Something happened to a pod of the workload of that number; `text` gives details."""
 
 
 class StepUsage(msgspec.Struct, frozen=True):
-    """One step, from `time` on for `seconds`. Columns are of equal length, one entry for each container that runs.
+    """The usage of one step. Columns have an entry for each running container.
 
-    `rows` are their numbers in the cluster's `RowTable`; the numbers may stand for others after the next event, so that
-    names, workloads and requests are to be read from there at once. Amounts are cores and bytes: what was wanted, and
-    what was had. Who had less CPU than wanted was `throttled`. Who wants more memory than its limit has that limit, and
-    is killed by the events that follow. `unserved` is by workload: cores of a shared load that nobody was Ready for.
+    The step begins at `time` and takes `seconds`. `rows` are numbers in the cluster's `ModelContainerTable`; a number
+    may stand for another container after the next event, so names, workloads and requests must be read at once. Amounts
+    are cores and bytes: the demand (`wanted`), and what was used. A container that got less CPU than it demanded was
+    `throttled`. One that demands more memory than its limit uses that limit, and is killed by the events that follow.
+    `unserved` is by workload: cores of a shared load for which no pod was Ready.
     """
 
     number: int
@@ -90,11 +91,11 @@ class StepUsage(msgspec.Struct, frozen=True):
 
 
 class WorkloadCounters(msgspec.Struct, frozen=True):
-    """Counts and seconds. Pending is from when a pod is made until it has a node, start from then until it is up.
+    """Counts and seconds by workload: pending until a pod has a node, starting from then until it is up.
 
-    `evictions` are those that somebody asked for, `pressed_out` those by kubelets for want of memory. `restarts` are of
+    `evictions` are those by the eviction API, `pressed_out` those by kubelets for want of memory. `restarts` are of
     containers, whether killed or resized. `resizes` are those that came into force, and `scalings` how often another
-    count was asked for.
+    count was requested.
     """
 
     pods_made: IntColumn
@@ -109,7 +110,7 @@ class WorkloadCounters(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, workloads: int) -> WorkloadCounters:
-        """Nothing yet, for so many workloads."""
+        """Empty counters for a number of workloads."""
 
         def counts() -> IntColumn:
             return np.zeros(workloads, dtype=np.int64)
@@ -127,7 +128,7 @@ class WorkloadCounters(msgspec.Struct, frozen=True):
         )
 
     def copy(self) -> WorkloadCounters:
-        """The same as it is now, for as long as anybody needs it."""
+        """Copy the present counts, which go on changing."""
         return WorkloadCounters(*(getattr(self, name).copy() for name in self.__struct_fields__))
 
 
@@ -135,7 +136,7 @@ _HIGH = 95.0
 
 
 class PendingTimes:
-    """What pods have waited, one entry for each; `add` is called when one has its node."""
+    """How long each pod was pending; `add` is called when a pod has its node."""
 
     def __init__(self) -> None:
         self._workloads: list[int] = []
@@ -143,26 +144,29 @@ class PendingTimes:
         self._seconds: list[float] = []
 
     def add(self, workload: int, made: float, seconds: float) -> None:
-        """A pod that was made then has waited for so long."""
+        """Count a pod that was created at `made` and was pending for `seconds`."""
         self._workloads.append(workload)
         self._made.append(made)
         self._seconds.append(seconds)
 
     def copy(self) -> PendingTimes:
-        """The same so far."""
-        found = PendingTimes()
-        found._workloads, found._made, found._seconds = list(self._workloads), list(self._made), list(self._seconds)
-        return found
+        pending_times = PendingTimes()
+        pending_times._workloads, pending_times._made, pending_times._seconds = (
+            list(self._workloads),
+            list(self._made),
+            list(self._seconds),
+        )
+        return pending_times
 
-    def told(
+    def summarize(
         self, since: float, workloads: int, uncounted: Collection[int]
     ) -> tuple[PendingTotals, list[PendingTotals]]:
-        """Of pods made since then: of all but the workloads that do not count, and of each workload."""
+        """Summarize pods created since then: of all workloads but the `uncounted` ones, and of each workload."""
         owners: IntColumn = np.array(self._workloads, dtype=np.int64)
         seconds: FloatColumn = np.array(self._seconds, dtype=np.float64)
         counted: BoolColumn = np.array(self._made, dtype=np.float64) >= since
-        each = [_summarize_pending(seconds[counted & (owners == number)]) for number in range(workloads)]
-        return _summarize_pending(seconds[counted & ~np.isin(owners, list(uncounted))]), each
+        summaries = [_summarize_pending(seconds[counted & (owners == number)]) for number in range(workloads)]
+        return _summarize_pending(seconds[counted & ~np.isin(owners, list(uncounted))]), summaries
 
 
 def _summarize_pending(seconds: FloatColumn) -> PendingTotals:

@@ -1,1 +1,1 @@
-"""What drives the core's decisions in a simulation: one module per component, with what it watches and writes."""
+"""The components in a simulation: one module per component, with what it watches and writes; the core decides."""

@@ -38,18 +38,18 @@ class SimulatedAdmission:
         self._boosts = figures.boosts
         self._workloads: dict[str, dict[ObjectKey, KubeObject]] = {kind: {} for kind in WELL_KNOWN_KINDS}
         by_namespace: defaultdict[str, list[LimitRange]] = defaultdict(list)
-        for each in limits:
-            by_namespace[each.metadata.namespace].append(each)
+        for limit in limits:
+            by_namespace[limit.metadata.namespace].append(limit)
         self._limits = {namespace: read_limit_ranges(ranges) for namespace, ranges in by_namespace.items()}
         self._owners = Owners({kind: partial(self._named, kind) for kind in WELL_KNOWN_KINDS}, {})
         self._decisions = PodAdmitter(self._governors, self.limits_of, figures.boosts, self._ceiling)
 
     def put_governor(self, kind: str, key: ObjectKey, governor: Governor | None) -> None:
-        """An object that sizes pods."""
+        """Add or replace an object that sizes pods."""
         self._governors.put(kind, *key, governor)
 
     def workload(self, kind: str, key: ObjectKey, new: KubeObject | None) -> None:
-        """A controller changed."""
+        """Handle a change of a controller."""
         if new is not None:
             self._workloads[kind][key] = new
         else:
@@ -57,31 +57,31 @@ class SimulatedAdmission:
         self._governors.target_changed(kind, *key)
 
     def node(self, name: str, new: Node | None) -> None:
-        """A node changed."""
+        """Handle a change of a node."""
         if new is not None:
             self._nodes.update(new)
         else:
             self._nodes.remove(name)
 
     def admit(self, pod: Pod) -> Pod:
-        """The pod as it is stored."""
+        """Admit a pod; returns it as it is stored."""
         namespace = pod.metadata.namespace
         controller = build_controller_ref(namespace, pod.metadata.controller)
         if controller is None or not self._governors.rules_in(namespace):
             return pod
         chain = self._owners.follow(controller)
-        verdict = self._decisions.decide(pod, namespace, chain, self._owners)
-        return apply_patch(pod, verdict.patch) if verdict.patch else pod
+        decision = self._decisions.decide(pod, namespace, chain, self._owners)
+        return apply_patch(pod, decision.patch) if decision.patch else pod
 
     def governor_of(self, target: TargetRef, labels: Labels) -> Governor | None:
-        """What sizes pods of a target that have these labels."""
+        """The object that sizes pods of a target with these labels."""
         if not self._governors.rules_in(target.namespace):
             return None
-        found = self._governors.find(self._owners.follow(target).topmost or target, labels, self._owners)
-        return found if isinstance(found, Governor) else None
+        result = self._governors.find(self._owners.follow(target).topmost or target, labels, self._owners)
+        return result if isinstance(result, Governor) else None
 
     def starts(self, pod: Pod) -> ResourceAmounts:
-        """By container, the millicores with which the successor of a pod would start, if it would be boosted."""
+        """The millicores by container with which the successor of a pod would start, if it would be boosted."""
         namespace = pod.metadata.namespace
         controller = build_controller_ref(namespace, pod.metadata.controller)
         governor = self.governor_of(controller, pod.metadata.labels) if controller is not None else None
@@ -90,7 +90,7 @@ class SimulatedAdmission:
         return compute_starting_boosts(remove_boost(pod).spec, governor, self.limits_of(namespace), self._boosts)
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
-        """What bounds the pods of a namespace."""
+        """The LimitRanges of a namespace."""
         return self._limits.get(namespace, _UNLIMITED)
 
     def _named(self, kind: str, namespace: str, name: str) -> KubeObject | None:

@@ -52,7 +52,7 @@ class _BufferSums(msgspec.Struct):
 
 
 class BufferAccounting:
-    """What verdicts say holds from one plan to the next."""
+    """Sums how Buffers were provisioned; what a decision says holds until the next plan."""
 
     def __init__(self, scored_from: float) -> None:
         self._scored_from = scored_from
@@ -62,26 +62,33 @@ class BufferAccounting:
 
     @property
     def chunks(self) -> int:
-        """How many there are to be now."""
-        return sum(each.chunks for each in self._now)
+        """The number of chunks that are to be there now."""
+        return sum(decision.chunks for decision in self._now)
 
-    def told(self, verdicts: Iterable[BufferDecision], now: float) -> None:
-        """A plan was made."""
+    def told(self, decisions: Iterable[BufferDecision], now: float) -> None:
+        """Take in the decisions of a plan."""
         self._advance(now)
-        self._now = tuple(verdicts)
+        self._now = tuple(decisions)
         if now < self._scored_from:
             return
-        for each in self._now:
-            sums = self._sums.setdefault(each.key, _BufferSums())
-            sums.hits += each.hits
-            sums.misses += each.misses
+        for decision in self._now:
+            sums = self._sums.setdefault(decision.key, _BufferSums())
+            sums.hits += decision.hits
+            sums.misses += decision.misses
 
     def figures(self, now: float) -> list[BufferFigures]:
-        """All of them, by name."""
+        """The figures of all Buffers, by name."""
         self._advance(now)
-        whole = max(now - self._scored_from, 1.0)
+        scored_seconds = max(now - self._scored_from, 1.0)
         return [
-            BufferFigures(*key, sums.chunks / whole, sums.full / whole, sums.money / _HOUR, sums.hits, sums.misses)
+            BufferFigures(
+                *key,
+                sums.chunks / scored_seconds,
+                sums.full / scored_seconds,
+                sums.money / _HOUR,
+                sums.hits,
+                sums.misses,
+            )
             for key, sums in sorted(self._sums.items())
         ]
 
@@ -90,11 +97,11 @@ class BufferAccounting:
         if seconds <= 0:
             return
         self._since = now
-        for each in self._now:
-            sums = self._sums.setdefault(each.key, _BufferSums())
-            sums.chunks += each.chunks * seconds
-            sums.full += seconds if each.is_provisioned else 0.0
-            sums.money += each.price * seconds
+        for decision in self._now:
+            sums = self._sums.setdefault(decision.key, _BufferSums())
+            sums.chunks += decision.chunks * seconds
+            sums.full += seconds if decision.is_provisioned else 0.0
+            sums.money += decision.price * seconds
 
 
 _SETTINGS: Final = BufferSettings()
@@ -102,13 +109,13 @@ _WITHOUT_SCALE: Final = ("DaemonSet", "CronJob")
 
 
 class PodSizing(Protocol):
-    """Who sizes the new pods of a target."""
+    """Finds what sizes the new pods of a target."""
 
     def governor_of(self, target: TargetRef, labels: Mapping[str, str]) -> Governor | None:
-        """What governs pods of these labels."""
+        """The object that sizes pods of these labels."""
 
     def limits_of(self, namespace: str) -> NamespaceLimits:
-        """What bounds them."""
+        """The LimitRanges of a namespace."""
 
 
 class _BufferRecord(msgspec.Struct):
@@ -119,42 +126,42 @@ class _BufferRecord(msgspec.Struct):
 
 
 class SimulatedBuffers:
-    """The Buffer controller of a variant. Quotas there are none of."""
+    """The Buffer controller of a variant, without quotas."""
 
     cluster: ModelCluster
 
     def __init__(self, buffers: Iterable[Buffer], sizing: PodSizing, boosts: BoostSettings) -> None:
-        meant = ((each, resolve_buffer(each)) for each in buffers)
-        self._known = [_BufferRecord(*each) for each in meant if find_skip_reason(each[1], _SETTINGS) is None]
+        meant = ((buffer, resolve_buffer(buffer)) for buffer in buffers)
+        self._records = [_BufferRecord(*pair) for pair in meant if find_skip_reason(pair[1], _SETTINGS) is None]
         self._sizing = sizing
         self._boosts = boosts
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._records)
 
     @property
     def next_change(self) -> float | None:
         """When a window of a schedule opens or closes next."""
-        changes = (each.made.next_change for each in self._known if each.made is not None)
-        return min((each for each in changes if each is not None), default=None)
+        changes = (record.made.next_change for record in self._records if record.made is not None)
+        return min((change for change in changes if change is not None), default=None)
 
     def changed(self, table: NodeTable, nodes: Mapping[str, Node], now: float) -> Iterator[Buffer]:
-        """The Buffers that stand for something else now, with a status that says so."""
-        for known in self._known:
-            facts = self._facts(known, table, nodes)
-            made = known.made
-            if made is not None and facts == known.facts and (made.next_change is None or now < made.next_change):
+        """The Buffers whose translation has changed, with their new status."""
+        for record in self._records:
+            facts = self._facts(record, table, nodes)
+            made = record.made
+            if made is not None and facts == record.facts and (made.next_change is None or now < made.next_change):
                 continue
-            known.facts = facts
-            found = translate(known.meaning, facts, now, _SETTINGS)
-            if found != made:
-                known.made = found
-                status = msgspec.convert(build_status(found, known.buffer.status, 1, now), BufferStatus)
-                known.buffer = msgspec.structs.replace(known.buffer, status=status)
-                yield known.buffer
+            record.facts = facts
+            translated = translate(record.meaning, facts, now, _SETTINGS)
+            if translated != made:
+                record.made = translated
+                status = msgspec.convert(build_status(translated, record.buffer.status, 1, now), BufferStatus)
+                record.buffer = msgspec.structs.replace(record.buffer, status=status)
+                yield record.buffer
 
-    def _facts(self, known: _BufferRecord, table: NodeTable, nodes: Mapping[str, Node]) -> TranslationFacts:
-        meaning, namespace = known.meaning, known.buffer.metadata.namespace
+    def _facts(self, record: _BufferRecord, table: NodeTable, nodes: Mapping[str, Node]) -> TranslationFacts:
+        meaning, namespace = record.meaning, record.buffer.metadata.namespace
         filled = sum_filling_pods(self._filling(namespace, meaning.filled_by)) if meaning.filled_by is not None else {}
         match meaning.capacity:
             case FixedReplicas() | PercentOfReplicas() if meaning.target is not None:
@@ -172,17 +179,17 @@ class SimulatedBuffers:
 
     def _target(self, namespace: str, reference: TargetReference) -> TargetFacts | TargetProblem:
         kind, name = reference.kind, reference.name
-        found: Any = self.cluster.targets.find(namespace, kind, name)
-        if found is None:
+        result: Any = self.cluster.targets.find(namespace, kind, name)
+        if result is None:
             return build_target_problem(TARGET_NOT_FOUND, f"there is no {kind} {name}")
         if kind in _WITHOUT_SCALE:
             return not_scalable(kind)
         scale = self.cluster.scale(namespace, kind, name)
-        replicas = scale.status.replicas if scale is not None else getattr(found.spec, "parallelism", None)
+        replicas = scale.status.replicas if scale is not None else getattr(result.spec, "parallelism", None)
         newest = find_newest_live(self.cluster.targets.pods_of(namespace, kind, name))
         pod = remove_boost(newest) if newest is not None else None
-        template = found.spec.template if pod is None else None
-        shape = pod if pod is not None else found.spec.template
+        template = result.spec.template if pod is None else None
+        shape = pod if pod is not None else result.spec.template
         target = TargetRef(namespace, reference.api_version, kind, name)
         governor, limits = self._sizing.governor_of(target, shape.metadata.labels), self._sizing.limits_of(namespace)
         return TargetFacts(

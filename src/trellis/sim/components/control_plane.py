@@ -47,7 +47,7 @@ K = TypeVar("K", bound=KubeObject)
 
 
 class ControlPlane:
-    """The components of a variant. `begin` is called once the cluster is there."""
+    """The components of a variant. `begin` is called once the cluster exists."""
 
     def __init__(
         self, fleet: Fleet, variant: Variant, kernel: Kernel, *, advised: OnRecommendation, because: OnReason
@@ -83,8 +83,10 @@ class ControlPlane:
             translating = SimulatedBuffers(policies.buffers, self._admitting, figures.boosts)
             self._noding = SimulatedNodeAutoscaler(fleet, kernel, translating, figures, self._admitting.starts)
         gathering.on_change = self._changed
-        for namespace in sorted({each.metadata.namespace for each in policies.limits}):
-            gathering.put_limits(namespace, [each for each in policies.limits if each.metadata.namespace == namespace])
+        for namespace in sorted({limit.metadata.namespace for limit in policies.limits}):
+            gathering.put_limits(
+                namespace, [limit for limit in policies.limits if limit.metadata.namespace == namespace]
+            )
         for hpa in policies.hpas:
             gathering.put_hpa(key_of(hpa), None, hpa)
             self.hvpas.hpa(hpa)
@@ -95,12 +97,12 @@ class ControlPlane:
             self._govern_by_hvpa(hvpa)
 
     def begin(self, cluster: ModelCluster) -> None:
-        """Work from now on, by the fleet's intervals."""
+        """Start the components, at the fleet's intervals."""
         self.updating.writes = cluster
         self.hvpas.scales = scales = ScaleRegistry(cluster)
         scales.register(HVPA.name, self.hvpas)
         self._pod_metrics = ModelPodMetrics(cluster)
-        hpas = SimulatedHpas(self._kernel, scales, self._pod_metrics, cluster.selected, told=self.hvpas.hpa)
+        hpas = SimulatedHpas(self._kernel, scales, self._pod_metrics, cluster.selected, on_status=self.hvpas.hpa)
         for hpa in self._policies.hpas if self._scales else ():
             hpas.put(hpa)
         intervals = self._fleet.intervals
@@ -113,7 +115,7 @@ class ControlPlane:
         if len(hpas):
             self._every(intervals.hpa, hpas.work, Priority.HPA)
         if len(self.hvpas):
-            self._every(intervals.hvpa, self.hvpas.look_at_all, Priority.HVPA)
+            self._every(intervals.hvpa, self.hvpas.reconcile_all, Priority.HVPA)
         if self._noding is not None:
             self._noding.begin(cluster)
             self._every(intervals.nodes, self._noding.look, Priority.NODES)
@@ -123,23 +125,23 @@ class ControlPlane:
         return not self._faults.holds(UPDATER_DOWN, self._kernel.now)
 
     def admits(self) -> bool:
-        """Whether the admission controller does."""
+        """Whether the admission controller runs."""
         return not self._faults.holds(ADMISSION_DOWN, self._kernel.now)
 
     def admit(self, pod: Pod) -> Pod:
-        """A new pod, as it is stored."""
+        """Admit a new pod; returns it as it is stored."""
         return self._admitting.admit(pod) if self.decides and self.admits() else pod
 
     def measured(self, usage: StepUsage, rows: ModelContainerTable) -> None:
-        """What containers used in a step."""
-        seen = self._sampling.seen(usage)
+        """Take in what containers used in a step."""
+        measured = self._sampling.find_measured(usage)
         if self._policies.hpas:
-            self._pod_metrics.measured(usage, seen)
+            self._pod_metrics.measured(usage, measured)
         if self.decides and not self._faults.holds(RECOMMENDER_DOWN, self._kernel.now):
-            self._recommending.measured(self._sampling.samples(usage, rows, seen), self._kernel.now)
+            self._recommending.measured(self._sampling.samples(usage, rows, measured), self._kernel.now)
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod changed."""
+        """Handle a change of a pod."""
         if self._noding is not None:
             self._noding.pod(old, new)
         if not self.decides:
@@ -151,7 +153,7 @@ class ControlPlane:
             self.updating.gone(either.metadata.uid)
 
     def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
-        """A controller changed."""
+        """Handle a change of a controller."""
         key = key_of(_either(old, new))
         if self._noding is not None and kind == "DaemonSet":
             self._noding.daemon_set(key, new)
@@ -162,7 +164,7 @@ class ControlPlane:
         self.updating.gathering.put_workload(kind, key, old, new)
 
     def node(self, old: Node | None, new: Node | None) -> None:
-        """A node changed."""
+        """Handle a change of a node."""
         name = _either(old, new).metadata.name
         if self._noding is not None:
             self._noding.node(name, new)
@@ -171,19 +173,19 @@ class ControlPlane:
             self.updating.gathering.put_node(name, new)
 
     def event(self, event: Event) -> None:
-        """A kubelet evicted a pod."""
+        """Handle an eviction by a kubelet."""
         if self.decides:
             self._recommending.event(event)
 
     @property
     def verdicts(self) -> dict[str, int]:
-        """How often each reason was given."""
-        found = self.updating.verdicts + self.hvpas.verdicts
-        return found if self._noding is None else found + self._noding.verdicts
+        """The number of decisions by reason."""
+        result = self.updating.verdicts + self.hvpas.verdicts
+        return result if self._noding is None else result + self._noding.verdicts
 
     @property
     def chunks(self) -> int:
-        """For how many pods Buffers keep room now."""
+        """The number of chunks of all Buffers now."""
         return 0 if self._noding is None else self._noding.keeping.chunks
 
     @property
@@ -196,11 +198,11 @@ class ControlPlane:
         self.hvpas.changed(workload)
 
     def _pods_of(self, workload: WorkloadKey) -> Sequence[Pod]:
-        found = self.updating.gathering.gather(workload, self._kernel.now)
-        return found.pods if found is not None else ()
+        result = self.updating.gathering.gather(workload, self._kernel.now)
+        return result.pods if result is not None else ()
 
     def _sized(self, hvpa: Hvpa) -> None:
-        """An Hvpa has another size: whoever applies it knows at once, and charts show it as what is recommended."""
+        """Pass on the new size of an Hvpa, at once, to the updater, to admission and to charts."""
         self._advising.hvpa(self._govern_by_hvpa(hvpa))
 
     def _every(self, seconds: float, do: Callable[[], None], priority: Priority) -> None:
@@ -217,15 +219,15 @@ class ControlPlane:
             self._recommending.work(self._kernel.now)
 
     def _published(self, written: Sequence[PublishedStatus]) -> None:
-        """Statuses are known to whoever reads them as soon as they are written."""
+        """Pass on new statuses, as soon as they are written."""
         for vpa, _ in written:
-            known = self._governors[key_of(vpa)]
-            self._govern(vpa, update_advice(known, vpa.status) if known is not None else None)
+            governor = self._governors[key_of(vpa)]
+            self._govern(vpa, update_advice(governor, vpa.status) if governor is not None else None)
             self.hvpas.vpa(vpa)
         self._advising.vpas(written)
 
     def _delete_or_create(self) -> None:
-        """VPAs are deleted for as long as a fault says so. Their history stays, as it does in checkpoints."""
+        """Delete VPAs for as long as a fault says so. Their history stays, as it does in checkpoints."""
         for key, vpa in tuple(self._vpas.items()):
             if self._is_deleted(vpa):
                 self._govern(vpa, None)
@@ -250,7 +252,7 @@ class ControlPlane:
 
 
 def _either(old: K | None, new: K | None) -> K:
-    found = new if new is not None else old
-    if found is None:
+    result = new if new is not None else old
+    if result is None:
         raise InternalError("somebody tells of a change of nothing")
-    return found
+    return result

@@ -3,7 +3,7 @@
 It reads the count from the scale and the pods behind it from metrics, takes the highest proposal of its metrics, and
 writes when its answer is another. Its status has counts, metrics and conditions as the controller writes them.
 
-    hpas = SimulatedHpas(kernel, scales, ModelPodMetrics(cluster), cluster.selected, told=hvpas.hpa)
+    hpas = SimulatedHpas(kernel, scales, ModelPodMetrics(cluster), cluster.selected, on_status=hvpas.hpa)
     hpas.put(hpa)
     hpas.work()
 """
@@ -41,31 +41,30 @@ LIMITED: Final = "ScalingLimited"
 
 
 class HpaStatusBuilder:
-    """What comes of one look at an HPA, put together step by step."""
+    """Builds the status of an HPA during one pass, step by step."""
 
     def __init__(self, before: HorizontalPodAutoscalerStatus, now: float) -> None:
         self._now = now
-        self._before = {each.type: each for each in before.conditions}
+        self._before = {condition.type: condition for condition in before.conditions}
         self._conditions = dict(self._before)
         self.current = before.current_replicas
         self.desired = before.desired_replicas
         self.metrics = before.current_metrics
         self.scaled_at = before.last_scale_time
 
-    def say(self, type_: str, holds: bool, reason: str, message: str) -> None:
-        """A condition, whose time changes with its value alone."""
+    def set_condition(self, type_: str, holds: bool, reason: str, message: str) -> None:
+        """Set a condition, whose time changes with its value alone."""
         status, old = "True" if holds else "False", self._before.get(type_)
         since = old.last_transition_time if old is not None and old.status == status else api_time(self._now)
         self._conditions[type_] = Condition(type_, 0, status, since, reason, message)
 
     def status(self, generation: int) -> HorizontalPodAutoscalerStatus:
-        """All of it."""
         return HorizontalPodAutoscalerStatus(
             generation, self.scaled_at, self.current, self.desired, self.metrics, tuple(self._conditions.values())
         )
 
 
-# The numbers of the workloads whose pods a selector means, in a namespace.
+# The numbers of the workloads whose pods a selector matches, in a namespace.
 Selected = Callable[[str, str], Sequence[int]]
 OnStatus = Callable[[HorizontalPodAutoscaler], None]
 
@@ -81,20 +80,20 @@ class _HpaRecord:
             1 if spec.min_replicas is None else spec.min_replicas, spec.max_replicas, spec.behavior
         )
         rules = (spec.behavior.scale_down, spec.behavior.scale_up) if spec.behavior is not None else (None, None)
-        self.tolerance = HpaTolerance(*(_tolerance(each) for each in rules))
+        self.tolerance = HpaTolerance(*(_tolerance(rule) for rule in rules))
         reference = spec.scale_target_ref
         self.target = (hpa.metadata.namespace, reference.kind, reference.name)
 
 
 class _HpaPass(msgspec.Struct, frozen=True):
-    """What all HPAs look at: pods by metrics, the workloads behind each HPA, and how many HPAs are about a workload."""
+    """The input of all HPAs: pods by metrics, the workloads behind each HPA, and how many HPAs select a workload."""
 
     pods: PodMetricsSnapshot
     behind: Mapping[ObjectKey, Sequence[int]]
     claims: Counter[int]
 
-    def why_not(self, workloads: Sequence[int]) -> MetricFailure | None:
-        """What is wrong with the pods that an HPA is about."""
+    def find_failure(self, workloads: Sequence[int]) -> MetricFailure | None:
+        """Why an HPA cannot scale by these workloads; None if it can."""
         if not workloads:
             return MetricFailure("InvalidSelector", "the scale of the target has no selector for pods")
         if any(self.claims[number] > 1 for number in workloads):
@@ -103,7 +102,7 @@ class _HpaPass(msgspec.Struct, frozen=True):
 
 
 class SimulatedHpas:
-    """The HPAs of a variant. `told` is called with each whose status has changed."""
+    """The HPAs of a variant. `on_status` is called with each HPA whose status has changed."""
 
     def __init__(
         self,
@@ -112,47 +111,47 @@ class SimulatedHpas:
         metrics: ModelPodMetrics,
         selected: Selected,
         *,
-        told: OnStatus = lambda _: None,
+        on_status: OnStatus = lambda _: None,
     ) -> None:
         self._kernel = kernel
         self._scales = scales
         self._metrics = metrics
         self._selected = selected
-        self._told = told
-        self._known: dict[ObjectKey, _HpaRecord] = {}
+        self._on_status = on_status
+        self._records: dict[ObjectKey, _HpaRecord] = {}
         self._pods: dict[tuple[str, str], Sequence[int]] = {}
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._records)
 
     def put(self, hpa: HorizontalPodAutoscaler) -> None:
-        """Take on an HPA, or another spec of one: it forgets what it proposed."""
-        self._known[key_of(hpa)] = _HpaRecord(hpa)
+        """Add an HPA, or replace its spec: its earlier proposals are forgotten."""
+        self._records[key_of(hpa)] = _HpaRecord(hpa)
 
     def find(self, key: ObjectKey) -> HorizontalPodAutoscaler | None:
-        """An HPA as it is now."""
-        known = self._known.get(key)
-        return known.hpa if known is not None else None
+        """An HPA with its present status."""
+        record = self._records.get(key)
+        return record.hpa if record is not None else None
 
     def work(self) -> None:
-        """Look at all of them once."""
-        if not self._known:
+        """Reconcile all HPAs."""
+        if not self._records:
             return
         now = self._kernel.now
-        scales = {key: self._scales.get(*known.target) for key, known in self._known.items()}
+        scales = {key: self._scales.get(*record.target) for key, record in self._records.items()}
         behind = {key: self._behind(key[0], scale) for key, scale in scales.items()}
-        claims = Counter(number for found in behind.values() for number in found)
-        at = _HpaPass(self._metrics.gathered(now), behind, claims)
-        for key, known in self._known.items():
-            look = HpaStatusBuilder(known.hpa.status, now)
-            self._look(known, look, scales[key], at)
-            status = look.status(known.hpa.metadata.generation)
-            if status != known.hpa.status:
-                known.hpa = msgspec.structs.replace(known.hpa, status=status)
-                self._told(known.hpa)
+        claims = Counter(number for numbers_behind in behind.values() for number in numbers_behind)
+        at = _HpaPass(self._metrics.snapshot(now), behind, claims)
+        for key, record in self._records.items():
+            builder = HpaStatusBuilder(record.hpa.status, now)
+            self._reconcile(record, builder, scales[key], at)
+            status = builder.status(record.hpa.metadata.generation)
+            if status != record.hpa.status:
+                record.hpa = msgspec.structs.replace(record.hpa, status=status)
+                self._on_status(record.hpa)
 
     def _behind(self, namespace: str, scale: Scale | None) -> Sequence[int]:
-        """The workloads whose pods a scale is about; none if it does not tell."""
+        """The workloads whose pods a scale selects; none without a selector."""
         selector = scale.status.selector if scale is not None else ""
         if not selector:
             return ()
@@ -164,61 +163,64 @@ class SimulatedHpas:
                 self._pods[where] = ()
         return self._pods[where]
 
-    def _look(self, known: _HpaRecord, look: HpaStatusBuilder, scale: Scale | None, at: _HpaPass) -> None:
+    def _reconcile(self, record: _HpaRecord, builder: HpaStatusBuilder, scale: Scale | None, at: _HpaPass) -> None:
         if scale is None:
-            look.say(ABLE, False, "FailedGetScale", "the scale of the target cannot be read")
+            builder.set_condition(ABLE, False, "FailedGetScale", "the scale of the target cannot be read")
             return
-        look.say(ABLE, True, "SucceededGetScale", "the scale of the target was read")
-        look.current = current = scale.spec.replicas
-        limits = known.limits
+        builder.set_condition(ABLE, True, "SucceededGetScale", "the scale of the target was read")
+        builder.current = current = scale.spec.replicas
+        limits = record.limits
         limits.begin(current, self._kernel.now)
         desired: int | None
         if current == 0 and limits.least != 0:
-            look.say(ACTIVE, False, "ScalingDisabled", "the target has no replicas, which switches scaling off")
+            builder.set_condition(
+                ACTIVE, False, "ScalingDisabled", "the target has no replicas, which switches scaling off"
+            )
             desired = 0
         elif current > limits.most:
             desired = limits.most
         elif current < limits.least:
             desired = limits.least
         else:
-            desired = self._wanted(known, look, at)
+            desired = self._propose(record, builder, at)
         if desired is None:
             return
-        look.desired = desired
+        builder.desired = desired
         if desired != current:
-            self._write(known, look, scale, desired)
+            self._write(record, builder, scale, desired)
 
-    def _wanted(self, known: _HpaRecord, look: HpaStatusBuilder, at: _HpaPass) -> int | None:
-        """The count by its metrics, within what it may do now; None if they do not tell."""
-        workloads = at.behind[key_of(known.hpa)]
-        failed = at.why_not(workloads)
+    def _propose(self, record: _HpaRecord, builder: HpaStatusBuilder, at: _HpaPass) -> int | None:
+        """The replicas that its metrics propose, within its limits; None if metrics have no answer."""
+        workloads = at.behind[key_of(record.hpa)]
+        failed = at.find_failure(workloads)
         answers = [
-            failed or evaluate_metric(each, at.pods, workloads, look.current, known.tolerance) for each in known.metrics
+            failed or evaluate_metric(metric, at.pods, workloads, builder.current, record.tolerance)
+            for metric in record.metrics
         ]
-        found = [each for each in answers if isinstance(each, MetricProposal)]
-        failed = next((each for each in answers if isinstance(each, MetricFailure)), None)
-        look.metrics = tuple(each.current for each in found)
-        wish = max((each.replicas for each in found), default=0)
-        # A metric that fails might ask for more: without it nothing is taken away.
-        if failed is not None and (not found or wish < look.current):
-            look.say(ACTIVE, False, failed.reason, failed.message)
+        proposals = [answer for answer in answers if isinstance(answer, MetricProposal)]
+        failed = next((answer for answer in answers if isinstance(answer, MetricFailure)), None)
+        builder.metrics = tuple(proposal.current for proposal in proposals)
+        proposed = max((proposal.replicas for proposal in proposals), default=0)
+        # A metric that fails might propose more: without it nothing is scaled down.
+        if failed is not None and (not proposals or proposed < builder.current):
+            builder.set_condition(ACTIVE, False, failed.reason, failed.message)
             return None
-        look.say(ACTIVE, True, "ValidMetricFound", "a count was worked out from metrics")
-        may = known.limits.limited(wish, look.current, self._kernel.now)
-        told = f"{wish} proposed, {may.replicas} allowed now"
-        look.say(ABLE, True, may.able, told)
-        look.say(LIMITED, may.limited != WITHIN_RANGE, may.limited, told)
+        builder.set_condition(ACTIVE, True, "ValidMetricFound", "a count was worked out from metrics")
+        may = record.limits.limited(proposed, builder.current, self._kernel.now)
+        message = f"{proposed} proposed, {may.replicas} allowed now"
+        builder.set_condition(ABLE, True, may.able, message)
+        builder.set_condition(LIMITED, may.limited != WITHIN_RANGE, may.limited, message)
         return may.replicas
 
-    def _write(self, known: _HpaRecord, look: HpaStatusBuilder, scale: Scale, desired: int) -> None:
-        told = self._scales.put(*known.target, desired, version=scale.metadata.resource_version)
-        if told is not WriteResult.APPLIED:
-            look.say(ABLE, False, "FailedUpdateScale", f"the scale was not written: {told}")
+    def _write(self, record: _HpaRecord, builder: HpaStatusBuilder, scale: Scale, desired: int) -> None:
+        result = self._scales.put(*record.target, desired, version=scale.metadata.resource_version)
+        if result is not WriteResult.APPLIED:
+            builder.set_condition(ABLE, False, "FailedUpdateScale", f"the scale was not written: {result}")
             return
         now = self._kernel.now
-        look.say(ABLE, True, "SucceededRescale", f"scaled from {look.current} to {desired}")
-        look.scaled_at = api_time(now)
-        known.limits.scaled(look.current, desired, now)
+        builder.set_condition(ABLE, True, "SucceededRescale", f"scaled from {builder.current} to {desired}")
+        builder.scaled_at = api_time(now)
+        record.limits.scaled(builder.current, desired, now)
 
 
 def _tolerance(rules: ScalingRules | None) -> float:

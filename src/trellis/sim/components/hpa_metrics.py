@@ -1,6 +1,6 @@
 """Metrics of an HPA in a simulation: what the pods of each workload use, and what each metric proposes.
 
-Columns over all containers, summed by workload. Usage is that of the last step; requests and readiness are as they are
+Columns over all containers, summed by workload. Usage is that of the last step; requests and readiness are those of
 now. Pods that came or restarted since have no metrics, and CPU of pods that start up does not count, as in the HPA
 controller.
 """
@@ -32,16 +32,16 @@ _CPU, _MEMORY = 0, 1
 _COUNTED, _UNREADY, _MISSING, _GROUPS = 0, 1, 2, 3
 # Seconds from a pod's start in which its CPU counts only once it is Ready.
 _INITIALIZATION: Final = 300.0
-# Who is not Ready since longer than this after its start has been Ready before.
+# A pod that is not Ready longer than this after its start has been Ready before.
 _FIRST_READINESS: Final = 30.0
 _MILLI, _NANO = 1000, 1e9
 
-# By resource, group and series. Lists, because HPAs ask for few of them at a time.
+# By resource, group and series. Lists, because HPAs read few of them at a time.
 _Figures = Sequence[Sequence[Sequence[float]]]
 
 
 class ModelPodMetrics:
-    """Metrics of the pods of a cluster: `measured` takes in a step, and `gathered` looks at what is there now."""
+    """Metrics of the pods of a cluster: `measured` takes in a step, and `snapshot` builds the snapshot of now."""
 
     def __init__(self, cluster: ModelCluster) -> None:
         self._cluster = cluster
@@ -50,31 +50,31 @@ class ModelPodMetrics:
         self._used: FloatColumn = np.zeros((2, 0))
         self._time = -np.inf
 
-    def measured(self, usage: StepUsage, seen: BoolColumn | None = None) -> None:
-        """What containers used in a step; `seen` are those that anybody measured."""
+    def measured(self, usage: StepUsage, measured: BoolColumn | None = None) -> None:
+        """Take in what containers used in a step; `seen` are those that were measured."""
         rows = self._cluster.rows
-        which = slice(None) if seen is None else seen
-        places = usage.rows[which]
+        selection = slice(None) if measured is None else measured
+        places = usage.rows[selection]
         self._started = np.full(rows.capacity, np.nan)
         self._used = np.zeros((2, rows.capacity))
         self._started[places] = rows.started[places]
         # Metrics are in nanocores and bytes, and rounded up to thousandths.
-        self._used[_CPU, places] = np.ceil(np.round(usage.used_cpu[which] * _NANO) * _MILLI / _NANO)
-        self._used[_MEMORY, places] = np.round(usage.used_memory[which]) * _MILLI
+        self._used[_CPU, places] = np.ceil(np.round(usage.used_cpu[selection] * _NANO) * _MILLI / _NANO)
+        self._used[_MEMORY, places] = np.round(usage.used_memory[selection]) * _MILLI
         self._time = usage.time
 
-    def gathered(self, now: float) -> PodMetricsSnapshot:
-        """All pods as they are at this moment."""
+    def snapshot(self, now: float) -> PodMetricsSnapshot:
+        """Build the snapshot of all pods at this moment."""
         rows = self._cluster.rows
         numbers = np.flatnonzero(rows.used[: rows.reach] & ~rows.going[: rows.reach])
-        known = _taken(self._started, numbers, np.nan)
-        has_metrics = _for_all(rows.pod[numbers], known == rows.started[numbers])
+        started = _take_entries(self._started, numbers, np.nan)
+        has_metrics = _for_all(rows.pod[numbers], started == rows.started[numbers])
         measured = np.where(has_metrics, _COUNTED, _MISSING)
         starts_up = has_metrics & self._starts_up(rows, numbers, now)
         pending = np.isnan(rows.started[numbers])
-        groups = [np.where(pending, _UNREADY, each) for each in (np.where(starts_up, _UNREADY, measured), measured)]
-        asked = np.round(np.stack([rows.asked_cpu[numbers], rows.asked_memory[numbers]]) * _MILLI)
-        used, series = _taken(self._used, numbers, 0.0), rows.series[numbers]
+        groups = [np.where(pending, _UNREADY, column) for column in (np.where(starts_up, _UNREADY, measured), measured)]
+        requested = np.round(np.stack([rows.asked_cpu[numbers], rows.asked_memory[numbers]]) * _MILLI)
+        used, series = _take_entries(self._used, numbers, 0.0), rows.series[numbers]
         size = len(self._cluster.series)
         waiting: dict[int, tuple[int, Pod]] = {}
         for workload, pod in self._cluster.waiting():
@@ -84,11 +84,11 @@ class ModelPodMetrics:
             both = (_CPU, _MEMORY)
             return [_summed(groups[n], series, size, column[n] if column is not None else None) for n in both]
 
-        bare = [np.bincount(series, each == 0, size).tolist() for each in asked]
-        return PodMetricsSnapshot(self._series, sums(None), sums(asked), sums(used), bare, waiting)
+        bare = [np.bincount(series, column == 0, size).tolist() for column in requested]
+        return PodMetricsSnapshot(self._series, sums(None), sums(requested), sums(used), bare, waiting)
 
     def _starts_up(self, rows: ModelContainerTable, numbers: IntColumn, now: float) -> BoolColumn:
-        """Whether what a pod uses of CPU is still that of its start."""
+        """Whether the CPU that a pod uses is still that of its start."""
         bound, turned, ready = rows.bound[numbers], rows.turned[numbers], rows.ready[numbers]
         early: BoolColumn = bound + _INITIALIZATION > now
         fresh: BoolColumn = ~ready | (turned > self._time)
@@ -110,57 +110,63 @@ class PodMetricsSnapshot(msgspec.Struct, frozen=True):
     bare: Sequence[Sequence[float]]
     waiting: Mapping[int, tuple[int, Pod]]
 
-    def seen(self, workloads: Iterable[int], resource: str, container: str = "") -> MeasuredTarget | None:
-        """Pods of workloads by one resource, of one container if it is named; None if a workload has no such one."""
-        found = MeasuredTarget()
+    def find_target(self, workloads: Iterable[int], resource: str, container: str = "") -> MeasuredTarget | None:
+        """Pods of workloads by one resource, of one container if it is named; None if a workload lacks it."""
+        measured_target = MeasuredTarget()
         for workload in workloads:
             names = self.series[workload]
             if container and container not in names:
                 return None
             series = [names[container]] if container else list(names.values())
-            found += self._grouped(RESOURCES.index(resource), series) + self._unplaced(workload, resource, container)
-        return found
+            measured_target += self._grouped(RESOURCES.index(resource), series) + self._unplaced(
+                workload, resource, container
+            )
+        return measured_target
 
     def without_request(self, workloads: Iterable[int], resource: str, container: str = "") -> str:
-        """A container of which any does not request a resource, so that no share of it can be told; "" if none."""
+        """A container without a request for a resource, of which no utilization exists; "" if none."""
         bare = self.bare[RESOURCES.index(resource)]
         names = (item for workload in workloads for item in self.series[workload].items())
         return next((name for name, number in names if container in ("", name) and bare[number]), "")
 
     def _grouped(self, resource: int, series: Sequence[int]) -> MeasuredTarget:
-        def group(which: int) -> MeasuredPods:
-            pods, asked, used = self.pods[resource][which], self.asked[resource][which], self.used[resource][which]
+        def group(group_number: int) -> MeasuredPods:
+            pods, requested, used = (
+                self.pods[resource][group_number],
+                self.asked[resource][group_number],
+                self.used[resource][group_number],
+            )
             # Each pod has all containers of its workload, so that any of them counts pods.
             return MeasuredPods(
-                int(pods[series[0]]), int(sum(asked[n] for n in series)), int(sum(used[n] for n in series))
+                int(pods[series[0]]), int(sum(requested[n] for n in series)), int(sum(used[n] for n in series))
             )
 
         return MeasuredTarget(group(_COUNTED), group(_UNREADY), group(_MISSING))
 
     def _unplaced(self, workload: int, resource: str, container: str) -> MeasuredTarget:
-        """Pods that wait for a node are not up either. They are taken to be all of one size."""
+        """Pods without a node, which are not up either. They are taken to be all of one size."""
         count, pod = self.waiting.get(workload, (0, None))
         if pod is None:
             return MeasuredTarget()
         unit = 1 if resource == RESOURCES[_CPU] else _MILLI
-        running = [each for each in running_containers(pod.spec) if container in ("", each.name)]
-        asked = sum(parse_amounts(each.resources.requests).get(resource, 0) for each in running)
-        return MeasuredTarget(unready=MeasuredPods(count, count * asked * unit))
+        running = [candidate for candidate in running_containers(pod.spec) if container in ("", candidate.name)]
+        requested = sum(parse_amounts(candidate.resources.requests).get(resource, 0) for candidate in running)
+        return MeasuredTarget(unready=MeasuredPods(count, count * requested * unit))
 
 
 def _by_workload(series: Sequence[DemandSeries]) -> dict[int, dict[str, int]]:
-    found: dict[int, dict[str, int]] = {}
-    for number, each in enumerate(series):
-        found.setdefault(each.workload, {})[each.container] = number
-    return found
+    result: dict[int, dict[str, int]] = {}
+    for number, one_series in enumerate(series):
+        result.setdefault(one_series.workload, {})[one_series.container] = number
+    return result
 
 
-def _taken(column: FloatColumn, numbers: IntColumn, fill: float) -> FloatColumn:
-    """Entries of a column, which may be shorter than it is now."""
-    found = np.full((*column.shape[:-1], len(numbers)), fill)
+def _take_entries(column: FloatColumn, numbers: IntColumn, fill: float) -> FloatColumn:
+    """Entries of a column, which may be shorter than the table is now."""
+    result = np.full((*column.shape[:-1], len(numbers)), fill)
     inside = numbers < column.shape[-1]
-    found[..., inside] = column[..., numbers[inside]]
-    return found
+    result[..., inside] = column[..., numbers[inside]]
+    return result
 
 
 def _for_all(pods: IntColumn, holds: BoolColumn) -> BoolColumn:
@@ -171,8 +177,8 @@ def _for_all(pods: IntColumn, holds: BoolColumn) -> BoolColumn:
 
 
 def _summed(group: IntColumn, series: IntColumn, size: int, column: FloatColumn | None) -> list[list[float]]:
-    found = np.bincount(group * size + series, column, minlength=_GROUPS * size)
-    return found.astype(np.float64, copy=False).reshape(_GROUPS, size).tolist()
+    result = np.bincount(group * size + series, column, minlength=_GROUPS * size)
+    return result.astype(np.float64, copy=False).reshape(_GROUPS, size).tolist()
 
 
 _RESOURCE, _CONTAINER = "Resource", "ContainerResource"
@@ -184,7 +190,7 @@ _DEFAULT_METRIC: Final = Metric(
 
 
 class MetricProposal(msgspec.Struct, frozen=True):
-    """The count that a metric asks for, and the metric as the status shows it."""
+    """The replicas that a metric proposes, and the metric as the status shows it."""
 
     replicas: int
     current: Metric
@@ -203,7 +209,7 @@ def list_metrics(spec: HorizontalPodAutoscalerSpec) -> tuple[Metric, ...]:
 
 
 def find_unsupported(metric: Metric) -> str:
-    """What keeps a metric from being answered here at all; "" if nothing does."""
+    """Why a metric cannot be simulated at all; "" if it can."""
     source = metric.resource or metric.container_resource
     if metric.type not in (_RESOURCE, _CONTAINER) or source is None:
         return f"metrics of type {metric.type or 'none'} do not exist in a simulation; take {_RESOURCE}, {_CONTAINER}"
@@ -217,27 +223,27 @@ def find_unsupported(metric: Metric) -> str:
 def evaluate_metric(
     metric: Metric, pods: PodMetricsSnapshot, workloads: Sequence[int], current: int, tolerance: HpaTolerance
 ) -> MetricProposal | MetricFailure:
-    """What a metric asks for now."""
+    """What a metric proposes now."""
     failed = f"FailedGet{metric.type}Metric"
     wrong, source = find_unsupported(metric), metric.source
     aim = _aim(source.target) if source is not None else None
     if wrong or source is None or aim is None:
         return MetricFailure(failed, wrong)
-    seen = pods.seen(workloads, source.name, source.container)
-    if seen is None:
+    measured = pods.find_target(workloads, source.name, source.container)
+    if measured is None:
         return MetricFailure(failed, f"container {source.container} not present in the pods")
-    if not seen.counted.pods:
+    if not measured.counted.pods:
         return MetricFailure(failed, f"no metrics of {source.name} for the pods (pods might be unready)")
     bare = pods.without_request(workloads, source.name, source.container) if aim.percent is not None else ""
     if bare:
         return MetricFailure(failed, f"missing request for {source.name} in container {bare}")
-    average = str(Quantity.from_milli(seen.counted.used // seen.counted.pods))
-    percent = aim.utilization(seen.counted) if aim.percent is not None else None
+    average = str(Quantity.from_milli(measured.counted.used // measured.counted.pods))
+    percent = aim.utilization(measured.counted) if aim.percent is not None else None
     shown = msgspec.structs.replace(
         source, target=MetricTarget(), current=MetricValue(average_value=average, average_utilization=percent)
     )
-    told = Metric(metric.type, resource=shown) if metric.resource else Metric(metric.type, container_resource=shown)
-    return MetricProposal(propose_replicas(seen, aim, current, tolerance), told)
+    result = Metric(metric.type, resource=shown) if metric.resource else Metric(metric.type, container_resource=shown)
+    return MetricProposal(propose_replicas(measured, aim, current, tolerance), result)
 
 
 def _aim(target: MetricTarget) -> MetricGoal | None:

@@ -1,8 +1,8 @@
 """Replica counts of an HPA: the proposal of a metric, and what `behavior` and bounds allow of it.
 
 As the HPA controller of Kubernetes 1.36 computes it. Pods fall into three groups: those that count, those that are not
-up yet, and those of which nothing was measured. The latter two are assumed to use what makes the smaller change, and
-never turn it round.
+up yet, and those without metrics. The latter two are assumed to use what makes the smaller change, and never reverse
+it.
 
 Without a `behavior` the highest proposal of five minutes decides, and a step up at most doubles, or goes to four. With
 one, each direction has a window and policies of its own.
@@ -22,7 +22,7 @@ _PERCENT: Final = 100
 
 
 class MeasuredPods(msgspec.Struct, frozen=True):
-    """Some pods together: how many, and what they request and use, in thousandths of cores or bytes."""
+    """A group of pods: how many, and what they request and use, in thousandths of cores or bytes."""
 
     pods: int = 0
     asked: int = 0
@@ -33,7 +33,7 @@ class MeasuredPods(msgspec.Struct, frozen=True):
 
 
 class MeasuredTarget(msgspec.Struct, frozen=True):
-    """The pods of a target as metrics show them; pods that are going are in no group."""
+    """The pods of a target as metrics show them; pods that terminate are in no group."""
 
     counted: MeasuredPods = MeasuredPods()
     unready: MeasuredPods = MeasuredPods()
@@ -50,35 +50,35 @@ class MetricGoal(msgspec.Struct, frozen=True):
     average: int = 0
 
     def utilization(self, pods: MeasuredPods) -> int:
-        """Whole percentages, cut off."""
+        """The utilization in whole percent, cut off."""
         return pods.used * _PERCENT // pods.asked if pods.asked else 0
 
     def ratio(self, pods: MeasuredPods) -> float:
-        """What is used, over what is aimed at."""
+        """Usage over the target."""
         if self.percent is not None:
             return self.utilization(pods) / self.percent
         return pods.used // pods.pods / self.average
 
     def assumed(self, missing: MeasuredPods) -> int:
-        """What pods use at most that nothing is known of."""
+        """The most that pods without metrics are assumed to use."""
         if self.percent is None:
             return missing.pods * self.average
         return missing.asked * max(_PERCENT, self.percent) // _PERCENT
 
 
 class HpaTolerance(msgspec.Struct, frozen=True):
-    """How far off a metric may be before anything is done, on the way down and up."""
+    """How far off a metric may be before the count changes, on the way down and up."""
 
     down: float = 0.1
     up: float = 0.1
 
     def holds(self, ratio: float) -> bool:
-        """Whether that is near enough."""
+        """Whether a ratio is within the tolerance."""
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
 def propose_replicas(seen: MeasuredTarget, aim: MetricGoal, current: int, tolerance: HpaTolerance) -> int:
-    """The count that a metric asks for, `current` if none. Somebody must count."""
+    """The count that a metric proposes, `current` if none. At least one pod must count."""
     counted = seen.counted
     ratio = aim.ratio(counted)
     waits = bool(seen.unready.pods) and ratio > 1.0
@@ -123,79 +123,81 @@ class LimitedReplicas(msgspec.Struct, frozen=True):
 
 
 class HpaScaleLimits:
-    """The bounds of one HPA, and what it has proposed and done so far."""
+    """The limits of one HPA, with its recent proposals and changes."""
 
     def __init__(self, least: int, most: int, behavior: ScalingBehavior | None = None) -> None:
         self.least, self.most = least, most
         self._governs = behavior is not None
         self._up = behavior.scale_up or _NO_RULES if behavior is not None else _NO_RULES
         self._down = behavior.scale_down or _NO_RULES if behavior is not None else _NO_RULES
-        self._longest = max(each.period_seconds for each in (*_policies(self._up, _UP), *_policies(self._down, _DOWN)))
+        self._longest = max(
+            policy.period_seconds for policy in (*_policies(self._up, _UP), *_policies(self._down, _DOWN))
+        )
         self._proposals: list[tuple[float, int]] = []
         self._ups: list[tuple[float, int]] = []
         self._downs: list[tuple[float, int]] = []
 
     def begin(self, current: int, now: float) -> None:
-        """Who has proposed nothing yet takes the current count for a proposal."""
+        """Take the current count as the first proposal."""
         if not self._proposals:
             self._proposals.append((now, current))
 
-    def limited(self, wish: int, current: int, now: float) -> LimitedReplicas:
-        """What comes of a proposal. It is remembered as it was made."""
+    def limited(self, proposed: int, current: int, now: float) -> LimitedReplicas:
+        """Limit a proposal. It is remembered as it was made."""
         if self._governs:
-            steady = self._steadied(wish, current, now)
-            count, why = self._governed(steady, current, now)
+            steady = self._steadied(proposed, current, now)
+            count, reason = self._governed(steady, current, now)
         else:
-            steady = self._highest(wish, now)
-            count, why = self._bounded(steady, current)
-        able = READY_FOR_NEW_SCALE if steady == wish else DOWN_STABILIZED if steady > wish else UP_STABILIZED
-        return LimitedReplicas(count, able, why)
+            steady = self._highest(proposed, now)
+            count, reason = self._bounded(steady, current)
+        able = READY_FOR_NEW_SCALE if steady == proposed else DOWN_STABILIZED if steady > proposed else UP_STABILIZED
+        return LimitedReplicas(count, able, reason)
 
     def scaled(self, before: int, after: int, now: float) -> None:
         """Remember a change for as long as any policy looks back."""
         for events in (self._ups, self._downs):
-            events[:] = [each for each in events if each[0] > now - self._longest]
+            events[:] = [event for event in events if event[0] > now - self._longest]
         (self._ups if after > before else self._downs).append((now, abs(after - before)))
 
-    def _highest(self, wish: int, now: float) -> int:
-        """The highest proposal of the window, be it above the current count."""
-        self._proposals = [each for each in self._proposals if each[0] >= now - _WINDOW]
-        self._proposals.append((now, wish))
-        return max(each for _, each in self._proposals)
+    def _highest(self, proposed: int, now: float) -> int:
+        """The highest proposal of the window, even if it is above the current count."""
+        self._proposals = [proposal for proposal in self._proposals if proposal[0] >= now - _WINDOW]
+        self._proposals.append((now, proposed))
+        return max(count for _, count in self._proposals)
 
-    def _steadied(self, wish: int, current: int, now: float) -> int:
+    def _steadied(self, proposed: int, current: int, now: float) -> int:
         """The current count, moved no further than all proposals of its direction's window agree."""
         up, waits = self._up.stabilization_window_seconds or 0, self._down.stabilization_window_seconds
         down = _WINDOW if waits is None else waits
-        least = min((each for time, each in self._proposals if time > now - up), default=wish)
-        most = max((each for time, each in self._proposals if time > now - down), default=wish)
-        self._proposals = [each for each in self._proposals if each[0] > now - max(up, down)]
-        self._proposals.append((now, wish))
-        return min(max(current, min(least, wish)), max(most, wish))
+        least = min((count for time, count in self._proposals if time > now - up), default=proposed)
+        most = max((count for time, count in self._proposals if time > now - down), default=proposed)
+        self._proposals = [proposal for proposal in self._proposals if proposal[0] > now - max(up, down)]
+        self._proposals.append((now, proposed))
+        return min(max(current, min(least, proposed)), max(most, proposed))
 
-    def _bounded(self, wish: int, current: int) -> tuple[int, str]:
-        """Within the bounds, and not too far up at once."""
+    def _bounded(self, proposed: int, current: int) -> tuple[int, str]:
+        """The count within the bounds, and not too far up at once."""
         least, step = max(self.least, 1), max(2 * current, 4)
-        if wish < least:
+        if proposed < least:
             return least, TOO_FEW
-        if wish > min(self.most, step):
+        if proposed > min(self.most, step):
             return min(self.most, step), TOO_MANY if self.most <= step else UP_LIMIT
-        return wish, WITHIN_RANGE
+        return proposed, WITHIN_RANGE
 
-    def _governed(self, wish: int, current: int, now: float) -> tuple[int, str]:
-        """Within the bounds, and no further than policies permit."""
-        if wish > current:
+    def _governed(self, proposed: int, current: int, now: float) -> tuple[int, str]:
+        """The count within the bounds, and no further than policies permit."""
+        if proposed > current:
             limit = max(self._reached(self._up, 1, current, now), current)
-            most, why = (limit, UP_LIMIT) if self.most > limit else (self.most, TOO_MANY)
-            return (most, why) if wish > most else (wish, WITHIN_RANGE)
-        if wish < current:
+            most, reason = (limit, UP_LIMIT) if self.most > limit else (self.most, TOO_MANY)
+            return (most, reason) if proposed > most else (proposed, WITHIN_RANGE)
+        if proposed < current:
             limit = min(self._reached(self._down, -1, current, now), current)
-            least, why = (limit, DOWN_LIMIT) if self.least < limit else (self.least, TOO_FEW)
-            return (least, why) if wish < least else (wish, WITHIN_RANGE)
-        return wish, WITHIN_RANGE
+            least, reason = (limit, DOWN_LIMIT) if self.least < limit else (self.least, TOO_FEW)
+            return (least, reason) if proposed < least else (proposed, WITHIN_RANGE)
+        return proposed, WITHIN_RANGE
 
     def _reached(self, rules: ScalingRules, sign: int, current: int, now: float) -> int:
-        """How far policies permit to go in a direction: as the one says that permits most, or least."""
+        """How far policies permit to go in a direction: by the one that permits most, or least."""
         if rules.select_policy == _DISABLED:
             return current
         counts = []

@@ -42,7 +42,7 @@ from trellis.sim.kernel import Kernel, Priority, Ticket
 
 
 class HvpaRecord:
-    """One Hvpa: the object as it is now, what it means, what is remembered, and when it is looked at next."""
+    """One Hvpa: the object, what it means, its memory, and when it is reconciled next."""
 
     def __init__(self, hvpa: Hvpa) -> None:
         meaning, refused = read_hvpa(hvpa)
@@ -52,10 +52,10 @@ class HvpaRecord:
         self.meaning = meaning
         self.memory = HvpaMemory()
         self.verdict = ""
-        self.look: Ticket | None = None
+        self.next_pass: Ticket | None = None
         reference = hvpa.spec.target_ref
         self.target: WorkloadKey = (hvpa.metadata.namespace, reference.kind, reference.name)
-        # By UID: most pods are the same from look to look.
+        # By UID: most pods are the same from pass to pass.
         self._pods: dict[str, tuple[Pod, HvpaPod]] = {}
 
     @property
@@ -65,26 +65,26 @@ class HvpaRecord:
 
     @property
     def scale(self) -> Scale | None:
-        """The wish, and what the target has. None before the first look, when nobody has given it a count."""
+        """The scale: the demanded replicas, and those of the target. None before the first pass if none were set."""
         spec, status = self.hvpa.spec, self.hvpa.status
         if spec.replicas is None or status is None:
             return None
-        found = ScaleStatus(status.replicas or 0, status.selector or "")
-        return Scale(self.hvpa.metadata, ScaleSpec(spec.replicas), found)
+        scale_status = ScaleStatus(status.replicas or 0, status.selector or "")
+        return Scale(self.hvpa.metadata, ScaleSpec(spec.replicas), scale_status)
 
-    def wish(self, replicas: int) -> None:
-        """Somebody writes `spec.replicas`."""
+    def set_replicas(self, replicas: int) -> None:
+        """Write `spec.replicas`."""
         metadata = self.hvpa.metadata
         stored = msgspec.structs.replace(metadata, resource_version=str(int(metadata.resource_version) + 1))
         spec = msgspec.structs.replace(self.hvpa.spec, replicas=replicas)
         self.hvpa = msgspec.structs.replace(self.hvpa, metadata=stored, spec=spec)
 
     def total(self, totals: ResourceTotals) -> None:
-        """The recommender writes `status.totals`."""
+        """Write `status.totals`, as the recommender does."""
         self._write(msgspec.structs.replace(self.hvpa.status or HvpaStatus(), totals=totals))
 
     def publish(self, made: HvpaPlan, scale: Scale) -> bool:
-        """Write into the status what a plan comes to; whether the size is another one now."""
+        """Write a plan into the status; returns whether the size has changed."""
         before = self.hvpa.status or HvpaStatus()
         status = msgspec.structs.replace(
             before,
@@ -96,31 +96,31 @@ class HvpaRecord:
         self._write(status)
         return status.recommendation != before.recommendation
 
-    def seen(self, pods: Iterable[Pod]) -> list[HvpaPod]:
-        """Pods, as far as an Hvpa looks at them."""
+    def observe(self, pods: Iterable[Pod]) -> list[HvpaPod]:
+        """The slices of pods that an Hvpa reads."""
         before, self._pods = self._pods, {}
         for pod in pods:
             same = before.get(pod.metadata.uid)
             self._pods[pod.metadata.uid] = same if same is not None and same[0] is pod else (pod, to_hvpa_pod(pod))
-        return [seen for _, seen in self._pods.values()]
+        return [observed for _, observed in self._pods.values()]
 
     def _write(self, status: HvpaStatus) -> None:
         self.hvpa = msgspec.structs.replace(self.hvpa, status=status)
 
 
-# Pods change in numbers: so long the rest of them is waited for.
+# Pods change in numbers: a pass waits this long for further changes.
 _GATHER_SECONDS: Final = 0.25
-# A write that failed is tried again after so long, and nothing is looked at more often than the next.
+# A write that failed is tried again after this long, which is also the least time between two passes.
 _RETRY_SECONDS: Final = 5.0
 _SOONEST_SECONDS: Final = 0.2
-# Whoever hands over pods knows whose they are.
-_ALL_OF_THEM: Final = Selector.everything()
+# The pods that are passed in belong to the Hvpa's target already.
+_ALL_PODS: Final = Selector.everything()
 
 
 class SimulatedHvpas:
-    """The Hvpas of a variant. `pods` finds those of a workload, and `publish` is told of an Hvpa with another size.
+    """The Hvpas of a variant. `pods` finds those of a workload; `publish` is called with an Hvpa of another size.
 
-    To an HPA each of them has a scale of its own, where it leaves its wish. `scales` is given once there is a cluster.
+    Each of them has a scale of its own, on which an HPA sets replicas. `scales` is given once there is a cluster.
     """
 
     scales: ScaleRegistry
@@ -138,123 +138,123 @@ class SimulatedHvpas:
         self._pods = pods
         self._publish = publish
         self._figures = figures
-        self._known = {key_of(each): HvpaRecord(each) for each in hvpas}
+        self._records = {key_of(hvpa): HvpaRecord(hvpa) for hvpa in hvpas}
         self._by_target: dict[WorkloadKey, list[HvpaRecord]] = {}
-        for known in self._known.values():
-            self._by_target.setdefault(known.target, []).append(known)
-        # By whom they are about.
+        for record in self._records.values():
+            self._by_target.setdefault(record.target, []).append(record)
+        # By target.
         self._vpas: dict[WorkloadKey, dict[ObjectKey, VerticalPodAutoscaler]] = {}
         self._hpas: dict[WorkloadKey, dict[ObjectKey, HorizontalPodAutoscaler]] = {}
         self.verdicts: Counter[str] = Counter()
         """How often an Hvpa came to say something else."""
 
     def __len__(self) -> int:
-        return len(self._known)
+        return len(self._records)
 
     def __contains__(self, workload: object) -> bool:
-        """Whether a workload is the target of any."""
+        """Whether a workload is the target of an Hvpa."""
         return workload in self._by_target
 
-    def look_at_all(self) -> None:
-        """Look at all of them now."""
-        for known in self._known.values():
-            self._wake(known)
+    def reconcile_all(self) -> None:
+        """Reconcile all Hvpas now."""
+        for record in self._records.values():
+            self._wake(record)
 
     def changed(self, workload: WorkloadKey) -> None:
-        """A workload, or a pod of it, changed."""
-        for known in self._by_target.get(workload, ()):
-            self._wake(known, _GATHER_SECONDS)
+        """Handle a change of a workload or of one of its pods."""
+        for record in self._by_target.get(workload, ()):
+            self._wake(record, _GATHER_SECONDS)
 
     def vpa(self, vpa: VerticalPodAutoscaler) -> None:
-        """A VPA is new, or recommends something else."""
+        """Handle a VPA that is new, or has another recommendation."""
         target = vpa.spec.target_ref
         about = (vpa.metadata.namespace, target.kind, target.name)
         self._vpas.setdefault(about, {})[key_of(vpa)] = vpa
-        for known in self._by_target.get(about, ()):
-            self._wake(known)
+        for record in self._by_target.get(about, ()):
+            self._wake(record)
 
     def hpa(self, hpa: HorizontalPodAutoscaler) -> None:
-        """An HPA is new, or has seen something else."""
+        """Handle an HPA that is new, or has another status."""
         target = hpa.spec.scale_target_ref
         about = (hpa.metadata.namespace, target.kind, target.name)
         self._hpas.setdefault(about, {})[key_of(hpa)] = hpa
-        known = self._known.get((about[0], about[2])) if target.kind == HVPA.name else None
-        if known is not None:
-            self._wake(known)
+        record = self._records.get((about[0], about[2])) if target.kind == HVPA.name else None
+        if record is not None:
+            self._wake(record)
 
     def totals(self, key: ObjectKey, totals: ResourceTotals) -> None:
-        """The recommender has told what a whole workload needs, whose VPA is the user's."""
-        known = self._known[key]
-        known.total(totals)
-        self._wake(known)
+        """Handle the totals of a workload whose VPA is the user's."""
+        record = self._records[key]
+        record.total(totals)
+        self._wake(record)
 
     def scale(self, namespace: str, _kind: str, name: str) -> Scale | None:
         """The scale of an Hvpa."""
-        known = self._known.get((namespace, name))
-        return known.scale if known is not None else None
+        record = self._records.get((namespace, name))
+        return record.scale if record is not None else None
 
     def set_scale(self, namespace: str, _kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
-        """Somebody wishes for so many replicas."""
-        known = self._known.get((namespace, name))
-        if known is None:
+        """Set the replicas that an HPA or a user demands."""
+        record = self._records.get((namespace, name))
+        if record is None:
             return WriteResult.GONE
-        if version and version != known.hvpa.metadata.resource_version:
+        if version and version != record.hvpa.metadata.resource_version:
             return WriteResult.CONFLICT
-        known.wish(replicas)
-        self._wake(known)
+        record.set_replicas(replicas)
+        self._wake(record)
         return WriteResult.APPLIED
 
-    def _wake(self, known: HvpaRecord, seconds: float = 0.0) -> None:
+    def _wake(self, record: HvpaRecord, seconds: float = 0.0) -> None:
         at = self._kernel.now + seconds
-        if known.look is not None and known.look.waits:
-            if known.look.time <= at:
+        if record.next_pass is not None and record.next_pass.waits:
+            if record.next_pass.time <= at:
                 return
-            known.look.cancel()
-        known.look = self._kernel.at(at, partial(self._look, known), Priority.HVPA)
+            record.next_pass.cancel()
+        record.next_pass = self._kernel.at(at, partial(self._reconcile, record), Priority.HVPA)
 
-    def _look(self, known: HvpaRecord) -> None:
-        scale = self.scales.get(*known.target)
+    def _reconcile(self, record: HvpaRecord) -> None:
+        scale = self.scales.get(*record.target)
         if scale is None:
-            self._wake(known, _RETRY_SECONDS)
+            self._wake(record, _RETRY_SECONDS)
             return
         now = self._kernel.now
         view = build_view(
-            known.hvpa,
-            known.meaning,
+            record.hvpa,
+            record.meaning,
             scale,
-            select_live_pods(known.seen(self._pods(known.target)), _ALL_OF_THEM),
-            self._around(known),
-            wish=known.hvpa.spec.replicas,
-            published=known.published,
-            memory=known.memory,
+            select_live_pods(record.observe(self._pods(record.target)), _ALL_PODS),
+            self._build_input(record),
+            wish=record.hvpa.spec.replicas,
+            published=record.published,
+            memory=record.memory,
         )
         made = plan_hvpa(view, now, self._figures)
-        if not self._carry_out(known, made, scale):
-            self._wake(known, _RETRY_SECONDS)
+        if not self._execute(record, made, scale):
+            self._wake(record, _RETRY_SECONDS)
             return
-        known.memory = made.memory
-        if made.verdict.reason.code != known.verdict:
-            known.verdict = made.verdict.reason.code
-            self.verdicts[known.verdict] += 1
-        if known.publish(made, scale):
-            self._publish(known.hvpa)
+        record.memory = made.memory
+        if made.verdict.reason.code != record.verdict:
+            record.verdict = made.verdict.reason.code
+            self.verdicts[record.verdict] += 1
+        if record.publish(made, scale):
+            self._publish(record.hvpa)
         if made.next_look is not None:
-            self._wake(known, max(made.next_look - now, _SOONEST_SECONDS))
+            self._wake(record, max(made.next_look - now, _SOONEST_SECONDS))
 
-    def _around(self, known: HvpaRecord) -> RelatedAutoscalers:
-        metadata = known.hvpa.metadata
+    def _build_input(self, record: HvpaRecord) -> RelatedAutoscalers:
+        metadata = record.hvpa.metadata
         itself = (metadata.namespace, HVPA.name, metadata.name)
-        hpas = [hpa for about in (itself, known.target) for hpa in self._hpas.get(about, {}).values()]
-        others = [each.hvpa for each in self._by_target[known.target]]
-        return RelatedAutoscalers(others, hpas, tuple(self._vpas.get(known.target, {}).values()))
+        hpas = [hpa for about in (itself, record.target) for hpa in self._hpas.get(about, {}).values()]
+        hvpas = [other.hvpa for other in self._by_target[record.target]]
+        return RelatedAutoscalers(hvpas, hpas, tuple(self._vpas.get(record.target, {}).values()))
 
-    def _carry_out(self, known: HvpaRecord, made: HvpaPlan, scale: Scale) -> bool:
-        """Do what a plan says; False if the target could not be scaled."""
+    def _execute(self, record: HvpaRecord, made: HvpaPlan, scale: Scale) -> bool:
+        """Execute a plan; False if the target could not be scaled."""
         for action in made.actions:
             if isinstance(action, SetScale):
                 version = scale.metadata.resource_version
-                if self.scales.put(*known.target, action.replicas, version=version) is not WriteResult.APPLIED:
+                if self.scales.put(*record.target, action.replicas, version=version) is not WriteResult.APPLIED:
                     return False
             elif isinstance(action, WriteBack):
-                known.wish(action.replicas)
+                record.set_replicas(action.replicas)
         return True

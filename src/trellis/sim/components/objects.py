@@ -1,7 +1,7 @@
 """The VPAs, HPAs, Hvpas, Buffers and LimitRanges of a variant, as the API server would hold them at the beginning.
 
-The HPAs and VPAs that Hvpas own are made from their templates, as the live controller would have made them. Where a
-user's object has the name, that one stays and none is made.
+The HPAs and VPAs that Hvpas own are created from their templates, as the live controller would create them. Where a
+user's object has the name, that one stays and none is created.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {
 
 
 class VariantObjects(msgspec.Struct, frozen=True):
-    """What sizes pods, what bounds that, and what keeps room for them."""
+    """The objects that size pods, bound that, or keep spare capacity for them."""
 
     vpas: tuple[VerticalPodAutoscaler, ...] = ()
     limits: tuple[LimitRange, ...] = ()
@@ -44,17 +44,17 @@ class VariantObjects(msgspec.Struct, frozen=True):
 
 
 def read_objects(documents: Iterable[Mapping[str, Any]], begin: float) -> VariantObjects:
-    """The objects of manifests, made at `begin`; `InvalidInput` for a kind that has no say, or one object twice."""
-    found: dict[type[Any], dict[ObjectKey, Any]] = {kind: {} for kind in _KINDS.values()}
+    """The objects of manifests, created at `begin`; `InvalidInput` for a kind that is not simulated, or a duplicate."""
+    result: dict[type[Any], dict[ObjectKey, Any]] = {kind: {} for kind in _KINDS.values()}
     for document in documents:
         kind = _KINDS.get(str(document.get("kind", "")))
         if kind is None:
             raise InvalidInput(document.get("kind"), f"must be one of {', '.join(_KINDS)}")
         made = _as_stored(convert_object(document, kind), begin)
-        if key_of(made) in found[kind]:
+        if key_of(made) in result[kind]:
             raise InvalidInput("/".join(key_of(made)), f"there are two objects of kind {kind.__name__} with this name")
-        found[kind][key_of(made)] = made
-    return VariantObjects(*(tuple(found[kind].values()) for kind in _KINDS.values()))
+        result[kind][key_of(made)] = made
+    return VariantObjects(*(tuple(result[kind].values()) for kind in _KINDS.values()))
 
 
 def _as_stored(found: Any, begin: float) -> Any:
@@ -73,25 +73,27 @@ def _as_stored(found: Any, begin: float) -> Any:
 
 
 def add_owned_autoscalers(policies: VariantObjects, begin: float) -> VariantObjects:
-    """The objects of a variant, and those that its Hvpas make at the beginning."""
+    """The objects of a variant, with those that its Hvpas create at the beginning."""
     made = read_objects(_documents(policies.hvpas), begin)
-    vpas, hpas = (set(map(key_of, found)) for found in (policies.vpas, policies.hpas))
+    vpas, hpas = (set(map(key_of, objects)) for objects in (policies.vpas, policies.hpas))
     return msgspec.structs.replace(
         policies,
-        vpas=(*policies.vpas, *(each for each in made.vpas if key_of(each) not in vpas)),
-        hpas=(*policies.hpas, *(each for each in made.hpas if key_of(each) not in hpas)),
+        vpas=(*policies.vpas, *(vpa for vpa in made.vpas if key_of(vpa) not in vpas)),
+        hpas=(*policies.hpas, *(hpa for hpa in made.hpas if key_of(hpa) not in hpas)),
     )
 
 
 def _documents(hvpas: Iterable[Hvpa]) -> list[dict[str, Any]]:
-    found = []
+    documents = []
     for hvpa in hvpas:
         meaning = resolve_hvpa(hvpa)
         if meaning.deploys_vpa:
-            found.append(_document(hvpa, VPA.api_version, VPA.name, build_vpa_spec(hvpa, meaning)))
+            documents.append(_document(hvpa, VPA.api_version, VPA.name, build_vpa_spec(hvpa, meaning)))
         if meaning.deploys_hpa:
-            found.append(_document(hvpa, "autoscaling/v2", "HorizontalPodAutoscaler", build_hpa_spec(hvpa, meaning)))
-    return found
+            documents.append(
+                _document(hvpa, "autoscaling/v2", "HorizontalPodAutoscaler", build_hpa_spec(hvpa, meaning))
+            )
+    return documents
 
 
 def _document(hvpa: Hvpa, api_version: str, kind: str, spec: dict[str, Any]) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def to_observed_pod(pod: Pod) -> ObservedPod:
         ObservedPodStatus(
             status.phase,
             status.start_time,
-            tuple(ObservedCondition(each.type, each.status) for each in status.conditions),
+            tuple(ObservedCondition(condition.type, condition.status) for condition in status.conditions),
             tuple(map(_status, status.init_container_statuses)),
             tuple(map(_status, status.container_statuses)),
         ),
@@ -54,14 +54,16 @@ def to_observed_pod(pod: Pod) -> ObservedPod:
 
 
 def to_hvpa_pod(pod: Pod) -> HvpaPod:
-    """The slice that an Hvpa looks at."""
-    seen = to_observed_pod(pod)
-    metadata = HvpaPodMeta(**msgspec.structs.asdict(seen.metadata), annotations=pod.metadata.annotations)
-    return HvpaPod(metadata, seen.spec, seen.status)
+    """The slice that an Hvpa reads."""
+    observed = to_observed_pod(pod)
+    metadata = HvpaPodMeta(**msgspec.structs.asdict(observed.metadata), annotations=pod.metadata.annotations)
+    return HvpaPod(metadata, observed.spec, observed.status)
 
 
 def _container(container: Container) -> ObservedContainer:
-    policies = tuple(ObservedResizePolicy(each.resource_name, each.restart_policy) for each in container.resize_policy)
+    policies = tuple(
+        ObservedResizePolicy(policy.resource_name, policy.restart_policy) for policy in container.resize_policy
+    )
     return ObservedContainer(container.name, _resources(container.resources), container.restart_policy, policies)
 
 

@@ -1,7 +1,6 @@
 """The recommender in a simulation: the core's passes, fed with what a watch and metrics would bring.
 
-Usage is sampled at each step, with gaps where a fault says so, kept from step to step, and taken in at the next pass,
-all of it at once.
+Usage is sampled at each step, with gaps where a fault says so, buffered, and taken in at the next pass all at once.
 """
 
 from __future__ import annotations
@@ -57,8 +56,8 @@ ContainerNames = tuple[list[str], list[str], list[str]]
 class SimulatedRecommender:
     """All recommenders that the VPAs of a variant name.
 
-    `publish` is told of the VPAs that have a new status, and `tell` what whole workloads need whose Hvpas go by VPAs of
-    users.
+    `publish` is called with the VPAs that have a new status, and `tell` with the totals of workloads whose Hvpas use
+    VPAs of users.
     """
 
     def __init__(
@@ -99,7 +98,7 @@ class SimulatedRecommender:
             self._changes.add_pod(key, known, seen)
 
     def workload(self, kind: str, key: ObjectKey, old: KubeObject | None, new: KubeObject | None) -> None:
-        """A controller changed."""
+        """Handle a change of a controller."""
         if new is not None:
             self._workloads[kind].put(key, new)
         else:
@@ -113,7 +112,7 @@ class SimulatedRecommender:
     def measured(self, sample: StepSamples, now: float) -> None:
         """What containers used in a step.
 
-        For an Hvpa a sample counts as often as pods were Ready with it, so that nobody may wait until others are.
+        For an Hvpa a sample counts as often as pods were Ready with it, so samples are counted when they are measured.
         """
         if len(self._vpas):
             self._samples.append(sample)
@@ -122,11 +121,11 @@ class SimulatedRecommender:
             self._engine.ingest(self._take_samples(), now)
 
     def skip(self) -> None:
-        """Nobody was there to take in what was measured."""
+        """Drop what was measured while the recommender was down."""
         self._samples.clear()
 
     def work(self, now: float) -> None:
-        """One pass."""
+        """Run one pass."""
         if not len(self._vpas):
             return
         snapshot = self._begin()
@@ -162,9 +161,9 @@ class SimulatedRecommender:
         self._put_hvpa(msgspec.structs.replace(written.hvpa, status=status))
         self._tell(key_of(written.hvpa), totals)
 
-    def _write(self, write: VpaStatusWrite, seen: Mapping[ObjectKey, VerticalPodAutoscaler]) -> VerticalPodAutoscaler:
+    def _write(self, write: VpaStatusWrite, vpas: Mapping[ObjectKey, VerticalPodAutoscaler]) -> VerticalPodAutoscaler:
         """Store a status, as the API server does."""
-        old = seen[write.namespace, write.name]
+        old = vpas[write.namespace, write.name]
         self._versions += 1
         vpa = msgspec.structs.replace(
             old,
@@ -186,7 +185,7 @@ class SimulatedRecommender:
 def build_recommenders(
     names: Iterable[str], figures: SimulationSettings, parameters: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Recommender]:
-    """Who answers to these names; a name that Trellis does not know is the default algorithm under that name."""
+    """The recommenders of these names; a name that Trellis does not know is the default algorithm under that name."""
     built_in = built_in_recommenders(figures.estimates)
     return {
         name: apply_preset(built_in.get(name) or DefaultRecommender(figures.estimates, name), parameters.get(name, {}))
@@ -196,28 +195,28 @@ def build_recommenders(
 
 def find_unknown_recommenders(vpas: Iterable[VerticalPodAutoscaler]) -> list[str]:
     """Names of recommenders for which the default algorithm stands in, because they do not come with Trellis."""
-    known = built_in_recommenders()
-    return sorted({resolve_vpa(vpa).recommender for vpa in vpas} - known.keys())
+    built_in = built_in_recommenders()
+    return sorted({resolve_vpa(vpa).recommender for vpa in vpas} - built_in.keys())
 
 
 class UsageSampler:
-    """Reads steps of usage. Names are found once, and hold until the rows change."""
+    """Reads steps of usage. Names are looked up once, and hold until the rows change."""
 
     def __init__(self, fleet: Fleet, faults: Faults) -> None:
-        self._names_of_workloads = [each.name for each in fleet.workloads]
+        self._names_of_workloads = [workload.name for workload in fleet.workloads]
         self._gaps = faults.of(METRICS_GAP)
         self._named_at = -1
         self._named: IntColumn = np.zeros(0, dtype=np.int64)
         self._names: ContainerNames = ([], [], [])
 
-    def seen(self, usage: StepUsage) -> BoolColumn | None:
-        """Which containers are measured; None if all are."""
+    def find_measured(self, usage: StepUsage) -> BoolColumn | None:
+        """The containers that are measured; None if all are."""
         end = usage.time + usage.seconds
-        gaps = [each for each in self._gaps if each.begin <= end < each.end]
+        gaps = [gap for gap in self._gaps if gap.begin <= end < gap.end]
         if not gaps:
             return None
-        seen = [not any(is_affected(gap, name) for gap in gaps) for name in self._names_of_workloads]
-        return np.array(seen, dtype=np.bool_)[usage.workload]
+        measured = [not any(is_affected(gap, name) for gap in gaps) for name in self._names_of_workloads]
+        return np.array(measured, dtype=np.bool_)[usage.workload]
 
     def samples(self, usage: StepUsage, rows: ModelContainerTable, seen: BoolColumn | None) -> StepSamples:
         """What they used, as of the end of the step."""

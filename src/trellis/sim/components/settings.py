@@ -25,13 +25,13 @@ from trellis.core.usage.settings import UsageSettings
 
 
 class AdmissionChecks(msgspec.Struct, frozen=True):
-    """`is_heeded` says that nobody is evicted while no admission controller is there."""
+    """`is_heeded` says that no pod is evicted while no admission controller runs."""
 
     is_heeded: bool = True
 
 
 class SimulationSettings(msgspec.Struct, frozen=True):
-    """All of them, as the core asks for them."""
+    """The settings of all components, as the core reads them."""
 
     usage: UsageSettings = UsageSettings()
     estimates: DefaultSettings = DefaultSettings()
@@ -67,11 +67,11 @@ def _count(text: str) -> int:
 
 def _at_least(least: float, read: Callable[[str], Any], most: float = float("inf")) -> Callable[[str], Any]:
     def checked(text: str) -> Any:
-        found = read(text)
-        if not least <= found <= most:
+        result = read(text)
+        if not least <= result <= most:
             bounds = f"at least {least:g}" if most == float("inf") else f"between {least:g} and {most:g}"
             raise InvalidInput(text, f"must be {bounds}")
-        return found
+        return result
 
     return checked
 
@@ -91,7 +91,7 @@ def _hpa(text: str) -> HpaConflict:
 
 
 def _expanders(text: str) -> tuple[str, ...]:
-    names = tuple(each.strip() for each in text.split(",") if each.strip())
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
     for name in names:
         if name not in EXPANDERS:
             raise InvalidInput(text, f"must have none but {', '.join(EXPANDERS)}")
@@ -171,7 +171,7 @@ FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
 
 
 def read_flags(written: Mapping[str, str]) -> SimulationSettings:
-    """The figures with what somebody has written by flags; `InvalidInput` names the flag, the value and the rule."""
+    """The settings with the flags that were given; `InvalidInput` names the flag, the value and the rule."""
     changed: dict[str, dict[str, Any]] = {}
     for flag, text in written.items():
         if flag not in FLAGS:

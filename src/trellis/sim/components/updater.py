@@ -25,7 +25,7 @@ from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.sim.components.settings import SimulationSettings
 from trellis.sim.kernel import Kernel, Priority, Ticket
 
-# The live one asks every few seconds whether somebody sizes new pods again; so often would be most of a simulation.
+# The live updater checks every few seconds whether admission runs again; that often would be most of a simulation.
 _ABSENT_SECONDS: Final = 60.0
 
 
@@ -33,27 +33,27 @@ class PodWriter(Protocol):
     """What an updater can do to a cluster."""
 
     def evict(self, ref: PodRef) -> WriteResult:
-        """Ask for a pod to go."""
+        """Evict a pod."""
 
     def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[WriteResult, str]:
-        """Change the resources of a pod that runs; what came of it, and the words of who refused."""
+        """Resize a running pod; returns the result, and the message of a refusal."""
 
     def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> WriteResult:
-        """Change the annotations of a pod."""
+        """Patch the annotations of a pod."""
 
 
 class ComponentPresence(Protocol):
-    """Who is there, at the kernel's time."""
+    """Which components run, at the kernel's time."""
 
     def updates(self) -> bool:
         """Whether the updater runs."""
 
     def admits(self) -> bool:
-        """Whether the admission controller does."""
+        """Whether the admission controller runs."""
 
 
 class SimulatedUpdater:
-    """The updater of a variant. `because` is told why something is about to happen to a pod.
+    """The updater of a variant. `because` is called with the reason for what is about to happen to a pod.
 
     `writes` is given once there is a cluster.
     """
@@ -78,27 +78,27 @@ class SimulatedUpdater:
         self._told: dict[str, str] = {}
         self._memory = UpdateMemory(self.gathering, figures.updates)
         self._planner = UpdatePlanner(figures.updates, NodeHeadroom(must_know=figures.updates.require_fit))
-        self._looks: dict[WorkloadKey, Ticket] = {}
+        self._next_plans: dict[WorkloadKey, Ticket] = {}
         self._settling: dict[WorkloadKey, None] = {}
         self._settles = False
 
     def full_pass(self) -> None:
-        """Look at everything that is not at rest."""
+        """Plan every workload that is not at rest."""
         if not self._presence.updates():
-            # When it comes back it knows nothing of before.
+            # An updater that restarts remembers nothing.
             self._memory = UpdateMemory(self.gathering, self._figures.updates)
             return
-        known = (*self.gathering.governed.workloads(), *self.gathering.ungoverned())
-        self._look_at(self._memory.restless(known))
+        workloads = (*self.gathering.governed.workloads(), *self.gathering.ungoverned())
+        self._plan_now(self._memory.restless(workloads))
         while self._planner.count_rooms():
             pass
 
     def gone(self, uid: str) -> None:
-        """A pod is no more."""
+        """Forget a pod that is gone."""
         self._told.pop(uid, None)
 
     def changed(self, workload: WorkloadKey) -> None:
-        """Something about a workload has changed: look at it in a moment."""
+        """Plan a workload in a moment, because something about it has changed."""
         self._memory.changed(workload)
         if not self._settles:
             self._settles = True
@@ -108,22 +108,22 @@ class SimulatedUpdater:
     def _settled(self) -> None:
         self._settles = False
         workloads, self._settling = list(self._settling), {}
-        self._look_at(workloads)
+        self._plan_now(workloads)
 
-    def _look_later(self, workload: WorkloadKey, time: float) -> None:
-        """Look at a workload at a time, or sooner if somebody has asked for that."""
-        known = self._looks.get(workload)
-        if known is not None:
-            if known.waits and known.time <= time:
+    def _plan_later(self, workload: WorkloadKey, time: float) -> None:
+        """Plan a workload at a time, unless it is planned sooner already."""
+        ticket = self._next_plans.get(workload)
+        if ticket is not None:
+            if ticket.waits and ticket.time <= time:
                 return
-            known.cancel()
-        self._looks[workload] = self._kernel.at(time, partial(self._look_at, (workload,)), Priority.UPDATER)
+            ticket.cancel()
+        self._next_plans[workload] = self._kernel.at(time, partial(self._plan_now, (workload,)), Priority.UPDATER)
 
-    def _look_at(self, workloads: Iterable[WorkloadKey]) -> None:
+    def _plan_now(self, workloads: Iterable[WorkloadKey]) -> None:
         workloads = list(workloads)
         for workload in workloads:
             self._settling.pop(workload, None)
-            ticket = self._looks.pop(workload, None)
+            ticket = self._next_plans.pop(workload, None)
             if ticket is not None:
                 ticket.cancel()
         if not workloads or not self._presence.updates():
@@ -135,28 +135,28 @@ class SimulatedUpdater:
             if planned.error is not None:
                 raise planned.error
             if planned is not made:
-                self._look_later(planned.gathered.workload, now + _ABSENT_SECONDS)
+                self._plan_later(planned.gathered.workload, now + _ABSENT_SECONDS)
             self._memory.decided(planned)
             self._decided(planned, now)
 
     def _decided(self, planned: PlanResult, now: float) -> None:
         plan, workload = planned.plan, planned.gathered.workload
-        for verdict in plan.verdicts:
-            uid, code = verdict.pod.uid, verdict.reason.code
+        for decision in plan.verdicts:
+            uid, code = decision.pod.uid, decision.reason.code
             if self._told.get(uid) != code:
                 self._told[uid] = code
                 self.verdicts[code] += 1
         if plan.next_look is not None:
-            self._look_later(workload, max(plan.next_look, now + SHORTEST_REQUEUE_SECONDS))
+            self._plan_later(workload, max(plan.next_look, now + SHORTEST_REQUEUE_SECONDS))
         if plan.actions:
-            self._carry(workload, plan, now)
+            self._execute_plan(workload, plan, now)
 
-    def _carry(self, workload: WorkloadKey, plan: UpdatePlan, now: float) -> None:
-        verdicts = {verdict.pod.uid: verdict for verdict in plan.verdicts}
+    def _execute_plan(self, workload: WorkloadKey, plan: UpdatePlan, now: float) -> None:
+        decisions = {decision.pod.uid: decision for decision in plan.verdicts}
         outcomes = []
         again: list[float] = []
         for action in plan.actions:
-            outcome = self._carry_out(action, verdicts.get(action.pod.uid))
+            outcome = self._execute(action, decisions.get(action.pod.uid))
             self._memory.ended(action, now, done=outcome.told is WriteResult.APPLIED)
             outcomes.append(outcome)
             pause = requeue_delay(outcome.told)
@@ -164,17 +164,17 @@ class SimulatedUpdater:
                 again.append(max(pause, SHORTEST_REQUEUE_SECONDS))
         self._memory.carried(workload, outcomes, now)
         if again:
-            self._look_later(workload, now + min(again))
+            self._plan_later(workload, now + min(again))
 
-    def _carry_out(self, action: Action, verdict: PodDecision | None) -> ActionResult:
-        if verdict is not None:
-            reason = verdict.need.reason if verdict.need is not None else verdict.reason
-            self._because(action.pod.uid, reason.code, verdict.details)
-        why = ""
+    def _execute(self, action: Action, decision: PodDecision | None) -> ActionResult:
+        if decision is not None:
+            reason = decision.need.reason if decision.need is not None else decision.reason
+            self._because(action.pod.uid, reason.code, decision.details)
+        message = ""
         if isinstance(action, EvictPod):
-            told = self.writes.evict(action.pod)
+            result = self.writes.evict(action.pod)
         elif isinstance(action, ResizePod):
-            told, why = self.writes.resize(action.pod, action.patch)
+            result, message = self.writes.resize(action.pod, action.patch)
         else:
-            told = self.writes.annotate(action.pod, action.patch)
-        return ActionResult(action, told, why=why)
+            result = self.writes.annotate(action.pod, action.patch)
+        return ActionResult(action, result, why=message)

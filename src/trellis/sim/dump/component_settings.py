@@ -27,13 +27,13 @@ _NEWEST: Final = (99, 0)
 _BUFFERS: Final = "buffers"
 _HVPA: Final = "hvpa"
 _OTHERS: Final = (_BUFFERS, "nodes")
-# The parts of the figures that the node autoscaler goes by.
+# The settings that the node autoscaler reads.
 _OF_NODES: Final = ("up", "down")
 _PATIENCE: Final = "ready-patience"
 
 
 def read_components(collected: ClusterState) -> CollectedSettings:
-    """What their flags say, and what the API server can do."""
+    """The settings by the flags of components, and what the API server supports."""
     flags = _flags(collected)
     known, problems = select_known_flags(collected)
     figures, gates = read_flags(known), _gates(flags.get("feature-gates", ""))
@@ -69,13 +69,13 @@ def read_components(collected: ClusterState) -> CollectedSettings:
         admission_timeout=_seconds(
             flags.get("admission-controller-status-lease-timeout", ""), standard.admission_timeout
         ),
-        seen=tuple(each.component for each in collected.components),
+        seen=tuple(component.component for component in collected.components),
         problems=(*problems, *odd, *unread),
     )
 
 
 def with_ready_patience(components: CollectedSettings, text: str) -> CollectedSettings:
-    """The same for an Hvpa controller that was told so; raises `InvalidInput`."""
+    """The settings with another patience of the Hvpa controller; raises `InvalidInput`."""
     try:
         hvpas = read_flags({_PATIENCE: text}).hvpas
     except InvalidInput as error:
@@ -84,23 +84,23 @@ def with_ready_patience(components: CollectedSettings, text: str) -> CollectedSe
 
 
 def select_known_flags(collected: ClusterState) -> tuple[dict[str, str], list[str]]:
-    """Flags of components that change a decision and can be read, and what is wrong with those that cannot."""
-    known: dict[str, str] = {}
+    """Flags of components that change a decision and can be read, and the problems of those that cannot."""
+    readable: dict[str, str] = {}
     problems: list[str] = []
     for name, value in _flags(collected).items():
         if name not in FLAGS:
             continue
         try:
             read_flags({name: value})
-            known[name] = value
+            readable[name] = value
         except InvalidInput as error:
             problems.append(f"--{name}: {error}")
-    return known, problems
+    return readable, problems
 
 
 def select_simulated_flags(collected: ClusterState) -> dict[str, str]:
-    """The same for simulations of a cluster: with those of the node autoscaler, without those that cannot be read."""
-    found, _ = select_known_flags(collected)
+    """The flags for simulations of a cluster: with those of the node autoscaler, without those that cannot be read."""
+    flags, _ = select_known_flags(collected)
     component = collected.component("nodes")
     for name, value in component.flags.items() if component is not None else ():
         if name in FLAGS and FLAGS[name][0] in _OF_NODES:
@@ -108,14 +108,14 @@ def select_simulated_flags(collected: ClusterState) -> dict[str, str]:
                 read_flags({name: value})
             except InvalidInput:
                 continue
-            found[name] = value
-    return found
+            flags[name] = value
+    return flags
 
 
 def _flags(collected: ClusterState) -> dict[str, str]:
-    """Those of the components that size pods or count them; what others call alike is their own."""
-    sizing = (each for each in collected.components if each.component not in _OTHERS)
-    return {name: value for each in sizing for name, value in each.flags.items()}
+    """The flags of the components that size or count pods; other components have flags of the same names."""
+    sizing = (component for component in collected.components if component.component not in _OTHERS)
+    return {name: value for component in sizing for name, value in component.flags.items()}
 
 
 def _buffers(collected: ClusterState) -> tuple[BufferSettings, list[str]]:
@@ -125,7 +125,7 @@ def _buffers(collected: ClusterState) -> tuple[BufferSettings, list[str]]:
     most = flags.get("max-chunks-per-buffer", "")
     if most and not most.isdecimal():
         problems.append(f'--max-chunks-per-buffer: "{most}" is no number')
-    labels = dict(each.split("=", 1) for each in _parts(flags.get("node-class-labels", "")) if "=" in each)
+    labels = dict(part.split("=", 1) for part in _parts(flags.get("node-class-labels", "")) if "=" in part)
     settings = BufferSettings(
         most_chunks=int(most) if most.isdecimal() else standard.most_chunks,
         node_class_labels=labels or standard.node_class_labels,
@@ -135,18 +135,18 @@ def _buffers(collected: ClusterState) -> tuple[BufferSettings, list[str]]:
 
 
 def _parts(text: str) -> list[str]:
-    return [each.strip() for each in text.split(",") if each.strip()]
+    return [part.strip() for part in text.split(",") if part.strip()]
 
 
 def _gates(text: str) -> FeatureGates:
-    given = dict(each.split("=", 1) for each in text.split(",") if "=" in each)
-    changed = {_GATES[name]: value.lower() == "true" for name, value in given.items() if name in _GATES}
+    gates = dict(part.split("=", 1) for part in text.split(",") if "=" in part)
+    changed = {_GATES[name]: value.lower() == "true" for name, value in gates.items() if name in _GATES}
     return msgspec.structs.replace(FeatureGates(), **changed)
 
 
 def _presets(text: str, names: tuple[str, ...]) -> tuple[dict[str, dict[str, str]], list[str]]:
     try:
-        return read_presets([each for each in text.split(",") if each], names), []
+        return read_presets([part for part in text.split(",") if part], names), []
     except InvalidInput as error:
         return {}, [f"--set: {error}"]
 
@@ -159,6 +159,6 @@ def _seconds(text: str, default: float) -> float:
 
 
 def _version(server: str) -> tuple[int, int]:
-    """Of the API server; one that does not say is taken for a new one."""
-    found = _SERVER.match(server)
-    return (int(found[1]), int(found[2])) if found else _NEWEST
+    """The version of the API server; without one it is taken for a new one."""
+    result = _SERVER.match(server)
+    return (int(result[1]), int(result[2])) if result else _NEWEST

@@ -1,7 +1,7 @@
-"""Builds a fleet from a dump: its nodes, workloads and autoscalers as they are, with what was used.
+"""Builds a fleet from a dump: its nodes, workloads and autoscalers as they are, with their usage.
 
-Variants: as the templates of the workloads ask, as the VPAs and Hvpas in the dump have it, and for each recommender
-that is wanted with a VPA over every workload. What a dump does not tell is assumed, and every assumption is noted.
+Variants: as the templates of the workloads request, as the VPAs and Hvpas in the dump have it, and for each recommender
+that is chosen with a VPA over every workload. What a dump does not say is assumed, and every assumption is noted.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from trellis.sim.scenario.usage import seeded_generator
 _HOUR: Final = 3_600.0
 _DAYS: Final = 7
 _STEP: Final = 300.0
-# Of the time that is played, so much passes before anything is counted: recommenders begin without a memory.
+# The share of the simulated time before anything is counted: recommenders begin without a memory.
 _WARM_UP: Final = 0.25
-# HPAs look more often than usage is known, for they take several looks to get where it leads them.
+# HPAs act more often than usage is known, because they take several passes to get where it leads them.
 _HPA_SECONDS: Final = 60.0
 _NODES_SECONDS: Final = 30.0
 
 
 class DumpedFleet(msgspec.Struct, frozen=True):
-    """The fleet, what had to be assumed, and what is not played as it is in the cluster."""
+    """The fleet, the assumptions, and what is not simulated as it is in the cluster."""
 
     fleet: Fleet
     notes: tuple[str, ...]
@@ -57,26 +57,26 @@ def build_fleet_from_dump(
     seed: int | None = None,
     groups: KnownNodeGroups | None = None,
 ) -> DumpedFleet:
-    """Everything in a dump that can be played; raises `InvalidInput` if there is nothing, or for a recommender.
+    """Build the fleet; raises `InvalidInput` if nothing can be simulated, or for an unknown recommender.
 
     `groups` are the node groups that the dump declares.
     """
-    for each in recommenders:
-        _check(each)
+    for recommender in recommenders:
+        _check(recommender)
     groups, ledger, clock = groups or KnownNodeGroups(), NotPlayedObjects(), _clock(collected)
     chosen = DEFAULT_SEED if seed is None else seed
-    found = find_workloads(collected, clock, ledger)
+    dumped = find_workloads(collected, clock, ledger)
     pools = build_pools(groups, ledger)
-    autoscalers = find_autoscalers(collected, found, ledger, orders_nodes=bool(pools))
-    usage = DumpUsage(collected, found.found, clock, chosen)
+    autoscalers = find_autoscalers(collected, dumped, ledger, orders_nodes=bool(pools))
+    usage = DumpUsage(collected, dumped.found, clock, chosen)
     making = _FleetBuilder(collected, clock, usage, chosen, autoscalers.scaled)
-    workloads = tuple(map(making.workload, found.found))
+    workloads = tuple(map(making.workload, dumped.found))
     if not workloads:
         raise InvalidInput(name, "has no running pods that could be played")
-    nodes = build_nodes(collected, groups, found.static, ledger)
-    variants = build_variants(collected, found, autoscalers, recommenders)
+    nodes = build_nodes(collected, groups, dumped.static, ledger)
+    variants = build_variants(collected, dumped, autoscalers, recommenders)
     _list_the_rest(collected, ledger)
-    # Between two steps nothing new is known of usage, so that asking more often would only take longer.
+    # Between two steps no usage is new, so deciding more often would only take longer.
     intervals = Intervals(clock.step, clock.step, hpa=min(_HPA_SECONDS, clock.step), nodes=_NODES_SECONDS)
     fleet = Fleet(
         name,
@@ -94,23 +94,23 @@ def build_fleet_from_dump(
 
 
 def _check(recommender: str) -> None:
-    known = built_in_recommenders()
-    if recommender not in known:
-        guess = suggest_name(recommender, known)
+    built_in = built_in_recommenders()
+    if recommender not in built_in:
+        guess = suggest_name(recommender, built_in)
         hint = f" (did you mean {guess}?)" if guess else ""
-        raise InvalidInput(recommender, f"there is no such recommender; there are {', '.join(known)}{hint}")
+        raise InvalidInput(recommender, f"there is no such recommender; there are {', '.join(built_in)}{hint}")
 
 
 def _clock(collected: ClusterState) -> SimulationClock:
-    """The time that the dump has usage of; without any, the last days before it was made."""
+    """The time for which the dump has usage; without any, the last days before it was made."""
     series = collected.history
     if not series:
         end = collected.time // _HOUR * _HOUR
         steps = round(_DAYS * 24 * _HOUR / _STEP)
         return _clocked(end - steps * _STEP, _STEP, steps)
-    begin = min(float(each.times[0]) for each in series)
-    end = max(float(each.times[-1]) for each in series)
-    apart = [float(np.median(np.diff(each.times))) for each in series if len(each) > 1]
+    begin = min(float(one_series.times[0]) for one_series in series)
+    end = max(float(one_series.times[-1]) for one_series in series)
+    apart = [float(np.median(np.diff(one_series.times))) for one_series in series if len(one_series) > 1]
     step = max(_STEP, float(np.median(apart)) if apart else _STEP)
     return _clocked(begin, step, max(1, round((end - begin) / step) + 1))
 
@@ -120,7 +120,7 @@ def _clocked(begin: float, step: float, steps: int) -> SimulationClock:
 
 
 class _FleetBuilder:
-    """Lays out workloads, and keeps count of what had to be assumed."""
+    """Lays out workloads, and counts the assumptions."""
 
     def __init__(
         self,
@@ -138,33 +138,35 @@ class _FleetBuilder:
         self._assumed_runs = 0
         self._shared = 0
 
-    def workload(self, found: DumpedWorkload) -> SimulatedWorkload:
+    def workload(self, dumped: DumpedWorkload) -> SimulatedWorkload:
         """A workload with its demand."""
-        runs = self._runs(found)
-        scales = (found.target.namespace, found.name) in self._scaled
+        runs = self._runs(dumped)
+        scales = (dumped.target.namespace, dumped.name) in self._scaled
         self._shared += scales
         longest = max((length for _, length in runs), default=0.0)
-        containers = found.template.spec.containers
-        probed = any(each.readiness_probe is not None or each.startup_probe is not None for each in containers)
+        containers = dumped.template.spec.containers
+        probed = any(
+            container.readiness_probe is not None or container.startup_probe is not None for container in containers
+        )
         return SimulatedWorkload(
-            namespace=found.target.namespace,
-            name=found.name,
-            kind=found.kind,
-            replicas=found.replicas,
-            template=build_template(found),
+            namespace=dumped.target.namespace,
+            name=dumped.name,
+            kind=dumped.kind,
+            replicas=dumped.replicas,
+            template=build_template(dumped),
             demand=tuple(
-                self._usage.demand(found, container, scales=scales, longest=longest) for container in found.containers
+                self._usage.demand(dumped, container, scales=scales, longest=longest) for container in dumped.containers
             ),
             start=StartProfile(probe=probed),
-            max_unavailable=found.max_unavailable,
-            label="" if found.target.kind == found.kind else found.target.kind,
+            max_unavailable=dumped.max_unavailable,
+            label="" if dumped.target.kind == dumped.kind else dumped.target.kind,
             runs=runs,
-            completions=found.job.completions if found.job is not None else None,
-            cron=found.cron,
+            completions=dumped.job.completions if dumped.job is not None else None,
+            cron=dumped.cron,
         )
 
     def notes(self) -> Iterator[str]:
-        """What had to be assumed."""
+        """The assumptions."""
         sources = ", ".join(
             f"{source} ({pluralize(count, 'container')})" for source, count in self._usage.sources.items()
         )
@@ -178,19 +180,19 @@ class _FleetBuilder:
             jobs = pluralize(self._assumed_runs, "CronJob")
             yield f"no run of {jobs} is known: each is assumed to take {ASSUMED_SECONDS / 60:g} minutes"
 
-    def _runs(self, found: DumpedWorkload) -> JobRuns:
-        if found.job is None:
+    def _runs(self, dumped: DumpedWorkload) -> JobRuns:
+        if dumped.job is None:
             return ()
-        if found.cron is None:
-            return find_job_run(found.jobs[0], self._clock, self._collected.time)
-        first = found.containers[0] if found.containers else ""
-        lengths = measure_run_lengths(found.jobs, found.job, self._usage.series(found, first))
+        if dumped.cron is None:
+            return find_job_run(dumped.jobs[0], self._clock, self._collected.time)
+        first = dumped.containers[0] if dumped.containers else ""
+        lengths = measure_run_lengths(dumped.jobs, dumped.job, self._usage.series(dumped, first))
         self._assumed_runs += not lengths
-        return draw_cron_runs(found.times, lengths, seeded_generator(self._seed, found.target.namespace, found.name))
+        return draw_cron_runs(dumped.times, lengths, seeded_generator(self._seed, dumped.target.namespace, dumped.name))
 
 
 def _list_the_rest(collected: ClusterState, ledger: NotPlayedObjects) -> None:
-    """What is in a dump, or should be, and has no part in the model."""
+    """Add to the ledger what a dump has, or should have, and the model does not simulate."""
     if collected.quotas:
         ledger.add("ResourceQuota", "quotas limit nothing in the model", len(collected.quotas))
     if collected.claims:
@@ -204,10 +206,10 @@ def _list_the_rest(collected: ClusterState, ledger: NotPlayedObjects) -> None:
         ledger.add("Pod", reason, 0)
     for kind, rejected in _rejected(collected):
         ledger.add(kind, "cannot be read", rejected)
-    for each in collected.missing:
-        if each.why != NOT_SERVED:
-            where = f" in {each.where}" if each.where else ""
-            ledger.add(each.what, f"not in the dump{where}: {each.why}", 0)
+    for gap in collected.missing:
+        if gap.why != NOT_SERVED:
+            where = f" in {gap.where}" if gap.where else ""
+            ledger.add(gap.what, f"not in the dump{where}: {gap.why}", 0)
 
 
 def _rejected(collected: ClusterState) -> Iterator[tuple[str, int]]:

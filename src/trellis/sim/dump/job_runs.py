@@ -1,6 +1,6 @@
 """Runs of the Jobs and CronJobs of a dump, within the time that is simulated.
 
-How long a run takes is known from Jobs that have ended, or from how long usage of their pods was measured.
+The length of a run is known from Jobs that have ended, or from how long usage of their pods was measured.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis.sim.scenario.workloads import ALLOW, list_firings
 
 JobRuns = tuple[tuple[float, float], ...]
 
-# How long a run is assumed to take where nothing is known of any.
+# The length of a run where none is known.
 ASSUMED_SECONDS: Final = 600.0
 _SHORTEST: Final = 1.0
 _MACROS: Final = {
@@ -35,7 +35,7 @@ _FAILED: Final = "Failed"
 
 
 def read_cron_rules(cron_job: CronJob) -> CronRules:
-    """What a CronJob says, its schedule in five fields; without a time zone it goes by UTC."""
+    """The rules of a CronJob, its schedule in five fields; without a time zone it is in UTC."""
     spec, zone, schedule = cron_job.spec, cron_job.spec.time_zone, cron_job.spec.schedule
     if schedule.startswith(_ZONES):
         prefix, _, schedule = schedule.partition(" ")
@@ -45,7 +45,7 @@ def read_cron_rules(cron_job: CronJob) -> CronRules:
 
 
 def list_cron_times(rules: CronRules, clock: SimulationClock) -> tuple[float, ...]:
-    """The times of a schedule within the time that is played; raises `InvalidSchedule`."""
+    """The times of a schedule within the simulated time; raises `InvalidSchedule`."""
     return tuple(list_firings(rules.schedule, rules.time_zone or "UTC", clock))
 
 
@@ -56,7 +56,7 @@ def draw_cron_runs(times: Sequence[float], lengths: Sequence[float], draw: np.ra
 
 
 def find_job_run(job: Job, clock: SimulationClock, now: float) -> JobRuns:
-    """The one run of a Job, as far as it is within the time; one that still runs does so until the end."""
+    """The one run of a Job within the simulated time; one that still runs does so until the end."""
     began = job.status.start_time
     if began is None:
         return ()
@@ -68,29 +68,33 @@ def find_job_run(job: Job, clock: SimulationClock, now: float) -> JobRuns:
 
 
 def measure_run_lengths(jobs: Iterable[Job], spec: JobSpec, series: Iterable[ContainerHistory]) -> list[float]:
-    """How long each pod of a run took: by Jobs that have ended well, else by how long pods were measured."""
+    """The length of each run of a pod: by Jobs that have succeeded, else by how long pods were measured."""
     spans = [
         job.status.completion_time.timestamp() - job.status.start_time.timestamp()
         for job in jobs
         if job.status.completion_time is not None and job.status.start_time is not None
     ]
     if spans:
-        return [max(each / count_waves(spec), _SHORTEST) for each in spans]
-    return [float(each.times[-1] - each.times[0]) + _apart(each) for each in series if len(each) > 1]
+        return [max(span / count_waves(spec), _SHORTEST) for span in spans]
+    return [
+        float(one_series.times[-1] - one_series.times[0]) + _apart(one_series)
+        for one_series in series
+        if len(one_series) > 1
+    ]
 
 
 def find_end(job: Job) -> float | None:
-    """When a Job was over, well or not; None while it runs."""
+    """When a Job ended, well or not; None while it runs."""
     if job.status.completion_time is not None:
         return job.status.completion_time.timestamp()
-    for each in job.status.conditions:
-        if each.type == _FAILED and each.status == "True" and each.last_transition_time is not None:
-            return each.last_transition_time.timestamp()
+    for condition in job.status.conditions:
+        if condition.type == _FAILED and condition.status == "True" and condition.last_transition_time is not None:
+            return condition.last_transition_time.timestamp()
     return None
 
 
 def count_waves(spec: JobSpec) -> int:
-    """How many pods run one after the other."""
+    """The number of pods that run one after the other."""
     parallelism = 1 if spec.parallelism is None else spec.parallelism
     completions = parallelism if spec.completions is None else spec.completions
     return max(math.ceil(completions / max(parallelism, 1)), 1)

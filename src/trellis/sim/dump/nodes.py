@@ -26,22 +26,22 @@ _HOST_NAME: Final = "kubernetes.io/hostname"
 
 
 def build_pools(groups: KnownNodeGroups, ledger: NotPlayedObjects) -> tuple[NodePool, ...]:
-    """The node groups, each with the nodes that run; one that cannot be read is not played."""
-    for name, said in groups.problems:
-        ledger.add("KwokNodeGroup", f"{name or 'a document'} cannot be used: {said}")
-    return tuple(_pool(each) for each in groups.states)
+    """The node groups, each with the nodes that run; one that cannot be read is not simulated."""
+    for name, problem in groups.problems:
+        ledger.add("KwokNodeGroup", f"{name or 'a document'} cannot be used: {problem}")
+    return tuple(_pool(state) for state in groups.states)
 
 
 def build_nodes(
     collected: ClusterState, groups: KnownNodeGroups, static: Mapping[str, Sequence[Pod]], ledger: NotPlayedObjects
 ) -> tuple[NodeShape, ...]:
-    """Nodes of no group that are ready, those alike together; what static pods request is not offered."""
-    grouped = {each.node for state in groups.states for each in state.instances}
+    """Ready nodes of no group, equal ones together; what static pods request is not offered."""
+    grouped = {instance.node for state in groups.states for instance in state.instances}
     shapes: dict[bytes, tuple[Document, int]] = {}
     for node in collected.nodes:
         if node.metadata.name in grouped:
             continue
-        if any(each.type == READY and each.status != "True" for each in node.status.conditions):
+        if any(condition.type == READY and condition.status != "True" for condition in node.status.conditions):
             ledger.add("Node", "not ready")
             continue
         document = _document(node, static.get(node.metadata.name, ()))
@@ -93,13 +93,13 @@ def _document(node: Node, static: Iterable[Pod]) -> Document:
 
 
 def _without(offered: dict[str, str], pod: Pod) -> dict[str, str]:
-    """What a node offers to others than this pod."""
+    """What a node offers to other pods than this one."""
     left = dict(offered)
-    for name, taken in Demand.of(pod.spec).requests.items():
+    for name, request in Demand.of(pod.spec).requests.items():
         if name == PODS or name not in left:
             continue
         have = Quantity.parse(left[name])
-        milli = have.milli - (taken if name == CPU else taken * 1000)
+        milli = have.milli - (request if name == CPU else request * 1000)
         left[name] = str(Quantity.from_milli(max(milli, 0)))
     return left
 

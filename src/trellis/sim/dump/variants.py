@@ -1,4 +1,4 @@
-"""Variants of a dump: as templates ask, as its VPAs and Hvpas have it, and by recommenders.
+"""Variants of a dump: as templates request, as its VPAs and Hvpas have it, and by recommenders.
 
 HPAs scale and Buffers keep spare capacity in all variants, because neither says how large a pod is.
 """
@@ -39,9 +39,9 @@ _Played: TypeAlias = Mapping[tuple[str, str, str], DumpedWorkload]
 
 
 class DumpedAutoscalers(msgspec.Struct, frozen=True):
-    """The manifests that can be played. `of_hvpas` are the HPAs that write to the scales of Hvpas.
+    """The manifests that can be simulated. `of_hvpas` are the HPAs that write to the scales of Hvpas.
 
-    `scaled` are the workloads whose count is scaled, by namespace and the name under which they are played.
+    `scaled` are the workloads whose count is scaled, by namespace and the name under which they are simulated.
     """
 
     vpas: tuple[Document, ...]
@@ -55,13 +55,11 @@ class DumpedAutoscalers(msgspec.Struct, frozen=True):
 def find_autoscalers(
     collected: ClusterState, workloads: DumpedWorkloads, ledger: NotPlayedObjects, *, orders_nodes: bool
 ) -> DumpedAutoscalers:
-    """All autoscalers of a dump; what cannot be played goes to the ledger. `orders_nodes`: there are node groups."""
+    """All autoscalers of a dump; the ledger gets those that cannot be simulated. `orders_nodes`: it has node groups."""
     played = workloads.by_target()
     hvpas = dict(_hvpas(collected, played, ledger))
     hpas, of_hvpas = _hpas(collected, played, hvpas, ledger)
-    scaled = [_target(each, "scaleTargetRef") for each in hpas] + [
-        _target(each, "targetRef") for each in hvpas.values()
-    ]
+    scaled = [_target(hpa, "scaleTargetRef") for hpa in hpas] + [_target(hvpa, "targetRef") for hvpa in hvpas.values()]
     return DumpedAutoscalers(
         tuple(_vpas(collected, played, ledger)),
         tuple(hpas),
@@ -83,10 +81,10 @@ def build_variants(
     if sizes:
         title = f"Sizing by its own {' and '.join(_named(autoscalers))}"
         variants.append(Variant(CURRENT, title, (*around, *sizes, *autoscalers.of_hvpas), settings))
-    wanted = tuple(recommenders) or (() if sizes else (DEFAULT_RECOMMENDER,))
+    chosen = tuple(recommenders) or (() if sizes else (DEFAULT_RECOMMENDER,))
     mode = "InPlaceOrRecreate" if collected.about.resizes_pods else "Recreate"
-    for name in wanted:
-        objects = (*around, *(_vpa(each, name, mode) for each in workloads.found))
+    for name in chosen:
+        objects = (*around, *(_vpa(workload, name, mode) for workload in workloads.found))
         variants.append(Variant(name, f"VPA for all ({name})", objects, settings))
     return tuple(variants)
 
@@ -99,59 +97,59 @@ def _named(autoscalers: DumpedAutoscalers) -> Iterator[str]:
 
 
 def _limits(collected: ClusterState) -> Iterator[Document]:
-    for each in collected.limit_ranges:
-        yield {"apiVersion": "v1", "kind": "LimitRange"} | _document(each)
+    for limit_range in collected.limit_ranges:
+        yield {"apiVersion": "v1", "kind": "LimitRange"} | _document(limit_range)
 
 
 def _hpas(
     collected: ClusterState, played: _Played, hvpas: Mapping[tuple[str, str], Document], ledger: NotPlayedObjects
 ) -> tuple[list[Document], list[Document]]:
-    """HPAs of workloads, and those of Hvpas that are the user's own; an Hvpa makes its others anew."""
+    """HPAs of workloads, and users' own HPAs of Hvpas; an Hvpa creates its others anew."""
     of_workloads: list[Document] = []
     of_hvpas: list[Document] = []
-    for each in collected.hpas:
-        ref, namespace = each.spec.scale_target_ref, each.metadata.namespace
-        if _is_owned_by_hvpa(each):
+    for candidate in collected.hpas:
+        ref, namespace = candidate.spec.scale_target_ref, candidate.metadata.namespace
+        if _is_owned_by_hvpa(candidate):
             continue
-        found = played.get((namespace, ref.kind, ref.name))
-        is_played = found.kind in _SCALED if found is not None else (namespace, ref.name) in hvpas
-        if not is_played or (found is None and ref.kind != HVPA.name):
+        result = played.get((namespace, ref.kind, ref.name))
+        is_played = result.kind in _SCALED if result is not None else (namespace, ref.name) in hvpas
+        if not is_played or (result is None and ref.kind != HVPA.name):
             ledger.add(HPA, _NO_TARGET)
             continue
-        hpa = _answered(each, ledger)
+        hpa = _with_supported_metrics(candidate, ledger)
         if hpa is None:
             continue
         document = {"apiVersion": "autoscaling/v2", "kind": HPA} | _document(hpa, "status")
-        if found is not None:
-            document["spec"]["scaleTargetRef"] = _reference(found)
-        (of_hvpas if found is None else of_workloads).append(document)
+        if result is not None:
+            document["spec"]["scaleTargetRef"] = _reference(result)
+        (of_hvpas if result is None else of_workloads).append(document)
     return of_workloads, of_hvpas
 
 
-def _answered(hpa: HorizontalPodAutoscaler, ledger: NotPlayedObjects) -> HorizontalPodAutoscaler | None:
-    """An HPA with the metrics that can be played; None if there is none, and its target keeps its count."""
+def _with_supported_metrics(hpa: HorizontalPodAutoscaler, ledger: NotPlayedObjects) -> HorizontalPodAutoscaler | None:
+    """An HPA with the metrics that can be simulated; None if there is none, and its target keeps its count."""
     metrics = hpa.spec.metrics
-    known = tuple(each for each in metrics if not find_unsupported(each))
-    if metrics and len(known) < len(metrics):
-        types = ", ".join(sorted({each.type or "none" for each in metrics if find_unsupported(each)}))
-        what = "it scales by its other metrics alone" if known else "its target keeps its count"
-        ledger.add(HPA, f"a dump has no values of metrics of type {types}: {what}")
-        if not known:
+    supported = tuple(metric for metric in metrics if not find_unsupported(metric))
+    if metrics and len(supported) < len(metrics):
+        types = ", ".join(sorted({metric.type or "none" for metric in metrics if find_unsupported(metric)}))
+        consequence = "it scales by its other metrics alone" if supported else "its target keeps its count"
+        ledger.add(HPA, f"a dump has no values of metrics of type {types}: {consequence}")
+        if not supported:
             return None
-    return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, metrics=known))
+    return msgspec.structs.replace(hpa, spec=msgspec.structs.replace(hpa.spec, metrics=supported))
 
 
 def _vpas(collected: ClusterState, played: _Played, ledger: NotPlayedObjects) -> Iterator[Document]:
-    for each in collected.vpas:
-        ref = each.spec.target_ref
-        found = played.get((each.metadata.namespace, ref.kind or "", ref.name or ""))
-        if _is_owned_by_hvpa(each):
+    for vpa in collected.vpas:
+        ref = vpa.spec.target_ref
+        result = played.get((vpa.metadata.namespace, ref.kind or "", ref.name or ""))
+        if _is_owned_by_hvpa(vpa):
             continue
-        if found is None:
+        if result is None:
             ledger.add(VPA.name, _NO_TARGET)
             continue
-        document = _document(each)
-        document["spec"]["targetRef"] = _reference(found)
+        document = _document(vpa)
+        document["spec"]["targetRef"] = _reference(result)
         yield document
 
 
@@ -159,24 +157,24 @@ def _hvpas(
     collected: ClusterState, played: _Played, ledger: NotPlayedObjects
 ) -> Iterator[tuple[tuple[str, str], Document]]:
     """Hvpas as they would begin: without a status, and without a count that an HPA wrote."""
-    for each in collected.hvpas:
-        ref, metadata = each.spec.target_ref, each.metadata
-        found = played.get((metadata.namespace, ref.kind or "", ref.name or ""))
-        meaning, refused = read_hvpa(each)
+    for hvpa in collected.hvpas:
+        ref, metadata = hvpa.spec.target_ref, hvpa.metadata
+        result = played.get((metadata.namespace, ref.kind or "", ref.name or ""))
+        meaning, refused = read_hvpa(hvpa)
         if meaning is None:
             ledger.add(HVPA.name, f"refused: {refused}")
-        elif found is None or found.kind not in _SCALED:
+        elif result is None or result.kind not in _SCALED:
             ledger.add(HVPA.name, _NO_TARGET)
         else:
-            document = _document(each, "status")
-            document["spec"]["targetRef"] = _reference(found)
+            document = _document(hvpa, "status")
+            document["spec"]["targetRef"] = _reference(result)
             document["spec"].pop("replicas", None)
             _answer_hvpa(document, ledger)
             yield (metadata.namespace, metadata.name), document
 
 
 def _answer_hvpa(document: dict[str, Any], ledger: NotPlayedObjects) -> None:
-    """Leave the metrics in the HPA of an Hvpa that can be played; without any it goes by its VPA alone."""
+    """Keep the metrics in the HPA of an Hvpa that can be simulated; without any it scales by its VPA alone."""
     hpa = document["spec"].get("hpa") or {}
     spec = (hpa.get("template") or {}).get("spec") or {}
     written = spec.get("metrics") or []
@@ -184,13 +182,13 @@ def _answer_hvpa(document: dict[str, Any], ledger: NotPlayedObjects) -> None:
         metrics = convert_object(spec, HorizontalPodAutoscalerSpec).metrics
     except UnreadableObject:
         metrics = ()
-    known = [text for text, each in zip(written, metrics, strict=False) if not find_unsupported(each)]
-    if len(known) == len(written):
+    supported = [text for text, metric in zip(written, metrics, strict=False) if not find_unsupported(metric)]
+    if len(supported) == len(written):
         return
-    what = "it scales by its other metrics alone" if known else "it scales by its VPA alone"
-    ledger.add(HVPA.name, f"a dump has no values of some metrics of its HPA: {what}")
-    if known:
-        spec["metrics"] = known
+    consequence = "it scales by its other metrics alone" if supported else "it scales by its VPA alone"
+    ledger.add(HVPA.name, f"a dump has no values of some metrics of its HPA: {consequence}")
+    if supported:
+        spec["metrics"] = supported
     else:
         document["spec"]["hpa"] = {"deploy": False}
 
@@ -198,25 +196,25 @@ def _answer_hvpa(document: dict[str, Any], ledger: NotPlayedObjects) -> None:
 def _buffers(
     collected: ClusterState, played: _Played, ledger: NotPlayedObjects, *, orders_nodes: bool
 ) -> Iterator[Document]:
-    for each in collected.buffers:
-        why = _why_not_kept(each, played, orders_nodes=orders_nodes)
-        if why:
-            ledger.add(BUFFER.name, why)
+    for buffer in collected.buffers:
+        reason = _find_reason_not_kept(buffer, played, orders_nodes=orders_nodes)
+        if reason:
+            ledger.add(BUFFER.name, reason)
             continue
-        document, found = _document(each, "status"), played.get(_reference_of(each))
-        if found is not None:
-            document["spec"]["targetRef"] = _reference(found)
+        document, workload = _document(buffer, "status"), played.get(_reference_of(buffer))
+        if workload is not None:
+            document["spec"]["targetRef"] = _reference(workload)
         yield document
 
 
-def _why_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str:
-    """Why the capacity of a Buffer is not kept; nothing if it is kept."""
+def _find_reason_not_kept(buffer: Buffer, played: _Played, *, orders_nodes: bool) -> str:
+    """Why the capacity of a Buffer is not kept; "" if it is kept."""
     if not orders_nodes:
         return "the dump has no node groups of which nodes could be ordered for it"
     meaning = resolve_buffer(buffer)
-    told = find_skip_reason(meaning, BufferSettings())
-    if told is not None:
-        return str(told)
+    skip_reason = find_skip_reason(meaning, BufferSettings())
+    if skip_reason is not None:
+        return str(skip_reason)
     if meaning.capacity is None:
         return "it states no capacity that can be used"
     goes_by_pods = isinstance(meaning.capacity, FixedReplicas | PercentOfReplicas) and meaning.target is not None
@@ -234,23 +232,23 @@ def _target(document: Document, reference: str) -> tuple[str, str]:
     return document["metadata"]["namespace"], document["spec"][reference]["name"]
 
 
-def _is_owned_by_hvpa(found: HorizontalPodAutoscaler | VerticalPodAutoscaler) -> bool:
-    owner = found.metadata.controller
+def _is_owned_by_hvpa(autoscaler: HorizontalPodAutoscaler | VerticalPodAutoscaler) -> bool:
+    owner = autoscaler.metadata.controller
     return owner is not None and owner.kind == HVPA.name
 
 
-def _document(found: Any, *without: str) -> dict[str, Any]:
-    document: dict[str, Any] = msgspec.json.decode(encode_payload(found))
+def _document(stored: Any, *without: str) -> dict[str, Any]:
+    document: dict[str, Any] = msgspec.json.decode(encode_payload(stored))
     return {name: value for name, value in document.items() if name not in without}
 
 
-def _reference(found: DumpedWorkload) -> Document:
-    return {"apiVersion": _API_VERSIONS.get(found.kind, "apps/v1"), "kind": found.kind, "name": found.name}
+def _reference(workload: DumpedWorkload) -> Document:
+    return {"apiVersion": _API_VERSIONS.get(workload.kind, "apps/v1"), "kind": workload.kind, "name": workload.name}
 
 
-def _vpa(found: DumpedWorkload, recommender: str, mode: str) -> Document:
-    spec: dict[str, Any] = {"targetRef": _reference(found), "updatePolicy": {"updateMode": mode}}
+def _vpa(workload: DumpedWorkload, recommender: str, mode: str) -> Document:
+    spec: dict[str, Any] = {"targetRef": _reference(workload), "updatePolicy": {"updateMode": mode}}
     if recommender != DEFAULT_RECOMMENDER:
         spec["recommenders"] = [{"name": recommender}]
-    metadata = {"namespace": found.target.namespace, "name": found.name}
+    metadata = {"namespace": workload.target.namespace, "name": workload.name}
     return {"apiVersion": VPA.api_version, "kind": VPA.name, "metadata": metadata, "spec": spec}

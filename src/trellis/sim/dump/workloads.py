@@ -38,9 +38,9 @@ _COUNTED: Final = ("Deployment", "StatefulSet", "DaemonSet", "ReplicationControl
 
 
 class DumpedWorkload(msgspec.Struct, frozen=True):
-    """A workload of a dump: what it is there, as what it is played, and which pods it has now.
+    """A workload of a dump: its target, the kind by which it is simulated, and its pods.
 
-    `jobs` are the Jobs behind one that runs to an end, and `job` what each of them says; `times` are those of the
+    `jobs` are the Jobs behind one that runs to completion, and `job` the spec of each of them; `times` are those of the
     schedule of a CronJob.
     """
 
@@ -58,49 +58,53 @@ class DumpedWorkload(msgspec.Struct, frozen=True):
 
     @property
     def containers(self) -> tuple[str, ...]:
-        """Those that run as long as a pod."""
+        """The containers that run as long as a pod."""
         spec = self.template.spec
-        return tuple(each.name for each in (*spec.containers, *filter(_is_sidecar, spec.init_containers)))
+        return tuple(container.name for container in (*spec.containers, *filter(_is_sidecar, spec.init_containers)))
 
 
 class DumpedWorkloads(msgspec.Struct, frozen=True):
-    """Those that can be played, in the order of their names; `static` are pods of nodes themselves, by node."""
+    """The workloads that can be simulated, in the order of their names; `static` are static pods, by node."""
 
     found: tuple[DumpedWorkload, ...]
     static: Mapping[str, tuple[Pod, ...]]
 
     def by_target(self) -> dict[tuple[str, str, str], DumpedWorkload]:
-        """By namespace, kind and name as the dump has them."""
-        return {(each.target.namespace, each.target.kind, each.target.name): each for each in self.found}
+        """The workloads by namespace, kind and name as the dump has them."""
+        return {
+            (workload.target.namespace, workload.target.kind, workload.target.name): workload for workload in self.found
+        }
 
 
 def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotPlayedObjects) -> DumpedWorkloads:
-    """All workloads of a dump that did something in the time of the clock; the rest goes to the ledger."""
+    """All workloads of a dump that were active in the time of the clock; the rest goes to the ledger."""
     groups, static = _grouped(collected, ledger)
     batch = [*_cron_jobs(collected, groups, clock, ledger), *_jobs(collected, groups, clock, ledger)]
-    serving = [each for each in groups if each.kind not in BATCH_KINDS]
+    serving = [group for group in groups if group.kind not in BATCH_KINDS]
     _list_without_pods(collected, serving, ledger)
     names = _WorkloadNames()
-    found = []
+    result = []
     guarded: set[ObjectKey] = set()
-    # Those that keep their kind first, so that they also keep their names.
-    for target in sorted(serving, key=lambda each: (each.namespace, _rank(each.kind), each.name, each.kind)):
+    # Workloads that keep their kind come first, so that they also keep their names.
+    for target in sorted(serving, key=lambda key: (key.namespace, _rank(key.kind), key.name, key.kind)):
         budgets = [
-            each
-            for each in collected.pdbs.by(BY_NAMESPACE, target.namespace)
-            if _is_about(each, groups[target][0].metadata.labels)
+            budget
+            for budget in collected.pdbs.by(BY_NAMESPACE, target.namespace)
+            if _is_about(budget, groups[target][0].metadata.labels)
         ]
         guarded.update(map(key_of, budgets))
-        found.append(_found(target, names.free(target), collected.owners.find(target), groups[target], budgets))
+        result.append(
+            _build_workload(target, names.free(target), collected.owners.find(target), groups[target], budgets)
+        )
         if target.kind not in _PLAYED:
             ledger.add(target.kind, _as_deployment(target.kind))
-    batch.sort(key=lambda each: (each.target.namespace, each.name, each.kind))
-    found += [msgspec.structs.replace(each, name=names.free(each.target)) for each in batch]
+    batch.sort(key=lambda workload: (workload.target.namespace, workload.name, workload.kind))
+    result += [msgspec.structs.replace(workload, name=names.free(workload.target)) for workload in batch]
     unused = len(collected.pdbs) - len(guarded)
     if unused:
         ledger.add("PodDisruptionBudget", "selects no pods that are played all the time", unused)
-    found.sort(key=lambda each: (each.target.namespace, each.name))
-    return DumpedWorkloads(tuple(found), static)
+    result.sort(key=lambda workload: (workload.target.namespace, workload.name))
+    return DumpedWorkloads(tuple(result), static)
 
 
 def _grouped(
@@ -129,39 +133,41 @@ def _grouped(
 def _cron_jobs(
     collected: ClusterState, groups: Mapping[TargetRef, list[Pod]], clock: SimulationClock, ledger: NotPlayedObjects
 ) -> Iterator[DumpedWorkload]:
-    for each in collected.workloads[CronJob.__name__]:
-        if not isinstance(each, CronJob):
+    for workload in collected.workloads[CronJob.__name__]:
+        if not isinstance(workload, CronJob):
             continue
-        metadata, rules = each.metadata, read_cron_rules(each)
+        metadata, rules = workload.metadata, read_cron_rules(workload)
         try:
             times = list_cron_times(rules, clock)
         except InvalidSchedule as error:
             ledger.add(CronJob.__name__, f"its schedule cannot be read: {error.rule}")
             continue
-        if each.spec.suspend or not times:
-            why = "suspended" if each.spec.suspend else "no time of its schedule is within the time that is played"
-            ledger.add(CronJob.__name__, why)
+        if workload.spec.suspend or not times:
+            reason = (
+                "suspended" if workload.spec.suspend else "no time of its schedule is within the time that is played"
+            )
+            ledger.add(CronJob.__name__, reason)
             continue
         owned = collected.workloads[Job.__name__].by(BY_OWNER, metadata.uid) if metadata.uid else ()
         jobs = tuple(job for job in owned if isinstance(job, Job))
         target = TargetRef(metadata.namespace, _BATCH, CronJob.__name__, metadata.name)
-        found = _batch(target, each.spec.job_template.spec, groups, jobs)
-        yield msgspec.structs.replace(found, cron=rules, times=times)
+        result = _batch(target, workload.spec.job_template.spec, groups, jobs)
+        yield msgspec.structs.replace(result, cron=rules, times=times)
 
 
 def _jobs(
     collected: ClusterState, groups: Mapping[TargetRef, list[Pod]], clock: SimulationClock, ledger: NotPlayedObjects
 ) -> Iterator[DumpedWorkload]:
-    """Jobs that no CronJob made, as far as they ran in the time of the clock."""
-    for each in collected.workloads[Job.__name__]:
-        owner = each.metadata.controller
-        if not isinstance(each, Job) or (owner is not None and owner.kind == CronJob.__name__):
+    """Jobs without a CronJob, as far as they ran in the time of the clock."""
+    for workload in collected.workloads[Job.__name__]:
+        owner = workload.metadata.controller
+        if not isinstance(workload, Job) or (owner is not None and owner.kind == CronJob.__name__):
             continue
-        if each.status.start_time is None:
-            ledger.add(Job.__name__, "suspended" if each.spec.suspend else "has not begun")
-        elif find_job_run(each, clock, collected.time):
-            target = TargetRef(each.metadata.namespace, _BATCH, Job.__name__, each.metadata.name)
-            yield _batch(target, each.spec, groups, (each,))
+        if workload.status.start_time is None:
+            ledger.add(Job.__name__, "suspended" if workload.spec.suspend else "has not begun")
+        elif find_job_run(workload, clock, collected.time):
+            target = TargetRef(workload.metadata.namespace, _BATCH, Job.__name__, workload.metadata.name)
+            yield _batch(target, workload.spec, groups, (workload,))
 
 
 def _batch(
@@ -176,10 +182,10 @@ def _batch(
 
 
 def _list_without_pods(collected: ClusterState, serving: Iterable[TargetRef], ledger: NotPlayedObjects) -> None:
-    with_pods = {(each.kind, each.namespace, each.name) for each in serving}
+    with_pods = {(workload.kind, workload.namespace, workload.name) for workload in serving}
     for kind in _COUNTED:
-        for each in collected.workloads[kind]:
-            if (kind, *key_of(each)) not in with_pods:
+        for workload in collected.workloads[kind]:
+            if (kind, *key_of(workload)) not in with_pods:
                 ledger.add(kind, "has no pods")
 
 
@@ -200,7 +206,7 @@ class _WorkloadNames:
         self._taken: set[tuple[str, str]] = set()
 
     def free(self, target: TargetRef) -> str:
-        """Its own, or one with its kind behind it."""
+        """Its own name, or one with its kind behind it."""
         name = target.name
         while (target.namespace, name) in self._taken:
             name += f"-{target.kind.lower()}"
@@ -208,9 +214,9 @@ class _WorkloadNames:
         return name
 
 
-def build_template(found: DumpedWorkload) -> dict[str, Any]:
-    """Its template as a manifest has it."""
-    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(found.template, enc_hook=_mapped))
+def build_template(workload: DumpedWorkload) -> dict[str, Any]:
+    """The template as a manifest has it."""
+    document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(workload.template, enc_hook=_mapped))
     return document
 
 
@@ -221,19 +227,19 @@ def _mapped(value: object) -> object:
 
 
 def _topmost(pod: Pod, owners: Owners) -> TargetRef:
-    """What people mean by the pod: the topmost controller that is known, or the pod itself."""
+    """The topmost controller of a pod that is known, or the pod itself."""
     metadata = pod.metadata
     controller = build_controller_ref(metadata.namespace, metadata.controller)
     if controller is None:
         return TargetRef(metadata.namespace, "v1", _POD, metadata.name)
     topmost = owners.follow(controller).topmost or controller
     if controller.kind == Job.__name__ and topmost.kind != CronJob.__name__:
-        # A Job runs to an end, with or without a CronJob above it.
+        # A Job runs to completion, with or without a CronJob above it.
         return TargetRef(metadata.namespace, _BATCH, Job.__name__, controller.name)
     return msgspec.structs.replace(topmost, api_version=_BATCH) if topmost.kind in BATCH_KINDS else topmost
 
 
-def _found(
+def _build_workload(
     target: TargetRef, name: str, owner: Any, pods: list[Pod], budgets: Iterable[PodDisruptionBudget]
 ) -> DumpedWorkload:
     template = getattr(owner.spec, "template", None) if owner is not None else None
@@ -257,7 +263,7 @@ def _replicas(owner: Any) -> int | None:
 
 
 def _from_pod(pod: Pod, kind: str) -> PodTemplateSpec:
-    """The template that a pod may have been made from: itself, without what it was given since."""
+    """The template that a pod may have been created from: the pod without what it was given since."""
     labels = {key: value for key, value in pod.metadata.labels.items() if key not in _DRAWN}
     spec: PodSpec = msgspec.structs.replace(pod.spec, node_name="")
     if kind == "DaemonSet" and spec.affinity is not None:
@@ -282,7 +288,10 @@ def _is_about(budget: PodDisruptionBudget, labels: Labels) -> bool:
 
 
 def _selects(selector: LabelSelector, labels: Labels) -> bool:
-    expressions = [MatchExpression(each.key, each.operator, each.values) for each in selector.match_expressions]
+    expressions = [
+        MatchExpression(expression.key, expression.operator, expression.values)
+        for expression in selector.match_expressions
+    ]
     try:
         return selector_from_object(selector.match_labels, expressions).matches(labels)
     except InvalidSelector:

@@ -1,6 +1,6 @@
 """Replays a recording of the Buffer controller.
 
-Each translation is made once more from its facts, and headroom is observed again from the changes in the recording.
+Each translation is repeated from its facts, and headroom is observed again from the changes in the recording.
 """
 
 from __future__ import annotations
@@ -33,35 +33,35 @@ from trellis.sim.replay.decisions import IndependentReplay, ReplayedDecision
 _OBSERVATIONS: Final = frozenset({OBSERVER, NEWS, OBSERVING, OBSERVED})
 
 
-def _decided(looked: TranslationInput, began: BufferRecordingStart) -> RecordedTranslation:
-    meaning = resolve_buffer(Buffer(spec=looked.spec))
-    return RecordedTranslation.of(translate(meaning, looked.facts, looked.now, began.settings))
+def _decided(view: TranslationInput, began: BufferRecordingStart) -> RecordedTranslation:
+    meaning = resolve_buffer(Buffer(spec=view.spec))
+    return RecordedTranslation.of(translate(meaning, view.facts, view.now, began.settings))
 
 
 _translations: Final = IndependentReplay(
-    "Buffer", BufferRecordingStart, TranslationInput, lambda looked: looked.buffer, _decided
+    "Buffer", BufferRecordingStart, TranslationInput, lambda view: view.buffer, _decided
 )
 
 
 def replay_buffers(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
-    """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
+    """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
     observed: list[ReplayedDecision] = []
-    for each in _translations(_without_observations(recording, observed)):
-        yield from _taken(observed)
-        yield each
-    yield from _taken(observed)
+    for translation in _translations(_without_observations(recording, observed)):
+        yield from _take_all(observed)
+        yield translation
+    yield from _take_all(observed)
 
 
-def _taken(observed: list[ReplayedDecision]) -> list[ReplayedDecision]:
-    taken = observed[:]
+def _take_all(observed: list[ReplayedDecision]) -> list[ReplayedDecision]:
+    decisions = observed[:]
     observed.clear()
-    return taken
+    return decisions
 
 
 def _without_observations(
     recording: Iterable[tuple[str, msgspec.Raw]], observed: list[ReplayedDecision]
 ) -> Iterator[tuple[str, msgspec.Raw]]:
-    """The lines of translations; what the others lead to is added to `observed`."""
+    """The lines of translations; what the other lines lead to is added to `observed`."""
     replay: _ObservationReplay | None = None
     for kind, data in recording:
         if kind not in _OBSERVATIONS:
@@ -71,29 +71,29 @@ def _without_observations(
         elif replay is None:
             raise InvalidRecording(kind, f"comes before a line of kind {OBSERVER}")
         elif kind == OBSERVED:
-            observed.append(ReplayedDecision(bytes(data), encode_payload(replay.found())))
+            observed.append(ReplayedDecision(bytes(data), encode_payload(replay.observation())))
         else:
-            replay.hear(kind, data)
+            replay.read_line(kind, data)
 
 
 class _ObservationReplay:
-    """Hears what was new, and observes."""
+    """Takes in recorded changes, and observes headroom."""
 
     def __init__(self, began: HeadroomRecordingStart) -> None:
         self._observer = HeadroomObserver(began.settings)
-        self._news = ChangesReader()
+        self._changes = ChangesReader()
         self._observations = HeadroomRecorder()
         self._observing: HeadroomInputLine | None = None
 
-    def hear(self, kind: str, data: msgspec.Raw) -> None:
-        """What a line says."""
+    def read_line(self, kind: str, data: msgspec.Raw) -> None:
+        """Take in a line."""
         if kind == NEWS:
-            self._observer.take_in(self._news.news(decode_payload(data, ChangesLine)))
+            self._observer.take_in(self._changes.news(decode_payload(data, ChangesLine)))
         else:
             self._observing = decode_payload(data, HeadroomInputLine)
 
-    def found(self) -> HeadroomLine:
-        """What is found now."""
+    def observation(self) -> HeadroomLine:
+        """The present observation."""
         observing, self._observing = self._observing, None
         if observing is None:
             raise InvalidRecording(OBSERVED, f"comes before a line of kind {OBSERVING}")

@@ -1,6 +1,6 @@
 """A replayed decision beside the recorded one, and the replay of components whose decisions are independent.
 
-Where all that a decision was made from is in one line, one that differs makes no other differ.
+Where the whole input of a decision is in one line, a decision that differs makes no other differ.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, START_LINE
 
 
 class ReplayedDecision(msgspec.Struct, frozen=True):
-    """A decision as it was recorded and as it is made now, both as JSON; `about` is what it is about, if one object."""
+    """A decision as it was recorded and as it is made now, both as JSON; `about` is its object, if it has one."""
 
     recorded: bytes
     decided: bytes
@@ -34,7 +34,7 @@ L = TypeVar("L", bound=msgspec.Struct)
 
 
 class IndependentReplay(msgspec.Struct, Generic[B, L], frozen=True):
-    """A component by what its lines say and how it decides: by the figures of `began`, from what it `looked` at.
+    """A component by the types of its lines and its decision: by the settings of `began`, from the recorded input.
 
     `about` is the object of a decision.
     """
@@ -46,9 +46,9 @@ class IndependentReplay(msgspec.Struct, Generic[B, L], frozen=True):
     decide: Callable[[L, B], msgspec.Struct]
 
     def __call__(self, recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
-        """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
+        """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
         began: B | None = None
-        looked: L | None = None
+        view: L | None = None
         for kind, data in recording:
             if kind == HEADER:
                 continue
@@ -57,13 +57,13 @@ class IndependentReplay(msgspec.Struct, Generic[B, L], frozen=True):
             elif began is None:
                 raise InvalidRecording(kind, f"comes before a line of kind {START_LINE}")
             elif kind == INPUT_LINE:
-                looked = decode_payload(data, self.looked)
+                view = decode_payload(data, self.looked)
             elif kind != DECISION_LINE:
                 raise InvalidRecording(kind, f"is no line of a recording of the {self.whose} controller")
-            elif looked is None:
+            elif view is None:
                 raise InvalidRecording(kind, f"comes before a line of kind {INPUT_LINE}")
             else:
                 yield ReplayedDecision(
-                    bytes(data), encode_payload(self.decide(looked, began)), "/".join(self.about(looked))
+                    bytes(data), encode_payload(self.decide(view, began)), "/".join(self.about(view))
                 )
-                looked = None
+                view = None

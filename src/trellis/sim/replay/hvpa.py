@@ -12,9 +12,9 @@ from trellis.sim.replay.decisions import IndependentReplay
 
 
 def _decided(looked: HvpaPlanInput, began: HvpaRecordingStart) -> RecordedHvpaPlan:
-    # What follows from the buckets is worked out anew, too.
+    # What follows from the buckets is computed anew, too.
     view = replace(looked.view, meaning=ResolvedHvpa.of(looked.view.meaning.hvpa))
     return RecordedHvpaPlan.of(plan_hvpa(view, looked.now, began.settings))
 
 
-replay_hvpa: Final = IndependentReplay("Hvpa", HvpaRecordingStart, HvpaPlanInput, lambda looked: looked.hvpa, _decided)
+replay_hvpa: Final = IndependentReplay("Hvpa", HvpaRecordingStart, HvpaPlanInput, lambda view: view.hvpa, _decided)

@@ -1,7 +1,7 @@
 """Replays a recording of the node autoscaler: the same changes, and a plan at each time that it planned.
 
-The cluster, groups, budgets, boosts, the clock and the results of plans are those of the recording. What is remembered
-goes on from what is decided now, so that one pass that differs may make those after it differ.
+The cluster, groups, budgets, boosts, the clock and the results of plans are those of the recording. Memory goes on from
+what is decided now, so that one pass that differs may make those after it differ.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from trellis.sim.replay.decisions import ReplayedDecision
 
 
 def replay_nodes(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
-    """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
+    """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
     replay: _NodesReplay | None = None
     for kind, data in recording:
         if kind == HEADER:
@@ -41,42 +41,42 @@ def replay_nodes(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Repla
         elif kind == DECISION_LINE:
             yield ReplayedDecision(bytes(data), encode_payload(replay.decided()))
         else:
-            replay.hear(kind, data)
+            replay.read_line(kind, data)
 
 
 class _NodesReplay:
-    """Hears what was told, and plans."""
+    """Takes in recorded changes, and plans."""
 
     def __init__(self, began: NodesRecordingStart) -> None:
         self._planning = NodePlanner(AutoscalerSettings(began.up, began.down), began.expendable_below)
-        self._news = ChangesReader()
+        self._changes = ChangesReader()
         self._questions = PassInputReader()
         self._boosts = RecordedBoosts()
         self._decisions = PlansRecorder()
-        self._looked: PassLine | None = None
+        self._pass: PassLine | None = None
 
-    def hear(self, kind: str, data: msgspec.Raw) -> None:
-        """What a line says."""
+    def read_line(self, kind: str, data: msgspec.Raw) -> None:
+        """Take in a line."""
         if kind == INPUT_LINE:
-            self._looked = decode_payload(data, PassLine)
+            self._pass = decode_payload(data, PassLine)
         elif kind == NEWS:
-            self._take_in(self._news.news(decode_payload(data, ChangesLine)))
+            self._apply(self._changes.news(decode_payload(data, ChangesLine)))
         elif kind == BOOSTED:
             self._boosts.put(decode_payload(data, BoostsLine))
         else:
             raise InvalidRecording(kind, "is no line of a recording of the node autoscaler")
 
     def decided(self) -> PlansLine:
-        """What is decided now."""
-        looked, self._looked = self._looked, None
-        if looked is None:
+        """Decide now."""
+        time, self._pass = self._pass, None
+        if time is None:
             raise InvalidRecording(DECISION_LINE, f"comes before a line of kind {INPUT_LINE}")
-        plans = self._planning.plan(ClusterSnapshotChanges(), self._questions.question(looked, self._boosts.answer))
+        plans = self._planning.plan(ClusterSnapshotChanges(), self._questions.question(time, self._boosts.answer))
         self._questions.planned(plans)
-        return self._decisions.of(plans, looked.now)
+        return self._decisions.of(plans, time.now)
 
-    def _take_in(self, news: ClusterSnapshotChanges) -> None:
-        for key, pod in news.pods.items():
+    def _apply(self, changes: ClusterSnapshotChanges) -> None:
+        for key, pod in changes.pods.items():
             if pod is None:
                 self._boosts.forget(key)
-        self._planning.update(news)
+        self._planning.update(changes)

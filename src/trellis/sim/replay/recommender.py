@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 def replay_recommender(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
-    """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
+    """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
     replay: _RecommenderReplay | None = None
     for kind, data in recording:
         if kind == HEADER:

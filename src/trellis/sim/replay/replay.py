@@ -1,4 +1,4 @@
-"""Replays a recording, of whichever component, and reports the decisions that differ.
+"""Replays a recording of any component, and reports the decisions that differ.
 
 A difference says that the code, or what it depends on, decides otherwise than the release that was recorded.
 """
@@ -23,7 +23,7 @@ from trellis.sim.replay.updater import replay_updater
 
 _NOTHING: Final = object()
 _LONGEST: Final = 200
-# Of more differences than these the number is enough.
+# The most differences that are listed; of more the number is enough.
 _MOST: Final = 20
 
 _REPLAYS: Final[Mapping[str, Callable[[Iterable[tuple[str, msgspec.Raw]]], Iterator[ReplayedDecision]]]] = {
@@ -36,7 +36,7 @@ _REPLAYS: Final[Mapping[str, Callable[[Iterable[tuple[str, msgspec.Raw]]], Itera
 
 
 class DecisionDifference(msgspec.Struct, frozen=True):
-    """A decision that is not the same: its number from 1, where in it, and what was and is decided there."""
+    """A decision that differs: its number from 1, where in it, and what was and is decided there."""
 
     number: int
     path: str
@@ -45,12 +45,12 @@ class DecisionDifference(msgspec.Struct, frozen=True):
     about: str = ""
 
     def __str__(self) -> str:
-        which = f"decision {self.number}{f' ({self.about})' if self.about else ''}"
-        return f"{which} differs at {self.path}: {self.recorded} was recorded, {self.decided} is decided"
+        place = f"decision {self.number}{f' ({self.about})' if self.about else ''}"
+        return f"{place} differs at {self.path}: {self.recorded} was recorded, {self.decided} is decided"
 
 
 class ReplayReport(msgspec.Struct, frozen=True):
-    """How many decisions a recording has, how many are made otherwise now, and those of them that came first."""
+    """How many decisions a recording has, how many differ now, and the first of those."""
 
     component: str
     release: str
@@ -60,7 +60,7 @@ class ReplayReport(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> DecisionDifference | None:
-        """The first of them; in many recordings the others follow from it."""
+        """The first difference; in many recordings the others follow from it."""
         return self.differences[0] if self.differences else None
 
     def __str__(self) -> str:
@@ -70,7 +70,7 @@ class ReplayReport(msgspec.Struct, frozen=True):
 
 
 def replay(data: bytes | Iterable[bytes]) -> ReplayReport:
-    """Replay the lines of a recording, of whichever component; raises `InvalidRecording`."""
+    """Replay the lines of a recording of any component; raises `InvalidRecording`."""
     lines = read_lines(data)
     kind, first = next(lines)
     header = read_header(kind, first)
@@ -78,25 +78,25 @@ def replay(data: bytes | Iterable[bytes]) -> ReplayReport:
     if component is None:
         raise InvalidRecording(header.component, f"is no component that can be replayed; {', '.join(_REPLAYS)} can")
     decisions = different = 0
-    found: list[DecisionDifference] = []
-    for each in component(chain([(kind, first)], lines)):
+    result: list[DecisionDifference] = []
+    for replayed in component(chain([(kind, first)], lines)):
         decisions += 1
-        if not each.is_same:
+        if not replayed.is_same:
             different += 1
             if different <= _MOST:
-                found.append(find_difference(each, decisions))
-    return ReplayReport(header.component, header.release, decisions, different, tuple(found))
+                result.append(find_difference(replayed, decisions))
+    return ReplayReport(header.component, header.release, decisions, different, tuple(result))
 
 
 def find_difference(replayed: ReplayedDecision, number: int) -> DecisionDifference:
-    """Where two decisions part."""
-    before, now = (msgspec.json.decode(each) if each else None for each in (replayed.recorded, replayed.decided))
+    """Find where two decisions differ."""
+    before, now = (msgspec.json.decode(text) if text else None for text in (replayed.recorded, replayed.decided))
     path, was, is_now = _parting(before, now, "$")
     return DecisionDifference(number, path, _text(was), _text(is_now), replayed.about)
 
 
 def _parting(was: Any, is_now: Any, path: str) -> tuple[str, Any, Any]:
-    """The first place where they differ; the whole if they differ in nothing but how they are written."""
+    """The first place where they differ; the root if they differ in nothing but how they are written."""
     if isinstance(was, dict) and isinstance(is_now, dict):
         for key in was | is_now:
             ours, theirs = was.get(key, _NOTHING), is_now.get(key, _NOTHING)
@@ -108,7 +108,7 @@ def _parting(was: Any, is_now: Any, path: str) -> tuple[str, Any, Any]:
                 return _parting(ours, theirs, f"{path}[{at}]")
         if len(was) != len(is_now):
             at = min(len(was), len(is_now))
-            ours, theirs = (each[at] if at < len(each) else _NOTHING for each in (was, is_now))
+            ours, theirs = (value[at] if at < len(value) else _NOTHING for value in (was, is_now))
             return f"{path}[{at}]", ours, theirs
     return path, was, is_now
 

@@ -30,7 +30,7 @@ _NULL: Final = b"null"
 
 
 def replay_updater(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[ReplayedDecision]:
-    """Every decision of a recording beside the one that is made now; raises `InvalidRecording`."""
+    """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
     replay: _UpdaterReplay | None = None
     for name, data in recording:
         if name == HEADER:
@@ -46,16 +46,16 @@ def replay_updater(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Rep
         elif isinstance(line, UpdatesDecided):
             yield ReplayedDecision(bytes(data), encode_payload(replay.decided(line)))
         else:
-            replay.hear(line)
+            replay.read_line(line)
 
 
 class _UpdaterReplay:
-    """An updater that only listens."""
+    """An updater that reads a recording and writes nothing."""
 
     def __init__(self, began: lines.UpdaterStarted) -> None:
         settings = began.settings
-        self._known = WorkloadCache(knows_rooms=began.rooms)
-        self._memory = UpdateMemory(self._known, settings)
+        self._cache = WorkloadCache(knows_rooms=began.rooms)
+        self._memory = UpdateMemory(self._cache, settings)
         self._planner = UpdatePlanner(settings, NodeHeadroom(must_know=settings.require_fit) if began.rooms else None)
         self._plans: list[PlanResult] = []
         self._pods: dict[ObjectKey, Pod] = {}
@@ -66,43 +66,43 @@ class _UpdaterReplay:
             lines.PutPod: self._pod,
             lines.PutWorkload: self._workload,
             lines.PutHpa: self._hpa,
-            lines.PutLimits: lambda line: self._known.put_limits(line.namespace, line.ranges),
-            lines.PutNode: lambda line: self._known.put_node(line.name, line.node),
-            lines.PutNamespace: lambda line: self._known.put_namespace(line.name, line.annotations),
-            lines.PutFreeze: lambda line: self._known.put_switch(line.data),
-            lines.PutScales: lambda line: self._known.put_scales(dict(line.answers)),
+            lines.PutLimits: lambda line: self._cache.put_limits(line.namespace, line.ranges),
+            lines.PutNode: lambda line: self._cache.put_node(line.name, line.node),
+            lines.PutNamespace: lambda line: self._cache.put_namespace(line.name, line.annotations),
+            lines.PutFreeze: lambda line: self._cache.put_switch(line.data),
+            lines.PutScales: lambda line: self._cache.put_scales(dict(line.answers)),
             lines.PodEvicted: self._evicted,
-            lines.PodWritten: lambda line: self._known.echoes.written(line.uid, line.resource_version),
-            lines.UpdatesPlanned: self._looked,
+            lines.PodWritten: lambda line: self._cache.echoes.written(line.uid, line.resource_version),
+            lines.UpdatesPlanned: self._read_pass,
             lines.HeadroomCounted: lambda _line: self._count(),
             lines.ActionEnded: lambda line: self._memory.ended(line.action, line.now, done=line.done),
             lines.PlanExecuted: lambda line: self._memory.carried(line.workload, line.outcomes, line.now),
         }
 
-    def hear(self, line: object) -> None:
-        """Take in what the updater was told."""
+    def read_line(self, line: object) -> None:
+        """Take in what the updater observed."""
         self._heard[type(line)](line)
 
     def decided(self, then: UpdatesDecided) -> UpdatesDecided:
-        """What is decided of the last that were looked at."""
+        """Decide about the workloads of the last pass."""
         plans, self._plans = self._plans, []
         settled = self._memory.settled(plans, sized=then.sized)
         for planned in settled:
             self._memory.decided(planned)
         return UpdatesDecided.of(settled, sized=then.sized)
 
-    def _looked(self, line: lines.UpdatesPlanned) -> None:
+    def _read_pass(self, line: lines.UpdatesPlanned) -> None:
         self._plans = self._planner.plan_all(self._memory.batch(line.workloads, line.now))
 
     def _count(self) -> None:
         self._planner.count_rooms()
 
     def _governor(self, line: lines.PutGovernor) -> None:
-        self._known.put_governor(line.kind, line.key, line.compiled, line.annotations)
+        self._cache.put_governor(line.kind, line.key, line.compiled, line.annotations)
 
     def _pod(self, line: lines.PutPod) -> None:
         before = self._pods.pop(line.key, None)
-        self._known.put_pod(line.key, before if line.new is not None else line.old, line.new)
+        self._cache.put_pod(line.key, before if line.new is not None else line.old, line.new)
         if line.new is not None:
             self._pods[line.key] = line.new
 
@@ -112,16 +112,18 @@ class _UpdaterReplay:
         if kind is None:
             raise InvalidRecording(line.kind, "is no kind of controller that the updater watches")
         before = self._workloads.pop(itself, None)
-        old, new = (decode_payload(each, kind) if bytes(each) != _NULL else None for each in (line.old, line.new))
-        self._known.put_workload(line.kind, line.key, before if new is not None else old, new)
+        old, new = (
+            decode_payload(payload, kind) if bytes(payload) != _NULL else None for payload in (line.old, line.new)
+        )
+        self._cache.put_workload(line.kind, line.key, before if new is not None else old, new)
         if new is not None:
             self._workloads[itself] = new
 
     def _hpa(self, line: lines.PutHpa) -> None:
         before = self._hpas.pop(line.key, None)
-        self._known.put_hpa(line.key, before if line.new is not None else line.old, line.new)
+        self._cache.put_hpa(line.key, before if line.new is not None else line.old, line.new)
         if line.new is not None:
             self._hpas[line.key] = line.new
 
     def _evicted(self, line: lines.PodEvicted) -> None:
-        self._known.echoes.evicted(line.uid, math.inf if line.until is None else line.until)
+        self._cache.echoes.evicted(line.uid, math.inf if line.until is None else line.until)

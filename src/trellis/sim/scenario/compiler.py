@@ -1,7 +1,7 @@
 """Compiles a scenario into a fleet, or into all problems with it.
 
-The scenario is sound by itself: its fields and rules have been validated. What is found here is what only shows when it
-meets the rest: a trace that cannot be read, a target that is not there, a parameter that a recommender does not have.
+The scenario is valid by itself: its fields and rules have been validated. The compiler finds what shows only together
+with the rest: a trace that cannot be read, a target that does not exist, a parameter that a recommender does not have.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ DEFAULT_START = "2026-06-01T00:00:00Z"
 
 
 def no_files(name: str) -> NoReturn:
-    """For scenarios that name no files."""
+    """Read no files, for scenarios that name none."""
     raise InvalidInput(name, "cannot be read here")
 
 
 def no_traces(name: str, _series: str | None) -> Series:
-    """For scenarios that name no traces."""
+    """Read no traces, for scenarios that name none."""
     return no_files(name)
 
 
 def read_scenario(document: Mapping[str, Any]) -> Scenario:
-    """A document without errors as a scenario. A field that says null is not there, as in any manifest."""
+    """Convert a document without errors. A field that is null is absent, as in any manifest."""
     return msgspec.convert(_without_nulls(document), Scenario)
 
 
@@ -51,21 +51,21 @@ def _without_nulls(value: Any) -> Any:
 
 
 def compile_scenario(scenario: Scenario, *, traces: TraceReader = no_traces, files: FileReader = no_files) -> Fleet:
-    """The fleet; raises `InvalidScenario` with every problem, paths counted from the object's top."""
+    """Compile the fleet; raises `InvalidScenario` with every problem, paths counted from the object's top."""
     spec = scenario.spec
     seed = DEFAULT_SEED if spec.seed is None else spec.seed
     clock, prices = _clock(spec), _prices(spec.prices, scenario.metadata.name)
     usage = UsageLayout(seed, traces)
     workloads = [
-        compile_workload(each, clock, seed, usage, ("workloads", number))
-        for number, each in enumerate(spec.workloads or ())
+        compile_workload(workload, clock, seed, usage, ("workloads", number))
+        for number, workload in enumerate(spec.workloads or ())
     ]
     drawn = draw_workloads(spec.fleet, seed) if spec.fleet is not None else ()
     workloads += [compile_workload(each, clock, seed, usage, ("fleet",)) for each in drawn]
     policies = PolicyManifests(workloads, files, keeps_room=bool(spec.node_groups))
     variants = compile_variants(spec, policies)
-    found = (*_workload_problems(spec, workloads), *usage.problems, *policies.problems)
-    problems = [problem.below(("spec",)) for problem in found]
+    result = (*_workload_problems(spec, workloads), *usage.problems, *policies.problems)
+    problems = [problem.below(("spec",)) for problem in result]
     if problems:
         raise InvalidScenario(scenario.metadata.name, problems)
     return Fleet(
@@ -77,20 +77,20 @@ def compile_scenario(scenario: Scenario, *, traces: TraceReader = no_traces, fil
         pools=compile_pools(spec.node_groups, prices),
         workloads=tuple(workloads),
         variants=variants,
-        faults=tuple(_fault(each, clock) for each in spec.faults or ()),
+        faults=tuple(_fault(fault, clock) for fault in spec.faults or ()),
         prices=prices,
-        scales=any(each.scales for each in variants),
+        scales=any(variant.scales for variant in variants),
     )
 
 
 def _workload_problems(spec: ScenarioSpec, workloads: Sequence[SimulatedWorkload]) -> Iterator[ValidationProblem]:
-    """What is wrong with workloads when they meet the nodes and one another."""
+    """Problems of workloads with the nodes and with one another."""
     written = len(spec.workloads or ())
-    drawn = {(each.namespace, each.name) for each in workloads[written:]}
-    for number, each in enumerate(workloads[:written]):
-        if (each.namespace, each.name) in drawn:
-            rule = f"the fleet draws a workload {each.namespace}/{each.name} too"
-            yield ValidationProblem(("workloads", number, "name"), DUPLICATE, rule, each.name)
+    drawn = {(workload.namespace, workload.name) for workload in workloads[written:]}
+    for number, workload in enumerate(workloads[:written]):
+        if (workload.namespace, workload.name) in drawn:
+            rule = f"the fleet draws a workload {workload.namespace}/{workload.name} too"
+            yield ValidationProblem(("workloads", number, "name"), DUPLICATE, rule, workload.name)
     for number, told in find_unschedulable_pods(spec.nodes, spec.node_groups, workloads):
         place: Path = ("workloads", number) if number < written else ("fleet",)
         yield ValidationProblem(place, INVALID, told, workloads[number].name)

@@ -35,29 +35,31 @@ class LoadedScenario(msgspec.Struct, frozen=True):
 
 
 def load_scenario(path: Path, traces: TraceReader | None = None, *, seed: int | None = None) -> LoadedScenario:
-    """The scenario of a file, with another seed if one is given; `OSError` where the file itself cannot be read."""
-    found = check([ManifestSource(str(path), path.read_bytes())])
-    scenarios = [ours for ours in found.objects if ours.kind is SCENARIO]
-    if found.errors:
-        return LoadedScenario(found.findings)
+    """Load the scenario of a file, with another seed if one is given; `OSError` if the file itself cannot be read."""
+    result = check([ManifestSource(str(path), path.read_bytes())])
+    scenarios = [ours for ours in result.objects if ours.kind is SCENARIO]
+    if result.errors:
+        return LoadedScenario(result.findings)
     if len(scenarios) != 1:
         count = "no Scenario" if not scenarios else f"{len(scenarios)} Scenarios"
         hint = "" if scenarios else "; other manifests are for `trellis check`"
         message = f"the file holds {count}; it must hold one{hint}"
-        return LoadedScenario((*found.findings, Finding(str(path), 1, 1, 1, NO_SCENARIO, message)))
+        return LoadedScenario((*result.findings, Finding(str(path), 1, 1, 1, NO_SCENARIO, message)))
     beside = FilesBeside(path.parent)
-    return _compiled(scenarios[0], found.findings, traces or beside.trace, beside, seed)
+    return _compiled(scenarios[0], result.findings, traces or beside.trace, beside, seed)
 
 
 def with_variants(fleet: Fleet, names: Sequence[str]) -> Fleet:
-    """The same with the variants of these names alone, in their own order; `InvalidInput` if there is no such."""
-    known = {variant.name for variant in fleet.variants}
+    """The fleet with only these variants, in their own order; `InvalidInput` for an unknown name."""
+    known_names = {variant.name for variant in fleet.variants}
     for name in names:
-        if name not in known:
-            guess = suggest_name(name, known)
+        if name not in known_names:
+            guess = suggest_name(name, known_names)
             hint = f' (did you mean "{guess}"?)' if guess else ""
-            raise InvalidInput(name, f"is no variant of this scenario{hint}; it has {', '.join(sorted(known))}")
-    return msgspec.structs.replace(fleet, variants=tuple(each for each in fleet.variants if each.name in names))
+            raise InvalidInput(name, f"is no variant of this scenario{hint}; it has {', '.join(sorted(known_names))}")
+    return msgspec.structs.replace(
+        fleet, variants=tuple(variant for variant in fleet.variants if variant.name in names)
+    )
 
 
 def _compiled(
@@ -89,25 +91,25 @@ class FilesBeside:
             raise InvalidInput(name, (error.strerror or str(error)).lower()) from error
 
     def trace(self, name: str, series: str | None) -> Series:
-        """A series of a file, or its only one. Another that cannot be used is no hindrance."""
+        """A series of a file, or its only one. Other series of the file need not be valid."""
         read = self._read.get(name)
         if read is None:
             read = self._read[name] = self._all_series(name)
-        found = {each.name: each for each in read.series}
-        if series is None or series not in found:
+        result = {one_series.name: one_series for one_series in read.series}
+        if series is None or series not in result:
             for problem in read.problems:
                 if series is None or not _is_of_another(problem, series):
                     raise problem
-        if series is None and len(found) == 1:
-            return next(iter(found.values()))
-        listed = ", ".join(list(found)[:_SHOWN]) + (", ..." if len(found) > _SHOWN else "")
+        if series is None and len(result) == 1:
+            return next(iter(result.values()))
+        listed = ", ".join(list(result)[:_SHOWN]) + (", ..." if len(result) > _SHOWN else "")
         if series is None:
-            raise InvalidSeries(name, f"has {len(found)} series: name one of {listed}")
-        if series not in found:
-            guess = suggest_name(series, found)
+            raise InvalidSeries(name, f"has {len(result)} series: name one of {listed}")
+        if series not in result:
+            guess = suggest_name(series, result)
             hint = f' (did you mean "{guess}"?)' if guess else ""
             raise InvalidSeries(name, f'has no series "{series}"{hint}; it has {listed}')
-        return found[series]
+        return result[series]
 
     def _all_series(self, name: str) -> LoadedSeries:
         parts = find_parts([str(self._directory / name)])
@@ -115,7 +117,7 @@ class FilesBeside:
 
 
 def _is_of_another(problem: InvalidSeries, series: str) -> bool:
-    """Whether a problem is of one series, as its rule says, and that is not the one that is wanted."""
+    """Whether a problem is about a series other than this one, as its rule says."""
     rule = problem.rule
     if f"(series {series})" in rule or rule.startswith(f"series {series} "):
         return False

@@ -15,13 +15,13 @@ from trellis.core.cluster.node_manifest import build_node_manifest
 from trellis.sim.fleet import NodePool, NodeShape, SimulatedWorkload
 from trellis.sim.scenario.usage import parse_amount, parse_seconds
 
-# Room for rollouts, boosts and growth above what is requested first.
+# Headroom for rollouts, boosts and growth above the first requests.
 _ROOM: Final = 4 / 3
 _GIB: Final = 2.0**30
 _PODS: Final = 110
 _DAEMON_SET: Final = "DaemonSet"
 _DEFAULT: Final = ScenarioNodes(name="node", cpu="8", memory="32Gi")
-# The first version whose kubelets resize in place without a gate, and tell of it in conditions.
+# The first version whose kubelets resize in place without a gate, and report it in conditions.
 _KUBELET: Final = "v1.34.0"
 
 
@@ -32,23 +32,25 @@ Shape: TypeAlias = ScenarioNodes | ScenarioNodeGroup
 def compile_nodes(
     written: Sequence[ScenarioNodes] | None, workloads: Sequence[SimulatedWorkload], prices: Prices
 ) -> tuple[NodeShape, ...]:
-    """Every shape with its count; where the last has none, enough for all first requests and a third more."""
-    asked = [sum(each) for each in zip(*(_of_all_pods(each) for each in workloads), strict=True)]
-    on_each = [sum(each) for each in zip(*(_of_each_node(each) for each in workloads), strict=True)]
+    """Every node shape with its count; a last one without a count gets enough for first requests and a third more."""
+    requested = [sum(amounts) for amounts in zip(*(_of_all_pods(workload) for workload in workloads), strict=True)]
+    on_each = [sum(amounts) for amounts in zip(*(_of_each_node(workload) for workload in workloads), strict=True)]
     counted: list[NodeShape] = []
     for shape in written or (_DEFAULT,):
-        # Of each node what the pods of DaemonSets leave of it; a node that they fill is no help.
-        offered = tuple(max(have - taken, 0.0) for have, taken in zip(_offered(shape), on_each, strict=True))
-        pairs = [(want, have) for want, have in zip(asked, offered, strict=True) if have]
+        # What the pods of DaemonSets leave of each node; a node that they fill is no help.
+        offered = tuple(
+            max(have - daemon_share, 0.0) for have, daemon_share in zip(_offered(shape), on_each, strict=True)
+        )
+        pairs = [(want, have) for want, have in zip(requested, offered, strict=True) if have]
         count = shape.count or max([1, *(math.ceil(_ROOM * want / have) for want, have in pairs)])
-        asked = [max(0.0, want - have * count / _ROOM) for want, have in zip(asked, offered, strict=True)]
+        requested = [max(0.0, want - have * count / _ROOM) for want, have in zip(requested, offered, strict=True)]
         counted.append(NodeShape(shape.name, count, _document(shape, {}), _price(shape, prices)))
     return tuple(counted)
 
 
 def compile_pools(written: Sequence[ScenarioNodeGroup] | None, prices: Prices) -> tuple[NodePool, ...]:
-    """Every group, with as many nodes as it begins with."""
-    return tuple(_pool(each, prices) for each in written or ())
+    """Every node group, with its initial nodes."""
+    return tuple(_pool(group, prices) for group in written or ())
 
 
 def find_unschedulable_pods(
@@ -56,13 +58,13 @@ def find_unschedulable_pods(
     groups: Sequence[ScenarioNodeGroup] | None,
     workloads: Sequence[SimulatedWorkload],
 ) -> Iterator[tuple[int, str]]:
-    """The number of each workload whose pods are larger than any node, and what they want too much of."""
+    """The number of each workload whose pods are larger than any node, and the resource that they have too much of."""
     shapes: Sequence[Shape] = (*(nodes or ()), *(groups or ()))
     offers = [_offered(shape) for shape in shapes or (_DEFAULT,)]
     for number, workload in enumerate(workloads):
-        wanted = _of_one_pod(workload)
-        if not any(wanted[0] <= offer[0] and wanted[1] <= offer[1] for offer in offers):
-            yield number, f"a pod requests {wanted[0]:g} CPU and {wanted[1] / _GIB:.3g}Gi, and no node has as much"
+        demand = _of_one_pod(workload)
+        if not any(demand[0] <= offer[0] and demand[1] <= offer[1] for offer in offers):
+            yield number, f"a pod requests {demand[0]:g} CPU and {demand[1] / _GIB:.3g}Gi, and no node has as much"
 
 
 def _pool(group: ScenarioNodeGroup, prices: Prices) -> NodePool:
@@ -80,7 +82,7 @@ def _pool(group: ScenarioNodeGroup, prices: Prices) -> NodePool:
 
 
 def _price(shape: Shape, prices: Prices) -> float:
-    """What is written, or what its CPU and memory cost."""
+    """The given price, or the price of its CPU and memory."""
     return prices.hourly(*_offered(shape)[:2]) if shape.price is None else shape.price
 
 
@@ -101,12 +103,12 @@ def _of_all_pods(workload: SimulatedWorkload) -> Amounts:
 
 def _of_one_pod(workload: SimulatedWorkload) -> Amounts:
     containers = convert_object(workload.template, PodTemplateSpec).spec.containers
-    requests = [each.resources.requests for each in containers]
-    cpu, memory = (sum(parse_amount(each.get(resource)) for each in requests) for resource in ("cpu", "memory"))
+    requests = [container.resources.requests for container in containers]
+    cpu, memory = (sum(parse_amount(request.get(resource)) for request in requests) for resource in ("cpu", "memory"))
     return cpu, memory, 1.0
 
 
 def _document(shape: Shape, also: dict[str, str]) -> dict[str, Any]:
-    """A Node manifest without a name; what it has is what pods may ask for."""
+    """A Node manifest without a name; its capacity is allocatable in full."""
     offered = {"cpu": str(shape.cpu), "memory": str(shape.memory), "pods": str(shape.pods or _PODS)}
     return build_node_manifest(offered, {**(shape.labels or {}), **also}, shape.taints, _KUBELET)

@@ -50,12 +50,12 @@ def parse_seconds(text: str | None, absent: float = 0.0) -> float:
 
 
 def seeded_generator(seed: int, *names: str) -> np.random.Generator:
-    """The chance of one thing, by its name: what is added to a scenario changes nothing of what was there."""
+    """The random generator of one thing, by its name: what is added to a scenario changes nothing of the rest."""
     return np.random.default_rng([seed, zlib.crc32("/".join(names).encode())])
 
 
 class Steps(msgspec.Struct, frozen=True):
-    """The moments that usage is laid out for. Those of a Job count from the begin of a run, `by_age`."""
+    """The times that usage is laid out for. Those of a Job count from the begin of a run, `by_age`."""
 
     begin: float
     step: float
@@ -64,12 +64,12 @@ class Steps(msgspec.Struct, frozen=True):
 
     @property
     def times(self) -> FloatColumn:
-        """When each begins."""
+        """When each step begins."""
         return self.begin + self.step * np.arange(self.count, dtype=np.float64)
 
 
 class UsageLayout:
-    """Lays out usage, and collects what is wrong with it."""
+    """Lays out usage, and collects its problems."""
 
     def __init__(self, seed: int, traces: TraceReader) -> None:
         self._seed = seed
@@ -79,7 +79,7 @@ class UsageLayout:
     def demand(
         self, container: str, usage: ContainerUsage, steps: Steps, *, factors: FloatColumn, names: Names, at: Path
     ) -> ContainerDemand:
-        """What one container wants; `factors` is what rollouts multiply it with, `names` whose container it is."""
+        """The demand of one container; `factors` are those of rollouts, `names` those of its workload."""
         cpu, memory = (
             self._resource(resource, written, steps, (*names, container, resource), (*at, resource)) * factors
             for resource, written in (("cpu", usage.cpu), ("memory", usage.memory))
@@ -116,7 +116,7 @@ class UsageLayout:
         try:
             series = self._traces(trace.file, trace.series)
         except InvalidInput as error:
-            # A reader names the file itself; what is left is what is wrong with it.
+            # A reader names the file itself; the rest is what is wrong with it.
             self.problems.append(ValidationProblem((*at, "file"), INVALID, error.rule, trace.file))
             return np.zeros(steps.count)
         column = trace.column or resource
@@ -130,16 +130,16 @@ class UsageLayout:
 
 
 def _shapes(usage: ResourceUsage, steps: Steps, draw: np.random.Generator) -> FloatColumn:
-    """All shapes that are drawn, added up."""
+    """All drawn shapes, added up."""
     times = steps.times
     total = steady(times, parse_amount(usage.steady))
     if usage.daily is not None:
         wave = usage.daily
-        total = total + daily(times, parse_amount(wave.low), parse_amount(wave.high), _given(wave.peak_hour, 14.0))
+        total = total + daily(times, parse_amount(wave.low), parse_amount(wave.high), _amount_or(wave.peak_hour, 14.0))
     if usage.weekly is not None:
         week = usage.weekly
         days = tuple(WEEKDAYS.index(day) for day in week.days or WEEKDAYS[:5])
-        hours = WorkingHours(_given(week.begin_hour, 8.0), _given(week.end_hour, 18.0), days)
+        hours = WorkingHours(_amount_or(week.begin_hour, 8.0), _amount_or(week.end_hour, 18.0), days)
         total = total + weekly(times, parse_amount(week.low), parse_amount(week.high), hours)
     if usage.spiky is not None:
         burst = usage.spiky
@@ -150,12 +150,12 @@ def _shapes(usage: ResourceUsage, steps: Steps, draw: np.random.Generator) -> Fl
         total = total + trend(times, parse_amount(usage.trend.begin), parse_amount(usage.trend.end))
     if usage.phases:
         lengths, levels = (
-            [parse_seconds(each.length) for each in usage.phases],
-            [parse_amount(each.level) for each in usage.phases],
+            [parse_seconds(phase.length) for phase in usage.phases],
+            [parse_amount(phase.level) for phase in usage.phases],
         )
         total = total + phases(times - steps.begin, lengths, levels)
     return total
 
 
-def _given(value: float | None, absent: float) -> float:
+def _amount_or(value: float | None, absent: float) -> float:
     return absent if value is None else value

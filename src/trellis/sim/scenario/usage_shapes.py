@@ -37,7 +37,7 @@ class WorkingHours(msgspec.Struct, frozen=True):
 
 
 def weekly(times: FloatColumn, low: float, high: float, busy: WorkingHours) -> FloatColumn:
-    """Busy in working hours, with ramps of an hour at both ends, and quiet else."""
+    """Busy in working hours, with ramps of an hour at both ends, and quiet otherwise."""
     hours = times % DAY / _HOUR
     weekday = (np.floor(times / DAY).astype(np.int64) + _FIRST_WEEKDAY) % 7
     ramp = min(_RAMP_HOURS, (busy.end - busy.begin) / 2)
@@ -46,7 +46,7 @@ def weekly(times: FloatColumn, low: float, high: float, busy: WorkingHours) -> F
 
 
 def steady(times: FloatColumn, level: float) -> FloatColumn:
-    """Always the same."""
+    """A constant level."""
     return np.full(len(times), level)
 
 
@@ -64,7 +64,7 @@ def versions(times: FloatColumn, changes: Sequence[float], factors: Sequence[flo
 
 
 def draw_factors(count: int, shift: float, draw: np.random.Generator) -> tuple[float, ...]:
-    """How many times the first version's usage that of each later one is: log-normal, and independent."""
+    """The factors of later versions over the first: log-normal, and independent."""
     return tuple(draw.lognormal(0.0, shift, count).tolist())
 
 
@@ -81,11 +81,11 @@ class Spikes(msgspec.Struct, frozen=True):
 
 
 def spiky(times: FloatColumn, step: float, spikes: Spikes, draw: np.random.Generator) -> FloatColumn:
-    """Nothing but for bursts: so many a day on average, at any time, each of its own length and height.
+    """Bursts alone: so many a day on average, at any time, each of its own length and height.
 
     Where two meet, the higher counts. A burst that is shorter than a step adds to it in proportion.
     """
-    found = np.zeros(len(times))
+    result = np.zeros(len(times))
     span = step * len(times)
     count = int(draw.poisson(spikes.per_day * span / DAY))
     begins = draw.uniform(0.0, span, count)
@@ -95,8 +95,8 @@ def spiky(times: FloatColumn, step: float, spikes: Spikes, draw: np.random.Gener
         first = int(begin // step)
         steps = max(1, round(lasts / step))
         level = high * min(1.0, lasts / step)
-        found[first : first + steps] = np.maximum(found[first : first + steps], level)
-    return found
+        result[first : first + steps] = np.maximum(result[first : first + steps], level)
+    return result
 
 
 def noise(count: int, spread: float, draw: np.random.Generator) -> FloatColumn:
@@ -110,12 +110,12 @@ def phases(since: FloatColumn, lengths: Sequence[float], levels: Sequence[float]
     """The level of the phase that each moment falls into, `since` being seconds from the begin of the first."""
     ends = np.cumsum(np.asarray(lengths, dtype=np.float64))
     place = np.searchsorted(ends, since % ends[-1], side="right")
-    found: FloatColumn = np.asarray(levels, dtype=np.float64)[np.minimum(place, len(ends) - 1)]
-    return found
+    result: FloatColumn = np.asarray(levels, dtype=np.float64)[np.minimum(place, len(ends) - 1)]
+    return result
 
 
 def resample(times: FloatColumn, values: FloatColumn, steps: int, step: float, highest: bool) -> FloatColumn:
-    """A trace laid over so many steps, its first figure upon the first of them.
+    """A trace laid over steps, its first figure upon the first of them.
 
     A step holds the mean of the figures in it, or the highest: CPU is spent over a step, memory must fit at its peak.
     A trace that is shorter than the steps begins anew, as long after its last figure as others follow one another.
@@ -123,18 +123,18 @@ def resample(times: FloatColumn, values: FloatColumn, steps: int, step: float, h
     apart = float(np.median(np.diff(times))) if len(times) > 1 else step
     # What lies beyond the last step is not needed, and may be far away.
     length = min(steps, max(1, round((times[-1] - times[0] + apart) / step)))
-    known = np.isfinite(values) & (times - times[0] < length * step)
-    at = ((times[known] - times[0]) // step).astype(np.int64)
+    usable = np.isfinite(values) & (times - times[0] < length * step)
+    at = ((times[usable] - times[0]) // step).astype(np.int64)
     sums = np.full(length, -np.inf) if highest else np.zeros(length)
     if highest:
-        np.maximum.at(sums, at, values[known])
+        np.maximum.at(sums, at, values[usable])
     else:
-        np.add.at(sums, at, values[known])
+        np.add.at(sums, at, values[usable])
     counts = np.bincount(at, minlength=length)
     filled = np.flatnonzero(counts)
     if not len(filled):
         return np.zeros(steps)
     figures = sums if highest else sums / np.maximum(counts, 1)
-    # The last step that has a figure; what comes before the first takes the first.
+    # The last step that has a figure; steps before the first take the first.
     last = np.maximum.accumulate(np.where(counts > 0, np.arange(length), filled[0]))
     return np.resize(figures[last], steps)

@@ -1,7 +1,7 @@
 """Variants of a scenario: the manifests of its policies in each of them, its recommender and settings.
 
-Manifests are made for workloads, written out, or in files. A VPA, an HPA, an Hvpa or a Buffer is taken only if its
-target exists: a typo would make a variant the same as none.
+Manifests are generated for workloads, written out, or in files. A VPA, an HPA, an Hvpa or a Buffer is accepted only if
+its target exists: a typo would make a variant the same as none.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from trellis.sim.fleet import Document, SimulatedWorkload, Variant
 from trellis.sim.scenario.workloads import DEFAULT_NAMESPACE
 
 HPA: Final = "HorizontalPodAutoscaler"
-# The bytes of a file that a scenario names; `InvalidInput` says why there are none.
+# The bytes of a file that a scenario names; `InvalidInput` gives the reason if there are none.
 FileReader: TypeAlias = Callable[[str], bytes]
 
 _LIMITS: Final = "LimitRange"
@@ -45,7 +45,7 @@ _API_VERSIONS: Final = {
     "CronJob": "batch/v1",
 }
 _SCALED: Final = ("Deployment", "StatefulSet")
-# What a template of `forEach` is the spec of: the field, the object that is made, and where its target goes.
+# What a template of `forEach` is the spec of: the field, the object that is generated, and where its target goes.
 _MADE: Final = (
     ("spec", VPA.api_version, VPA.name, "targetRef"),
     ("hpa", HPA_VERSION, HPA, "scaleTargetRef"),
@@ -54,7 +54,7 @@ _MADE: Final = (
 
 
 def read_target(document: Document) -> tuple[str, str, str]:
-    """Namespace, kind and name of what an autoscaler is about."""
+    """Namespace, kind and name of the target of an autoscaler."""
     spec = document.get("spec") or {}
     target = spec.get("scaleTargetRef" if document.get("kind") == HPA else "targetRef") or {}
     namespace = (document.get("metadata") or {}).get("namespace") or DEFAULT_NAMESPACE
@@ -62,16 +62,16 @@ def read_target(document: Document) -> tuple[str, str, str]:
 
 
 class PolicyManifests:
-    """The manifests of every policy, and what is wrong with them."""
+    """The manifests of every policy, and their problems."""
 
     def __init__(self, workloads: Sequence[SimulatedWorkload], files: FileReader, *, keeps_room: bool = False) -> None:
-        self._workloads = {(each.namespace, each.kind, each.name): None for each in workloads}
+        self._workloads = {(workload.namespace, workload.kind, workload.name): None for workload in workloads}
         self._files = files
         self._keeps_room = keeps_room
         self.problems: list[ValidationProblem] = []
 
     def objects(self, policy: ScenarioPolicy, at: Path) -> tuple[Document, ...]:
-        """Everything that a policy puts into the cluster."""
+        """All objects of a policy."""
         made = list(self._for_each(policy.for_each or (), (*at, "forEach")))
         for number, document in enumerate(policy.objects or ()):
             made += self._accepted(document, (*at, "objects", number), "")
@@ -81,9 +81,11 @@ class PolicyManifests:
 
     def _for_each(self, templates: Sequence[PolicyForEach], at: Path) -> Iterator[Document]:
         for number, each in enumerate(templates):
-            self.problems += [told.below((*at, number, "hvpa")) for told in _unanswered(each.hvpa or {})]
+            self.problems += [
+                problem.below((*at, number, "hvpa")) for problem in _find_unsupported_metrics(each.hvpa or {})
+            ]
         for field, api_version, made, reference in _MADE:
-            chosen = [each for each in templates if _makes(each) == field]
+            chosen = [template for template in templates if _field_of(template) == field]
             for namespace, kind, name in self._workloads:
                 template = next((each for each in chosen if _matches(each, namespace, name)), None)
                 if template is None or (made != VPA.name and kind not in _SCALED):
@@ -105,20 +107,20 @@ class PolicyManifests:
         for document in read_documents(data):
             where = f"{name}, document {document.number}: "
             if isinstance(document, BrokenDocument):
-                told = (f"{where}line {error.line}: {error.rule}" for error in document.errors)
-                self.problems += [ValidationProblem(at, INVALID, rule, name) for rule in told]
+                result = (f"{where}line {error.line}: {error.rule}" for error in document.errors)
+                self.problems += [ValidationProblem(at, INVALID, rule, name) for rule in result]
             elif isinstance(document.value, dict):
                 yield from self._accepted(document.value, at, where)
 
     def _accepted(self, document: dict[str, Any], at: Path, where: str) -> Iterator[Document]:
-        """The manifest with its namespace, if it is of a kind that means something here and its target is there."""
+        """The manifest with its namespace, if its kind is simulated and its target exists."""
         kind = document.get("kind")
         if kind not in _KINDS:
             rule = f"{where}only {', '.join(_KINDS[:-1])} and {_KINDS[-1]} mean something in a simulation"
             self.problems.append(ValidationProblem((*at, "kind") if not where else at, UNSUPPORTED, rule, kind))
             return
-        wrong = list(_wrong_with(document))
-        self.problems += [ValidationProblem(at, INVALID, f"{where}{each}", kind) for each in wrong]
+        wrong = list(_find_fault(document))
+        self.problems += [ValidationProblem(at, INVALID, f"{where}{reason}", kind) for reason in wrong]
         if wrong or (kind != _LIMITS and not self._has_target(document, at, where)):
             return
         metadata = document.get("metadata") or {}
@@ -132,7 +134,7 @@ class PolicyManifests:
             self.problems.append(ValidationProblem(at, UNSUPPORTED, rule, BUFFER.name))
             return False
         if (is_hpa and kind == HVPA.name) or (is_buffer and kind not in _API_VERSIONS):
-            # Which Hvpas there are is a matter of the variant, and a class of nodes is one by its label.
+            # Which Hvpas there are depends on the variant, and a node class is given by a label.
             return True
         path: Path = at if where else (*at, "spec", "scaleTargetRef" if is_hpa else "targetRef", "name")
         if (namespace, kind, name) not in self._workloads:
@@ -146,15 +148,15 @@ class PolicyManifests:
         return True
 
 
-def _wrong_with(document: dict[str, Any]) -> Iterator[str]:
-    """What keeps a manifest from meaning anything."""
+def _find_fault(document: dict[str, Any]) -> Iterator[str]:
+    """Why a manifest cannot be used."""
     kind = str(document.get("kind"))
     if kind == HPA:
         yield from (str(problem) for problem in validate_simulated_hpa(document) if problem.is_error)
     elif kind in _OURS:
         wrong = [problem for problem in validate(_OURS[kind], document) if problem.is_error]
         if kind == HVPA.name and not wrong:
-            wrong = [problem.below(("spec",)) for problem in _unanswered(document["spec"])]
+            wrong = [problem.below(("spec",)) for problem in _find_unsupported_metrics(document["spec"])]
         yield from map(str, wrong)
     else:
         try:
@@ -163,8 +165,8 @@ def _wrong_with(document: dict[str, Any]) -> Iterator[str]:
             yield error.rule
 
 
-def _unanswered(spec: Mapping[str, Any]) -> Iterator[ValidationProblem]:
-    """Metrics in the HPA of an Hvpa that nobody answers here, below its spec."""
+def _find_unsupported_metrics(spec: Mapping[str, Any]) -> Iterator[ValidationProblem]:
+    """Metrics in the HPA of an Hvpa that the simulation does not serve, below its spec."""
     template = ((spec.get("hpa") or {}).get("template") or {}).get("spec") or {}
     place = ("hpa", "template", "spec")
     try:
@@ -177,24 +179,24 @@ def _unanswered(spec: Mapping[str, Any]) -> Iterator[ValidationProblem]:
             yield ValidationProblem((*place, "metrics", number), UNSUPPORTED, told, metric.type)
 
 
-def _makes(template: PolicyForEach) -> str:
-    """The field that an entry is about; the VPA if it has none."""
+def _field_of(template: PolicyForEach) -> str:
+    """The field of an entry; the VPA if it has none."""
     return next((name for name, *_ in _MADE[1:] if getattr(template, name) is not None), _MADE[0][0])
 
 
 def _matches(template: PolicyForEach, namespace: str, name: str) -> bool:
     patterns = template.workloads or ("*",)
-    return any(fnmatchcase(name, each) or fnmatchcase(f"{namespace}/{name}", each) for each in patterns)
+    return any(fnmatchcase(name, pattern) or fnmatchcase(f"{namespace}/{name}", pattern) for pattern in patterns)
 
 
 def compile_variants(spec: ScenarioSpec, policies: PolicyManifests) -> tuple[Variant, ...]:
-    """Every variant with its manifests; without any, requests as written and each policy for itself."""
+    """Every variant with its manifests; without any, requests as written and each policy by itself."""
     objects = {
-        each.name: policies.objects(each, ("policies", number)) for number, each in enumerate(spec.policies or ())
+        policy.name: policies.objects(policy, ("policies", number)) for number, policy in enumerate(spec.policies or ())
     }
     written = spec.variants or [
         ScenarioVariant(name=FIXED, title="requests as written"),
-        *(ScenarioVariant(name=each.name, policies=[each.name]) for each in spec.policies or ()),
+        *(ScenarioVariant(name=policy.name, policies=[policy.name]) for policy in spec.policies or ()),
     ]
     return tuple(
         msgspec.structs.replace(
@@ -231,7 +233,7 @@ def _variant(
 
 
 def _hpas_without_hvpa(chosen: Sequence[Document], at: Path) -> Iterator[ValidationProblem]:
-    """HPAs for Hvpas that the variant does not have: one comes from another policy, or not at all."""
+    """HPAs for Hvpas that the variant does not have: their Hvpa comes from another policy, or not at all."""
     hvpas = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in chosen if each["kind"] == HVPA.name}
     for each in chosen:
         namespace, kind, name = read_target(each)
@@ -241,7 +243,7 @@ def _hpas_without_hvpa(chosen: Sequence[Document], at: Path) -> Iterator[Validat
 
 
 def _with_recommender(document: Document, recommender: str) -> Document:
-    """A VPA that names its recommender, unless it does so already or means the default one."""
+    """A VPA that names its recommender, unless it does so already or uses the default one."""
     spec = document.get("spec") or {}
     if document.get("kind") != VPA.name or recommender == "default" or spec.get("recommenders"):
         return document

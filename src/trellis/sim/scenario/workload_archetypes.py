@@ -34,13 +34,13 @@ _MIB: Final = 2**20
 _HOUR: Final = 3_600.0
 _DAY: Final = 86_400.0
 _STATEFUL: Final = 0.15
-# What people write: round numbers.
+# Round numbers, as people write them.
 _ROUND_CPU: Final = (10, 20, 50, 100, 150, 200, 250, 300, 400, 500, 750, 1000, 1500, 2000, 2500, 3000, 4000)
 _ROUND_MEMORY: Final = (64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
 
 
 class DrawnPodSize(msgspec.Struct, frozen=True):
-    """What was drawn: cores and bytes of one pod on average, and how far its requests lie above busy hours."""
+    """The drawn size: cores and bytes of one pod on average, and how far its requests are above busy hours."""
 
     cpu: float
     memory: float
@@ -51,7 +51,7 @@ class DrawnPodSize(msgspec.Struct, frozen=True):
 
 
 class DrawnUsage(msgspec.Struct, frozen=True):
-    """What a sort makes of a size; `busy_cpu` and `busy_memory` are what one pod uses in busy hours.
+    """The usage of an archetype for a size; `busy_cpu` and `busy_memory` are what one pod uses in busy hours.
 
     `limited` sets limits, whatever was drawn.
     """
@@ -64,14 +64,14 @@ class DrawnUsage(msgspec.Struct, frozen=True):
 
 
 class Archetype(msgspec.Struct, frozen=True):
-    """One sort: how names begin, and what makes a workload of it."""
+    """One archetype: the prefix of names, and the function that draws its usage."""
 
     name: str
     make: Callable[[DrawnPodSize, Draw], DrawnUsage]
 
 
 def write_workload(sort: str, name: str, namespace: str, size: DrawnPodSize, draw: Draw) -> ScenarioWorkload:
-    """A whole workload, requests and all."""
+    """Write a workload with its requests."""
     drawn = ARCHETYPES[sort].make(size, draw)
     requests: dict[str, str | int] = {
         "cpu": f"{_rounded(_ROUND_CPU, drawn.busy_cpu * size.over_cpu * 1000)}m",
@@ -95,7 +95,7 @@ def write_workload(sort: str, name: str, namespace: str, size: DrawnPodSize, dra
 
 
 def _limits(drawn: DrawnUsage, size: DrawnPodSize, requests: Mapping[str, str | int]) -> dict[str, str | int] | None:
-    """Twice the CPU and half as much memory again; never so little memory that the program could not run at all."""
+    """Twice the CPU and half as much memory again; never too little memory for the program to run at all."""
     if not (size.limited or drawn.limited):
         return None
     cpu, memory = int(str(requests["cpu"]).removesuffix("m")), int(str(requests["memory"]).removesuffix("Mi"))
@@ -139,7 +139,7 @@ def _spiky(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
         length=format_span(round(draw.uniform(15, 50)) * 60.0),
     )
     cpu = ResourceUsage(steady=_cores(0.4 * size.cpu), spiky=bursts, noise=_between(draw, 0.08, 0.2))
-    # People look at the quiet hours, and add something for the bursts.
+    # People size by the quiet hours, and add something for the bursts.
     busy = 0.4 * size.cpu + 0.6 * height
     return DrawnUsage(ContainerUsage(cpu=cpu, memory=_held(size.memory)), busy, size.memory)
 
@@ -147,13 +147,13 @@ def _spiky(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
 def _trend(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
     ends = (0.6, 1.7) if draw.uniform() < 0.7 else (1.3, 0.5)
     cpu = ResourceUsage(trend=TrendShape(begin=_cores(ends[0] * size.cpu), end=_cores(ends[1] * size.cpu)), noise=0.1)
-    begin, end = (size.memory * (0.7 + 0.3 * each) for each in ends)
+    begin, end = (size.memory * (0.7 + 0.3 * end) for end in ends)
     memory = ResourceUsage(trend=TrendShape(begin=_bytes(begin), end=_bytes(end)))
     return DrawnUsage(ContainerUsage(cpu=cpu, memory=memory), size.cpu, max(begin, end))
 
 
 def _leak(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
-    """Doubles in a few days, and new versions come more seldom than that; so somebody has set a limit."""
+    """Memory that doubles in a few days, with rollouts more seldom than that; so it has a limit."""
     per_hour = size.memory / (24 * draw.uniform(1.5, 4.0))
     memory = ResourceUsage(steady=_bytes(0.6 * size.memory), leak=_bytes(per_hour))
     usage = ContainerUsage(cpu=ResourceUsage(steady=_cores(size.cpu), noise=0.1), memory=memory)
@@ -163,7 +163,7 @@ def _leak(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
 
 
 def _batch(size: DrawnPodSize, draw: Draw) -> DrawnUsage:
-    """Reads, computes, writes: each phase wants something else."""
+    """Reads, computes, writes: each phase has its own demand."""
     length = 300.0 * float(draw.integers(8, 30))
     parts = [300.0 * max(1, round(length * share / 300.0)) for share in (0.25, 0.5, 0.25)]
     high = draw.uniform(2.0, 4.0) * size.cpu
@@ -228,8 +228,8 @@ def _phases(lengths: list[float], levels: list[str]) -> list[UsagePhase]:
 
 
 def _rounded(choices: tuple[int, ...], wanted: float) -> int:
-    """The round number that is not below what is wanted, or the largest."""
-    return next((each for each in choices if each >= wanted), choices[-1])
+    """The next round number above, or the largest."""
+    return next((choice for choice in choices if choice >= wanted), choices[-1])
 
 
 def _between(draw: Draw, low: float, high: float) -> float:

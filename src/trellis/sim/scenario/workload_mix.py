@@ -1,7 +1,7 @@
 """Draws the workloads of a mix from the seed, and writes them as a scenario would have them.
 
 Sizes are log-normal: many small ones and few large ones. Requests are what people write: a round number some way above
-what is used in busy hours, and sometimes below it.
+the usage of busy hours, and sometimes below it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MEMORY: Final = DrawnSize(median="300Mi", spread=0.8)
 _REPLICAS: Final = DrawnFactor(median=2.5, spread=0.6)
 _OVER_CPU: Final = DrawnFactor(median=2.2, spread=0.5)
 _OVER_MEMORY: Final = DrawnFactor(median=1.6, spread=0.45)
-# What fits an ordinary node, whatever is drawn.
+# Sizes that fit an ordinary node, whatever is drawn.
 _CPU_RANGE: Final = (0.01, 0.9)
 _MEMORY_RANGE: Final = (48.0 * 2**20, 6.0 * 2**30)
 _OVER_RANGE: Final = (0.5, 6.0)
@@ -31,7 +31,7 @@ Draw: TypeAlias = np.random.Generator
 
 
 def draw_workloads(mix: FleetMix, seed: int) -> Iterator[ScenarioWorkload]:
-    """All of them, each from its own name: another count leaves those that stay as they were."""
+    """Draw all workloads, each by its own name: another count leaves those that stay as they were."""
     namespaces = mix.namespaces or [DEFAULT_NAMESPACE]
     made: dict[str, int] = {}
     for number, sort in enumerate(draw_archetypes(mix)):
@@ -43,19 +43,19 @@ def draw_workloads(mix: FleetMix, seed: int) -> Iterator[ScenarioWorkload]:
 
 
 def draw_archetypes(mix: FleetMix) -> list[str]:
-    """The sort of each workload: shares as exactly as the count allows, and the sorts well mixed."""
+    """The archetype of each workload: shares as exact as the count allows, and well mixed."""
     shares = mix.shares or _SHARES
     weights = np.asarray([getattr(shares, name) or 0 for name in MixShares.__struct_fields__], dtype=np.float64)
     weights /= weights.sum()
     names = MixShares.__struct_fields__
-    found: list[str] = []
-    given = np.zeros(len(names))
+    archetypes: list[str] = []
+    drawn = np.zeros(len(names))
     for number in range(1, (mix.count or 0) + 1):
-        # Whoever is furthest behind its share is next.
-        chosen = int(np.argmax(weights * number - given))
-        given[chosen] += 1
-        found.append(names[chosen])
-    return found
+        # The archetype that is furthest behind its share is next.
+        chosen = int(np.argmax(weights * number - drawn))
+        drawn[chosen] += 1
+        archetypes.append(names[chosen])
+    return archetypes
 
 
 def _size(mix: FleetMix, draw: Draw) -> DrawnPodSize:

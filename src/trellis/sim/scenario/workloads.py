@@ -32,10 +32,10 @@ _SHAPES = ("trace", "weekly", "daily", "spiky", "trend", "phases", "steady")
 def compile_workload(
     workload: ScenarioWorkload, clock: SimulationClock, seed: int, usage: UsageLayout, at: Path
 ) -> SimulatedWorkload:
-    """One workload; what is wrong with its usage or its template is left with the layout."""
+    """Compile a workload; problems of its usage or its template are left with the layout."""
     try:
         written = convert_object(workload.pod_template or {}, PodTemplateSpec)
-        # What the scheduler will ask of each pod.
+        # What the scheduler requires for each pod.
         fit.Demand.of(written.spec, metadata=written.metadata)
     except InvalidInput as error:
         usage.problems.append(ValidationProblem((*at, "podTemplate"), INVALID, error.rule, workload.name))
@@ -52,14 +52,14 @@ def compile_workload(
         factors = np.ones(steps.count)
     demand = tuple(
         usage.demand(
-            each.name,
-            each.usage or ContainerUsage(),
+            container.name,
+            container.usage or ContainerUsage(),
             steps,
             factors=factors,
             names=names,
             at=(*at, "containers", number, "usage"),
         )
-        for number, each in enumerate(containers)
+        for number, container in enumerate(containers)
     )
     template = pod_template(workload)
     budget = workload.disruption_budget
@@ -81,7 +81,7 @@ def compile_workload(
 
 
 def pod_template(workload: ScenarioWorkload) -> dict[str, Any]:
-    """The pod template as a manifest has it, with what the scenario says of each container."""
+    """The pod template as a manifest has it, with the fields of each container of the scenario."""
     template: dict[str, Any] = copy.deepcopy(workload.pod_template) if workload.pod_template else {}
     metadata = template["metadata"] = dict(template.get("metadata") or {})
     metadata["labels"] = metadata.get("labels") or {"app.kubernetes.io/name": workload.name}
@@ -91,13 +91,13 @@ def pod_template(workload: ScenarioWorkload) -> dict[str, Any]:
         spec.setdefault("restartPolicy", "OnFailure")
     probed = workload.startup is None or workload.startup.probe is not False
     for container in workload.containers or ():
-        found = written.get(container.name)
-        if found is None:
-            found = {"name": container.name, "image": f"example/{container.name}:1.0"}
+        result = written.get(container.name)
+        if result is None:
+            result = {"name": container.name, "image": f"example/{container.name}:1.0"}
             if probed and workload.kind not in BATCH_KINDS:
-                found["readinessProbe"] = {"httpGet": {"path": "/ready", "port": 8080}}
-            spec.setdefault("containers", []).append(found)
-        _write(found, container)
+                result["readinessProbe"] = {"httpGet": {"path": "/ready", "port": 8080}}
+            spec.setdefault("containers", []).append(result)
+        _write(result, container)
     return template
 
 
@@ -113,10 +113,10 @@ def _write(found: dict[str, Any], container: ScenarioContainer) -> None:
 
 
 def _start(startup: Startup | None, template: dict[str, Any]) -> StartProfile:
-    """How it comes up; a whole template says itself whether it has a probe."""
+    """How a pod starts; a complete template says itself whether it has a probe."""
     written = startup or Startup()
     containers = template["spec"].get("containers", ())
-    probed = any("readinessProbe" in each or "startupProbe" in each for each in containers)
+    probed = any("readinessProbe" in container or "startupProbe" in container for container in containers)
     return StartProfile(
         seconds=parse_seconds(written.time, 5.0),
         work=written.work or 0.0,
@@ -128,7 +128,7 @@ def _start(startup: Startup | None, template: dict[str, Any]) -> StartProfile:
 def _rollouts(
     rollouts: Rollouts | None, clock: SimulationClock, draw: np.random.Generator
 ) -> tuple[tuple[float, ...], FloatColumn]:
-    """When new versions come, and what usage is multiplied with in every step."""
+    """The times of rollouts, and the factors of usage in every step."""
     if rollouts is None:
         return (), np.ones(clock.steps)
     length = clock.step * clock.steps
@@ -159,7 +159,7 @@ def _runs(runs: JobRuns | None, clock: SimulationClock, draw: np.random.Generato
 
 
 def list_firings(schedule: str, time_zone: str, clock: SimulationClock) -> list[float]:
-    """When a schedule fires in the time that is played; `InvalidSchedule` if it is none."""
+    """When a schedule fires in the simulated time; `InvalidSchedule` if it cannot be parsed."""
     read, found = CronSchedule.parse(schedule, time_zone), []
     # A moment before the beginning, at which it may fire.
     at = read.next(datetime.fromtimestamp(clock.begin, UTC) - _SECOND)
@@ -175,8 +175,8 @@ def _cron(runs: JobRuns) -> CronRules:
 
 
 def _label(workload: ScenarioWorkload) -> str:
-    """What sort of workload it is, after what stands out in its usage."""
-    usages = [each.usage for each in workload.containers or () if each.usage is not None]
+    """The label of a workload, after what stands out in its usage."""
+    usages = [container.usage for container in workload.containers or () if container.usage is not None]
     if workload.runs is not None:
         return "batch"
     if any(usage.memory is not None and usage.memory.leak is not None for usage in usages):
@@ -184,4 +184,4 @@ def _label(workload: ScenarioWorkload) -> str:
     if workload.rollouts is not None and (workload.rollouts.factors or workload.rollouts.shift):
         return "deploys"
     shapes = [each for usage in usages for each in (usage.cpu, usage.memory) if each is not None]
-    return next((name for name in _SHAPES if any(getattr(each, name) is not None for each in shapes)), "idle")
+    return next((name for name in _SHAPES if any(getattr(shape, name) is not None for shape in shapes)), "idle")

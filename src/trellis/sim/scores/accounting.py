@@ -1,9 +1,9 @@
 """Sums of the scored time: requests, usage, slack, cost, replicas and overload, in columns.
 
-A step adds all running containers at once. What is scored begins with the end of the warm-up; charts show everything.
+A step adds all running containers at once. The scored time begins with the end of the warm-up; charts show everything.
 
-A workload that needs more replicas may have none that is Ready, so that demand without any pod to take it is overload
-too. What a start would have used is not: it serves nothing yet.
+A workload that needs more replicas may have none that is Ready, so demand without any pod to serve it is overload too.
+What a start would have used is not: it serves nothing yet.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ContainerNumbers:
 class StepAmounts(msgspec.Struct, frozen=True):
     """All running containers during one step: where each is counted, and cores and bytes as (resource, container).
 
-    `halted` are those that wait to be started again after a kill, which keep their room on the node, and `held` is what
+    `halted` are those that wait for a restart after a kill, which keep their allocation on the node, and `held` is what
     they request.
     """
 
@@ -72,9 +72,9 @@ class StepAmounts(msgspec.Struct, frozen=True):
 
 
 class StepSums(msgspec.Struct, frozen=True):
-    """One step, by place: what is summed as (what, resource, place), throttled containers, and all containers.
+    """The sums of one step, by place: as (sum, resource, place), throttled containers, and all containers.
 
-    All of that is of containers that run; `held` is what those request that wait to be started again.
+    All of that is of containers that run; `held` is what those request that wait for a restart.
     """
 
     amounts: FloatColumn
@@ -84,21 +84,21 @@ class StepSums(msgspec.Struct, frozen=True):
 
 
 def sum_step(step: StepAmounts, places: int) -> StepSums:
-    """The sums over the containers of each place."""
+    """Sum a step over the containers of each place."""
     amounts = np.empty((_SUMMED, 2, places))
     where = step.places
     for resource in range(2):
-        requested, wanted, used = (each[resource] for each in (step.requested, step.wanted, step.used))
-        excess = np.maximum(wanted - requested, 0.0)
-        for what, column in (
+        requested, demanded, used = (amounts[resource] for amounts in (step.requested, step.wanted, step.used))
+        excess = np.maximum(demanded - requested, 0.0)
+        for axis, column in (
             (REQUESTED, requested),
             (USED, used),
             (SLACK, np.maximum(requested - used, 0.0)),
-            (WANTED, wanted),
+            (WANTED, demanded),
             (OVER, excess > 0.0),
             (EXCESS, excess),
         ):
-            amounts[what, resource] = np.bincount(where, column, places)
+            amounts[axis, resource] = np.bincount(where, column, places)
     return StepSums(
         amounts,
         np.bincount(where, step.throttled, places).astype(np.float64),
@@ -121,11 +121,11 @@ class UsageAccounting:
 
     @property
     def seconds(self) -> float:
-        """How much time has been scored."""
+        """The seconds that were scored."""
         return self._steps * self._step
 
     def add(self, sums: StepSums) -> None:
-        """One step that is scored."""
+        """Add a scored step."""
         self._steps += 1
         self._amounts += sums.amounts
         self._amounts[[REQUESTED, SLACK]] += sums.held
@@ -133,11 +133,11 @@ class UsageAccounting:
         self._containers += sums.containers
 
     def of_workload(self, workload: int, counts: SimulationTotals) -> SimulationTotals:
-        """What a workload came to; `counts` has all that is counted and not summed."""
+        """The totals of a workload; `counts` has what is counted and not summed."""
         return self._totals(slice(self._places.begin[workload], self._places.begin[workload + 1]), counts)
 
     def of_fleet(self, counts: SimulationTotals) -> SimulationTotals:
-        """What all workloads came to."""
+        """The totals of all workloads."""
         return self._totals(slice(None), counts)
 
     def _totals(self, where: slice, counts: SimulationTotals) -> SimulationTotals:
@@ -160,15 +160,15 @@ class UsageAccounting:
 
 
 def cost_of_requests(requested: FloatColumn, seconds: float, prices: Prices) -> float:
-    """What so many cores and bytes cost for so long."""
+    """The cost of cores and bytes for a time."""
     return prices.hourly(float(requested[0]), float(requested[1])) * seconds / _HOUR
 
 
 def _ratio(above: FloatColumn, below: FloatColumn) -> FloatColumn:
-    """The quotient; NaN where there is nothing to divide by."""
-    found: FloatColumn = np.full(2, np.nan)
-    np.divide(above, below, out=found, where=below > 0.0)
-    return found
+    """The quotient; NaN where the divisor is 0."""
+    ratio: FloatColumn = np.full(2, np.nan)
+    np.divide(above, below, out=ratio, where=below > 0.0)
+    return ratio
 
 
 def _both(column: FloatColumn) -> CpuAndMemory:
@@ -185,7 +185,7 @@ class ReplicaAccounting:
         self._overload = np.zeros(len(first))
 
     def add(self, usage: StepUsage, rows: ModelContainerTable, containers: FloatColumn) -> None:
-        """One step that is scored, in which so many `containers` of each number ran."""
+        """Add a scored step, in which so many `containers` of each number ran."""
         self._steps += 1
         self._pods += containers[self._first]
         serves = rows.stage[usage.rows] == ContainerStage.UP
@@ -194,11 +194,11 @@ class ReplicaAccounting:
         self._overload += by_workload * usage.seconds / _HOUR
 
     def of_workload(self, workload: int, scalings: int) -> ScalingTotals:
-        """What one came to."""
+        """The scaling of one workload."""
         return self._scaling(self._pods[workload], self._overload[workload], scalings)
 
     def of_fleet(self, scalings: int) -> ScalingTotals:
-        """What all came to."""
+        """The scaling of all workloads."""
         return self._scaling(self._pods.sum(), self._overload.sum(), scalings)
 
     def _scaling(self, pods: float, overload: float, scalings: int) -> ScalingTotals:

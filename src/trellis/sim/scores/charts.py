@@ -1,8 +1,8 @@
-"""Charts of a variant: columns over time, marks of what happened, and the recommendations in force.
+"""Charts of a variant: columns over time, marks of events, and the recommendations in force.
 
-Columns are thinned out while they are made, so that a year takes no more memory than a day: a point spans as many steps
-as it takes to have no more points than a chart can show. The recommendation shown is that of the VPA, or the size that
-an Hvpa publishes where one decides.
+Columns are thinned out while they are built, so that a year takes no more memory than a day: a point spans as many
+steps as it takes to have no more points than a chart can show. The recommendation shown is that of the VPA, or the size
+that an Hvpa publishes where one decides.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from trellis.sim.scores.accounting import REQUESTED, USED, ContainerNumbers, Ste
 
 MOST_POINTS: Final = 336
 
-# What is kept of a recommendation, the first axis of `Charting.advice`.
+# The bounds of a recommendation, the first axis of `ChartBuilder.advice`.
 _BOUNDS: Final = 3
 
 
 class ChartBuilder:
-    """The points of all charts of a run. `advice` is what is recommended now, as (bound, resource, place)."""
+    """The points of all charts of a run. `advice` is the present recommendation, as (bound, resource, place)."""
 
     def __init__(self, clock: SimulationClock, places: ContainerNumbers, *, tells_nodes: bool = False) -> None:
         self._clock = clock
@@ -53,15 +53,15 @@ class ChartBuilder:
         self._containers = np.zeros((self._points, len(places)))
         self._advice = np.full((self._points, _BOUNDS, 2, len(places)), np.nan)
         self._steps = np.zeros(self._points)
-        # Pods that wait for a node; what nodes offer, and what is held by who waits for a restart: cores and bytes.
+        # Pods without a node; what nodes offer, and what containers hold that wait for a restart: cores and bytes.
         self._beside = np.zeros((self._points, 5))
-        # How many nodes there are, and how many pods Buffers keep room for.
+        # How many nodes there are, and how many chunks Buffers have.
         self._nodes = np.zeros((self._points, 2))
 
     def add(
         self, number: int, sums: StepSums, pending: int, offered: FloatColumn, nodes: tuple[int, int] = (0, 0)
     ) -> None:
-        """One step; `nodes` is how many there are, and for how many pods Buffers keep room."""
+        """Add a step; `nodes` is the number of nodes and of chunks."""
         at = number // self._span
         containers = sums.containers
         self._steps[at] += 1
@@ -108,25 +108,25 @@ class ChartBuilder:
         )
 
     def _known_steps(self) -> FloatColumn:
-        """How many steps each point has, of the points that there are: a run may have been stopped."""
+        """The number of steps of each point there is: a run may have been stopped."""
         return self._steps[self._steps > 0]
 
     def _times(self) -> list[float]:
-        known = int(np.count_nonzero(self._steps))
-        times: list[float] = (self._clock.begin + np.arange(known) * self._span * self._clock.step).tolist()
+        points = int(np.count_nonzero(self._steps))
+        times: list[float] = (self._clock.begin + np.arange(points) * self._span * self._clock.step).tolist()
         return times
 
     def _line(self, place: int, resource: int) -> ResourceChart:
-        known = int(np.count_nonzero(self._steps))
-        containers = self._containers[:known, place]
+        points = int(np.count_nonzero(self._steps))
+        containers = self._containers[:points, place]
         with np.errstate(invalid="ignore", divide="ignore"):
-            used, requested = self._sums[:, :known, resource, place] / containers
-        target, lower, upper = self._advice[:known, :, resource, place].T
+            used, requested = self._sums[:, :points, resource, place] / containers
+        target, lower, upper = self._advice[:points, :, resource, place].T
         return ResourceChart(
             container=self._places.names[place],
             resource=RESOURCES[resource],
             used=used.tolist(),
-            peak=self._peaks[:known, resource, place].tolist(),
+            peak=self._peaks[:points, resource, place].tolist(),
             requested=requested.tolist(),
             target=target.tolist(),
             lower=lower.tolist(),
@@ -134,78 +134,79 @@ class ChartBuilder:
         )
 
 
-# More than these nobody would see apart in a chart.
+# More marks cannot be told apart in a chart.
 MOST_MARKS: Final = 200
 # A workload that is changed or killed without end must not take all memory.
 _MOST_NOTED: Final = 20_000
 
 
 class ChartMarks:
-    """The marks of all workloads, and the reasons by pod for what is still to happen to it."""
+    """The marks of all workloads, and the reason for the next event of each pod."""
 
     def __init__(self, workloads: int) -> None:
         self._marks: list[list[ChartMark]] = [[] for _ in range(workloads)]
         self._unnoted = [0] * workloads
-        self._because: dict[str, tuple[str, str]] = {}
+        self._reasons: dict[str, tuple[str, str]] = {}
 
-    def because(self, uid: str, why: str, text: str) -> None:
-        """What happens to a pod from now on happens for this reason."""
-        self._because[uid] = (why, text)
+    def note_reason(self, uid: str, reason: str, text: str) -> None:
+        """Note the reason for what happens to a pod from now on."""
+        self._reasons[uid] = (reason, text)
 
     def gone(self, uid: str) -> None:
-        """A pod is no more."""
-        self._because.pop(uid, None)
+        """Forget a pod that is gone."""
+        self._reasons.pop(uid, None)
 
-    def mark(self, workload: int, time: float, what: str, uid: str = "", text: str = "") -> None:
-        """Something happened; with a pod's uid for the reason that was given last."""
+    def mark(self, workload: int, time: float, event: str, uid: str = "", text: str = "") -> None:
+        """Mark an event; with a pod's uid for the reason that was noted last."""
         marks = self._marks[workload]
         if len(marks) >= _MOST_NOTED:
             self._unnoted[workload] += 1
             return
-        why, said = self._because.get(uid, ("", ""))
-        marks.append(ChartMark(time, what, why, text or said))
+        reason, note = self._reasons.get(uid, ("", ""))
+        marks.append(ChartMark(time, event, reason, text or note))
 
     def of_workload(self, workload: int) -> tuple[list[ChartMark], int]:
-        """As many marks as fit, and how many more there were."""
+        """The marks of a workload as far as they fit, and how many more there were."""
         marks = self._marks[workload]
-        kept = _thinned(marks) if len(marks) > MOST_MARKS else marks
-        return kept, len(marks) - len(kept) + self._unnoted[workload]
+        chosen = _thinned(marks) if len(marks) > MOST_MARKS else marks
+        return chosen, len(marks) - len(chosen) + self._unnoted[workload]
 
 
 def _thinned(marks: list[ChartMark]) -> list[ChartMark]:
-    """What is rare is kept; of what is frequent some are, spread over all the time."""
+    """Thin out marks: rare ones stay; of frequent ones some do, spread over all the time."""
     kinds: defaultdict[str, list[int]] = defaultdict(list)
     for position, mark in enumerate(marks):
         kinds[mark.what].append(position)
-    kept: list[int] = []
+    chosen: list[int] = []
     rarest_first = sorted(kinds.values(), key=len)
     for number, positions in enumerate(rarest_first):
-        room = (MOST_MARKS - len(kept)) // (len(rarest_first) - number)
-        count = min(len(positions), room)
-        kept += [positions[each * len(positions) // count] for each in range(count)]
-    return [marks[position] for position in sorted(kept)]
+        share = (MOST_MARKS - len(chosen)) // (len(rarest_first) - number)
+        count = min(len(positions), share)
+        chosen += [positions[index * len(positions) // count] for index in range(count)]
+    return [marks[position] for position in sorted(chosen)]
 
 
 # What charts show of a recommendation, in their order.
 _DRAWN: Final = [TARGET, LOWER_BOUND, UPPER_BOUND]
 
-# Told of containers, each by the number of its workload (-1 for another) and its name, what is recommended now: cores
-# and bytes as (target, lower and upper bound; resource; container).
+# Called with containers, each by the number of its workload (-1 for another) and its name, and their present
+# recommendation: cores and bytes as (target, lower and upper bound; resource; container).
 OnRecommendation = Callable[[Sequence[tuple[int, str]], FloatColumn], None]
 
 
 class RecommendationCharts:
-    """Tells what is recommended. `sized` says whether an Hvpa decides about a workload."""
+    """Passes recommendations on to charts. `sized` says whether an Hvpa decides about a workload."""
 
     def __init__(self, fleet: Fleet, advised: OnRecommendation, sized: Callable[[tuple[str, str, str]], bool]) -> None:
         self._advised = advised
         self._sized = sized
         self._workloads = {
-            (each.namespace, each.kind, each.name): number for number, each in enumerate(fleet.workloads)
+            (workload.namespace, workload.kind, workload.name): number
+            for number, workload in enumerate(fleet.workloads)
         }
 
     def vpas(self, written: Sequence[PublishedStatus]) -> None:
-        """VPAs recommend something else."""
+        """Pass on new recommendations of VPAs."""
         amounts = np.concatenate([write.amounts for _, write in written], axis=2)[_DRAWN]
         drawn = np.where(amounts < LARGEST_AMOUNT, amounts, np.nan)
         drawn[:, CPU] /= MILLICORES_PER_CORE
@@ -218,10 +219,12 @@ class RecommendationCharts:
         self._advised(containers, drawn)
 
     def hvpa(self, governor: Governor) -> None:
-        """An Hvpa says another size. It has no range: what is worth a change is decided with it."""
+        """Pass on a new size of an Hvpa. It has no range: the Hvpa itself decides what is worth a change."""
         target: TargetRef = governor.claim.target
         number = self._workloads.get((target.namespace, target.kind, target.name), -1)
-        sizes = [[each.target.get(name, np.nan) for each in governor.advice] for name in RESOURCES]
+        sizes = [[container.target.get(name, np.nan) for container in governor.advice] for name in RESOURCES]
         amounts = np.array(sizes, dtype=np.float64)
         amounts[CPU] /= MILLICORES_PER_CORE
-        self._advised([(number, each.container) for each in governor.advice], np.stack([amounts] * len(_DRAWN)))
+        self._advised(
+            [(number, container.container) for container in governor.advice], np.stack([amounts] * len(_DRAWN))
+        )

@@ -1,4 +1,4 @@
-"""Collects the scores of a variant while it runs, and makes its result of them."""
+"""Collects the scores of a variant while it runs, and builds its result."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from trellis.sim.scores.accounting import ContainerNumbers, ReplicaAccounting, S
 from trellis.sim.scores.charts import ChartBuilder, ChartMarks
 
 _HOUR: Final = 3600.0
-# A chart for each of more workloads nobody would look at; those that request the most have one.
+# The most workloads with a chart; those that request the most have one.
 MOST_CHARTS: Final = 300
 
 _BOOSTED: Final = "boosted"
 _SCALED: Final = "scaled"
 _COUNTED: Final = (Deployment, StatefulSet)
-# What is neither said in totals alone, nor the usual course of a pod's life.
+# Events that are marked: neither counted in totals alone, nor the usual course of a pod's life.
 _MARKED: Final = frozenset(
     {
         PodEvent.KILLED,
@@ -43,42 +43,45 @@ _MARKED: Final = frozenset(
 
 
 class Scorer:
-    """Everything that is written down of one variant. It begins before anything has happened in the cluster."""
+    """Collects the scores of one variant, from before anything has happened in the cluster."""
 
     def __init__(self, fleet: Fleet) -> None:
         self._fleet = fleet
-        self._places = ContainerNumbers([WorkloadTemplate.of(each).containers for each in fleet.workloads])
+        self._places = ContainerNumbers([WorkloadTemplate.of(workload).containers for workload in fleet.workloads])
         self._accounting = UsageAccounting(fleet, self._places)
         self._charting = ChartBuilder(fleet.clock, self._places, tells_nodes=bool(fleet.pools))
         self._counting = ReplicaAccounting(self._places.begin[:-1].tolist())
         self.marking = ChartMarks(len(fleet.workloads))
-        self._numbers = {(each.namespace, each.kind, each.name): number for number, each in enumerate(fleet.workloads)}
+        self._numbers = {
+            (workload.namespace, workload.kind, workload.name): number
+            for number, workload in enumerate(fleet.workloads)
+        }
         self._boosts = np.zeros(len(fleet.workloads), dtype=np.int64)
         self._before: dict[str, FloatColumn | IntColumn] = {}
         self._node_hours = self._node_money = 0.0
 
     def advised(self, containers: Sequence[tuple[int, str]], amounts: FloatColumn) -> None:
-        """What is recommended for containers from now on: cores and bytes as (bound, resource, container)."""
-        places = np.array([self._places.find(*each) for each in containers], dtype=np.int64)
-        known = places >= 0
-        self._charting.advice[:, :, places[known]] = amounts[:, :, known]
+        """Take in recommendations for containers: cores and bytes as (bound, resource, container)."""
+        places = np.array([self._places.find(*container) for container in containers], dtype=np.int64)
+        counted = places >= 0
+        self._charting.advice[:, :, places[counted]] = amounts[:, :, counted]
 
-    def happened(self, now: float, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
-        """Something happened to a pod."""
-        if what in _MARKED:
-            self.marking.mark(workload, now, what.value, pod.metadata.uid, text)
-        elif what is PodEvent.MADE and is_boosted(pod.metadata.annotations):
+    def on_pod_event(self, now: float, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
+        """Mark an event of a pod."""
+        if event in _MARKED:
+            self.marking.mark(workload, now, event.value, pod.metadata.uid, text)
+        elif event is PodEvent.MADE and is_boosted(pod.metadata.annotations):
             self._boosts[workload] += 1
             self.marking.mark(workload, now, _BOOSTED)
 
     def changed(self, now: float, kind: str, old: KubeObject, new: KubeObject) -> None:
-        """A workload changed: if it is to have another number of pods, that is marked."""
+        """Mark a change of a workload's replicas."""
         if isinstance(old, _COUNTED) and isinstance(new, _COUNTED) and old.spec.replicas != new.spec.replicas:
             number = self._numbers[new.metadata.namespace, kind, new.metadata.name]
             self.marking.mark(number, now, _SCALED, text=f"{old.spec.replicas} to {new.spec.replicas} pods")
 
     def step(self, usage: StepUsage, cluster: ModelCluster, chunks: int = 0) -> None:
-        """One step of usage; `chunks` is for how many pods Buffers keep room."""
+        """Add a step of usage; `chunks` is the number of chunks of all Buffers."""
         clock, nodes = self._fleet.clock, cluster.nodes
         sums = sum_step(_amounts(usage, cluster), len(self._places))
         offered: FloatColumn = np.array((nodes.cores[nodes.up].sum(), nodes.bytes[nodes.up].sum()))
@@ -97,11 +100,11 @@ class Scorer:
         self,
         variant: Variant,
         cluster: ModelCluster,
-        verdicts: dict[str, int],
+        decisions: dict[str, int],
         partial_until: float | None,
         nodes: NodeFigures | msgspec.UnsetType,
     ) -> VariantResult:
-        """What came of it so far."""
+        """Build the result so far."""
         numbers = range(len(self._fleet.workloads))
         counted = self._counted(cluster)
         for name, column in self._before.items():
@@ -134,7 +137,7 @@ class Scorer:
             workloads=[self._workload(number, totals[number], number in charted) for number in numbers],
             node_hours=self._node_hours,
             node_money=self._node_money,
-            verdicts=dict(sorted(verdicts.items())),
+            verdicts=dict(sorted(decisions.items())),
             partial_until=partial_until,
             nodes=nodes,
         )
@@ -142,11 +145,11 @@ class Scorer:
     def _with_waits(
         self, waited: PendingTimes, fleet: SimulationTotals, totals: list[SimulationTotals]
     ) -> tuple[SimulationTotals, list[SimulationTotals]]:
-        balloons = [number for number, each in enumerate(self._fleet.workloads) if _priority(each) < 0]
-        of_fleet, of_each = waited.told(self._fleet.clock.scored_from, len(totals), balloons)
+        balloons = [number for number, workload in enumerate(self._fleet.workloads) if _priority(workload) < 0]
+        of_fleet, of_each = waited.summarize(self._fleet.clock.scored_from, len(totals), balloons)
         return (
             msgspec.structs.replace(fleet, waits=of_fleet),
-            [msgspec.structs.replace(each, waits=waits) for each, waits in zip(totals, of_each, strict=True)],
+            [msgspec.structs.replace(total, waits=waits) for total, waits in zip(totals, of_each, strict=True)],
         )
 
     def _workload(self, number: int, totals: SimulationTotals, is_charted: bool) -> WorkloadResult:
@@ -157,7 +160,7 @@ class Scorer:
         return WorkloadResult(about.namespace, about.name, about.kind, about.label, totals, chart)
 
     def _counted(self, cluster: ModelCluster) -> dict[str, FloatColumn | IntColumn]:
-        """What has happened so far, by what `Totals` calls it; who still waits for a node has waited until now."""
+        """The counters so far, by their names in `SimulationTotals`; pods without a node are pending until now."""
         tally = cluster.tally.copy()
         counted = {name: getattr(tally, name) for name in tally.__struct_fields__}
         counted["pending_seconds"] = tally.pending_seconds + cluster.pending_seconds()

@@ -1,4 +1,4 @@
-"""Limits of a backtest: what is beyond them, and what nothing was held against."""
+"""Limits of a backtest: variants that exceed them, and limits that nothing is compared by."""
 
 from __future__ import annotations
 

@@ -20,26 +20,26 @@ pytestmark = pytest.mark.skipif(not TRACES, reason="TRELLIS_TRACES names no dire
 
 def read() -> list[Series]:
     manifests = sorted(Path(TRACES or "").glob("*/manifest.csv"))
-    parts = find_parts([str(each.parent) for each in manifests])
+    parts = find_parts([str(manifest.parent) for manifest in manifests])
     assert parts.problems == []
-    found = [read_part(part) for part in parts.parts]
-    assert [problem for each in found for problem in each.problems] == []
-    return [series for each in found for series in each.series]
+    result = [read_part(part) for part in parts.parts]
+    assert [problem for each in result for problem in each.problems] == []
+    return [series for each in result for series in each.series]
 
 
 def test_every_series_is_read_and_makes_sense() -> None:
     series = read()
     assert len(series) > 5
-    for each in series:
-        assert (np.diff(each.times) > 0).all()
-        assert each.has_cpu or each.has_memory
-        assert 1.0 <= each.interval <= 3600.0
+    for one_series in series:
+        assert (np.diff(one_series.times) > 0).all()
+        assert one_series.has_cpu or one_series.has_memory
+        assert 1.0 <= one_series.interval <= 3600.0
 
 
 def test_more_margin_is_dearer_and_safer() -> None:
     request = build_request(["default"], [], ["default.margin=0,0.5"], BacktestTerms(step=6 * 3600.0))
     result = backtest(request, [], read()[:20])
-    cpu = [each.cpu for each in result.variants]
+    cpu = [variant.cpu for variant in result.variants]
     assert all(each is not None and each.series > 10 for each in cpu)
     figures = [each.figures for each in cpu if each is not None]
     _, least, most = figures

@@ -72,20 +72,20 @@ def test_a_step_before_anything_was_decided_is_not_scored() -> None:
 
 def test_a_series_that_is_over_before_anything_is_decided_is_told() -> None:
     result = backtest(default(terms=BacktestTerms(step=9 * DAY)), [], [series("a"), series("b", days=40.0)])
-    assert [each.cpu is None for each in result.series] == [True, False]
+    assert [one_series.cpu is None for one_series in result.series] == [True, False]
     assert result.notes == ["a: nothing is scored, because it ends with its first step of 9 d"]
 
 
 def test_the_first_variant_is_what_the_others_are_held_against() -> None:
     result = backtest(default(sweeps=["default.margin=0,1"]), [], [series("a"), series("b", level=2.0)])
-    base, least, most = (each.cpu for each in result.variants)
+    base, least, most = (variant.cpu for variant in result.variants)
     assert base is not None
     assert least is not None
     assert most is not None
     assert (base.footprint, base.time_over, base.worse, base.series) == (1.0, 1.0, 0.0, 2)
     assert least.footprint < 1.0 < most.footprint
     assert least.time_over > 1.0
-    assert [each.variant for each in result.curves] == [each.name for each in result.variants]
+    assert [curve.variant for curve in result.curves] == [variant.name for variant in result.variants]
     assert result.sweeps[0].variants == ["default margin=0", "default margin=1"]
     middle = len(result.curves[0].factors) // 2
     assert result.curves[0].footprint[middle] == pytest.approx(base.figures.footprint)
@@ -94,22 +94,22 @@ def test_the_first_variant_is_what_the_others_are_held_against() -> None:
 def test_a_series_without_memory_has_no_score_of_it() -> None:
     bare = msgspec.structs.replace(series("a"), memory=np.full(192, np.nan))
     result = backtest(default(), [], [bare, series("b")])
-    assert [each.memory is None for each in result.series] == [True, False]
+    assert [one_series.memory is None for one_series in result.series] == [True, False]
     assert result.variants[0].memory is not None
     assert result.variants[0].memory.series == 1
 
 
 def test_a_series_too_short_to_be_scored_is_there_without_scores() -> None:
     result = backtest(default(), [], [series("short", days=0.01, interval=300.0), series("b")])
-    assert [each.cpu is None for each in result.series] == [True, False]
+    assert [one_series.cpu is None for one_series in result.series] == [True, False]
 
 
 def test_series_sampled_differently_are_laid_out_apart_and_end_in_their_order() -> None:
     many = [series("a"), series("b", interval=300.0), series("c", days=2.0), series("d", interval=300.0)]
     result = backtest(default(), [], many)
-    assert [each.name for each in result.facts] == ["a", "b", "c", "d"]
+    assert [fact.name for fact in result.facts] == ["a", "b", "c", "d"]
     alone = [backtest(default(), [], [each]).series[0] for each in many]
-    assert [figures(each) for each in result.series] == [pytest.approx(figures(each)) for each in alone]
+    assert [figures(one_series) for one_series in result.series] == [pytest.approx(figures(each)) for each in alone]
 
 
 def figures(score: SeriesScore) -> list[float]:
@@ -126,18 +126,20 @@ def test_the_same_series_give_the_same_bytes_again_and_the_same_scores_by_two_pr
     alone, again, pair = (backtest(default(), parts, processes=number) for number in (1, 1, 2))
     assert msgspec.json.encode(alone) == msgspec.json.encode(again)
     assert alone.facts == pair.facts
-    assert [figures(each) for each in pair.series] == [pytest.approx(figures(each)) for each in alone.series]
+    assert [figures(one_series) for one_series in pair.series] == [
+        pytest.approx(figures(one_series)) for one_series in alone.series
+    ]
 
 
 def test_two_series_of_one_name_say_where_they_come_from() -> None:
     first, second = series("a"), msgspec.structs.replace(series("a"), source="other.csv")
-    assert [each.name for each in backtest(default(), [], [first, second]).facts] == ["a (a.csv)", "a (other.csv)"]
+    assert [fact.name for fact in backtest(default(), [], [first, second]).facts] == ["a (a.csv)", "a (other.csv)"]
 
 
 def test_a_bad_file_is_left_out_and_told_and_the_others_are_scored(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("timestamp,cpu\n0,-1\n60,1\n")
     result = backtest(default(), find_parts([str(tmp_path)]).parts, [series("a")])
-    assert [each.name for each in result.facts] == ["a"]
+    assert [fact.name for fact in result.facts] == ["a"]
     assert "row 2, column cpu: -1 is negative" in result.left_out[0]
     assert not result.partial
 
@@ -165,10 +167,10 @@ def test_who_stops_at_once_gets_nothing_but_no_error() -> None:
 
 
 def test_progress_rises_to_the_end() -> None:
-    told: list[float] = []
-    backtest(default(), [], [series("a")], progress=lambda each: told.append(each.done / each.total))
-    assert told == sorted(told)
-    assert told[-1] == 1.0
+    result: list[float] = []
+    backtest(default(), [], [series("a")], progress=lambda each: result.append(each.done / each.total))
+    assert result == sorted(result)
+    assert result[-1] == 1.0
 
 
 def test_a_chart_shows_usage_and_what_each_variant_requests() -> None:
@@ -257,11 +259,11 @@ def test_what_cannot_be_meant_is_refused_with_the_flag_and_the_range(
 
 
 def test_ranges_include_their_end_and_durations_are_written_as_such() -> None:
-    found = build_request(["seasonal"], sweeps=["seasonal.horizon=1h:3h:1h", "seasonal.percentile=0.8:0.99:0.05"])
-    assert found.sweeps[0].values == ("1h0m0s", "2h0m0s", "3h0m0s")
-    assert found.sweeps[1].values == ("0.8", "0.85", "0.9", "0.95")
-    assert found.variants[1].parameters == {"horizon": "1h0m0s"}
-    assert found.variants[-1].parameters == {"target-cpu-percentile": "0.95"}
+    request = build_request(["seasonal"], sweeps=["seasonal.horizon=1h:3h:1h", "seasonal.percentile=0.8:0.99:0.05"])
+    assert request.sweeps[0].values == ("1h0m0s", "2h0m0s", "3h0m0s")
+    assert request.sweeps[1].values == ("0.8", "0.85", "0.9", "0.95")
+    assert request.variants[1].parameters == {"horizon": "1h0m0s"}
+    assert request.variants[-1].parameters == {"target-cpu-percentile": "0.95"}
 
 
 def test_the_series_of_one_file_are_shared_out_among_processes(tmp_path: Path) -> None:
@@ -274,6 +276,6 @@ def test_the_series_of_one_file_are_shared_out_among_processes(tmp_path: Path) -
     parts = find_parts([str(tmp_path)]).parts
     told: list[float] = []
     result = backtest(default(), parts, processes=2, progress=lambda each: told.append(each.total))
-    assert [each.name for each in result.facts] == ["a", "b"]
+    assert [fact.name for fact in result.facts] == ["a", "b"]
     assert "(series c): -1 is negative" in result.left_out[0]
     assert set(told) == {384.0}

@@ -1,4 +1,4 @@
-"""What holds for every history of the model cluster, whatever happens in it."""
+"""Invariants of every history of the model cluster."""
 
 from __future__ import annotations
 
@@ -93,22 +93,20 @@ def lived(found: Fleet, doings: Acts) -> World:
 def check(world: World) -> None:
     """No node has set aside more than it offers, and all accounts of the same thing agree."""
     cluster, nodes, rows = world.cluster, world.cluster.nodes, world.cluster.rows
-    assert {each.metadata.name: each for each in cluster.pods()} == world.pods
+    assert {pod.metadata.name: pod for pod in cluster.pods()} == world.pods
     for resource in (CPU, MEMORY):
         assert (nodes.set_aside[resource] <= nodes.table.offered(resource)).all()
         aside = np.zeros(len(nodes), dtype=np.int64)
         held = np.zeros(len(nodes), dtype=np.int64)
-        for number, there in nodes.pods.items():
-            for living in there.values():
+        for number, bound in nodes.pods.items():
+            for living in bound.values():
                 aside[number] += living.allocated[resource]
                 held[number] += dict(running_demand(living.pod).amounts).get(resource, 0)
         assert aside.tolist() == nodes.set_aside[resource].tolist()
         assert held.tolist() == nodes.occupancy.amounts[nodes.table.row(resource)].tolist()
-    placed = [
-        each for each in world.pods.values() if each.spec.node_name and each.status.phase in ("Pending", "Running")
-    ]
+    placed = [pod for pod in world.pods.values() if pod.spec.node_name and pod.status.phase in ("Pending", "Running")]
     assert rows.size == sum(len(each.spec.containers) for each in placed)
-    for living in (living for there in nodes.pods.values() for living in there.values()):
+    for living in (living for bound in nodes.pods.values() for living in bound.values()):
         for unit, status in zip(living.units, living.pod.status.container_statuses, strict=False):
             assert status.resources is not None
             assert rows.cpu_request[unit.row] * 1000 == parse_amounts(status.resources.requests)["cpu"]
@@ -121,21 +119,21 @@ def test_nodes_are_never_overcommitted_and_pods_are_never_lost(found: Fleet, doi
     world = lived(found, doings)
     times = [time for time, *_ in world.log]
     assert times == sorted(times)
-    for number, each in enumerate(found.workloads):
+    for number, simulated in enumerate(found.workloads):
         made = int(world.cluster.tally.pods_made[number])
-        there = world.of(each.name)
-        if each.kind == "Deployment":
+        there = world.of(simulated.name)
+        if simulated.kind == "Deployment":
             # A rollout for which there is no room stands still, with a quarter more or fewer.
-            spare = -(-each.replicas // 4) if each.rollouts else 0
-            assert each.replicas - (spare and each.replicas // 4) <= len(there) <= each.replicas + spare
-        if each.kind == "StatefulSet":
+            spare = -(-simulated.replicas // 4) if simulated.rollouts else 0
+            assert simulated.replicas - (spare and simulated.replicas // 4) <= len(there) <= simulated.replicas + spare
+        if simulated.kind == "StatefulSet":
             # It makes one after the other, and waits for those that are not Ready.
             assert {pod.metadata.name for pod in there} <= {
-                f"{each.name}-{ordinal}" for ordinal in range(each.replicas)
+                f"{simulated.name}-{ordinal}" for ordinal in range(simulated.replicas)
             }
-            assert there or not each.replicas
-        if each.kind == "Job":
-            assert made >= 2 * each.replicas
+            assert there or not simulated.replicas
+        if simulated.kind == "Job":
+            assert made >= 2 * simulated.replicas
     assert len(world.pods) == len({pod.metadata.uid for pod in world.pods.values()})
 
 

@@ -215,9 +215,9 @@ def test_a_rollout_replaces_all_pods_and_keeps_three_quarters_of_them_ready() ->
 
 def test_a_stateful_set_rolls_out_one_by_one_from_the_last_to_the_first() -> None:
     world = World(fleet(workload("db", 3, kind="StatefulSet", rollouts=(BEGIN + 60,)))).run(59)
-    old = {each.metadata.uid for each in world.pods.values()}
+    old = {pod.metadata.uid for pod in world.pods.values()}
     world.run(60)
-    assert not old & {each.metadata.uid for each in world.pods.values()}
+    assert not old & {pod.metadata.uid for pod in world.pods.values()}
     made = [name for time, name, what, _ in world.log if what is PodEvent.MADE and time >= 60]
     assert made == ["db-2", "db-1", "db-0"]
 
@@ -227,7 +227,7 @@ def test_pods_of_a_node_that_is_off_are_made_elsewhere_after_five_minutes() -> N
     world = World(fleet(workload("web", 2), nodes=(shape(count=2),), faults=faults)).run(61)
     lost = next(each for each in world.of() if each.spec.node_name == "node-1")
     assert not is_ready(lost)
-    assert [each.status.conditions[0].status for each in world.nodes.values()] == ["Unknown", "True"]
+    assert [node.status.conditions[0].status for node in world.nodes.values()] == ["Unknown", "True"]
     world.run(200)
     assert lost.metadata.name in world.pods
     world.run(180)
@@ -254,6 +254,6 @@ def test_sidecars_run_beside_the_containers() -> None:
     setup = {**container("setup", "1", "2Gi")}
     found = workload("web", 1, demand=demand, spec={"initContainers": [setup, sidecar]})
     world = World(fleet(found)).run(70)
-    assert [each.container for each in world.cluster.series] == ["app", "proxy"]
+    assert [one_series.container for one_series in world.cluster.series] == ["app", "proxy"]
     assert world.usages[-1].used_cpu.tolist() == [0.1, 0.05]
-    assert [each.name for each in world.one().status.init_container_statuses] == ["proxy"]
+    assert [status.name for status in world.one().status.init_container_statuses] == ["proxy"]

@@ -135,7 +135,7 @@ def test_a_rollout_goes_on_with_the_count_that_is_asked_for_meanwhile() -> None:
     world = World(fleet(workload("web", 4, rollouts=(1_800_000_060.0,)), nodes=(shape("64"),))).run(62)
     scaled(world, 6).run(300)
     assert len(world.of()) == 6
-    (left,) = (each for (kind, _), each in world.workloads.items() if kind == "ReplicaSet")
+    (left,) = (workload for (kind, _), workload in world.workloads.items() if kind == "ReplicaSet")
     assert isinstance(left, ReplicaSet)
     assert left.spec.replicas == 6
 

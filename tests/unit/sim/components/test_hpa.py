@@ -64,7 +64,7 @@ class Scaled:
         self.metrics = ModelPodMetrics(self.cluster)
         self.told: list[HorizontalPodAutoscaler] = []
         self.hpas = SimulatedHpas(
-            self.world.kernel, self.scales, self.metrics, self.cluster.selected, told=self.told.append
+            self.world.kernel, self.scales, self.metrics, self.cluster.selected, on_status=self.told.append
         )
         self.gap = gap
         self._measured = 0
@@ -87,12 +87,12 @@ class Scaled:
         return scale.spec.replicas
 
     def find(self, name: str = "web") -> HorizontalPodAutoscaler:
-        found = self.hpas.find(("shop", name))
-        assert found is not None
-        return found
+        result = self.hpas.find(("shop", name))
+        assert result is not None
+        return result
 
     def conditions(self, name: str = "web") -> dict[str, tuple[str, str]]:
-        return {each.type: (each.status, each.reason) for each in self.find(name).status.conditions}
+        return {condition.type: (condition.status, condition.reason) for condition in self.find(name).status.conditions}
 
 
 def with_hpa(found: HorizontalPodAutoscaler, *workloads: SimulatedWorkload, **more: Any) -> Scaled:
@@ -251,9 +251,9 @@ def test_a_changed_request_changes_the_answer() -> None:
 
 def test_it_writes_only_what_differs_and_tells_only_what_is_new() -> None:
     scaled = with_hpa(hpa(metric()), web(0.5)).run(4)
-    told = len(scaled.told)
+    result = len(scaled.told)
     scaled.run(10)
-    assert len(scaled.told) == told
+    assert len(scaled.told) == result
     assert scaled.cluster.tally.scalings.tolist() == [0]
 
 
@@ -303,9 +303,17 @@ def test_a_tolerance_can_be_written_for_each_direction() -> None:
 
 def test_the_condition_keeps_its_time_while_its_value_holds() -> None:
     scaled = with_hpa(hpa(metric()), web(0.5)).run(3)
-    (since,) = (each.last_transition_time for each in scaled.find().status.conditions if each.type == "ScalingActive")
+    (since,) = (
+        condition.last_transition_time
+        for condition in scaled.find().status.conditions
+        if condition.type == "ScalingActive"
+    )
     scaled.run(10)
-    (later,) = (each.last_transition_time for each in scaled.find().status.conditions if each.type == "ScalingActive")
+    (later,) = (
+        condition.last_transition_time
+        for condition in scaled.find().status.conditions
+        if condition.type == "ScalingActive"
+    )
     assert since == later
     assert since is not None
     assert since.timestamp() < BEGIN + 3 * STEP + 1
@@ -313,5 +321,5 @@ def test_the_condition_keeps_its_time_while_its_value_holds() -> None:
 
 @pytest.mark.parametrize("kind", ["Deployment", "StatefulSet"])
 def test_both_kinds_are_scaled(kind: str) -> None:
-    found = with_hpa(hpa(metric(), kind=kind), web(1.0, 2, kind=kind)).run(10)
-    assert found.count(kind=kind) == 4
+    result = with_hpa(hpa(metric(), kind=kind), web(1.0, 2, kind=kind)).run(10)
+    assert result.count(kind=kind) == 4

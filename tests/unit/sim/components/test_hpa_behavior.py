@@ -23,14 +23,14 @@ def governed(up: ScalingRules | None = None, down: ScalingRules | None = None, *
 
 def answers(limits: HpaScaleLimits, *wishes: tuple[float, int], current: int) -> list[int]:
     """What comes of proposals at times; each answer is acted on at once."""
-    found = []
+    answers = []
     for time, wish in wishes:
         may = limits.limited(wish, current, NOW + time)
         if may.replicas != current:
             limits.scaled(current, may.replicas, NOW + time)
             current = may.replicas
-        found.append(current)
-    return found
+        answers.append(current)
+    return answers
 
 
 def test_without_a_behavior_a_step_doubles_at_most_or_goes_to_four() -> None:
@@ -128,6 +128,8 @@ def test_answers_lie_within_bounds_and_never_on_the_other_side_of_all_that_was_a
 ) -> None:
     limits = HpaScaleLimits(2, 40, behavior)
     first = current
-    for number, found in enumerate(answers(limits, *((15.0 * n, w) for n, w in enumerate(wishes)), current=current), 1):
+    for number, answer in enumerate(
+        answers(limits, *((15.0 * n, w) for n, w in enumerate(wishes)), current=current), 1
+    ):
         low, high = min(first, *wishes[:number]), max(first, *wishes[:number])
-        assert min(low, 40) <= found <= max(high, 2)
+        assert min(low, 40) <= answer <= max(high, 2)

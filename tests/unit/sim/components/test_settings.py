@@ -23,7 +23,7 @@ def flags_of_components() -> dict[str, SettingDeclaration]:
         RecommenderSettings,
         UpdaterSettings,
     )
-    return {each.name: each for component in components for each in declared_settings(component)}
+    return {setting.name: setting for component in components for setting in declared_settings(component)}
 
 
 @pytest.mark.parametrize("flag", FLAGS)

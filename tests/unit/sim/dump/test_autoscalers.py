@@ -40,11 +40,11 @@ def reasons(found: DumpedFleet, kind: str) -> list[str]:
 
 
 def workload(found: DumpedFleet, name: str) -> SimulatedWorkload:
-    return next(each for each in found.fleet.workloads if each.name == name)
+    return next(workload for workload in found.fleet.workloads if workload.name == name)
 
 
 def kinds(variant: Variant) -> list[str]:
-    return [each["kind"] for each in variant.objects]
+    return [document["kind"] for document in variant.objects]
 
 
 def external(name: str, *others: dict[str, Any]) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def test_an_hpa_on_an_external_metric_alone_is_listed_and_its_target_keeps_its_c
     assert reasons(found, "HorizontalPodAutoscaler") == [
         "1 a dump has no values of metrics of type External: its target keeps its count"
     ]
-    assert not any("HorizontalPodAutoscaler" in kinds(each) for each in found.fleet.variants)
+    assert not any("HorizontalPodAutoscaler" in kinds(variant) for variant in found.fleet.variants)
     assert not workload(found, "web").demand[0].shared
 
 
@@ -106,8 +106,8 @@ def test_an_hpa_scales_by_the_metrics_that_are_known() -> None:
     server = shop()
     server.put(f"{HPAS}/web-hpa", external("web", cpu_metric()))
     found = played(server)
-    (hpa,) = [each for each in found.fleet.variants[0].objects if each["kind"] == "HorizontalPodAutoscaler"]
-    assert [each["type"] for each in hpa["spec"]["metrics"]] == ["Resource"]
+    (hpa,) = [document for document in found.fleet.variants[0].objects if document["kind"] == "HorizontalPodAutoscaler"]
+    assert [metric["type"] for metric in hpa["spec"]["metrics"]] == ["Resource"]
     assert reasons(found, "HorizontalPodAutoscaler") == [
         "1 a dump has no values of metrics of type External: it scales by its other metrics alone"
     ]
@@ -132,8 +132,8 @@ def grown(collected: ClusterState) -> ClusterState:
 
 
 def test_pods_of_a_workload_that_scales_share_the_cpu_of_as_many_as_there_were() -> None:
-    found = build_fleet_from_dump(grown(collected_from(shop())), "shop")
-    (demand,) = workload(found, "web").demand
+    fleet = build_fleet_from_dump(grown(collected_from(shop())), "shop")
+    (demand,) = workload(fleet, "web").demand
     assert demand.shared
     assert demand.own_memory
     assert demand.cpu[0] == pytest.approx(0.4)
@@ -146,12 +146,12 @@ def test_an_hpa_of_a_dump_follows_usage_in_the_model() -> None:
     fleet = msgspec.structs.replace(found.fleet, variants=found.fleet.variants[:1])
     result = simulate(fleet)
     assert not result.partial
-    web = next(each for each in result.variants[0].workloads if each.name == "web")
+    web = next(workload for workload in result.variants[0].workloads if workload.name == "web")
     assert web.chart is not None
     # 0.4 cores at 60 % of 500m are two pods, 1.2 cores are four; memory is that of one pod however many there are.
     assert web.chart.pods[len(web.chart.pods) // 3] == 2
     assert web.chart.pods[-1] == 4
-    (memory,) = [each for each in web.chart.lines if each.resource == "memory"]
+    (memory,) = [line for line in web.chart.lines if line.resource == "memory"]
     assert memory.used[-1] == pytest.approx(1e8, rel=0.01)
     assert web.totals.scaled.scalings >= 1
 
@@ -170,7 +170,7 @@ def test_an_hvpa_of_a_dump_is_in_the_variant_of_its_own_autoscalers_and_begins_a
     assert (fixed.name, current.name) == ("fixed", "current")
     assert "Hvpa" not in kinds(fixed)
     assert not fixed.scales
-    (document,) = [each for each in current.objects if each["kind"] == "Hvpa"]
+    (document,) = [document for document in current.objects if document["kind"] == "Hvpa"]
     assert "status" not in document
     assert "replicas" not in document["spec"]
     # The HPA that the Hvpa owns is made again from its template.
@@ -195,7 +195,7 @@ def test_an_hvpa_on_an_external_metric_goes_by_its_vpa_alone() -> None:
     server = shop()
     put_hvpa(server, hvpa(hpa={"template": {"spec": {"metrics": external("web")["spec"]["metrics"]}}}))
     found = played(server)
-    (document,) = [each for each in found.fleet.variants[1].objects if each["kind"] == "Hvpa"]
+    (document,) = [document for document in found.fleet.variants[1].objects if document["kind"] == "Hvpa"]
     assert document["spec"]["hpa"] == {"deploy": False}
     assert reasons(found, "Hvpa") == ["1 a dump has no values of some metrics of its HPA: it scales by its VPA alone"]
 
@@ -217,13 +217,13 @@ def test_a_buffer_is_kept_in_all_variants_on_nodes_of_the_groups() -> None:
     # The one node of the dump belongs to the group.
     assert found.fleet.nodes == ()
     assert reasons(found, "Buffer") == []
-    assert all("Buffer" in kinds(each) for each in found.fleet.variants)
+    assert all("Buffer" in kinds(variant) for variant in found.fleet.variants)
     result = simulate(_short(found))
     nodes = result.variants[0].nodes
     assert not isinstance(nodes, msgspec.UnsetType)
     # 20 chunks of 500m and two pods need two nodes of 8 cores.
     assert nodes.most == 2
-    assert [each.name for each in nodes.buffers] == ["spare"]
+    assert [buffer.name for buffer in nodes.buffers] == ["spare"]
     assert nodes.buffers[0].full > 0.9
 
 
@@ -265,7 +265,7 @@ def test_a_cron_job_runs_by_its_schedule_as_long_as_its_jobs_did() -> None:
     assert {begin / HOUR % 6 for begin, _ in report.runs} == {4.0}
     assert {length for _, length in report.runs} == {600.0}
     assert report.demand[0].by_age
-    assert [each.name for each in found.fleet.workloads] == ["alone", "report", "web"]
+    assert [workload.name for workload in found.fleet.workloads] == ["alone", "report", "web"]
 
 
 def test_usage_of_a_cron_job_goes_by_the_age_of_its_pods() -> None:
@@ -308,7 +308,7 @@ def test_a_job_runs_once_when_it_did() -> None:
     assert (run[0], run[1]) == (1_783_944_000.0, 1800.0)
     ((_, length),) = workload(found, "still").runs
     assert length == pytest.approx(3600.0, rel=0.01)
-    assert "before" not in [each.name for each in found.fleet.workloads]
+    assert "before" not in [workload.name for workload in found.fleet.workloads]
 
 
 def test_static_pods_are_taken_off_their_nodes() -> None:
@@ -318,7 +318,7 @@ def test_static_pods_are_taken_off_their_nodes() -> None:
     server.put("/api/v1/namespaces/kube-system/pods/etcd", {"metadata": {"ownerReferences": [owner]}, "spec": spec})
     found = played(server)
     assert found.fleet.nodes[0].document["status"]["allocatable"]["cpu"] == "7"
-    assert any("static pod" in each for each in reasons(found, "Pod"))
+    assert any("static pod" in reason for reason in reasons(found, "Pod"))
 
 
 def test_what_the_dump_lacks_is_listed() -> None:
@@ -328,11 +328,11 @@ def test_what_the_dump_lacks_is_listed() -> None:
         collected,
         missing=(MissingData("Node", "", "may not be read"), MissingData("Hvpa", "", "is not served by this cluster")),
     )
-    found = build_fleet_from_dump(lacking, "shop")
-    assert "0 not in the dump: may not be read" in reasons(found, "Node")
+    fleet = build_fleet_from_dump(lacking, "shop")
+    assert "0 not in the dump: may not be read" in reasons(fleet, "Node")
     # A cluster without the kind has none of them to play.
-    assert reasons(found, "Hvpa") == []
-    assert any("other namespaces" in each for each in reasons(found, "Pod"))
+    assert reasons(fleet, "Hvpa") == []
+    assert any("other namespaces" in reason for reason in reasons(fleet, "Pod"))
 
 
 def test_a_masked_dump_plays_the_same_autoscalers() -> None:
@@ -341,9 +341,11 @@ def test_a_masked_dump_plays_the_same_autoscalers() -> None:
     put_hvpa(server, hvpa())
     plain, masked = (collected_from(server, mask=mask) for mask in (None, Anonymizer(b"0")))
     both = [build_fleet_from_dump(each, "shop").fleet for each in (plain, masked)]
-    plainly, secretly = ([kinds(each) for each in fleet.variants] for fleet in both)
+    plainly, secretly = ([kinds(variant) for variant in fleet.variants] for fleet in both)
     assert plainly == secretly
-    policies = [[each.cron.concurrency for each in fleet.workloads if each.cron is not None] for fleet in both]
+    policies = [
+        [workload.cron.concurrency for workload in fleet.workloads if workload.cron is not None] for fleet in both
+    ]
     assert policies == [["Replace"], ["Replace"]]
 
 
@@ -351,7 +353,7 @@ def test_a_buffer_document_is_one_that_the_simulator_reads() -> None:
     server = shop()
     server.put(f"{BUFFER_PATH}/spare", buffer())
     found = played(server, groups=one_group())
-    (document,) = [each for each in found.fleet.variants[0].objects if each["kind"] == "Buffer"]
+    (document,) = [document for document in found.fleet.variants[0].objects if document["kind"] == "Buffer"]
     assert convert_object(document, Buffer).spec.target_ref is not None
 
 

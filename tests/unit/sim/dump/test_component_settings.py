@@ -11,7 +11,7 @@ from trellis.sim.dump.component_settings import read_components
 
 def found(**flags: Mapping[str, str]) -> CollectedSettings:
     cluster = Cluster()
-    cluster.components = [DumpedComponent(name, "kube-system", name, flags=each) for name, each in flags.items()]
+    cluster.components = [DumpedComponent(name, "kube-system", name, flags=flag) for name, flag in flags.items()]
     return read_components(cluster.collected())
 
 

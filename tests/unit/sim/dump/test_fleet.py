@@ -40,7 +40,7 @@ def played(server: ModelServer, **options: Any) -> DumpedFleet:
 
 
 def web(found: DumpedFleet) -> SimulatedWorkload:
-    return next(each for each in found.fleet.workloads if each.replicas == 2)
+    return next(workload for workload in found.fleet.workloads if workload.replicas == 2)
 
 
 def with_history(collected: ClusterState, *pods: str, days: int = 2) -> ClusterState:
@@ -57,7 +57,9 @@ def with_history(collected: ClusterState, *pods: str, days: int = 2) -> ClusterS
 
 def test_workloads_are_those_that_have_pods_with_their_templates_and_budgets() -> None:
     found = played(shop())
-    assert [(each.namespace, each.kind, each.name, each.replicas) for each in found.fleet.workloads] == [
+    assert [
+        (workload.namespace, workload.kind, workload.name, workload.replicas) for workload in found.fleet.workloads
+    ] == [
         ("office", "Deployment", "alone", 1),
         ("shop", "Deployment", "web", 2),
     ]
@@ -88,13 +90,13 @@ def test_without_nodes_enough_are_assumed() -> None:
     server = shop()
     server.delete("/api/v1/nodes/ip-10-0-0-7")
     found = played(server)
-    assert sum(each.count for each in found.fleet.nodes) >= 1
+    assert sum(node.count for node in found.fleet.nodes) >= 1
     assert any("no nodes" in note for note in found.notes)
 
 
 def test_variants_are_templates_vpas_and_wanted_recommenders() -> None:
     found = played(shop(), recommenders=["default", "seasonal"])
-    names = {each.name: [one["kind"] for one in each.objects] for each in found.fleet.variants}
+    names = {variant.name: [document["kind"] for document in variant.objects] for variant in found.fleet.variants}
     around = ["LimitRange", "HorizontalPodAutoscaler"]
     vpa = "VerticalPodAutoscaler"
     assert names == {
@@ -110,7 +112,7 @@ def test_variants_are_templates_vpas_and_wanted_recommenders() -> None:
 def test_without_vpas_one_over_every_workload_is_compared() -> None:
     server = shop()
     server.delete("/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers/web-vpa")
-    assert [each.name for each in played(server).fleet.variants] == ["fixed", "default"]
+    assert [variant.name for variant in played(server).fleet.variants] == ["fixed", "default"]
 
 
 def test_an_unknown_recommender_is_refused() -> None:
@@ -127,14 +129,14 @@ def test_a_dump_without_pods_is_refused() -> None:
 
 def test_usage_over_time_is_the_mean_of_the_pods_also_of_those_that_are_gone() -> None:
     collected = with_history(collected_from(unscaled()), f"web-{HASH}-x2x9z", "web-99999bbbb-ccccc", "website-0")
-    found = build_fleet_from_dump(collected, "shop")
-    (demand,) = web(found).demand
+    fleet = build_fleet_from_dump(collected, "shop")
+    (demand,) = web(fleet).demand
     assert set(demand.cpu.tolist()) == {1.5}
     assert set(demand.memory.tolist()) == {150 * MIB}
     assert demand.spread == pytest.approx(1 / 3)
-    clock = found.fleet.clock
+    clock = fleet.fleet.clock
     assert (clock.step, clock.steps) == (300.0, 576)
-    assert any("usage over time (1 container)" in note for note in found.notes)
+    assert any("usage over time (1 container)" in note for note in fleet.notes)
 
 
 def test_a_gap_in_usage_is_filled_with_what_came_before() -> None:
@@ -204,9 +206,9 @@ def test_without_a_checkpoint_usage_stays_as_it_is_now() -> None:
 def test_without_any_usage_half_of_the_request_is_assumed() -> None:
     server = _with_status(lambda status: status.update(version="v2"))
     collected = msgspec.structs.replace(collected_from(server), usage=UsageColumns.joined([]))
-    found = build_fleet_from_dump(collected, "shop")
-    assert np.mean(web(found).demand[0].cpu) == pytest.approx(0.25, rel=0.02)
-    assert "what is used follows from half of what is requested (2 containers)" in found.notes
+    fleet = build_fleet_from_dump(collected, "shop")
+    assert np.mean(web(fleet).demand[0].cpu) == pytest.approx(0.25, rel=0.02)
+    assert "what is used follows from half of what is requested (2 containers)" in fleet.notes
 
 
 def test_kinds_that_are_not_modelled_are_played_as_deployments_under_a_name_of_their_own() -> None:
@@ -221,7 +223,7 @@ def test_kinds_that_are_not_modelled_are_played_as_deployments_under_a_name_of_t
     rollout = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web", "uid": "r-9", "controller": True}
     server.put("/api/v1/namespaces/shop/pods/web-x", {"metadata": {"ownerReferences": [rollout]}, **spec["template"]})
     found = played(server)
-    assert [(each.name, each.kind) for each in found.fleet.workloads if each.namespace == "shop"] == [
+    assert [(workload.name, workload.kind) for workload in found.fleet.workloads if workload.namespace == "shop"] == [
         ("web", "Deployment"),
         ("web-daemonset", "DaemonSet"),
         ("web-rollout", "Deployment"),
@@ -233,8 +235,10 @@ def test_kinds_that_are_not_modelled_are_played_as_deployments_under_a_name_of_t
 
 def test_the_hpas_of_a_dump_scale() -> None:
     variants = played(shop()).fleet.variants
-    assert all(any(each["kind"] == "HorizontalPodAutoscaler" for each in variant.objects) for variant in variants)
-    assert all(each.scales for each in variants)
+    assert all(
+        any(document["kind"] == "HorizontalPodAutoscaler" for document in variant.objects) for variant in variants
+    )
+    assert all(variant.scales for variant in variants)
 
 
 def _short(found: DumpedFleet) -> DumpedFleet:
@@ -251,6 +255,6 @@ def test_a_dump_is_played_the_same_each_time_named_or_not() -> None:
     masked = build_fleet_from_dump(collected_from(shop(), mask=Anonymizer(b"0")), "shop")
     hidden = simulate(_short(masked).fleet)
     assert not hidden.partial
-    assert [each.name for each in hidden.variants] == [each.name for each in once.variants]
-    requested = [[each.fleet.requested.cpu for each in result.variants] for result in (once, hidden)]
+    assert [variant.name for variant in hidden.variants] == [variant.name for variant in once.variants]
+    requested = [[variant.fleet.requested.cpu for variant in result.variants] for result in (once, hidden)]
     assert requested[0] == pytest.approx(requested[1], rel=0.2)

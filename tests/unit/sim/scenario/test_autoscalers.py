@@ -33,7 +33,7 @@ def hpa(target: dict[str, Any] = TARGET, **spec: Any) -> dict[str, Any]:
 
 
 def policy(*policies: dict[str, Any], **more: Any) -> dict[str, Any]:
-    named = [{"name": f"p{number}", **each} for number, each in enumerate(policies)]
+    named = [{"name": f"p{number}", **policy} for number, policy in enumerate(policies)]
     return scenario(policies=named, **more)
 
 
@@ -47,8 +47,8 @@ def test_an_entry_makes_an_object_of_its_kind_for_each_workload() -> None:
     job = {**WEB, "name": "batch", "kind": "Job", "runs": {"every": "1h", "length": "5m"}}
     entries = [{"hpa": HPA_SPEC}, {"hvpa": HVPA_SPEC}, {"workloads": ["batch"]}]
     fleet = compiled(policy({"forEach": entries}, workloads=[WEB, {**WEB, "name": "db", "kind": "StatefulSet"}, job]))
-    found = [(each["kind"], each["metadata"]["name"]) for each in fleet.variants[1].objects]
-    assert found == [
+    result = [(document["kind"], document["metadata"]["name"]) for document in fleet.variants[1].objects]
+    assert result == [
         ("VerticalPodAutoscaler", "batch"),
         ("HorizontalPodAutoscaler", "web"),
         ("HorizontalPodAutoscaler", "db"),
@@ -56,22 +56,22 @@ def test_an_entry_makes_an_object_of_its_kind_for_each_workload() -> None:
         ("Hvpa", "db"),
     ]
     read = read_objects(fleet.variants[1].objects, 0.0)
-    assert [each.spec.scale_target_ref.kind for each in read.hpas] == ["Deployment", "StatefulSet"]
-    assert [each.spec.target_ref.name for each in read.hvpas] == ["web", "db"]
+    assert [hpa.spec.scale_target_ref.kind for hpa in read.hpas] == ["Deployment", "StatefulSet"]
+    assert [hvpa.spec.target_ref.name for hvpa in read.hvpas] == ["web", "db"]
     assert read.hpas[0].spec.metrics[0].resource is not None
 
 
 def test_a_workload_gets_the_first_template_of_each_kind() -> None:
     first, second = {"hpa": {**HPA_SPEC, "maxReplicas": 3}, "workloads": ["web"]}, {"hpa": HPA_SPEC}
     fleet = compiled(policy({"forEach": [first, second]}, workloads=[WEB, {**WEB, "name": "api"}]))
-    found = {each["metadata"]["name"]: each["spec"]["maxReplicas"] for each in fleet.variants[1].objects}
-    assert found == {"web": 3, "api": 8}
+    result = {document["metadata"]["name"]: document["spec"]["maxReplicas"] for document in fleet.variants[1].objects}
+    assert result == {"web": 3, "api": 8}
 
 
 def test_whole_manifests_are_taken_with_their_namespace() -> None:
     objects = compiled(policy({"objects": [hpa(), hvpa(**HVPA_SPEC)]})).variants[1].objects
-    assert [each["kind"] for each in objects] == ["HorizontalPodAutoscaler", "Hvpa"]
-    assert {each["metadata"]["namespace"] for each in objects} == {"default"}
+    assert [document["kind"] for document in objects] == ["HorizontalPodAutoscaler", "Hvpa"]
+    assert {document["metadata"]["namespace"] for document in objects} == {"default"}
 
 
 def test_counts_change_where_any_variant_scales() -> None:
@@ -200,9 +200,9 @@ def test_a_metric_that_the_template_of_an_hvpa_cannot_have_is_refused() -> None:
     ],
 )
 def test_a_fault_in_an_entry_is_told_with_field_value_and_rule(entry: dict[str, Any], expected: str) -> None:
-    found = told(policy({"forEach": [entry]}))
-    assert found[0].startswith(f"spec.policies[0].forEach[0].{expected}")
-    assert len(found) == 1
+    result = told(policy({"forEach": [entry]}))
+    assert result[0].startswith(f"spec.policies[0].forEach[0].{expected}")
+    assert len(result) == 1
 
 
 @pytest.mark.parametrize("name", ["hpa", "hvpa"])
@@ -231,5 +231,5 @@ spec:
             scaleTargetRef: {apiVersion: apps/v1, kind: Deployment, name: web}
             maxReplica: 4
 """
-    found = check([ManifestSource("small.yaml", text.encode())]).findings
-    assert {(each.line, each.path) for each in found} == {(15, "spec.maxReplicas"), (17, "spec.maxReplica")}
+    findings = check([ManifestSource("small.yaml", text.encode())]).findings
+    assert {(finding.line, finding.path) for finding in findings} == {(15, "spec.maxReplicas"), (17, "spec.maxReplica")}

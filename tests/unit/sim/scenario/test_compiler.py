@@ -170,12 +170,12 @@ def test_nodes_without_a_count_are_enough_for_all_pods_and_a_third_more() -> Non
     web = {**WEB, "replicas": 24}
     assert compiled(scenario(workloads=[web])).nodes[0].count == 2  # 12 cores and a third more, on nodes of 8
     nodes = [{"name": "a", "count": 1, "cpu": "8", "memory": "32Gi"}, {"name": "b", "cpu": "4", "memory": "32Gi"}]
-    assert [each.count for each in compiled(scenario(workloads=[web], nodes=nodes)).nodes] == [1, 2]
+    assert [node.count for node in compiled(scenario(workloads=[web], nodes=nodes)).nodes] == [1, 2]
 
 
 def test_without_variants_each_policy_is_compared_with_requests_as_written() -> None:
     fleet = policies({"forEach": [{}]}, {"objects": [VPA]})
-    assert [each.name for each in fleet.variants] == ["fixed", "p0", "p1"]
+    assert [variant.name for variant in fleet.variants] == ["fixed", "p0", "p1"]
     assert fleet.variants[0].objects == ()
 
 
@@ -187,8 +187,11 @@ def test_a_workload_gets_the_first_template_that_matches_it() -> None:
         for names, mode in modes
     ]
     fleet = policies({"forEach": templates}, workloads=workloads)
-    found = {each["metadata"]["name"]: each["spec"]["updatePolicy"]["updateMode"] for each in fleet.variants[1].objects}
-    assert found == {"web": "InPlace", "cache": "Off", "web-admin": "Initial"}
+    result = {
+        document["metadata"]["name"]: document["spec"]["updatePolicy"]["updateMode"]
+        for document in fleet.variants[1].objects
+    }
+    assert result == {"web": "InPlace", "cache": "Off", "web-admin": "Initial"}
     target = fleet.variants[1].objects[0]["spec"]["targetRef"]
     assert target == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
 
@@ -197,7 +200,10 @@ def test_a_variant_names_the_recommender_of_vpas_that_name_none() -> None:
     own = {**VPA, "spec": {**VPA["spec"], "recommenders": [{"name": "window"}]}}
     variants = [{"name": "v", "policies": ["p0", "p1"], "recommender": "seasonal", "parameters": {"horizon": "2h"}}]
     (variant,) = policies({"objects": [own]}, {"objects": [VPA]}, variants=variants).variants
-    assert [each["spec"]["recommenders"] for each in variant.objects] == [[{"name": "window"}], [{"name": "seasonal"}]]
+    assert [document["spec"]["recommenders"] for document in variant.objects] == [
+        [{"name": "window"}],
+        [{"name": "seasonal"}],
+    ]
     assert variant.parameters == {"seasonal": {"horizon": "2h"}}
 
 

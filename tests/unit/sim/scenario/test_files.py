@@ -47,7 +47,9 @@ def small(tmp_path: Path) -> Path:
 def lines(path: Path) -> list[str]:
     loaded = load_scenario(path)
     assert loaded.fleet is None
-    return [f"{Path(each.file).name}:{each.line}: {each.path}: {each.message}" for each in loaded.findings]
+    return [
+        f"{Path(finding.file).name}:{finding.line}: {finding.path}: {finding.message}" for finding in loaded.findings
+    ]
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.yaml")), ids=lambda path: path.name)
@@ -63,9 +65,9 @@ def test_the_demo_is_the_fleet_that_it_says() -> None:
     assert fleet is not None
     assert len(fleet.workloads) == 60
     assert (fleet.clock.step, fleet.clock.steps, fleet.intervals.recommender) == (300.0, 14 * 288, 600.0)
-    assert [each.name for each in fleet.variants] == ["fixed", "default", "seasonal", "adaptive"]
+    assert [variant.name for variant in fleet.variants] == ["fixed", "default", "seasonal", "adaptive"]
     boosted = {vpa["metadata"]["name"] for vpa in fleet.variants[1].objects if "startupBoost" in vpa["spec"]}
-    assert boosted == {each.name for each in fleet.workloads if each.label == "slow-start"}
+    assert boosted == {workload.name for workload in fleet.workloads if workload.label == "slow-start"}
 
 
 def test_what_lies_beside_a_scenario_is_read(small: Path) -> None:

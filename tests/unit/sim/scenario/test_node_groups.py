@@ -96,7 +96,7 @@ def test_a_group_is_laid_out_with_its_price_and_its_first_nodes() -> None:
 def test_fixed_nodes_may_stand_beside_groups() -> None:
     fixed = {"name": "fixed", "count": 2, "cpu": "8", "memory": "32Gi"}
     fleet = compiled(scenario(nodes=[fixed], nodeGroups=[{**POOL, "size": 3}]))
-    assert ([each.count for each in fleet.nodes], fleet.pools[0].count) == ([2], 3)
+    assert ([node.count for node in fleet.nodes], fleet.pools[0].count) == ([2], 3)
 
 
 @pytest.mark.parametrize("buffer", [BUFFER, with_target("KwokNodeGroup", "pool"), with_target("NodePool", "any")])
@@ -105,13 +105,13 @@ def test_a_buffer_is_of_a_workload_or_of_a_class_of_nodes(buffer: dict[str, Any]
         capacity = {"nodeClass": {"totalCpu": "4", "totalMem": "4Gi"}}
         buffer = {**buffer, "spec": {**buffer["spec"], "capacity": capacity}}
     variant = compiled(keeping(buffer)).variants[1]
-    assert [each["kind"] for each in variant.objects] == ["Buffer"]
+    assert [document["kind"] for document in variant.objects] == ["Buffer"]
 
 
 def test_a_workload_is_in_the_variants_that_it_names() -> None:
     balloon = {**WEB, "name": "balloon", "onlyIn": ["balloons"]}
     fleet = compiled(scenario(workloads=[WEB, balloon], variants=[{"name": "none"}, {"name": "balloons"}]))
-    assert [sorted(each.without) for each in fleet.variants] == [[1], []]
+    assert [sorted(variant.without) for variant in fleet.variants] == [[1], []]
     without = fleet.of_variant(fleet.variants[0]).workloads
     assert [each.replicas for each in without] == [2, 0]
     assert fleet.of_variant(fleet.variants[1]) is fleet
@@ -121,4 +121,4 @@ def test_the_example_is_a_scenario_in_five_variants() -> None:
     loaded = load_scenario(EXAMPLE)
     assert loaded.findings == ()
     assert loaded.fleet is not None
-    assert [each.name for each in loaded.fleet.variants] == ["none", "balloons", "empty", "minimum", "scheduled"]
+    assert [variant.name for variant in loaded.fleet.variants] == ["none", "balloons", "empty", "minimum", "scheduled"]

@@ -46,17 +46,17 @@ def test_a_trend_goes_from_its_begin_to_its_end() -> None:
 
 
 def test_a_daily_wave_is_highest_at_its_hour_and_lowest_twelve_hours_later() -> None:
-    found = daily(hours(48), 0.2, 1.0, 14.0)
-    assert found[14] == found[38] == pytest.approx(1.0)
-    assert found[2] == found[26] == pytest.approx(0.2)
+    result = daily(hours(48), 0.2, 1.0, 14.0)
+    assert result[14] == result[38] == pytest.approx(1.0)
+    assert result[2] == result[26] == pytest.approx(0.2)
 
 
 def test_working_hours_are_busy_on_working_days_alone() -> None:
-    found = weekly(hours(7 * 24), 0.1, 2.0, OFFICE).reshape(7, 24)
-    assert (found[:5, 9:18] == 2.0).all()
-    assert (found[:5, :9] == 0.1).all()
-    assert (found[:5, 18:] == 0.1).all()
-    assert (found[5:] == 0.1).all()
+    result = weekly(hours(7 * 24), 0.1, 2.0, OFFICE).reshape(7, 24)
+    assert (result[:5, 9:18] == 2.0).all()
+    assert (result[:5, :9] == 0.1).all()
+    assert (result[:5, 18:] == 0.1).all()
+    assert (result[5:] == 0.1).all()
 
 
 def test_it_takes_an_hour_to_get_busy() -> None:
@@ -66,15 +66,15 @@ def test_it_takes_an_hour_to_get_busy() -> None:
 
 def test_bursts_are_as_many_and_as_high_as_was_said() -> None:
     times = MONDAY + 300.0 * np.arange(100 * 288, dtype=np.float64)
-    found = spiky(times, 300.0, Spikes(2.0, 4.0, 3_000.0), draws())
-    busy = (found > 0).mean()
+    result = spiky(times, 300.0, Spikes(2.0, 4.0, 3_000.0), draws())
+    busy = (result > 0).mean()
     assert busy == pytest.approx(4 * 3_000 / DAY, rel=0.15)
-    assert found[found > 0].mean() == pytest.approx(2.0, rel=0.15)
+    assert result[result > 0].mean() == pytest.approx(2.0, rel=0.15)
 
 
 def test_a_burst_shorter_than_a_step_adds_in_proportion() -> None:
-    found = spiky(hours(1000), HOUR, Spikes(1.0, 2.0, 360.0), draws())
-    assert found[found > 0].mean() == pytest.approx(0.1, rel=0.2)
+    result = spiky(hours(1000), HOUR, Spikes(1.0, 2.0, 360.0), draws())
+    assert result[result > 0].mean() == pytest.approx(0.1, rel=0.2)
 
 
 def test_phases_follow_one_another_and_begin_anew() -> None:

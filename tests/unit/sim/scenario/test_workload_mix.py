@@ -28,9 +28,9 @@ def request(workload: ScenarioWorkload, resource: str) -> float:
 
 
 def test_shares_are_kept_as_exactly_as_the_count_allows() -> None:
-    found = draw_archetypes(FleetMix(count=40, shares=MixShares(steady=1, daily=2, batch=1)))
-    assert Counter(found) == {"daily": 20, "steady": 10, "batch": 10}
-    assert Counter(found[:8]) == {"daily": 4, "steady": 2, "batch": 2}
+    archetypes = draw_archetypes(FleetMix(count=40, shares=MixShares(steady=1, daily=2, batch=1)))
+    assert Counter(archetypes) == {"daily": 20, "steady": 10, "batch": 10}
+    assert Counter(archetypes[:8]) == {"daily": 4, "steady": 2, "batch": 2}
 
 
 def test_the_default_mix_has_every_sort() -> None:
@@ -48,8 +48,8 @@ def test_another_seed_draws_others() -> None:
 
 
 def test_namespaces_are_taken_in_turn() -> None:
-    found = drawn(FleetMix(count=5, namespaces=["a", "b"]))
-    assert [each.namespace for each in found] == ["a", "b", "a", "b", "a"]
+    result = drawn(FleetMix(count=5, namespaces=["a", "b"]))
+    assert [each.namespace for each in result] == ["a", "b", "a", "b", "a"]
 
 
 def test_most_are_small_and_few_are_large() -> None:
@@ -71,18 +71,18 @@ def test_limits_are_there_for_the_share_that_was_said() -> None:
     for share in (0.0, 1.0):
         mix = FleetMix(count=20, limited=share, shares=MixShares(daily=1, batch=1))
         containers = [(each.containers or [])[0] for each in drawn(mix)]
-        assert {each.limits is not None for each in containers} == {bool(share)}
+        assert {container.limits is not None for container in containers} == {bool(share)}
 
 
 @settings(max_examples=15)
 @given(st.integers(0, 2**53))
 def test_whatever_is_drawn_is_a_scenario_that_could_have_been_written(seed: int) -> None:
-    found = drawn(FleetMix(count=18), seed)
-    written = [msgspec.to_builtins(each) for each in found]
+    result = drawn(FleetMix(count=18), seed)
+    written = [msgspec.to_builtins(each) for each in result]
     assert told(scenario(workloads=written)) == []
-    for each in compiled(scenario(workloads=written, duration="2d", step="30m")).workloads:
-        assert convert_object(each.template, PodTemplateSpec).spec.containers
-        for demand in each.demand:
+    for workload in compiled(scenario(workloads=written, duration="2d", step="30m")).workloads:
+        assert convert_object(workload.template, PodTemplateSpec).spec.containers
+        for demand in workload.demand:
             assert np.isfinite(demand.cpu).all()
             assert np.isfinite(demand.memory).all()
             assert (demand.cpu >= 0).all()

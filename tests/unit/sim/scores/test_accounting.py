@@ -133,11 +133,11 @@ def test_a_chart_shows_gaps_and_ends_where_the_run_was_stopped() -> None:
 
 def test_marks_say_why() -> None:
     marking = ChartMarks(1)
-    marking.because("uid", "OutsideBounds", "below")
+    marking.note_reason("uid", "OutsideBounds", "below")
     marking.mark(0, 1.0, "evicted", "uid")
     marking.mark(0, 2.0, "killed")
     marks, left_out = marking.of_workload(0)
-    assert [(each.what, each.why, each.text) for each in marks] == [
+    assert [(mark.what, mark.why, mark.text) for mark in marks] == [
         ("evicted", "OutsideBounds", "below"),
         ("killed", "", ""),
     ]
@@ -151,6 +151,6 @@ def test_of_too_many_marks_the_rare_ones_are_kept_and_others_spread_over_time() 
     marks, left_out = marking.of_workload(0)
     assert len(marks) + left_out == 10 * MOST_MARKS
     assert len(marks) == MOST_MARKS
-    assert sum(each.what == "killed" for each in marks) == 4
-    assert [each.time for each in marks] == sorted(each.time for each in marks)
+    assert sum(mark.what == "killed" for mark in marks) == 4
+    assert [mark.time for mark in marks] == sorted(mark.time for mark in marks)
     assert marks[-1].time > 9.9 * MOST_MARKS

@@ -24,9 +24,9 @@ def counted(world: World, minutes: int, pods: float) -> ReplicaAccounting:
 def test_what_limits_hold_back_is_overload_in_core_hours() -> None:
     limited = container(cpu="500m", limits={"cpu": "1", "memory": "1Gi"})
     world = World(fleet(workload("web", 2, limited, demand=(wants(1.5),)))).run(60.0)
-    found = counted(world, 30, 2.0).of_fleet(3)
-    assert (found.replicas, found.scalings) == (2.0, 3)
-    assert found.overload == pytest.approx(2 * 0.5 * 0.5, rel=0.01)
+    result = counted(world, 30, 2.0).of_fleet(3)
+    assert (result.replicas, result.scalings) == (2.0, 3)
+    assert result.overload == pytest.approx(2 * 0.5 * 0.5, rel=0.01)
 
 
 def test_a_load_that_nobody_is_ready_for_is_overload_and_a_start_is_not() -> None:
@@ -38,5 +38,5 @@ def test_a_load_that_nobody_is_ready_for_is_overload_and_a_start_is_not() -> Non
 
 
 def test_nothing_counted_is_nothing() -> None:
-    found = ReplicaAccounting([0, 2]).of_fleet(0)
-    assert (found.replicas, found.scalings, found.overload) == (0.0, 0, 0.0)
+    result = ReplicaAccounting([0, 2]).of_fleet(0)
+    assert (result.replicas, result.scalings, result.overload) == (0.0, 0, 0.0)

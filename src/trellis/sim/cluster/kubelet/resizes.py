@@ -44,38 +44,42 @@ _RESTARTS: Final = "RestartContainer"
 
 
 def needs_resize(container: Container, pod: Pod) -> bool:
-    """Whether a container has, or is set aside, something else than its spec asks for."""
-    found = find_container_status(pod, container.name)
-    if found is None or found.resources is None:
+    """Whether a container's spec differs from what it has or is allocated."""
+    container_status = find_container_status(pod, container.name)
+    if container_status is None or container_status.resources is None:
         return False
-    wanted = _amounts(container.resources)
-    return wanted != _amounts(found.resources) or wanted[0] != parse_amounts(found.allocated_resources)
+    spec_amounts = _amounts(container.resources)
+    return spec_amounts != _amounts(container_status.resources) or spec_amounts[0] != parse_amounts(
+        container_status.allocated_resources
+    )
 
 
 def lowers_resources(container: Container, pod: Pod) -> bool:
-    """Whether something is asked to become less."""
-    return any(asked.get(name, 0) < amount for asked, had in _pairs(container, pod) for name, amount in had.items())
+    """Whether a resize lowers a request or a limit."""
+    return any(
+        requested.get(name, 0) < amount for requested, had in _pairs(container, pod) for name, amount in had.items()
+    )
 
 
 def needs_restart(container: Container, pod: Pod) -> bool:
-    """Whether a resource changes of which the container wants to be told by a restart."""
-    named = [each.resource_name for each in container.resize_policy if each.restart_policy == _RESTARTS]
-    return any(asked.get(name) != had.get(name) for name in named for asked, had in _pairs(container, pod))
+    """Whether a resize changes a resource for which the container's resize policy asks for a restart."""
+    named = [policy.resource_name for policy in container.resize_policy if policy.restart_policy == _RESTARTS]
+    return any(requested.get(name) != had.get(name) for name in named for requested, had in _pairs(container, pod))
 
 
 def _pairs(container: Container, pod: Pod) -> list[tuple[ResourceAmounts, ResourceAmounts]]:
-    """Requests, then limits: what is asked for, and what is in force."""
-    found = find_container_status(pod, container.name)
-    if found is None or found.resources is None:
+    """Requests, then limits: of the spec, and in force."""
+    container_status = find_container_status(pod, container.name)
+    if container_status is None or container_status.resources is None:
         return []
-    return list(zip(_amounts(container.resources), _amounts(found.resources), strict=True))
+    return list(zip(_amounts(container.resources), _amounts(container_status.resources), strict=True))
 
 
 def _amounts(resources: ResourceRequirements) -> tuple[ResourceAmounts, ResourceAmounts]:
     return parse_amounts(resources.requests), parse_amounts(resources.limits)
 
 
-# Seconds until a kubelet looks at a changed pod, drawn between these, and from its yes to the new size in force.
+# Seconds until a kubelet syncs a changed pod, drawn between these, and from its consent until the new size is in force.
 _SOONEST: Final = 1.0
 _LATEST: Final = 3.0
 _ENFORCED_AFTER: Final = 0.5
@@ -84,69 +88,69 @@ _IN_USE: Final = "the memory limit would be below the memory in use"
 
 
 class PodResizes:
-    """The kubelets of all nodes, as far as they resize."""
+    """Resizes pods, for the kubelets of all nodes."""
 
     def __init__(self, state: ModelState, starting: PodStarts, ending: Terminations) -> None:
         self._state = state
         self._starting = starting
         self._ending = ending
         self._deferred: defaultdict[int, dict[tuple[str, str], ModelPod]] = defaultdict(dict)
-        state.on_room = self.room
+        state.on_room = self.retry_deferred
         for fault in state.faults.of(DEFER_RESIZES):
             state.kernel.at(max(fault.end, state.now), self._all_again)
 
-    def asked(self, living: ModelPod) -> None:
-        """The spec of a pod asks for another size."""
+    def resize(self, living: ModelPod) -> None:
+        """Handle a pod whose spec has another size."""
         rows = self._state.rows
-        down = (each for each in living.units if rows.stage[each.row] == ContainerStage.DOWN)
-        living.down_when_asked = frozenset(each.name for each in down if not math.isnan(rows.started[each.row]))
+        down = (unit for unit in living.units if rows.stage[unit.row] == ContainerStage.DOWN)
+        living.down_when_asked = frozenset(unit.name for unit in down if not math.isnan(rows.started[unit.row]))
         delay = float(self._state.rng.uniform(_SOONEST, _LATEST))
-        self._later(living, delay, partial(self._look, living))
+        self._later(living, delay, partial(self._sync, living))
 
-    def room(self, node: int) -> None:
-        """Try again whom a node had no room for: the first who waited goes first."""
+    def retry_deferred(self, node: int) -> None:
+        """Retry the deferred resizes of a node, in their order."""
         waiting = self._deferred[node]
         for living in list(waiting.values()):
             if living.node == node:
-                self._later(living, 0.0, partial(self._look, living))
+                self._later(living, 0.0, partial(self._sync, living))
             else:
                 del waiting[living.key]
 
     def _all_again(self) -> None:
         for node in sorted(self._deferred):
-            self.room(node)
+            self.retry_deferred(node)
 
     def _later(self, living: ModelPod, delay: float, do: partial[None]) -> None:
         if living.resize is not None:
             living.resize.cancel()
         living.resize = self._state.kernel.after(delay, do)
 
-    def _look(self, living: ModelPod) -> None:
+    def _sync(self, living: ModelPod) -> None:
         state = self._state
         living.resize = None
         if not self._is_there(living):
             return
         self._deferred[living.node].pop(living.key, None)
         if living.pod.status.phase == PENDING:
-            self._later(living, _SOONEST, partial(self._look, living))
+            self._later(living, _SOONEST, partial(self._sync, living))
             return
         pod = living.pod
-        if not any(needs_resize(each, pod) for each in running_containers(pod.spec)):
+        if not any(needs_resize(container, pod) for container in running_containers(pod.spec)):
             self._settle(living)
             return
-        asked = Demand.of(pod.spec).requests
-        wanted = {name: asked.get(name, 0) for name in ALLOCATED_RESOURCES}
-        if self._is_refused(living) or not state.nodes.could_ever(living.node, wanted):
-            self._put_off(living, "Infeasible", PodEvent.RESIZE_INFEASIBLE)
-        elif self._faulty(living, DEFER_RESIZES) or not state.nodes.has_room(living.node, living, wanted):
+        requested = Demand.of(pod.spec).requests
+        size = {name: requested.get(name, 0) for name in ALLOCATED_RESOURCES}
+        if self._is_refused(living) or not state.nodes.could_allocate(living.node, size):
+            self._postpone(living, "Infeasible", PodEvent.RESIZE_INFEASIBLE)
+        elif self._faulty(living, DEFER_RESIZES) or not state.nodes.can_allocate(living.node, living, size):
             self._deferred[living.node][living.key] = living
             living.down_when_asked = frozenset()
-            self._put_off(living, "Deferred", PodEvent.RESIZE_DEFERRED)
+            self._postpone(living, "Deferred", PodEvent.RESIZE_DEFERRED)
         else:
-            self._accept(living, wanted)
+            self._accept(living, size)
 
     def _is_there(self, living: ModelPod) -> bool:
-        """Whether a kubelet looks after the pod; one whose node is off waits for it."""
+        """Whether a kubelet serves the pod; one whose node is off waits for it."""
         if living.node >= 0 and not self._state.nodes.up[living.node]:
             self._deferred[living.node][living.key] = living
         return self._state.runs(living)
@@ -154,7 +158,7 @@ class PodResizes:
     def _is_refused(self, living: ModelPod) -> bool:
         if self._faulty(living, REFUSE_RESIZES):
             return True
-        downwards = any(lowers_resources(each, living.pod) for each in running_containers(living.pod.spec))
+        downwards = any(lowers_resources(container, living.pod) for container in running_containers(living.pod.spec))
         return downwards and self._faulty(living, REFUSE_DOWNSIZES)
 
     def _faulty(self, living: ModelPod, kind: str) -> bool:
@@ -162,17 +166,17 @@ class PodResizes:
         node = state.nodes.objects[living.node].metadata.name
         return state.faults.holds(kind, state.now, state.workload_name(living), node)
 
-    def _put_off(self, living: ModelPod, reason: str, what: PodEvent) -> None:
+    def _postpone(self, living: ModelPod, reason: str, event: PodEvent) -> None:
         state = self._state
         status = with_condition(living.pod.status, RESIZE_PENDING, True, state.now, reason=reason)
         if status is not living.pod.status:
             state.put(living, msgspec.structs.replace(living.pod, status=status), resized=True)
-            state.happened(living, what)
+            state.report(living, event)
             state.kick()
 
-    def _accept(self, living: ModelPod, wanted: ResourceAmounts) -> None:
+    def _accept(self, living: ModelPod, size: ResourceAmounts) -> None:
         state = self._state
-        state.nodes.allocate(living, wanted)
+        state.nodes.allocate(living, size)
         pod = living.pod
         for container in running_containers(pod.spec):
             pod = with_container(pod, container.name, allocated_resources=allocate_resources(container.resources))
@@ -195,7 +199,7 @@ class PodResizes:
             self._later(living, _TRIED_AGAIN_AFTER, partial(self._enforce, living))
             return
         pod, restarted = living.pod, []
-        changed = [each.name for each in living.units if needs_resize(living.container(each.name), pod)]
+        changed = [unit.name for unit in living.units if needs_resize(living.container(unit.name), pod)]
         missed = living.down_when_asked.issuperset(changed)
         for unit in living.units:
             container = living.container(unit.name)
@@ -210,10 +214,10 @@ class PodResizes:
             self._starting.give(unit, living.container(unit.name).resources, reaches_cgroup=not missed)
         self._settle(living)
         state.tally.resizes[living.workload] += 1
-        state.happened(living, PodEvent.RESIZED)
+        state.report(living, PodEvent.RESIZED)
         for unit in restarted:
-            self._ending.bounce(unit)
-        self.room(living.node)
+            self._ending.restart_for_resize(unit)
+        self.retry_deferred(living.node)
         state.kick()
 
     def _settle(self, living: ModelPod) -> None:
@@ -222,7 +226,7 @@ class PodResizes:
             self._state.put(living, msgspec.structs.replace(living.pod, status=status), resized=True)
 
     def _is_too_tight(self, living: ModelPod) -> bool:
-        """Whether a memory limit is to go below what its container uses, which is not restarted for it."""
+        """Whether a memory limit would go below what its container uses, which is not restarted for it."""
         rows = self._state.rows
         for unit in living.units:
             container = living.container(unit.name)

@@ -29,37 +29,37 @@ from trellis.sim.faults import SLOW_STARTS
 _SET_UP: Final = 1.0
 _SLOWER: Final = 10.0
 _LEAST_RATE: Final = 0.002
-# As many pods of a workload differ from one another; the next are like the first again.
+# How many pods of a workload differ from one another; further pods repeat them.
 _PLACES: Final = 64
-# A start whose pace changes by less goes on as it was planned.
+# A start whose pace changes by less than this goes on as planned.
 _SAME_PACE: Final = 0.01
 
 
 class PodStarts:
-    """The kubelets of all nodes, as far as they start pods. `load` is the cores in use on each, starts aside."""
+    """Starts pods, for the kubelets of all nodes. `load` is the cores in use on each node, starts aside."""
 
-    def __init__(self, state: ModelState, wishes: FleetDemand) -> None:
+    def __init__(self, state: ModelState, demand: FleetDemand) -> None:
         self._state = state
-        self._wishes = wishes
+        self._demand = demand
         self.load: FloatColumn = np.zeros(len(state.nodes))
         # Drawn by place and not by pod, so that demand is the same however often pods are replaced.
-        self._draws = state.rng.uniform(-1.0, 1.0, (_PLACES, len(wishes.series)))
-        # Called with a container that has come up, and with a pod whose run is over.
+        self._draws = state.rng.uniform(-1.0, 1.0, (_PLACES, len(demand.series)))
+        # Called with a container that is up, and with a pod whose run is over.
         self.on_up: Callable[[ModelContainer], None] = lambda _unit: None
         self.on_run_over: Callable[[ModelPod], None] = lambda _living: None
 
     def bind(self, living: ModelPod, node: int) -> None:
-        """Take on a pod."""
+        """Start a pod on its node."""
         state = self._state
         living.placed_at = state.now
         state.tally.pending_seconds[living.workload] += state.now - living.made
         if state.waiting is not None:
             state.waiting.add(living.workload, living.made, state.now - living.made)
         state.put(living, with_node(living.pod, state.nodes.objects[node].metadata.name, state.now))
-        asked = state.settle(living, node).requests
-        state.nodes.allocate(living, {name: asked.get(name, 0) for name in ALLOCATED_RESOURCES})
+        requests = state.settle(living, node).requests
+        state.nodes.allocate(living, {name: requests.get(name, 0) for name in ALLOCATED_RESOURCES})
         self._add_units(living, node)
-        state.happened(living, PodEvent.PLACED)
+        state.report(living, PodEvent.PLACED)
         state.kernel.after(_SET_UP, partial(self.begin, living))
 
     def begin(self, living: ModelPod) -> None:
@@ -68,7 +68,7 @@ class PodStarts:
         if state.runs(living) and living.pod.status.phase == PENDING:
             state.put(
                 living,
-                with_started_containers(living.pod, {each.name: each.resources for each in living.units}, state.now),
+                with_started_containers(living.pod, {unit.name: unit.resources for unit in living.units}, state.now),
             )
             for unit in living.units:
                 state.rows.turned[unit.row] = state.now
@@ -90,7 +90,7 @@ class PodStarts:
             self.tell_readiness(living)
 
     def pace(self, unit: ModelContainer, pace: float) -> None:
-        """Have a start go on with so many cores."""
+        """Continue a start with a number of cores."""
         if abs(pace - unit.rate) <= _SAME_PACE * unit.rate:
             return
         now = self._state.now
@@ -114,7 +114,7 @@ class PodStarts:
             self._share(unit.living.node)
 
     def tell_readiness(self, living: ModelPod) -> None:
-        """Have a pod say whether it is Ready."""
+        """Report whether a pod is Ready."""
         state, ready = self._state, living.ready
         for unit in living.units:
             state.rows.ready[unit.row] = ready
@@ -128,11 +128,11 @@ class PodStarts:
 
     def _add_units(self, living: ModelPod, node: int) -> None:
         state = self._state
-        first, start = self._wishes.first[living.workload], state.fleet.workloads[living.workload].start
+        first, start = self._demand.first[living.workload], state.fleet.workloads[living.workload].start
         draws = self._draws[state.take_place(living) % _PLACES]
         for number, container in enumerate(running_containers(living.pod.spec), first):
             mine = start if number == first else msgspec.structs.replace(start, work=0.0)
-            factor = 1.0 + float(self._wishes.spread[number] * draws[number])
+            factor = 1.0 + float(self._demand.spread[number] * draws[number])
             unit = ModelContainer(living, container.name, mine)
             unit.row = state.rows.place(unit, living.workload, number, node, factor)
             living.units.append(unit)
@@ -153,20 +153,20 @@ class PodStarts:
         self._share(unit.living.node)
 
     def _share(self, node: int) -> None:
-        """Share what a node has left among its starts: usage is known from the last step, and they are news since."""
+        """Share what a node has left among its starts; usage is that of the last step, and starts have come since."""
         rows, nodes = self._state.rows, self._state.nodes
         units = [unit for living in nodes.pods[node].values() for unit in living.units]
         units = [unit for unit in units if rows.stage[unit.row] == ContainerStage.STARTING]
         if not units:
             return
-        which = [unit.row for unit in units]
-        wanted = np.minimum([unit.start.cores for unit in units], rows.cpu_limit[which])
-        requested = rows.cpu_request[which]
+        row_numbers = [unit.row for unit in units]
+        demanded = np.minimum([unit.start.cores for unit in units], rows.cpu_limit[row_numbers])
+        requested = rows.cpu_request[row_numbers]
         load = self.load[node] if node < len(self.load) else 0.0
         left = max(float(nodes.cores[node] - load), float(requested.sum()))
-        full = np.array([wanted.sum() > left])
-        given = share_cpu(wanted, requested, np.zeros(len(units), dtype=np.int64), np.array([left]), full)
-        for unit, pace in zip(units, given.tolist(), strict=True):
+        full = np.array([demanded.sum() > left])
+        granted = share_cpu(demanded, requested, np.zeros(len(units), dtype=np.int64), np.array([left]), full)
+        for unit, pace in zip(units, granted.tolist(), strict=True):
             self.pace(unit, pace)
 
     def _come_up(self, unit: ModelContainer) -> None:
@@ -179,8 +179,8 @@ class PodStarts:
         if worked:
             self._share(living.node)
         self.tell_readiness(living)
-        if not living.came_up and all(state.rows.stage[each.row] == ContainerStage.UP for each in living.units):
+        if not living.came_up and all(state.rows.stage[unit.row] == ContainerStage.UP for unit in living.units):
             living.came_up = True
             state.tally.start_seconds[living.workload] += state.now - living.placed_at
-            state.happened(living, PodEvent.STARTED)
+            state.report(living, PodEvent.STARTED)
         self.on_up(unit)

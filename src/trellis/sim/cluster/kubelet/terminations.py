@@ -41,36 +41,36 @@ _KILLED: Final = 137
 
 
 class Terminations:
-    """The kubelets of all nodes, as far as they end containers. `step` is the step of usage under way."""
+    """Ends and restarts containers, for the kubelets of all nodes. `step` is the current step of usage."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle, wishes: FleetDemand, starting: PodStarts) -> None:
+    def __init__(self, state: ModelState, making: PodLifecycle, demand: FleetDemand, starting: PodStarts) -> None:
         self._state = state
         self._making = making
-        self._wishes = wishes
+        self._demand = demand
         self._starting = starting
         self.step = 0
         starting.on_up = self._came_up
         starting.on_run_over = self._end
 
     def memory_of(self, unit: ModelContainer) -> float:
-        """The bytes that a container wants now."""
-        return self._wishes.memory_of(self._state.rows, unit.row, self.step, self._state.now)
+        """The bytes that a container demands now."""
+        return self._demand.memory_of(self._state.rows, unit.row, self.step, self._state.now)
 
     def kill_soon(self, unit: ModelContainer) -> None:
-        """Have a container killed that wants more memory than it may have."""
+        """Schedule the kill of a container that demands more memory than its limit."""
         self._state.kernel.after(0.0, partial(self._kill, unit, unit.restarts))
 
     def press_out_soon(self, living: ModelPod, used: Mapping[str, float]) -> None:
-        """Have a pod evicted for want of memory on its node; `used` are bytes of containers above their request."""
+        """Schedule a node-pressure eviction; `used` has the bytes of containers above their request."""
         self._state.kernel.after(0.0, partial(self._press_out, living, used))
 
-    def bounce(self, unit: ModelContainer) -> None:
-        """Restart a container because a resize asks for it."""
+    def restart_for_resize(self, unit: ModelContainer) -> None:
+        """Restart a container because of its resize policy."""
         self._stop(unit, "Completed", 0)
         unit.ticket = self._state.kernel.after(_AT_ONCE, partial(self._restart, unit))
 
     def switch_off(self, node: int) -> None:
-        """Nothing runs on a node any more."""
+        """Stop everything that runs on a node."""
         rows = self._state.rows
         for living in list(self._state.nodes.pods[node].values()):
             if living.run is not None:
@@ -83,7 +83,7 @@ class Terminations:
             self._starting.tell_readiness(living)
 
     def switch_on(self, node: int) -> None:
-        """A node is back: what is still there starts again."""
+        """Start the remaining pods of a node that is back."""
         for living in list(self._state.nodes.pods[node].values()):
             if living.pod.status.phase == PENDING:
                 self._starting.begin(living)
@@ -104,7 +104,7 @@ class Terminations:
             unit.failures = 0
         state.tally.oom_kills[living.workload] += 1
         self._stop(unit, OOM_KILLED, _KILLED)
-        state.happened(living, PodEvent.KILLED, unit.name)
+        state.report(living, PodEvent.KILLED, unit.name)
         if living.pod.spec.restart_policy == "Never":
             self._fail(living, "")
             return
@@ -119,8 +119,8 @@ class Terminations:
             living.run.cancel()
         unit.up = False
         state.rows.stage[row] = ContainerStage.DOWN
-        told = terminated_state(float(state.rows.started[row]), state.now, reason, code)
-        state.put(living, with_container(living.pod, unit.name, state=told, ready=False, started=False))
+        terminated = terminated_state(float(state.rows.started[row]), state.now, reason, code)
+        state.put(living, with_container(living.pod, unit.name, state=terminated, ready=False, started=False))
         self._starting.tell_readiness(living)
 
     def _restart(self, unit: ModelContainer) -> None:
@@ -140,25 +140,25 @@ class Terminations:
             started=True,
         )
         state.put(living, running)
-        state.happened(living, PodEvent.RESTARTED, unit.name)
+        state.report(living, PodEvent.RESTARTED, unit.name)
         self._starting.start(unit)
 
     def _end(self, living: ModelPod) -> None:
-        """A run is over."""
+        """End a run."""
         state = self._state
         if not state.runs(living):
             return
         pod = living.pod
         for unit in living.units:
-            told = terminated_state(float(state.rows.started[unit.row]), state.now, "Completed", 0)
-            pod = with_container(pod, unit.name, state=told, ready=False, started=False)
+            terminated = terminated_state(float(state.rows.started[unit.row]), state.now, "Completed", 0)
+            pod = with_container(pod, unit.name, state=terminated, ready=False, started=False)
         state.put(living, as_finished(pod, SUCCEEDED, "", state.now))
         state.vacate(living)
-        state.happened(living, PodEvent.ENDED)
+        state.report(living, PodEvent.ENDED)
         state.wake(living.workload)
 
     def _fail(self, living: ModelPod, reason: str) -> None:
-        """A pod has ended badly; whoever made it makes another."""
+        """End a pod with a failure; its controller creates another."""
         self._state.put(living, as_finished(living.pod, FAILED, reason, self._state.now))
         self._state.dismiss(living)
         self._making.forget(living)
@@ -169,16 +169,16 @@ class Terminations:
             return
         state.tally.pressed_out[living.workload] += 1
         state.watcher.event(_eviction(living, used, state.now))
-        state.happened(living, PodEvent.PRESSED_OUT)
+        state.report(living, PodEvent.PRESSED_OUT)
         self._fail(living, "Evicted")
 
 
 def _eviction(living: ModelPod, used: Mapping[str, float], now: float) -> Event:
-    """What a kubelet tells of an eviction."""
+    """The Event that a kubelet records for an eviction."""
     about = living.pod.metadata
     annotations = {
         "offending_containers": ",".join(used),
-        "offending_containers_usage": ",".join(str(int(each)) for each in used.values()),
+        "offending_containers_usage": ",".join(str(int(amount)) for amount in used.values()),
         "starved_resource": "memory",
     }
     metadata = ObjectMeta(

@@ -18,28 +18,28 @@ from trellis.sim.cluster.pod_state import ModelPod
 from trellis.sim.cluster.state import ModelState
 from trellis.sim.cluster.telemetry import StepUsage
 
-# Less than this share of what is wanted is no throttling but rounding.
+# A smaller share of the demand is rounding, not throttling.
 _ROUNDING: Final = 1e-9
 
 
 class StepUsageModel:
-    """Works out one step after the other."""
+    """Computes the usage of one step after the other."""
 
-    def __init__(self, state: ModelState, wishes: FleetDemand, starting: PodStarts, ending: Terminations) -> None:
+    def __init__(self, state: ModelState, demand: FleetDemand, starting: PodStarts, ending: Terminations) -> None:
         self._state = state
-        self._wishes = wishes
+        self._demand = demand
         self._starting = starting
         self._ending = ending
         self._columns: RunningContainers | None = None
         self._version = -1
 
     def step(self, number: int) -> StepUsage:
-        """The usage from now on until the next step."""
+        """Compute the usage from now until the next step."""
         state, clock = self._state, self._state.fleet.clock
-        columns = self._gathered()
+        columns = self._current_columns()
         self._ending.step = number
-        cpu, memory = self._wishes.wanted(columns, number, state.now)
-        used_cpu = self._given(columns, np.minimum(cpu, columns.cpu_limit))
+        cpu, memory = self._demand.demanded(columns, number, state.now)
+        used_cpu = self._share(columns, np.minimum(cpu, columns.cpu_limit))
         used_memory = np.minimum(memory, columns.memory_limit)
         usage = StepUsage(
             number,
@@ -53,38 +53,38 @@ class StepUsageModel:
             memory,
             used_memory,
             used_cpu < cpu * (1 - _ROUNDING),
-            self._wishes.unserved(columns, number),
+            self._demand.unserved(columns, number),
         )
         self._pace(columns, used_cpu)
         self._kill(columns, memory > columns.memory_limit)
         self._press(columns, used_memory)
         return usage
 
-    def _gathered(self) -> RunningContainers:
+    def _current_columns(self) -> RunningContainers:
         rows = self._state.rows
         if self._columns is None or self._version != rows.version:
-            self._columns, self._version = self._wishes.gathered(rows), rows.version
+            self._columns, self._version = self._demand.build_columns(rows), rows.version
         return self._columns
 
     def _by_node(self, columns: RunningContainers, amounts: FloatColumn) -> FloatColumn:
         return np.bincount(columns.node, amounts, minlength=len(self._state.nodes)).astype(np.float64, copy=False)
 
-    def _given(self, columns: RunningContainers, wanted: FloatColumn) -> FloatColumn:
+    def _share(self, columns: RunningContainers, demanded: FloatColumn) -> FloatColumn:
         nodes = self._state.nodes
-        load = self._by_node(columns, wanted)
+        load = self._by_node(columns, demanded)
         full = load > nodes.cores * (1 + _ROUNDING)
-        given = share_cpu(wanted, columns.cpu_request, columns.node, nodes.cores, full) if full.any() else wanted
+        granted = share_cpu(demanded, columns.cpu_request, columns.node, nodes.cores, full) if full.any() else demanded
         if full.any() or len(columns.starting):
-            load = self._by_node(columns, np.where(columns.up, given, 0.0))
+            load = self._by_node(columns, np.where(columns.up, granted, 0.0))
         self._starting.load = load
-        return given
+        return granted
 
-    def _pace(self, columns: RunningContainers, given: FloatColumn) -> None:
-        """Have starts go on at the pace that they get now."""
+    def _pace(self, columns: RunningContainers, granted: FloatColumn) -> None:
+        """Continue starts at the pace of the CPU that they get now."""
         rows = self._state.rows
         for place in columns.starting.tolist():
             unit = rows.unit(int(columns.rows[place]))
-            self._starting.pace(unit, float(given[place]))
+            self._starting.pace(unit, float(granted[place]))
 
     def _kill(self, columns: RunningContainers, too_much: BoolColumn) -> None:
         rows = self._state.rows
@@ -98,7 +98,7 @@ class StepUsageModel:
             self._relieve(columns, used, node, float(load[node] - nodes.bytes[node]))
 
     def _relieve(self, columns: RunningContainers, used: FloatColumn, node: int, excess: float) -> None:
-        """Evict the pods that are furthest above what they request, until the rest has room."""
+        """Evict the pods that are furthest above their requests until the node's memory suffices."""
         rows = self._state.rows
         above: dict[ModelPod, float] = {}
         total: dict[ModelPod, float] = {}
@@ -111,7 +111,7 @@ class StepUsageModel:
             total[unit.living] = total.get(unit.living, 0.0) + float(used[place])
             if more > 0:
                 offending.setdefault(unit.living, {})[unit.name] = float(used[place])
-        for living in sorted(above, key=lambda each: (-above[each], each.key)):
+        for living in sorted(above, key=lambda pod: (-above[pod], pod.key)):
             if excess <= 0:
                 break
             excess -= total[living]

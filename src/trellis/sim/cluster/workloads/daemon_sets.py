@@ -25,12 +25,12 @@ from trellis.sim.cluster.pods import name_suffix
 from trellis.sim.cluster.state import ModelState
 
 KIND: Final = "DaemonSet"
-# As many pods of an old version may be down at a time while a new one comes in; Kubernetes' default.
+# How many pods may be down during a rollout; Kubernetes' default.
 _MAX_UNAVAILABLE: Final = 1
 
 
 class DaemonSetController:
-    """Keeps the pods of one DaemonSet."""
+    """Reconciles the pods of one DaemonSet."""
 
     def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
         self._state = state
@@ -46,7 +46,7 @@ class DaemonSetController:
         self._pods: dict[str, ModelPod] = {}
 
     def begin(self) -> None:
-        """Make the DaemonSet and its pods."""
+        """Create the DaemonSet and its pods."""
         state, template = self._state, self._state.templates[self._workload]
         state.replicas[self._workload] = 0
         spec = DaemonSetSpec(template.selector, PodTemplateSpec(template.metadata, template.spec))
@@ -54,12 +54,12 @@ class DaemonSetController:
         self.reconcile()
 
     def roll_out(self) -> None:
-        """Begin with a new version."""
+        """Begin to roll out a new version."""
         self._revision += 1
         self.reconcile()
 
     def reconcile(self) -> None:
-        """Make the pods of nodes that have none, and replace old ones."""
+        """Create the pods of nodes that have none, and replace old ones."""
         state = self._state
         self._pods = {node: pod for node, pod in self._pods.items() if self._exists(pod)}
         nodes = self._nodes()
@@ -68,13 +68,13 @@ class DaemonSetController:
         for node in missing:
             self._pods[node] = self._make(node)
         for node, living in list(self._pods.items()):
-            # Its node went before it was placed there.
+            # Its node left before the pod was placed there.
             if living.node < 0 and state.nodes.table.find(node) < 0:
                 self._making.delete(living)
         self._replace_old()
 
     def _nodes(self) -> list[str]:
-        """The nodes on which a pod is to be."""
+        """The nodes that are to have a pod."""
         if not self._mine.replicas:
             return []
         nodes = self._state.nodes
@@ -82,18 +82,18 @@ class DaemonSetController:
         return [nodes.objects[number].metadata.name for number in where.tolist()]
 
     def _exists(self, living: ModelPod) -> bool:
-        """A pod that is being deleted keeps its node until it is gone: the next one needs its room."""
+        """Whether a pod still exists; one that terminates keeps its node until it is gone."""
         return self._state.pods.get(living.key) is living
 
     def _publish(self, desired: int) -> None:
         state = self._state
-        found: Any = state.objects[self._workload]
-        if desired == found.status.desired_number_scheduled:
+        stored: Any = state.objects[self._workload]
+        if desired == stored.status.desired_number_scheduled:
             return
         state.replicas[self._workload] = desired
-        metadata = msgspec.structs.replace(found.metadata, resource_version=state.version())
+        metadata = msgspec.structs.replace(stored.metadata, resource_version=state.version())
         status = DaemonSetStatus(current_number_scheduled=len(self._pods), desired_number_scheduled=desired)
-        state.publish(self._workload, msgspec.structs.replace(found, metadata=metadata, status=status))
+        state.publish(self._workload, msgspec.structs.replace(stored, metadata=metadata, status=status))
 
     def _make(self, node: str) -> ModelPod:
         owner = OwnerReference("apps/v1", KIND, self._mine.name, self._uid, controller=True)
@@ -102,11 +102,11 @@ class DaemonSetController:
 
     def _replace_old(self) -> None:
         pods = list(self._pods.values())
-        old = [each for each in pods if each.revision != self._revision and not each.going]
+        old = [pod for pod in pods if pod.revision != self._revision and not pod.going]
         if not old:
             return
-        down = sum(not each.ready for each in pods if each.revision == self._revision or each.going)
-        for living in sorted(old, key=lambda each: each.ready):
+        down = sum(not pod.ready for pod in pods if pod.revision == self._revision or pod.going)
+        for living in sorted(old, key=lambda pod: pod.ready):
             if living.ready and down >= _MAX_UNAVAILABLE:
                 break
             down += 1

@@ -28,7 +28,7 @@ _APPS: Final = "apps/v1"
 
 
 class DeploymentController:
-    """Keeps the pods of one Deployment."""
+    """Reconciles the pods of one Deployment."""
 
     def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
         self._state = state
@@ -41,7 +41,7 @@ class DeploymentController:
         self._uid = state.uid()
 
     def begin(self) -> None:
-        """Make the Deployment and its pods."""
+        """Create the Deployment and its pods."""
         state, template = self._state, self._state.templates[self._workload]
         metadata = state.metadata(self._workload, self._uid)
         spec = DeploymentSpec(self._wanted, template.selector, PodTemplateSpec(template.metadata, template.spec))
@@ -50,17 +50,17 @@ class DeploymentController:
         self.reconcile()
 
     def roll_out(self) -> None:
-        """Begin with a new version."""
+        """Begin to roll out a new version."""
         self._revision += 1
         self._add_set(0)
         self.reconcile()
 
     def reconcile(self) -> None:
-        """Make what is missing, and delete what is too much."""
+        """Create missing pods, and delete surplus ones."""
         for revision in self._pods:
-            self._pods[revision] = [each for each in self._pods[revision] if self._lives(each)]
+            self._pods[revision] = [pod for pod in self._pods[revision] if self._lives(pod)]
         new = self._pods[self._revision]
-        old = [each for revision, pods in self._pods.items() if revision != self._revision for each in pods]
+        old = [pod for revision, pods in self._pods.items() if revision != self._revision for pod in pods]
         surge = math.ceil(self._wanted * _SHARE) if old else 0
         missing = min(self._wanted - len(new), self._wanted + surge - len(new) - len(old))
         for _ in range(missing):
@@ -87,28 +87,28 @@ class DeploymentController:
         self._pods[self._revision].append(made)
 
     def _shrink(self, by: int) -> None:
-        """Delete so many of the newest version."""
+        """Delete a number of pods of the newest version."""
         new = self._pods[self._revision]
-        beside = Counter(each.node for each in new if each.ready)
+        beside = Counter(pod.node for pod in new if pod.ready)
         newest = list(reversed(new))
-        ranked = sorted(newest, key=lambda each: (each.node >= 0, each.ready, -beside[each.node]))
-        for each in ranked[:by]:
-            self._making.delete(each)
-        self._pods[self._revision] = [each for each in new if not each.going]
+        ranked = sorted(newest, key=lambda pod: (pod.node >= 0, pod.ready, -beside[pod.node]))
+        for pod in ranked[:by]:
+            self._making.delete(pod)
+        self._pods[self._revision] = [pod for pod in new if not pod.going]
 
     def _retire(self, old: list[ModelPod]) -> None:
         new = self._pods[self._revision]
         least = self._wanted - math.floor(self._wanted * _SHARE)
-        unready = sum(not each.ready for each in new)
+        unready = sum(not pod.ready for pod in new)
         spare = len(old) + len(new) - least - unready
-        available = sum(each.ready for each in (*old, *new))
-        for each in sorted(old, key=lambda each: each.ready):
-            if spare <= 0 or (each.ready and available <= least):
+        available = sum(pod.ready for pod in (*old, *new))
+        for pod in sorted(old, key=lambda pod: pod.ready):
+            if spare <= 0 or (pod.ready and available <= least):
                 break
-            available -= each.ready
+            available -= pod.ready
             spare -= 1
-            self._pods[each.revision].remove(each)
-            self._making.delete(each)
+            self._pods[pod.revision].remove(pod)
+            self._making.delete(pod)
 
     def _add_set(self, replicas: int) -> None:
         state, mine = self._state, self._state.fleet.workloads[self._workload]
@@ -132,7 +132,7 @@ class DeploymentController:
         state.watcher.workload("ReplicaSet", None, made)
 
     def _scale_sets(self) -> None:
-        """Have each ReplicaSet say how many pods it should have; an old one without any is removed."""
+        """Set the replicas of each ReplicaSet; an old one without pods is removed."""
         state = self._state
         for revision, old in list(self._sets.items()):
             replicas = len(self._pods[revision])

@@ -30,19 +30,19 @@ from trellis.sim.kernel import Priority
 
 
 class JobSize(msgspec.Struct, frozen=True):
-    """How many pods run at a time, and how many have to end well."""
+    """How many pods run at a time, and how many have to succeed."""
 
     parallelism: int
     completions: int
 
     @classmethod
     def of(cls, parallelism: int, completions: int | None) -> JobSize:
-        """As a Job says it: without completions each of its pods runs once."""
+        """The size that a Job declares: without completions each of its pods runs once."""
         return cls(parallelism, parallelism if completions is None else completions)
 
 
 class JobRun:
-    """One run under way; `make` makes one more of its pods."""
+    """One run; `make` creates one more of its pods."""
 
     def __init__(self, state: ModelState, making: PodLifecycle, size: JobSize, make: Callable[[], ModelPod]) -> None:
         self._state = state
@@ -53,11 +53,11 @@ class JobRun:
         self._pods: list[ModelPod] = []
 
     def begin(self) -> None:
-        """Make the first pods."""
+        """Create the first pods."""
         self._add(min(self._size.parallelism, self._size.completions))
 
     def reconcile(self) -> bool:
-        """Remove what has ended, and make what is missing; whether the run is over."""
+        """Remove finished pods and create missing ones; returns whether the run is over."""
         left = []
         for living in self._pods:
             if living.pod.status.phase == SUCCEEDED:
@@ -70,7 +70,7 @@ class JobRun:
         return not self._pods
 
     def stop(self) -> None:
-        """Delete its pods."""
+        """Delete the pods of the run."""
         for living in self._pods:
             self._making.delete(living)
         self._pods = []
@@ -80,7 +80,7 @@ class JobRun:
 
 
 class JobController:
-    """Keeps the pods of one Job."""
+    """Reconciles the pods of one Job."""
 
     def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
         self._state = state
@@ -93,7 +93,7 @@ class JobController:
         self._uid = state.uid()
 
     def begin(self) -> None:
-        """Make the Job, and have its runs begin in time."""
+        """Create the Job, and schedule its runs."""
         state, template = self._state, self._state.templates[self._workload]
         metadata = state.metadata(self._workload, self._uid)
         pods = PodTemplateSpec(template.metadata, template.spec)
@@ -107,7 +107,7 @@ class JobController:
         """The next run has the new version, and those under way end with the old one."""
 
     def reconcile(self) -> None:
-        """Remove what has ended, and make what was lost once more."""
+        """Remove finished pods, and replace lost ones."""
         for run, under_way in list(self._runs.items()):
             if under_way.reconcile():
                 del self._runs[run]
@@ -132,7 +132,7 @@ _MINUTE: Final = 60.0
 
 
 class CronJobController:
-    """Keeps the Jobs and the pods of one CronJob."""
+    """Reconciles the Jobs and the pods of one CronJob."""
 
     def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
         self._state = state
@@ -147,7 +147,7 @@ class CronJobController:
         self._uid = state.uid()
 
     def begin(self) -> None:
-        """Make the CronJob, and have its Jobs begin in time."""
+        """Create the CronJob, and schedule its Jobs."""
         state, rules = self._state, self._rules
         spec = CronJobSpec(
             schedule=rules.schedule,
@@ -165,7 +165,7 @@ class CronJobController:
         """The next Job has the new version, and those under way end with the old one."""
 
     def reconcile(self) -> None:
-        """See to the Jobs under way, and make up for what was missed."""
+        """Reconcile the running Jobs, and make up for a missed time."""
         for run, (job, under_way) in list(self._runs.items()):
             if under_way.reconcile():
                 self._end(run, job)

@@ -15,7 +15,7 @@ from trellis.sim.cluster.state import ModelState
 
 
 class StatefulSetController:
-    """Keeps the pods of one StatefulSet."""
+    """Reconciles the pods of one StatefulSet."""
 
     def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
         self._state = state
@@ -26,7 +26,7 @@ class StatefulSetController:
         self._uid = state.uid()
 
     def begin(self) -> None:
-        """Make the StatefulSet and its first pod."""
+        """Create the StatefulSet and its first pod."""
         state, template = self._state, self._state.templates[self._workload]
         metadata = state.metadata(self._workload, self._uid)
         pods = PodTemplateSpec(template.metadata, template.spec)
@@ -35,14 +35,14 @@ class StatefulSetController:
         self.reconcile()
 
     def roll_out(self) -> None:
-        """Begin with a new version."""
+        """Begin to roll out a new version."""
         self._revision += 1
         self.reconcile()
 
     def reconcile(self) -> None:
-        """Make the first that is missing, or delete the last that is too much or old; one at a time."""
-        wanted = self._state.replicas[self._workload]
-        pods = [self._pod(ordinal) for ordinal in range(wanted)]
+        """Create the first missing pod, or delete the last that is surplus or old; one at a time."""
+        replicas = self._state.replicas[self._workload]
+        pods = [self._pod(ordinal) for ordinal in range(replicas)]
         for ordinal, living in enumerate(pods):
             if living is None:
                 self._make(ordinal)
@@ -50,7 +50,7 @@ class StatefulSetController:
             if not living.ready:
                 return
         mates = self._state.mates[self._workload].values()
-        last = max((each for each in mates if each.ordinal >= wanted), key=lambda each: each.ordinal, default=None)
+        last = max((pod for pod in mates if pod.ordinal >= replicas), key=lambda pod: pod.ordinal, default=None)
         if last is not None:
             self._making.delete(last)
             return

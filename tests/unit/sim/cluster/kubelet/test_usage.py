@@ -31,7 +31,7 @@ def test_usage_follows_demand_step_by_step() -> None:
 
 def test_a_gap_in_demand_is_no_demand() -> None:
     world = World(fleet(workload(demand=(wants([0.1, 0.1, np.nan, 0.1], 1e8, steps=4),)))).run(4 * MINUTE)
-    assert [each.used_cpu.tolist() for each in world.usages[1:]] == [[0.1], [0.0], [0.1], [0.1]]
+    assert [usage.used_cpu.tolist() for usage in world.usages[1:]] == [[0.1], [0.0], [0.1], [0.1]]
 
 
 def test_ready_pods_share_the_load_of_their_workload() -> None:
@@ -70,7 +70,7 @@ def test_the_demand_of_a_run_goes_by_the_age_of_its_container() -> None:
     runs = ((BEGIN + 30, 600.0), (BEGIN + 90, 600.0))
     world = World(fleet(workload("etl", 1, kind="Job", runs=runs, demand=(demand,)), nodes=(shape(cpu="16"),)))
     world.run(5 * MINUTE)
-    used = [sorted(each.used_cpu.tolist()) for each in world.usages[1:6]]
+    used = [sorted(usage.used_cpu.tolist()) for usage in world.usages[1:6]]
     assert used == [[1.0], [1.0, 2.0], [2.0, 3.0], [3.0, 3.0], [3.0, 3.0]]
 
 
@@ -201,4 +201,4 @@ def test_a_container_without_demand_uses_nothing() -> None:
 
 def test_a_start_uses_the_cpu_of_its_work() -> None:
     world = World(fleet(workload("web", 1, start=StartProfile(10.0, 170.0, 2.0)))).run(2 * MINUTE)
-    assert [each.used_cpu.tolist() for each in world.usages] == [[], [2.0], [0.1]]
+    assert [usage.used_cpu.tolist() for usage in world.usages] == [[], [2.0], [0.1]]

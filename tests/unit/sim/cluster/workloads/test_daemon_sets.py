@@ -153,7 +153,7 @@ def test_nodes_are_ordered_for_what_daemon_sets_leave_of_them(with_agent: bool, 
     found = _pooled(web, *([agent(cpu="1", demand=(wants(0.01, 1e6),))] if with_agent else []))
     (result,) = simulate(found).variants
     assert max(result.chart.nodes) == nodes  # type: ignore[arg-type]
-    waits = next(each for each in result.workloads if each.name == "web").totals.waited
+    waits = next(workload for workload in result.workloads if workload.name == "web").totals.waited
     assert waits.most < BOOT + MINUTE
 
 
@@ -161,7 +161,7 @@ def test_a_node_with_pods_of_daemon_sets_alone_is_given_back() -> None:
     web = workload("web", 1, container(cpu="1", memory="64Mi"), demand=(wants(0.01, 1e6),))
     (result,) = simulate(_pooled(web, agent(demand=(wants(0.01, 1e6),)), count=3)).variants
     assert result.chart.nodes[-1] == 1  # type: ignore[index]
-    of_agent = next(each for each in result.workloads if each.name == "agent")
+    of_agent = next(workload for workload in result.workloads if workload.name == "agent")
     assert of_agent.chart is not None
     assert of_agent.chart.pods[-1] == 1
     assert not any(mark.what == PodEvent.LOST for mark in of_agent.chart.marks)
