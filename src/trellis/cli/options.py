@@ -1,4 +1,4 @@
-"""Options that several commands share: cluster access, `--history` and `--machine`.
+"""Options that several commands share: cluster access, Prometheus, `--history` and `--machine`.
 
 Imports only click at the top; what reads a value or connects to a cluster is imported when it is called.
 """
@@ -34,7 +34,7 @@ def cluster_access_options(command: F) -> F:
 
 @asynccontextmanager
 async def connected(kubeconfig: Path | None, context: str, field_manager: str) -> AsyncIterator[tuple[Client, str]]:
-    """A client for the cluster that is meant, and the namespace that is meant where an object names none."""
+    """A client for the chosen cluster, and the namespace of its context."""
     from trellis.kube.client import Client  # noqa: PLC0415
     from trellis.kube.client_factory import find_connection  # noqa: PLC0415
     from trellis.kube.transport.aiohttp_transport import AiohttpTransport  # noqa: PLC0415 -- only for those who ask a cluster
@@ -50,7 +50,7 @@ async def connected(kubeconfig: Path | None, context: str, field_manager: str) -
 
 
 def history_option(default: str) -> Callable[[F], F]:
-    """The option of a command that usually goes back so far."""
+    """`--history` with the default of the command."""
     option: Callable[[F], F] = click.option(
         "--history", default=default, show_default=True, metavar="DURATION", help="How far back.", callback=_checked
     )
@@ -62,14 +62,40 @@ def _checked(context: click.Context, option: click.Parameter, text: str) -> str:
         from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- NumPy comes with the rest; --help does not wait
         from trellis.sources.prometheus.durations import span_problem  # noqa: PLC0415
 
-        why = span_problem(text)
-        if why is not None:
-            raise InvalidInput(text, f"flag --history: {why}")
+        problem = span_problem(text)
+        if problem is not None:
+            raise InvalidInput(text, f"flag --history: {problem}")
     return text
 
 
+def prometheus_history_url_option(command: F) -> F:
+    """Add `--prometheus-url` to a command that can do without usage."""
+    option: Callable[[F], F] = click.option(
+        "--prometheus-url", metavar="URL", help="Take usage of the last days from Prometheus along."
+    )
+    return option(command)
+
+
+def resolution_option(command: F) -> F:
+    """Add `--resolution`."""
+    option: Callable[[F], F] = click.option(
+        "--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples."
+    )
+    return option(command)
+
+
+def prometheus_config_option(command: F) -> F:
+    """Add `--prometheus-config`."""
+    option: Callable[[F], F] = click.option(
+        "--prometheus-config",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="A YAML file of further settings of Prometheus, named like the flags of `trellis recommender`.",
+    )
+    return option(command)
+
+
 def machine_option(command: F) -> F:
-    """Add it; commands read it with `read_machine`, so that --help does not wait for what that needs."""
+    """Add `--machine`; commands read it with `read_machine`, so that --help does not wait for what that needs."""
     option: Callable[[F], F] = click.option(
         "--machine",
         default="100,512Gi",
@@ -81,18 +107,18 @@ def machine_option(command: F) -> F:
 
 
 def read_machine(text: str) -> Machine:
-    """What was given; refused as a bad parameter."""
+    """The machine that `--machine` names; raises `click.BadParameter`."""
     from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- NumPy comes with the rest
     from trellis.base.quantities import Quantity  # noqa: PLC0415
     from trellis.sources.series.units import Machine  # noqa: PLC0415
 
     cores, _, memory = text.partition(",")
     try:
-        found = Machine(float(Quantity.parse(cores).exact()), float(Quantity.parse(memory).exact()))
+        machine = Machine(float(Quantity.parse(cores).exact()), float(Quantity.parse(memory).exact()))
     except InvalidInput as error:
         raise click.BadParameter(
             f"must be cores and memory, as in 64,256Gi: {error}", param_hint="--machine"
         ) from error
-    if found.cores <= 0 or found.bytes <= 0:
+    if machine.cores <= 0 or machine.bytes <= 0:
         raise click.BadParameter(f'"{text}" is no machine: both must be above zero', param_hint="--machine")
-    return found
+    return machine

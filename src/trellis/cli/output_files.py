@@ -21,8 +21,8 @@ import click
 R_contra = TypeVar("R_contra", contravariant=True)
 
 STANDARD_OUTPUT: Final = Path("-")
-# Of a table where nobody says how wide it may be, and of any: longer lines are harder to follow.
-_USUAL, _WIDEST = 100, 140
+# Columns where neither a terminal nor $COLUMNS says how many there are, and the most: longer lines are hard to follow.
+_USUAL_WIDTH, _WIDEST = 100, 140
 
 
 class WriteFailed(click.ClickException):
@@ -47,6 +47,16 @@ def check_writable(outputs: Mapping[str, Path | None]) -> None:
         raise click.UsageError(f"{' and '.join(shared)} cannot both go to standard output")
 
 
+def text_width(widest: int = _WIDEST) -> int:
+    """Columns for a report: those of the terminal or of $COLUMNS, else 100, and never more than `widest`."""
+    return min(shutil.get_terminal_size((_USUAL_WIDTH, 24)).columns, widest)
+
+
+def wrap_width() -> int:
+    """Columns at which lines are wrapped for a person; zero where a program reads them, for which a line is a line."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+
+
 class ReportModule(Protocol[R_contra]):
     """A module that has a result as a table of some width, as a page, and for programs."""
 
@@ -54,10 +64,10 @@ class ReportModule(Protocol[R_contra]):
         """Lines for a terminal."""
 
     def as_html(self, result: R_contra, /) -> str:
-        """A page."""
+        """An HTML page."""
 
     def as_json(self, result: R_contra, /) -> bytes:
-        """All of it."""
+        """The result for programs."""
 
     def as_csv(self, result: R_contra, /) -> str:
         """The figures as a table."""
@@ -66,7 +76,7 @@ class ReportModule(Protocol[R_contra]):
 def write_report(report: ReportModule[R_contra], result: R_contra, outputs: Mapping[str, Path | None]) -> None:
     """Print the table, unless something else goes to standard output, and write what is wanted into files."""
     if STANDARD_OUTPUT not in outputs.values():
-        for line in report.as_text(result, min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)):
+        for line in report.as_text(result, text_width()):
             click.echo(line)
     write_output(outputs["--html"], lambda: report.as_html(result).encode())
     write_output(outputs["--json"], lambda: report.as_json(result))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,6 +18,7 @@ from trellis.cli.progress import show_progress
 from trellis.core.cluster.dump_format import ContainerHistory, MissingData
 from trellis.runtime.settings.loader import WrittenValue, from_environment, from_file, load_settings
 from trellis.sources.prometheus.client import PrometheusClient
+from trellis.sources.prometheus.history import HistoryProgress
 from trellis.sources.prometheus.settings import PrometheusSettings
 from trellis.sources.series.prometheus import read_prometheus
 from trellis.sources.series.tables import LoadedSeries
@@ -27,50 +28,59 @@ _PART = "asking Prometheus"
 
 
 class PrometheusOptions(msgspec.Struct, frozen=True):
-    """What a command line says about Prometheus: where it is, how far back, how finely, and a file with the rest."""
+    """Options about Prometheus: address, history, resolution, a file of further settings, and headers."""
 
-    url: str
+    url: str | None
     history: str
     resolution: str
     config: Path | None = None
+    headers: tuple[str, ...] = ()
 
-    def settings(self) -> PrometheusSettings:
-        """Flags win over the environment, and that over the file."""
-        flags = {
-            "prometheus-address": WrittenValue(self.url, "flag --prometheus-url"),
+    def sources(self) -> list[Mapping[str, WrittenValue]]:
+        """Flags, environment and file, of which the first that has a setting wins."""
+        flags: dict[str, WrittenValue] = {
             "history-length": WrittenValue(self.history, "flag --history"),
             "history-resolution": WrittenValue(self.resolution, "flag --resolution"),
         }
-        sources = [flags, from_environment(PrometheusSettings, os.environ)]
-        sources += [from_file(PrometheusSettings, self.config)] if self.config is not None else []
+        if self.url:
+            flags["prometheus-address"] = WrittenValue(self.url, "flag --prometheus-url")
+        if self.headers:
+            flags["prometheus-headers"] = WrittenValue(list(self.headers), "flag --prometheus-header")
+        file = [from_file(PrometheusSettings, self.config)] if self.config is not None else []
+        return [flags, from_environment(PrometheusSettings, os.environ), *file]
+
+    def settings(self) -> PrometheusSettings:
+        """Settings with the usual labels as defaults."""
         usual = {name: WrittenValue(value, "the usual label") for name, value in USUAL_LABELS.items()}
-        return load_settings(PrometheusSettings, *sources, usual).settings
+        return load_settings(PrometheusSettings, *self.sources(), usual).settings
 
 
-def series_from_prometheus(asked: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool) -> LoadedSeries:
-    """What was used until now, in the namespaces that a pattern matches; without patterns in all."""
-    settings = asked.settings()
+def series_from_prometheus(options: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool) -> LoadedSeries:
+    """Usage until now, in the namespaces that a pattern matches; without patterns in all."""
+    settings = options.settings()
 
     async def read() -> LoadedSeries:
         async with PrometheusClient(settings, hasty=True) as client:
             with show_progress([_PART], lambda steps: f"{steps:,.0f} steps/s", quiet=quiet) as tell:
-                return await read_prometheus(
-                    client, settings, namespaces, time.time(), lambda each: tell(_PART, each.done, each.total)
-                )
+
+                def report(progress: HistoryProgress) -> None:
+                    tell(_PART, progress.done, progress.total)
+
+                return await read_prometheus(client, settings, namespaces, time.time(), report)
 
     return asyncio.run(read())
 
 
 def history_from_prometheus(
-    asked: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool
+    options: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool
 ) -> tuple[list[ContainerHistory], list[MissingData]]:
-    """The same as a dump has it. If there is nothing, that is what is missing: the rest is still worth having."""
+    """The series in the form of a dump; an error becomes missing data, because the rest is still worth having."""
     try:
-        found = series_from_prometheus(asked, namespaces, quiet=quiet)
+        loaded = series_from_prometheus(options, namespaces, quiet=quiet)
     except (PrometheusError, InvalidSeries) as error:
         return [], [MissingData("history", "", f"could not be read: {error}")]
     history = []
-    for each in found.series:
-        namespace, pod, container = each.name.split("/")
-        history.append(ContainerHistory(namespace, pod, container, each.times, each.cpu, each.memory))
+    for series in loaded.series:
+        namespace, pod, container = series.name.split("/")
+        history.append(ContainerHistory(namespace, pod, container, series.times, series.cpu, series.memory))
     return history, []

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import click
 
-from trellis.cli.options import history_option, machine_option
+from trellis.cli.options import history_option, machine_option, prometheus_config_option, resolution_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 ReadOption = Callable[[click.Context, click.Parameter, str | None], float]
@@ -105,13 +105,9 @@ _SOURCE_OPTIONS = (
         help="Send such a header with every query.",
     ),
     click.option("--prometheus-tenant", metavar="NAME", help="Of which tenant, for Mimir: sent as X-Scope-OrgID."),
-    click.option(
-        "--prometheus-config",
-        type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="A YAML file of further settings of Prometheus, named like the flags of `trellis recommender`.",
-    ),
+    prometheus_config_option,
     history_option("14d"),
-    click.option("--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples."),
+    resolution_option,
     click.option(
         "--resume",
         type=click.Path(dir_okay=False, path_type=Path),

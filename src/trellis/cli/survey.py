@@ -6,7 +6,6 @@ Imports NumPy and aiohttp; `recommend` imports this module only when it runs.
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -21,6 +20,7 @@ from trellis.base.names import suggest_name
 from trellis.cli.interrupts import asked_to_stop
 from trellis.cli.options import connected, read_machine
 from trellis.cli.progress import show_progress
+from trellis.cli.prometheus_series import PrometheusOptions
 from trellis.controllers.recommender.plugins.entry_points import installed_plugins
 from trellis.core.advice.survey.estimates import estimate_from_vpas
 from trellis.core.advice.survey.model import SurveyResult
@@ -29,7 +29,6 @@ from trellis.core.advice.survey.usage import SurveySettings
 from trellis.core.advice.survey.workloads import find_workloads
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.registry import apply_preset, built_in_recommenders, read_presets
-from trellis.runtime.settings.loader import WrittenValue, from_environment, from_file
 from trellis.sim.backtest.request import SHORT_NAMES, load_recommender
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.settings import PrometheusSettings
@@ -107,19 +106,13 @@ class SurveyOptions(msgspec.Struct, frozen=True):
         return WorkloadFilter.of(self.namespaces, self.selector, self.kinds, labels)
 
     def settings(self) -> PrometheusSettings:
-        """How Prometheus is asked; flags win over the environment and a file."""
+        """Settings of Prometheus; flags win over the environment, and that over a file."""
         headers = list(self.prometheus_headers)
         headers += [f"X-Scope-OrgID={self.prometheus_tenant}"] if self.prometheus_tenant else []
-        flags: dict[str, WrittenValue] = {
-            "history-length": WrittenValue(self.history, "flag --history"),
-            "history-resolution": WrittenValue(self.resolution, "flag --resolution"),
-        }
-        if self.prometheus_url:
-            flags["prometheus-address"] = WrittenValue(self.prometheus_url, "flag --prometheus-url")
-        flags |= {"prometheus-headers": WrittenValue(headers, "flag --prometheus-header")} if headers else {}
-        sources = [flags, from_environment(PrometheusSettings, os.environ)]
-        sources += [from_file(PrometheusSettings, self.prometheus_config)] if self.prometheus_config else []
-        return survey_settings(*sources)
+        options = PrometheusOptions(
+            self.prometheus_url, self.history, self.resolution, self.prometheus_config, tuple(headers)
+        )
+        return survey_settings(*options.sources())
 
 
 class SurveyOutcome(msgspec.Struct, frozen=True):

@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
-
 from trellis.base.reasons import Reason, Severity
 from trellis.core.lint.check import CheckResult
 from trellis.core.lint.findings import Finding
@@ -131,8 +129,3 @@ def _sarif_result(finding: Finding, reasons: list[Reason]) -> dict[str, Any]:
             }
         ],
     }
-
-
-def encode_report(report: dict[str, Any]) -> Iterable[str]:
-    """A report as indented JSON, ready to print."""
-    yield msgspec.json.format(msgspec.json.encode(report), indent=2).decode()

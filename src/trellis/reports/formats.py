@@ -24,12 +24,17 @@ def encode_json(kind: str, result: msgspec.Struct) -> bytes:
     return msgspec.json.encode({"kind": kind, "formatVersion": 1, **_to_document(result)}) + b"\n"
 
 
+def encode_indented(document: Any) -> bytes:
+    """Indented JSON, because people read it too."""
+    return msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n"
+
+
 def _to_document(value: Any) -> Any:
     if isinstance(value, msgspec.Struct):
-        found = {name: getattr(value, name) for name in value.__struct_fields__}
-        return {_camel(name): _to_document(each) for name, each in found.items() if each is not msgspec.UNSET}
+        fields = {name: getattr(value, name) for name in value.__struct_fields__}
+        return {_camel(name): _to_document(field) for name, field in fields.items() if field is not msgspec.UNSET}
     if isinstance(value, list) and value and not isinstance(value[0], (int, float, str)):
-        return [_to_document(each) for each in value]
+        return [_to_document(item) for item in value]
     return value
 
 
@@ -59,7 +64,7 @@ class _ManifestDumper(yaml.SafeDumper):
     """Block style, no anchors, list items indented like their key's siblings."""
 
     def ignore_aliases(self, _data: Any) -> bool:
-        """Nobody wants to read `*id001` in a manifest."""
+        """Manifests have no `*id001`."""
         return True
 
 
@@ -87,12 +92,12 @@ def output_formats(
     html: Callable[[T], str],
     markdown: Callable[[T, int], str],
 ) -> Mapping[str, OutputFormat[T]]:
-    """All of them."""
+    """The formats of a report by the name that `--output` takes."""
     return {
-        "table": lambda what, width, top: "\n".join(text(what, width, top)) + "\n",
-        "json": lambda what, _width, _top: json(what).decode(),
-        "yaml": lambda what, _width, _top: yaml(what),
-        "csv": lambda what, _width, _top: csv(what),
-        "html": lambda what, _width, _top: html(what),
-        "markdown": lambda what, _width, top: markdown(what, top),
+        "table": lambda result, width, top: "\n".join(text(result, width, top)) + "\n",
+        "json": lambda result, _width, _top: json(result).decode(),
+        "yaml": lambda result, _width, _top: yaml(result),
+        "csv": lambda result, _width, _top: csv(result),
+        "html": lambda result, _width, _top: html(result),
+        "markdown": lambda result, _width, top: markdown(result, top),
     }

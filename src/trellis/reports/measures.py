@@ -61,7 +61,7 @@ class Measure(msgspec.Struct, Generic[T], frozen=True):
             return f"{format_significant(value / first)}x"
         return f"{'+' if apart > 0 else '-'}{format_share(abs(apart / first))}"
 
-    def verdict(self, value: float, first: float) -> int:
+    def improvement(self, value: float, first: float) -> int:
         """1 where a value is better than the first, -1 where it is worse, 0 where it is neither or the same."""
         if self.difference(value, first) in ("", "="):
             return 0

@@ -8,49 +8,52 @@ from typing import Any
 
 from trellis.controllers.recommender.plugins.catalog import CatalogEntry
 from trellis.core.recommend.parameters import Parameter
+from trellis.reports.text.tables import align_columns
 
 _INDENT = " " * 6
 
 
-def as_text(listed: Sequence[CatalogEntry], room: int = 0) -> Iterator[str]:
+def as_text(entries: Sequence[CatalogEntry], width: int = 0) -> Iterator[str]:
     """A line for each recommender, and one for each of its parameters, written as `--set` takes it.
 
-    Lines are as long as they are, or broken at `room`.
+    Lines are wrapped at `width`, if it is not zero.
     """
-    for number, each in enumerate(listed):
+    for number, entry in enumerate(entries):
         if number:
             yield ""
-        kept = ", keeps hourly history" * each.needs_history + ", remembers runs" * each.needs_runs
-        yield f"{each.name} ({f'{each.package} {each.version}' if each.package else 'built in'}{kept})"
-        if each.problem:
-            yield f"  cannot be used: {each.problem}"
-        settings = [f"{parameter.name}={parameter.show(parameter.default)}" for parameter in each.parameters]
-        width = max(map(len, settings), default=0)
-        for setting, parameter in zip(settings, each.parameters, strict=True):
-            line = f"  {setting:<{width}}  {parameter.accepts}: {parameter.meaning}"
-            yield from textwrap.wrap(line, room or len(line), subsequent_indent=_INDENT, break_on_hyphens=False)
+        needs = ", keeps hourly history" * entry.needs_history + ", remembers runs" * entry.needs_runs
+        yield f"{entry.name} ({f'{entry.package} {entry.version}' if entry.package else 'built in'}{needs})"
+        if entry.problem:
+            yield f"  cannot be used: {entry.problem}"
+        for line in align_columns([_parameter_cells(parameter) for parameter in entry.parameters], left=2):
+            yield from textwrap.wrap(line, width or len(line), subsequent_indent=_INDENT, break_on_hyphens=False)
 
 
-def as_json(listed: Sequence[CatalogEntry]) -> dict[str, Any]:
-    """Everything, for scripts. The keys are part of the interface."""
-    return {"recommenders": [_document(each) for each in listed]}
+def _parameter_cells(parameter: Parameter) -> tuple[str, str]:
+    setting = f"{parameter.name}={parameter.show(parameter.default)}"
+    return f"  {setting}", f"{parameter.accepts}: {parameter.meaning}"
 
 
-def _document(each: CatalogEntry) -> dict[str, Any]:
+def as_json(entries: Sequence[CatalogEntry]) -> dict[str, Any]:
+    """The list for scripts. The keys are part of the interface."""
+    return {"recommenders": [_document(entry) for entry in entries]}
+
+
+def _document(entry: CatalogEntry) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "name": each.name,
-        "builtIn": not each.package,
-        "needsHistory": each.needs_history,
-        "needsRuns": each.needs_runs,
-        "parameters": [_parameter(parameter) for parameter in each.parameters],
+        "name": entry.name,
+        "builtIn": not entry.package,
+        "needsHistory": entry.needs_history,
+        "needsRuns": entry.needs_runs,
+        "parameters": [_parameter(parameter) for parameter in entry.parameters],
     }
-    if each.package:
-        document |= {"package": each.package, "version": each.version}
-    return document | ({"problem": each.problem} if each.problem else {})
+    if entry.package:
+        document |= {"package": entry.package, "version": entry.version}
+    return document | ({"problem": entry.problem} if entry.problem else {})
 
 
 def _parameter(parameter: Parameter) -> dict[str, Any]:
-    """As the values of a parameter are written; bounds of a duration are such, too."""
+    """Values and bounds as a user writes them."""
     bounds = {"minimum": parameter.minimum, "maximum": parameter.maximum}
     shown = {name: parameter.show(bound) for name, bound in bounds.items() if bound is not None}
     return {

@@ -18,15 +18,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
-import msgspec
-
 from trellis.api.kinds.parts import TargetReference
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.pods import PodTemplateSpec
 from trellis.api.resolve import EffectiveBuffer, FixedReplicas, Strategy
 from trellis.base.errors import UnreadableObject
 from trellis.core.buffers import BufferSettings, TargetFacts, TargetKind, TargetReading, TranslationFacts, translate
-from trellis.testing.conformance import Nonconformance
+from trellis.testing.conformance import (
+    Check,
+    Failure,
+    Nonconformance,
+    collect_failures,
+    make_checks,
+    parametrized_test,
+)
 from trellis.testing.isolation import no_clock, no_io
 
 Factory: TypeAlias = Callable[[], TargetKind]
@@ -157,59 +162,23 @@ def _buffer(kind: TargetKind) -> EffectiveBuffer:
 __all__ = ["CHECKS", "Check", "Failure", "Nonconformance", "conformance_tests", "failures_of"]
 
 
-class Check(msgspec.Struct, frozen=True):
-    """One rule: its name, what it says, and what raises `Nonconformance` when it is broken."""
-
-    name: str
-    says: str
-    run: Callable[[Factory, Sequence[Document]], None]
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """A rule that is broken, and how."""
-
-    check: str
-    message: str
-
-
-def _check(run: Callable[[Factory, Sequence[Document]], None]) -> Check:
-    return Check(run.__name__.replace("_", "-"), (run.__doc__ or "").strip(), run)
-
-
-CHECKS: Final = tuple(
-    map(
-        _check,
-        (
-            declares_itself,
-            reads_its_own,
-            makes_room,
-            takes_a_new_object,
-            changes_nothing,
-            repeats_itself,
-            does_no_io,
-            reads_no_clock,
-        ),
-    )
+CHECKS: Final = make_checks(
+    declares_itself,
+    reads_its_own,
+    makes_room,
+    takes_a_new_object,
+    changes_nothing,
+    repeats_itself,
+    does_no_io,
+    reads_no_clock,
 )
 
 
 def failures_of(make: Factory, documents: Sequence[Document]) -> list[Failure]:
     """Every rule that a kind breaks on these objects; none if it conforms."""
-    found: list[Failure] = []
-    for check in CHECKS:
-        try:
-            check.run(make, documents)
-        except Nonconformance as error:
-            found.append(Failure(check.name, str(error)))
-    return found
+    return collect_failures(CHECKS, lambda check: check.run(make, documents))
 
 
 def conformance_tests(make: Factory, documents: Sequence[Document]) -> Callable[..., None]:
     """A test function for pytest, with a case for each rule."""
-    import pytest  # noqa: PLC0415 - the rules do without it
-
-    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-    def test_conformance(check: Check) -> None:
-        check.run(make, documents)
-
-    return test_conformance
+    return parametrized_test(CHECKS, lambda check: check.run(make, documents))

@@ -15,16 +15,21 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
-
-import msgspec
 
 from trellis.api.kube.nodes import Node
 from trellis.core.fit.resources import CPU, MEMORY, PODS, nanos_or_zero
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
 from trellis.providers.protocol import Provider, Steps
-from trellis.testing.conformance import Nonconformance
+from trellis.testing.conformance import (
+    Check,
+    Failure,
+    Nonconformance,
+    collect_failures,
+    make_checks,
+    parametrized_test,
+)
 
 # Into how many pieces a boot time is cut, and how many of them may pass until a node is up.
 _WAITS_PER_BOOT: Final = 4
@@ -343,77 +348,42 @@ def _last_waiting(state: GroupState) -> str:
 
 __all__ = ["CHECKS", "Check", "Failure", "Nonconformance", "Yard", "conformance_tests", "failures_of"]
 
+ProviderRule: TypeAlias = Callable[[Yard], Coroutine[Any, Any, None]]
 YardMaker: TypeAlias = Callable[[], Yard]
 # Runs a coroutine to its end: `asyncio.run`, or something with a clock of its own.
 Runner: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 
 
-class Check(msgspec.Struct, frozen=True):
-    """One rule: its name, what it says, and what raises `Nonconformance` when it is broken."""
-
-    name: str
-    says: str
-    run: Callable[[Yard], Awaitable[None]]
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """A rule that is broken, and how."""
-
-    check: str
-    message: str
-
-
-def _check(run: Callable[[Yard], Awaitable[None]]) -> Check:
-    return Check(getattr(run, "__name__", "").replace("_", "-"), (run.__doc__ or "").strip(), run)
-
-
-CHECKS: Final = tuple(
-    map(
-        _check,
-        (
-            tells_of_groups,
-            orders_what_is_missing,
-            names_what_it_orders,
-            repeats_no_order,
-            tells_what_is,
-            takes_nothing_away_by_order,
-            keeps_the_maximum,
-            keeps_the_minimum,
-            knows_its_groups,
-            comes_up_as_it_said,
-            is_done_when_all_is_up,
-            takes_instances_back,
-            passes_over_strangers,
-            remembers_nothing,
-            can_be_left_waiting,
-        ),
-    )
+CHECKS: Final[tuple[Check[ProviderRule], ...]] = make_checks(
+    tells_of_groups,
+    orders_what_is_missing,
+    names_what_it_orders,
+    repeats_no_order,
+    tells_what_is,
+    takes_nothing_away_by_order,
+    keeps_the_maximum,
+    keeps_the_minimum,
+    knows_its_groups,
+    comes_up_as_it_said,
+    is_done_when_all_is_up,
+    takes_instances_back,
+    passes_over_strangers,
+    remembers_nothing,
+    can_be_left_waiting,
 )
 
 
 def failures_of(make: YardMaker, run: Runner = asyncio.run) -> list[Failure]:
     """Every rule that a provider breaks; none if it conforms."""
-    found: list[Failure] = []
-    for check in CHECKS:
-        try:
-            run(_run_check(check, make))
-        except Nonconformance as error:
-            found.append(Failure(check.name, str(error)))
-    return found
+    return collect_failures(CHECKS, lambda check: run(_run_check(check, make)))
 
 
 def conformance_tests(make: YardMaker, run: Runner = asyncio.run) -> Callable[..., None]:
     """A test function for pytest, with a case for each rule."""
-    import pytest  # noqa: PLC0415 - the rules do without it
-
-    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.name)
-    def test_conformance(check: Check) -> None:
-        run(_run_check(check, make))
-
-    return test_conformance
+    return parametrized_test(CHECKS, lambda check: run(_run_check(check, make)))
 
 
-async def _run_check(check: Check, make: YardMaker) -> None:
+async def _run_check(check: Check[ProviderRule], make: YardMaker) -> None:
     """A yard is made where the loop runs already, so that it may have clients of its own."""
     try:
         await check.run(make())

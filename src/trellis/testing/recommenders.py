@@ -20,7 +20,6 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeAlias
 
-import msgspec
 import numpy as np
 
 from trellis.base.errors import InvalidInput
@@ -28,7 +27,14 @@ from trellis.controllers.recommender.plugins.worker_messages import decode, enco
 from trellis.core.recommend.declaration import needs_runs, read_declaration
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValue, read_parameters
 from trellis.core.recommend.protocol import LONGEST_EXPLANATION_TEXT, Recommender, Rows
-from trellis.testing.conformance import Nonconformance
+from trellis.testing.conformance import (
+    Check,
+    Failure,
+    Nonconformance,
+    collect_failures,
+    make_checks,
+    parametrized_test,
+)
 from trellis.testing.estimates import (
     ask_quietly,
     ask_recommender,
@@ -265,69 +271,36 @@ def _refused_values(parameter: Parameter) -> Iterator[str]:
 __all__ = ["CHECKS", "Check", "Failure", "Nonconformance", "SlowRecommender", "conformance_tests", "failures_of"]
 
 
-class Check(msgspec.Struct, frozen=True):
-    """One rule: its name, what it says, and what raises `Nonconformance` when it is broken."""
+RecommenderRule: TypeAlias = Callable[[Factory], None]
 
-    name: str
-    says: str
-    run: Callable[[Factory], None]
-
-
-class Failure(msgspec.Struct, frozen=True):
-    """A rule that is broken, and how."""
-
-    check: str
-    message: str
-
-
-def _check(run: Callable[[Factory], None]) -> Check:
-    return Check(run.__name__.replace("_", "-"), (run.__doc__ or "").strip(), run)
-
-
-CHECKS: Final = tuple(
-    map(
-        _check,
-        (
-            declares_itself,
-            answers_in_shape,
-            answers_what_can_be,
-            changes_nothing,
-            repeats_itself,
-            answers_each_row_alone,
-            ignores_order,
-            takes_every_parameter,
-            reads_what_it_declares,
-            does_no_io,
-            reads_no_clock,
-            can_be_sent,
-            is_quick,
-        ),
-    )
+CHECKS: Final[tuple[Check[RecommenderRule], ...]] = make_checks(
+    declares_itself,
+    answers_in_shape,
+    answers_what_can_be,
+    changes_nothing,
+    repeats_itself,
+    answers_each_row_alone,
+    ignores_order,
+    takes_every_parameter,
+    reads_what_it_declares,
+    does_no_io,
+    reads_no_clock,
+    can_be_sent,
+    is_quick,
 )
 
 
 def failures_of(make: Factory) -> list[Failure]:
     """Every rule that a recommender breaks; none if it conforms."""
-    found: list[Failure] = []
-    for check in CHECKS:
-        try:
-            check.run(make)
-        except Nonconformance as error:
-            found.append(Failure(check.name, str(error)))
-    return found
+    return collect_failures(CHECKS, lambda check: check.run(make))
 
 
 def conformance_tests(make: Factory, *, examples: int = 25) -> Callable[..., None]:
     """A test function for pytest, with a case for each rule and one for any rows that Hypothesis thinks of."""
-    import pytest  # noqa: PLC0415 - the rules do without it
-
-    answers_anything = Check("answers-anything", "Any rows get an answer that can be.", _anything(examples))
-
-    @pytest.mark.parametrize("check", [*CHECKS, answers_anything], ids=lambda check: check.name)
-    def test_conformance(check: Check) -> None:
-        check.run(make)
-
-    return test_conformance
+    answers_anything: Check[RecommenderRule] = Check(
+        "answers-anything", "Any rows get an answer that can be.", _anything(examples)
+    )
+    return parametrized_test([*CHECKS, answers_anything], lambda check: check.run(make))
 
 
 def _anything(examples: int) -> Callable[[Factory], None]:

@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from trellis.cli.interrupts import INTERRUPTED, asked_to_stop
-from trellis.cli.options import history_option, machine_option, read_machine
+from trellis.cli.options import (
+    history_option,
+    machine_option,
+    prometheus_config_option,
+    read_machine,
+    resolution_option,
+)
 from trellis.cli.output_files import check_writable, write_report
 from trellis.cli.progress import show_progress
 
@@ -69,12 +75,8 @@ _MEASURES = ("footprint", "time-over", "overrun", "memory-footprint", "kills")
     "--namespace", "namespaces", multiple=True, metavar="PATTERN", help="Only of such namespaces, as `team-*`."
 )
 @history_option("14d")
-@click.option("--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples.")
-@click.option(
-    "--prometheus-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A YAML file of further settings of Prometheus, named like the flags of `trellis recommender`.",
-)
+@resolution_option
+@prometheus_config_option
 @click.option(
     "--processes",
     type=click.IntRange(min=1),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +15,12 @@ from trellis import __version__
 from trellis.api.registry import FILE_KINDS
 from trellis.base.reasons import Severity
 from trellis.cli.options import cluster_access_options, connected
+from trellis.cli.output_files import wrap_width
 from trellis.core.lint.check import CheckResult, check
 from trellis.core.lint.findings import Finding
 from trellis.core.lint.manifests import ManifestSource
-from trellis.reports.findings import as_json, as_sarif, as_text, encode_report, plain
+from trellis.reports.findings import as_json, as_sarif, as_text, plain
+from trellis.reports.formats import encode_indented
 from trellis.reports.text.tables import wrap_line
 
 _SUFFIXES = frozenset({".yaml", ".yml", ".json"})
@@ -94,20 +95,21 @@ async def _asked(checked: CheckResult, kubeconfig: Path | None, context: str) ->
 
 def _report(checked: CheckResult, output: str, explain: bool) -> Iterator[str]:
     if output == "json":
-        yield from encode_report(as_json(checked) | ({"explanations": _explanations(checked)} if explain else {}))
+        explanations = {"explanations": _explanations(checked)} if explain else {}
+        yield encode_indented(as_json(checked) | explanations).decode().rstrip()
         return
     if output == "sarif":
-        yield from encode_report(as_sarif(checked, __version__))
+        yield encode_indented(as_sarif(checked, __version__)).decode().rstrip()
         return
     # For a person sentences fit the terminal; for a program each is a line.
-    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    width = wrap_width()
     if explain:
         for explanation in _explanations(checked):
             yield f"{explanation['object']} ({explanation['file']})"
             for sentence in explanation["sentences"]:
-                yield from wrap_line(f"  {sentence}", room)
+                yield from wrap_line(f"  {sentence}", width)
             yield ""
-    coloured = bool(room) and not os.environ.get("NO_COLOR")
+    coloured = bool(width) and not os.environ.get("NO_COLOR")
     yield from as_text(checked, _paint if coloured else plain)
 
 

@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING
 import click
 
 from trellis.cli.interrupts import INTERRUPTED
-from trellis.cli.options import cluster_access_options, connected, history_option
+from trellis.cli.options import (
+    cluster_access_options,
+    connected,
+    history_option,
+    prometheus_config_option,
+    prometheus_history_url_option,
+    resolution_option,
+)
 from trellis.cli.output_files import STANDARD_OUTPUT, check_writable, written_whole
 from trellis.cli.progress import format_plural, show_progress
 
@@ -47,14 +54,10 @@ _SECRET_BYTES = 32
     help="Only such namespaces, as `team-*`; nodes and the components themselves come along.",
 )
 @click.option("--anonymous", is_flag=True, help="Give everything another name, the same one wherever it is named.")
-@click.option("--prometheus-url", metavar="URL", help="Take usage of the last days from Prometheus along.")
+@prometheus_history_url_option
 @history_option("7d")
-@click.option("--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples.")
-@click.option(
-    "--prometheus-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A YAML file of further settings of Prometheus, named like the flags of `trellis recommender`.",
-)
+@resolution_option
+@prometheus_config_option
 @click.option("--quiet", is_flag=True, help="Show no progress.")
 @cluster_access_options
 def command(

@@ -6,7 +6,6 @@ The explanation is made from a dump, or from as much of a cluster as the answer 
 from __future__ import annotations
 
 import asyncio
-import shutil
 import sys
 import time
 from pathlib import Path
@@ -14,7 +13,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trellis.cli.options import cluster_access_options, connected, history_option
+from trellis.cli.options import (
+    cluster_access_options,
+    connected,
+    history_option,
+    prometheus_config_option,
+    prometheus_history_url_option,
+    resolution_option,
+)
+from trellis.cli.output_files import text_width
 
 if TYPE_CHECKING:
     from trellis.cli.prometheus_series import PrometheusOptions
@@ -65,8 +72,7 @@ async def load_cluster_nodes(access: tuple[Path | None, str]) -> ClusterState:
         return await collect_state(client, wanted, time.time())
 
 
-# Of a line where nobody says how wide it may be, and of any: longer lines are harder to follow.
-_USUAL, _WIDEST = 100, 120
+_WIDEST = 120  # columns of text
 _KINDS = ("vpa", "hvpa", "buffer", "node", "pod", "recommendation")
 
 
@@ -90,14 +96,10 @@ _KINDS = ("vpa", "hvpa", "buffer", "node", "pod", "recommendation")
     help="Explain from what `trellis dump` wrote, as of then, and ask no cluster.",
 )
 @click.option("--json", "json_", is_flag=True, help="Print the explanation as JSON.")
-@click.option("--prometheus-url", metavar="URL", help="Take usage of the last days from Prometheus along.")
+@prometheus_history_url_option
 @history_option("1d")
-@click.option("--resolution", default="5m", show_default=True, metavar="DURATION", help="Time between two samples.")
-@click.option(
-    "--prometheus-config",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A YAML file of further settings of Prometheus, named like the flags of `trellis recommender`.",
-)
+@resolution_option
+@prometheus_config_option
 @cluster_access_options
 def command(
     kind: str,
@@ -231,7 +233,6 @@ def _print(explained: ObjectExplanation, *, json_: bool) -> None:
     if json_:
         click.echo(as_json(explained), nl=False)
         return
-    width = min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)
     plain = "utf" not in (sys.stdout.encoding or "").lower()
-    for line in as_text(explained, width, plain=plain):
+    for line in as_text(explained, text_width(_WIDEST), plain=plain):
         click.echo(line)

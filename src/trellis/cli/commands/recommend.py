@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +10,7 @@ import click
 
 from trellis.cli.interrupts import INTERRUPTED
 from trellis.cli.options import cluster_access_options
-from trellis.cli.output_files import check_directory, check_writable, write_output, write_texts
+from trellis.cli.output_files import check_directory, check_writable, text_width, write_output, write_texts
 from trellis.cli.progress import format_plural
 from trellis.cli.recommend_options import RequestBounds, recommend_options
 
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
     from trellis.core.advice.results import SurveyAdvice
 
 
-# Of a table where nobody says how wide it may be, and of any: longer lines are harder to follow.
-_USUAL, _WIDEST = 100, 140
 _LEFT_OUT = 10  # lines
 
 
@@ -153,7 +150,7 @@ def _write(advised: SurveyAdvice, output: str, output_file: Path | None, top: in
     else:
         from trellis.reports.advice.report import render_advice as render  # noqa: PLC0415 -- see above
 
-    width = min(shutil.get_terminal_size((_USUAL, 24)).columns, _WIDEST)
+    width = text_width()
     if output_file is not None:
         write_output(output_file, lambda: render(advised, output, width, top).encode())
     else:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 import sys
 
 import click
 
+from trellis.cli.output_files import wrap_width
 from trellis.controllers.recommender.plugins.catalog import known_names, list_recommenders
 from trellis.reports.recommenders import as_json, as_text
 
@@ -36,9 +36,7 @@ def command(names: tuple[str, ...], output: str) -> None:
     if output == "json":
         click.echo(json.dumps(as_json(listed), indent=2))
     else:
-        # For a person lines fit the terminal; for a program each says one thing.
-        room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
-        for line in as_text(listed, room):
+        for line in as_text(listed, wrap_width()):
             click.echo(line)
     missing = [name for name in names if name not in {each.name for each in listed}]
     for name in missing:

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-
 from trellis.base.times import format_time
 from trellis.core.advice.hpa_scale_points import HpaScalePoint
 from trellis.core.advice.manifests import convert_quantity
@@ -23,8 +21,7 @@ from trellis.reports.advice.manifests import Emitted, Files, manifest_files
 from trellis.reports.advice.page import as_html
 from trellis.reports.advice.text import as_markdown, as_text
 from trellis.reports.advice.wording import workload_name
-from trellis.reports.formats import CsvCell, encode_csv, output_formats
-from trellis.reports.formats import encode_yaml as yaml_of
+from trellis.reports.formats import CsvCell, encode_csv, encode_indented, encode_yaml, output_formats
 
 AdviceDocument = dict[str, Any]
 
@@ -51,13 +48,13 @@ _COLUMNS = (
 
 
 def as_json(advised: SurveyAdvice) -> bytes:
-    """Indented, because people read it too. The keys are part of the interface."""
-    return msgspec.json.format(msgspec.json.encode(build_document(advised)), indent=2) + b"\n"
+    """The advice for scripts. The keys are part of the interface."""
+    return encode_indented(build_document(advised))
 
 
 def as_yaml(advised: SurveyAdvice) -> str:
     """The same as YAML."""
-    return yaml_of([build_document(advised)])
+    return encode_yaml([build_document(advised)])
 
 
 def as_csv(advised: SurveyAdvice) -> str:

@@ -25,40 +25,39 @@ from trellis.reports.advice.wording import (
     workload_name,
 )
 from trellis.reports.text.numbers import format_count
-from trellis.reports.text.tables import align_columns, shorten, table_width, wrap_text
+from trellis.reports.text.tables import NARROWEST, align_columns, first_fitting, shorten, wrap_text
 
-_NARROWEST = 80
 _SHORTEST_NAME = 14
 _REMARKS = 12  # lines of a sort: the other formats have all of them
 _HEADS = ["", "container", "pods", "CPU request", "in all", "memory request", "in all", "history"]
 _LEGEND = (
     "!! memory at risk, ! worth changing, ? too little history; in all: for all pods, + is more than now, CPU in cores."
 )
-_UNSEEN = f"{UNKNOWN} -> 250m: what is requested now could not be seen."
+_UNKNOWN_LEGEND = f"{UNKNOWN} -> 250m: what is requested now could not be seen."
 
 
 def as_text(advised: SurveyAdvice, width: int = 100, top: int = 0) -> list[str]:
     """Lines without colour, none wider than `width`, which is taken as 80 at least; `top` rows, or all."""
-    room = max(width, _NARROWEST)
-    told = wrap_text(", ".join(list_facts(advised)), room)
-    told += wrap_text(partial_notice(advised), room) if advised.surveyed.is_partial else []
+    width = max(width, NARROWEST)
+    lines = wrap_text(", ".join(list_facts(advised)), width)
+    lines += wrap_text(partial_notice(advised), width) if advised.surveyed.is_partial else []
     rows = advised.rows[:top] if top else advised.rows
     if rows:
-        told += ["", *_table(rows, room), *_omitted(advised, len(rows))]
-        told += wrap_text(_LEGEND, room)
+        lines += ["", *_container_table(rows, width), *_omitted(advised, len(rows))]
+        lines += wrap_text(_LEGEND, width)
         if any(row.container.reason is REQUEST_UNKNOWN for row in rows):
-            told += wrap_text(_UNSEEN, room)
+            lines += wrap_text(_UNKNOWN_LEGEND, width)
     if len(advised.namespaces) > 1:
-        told += ["", *_namespaces(advised, room)]
-    told += ["", *wrap_text(" ".join(answer_sentences(advised)), room)]
-    for sort in (list(scale_point_sentences(advised)), list(list_remarks(advised))):
-        told += [""] if sort else []
-        for line in sort[:_REMARKS]:
-            told += wrap_text(line, room)
-        if len(sort) > _REMARKS:
-            told.append(f"... and {len(sort) - _REMARKS} more")
-    spent = describe_effort(advised.surveyed.effort)
-    return [*told, "", *wrap_text(spent, room)] if spent else told
+        lines += ["", *_namespace_table(advised, width)]
+    lines += ["", *wrap_text(" ".join(answer_sentences(advised)), width)]
+    for sentences in (list(scale_point_sentences(advised)), list(list_remarks(advised))):
+        lines += [""] if sentences else []
+        for sentence in sentences[:_REMARKS]:
+            lines += wrap_text(sentence, width)
+        if len(sentences) > _REMARKS:
+            lines.append(f"... and {len(sentences) - _REMARKS} more")
+    effort = describe_effort(advised.surveyed.effort)
+    return [*lines, "", *wrap_text(effort, width)] if effort else lines
 
 
 def _omitted(advised: SurveyAdvice, shown: int) -> list[str]:
@@ -66,22 +65,19 @@ def _omitted(advised: SurveyAdvice, shown: int) -> list[str]:
     return [f"... and {format_count(rest)} more"] if rest else []
 
 
-def _table(rows: tuple[AdviceRow, ...], room: int) -> list[str]:
-    """The history goes first where there is no room, and names give way after it."""
+def _container_table(rows: tuple[AdviceRow, ...], width: int) -> list[str]:
+    """On a narrow terminal the history is left out first, then names are shortened further."""
     names = [f"{workload_name(row.workload)} {printable_name(row.container.surveyed.name)}" for row in rows]
     longest = max(map(len, names))
-    table: list[str] = []
-    for with_history in (True, False):
-        shortest = min(longest, 30 if with_history else _SHORTEST_NAME)
-        for room_for_name in range(longest, shortest - 1, -1):
-            cells = [
-                _HEADS,
-                *(_cells(row, shorten(name, room_for_name)) for row, name in zip(rows, names, strict=True)),
-            ]
-            table = align_columns(cells if with_history else [row[:-1] for row in cells], left=2)
-            if table_width(table) <= room:
-                return table
-    return table
+
+    def tables() -> Iterator[list[str]]:
+        for with_history in (True, False):
+            shortest = min(longest, 30 if with_history else _SHORTEST_NAME)
+            for length in range(longest, shortest - 1, -1):
+                cells = [_HEADS, *(_cells(row, shorten(name, length)) for row, name in zip(rows, names, strict=True))]
+                yield align_columns(cells if with_history else [row[:-1] for row in cells], left=2)
+
+    return first_fitting(tables(), width)
 
 
 def _cells(row: AdviceRow, name: str) -> list[str]:
@@ -92,23 +88,24 @@ def _cells(row: AdviceRow, name: str) -> list[str]:
     return [*cells, format_history(container)]
 
 
-def _namespaces(advised: SurveyAdvice, room: int) -> list[str]:
+def _namespace_table(advised: SurveyAdvice, width: int) -> list[str]:
     """Requests of each namespace, and of all."""
-    currency = advised.prices.currency
     heads = ["namespace", "cores now", "advised", "", "GiB now", "advised", ""]
     priced = advised.total.money_before > 0
-    heads += [f"{currency}/month"] if priced else []
-    longest = max(len(name) for name, _ in advised.namespaces)
-    table: list[str] = []
-    for most in range(longest, min(longest, _SHORTEST_NAME) - 1, -1):
-        rows = [_total(shorten(printable_name(name), most), total, priced=priced) for name, total in advised.namespaces]
-        table = align_columns([heads, *rows, _total("in all", advised.total, priced=priced)])
-        if table_width(table) <= room:
-            break
-    return table
+    heads += [f"{advised.prices.currency}/month"] if priced else []
+    totals = [_total_cells(printable_name(name), total, priced=priced) for name, total in advised.namespaces]
+    sum_cells = _total_cells("in all", advised.total, priced=priced)
+    longest = max(len(cells[0]) for cells in totals)
+    return first_fitting(
+        (
+            align_columns([heads, *([shorten(name, length), *cells] for name, *cells in totals), sum_cells])
+            for length in range(longest, min(longest, _SHORTEST_NAME) - 1, -1)
+        ),
+        width,
+    )
 
 
-def _total(name: str, total: AdviceTotals, *, priced: bool) -> list[str]:
+def _total_cells(name: str, total: AdviceTotals, *, priced: bool) -> list[str]:
     cells = [name]
     for resource in ("cpu", "memory"):
         cells += format_totals(resource, total)
@@ -121,27 +118,27 @@ _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 def as_markdown(advised: SurveyAdvice, top: int = 0) -> str:
     """GitHub's dialect; other renderers show the folds open. `top` rows, or the fifty that matter most."""
-    told = ["## What these workloads should request", "", " ".join(answer_sentences(advised)), ""]
+    lines = ["## What these workloads should request", "", " ".join(answer_sentences(advised)), ""]
     if advised.surveyed.is_partial:
-        told += [f"**{escape_markdown(partial_notice(advised))}**", ""]
+        lines += [f"**{escape_markdown(partial_notice(advised))}**", ""]
     changed = [row for row in advised.rows if row.container.is_change]
     shown = changed[: top or _MOST_ROWS]
     if shown:
-        told += [*_markdown_table(shown), ""]
+        lines += [*_markdown_table(shown), ""]
         if len(shown) < len(changed):
-            told += [f"... and {format_count(len(changed) - len(shown))} more to change.", ""]
+            lines += [f"... and {format_count(len(changed) - len(shown))} more to change.", ""]
     else:
-        told += ["Nothing to change.", ""]
-    told += _listed("HPAs that act otherwise with these requests:", scale_point_sentences(advised))
+        lines += ["Nothing to change.", ""]
+    lines += _listed("HPAs that act otherwise with these requests:", scale_point_sentences(advised))
     if len(advised.namespaces) > 1:
-        told += _folded("By namespace", _markdown_namespaces(advised))
+        lines += _folded("By namespace", _markdown_namespaces(advised))
     details = [*list_facts(advised), *list_remarks(advised), describe_effort(advised.surveyed.effort)]
-    told += _folded("How this was found out", [f"- {escape_markdown(line)}" for line in details if line])
-    return "\n".join(told).rstrip() + "\n"
+    lines += _folded("How this was found out", [f"- {escape_markdown(line)}" for line in details if line])
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def escape_markdown(text: str) -> str:
-    """Text without any meaning in Markdown."""
+    """Text whose characters have no meaning in Markdown."""
     return _SPECIAL.sub(r"\\\1", text)
 
 
@@ -177,8 +174,8 @@ def _markdown_namespaces(advised: SurveyAdvice) -> Iterator[str]:
 
 
 def _listed(title: str, sentences: Iterable[str]) -> list[str]:
-    found = [f"- {escape_markdown(sentence)}" for sentence in sentences]
-    return [title, "", *found, ""] if found else []
+    items = [f"- {escape_markdown(sentence)}" for sentence in sentences]
+    return [title, "", *items, ""] if items else []
 
 
 def _folded(title: str, lines: Iterable[str]) -> list[str]:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from html import escape
 
 import msgspec
 
+from trellis.reports.html.page import render_template
 from trellis.reports.text.numbers import format_factor, format_share
 
 _WIDTH, _HEIGHT = 1140, 400
@@ -49,22 +49,45 @@ class _Scales(msgspec.Struct, frozen=True):
         )
 
 
-def draw_frontier(tracks: Sequence[FrontierLine], title: str) -> str:
-    """The SVG, or nothing where there is no point to draw."""
-    spots = [spot for track in tracks for spot in track.spots if math.isfinite(spot[0]) and math.isfinite(spot[1])]
+class _Spot(msgspec.Struct, frozen=True):
+    """A spot with its name beside it, at the height where the name hides nothing."""
+
+    x: float
+    y: float
+    label_y: float
+    name: str
+    colour: str
+    title: str
+
+
+def draw_frontier(lines: Sequence[FrontierLine], title: str) -> str:
+    """The SVG; empty where there is no point to draw."""
+    spots = [spot for line in lines for spot in line.spots if math.isfinite(spot[0]) and math.isfinite(spot[1])]
     if not spots:
         return ""
     scales = _scales(spots)
-    body = "".join([*_axes(scales), *(_line(track, scales) for track in tracks), *_spots(tracks, scales)])
-    return (
-        f'<svg class="frontier" viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" aria-label="{escape(title)}">'
-        f'<clipPath id="inside"><rect x="{_LEFT}" y="{_TOP}" width="{_WIDTH - _LEFT - _RIGHT}" '
-        f'height="{_HEIGHT - _TOP - _BOTTOM}"/></clipPath>{body}</svg>'
+    return render_template(
+        "frontier.svg.j2",
+        title=title,
+        width=_WIDTH,
+        height=_HEIGHT,
+        left=_LEFT,
+        right=_WIDTH - _RIGHT,
+        top=_TOP,
+        bottom=_HEIGHT - _BOTTOM,
+        risk_ticks=_risk_ticks(scales),
+        cost_ticks=_cost_ticks(scales),
+        lines=[
+            {"colour": line.colour, "dashed": line.dashed, "path": path}
+            for line in lines
+            if (path := _path(line, scales))
+        ],
+        spots=_place_spots(lines, scales),
     )
 
 
 def _scales(spots: Sequence[tuple[float, float, str]]) -> _Scales:
-    """Room around the spots: what lies far off on a curve is no choice that anybody has."""
+    """Scales around the spots: points far off on a curve are no useful choices."""
     costs = [spot[0] for spot in spots]
     risks = [max(spot[1], _LEAST_SHARE) for spot in spots]
     between = max(max(costs) - min(costs), 0.2)
@@ -76,66 +99,40 @@ def _scales(spots: Sequence[tuple[float, float, str]]) -> _Scales:
     )
 
 
-def _axes(scales: _Scales) -> list[str]:
-    right, low = _WIDTH - _RIGHT, _HEIGHT - _BOTTOM
-    told = []
-    for each in _SHARES:
-        if scales.safe <= each <= scales.risky:
-            y = scales.at(scales.cheap, each)[1]
-            told.append(f'<path class="grid" d="M{_LEFT} {y:.1f}H{right}"/>')
-            told.append(_text("tick", _LEFT - 8, y + 4, format_share(each), 'text-anchor="end"'))
+def _risk_ticks(scales: _Scales) -> list[tuple[str, float]]:
+    shares = [share for share in _SHARES if scales.safe <= share <= scales.risky]
+    return [(format_share(share), scales.at(scales.cheap, share)[1]) for share in shares]
+
+
+def _cost_ticks(scales: _Scales) -> list[tuple[str, float]]:
     step = next(size for size in _STEPS if (scales.dear - scales.cheap) / size <= 10)
-    for number in range(math.ceil(scales.cheap / step), math.floor(scales.dear / step) + 1):
-        x = scales.at(number * step, scales.safe)[0]
-        told.append(f'<path class="grid" d="M{x:.1f} {_TOP}V{low}"/>')
-        told.append(_text("tick", x, low + 17, f"{number * step:.4g}\N{MULTIPLICATION SIGN}", 'text-anchor="middle"'))
-    told.append(f'<path class="base" d="M{_LEFT} {low}H{right}"/>')
-    told.append(_text("title", _LEFT, _HEIGHT - 6, "CPU requested per used (cost) \N{RIGHTWARDS ARROW}"))
-    turned = f'transform="translate(14 {low}) rotate(-90)"'
-    told.append(_text("title", 0, 0, "Time over request (risk) \N{RIGHTWARDS ARROW}", turned))
-    return told
+    costs = [number * step for number in range(math.ceil(scales.cheap / step), math.floor(scales.dear / step) + 1)]
+    return [(f"{cost:.4g}\N{MULTIPLICATION SIGN}", scales.at(cost, scales.safe)[0]) for cost in costs]
 
 
-def _text(kind: str, x: float, y: float, text: str, more: str = "") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" {more}>{escape(text)}</text>'
-
-
-def _line(track: FrontierLine, scales: _Scales) -> str:
+def _path(line: FrontierLine, scales: _Scales) -> str:
     points = [
         scales.at(cost, risk)
-        for cost, risk in zip(track.costs, track.risks, strict=True)
+        for cost, risk in zip(line.costs, line.risks, strict=True)
         if math.isfinite(cost) and math.isfinite(risk)
     ]
-    if len(points) < 2:
-        return ""
-    d = "L".join(f"{x:.1f} {y:.1f}" for x, y in points)
-    dash = ";stroke-dasharray:4 4" if track.dashed else ""
-    style = f"stroke:{track.colour};stroke-width:2{dash}"
-    return f'<path class="stroke" clip-path="url(#inside)" style="{style}" d="M{d}"/>'
+    return f"M{'L'.join(f'{x:.1f} {y:.1f}' for x, y in points)}" if len(points) > 1 else ""
 
 
-def _spots(tracks: Sequence[FrontierLine], scales: _Scales) -> list[str]:
-    """Spots with their names beside them, moved apart where they would lie upon each other."""
-    placed = []
-    for track in tracks:
-        for cost, risk, name in track.spots:
+def _place_spots(lines: Sequence[FrontierLine], scales: _Scales) -> list[_Spot]:
+    """Spots from top to bottom; a name moves down until it covers neither a spot nor another name."""
+    points = []
+    for line in lines:
+        for cost, risk, name in line.spots:
             if math.isfinite(cost) and math.isfinite(risk):
-                placed.append(
-                    (*scales.at(cost, risk), name, track.colour, f"{name}: {format_factor(cost)}, {format_share(risk)}")
-                )
-    spots: list[str] = []
-    names: list[str] = []
-    taken: list[tuple[float, float]] = []
-    for x, y, name, colour, title in sorted(placed, key=lambda each: (each[1], each[0])):
-        beside = y + 4
-        while any(abs(beside - other) < 14 and abs(x - across) < 170 for across, other in taken) or any(
-            abs(beside - 4 - spot[1]) < 11 and 0 < spot[0] - x < 10 + 7 * len(name) for spot in placed
+                title = f"{name}: {format_factor(cost)}, {format_share(risk)}"
+                points.append((*scales.at(cost, risk), name, line.colour, title))
+    spots: list[_Spot] = []
+    for x, y, name, colour, title in sorted(points, key=lambda point: (point[1], point[0])):
+        label_y = y + 4
+        while any(abs(label_y - spot.label_y) < 14 and abs(x - spot.x) < 170 for spot in spots) or any(
+            abs(label_y - 4 - point[1]) < 11 and 0 < point[0] - x < 10 + 7 * len(name) for point in points
         ):
-            beside += 14
-        taken.append((x, beside))
-        spots.append(
-            f'<circle class="spot" cx="{x:.1f}" cy="{y:.1f}" r="5.5" style="fill:{colour}">'
-            f"<title>{escape(title)}</title></circle>"
-        )
-        names.append(_text("named-spot", x + 10, beside, name))
-    return spots + names
+            label_y += 14
+        spots.append(_Spot(x, y, label_y, name, colour, title))
+    return spots

@@ -58,7 +58,7 @@ class ScoredVariant(msgspec.Struct, frozen=True):
     name: str
     ratio: float
     against: str
-    verdict: int
+    improvement: int
     values: list[str]
     numbers: list[float]
 
@@ -73,10 +73,16 @@ def score_variants(result: BacktestResult, resource: str) -> list[ScoredVariant]
             continue
         numbers = [measure.read(each.figures) for measure in measures]
         shown = [measure.show(value) for measure, value in zip(measures, numbers, strict=True)]
-        verdict = FOOTPRINT.verdict(each.footprint, 1.0)
+        improvement = FOOTPRINT.improvement(each.footprint, 1.0)
         told.append(
             ScoredVariant(
-                number, variant.name, each.footprint, format_footprint_ratio(each.footprint), verdict, shown, numbers
+                number,
+                variant.name,
+                each.footprint,
+                format_footprint_ratio(each.footprint),
+                improvement,
+                shown,
+                numbers,
             )
         )
     return told

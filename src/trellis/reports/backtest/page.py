@@ -5,25 +5,23 @@ The table of series has a body per variant, of which a script shows one.
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any
+
+import msgspec
 
 from trellis.reports.backtest.frontier import FrontierLine, draw_frontier
 from trellis.reports.backtest.headline import compare_variant, find_best, list_facts, no_better_sentence, partial_notice
 from trellis.reports.backtest.measures import ScoredVariant, measures_for, score_variants
 from trellis.reports.html.chart_columns import ChartColumns
 from trellis.reports.html.page import (
-    render_banner,
-    render_difference,
-    render_field,
-    render_header,
-    render_number_cell,
+    ColumnGroup,
+    ColumnHead,
+    Difference,
+    TableCell,
+    format_order,
+    make_difference,
+    number_cell,
     render_page,
-    render_script_notice,
-    render_search,
-    render_section,
-    render_switch,
-    typeset,
 )
 from trellis.sim.backtest.results import (
     BacktestResult,
@@ -63,160 +61,140 @@ def _line(line: ChartLine, columns: ChartColumns) -> dict[str, Any]:
 
 
 _MOST_ROWS = 3000  # of all variants together: about a megabyte of page
-_NOTHING = ResourceScore()
-_SELECT = '<select id="series-select"></select>'
-
-
-def render_series(result: BacktestResult) -> str:
-    """Charts above, the table below."""
-    shown = _shown(result)
-    lead = ""
-    if len(shown) < len(result.facts):
-        lead = f"The {len(shown)} series that use most of {len(result.facts)}; the CSV file has all of them."
-    chart = ""
-    if result.charts:
-        chart = (
-            f'<div class="controls scripted">{render_field("series-select", "Series", _SELECT)}</div>'
-            f'<div class="plot scripted" id="series-chart"></div>{render_script_notice("The chart is missing:")}'
-        )
-    names = [variant.name for variant in result.variants]
-    choice = f'<div class="controls scripted">{render_switch("variant", "Recommender", names, find_best(result))}</div>'
-    narrow = choice + render_search("series", "name of a series")
-    return render_section("series", "Each series", chart + narrow + _series_table(result, shown), lead)
-
-
-def _shown(result: BacktestResult) -> list[int]:
-    """The numbers of the series in the table, in their own order."""
-    most = max(_MOST_ROWS // max(len(result.variants), 1), 1)
-    if len(result.facts) <= most:
-        return list(range(len(result.facts)))
-    ranked = sorted(range(len(result.facts)), key=lambda number: (-_used(_series_scores(result, number)[0]), number))
-    return sorted(ranked[:most])
-
-
-def _series_scores(result: BacktestResult, number: int) -> list[SeriesScore]:
-    wide = len(result.variants)
-    return result.series[number * wide : (number + 1) * wide]
-
-
-def _used(score: SeriesScore) -> float:
-    used = (score.cpu or _NOTHING).used
-    return used if used == used else 0.0  # noqa: PLR0124 (NaN is not itself)
-
-
-def _series_table(result: BacktestResult, shown: list[int]) -> str:
-    resources = [("CPU", "cpu"), ("Memory", "memory")]
-    over = "".join(
-        f'<th class="over part" colspan="{len(measures_for(resource))}">{title}</th>' for title, resource in resources
-    )
-    heads, number = [], 1
-    for _, resource in resources:
-        for at, measure in enumerate(measures_for(resource)):
-            part = "" if at else ' class="part"'
-            heads.append(
-                f'<th scope="col" data-sort="number" data-column="{number}"{part}>{escape(measure.title)}</th>'
-            )
-            number += 1
-    head = (
-        f'<thead><tr><td></td>{over}</tr><tr><th scope="col" data-sort="text" data-column="0">Series</th>'
-        f"{''.join(heads)}</tr></thead>"
-    )
-    bodies = "".join(_body(result, variant, shown, number) for variant in range(len(result.variants)))
-    return f'<div class="scroll"><table class="figures members" id="series-table">{head}{bodies}</table></div>'
-
-
-def _body(result: BacktestResult, variant: int, shown: list[int], wide: int) -> str:
-    name = escape(result.variants[variant].name)
-    heading = f'<tr class="heading"><th scope="rowgroup" colspan="{wide}">{name}</th></tr>'
-    rows = []
-    for number in shown:
-        score = _series_scores(result, number)[variant]
-        cells = "".join(_cells(score.cpu, "cpu") + _cells(score.memory, "memory"))
-        series = escape(score.series)
-        rows.append(f'<tr data-series="{series}"><td>{series}</td>{cells}</tr>')
-    return f"<tbody>{heading}{''.join(rows)}</tbody>"
-
-
-def _cells(figures: ResourceScore | None, resource: str) -> list[str]:
-    told = figures or _NOTHING
-    values = [(measure, measure.read(told)) for measure in measures_for(resource)]
-    return [render_number_cell(measure.show(value), value, begins=not at) for at, (measure, value) in enumerate(values)]
-
-
 _MOST_CARDS = 6
 _MOST_CURVES = 8
+_NOTHING = ResourceScore()
 _RESOURCES = (("CPU", "cpu"), ("Memory", "memory"))
 
 
+class _CardBlock(msgspec.Struct, frozen=True):
+    """A resource on a card: what is requested per used, and the other measures."""
+
+    title: str
+    footprint: str
+    difference: Difference | None
+    figures: list[tuple[str, str]]
+
+
+class _Card(msgspec.Struct, frozen=True):
+    """A variant, by number."""
+
+    number: int
+    title: str
+    blocks: list[_CardBlock]
+
+
+class _ScoreRow(msgspec.Struct, frozen=True):
+    """A variant's overall scores; `order` sorts by what it requests against the first variant."""
+
+    number: int
+    name: str
+    order: str
+    difference: Difference | None
+    cells: list[TableCell]
+
+
+class _ScoreTable(msgspec.Struct, frozen=True):
+    """The scores of all variants for one resource."""
+
+    heads: list[ColumnHead]
+    rows: list[_ScoreRow]
+
+
+class _SeriesBody(msgspec.Struct, frozen=True):
+    """The scores of each series under one variant."""
+
+    title: str
+    rows: list[tuple[str, list[TableCell]]]
+
+
+class _SeriesSection(msgspec.Struct, frozen=True):
+    """Charts above, the table below."""
+
+    lead: str
+    has_charts: bool
+    variants: list[str]
+    chosen: int
+    groups: list[ColumnGroup]
+    heads: list[ColumnHead]
+    bodies: list[_SeriesBody]
+
+
 def as_html(result: BacktestResult) -> str:
-    """The whole page, the same bytes for the same result."""
+    """The page, the same bytes for the same result."""
     names = dict.fromkeys(variant.recommender for variant in result.variants)
-    title = f"Backtest of {', '.join(names)}" if names else "Backtest"
-    parts = [render_header("Trellis backtest", title, list_facts(result))]
-    parts += [render_banner(partial_notice(result))] if result.partial else []
-    if result.variants:
-        parts.append(f"<main>{_answer(result)}{_frontier(result)}{_scores(result)}{render_series(result)}</main>")
-    parts.append(_footer(result))
-    return render_page(f"{title} · Trellis", "\n".join(parts), build_chart_data(result), "backtest.js")
+    heading = f"Backtest of {', '.join(names)}" if names else "Backtest"
+    return render_page(
+        "backtest.html.j2",
+        "backtest.js",
+        build_chart_data(result),
+        title=f"{heading} · Trellis",
+        kind="Trellis backtest",
+        heading=heading,
+        facts=list_facts(result),
+        banners=[partial_notice(result)] if result.partial else [],
+        left_out=result.left_out,
+        notes=result.notes,
+        **(_comparison(result) if result.variants else {"compared": False}),
+    )
 
 
-def _answer(result: BacktestResult) -> str:
-    first, number = result.variants[0], find_best(result)
-    if number:
-        cost, risk = compare_variant(result.variants[number], first)
-        lead = f'<p class="lead">{escape(cost)}<small>{escape(risk)}</small></p>'
-    elif len(result.variants) > 1:
-        told = no_better_sentence(first)
-        lead = f'<p class="lead">{escape(told)}</p>'
-    else:
-        lead = ""
-    swept = _swept(result)
-    alone = [number for number, variant in enumerate(result.variants) if not number or variant.name not in swept]
-    cards = "".join(_card(result, number) for number in alone) if len(alone) <= _MOST_CARDS else ""
-    heading = '<h2 id="answer-title" class="unseen">What each recommender requests and risks</h2>'
-    content = f'{heading}{lead}<div class="cards">{cards}</div>'
-    return f'<section id="answer" class="bare" aria-labelledby="answer-title">{content}</section>'
+def _comparison(result: BacktestResult) -> dict[str, Any]:
+    """What the template needs where there are variants to compare."""
+    return {
+        "compared": True,
+        "lead": _lead(result),
+        "cards": _cards(result),
+        "frontier": _frontier(result),
+        "scores_lead": f"Over all series that have the resource; requested is against {result.variants[0].name}.",
+        "scores": [table for title, resource in _RESOURCES if (table := _score_table(result, title, resource))],
+        "series": _series_section(result),
+    }
 
 
-def _swept(result: BacktestResult) -> set[str]:
+def _lead(result: BacktestResult) -> tuple[str, str] | None:
+    first, best = result.variants[0], find_best(result)
+    if best:
+        return compare_variant(result.variants[best], first)
+    return (no_better_sentence(first), "") if len(result.variants) > 1 else None
+
+
+def _cards(result: BacktestResult) -> list[_Card]:
+    """A card for each variant that is no part of a sweep; none if there are too many of them."""
+    swept = _swept_variants(result)
+    numbers = [number for number, variant in enumerate(result.variants) if not number or variant.name not in swept]
+    return [_card(result, number) for number in numbers] if len(numbers) <= _MOST_CARDS else []
+
+
+def _swept_variants(result: BacktestResult) -> set[str]:
     """The variants of sweeps: one line together, and no card each."""
     return {name for sweep in result.sweeps for name in sweep.variants}
 
 
-def _card(result: BacktestResult, number: int) -> str:
-    variant = result.variants[number]
-    blocks = []
-    for title, resource in _RESOURCES:
-        mine = next((each for each in score_variants(result, resource) if each.variant == number), None)
-        if mine is not None:
-            blocks.append(_block(title, resource, mine))
-    return (
-        f'<article class="card" style="--accent:var(--v{number % 8})"><h3>{escape(variant.name)}</h3>'
-        f"{''.join(blocks)}</article>"
-    )
+def _card(result: BacktestResult, number: int) -> _Card:
+    blocks = [
+        _card_block(title, resource, score)
+        for title, resource in _RESOURCES
+        for score in score_variants(result, resource)
+        if score.variant == number
+    ]
+    return _Card(number, result.variants[number].name, blocks)
 
 
-def _block(title: str, resource: str, mine: ScoredVariant) -> str:
-    measures = measures_for(resource)
-    beside = render_difference(mine.against, mine.verdict) if mine.variant else "<small>baseline</small>"
-    figures = "".join(
-        f"<dt>{escape(measure.title)}</dt><dd>{typeset(mine.values[at])}</dd>"
-        for at, measure in enumerate(measures)
+def _card_block(title: str, resource: str, score: ScoredVariant) -> _CardBlock:
+    figures = [
+        (measure.title, score.values[at])
+        for at, measure in enumerate(measures_for(resource))
         if at and measure.key != "changes"
-    )
-    return (
-        f'<p class="price"><span>{typeset(mine.values[0])}</span>{beside}</p>'
-        f'<p class="per">{escape(title)} requested per used</p><dl class="alone">{figures}</dl>'
-    )
+    ]
+    return _CardBlock(title, score.values[0], make_difference(score.against, score.improvement), figures)
 
 
 def _frontier(result: BacktestResult) -> str:
     numbers = {variant.name: number for number, variant in enumerate(result.variants)}
-    swept = _swept(result)
-    tracks = [
-        _curve(curve, numbers.get(curve.variant, 0))
-        for curve in [each for each in result.curves if each.variant not in swept][:_MOST_CURVES]
-    ]
+    swept = _swept_variants(result)
+    curves = [curve for curve in result.curves if curve.variant not in swept][:_MOST_CURVES]
+    lines = [_frontier_line(curve, numbers.get(curve.variant, 0)) for curve in curves]
     by_name = {variant.name: variant for variant in result.variants}
     for sweep in result.sweeps:
         points = [
@@ -225,20 +203,13 @@ def _frontier(result: BacktestResult) -> str:
             if (point := _point(by_name.get(name))) is not None
         ]
         costs, risks = [point[0] for point in points], [point[1] for point in points]
-        tracks.append(
+        lines.append(
             FrontierLine(f"{sweep.recommender} {sweep.parameter}", "var(--muted)", costs, risks, points, dashed=True)
         )
-    picture = draw_frontier(tracks, "CPU requested per used and time over request of each recommender")
-    if not picture:
-        return ""
-    lead = (
-        "CPU. Each line is a recommender with all its targets made smaller or larger; the spot is as it was run. "
-        "Dashed lines join the values of a sweep. Down and to the left is better."
-    )
-    return render_section("frontier", "What less risk costs", f'<div class="scroll">{picture}</div>', lead)
+    return draw_frontier(lines, "CPU requested per used and time over request of each recommender")
 
 
-def _curve(curve: CostRiskCurve, number: int) -> FrontierLine:
+def _frontier_line(curve: CostRiskCurve, number: int) -> FrontierLine:
     """A curve with a spot where its targets are as they are."""
     as_run = min(range(len(curve.factors)), key=lambda at: abs(curve.factors[at] - 1.0))
     spot = (curve.footprint[as_run], curve.time_over[as_run], curve.variant)
@@ -251,43 +222,67 @@ def _point(variant: VariantScore | None) -> tuple[float, float] | None:
     return variant.cpu.figures.footprint, variant.cpu.figures.time_over
 
 
-def _scores(result: BacktestResult) -> str:
-    tables = "".join(_table(result, title, resource) for title, resource in _RESOURCES)
-    lead = f"Over all series that have the resource; requested is against {result.variants[0].name}."
-    return render_section("scores", "All scores", tables, lead)
+def _score_table(result: BacktestResult, title: str, resource: str) -> _ScoreTable | None:
+    scores = score_variants(result, resource)
+    if not scores:
+        return None
+    measures = [ColumnHead(measure.title, meaning=measure.meaning) for measure in measures_for(resource)]
+    return _ScoreTable([ColumnHead(title, "text"), ColumnHead("requested"), *measures], [_score_row(s) for s in scores])
 
 
-def _table(result: BacktestResult, title: str, resource: str) -> str:
-    rows = score_variants(result, resource)
-    if not rows:
-        return ""
-    heads = "".join(
-        f'<th scope="col" data-sort="number" data-column="{number + 2}" title="{escape(measure.meaning)}">'
-        f"{escape(measure.title)}</th>"
-        for number, measure in enumerate(measures_for(resource))
+def _score_row(score: ScoredVariant) -> _ScoreRow:
+    cells = [number_cell(text, value) for text, value in zip(score.values, score.numbers, strict=True)]
+    difference = make_difference(score.against, score.improvement)
+    return _ScoreRow(score.variant, score.name, format_order(score.ratio), difference, cells)
+
+
+def _series_section(result: BacktestResult) -> _SeriesSection:
+    shown = _select_series(result)
+    lead = ""
+    if len(shown) < len(result.facts):
+        lead = f"The {len(shown)} series that use most of {len(result.facts)}; the CSV file has all of them."
+    groups = [ColumnGroup(title, len(measures_for(resource))) for title, resource in _RESOURCES]
+    heads = [ColumnHead("Series", "text")]
+    for _, resource in _RESOURCES:
+        heads += [
+            ColumnHead(measure.title, classes="" if at else "part") for at, measure in enumerate(measures_for(resource))
+        ]
+    bodies = [_series_body(result, number, shown) for number in range(len(result.variants))]
+    names = [variant.name for variant in result.variants]
+    return _SeriesSection(lead, bool(result.charts), names, find_best(result), groups, heads, bodies)
+
+
+def _select_series(result: BacktestResult) -> list[int]:
+    """The numbers of the series in the table, in their own order."""
+    most = max(_MOST_ROWS // max(len(result.variants), 1), 1)
+    if len(result.facts) <= most:
+        return list(range(len(result.facts)))
+    ranked = sorted(
+        range(len(result.facts)), key=lambda number: (-_cpu_usage(_series_scores(result, number)[0]), number)
     )
-    body = "".join(_row(each) for each in rows)
-    return (
-        '<div class="scroll"><table class="figures sortable"><thead><tr>'
-        f'<th scope="col" data-sort="text" data-column="0">{title}</th>'
-        f'<th scope="col" data-sort="number" data-column="1">requested</th>{heads}</tr></thead>'
-        f"<tbody>{body}</tbody></table></div>"
-    )
+    return sorted(ranked[:most])
 
 
-def _row(each: ScoredVariant) -> str:
-    told = render_difference(each.against, each.verdict) if each.variant else '<span class="diff even">baseline</span>'
-    cells = "".join(render_number_cell(text, value) for text, value in zip(each.values, each.numbers, strict=True))
-    swatch = f'<i class="swatch" style="background:var(--v{each.variant % 8})"></i>'
-    return f'<tr><th scope="row">{swatch}{escape(each.name)}</th><td data-v="{each.ratio:.6g}">{told}</td>{cells}</tr>'
+def _series_scores(result: BacktestResult, number: int) -> list[SeriesScore]:
+    """The scores of a series, one for each variant."""
+    variants = len(result.variants)
+    return result.series[number * variants : (number + 1) * variants]
 
 
-def _footer(result: BacktestResult) -> str:
-    left = "".join(f"<li>{escape(line)}</li>" for line in result.left_out)
-    notes = "".join(f"<li>{escape(line)}</li>" for line in result.notes)
-    told = f"<p>Left out:</p><ul>{left}</ul>" if left else ""
-    told += f"<p>Worth knowing:</p><ul>{notes}</ul>" if notes else ""
-    return (
-        f"<footer>{told}<p>A backtest tells what would have been recommended for usage as it was; it does not tell how "
-        "usage would have changed with the requests.</p></footer>"
-    )
+def _cpu_usage(score: SeriesScore) -> float:
+    used = (score.cpu or _NOTHING).used
+    return used if used == used else 0.0  # noqa: PLR0124 (NaN is not itself)
+
+
+def _series_body(result: BacktestResult, variant: int, shown: list[int]) -> _SeriesBody:
+    scores = [_series_scores(result, number)[variant] for number in shown]
+    rows = [
+        (score.series, [*_resource_cells(score.cpu, "cpu"), *_resource_cells(score.memory, "memory")])
+        for score in scores
+    ]
+    return _SeriesBody(result.variants[variant].name, rows)
+
+
+def _resource_cells(score: ResourceScore | None, resource: str) -> list[TableCell]:
+    values = [(measure, measure.read(score or _NOTHING)) for measure in measures_for(resource)]
+    return [number_cell(measure.show(value), value, begins=not at) for at, (measure, value) in enumerate(values)]

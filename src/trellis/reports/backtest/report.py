@@ -13,11 +13,11 @@ from trellis.reports.backtest.headline import compare_variant, find_best, list_f
 from trellis.reports.backtest.measures import measures_for, score_variants
 from trellis.reports.backtest.page import as_html
 from trellis.reports.formats import CsvCell, encode_csv, encode_json
-from trellis.reports.text.tables import align_columns, shorten, table_width, wrap_text
+from trellis.reports.text.tables import NARROWEST, align_columns, first_fitting, shorten, wrap_text
 from trellis.sim.backtest.results import BacktestResult, ResourceScore
 
-_NARROWEST = 80
 _SHORTEST_NAME = 16
+_RESOURCES = (("CPU", "cpu"), ("Memory", "memory"))
 _REMARKS = 10  # lines: a thousand series may have as many gaps
 _HEADS = {
     "footprint": "per used",
@@ -30,49 +30,50 @@ _HEADS = {
 
 def as_text(result: BacktestResult, width: int = 100) -> list[str]:
     """Lines without colour, none wider than `width`, which is taken as 80 at least."""
-    room = max(width, _NARROWEST)
-    told = wrap_text(", ".join(list_facts(result)), room)
+    width = max(width, NARROWEST)
+    lines = wrap_text(", ".join(list_facts(result)), width)
     if result.partial:
-        told += wrap_text(partial_notice(result), room)
-    tables = [_table(result, title, resource, room) for title, resource in (("CPU", "cpu"), ("Memory", "memory"))]
+        lines += wrap_text(partial_notice(result), width)
+    tables = [_score_table(result, title, resource, width) for title, resource in _RESOURCES]
     for table in tables:
-        told += ["", *table] if table else []
+        lines += ["", *table] if table else []
     if len(result.variants) > 1:
         first = result.variants[0].name
         if any(tables):
-            told += wrap_text(f"Requested: against {first}, geometric mean of series, = is the same.", room)
-        told += ["", *_answer(result, room)]
+            lines += wrap_text(f"Requested: against {first}, geometric mean of series, = is the same.", width)
+        lines += ["", *_answer(result, width)]
     remarks = [*(f"Left out: {line}" for line in result.left_out), *(f"Note: {line}" for line in result.notes)]
-    told += [""] if remarks else []
+    lines += [""] if remarks else []
     for remark in remarks[:_REMARKS]:
-        told += wrap_text(remark, room)
+        lines += wrap_text(remark, width)
     if len(remarks) > _REMARKS:
-        told.append(f"... and {len(remarks) - _REMARKS} more remarks")
-    return told
+        lines.append(f"... and {len(remarks) - _REMARKS} more remarks")
+    return lines
 
 
-def _table(result: BacktestResult, title: str, resource: str, room: int) -> list[str]:
-    """Names give way where the figures need the room."""
-    rows = score_variants(result, resource)
-    if not rows:
+def _score_table(result: BacktestResult, title: str, resource: str, width: int) -> list[str]:
+    """Names are shortened where the figures need the space."""
+    scores = score_variants(result, resource)
+    if not scores:
         return []
-    heads = [_HEADS[measure.key] for measure in measures_for(resource)]
-    name = max(len(each.name) for each in rows)
-    table: list[str] = []
-    for room_for_name in range(name, min(name, _SHORTEST_NAME) - 1, -1):
-        cells = [[f"  {shorten(each.name, room_for_name)}", each.against, *each.values] for each in rows]
-        table = align_columns([[title, "requested", *heads], *cells])
-        if table_width(table) <= room:
-            break
-    return table
+    heads = [title, "requested", *(_HEADS[measure.key] for measure in measures_for(resource))]
+    longest = max(len(score.name) for score in scores)
+    return first_fitting(
+        (
+            align_columns(
+                [heads, *([f"  {shorten(score.name, length)}", score.against, *score.values] for score in scores)]
+            )
+            for length in range(longest, min(longest, _SHORTEST_NAME) - 1, -1)
+        ),
+        width,
+    )
 
 
-def _answer(result: BacktestResult, room: int) -> list[str]:
-    first = result.variants[0]
-    number = find_best(result)
-    if number:
-        return wrap_text(" ".join(compare_variant(result.variants[number], first)), room)
-    return wrap_text(no_better_sentence(first), room)
+def _answer(result: BacktestResult, width: int) -> list[str]:
+    first, best = result.variants[0], find_best(result)
+    if best:
+        return wrap_text(" ".join(compare_variant(result.variants[best], first)), width)
+    return wrap_text(no_better_sentence(first), width)
 
 
 __all__ = ["as_csv", "as_html", "as_json", "as_text"]
@@ -82,7 +83,7 @@ _NOTHING = ResourceScore()
 
 
 def as_json(result: BacktestResult) -> bytes:
-    """Everything, charts included."""
+    """The result with its charts."""
     return encode_json("BacktestResult", result)
 
 

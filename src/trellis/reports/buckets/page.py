@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from html import escape
+import msgspec
 
 from trellis.reports.advice.wording import list_facts, list_remarks, partial_notice
 from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposals
@@ -18,62 +17,53 @@ from trellis.reports.buckets.wording import (
     reason_sentences,
 )
 from trellis.reports.formats import encode_yaml
-from trellis.reports.html.page import render_banner, render_header, render_page, render_section, typeset
+from trellis.reports.html.page import render_page
 
-_TITLE = "Buckets for workloads"
+_HEADING = "Buckets for workloads"
+
+
+class _WorkloadSection(msgspec.Struct, frozen=True):
+    """A workload with proposed buckets, why, what they would cost, and the manifest."""
+
+    name: str
+    kind: str
+    buckets: list[list[str]]
+    reasons: list[str]
+    costs: list[list[str]]
+    manifest: str
 
 
 def as_html(proposals: WorkloadProposals) -> str:
-    """The whole page, the same bytes for the same proposals."""
-    parts = [render_header("Trellis recommend", _TITLE, list_facts(proposals.advised)[:-1])]
-    parts += [render_banner(partial_notice(proposals.advised))] if proposals.advised.surveyed.is_partial else []
-    heading = '<h2 id="answer-title" class="unseen">What it comes to</h2>'
-    lead = f'{heading}<p class="lead">{escape(answer_sentence(proposals))}</p>'
-    content = f'<section id="answer" class="bare" aria-labelledby="answer-title">{lead}</section>'
-    content += "".join(_workload(number, each, proposals) for number, each in enumerate(proposals.proposed))
-    content += _others(proposals)
-    told = "".join(f"<li>{escape(line)}</li>" for line in list_remarks(proposals.advised))
-    footer = (
-        f"<footer>{f'<p>Worth knowing:</p><ul>{told}</ul>' if told else ''}<p>Short is the share of the time in which "
-        "more was used than was requested, changes is how often the count was another; money is for 730 hours.</p>"
-        "</footer>"
+    """The page, the same bytes for the same proposals."""
+    advised = proposals.advised
+    return render_page(
+        "buckets.html.j2",
+        "advice.js",
+        {"columns": []},
+        title=f"{_HEADING} · Trellis",
+        kind="Trellis recommend",
+        heading=_HEADING,
+        facts=list_facts(advised)[:-1],
+        banners=[partial_notice(advised)] if advised.surveyed.is_partial else [],
+        answer=answer_sentence(proposals),
+        bucket_headers=BUCKET_HEADERS,
+        cost_headers=cost_headers(proposals),
+        workloads=[_workload_section(proposal, proposals) for proposal in proposals.proposed],
+        others=[
+            (proposal_name(proposal), proposal.workload.kind, reason.meaning if reason is not None else "")
+            for proposal in proposals.others
+            for reason in (proposal.suggestion.reason,)
+        ],
+        remarks=list(list_remarks(advised)),
     )
-    parts += [f"<main>{content}</main>", footer]
-    return render_page(f"{_TITLE} · Trellis", "\n".join(parts), {"columns": []}, "advice.js")
 
 
-def _workload(number: int, proposal: WorkloadProposal, proposals: WorkloadProposals) -> str:
-    rows = [cost_cells(name, found, proposals) for name, found in list_outcomes(proposal)]
-    reasons = "".join(f"<li>{escape(sentence)}</li>" for sentence in reason_sentences(proposal))
-    content = (
-        f"{_table(BUCKET_HEADERS, list(bucket_cells(proposal)))}<ul>{reasons}</ul>"
-        f"{_table(cost_headers(proposals), rows)}"
-        '<details><summary>Manifest</summary><div class="scroll"><pre>'
-        f"{escape(encode_yaml([proposal.suggestion.manifest]))}</pre></div></details>"
-    )
-    return render_section(f"buckets-{number}", proposal_name(proposal), content, proposal.workload.kind)
-
-
-def _others(proposals: WorkloadProposals) -> str:
-    if not proposals.others:
-        return ""
-    rows = []
-    for each in proposals.others:
-        reason = each.suggestion.reason
-        rows.append([proposal_name(each), each.workload.kind, reason.meaning if reason is not None else ""])
-    return render_section("others", "Without buckets", _table(["Workload", "Kind", "Why"], rows, words=True))
-
-
-def _table(heads: Sequence[str], rows: Sequence[Sequence[str]], *, words: bool = False) -> str:
-    """The first cell of a row names it; the others are figures, or words on the left."""
-    side = ' class="left"' if words else ""
-    head = "".join(f'<th scope="col"{side if at else ""}>{escape(name)}</th>' for at, name in enumerate(heads))
-    body = "".join(
-        f'<tr><th scope="row">{escape(first)}</th>'
-        + "".join(f'<td class="word">{escape(cell)}</td>' if words else f"<td>{typeset(cell)}</td>" for cell in cells)
-        + "</tr>"
-        for first, *cells in rows
-    )
-    return (
-        f'<div class="scroll"><table class="figures"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
+def _workload_section(proposal: WorkloadProposal, proposals: WorkloadProposals) -> _WorkloadSection:
+    return _WorkloadSection(
+        name=proposal_name(proposal),
+        kind=proposal.workload.kind,
+        buckets=list(bucket_cells(proposal)),
+        reasons=list(reason_sentences(proposal)),
+        costs=[cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)],
+        manifest=encode_yaml([proposal.suggestion.manifest]),
     )

@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-import msgspec
-
 from trellis.base.times import format_time
 from trellis.core.advice.results import SurveyAdvice
 from trellis.core.hvpa.suggest.suggestion import BucketProposal, ReplayCost
@@ -16,8 +14,7 @@ from trellis.reports.buckets.page import as_html
 from trellis.reports.buckets.proposals import WorkloadProposal, WorkloadProposals, proposals_for
 from trellis.reports.buckets.text import as_markdown, as_text
 from trellis.reports.buckets.wording import answer_sentence, proposal_name, reason_sentences
-from trellis.reports.formats import CsvCell, encode_csv, output_formats
-from trellis.reports.formats import encode_yaml as yaml_of
+from trellis.reports.formats import CsvCell, encode_csv, encode_indented, encode_yaml, output_formats
 
 BucketDocument = dict[str, Any]
 
@@ -39,8 +36,8 @@ _WIDTH = 100
 
 
 def as_json(proposals: WorkloadProposals) -> bytes:
-    """Indented, because people read it too. The keys are part of the interface."""
-    return msgspec.json.format(msgspec.json.encode(build_document(proposals)), indent=2) + b"\n"
+    """The proposals for scripts. The keys are part of the interface."""
+    return encode_indented(build_document(proposals))
 
 
 def as_yaml(proposals: WorkloadProposals) -> str:
@@ -77,7 +74,7 @@ def _explained(proposal: WorkloadProposal) -> str:
         for each in (f"{proposal_name(proposal)}:", *reason_sentences(proposal))
         for line in textwrap.wrap(each, _WIDTH)
     ]
-    begin, _, rest = yaml_of([proposal.suggestion.manifest]).partition("\n")
+    begin, _, rest = encode_yaml([proposal.suggestion.manifest]).partition("\n")
     return "\n".join([begin, *(f"# {line}" for line in told), rest])
 
 

@@ -19,9 +19,8 @@ from trellis.reports.buckets.wording import (
     reason_sentences,
 )
 from trellis.reports.formats import encode_yaml
-from trellis.reports.text.tables import align_columns, shorten, table_width, wrap_text
+from trellis.reports.text.tables import NARROWEST, align_columns, first_fitting, shorten, wrap_text
 
-_NARROWEST = 80
 _INDENT = "  "
 _NAMED = 12
 _BUCKETS = 4
@@ -31,77 +30,76 @@ _CHANGES = "changes"
 
 def as_text(proposals: WorkloadProposals, width: int = 100, top: int = 0) -> list[str]:
     """Lines without colour, none wider than `width`, which is taken as 80 at least; `top` workloads, or all."""
-    room = max(width, _NARROWEST)
-    told = wrap_text(", ".join(list_facts(proposals.advised)[:-1]), room)
-    told += wrap_text(partial_notice(proposals.advised), room) if proposals.advised.surveyed.is_partial else []
+    width = max(width, NARROWEST)
+    lines = wrap_text(", ".join(list_facts(proposals.advised)[:-1]), width)
+    lines += wrap_text(partial_notice(proposals.advised), width) if proposals.advised.surveyed.is_partial else []
     shown = proposals.proposed[:top] if top else proposals.proposed
-    for each in shown:
-        told += ["", *_workload(each, proposals, room)]
+    for proposal in shown:
+        lines += ["", *_workload_lines(proposal, proposals, width)]
     if len(shown) < len(proposals.proposed):
-        told += ["", f"... and {pluralize(len(proposals.proposed) - len(shown), 'workload')} more with buckets"]
-    told += ["", *wrap_text(_legend(told), room)] if shown else []
-    told += ["", *wrap_text(answer_sentence(proposals), room)]
-    return told + [line for reason in _reasons(proposals) for line in wrap_text(reason, room)]
+        lines += ["", f"... and {pluralize(len(proposals.proposed) - len(shown), 'workload')} more with buckets"]
+    lines += ["", *wrap_text(_legend(lines), width)] if shown else []
+    lines += ["", *wrap_text(answer_sentence(proposals), width)]
+    return lines + [line for reason in _reasons(proposals) for line in wrap_text(reason, width)]
 
 
-def _legend(told: list[str]) -> str:
+def _legend(lines: list[str]) -> str:
     """What the heads mean; the last column is not there on a narrow terminal."""
-    has_changes = any(line.endswith(_CHANGES) for line in told)
+    has_changes = any(line.endswith(_CHANGES) for line in lines)
     return f"{_SHORT}; {_CHANGES}: how often the count was another." if has_changes else f"{_SHORT}."
 
 
-def _workload(proposal: WorkloadProposal, proposals: WorkloadProposals, room: int) -> Iterator[str]:
-    yield shorten(f"{proposal_name(proposal)} ({proposal.workload.kind})", room)
-    yield from _indented(_shortened(align_columns([BUCKET_HEADERS, *bucket_cells(proposal)])))
+def _workload_lines(proposal: WorkloadProposal, proposals: WorkloadProposals, width: int) -> Iterator[str]:
+    yield shorten(f"{proposal_name(proposal)} ({proposal.workload.kind})", width)
+    yield from _indent(_omit_middle(align_columns([BUCKET_HEADERS, *bucket_cells(proposal)])))
     for sentence in reason_sentences(proposal):
-        yield from _indented(wrap_text(f"- {sentence}", room - len(_INDENT)))
-    rows = [cost_cells(name, found, proposals) for name, found in list_outcomes(proposal)]
-    yield from _indented(_fitting([cost_headers(proposals), *rows], room - len(_INDENT)))
+        yield from _indent(wrap_text(f"- {sentence}", width - len(_INDENT)))
+    yield from _indent(_cost_table(proposal, proposals, width - len(_INDENT)))
 
 
-def _shortened(table: list[str]) -> list[str]:
-    """Without the buckets in the middle, if there are many: other forms have all of them."""
-    left_out = len(table) - _BUCKETS - 1
-    if left_out < 2:
+def _omit_middle(table: list[str]) -> list[str]:
+    """Without the buckets in the middle, if there are many: other formats have all of them."""
+    omitted = len(table) - _BUCKETS - 1
+    if omitted < 2:
         return table
-    return [*table[:_BUCKETS], f"... {left_out} more", table[-1]]
+    return [*table[:_BUCKETS], f"... {omitted} more", table[-1]]
 
 
-def _fitting(rows: list[list[str]], room: int) -> list[str]:
-    """A table without as many of its last columns as there is no room for."""
-    for columns in range(len(rows[0]), 1, -1):
-        table = align_columns([row[:columns] for row in rows])
-        if table_width(table) <= room:
-            break
-    return table
+def _cost_table(proposal: WorkloadProposal, proposals: WorkloadProposals, width: int) -> list[str]:
+    """Columns that do not fit are left out from the right."""
+    outcomes = [cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)]
+    rows = [cost_headers(proposals), *outcomes]
+    return first_fitting(
+        (align_columns([row[:columns] for row in rows]) for columns in range(len(rows[0]), 1, -1)), width
+    )
 
 
-def _indented(told: list[str]) -> Iterator[str]:
-    yield from (f"{_INDENT}{line}" for line in told)
+def _indent(lines: list[str]) -> Iterator[str]:
+    yield from (f"{_INDENT}{line}" for line in lines)
 
 
 def _reasons(proposals: WorkloadProposals) -> Iterator[str]:
-    """Why the others have none."""
-    for reason, many in proposals.reasons:
-        names = [proposal_name(each) for each in proposals.others if each.suggestion.reason == reason]
-        rest = f" and {many - _NAMED} more" if many > _NAMED else ""
+    """Why the other workloads have no buckets."""
+    for reason, count in proposals.reasons:
+        names = [proposal_name(other) for other in proposals.others if other.suggestion.reason == reason]
+        rest = f" and {count - _NAMED} more" if count > _NAMED else ""
         yield f"None for {', '.join(names[:_NAMED])}{rest}: {reason.meaning} ({reason.code})"
 
 
 def as_markdown(proposals: WorkloadProposals, top: int = 0) -> str:
     """GitHub's dialect; other renderers show the folds open. `top` workloads, or all."""
-    told = ["## Buckets for these workloads", "", escape_markdown(answer_sentence(proposals)), ""]
+    lines = ["## Buckets for these workloads", "", escape_markdown(answer_sentence(proposals)), ""]
     if proposals.advised.surveyed.is_partial:
-        told += [f"**{escape_markdown(partial_notice(proposals.advised))}**", ""]
-    for each in proposals.proposed[:top] if top else proposals.proposed:
-        told += _markdown_workload(each, proposals)
+        lines += [f"**{escape_markdown(partial_notice(proposals.advised))}**", ""]
+    for proposal in proposals.proposed[:top] if top else proposals.proposed:
+        lines += _markdown_workload(proposal, proposals)
     if proposals.others:
-        told += [
+        lines += [
             "### Without buckets",
             "",
-            *_markdown_table(["workload", "kind", "why"], [_markdown_other(e) for e in proposals.others]),
+            *_markdown_table(["workload", "kind", "why"], [_markdown_other(other) for other in proposals.others]),
         ]
-    return "\n".join(told).rstrip() + "\n"
+    return "\n".join(lines).rstrip() + "\n"
 
 
 def _markdown_workload(proposal: WorkloadProposal, proposals: WorkloadProposals) -> Iterator[str]:
@@ -109,7 +107,7 @@ def _markdown_workload(proposal: WorkloadProposal, proposals: WorkloadProposals)
     yield from _markdown_table(BUCKET_HEADERS, list(bucket_cells(proposal)))
     yield from (*(f"- {escape_markdown(sentence)}" for sentence in reason_sentences(proposal)), "")
     yield from _markdown_table(
-        cost_headers(proposals), [cost_cells(name, found, proposals) for name, found in list_outcomes(proposal)]
+        cost_headers(proposals), [cost_cells(name, outcome, proposals) for name, outcome in list_outcomes(proposal)]
     )
     yield from ("<details><summary>Manifest</summary>", "", "```yaml")
     yield encode_yaml([proposal.suggestion.manifest]).rstrip()

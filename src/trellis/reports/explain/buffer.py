@@ -16,7 +16,8 @@ from trellis.core.explain.explanation.buffer import (
     HeadroomPart,
     SchedulePart,
 )
-from trellis.core.explain.explanation.values import ObstaclePart, ReasonPart
+from trellis.core.explain.explanation.values import ReasonPart
+from trellis.reports.explain.node import format_obstacle
 from trellis.reports.text.numbers import format_trimmed
 from trellis.reports.text.phrases import as_clause, format_duration, join_words
 from trellis.reports.text.quantities import format_moment, format_quantities
@@ -155,7 +156,7 @@ def _room_lines(buffer: BufferPart, room: HeadroomPart) -> Iterator[str]:
         kept = pluralize(room.kept_on_top, "chunk")
         yield f"As a CapacityBuffer, which is kept on top of what runs, it stands for {kept}: the rest is used by pods."
     if room.obstacles:
-        yield f"No further chunk fits {join_words(list(map(_obstacle, room.obstacles)))}."
+        yield f"No further chunk fits {join_words(list(map(format_obstacle, room.obstacles)))}."
 
 
 def stored_lines(buffer: BufferPart, now: str) -> Iterator[str]:
@@ -219,11 +220,6 @@ def _placement(placement: Mapping[str, Any]) -> Iterable[str]:
 
 def _beside(buffer: BufferPart) -> str:
     return "Beside all that runs now" if buffer.on_top else "If no pods ran but those of DaemonSets,"
-
-
-def _obstacle(obstacle: ObstaclePart) -> str:
-    resource = f" ({obstacle.resource})" if obstacle.resource else ""
-    return f"{pluralize(obstacle.nodes, 'node')}, {obstacle.reason.code}{resource}"
 
 
 def _told(told: ReasonPart) -> str:

@@ -118,7 +118,8 @@ def placement_lines(placing: PlacementPart, noun: str) -> Iterator[str]:
     if placing.count:
         yield f"Of {pluralize(placing.count, noun)}: {'; '.join(_found(placing))}."
     if placing.obstacles:
-        yield f"The nodes that there are take no more: {join_words([_obstacle(each) for each in placing.obstacles])}."
+        obstacles = join_words([format_obstacle(obstacle) for obstacle in placing.obstacles])
+        yield f"The nodes that there are take no more: {obstacles}."
     for each in placing.refused:
         yield _refusal(each)
     if placing.orders:
@@ -154,7 +155,7 @@ def _refusal(refusal: GroupRefusalPart) -> str:
     return f"{which} not help: {refusal.reason.code}{resource}."
 
 
-def _obstacle(obstacle: ObstaclePart) -> str:
+def format_obstacle(obstacle: ObstaclePart) -> str:
     resource = f" ({obstacle.resource})" if obstacle.resource else ""
     return f"{pluralize(obstacle.nodes, 'node')}, {obstacle.reason.code}{resource}"
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from trellis.base.wording import pluralize
 from trellis.core.explain.explanation.document import MissingEvidencePart, ObjectExplanation, VpaPart
 from trellis.core.explain.explanation.hvpa import HvpaPart
@@ -24,6 +22,7 @@ from trellis.reports.explain.node import placement_lines, placement_sentence
 from trellis.reports.explain.pods import new_pod_lines, pod_groups, pod_lines, pod_title, summarize_pods
 from trellis.reports.explain.recommendation import container_lines
 from trellis.reports.explain.related_objects import BUDGET, related_object_sentence
+from trellis.reports.formats import encode_indented
 from trellis.reports.text.phrases import as_clause, join_words
 from trellis.reports.text.quantities import format_moment
 from trellis.reports.text.tables import wrap_text
@@ -62,7 +61,7 @@ def as_text(explained: ObjectExplanation, width: int = 100, *, plain: bool = Fal
 
 def as_json(explained: ObjectExplanation) -> bytes:
     """The explanation itself, as JSON."""
-    return msgspec.json.format(msgspec.json.encode(explained), indent=2) + b"\n"
+    return encode_indented(explained)
 
 
 def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator[tuple[int, str]]:

@@ -1,4 +1,7 @@
-"""The frame and parts of an HTML page: header, sections, controls, cells; style, data and scripts in one file.
+"""Renders HTML pages from the templates of this package: style, data and scripts in one file.
+
+Every template is escaped (autoescape), and a name that a template uses and a page does not give is an error. Only
+this module declares text as markup: packaged files, and data for scripts. Jinja2 is imported for the first page.
 
 Figures get a real minus and dash, and a colour for better or worse; the sign says the same without colour.
 """
@@ -6,63 +9,117 @@ Figures get a real minus and dash, and a colour for better or worse; the sign sa
 from __future__ import annotations
 
 from collections.abc import Sequence
-from html import escape
+from functools import cache
 from importlib.resources import files
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from trellis.reports.text.numbers import NO_VALUE
 
-_CLASSES = {1: "good", 0: "even", -1: "bad"}
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from markupsafe import Markup
+
+# Classes in report.css for values that are better, neither, and worse.
+_TRENDS = {1: "good", 0: "even", -1: "bad"}
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A difference with the class of its colour."""
+
+    text: str
+    trend: str
+
+
+class TableCell(msgspec.Struct, frozen=True):
+    """A cell of a table: its text, the value it is sorted by, its classes, and a trend if it is a difference."""
+
+    text: str
+    order: str | None = None
+    classes: str = ""
+    trend: str = ""
+
+
+class ColumnHead(msgspec.Struct, frozen=True):
+    """The heading of a column that a table is sorted by."""
+
+    title: str
+    sort: str = "number"
+    classes: str = ""
+    meaning: str = ""
+
+
+class ColumnGroup(msgspec.Struct, frozen=True):
+    """A heading above several columns."""
+
+    title: str
+    columns: int
+
+
+def make_difference(text: str, improvement: int) -> Difference | None:
+    """A difference that is better (1), the same (0) or worse (-1); none for an empty text."""
+    return Difference(text, _TRENDS[improvement]) if text else None
+
+
+def number_cell(text: str, value: float, *, begins: bool = False) -> TableCell:
+    """A cell that is sorted by its value; zero is muted. `begins` marks the first column of a group."""
+    classes = " ".join(["none"] * (text in {"0", "0 %", NO_VALUE}) + ["part"] * begins)
+    return TableCell(text, format_order(value), classes)
+
+
+def difference_cell(text: str, improvement: int, value: float | None = None) -> TableCell:
+    """A cell with a difference in its colour; sorted by the value, if there is one."""
+    return TableCell(text, None if value is None else format_order(value), trend=_TRENDS[improvement] if text else "")
+
+
+def format_order(value: float) -> str:
+    """The value as scripts read it; empty where it is unknown."""
+    return f"{value:.6g}" if value == value else ""  # noqa: PLR0124 (NaN is not itself)
 
 
 def typeset(text: str) -> str:
-    """A figure as `figures` writes it, with the signs that print has for it; safe to put into a page."""
+    """A figure with the minus, dash, multiplication sign and spaces of print."""
     if text == NO_VALUE:
         return "\N{EN DASH}"
     signed = f"\N{MINUS SIGN}{text[1:]}" if text.startswith("-") else text
-    held = signed.replace(" ", "\N{NO-BREAK SPACE}")
-    return escape(f"{held[:-1]}\N{MULTIPLICATION SIGN}" if held.endswith("x") else held)
+    unbroken = signed.replace(" ", "\N{NO-BREAK SPACE}")
+    return f"{unbroken[:-1]}\N{MULTIPLICATION SIGN}" if unbroken.endswith("x") else unbroken
 
 
-def render_difference(text: str, verdict: int) -> str:
-    """A difference in the colour of its verdict. The sign tells the same to who sees no colours."""
-    if not text:
-        return ""
-    shown = "same" if text == "=" else typeset(text)
-    return f'<span class="diff {_CLASSES[verdict]}">{shown}</span>'
+def render_page(
+    template: str, script: str, data: Any, *, title: str, kind: str, heading: str, facts: Sequence[str], **context: Any
+) -> str:
+    """The document. `data` is what the page's own script draws; `script` is the name of its file."""
+    head = {"title": title, "kind": kind, "heading": heading, "facts": facts}
+    return str(render_template(template, script=script, data=data, **head, **context))
 
 
-def render_number_cell(text: str, value: float, *, begins: bool = False) -> str:
-    """A cell of a table that can be sorted by it; nought steps back. `begins` is for the first of some columns."""
-    classes = " ".join(["none"] * (text in {"0", "0 %", NO_VALUE}) + ["part"] * begins)
-    plain = f' class="{classes}"' if classes else ""
-    ordered = f"{value:.6g}" if value == value else ""  # noqa: PLR0124 (NaN is not itself)
-    return f'<td data-v="{ordered}"{plain}>{typeset(text)}</td>'
+def render_template(name: str, **context: Any) -> Markup:
+    """A template's output, which other templates may include as it is."""
+    from markupsafe import Markup  # noqa: PLC0415 -- see load_environment
+
+    return Markup(load_environment().get_template(name).render(context))  # noqa: S704 -- escaped by the template
 
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:; base-uri 'none'"
-_ICON = (
-    "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
-    "%3Cpath d='M2 14V8h3v6zm4.5 0V2h3v12zM11 14V5h3v9z' fill='%232563eb'/%3E%3C/svg%3E"
-)
-_SCRIPTS = ("theme.js", "columns.js", "charts.js", "tables.js")
+@cache
+def load_environment() -> Environment:
+    """The templates of all pages with their filters."""
+    # A twentieth of a second, for those who render a page.
+    from jinja2 import Environment, PackageLoader, StrictUndefined  # noqa: PLC0415
 
-
-def render_page(title: str, body: str, data: Any, script: str) -> str:
-    """The whole document. `data` is what the page's own script draws; `script` is the name of its file."""
-    scripts = "\n".join(_packaged(name) for name in (*_SCRIPTS, script))
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        f'<title>{escape(title)}</title>\n<link rel="icon" href="{_ICON}">\n'
-        f"<style>\n{_packaged('report.css')}</style>\n</head>\n<body>\n{body}\n"
-        f'<script type="application/json" id="data">{embed_json(data)}</script>\n'
-        f"<script>\n{scripts}</script>\n</body>\n</html>\n"
+    environment = Environment(
+        loader=PackageLoader("trellis.reports.html", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=False,
     )
+    environment.filters["typeset"] = typeset
+    environment.filters["embed_json"] = _embed_json
+    environment.globals["packaged"] = _load_packaged
+    return environment
 
 
 def embed_json(data: Any) -> str:
@@ -70,56 +127,14 @@ def embed_json(data: Any) -> str:
     return msgspec.json.encode(data).decode().replace("<", "\\u003c")
 
 
-def render_header(kind: str, title: str, facts: Sequence[str]) -> str:
-    """What it is, of what, and the button for the colours, which a script shows."""
-    told = "".join(f"<li>{escape(fact)}</li>" for fact in facts)
-    return (
-        f'<header class="top"><div><p class="kind">{escape(kind)}</p><h1>{escape(title)}</h1>'
-        f'<ul class="facts">{told}</ul></div>'
-        '<button type="button" id="theme" class="quiet" hidden>Dark</button></header>'
-    )
+def _embed_json(data: Any) -> Markup:
+    from markupsafe import Markup  # noqa: PLC0415 -- see load_environment
+
+    return Markup(embed_json(data))  # noqa: S704 -- has no `<`
 
 
-def render_banner(text: str) -> str:
-    """Something that a reader must know first."""
-    return f'<p class="banner" role="note">{escape(text)}</p>'
+def _load_packaged(name: str) -> Markup:
+    """A style sheet or script of this package."""
+    from markupsafe import Markup  # noqa: PLC0415 -- see load_environment
 
-
-def render_section(name: str, title: str, content: str, lead: str = "") -> str:
-    """A part of the page with its heading and a sentence below it."""
-    below = f'<p class="note">{escape(lead)}</p>' if lead else ""
-    heading = f'<h2 id="{name}-title">{escape(title)}</h2>'
-    return f'<section id="{name}" aria-labelledby="{name}-title">{heading}{below}{content}</section>'
-
-
-def render_script_notice(what: str) -> str:
-    """A word in place of what a script would draw."""
-    return f'<p class="note unscripted">{escape(what)} JavaScript is off; the tables hold all figures.</p>'
-
-
-def render_field(name: str, label: str, control: str, *, hidden: bool = False) -> str:
-    """A control with its label; `control` has the id `name`."""
-    return (
-        f'<span class="field"{" hidden" if hidden else ""}><label for="{name}">{escape(label)}</label>{control}</span>'
-    )
-
-
-def render_search(name: str, hint: str) -> str:
-    """A field that narrows a table, and a word on how much of it is shown."""
-    control = f'<input type="search" id="{name}-filter" placeholder="{escape(hint)}" autocomplete="off">'
-    told = f'<span class="note" id="{name}-count" role="status"></span>'
-    return f'<div class="controls scripted search">{render_field(f"{name}-filter", "Filter", control)}{told}</div>'
-
-
-def render_switch(name: str, legend: str, options: Sequence[str], chosen: int) -> str:
-    """One of several, as buttons side by side."""
-    items = "".join(
-        f'<label><input type="radio" name="{name}" value="{number}"{" checked" if number == chosen else ""}>'
-        f'<span><i style="background:var(--v{number % 8})"></i>{escape(option)}</span></label>'
-        for number, option in enumerate(options)
-    )
-    return f'<fieldset class="switch scripted"><legend>{escape(legend)}</legend>{items}</fieldset>'
-
-
-def _packaged(name: str) -> str:
-    return files(__package__).joinpath(name).read_text(encoding="utf-8")
+    return Markup(files(__package__).joinpath(name).read_text(encoding="utf-8"))  # noqa: S704 -- a file of this package

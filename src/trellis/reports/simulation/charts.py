@@ -5,14 +5,14 @@ The page's script draws usage and requests from columns; the number of nodes ove
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from html import escape
 from typing import Any
 
 import msgspec
 
 from trellis.reports.html.chart_columns import ChartColumns
+from trellis.reports.html.page import render_template
 from trellis.reports.simulation.comparison import has_scaling
 from trellis.reports.simulation.headline import align_workloads, find_cheapest, rank_by_cost, variant_title
 from trellis.reports.text.numbers import format_significant
@@ -120,65 +120,60 @@ def _line(line: ResourceChart, columns: ChartColumns) -> dict[str, Any]:
 
 _WIDTH, _HEIGHT = 1140, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 48, 12, 28, 28
-_GRID = 'stroke="currentColor" stroke-opacity="0.15"'
-_WORDS = 'fill="currentColor" fill-opacity="0.75" font-size="12"'
 _TICKS = 6
 
 
 def draw_node_chart(result: RunResult) -> str:
-    """The SVG; nothing where nodes neither come nor go."""
-    charts = [(number, each) for number, each in enumerate(result.variants) if each.chart.nodes is not msgspec.UNSET]
-    if not charts:
+    """The SVG; empty where nodes neither come nor go."""
+    variants = [(number, v) for number, v in enumerate(result.variants) if v.chart.nodes is not msgspec.UNSET]
+    if not variants:
         return ""
-    top = _rounded(max((max(each.chart.nodes or [0.0], default=0.0) for _, each in charts), default=0.0))
-    body = [*_axes(result, top)]
-    body += [_node_line(result, each.chart.times, each.chart.nodes or [], top, number) for number, each in charts]
-    names = ", ".join(variant_title(each) for _, each in charts)
-    style = "width:100%;height:auto;display:block;margin-top:1rem"
-    return (
-        f'<svg viewBox="0 0 {_WIDTH} {_HEIGHT}" role="img" style="{style}" '
-        f'aria-label="Nodes over time: {escape(names)}">{"".join(body)}</svg>'
+    top = _round_up(max((max(variant.chart.nodes or [0.0], default=0.0) for _, variant in variants), default=0.0))
+    moments = [result.begin + (result.end - result.begin) * tick / _TICKS for tick in range(_TICKS + 1)]
+    return render_template(
+        "node_chart.svg.j2",
+        width=_WIDTH,
+        height=_HEIGHT,
+        left=_LEFT,
+        right=_WIDTH - _RIGHT,
+        names=[variant_title(variant) for _, variant in variants],
+        counts=[(count, _y(count, top)) for count in range(0, top + 1, max(top // 4, 1))],
+        times=[(_format_tick(time), _x(result, time)) for time in moments],
+        lines=[
+            (number, _step_path(result, variant.chart.times, variant.chart.nodes or [], top))
+            for number, variant in variants
+        ],
     )
 
 
-def _node_line(result: RunResult, times: Sequence[float], nodes: Sequence[float], top: int, number: int) -> str:
-    """Steps: so many nodes from one point to the next."""
+def _step_path(result: RunResult, times: Sequence[float], nodes: Sequence[float], top: int) -> str:
+    """A path in steps: a count holds from one point to the next."""
     path = ""
     for at, (time, count) in enumerate(zip(times, nodes, strict=True)):
-        across, up = _across(result, time), _up(count, top)
-        path += f"H{across:.1f}V{up:.1f}" if at else f"M{across:.1f} {up:.1f}"
-    path += f"H{_across(result, times[-1] + _span(times)):.1f}" if times else ""
-    return f'<path d="{path}" fill="none" stroke="var(--v{number % 8})" stroke-width="1.6"/>'
+        x, y = _x(result, time), _y(count, top)
+        path += f"H{x:.1f}V{y:.1f}" if at else f"M{x:.1f} {y:.1f}"
+    return path + (f"H{_x(result, times[-1] + _step_length(times)):.1f}" if times else "")
 
 
-def _span(times: Sequence[float]) -> float:
+def _step_length(times: Sequence[float]) -> float:
     """How long a point lasts: a run that was stopped ends before the others."""
     return times[1] - times[0] if len(times) > 1 else 0.0
 
 
-def _axes(result: RunResult, top: int) -> Iterator[str]:
-    yield f'<text x="{_LEFT}" y="14" {_WORDS}>Nodes</text>'
-    for count in range(0, top + 1, max(top // 4, 1)):
-        up = _up(count, top)
-        yield f'<line x1="{_LEFT}" x2="{_WIDTH - _RIGHT}" y1="{up:.1f}" y2="{up:.1f}" {_GRID}/>'
-        yield f'<text x="{_LEFT - 8}" y="{up + 4:.1f}" text-anchor="end" {_WORDS}>{count}</text>'
-    for tick in range(_TICKS + 1):
-        time = result.begin + (result.end - result.begin) * tick / _TICKS
-        moment = datetime.fromtimestamp(time, UTC)
-        anchor = "start" if not tick else "end" if tick == _TICKS else "middle"
-        where = f'x="{_across(result, time):.1f}" y="{_HEIGHT - 8}" text-anchor="{anchor}"'
-        yield f"<text {where} {_WORDS}>{moment.day} {moment:%b %H:%M}</text>"
+def _format_tick(time: float) -> str:
+    moment = datetime.fromtimestamp(time, UTC)
+    return f"{moment.day} {moment:%b %H:%M}"
 
 
-def _across(result: RunResult, time: float) -> float:
+def _x(result: RunResult, time: float) -> float:
     share = (time - result.begin) / max(result.end - result.begin, 1.0)
     return _LEFT + share * (_WIDTH - _LEFT - _RIGHT)
 
 
-def _up(count: float, top: int) -> float:
+def _y(count: float, top: int) -> float:
     return _HEIGHT - _BOTTOM - count / top * (_HEIGHT - _TOP - _BOTTOM)
 
 
-def _rounded(most: float) -> int:
-    """A whole number of four equal steps, with room above the highest line."""
+def _round_up(most: float) -> int:
+    """A whole number of four equal steps, with space above the highest line."""
     return 4 * max(int(-(-most // 4)), 1)

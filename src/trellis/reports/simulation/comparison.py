@@ -27,13 +27,13 @@ from trellis.sim.results import RunResult, SimulationTotals, VariantResult
 
 
 class MeasureRow(msgspec.Struct, frozen=True):
-    """One measure in all variants, ready to be shown; differences and verdicts are against the first."""
+    """One measure in all variants, ready to be shown; differences and improvements are against the first."""
 
     title: str
     meaning: str
     values: list[str]
     differences: list[str]
-    verdicts: list[int]
+    improvements: list[int]
     relative: bool
 
     def percent(self, number: int) -> str:
@@ -64,7 +64,7 @@ def _row(measure: Measure[SimulationTotals] | Measure[VariantResult], values: li
         measure.meaning,
         [measure.show(value) for value in values],
         [measure.difference(value, values[0]) for value in values],
-        [measure.verdict(value, values[0]) for value in values],
+        [measure.improvement(value, values[0]) for value in values],
         measure.compared is ComparisonMode.RELATIVELY,
     )
 

@@ -25,64 +25,68 @@ from trellis.reports.simulation.headline import (
 from trellis.reports.simulation.measures import has_nodes
 from trellis.reports.simulation.page import as_html
 from trellis.reports.text.numbers import format_count, format_money, format_share, format_significant
-from trellis.reports.text.tables import align_columns, shorten, table_width, wrap_line, wrap_text
+from trellis.reports.text.tables import (
+    NARROWEST,
+    align_columns,
+    first_fitting,
+    shorten,
+    table_width,
+    wrap_line,
+    wrap_text,
+)
 from trellis.sim.results import RunResult, SimulationTotals, WorkloadResult
 
 _WORKLOADS = 5
-_NAME = 34  # characters of a workload's name, and of fewer where there is no room
-_SHORTER = (_NAME, 26, 18, 12)
-_NARROWEST = 80
+_NAME_LENGTHS = (34, 26, 18, 12)  # characters of a workload's name; fewer where there is no space
 
 
 def as_text(result: RunResult, width: int = 100) -> list[str]:
     """Lines without colour, none wider than `width`, which is taken as 80 at least."""
-    room = max(width, _NARROWEST)
-    told = [*wrap_text(f"{result.scenario}: {', '.join(list_facts(result))}, seed {result.seed}", room)]
-    told += list(_warnings(result, room))
-    told += list(_not_played(result, room))
+    width = max(width, NARROWEST)
+    lines = wrap_text(f"{result.scenario}: {', '.join(list_facts(result))}, seed {result.seed}", width)
+    lines += [*_warnings(result, width), *_not_played(result, width)]
     result = select_comparable(result)
     if not result.variants:
-        return told
-    told += ["", *_table(result, room)]
+        return lines
+    lines += ["", *_fleet_tables(result, width)]
     for number, sentence in enumerate(compare_all(result)):
-        told += ([] if number else [""]) + wrap_text(sentence, room)
-    told += list(_workloads(result, room))
-    told += [""] if result.notes else []
+        lines += ([] if number else [""]) + wrap_text(sentence, width)
+    lines += _workload_tables(result, width)
+    lines += [""] if result.notes else []
     for note in result.notes:
-        told += wrap_text(f"Note: {note}", room)
-    return told
+        lines += wrap_text(f"Note: {note}", width)
+    return lines
 
 
-def _warnings(result: RunResult, room: int) -> Iterator[str]:
+def _warnings(result: RunResult, width: int) -> Iterator[str]:
     if result.partial:
-        yield from wrap_text("PARTIAL: not every variant came to its end; the figures are what there is.", room)
+        yield from wrap_text("PARTIAL: not every variant came to its end; the figures are what there is.", width)
     for line in describe_stopped(result):
-        yield from wrap_text(f"PARTIAL: {line}", room)
+        yield from wrap_text(f"PARTIAL: {line}", width)
 
 
-def _not_played(result: RunResult, room: int) -> Iterator[str]:
+def _not_played(result: RunResult, width: int) -> Iterator[str]:
     """What of a dump is not played as it is in the cluster, a line for each kind and reason."""
-    told = list(list_not_played(result))
-    if told:
-        yield from wrap_text(NOT_PLAYED, room)
-    for what, reason in told:
-        yield from wrap_line(f"  {what}: {reason}", room)
+    differences = list(list_not_played(result))
+    if differences:
+        yield from wrap_text(NOT_PLAYED, width)
+    for subject, reason in differences:
+        yield from wrap_line(f"  {subject}: {reason}", width)
 
 
-def _table(result: RunResult, room: int) -> list[str]:
-    """As few parts as fit: each has the first variant and some of the others."""
+def _fleet_tables(result: RunResult, width: int) -> list[str]:
+    """As few tables as fit: each has the first variant and some of the others."""
     groups = compare_variants(result, everything=False)
     last = len(result.variants)
-    told: list[str] = []
+    lines: list[str] = []
     begin = 1
-    while begin < last or not told:
+    while begin < last or not lines:
         end = last
-        while end > begin + 1 and table_width(_part(result, groups, begin, end)) > room:
+        while end > begin + 1 and table_width(_fleet_table(result, groups, begin, end)) > width:
             end -= 1
-        told += ([""] if told else []) + _part(result, groups, begin, end)
+        lines += ([""] if lines else []) + _fleet_table(result, groups, begin, end)
         begin = max(end, begin + 1)
-    told += wrap_text(" ".join(_legend(result)), room)
-    return told
+    return lines + wrap_text(" ".join(_legend(result)), width)
 
 
 def _legend(result: RunResult) -> Iterator[str]:
@@ -92,28 +96,30 @@ def _legend(result: RunResult) -> Iterator[str]:
         yield f"Prices: {result.prices}."
 
 
-def _part(result: RunResult, groups: list[MeasureGroup], begin: int, end: int) -> list[str]:
+def _fleet_table(result: RunResult, groups: list[MeasureGroup], begin: int, end: int) -> list[str]:
     """The first variant and those from `begin`: each value with its difference in one column, below one name."""
     chosen = (0, *range(begin, end))
     rows: list[list[str]] = [["", *(result.variants[number].name for number in chosen)]]
-    wide = max(len(row.percent(number)) for group in groups for row in group.rows for number in chosen)
+    widest = max(len(row.percent(number)) for group in groups for row in group.rows for number in chosen)
     for group in groups:
         rows.append([group.title])
         for row in group.rows:
-            beside = [f"{row.values[number]} {row.percent(number):>{wide}}" for number in chosen[1:]]
-            rows.append([f"  {row.title}", row.values[0], *beside])
+            cells = [f"{row.values[number]} {row.percent(number):>{widest}}" for number in chosen[1:]]
+            rows.append([f"  {row.title}", row.values[0], *cells])
     return align_columns(rows)
 
 
-def _workloads(result: RunResult, room: int) -> Iterator[str]:
+def _workload_tables(result: RunResult, width: int) -> Iterator[str]:
     priced = any(variant.fleet.money > 0 for variant in result.variants)
     title = f"Where the money goes, {result.currency}" if priced else "Where the cores go"
-    ranked = rank_by_cost(result, _WORKLOADS)
-    yield from _titled(title, _by_variant(result, ranked, lambda each: _cost(each, priced), room))
-    moved = rank_by_scalings(result, _WORKLOADS) if has_scaling(result) else []
-    yield from _titled("Pods running, mean, and changes of their count", _by_variant(result, moved, _pods, room))
+    by_cost = rank_by_cost(result, _WORKLOADS)
+    yield from _titled(title, _variant_table(result, by_cost, lambda workload: _cost(workload, priced), width))
+    by_scalings = rank_by_scalings(result, _WORKLOADS) if has_scaling(result) else []
     yield from _titled(
-        "Where it hurts, each workload in its worst variant (over: time over its request)", _pains(result, room)
+        "Pods running, mean, and changes of their count", _variant_table(result, by_scalings, _pods, width)
+    )
+    yield from _titled(
+        "Where it hurts, each workload in its worst variant (over: time over its request)", _harm_table(result, width)
     )
 
 
@@ -122,18 +128,14 @@ def _titled(title: str, table: list[str]) -> Iterator[str]:
         yield from ("", title, *table)
 
 
-def _by_variant(
-    result: RunResult, ranked: list[RankedWorkload], show: Callable[[WorkloadResult], str], room: int
+def _variant_table(
+    result: RunResult, ranked: list[RankedWorkload], show: Callable[[WorkloadResult], str], width: int
 ) -> list[str]:
     """A row for each workload. Variants that do not fit are left out from the right: the page has them all."""
-    table: list[str] = []
-    for shown in range(len(result.variants), 0, -1):
-        rows = [["  Workload", *(variant.name for variant in result.variants[:shown])]]
-        rows += [[_named(each), *map(show, each.workloads[:shown])] for each in ranked]
-        table = align_columns(rows)
-        if table_width(table) <= room:
-            break
-    return table if ranked else []
+    rows = [["  Workload", *(variant.name for variant in result.variants)]]
+    rows += [[_workload_name(workload), *map(show, workload.workloads)] for workload in ranked]
+    tables = (align_columns([row[: shown + 1] for row in rows]) for shown in range(len(result.variants), 0, -1))
+    return first_fitting(tables, width) if ranked else []
 
 
 def _cost(workload: WorkloadResult, priced: bool) -> str:
@@ -141,33 +143,43 @@ def _cost(workload: WorkloadResult, priced: bool) -> str:
 
 
 def _pods(workload: WorkloadResult) -> str:
-    found = workload.totals.scaled
-    return f"{format_significant(found.replicas)} ({format_count(found.scalings)})"
+    scaled = workload.totals.scaled
+    return f"{format_significant(scaled.replicas)} ({format_count(scaled.scalings)})"
 
 
-def _pains(result: RunResult, room: int) -> list[str]:
+def _harm_table(result: RunResult, width: int) -> list[str]:
     worst = []
-    for each in rank_by_risk(result, _WORKLOADS):
-        number = max(range(len(each.workloads)), key=lambda at: harm_score(each.workloads[at].totals))
-        worst.append((each, result.variants[number].name, each.workloads[number].totals))
-    lacking = ["overload"] if has_scaling(result) else []
-    table: list[str] = []
-    for most in _SHORTER:
-        rows = [["  Workload", "variant", "OOM kills", "evictions", "over CPU", "over memory", *lacking]]
-        for each, variant, totals in worst:
-            over = [format_share(totals.time_over.cpu), format_share(totals.time_over.memory)]
-            counts = [format_count(totals.oom_kills), format_count(totals.evictions)]
-            overload = [format_significant(totals.scaled.overload) for _ in lacking]
-            rows.append([_named(each, most), shorten(variant, most), *counts, *over, *overload])
-        table = align_columns(rows, left=2)
-        if table_width(table) <= room:
-            break
-    return table if worst else []
+    for workload in rank_by_risk(result, _WORKLOADS):
+        scores = [harm_score(in_variant.totals) for in_variant in workload.workloads]
+        number = scores.index(max(scores))
+        worst.append((workload, result.variants[number].name, workload.workloads[number].totals))
+    overload = ["overload"] if has_scaling(result) else []
+    heads = ["  Workload", "variant", "OOM kills", "evictions", "over CPU", "over memory", *overload]
+
+    def cells(totals: SimulationTotals) -> list[str]:
+        counts = [format_count(totals.oom_kills), format_count(totals.evictions)]
+        shares = [format_share(totals.time_over.cpu), format_share(totals.time_over.memory)]
+        return [*counts, *shares, *(format_significant(totals.scaled.overload) for _ in overload)]
+
+    tables = (
+        align_columns(
+            [
+                heads,
+                *(
+                    [_workload_name(workload, length), shorten(variant, length), *cells(totals)]
+                    for workload, variant, totals in worst
+                ),
+            ],
+            left=2,
+        )
+        for length in _NAME_LENGTHS
+    )
+    return first_fitting(tables, width) if worst else []
 
 
-def _named(each: RankedWorkload, most: int = _NAME) -> str:
-    first = each.workloads[0]
-    return f"  {shorten(f'{first.namespace}/{first.name}', most)}"
+def _workload_name(workload: RankedWorkload, length: int = _NAME_LENGTHS[0]) -> str:
+    first = workload.workloads[0]
+    return f"  {shorten(f'{first.namespace}/{first.name}', length)}"
 
 
 __all__ = ["as_csv", "as_html", "as_json", "as_text"]
@@ -187,7 +199,7 @@ _WAITS = ("wait_mean_seconds", "wait_p95_seconds", "wait_longest_seconds")
 
 
 def as_json(result: RunResult) -> bytes:
-    """Everything, charts included."""
+    """The result with its charts."""
     return encode_json("SimulationResult", result)
 
 
@@ -198,13 +210,14 @@ def as_csv(result: RunResult) -> str:
 
 
 def _rows(result: RunResult) -> Iterator[list[CsvCell]]:
-    scaled, noded = has_scaling(result), has_nodes(result)
+    with_scaling, with_nodes = has_scaling(result), has_nodes(result)
     for variant in result.variants:
-        for each in variant.workloads:
-            row = [variant.name, each.namespace, each.name, each.kind, each.label, *_figures(each.totals)]
-            found, waits = each.totals.scaled, each.totals.waited
-            row += [found.replicas, found.scalings, found.overload] if scaled else []
-            row += [waits.mean, waits.p95, waits.most] if noded else []
+        for workload in variant.workloads:
+            totals = workload.totals
+            row = [variant.name, workload.namespace, workload.name, workload.kind, workload.label, *_figures(totals)]
+            scaling, waits = totals.scaled, totals.waited
+            row += [scaling.replicas, scaling.scalings, scaling.overload] if with_scaling else []
+            row += [waits.mean, waits.p95, waits.most] if with_nodes else []
             yield row
 
 

@@ -1,19 +1,21 @@
 """Aligns columns, shortens names and wraps lines for a terminal.
 
-A table that is too wide is printed in parts by its caller.
+A table that is too wide is made anew with shorter names or fewer columns, see `first_fitting`. Rich is not used:
+docs/architecture.md has the figures.
 """
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-GAP = "  "
-_HELD = "\u00a0"  # a space at which no line ends
+NARROWEST = 80  # tables take a narrower terminal for one of this width
+_GAP = "  "
+_NO_BREAK = "\u00a0"
 
 
 def align_columns(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Cells padded to their columns: the first `left` columns begin on the left, numbers end on the right.
+    """Lines of padded cells: the first `left` columns are aligned left, the others right.
 
     A row of a single cell is a heading and widens nothing.
     """
@@ -21,43 +23,48 @@ def align_columns(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
     if not table:
         return ["".join(row) for row in rows]
     widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    found = []
-    for row in rows:
-        cells = row if len(row) == 1 else _padded(row, widths, left)
-        found.append(GAP.join(cells).rstrip())
-    return found
+    return [_GAP.join(row if len(row) == 1 else _pad_cells(row, widths, left)).rstrip() for row in rows]
 
 
-def _padded(row: Sequence[str], widths: Sequence[int], left: int) -> list[str]:
+def _pad_cells(row: Sequence[str], widths: Sequence[int], left: int) -> list[str]:
     return [
         cell.ljust(width) if number < left else cell.rjust(width)
         for number, (cell, width) in enumerate(zip(row, widths, strict=True))
     ]
 
 
+def first_fitting(tables: Iterable[list[str]], width: int) -> list[str]:
+    """The first table that is no wider than `width`, or the last one; tables are made as long as none fits."""
+    table: list[str] = []
+    for table in tables:
+        if table_width(table) <= width:
+            break
+    return table
+
+
 def table_width(table: Sequence[str]) -> int:
-    """Of the longest line."""
+    """The length of the longest line."""
     return max(map(len, table), default=0)
 
 
-def shorten(text: str, most: int) -> str:
-    """A name that fits, its middle left out: both of its ends tell more."""
-    if len(text) <= most:
+def shorten(text: str, length: int) -> str:
+    """A name of at most `length`, its middle left out: both ends tell more."""
+    if len(text) <= length:
         return text
-    head = (most - 2) // 2
-    return f"{text[:head]}..{text[len(text) - (most - 2 - head) :]}"
+    head = (length - 2) // 2
+    return f"{text[:head]}..{text[len(text) - (length - 2 - head) :]}"
 
 
-def wrap_text(text: str, room: int) -> list[str]:
-    """Lines that never part a number from its sign of per cent."""
-    kept = text.replace(" %", f"{_HELD}%")
-    found = textwrap.wrap(kept, room, subsequent_indent="  ", break_on_hyphens=False)
-    return [line.replace(_HELD, " ") for line in found]
+def wrap_text(text: str, width: int) -> list[str]:
+    """Lines that never part a number from its per cent sign."""
+    unbroken = text.replace(" %", f"{_NO_BREAK}%")
+    lines = textwrap.wrap(unbroken, width, subsequent_indent="  ", break_on_hyphens=False)
+    return [line.replace(_NO_BREAK, " ") for line in lines]
 
 
-def wrap_line(line: str, room: int) -> list[str]:
-    """A line in as many as fit; as it is where there is no `room` to go by, or where blanks draw something."""
-    if not room or len(line) <= room or "  " in line.strip():
+def wrap_line(line: str, width: int) -> list[str]:
+    """A line in as many as fit; as it is where no width is given, or where blanks draw something."""
+    if not width or len(line) <= width or "  " in line.strip():
         return [line]
     indent = " " * (len(line) - len(line.lstrip()) + 2)
-    return textwrap.wrap(line, room, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+    return textwrap.wrap(line, width, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from support.builders.surveys import GIB, NONE, NOW, container, many, shop, survey, workload
-from support.golden_files import assert_golden
+from support.golden_files import assert_golden, page_body
 from trellis.base.prices import EXAMPLE_PRICES, Prices
 from trellis.core.advice.advisor import advise
 from trellis.core.advice.policy import AdvicePolicy
@@ -31,19 +31,13 @@ SHOP = advised(shop())
 ODD = '<b>|`*odd*`|\n"'
 
 
-def body_of(page: str) -> str:
-    """Without what is the same on every page, and in lines that a diff can show."""
-    body = re.sub(r"<(style|script)>\n.*?</\1>", r"<\1/>", page, flags=re.DOTALL)
-    return re.sub(r"(<(?:section|tr|article|dt|table|li)\b)", r"\n\1", body)
-
-
 @pytest.mark.parametrize(
     ("form", "name"),
     [("table", "txt"), ("json", "json"), ("yaml", "yaml"), ("csv", "csv"), ("markdown", "md"), ("html", "html")],
 )
 def test_every_form_is_as_approved(form: str, name: str) -> None:
     text = render_advice(SHOP, form)
-    assert_golden(f"advice.{name}", body_of(text) if form == "html" else text)
+    assert_golden(f"advice.{name}", page_body(text) if form == "html" else text)
 
 
 @pytest.mark.parametrize("form", list(Emitted))
@@ -138,7 +132,7 @@ def test_what_is_requested_but_not_seen_is_not_told_as_nothing() -> None:
     assert explained in as_text(found, 100)
     assert explained not in as_text(advised(survey(workload())), 100)
     assert "| in all | ? | 1.00 |  | ? | 1.00 |  |  |" in render_advice(found, "markdown").splitlines()
-    page = body_of(render_advice(found, "html"))
+    page = page_body(render_advice(found, "html"))
     assert "<dt>now</dt><dd>?</dd>" in page
     for wrong in ("<dt>missing</dt>", ">new<", "<dd>0</dd>"):
         assert wrong not in page
@@ -146,7 +140,7 @@ def test_what_is_requested_but_not_seen_is_not_told_as_nothing() -> None:
 
 def test_odd_names_do_no_harm() -> None:
     found = advised(survey(workload(ODD, container(ODD, target=(50, GIB)), namespace=ODD)))
-    assert "<b>" not in body_of(render_advice(found, "html"))
+    assert "<b>" not in page_body(render_advice(found, "html"))
     table = [line for line in render_advice(found, "markdown").splitlines() if line.startswith("|")]
     assert {len(re.findall(r"(?<!\\)\|", line)) for line in table} == {10}
     assert yaml.safe_load(render_advice(found, "yaml"))["workloads"][0]["name"] == ODD

@@ -10,24 +10,18 @@ import msgspec
 import pytest
 
 from support.builders.results import backtested
-from support.golden_files import assert_golden
+from support.golden_files import assert_golden, page_body
 from trellis.reports.backtest.frontier import FrontierLine, draw_frontier
 from trellis.reports.backtest.report import as_csv, as_html, as_json, as_text
 
 SMALL = backtested(series=4, points=5)
 
 
-def body_of(page: str) -> str:
-    """Without what is the same on every page, and in lines that a diff can show."""
-    body = re.sub(r"<(style|script)>\n.*?</\1>", r"<\1/>", page, flags=re.DOTALL)
-    return re.sub(r"(<(?:section|tr|article|dt|table|circle|path)\b)", r"\n\1", body)
-
-
 def test_the_reports_are_as_approved() -> None:
     assert_golden("backtest.txt", "\n".join(as_text(SMALL, 100)) + "\n")
     assert_golden("backtest.csv", as_csv(SMALL))
     assert_golden("backtest.json", as_json(SMALL).decode())
-    assert_golden("backtest.html", body_of(as_html(SMALL)))
+    assert_golden("backtest.html", page_body(as_html(SMALL)))
 
 
 @pytest.mark.parametrize("width", [80, 100, 120])
@@ -78,7 +72,7 @@ def test_where_nothing_is_scored_nothing_is_compared() -> None:
 
 
 def test_the_frontier_is_drawn_without_scripts() -> None:
-    body = body_of(as_html(SMALL))
+    body = page_body(as_html(SMALL))
     assert body.count('<circle class="spot"') == 6
     assert "percentile=0.95" in body
 

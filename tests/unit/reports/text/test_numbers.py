@@ -97,7 +97,7 @@ def _measure(compared: ComparisonMode) -> Measure[float]:
 
 
 @pytest.mark.parametrize(
-    ("compared", "value", "first", "text", "verdict"),
+    ("compared", "value", "first", "text", "improvement"),
     [
         (ComparisonMode.RELATIVELY, 59.0, 100.0, "-41 %", 1),
         (ComparisonMode.RELATIVELY, 103.0, 100.0, "+3.0 %", -1),
@@ -117,8 +117,8 @@ def _measure(compared: ComparisonMode) -> Measure[float]:
     ],
 )
 def test_a_difference_says_how_much_and_which_way_is_better(
-    compared: ComparisonMode, value: float, first: float, text: str, verdict: int
+    compared: ComparisonMode, value: float, first: float, text: str, improvement: int
 ) -> None:
     measure = _measure(compared)
     assert measure.difference(value, first) == text
-    assert measure.verdict(value, first) == verdict
+    assert measure.improvement(value, first) == improvement
