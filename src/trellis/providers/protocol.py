@@ -57,8 +57,8 @@ class Groups(msgspec.Struct, frozen=True):
 class Ordered(msgspec.Struct, frozen=True):
     """What became of an order.
 
-    `instances` are the ids of those that are new, as far as the provider knows them by now; where somebody else gives
-    them, they are seen in the states later. With an `error` less was ordered than was asked for, or nothing.
+    `instances` are the ids of those that are new, as far as the provider knows them by now; where another system
+    assigns them, they show in the states later. With an `error` less was ordered than was asked for, or nothing.
     """
 
     instances: tuple[str, ...] = ()

@@ -146,7 +146,7 @@ class NodeEvents:
         self._unread: dict[str, str] = {}
 
     def begin_anew(self) -> None:
-        """Forget what was said: somebody else has led in the meantime."""
+        """Forget the last Events: another process has led in the meantime."""
         self._pods, self._nodes, self._unread = {}, {}, {}
         self._about_buffers.begin_anew()
 

@@ -42,7 +42,7 @@ _PATIENCE_SECONDS: Final = 5.0
 
 
 class PendingNodeWrites:
-    """Waits for writes of nodes to come back."""
+    """Waits until the watch shows writes of nodes."""
 
     def __init__(self, nodes: Informer[Node]) -> None:
         self._nodes = nodes
@@ -51,7 +51,6 @@ class PendingNodeWrites:
         self._all_seen = asyncio.Event()
 
     def subscribe(self) -> None:
-        """Begin to listen."""
         self._nodes.subscribe(self._node_changed)
 
     async def wait_for(self, outcomes: Iterable[WriteOutcome]) -> None:
@@ -112,7 +111,7 @@ _FINAL: Final = (Result.INVALID,)
 
 
 class NodeExecutor:
-    """Carries plans out."""
+    """Executes the plans of a pass."""
 
     def __init__(
         self, writer: Writer, providing: ProviderClient, reporting: ActionReporter, settings: ScaleUpSettings
@@ -123,7 +122,7 @@ class NodeExecutor:
         self._settings = settings
 
     async def carry_out(self, plans: PassPlans, now: float) -> NodePlanResult:
-        """Do all of it."""
+        """Execute both plans, the order of a group before its releases."""
         releases = [action for action in plans.down.actions if isinstance(action, ReleaseNode)]
         others = [action for action in plans.down.actions if not isinstance(action, ReleaseNode)]
         async with asyncio.TaskGroup() as group:

@@ -97,7 +97,7 @@ class ProviderClient:
             said = DetailedReason(PROVIDER_FAILED, f"{self._provider.name} answered with a {type(answer).__name__}")
         except TimeoutError:
             said = DetailedReason(PROVIDER_SILENT, f"{self._provider.name} did not answer in {self._patience:g} s")
-        except Exception as error:  # noqa: BLE001 - somebody else's code, and whatever it raises is its answer
+        except Exception as error:  # noqa: BLE001 - code of a provider: any error is its answer
             said = DetailedReason(PROVIDER_FAILED, f"{self._provider.name}: {error!r}")
         self._metrics.add(named.PROVIDER_FAILURES, 1, call, said.reason.code)
         _log.warning("the provider did not answer", call=call, group=group, reason=said.reason, why=said)

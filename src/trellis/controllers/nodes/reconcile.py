@@ -82,7 +82,7 @@ class InterimBufferStatus:
             if not work.done() and self._gathering.matters_to_buffers:
                 started = clock()
                 await self.look(memory)
-                # Whoever looks for long is given as long a rest.
+                # Rest as long as the look took.
                 has_looked, rest = True, max(ANSWER_SECONDS, clock() - started)
         return has_looked
 
@@ -96,7 +96,7 @@ class InterimBufferStatus:
             _log.warning("Buffers could not be looked at", error=error)
 
 
-# After pods have come, whoever translates Buffers is given so long to say how much room is still to be kept.
+# How long the Buffer controller gets to translate Buffers again after pods have come.
 _TRANSLATION_SECONDS: Final = 1.0
 # So long after sight was lost it is asked again whether it is back.
 _UNTRUSTED_SECONDS: Final = 2.0
@@ -193,7 +193,8 @@ class NodeController(Controller):
         now = self._now()
         due, groups = await self._ask(now)
         timer.step(named.PROVIDER)
-        # It may have taken a minute, and a provider that is no API server would take orders of anybody.
+        # It may have taken a minute, and a provider other than the API server also takes orders of a process that does
+        # not lead any more.
         if await self._is_idle():
             return
         if groups is None:

@@ -65,7 +65,7 @@ class BufferStatusPublisher:
         self._told = frozenset(told)
 
     def _is_ours(self, buffer: Buffer) -> bool:
-        """Whether the condition is ours: of a Buffer that is somebody else's by now only if we wrote it."""
+        """Whether this process writes the condition: for a Buffer out of scope only if it wrote it before."""
         covered = self._covers(buffer.metadata.namespace)
         return covered and (buffer.metadata.uid in self._told or resolve_buffer(buffer).is_ours)
 

@@ -57,9 +57,9 @@ def place_daemon_pods(
 
 
 def _place_daemon_pod(table: NodeTable, used: Occupancy, demand: Demand, among: BoolColumn | None) -> BoolColumn:
-    found = fits(table, demand, used)
+    mask = fits(table, demand, used)
     if among is not None:
-        found &= among
-    where = np.flatnonzero(found)
+        mask &= among
+    where = np.flatnonzero(mask)
     used.add_each(where, demand, np.ones(len(where), dtype=np.int64))
-    return found
+    return mask

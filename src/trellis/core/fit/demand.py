@@ -107,8 +107,8 @@ class Demand(msgspec.Struct, frozen=True):
 
     def without(self, resource: str) -> Demand:
         """The same pod, if it asked for nothing of one resource."""
-        kept = tuple(amount for amount in self.amounts if amount[0] != resource)
-        return msgspec.structs.replace(self, amounts=kept)
+        others = tuple(amount for amount in self.amounts if amount[0] != resource)
+        return msgspec.structs.replace(self, amounts=others)
 
 
 def _amounts(nanos: Mapping[str, int]) -> ResourceAmounts:
@@ -133,12 +133,12 @@ def running_demand(pod: Pod) -> Demand:
         container.name: container for container in (*status.container_statuses, *status.init_container_statuses)
     }
     requests = dict(_held_by_containers(_resizable(pod), reported, infeasible))
-    asked = pod.spec.resources.requests if pod.spec.resources is not None else {}
+    written = pod.spec.resources.requests if pod.spec.resources is not None else {}
     whole: ResourceCounts = {}
-    if asked and status.resources is not None:
+    if written and status.resources is not None:
         sources = [status.resources.requests, status.allocated_resources]
-        held = _largest(sources if infeasible else [asked, *sources])
-        whole = {name: held.get(name, 0) for name in _RESIZED if name in asked}
+        held = _largest(sources if infeasible else [written, *sources])
+        whole = {name: held.get(name, 0) for name in _RESIZED if name in written}
     return Demand.of(pod.spec, requests, whole=whole)
 
 
@@ -169,11 +169,11 @@ def _held_by_containers(
 
 
 def _largest(sources: Iterable[Mapping[str, str]]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    largest: dict[str, int] = {}
     for source in sources:
         for name in _RESIZED:
             if name in source:
-                found[name] = max(
-                    found.get(name, 0), count_from_nanos(name, nanos_or_zero(source[name]), LARGEST_AMOUNT)
+                largest[name] = max(
+                    largest.get(name, 0), count_from_nanos(name, nanos_or_zero(source[name]), LARGEST_AMOUNT)
                 )
-    return found
+    return largest

@@ -49,8 +49,8 @@ class UnfitNodes(msgspec.Struct, frozen=True):
     resource: str = ""
 
     def __str__(self) -> str:
-        about = f" ({self.resource})" if self.resource else ""
-        return f"{self.nodes} {self.reason.code}{about}"
+        resource = f" ({self.resource})" if self.resource else ""
+        return f"{self.nodes} {self.reason.code}{resource}"
 
 
 class UnfitNodeMask(msgspec.Struct, frozen=True):
@@ -71,22 +71,22 @@ class _FilterResult(NamedTuple):
 
 def eligible_nodes(table: NodeTable, demand: Demand) -> BoolColumn:
     """The nodes that would take the pod if they were large enough and empty."""
-    found = table.exists.copy()
+    mask = table.exists.copy()
     for check in _filter_nodes(table, demand):
-        found &= check.passed
-    return found
+        mask &= check.passed
+    return mask
 
 
 def fits(
     table: NodeTable, demand: Demand, used: Occupancy | None = None, near: ExistingPods | None = None
 ) -> BoolColumn:
     """The nodes on which the pod fits beside the pods there are; beside none if nothing is said about them."""
-    found = eligible_nodes(table, demand)
+    mask = eligible_nodes(table, demand)
     for check in _filter_sizes(table, demand) if used is None else _filter_free_resources(used, demand):
-        found &= check.passed
+        mask &= check.passed
     for check in _filter_inter_pod(table, demand, near):
-        found &= check.passed
-    return found
+        mask &= check.passed
+    return mask
 
 
 def explain_unfit_nodes(
@@ -98,8 +98,8 @@ def explain_unfit_nodes(
     """
     if not table.size:
         return (UnfitNodes(NO_NODES, 0),)
-    found = find_unfit_nodes(table, demand, used, near)
-    return tuple(UnfitNodes(unfit.reason, int(np.count_nonzero(unfit.nodes)), unfit.resource) for unfit in found)
+    masks = find_unfit_nodes(table, demand, used, near)
+    return tuple(UnfitNodes(unfit.reason, int(np.count_nonzero(unfit.nodes)), unfit.resource) for unfit in masks)
 
 
 def find_unfit_nodes(
@@ -107,19 +107,19 @@ def find_unfit_nodes(
 ) -> tuple[UnfitNodeMask, ...]:
     """The same, node by node: which of them break which rule first."""
     left = table.exists.copy()
-    found: dict[tuple[str, str], UnfitNodeMask] = {}
-    room = _filter_free_resources(used, demand) if used is not None else ()
+    masks: dict[tuple[str, str], UnfitNodeMask] = {}
+    free = _filter_free_resources(used, demand) if used is not None else ()
     for check in chain(
-        _filter_nodes(table, demand), _filter_sizes(table, demand), room, _filter_inter_pod(table, demand, near)
+        _filter_nodes(table, demand), _filter_sizes(table, demand), free, _filter_inter_pod(table, demand, near)
     ):
         refused = left > check.passed
         if refused.any():
             left ^= refused
-            what = (check.reason.code, check.resource)
-            before = found.get(what)
+            key = (check.reason.code, check.resource)
+            before = masks.get(key)
             nodes = refused if before is None else before.nodes | refused
-            found[what] = UnfitNodeMask(check.reason, nodes, check.resource)
-    return tuple(found.values())
+            masks[key] = UnfitNodeMask(check.reason, nodes, check.resource)
+    return tuple(masks.values())
 
 
 def _filter_nodes(table: NodeTable, demand: Demand) -> Iterator[_FilterResult]:
@@ -151,7 +151,7 @@ def _filter_free_resources(used: Occupancy, demand: Demand) -> Iterator[_FilterR
 
 def _filter_inter_pod(table: NodeTable, demand: Demand, near: ExistingPods | None) -> Iterator[_FilterResult]:
     if near is None:
-        # Nobody is there: what a pod asks of its like still says where the first of them can go.
+        # Without other pods, a pod's rules about its like still say where the first of them can go.
         if not (demand.near or demand.spread):
             return
         near = ExistingPods(table)
@@ -164,8 +164,8 @@ def largest_request(table: NodeTable, demand: Demand, resource: str) -> int | No
 
     On the best node for it, with nothing else running there. The pod's overhead is taken off already.
     """
-    found = fits(table, demand.without(resource))
-    if not found.any():
+    mask = fits(table, demand.without(resource))
+    if not mask.any():
         return None
-    most = int(table.offered(resource)[found].max())
+    most = int(table.offered(resource)[mask].max())
     return max(most - dict(demand.overhead).get(resource, 0), 0)

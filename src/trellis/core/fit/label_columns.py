@@ -59,19 +59,19 @@ class CodeColumn(Generic[V]):
         self._codes = np.concatenate((self._codes, more))
         self._forget_answers()
 
-    def mask(self, question: Hashable, answers: EvaluateValues[V]) -> BoolColumn:
+    def mask(self, key: Hashable, answers: EvaluateValues[V]) -> BoolColumn:
         """The nodes for which the answer is yes, whether or not they exist; not to be changed.
 
         `answers` gets the number of each value, and gives the answer at each number, then that for having none.
         """
-        found = self._masks.get(question)
-        if found is None:
+        mask = self._masks.get(key)
+        if mask is None:
             if len(self._masks) >= _MOST_MASKS:
                 self._masks.clear()
             # A code of -1 reads the last answer.
-            found = self._masks[question] = answers(self._values)[self._codes]
-            found.flags.writeable = False
-        return found
+            mask = self._masks[key] = answers(self._values)[self._codes]
+            mask.flags.writeable = False
+        return mask
 
     def _code(self, value: V) -> int:
         code = self._values.get(value)
@@ -83,11 +83,11 @@ class CodeColumn(Generic[V]):
         return code
 
     def _forget_unused(self) -> None:
-        kept = np.unique(self._codes[self._codes != _NONE])
+        used = np.unique(self._codes[self._codes != _NONE])
         names = list(self._values)
-        self._values = {names[code]: place for place, code in enumerate(kept.tolist())}
+        self._values = {names[code]: place for place, code in enumerate(used.tolist())}
         renumbered = np.full(len(names) + 1, _NONE, dtype=np.int32)
-        renumbered[kept] = np.arange(len(kept))
+        renumbered[used] = np.arange(len(used))
         self._codes = renumbered[self._codes]
         self._forget_answers()
 
@@ -96,7 +96,7 @@ class CodeColumn(Generic[V]):
         self._domains = None
 
 
-# Labels asked about; whoever makes pods can ask about any, and a column for 5,000 nodes takes 20 KB and its answers.
+# Labels that pods refer to, which can be any; a column for 5,000 nodes takes 20 KB and its masks.
 _MOST_COLUMNS: Final = 128
 
 
@@ -154,5 +154,5 @@ def _satisfying(requirement: LabelRequirement, values: Mapping[str, int]) -> Boo
         answers = np.full(len(values) + 1, operator is LabelOperator.NOT_IN)
         answers[[values[value] for value in requirement.values if value in values]] = operator is LabelOperator.IN
         return answers
-    wanted = [requirement.matches({requirement.key: value}) for value in values]
-    return np.array([*wanted, requirement.matches({})], dtype=np.bool_)
+    matches = [requirement.matches({requirement.key: value}) for value in values]
+    return np.array([*matches, requirement.matches({})], dtype=np.bool_)

@@ -44,7 +44,7 @@ class NodeTable(KeyedTable[str]):
     ready: BoolColumn
     """Whether the kubelet says so. Placing does not ask: a node that is not ready is tainted before long."""
     unschedulable: BoolColumn
-    """Whether somebody cordoned it off."""
+    """Whether the node is cordoned."""
 
     def __init__(self, nodes: Iterable[Node] = ()) -> None:
         super().__init__()
@@ -67,7 +67,7 @@ class NodeTable(KeyedTable[str]):
 
     @property
     def schedulable(self) -> BoolColumn:
-        """The nodes that nobody cordoned off."""
+        """The nodes that are not cordoned."""
         return self.exists & ~self.unschedulable[: self.reach]
 
     def update(self, node: Node) -> int:
@@ -102,7 +102,7 @@ class NodeTable(KeyedTable[str]):
         return np.zeros(self.reach, dtype=np.int64) if row is None else self.allocatable[row]
 
     def row(self, resource: str) -> int:
-        """The row of a resource; a new one if nobody has named it yet."""
+        """The row of a resource; a new one if it has none yet."""
         row = self.resources.get(resource)
         if row is None:
             row = self.resources[resource] = len(self.resources)

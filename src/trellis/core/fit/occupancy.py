@@ -60,7 +60,7 @@ class Occupancy:
     def rooms(self, demand: Demand, numbers: IntColumn) -> IntColumn:
         """How many pods that are alike would fit on each of some nodes, if nothing but room counted."""
         allocatable, taken = self._table.allocatable, self.amounts
-        found = np.full(len(numbers), 1 if demand.ports else LARGEST_AMOUNT, dtype=np.int64)
+        counts = np.full(len(numbers), 1 if demand.ports else LARGEST_AMOUNT, dtype=np.int64)
         for name, amount in demand.amounts:
             row = self._table.resources.get(name)
             if row is None:
@@ -68,20 +68,20 @@ class Occupancy:
             left = allocatable[row, numbers]
             left -= taken[row, numbers]
             left //= amount
-            np.minimum(found, left, out=found)
+            np.minimum(counts, left, out=counts)
         for port in demand.ports:
-            found[~self.port_free(port)[numbers]] = 0
-        return np.maximum(found, 0, out=found)
+            counts[~self.port_free(port)[numbers]] = 0
+        return np.maximum(counts, 0, out=counts)
 
     def copy(self) -> Occupancy:
         """The same pods, to try something with."""
-        made = Occupancy(self._table)
-        made._amounts = self._amounts.copy()
-        made._ports = {
+        copy = Occupancy(self._table)
+        copy._amounts = self._amounts.copy()
+        copy._ports = {
             port: {address: dict(held) for address, held in addresses.items()}
             for port, addresses in self._ports.items()
         }
-        return made
+        return copy
 
     def remove(self, number: int, demand: Demand) -> None:
         """Take a pod away that was put there with this demand."""

@@ -57,12 +57,12 @@ def _pack_group(place: _PackingTarget, demand: Demand, count: int) -> IntColumn:
         else:
             possible &= rule.mask
     numbers = np.flatnonzero(possible) if nodes is None else nodes[possible[nodes]]
-    rooms = used.rooms(demand, numbers)
+    capacities = used.rooms(demand, numbers)
     if changing:
-        placed = _place_one_by_one(numbers, rooms, changing, count)
+        placed = _place_one_by_one(numbers, capacities, changing, count)
         where, times = np.unique(placed, return_counts=True)
     else:
-        where, times = _fill_nodes(numbers, rooms, count)
+        where, times = _fill_nodes(numbers, capacities, count)
         placed = np.repeat(where, times)
     if len(where):
         used.add_each(where, demand, times)
@@ -70,46 +70,46 @@ def _pack_group(place: _PackingTarget, demand: Demand, count: int) -> IntColumn:
     return placed
 
 
-def _fill_nodes(numbers: IntColumn, rooms: IntColumn, count: int) -> tuple[IntColumn, IntColumn]:
+def _fill_nodes(numbers: IntColumn, capacities: IntColumn, count: int) -> tuple[IntColumn, IntColumn]:
     """Node after node filled to the brim, until all have a place: which nodes, and how many on each."""
-    taken = np.minimum(rooms, count)
-    reached = np.cumsum(taken)
+    counts = np.minimum(capacities, count)
+    reached = np.cumsum(counts)
     last = int(np.searchsorted(reached, count))
-    if last < len(taken):
-        taken[last] -= reached[last] - count
-        taken[last + 1 :] = 0
-    some = np.flatnonzero(taken)
-    return numbers[some], taken[some]
+    if last < len(counts):
+        counts[last] -= reached[last] - count
+        counts[last + 1 :] = 0
+    some = np.flatnonzero(counts)
+    return numbers[some], counts[some]
 
 
-def _place_one_by_one(numbers: IntColumn, rooms: IntColumn, rules: Sequence[DomainRule], count: int) -> IntColumn:
+def _place_one_by_one(numbers: IntColumn, capacities: IntColumn, rules: Sequence[DomainRule], count: int) -> IntColumn:
     """Each pod on the first node that is open to it. Who finds none leaves none for those after it."""
-    has_room = rooms > 0
-    numbers, rooms = numbers[has_room], rooms[has_room].tolist()
-    found: list[int] = []
+    has_room = capacities > 0
+    numbers, capacities = numbers[has_room], capacities[has_room].tolist()
+    placed: list[int] = []
     if not len(numbers):
         return np.zeros(0, dtype=np.int64)
     full = np.zeros(len(numbers), dtype=np.bool_)
     domains = [rule.codes[numbers] for rule in rules]
     is_open = _open_nodes(full, rules, domains)
-    while len(found) < count:
+    while len(placed) < count:
         at = int(is_open.argmax())
         if not is_open[at]:
             break
         number = int(numbers[at])
-        found.append(number)
-        rooms[at] -= 1
-        full[at] = not rooms[at]
+        placed.append(number)
+        capacities[at] -= 1
+        full[at] = not capacities[at]
         changed = [rule.take(number) for rule in rules]
         if any(changed):
             is_open = _open_nodes(full, rules, domains)
         elif full[at]:
             is_open[at] = False
-    return np.array(found, dtype=np.int64)
+    return np.array(placed, dtype=np.int64)
 
 
 def _open_nodes(full: BoolColumn, rules: Sequence[DomainRule], domains: Sequence[IntColumn]) -> BoolColumn:
-    found = ~full
+    is_open = ~full
     for rule, domain in zip(rules, domains, strict=True):
-        found &= rule.open[domain]
-    return found
+        is_open &= rule.open[domain]
+    return is_open

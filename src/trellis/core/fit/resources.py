@@ -83,15 +83,15 @@ def effective_requests(spec: PodSpec, instead: Mapping[str, ResourceCounts], who
 
     `instead` has counts that take the place of what a container is written to request, `whole` those for the pod.
     """
-    found = _of_containers(spec, instead)
+    requests = _of_containers(spec, instead)
     resources = spec.resources or _NO_RESOURCES
     for name, text in resources.limits.items():
-        if is_pod_level_resource(name) and (name not in found or name.startswith("hugepages-")):
-            found[name] = _read(text, f"resources.limits[{name}]")
+        if is_pod_level_resource(name) and (name not in requests or name.startswith("hugepages-")):
+            requests[name] = _read(text, f"resources.limits[{name}]")
     for name, text in resources.requests.items():
         if is_pod_level_resource(name):
-            found[name] = _read(text, f"resources.requests[{name}]")
-    return found | {name: nanos_from_count(name, count) for name, count in whole.items()}
+            requests[name] = _read(text, f"resources.requests[{name}]")
+    return requests | {name: nanos_from_count(name, count) for name, count in whole.items()}
 
 
 def pod_overhead(spec: PodSpec) -> dict[str, int]:

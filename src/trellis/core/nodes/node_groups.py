@@ -49,8 +49,8 @@ class InstanceState(StrEnum):
 class Instance(msgspec.Struct, frozen=True):
     """One machine, or what is to become one.
 
-    `id` is the provider's own and never changes. `node` is empty as long as nobody knows the node by name: its
-    `spec.providerID` is then the id. `since` is when it got into its state, in seconds since the epoch.
+    `id` is the provider's own and never changes. `node` is empty as long as the provider does not know the node's name:
+    its `spec.providerID` is then the id. `since` is when it got into its state, in seconds since the epoch.
     """
 
     id: str
@@ -91,8 +91,8 @@ def why_no_order(state: GroupState, target: int) -> DetailedReason | None:
     if target <= max(group.max_size, state.target):
         # Where limits were lowered below what there is, what there is may still be asked for again.
         return None
-    asked = f"{target} {choose_form(target, 'was', 'were')} asked for"
-    return DetailedReason(GROUP_AT_MAXIMUM, f"{group.name} may have {pluralize(group.max_size, 'node')}, and {asked}")
+    request = f"{target} {choose_form(target, 'was', 'were')} asked for"
+    return DetailedReason(GROUP_AT_MAXIMUM, f"{group.name} may have {pluralize(group.max_size, 'node')}, and {request}")
 
 
 def why_no_release(state: GroupState, instances: Iterable[str]) -> dict[str, DetailedReason]:
@@ -101,16 +101,16 @@ def why_no_release(state: GroupState, instances: Iterable[str]) -> dict[str, Det
     Only one that runs is held by the minimum: giving back what never came up takes no room away.
     """
     refused: dict[str, DetailedReason] = {}
-    group, left, known = state.group, state.target, state.by_id()
+    group, left, instances_by_id = state.group, state.target, state.by_id()
     for instance in dict.fromkeys(instances):
-        found = known.get(instance)
-        if found is None:
+        member = instances_by_id.get(instance)
+        if member is None:
             refused[instance] = DetailedReason(UNKNOWN_INSTANCE, f"{group.name} has no instance {instance}")
-        elif found.state is InstanceState.RUNNING and left <= group.min_size:
+        elif member.state is InstanceState.RUNNING and left <= group.min_size:
             refused[instance] = DetailedReason(
                 GROUP_AT_MINIMUM, f"{group.name} keeps {pluralize(group.min_size, 'node')}"
             )
-        elif found.state is not InstanceState.LEAVING:
+        elif member.state is not InstanceState.LEAVING:
             left -= 1
     return refused
 
@@ -137,11 +137,11 @@ def find_group_problem(state: GroupState) -> DetailedReason | None:
         # Whatever is not a number is not between any two.
         if not least <= value <= most:
             return DetailedReason(GROUP_UNSOUND, f"{group.name}: {name} is {value}, and must be {least:g} to {most:g}")
-    seen: set[str] = set()
+    ids: set[str] = set()
     for instance in state.instances:
-        if instance.id in seen:
+        if instance.id in ids:
             return DetailedReason(GROUP_UNSOUND, f"{group.name}: instance {instance.id} is there twice")
-        seen.add(instance.id)
+        ids.add(instance.id)
         if not math.isfinite(instance.since):
             return DetailedReason(
                 GROUP_UNSOUND, f"{group.name}: instance {instance.id} is as it is since {instance.since}"

@@ -48,7 +48,7 @@ class Machines(Protocol):
         """Begin with one; `up` is told when it is a node."""
 
     def remove(self, name: str) -> None:
-        """End one."""
+        """Remove a machine."""
 
 
 class SimulatedNodeGroups:

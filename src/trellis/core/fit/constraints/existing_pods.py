@@ -76,7 +76,7 @@ PodCountQuery: TypeAlias = LabelPodQuery | AntiAffinityHolders
 
 CountColumn = npt.NDArray[np.int32]
 
-# Labels of namespaces asked about; whoever makes pods can ask about any.
+# Labels of namespaces that are indexed; pods can refer to any.
 _MOST_INDEXES: Final = 1024
 
 
@@ -113,7 +113,6 @@ class ProfileIndex:
         return self._kinds.get(resident.namespace, {}).get(resident)
 
     def add(self, kind: ProfileCounts) -> None:
-        """Take one in."""
         namespace = kind.resident.namespace
         self._kinds.setdefault(namespace, {})[kind.resident] = kind
         for key, value in kind.resident.labels:
@@ -122,7 +121,6 @@ class ProfileIndex:
                 index.setdefault(value, {})[kind] = None
 
     def drop(self, kind: ProfileCounts) -> None:
-        """Forget one."""
         namespace = kind.resident.namespace
         del self._kinds[namespace][kind.resident]
         for key, value in kind.resident.labels:
@@ -139,9 +137,9 @@ class ProfileIndex:
         kinds = self._kinds.get(namespace, {})
         if not selector.wanted or not kinds:
             return kinds.values()
-        wanted = selector.wanted[0]
-        index = self._index(namespace, wanted.key)
-        return chain.from_iterable(index.get(value, {}) for value in wanted.values)
+        requirement = selector.wanted[0]
+        index = self._index(namespace, requirement.key)
+        return chain.from_iterable(index.get(value, {}) for value in requirement.values)
 
     def _index(self, namespace: str, key: str) -> dict[str, dict[ProfileCounts, None]]:
         index = self._indexes.get((namespace, key))
@@ -189,7 +187,7 @@ class ExistingPods:
             self._forget_columns()
 
     def namespace_labels(self, name: str) -> Labels:
-        """The labels of a namespace; none if nobody has said."""
+        """The labels of a namespace; none if it is not known."""
         return self._namespaces.get(name, NOTHING)
 
     def add(self, number: int, resident: PodProfile, times: int = 1) -> None:
@@ -221,10 +219,10 @@ class ExistingPods:
 
     def copy(self) -> ExistingPods:
         """The same pods, to try something with."""
-        made = ExistingPods(self._table, namespaces=self._namespaces)
+        copy = ExistingPods(self._table, namespaces=self._namespaces)
         for kind in self._kinds:
-            made._kind(kind.resident).where = dict(kind.where)
-        return made
+            copy._kind(kind.resident).where = dict(kind.where)
+        return copy
 
     def clear(self, number: int) -> None:
         """Take all pods away from one node."""
@@ -233,29 +231,29 @@ class ExistingPods:
             if count:
                 self.add(number, kind.resident, -count)
 
-    def counts(self, question: PodCountQuery) -> CountColumn:
+    def counts(self, query: PodCountQuery) -> CountColumn:
         """How many of the pods in question are on each node; not to be changed."""
         self._fit_columns()
-        column = self._columns.get(question)
+        column = self._columns.get(query)
         if column is None:
-            column = self._count_anew(question)
+            column = self._count_anew(query)
         return column[: self._table.reach]
 
     def keeping_away(self, resident: PodProfile) -> list[PodTerm]:
         """The terms by which placed pods keep such a pod out of their domains."""
-        labels, about = dict(resident.labels), self.namespace_labels(resident.namespace)
+        labels, namespace_labels = dict(resident.labels), self.namespace_labels(resident.namespace)
         candidates = self._keeping.candidates(resident.namespace, labels)
-        return [term for term in candidates if term.query.means(resident.namespace, about, labels)]
+        return [term for term in candidates if term.query.means(resident.namespace, namespace_labels, labels)]
 
     def _kind(self, resident: PodProfile) -> ProfileCounts:
         kind = self._kinds.find(resident)
         if kind is None:
             kind = ProfileCounts(resident)
             self._kinds.add(kind)
-            about = self.namespace_labels(resident.namespace)
-            for question in self._asked.candidates(resident.namespace, kind.labels):
-                if question.counts(resident, kind.labels, about):
-                    kind.columns.append(self._columns[question])
+            namespace_labels = self.namespace_labels(resident.namespace)
+            for query in self._asked.candidates(resident.namespace, kind.labels):
+                if query.counts(resident, kind.labels, namespace_labels):
+                    kind.columns.append(self._columns[query])
             self._note_terms(kind)
         return kind
 
@@ -277,26 +275,26 @@ class ExistingPods:
                 del self._terms[term]
                 self._keeping.drop(term, *_index_key(term))
 
-    def _count_anew(self, question: PodCountQuery) -> CountColumn:
+    def _count_anew(self, query: PodCountQuery) -> CountColumn:
         if len(self._columns) >= _MOST_COLUMNS:
             self._forget_columns()
         column: CountColumn = np.zeros(self._capacity, dtype=np.int32)
-        self._columns[question] = column
-        for kind in self._counted(question):
+        self._columns[query] = column
+        for kind in self._counted(query):
             column[list(kind.where)] += np.fromiter(kind.where.values(), np.int32, len(kind.where))
             kind.columns.append(column)
-        if not isinstance(question, AntiAffinityHolders):
-            self._asked.put(question, question.selector, question.namespaces)
+        if not isinstance(query, AntiAffinityHolders):
+            self._asked.put(query, query.selector, query.namespaces)
         return column
 
-    def _counted(self, question: PodCountQuery) -> Iterator[ProfileCounts]:
-        if isinstance(question, AntiAffinityHolders):
-            yield from self._terms.get(question.term, ())
+    def _counted(self, query: PodCountQuery) -> Iterator[ProfileCounts]:
+        if isinstance(query, AntiAffinityHolders):
+            yield from self._terms.get(query.term, ())
             return
-        for namespace in self._kinds.namespaces if question.namespaces is None else question.namespaces:
-            about = self.namespace_labels(namespace)
-            for kind in self._kinds.candidates(namespace, question.selector):
-                if question.counts(kind.resident, kind.labels, about):
+        for namespace in self._kinds.namespaces if query.namespaces is None else query.namespaces:
+            namespace_labels = self.namespace_labels(namespace)
+            for kind in self._kinds.candidates(namespace, query.selector):
+                if query.counts(kind.resident, kind.labels, namespace_labels):
                     yield kind
 
     def _fit_columns(self) -> None:

@@ -54,51 +54,52 @@ def required_topology_labels(demand: Demand) -> Iterator[LabelRequirement]:
         yield LabelRequirement(key, LabelOperator.EXISTS)
 
 
-def inter_pod_rules(table: NodeTable, near: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
+def inter_pod_rules(table: NodeTable, existing: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
     """The rules, in the scheduler's order."""
     if demand.spread:
-        yield from _spread_rules(table, near, demand)
+        yield from _spread_rules(table, existing, demand)
     if demand.near:
-        yield from _affinity_rules(table, near, demand)
+        yield from _affinity_rules(table, existing, demand)
     for term in demand.resident.apart:
         codes, size = table.domains(term.key)
-        counts = near.counts(AffinityPodQuery((term.query,)))
-        from_self = _matches_own_pod(term.query, near, demand)
+        counts = existing.counts(AffinityPodQuery((term.query,)))
+        from_self = _matches_own_pod(term.query, existing, demand)
         if from_self or counts.any():
             yield InterPodRule(POD_ANTI_AFFINITY_BROKEN, AntiAffinityRule(codes, size, counts, from_self=from_self))
-    for term in near.keeping_away(demand.resident):
+    for term in existing.keeping_away(demand.resident):
         codes, size = table.domains(term.key)
         yield InterPodRule(
-            KEPT_AWAY_BY_PODS, AntiAffinityRule(codes, size, near.counts(AntiAffinityHolders(term)), from_self=False)
+            KEPT_AWAY_BY_PODS,
+            AntiAffinityRule(codes, size, existing.counts(AntiAffinityHolders(term)), from_self=False),
         )
 
 
-def _affinity_rules(table: NodeTable, near: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
-    counts = near.counts(AffinityPodQuery(tuple(term.query for term in demand.near)))
+def _affinity_rules(table: NodeTable, existing: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
+    counts = existing.counts(AffinityPodQuery(tuple(term.query for term in demand.near)))
     domains = [table.domains(key) for key in dict.fromkeys(term.key for term in demand.near)]
     # A pod on a node that is in none of the domains is no company: the scheduler does not see it.
     alone = not any(pods_per_domain(codes, size, counts).any() for codes, size in domains)
-    first = alone and all(_matches_own_pod(term.query, near, demand) for term in demand.near)
+    first = alone and all(_matches_own_pod(term.query, existing, demand) for term in demand.near)
     for codes, size in domains:
         yield InterPodRule(POD_AFFINITY_UNMET, AffinityRule(codes, size, counts, first=first))
 
 
-def _spread_rules(table: NodeTable, near: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
+def _spread_rules(table: NodeTable, existing: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
     in_all = table.exists.copy()
     for rule in demand.spread:
         in_all &= table.domains(rule.key)[0] > 0
     labels, namespace = dict(demand.resident.labels), demand.resident.namespace
-    nobody = np.zeros(table.reach, dtype=np.int32)
+    no_pods = np.zeros(table.reach, dtype=np.int32)
     for rule in demand.spread:
-        among = in_all.copy()
+        counted = in_all.copy()
         for mask in _eligibility_masks(
             table, demand, heeds_affinity=rule.heeds_affinity, heeds_taints=rule.heeds_taints
         ):
-            among &= mask
-        counts = near.counts(SpreadPodQuery(namespace, rule.selector)) if rule.counts_pods else nobody
+            counted &= mask
+        counts = existing.counts(SpreadPodQuery(namespace, rule.selector)) if rule.counts_pods else no_pods
         codes, size = table.domains(rule.key)
         is_like = rule.selector.matches(labels)
-        yield InterPodRule(SPREAD_TOO_UNEVEN, TopologySpreadRule(codes, size, counts, among, rule, is_like=is_like))
+        yield InterPodRule(SPREAD_TOO_UNEVEN, TopologySpreadRule(codes, size, counts, counted, rule, is_like=is_like))
 
 
 def _eligibility_masks(
@@ -110,6 +111,6 @@ def _eligibility_masks(
         yield table.tolerated(demand.tolerations)
 
 
-def _matches_own_pod(query: PodQuery, near: ExistingPods, demand: Demand) -> bool:
+def _matches_own_pod(query: PodQuery, existing: ExistingPods, demand: Demand) -> bool:
     resident = demand.resident
-    return query.means(resident.namespace, near.namespace_labels(resident.namespace), dict(resident.labels))
+    return query.means(resident.namespace, existing.namespace_labels(resident.namespace), dict(resident.labels))

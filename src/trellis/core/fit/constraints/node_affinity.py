@@ -92,25 +92,25 @@ def _name_rule(written: LabelSelectorRequirement) -> NodeNameRule | None:
 
 def nodes_matching_any_term(table: NodeTable, terms: tuple[NodeTerm, ...]) -> BoolColumn:
     """The nodes that one of the terms allows."""
-    found = np.zeros(table.reach, dtype=np.bool_)
+    mask = np.zeros(table.reach, dtype=np.bool_)
     for term in terms:
-        found |= _nodes_matching_term(table, term)
-    return found
+        mask |= _nodes_matching_term(table, term)
+    return mask
 
 
 def nodes_matching_name(table: NodeTable, rule: NodeNameRule) -> BoolColumn:
     """The node of that name, or all others."""
-    found = np.full(table.reach, not rule.is_wanted)
+    mask = np.full(table.reach, not rule.is_wanted)
     number = table.find(rule.name)
     if number >= 0:
-        found[number] = rule.is_wanted
-    return found
+        mask[number] = rule.is_wanted
+    return mask
 
 
 def _nodes_matching_term(table: NodeTable, term: NodeTerm) -> BoolColumn:
-    found = np.ones(table.reach, dtype=np.bool_)
+    mask = np.ones(table.reach, dtype=np.bool_)
     for requirement in term.labels:
-        found &= table.labelled(requirement)
+        mask &= table.labelled(requirement)
     for rule in term.names:
-        found &= nodes_matching_name(table, rule)
-    return found
+        mask &= nodes_matching_name(table, rule)
+    return mask

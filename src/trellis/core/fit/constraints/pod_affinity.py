@@ -107,7 +107,7 @@ class PodProfile(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def of(cls, pod: Pod) -> PodProfile:
-        """Of a pod that has its node. Terms that cannot be read keep nobody away."""
+        """Of a pod that has its node. Terms that cannot be read keep no pod away."""
         try:
             return read_pod_profile(pod.spec, pod.metadata)
         except InvalidSelector:
@@ -129,7 +129,7 @@ class AntiAffinityRule(DomainRule):
 
     def __init__(self, codes: IntColumn, size: int, counts: npt.NDArray[np.int32], *, from_self: bool) -> None:
         is_open = pods_per_domain(codes, size, counts) == 0
-        # A node without the label is in nobody's domain.
+        # A node without the label is in no domain.
         is_open[0] = True
         super().__init__(codes, is_open, changes=from_self)
 

@@ -22,7 +22,7 @@ class LabelSelectorIndex(Generic[T]):
         self._buckets: dict[Hashable, dict[T, None]] = {}
 
     def put(self, thing: T, selector: Selector, namespaces: tuple[str, ...] | None) -> None:
-        """Take one in."""
+        """Index a value by its selector."""
         for bucket in _index_entries(selector, namespaces):
             self._buckets.setdefault(bucket, {})[thing] = None
 
@@ -35,26 +35,25 @@ class LabelSelectorIndex(Generic[T]):
                 del self._buckets[bucket]
 
     def clear(self) -> None:
-        """Forget all."""
         self._buckets.clear()
 
     def candidates(self, namespace: str, labels: Labels) -> Iterator[T]:
         """Those that may select an object; each of them once."""
         if not self._buckets:
             return
-        found: dict[T, None] = {}
+        entries: dict[T, None] = {}
         for where in (namespace, None):
-            found |= self._buckets.get(where, {})
+            entries |= self._buckets.get(where, {})
             for label in labels.items():
-                found |= self._buckets.get((where, label), {})
-        yield from found
+                entries |= self._buckets.get((where, label), {})
+        yield from entries
 
 
 def _index_entries(selector: Selector, namespaces: tuple[str, ...] | None) -> Iterator[Hashable]:
-    wanted = selector.wanted
+    requirements = selector.wanted
     for where in (None,) if namespaces is None else namespaces:
-        if not wanted:
+        if not requirements:
             yield where
             continue
-        for value in wanted[0].values:
-            yield where, (wanted[0].key, value)
+        for value in requirements[0].values:
+            yield where, (requirements[0].key, value)

@@ -38,6 +38,6 @@ class DomainRule(ABC):
 
 def pods_per_domain(codes: IntColumn, size: int, counts: npt.NDArray[np.int32]) -> IntColumn:
     """How many pods there are in each domain; none are counted for nodes that are in none."""
-    found = np.bincount(codes, weights=counts, minlength=size).astype(np.int64)
-    found[0] = 0
-    return found
+    totals = np.bincount(codes, weights=counts, minlength=size).astype(np.int64)
+    totals[0] = 0
+    return totals

@@ -113,6 +113,6 @@ class TopologySpreadRule(DomainRule):
             self._with_fewest = int(np.count_nonzero(there == self._fewest))
 
     def _all_open(self) -> BoolColumn:
-        found: BoolColumn = self._totals - self._fewest <= self._most
-        found[0] = False
-        return found
+        is_open: BoolColumn = self._totals - self._fewest <= self._most
+        is_open[0] = False
+        return is_open

@@ -52,12 +52,12 @@ class Storage(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def made_for(self) -> Mapping[tuple[str, str], list[PersistentVolumeClaim]]:
         """The claims that were made for one pod each, by its namespace and UID."""
-        found: dict[tuple[str, str], list[PersistentVolumeClaim]] = {}
+        claims: dict[tuple[str, str], list[PersistentVolumeClaim]] = {}
         for claim in self.claims.values():
             owner = claim.metadata.controller
             if owner is not None:
-                found.setdefault((claim.metadata.namespace, owner.uid), []).append(claim)
-        return found
+                claims.setdefault((claim.metadata.namespace, owner.uid), []).append(claim)
+        return claims
 
 
 def is_read_write_once_pod(claim: PersistentVolumeClaim | None) -> bool:
@@ -88,11 +88,11 @@ def _claims(
             key = (metadata.namespace, volume.persistent_volume_claim.claim_name)
             claim = storage.claims.get(key)
             yield None if key in in_use and is_read_write_once_pod(claim) else claim, True
-    made = sum(volume.ephemeral is not None for volume in spec.volumes)
-    if made:
+    ephemeral = sum(volume.ephemeral is not None for volume in spec.volumes)
+    if ephemeral:
         own = storage.made_for.get((metadata.namespace, metadata.uid), [])
         yield from ((claim, False) for claim in own)
-        yield from ((None, False) for _ in range(made - len(own)))
+        yield from ((None, False) for _ in range(ephemeral - len(own)))
 
 
 def _terms(claim: PersistentVolumeClaim | None, storage: Storage, zoned: bool) -> Iterator[Terms]:
@@ -115,18 +115,18 @@ def _bound_volume_terms(volume: PersistentVolume, zoned: bool) -> Iterator[Terms
             for term in read
             if term is not None and not any(rule.is_wanted for rule in term.names)
         )
-    for key, instead in _ZONES.items() if zoned else ():
+    for key, new_key in _ZONES.items() if zoned else ():
         if key in volume.metadata.labels:
             zones = tuple(sorted(set(volume.metadata.labels[key].split(_BETWEEN_ZONES))))
-            yield _in_zones(key, instead, zones)
+            yield _in_zones(key, new_key, zones)
 
 
-def _in_zones(key: str, instead: str, zones: tuple[str, ...]) -> Terms:
+def _in_zones(key: str, new_key: str, zones: tuple[str, ...]) -> Terms:
     """One of the zones, by the label's new name where a node has not the old one, or a node that is in none at all."""
     absent = LabelRequirement(key, LabelOperator.DOES_NOT_EXIST)
     there = NodeTerm((LabelRequirement(key, LabelOperator.IN, zones),))
-    renamed = NodeTerm((absent, LabelRequirement(instead, LabelOperator.IN, zones)))
-    return (_UNZONED, there, renamed) if instead != key else (_UNZONED, there)
+    renamed = NodeTerm((absent, LabelRequirement(new_key, LabelOperator.IN, zones)))
+    return (_UNZONED, there, renamed) if new_key != key else (_UNZONED, there)
 
 
 def _late_binding_terms(claim: PersistentVolumeClaim, made_by: StorageClass | None) -> Iterator[Terms]:

@@ -1,4 +1,4 @@
-"""The chunks of a Buffer: the virtual pods in its status, whoever wrote it, and the strategy of its spec.
+"""The chunks of a Buffer: the virtual pods in its status, and the strategy of its spec.
 
 A chunk is a number of its Buffer, and never an object of the cluster.
 """
@@ -57,7 +57,7 @@ def _selects_nodes(demand: Demand) -> bool:
 
 
 def read_chunks(buffer: Buffer) -> BufferChunks | DetailedReason | None:
-    """The chunks; why they cannot be read; None if the Buffer is not ours, or nobody has translated it yet."""
+    """The chunks; why they cannot be read; None if the Buffer is not ours or not translated yet."""
     meaning = resolve_buffer(buffer)
     pods = buffer.status.pod_based_buffer_spec if buffer.status is not None else None
     if not meaning.is_ours or pods is None or buffer.metadata.deletion_timestamp is not None:

@@ -43,23 +43,23 @@ class ChunkHits:
         stayed = Counter(after)
         for node, count in Counter(name for name in before if name).items():
             left = max(count - stayed[node], 0)
-            taken = min(left, self._arrived[node])
-            awaited = min(left - taken, self._expected[node])
-            self._arrived[node] -= taken
+            arrived = min(left, self._arrived[node])
+            awaited = min(left - arrived, self._expected[node])
+            self._arrived[node] -= arrived
             self._expected[node] -= awaited
-            hits += taken
+            hits += arrived
             left_for += [node] * awaited
         return hits, tuple(left_for)
 
 
 def count_misses(
-    waiting: Iterable[tuple[PodEquivalenceGroup, int]], buffers: Iterable[BufferChunks], known: frozenset[str]
+    waiting: Iterable[tuple[PodEquivalenceGroup, int]], buffers: Iterable[BufferChunks], counted: frozenset[str]
 ) -> tuple[Counter[str], frozenset[str]]:
     """By the UID of a Buffer how many pods wait that one of its chunks was meant for, and the UIDs of all such pods.
 
-    `waiting` says how many of each group have no place on a node that is ready; `known` were counted before.
+    `waiting` says how many of each group have no place on a node that is ready; `counted` were counted before.
     """
-    found: Counter[str] = Counter()
+    misses: Counter[str] = Counter()
     missed: set[str] = set()
     by_place: defaultdict[Hashable, list[BufferChunks]] = defaultdict(list)
     for chunks in buffers:
@@ -70,8 +70,8 @@ def count_misses(
             continue
         uids = [pod.uid for pod in group.pods[len(group.pods) - count :]]
         missed.update(uids)
-        found[served.uid] += sum(uid not in known for uid in uids)
-    return found, frozenset(missed)
+        misses[served.uid] += sum(uid not in counted for uid in uids)
+    return misses, frozenset(missed)
 
 
 def _served_by(group: PodEquivalenceGroup, candidates: Sequence[BufferChunks]) -> BufferChunks | None:
@@ -93,19 +93,19 @@ def _covers(chunk: Demand, pod: Demand) -> bool:
 class NodePrices:
     """Money for an hour of each node, by its number; of one that is of no group by its cores and its memory."""
 
-    def __init__(self, seen: ScaleUpView, tried: ClusterSimulation) -> None:
-        self._table = tried.table
-        self._hourly: FloatColumn = np.zeros(tried.table.reach)
-        if (prices := seen.settings.prices) is not None:
+    def __init__(self, view: ScaleUpView, simulation: ClusterSimulation) -> None:
+        self._table = simulation.table
+        self._hourly: FloatColumn = np.zeros(simulation.table.reach)
+        if (prices := view.settings.prices) is not None:
             cores, memory = self._table.offered(CPU) / 1000.0, self._table.offered(MEMORY) / GIB
             self._hourly += cores * prices.core_hour + memory * prices.gib_hour
-        groups = seen.snapshot.groups
-        for name, (group, _) in seen.snapshot.ties.instances.items():
-            number = tried.table.find(name)
+        groups = view.snapshot.groups
+        for name, (group, _) in view.snapshot.ties.instances.items():
+            number = simulation.table.find(name)
             if number >= 0:
                 self._hourly[number] = groups[group].group.price
-        for rows in (tried.coming, tried.new):
-            self._hourly[rows] = seen.templates.prices[tried.groups_of(rows)]
+        for rows in (simulation.coming, simulation.new):
+            self._hourly[rows] = view.templates.prices[simulation.groups_of(rows)]
 
     def of(self, demand: Demand, numbers: IntColumn) -> float:
         """Of pods that are alike, one on each of these nodes: by CPU or memory, whichever they take more of."""

@@ -40,35 +40,37 @@ from trellis.core.nodes.state.simulation import ClusterSimulation, simulate_clus
 from trellis.core.nodes.state.snapshot import EXPENDABLE_PODS_PRIORITY_CUTOFF, ClusterSnapshot, ClusterSnapshotChanges
 
 
-def count_chunks_on_top(tried: ClusterSimulation, buffers: Sequence[BufferChunks], fixed: PlacedPods) -> dict[str, int]:
+def count_chunks_on_top(
+    simulation: ClusterSimulation, buffers: Sequence[BufferChunks], fixed: PlacedPods
+) -> dict[str, int]:
     """By the UID of each `KeepMinimum` Buffer, how many of its chunks are to be kept on top of what runs.
 
-    Pending pods and the chunks of `KeepEmpty` Buffers have been placed in `tried`; `fixed` has the pods alone that
+    Pending pods and the chunks of `KeepEmpty` Buffers have been placed in `simulation`; `fixed` has the pods alone that
     belong to their nodes. Buffers take their turns as in any placement, so that no pod uses the capacity of two.
     """
-    found: dict[str, int] = {}
+    on_top: dict[str, int] = {}
     minimal = [chunks for chunks in buffers if not chunks.on_top and chunks.count]
     if not minimal:
-        return found
-    running, fixed = tried.running.copy(), fixed.copy()
+        return on_top
+    running, fixed = simulation.running.copy(), fixed.copy()
     for chunks in minimal:
         demand, count = chunks.demand, chunks.count
-        fit_empty = len(tried.put(running.copy(), demand, count, tried.ready))
+        fit_empty = len(simulation.put(running.copy(), demand, count, simulation.ready))
         # Twice the count is as good as all: whatever fits beyond that is not needed to cover it.
-        fit_at_all = len(tried.put(fixed.copy(), demand, 2 * count, tried.ready))
+        fit_at_all = len(simulation.put(fixed.copy(), demand, 2 * count, simulation.ready))
         missing = count - (fit_at_all - fit_empty)
-        unused = count - _used_by_requests(tried, demand, running, fixed)
+        unused = count - _used_by_requests(simulation, demand, running, fixed)
         kept = min(max(missing, min(fit_empty, unused), 0), count)
-        found[chunks.uid] = kept
-        tried.put(running, demand, kept, tried.ready)
-        tried.put(fixed, demand, count, tried.ready)
-    return found
+        on_top[chunks.uid] = kept
+        simulation.put(running, demand, kept, simulation.ready)
+        simulation.put(fixed, demand, count, simulation.ready)
+    return on_top
 
 
-def _used_by_requests(tried: ClusterSimulation, demand: Demand, running: PlacedPods, fixed: PlacedPods) -> int:
+def _used_by_requests(simulation: ClusterSimulation, demand: Demand, running: PlacedPods, fixed: PlacedPods) -> int:
     """How many chunks ordinary pods request, on the ready nodes that could take one."""
-    nodes = tried.ready[eligible_nodes(tried.table, demand)[tried.ready]]
-    rows = tried.table.resources
+    nodes = simulation.ready[eligible_nodes(simulation.table, demand)[simulation.ready]]
+    rows = simulation.table.resources
     sized = [(rows[name], amount) for name, amount in demand.amounts if name != PODS and name in rows]
     ordinary = running.used.amounts[:, nodes] - fixed.used.amounts[:, nodes]
     sums = np.maximum(ordinary, 0).sum(axis=1)
@@ -92,21 +94,21 @@ def observe_headroom(
     snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
 ) -> ObservedHeadroom:
     """What holds now. The snapshot is as before afterwards, but for the arrivals of pods, which are taken."""
-    seen = build_scale_up_view(snapshot, memory, now, replace(settings, max_nodes_per_scaleup=0))
-    limits = ScaleUpLimits(seen)
-    with simulate_cluster(snapshot, seen.stands, seen.templates) as tried:
-        tried.await_nodes(seen.coming)
-        waiting, kept = place_pods_and_chunks(seen, memory, tried)
-        on_top = count_chunks_on_top(tried, [placement.chunks for placement in kept], snapshot.fixed)
-        plan = build_scale_up_plan(seen, memory, tried, ScaleUpPlacement(waiting, kept, limits))
-    verdicts = plan.buffers if snapshot.groups else tuple(_without_groups(decision) for decision in plan.buffers)
-    return ObservedHeadroom(verdicts, dict(snapshot.problems), plan.memory, on_top)
+    view = build_scale_up_view(snapshot, memory, now, replace(settings, max_nodes_per_scaleup=0))
+    limits = ScaleUpLimits(view)
+    with simulate_cluster(snapshot, view.stands, view.templates) as simulation:
+        simulation.await_nodes(view.coming)
+        waiting, buffers = place_pods_and_chunks(view, memory, simulation)
+        on_top = count_chunks_on_top(simulation, [placement.chunks for placement in buffers], snapshot.fixed)
+        plan = build_scale_up_plan(view, memory, simulation, ScaleUpPlacement(waiting, buffers, limits))
+    decisions = plan.buffers if snapshot.groups else tuple(_without_groups(decision) for decision in plan.buffers)
+    return ObservedHeadroom(decisions, dict(snapshot.problems), plan.memory, on_top)
 
 
-def _without_groups(verdict: BufferDecision) -> BufferDecision:
+def _without_groups(decision: BufferDecision) -> BufferDecision:
     """Where no node group is known, which of them might help is not known either."""
-    is_unknown = verdict.said.reason is NO_GROUP_FITS
-    return replace(verdict, said=DetailedReason(BUFFER_NOT_PROVISIONED)) if is_unknown else verdict
+    is_unknown = decision.said.reason is NO_GROUP_FITS
+    return replace(decision, said=DetailedReason(BUFFER_NOT_PROVISIONED)) if is_unknown else decision
 
 
 class HeadroomObserver:

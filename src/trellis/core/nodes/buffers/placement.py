@@ -43,7 +43,7 @@ def place_chunks(
     """
     before = [seats.get(chunks.uid, ())[: chunks.count] for chunks in buffers]
     ready = _place_on(trial, buffers, before, trial.ready, [chunks.count for chunks in buffers])
-    left = [chunks.count - len(found) for chunks, found in zip(buffers, ready, strict=True)]
+    left = [chunks.count - len(placed) for chunks, placed in zip(buffers, ready, strict=True)]
     coming = _place_on(trial, buffers, before, trial.coming, left)
     return [NodePlaces(*places) for places in zip(ready, coming, strict=True)]
 
@@ -61,8 +61,10 @@ def _place_on(
         for chunks, names, count in zip(buffers, before, counts, strict=True)
     ]
     return [
-        np.concatenate((found, trial.put(placed_pods_for(trial, chunks), chunks.demand, count - len(found), nodes)))
-        for chunks, found, count in zip(buffers, kept, counts, strict=True)
+        np.concatenate(
+            (restored, trial.put(placed_pods_for(trial, chunks), chunks.demand, count - len(restored), nodes))
+        )
+        for chunks, restored, count in zip(buffers, kept, counts, strict=True)
     ]
 
 
@@ -72,33 +74,33 @@ def placed_pods_for(trial: ClusterSimulation, chunks: BufferChunks) -> PlacedPod
 
 
 def restore_places(  # noqa: PLR0917 - one question, and no two of its parts belong together
-    trial: ClusterSimulation, world: PlacedPods, demand: Demand, before: Sequence[str], among: IntColumn, most: int
+    trial: ClusterSimulation, placed: PlacedPods, demand: Demand, before: Sequence[str], among: IntColumn, most: int
 ) -> IntColumn:
     """Put at most so many pods that are alike back where they were, as far as they fit there: the numbers of nodes."""
-    found = np.array([trial.find(name) for name in before if name], dtype=np.int64)
-    found = found[found >= 0]
-    found = found[trial.mask(among)[found]][:most]
-    if not len(found):
+    numbers = np.array([trial.find(name) for name in before if name], dtype=np.int64)
+    numbers = numbers[numbers >= 0]
+    numbers = numbers[trial.mask(among)[numbers]][:most]
+    if not len(numbers):
         return _NOWHERE
-    where, first, times = np.unique(found, return_index=True, return_counts=True)
+    where, first, times = np.unique(numbers, return_index=True, return_counts=True)
     if depends_on_other_pods(demand):
-        return trial.put(world, demand, len(found), where[np.argsort(first)])
-    open_ = fits(trial.table, demand, world.used, world.near)[where]
-    times = np.minimum(times, world.used.rooms(demand, where)) * open_
+        return trial.put(placed, demand, len(numbers), where[np.argsort(first)])
+    open_ = fits(trial.table, demand, placed.used, placed.near)[where]
+    times = np.minimum(times, placed.used.rooms(demand, where)) * open_
     some = times > 0
     where, times = where[some], times[some]
     if len(where):
-        world.add_each(where, demand, times)
+        placed.add_each(where, demand, times)
     return np.repeat(where, times)
 
 
 def assign_nodes_to_chunks(before: Sequence[str], places: Sequence[str], count: int) -> tuple[str, ...]:
-    """The node of each chunk by its number, empty if it has none: whoever can keep its node does."""
+    """The node of each chunk by its number, empty if it has none. A chunk keeps its node if it can."""
     free = Counter(places)
-    found = [""] * count
+    names = [""] * count
     for number, name in enumerate(before[:count]):
         if free.get(name, 0) > 0:
-            found[number] = name
+            names[number] = name
             free[name] -= 1
     rest = iter(free.elements())
-    return tuple(name or next(rest, "") for name in found)
+    return tuple(name or next(rest, "") for name in names)

@@ -30,27 +30,27 @@ _LONGEST: Final = 1_024
 
 
 def build_provisioned_status(
-    verdict: BufferDecision, before: BufferStatus | None, generation: int, now: float
+    decision: BufferDecision, before: BufferStatus | None, generation: int, now: float
 ) -> dict[str, Any] | None:
     """Our fields of the status; None if the object says so already. `generation` is the one that the pods are of."""
     was = _condition(before)
-    wanted = {
+    current = {
         "type": PROVISIONED,
-        "status": "True" if verdict.is_provisioned else "False",
-        "reason": verdict.said.reason.code,
-        "message": _message(verdict),
+        "status": "True" if decision.is_provisioned else "False",
+        "reason": decision.said.reason.code,
+        "message": _message(decision),
     }
     written = _time(before.last_fully_provisioned) if before is not None else None
-    full_at = max((time for time in (written, verdict.full_at) if time is not None), default=None)
-    is_told = was is not None and was.observed_generation == generation and _is_published(wanted, was)
-    if is_told and not _is_stale(written, full_at, verdict):
+    full_at = max((time for time in (written, decision.full_at) if time is not None), default=None)
+    is_told = was is not None and was.observed_generation == generation and _is_published(current, was)
+    if is_told and not _is_stale(written, full_at, decision):
         return None
-    stays = was is not None and was.status == wanted["status"]
+    stays = was is not None and was.status == current["status"]
     since = was.last_transition_time if was is not None and stays else None
     moment = format_time(datetime.fromtimestamp(now, UTC))
-    condition = {**wanted, "observedGeneration": generation, "lastTransitionTime": since or moment}
-    told = {"lastFullyProvisioned": format_time(datetime.fromtimestamp(full_at, UTC))} if full_at is not None else {}
-    return {"conditions": [condition], **told}
+    condition = {**current, "observedGeneration": generation, "lastTransitionTime": since or moment}
+    times = {"lastFullyProvisioned": format_time(datetime.fromtimestamp(full_at, UTC))} if full_at is not None else {}
+    return {"conditions": [condition], **times}
 
 
 class StatusOwnership(StrEnum):
@@ -98,12 +98,12 @@ def build_provisioned_fields(
         if provision.duty is StatusOwnership.LEAVE and (ours <= theirs or not has_pods):
             return ProvisionedFields({}, is_written=not ours)
         return ProvisionedFields(stored if ours else {}, is_written=True)
-    verdict, owned = provision.verdict, bool(ours) and not theirs
-    if verdict is None:
+    decision, owned = provision.verdict, bool(ours) and not theirs
+    if decision is None:
         kept = {name: value for name, value in stored.items() if name != "conditions"}
         is_written = owned or not theirs if kept == stored else False
         return ProvisionedFields(kept, is_written, takes_over=bool(theirs))
-    fields = build_provisioned_status(verdict, before, provision.generation, now)
+    fields = build_provisioned_status(decision, before, provision.generation, now)
     if fields is None:
         return ProvisionedFields(stored, is_written=owned, takes_over=bool(theirs))
     return ProvisionedFields(fields, is_written=False, takes_over=bool(theirs))
@@ -118,40 +118,40 @@ def _stored(before: BufferStatus | None) -> dict[str, Any]:
 
 
 def _condition(before: BufferStatus | None) -> StatusCondition | None:
-    known = before.conditions or () if before is not None else ()
-    return next((condition for condition in known if condition.type == PROVISIONED), None)
+    conditions = before.conditions or () if before is not None else ()
+    return next((condition for condition in conditions if condition.type == PROVISIONED), None)
 
 
-def _is_published(wanted: Mapping[str, str], was: StatusCondition) -> bool:
-    return (was.status, was.reason, was.message) == (wanted["status"], wanted["reason"], wanted["message"])
+def _is_published(condition: Mapping[str, str], was: StatusCondition) -> bool:
+    return (was.status, was.reason, was.message) == (condition["status"], condition["reason"], condition["message"])
 
 
-def _is_stale(written: float | None, full_at: float | None, verdict: BufferDecision) -> bool:
+def _is_stale(written: float | None, full_at: float | None, decision: BufferDecision) -> bool:
     """Whether the time that is written is too old: by a while as long as it goes on, by a second once it is over."""
     if full_at is None or written is None:
         return full_at is not None
-    return full_at - written >= (_REFRESH_SECONDS if verdict.is_provisioned else 1)
+    return full_at - written >= (_REFRESH_SECONDS if decision.is_provisioned else 1)
 
 
-def describe_provisioned_chunks(verdict: BufferDecision) -> str:
+def describe_provisioned_chunks(decision: BufferDecision) -> str:
     """How many chunks have room."""
-    have = choose_form(verdict.chunks, "has", "have")
-    return f"{verdict.on_ready} of {pluralize(verdict.chunks, 'chunk')} {have} room on nodes that are ready"
+    have = choose_form(decision.chunks, "has", "have")
+    return f"{decision.on_ready} of {pluralize(decision.chunks, 'chunk')} {have} room on nodes that are ready"
 
 
-def _message(verdict: BufferDecision) -> str:
+def _message(decision: BufferDecision) -> str:
     """How many chunks have room, and why others have none; nothing that differs from pass to pass by itself."""
-    parts = [describe_provisioned_chunks(verdict)]
-    if verdict.on_coming:
-        parts.append(f"{verdict.on_coming} {choose_form(verdict.on_coming, 'waits', 'wait')} for nodes on their way")
-    if verdict.ordered:
-        ordered = ", ".join(f"{count} on new nodes of {group}" for group, count in sorted(verdict.ordered.items()))
-        parts.append(f"{ordered} {choose_form(sum(verdict.ordered.values()), 'is', 'are')} to have room")
-    if verdict.unplaced:
-        refused = "; ".join(map(str, verdict.refused)) or str(verdict.said)
-        parts.append(f"{verdict.unplaced} {choose_form(verdict.unplaced, 'has', 'have')} none: {refused}")
-    said = "; ".join(parts)
-    return said if len(said) <= _LONGEST else said[: _LONGEST - 3] + "..."
+    parts = [describe_provisioned_chunks(decision)]
+    if decision.on_coming:
+        parts.append(f"{decision.on_coming} {choose_form(decision.on_coming, 'waits', 'wait')} for nodes on their way")
+    if decision.ordered:
+        ordered = ", ".join(f"{count} on new nodes of {group}" for group, count in sorted(decision.ordered.items()))
+        parts.append(f"{ordered} {choose_form(sum(decision.ordered.values()), 'is', 'are')} to have room")
+    if decision.unplaced:
+        refused = "; ".join(map(str, decision.refused)) or str(decision.said)
+        parts.append(f"{decision.unplaced} {choose_form(decision.unplaced, 'has', 'have')} none: {refused}")
+    message = "; ".join(parts)
+    return message if len(message) <= _LONGEST else message[: _LONGEST - 3] + "..."
 
 
 def _time(text: str | None) -> float | None:

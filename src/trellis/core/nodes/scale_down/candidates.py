@@ -53,14 +53,14 @@ class ScaleDownCandidate(msgspec.Struct, frozen=True):
 class CandidateFilter:
     """Looks at nodes one by one."""
 
-    def __init__(self, look: ScaleDownView) -> None:
-        self._look = look
+    def __init__(self, view: ScaleDownView) -> None:
+        self._look = view
 
     def look_at(self, name: str, node: Node) -> ScaleDownCandidate | UnremovableNode | DetailedReason:
         """A candidate; or that it was tried in vain a short while ago; or why else the node is none."""
         number = self._look.snapshot.table.find(name)
-        known = self._look.snapshot.ties.instances.get(name)
-        if known is None:
+        member = self._look.snapshot.ties.instances.get(name)
+        if member is None:
             return DetailedReason(NODE_OF_NO_GROUP)
         if self._look.stands.leaving[number]:
             return DetailedReason(NODE_GOING)
@@ -77,18 +77,18 @@ class CandidateFilter:
         held = self._look.memory.held.get(name)
         if held is not None and self._look.now < held.until:
             return held
-        tenants = self.tenants(name)
-        if tenants.stays is not None:
-            return tenants.stays
-        if any(not pod.pod.spec.node_name for pod in tenants.moving):
+        pods = self.tenants(name)
+        if pods.stays is not None:
+            return pods.stays
+        if any(not pod.pod.spec.node_name for pod in pods.moving):
             return DetailedReason(PODS_ARE_COMING)
-        group, instance = known
+        group, instance = member
         price = self._look.snapshot.groups[group].group.price
         since = self._look.memory.unneeded.get(name, held.since if held is not None else None)
-        return ScaleDownCandidate(name, number, group, instance.id, tenants, used, price, ready, since)
+        return ScaleDownCandidate(name, number, group, instance.id, pods, used, price, ready, since)
 
     def why_kept(self, node: Node) -> DetailedReason | None:
-        """What somebody has said against the removal of a node."""
+        """The reason why an annotation or a taint keeps a node."""
         if not self._look.settings.scale_down_enabled:
             return DetailedReason(SCALE_DOWN_OFF)
         for key in (SCALE_DOWN_DISABLED_ANNOTATION, DO_NOT_DISRUPT):
@@ -98,8 +98,8 @@ class CandidateFilter:
 
     def tenants(self, name: str) -> PodsToDrain:
         """Who is on a node."""
-        look = self._look
-        return find_pods_to_drain(look.snapshot.on(name).values(), look.now, look.budgets, look.settings)
+        view = self._look
+        return find_pods_to_drain(view.snapshot.on(name).values(), view.now, view.budgets, view.settings)
 
 
 class GroupMinimums:
@@ -123,7 +123,7 @@ class GroupMinimums:
         for name, ids in wanted.items():
             refused = why_no_release(groups[name], ids)
             self._left[name] = len(ids) - len(refused)
-            self._said.update((name, said) for said in refused.values())
+            self._said.update((name, reason) for reason in refused.values())
 
     def why_not(self, group: str) -> DetailedReason | None:
         """Why no more nodes of a group may go; None if another one may."""

@@ -13,7 +13,7 @@ from trellis.core.nodes.scale_down.memory import ScaleDownMemory
 
 
 class SetTaints(msgspec.Struct, frozen=True):
-    """Give a node these taints and no others, if nobody has changed it since it was seen."""
+    """Give a node these taints and no others, if it still has this resource version."""
 
     node: str
     uid: str

@@ -40,20 +40,20 @@ class DisruptionBudgets:
             self._take_in(budget)
 
     def covers(self, pod: Pod) -> bool:
-        """Whether somebody has said how much of the pod's like may be disturbed."""
+        """Whether a budget covers the pod."""
         return bool(self._of(pod))
 
     def why_not(self, pod: Pod) -> DetailedReason | None:
         """What forbids that a pod is evicted now; None if nothing does."""
         if _is_free(pod):
             return None
-        found = self._of(pod)
+        budgets = self._of(pod)
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
-        if len(found) > 1:
-            return DetailedReason(SEVERAL_BUDGETS, f"{name}: {', '.join(key[1] for key in found)}")
-        if not found or self._may_go_anyway(pod, found[0]) or self._left[found[0]] > 0:
+        if len(budgets) > 1:
+            return DetailedReason(SEVERAL_BUDGETS, f"{name}: {', '.join(key[1] for key in budgets)}")
+        if not budgets or self._may_go_anyway(pod, budgets[0]) or self._left[budgets[0]] > 0:
             return None
-        return DetailedReason(DISRUPTIONS_USED_UP, f"{name}: {found[0][1]}")
+        return DetailedReason(DISRUPTIONS_USED_UP, f"{name}: {budgets[0][1]}")
 
     def take(self, pod: Pod) -> None:
         """Count a pod that is about to be evicted."""
@@ -67,7 +67,7 @@ class DisruptionBudgets:
         try:
             selector = convert_selector(budget.spec.selector)
         except InvalidSelector:
-            # The API server takes such a budget to cover nobody.
+            # The API server takes such a budget to cover no pod.
             return
         if selector.selects_nothing:
             return

@@ -69,42 +69,42 @@ class DrainSimulator:
             self._seats[number][chunks.uid] += count
 
     def clear(self, number: int, pods: Sequence[PlacedPod]) -> DetailedReason | None:
-        """Have everything on a node find a place elsewhere; why it cannot, and then nothing has changed."""
+        """Move everything on a node elsewhere; if something fits nowhere, change nothing and return the reason."""
         try:
             groups = self._groups(pods)
         except InvalidInput as error:
             return DetailedReason(DEMAND_UNREADABLE, str(error))
-        tried = _DrainAttempt(self._trial, self._order[self._order != number])
-        said = self._move(number, pods, groups, tried)
-        if said is not None:
-            tried.undo()
-            return said
-        self._order = tried.nodes
-        self.hosts[tried.used] = True
+        attempt = _DrainAttempt(self._trial, self._order[self._order != number])
+        refusal = self._move(number, pods, groups, attempt)
+        if refusal is not None:
+            attempt.undo()
+            return refusal
+        self._order = attempt.nodes
+        self.hosts[attempt.used] = True
         self._seats.pop(number, None)
-        for uid, numbers in tried.chunks:
+        for uid, numbers in attempt.chunks:
             self.seat(self._chunks[uid], numbers)
         return None
 
     def _move(
-        self, number: int, pods: Sequence[PlacedPod], groups: Iterable[tuple[Demand, int]], tried: _DrainAttempt
+        self, number: int, pods: Sequence[PlacedPod], groups: Iterable[tuple[Demand, int]], attempt: _DrainAttempt
     ) -> DetailedReason | None:
         running = self._trial.running
         for pod in pods:
             if pod.is_counted:
-                tried.take_away(running, number, pod)
+                attempt.take_away(running, number, pod)
         for demand, count in groups:
-            if len(tried.put(running, demand, count)) < count:
-                whose = demand.resident.namespace
+            if len(attempt.put(running, demand, count)) < count:
+                namespace = demand.resident.namespace
                 return DetailedReason(
-                    NO_PLACE_FOR_PODS, f"no other node takes {pluralize(count, 'pod')} of namespace {whose}"
+                    NO_PLACE_FOR_PODS, f"no other node takes {pluralize(count, 'pod')} of namespace {namespace}"
                 )
         for uid, count in self._seats.get(number, Counter[str]()).items():
             chunks = self._chunks[uid]
-            found = tried.move(running if chunks.on_top else self._trial.fixed, number, chunks.demand, count)
-            if len(found) < count:
+            numbers = attempt.move(running if chunks.on_top else self._trial.fixed, number, chunks.demand, count)
+            if len(numbers) < count:
                 return DetailedReason(NO_PLACE_FOR_CHUNKS, f"Buffer {chunks.key[0]}/{chunks.key[1]}")
-            tried.chunks.append((uid, found))
+            attempt.chunks.append((uid, numbers))
         return None
 
     def _groups(self, pods: Sequence[PlacedPod]) -> list[tuple[Demand, int]]:
@@ -138,35 +138,35 @@ class _DrainAttempt:
         columns = [where[times > 0] for _, _, where, times in self._put]
         return np.unique(np.concatenate(columns)) if columns else self.nodes[:0]
 
-    def take_away(self, world: PlacedPods, number: int, pod: PlacedPod) -> None:
-        world.remove(number, pod.demand, pod.resident)
-        self._gone.append((world, number, pod))
+    def take_away(self, placed: PlacedPods, number: int, pod: PlacedPod) -> None:
+        placed.remove(number, pod.demand, pod.resident)
+        self._gone.append((placed, number, pod))
 
-    def put(self, world: PlacedPods, demand: Demand, count: int) -> IntColumn:
+    def put(self, placed: PlacedPods, demand: Demand, count: int) -> IntColumn:
         """Put pods that are alike on the first nodes that take them."""
         # Mostly there is room near the front, and to look at all nodes takes ten times as long.
-        found = self._trial.put(world, demand, count, self.nodes[:_NODES_TRIED_FIRST])
-        if len(found) < count:
-            rest = self._trial.put(world, demand, count - len(found), self.nodes[_NODES_TRIED_FIRST:])
-            found = np.concatenate((found, rest))
-        where, times = np.unique(found, return_counts=True)
+        numbers = self._trial.put(placed, demand, count, self.nodes[:_NODES_TRIED_FIRST])
+        if len(numbers) < count:
+            rest = self._trial.put(placed, demand, count - len(numbers), self.nodes[_NODES_TRIED_FIRST:])
+            numbers = np.concatenate((numbers, rest))
+        where, times = np.unique(numbers, return_counts=True)
         if len(where):
-            self._put.append((world, demand, where, times.astype(np.int64)))
-        return found
+            self._put.append((placed, demand, where, times.astype(np.int64)))
+        return numbers
 
-    def move(self, world: PlacedPods, number: int, demand: Demand, count: int) -> IntColumn:
+    def move(self, placed: PlacedPods, number: int, demand: Demand, count: int) -> IntColumn:
         """Take chunks from a node and put them on others."""
         here, less = np.array([number], dtype=np.int64), np.array([-count], dtype=np.int64)
-        world.add_each(here, demand, less)
-        self._put.append((world, demand, here, less))
-        return self.put(world, demand, count)
+        placed.add_each(here, demand, less)
+        self._put.append((placed, demand, here, less))
+        return self.put(placed, demand, count)
 
     def undo(self) -> None:
         """Everything as before."""
-        for world, demand, where, times in reversed(self._put):
-            world.add_each(where, demand, -times)
-        for world, number, pod in self._gone:
-            world.add(number, pod.demand, pod.resident)
+        for placed, demand, where, times in reversed(self._put):
+            placed.add_each(where, demand, -times)
+        for placed, number, pod in self._gone:
+            placed.add(number, pod.demand, pod.resident)
 
 
 class OngoingRemoval(msgspec.Struct, frozen=True):
@@ -203,20 +203,20 @@ class DrainSimulation(msgspec.Struct, frozen=True):
     in_vain: frozenset[str]
 
 
-def simulate_drains(question: DrainSimulationInput, minimums: GroupMinimums) -> DrainSimulation:
-    """Find out."""
-    snapshot, stands = question.snapshot, question.stands
-    with _without_leaving_taints(question), simulate_cluster(snapshot, stands, NodeTemplates(snapshot, stands)) as made:
-        out = np.array([ongoing.number for ongoing in question.going], dtype=np.int64)
+def simulate_drains(given: DrainSimulationInput, minimums: GroupMinimums) -> DrainSimulation:
+    """Simulate the drains of ongoing removals, then of candidates."""
+    snapshot, stands = given.snapshot, given.stands
+    with _without_leaving_taints(given), simulate_cluster(snapshot, stands, NodeTemplates(snapshot, stands)) as made:
+        out = np.array([ongoing.number for ongoing in given.going], dtype=np.int64)
         made.ready = made.ready[~np.isin(made.ready, out)]
-        filled = _place_pods_and_chunks(question, made)
-        needed = _find_needed(made, question.going, filled.left)
-        order = _target_order(made.ready, [candidate.number for candidate in question.candidates])
-        clearing = DrainSimulator(made, question.successors, order, _largest_node(snapshot))
+        filled = _place_pods_and_chunks(given, made)
+        needed = _find_needed(made, given.going, filled.left)
+        order = _target_order(made.ready, [candidate.number for candidate in given.candidates])
+        clearing = DrainSimulator(made, given.successors, order, _largest_node(snapshot))
         for chunks, numbers in filled.seated:
             clearing.seat(chunks, numbers)
-        _drain_ongoing(question.going, clearing, minimums, needed)
-        return _drain_candidates(question, clearing, minimums, filled, needed)
+        _drain_ongoing(given.going, clearing, minimums, needed)
+        return _drain_candidates(given, clearing, minimums, filled, needed)
 
 
 class _InitialPlacement(msgspec.Struct, frozen=True):
@@ -227,24 +227,24 @@ class _InitialPlacement(msgspec.Struct, frozen=True):
     left: list[tuple[PlacedPods, Demand, int]]
 
 
-def _place_pods_and_chunks(question: DrainSimulationInput, made: ClusterSimulation) -> _InitialPlacement:
-    snapshot = question.snapshot
+def _place_pods_and_chunks(given: DrainSimulationInput, made: ClusterSimulation) -> _InitialPlacement:
+    snapshot = given.snapshot
     expected: set[int] = set()
     left: list[tuple[PlacedPods, Demand, int]] = []
     seated: list[tuple[BufferChunks, IntColumn]] = []
     for group in build_equivalence_groups(
         resolve_claim_conflicts(snapshot.pending.values(), made), _largest_node(snapshot)
     ):
-        found = made.put(made.running, group.demand, len(group.pods), made.ready)
-        expected.update(found.tolist())
-        if group.is_wanted and len(found) < len(group.pods):
-            left.append((made.running, group.demand, len(group.pods) - len(found)))
+        numbers = made.put(made.running, group.demand, len(group.pods), made.ready)
+        expected.update(numbers.tolist())
+        if group.is_wanted and len(numbers) < len(group.pods):
+            left.append((made.running, group.demand, len(group.pods) - len(numbers)))
     buffers = in_placement_order(snapshot.buffers.values())
-    for chunks, seats in zip(buffers, place_chunks(made, buffers, question.seats), strict=True):
+    for chunks, seats in zip(buffers, place_chunks(made, buffers, given.seats), strict=True):
         seated.append((chunks, seats.ready))
         if seats.count < chunks.count:
-            world = made.running if chunks.on_top else made.fixed
-            left.append((world, chunks.demand, chunks.count - seats.count))
+            placed = made.running if chunks.on_top else made.fixed
+            left.append((placed, chunks.demand, chunks.count - seats.count))
     return _InitialPlacement(frozenset(expected), seated, left)
 
 
@@ -255,11 +255,11 @@ def _find_needed(
     needed: dict[str, DetailedReason] = {}
     names = {ongoing.number: ongoing.removal.node for ongoing in going}
     numbers = np.array([*names], dtype=np.int64)
-    for world, demand, count in left:
-        for number in made.put(world, demand, count, numbers).tolist():
-            whose = demand.resident.namespace
+    for placed, demand, count in left:
+        for number in made.put(placed, demand, count, numbers).tolist():
+            namespace = demand.resident.namespace
             needed.setdefault(
-                names[number], DetailedReason(NODE_NEEDED_AGAIN, f"for pods or chunks of namespace {whose}")
+                names[number], DetailedReason(NODE_NEEDED_AGAIN, f"for pods or chunks of namespace {namespace}")
             )
     again = [number for number, name in names.items() if name in needed]
     made.ready = np.concatenate((made.ready, np.array(again, dtype=np.int64)))
@@ -276,43 +276,43 @@ def _drain_ongoing(
         name = ongoing.removal.node
         if name in needed:
             continue
-        said = minimums.why_not(ongoing.removal.group) or clearing.clear(ongoing.number, ongoing.tenants.moving)
-        if said is not None:
-            needed[name] = DetailedReason(NODE_NEEDED_AGAIN, str(said))
+        refusal = minimums.why_not(ongoing.removal.group) or clearing.clear(ongoing.number, ongoing.tenants.moving)
+        if refusal is not None:
+            needed[name] = DetailedReason(NODE_NEEDED_AGAIN, str(refusal))
         else:
             minimums.take(ongoing.removal.group)
 
 
 def _drain_candidates(
-    question: DrainSimulationInput,
+    given: DrainSimulationInput,
     clearing: DrainSimulator,
     minimums: GroupMinimums,
     filled: _InitialPlacement,
     needed: dict[str, DetailedReason],
 ) -> DrainSimulation:
-    found: dict[str, DetailedReason] = {}
+    needed_candidates: dict[str, DetailedReason] = {}
     in_vain: set[str] = set()
     tried: Counter[bool] = Counter()
-    for candidate in question.candidates:
+    for candidate in given.candidates:
         is_known = candidate.since is not None
-        said = minimums.why_not(candidate.group)
-        if said is not None:
-            found[candidate.name] = said
+        refusal = minimums.why_not(candidate.group)
+        if refusal is not None:
+            needed_candidates[candidate.name] = refusal
         elif candidate.number in filled.expected:
-            found[candidate.name] = DetailedReason(PODS_ARE_COMING)
+            needed_candidates[candidate.name] = DetailedReason(PODS_ARE_COMING)
         elif clearing.hosts[candidate.number]:
-            found[candidate.name] = DetailedReason(NODE_TAKES_OVER)
-        elif candidate.tenants.moving and tried[is_known] >= question.most:
-            found[candidate.name] = DetailedReason(NODE_NOT_TRIED)
+            needed_candidates[candidate.name] = DetailedReason(NODE_TAKES_OVER)
+        elif candidate.tenants.moving and tried[is_known] >= given.most:
+            needed_candidates[candidate.name] = DetailedReason(NODE_NOT_TRIED)
         else:
             tried[is_known] += bool(candidate.tenants.moving)
-            said = clearing.clear(candidate.number, candidate.tenants.moving)
-            if said is None:
+            refusal = clearing.clear(candidate.number, candidate.tenants.moving)
+            if refusal is None:
                 minimums.take(candidate.group)
             else:
-                found[candidate.name] = said
+                needed_candidates[candidate.name] = refusal
                 in_vain.add(candidate.name)
-    return DrainSimulation(needed, found, frozenset(in_vain))
+    return DrainSimulation(needed, needed_candidates, frozenset(in_vain))
 
 
 def _target_order(ready: IntColumn, candidates: Sequence[int]) -> IntColumn:
@@ -327,10 +327,10 @@ def _largest_node(snapshot: ClusterSnapshot) -> tuple[float, float]:
 
 
 @contextmanager
-def _without_leaving_taints(question: DrainSimulationInput) -> Iterator[None]:
+def _without_leaving_taints(given: DrainSimulationInput) -> Iterator[None]:
     """The table as if nodes that are being removed were not marked: they are asked about as if they stayed."""
-    snapshot = question.snapshot
-    nodes = [snapshot.nodes[ongoing.removal.node] for ongoing in question.going]
+    snapshot = given.snapshot
+    nodes = [snapshot.nodes[ongoing.removal.node] for ongoing in given.going]
     try:
         for node in nodes:
             snapshot.table.update(without_leaving_taint(node))

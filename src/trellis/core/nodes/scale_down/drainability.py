@@ -46,12 +46,12 @@ def why_not_drainable(
 ) -> DetailedReason | None:
     """What forbids that a pod is moved, other than a budget that is used up; None if nothing does."""
     pod = placed.pod
-    said = pod.metadata.annotations
-    if said.get(SAFE_TO_EVICT) == "false":
+    annotations = pod.metadata.annotations
+    if annotations.get(SAFE_TO_EVICT) == "false":
         return _about_pod(POD_NOT_SAFE_TO_EVICT, pod, f"{SAFE_TO_EVICT}: false")
-    if said.get(DO_NOT_DISRUPT) == "true":
+    if annotations.get(DO_NOT_DISRUPT) == "true":
         return _about_pod(POD_NOT_SAFE_TO_EVICT, pod, f"{DO_NOT_DISRUPT}: true")
-    if said.get(SAFE_TO_EVICT) == "true" or placed.is_expendable:
+    if annotations.get(SAFE_TO_EVICT) == "true" or placed.is_expendable:
         return None
     owner = pod.metadata.controller
     if owner is None:
@@ -65,10 +65,10 @@ def why_not_drainable(
         return _about_pod(POD_OF_SYSTEM, pod, "it has no disruption budget")
     if settings.skip_nodes_with_local_storage:
         lost = [volume.name for volume in pod.spec.volumes if _is_local(volume)]
-        safe = {name.strip() for name in said.get(SAFE_LOCAL_VOLUMES, "").split(",")} - {""}
-        kept = next((name for name in lost if name not in safe), None)
-        if kept is not None:
-            return _about_pod(POD_HAS_LOCAL_STORAGE, pod, f"its volume {kept} is an emptyDir or a hostPath")
+        safe = {name.strip() for name in annotations.get(SAFE_LOCAL_VOLUMES, "").split(",")} - {""}
+        local = next((name for name in lost if name not in safe), None)
+        if local is not None:
+            return _about_pod(POD_HAS_LOCAL_STORAGE, pod, f"its volume {local} is an emptyDir or a hostPath")
     return None
 
 
@@ -118,8 +118,8 @@ def find_pods_to_drain(
         return NO_PODS_TO_DRAIN
     moving = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is None)
     going = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is not None)
-    found = (why_not_drainable(pod, budgets, settings) for pod in moving)
-    return PodsToDrain(moving, going, next((refusal for refusal in found if refusal is not None), None))
+    refusals = (why_not_drainable(pod, budgets, settings) for pod in moving)
+    return PodsToDrain(moving, going, next((refusal for refusal in refusals if refusal is not None), None))
 
 
 def _is_overdue(pod: Pod, now: float) -> bool:

@@ -60,12 +60,12 @@ class RemovalStart(msgspec.Struct, frozen=True):
 class RemovalStarter:
     """Decides about one node after the other, beside the removals that go on."""
 
-    def __init__(self, notes: ScaleDownPlanBuilder, look: ScaleDownView) -> None:
+    def __init__(self, notes: ScaleDownPlanBuilder, view: ScaleDownView) -> None:
         under_way = list(notes.removals.values())
         self._count = len(under_way)
         self._drains = sum(removal.drains for removal in under_way)
-        self._look = look
-        settings = look.settings
+        self._look = view
+        settings = view.settings
         self._delayed_until = max(
             notes.added + settings.scale_down_delay_after_add_seconds,
             notes.deleted + settings.scale_down_delay_after_delete_seconds,
@@ -87,9 +87,9 @@ class RemovalStarter:
         if drains and self._drains >= settings.max_drain_parallelism:
             return RemovalStart(DetailedReason(SCALE_DOWN_LIMITED, f"{pluralize(self._drains, 'node')} with pods"))
         forbidden = (self._look.budgets.why_not(pod.pod) for pod in candidate.tenants.moving)
-        said = next((refusal for refusal in forbidden if refusal is not None), None)
-        if said is not None:
-            return RemovalStart(said, forbidden=True)
+        refusal = next((refusal for refusal in forbidden if refusal is not None), None)
+        if refusal is not None:
+            return RemovalStart(refusal, forbidden=True)
         self._count += 1
         self._drains += drains
         uid, pods = self._look.snapshot.nodes[candidate.name].metadata.uid, candidate.tenants.uids
@@ -126,10 +126,10 @@ class _ScaleDownPlanner:
         removals = self._look.memory.removals.values()
         going = [ongoing for removal in removals if (ongoing := self._go_on(removal)) is not None]
         candidates = self._candidates(frozenset(ongoing.removal.node for ongoing in going))
-        answer = self._try_out(going, candidates) if going or candidates else _NO_SIMULATION
+        simulation = self._try_out(going, candidates) if going or candidates else _NO_SIMULATION
         for ongoing in going:
-            self._step(ongoing, answer.needed.get(ongoing.removal.node))
-        self._start(candidates, answer)
+            self._step(ongoing, simulation.needed.get(ongoing.removal.node))
+        self._start(candidates, simulation)
         return self._notes.plan()
 
     def _go_on(self, removal: NodeRemoval) -> OngoingRemoval | None:
@@ -146,11 +146,11 @@ class _ScaleDownPlanner:
         if removal.released is not None:
             self._step(going, None)
             return None
-        said = self._screen.why_kept(node) or going.tenants.stays or find_new_pod(removal, going.tenants)
+        reason = self._screen.why_kept(node) or going.tenants.stays or find_new_pod(removal, going.tenants)
         if self._look.group_of(name) != removal.group:
-            said = DetailedReason(NODE_OF_NO_GROUP)
-        if said is not None:
-            self._step(going, said)
+            reason = DetailedReason(NODE_OF_NO_GROUP)
+        if reason is not None:
+            self._step(going, reason)
             return None
         return going
 
@@ -166,7 +166,7 @@ class _ScaleDownPlanner:
 
     def _candidates(self, going: frozenset[str]) -> list[ScaleDownCandidate]:
         """The nodes to be tried, in their turn; of all others it is said why they are none."""
-        found: list[ScaleDownCandidate] = []
+        candidates: list[ScaleDownCandidate] = []
         for name, node in self._snapshot.nodes.items():
             if name in going or self._notes.has(name):
                 continue
@@ -174,14 +174,14 @@ class _ScaleDownPlanner:
             if is_abandoned(node, self._look.now, is_ours=is_ours) and not self._look.is_going(name):
                 self._notes.step(name, keep_node(node, DetailedReason(MARK_LEFT_BEHIND)))
                 continue
-            looked = self._screen.look_at(name, node)
-            if isinstance(looked, ScaleDownCandidate):
-                found.append(looked)
-            elif isinstance(looked, UnremovableNode):
-                self._notes.hold(name, looked)
+            result = self._screen.look_at(name, node)
+            if isinstance(result, ScaleDownCandidate):
+                candidates.append(result)
+            elif isinstance(result, UnremovableNode):
+                self._notes.hold(name, result)
             else:
-                self._notes.keep(name, looked)
-        return sorted(found, key=lambda candidate: candidate.turn)
+                self._notes.keep(name, result)
+        return sorted(candidates, key=lambda candidate: candidate.turn)
 
     def _try_out(self, going: list[OngoingRemoval], candidates: list[ScaleDownCandidate]) -> DrainSimulation:
         # The group still counts a node that it was given back and does not show as leaving.
@@ -196,24 +196,24 @@ class _ScaleDownPlanner:
         view, look = self._view, self._look
         successors = ReplacementDemands(self._snapshot.storage, view.starts)
         most = look.settings.max_nodes_tried
-        question = DrainSimulationInput(self._snapshot, look.stands, view.seats, successors, going, candidates, most)
-        return simulate_drains(question, minimums)
+        given = DrainSimulationInput(self._snapshot, look.stands, view.seats, successors, going, candidates, most)
+        return simulate_drains(given, minimums)
 
-    def _start(self, candidates: list[ScaleDownCandidate], answer: DrainSimulation) -> None:
+    def _start(self, candidates: list[ScaleDownCandidate], simulation: DrainSimulation) -> None:
         look, notes = self._look, self._notes
         starting = RemovalStarter(notes, look)
         until = look.now + look.settings.unremovable_node_recheck_seconds
         for candidate in candidates:
-            since, said = (
+            since, reason = (
                 look.now if candidate.since is None else candidate.since,
-                answer.candidates.get(candidate.name),
+                simulation.candidates.get(candidate.name),
             )
-            if said is not None and said.reason is NODE_NOT_TRIED and candidate.since is not None:
-                notes.unneeded(candidate.name, said, since, None)
-            elif said is not None and candidate.name in answer.in_vain:
-                notes.hold(candidate.name, UnremovableNode(said, until))
-            elif said is not None:
-                notes.keep(candidate.name, said)
+            if reason is not None and reason.reason is NODE_NOT_TRIED and candidate.since is not None:
+                notes.unneeded(candidate.name, reason, since, None)
+            elif reason is not None and candidate.name in simulation.in_vain:
+                notes.hold(candidate.name, UnremovableNode(reason, until))
+            elif reason is not None:
+                notes.keep(candidate.name, reason)
             else:
                 self._begin(candidate, starting.decide(candidate, since), since, until)
 

@@ -12,12 +12,12 @@ from trellis.core.nodes.scale_down.view import ScaleDownView
 class ScaleDownPlanBuilder:
     """Verdicts, actions, and what to remember. `removals` are those that go on."""
 
-    def __init__(self, look: ScaleDownView, added: float) -> None:
+    def __init__(self, view: ScaleDownView, added: float) -> None:
         self.removals: dict[str, NodeRemoval] = {}
-        self.deleted = look.memory.deleted
-        self.failed = look.memory.failed
+        self.deleted = view.memory.deleted
+        self.failed = view.memory.failed
         self.added = added
-        self._look = look
+        self._look = view
         self._actions: list[ScaleDownAction] = []
         self._verdicts: dict[str, NodeDecision] = {}
         self._unneeded: dict[str, float] = {}
@@ -31,9 +31,8 @@ class ScaleDownPlanBuilder:
         """A node that was being removed is there no more."""
         self.deleted = self._look.now
 
-    def keep(self, name: str, said: DetailedReason) -> None:
-        """A node stays."""
-        self._tell(name, NodeOutcome.KEPT, said)
+    def keep(self, name: str, reason: DetailedReason) -> None:
+        self._tell(name, NodeOutcome.KEPT, reason)
 
     def hold(self, name: str, held: UnremovableNode) -> None:
         """A node stays, and is not tried again for a while."""
@@ -41,15 +40,15 @@ class ScaleDownPlanBuilder:
         outcome = NodeOutcome.KEPT if held.since is None else NodeOutcome.UNNEEDED
         self._tell(name, outcome, held.said, held.since, held.until)
 
-    def unneeded(self, name: str, said: DetailedReason, since: float, look: float | None) -> None:
+    def unneeded(self, name: str, reason: DetailedReason, since: float, look: float | None) -> None:
         """A node is not needed, and stays for now."""
         self._unneeded[name] = since
-        self._tell(name, NodeOutcome.UNNEEDED, said, since, look)
+        self._tell(name, NodeOutcome.UNNEEDED, reason, since, look)
 
-    def leave(self, removal: NodeRemoval, said: DetailedReason) -> None:
+    def leave(self, removal: NodeRemoval, reason: DetailedReason) -> None:
         """A node is on its way out without our help."""
         self.removals[removal.node] = removal
-        self._tell(removal.node, NodeOutcome.LEAVING, said, removal.since)
+        self._tell(removal.node, NodeOutcome.LEAVING, reason, removal.since)
 
     def step(self, name: str, stepped: RemovalStep) -> None:
         """A node comes a step nearer to its end, or is kept after all."""
@@ -63,7 +62,6 @@ class ScaleDownPlanBuilder:
             self._tell(name, NodeOutcome.LEAVING, stepped.said, removal.since, stepped.look)
 
     def plan(self) -> ScaleDownPlan:
-        """All of it."""
         memory = ScaleDownMemory(self._unneeded, self._held, self.removals, self.added, self.deleted, self.failed)
         looks = [decision.look for decision in self._verdicts.values() if decision.look is not None]
         return ScaleDownPlan(tuple(self._actions), tuple(self._verdicts.values()), memory, min(looks, default=None))
@@ -72,9 +70,9 @@ class ScaleDownPlanBuilder:
         self,
         name: str,
         outcome: NodeOutcome,
-        said: DetailedReason,
+        reason: DetailedReason,
         since: float | None = None,
         look: float | None = None,
     ) -> None:
         used = float(self._look.used[self._look.snapshot.table.find(name)])
-        self._verdicts[name] = NodeDecision(name, outcome, said, used, since, look)
+        self._verdicts[name] = NodeDecision(name, outcome, reason, used, since, look)

@@ -55,7 +55,7 @@ def leaving_since(node: Node) -> float | None:
 
 
 def is_abandoned(node: Node, now: float, *, is_ours: bool) -> bool:
-    """Whether nobody goes on with the removal of a node, of which this process knows nothing.
+    """Whether the removal of a node, of which this process knows nothing, was abandoned.
 
     Nodes of our groups are ours alone to remove; of others the mark is given time.
     """
@@ -97,22 +97,22 @@ class RemovalStep(msgspec.Struct, frozen=True):
     failed: bool = False
 
 
-def find_new_pod(removal: NodeRemoval, tenants: PodsToDrain) -> DetailedReason | None:
+def find_new_pod(removal: NodeRemoval, pods: PodsToDrain) -> DetailedReason | None:
     """That a pod has come which was not there when the removal began."""
-    for pod in tenants.moving:
+    for pod in pods.moving:
         if pod.pod.metadata.uid not in removal.pods:
             return DetailedReason(POD_CAME_MEANWHILE, f"{pod.key[0]}/{pod.key[1]}")
     return None
 
 
-def keep_node(node: Node, said: DetailedReason, *, failed: bool = False) -> RemovalStep:
+def keep_node(node: Node, reason: DetailedReason, *, failed: bool = False) -> RemovalStep:
     """The node stays, without our mark."""
-    return RemovalStep(said, actions=(remove_leaving_taint(node),) if has_leaving_taint(node) else (), failed=failed)
+    return RemovalStep(reason, actions=(remove_leaving_taint(node),) if has_leaving_taint(node) else (), failed=failed)
 
 
-def next_removal_step(removal: NodeRemoval, node: Node, tenants: PodsToDrain, look: ScaleDownView) -> RemovalStep:
+def next_removal_step(removal: NodeRemoval, node: Node, pods: PodsToDrain, view: ScaleDownView) -> RemovalStep:
     """The next step of a removal that nothing speaks against."""
-    now, settings = look.now, look.settings
+    now, settings = view.now, view.settings
     if removal.released is not None:
         late = removal.released + settings.node_release_seconds
         return (
@@ -131,31 +131,31 @@ def next_removal_step(removal: NodeRemoval, node: Node, tenants: PodsToDrain, lo
     settled = (removal.marked or now) + settings.node_delete_delay_after_taint_seconds
     if now < settled:
         return RemovalStep(DetailedReason(NODE_SETTLING), removal, look=settled)
-    if tenants.is_empty:
+    if pods.is_empty:
         released = msgspec.structs.replace(removal, released=now)
         gives_back = ReleaseNode(removal.node, removal.group, removal.instance)
         return RemovalStep(DetailedReason(NODE_RELEASED), released, (gives_back,), now + settings.node_release_seconds)
-    return _drain(removal, node, tenants, look)
+    return _drain(removal, node, pods, view)
 
 
-def _drain(removal: NodeRemoval, node: Node, tenants: PodsToDrain, look: ScaleDownView) -> RemovalStep:
-    now, left = look.now, len(tenants.moving)
-    # Who is going may take as long as it was promised; only who is not let go is waited for in vain.
-    if tenants.going or removal.left != left:
+def _drain(removal: NodeRemoval, node: Node, pods: PodsToDrain, view: ScaleDownView) -> RemovalStep:
+    now, left = view.now, len(pods.moving)
+    # A pod that terminates may take its grace period; only evictions that are refused are waited for in vain.
+    if pods.going or removal.left != left:
         removal = msgspec.structs.replace(removal, left=left, progress=now)
-    late = removal.progress + look.settings.max_pod_eviction_seconds
+    late = removal.progress + view.settings.max_pod_eviction_seconds
     if now >= late:
-        told = f"{pluralize(left, 'pod')} {choose_form(left, 'is', 'are')} left"
-        return keep_node(node, DetailedReason(EVICTIONS_REFUSED, told), failed=True)
-    evictions = tuple(_evictions(removal.node, tenants, look))
+        details = f"{pluralize(left, 'pod')} {choose_form(left, 'is', 'are')} left"
+        return keep_node(node, DetailedReason(EVICTIONS_REFUSED, details), failed=True)
+    evictions = tuple(_evictions(removal.node, pods, view))
     return RemovalStep(DetailedReason(NODE_DRAINING), removal, evictions, late)
 
 
-def _evictions(node: str, tenants: PodsToDrain, look: ScaleDownView) -> Iterator[DrainPod]:
-    for pod in tenants.moving:
-        if look.budgets.why_not(pod.pod) is None:
-            look.budgets.take(pod.pod)
-            grace = _grace(pod.pod, look.settings.max_graceful_termination_seconds)
+def _evictions(node: str, pods: PodsToDrain, view: ScaleDownView) -> Iterator[DrainPod]:
+    for pod in pods.moving:
+        if view.budgets.why_not(pod.pod) is None:
+            view.budgets.take(pod.pod)
+            grace = _grace(pod.pod, view.settings.max_graceful_termination_seconds)
             yield DrainPod(node, pod.key[0], pod.key[1], pod.pod.metadata.uid, grace)
 
 

@@ -29,15 +29,15 @@ def node_utilization(table: NodeTable, used: Occupancy) -> FloatColumn:
 
     Chunks of Buffers are not in it: they hold a node only if they would find no other.
     """
-    found = np.zeros(table.reach)
-    taken = used.amounts
+    utilization = np.zeros(table.reach)
+    amounts = used.amounts
     for name, row in table.resources.items():
         if name not in (CPU, MEMORY) and "/" not in name:
             continue
-        offered, asked = table.allocatable[row], taken[row]
-        share = np.divide(asked, offered, out=np.where(asked > 0, 1.0, 0.0), where=offered > 0)
-        np.maximum(found, share, out=found)
-    return found
+        offered, requested = table.allocatable[row], amounts[row]
+        share = np.divide(requested, offered, out=np.where(requested > 0, 1.0, 0.0), where=offered > 0)
+        np.maximum(utilization, share, out=utilization)
+    return utilization
 
 
 class ScaleDownView(msgspec.Struct, frozen=True):
@@ -53,13 +53,13 @@ class ScaleDownView(msgspec.Struct, frozen=True):
 
     def group_of(self, name: str) -> str:
         """The group that counts a node as one of its own, empty if none does."""
-        known = self.snapshot.ties.instances.get(name)
-        return known[0] if known is not None and known[1].state is not InstanceState.LEAVING else ""
+        member = self.snapshot.ties.instances.get(name)
+        return member[0] if member is not None and member[1].state is not InstanceState.LEAVING else ""
 
     def is_going(self, name: str) -> bool:
         """Whether a node is deleted, or given back to its group."""
-        known = self.snapshot.ties.instances.get(name)
-        is_given_back = known is not None and known[1].state is InstanceState.LEAVING
+        member = self.snapshot.ties.instances.get(name)
+        is_given_back = member is not None and member[1].state is InstanceState.LEAVING
         return is_given_back or self.snapshot.nodes[name].metadata.deletion_timestamp is not None
 
 

@@ -30,16 +30,16 @@ class GroupBackoff(msgspec.Struct, frozen=True):
         return self.failed_at + self.seconds
 
 
-def back_off(known: GroupBackoff | None, at: float, why: str, settings: ScaleUpSettings) -> GroupBackoff:
+def back_off(backoff: GroupBackoff | None, at: float, why: str, settings: ScaleUpSettings) -> GroupBackoff:
     """The same after a failure; one that was known already, or is older than that, changes nothing."""
-    if known is None or at - known.until >= settings.node_group_backoff_reset_seconds:
+    if backoff is None or at - backoff.until >= settings.node_group_backoff_reset_seconds:
         return GroupBackoff(at, settings.initial_node_group_backoff_seconds, why)
-    if at <= known.failed_at:
-        return known
-    if at < known.until:
+    if at <= backoff.failed_at:
+        return backoff
+    if at < backoff.until:
         # Others of the same order: the group was not tried again in between.
-        return known
-    return GroupBackoff(at, min(2 * known.seconds, settings.max_node_group_backoff_seconds), why)
+        return backoff
+    return GroupBackoff(at, min(2 * backoff.seconds, settings.max_node_group_backoff_seconds), why)
 
 
 def active_backoffs(

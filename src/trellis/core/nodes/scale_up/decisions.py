@@ -129,34 +129,36 @@ ORDER_FAILED = Reason("OrderFailed", "Nothing came of an order from the group.",
 V = TypeVar("V", PendingPodsDecision, BufferDecision)
 
 
-def correct_for_failed_orders(verdicts: Iterable[V], failed: Collection[str]) -> tuple[V, ...]:
+def correct_for_failed_orders(decisions: Iterable[V], failed: Collection[str]) -> tuple[V, ...]:
     """The verdicts, where nothing came of the orders from some groups; the next plan knows another way, if any."""
-    return tuple(_without_failed_orders(decision, failed) for decision in verdicts)
+    return tuple(_without_failed_orders(decision, failed) for decision in decisions)
 
 
-def correct_for_silent_provider(verdicts: Iterable[BufferDecision], why: DetailedReason) -> tuple[BufferDecision, ...]:
+def correct_for_silent_provider(
+    decisions: Iterable[BufferDecision], reason: DetailedReason
+) -> tuple[BufferDecision, ...]:
     """The verdicts of a look at which nothing could be ordered: who might have had a node is told why there is none."""
     return tuple(
-        msgspec.structs.replace(decision, said=why, refused=())
+        msgspec.structs.replace(decision, said=reason, refused=())
         if decision.unplaced and _may_get_node(decision)
         else decision
-        for decision in verdicts
+        for decision in decisions
     )
 
 
-def _may_get_node(verdict: BufferDecision) -> bool:
-    """Whether some group has not refused for good; without groups nobody knows."""
-    return not verdict.refused or any(refusal.reason is SCALE_UP_LIMITED for refusal in verdict.refused)
+def _may_get_node(decision: BufferDecision) -> bool:
+    """Whether some group has not refused for good, or no group is known."""
+    return not decision.refused or any(refusal.reason is SCALE_UP_LIMITED for refusal in decision.refused)
 
 
-def _without_failed_orders(verdict: V, failed: Collection[str]) -> V:
-    lost = {group: count for group, count in verdict.ordered.items() if group in failed}
+def _without_failed_orders(decision: V, failed: Collection[str]) -> V:
+    lost = {group: count for group, count in decision.ordered.items() if group in failed}
     if not lost:
-        return verdict
+        return decision
     return msgspec.structs.replace(
-        verdict,
+        decision,
         said=DetailedReason(GROUPS_EXHAUSTED),
-        ordered={group: count for group, count in verdict.ordered.items() if group not in lost},
-        unplaced=verdict.unplaced + sum(lost.values()),
-        refused=(*verdict.refused, GroupsRefusal(ORDER_FAILED, tuple(sorted(lost)))),
+        ordered={group: count for group, count in decision.ordered.items() if group not in lost},
+        unplaced=decision.unplaced + sum(lost.values()),
+        refused=(*decision.refused, GroupsRefusal(ORDER_FAILED, tuple(sorted(lost)))),
     )

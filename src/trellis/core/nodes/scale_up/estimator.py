@@ -53,23 +53,23 @@ IntMatrix = npt.NDArray[np.int64]
 
 
 def estimate_options(
-    templates: NodeTemplates, needs: Sequence[UnplacedPods], rooms: IntMatrix, allowed: IntColumn
+    templates: NodeTemplates, needs: Sequence[UnplacedPods], capacities: IntMatrix, allowed: IntColumn
 ) -> ScaleUpOptions | None:
     """The options that there are; None if no group can do anything.
 
-    `rooms` says how many of each need a node of each group holds, `allowed` how many nodes of each may be ordered.
+    `capacities` says how many of each need a node of each group holds, `allowed` how many nodes of each may be ordered.
     """
     left: FloatColumn = np.array([pods.left for pods in needs], dtype=np.float64)
     some = np.flatnonzero(left)
-    groups = np.flatnonzero((allowed > 0) & (rooms[some] > 0).any(axis=0))
+    groups = np.flatnonzero((allowed > 0) & (capacities[some] > 0).any(axis=0))
     if not len(groups):
         return None
-    left, able = left[some], rooms[np.ix_(some, groups)]
+    left, able = left[some], capacities[np.ix_(some, groups)]
     takes = able > 0
-    wanted = (left[:, None] / np.maximum(able, 1) * takes).sum(axis=0)
-    nodes = np.ceil(np.minimum(wanted, allowed[groups]))
+    needed = (left[:, None] / np.maximum(able, 1) * takes).sum(axis=0)
+    nodes = np.ceil(np.minimum(needed, allowed[groups]))
     # Of a group that may not have enough nodes, each pod gets its part.
-    share = np.minimum(1.0, nodes / np.maximum(np.ceil(wanted), 1.0))
+    share = np.minimum(1.0, nodes / np.maximum(np.ceil(needed), 1.0))
     cores, memory = (_requested(needs, some, name) * left @ takes * share for name in (CPU, MEMORY))
     return ScaleUpOptions(
         groups=groups,
@@ -100,13 +100,13 @@ def groups_by_spread_domain(templates: NodeTemplates, demand: Demand, groups: In
 
 
 def groups_meeting_affinity(
-    trial: ClusterSimulation, world: PlacedPods, demand: Demand, groups: IntColumn
+    trial: ClusterSimulation, placed: PlacedPods, demand: Demand, groups: IntColumn
 ) -> BoolColumn:
     """The groups whose nodes would be where pods find the company that they ask for."""
-    found = np.ones(len(groups), dtype=np.bool_)
+    mask = np.ones(len(groups), dtype=np.bool_)
     table, nodes = trial.table, trial.templates.nodes
     keys = dict.fromkeys(term.key for term in demand.near)
-    rules = (named.rule for named in inter_pod_rules(table, world.near, demand) if named.reason is POD_AFFINITY_UNMET)
+    rules = (named.rule for named in inter_pod_rules(table, placed.near, demand) if named.reason is POD_AFFINITY_UNMET)
     for key, rule in zip(keys, rules, strict=True):
         if rule.changes:
             # The first of its like may be anywhere.
@@ -118,8 +118,8 @@ def groups_meeting_affinity(
             if value not in answers:
                 alike = None if value is None else table.labelled(LabelRequirement(key, LabelOperator.IN, (value,)))
                 answers[value] = alike is not None and bool((there & alike).any())
-            found[at] &= answers[value]
-    return found
+            mask[at] &= answers[value]
+    return mask
 
 
 # Beyond one round for each group: rules about other pods may bring pods back to a group that could take no more.
@@ -142,7 +142,7 @@ class NodeEstimator:
         self._similar = similar
         self._sizes = np.array([state.target for state in trial.templates.states], dtype=np.int64)
 
-    def open(self, needs: Sequence[UnplacedPods], world: PlacedPods) -> None:
+    def open(self, needs: Sequence[UnplacedPods], placed: PlacedPods) -> None:
         """Put as many as possible on new nodes; what cannot be is left."""
         templates = self._trial.templates
         if not needs or not len(templates):
@@ -152,57 +152,61 @@ class NodeEstimator:
         # Who looks for company may find it once others have a place.
         while before != sum(pods.left for pods in needs):
             before = sum(pods.left for pods in needs)
-            self._rounds(needs, first.copy(), first, world)
+            self._rounds(needs, first.copy(), first, placed)
             if not any(pods.left and pods.demand.near for pods in needs):
                 return
 
-    def _rounds(self, needs: Sequence[UnplacedPods], rooms: IntMatrix, first: IntMatrix, world: PlacedPods) -> None:
+    def _rounds(
+        self, needs: Sequence[UnplacedPods], capacities: IntMatrix, first: IntMatrix, placed: PlacedPods
+    ) -> None:
         for _ in range(len(self._trial.templates) + _MORE_ROUNDS):
-            options = estimate_options(self._trial.templates, needs, rooms, self._limits.rooms())
+            options = estimate_options(self._trial.templates, needs, capacities, self._limits.rooms())
             if options is None:
                 return
-            self._round(needs, rooms, first, world, options)
+            self._round(needs, capacities, first, placed, options)
 
     def _round(
         self,
         needs: Sequence[UnplacedPods],
-        rooms: IntMatrix,
+        capacities: IntMatrix,
         first: IntMatrix,
-        world: PlacedPods,
+        placed: PlacedPods,
         options: ScaleUpOptions,
     ) -> None:
         """Serve all that the best group can hold, in their order. Who is left over does not come back to it."""
         group = choose_group(options, self._expanders)
         for at, need in enumerate(needs):
-            if not need.left or not rooms[at, group]:
+            if not need.left or not capacities[at, group]:
                 continue
             before = need.left
             goes_by_domains = need.demand.near or need.demand.spread
             members = (
-                self._in_domains(need, world, rooms[at], options) if goes_by_domains else self._alike(group, rooms[at])
+                self._in_domains(need, placed, capacities[at], options)
+                if goes_by_domains
+                else self._alike(group, capacities[at])
             )
             if not len(members):
-                rooms[at] = 0
+                capacities[at] = 0
                 continue
-            self._serve(need, world, members, int(rooms[at, members].max()))
+            self._serve(need, placed, members, int(capacities[at, members].max()))
             if need.goes_by_others and need.left < before:
                 # Where these are now may have opened a domain of another group to the others.
-                rooms[at] = first[at]
+                capacities[at] = first[at]
             if need.left:
-                rooms[at, members] = 0
+                capacities[at, members] = 0
 
-    def _alike(self, group: int, rooms: IntColumn) -> IntColumn:
+    def _alike(self, group: int, capacities: IntColumn) -> IntColumn:
         """The groups that grow evenly with one, as far as they can help."""
         alike = self._similar[group] if self._similar is not None else np.array([group], dtype=np.int64)
-        return alike[rooms[alike] > 0]
+        return alike[capacities[alike] > 0]
 
     def _in_domains(
-        self, need: UnplacedPods, world: PlacedPods, rooms: IntColumn, options: ScaleUpOptions
+        self, need: UnplacedPods, placed: PlacedPods, capacities: IntColumn, options: ScaleUpOptions
     ) -> IntColumn:
         """The best group of where pods find company, or of each domain over which they are spread."""
-        able = options.take(np.flatnonzero(rooms[options.groups]))
+        able = options.take(np.flatnonzero(capacities[options.groups]))
         if need.demand.near:
-            able = able.take(np.flatnonzero(groups_meeting_affinity(self._trial, world, need.demand, able.groups)))
+            able = able.take(np.flatnonzero(groups_meeting_affinity(self._trial, placed, need.demand, able.groups)))
             parts = [able] if len(able.groups) else []
         else:
             parts = [
@@ -210,11 +214,11 @@ class NodeEstimator:
             ]
         return np.array([choose_group(part, self._expanders) for part in parts], dtype=np.int64)
 
-    def _serve(self, need: UnplacedPods, world: PlacedPods, members: IntColumn, most_on_one: int) -> None:
+    def _serve(self, need: UnplacedPods, placed: PlacedPods, members: IntColumn, most_on_one: int) -> None:
         trial = self._trial
         everywhere = np.concatenate((trial.ready, trial.coming))
         nodes = np.concatenate((everywhere, trial.new)) if need.goes_by_others else trial.new
-        need.placed(trial.put(world, need.demand, need.left, nodes))
+        need.placed(trial.put(placed, need.demand, need.left, nodes))
         rate = float(most_on_one)
         while need.left:
             # One in every domain at least, or the pods cannot lie evenly.
@@ -224,18 +228,18 @@ class NodeEstimator:
             if not len(rows):
                 return
             nodes = np.concatenate((everywhere, trial.new)) if need.goes_by_others else rows
-            found = trial.put(world, need.demand, need.left, nodes)
-            need.placed(found)
-            self._give_back(rows[~trial.mask(found)[rows]])
-            if not len(found):
+            numbers = trial.put(placed, need.demand, need.left, nodes)
+            need.placed(numbers)
+            self._give_back(rows[~trial.mask(numbers)[rows]])
+            if not len(numbers):
                 return
-            rate = min(max(len(found) / len(rows), 1.0), rate)
+            rate = min(max(len(numbers) / len(rows), 1.0), rate)
 
     def _rows(self, members: IntColumn, sizes: IntColumn, count: int) -> IntColumn:
         allowed = np.array([self._limits.room(member) for member in members.tolist()], dtype=np.int64)
-        wanted = balance_nodes(count, sizes, allowed)
+        shares = balance_nodes(count, sizes, allowed)
         opened: list[IntColumn] = []
-        for group, more in zip(members.tolist(), wanted.tolist(), strict=True):
+        for group, more in zip(members.tolist(), shares.tolist(), strict=True):
             # The limits of the cluster are shared: what one group has taken is not there for the next.
             given = min(more, self._limits.room(group))
             if given:

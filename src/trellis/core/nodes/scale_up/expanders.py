@@ -35,7 +35,7 @@ class ScaleUpOptions(msgspec.Struct, frozen=True):
     priority: IntColumn
 
     def take(self, which: IntColumn) -> ScaleUpOptions:
-        """Some of them."""
+        """The options of some groups."""
         return ScaleUpOptions(*(getattr(self, name)[which] for name in self.__struct_fields__))
 
 
@@ -84,7 +84,7 @@ EXPANDERS: Final[Mapping[str, Expander]] = MappingProxyType(
 
 
 def expanders_by_name(names: Sequence[str]) -> tuple[Expander, ...]:
-    """The expanders of a setting, in its order; one that nobody knows is refused."""
+    """The expanders of a setting, in its order; an unknown name is refused."""
     for name in names:
         if name not in EXPANDERS:
             raise InvalidInput(name, f"expanders: the expanders are {', '.join(EXPANDERS)}")
@@ -101,6 +101,6 @@ def choose_group(options: ScaleUpOptions, expanders: Sequence[Expander]) -> int:
     return int(left.groups[0])
 
 
-def _idle(offered: FloatColumn, asked: FloatColumn) -> FloatColumn:
-    idle: FloatColumn = 1 - asked / np.maximum(offered, _SAME)
+def _idle(offered: FloatColumn, requested: FloatColumn) -> FloatColumn:
+    idle: FloatColumn = 1 - requested / np.maximum(offered, _SAME)
     return idle

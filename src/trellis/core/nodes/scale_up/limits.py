@@ -28,25 +28,25 @@ _ENDLESS: Final = np.inf
 class ScaleUpLimits:
     """What is left of all limits, while orders are made up."""
 
-    def __init__(self, look: ScaleUpView) -> None:
-        self._templates, self._settings = look.templates, look.settings
-        groups = [state.group for state in look.templates.states]
+    def __init__(self, view: ScaleUpView) -> None:
+        self._templates, self._settings = view.templates, view.settings
+        groups = [state.group for state in view.templates.states]
         self._backoffs = {
-            at: look.backoffs[group.name]
+            at: view.backoffs[group.name]
             for at, group in enumerate(groups)
-            if group.name in look.backoffs and look.now < look.backoffs[group.name].until
+            if group.name in view.backoffs and view.now < view.backoffs[group.name].until
         }
-        self._sizes = np.array([group.max_size - look.target(group.name) for group in groups], dtype=np.int64)
-        self._at_once = np.full(len(groups), look.settings.max_nodes_per_scaleup, dtype=np.int64)
+        self._sizes = np.array([group.max_size - view.target(group.name) for group in groups], dtype=np.int64)
+        self._at_once = np.full(len(groups), view.settings.max_nodes_per_scaleup, dtype=np.int64)
         self._weights: dict[str, FloatColumn] = {
             "nodes": np.ones(len(groups)),
-            "cores": look.templates.cores,
-            "memory": look.templates.memory,
+            "cores": view.templates.cores,
+            "memory": view.templates.memory,
         }
-        coming = np.array([look.coming.counts[group.name] for group in groups], dtype=np.float64)
+        coming = np.array([view.coming.counts[group.name] for group in groups], dtype=np.float64)
         self._left = {
             name: most - have - float(coming @ self._weights[name]) if most else _ENDLESS
-            for name, (have, most) in _cluster_totals(look).items()
+            for name, (have, most) in _cluster_totals(view).items()
         }
 
     def rooms(self) -> IntColumn:
@@ -57,10 +57,10 @@ class ScaleUpLimits:
             if left < _ENDLESS:
                 weights = np.maximum(self._weights[name], 1e-9)
                 least = np.minimum(least, np.floor(max(left, 0.0) / weights + 1e-9))
-        found = least.astype(np.int64)
-        found[list(self._backoffs)] = 0
-        found[found < 0] = 0
-        return found
+        counts = least.astype(np.int64)
+        counts[list(self._backoffs)] = 0
+        counts[counts < 0] = 0
+        return counts
 
     def room(self, group: int) -> int:
         """The same of one group."""
@@ -84,20 +84,20 @@ class ScaleUpLimits:
         if self._sizes[group] <= 0:
             most = self._templates.states[group].group.max_size
             return DetailedReason(GROUP_AT_MAXIMUM, f"{name} may have {pluralize(most, 'node')}")
-        for what, left in self._left.items():
-            if left < self._weights[what][group]:
+        for total, left in self._left.items():
+            if left < self._weights[total][group]:
                 return DetailedReason(
-                    CLUSTER_AT_LIMIT, f"another node of {name} is above the limit of {what} of the cluster"
+                    CLUSTER_AT_LIMIT, f"another node of {name} is above the limit of {total} of the cluster"
                 )
         together = self._settings.max_nodes_per_scaleup
         are = choose_form(together, "is", "are")
         return DetailedReason(SCALE_UP_LIMITED, f"{pluralize(together, 'node')} of {name} {are} ordered at once")
 
 
-def _cluster_totals(look: ScaleUpView) -> dict[str, tuple[float, float]]:
+def _cluster_totals(view: ScaleUpView) -> dict[str, tuple[float, float]]:
     """What the cluster has without what is on its way, and the most it may have; 0 for no limit."""
-    table, settings = look.snapshot.table, look.settings
-    there = table.exists & ~look.stands.starting
+    table, settings = view.snapshot.table, view.settings
+    there = table.exists & ~view.stands.starting
     return {
         "nodes": (float(np.count_nonzero(there)), settings.max_nodes_total),
         "cores": (float(table.offered(CPU)[there].sum()) / 1000, settings.cores_total),
@@ -111,27 +111,27 @@ GROUP_BELOW_MINIMUM = Reason(
 
 
 def fill_to_minimum_sizes(
-    seen: ScaleUpView, tried: ClusterSimulation, limits: ScaleUpLimits
+    view: ScaleUpView, simulation: ClusterSimulation, limits: ScaleUpLimits
 ) -> dict[str, DetailedReason]:
     """Have new nodes for groups that lack some, beside those that were opened for others.
 
     Returns what is to be said of groups that lack some all the same.
     """
-    if not seen.settings.enforce_node_group_min_size:
+    if not view.settings.enforce_node_group_min_size:
         return {}
     notes: dict[str, DetailedReason] = {}
-    opened = tried.orders()
-    for number, state in enumerate(seen.templates.states):
+    opened = simulation.orders()
+    for number, state in enumerate(view.templates.states):
         group = state.group
-        lacking = group.min_size - seen.target(group.name) - opened.get(number, 0)
+        lacking = group.min_size - view.target(group.name) - opened.get(number, 0)
         if lacking <= 0:
             continue
         given = min(lacking, limits.room(number))
         if given:
-            tried.open(number, given)
+            simulation.open(number, given)
             limits.take(number, given)
         if given < lacking:
             why = limits.why_none(number)
-            told = f"{group.name} is to have {pluralize(group.min_size, 'node')} and lacks {lacking - given}: {why}"
-            notes[group.name] = DetailedReason(GROUP_BELOW_MINIMUM, told)
+            details = f"{group.name} is to have {pluralize(group.min_size, 'node')} and lacks {lacking - given}: {why}"
+            notes[group.name] = DetailedReason(GROUP_BELOW_MINIMUM, details)
     return notes

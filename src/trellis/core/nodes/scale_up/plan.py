@@ -38,55 +38,57 @@ def plan_scale_up(
     snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
 ) -> ScaleUpPlan:
     """The plan. The snapshot is as before afterwards, but for the arrivals of pods, which are taken."""
-    seen = build_scale_up_view(snapshot, memory, now, settings)
+    view = build_scale_up_view(snapshot, memory, now, settings)
     # Before rows are added: limits count the nodes that there are.
-    limits = ScaleUpLimits(seen)
-    with simulate_cluster(snapshot, seen.stands, seen.templates) as tried:
-        tried.await_nodes(seen.coming)
-        return build_scale_up_plan(seen, memory, tried, _decide(seen, memory, tried, limits))
+    limits = ScaleUpLimits(view)
+    with simulate_cluster(snapshot, view.stands, view.templates) as simulation:
+        simulation.await_nodes(view.coming)
+        return build_scale_up_plan(view, memory, simulation, _decide(view, memory, simulation, limits))
 
 
 def place_pods_and_chunks(
-    seen: ScaleUpView, memory: ScaleUpMemory, tried: ClusterSimulation
+    view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation
 ) -> tuple[list[PendingPodsPlacement], list[ChunksPlacement]]:
     """Put pending pods and then the chunks of Buffers on nodes that are ready, or on their way."""
-    groups = build_equivalence_groups(resolve_claim_conflicts(seen.snapshot.pending.values(), tried), seen.largest)
+    groups = build_equivalence_groups(resolve_claim_conflicts(view.snapshot.pending.values(), simulation), view.largest)
     # Who was meant for a node that has been ordered stays so, before others look for room.
     meant = [[memory.places.get(pod.uid, "") for pod in group.pods] if memory.places else () for group in groups]
-    here = np.concatenate((tried.ready, tried.coming))
+    here = np.concatenate((simulation.ready, simulation.coming))
     back = [
-        restore_places(tried, tried.running, group.demand, before, here, len(group.pods))
+        restore_places(simulation, simulation.running, group.demand, before, here, len(group.pods))
         for group, before in zip(groups, meant, strict=True)
     ]
-    waiting = [_place_group(tried, group, kept) for group, kept in zip(groups, back, strict=True)]
-    buffers = in_placement_order(seen.snapshot.buffers.values())
-    kept = [
+    waiting = [_place_group(simulation, group, restored) for group, restored in zip(groups, back, strict=True)]
+    buffers = in_placement_order(view.snapshot.buffers.values())
+    chunk_placements = [
         ChunksPlacement(chunks, seats, UnplacedPods(chunks.demand, chunks.count - seats.count))
-        for chunks, seats in zip(buffers, place_chunks(tried, buffers, memory.seats), strict=True)
+        for chunks, seats in zip(buffers, place_chunks(simulation, buffers, memory.seats), strict=True)
     ]
-    return waiting, kept
+    return waiting, chunk_placements
 
 
 def _decide(
-    seen: ScaleUpView, memory: ScaleUpMemory, tried: ClusterSimulation, limits: ScaleUpLimits
+    view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, limits: ScaleUpLimits
 ) -> ScaleUpPlacement:
-    waiting, kept = place_pods_and_chunks(seen, memory, tried)
-    similar = find_similar_groups([state.group for state in seen.templates.states])
-    balanced = similar if seen.settings.balance_similar_node_groups else None
-    opening = NodeEstimator(tried, limits, expanders_by_name(seen.settings.expanders), balanced)
-    opening.open(_unplaced(placement.need for placement in waiting if placement.group.is_wanted), tried.running)
-    opening.open(_unplaced(placement.need for placement in kept if placement.chunks.on_top), tried.running)
-    opening.open(_unplaced(placement.need for placement in kept if not placement.chunks.on_top), tried.fixed)
-    return ScaleUpPlacement(waiting, kept, limits, fill_to_minimum_sizes(seen, tried, limits))
+    waiting, buffers = place_pods_and_chunks(view, memory, simulation)
+    similar = find_similar_groups([state.group for state in view.templates.states])
+    balanced = similar if view.settings.balance_similar_node_groups else None
+    opening = NodeEstimator(simulation, limits, expanders_by_name(view.settings.expanders), balanced)
+    opening.open(_unplaced(placement.need for placement in waiting if placement.group.is_wanted), simulation.running)
+    opening.open(_unplaced(placement.need for placement in buffers if placement.chunks.on_top), simulation.running)
+    opening.open(_unplaced(placement.need for placement in buffers if not placement.chunks.on_top), simulation.fixed)
+    return ScaleUpPlacement(waiting, buffers, limits, fill_to_minimum_sizes(view, simulation, limits))
 
 
-def _place_group(tried: ClusterSimulation, group: PodEquivalenceGroup, kept: IntColumn) -> PendingPodsPlacement:
+def _place_group(
+    simulation: ClusterSimulation, group: PodEquivalenceGroup, restored: IntColumn
+) -> PendingPodsPlacement:
     """Put pods on the nodes there are, then on those on their way."""
-    count = len(group.pods) - len(kept)
-    ready = tried.put(tried.running, group.demand, count, tried.ready)
-    coming = tried.put(tried.running, group.demand, count - len(ready), tried.coming)
-    there = tried.mask(tried.ready)[kept]
-    seats = NodePlaces(np.concatenate((kept[there], ready)), np.concatenate((kept[~there], coming)))
+    count = len(group.pods) - len(restored)
+    ready = simulation.put(simulation.running, group.demand, count, simulation.ready)
+    coming = simulation.put(simulation.running, group.demand, count - len(ready), simulation.coming)
+    there = simulation.mask(simulation.ready)[restored]
+    seats = NodePlaces(np.concatenate((restored[there], ready)), np.concatenate((restored[~there], coming)))
     return PendingPodsPlacement(group, seats, UnplacedPods(group.demand, len(group.pods) - seats.count))
 
 

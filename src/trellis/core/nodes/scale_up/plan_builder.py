@@ -77,18 +77,18 @@ def explain_group_refusals(
     names = templates.names
     able = pods_per_new_node(templates, demand) > 0
     allowed = limits.rooms() > 0
-    found: dict[tuple[Reason, str], list[int]] = {}
+    unfit_groups: dict[tuple[Reason, str], list[int]] = {}
     for unfit in find_unfit_nodes(templates.table, demand, templates.used):
-        found.setdefault((unfit.reason, unfit.resource), []).extend(np.flatnonzero(unfit.nodes & ~able).tolist())
+        unfit_groups.setdefault((unfit.reason, unfit.resource), []).extend(np.flatnonzero(unfit.nodes & ~able).tolist())
     for group in np.flatnonzero(able).tolist():
         reason = NOT_BESIDE_OTHERS if allowed[group] else limits.why_none(group).reason
-        found.setdefault((reason, ""), []).append(group)
-    told = tuple(
+        unfit_groups.setdefault((reason, ""), []).append(group)
+    refusals = tuple(
         GroupsRefusal(reason, tuple(names[group] for group in sorted(groups)), resource)
-        for (reason, resource), groups in found.items()
+        for (reason, resource), groups in unfit_groups.items()
         if groups
     )
-    return _refusal_reason(bool(able.any()), bool((able & ~allowed).any())), told
+    return _refusal_reason(bool(able.any()), bool((able & ~allowed).any())), refusals
 
 
 def _refusal_reason(fits_somewhere: bool, is_limited: bool) -> DetailedReason:
@@ -98,23 +98,22 @@ def _refusal_reason(fits_somewhere: bool, is_limited: bool) -> DetailedReason:
 
 
 def build_scale_up_plan(
-    seen: ScaleUpView, memory: ScaleUpMemory, tried: ClusterSimulation, decided: ScaleUpPlacement
+    view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, decided: ScaleUpPlacement
 ) -> ScaleUpPlan:
-    """The plan."""
-    orders = tuple(_orders(seen, tried, decided))
+    orders = tuple(_orders(view, simulation, decided))
     wanted = [placement for placement in decided.waiting if placement.group.is_wanted]
     missing = [(placement.group, len(placement.group.pods) - len(placement.seats.ready)) for placement in wanted]
     on_top = [placement.chunks for placement in decided.kept if placement.chunks.on_top]
     missed, uids = count_misses([pods for pods in missing if pods[1]], on_top, memory.missed)
-    teller = _DecisionBuilder(seen, memory, tried, decided, missed)
+    teller = _DecisionBuilder(view, memory, simulation, decided, missed)
     buffers = tuple(teller.buffer(placement) for placement in decided.kept)
     pods = tuple(teller.pods(placement) for placement in wanted)
-    promised = {order.group: _unconfirmed(seen, order) for order in orders}
-    ended = {failure.group: failure for failure in seen.coming.failures if not failure.instance}
+    promised = {order.group: _unconfirmed(view, order) for order in orders}
+    ended = {failure.group: failure for failure in view.coming.failures if not failure.instance}
     remembered = ScaleUpMemory(
-        backoffs=seen.backoffs,
-        promises={**seen.coming.promises, **promised},
-        missing=seen.coming.missing,
+        backoffs=view.backoffs,
+        promises={**view.coming.promises, **promised},
+        missing=view.coming.missing,
         seats=teller.seats,
         places=teller.places,
         full_at={decision.uid: decision.full_at for decision in buffers if decision.full_at is not None},
@@ -125,15 +124,15 @@ def build_scale_up_plan(
         orders=orders,
         give_backs=tuple(
             ReleaseFailedInstance(failure.group, failure.instance, failure.said)
-            for failure in seen.coming.failures
+            for failure in view.coming.failures
             if failure.instance
         ),
         pods=pods,
         buffers=buffers,
-        # Where there is no instance to give back, nobody would be told otherwise.
-        notes={**seen.templates.notes, **decided.notes, **{name: failure.said for name, failure in ended.items()}},
+        # A failure without an instance to release is reported nowhere else.
+        notes={**view.templates.notes, **decided.notes, **{name: failure.said for name, failure in ended.items()}},
         memory=remembered,
-        next_look=_next_look(seen),
+        next_look=_next_look(view),
         lost={name: failure.at for name, failure in ended.items() if failure.said.reason is ORDER_LOST},
     )
 
@@ -143,45 +142,47 @@ class _DecisionBuilder:
 
     def __init__(
         self,
-        seen: ScaleUpView,
+        view: ScaleUpView,
         memory: ScaleUpMemory,
-        tried: ClusterSimulation,
+        simulation: ClusterSimulation,
         decided: ScaleUpPlacement,
         missed: Counter[str],
     ) -> None:
-        self._seen = seen
+        self._seen = view
         self._memory = memory
-        self._tried = tried
+        self._tried = simulation
         self._limits = decided.limits
         self._missed = missed
-        expected = [name for placement in decided.waiting for name in tried.names(placement.seats.ready)]
-        self._hits = ChunkHits(seen.snapshot.take_arrivals(), expected)
-        self._prices = NodePrices(seen, tried)
-        self._new = tried.mask(tried.new)
+        expected = [name for placement in decided.waiting for name in simulation.names(placement.seats.ready)]
+        self._hits = ChunkHits(view.snapshot.take_arrivals(), expected)
+        self._prices = NodePrices(view, simulation)
+        self._new = simulation.mask(simulation.new)
         # What is meant for whom, to be remembered.
         self.seats: dict[str, tuple[str, ...]] = {}
         self.places: dict[str, str] = {}
         self.left: dict[str, tuple[str, ...]] = {}
 
-    def pods(self, found: PendingPodsPlacement) -> PendingPodsDecision:
-        new, coming = self._split(found.need, found.seats)
-        before = [self._memory.places.get(pod.uid, "") for pod in found.group.pods]
-        meant = assign_nodes_to_chunks(before, self._tried.names(_all_places(found.seats, found.need)), len(before))
-        self.places.update((pod.uid, name) for pod, name in zip(found.group.pods, meant, strict=True) if name)
-        told: Reason = NODE_ORDERED if len(found.need.places) else POD_AWAITS_NODE if coming else POD_HAS_ROOM
-        said, refused = self._refused(found.need, found.group.demand, told)
+    def pods(self, placement: PendingPodsPlacement) -> PendingPodsDecision:
+        new, coming = self._split(placement.need, placement.seats)
+        before = [self._memory.places.get(pod.uid, "") for pod in placement.group.pods]
+        meant = assign_nodes_to_chunks(
+            before, self._tried.names(_all_places(placement.seats, placement.need)), len(before)
+        )
+        self.places.update((pod.uid, name) for pod, name in zip(placement.group.pods, meant, strict=True) if name)
+        outcome: Reason = NODE_ORDERED if len(placement.need.places) else POD_AWAITS_NODE if coming else POD_HAS_ROOM
+        reason, refused = self._refused(placement.need, placement.group.demand, outcome)
         return PendingPodsDecision(
-            pods=found.group.keys,
-            said=said,
-            on_ready=len(found.seats.ready),
+            pods=placement.group.keys,
+            said=reason,
+            on_ready=len(placement.seats.ready),
             on_coming=coming,
             ordered=self._ordered(new),
-            unplaced=found.need.left,
+            unplaced=placement.need.left,
             refused=refused,
         )
 
-    def buffer(self, found: ChunksPlacement) -> BufferDecision:
-        chunks, seats, need = found.chunks, found.seats, found.need
+    def buffer(self, placement: ChunksPlacement) -> BufferDecision:
+        chunks, seats, need = placement.chunks, placement.seats, placement.need
         new, coming = self._split(need, seats)
         before = self._memory.seats.get(chunks.uid, ())
         meant = self.seats[chunks.uid] = assign_nodes_to_chunks(
@@ -192,14 +193,14 @@ class _DecisionBuilder:
         hits = self._hits_of(chunks, before, nodes) if chunks.on_top else 0
         is_full = len(seats.ready) == chunks.count
         if is_full:
-            told = BUFFER_PROVISIONED if chunks.count else BUFFER_NEEDS_NOTHING
+            outcome = BUFFER_PROVISIONED if chunks.count else BUFFER_NEEDS_NOTHING
         else:
-            told = BUFFER_NODES_ORDERED if len(need.places) else BUFFER_AWAITS_NODES
-        said, refused = self._refused(need, chunks.demand, told)
+            outcome = BUFFER_NODES_ORDERED if len(need.places) else BUFFER_AWAITS_NODES
+        reason, refused = self._refused(need, chunks.demand, outcome)
         return BufferDecision(
             key=chunks.key,
             uid=chunks.uid,
-            said=said,
+            said=reason,
             chunks=chunks.count,
             on_ready=len(seats.ready),
             on_coming=coming,
@@ -220,10 +221,10 @@ class _DecisionBuilder:
         return hits
 
     def _refused(
-        self, need: UnplacedPods, demand: Demand, otherwise: Reason
+        self, need: UnplacedPods, demand: Demand, outcome: Reason
     ) -> tuple[DetailedReason, tuple[GroupsRefusal, ...]]:
         if not need.left:
-            return DetailedReason(otherwise), ()
+            return DetailedReason(outcome), ()
         return explain_group_refusals(self._seen.templates, self._limits, demand)
 
     def _split(self, need: UnplacedPods, seats: NodePlaces) -> tuple[IntColumn, int]:
@@ -244,30 +245,30 @@ def _all_places(seats: NodePlaces, need: UnplacedPods) -> IntColumn:
     return np.concatenate((seats.ready, seats.coming, need.places))
 
 
-def _orders(seen: ScaleUpView, tried: ClusterSimulation, decided: ScaleUpPlacement) -> Iterable[NodeOrder]:
-    pods, chunks = (_groups_serving(tried, needs) for needs in (decided.waiting, decided.kept))
-    for group, count in tried.orders().items():
-        name = seen.templates.states[group].group.name
+def _orders(view: ScaleUpView, simulation: ClusterSimulation, decided: ScaleUpPlacement) -> Iterable[NodeOrder]:
+    pods, chunks = (_groups_serving(simulation, needs) for needs in (decided.waiting, decided.kept))
+    for group, count in simulation.orders().items():
+        name = view.templates.states[group].group.name
         why = DetailedReason(FOR_PODS if group in pods else FOR_BUFFERS if group in chunks else FOR_MINIMUM)
-        yield NodeOrder(name, count, seen.target(name) + count, why)
+        yield NodeOrder(name, count, view.target(name) + count, why)
 
 
-def _unconfirmed(seen: ScaleUpView, order: NodeOrder) -> UnconfirmedOrder:
-    before = seen.coming.promises.get(order.group)
-    return UnconfirmedOrder(order.target, seen.now, before.released if before is not None else ())
+def _unconfirmed(view: ScaleUpView, order: NodeOrder) -> UnconfirmedOrder:
+    before = view.coming.promises.get(order.group)
+    return UnconfirmedOrder(order.target, view.now, before.released if before is not None else ())
 
 
 def _groups_serving(
-    tried: ClusterSimulation, found: Sequence[PendingPodsPlacement] | Sequence[ChunksPlacement]
+    simulation: ClusterSimulation, placements: Sequence[PendingPodsPlacement] | Sequence[ChunksPlacement]
 ) -> set[int]:
     """The groups of which new nodes are meant for some of these."""
-    places = [placement.need.places for placement in found if len(placement.need.places)]
-    meant = np.concatenate(places) if places else tried.new[:0]
-    return set(np.unique(tried.groups_of(meant[tried.mask(tried.new)[meant]])).tolist())
+    places = [placement.need.places for placement in placements if len(placement.need.places)]
+    meant = np.concatenate(places) if places else simulation.new[:0]
+    return set(np.unique(simulation.groups_of(meant[simulation.mask(simulation.new)[meant]])).tolist())
 
 
-def _next_look(seen: ScaleUpView) -> float | None:
-    moments = [backoff.until for backoff in seen.backoffs.values() if backoff.until > seen.now]
-    if seen.coming.next_look is not None:
-        moments.append(seen.coming.next_look)
+def _next_look(view: ScaleUpView) -> float | None:
+    moments = [backoff.until for backoff in view.backoffs.values() if backoff.until > view.now]
+    if view.coming.next_look is not None:
+        moments.append(view.coming.next_look)
     return min(moments, default=None)

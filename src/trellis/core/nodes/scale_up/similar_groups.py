@@ -28,26 +28,26 @@ _LOCATION_LABELS: Final = frozenset(
 
 def find_similar_groups(groups: Sequence[NodeGroup]) -> list[IntColumn]:
     """Of each group those that are alike, itself included, by their numbers."""
-    found: defaultdict[Hashable, list[int]] = defaultdict(list)
+    alike: defaultdict[Hashable, list[int]] = defaultdict(list)
     likenesses = [_similarity_key(group) for group in groups]
     for at, likeness in enumerate(likenesses):
-        found[likeness].append(at)
-    columns = {likeness: np.array(members, dtype=np.int64) for likeness, members in found.items()}
+        alike[likeness].append(at)
+    columns = {likeness: np.array(members, dtype=np.int64) for likeness, members in alike.items()}
     return [columns[key] for key in likenesses]
 
 
-def balance_nodes(count: int, sizes: IntColumn, rooms: IntColumn) -> IntColumn:
+def balance_nodes(count: int, sizes: IntColumn, capacities: IntColumn) -> IntColumn:
     """How many of so many each gets: always the smallest first, and none more than it has room for."""
     given = np.zeros(len(sizes), dtype=np.int64)
-    left = min(count, int(rooms.sum()))
+    left = min(count, int(capacities.sum()))
     while left > 0:
-        open_ = np.flatnonzero(given < rooms)
+        open_ = np.flatnonzero(given < capacities)
         levels = sizes[open_] + given[open_]
         lowest = levels == levels.min()
         above = levels[~lowest]
         filled = open_[lowest]
         # All that are lowest rise together to the next level, or until one is full or nothing is left.
-        rise = int((rooms - given)[filled].min())
+        rise = int((capacities - given)[filled].min())
         if len(above):
             rise = min(rise, int(above.min() - levels.min()))
         rise = min(rise, left // len(filled))

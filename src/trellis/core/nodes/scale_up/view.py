@@ -44,7 +44,6 @@ class ScaleUpView(msgspec.Struct, frozen=True):
 def build_scale_up_view(
     snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
 ) -> ScaleUpView:
-    """Look at the cluster."""
     stands = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
     coming = find_upcoming_nodes(snapshot, memory.promises, memory.missing, now, settings)
     backoffs = active_backoffs(memory.backoffs, now, settings)

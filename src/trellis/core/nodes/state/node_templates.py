@@ -26,7 +26,7 @@ GROUP_SHAPE_DIFFERS = Reason(
 )
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
-# Kubelets keep a little more or less for themselves from node to node: nobody is told of that.
+# What kubelets reserve differs a little from node to node: smaller differences are not reported.
 _NOTEWORTHY: Final = 0.9
 
 
@@ -80,8 +80,10 @@ def _template_as_delivered(
         return template
     short = [name for name in promised if _is_short(promised[name], delivered.get(name, "0"))]
     if short:
-        told = ", ".join(f"{name} {delivered.get(name, '0')} instead of {promised[name]}" for name in sorted(short))
-        notes[state.group.name] = DetailedReason(GROUP_SHAPE_DIFFERS, f"{newest.metadata.name} has {told}")
+        differences = ", ".join(
+            f"{name} {delivered.get(name, '0')} instead of {promised[name]}" for name in sorted(short)
+        )
+        notes[state.group.name] = DetailedReason(GROUP_SHAPE_DIFFERS, f"{newest.metadata.name} has {differences}")
     return msgspec.structs.replace(template, status=msgspec.structs.replace(template.status, allocatable=least))
 
 
@@ -107,6 +109,6 @@ def _is_short(promised: str, delivered: str) -> bool:
 
 def pods_per_new_node(templates: NodeTemplates, demand: Demand) -> IntColumn:
     """How many pods that are alike fit on a new node of each group, whatever other pods there are."""
-    rooms = templates.used.rooms(demand, np.arange(len(templates)))
-    rooms[~eligible_nodes(templates.table, demand)] = 0
-    return rooms
+    counts = templates.used.rooms(demand, np.arange(len(templates)))
+    counts[~eligible_nodes(templates.table, demand)] = 0
+    return counts

@@ -39,11 +39,11 @@ class PodEquivalenceGroup(msgspec.Struct, frozen=True):
 
 def build_equivalence_groups(pods: Iterable[PendingPod], largest: tuple[float, float]) -> list[PodEquivalenceGroup]:
     """All of them: the most important first, then the largest, beside what the largest node has of CPU and memory."""
-    found: dict[tuple[int, int, bool], list[PendingPod]] = {}
+    alike: dict[tuple[int, int, bool], list[PendingPod]] = {}
     for pod in pods:
         # Equal demands are one object, so that they need not be compared in depth.
-        found.setdefault((id(pod.demand), pod.priority, pod.is_unschedulable), []).append(pod)
-    groups = [_equivalence_group(pods) for pods in found.values()]
+        alike.setdefault((id(pod.demand), pod.priority, pod.is_unschedulable), []).append(pod)
+    groups = [_equivalence_group(pods) for pods in alike.values()]
     return sorted(groups, key=lambda group: (-group.priority, -relative_size(group.demand, largest), group.pods[0].key))
 
 
@@ -62,8 +62,8 @@ def _equivalence_group(pods: Sequence[PendingPod]) -> PodEquivalenceGroup:
 
 def resolve_claim_conflicts(pods: Iterable[PendingPod], trial: ClusterSimulation) -> list[PendingPod]:
     """All pods; those of which another has the claim ask for a volume that can be had nowhere."""
-    found = [*pods]
-    with_claims = [pod for pod in found if pod.alone]
+    all_pods = [*pods]
+    with_claims = [pod for pod in all_pods if pod.alone]
     waiting = Counter(claim for pod in with_claims for claim in pod.alone)
     rivals = [pod for pod in with_claims if any(waiting[claim] > 1 for claim in pod.alone)]
     taken: set[ObjectKey] = set()
@@ -76,7 +76,7 @@ def resolve_claim_conflicts(pods: Iterable[PendingPod], trial: ClusterSimulation
             late[pod.key] = msgspec.structs.replace(pod, demand=demand)
         elif _fits_any_node(pod.demand, trial):
             taken.update(pod.alone)
-    return [late.get(pod.key, pod) for pod in found] if late else found
+    return [late.get(pod.key, pod) for pod in all_pods] if late else all_pods
 
 
 def _without_volume(demand: Demand) -> Demand:

@@ -96,8 +96,8 @@ def has_volume_claims(pod: Pod) -> bool:
 
 def is_unschedulable(pod: Pod) -> bool:
     """Whether the scheduler says that it has no node for a pod."""
-    said = pod.status.condition(POD_SCHEDULED)
-    return said is not None and said.status == "False" and said.reason == _UNSCHEDULABLE
+    condition = pod.status.condition(POD_SCHEDULED)
+    return condition is not None and condition.status == "False" and condition.reason == _UNSCHEDULABLE
 
 
 class InternedValues(Generic[T]):
@@ -114,7 +114,7 @@ class InternedValues(Generic[T]):
 
 
 class DemandReader:
-    """What pods that wait ask for. It raises for a pod that cannot be read."""
+    """Reads the demands of pending pods, and raises for a pod that cannot be read."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[PodSpec, Labels, Demand]] = {}
@@ -126,8 +126,8 @@ class DemandReader:
         """
         owner = pod.metadata.controller
         labels = select_shared_labels(pod.metadata.labels)
-        if owner is not None and (known := self._last.get(owner.uid)) is not None:
-            spec, before, demand = known
+        if owner is not None and (last := self._last.get(owner.uid)) is not None:
+            spec, before, demand = last
             if labels == before and pod.spec == spec:
                 return demand
         metadata = msgspec.structs.replace(pod.metadata, labels=labels)
@@ -142,7 +142,7 @@ class DemandReader:
 
 
 def depends_on_other_pods(demand: Demand) -> bool:
-    """Whether it depends on other pods where such pods can be put."""
+    """Whether rules about other pods restrict where such a pod fits."""
     return bool(demand.near or demand.spread or demand.resident.apart)
 
 
@@ -164,7 +164,7 @@ class ClaimUsage:
         return claim in self._counts
 
     def waiting(self, claim: ObjectKey) -> list[Pod]:
-        """Who waits for a claim that is for one pod."""
+        """The pods that wait for a ReadWriteOncePod claim."""
         return [*self._waiting.get(claim, {}).values()]
 
     def wait(self, pod: Pod, claims: Iterable[ObjectKey]) -> None:
@@ -181,13 +181,13 @@ class ClaimUsage:
                 self._waiting.pop(claim, None)
 
     def add(self, pod: Pod) -> set[ObjectKey]:
-        """A pod has a node; the claims that nobody has used before."""
+        """Count a pod that has a node; return the claims that no pod used before."""
         before = {claim for claim in claims_of_pod(pod) if claim not in self._counts}
         self._counts.update(claims_of_pod(pod))
         return before
 
     def remove(self, pod: Pod) -> set[ObjectKey]:
-        """It has none any more; the claims that nobody uses now."""
+        """Stop counting a pod; return the claims that no pod uses now."""
         self._counts.subtract(claims_of_pod(pod))
         free = {claim for claim in claims_of_pod(pod) if not self._counts[claim]}
         for claim in free:
@@ -203,7 +203,7 @@ class PlacedPods(NamedTuple):
 
     @classmethod
     def of(cls, table: NodeTable) -> PlacedPods:
-        """With nobody in it."""
+        """No pods, on the nodes of a table."""
         return cls(Occupancy(table), ExistingPods(table))
 
     def add(self, number: int, demand: Demand, resident: PodProfile) -> None:

@@ -18,7 +18,7 @@ LEAVING_TAINT: Final = "trellis.x-k8s.io/leaving"
 _LEAVING_TAINTS: Final = frozenset({LEAVING_TAINT, "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
 # What a control plane takes off a node a moment after it says that it is Ready; until then no pod is placed on it.
 _NOT_READY_TAINTS: Final = frozenset(
-    f"node.kubernetes.io/{why}" for why in ("not-ready", "unreachable", "network-unavailable")
+    f"node.kubernetes.io/{suffix}" for suffix in ("not-ready", "unreachable", "network-unavailable")
 )
 _NOT_UP: Final = (InstanceState.ORDERED, InstanceState.FAILED)
 
@@ -42,8 +42,8 @@ def classify_nodes(snapshot: ClusterSnapshot, now: float, patience: float) -> No
     starting, leaving = (np.zeros(table.reach, dtype=np.bool_) for _ in range(2))
     is_up = table.ready[: table.reach].copy()
     for name, node in snapshot.nodes.items():
-        number, known = table.find(name), instances.get(name)
-        instance = known[1] if known is not None else None
+        number, member = table.find(name), instances.get(name)
+        instance = member[1] if member is not None else None
         is_up[number] &= not has_not_ready_taint(node)
         if is_leaving(node) or (instance is not None and instance.state is InstanceState.LEAVING):
             leaving[number] = True

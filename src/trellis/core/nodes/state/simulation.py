@@ -67,14 +67,14 @@ class RowNames:
 
 def empty_nodes(snapshot: ClusterSnapshot, stands: NodeReadiness) -> dict[str, list[int]]:
     """The nodes of each group that are ready and have no pod but those that belong to them."""
-    taken = snapshot.fixed.used.free(PODS) - snapshot.running.used.free(PODS)
-    empty = stands.ready & (taken <= 0)
-    found: dict[str, list[int]] = {}
+    pods = snapshot.fixed.used.free(PODS) - snapshot.running.used.free(PODS)
+    empty = stands.ready & (pods <= 0)
+    numbers: dict[str, list[int]] = {}
     for number, name in zip(np.flatnonzero(empty).tolist(), snapshot.table.names(empty), strict=True):
-        known = snapshot.ties.instances.get(name)
-        if known is not None:
-            found.setdefault(known[0], []).append(number)
-    return found
+        member = snapshot.ties.instances.get(name)
+        if member is not None:
+            numbers.setdefault(member[0], []).append(number)
+    return numbers
 
 
 _NO_ROWS: IntColumn = np.zeros(0, dtype=np.int64)
@@ -119,8 +119,8 @@ class ClusterSimulation:
         """What nodes and rows are to be called in the next look, when rows to be ordered are on their way."""
         if self._called is None:
             self._called = self._row_names.in_next_look(self.new, self.groups_of(self.new))
-        called, found = self._called, numbers.tolist()
-        return [called.get(number, name) for number, name in zip(found, self.table.keys(found), strict=True)]
+        called, rows = self._called, numbers.tolist()
+        return [called.get(number, name) for number, name in zip(rows, self.table.keys(rows), strict=True)]
 
     def open(self, group: int, count: int) -> IntColumn:
         """Rows for nodes that might be ordered, with the pods on them that every node of the group has."""
@@ -130,19 +130,19 @@ class ClusterSimulation:
         return rows
 
     def close(self, numbers: IntColumn) -> None:
-        """Take rows back that nobody needs."""
+        """Remove rows that are not needed."""
         self.new = self.new[~self.mask(numbers)[self.new]]
         self._called = None
         for number in numbers.tolist():
-            for world in (self.running, self.fixed):
-                world.used.clear(number)
+            for placed in (self.running, self.fixed):
+                placed.used.clear(number)
             self.table.remove(self._names.pop(number))
 
-    def put(self, world: PlacedPods, demand: Demand, count: int, nodes: IntColumn) -> IntColumn:
+    def put(self, placed: PlacedPods, demand: Demand, count: int, nodes: IntColumn) -> IntColumn:
         """Put pods that are alike on the first nodes that take them; the number of the node of each that got one."""
         if not count or not len(nodes):
             return _NO_ROWS
-        return pack(self.table, world.used, [(demand, count)], world.near, nodes)[0]
+        return pack(self.table, placed.used, [(demand, count)], placed.near, nodes)[0]
 
     def groups_of(self, numbers: IntColumn) -> IntColumn:
         """The groups of rows, by their numbers among the templates."""
@@ -150,18 +150,18 @@ class ClusterSimulation:
 
     def mask(self, numbers: IntColumn) -> BoolColumn:
         """The same nodes as a mask over the table."""
-        found = np.zeros(self.table.reach, dtype=np.bool_)
-        found[numbers] = True
-        return found
+        mask = np.zeros(self.table.reach, dtype=np.bool_)
+        mask[numbers] = True
+        return mask
 
     def orders(self) -> dict[int, int]:
         """How many rows of each group are to be ordered."""
-        found, counts = np.unique(self.groups_of(self.new), return_counts=True)
-        return dict(zip(found.tolist(), counts.tolist(), strict=True))
+        groups, counts = np.unique(self.groups_of(self.new), return_counts=True)
+        return dict(zip(groups.tolist(), counts.tolist(), strict=True))
 
     def end(self) -> None:
         """Leave the table as it was."""
-        # Backwards, so that nodes to come get the numbers that they would have got: it goes by those who is first.
+        # Backwards, so that later nodes get the numbers they would have got: placement goes by numbers.
         for name in reversed(self._names.values()):
             self.table.remove(name)
         self._names.clear()
@@ -173,8 +173,8 @@ class ClusterSimulation:
         """The number of a node that starts, as it will be: with the pods that have come to it already."""
         self._changed.append(self._snapshot.nodes[name])
         number = self.table.update(node_from_template(self.templates.nodes[group], name))
-        for world in (self.running, self.fixed):
-            world.used.clear(number)
+        for placed in (self.running, self.fixed):
+            placed.used.clear(number)
         self._equip(group, np.array([number], dtype=np.int64))
         for pod in self._snapshot.on(name).values():
             if pod.is_counted and not pod.is_fixed:
@@ -194,8 +194,8 @@ class ClusterSimulation:
             self._groups = np.concatenate((self._groups, more))
         self._groups[rows] = group
         for demand in self.templates.daemons[group]:
-            for world in (self.running, self.fixed):
-                world.used.add_each(rows, demand, np.ones(len(rows), dtype=np.int64))
+            for placed in (self.running, self.fixed):
+                placed.used.add_each(rows, demand, np.ones(len(rows), dtype=np.int64))
 
     def _row(self, group: int) -> int:
         name = self._row_names.next(group)
@@ -208,9 +208,9 @@ class ClusterSimulation:
 def simulate_cluster(
     snapshot: ClusterSnapshot, stands: NodeReadiness, templates: NodeTemplates
 ) -> Iterator[ClusterSimulation]:
-    """Something to try with; whatever happens, the table is as before afterwards."""
-    made = ClusterSimulation(snapshot, stands, templates)
+    """Simulate on the snapshot; its table is as before afterwards."""
+    simulation = ClusterSimulation(snapshot, stands, templates)
     try:
-        yield made
+        yield simulation
     finally:
-        made.end()
+        simulation.end()

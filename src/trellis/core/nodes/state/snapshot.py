@@ -56,21 +56,21 @@ class NodeInstances(msgspec.Struct, frozen=True):
 
 
 def match_instances(groups: Iterable[GroupState], nodes: Mapping[str, Node]) -> NodeInstances:
-    """Find them all."""
-    found: dict[str, tuple[str, Instance]] = {}
+    """Match nodes with the instances of groups, by name or by provider ID."""
+    instances: dict[str, tuple[str, Instance]] = {}
     unnamed: dict[str, tuple[str, Instance]] = {}
     for state in groups:
         for instance in state.instances:
             if instance.node:
-                found[instance.node] = (state.group.name, instance)
+                instances[instance.node] = (state.group.name, instance)
             else:
                 unnamed[instance.id] = (state.group.name, instance)
     for name, node in nodes.items() if unnamed else ():
-        known = unnamed.get(node.spec.provider_id)
-        if known is not None:
-            found.setdefault(name, known)
+        member = unnamed.get(node.spec.provider_id)
+        if member is not None:
+            instances.setdefault(name, member)
     return NodeInstances(
-        found, {(group, instance.id): name for name, (group, instance) in found.items() if name in nodes}
+        instances, {(group, instance.id): name for name, (group, instance) in instances.items() if name in nodes}
     )
 
 
@@ -112,22 +112,21 @@ class NodesAndPods:
         return self._on.get(node, {})
 
     def take_arrivals(self) -> dict[str, int]:
-        """How many pods have come to each node since this was last asked, those apart that belong to it."""
+        """Return the pods that came to each node since the last call, without DaemonSet and mirror pods, and reset."""
         arrived, self._arrived = self._arrived, {}
         return arrived
 
     def put_arrivals(self, arrived: dict[str, int]) -> None:
-        """Have those be told again that were taken last."""
+        """Put back the arrivals that were taken last."""
         self._arrived = arrived
 
     def put_node(self, name: str, node: Node | None) -> None:
-        """A node."""
         number = self.table.find(name)
         if node is not None:
             self.nodes[name] = node
             if number < 0:
                 number = self.table.update(node)
-                # Pods may have been seen before their node.
+                # Pods may come before their node.
                 for pod in self.on(name).values():
                     self._count(number, pod)
                 self._look_again(name)
@@ -138,20 +137,19 @@ class NodesAndPods:
             for pod in self.on(name).values():
                 self._uncount(number, pod)
             self.table.remove(name)
-            # Where nobody plans, for want of the lead, names would pile up.
+            # In a process that does not lead no plan takes arrivals, and names would pile up.
             self._arrived.pop(name, None)
             self._look_again(name)
 
     def put_pod(self, key: ObjectKey, pod: Pod | None) -> None:
-        """A pod."""
         left = self._leave(key)
         if pod is None or is_finished(pod):
             return
         node = pod.spec.node_name
         if not node and pod.status.nominated_node_name:
             self._promised[key] = pod
-            # Who has been promised a node by the scheduler counts as there: others make way for it already. A promise
-            # of a node that is gone helps nobody, and the scheduler may not notice for minutes.
+            # A pod that the scheduler has nominated for a node counts as there: others make way for it already. The
+            # nomination of a node that is gone is void, and the scheduler may not notice for minutes.
             node = pod.status.nominated_node_name if pod.status.nominated_node_name in self.nodes else ""
         if node:
             placed = self._enter(key, pod, node)
@@ -162,8 +160,8 @@ class NodesAndPods:
 
     def put_namespace(self, name: str, labels: Labels | None) -> None:
         """The labels of a namespace."""
-        for world in (self.running, self.fixed):
-            world.near.name_namespace(name, labels or NOTHING)
+        for pods in (self.running, self.fixed):
+            pods.near.name_namespace(name, labels or NOTHING)
 
     def put_storage(self, storage: Storage) -> None:
         """All claims, volumes and classes; pods that wait with volumes are read again."""
@@ -173,7 +171,7 @@ class NodesAndPods:
             self._wait(key, pod)
 
     def _look_again(self, node: str) -> None:
-        """A node has come or gone: who was promised it counts as there, or waits."""
+        """Read pods that are nominated for a node again after it has come or gone."""
         for key, pod in [*self._promised.items()]:
             if pod.status.nominated_node_name == node:
                 self.put_pod(key, pod)
@@ -232,18 +230,18 @@ class NodesAndPods:
         return placed.node
 
     def _changed_hands(self, claims: set[ObjectKey]) -> None:
-        """Claims are in use now, or no longer: who waits with one that is for one pod is read again."""
+        """Read the pods again that wait for a ReadWriteOncePod claim that was taken or released."""
         for claim in claims:
             for pod in self._holders.waiting(claim):
                 self._wait(key_of(pod), pod)
 
     def _count(self, number: int, placed: PlacedPod) -> None:
-        for world in self._worlds(placed):
-            world.add(number, placed.demand, placed.resident)
+        for pods in self._worlds(placed):
+            pods.add(number, placed.demand, placed.resident)
 
     def _uncount(self, number: int, placed: PlacedPod) -> None:
-        for world in self._worlds(placed):
-            world.remove(number, placed.demand, placed.resident)
+        for pods in self._worlds(placed):
+            pods.remove(number, placed.demand, placed.resident)
 
     def _worlds(self, placed: PlacedPod) -> Iterator[PlacedPods]:
         if placed.is_counted:
@@ -275,34 +273,30 @@ class ClusterSnapshot(NodesAndPods):
         return self._ties
 
     def group_of(self, node: str) -> GroupState | None:
-        """The group that a node is of; None if it is nobody's."""
-        known = self.ties.instances.get(node)
-        return self.groups.get(known[0]) if known is not None else None
+        """The group of a node; None if it has none."""
+        member = self.ties.instances.get(node)
+        return self.groups.get(member[0]) if member is not None else None
 
     def put_node(self, name: str, node: Node | None) -> None:
-        """A node."""
         before = self.nodes.get(name)
         super().put_node(name, node)
         if before is None or node is None or before.spec.provider_id != node.spec.provider_id:
             self._ties = None
 
     def put_groups(self, states: Iterable[GroupState]) -> None:
-        """All groups."""
         self.groups = {state.group.name: state for state in states}
         self._ties = None
 
     def put_buffer(self, key: ObjectKey, buffer: Buffer | None) -> None:
-        """A Buffer."""
         self.buffers.pop(key, None)
         self.problems.pop(("Buffer", key), None)
-        found = read_chunks(buffer) if buffer is not None else None
-        if isinstance(found, DetailedReason):
-            self.problems["Buffer", key] = found
-        elif found is not None:
-            self.buffers[key] = found
+        chunks = read_chunks(buffer) if buffer is not None else None
+        if isinstance(chunks, DetailedReason):
+            self.problems["Buffer", key] = chunks
+        elif chunks is not None:
+            self.buffers[key] = chunks
 
     def put_daemon_set(self, key: ObjectKey, daemon_set: DaemonSet | None) -> None:
-        """A DaemonSet."""
         self.daemons.pop(key, None)
         self.problems.pop(("DaemonSet", key), None)
         if daemon_set is None:

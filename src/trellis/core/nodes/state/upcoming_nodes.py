@@ -72,17 +72,17 @@ def find_upcoming_nodes(
 ) -> UpcomingNodes:
     """What is on its way. `promises` and `missing` are those of the last look."""
     patience = settings.max_node_provision_seconds
-    found = {
+    groups = {
         name: _upcoming_of_group(snapshot, state, promises.get(name), (missing.get(name, now), now, patience))
         for name, state in snapshot.groups.items()
     }
     return UpcomingNodes(
-        counts={name: group.coming for name, group in found.items()},
-        nodes={name: group.nodes for name, group in found.items()},
-        failures=tuple(failure for group in found.values() for failure in group.failures),
-        promises={name: group.promise for name, group in found.items() if group.promise is not None},
-        missing={name: group.missing_since for name, group in found.items() if group.missing_since is not None},
-        next_look=min((moment for group in found.values() for moment in group.until), default=None),
+        counts={name: group.coming for name, group in groups.items()},
+        nodes={name: group.nodes for name, group in groups.items()},
+        failures=tuple(failure for group in groups.values() for failure in group.failures),
+        promises={name: group.promise for name, group in groups.items() if group.promise is not None},
+        missing={name: group.missing_since for name, group in groups.items() if group.missing_since is not None},
+        next_look=min((moment for group in groups.values() for moment in group.until), default=None),
     )
 
 
@@ -102,10 +102,10 @@ def _upcoming_of_group(
         unseen, promise = 0, None
     elif unseen:
         until.append(since + patience)
-    known = (snapshot.ties.nodes.get((name, instance.id)) for instance in timely)
+    names = (snapshot.ties.nodes.get((name, instance.id)) for instance in timely)
     return _UpcomingOfGroup(
         coming=len(timely) + unseen,
-        nodes=tuple(sorted(node for node in known if node is not None)),
+        nodes=tuple(sorted(node for node in names if node is not None)),
         failures=failures,
         promise=promise if unseen else None,
         missing_since=missing_since if state.target > _listed(state) else None,
@@ -128,21 +128,21 @@ def _is_upcoming(name: str, instance: Instance, snapshot: ClusterSnapshot) -> bo
 def _failures(name: str, state: GroupState, now: float, patience: float) -> Iterator[ProvisioningFailure]:
     for instance in state.instances:
         if instance.state is InstanceState.FAILED:
-            why = f": {instance.error}" if instance.error is not None else ""
+            details = f": {instance.error}" if instance.error is not None else ""
             yield ProvisioningFailure(
-                name, instance.since, DetailedReason(INSTANCE_FAILED, f"{instance.id} failed{why}"), instance.id
+                name, instance.since, DetailedReason(INSTANCE_FAILED, f"{instance.id} failed{details}"), instance.id
             )
         elif instance.state is InstanceState.ORDERED and now - instance.since >= patience:
-            said = DetailedReason(INSTANCE_OVERDUE, f"{instance.id} has not come up in {patience:g} s")
-            yield ProvisioningFailure(name, instance.since + patience, said, instance.id)
+            reason = DetailedReason(INSTANCE_OVERDUE, f"{instance.id} has not come up in {patience:g} s")
+            yield ProvisioningFailure(name, instance.since + patience, reason, instance.id)
 
 
 def _without_node(
     name: str, snapshot: ClusterSnapshot, state: GroupState, now: float, patience: float
 ) -> Iterator[ProvisioningFailure]:
-    """Machines that should be nodes by now. They are not given back: who knows what runs on them under another name.
+    """Machines that should be nodes by now. They are not released: pods may run on them under another node name.
 
-    One that came up long before had a node once, or nobody has missed it.
+    One that came up long before had a node once, or was not missed.
     """
     for instance in state.instances:
         is_up = instance.state is InstanceState.RUNNING and patience <= now - instance.since < 2 * patience

@@ -46,14 +46,14 @@ class BoostsLine(msgspec.Struct, frozen=True):
 
 
 class RecordedBoosts:
-    """What was last answered about the successors of pods. The same for who writes and who reads."""
+    """The last boosts of replacement pods, kept alike by the writer and the reader of a recording."""
 
     def __init__(self) -> None:
         self._known: dict[ObjectKey, ResourceCounts] = {}
         self._new: dict[ObjectKey, ResourceCounts] = {}
 
     def asking(self, starts: StartupBoosts) -> StartupBoosts:
-        """The same answers, noted."""
+        """Wrap a source of boosts, and note what it returns."""
 
         def ask(pod: Pod) -> ResourceCounts:
             found, key = starts(pod), key_of(pod)
@@ -64,20 +64,19 @@ class RecordedBoosts:
         return ask
 
     def taken(self) -> BoostsLine | None:
-        """What has been answered otherwise than before, since this was last asked."""
+        """Return the boosts that changed since the last call."""
         new, self._new = self._new, {}
         return BoostsLine(tuple(new.items())) if new else None
 
     def put(self, line: BoostsLine) -> None:
-        """Know what was answered."""
+        """Take the boosts of a line."""
         self._known.update(line.starts)
 
     def answer(self, pod: Pod) -> ResourceCounts:
-        """What was answered about a pod; about others nobody asked."""
+        """The recorded boost of a pod; none for pods that no plan asked about."""
         return self._known.get(key_of(pod), {})
 
     def forget(self, key: ObjectKey) -> None:
-        """A pod is gone."""
         self._known.pop(key, None)
 
 
@@ -119,14 +118,14 @@ class PassInputWriter:
         self._memory = AutoscalerMemory()
 
     def line(self, asked: PassInput) -> PassLine:
-        """What is to be written of a question."""
+        """The line of a pass: what has changed of its input."""
         budgets = {key_of(budget): budget for budget in asked.budgets}
         changed = diff_objects(self._budgets, budgets)
         self._budgets = budgets
         return PassLine(asked.now, self._grouped(asked.groups), changed or None, self._remembered(asked.memory))
 
     def planned(self, plans: PassPlans) -> None:
-        """What the next question is most likely to remember."""
+        """Note the memory that the next pass is most likely to have."""
         self._memory = AutoscalerMemory(plans.up.memory, plans.down.memory)
 
     def _grouped(self, groups: Sequence[GroupState]) -> tuple[GroupLine, ...] | None:
@@ -150,7 +149,7 @@ class PassInputReader:
         self._memory = AutoscalerMemory()
 
     def question(self, line: PassLine, starts: StartupBoosts) -> PassInput:
-        """What was asked; raises `InvalidRecording`."""
+        """The input of a pass; raises `InvalidRecording`."""
         if line.budgets is not None:
             apply_changes(self._budgets, line.budgets.gone, line.budgets.put)
         if line.groups is not None:
