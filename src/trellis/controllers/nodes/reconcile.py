@@ -55,7 +55,7 @@ AskPlanner: TypeAlias = Callable[
 # Writes what is said of Buffers.
 PublishBuffers: TypeAlias = Callable[[ObservedBuffers, float], Awaitable[None]]
 
-# So long an answer is waited for before Buffers are looked at without it.
+# How long to wait for an answer before Buffers are observed without it.
 ANSWER_SECONDS: Final = 1.0
 _SILENT: Final = DetailedReason(PROVIDER_SILENT, "nothing is ordered until the provider answers")
 
@@ -63,35 +63,35 @@ _log: Final = Logger("trellis.nodes")
 
 
 class InterimBufferStatus:
-    """Looks at Buffers while something else is waited for. `now` is the clock of verdicts."""
+    """Publishes the status of Buffers while the provider does not answer. `now` is the clock of decisions."""
 
     def __init__(
-        self, gathering: ChangeAccumulator, think: AskPlanner, publish: PublishBuffers, now: Callable[[], float]
+        self, accumulator: ChangeAccumulator, run_planner: AskPlanner, publish: PublishBuffers, now: Callable[[], float]
     ) -> None:
-        self._gathering = gathering
-        self._think = think
+        self._accumulator = accumulator
+        self._run_planner = run_planner
         self._publish = publish
         self._now = now
 
     async def until_done(self, work: asyncio.Task[Any], memory: ScaleUpMemory) -> bool:
-        """Wait for work, and have Buffers looked at whenever it matters to them; whether that was so."""
+        """Wait for work, and publish the status of Buffers when it may have changed; whether it was published."""
         clock = asyncio.get_running_loop().time
-        has_looked, rest = False, ANSWER_SECONDS
+        has_observed, rest = False, ANSWER_SECONDS
         while not work.done():
             await asyncio.wait({work}, timeout=rest)
-            if not work.done() and self._gathering.matters_to_buffers:
+            if not work.done() and self._accumulator.matters_to_buffers:
                 started = clock()
                 await self.look(memory)
                 # Rest as long as the look took.
-                has_looked, rest = True, max(ANSWER_SECONDS, clock() - started)
-        return has_looked
+                has_observed, rest = True, max(ANSWER_SECONDS, clock() - started)
+        return has_observed
 
     async def look(self, memory: ScaleUpMemory) -> None:
         """Tell Buffers. If that fails, the next pass fails likewise and says so: what is waited for goes on."""
         now = self._now()
         try:
-            looked = await self._think(lambda planning, news: planning.observe_buffers(news, memory, now))
-            await self._publish(replace(looked, buffers=correct_for_silent_provider(looked.buffers, _SILENT)), now)
+            observed = await self._run_planner(lambda planner, changes: planner.observe_buffers(changes, memory, now))
+            await self._publish(replace(observed, buffers=correct_for_silent_provider(observed.buffers, _SILENT)), now)
         except Exception as error:  # noqa: BLE001 - whatever it is must not end orders that are under way
             _log.warning("Buffers could not be looked at", error=error)
 
@@ -126,21 +126,21 @@ class NodeController(Controller):
         self._recorder = recorder
         self.informers = Informers(client, UnreadableKinds(metrics, _log), draw=given.draw)
         self.watching = NodeInformers(self.informers, settings, served)
-        self._boosting = BoostInformers(self.informers, settings, served)
+        self._boosts = BoostInformers(self.informers, settings, served)
         where = settings.provider.kwok_node_groups
         made = provider(self.watching) if provider else KwokProvider(self.watching.kwok_objects, where)
         patience = settings.provider.provider_timeout.total_seconds()
-        self._providing = ProviderClient(made, writer, patience, metrics)
-        self._reporting = ActionReporter(metrics, record)
-        self._carrying = NodeExecutor(writer, self._providing, self._reporting, settings.up.figures())
-        self._waking = PassTrigger(now)
-        self._gathering = ChangeAccumulator(self.watching, settings.scope.covers, self._waking.soon)
-        self._echoes = PendingNodeWrites(self.watching.nodes)
-        self._telling = NodeEvents(record, self.watching)
-        self._publishing = BufferStatusPublisher(self.watching.buffers, settings.scope.covers)
-        self._counting = NodeAutoscalerMetrics(metrics, settings.loop.metrics_buffers)
-        self._meanwhile = InterimBufferStatus(self._gathering, self._think, self._publish_look, now)
-        self._planning: NodePlanner | None = None
+        self._provider_client = ProviderClient(made, writer, patience, metrics)
+        self._reporter = ActionReporter(metrics, record)
+        self._executor = NodeExecutor(writer, self._provider_client, self._reporter, settings.up.figures())
+        self._trigger = PassTrigger(now)
+        self._accumulator = ChangeAccumulator(self.watching, settings.scope.covers, self._trigger.soon)
+        self._pending_writes = PendingNodeWrites(self.watching.nodes)
+        self._events = NodeEvents(record, self.watching)
+        self._status = BufferStatusPublisher(self.watching.buffers, settings.scope.covers)
+        self._autoscaler_metrics = NodeAutoscalerMetrics(metrics, settings.loop.metrics_buffers)
+        self._interim_status = InterimBufferStatus(self._accumulator, self._run_planner, self._publish_look, now)
+        self._planner: NodePlanner | None = None
         self._thread = PassThread("nodes")
         self._memory = AutoscalerMemory()
         self._busy = False
@@ -151,17 +151,17 @@ class NodeController(Controller):
             on_pass=passes.pass_reporter(given.activity, _log),
             jitter=0.0,
         )
-        self._waking.loop = self._loop
+        self._trigger.loop = self._loop
 
     @property
     def is_busy(self) -> bool:
-        """Whether a plan is being carried out."""
+        """Whether a plan is being executed."""
         return self._busy
 
     def begin_anew(self) -> None:
         """Look at everything now: this process has become the leader."""
         self._memory = AutoscalerMemory()
-        self._telling.begin_anew()
+        self._events.begin_anew()
         if self.informers.synced:
             self._loop.wake()
 
@@ -177,9 +177,9 @@ class NodeController(Controller):
     async def _begin(self) -> None:
         await self.informers.wait_until_synced()
         _log.info("everything has been seen", nodes=len(self.watching.nodes.snapshot()))
-        self._gathering.subscribe()
-        self.watching.config.subscribe(lambda _change: self._waking.soon())
-        self._echoes.subscribe()
+        self._accumulator.subscribe()
+        self.watching.config.subscribe(lambda _change: self._trigger.soon())
+        self._pending_writes.subscribe()
         self._on_settled()
         await self._loop.run()
 
@@ -188,32 +188,32 @@ class NodeController(Controller):
         if await self._is_idle():
             return
         clock = asyncio.get_running_loop().time
-        await asyncio.sleep(max(0.0, self._gathering.last_arrival + _TRANSLATION_SECONDS - clock()))
+        await asyncio.sleep(max(0.0, self._accumulator.last_arrival + _TRANSLATION_SECONDS - clock()))
         timer = StepTimer(self._metrics, named.LATENCY, clock)
         now = self._now()
-        due, groups = await self._ask(now)
+        due, groups = await self._read_provider(now)
         timer.step(named.PROVIDER)
         # It may have taken a minute, and a provider other than the API server also takes orders of a process that does
         # not lead any more.
         if await self._is_idle():
             return
         if groups is None:
-            await self._meanwhile.look(self._memory.up)
-            self._waking.at([due])
+            await self._interim_status.look(self._memory.up)
+            self._trigger.at([due])
             return
-        budgets, starts = self.watching.budgets.snapshot(), self._boosting.starts()
-        question = PassInput(groups.states, budgets, self._memory, now, starts)
-        plans = await self._think(lambda planning, news: planning.plan(news, question))
+        budgets, starts = self.watching.budgets.snapshot(), self._boosts.starts()
+        given = PassInput(groups.states, budgets, self._memory, now, starts)
+        plans = await self._run_planner(lambda planner, changes: planner.plan(changes, given))
         timer.step(named.PLAN)
         try:
-            self._memory = (await self._carry_out(groups, plans, now)).memory
+            self._memory = (await self._execute(groups, plans, now)).memory
         except BaseException:
             # The snapshot shows nodes as the plan would have them.
-            self._planning = None
+            self._planner = None
             raise
         timer.step(named.CARRY_OUT)
         self.informers.export(self._metrics)
-        self._waking.at([due, plans.up.next_look, plans.down.next_look])
+        self._trigger.at([due, plans.up.next_look, plans.down.next_look])
         timer.total()
 
     async def _is_idle(self) -> bool:
@@ -222,89 +222,89 @@ class NodeController(Controller):
         if why is None:
             return False
         _log.detail(2, "this pass changes nothing", why=why)
-        await self._think(lambda planning, news: planning.update(news))
+        await self._run_planner(lambda planner, changes: planner.update(changes))
         if self._may_act():
-            self._waking.at([self._now() + _UNTRUSTED_SECONDS])
+            self._trigger.at([self._now() + _UNTRUSTED_SECONDS])
         return True
 
-    async def _ask(self, now: float) -> tuple[float | None, Groups | None]:
+    async def _read_provider(self, now: float) -> tuple[float | None, Groups | None]:
         """When something is due, and all groups; Buffers are told what is true while the provider is silent."""
 
         async def ask() -> tuple[float | None, Groups | None]:
-            due, outcomes = await self._providing.tend(now)
-            await self._echoes.wait_for(outcomes)
-            return due, await self._providing.groups(now)
+            due, outcomes = await self._provider_client.tend(now)
+            await self._pending_writes.wait_for(outcomes)
+            return due, await self._provider_client.groups(now)
 
         async with asyncio.TaskGroup() as group:
             asking = group.create_task(ask())
-            await self._meanwhile.until_done(asking, self._memory.up)
+            await self._interim_status.until_done(asking, self._memory.up)
         return asking.result()
 
-    async def _think(self, ask: Callable[[NodePlanner, ClusterSnapshotChanges], T]) -> T:
-        """Ask in the thread, with all that is new. If it fails, the next question begins with everything there is."""
-        planning, self._planning = self._planning, None
-        if planning is None:
+    async def _run_planner(self, ask: Callable[[NodePlanner, ClusterSnapshotChanges], T]) -> T:
+        """Call the planner in its thread with all changes. After a failure the next call starts with all objects."""
+        planner, self._planner = self._planner, None
+        if planner is None:
             up = self._settings.up.figures()
             down = self._settings.down.figures(up.max_node_provision_seconds)
-            planning = create_planner(
+            planner = create_planner(
                 AutoscalerSettings(up, down), self._settings.up.expendable_pods_priority_cutoff, self._recorder
             )
-            news = self._gathering.take_all()
+            changes = self._accumulator.take_all()
         else:
-            news = self._gathering.take()
-        found = await self._thread.run(ask, planning, news)
-        self._planning = planning
+            changes = self._accumulator.take()
+        found = await self._thread.run(ask, planner, changes)
+        self._planner = planner
         return found
 
-    async def _carry_out(self, groups: Groups, plans: PassPlans, now: float) -> NodePlanResult:
+    async def _execute(self, groups: Groups, plans: PassPlans, now: float) -> NodePlanResult:
         planned = with_unreadable_buffers(plans.up.buffers, plans.problems, self.watching.buffers)
         published: tuple[BufferDecision, ...] | None = None
-        has_looked = False
+        has_observed = False
         self._busy = True
         try:
             async with asyncio.TaskGroup() as group:
-                carrying = group.create_task(self._carrying.carry_out(plans, now))
+                executing = group.create_task(self._executor.carry_out(plans, now))
                 if plans.up.orders:
                     # A provider that hangs keeps no Buffer from its status.
-                    await asyncio.wait({carrying}, timeout=ANSWER_SECONDS)
-                if not carrying.done():
+                    await asyncio.wait({executing}, timeout=ANSWER_SECONDS)
+                if not executing.done():
                     await self._publish(planned, now)
                     published = planned
-                    has_looked = await self._meanwhile.until_done(carrying, plans.up.memory)
-            carried = carrying.result()
-            buffers = correct_for_failed_orders(planned, carried.failed)
-            if has_looked:
+                    has_observed = await self._interim_status.until_done(executing, plans.up.memory)
+            result = executing.result()
+            buffers = correct_for_failed_orders(planned, result.failed)
+            if has_observed:
                 # Others have been told something since, of whom the plan knows nothing.
-                await self._meanwhile.look(carried.memory.up)
+                await self._interim_status.look(result.memory.up)
             elif buffers != published:
                 await self._publish(buffers, now)
-            for name in carried.unchanged:
-                self._gathering.look_again(name)
-            await self._echoes.wait_for(carried.outcomes)
+            for name in result.unchanged:
+                self._accumulator.look_again(name)
+            await self._pending_writes.wait_for(result.outcomes)
         finally:
             self._busy = False
-        self._tell(groups, plans, buffers, carried.failed)
-        return carried
+        self._report(groups, plans, buffers, result.failed)
+        return result
 
     async def _publish(self, buffers: Iterable[BufferDecision], now: float) -> None:
-        actions: list[Action] = list(self._publishing.actions(buffers, now))
+        actions: list[Action] = list(self._status.actions(buffers, now))
         if actions:
             await self._writer.write_all(actions)
 
-    async def _publish_look(self, looked: ObservedBuffers, now: float) -> None:
+    async def _publish_look(self, observed: ObservedBuffers, now: float) -> None:
         if self._may_act() and self.informers.why_not_trusted() is None:
-            buffers = with_unreadable_buffers(looked.buffers, looked.problems, self.watching.buffers)
-            self._counting.observed(buffers)
+            buffers = with_unreadable_buffers(observed.buffers, observed.problems, self.watching.buffers)
+            self._autoscaler_metrics.observed(buffers)
             await self._publish(buffers, now)
 
-    def _tell(
+    def _report(
         self, groups: Groups, plans: PassPlans, buffers: tuple[BufferDecision, ...], failed: frozenset[str]
     ) -> None:
-        self._reporting.group_problems(groups.problems)
-        self._reporting.group_notes(plans.up.notes)
-        self._reporting.orders_lost(plans.up.lost)
-        self._telling.pods(plans.up.pods, failed)
-        self._telling.buffers(buffers)
-        self._telling.nodes(plans.down.nodes)
-        self._telling.unreadable(plans.problems)
-        self._counting.planned(groups, plans, correct_for_failed_orders(plans.up.pods, failed), buffers)
+        self._reporter.group_problems(groups.problems)
+        self._reporter.group_notes(plans.up.notes)
+        self._reporter.orders_lost(plans.up.lost)
+        self._events.pods(plans.up.pods, failed)
+        self._events.buffers(buffers)
+        self._events.nodes(plans.down.nodes)
+        self._events.unreadable(plans.problems)
+        self._autoscaler_metrics.planned(groups, plans, correct_for_failed_orders(plans.up.pods, failed), buffers)

@@ -88,7 +88,7 @@ class CandidateFilter:
         return ScaleDownCandidate(name, number, group, instance.id, pods, used, price, ready, since)
 
     def why_kept(self, node: Node) -> DetailedReason | None:
-        """The reason why an annotation or a taint keeps a node."""
+        """The reason why settings or an annotation keep a node."""
         if not self._look.settings.scale_down_enabled:
             return DetailedReason(SCALE_DOWN_OFF)
         for key in (SCALE_DOWN_DISABLED_ANNOTATION, DO_NOT_DISRUPT):
