@@ -1,8 +1,8 @@
 """Scores the recommenders: each is replayed over weeks of usage, against the default in the same run.
 
-`python -m bench.quality.scores --traces DIR` reads published traces; without them series are generated. A decision every
-hour from past samples only, through the usage model and the recommenders as they are shipped; the first week, or 40 % of
-a shorter series, is for learning. Prints a table, and draws footprint over risk for every margin.
+`python -m bench.quality.scores --traces DIR` reads published traces; without them series are generated. A decision
+every hour from past samples only, through the usage model and the recommenders as they are shipped; the first week, or
+40 % of a shorter series, is for learning. Prints a table, and draws footprint over risk for every margin.
 """
 
 from __future__ import annotations
