@@ -50,7 +50,7 @@ class Api:
             self._tls.load_cert_chain(*certificate)
         self._kinds: dict[str, dict[str, tuple[str, bool]]] = {}
         self._lock = threading.Lock()
-        # Those that nobody uses at the moment. A handshake takes ten times as long as a small answer, on both sides.
+        # Idle connections. A handshake takes ten times as long as a small answer, on both sides.
         self._idle: list[http.client.HTTPSConnection] = []
         weakref.finalize(self, _close, self._idle)
 

@@ -22,7 +22,7 @@ ALIVE = "alive"
 # A directory this young may belong to a process that has not taken its lock yet.
 YOUNG_SECONDS = 60.0
 
-# No run takes a day, so a lock or log this old is nobody's.
+# No run takes a day, so a lock or log this old has no owner.
 OLD_SECONDS = 86400.0
 
 

@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 300.0
 
 
 def shared_cluster(run: str, leader: int) -> Cluster:
-    """The control plane of this run, which ends with the process `leader`. Started if nobody has yet."""
+    """The control plane of this run, which ends with the process `leader`. Started if it does not run yet."""
     directory = root() / f"run-{run}"
     state = directory / STATE
     with only_one(root() / f"run-{run}.lock"):

@@ -17,7 +17,7 @@ T = TypeVar("T")
 FIRST_PAUSE = 0.02
 LONGEST_PAUSE = 0.25
 
-# Nobody waits for so long but in vain: a machine that is shared may be ten times slower than it was a minute ago.
+# Longer than any wait that succeeds: a shared machine may be ten times slower than it was a minute ago.
 PATIENCE = 150.0
 
 

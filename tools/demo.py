@@ -59,7 +59,7 @@ def _play(scenario: str, report: Path, *more: str, about: str = "") -> None:
     arguments = ["simulate", scenario, "--html", str(report), *more]
     print(f"  trellis {' '.join(arguments)}\n", flush=True)
     trellis = Path(sys.executable).with_name("trellis")
-    # Whoever prints into a pipe is to know how wide the terminal is.
+    # A process that prints into a pipe must know the width of the terminal.
     columns = str(shutil.get_terminal_size().columns)
     # Ctrl-C reaches the command as well, which ends with what it has by then: wait for that.
     before = signal.signal(signal.SIGINT, lambda *_: None)

@@ -29,8 +29,8 @@ _PATCH = b'"patch":'
 _LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 
-class Asked(msgspec.Struct, frozen=True):
-    """What to ask whom. `seconds` counts after a first second that does not."""
+class LoadRequest(msgspec.Struct, frozen=True):
+    """The reviews to send, and where. `seconds` counts after a first second that does not."""
 
     port: int
     bodies: tuple[bytes, ...]
@@ -54,7 +54,7 @@ def load(port: int, bodies: Sequence[bytes], concurrency: int, seconds: float, c
     """Ask from a process of its own, on that core."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory, "asked")
-        path.write_bytes(msgspec.msgpack.encode(Asked(port, tuple(bodies), concurrency, seconds)))
+        path.write_bytes(msgspec.msgpack.encode(LoadRequest(port, tuple(bodies), concurrency, seconds)))
         pinned = ["taskset", "-c", str(core)] if core is not None else []
         command = [*pinned, sys.executable, "-m", "bench.admission.load", str(path)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -116,7 +116,7 @@ def _is_whole(held: bytes) -> bool:
 
 
 class _Run:
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: LoadRequest) -> None:
         self.requests = [_HEAD % len(body) + body for body in asked.bodies]
         self._asked = asked
         self._done = asyncio.Event()
@@ -166,7 +166,7 @@ class _Run:
 if __name__ == "__main__":
     import uvloop
 
-    asked = msgspec.msgpack.decode(Path(sys.argv[1]).read_bytes(), type=Asked)
+    asked = msgspec.msgpack.decode(Path(sys.argv[1]).read_bytes(), type=LoadRequest)
 
     async def _main() -> Load:
         return await _Run(asked).run()

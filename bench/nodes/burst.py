@@ -20,7 +20,7 @@ from testbed.keeper import definitions
 from testbed.scratch import scratch
 
 if TYPE_CHECKING:
-    from support.cluster.nodes import Yard
+    from support.cluster.nodes import NodeGroups
 
 
 NODES = 500
@@ -36,9 +36,9 @@ _BUFFER = "spare"
 
 
 def measure() -> list[Row]:
-    # The yard and the account are those of the tests.
+    # The node groups and the account are those of the tests.
     sys.path.append(str(ROOT / "tests"))
-    from support.cluster.nodes import Yard, node_controllers  # noqa: PLC0415
+    from support.cluster.nodes import NodeGroups, node_controllers  # noqa: PLC0415
 
     parts = FULL - {"metrics-server"}
     try:
@@ -48,33 +48,33 @@ def measure() -> list[Row]:
             ControlPlane(directory, parts, (), definitions()) as plane,
             node_controllers(plane.cluster, Path(logs)) as start,
         ):
-            yard = Yard(plane.cluster, plane.cluster.create_namespace("burst"))
-            yard.declare(maxSize=2 * NODES, bootTime=f"{BOOT:g}s", resources={"cpu": "4", "memory": "16Gi"})
-            start(yard.namespace, "--scan-interval=10s")
-            return _measured(yard)
+            node_groups = NodeGroups(plane.cluster, plane.cluster.create_namespace("burst"))
+            node_groups.declare(maxSize=2 * NODES, bootTime=f"{BOOT:g}s", resources={"cpu": "4", "memory": "16Gi"})
+            start(node_groups.namespace, "--scan-interval=10s")
+            return _measured(node_groups)
     except HarnessError as error:
         raise CannotMeasure(str(error)) from error
 
 
-def _measured(yard: Yard) -> list[Row]:
+def _measured(node_groups: NodeGroups) -> list[Row]:
     pods = NODES - CHUNKS
     began = time.monotonic()
-    yard.deploy("web", pods, cpu=CPU)
-    _add_buffer(yard)
-    _until("all nodes to be there", lambda: yard.is_whole(_BUFFER) and len(yard.running()) == pods)
+    node_groups.deploy("web", pods, cpu=CPU)
+    _add_buffer(node_groups)
+    _until("all nodes to be there", lambda: node_groups.is_provisioned(_BUFFER) and len(node_groups.running()) == pods)
     filled = time.monotonic() - began
-    before = set(yard.nodes())
+    before = set(node_groups.nodes())
 
     began = time.monotonic()
-    yard.scale("web", NODES)
-    _until("the burst to run", lambda: len(yard.running()) == NODES)
+    node_groups.scale("web", NODES)
+    _until("the burst to run", lambda: len(node_groups.running()) == NODES)
     ran = time.monotonic() - began
-    burst = [pod for pod in yard.pods() if pod["spec"]["nodeName"] not in before]
+    burst = [pod for pod in node_groups.pods() if pod["spec"]["nodeName"] not in before]
     # The condition is of a pass after the last of them came.
-    _until("the Buffer to be used up", lambda: len(yard.nodes()) == NODES + CHUNKS)
-    _until("the Buffer to be whole", lambda: yard.is_whole(_BUFFER))
+    _until("the Buffer to be used up", lambda: len(node_groups.nodes()) == NODES + CHUNKS)
+    _until("the Buffer to be whole", lambda: node_groups.is_provisioned(_BUFFER))
     whole = time.monotonic() - began
-    refused = _refused(yard)
+    refused = _refused(node_groups)
     size = f"{NODES} kwok nodes, a Buffer of {CHUNKS} chunks"
     return [
         Row(f"{size}: from nothing until all pods run and the Buffer is whole (boot {BOOT:g} s)", f"{filled:.1f} s"),
@@ -85,20 +85,20 @@ def _measured(yard: Yard) -> list[Row]:
     ]
 
 
-def _add_buffer(yard: Yard) -> None:
+def _add_buffer(node_groups: NodeGroups) -> None:
     from support.cluster.buffers import buffer_path  # noqa: PLC0415
     from support.cluster.nodes import translated  # noqa: PLC0415
 
-    document, status = translated(_BUFFER, CHUNKS, yard.pod_spec(CPU))
-    yard.cluster.api.create(document, yard.namespace)
-    yard.cluster.api.patch(buffer_path(yard.namespace, _BUFFER) + "/status", {"status": status})
+    document, status = translated(_BUFFER, CHUNKS, node_groups.pod_spec(CPU))
+    node_groups.cluster.api.create(document, node_groups.namespace)
+    node_groups.cluster.api.patch(buffer_path(node_groups.namespace, _BUFFER) + "/status", {"status": status})
 
 
-def _refused(yard: Yard) -> int:
+def _refused(node_groups: NodeGroups) -> int:
     """Pods of the burst of which the scheduler ever said that it has no node; those before it waited for theirs."""
-    newest = sorted(yard.pods(), key=_created)[-CHUNKS:]
+    newest = sorted(node_groups.pods(), key=_created)[-CHUNKS:]
     names = {pod["metadata"]["name"] for pod in newest}
-    events: list[dict[str, Any]] = yard.cluster.api.items(f"/api/v1/namespaces/{yard.namespace}/events")
+    events: list[dict[str, Any]] = node_groups.cluster.api.items(f"/api/v1/namespaces/{node_groups.namespace}/events")
     return len({event["involvedObject"]["name"] for event in events if event["reason"] == "FailedScheduling"} & names)
 
 

@@ -17,7 +17,7 @@ import msgspec
 
 from bench.measurement import CannotMeasure
 from bench.recommender.usage import MINUTE, START, Size, namespace_of
-from bench.recommender.vpa_lists import REPLACEMENTS, USAGE, Asked, Lists, pages
+from bench.recommender.vpa_lists import REPLACEMENTS, USAGE, Lists, PageRequest, pages
 from trellis.api.feature_gates import FeatureGates
 from trellis.api.kinds.vpa import VerticalPodAutoscaler, VerticalPodAutoscalerStatus
 from trellis.api.kube.decoder import decode_list
@@ -115,7 +115,7 @@ class RecommenderInMemory:
         """From usage to patches, and what the controller does before and after that."""
         with (spent := Spent()).on("begin"):
             self._begin()
-        body, now = self._ask(Asked(USAGE, minute)), _at(minute)
+        body, now = self._ask(PageRequest(USAGE, minute)), _at(minute)
         with spent.on("read"):
             batch = read_pod_metrics(body)
         del body
@@ -150,7 +150,7 @@ class RecommenderInMemory:
         """Other pods in the place of those whose turn it is."""
         for pod in self._size.replaced(minute):
             self._pods.remove((namespace_of(pod // self._size.pods), self._size.pod_name(pod, minute - 1)))
-        for new in decode_list(self._ask(Asked(REPLACEMENTS, minute)), ObservedPod).items:
+        for new in decode_list(self._ask(PageRequest(REPLACEMENTS, minute)), ObservedPod).items:
             self._pods.put(key_of(new), new)
             self._touched.add(new.metadata.namespace)
         return self.load_pods(minute)

@@ -22,7 +22,7 @@ from trellis.kube.transport.requests import PAGE_SIZE
 Json: TypeAlias = dict[str, Any]
 
 
-class Asked(msgspec.Struct, frozen=True):
+class PageRequest(msgspec.Struct, frozen=True):
     """A page of a list, by the name of its kind, as it is in that minute."""
 
     kind: str
@@ -30,7 +30,7 @@ class Asked(msgspec.Struct, frozen=True):
     page: int = 0
 
 
-Lists: TypeAlias = Callable[[Asked], bytes]
+Lists: TypeAlias = Callable[[PageRequest], bytes]
 
 USAGE = "PodMetrics"
 REPLACEMENTS = "replacements"  # the pods that came in that minute; usage is theirs from then on
@@ -45,7 +45,7 @@ def lists_of(size: Size) -> Iterator[Lists]:
     process.start()
     theirs.close()  # so that we learn of its end
 
-    def ask(asked: Asked) -> bytes:
+    def ask(asked: PageRequest) -> bytes:
         ours.send(asked)
         return ours.recv_bytes()
 
@@ -59,7 +59,7 @@ def lists_of(size: Size) -> Iterator[Lists]:
 def pages(ask: Lists, kind: str) -> Iterator[bytes]:
     """All pages of a kind."""
     number = 0
-    while page := ask(Asked(kind, page=number)):
+    while page := ask(PageRequest(kind, page=number)):
         yield page
         number += 1
 
@@ -67,7 +67,7 @@ def pages(ask: Lists, kind: str) -> Iterator[bytes]:
 def _serve(connection: Connection, size: Size) -> None:
     usage, documents = Usage(size), _Documents(size)
     while True:
-        asked: Asked = connection.recv()
+        asked: PageRequest = connection.recv()
         if asked.kind == USAGE:
             connection.send_bytes(usage.list_at(asked.minute))
         elif asked.kind == REPLACEMENTS:
@@ -89,7 +89,7 @@ class _Documents:
             "VerticalPodAutoscalerCheckpoint": (size.vpas * size.containers, self._checkpoint),
         }
 
-    def page(self, asked: Asked) -> bytes:
+    def page(self, asked: PageRequest) -> bytes:
         count, make = self._kinds.get(asked.kind, (0, _vpa))
         begin = asked.page * PAGE_SIZE
         return _list([make(number) for number in range(begin, min(begin + PAGE_SIZE, count))])

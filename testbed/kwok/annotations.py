@@ -22,7 +22,7 @@ IN_PROGRESS = "InProgress"  # allocated, but the containers keep what they have:
 HELD = "Held"  # the kubelet has not looked at it yet
 
 # "container=n,...": the container has restarted n times, the last time because it was killed for its memory.
-# A total and not "once more": whoever plays it twice by mistake changes nothing the second time.
+# A total and not "once more": played twice by mistake, it changes nothing the second time.
 OOM_KILLED = "testbed/oom-killed"
 # The same for a container that ended with an error.
 RESTARTED = "testbed/restarted"

@@ -22,7 +22,7 @@ from testbed.programs.versions import NEEDED, Program
 
 
 def say_on_stderr(line: str) -> None:
-    """Progress is for whoever waits, at once."""
+    """Print progress at once."""
     sys.stderr.write(f"testbed: {line}\n")
     sys.stderr.flush()
 

@@ -31,7 +31,7 @@ def only_one(lock: Path, busy: Callable[[], None] | None = None) -> Iterator[Non
 
 @contextmanager
 def unfinished(built: Path) -> Iterator[Path]:
-    """A name to write to that becomes `built` only at the end: nobody ever sees half a program."""
+    """A name to write to that becomes `built` only at the end: no process sees half a program."""
     partial = built.with_name(f"{built.name}.{os.getpid()}.tmp")
     try:
         yield partial

@@ -38,7 +38,7 @@ MACHINE = [platform.system(), platform.machine()]
 class Sources(Protocol):
     """A set of programs and all that decides what comes out of the compiler."""
 
-    title: str  # told to whoever waits
+    title: str  # shown while it is built
     home: str  # a directory in the cache, named by what goes in: another version is another directory
     flags: list[str]
 

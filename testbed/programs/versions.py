@@ -24,7 +24,7 @@ class Program(msgspec.Struct, frozen=True):
 
     name: str
     package: str
-    minutes: float  # of a cold build on two cores, in the order of `NEEDED`; told to whoever waits
+    minutes: float  # of a cold build on two cores, in the order of `NEEDED`; shown while it is built
 
 
 # kube-apiserver first: it compiles most of what the others share.

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, sync_playwright
 
-from support.browser_pages import Open, Opened
+from support.browser_pages import Open, OpenPage
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 QUIET = ["--disable-gpu", "--disable-background-networking", "--disable-component-update", "--disable-sync"]
@@ -32,13 +32,13 @@ def opened(browser: Browser, tmp_path: Path) -> Iterator[Open]:
     """Opens a report: `opened(html, color_scheme="dark")`; options are those of a browser's context."""
     contexts: list[BrowserContext] = []
 
-    def opening(html: str, **options: object) -> Opened:
+    def opening(html: str, **options: object) -> OpenPage:
         file = tmp_path / f"report-{len(contexts)}.html"
         file.write_text(html, encoding="utf-8")
         context = browser.new_context(**({"viewport": {"width": 1280, "height": 900}} | options))  # type: ignore[arg-type]
         context.set_default_timeout(60_000)
         contexts.append(context)
-        opening = Opened(context.new_page())
+        opening = OpenPage(context.new_page())
         opening.page.goto(file.as_uri())
         return opening
 

@@ -17,7 +17,7 @@ import pytest
 
 from support.cluster.admission import forget
 from support.cluster.controllers import DENIED, shipped_controllers
-from support.cluster.nodes import Start, Yard, node_controllers
+from support.cluster.nodes import NodeGroups, Start, node_controllers
 from testbed import prometheus as prometheus_server
 from testbed.access import shipped_accounts, upstream_accounts
 from testbed.cluster import Cluster
@@ -183,8 +183,8 @@ def nodes(cluster: Cluster, tmp_path: Path) -> Iterator[Start]:
 
 
 @pytest.fixture
-def yard(cluster: Cluster, namespace: str) -> Iterator[Yard]:
+def node_groups(cluster: Cluster, namespace: str) -> Iterator[NodeGroups]:
     """Groups of nodes for one test."""
-    yard = Yard(cluster, namespace)
-    yield yard
-    yard.close()
+    node_groups = NodeGroups(cluster, namespace)
+    yield node_groups
+    node_groups.close()

@@ -10,7 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.worlds.simulated_cluster import fault, fleet, shape
-from support.worlds.simulated_nodes import BOOT, QUICK, Lived, a_buffer, job, on_nodes, plain, pool, room_for
+from support.worlds.simulated_nodes import (
+    BOOT,
+    QUICK,
+    SimulatedNodesRun,
+    a_buffer,
+    job,
+    on_nodes,
+    plain,
+    pool,
+    room_for,
+)
 from support.worlds.simulated_workloads import vpa
 from trellis.sim.cluster import PodEvent
 from trellis.sim.faults import NODE_DOWN
@@ -24,7 +34,7 @@ def apart(name: str) -> dict[str, Any]:
 
 
 def test_pods_without_room_get_nodes_after_their_boot_time() -> None:
-    lived = Lived(on_nodes(plain(replicas=6), pools=(pool(),))).until(60)
+    lived = SimulatedNodesRun(on_nodes(plain(replicas=6), pools=(pool(),))).until(60)
     assert (lived.groups(), len(lived.waiting())) == ({}, 6)
     lived.until(BOOT + 5)
     assert (lived.groups(), lived.waiting()) == ({"pool": 2}, [])
@@ -33,7 +43,7 @@ def test_pods_without_room_get_nodes_after_their_boot_time() -> None:
 
 def test_nodes_that_nothing_needs_are_given_back_down_to_the_minimum() -> None:
     tasks = job("task", [0.0], 300.0, pods=12)
-    lived = Lived(on_nodes(tasks, pools=(pool(min_size=1, count=1),), steps=60)).until(400)
+    lived = SimulatedNodesRun(on_nodes(tasks, pools=(pool(min_size=1, count=1),), steps=60)).until(400)
     assert lived.groups() == {"pool": 3}
     lived.until(1200)
     assert lived.groups() == {"pool": 1}
@@ -42,7 +52,7 @@ def test_nodes_that_nothing_needs_are_given_back_down_to_the_minimum() -> None:
 
 def test_pods_are_moved_from_a_node_that_is_hardly_used() -> None:
     tasks = job("task", [0.0], 300.0, pods=5)
-    lived = Lived(on_nodes(tasks, plain(replicas=2), pools=(pool(),), steps=60)).until(200)
+    lived = SimulatedNodesRun(on_nodes(tasks, plain(replicas=2), pools=(pool(),), steps=60)).until(200)
     assert lived.groups() == {"pool": 2}
     lived.until(1800)
     assert lived.groups() == {"pool": 1}
@@ -54,19 +64,19 @@ def test_pods_are_moved_from_a_node_that_is_hardly_used() -> None:
 def test_a_budget_that_allows_nothing_keeps_the_node() -> None:
     held = plain(replicas=2, max_unavailable=0, spec=apart("web"))
     small = plain("base", 1, cpu="3")
-    lived = Lived(on_nodes(held, small, pools=(pool(),), steps=60)).until(1800)
+    lived = SimulatedNodesRun(on_nodes(held, small, pools=(pool(),), steps=60)).until(1800)
     assert lived.groups() == {"pool": 2}
     assert lived.figures.moved == 0
 
 
 def test_a_group_never_has_more_nodes_than_it_may() -> None:
-    lived = Lived(on_nodes(plain(replicas=40), pools=(pool(max_size=3),), steps=60)).until(1800)
+    lived = SimulatedNodesRun(on_nodes(plain(replicas=40), pools=(pool(max_size=3),), steps=60)).until(1800)
     assert lived.groups() == {"pool": 3}
     assert len(lived.waiting()) == 28
 
 
 def test_pods_that_keep_apart_get_a_node_each() -> None:
-    lived = Lived(on_nodes(plain(replicas=3, cpu="100m", spec=apart("web")), pools=(pool(),))).until(300)
+    lived = SimulatedNodesRun(on_nodes(plain(replicas=3, cpu="100m", spec=apart("web")), pools=(pool(),))).until(300)
     assert len(set(lived.placed("web").values())) == 3
     assert lived.groups() == {"pool": 3}
 
@@ -74,26 +84,26 @@ def test_pods_that_keep_apart_get_a_node_each() -> None:
 def test_a_group_is_taken_whose_nodes_a_pod_may_use() -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     pools = (pool("cheap", price=0.1, taints=[taint]), pool("plain"))
-    lived = Lived(on_nodes(plain(replicas=1), pools=pools)).until(300)
+    lived = SimulatedNodesRun(on_nodes(plain(replicas=1), pools=pools)).until(300)
     assert lived.groups() == {"plain": 1}
 
 
 @pytest.mark.parametrize(("expander", "group"), [("price", "large"), ("least-waste", "small")])
 def test_an_expander_chooses_between_groups(expander: str, group: str) -> None:
     pools = (pool("small", "2", price=2.0), pool("large", "16", price=1.0))
-    lived = Lived(on_nodes(plain(cpu="1500m"), pools=pools), expander=expander).until(300)
+    lived = SimulatedNodesRun(on_nodes(plain(cpu="1500m"), pools=pools), expander=expander).until(300)
     assert lived.groups() == {group: 1}
 
 
 def test_fixed_nodes_are_filled_first_and_never_given_back() -> None:
     fixed = (shape("4", "16Gi"),)
-    lived = Lived(on_nodes(plain(replicas=3), pools=(pool(),), nodes=fixed, steps=60)).until(1800)
+    lived = SimulatedNodesRun(on_nodes(plain(replicas=3), pools=(pool(),), nodes=fixed, steps=60)).until(1800)
     assert lived.groups() == {"": 1}
 
 
 def test_pods_of_a_node_that_fails_get_another_one() -> None:
     found = on_nodes(plain(replicas=3), pools=(pool(),), steps=60, faults=(fault(NODE_DOWN, 300.0, 4000.0, "pool-1"),))
-    lived = Lived(found).until(1500)
+    lived = SimulatedNodesRun(found).until(1500)
     assert lived.waiting() == []
     assert "pool-2" in set(lived.placed("web").values())
 
@@ -101,7 +111,7 @@ def test_pods_of_a_node_that_fails_get_another_one() -> None:
 def test_pods_of_higher_priority_take_the_place_of_others_once_these_have_ended() -> None:
     balloon = plain("balloon", 4, spec={"priority": -5})
     tasks = job("task", [600.0], 60.0, pods=2)
-    lived = Lived(on_nodes(balloon, tasks, pools=(pool(count=1),), steps=60)).until(599)
+    lived = SimulatedNodesRun(on_nodes(balloon, tasks, pools=(pool(count=1),), steps=60)).until(599)
     assert len(lived.placed("balloon")) == 4
     lived.until(600 + BOOT + 5)
     assert len(lived.times(PodEvent.PREEMPTED, "balloon")) == lived.figures.preempted == 2
@@ -112,7 +122,7 @@ def test_pods_of_higher_priority_take_the_place_of_others_once_these_have_ended(
 def test_no_more_make_way_than_have_to() -> None:
     balloon = plain("balloon", 3, spec={"priority": -5})
     tasks = job("task", [600.0], 600.0, pods=1, cpu="1500m")
-    lived = Lived(on_nodes(balloon, tasks, pools=(pool(count=1, max_size=1),), steps=60)).until(900)
+    lived = SimulatedNodesRun(on_nodes(balloon, tasks, pools=(pool(count=1, max_size=1),), steps=60)).until(900)
     assert len(lived.times(PodEvent.PREEMPTED, "balloon")) == 1
     assert len(lived.waiting()) == 1
 
@@ -201,7 +211,7 @@ def lives(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
 @settings(max_examples=15, deadline=None)
 def test_whatever_happens_groups_stay_within_bounds_and_no_pod_is_lost(found: tuple[Fleet, Any]) -> None:
     fleet_, objects = found
-    lived = Lived(fleet_, *objects)
+    lived = SimulatedNodesRun(fleet_, *objects)
     for minute in range(1, 70):
         lived.until(60.0 * minute)
         groups, nodes = lived.groups(), lived.cluster.nodes

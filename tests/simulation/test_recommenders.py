@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.worlds.simulated_cluster import BEGIN, GIB, container, shape, wants, workload
-from support.worlds.simulated_workloads import Played, vpa
+from support.worlds.simulated_workloads import SimulatedRun, vpa
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import SimulatedWorkload
 
@@ -21,11 +21,11 @@ def times(days: float, step: float) -> FloatColumn:
     return BEGIN + step * np.arange(int(days * DAY / step), dtype=np.float64)
 
 
-def played(name: str, found: SimulatedWorkload, **more: Any) -> Played:
+def played(name: str, found: SimulatedWorkload, **more: Any) -> SimulatedRun:
     """The workload under a recommender of that name."""
     reference: dict[str, Any] = {"target": found.name, "kind": found.kind}
     chosen: dict[str, Any] = {} if name == "default" else {"recommenders": [{"name": name}]}
-    return Played(found, vpa("InPlaceOrRecreate", **reference, **chosen), **more)
+    return SimulatedRun(found, vpa("InPlaceOrRecreate", **reference, **chosen), **more)
 
 
 @pytest.mark.req("CR-23")

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.worlds.simulated_cluster import fault
-from support.worlds.simulated_nodes import Lived, a_buffer, job, on_nodes, plain, pool, room_for
+from support.worlds.simulated_nodes import SimulatedNodesRun, a_buffer, job, on_nodes, plain, pool, room_for
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
@@ -31,7 +31,7 @@ from trellis.sim.fleet import Fleet
 Actions = list[tuple[Any, ...]]
 
 
-class Compared(Lived):
+class Compared(SimulatedNodesRun):
     """A simulated cluster, with the controller's planner beside it."""
 
     def __init__(self, fleet: Fleet, *objects: dict[str, Any], **settings: str) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from playwright.sync_api import Page
 
 
-class Opened:
+class OpenPage:
     """Listens from the beginning."""
 
     def __init__(self, page: Page) -> None:
@@ -19,4 +19,4 @@ class Opened:
         page.on("request", lambda request: self.asked.append(request.url))
 
 
-Open = Callable[..., Opened]
+Open = Callable[..., OpenPage]

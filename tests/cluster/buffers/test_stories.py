@@ -13,7 +13,7 @@ import yaml
 
 from support.cluster.buffers import Start as StartBuffers
 from support.cluster.buffers import buffer_controllers, chunks_of, requests_of
-from support.cluster.nodes import Start, Yard
+from support.cluster.nodes import NodeGroups, Start
 from support.worlds.kwok_nodes import group
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -69,19 +69,19 @@ def buffers(cluster: Cluster, tmp_path: Path) -> Iterator[StartBuffers]:
 
 
 @pytest.fixture
-def stories(cluster: Cluster) -> Iterator[Yard]:
+def stories(cluster: Cluster) -> Iterator[NodeGroups]:
     """The stories' namespace, with a node group for the Deployment and one that is the class."""
     cluster.api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
     account = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default"
     until("pods to be possible", lambda: cluster.api.find(account))
-    yard = Yard(cluster, NAMESPACE)
-    declare(yard)
-    yield yard
-    yard.close()
+    node_groups = NodeGroups(cluster, NAMESPACE)
+    declare(node_groups)
+    yield node_groups
+    node_groups.close()
     cluster.delete_namespace(NAMESPACE)
 
 
-def declare(yard: Yard) -> None:
+def declare(node_groups: NodeGroups) -> None:
     usual: Json = {
         "minSize": 0,
         "maxSize": 12,
@@ -89,11 +89,21 @@ def declare(yard: Yard) -> None:
         "taints": [{"key": NAMESPACE, "effect": "NoSchedule"}],
     }
     documents = [
-        group("serving", **usual, resources={"cpu": "2", "memory": "4Gi"}, labels={"yard": yard.group, "tier": "web"}),
-        group("ci", **usual, resources={"cpu": "7900m", "memory": "64Gi"}, labels={"yard": yard.group, **CLASS}),
+        group(
+            "serving",
+            **usual,
+            resources={"cpu": "2", "memory": "4Gi"},
+            labels={"node_groups": node_groups.group, "tier": "web"},
+        ),
+        group(
+            "ci",
+            **usual,
+            resources={"cpu": "7900m", "memory": "64Gi"},
+            labels={"node_groups": node_groups.group, **CLASS},
+        ),
     ]
     config: Json = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "groups", "namespace": NAMESPACE}}
-    yard.cluster.api.apply({**config, "data": {"groups.yaml": yaml.safe_dump_all(documents)}})
+    node_groups.cluster.api.apply({**config, "data": {"groups.yaml": yaml.safe_dump_all(documents)}})
 
 
 def checked(directory: Path, story: str) -> str:
@@ -115,50 +125,50 @@ def mended(cluster: Cluster, directory: Path, story: str) -> dict[str, Any]:
     return result
 
 
-def nodes_of(yard: Yard, name: str) -> set[str]:
+def nodes_of(node_groups: NodeGroups, name: str) -> set[str]:
     """The ready nodes of a group."""
     marks = {"serving": {"tier": "web"}, "ci": CLASS}[name]
-    nodes = yard.nodes()
-    return {node for node in yard.ready_nodes() if marks.items() <= nodes[node]["metadata"]["labels"].items()}
+    nodes = node_groups.nodes()
+    return {node for node in node_groups.ready_nodes() if marks.items() <= nodes[node]["metadata"]["labels"].items()}
 
 
 @pytest.mark.req("BF-46", "BF-47")
 @pytest.mark.req("BF-48", "BF-49")
 def test_both_stories_run_by_their_own_manifests(
-    cluster: Cluster, stories: Yard, nodes: Start, buffers: StartBuffers, tmp_path: Path
+    cluster: Cluster, stories: NodeGroups, nodes: Start, buffers: StartBuffers, tmp_path: Path
 ) -> None:
-    yard = stories
+    node_groups = stories
     nodes(NAMESPACE)
     buffers(NAMESPACE)
 
     # Story 1: two replicas fill a node, ten of them five.
-    web = {"tolerations": yard.tolerations, "nodeSelector": {"tier": "web"}}
-    yard.deploy("my-deployment", 10, cpu="900m", placement=web)
-    until("the Deployment to run", lambda: len(yard.running()) == 10)
-    assert len(nodes_of(yard, "serving")) == 5
+    web = {"tolerations": node_groups.tolerations, "nodeSelector": {"tier": "web"}}
+    node_groups.deploy("my-deployment", 10, cpu="900m", placement=web)
+    until("the Deployment to run", lambda: len(node_groups.running()) == 10)
+    assert len(nodes_of(node_groups, "serving")) == 5
     cluster.api.create(mended(cluster, tmp_path, STORY_1), NAMESPACE)
-    until("room for a tenth", lambda: chunks_of(cluster, NAMESPACE, ONE) == 1 and yard.is_whole(ONE))
-    before = nodes_of(yard, "serving")
+    until("room for a tenth", lambda: chunks_of(cluster, NAMESPACE, ONE) == 1 and node_groups.is_provisioned(ONE))
+    before = nodes_of(node_groups, "serving")
     assert len(before) == 6
     # What an HPA does. The pod does not wait for a node, and the buffer is made anew behind it: 10 % of 11 are 2.
-    yard.scale("my-deployment", 11)
-    until("the pod to run", lambda: len(yard.running()) == 11)
-    assert {pod["spec"]["nodeName"] for pod in yard.pods()} == before
+    node_groups.scale("my-deployment", 11)
+    until("the pod to run", lambda: len(node_groups.running()) == 11)
+    assert {pod["spec"]["nodeName"] for pod in node_groups.pods()} == before
     until("a tenth of eleven", lambda: chunks_of(cluster, NAMESPACE, ONE) == 2)
-    until("room for it", lambda: len(nodes_of(yard, "serving")) == 7 and yard.is_whole(ONE))
+    until("room for it", lambda: len(nodes_of(node_groups, "serving")) == 7 and node_groups.is_provisioned(ONE))
 
     # Story 2: the class has no node yet; once it has, chunks are as large as its nodes take.
     cluster.api.create(mended(cluster, tmp_path, STORY_2), NAMESPACE)
     until("chunks that fit the nodes", lambda: chunks_of(cluster, NAMESPACE, TWO) == 6)
     assert requests_of(cluster, NAMESPACE, TWO)["cpu"] == "6666m"
-    until("room for them", lambda: len(nodes_of(yard, "ci")) == 6 and yard.is_whole(TWO))
-    before = nodes_of(yard, "ci")
+    until("room for them", lambda: len(nodes_of(node_groups, "ci")) == 6 and node_groups.is_provisioned(TWO))
+    before = nodes_of(node_groups, "ci")
     # One-off tasks of the CI start on nodes that are there, and what they take is made anew.
     for number in range(3):
         task = job(f"task-{number}", container(cpu="6", memory="64Mi"))
-        task["spec"]["template"]["spec"] |= {"tolerations": yard.tolerations, "nodeSelector": CLASS}
+        task["spec"]["template"]["spec"] |= {"tolerations": node_groups.tolerations, "nodeSelector": CLASS}
         cluster.api.create(task, NAMESPACE)
-    until("the tasks to run", lambda: len(yard.running()) == 14)
-    tasks = [pod for pod in yard.pods() if pod["metadata"]["name"].startswith("task-")]
+    until("the tasks to run", lambda: len(node_groups.running()) == 14)
+    tasks = [pod for pod in node_groups.pods() if pod["metadata"]["name"].startswith("task-")]
     assert {task["spec"]["nodeName"] for task in tasks} <= before
-    until("the capacity again", lambda: len(nodes_of(yard, "ci")) == 9 and yard.is_whole(TWO))
+    until("the capacity again", lambda: len(nodes_of(node_groups, "ci")) == 9 and node_groups.is_provisioned(TWO))

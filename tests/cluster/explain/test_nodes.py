@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 
-from support.cluster.nodes import QUICK, Start, Yard
+from support.cluster.nodes import QUICK, NodeGroups, Start
 from support.cluster.updaters import events
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -52,30 +52,33 @@ def told(cluster: Cluster, namespace: str) -> list[Json]:
 
 
 def test_what_is_explained_of_nodes_is_what_the_autoscaler_does(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start
 ) -> None:
-    yard.declare()
-    yard.deploy("web", 1)
-    huge = pod("huge", container(cpu="40", memory="64Mi"), **yard.placement)
+    node_groups.declare()
+    node_groups.deploy("web", 1)
+    huge = pod("huge", container(cpu="40", memory="64Mi"), **node_groups.placement)
     cluster.api.create(huge, namespace)
-    until("the pods to wait", lambda: len(yard.pods()) == 2)
-    until("the scheduler to look", lambda: all(pod["status"].get("conditions") for pod in yard.pods()))
+    until("the pods to wait", lambda: len(node_groups.pods()) == 2)
+    until("the scheduler to look", lambda: all(pod["status"].get("conditions") for pod in node_groups.pods()))
     placing = explained_pod(cluster, namespace, "huge").placing
     assert placing is not None
-    assert (placing.told.reason.code, [each.groups for each in placing.refused]) == ("NoGroupFits", [(yard.group,)])
-    assert placing.orders == {yard.group: 1}
+    assert (placing.told.reason.code, [each.groups for each in placing.refused]) == (
+        "NoGroupFits",
+        [(node_groups.group,)],
+    )
+    assert placing.orders == {node_groups.group: 1}
 
     controller = nodes(namespace)
-    until("the pod to run", lambda: len(yard.running()) == 1)
-    [node] = yard.nodes()
+    until("the pod to run", lambda: len(node_groups.running()) == 1)
+    [node] = node_groups.nodes()
     lacking = placing.refused[0].resource
     # Autoscalers of other tests tell the pod of their own groups.
     until("the other to be told", lambda: any(lacking in each["message"] for each in told(cluster, namespace)))
     assert verdict(cluster, namespace, node) == ("Kept", "NoPlaceForPods")
 
     controller.process.stop()
-    yard.scale("web", 0)
-    until("the pod to go", lambda: len(yard.pods()) == 1)
+    node_groups.scale("web", 0)
+    until("the pod to go", lambda: len(node_groups.pods()) == 1)
     assert verdict(cluster, namespace, node) == ("Unneeded", "NodeUnneeded")
     nodes(namespace, *QUICK)
-    until("the node to go", lambda: not yard.nodes())
+    until("the node to go", lambda: not node_groups.nodes())

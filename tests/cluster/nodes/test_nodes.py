@@ -10,7 +10,7 @@ import pytest
 
 from support.cluster.buffers import Start as StartBuffers
 from support.cluster.buffers import buffer, buffer_controllers, buffer_path, chunks_of, status_of
-from support.cluster.nodes import ACCOUNT, QUICK, Start, Yard, taints, translated
+from support.cluster.nodes import ACCOUNT, QUICK, NodeGroups, Start, taints, translated
 from support.cluster.rights import Account
 from support.cluster.updaters import events
 from support.cluster.vpas import until_value, value
@@ -42,32 +42,34 @@ def buffers(cluster: Cluster, tmp_path: Path) -> Iterator[StartBuffers]:
 
 @pytest.mark.req("BF-01", "BF-02", "BF-03", "BF-37", "BF-38", "BF-39", "BF-44")
 def test_room_of_a_deployments_buffer_is_there_is_used_at_once_and_is_refilled(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start, buffers: StartBuffers
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
-    yard.declare()
+    node_groups.declare()
     controller = nodes(namespace)
     buffers(namespace)
-    yard.deploy("web", 2, cpu="1500m")
-    until("the pods to run", lambda: len(yard.running()) == 2)
-    assert len(yard.nodes()) == 2
+    node_groups.deploy("web", 2, cpu="1500m")
+    until("the pods to run", lambda: len(node_groups.running()) == 2)
+    assert len(node_groups.nodes()) == 2
     before = workload(cluster, namespace, "web")
 
     cluster.api.create(buffer("web", **STORY_1), namespace)
-    until("the room to be there", lambda: yard.is_whole("web"))
+    until("the room to be there", lambda: node_groups.is_provisioned("web"))
     assert chunks_of(cluster, namespace, "web") == 1
-    assert len(yard.nodes()) == 3
-    assert len(yard.pods()) == 2
+    assert len(node_groups.nodes()) == 3
+    assert len(node_groups.pods()) == 2
     assert workload(cluster, namespace, "web") == before
     assert abs(_age(status_of(cluster, namespace, "web")["lastFullyProvisioned"])) < 300
     for reason in ("BufferNodesOrdered", "BufferProvisioned"):
         until(f"the event {reason}", lambda reason=reason: events(cluster, namespace, reason) or None)  # type: ignore[misc]
 
     # No label, priority, toleration or scheduler of the pod says anything about the Buffer.
-    ready = set(yard.ready_nodes())
-    yard.scale("web", 3)
-    until("the pod to run", lambda: len(yard.running()) == 3)
-    assert {pod["spec"]["nodeName"] for pod in yard.pods()} == ready
-    until("the room to be there again", lambda: len(yard.ready_nodes()) == 4 and yard.is_whole("web"))
+    ready = set(node_groups.ready_nodes())
+    node_groups.scale("web", 3)
+    until("the pod to run", lambda: len(node_groups.running()) == 3)
+    assert {pod["spec"]["nodeName"] for pod in node_groups.pods()} == ready
+    until(
+        "the room to be there again", lambda: len(node_groups.ready_nodes()) == 4 and node_groups.is_provisioned("web")
+    )
     until_value(controller, "trellis_nodes_buffer_hits_total", 1, namespace=namespace)
     assert value(controller, "trellis_nodes_buffer_misses_total", namespace=namespace) == 0
     until_value(controller, "trellis_nodes_buffer_chunks", 1, namespace=namespace)
@@ -78,79 +80,81 @@ def test_room_of_a_deployments_buffer_is_there_is_used_at_once_and_is_refilled(
 
 @pytest.mark.req("BF-08", "BF-45")
 def test_a_buffer_that_somebody_else_translated_is_provisioned_and_every_edit_is_followed(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start
 ) -> None:
-    yard.declare()
+    node_groups.declare()
     nodes(namespace, *QUICK)
-    document, status = translated("spare", 4, yard.pod_spec())
+    document, status = translated("spare", 4, node_groups.pod_spec())
     cluster.api.create(document, namespace)
     cluster.api.patch(buffer_path(namespace, "spare") + "/status", {"status": status})
-    until("the room to be there", lambda: yard.is_whole("spare"))
-    assert len(yard.ready_nodes()) == 1
+    until("the room to be there", lambda: node_groups.is_provisioned("spare"))
+    assert len(node_groups.ready_nodes()) == 1
 
     pods = {**status["podBasedBufferSpec"], "replicaNum": 8}
     cluster.api.patch(buffer_path(namespace, "spare") + "/status", {"status": {"podBasedBufferSpec": pods}})
-    until("more room", lambda: len(yard.ready_nodes()) == 2 and yard.is_whole("spare"))
+    until("more room", lambda: len(node_groups.ready_nodes()) == 2 and node_groups.is_provisioned("spare"))
 
     pods = {**status["podBasedBufferSpec"], "replicaNum": 4}
     cluster.api.patch(buffer_path(namespace, "spare") + "/status", {"status": {"podBasedBufferSpec": pods}})
-    until("less room", lambda: len(yard.nodes()) == 1)
+    until("less room", lambda: len(node_groups.nodes()) == 1)
 
     cluster.api.patch(buffer_path(namespace, "spare"), {"spec": {"type": "example.com/other"}})
-    until("nothing of ours to be said", lambda: yard.provisioned("spare") is None)
-    until("the nodes to go", lambda: not yard.nodes())
+    until("nothing of ours to be said", lambda: node_groups.provisioned("spare") is None)
+    until("the nodes to go", lambda: not node_groups.nodes())
     assert status_of(cluster, namespace, "spare")["podBasedBufferSpec"] == pods
 
 
 @pytest.mark.req("BF-09")
 def test_one_process_can_translate_buffers_and_keep_their_room(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start, tmp_path: Path
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, tmp_path: Path
 ) -> None:
     shipped_accounts.account(cluster, "buffers")
     cluster.api.apply(BOTH_RIGHTS)
     until("both rights", lambda: Account(cluster, ACCOUNT).may("get flowers.example.com/scale"))
     settings = tmp_path / "buffers.yaml"
     settings.write_text(f"vpa-object-namespace: {namespace}\naddress: 127.0.0.1:0\n")
-    yard.declare()
+    node_groups.declare()
     nodes(namespace, f"--with-buffers={settings}")
-    spec = {"replicaNum": 2, "podSpec": yard.pod_spec()}
+    spec = {"replicaNum": 2, "podSpec": node_groups.pod_spec()}
     cluster.api.create(buffer("spare", kind="", capacity={"pods": spec}), namespace)
-    until("the room to be there", lambda: yard.is_whole("spare"))
+    until("the room to be there", lambda: node_groups.is_provisioned("spare"))
     assert chunks_of(cluster, namespace, "spare") == 2
-    assert len(yard.ready_nodes()) == 1
+    assert len(node_groups.ready_nodes()) == 1
 
 
 @pytest.mark.req("BF-11", "BF-37", "BF-44")
 def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_it_fits_and_both_ways_of_handing_over_work(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start, buffers: StartBuffers
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
-    yard.declare()
+    node_groups.declare()
     controller = buffers(namespace)
-    capacity = {"pods": {"replicaNum": 2, "podSpec": yard.pod_spec()}}
+    capacity = {"pods": {"replicaNum": 2, "podSpec": node_groups.pod_spec()}}
     cluster.api.create(buffer("spare", kind="", capacity=capacity), namespace)
     until("the translation", lambda: chunks_of(cluster, namespace, "spare") == 2)
-    until("no room", lambda: yard.provisioned("spare") == ("False", "BufferNotProvisioned"))
-    assert not yard.nodes(), "nothing is ordered for it"
+    until("no room", lambda: node_groups.provisioned("spare") == ("False", "BufferNotProvisioned"))
+    assert not node_groups.nodes(), "nothing is ordered for it"
     assert "lastFullyProvisioned" not in status_of(cluster, namespace, "spare")
 
-    # A node that somebody else manages. The yard removes it at the end.
+    # A node of another manager. The fixture removes it at the end.
     taint = (Taint(namespace),)
-    cluster.add_nodes(Node(name=f"{namespace}-n", cpu="1", memory="4Gi", labels={"yard": yard.group}, taints=taint))
-    until("it to fit", lambda: yard.is_whole("spare"))
+    cluster.add_nodes(
+        Node(name=f"{namespace}-n", cpu="1", memory="4Gi", labels={"node_groups": node_groups.group}, taints=taint)
+    )
+    until("it to fit", lambda: node_groups.is_provisioned("spare"))
     assert abs(_age(status_of(cluster, namespace, "spare")["lastFullyProvisioned"])) < 300
     assert managers(cluster, namespace, "spare") == {"trellis-buffers"}
-    yard.deploy("web", 1)
-    until("a pod to take a half", lambda: yard.provisioned("spare") == ("False", "BufferNotProvisioned"))
+    node_groups.deploy("web", 1)
+    until("a pod to take a half", lambda: node_groups.provisioned("spare") == ("False", "BufferNotProvisioned"))
     until_value(controller, "trellis_buffers_hits_total", 1, namespace=namespace)
     until_value(controller, "trellis_buffers_provisioned_chunks", 1, namespace=namespace)
     assert value(controller, "trellis_buffers_price_per_hour", namespace=namespace) > 0
 
     autoscaler = nodes(namespace)
-    until("a node to be ordered, and the chunks to fit", lambda: yard.is_whole("spare"))
+    until("a node to be ordered, and the chunks to fit", lambda: node_groups.is_provisioned("spare"))
     until("one writer", lambda: managers(cluster, namespace, "spare") == {"trellis-nodes"})
     autoscaler.process.kill()
-    cluster.remove_nodes(*yard.nodes())
-    until("the other to take over", lambda: yard.provisioned("spare") == ("False", "BufferNotProvisioned"))
+    cluster.remove_nodes(*node_groups.nodes())
+    until("the other to take over", lambda: node_groups.provisioned("spare") == ("False", "BufferNotProvisioned"))
     until("one writer again", lambda: managers(cluster, namespace, "spare") == {"trellis-buffers"})
 
 
@@ -164,122 +168,122 @@ def managers(cluster: Cluster, namespace: str, name: str) -> set[str]:
 
 @pytest.mark.req("BF-01")
 def test_keep_minimum_counts_what_runs_and_keep_empty_does_not(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start, buffers: StartBuffers
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
-    yard.declare()
+    node_groups.declare()
     nodes(namespace, *QUICK)
     buffers(namespace)
-    capacity = {"pods": {"replicaNum": 4, "podSpec": yard.pod_spec()}}
+    capacity = {"pods": {"replicaNum": 4, "podSpec": node_groups.pod_spec()}}
     cluster.api.create(buffer("least", kind="", capacity=capacity, recreationStrategy="KeepMinimum"), namespace)
-    until("the room to be there", lambda: yard.is_whole("least"))
-    yard.deploy("web", 4)
-    until("the pods to run", lambda: len(yard.running()) == 4)
-    until("the room to be theirs", lambda: len(yard.nodes()) == 1 and yard.is_whole("least"))
+    until("the room to be there", lambda: node_groups.is_provisioned("least"))
+    node_groups.deploy("web", 4)
+    until("the pods to run", lambda: len(node_groups.running()) == 4)
+    until("the room to be theirs", lambda: len(node_groups.nodes()) == 1 and node_groups.is_provisioned("least"))
 
     # The same on top of what runs takes another node.
     cluster.api.patch(buffer_path(namespace, "least"), {"spec": {"recreationStrategy": "KeepEmpty"}})
-    until("another node", lambda: len(yard.ready_nodes()) == 2 and yard.is_whole("least"))
+    until("another node", lambda: len(node_groups.ready_nodes()) == 2 and node_groups.is_provisioned("least"))
 
 
 @pytest.mark.req("BF-01")
 def test_a_dedicated_buffer_is_as_large_as_what_its_pods_leave(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start, buffers: StartBuffers
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
-    yard.declare()
+    node_groups.declare()
     nodes(namespace, *QUICK)
     buffers(namespace)
     spec: Json = {
-        "capacity": {"pods": {"replicaNum": 6, "podSpec": yard.pod_spec()}},
+        "capacity": {"pods": {"replicaNum": 6, "podSpec": node_groups.pod_spec()}},
         "recreationStrategy": "KeepMinimum",
         "podSelector": {"matchLabels": {"app": "web"}},
     }
     cluster.api.create(buffer("own", kind="", **spec), namespace)
-    until("the room to be there", lambda: len(yard.ready_nodes()) == 2 and yard.is_whole("own"))
-    yard.deploy("web", 6)
-    until("the pods to run", lambda: len(yard.running()) == 6)
+    until("the room to be there", lambda: len(node_groups.ready_nodes()) == 2 and node_groups.is_provisioned("own"))
+    node_groups.deploy("web", 6)
+    until("the pods to run", lambda: len(node_groups.running()) == 6)
     until("nothing to be left", lambda: chunks_of(cluster, namespace, "own") == 0)
-    until("that to be said", lambda: yard.provisioned("own") == ("True", "BufferNeedsNothing"))
+    until("that to be said", lambda: node_groups.provisioned("own") == ("True", "BufferNeedsNothing"))
     # Another may have been ordered when the pods were there and the Buffer had not heard of them; it goes again.
-    until("no more nodes than are needed", lambda: len(yard.nodes()) == 2)
+    until("no more nodes than are needed", lambda: len(node_groups.nodes()) == 2)
 
 
 @pytest.mark.req("BF-01")
 def test_a_buffer_for_a_class_of_nodes_is_kept_on_nodes_of_that_class(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start, buffers: StartBuffers
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
-    other = f"{yard.group[:30]}-other".replace("--", "-")
-    yard.declare(yard.group, other)
+    other = f"{node_groups.group[:30]}-other".replace("--", "-")
+    node_groups.declare(node_groups.group, other)
     nodes(namespace)
     buffers(namespace)
-    # Nodes of the yard have a taint, and of the class there is none yet.
+    # Nodes of the node groups have a taint, and of the class there is none yet.
     target = {"targetRef": {"apiVersion": "nodes.trellis.x-k8s.io/v1alpha1", "kind": "KwokNodeGroup", "name": other}}
     node_class = {"totalCpu": "3", "totalMem": "2Gi", "perChunkResources": {"cpu": "1500m", "memory": "1Gi"}}
     document = buffer("class", kind="", capacity={"nodeClass": node_class})
     document["spec"] |= target
     cluster.api.create(document, namespace)
-    until("the room to be there", lambda: yard.is_whole("class"))
-    assert {node["metadata"]["labels"]["kwok-nodegroup"] for node in yard.nodes().values()} == {other}
-    assert len(yard.nodes()) == 2
+    until("the room to be there", lambda: node_groups.is_provisioned("class"))
+    assert {node["metadata"]["labels"]["kwok-nodegroup"] for node in node_groups.nodes().values()} == {other}
+    assert len(node_groups.nodes()) == 2
 
 
 def test_room_is_kept_for_further_pods_of_a_job(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start, buffers: StartBuffers
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
-    yard.declare()
+    node_groups.declare()
     nodes(namespace)
     buffers(namespace)
     batch = job("batch", container(cpu="1500m", memory="64Mi"))
-    batch["spec"]["template"]["spec"] |= yard.placement
+    batch["spec"]["template"]["spec"] |= node_groups.placement
     cluster.api.create(batch, namespace)
-    until("its pod to run", lambda: len(yard.running()) == 1)
+    until("its pod to run", lambda: len(node_groups.running()) == 1)
     cluster.api.create(buffer("batch", kind="Job", version="batch/v1"), namespace)
-    until("the room to be there", lambda: len(yard.ready_nodes()) == 3 and yard.is_whole("batch"))
+    until("the room to be there", lambda: len(node_groups.ready_nodes()) == 3 and node_groups.is_provisioned("batch"))
     assert chunks_of(cluster, namespace, "batch") == 2
 
 
 def test_a_buffer_whose_window_ends_lets_its_nodes_go(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start, buffers: StartBuffers
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
-    yard.declare()
+    node_groups.declare()
     nodes(namespace, *QUICK)
     buffers(namespace)
-    capacity = {"pods": {"replicaNum": 2, "podSpec": yard.pod_spec()}}
+    capacity = {"pods": {"replicaNum": 2, "podSpec": node_groups.pod_spec()}}
     always = {"windows": [{"start": "0 0 * * *", "duration": "24h"}]}
     cluster.api.create(buffer("day", kind="", capacity=capacity, schedule=always), namespace)
-    until("the room to be there", lambda: yard.is_whole("day"))
+    until("the room to be there", lambda: node_groups.is_provisioned("day"))
     hour = (time.gmtime().tm_hour + 12) % 24
     later = {"windows": [{"start": f"0 {hour} * * *", "duration": "1h"}]}
     cluster.api.patch(buffer_path(namespace, "day"), {"spec": {"schedule": later}})
-    until("the nodes to go", lambda: not yard.nodes())
-    until("that to be said", lambda: yard.provisioned("day") == ("True", "BufferNeedsNothing"))
+    until("the nodes to go", lambda: not node_groups.nodes())
+    until("that to be said", lambda: node_groups.provisioned("day") == ("True", "BufferNeedsNothing"))
 
 
 def test_pods_are_moved_from_a_node_that_is_underused_and_the_node_goes(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start
 ) -> None:
-    yard.declare()
+    node_groups.declare()
     nodes(namespace, *QUICK)
-    yard.deploy("web", 5)
-    until("the pods to run", lambda: len(yard.running()) == 5)
-    assert len(yard.nodes()) == 2
-    yard.scale("web", 3)
-    until("one node to go", lambda: len(yard.nodes()) == 1)
-    until("the pods to run again", lambda: len(yard.running()) == 3)
-    until("no mark to be left", lambda: [taints(node) for node in yard.nodes().values()] == [[namespace]])
+    node_groups.deploy("web", 5)
+    until("the pods to run", lambda: len(node_groups.running()) == 5)
+    assert len(node_groups.nodes()) == 2
+    node_groups.scale("web", 3)
+    until("one node to go", lambda: len(node_groups.nodes()) == 1)
+    until("the pods to run again", lambda: len(node_groups.running()) == 3)
+    until("no mark to be left", lambda: [taints(node) for node in node_groups.nodes().values()] == [[namespace]])
 
 
 def test_a_pod_for_which_there_is_no_node_is_told_why(
-    cluster: Cluster, namespace: str, yard: Yard, nodes: Start
+    cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start
 ) -> None:
-    yard.declare()
+    node_groups.declare()
     nodes(namespace)
-    huge = pod("huge", container(cpu="40", memory="64Mi"), **yard.placement)
+    huge = pod("huge", container(cpu="40", memory="64Mi"), **node_groups.placement)
     cluster.api.create(huge, namespace)
 
     def is_told() -> bool:
         # Autoscalers of other tests tell the pod of their own groups.
         result = [event["message"] for event in events(cluster, namespace, "NotTriggerScaleUp")]
-        return any("cpu" in each and yard.group in each for each in result)
+        return any("cpu" in each and node_groups.group in each for each in result)
 
     until("the pod to be told", is_told)
 

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.cluster.nodes import QUICK, Start, Yard
+from support.cluster.nodes import QUICK, NodeGroups, Start
 from testbed.waiting import until
 from trellis.runtime.recorder import read_recording
 from trellis.sim.replay.replay import replay
 
 
 def test_nodes_that_came_and_went_come_and_go_again_in_a_replay(
-    namespace: str, yard: Yard, nodes: Start, tmp_path: Path
+    namespace: str, node_groups: NodeGroups, nodes: Start, tmp_path: Path
 ) -> None:
     file = tmp_path / "nodes.jsonl.gz"
-    yard.declare()
+    node_groups.declare()
     controller = nodes(namespace, *QUICK, f"--record={file}")
-    yard.deploy("web", 2, cpu="1500m")
-    until("the pods to run", lambda: len(yard.running()) == 2)
-    yard.scale("web", 0)
-    until("the nodes to go", lambda: not yard.nodes())
+    node_groups.deploy("web", 2, cpu="1500m")
+    until("the pods to run", lambda: len(node_groups.running()) == 2)
+    node_groups.scale("web", 0)
+    until("the nodes to go", lambda: not node_groups.nodes())
     controller.process.stop()
     report = replay(read_recording(file))
     assert str(report) == f"{report.decisions} decisions, all the same"

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from support.worlds.simulated_cluster import Document, container, shape, wants, workload
-from support.worlds.simulated_workloads import Played
+from support.worlds.simulated_workloads import SimulatedRun
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import StartProfile
 from trellis.sim.scenario.usage_shapes import noise
@@ -33,7 +33,7 @@ def levels(*parts: tuple[int, float]) -> FloatColumn:
     return np.concatenate([np.full(minutes, amount) for minutes, amount in parts])
 
 
-class Told:
+class StoryRun:
     """A story from its first minute to its last."""
 
     def __init__(self, story: str, cpu: FloatColumn, memory: Any, *, size: tuple[str, str]) -> None:
@@ -41,7 +41,7 @@ class Told:
         demand = (wants(cpu, memory, steps=len(cpu), shared=True),)
         name = scaled["spec"]["targetRef"]["name"]
         found = workload(name, 1, container(cpu=size[0], memory=size[1]), demand=demand, start=StartProfile(20.0))
-        self.played = Played(found, scaled, steps=len(cpu), step=60.0, every=60.0, nodes=ROOM)
+        self.played = SimulatedRun(found, scaled, steps=len(cpu), step=60.0, every=60.0, nodes=ROOM)
         # A chart has so many points: each is the mean of some minutes.
         self._minutes = len(cpu) / len(self.played.pods())
 
@@ -61,7 +61,7 @@ def test_story_1() -> None:
     """2.5, 12, 24 cores and more than eight replicas hold: each as the proposal divides it, also for a noisy night."""
     night = 19.2 * noise(8 * HOUR, 0.05, np.random.default_rng(1))
     cpu = np.concatenate([levels((HOUR, 2.0), (HOUR, 9.6), (HOUR, 19.2)), night, levels((HOUR, 170.0))])
-    result = Told("story-1", cpu, 2 * GIGA, size=("2500m", "2G"))
+    result = StoryRun("story-1", cpu, 2 * GIGA, size=("2500m", "2G"))
     assert result.at(HOUR)[:2] == (1.0, 2.5)
     assert result.at(2 * HOUR)[:2] == (2.0, 6.0)
     assert result.at(3 * HOUR)[:2] == (3.0, 8.0)
@@ -76,7 +76,7 @@ def test_story_2() -> None:
     parts = (2 * HOUR, 2 * HOUR, 3 * HOUR)
     cpu = levels(*zip(parts, (0.7, 7.8, 100.0), strict=True))
     memory = levels(*zip(parts, (1.5 * GIGA, 6 * GIGA, 200 * GIGA), strict=True))
-    result = Told("story-2", cpu, memory, size=("300m", "1G"))
+    result = StoryRun("story-2", cpu, memory, size=("300m", "1G"))
     count, cores, size = result.at(2 * HOUR)
     assert count == 1.0
     assert 0.7 * MARGIN <= cores <= 0.7 * MARGIN * BIN

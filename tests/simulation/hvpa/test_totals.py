@@ -9,7 +9,7 @@ import pytest
 
 from support.builders.manifests import STORY_1, STORY_2
 from support.worlds.simulated_cluster import Document, container, shape, wants, workload
-from support.worlds.simulated_workloads import Played, by_utilization, hvpa, vpa
+from support.worlds.simulated_workloads import SimulatedRun, by_utilization, hvpa, vpa
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import StartProfile
 
@@ -26,16 +26,16 @@ def levels(*parts: tuple[int, float]) -> FloatColumn:
     return np.concatenate([np.full(steps, amount) for steps, amount in parts])
 
 
-def lived(scaled: Document, cpu: FloatColumn, *, replicas: int, size: tuple[str, str], **more: Any) -> Played:
+def lived(scaled: Document, cpu: FloatColumn, *, replicas: int, size: tuple[str, str], **more: Any) -> SimulatedRun:
     """A Deployment whose pods share a load, with its autoscaler."""
     memory, base, steps = more.pop("memory", GIGA), more.pop("base", 0.0), len(cpu)
     demand = (wants(cpu, memory, steps=steps, shared=True, base_memory=base),)
     app, start = container(cpu=size[0], memory=size[1]), StartProfile(more.pop("start", 20.0))
     found = workload("web", replicas, app, demand=demand, start=start)
-    return Played(found, scaled, steps=steps, step=more.pop("step", MINUTE), every=MINUTE, nodes=ROOM, **more)
+    return SimulatedRun(found, scaled, steps=steps, step=more.pop("step", MINUTE), every=MINUTE, nodes=ROOM, **more)
 
 
-def at(found: Played, step: int) -> tuple[float, float, float]:
+def at(found: SimulatedRun, step: int) -> tuple[float, float, float]:
     """Count, cores and gigabytes of each at a step."""
     cores, memory = found.requested()[step], found.requested(resource="memory")[step] / GIGA
     return float(found.pods()[step]), round(float(cores), 3), round(float(memory), 3)

@@ -10,7 +10,7 @@ import pytest
 
 from support.builders.manifests import STORY_1, STORY_2
 from support.worlds.simulated_cluster import container, fleet, wants, workload
-from support.worlds.simulated_workloads import ROOMY, Played, by_utilization, hpa, hvpa, vpa
+from support.worlds.simulated_workloads import ROOMY, SimulatedRun, by_utilization, hpa, hvpa, vpa
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import StartProfile, Variant
 from trellis.sim.run import simulate
@@ -25,17 +25,17 @@ def load(cpu: Any, memory: Any = GIGA, *, steps: int, base: float = 0.0) -> Any:
 
 def played(
     scaled: Any, cpu: Any, *, steps: int, replicas: int, size: tuple[str, str], start: float = 20.0, **more: Any
-) -> Played:
+) -> SimulatedRun:
     memory, base = more.pop("memory", GIGA), more.pop("base", 0.0)
     app = container(cpu=size[0], memory=size[1], **more.pop("app", {}))
     kind = more.pop("kind", "Deployment")
     found = workload(
         "web", replicas, app, demand=(load(cpu, memory, steps=steps, base=base),), start=StartProfile(start), kind=kind
     )
-    return Played(found, scaled, steps=steps, step=60.0, every=more.pop("every", 60.0), **more)
+    return SimulatedRun(found, scaled, steps=steps, step=60.0, every=more.pop("every", 60.0), **more)
 
 
-def shapes(found: Played, resource: str = "cpu", unit: float = 1.0) -> list[tuple[float, float]]:
+def shapes(found: SimulatedRun, resource: str = "cpu", unit: float = 1.0) -> list[tuple[float, float]]:
     """Count and size of steps in which neither changes, each once in a row."""
     pods, size = found.pods(), np.round(found.requested(resource=resource) / unit, 3)
     steady = [(float(a), float(b)) for a, b in zip(pods, size, strict=True) if a % 1 == 0]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.worlds.simulated_cluster import GIB, container, wants, workload
-from support.worlds.simulated_workloads import Played, vpa
+from support.worlds.simulated_workloads import SimulatedRun, vpa
 from trellis.sim.fleet import ContainerDemand, StartProfile
 
 STEPS = 72
@@ -26,13 +26,13 @@ def falling() -> ContainerDemand:
     return wants(np.where(busy, 1.5, 0.3), np.where(busy, 3.0, 0.8) * GIB, steps=STEPS)
 
 
-def played(mode: str, replicas: int = 3, settings: dict[str, str] | None = None, **more: Any) -> Played:
+def played(mode: str, replicas: int = 3, settings: dict[str, str] | None = None, **more: Any) -> SimulatedRun:
     requirements = more.pop("requirements", None)
     policy: dict[str, Any] = {"updatePolicy": {"actuationRequirements": requirements}} if requirements else {}
     app = container(cpu="500m", memory="1Gi", **more.pop("app", {}))
     found = workload("web", replicas, app, demand=(falling(),), **more)
     quick = {"cpu-histogram-decay-half-life": "1h", "memory-histogram-decay-half-life": "1h", **(settings or {})}
-    return Played(found, vpa(mode, **policy), steps=STEPS, step=STEP, every=2 * STEP, settings=quick)
+    return SimulatedRun(found, vpa(mode, **policy), steps=STEPS, step=STEP, every=2 * STEP, settings=quick)
 
 
 def lowered(requested: Any) -> bool:

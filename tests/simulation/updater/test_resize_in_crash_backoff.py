@@ -9,7 +9,7 @@ import pytest
 
 from support.worlds.resizes import governor
 from support.worlds.simulated_cluster import World, container, fleet, in_force, wants, workload
-from support.worlds.simulated_workloads import Played, vpa
+from support.worlds.simulated_workloads import SimulatedRun, vpa
 from trellis.core.cluster.missed_resizes import MissedResizes
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.resize.plan import plan_updates
@@ -24,13 +24,13 @@ SMALL: dict[str, Any] = {"cpu": "100m", "memory": "100Mi", "limits": {"cpu": "20
 MOST = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "1", "memory": "1Gi"}}]}
 
 
-def hour(mode: str) -> Played:
+def hour(mode: str) -> SimulatedRun:
     """An hour of two pods that need 250Mi and are limited to 100Mi."""
     found = workload("web", 2, container(**SMALL), demand=(wants(0.05, 250 * MIB, steps=STEPS),))
-    return Played(found, vpa(mode, resourcePolicy=MOST), steps=STEPS, step=10.0, every=60.0)
+    return SimulatedRun(found, vpa(mode, resourcePolicy=MOST), steps=STEPS, step=10.0, every=60.0)
 
 
-def highest(played: Played) -> float:
+def highest(played: SimulatedRun) -> float:
     return float(np.nanmax(played.target(resource="memory"))) / MIB
 
 

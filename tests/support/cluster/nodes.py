@@ -24,7 +24,7 @@ from testbed.workloads import container, deployment
 Start = Callable[..., Controller]
 
 ACCOUNT = "system:serviceaccount:kube-system:trellis-nodes"
-# Nobody waits ten minutes in a test.
+# Tests cannot wait ten minutes.
 QUICK = (
     "--scale-down-unneeded-time=3s",
     "--scale-down-delay-after-add=1s",
@@ -51,7 +51,7 @@ def node_controllers(cluster: Cluster, directory: Path, *, restarts: bool = Fals
         yield start
 
 
-class Yard:
+class NodeGroups:
     """The node groups of one namespace, and pods that go to their nodes alone."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
@@ -68,7 +68,7 @@ class Yard:
             "bootTime": "2s",
             "resources": {"cpu": "2", "memory": "4Gi"},
             "taints": [{"key": self.namespace, "effect": "NoSchedule"}],
-            "labels": {"yard": self.group},
+            "labels": {"node_groups": self.group},
         }
         documents = [group(name, **{**usual, **spec}) for name in names or (self.group,)]
         data = {"groups.yaml": yaml.safe_dump_all(documents)}
@@ -76,12 +76,12 @@ class Yard:
         self.cluster.api.apply({**config, "metadata": {"name": "groups", "namespace": self.namespace}})
 
     def pod_spec(self, cpu: str = "500m") -> Json:
-        """A pod of this yard."""
+        """The spec of a pod for these node groups."""
         return {"containers": [container(cpu=cpu, memory="64Mi")], **self.placement}
 
     @property
     def placement(self) -> Json:
-        return {"tolerations": self.tolerations, "nodeSelector": {"yard": self.group}}
+        return {"tolerations": self.tolerations, "nodeSelector": {"node_groups": self.group}}
 
     def deploy(self, name: str, replicas: int, cpu: str = "500m", placement: Json | None = None) -> None:
         made = deployment(name, container(cpu=cpu, memory="64Mi"), replicas=replicas, **(placement or self.placement))
@@ -92,7 +92,7 @@ class Yard:
         self.cluster.api.patch(path, {"spec": {"replicas": replicas}})
 
     def nodes(self) -> dict[str, Json]:
-        nodes = self.cluster.api.items("/api/v1/nodes", labelSelector=f"yard={self.group}")
+        nodes = self.cluster.api.items("/api/v1/nodes", labelSelector=f"node_groups={self.group}")
         return {node["metadata"]["name"]: node for node in nodes}
 
     def ready_nodes(self) -> list[str]:
@@ -109,7 +109,7 @@ class Yard:
         """Status and reason of the condition."""
         return condition_of(self.cluster, self.namespace, name, "Provisioned")
 
-    def is_whole(self, name: str) -> bool:
+    def is_provisioned(self, name: str) -> bool:
         return self.provisioned(name) == ("True", "BufferProvisioned")
 
     def close(self) -> None:
@@ -136,7 +136,7 @@ class Yard:
 
 
 def translated(name: str, replicas: int, pod_spec: Json, **spec: Any) -> tuple[Json, Json]:
-    """A Buffer of which no controller of ours knows, and the status that somebody else gives it."""
+    """A Buffer of which no controller of ours knows, and the status that another writer gives it."""
     capacity = {"pods": {"replicaNum": replicas, "podSpec": pod_spec}}
     document = {
         "apiVersion": GROUP.removeprefix("/apis/"),

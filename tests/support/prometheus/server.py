@@ -25,7 +25,7 @@ _QUERY = re.compile(
 _MATCHER = re.compile(r'([a-z_]+)(=~|!=|=)"([^"]*)"')
 
 
-class Asked(msgspec.Struct, frozen=True):
+class ReceivedRequest(msgspec.Struct, frozen=True):
     """One request as it came in."""
 
     method: str
@@ -39,7 +39,7 @@ class ModelPrometheus:
 
     def __init__(self, most_samples: float = math.inf) -> None:
         self.most_samples = most_samples
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         self.usage: dict[str, dict[Container, dict[float, float]]] = {"cpu": {}, "memory": {}}
         self.raw: dict[str, object] = {}
 
@@ -73,7 +73,7 @@ class ModelPrometheus:
     def note(self, request: web.BaseRequest, form: Mapping[str, Any]) -> dict[str, str]:
         """Remember a request; its parameters."""
         parameters = {name: str(value) for name, value in form.items()}
-        self.asked.append(Asked(request.method, request.path, dict(request.headers), parameters))
+        self.asked.append(ReceivedRequest(request.method, request.path, dict(request.headers), parameters))
         return parameters
 
     def _series(self, query: str, times: Any) -> list[tuple[dict[str, str], list[list[object]]]]:

@@ -43,7 +43,7 @@ def a_budget(name: str, allowed: int, labels: Mapping[str, str], **more: Any) ->
     return convert_object(document, PodDisruptionBudget)
 
 
-class Shrinking(Cluster):
+class ShrinkingCluster(Cluster):
     """`look` asks what should go, `act` carries it out, and `pass_` does both and lets time pass."""
 
     def __init__(self, *groups: NodeGroup, down: ScaleDownSettings = DOWN) -> None:
@@ -57,7 +57,7 @@ class Shrinking(Cluster):
         self.released: list[str] = []
         self._successors = 0
 
-    def have(self, group: str, count: int) -> Shrinking:
+    def have(self, group: str, count: int) -> ShrinkingCluster:
         super().have(group, count)
         return self
 
@@ -116,7 +116,7 @@ class Shrinking(Cluster):
         self.wait(seconds)
         return plan
 
-    def passes(self, seconds: float, every: float = 10.0) -> Shrinking:
+    def passes(self, seconds: float, every: float = 10.0) -> ShrinkingCluster:
         for _ in range(int(seconds / every)):
             self.pass_(every)
         return self
@@ -141,7 +141,7 @@ class Shrinking(Cluster):
             msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, deletion_timestamp=when))
         )
 
-    def run(self, node: str, *pods: Pod) -> Shrinking:
+    def run(self, node: str, *pods: Pod) -> ShrinkingCluster:
         """Pods that run and are Ready."""
         status = convert_object({"status": {"phase": "Running", "conditions": READY}}, Pod).status
         for pod in pods:

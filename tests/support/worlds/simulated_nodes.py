@@ -77,8 +77,8 @@ def on_nodes(*workloads: SimulatedWorkload, pools: tuple[NodePool, ...], **more:
     return msgspec.structs.replace(fleet(*workloads, nodes=nodes, **more), pools=pools)
 
 
-class Lived:
-    """A variant under way."""
+class SimulatedNodesRun:
+    """A running variant, with its pods, nodes and log."""
 
     def __init__(self, found: Fleet, *objects: Document, **settings: str) -> None:
         self.fleet = found
@@ -95,7 +95,7 @@ class Lived:
             time = found.clock.begin + number * found.clock.step
             self.kernel.at(time, lambda number=number: self._step(number), Priority.USAGE)  # type: ignore[misc]
 
-    def until(self, seconds: float) -> Lived:
+    def until(self, seconds: float) -> SimulatedNodesRun:
         """Let time go by until so long after the beginning."""
         self.kernel.run_until(BEGIN + seconds)
         return self

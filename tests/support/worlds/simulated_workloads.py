@@ -16,8 +16,8 @@ from trellis.sim.run import run_variant
 ROOMY = (shape("64", "256Gi", count=2),)
 
 
-class Played:
-    """What came of it. Columns have one entry for each step, as long as there are no more than a chart has points."""
+class SimulatedRun:
+    """A simulated run. Columns have one entry for each step, as long as there are no more than a chart has points."""
 
     def __init__(self, found: SimulatedWorkload, vpa: Document, **more: Any) -> None:
         steps, step = more.pop("steps"), more.pop("step", 1.0)

@@ -44,15 +44,15 @@ def pod(name: str = "web-1-a", **metadata: Any) -> Pod:
     return msgspec.convert(document, Pod)
 
 
-class Told:
-    """What is known, and who was told of changes."""
+class CachedWorkload:
+    """A cache of workloads, and those whose changes it reported."""
 
     def __init__(self) -> None:
         self.known = WorkloadCache()
         self.concerned: list[WorkloadKey] = []
         self.known.on_change = self.concerned.append
 
-    def put_all(self) -> Told:
+    def put_all(self) -> CachedWorkload:
         for put in self.puts():
             put()
         self.concerned.clear()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from support import virtual_time
 from support.api_server.server import ModelServer
 from support.worlds.nodes import START, a_group, a_node, a_pod
-from support.worlds.scale_down import Shrinking
+from support.worlds.scale_down import ShrinkingCluster
 from trellis.base.reasons import DetailedReason
 from trellis.controllers.nodes.events import ActionReporter
 from trellis.controllers.nodes.executor import NodeExecutor, NodePlanResult
@@ -72,9 +72,9 @@ def execute(plans: PassPlans, provider: SlowProvider) -> NodePlanResult:
     return virtual_time.run(executor.carry_out(plans, START))
 
 
-def removing_and_waiting() -> tuple[Shrinking, AutoscalerMemory]:
+def removing_and_waiting() -> tuple[ShrinkingCluster, AutoscalerMemory]:
     """A full node, and one about to be released that is too small for the pod that needs a node."""
-    cluster = Shrinking(GROUP)
+    cluster = ShrinkingCluster(GROUP)
     small = a_node("small-2", cpu="2")
     taints = add_leaving_taint(small, START - 60).taints
     cluster.nodes(a_node("small-1"), replace(small, spec=replace(small.spec, taints=taints)))
@@ -83,7 +83,7 @@ def removing_and_waiting() -> tuple[Shrinking, AutoscalerMemory]:
     return cluster, AutoscalerMemory(down=ScaleDownMemory(removals={"small-2": removal}))
 
 
-def plan(cluster: Shrinking, provider: SlowProvider, memory: AutoscalerMemory, now: float) -> PassPlans:
+def plan(cluster: ShrinkingCluster, provider: SlowProvider, memory: AutoscalerMemory, now: float) -> PassPlans:
     given = PassInput((provider.state(),), (), memory, now)
     return plan_pass(cluster.snapshot, given, AutoscalerSettings())
 

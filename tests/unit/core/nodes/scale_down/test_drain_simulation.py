@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.worlds.nodes import HOST, a_group
-from support.worlds.scale_down import Shrinking, a_web_pod
+from support.worlds.scale_down import ShrinkingCluster, a_web_pod
 from trellis.api.kube.pods import Pod
 from trellis.core.fit import Storage
 from trellis.core.fit.resources import CPU
@@ -16,7 +16,9 @@ from trellis.core.nodes.settings import ScaleDownSettings
 
 
 def test_a_node_that_was_tried_in_vain_still_has_its_pods_for_the_next() -> None:
-    cluster = Shrinking(a_group("small"), down=ScaleDownSettings(scale_down_utilization_threshold=0.9)).have("small", 2)
+    cluster = ShrinkingCluster(a_group("small"), down=ScaleDownSettings(scale_down_utilization_threshold=0.9)).have(
+        "small", 2
+    )
     cluster.run("small-1", a_web_pod("bound", "2500m", nodeSelector={HOST: "small-1"}))
     cluster.run("small-2", a_web_pod("free", "3"))
     cluster.look()
@@ -30,7 +32,7 @@ def storing(name: str, cpu: str, storage: str, **more: Any) -> Pod:
 
 
 def test_what_found_a_place_in_vain_takes_no_room_from_the_next() -> None:
-    cluster = Shrinking(a_group("small", amounts={"ephemeral-storage": "10Gi"})).have("small", 3)
+    cluster = ShrinkingCluster(a_group("small", amounts={"ephemeral-storage": "10Gi"})).have("small", 3)
     cluster.run("small-1", storing("full", "3", "10Gi"))
     # The larger of the two finds a place, and the other none.
     cluster.run("small-2", a_web_pod("large", "1"), storing("files", "100m", "5Gi"))
@@ -43,7 +45,7 @@ def test_what_found_a_place_in_vain_takes_no_room_from_the_next() -> None:
 
 
 def test_a_node_that_the_scheduler_has_promised_to_a_pod_stays() -> None:
-    cluster = Shrinking(a_group("small")).have("small", 2)
+    cluster = ShrinkingCluster(a_group("small")).have("small", 2)
     status = {"phase": "Pending", "nominatedNodeName": "small-2"}
     cluster.create(a_web_pod("important", "1", status=status))
     cluster.look()

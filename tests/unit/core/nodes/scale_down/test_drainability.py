@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from support.worlds.nodes import START, a_group, a_pod
-from support.worlds.scale_down import DOWN, Shrinking, a_budget, a_web_pod
+from support.worlds.scale_down import DOWN, ShrinkingCluster, a_budget, a_web_pod
 from trellis.api.kube.pods import Pod
 from trellis.core.nodes.scale_down.disruption_budgets import DisruptionBudgets
 from trellis.core.nodes.scale_down.drainability import find_pods_to_drain, why_not_drainable
@@ -70,7 +70,7 @@ def test_a_pod_that_tolerates_the_mark_is_not_moved(toleration: dict[str, str], 
 
 
 def test_nobody_is_evicted_over_and_over_from_the_node_that_it_comes_back_to() -> None:
-    cluster = Shrinking(a_group("small")).have("small", 2)
+    cluster = ShrinkingCluster(a_group("small")).have("small", 2)
     cluster.run("small-1", a_web_pod("everywhere", "500m", tolerations=[{"operator": "Exists"}]))
     cluster.run("small-2", a_web_pod("large", "2500m"))
     cluster.passes(3000, every=30)
@@ -151,7 +151,7 @@ def test_a_pod_that_makes_way_for_all_may_be_moved_unless_it_says_no() -> None:
 
 
 def test_a_node_is_told_which_pod_keeps_it() -> None:
-    cluster = Shrinking(a_group("small"))
+    cluster = ShrinkingCluster(a_group("small"))
     cluster.have("small", 2).place(a_pod("bare", "1"), "small-1")
     cluster.look()
     assert cluster.code("small-1") == "PodNotReplicated"
@@ -159,7 +159,7 @@ def test_a_node_is_told_which_pod_keeps_it() -> None:
 
 
 def test_pods_that_are_going_do_not_keep_a_node_and_those_overdue_are_not_waited_for() -> None:
-    going = Shrinking(a_group("small"))
+    going = ShrinkingCluster(a_group("small"))
     going.have("small", 1).place(a_pod("bare"), "small-1")
     going.going("bare", START + 100)
     on = going.snapshot.on("small-1").values()
@@ -224,7 +224,7 @@ def test_a_pod_that_does_not_run_yet_is_under_no_budget() -> None:
 
 
 def test_an_eviction_shortens_only_a_grace_period_that_is_too_long() -> None:
-    cluster = Shrinking(a_group("small"))
+    cluster = ShrinkingCluster(a_group("small"))
     cluster.have("small", 2).run("small-1", a_web_pod("full", "3"))
     cluster.run("small-2", a_web_pod("slow", "100m", terminationGracePeriodSeconds=3600), a_web_pod("plain", "100m"))
     cluster.pass_(600)

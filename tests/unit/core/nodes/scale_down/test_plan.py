@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from support.worlds.nodes import a_buffer, a_group, a_node, a_pod, a_spec, apart
-from support.worlds.scale_down import DOWN, Shrinking, a_budget, a_web_pod
+from support.worlds.scale_down import DOWN, ShrinkingCluster, a_budget, a_web_pod
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.storage import BIND_COMPLETED, PersistentVolume, PersistentVolumeClaim
 from trellis.core.fit import Storage
@@ -18,8 +18,8 @@ from trellis.core.nodes.scale_down.memory import ScaleDownMemory, record_added_n
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 
 
-def a_cluster(count: int = 3, **group: object) -> Shrinking:
-    cluster = Shrinking(a_group("small", **group))  # type: ignore[arg-type]  # figures of the group
+def a_cluster(count: int = 3, **group: object) -> ShrinkingCluster:
+    cluster = ShrinkingCluster(a_group("small", **group))  # type: ignore[arg-type]  # figures of the group
     cluster.have("small", count)
     return cluster
 
@@ -88,7 +88,9 @@ def test_several_underused_nodes_are_folded_into_one() -> None:
 
 
 def test_of_nodes_that_go_together_none_takes_over_what_is_on_another() -> None:
-    cluster = Shrinking(a_group("small"), down=msgspec.structs.replace(DOWN, max_drain_parallelism=5)).have("small", 6)
+    cluster = ShrinkingCluster(a_group("small"), down=msgspec.structs.replace(DOWN, max_drain_parallelism=5)).have(
+        "small", 6
+    )
     for number in range(1, 7):
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "500m"))
     cluster.passes(900, every=30)
@@ -137,7 +139,7 @@ def test_one_node_with_pods_goes_at_a_time() -> None:
 
 
 def test_a_node_that_takes_over_what_another_has_cannot_go_with_it() -> None:
-    cluster = Shrinking(a_group("a"), a_group("b"))
+    cluster = ShrinkingCluster(a_group("a"), a_group("b"))
     cluster.have("a", 2).have("b", 1)
     cluster.run("a-1", a_web_pod("bound", "1", nodeSelector={"group": "a"})).run("a-2", a_web_pod("free", "1200m"))
     cluster.run("b-1", a_web_pod("full", "2500m"))
@@ -146,7 +148,7 @@ def test_a_node_that_takes_over_what_another_has_cannot_go_with_it() -> None:
 
 
 def test_a_node_that_is_tried_in_vain_takes_no_room_from_the_next() -> None:
-    cluster = Shrinking(a_group("a"), a_group("b"))
+    cluster = ShrinkingCluster(a_group("a"), a_group("b"))
     cluster.have("a", 2).have("b", 1)
     pinned = a_web_pod("pinned", "300m", nodeSelector={"kubernetes.io/hostname": "a-1"})
     cluster.run("a-1", a_web_pod("free", "600m"), pinned)
@@ -578,7 +580,7 @@ def test_a_minimum_is_kept_whether_it_is_used_or_not() -> None:
 
 @pytest.mark.req("BF-36")
 def test_a_minimum_may_be_met_by_nodes_of_two_groups_together() -> None:
-    cluster = Shrinking(a_group("a"), a_group("b"))
+    cluster = ShrinkingCluster(a_group("a"), a_group("b"))
     cluster.have("a", 2).have("b", 2).run("a-1", a_web_pod("x", "3")).run("b-1", a_web_pod("y", "3"))
     cluster.buffers(a_buffer("floor", 8, recreationStrategy="KeepMinimum"))
     cluster.passes(1500, every=30)
@@ -600,7 +602,7 @@ def test_a_node_needed_by_chunks_again_is_kept() -> None:
 
 
 def test_of_two_empty_nodes_the_dearer_goes() -> None:
-    cluster = Shrinking(a_group("a-cheap", price=1.0), a_group("b-dear", price=2.0))
+    cluster = ShrinkingCluster(a_group("a-cheap", price=1.0), a_group("b-dear", price=2.0))
     cluster.have("a-cheap", 1).have("b-dear", 1).buffers(a_buffer("spare", 4))
     cluster.pass_(600)
     cluster.passes(30)

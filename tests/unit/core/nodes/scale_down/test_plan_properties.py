@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.worlds.nodes import a_buffer, a_group, a_pod, a_spec
-from support.worlds.scale_down import Shrinking, a_budget, a_web_pod
+from support.worlds.scale_down import ShrinkingCluster, a_budget, a_web_pod
 from trellis.core.nodes.scale_down.decisions import DrainPod, NodeOutcome, ScaleDownPlan, SetTaints
 from trellis.core.nodes.scale_down.memory import ScaleDownMemory
 from trellis.core.nodes.settings import ScaleDownSettings
@@ -40,8 +40,8 @@ pods = st.builds(
 )
 
 
-def a_world(drawn: Sequence[Drawn], least: int, allowed: Sequence[int]) -> Shrinking:
-    cluster = Shrinking(a_group("small", min_size=least), down=QUICK)
+def a_world(drawn: Sequence[Drawn], least: int, allowed: Sequence[int]) -> ShrinkingCluster:
+    cluster = ShrinkingCluster(a_group("small", min_size=least), down=QUICK)
     cluster.have("small", 5)
     used: Counter[int] = Counter()
     for at, each in enumerate(drawn):
@@ -68,7 +68,7 @@ def fit_all(items: list[int], rooms: list[int]) -> bool:
     return False
 
 
-def rooms_and_movers(cluster: Shrinking) -> tuple[list[int], list[int]]:
+def rooms_and_movers(cluster: ShrinkingCluster) -> tuple[list[int], list[int]]:
     """What is free on nodes that stay, and what has to be moved there or waits."""
     leaving = {name for name, each in cluster.said.items() if each.outcome is NodeOutcome.LEAVING}
     asked = {each.key: each.demand.requests["cpu"] for each in cluster.snapshot.placed.values()}
@@ -82,7 +82,7 @@ def rooms_and_movers(cluster: Shrinking) -> tuple[list[int], list[int]]:
     return sorted(movers, reverse=True), list(free.values())
 
 
-def check_evictions(cluster: Shrinking, plan: ScaleDownPlan) -> None:
+def check_evictions(cluster: ShrinkingCluster, plan: ScaleDownPlan) -> None:
     gone = [cluster.pods[each.name] for each in plan.actions if isinstance(each, DrainPod)]
     assert not any(pod.metadata.annotations for pod in gone)
     for at, budget in enumerate(cluster.budgets):
@@ -90,7 +90,7 @@ def check_evictions(cluster: Shrinking, plan: ScaleDownPlan) -> None:
         assert count <= budget.status.disruptions_allowed
 
 
-def check_marks(cluster: Shrinking, plan: ScaleDownPlan) -> None:
+def check_marks(cluster: ShrinkingCluster, plan: ScaleDownPlan) -> None:
     newly = [each.node for each in plan.actions if isinstance(each, SetTaints) and each.taints]
     for name in newly:
         assert not any(each.pod.metadata.annotations for each in cluster.snapshot.on(name).values())
@@ -137,7 +137,7 @@ def test_nobody_who_said_no_is_disturbed_and_what_goes_fits_elsewhere(
 def test_nothing_is_lost_and_nothing_is_ordered_anew_and_it_comes_to_an_end(
     counts: list[int], chunks: int, on_top: bool, waiting: int
 ) -> None:
-    cluster = Shrinking(a_group("small"), down=QUICK)
+    cluster = ShrinkingCluster(a_group("small"), down=QUICK)
     cluster.have("small", 4)
     for node, count in enumerate(counts, 1):
         cluster.run(f"small-{node}", *(a_web_pod(f"p{node}-{at}") for at in range(count)))

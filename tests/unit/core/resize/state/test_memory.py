@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from support.worlds.resizes import NOW
-from support.worlds.workload_state import WEB, Told
+from support.worlds.workload_state import WEB, CachedWorkload
 from trellis.api.kube.nodes import Node
 from trellis.core.cluster.write_results import WriteResult as Answer
 from trellis.core.resize.planner import ADMISSION_ABSENT, PlanResult, UpdatePlanner, plans_evictions
@@ -21,7 +21,7 @@ class Looks:
 
     def __init__(self, settings: UpdateSettings | None = None) -> None:
         settings = settings or UpdateSettings()
-        self.told = Told().put_all()
+        self.told = CachedWorkload().put_all()
         self.memory = UpdateMemory(self.told.known, settings)
         self.told.known.on_change = self.memory.changed
         self.planner = UpdatePlanner(settings, NodeHeadroom(must_know=False))

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.worlds.resizes import NOW
-from support.worlds.workload_state import WEB, Told, in_shop, owned, pod, replica_set
+from support.worlds.workload_state import WEB, CachedWorkload, in_shop, owned, pod, replica_set
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
@@ -20,7 +20,7 @@ from trellis.core.resize.state.workload_cache import WorkloadCache
 
 @given(order=st.permutations(range(5)))
 def test_it_does_not_matter_in_which_order_things_are_seen(order: list[int]) -> None:
-    told = Told()
+    told = CachedWorkload()
     puts = told.puts()
     for number in order:
         told.concerned.clear()
@@ -34,14 +34,14 @@ def test_it_does_not_matter_in_which_order_things_are_seen(order: list[int]) -> 
 
 
 def test_without_its_target_nothing_can_be_told_of_a_workload() -> None:
-    told = Told()
+    told = CachedWorkload()
     told.puts()[0]()
     assert told.known.gather(WEB, NOW) is None
     assert told.known.gather(("shop", "Deployment", "other"), NOW) is None
 
 
 def test_a_change_that_no_plan_looks_at_concerns_nobody() -> None:
-    told = Told().put_all()
+    told = CachedWorkload().put_all()
     told.known.put_pod(("shop", "web-1-a"), pod(), pod(resourceVersion="6"))
     told.known.put_workload("ReplicaSet", ("shop", "web-1"), replica_set(), replica_set())
     told.known.put_namespace("shop", {})
@@ -51,7 +51,7 @@ def test_a_change_that_no_plan_looks_at_concerns_nobody() -> None:
 
 
 def test_a_pod_of_others_concerns_nobody_and_one_with_other_labels_is_not_its_own() -> None:
-    told = Told().put_all()
+    told = CachedWorkload().put_all()
     told.known.put_pod(("shop", "api-1-a"), None, pod("api-1-a", **owned("ReplicaSet", "api-1")))
     assert told.concerned == []
     told.known.put_pod(("shop", "web-1-c"), None, pod("web-1-c", labels={"app": "debug"}))
@@ -59,7 +59,7 @@ def test_a_pod_of_others_concerns_nobody_and_one_with_other_labels_is_not_its_ow
 
 
 def test_what_is_gone_is_known_no_more() -> None:
-    told = Told().put_all()
+    told = CachedWorkload().put_all()
     told.known.put_pod(("shop", "web-1-a"), pod(), None)
     assert [each.metadata.name for each in told.gathered().pods] == ["web-1-b"]
     told.known.put_workload("ReplicaSet", ("shop", "web-1"), replica_set(), None)
@@ -70,14 +70,14 @@ def test_what_is_gone_is_known_no_more() -> None:
 
 
 def test_a_pod_that_we_evicted_is_on_its_way_out_before_anybody_sees_it() -> None:
-    told = Told().put_all()
+    told = CachedWorkload().put_all()
     told.known.echoes.evicted("uid-web-1-a")
     told.known.echoes.evicted("uid-web-1-b", until=NOW - 1)
     assert [each.metadata.deletion_timestamp is not None for each in told.gathered().pods] == [True, False]
 
 
 def test_what_we_wrote_is_awaited_until_it_is_seen_and_that_is_a_change() -> None:
-    told = Told().put_all()
+    told = CachedWorkload().put_all()
     told.known.echoes.written("uid-web-1-a", "9")
     assert told.known.is_awaited(told.gathered())
     told.known.put_pod(("shop", "web-1-a"), pod(), pod(resourceVersion="9"))
@@ -86,7 +86,7 @@ def test_what_we_wrote_is_awaited_until_it_is_seen_and_that_is_a_change() -> Non
 
 
 def test_limits_hpas_and_freezes_reach_the_workloads_they_are_about() -> None:
-    told = Told().put_all()
+    told = CachedWorkload().put_all()
     item = {"type": "Container", "max": {"cpu": "2"}}
     before = told.gathered().limits
     told.known.put_limits("shop", [msgspec.convert({"spec": {"limits": [item]}}, LimitRange)])
@@ -114,7 +114,7 @@ def test_limits_hpas_and_freezes_reach_the_workloads_they_are_about() -> None:
 
 @pytest.mark.parametrize("kind", ["Rollout", "StatefulSet"])
 def test_answers_of_scales_concern_those_whose_pods_they_change(kind: str) -> None:
-    told = Told()
+    told = CachedWorkload()
     ref = {"apiVersion": "example.com/v1", "kind": kind, "name": "web"}
     told.known.put_governor("VerticalPodAutoscaler", ("shop", "web"), in_shop(targetRef=ref))
     rollout = ("shop", kind, "web")
