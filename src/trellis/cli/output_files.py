@@ -124,7 +124,7 @@ _OWNER_ALONE: Final = 0o600
 
 @contextmanager
 def written_whole(path: Path) -> Iterator[BufferedIOBase]:
-    """A file to write to, gzipped if its name ends in `.gz`; whoever leaves with an error leaves nothing behind."""
+    """A file to write to, gzipped if its name ends in `.gz`; an error leaves no file behind."""
     if path == STANDARD_OUTPUT:
         yield cast("BufferedIOBase", sys.stdout.buffer)
         sys.stdout.flush()

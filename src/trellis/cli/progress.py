@@ -48,7 +48,7 @@ def _bars(parts: Sequence[str], speed: FormatSpeed, stream: IO[str]) -> Iterator
     from rich.text import Text  # noqa: PLC0415
 
     class SpeedColumn(ProgressColumn):
-        """The speed in the words of who asks."""
+        """The speed in the words of the command."""
 
         def render(self, task: Task) -> Text:
             found = task.finished_speed or task.speed
@@ -90,7 +90,7 @@ class _ProgressLines:
             return
         self._told[part] = quarter
         spent = now - began
-        # What was done before anybody was told of it says nothing about speed either.
+        # What was done before the first report says nothing about speed either.
         rate = (done - already) / spent if spent > _SOON else 0.0
         rest = f", {self._speed(rate)}" if rate else ""
         if done >= total:

@@ -63,7 +63,7 @@ def configure_recommender(name: str, sets: Sequence[str]) -> ConfiguredRecommend
 
 def _in_full(recommender: Recommender, given: dict[str, str]) -> dict[str, str]:
     """The same with short names as all that they are short for."""
-    declared = {each.name for each in recommender.parameters}
+    declared = {parameter.name for parameter in recommender.parameters}
     found: dict[str, str] = {}
     for name, value in given.items():
         meant = [each for each in SHORT_NAMES.get(name, ()) if each in declared]
@@ -76,7 +76,7 @@ _FIELD_MANAGER = "trellis-recommend"
 
 
 class SurveyOptions(msgspec.Struct, frozen=True):
-    """What a command line says of a survey, by the names of its options."""
+    """The options of a survey, by their names."""
 
     namespaces: tuple[str, ...]
     selector: str
@@ -101,7 +101,7 @@ class SurveyOptions(msgspec.Struct, frozen=True):
 
     @property
     def choice(self) -> WorkloadFilter:
-        """Which workloads are meant; raises `InvalidInput`."""
+        """The filter for workloads; raises `InvalidInput`."""
         labels = [each.strip() for each in self.job_labels.split(",") if each.strip()]
         return WorkloadFilter.of(self.namespaces, self.selector, self.kinds, labels)
 
@@ -116,7 +116,7 @@ class SurveyOptions(msgspec.Struct, frozen=True):
 
 
 class SurveyOutcome(msgspec.Struct, frozen=True):
-    """What was found out, what was set of the recommender, and whether somebody stopped it."""
+    """The result of a survey, the parameters of its recommender, and whether it was stopped."""
 
     surveyed: SurveyResult
     parameters: dict[str, str] = {}
@@ -124,7 +124,7 @@ class SurveyOutcome(msgspec.Struct, frozen=True):
 
 
 def surveyed(traces: Sequence[str], **how: Any) -> SurveyOutcome:
-    """A survey of what a command line asks about; raises errors of ours."""
+    """Survey the workloads that the options select; raises errors of ours."""
     wanted = SurveyOptions(**how)
     _check(traces, wanted)
     chosen = configure_recommender(wanted.recommender, wanted.sets)
@@ -195,7 +195,7 @@ async def _from_prometheus(
 
 @contextmanager
 def _follow_progress(*, quiet: bool) -> Iterator[Any]:
-    """How to tell how far it is, and whether somebody wants it to end."""
+    """A function that reports progress, and one that says whether the survey is to stop."""
     with (
         asked_to_stop(
             "stopping after this namespace, or at once by another Ctrl-C; what there is so far follows"

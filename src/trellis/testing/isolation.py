@@ -42,7 +42,7 @@ class _AuditHook:
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if threading.get_ident() != self._thread or not event.startswith(_PREFIXES) or event in _HARMLESS:
             return
-        what = f"{event}({', '.join(repr(each)[:80] for each in arguments[:2])})"
+        what = f"{event}({', '.join(repr(argument)[:80] for argument in arguments[:2])})"
         self._seen.append(what)
         raise ReachedOutside(what)
 
@@ -59,7 +59,7 @@ def no_io() -> Iterator[list[str]]:
 
 @contextmanager
 def no_clock() -> Iterator[list[str]]:
-    """Inside, nobody reads the time of day through the module `time`: that raises, and is noted in the list."""
+    """Inside, reading the time of day through the module `time` raises, and is noted in the list."""
     seen: list[str] = []
 
     def refused(name: str) -> Any:

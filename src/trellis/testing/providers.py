@@ -83,7 +83,7 @@ async def find_group_with_space(yard: Yard) -> GroupState:
 
 
 async def read_state(yard: Yard, group: str, provider: Provider | None = None) -> GroupState:
-    """How a group is now, also as somebody else sees it."""
+    """The state of a group now, also as another process reads it."""
     for state in (await (provider or yard.provider).groups(yard.now)).states:
         if state.group.name == group:
             return state
@@ -112,7 +112,7 @@ async def bring_up_two(yard: Yard) -> tuple[GroupState, list[Instance]]:
     name, seconds = before.group.name, before.group.boot_seconds
     for _ in range(_MOST_WAITS):
         state = await read_state(yard, name)
-        running = [each for each in state.instances if each.state is InstanceState.RUNNING]
+        running = [instance for instance in state.instances if instance.state is InstanceState.RUNNING]
         if len(running) >= state.target:
             return state, running
         await tend_once(yard)
@@ -135,7 +135,7 @@ async def tells_of_groups(yard: Yard) -> None:
     _must_be_unique("group", (state.group.name for state in states))
     for state in states:
         _must_be_possible(state.group)
-        _must_be_unique("instance", (each.id for each in state.instances))
+        _must_be_unique("instance", (instance.id for instance in state.instances))
 
 
 async def orders_what_is_missing(yard: Yard) -> None:
@@ -143,7 +143,7 @@ async def orders_what_is_missing(yard: Yard) -> None:
     before = await find_group_with_space(yard)
     after = await order_two(yard)
     _must_have(after, before.target + 2, "after two more were ordered")
-    new = {each.id for each in after.instances} - {each.id for each in before.instances}
+    new = {instance.id for instance in after.instances} - {instance.id for instance in before.instances}
     if len(new) > 2:
         raise Nonconformance(f"two instances were ordered, and {len(new)} are new: {', '.join(sorted(new))}")
 
@@ -340,7 +340,7 @@ def _must_be_like(node: Node, template: Node, instance: str) -> None:
 
 def _last_waiting(state: GroupState) -> str:
     """The id of an instance that is not up yet, which no minimum holds."""
-    waiting = [each.id for each in state.instances if each.state is InstanceState.ORDERED]
+    waiting = [instance.id for instance in state.instances if instance.state is InstanceState.ORDERED]
     if not waiting:
         raise Nonconformance(f"two instances of {state.group.name} were ordered, and none is on its way")
     return waiting[-1]

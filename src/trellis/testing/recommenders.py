@@ -66,13 +66,13 @@ def declares_itself(make: Factory) -> None:
         declared = read_declaration(make())
     except InvalidInput as error:
         raise Nonconformance(f"{error.value} {error.rule}") from error
-    for each in declared.parameters:
-        if each.kind in {ParameterKind.NUMBER, ParameterKind.WHOLE, ParameterKind.DURATION} and (
-            each.minimum is None or each.maximum is None
+    for parameter in declared.parameters:
+        if parameter.kind in {ParameterKind.NUMBER, ParameterKind.WHOLE, ParameterKind.DURATION} and (
+            parameter.minimum is None or parameter.maximum is None
         ):
-            raise Nonconformance(f"the parameter {each.name} has no range: declare a minimum and a maximum")
-        if not each.meaning.endswith("."):
-            raise Nonconformance(f"the meaning of the parameter {each.name} is no sentence")
+            raise Nonconformance(f"the parameter {parameter.name} has no range: declare a minimum and a maximum")
+        if not parameter.meaning.endswith("."):
+            raise Nonconformance(f"the meaning of the parameter {parameter.name} is no sentence")
 
 
 def answers_in_shape(make: Factory) -> None:

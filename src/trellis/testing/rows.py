@@ -32,7 +32,7 @@ _NAMESPACE, _CONTAINER = "shop", "app"
 
 
 class Used(msgspec.Struct, frozen=True):
-    """What a container used: cores and bytes, NaN where nobody measured, `every` so many seconds until `silence` ago.
+    """What a container used: cores and bytes, NaN if not measured, `every` so many seconds until `silence` ago.
 
     `requests` are millicores and bytes. Its pod has run for `age` seconds; NaN if there is no pod now. `killed` is how
     many seconds ago it ran out of memory. `siblings` is how many containers its pod has, itself included. `runs` is how
@@ -70,7 +70,7 @@ def rows_of(containers: Sequence[Used], now: float = NOW, *, history: bool = Tru
     alive = [pod for pod, each in zip(pods, containers, strict=True) if not math.isnan(each.age)]
     model.follow(_NAMESPACE, alive, now)
     found = model.find([RowKey(_NAMESPACE, name, _CONTAINER) for name in names])
-    siblings = np.array([each.siblings for each in containers], dtype=np.float64)
+    siblings = np.array([container.siblings for container in containers], dtype=np.float64)
     return Rows(model.view(found), siblings)
 
 

@@ -92,7 +92,7 @@ class ScriptedTransport:
         """The next answer."""
         answer = self._next(request)
         if isinstance(answer, StreamScript):
-            # Whoever reads a watch whole would wait for its end; so does the fake.
+            # Reading a watch to its end waits for that end; so does the fake.
             body = b"\n".join([each async for each in answer.lines()])
             return Response(answer.status, answer.headers, body)
         return answer

@@ -79,8 +79,8 @@ async def tell_from_memory(self: CloudProvider, now: float) -> Groups:
 
 
 async def release_all(self: CloudProvider, _name: str, instances: Sequence[str], _now: float) -> Released:
-    for each in instances:
-        self.cloud.machines.pop(each, None)
+    for instance in instances:
+        self.cloud.machines.pop(instance, None)
     return Released(tuple(instances))
 
 
@@ -176,8 +176,8 @@ def test_a_provider_that_believes_its_own_orders_is_caught() -> None:
             async def telling(now: float) -> Groups:
                 found: Groups = await groups(now)
                 states = [
-                    msgspec.structs.replace(each, target=wanted.get(each.group.name, each.target))
-                    for each in found.states
+                    msgspec.structs.replace(state, target=wanted.get(state.group.name, state.target))
+                    for state in found.states
                 ]
                 return msgspec.structs.replace(found, states=tuple(states))
 

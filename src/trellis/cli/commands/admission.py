@@ -14,7 +14,7 @@ def _new_loop() -> asyncio.AbstractEventLoop:
     """The faster loop where there is one: a review costs half of what it costs on the other."""
     if sys.platform == "win32":
         return asyncio.new_event_loop()
-    import uvloop  # noqa: PLC0415 - nobody else needs it, and it is not to be had everywhere
+    import uvloop  # noqa: PLC0415 - only admission needs it, and not every platform has it
 
     return uvloop.new_event_loop()
 

@@ -106,7 +106,7 @@ def command(
         click.echo("trellis: stopped; nothing was written", err=True)
         sys.exit(INTERRUPTED)
     except BrokenPipeError:
-        raise  # whoever reads standard output has seen enough
+        raise  # the reader of standard output has closed it
     except OSError as error:
         click.echo(f"trellis: {path}: {error.strerror or error}", err=True)
         sys.exit(2)
@@ -133,7 +133,7 @@ async def _collect(
 
     with show_progress([_PART], lambda lists: f"{lists:,.0f} lists/s", quiet=quiet) as tell:
         async with connected(*access, "trellis-dump") as (client, own):
-            # Of some namespaces alone nobody can say what becomes of nodes.
+            # Some namespaces alone do not decide what becomes of nodes.
             wanted = CollectionScope(namespaces, own, node_groups="" if namespaces else CONFIG_MAP)
             collecting = collect_lines(client, wanted, writing, now, lambda done, total: tell(_PART, done, total))
             async with aclosing(collecting) as answers:  # nothing is asked any more once nothing can be written

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def load_dump(path: Path, namespace: str) -> tuple[ClusterState, str]:
-    """What a dump has, and the namespace that is meant: the only one there is, if nobody says."""
+    """The state in a dump, and the namespace: the given one, or the only one that the dump has."""
     from trellis.cli.dump_reader import read_dump  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
 
     collected = read_dump(path)
@@ -179,7 +179,7 @@ def _node(name: str, dump: Path | None, access: tuple[Path | None, str]) -> Obje
     from trellis.core.explain import CollectedSettings, explain_node  # noqa: PLC0415
 
     collected = read_dump(dump) if dump is not None else asyncio.run(load_cluster_nodes(access))
-    seen = tuple(each.component for each in collected.components)
+    seen = tuple(component.component for component in collected.components)
     components = with_node_settings(CollectedSettings(seen=seen), collected)
     return explain_node(collected, name, read_node_groups(collected), components)
 

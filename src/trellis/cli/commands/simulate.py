@@ -158,7 +158,7 @@ def _simulate(
     with asked_to_stop("stopping; what there is so far follows") as is_asked:
         if not quiet:
             click.echo(f"{fleet.name}: {', '.join(what)}", err=True)
-        with show_progress([each.name for each in fleet.variants], _speed(clock.step), quiet=quiet) as tell:
+        with show_progress([variant.name for variant in fleet.variants], _speed(clock.step), quiet=quiet) as tell:
             result = simulate(
                 fleet,
                 progress=lambda each: tell(each.variant, each.done, each.steps),
@@ -191,8 +191,8 @@ def _replay(recording: Path) -> None:
     with name_file_in_errors(recording):
         report = replay(read_recording(recording))
     click.echo(f"{report.component} of release {report.release}: {report}")
-    for each in report.differences[1:]:
-        click.echo(f"  {each}")
+    for difference in report.differences[1:]:
+        click.echo(f"  {difference}")
     if report.different > len(report.differences):
         click.echo(f"  and {report.different - len(report.differences)} more")
     if report.different:

@@ -98,7 +98,7 @@ def request_totals(resource: str, total: AdviceTotals) -> tuple[float, float]:
 
 
 def are_requests_unknown(total: AdviceTotals) -> bool:
-    """Whether nobody could see what any of the containers requests now."""
+    """Whether the present requests of all containers are unknown."""
     return 0 < total.containers == total.reasons.get(REQUEST_UNKNOWN.code, 0)
 
 
@@ -151,7 +151,7 @@ def severity_mark(container: ContainerAdvice) -> str:
 
 
 def list_facts(advised: SurveyAdvice) -> list[str]:
-    """What was looked at and how, a few words each."""
+    """What was surveyed and how, a few words each."""
     surveyed, total = advised.surveyed, advised.total
     told = [
         pluralize(total.workloads, "workload"),
@@ -255,12 +255,12 @@ def scale_point_sentence(point: HpaScalePoint) -> str:
 
 
 def list_remarks(advised: SurveyAdvice) -> Iterator[str]:
-    """What could not be seen, what whoever looked had to say, and who else has a say in sizes."""
+    """What could not be read, notes of the survey, and other objects that decide about sizes."""
     for missing in advised.surveyed.missing:
         yield f"Not seen: {missing}"
     for note in advised.surveyed.notes:
         yield f"Note: {note}"
-    governed = [each for each in advised.workloads if each.is_change and each.surveyed.vpas]
+    governed = [workload for workload in advised.workloads if workload.is_change and workload.surveyed.vpas]
     if governed:
         rest = f" and {len(governed) - _NAMED} more" if len(governed) > _NAMED else ""
         names = ", ".join(workload_name(each) for each in governed[:_NAMED])
@@ -283,7 +283,7 @@ def _bounds(row: AdviceRow) -> Iterator[str]:
 
 
 def describe_effort(used: SurveyEffort) -> str:
-    """How many questions it took; empty if nobody was asked."""
+    """How many queries the survey took; empty if there were none."""
     if not used.queries:
         return f"{format_count(used.samples)} samples read." if used.samples else ""
     beside = f" (one for each container would have been {format_count(used.one_by_one)})" if used.one_by_one else ""

@@ -16,7 +16,7 @@ def list_facts(result: BacktestResult) -> list[str]:
     """What was replayed, a few words each."""
     told = [f"{len(result.facts)} series"]
     if result.facts:
-        lengths = sorted(each.end - each.begin for each in result.facts)
+        lengths = sorted(fact.end - fact.begin for fact in result.facts)
         middle = lengths[len(lengths) // 2]
         told.append(
             f"{format_days(middle)} each" if lengths[0] > 0.9 * lengths[-1] else f"{format_days(middle)} in the middle"
@@ -57,7 +57,7 @@ def compare_variant(variant: VariantScore, first: VariantScore) -> tuple[str, st
 
 
 def no_better_sentence(first: VariantScore) -> str:
-    """What to say where `best` finds nobody."""
+    """The answer where no variant is better than the first."""
     if first.cpu is None and first.memory is None:
         return "Nothing could be scored."
     resource = "memory" if first.cpu is None else "CPU"

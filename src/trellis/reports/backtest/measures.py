@@ -89,12 +89,12 @@ def score_variants(result: BacktestResult, resource: str) -> list[ScoredVariant]
 
 
 def measures_for(resource: str) -> tuple[Measure[ResourceScore], ...]:
-    """CPU kills nobody, and memory is never a little short."""
+    """The measures of a resource: CPU kills no container, and memory is never a little short."""
     return OF_CPU if resource == "cpu" else OF_MEMORY
 
 
 def overall_score(variant: VariantScore, resource: str) -> OverallScore | None:
-    """Of one resource."""
+    """A variant's score for one resource."""
     return variant.cpu if resource == "cpu" else variant.memory
 
 

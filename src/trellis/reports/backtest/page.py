@@ -43,7 +43,7 @@ def build_chart_data(result: BacktestResult) -> dict[str, Any]:
         fact = facts.get(chart["name"])
         chart["end"] = fact.end if fact else None
         chart["scoredFrom"] = fact.scored_from if fact else 0.0
-    return {"variants": [variant.name for variant in result.variants], "series": charts, "columns": columns.told}
+    return {"variants": [variant.name for variant in result.variants], "series": charts, "columns": columns.encoded}
 
 
 def _chart(chart: SeriesChart, columns: ChartColumns) -> dict[str, Any]:

@@ -60,7 +60,7 @@ class WorkloadProposals(msgspec.Struct, frozen=True):
     @property
     def reasons(self) -> list[tuple[Reason, int]]:
         """Why there are no buckets, and for how many workloads."""
-        counts = Counter(each.suggestion.reason for each in self.others)
+        counts = Counter(other.suggestion.reason for other in self.others)
         return [(reason, many) for reason, many in counts.most_common() if reason is not None]
 
 
@@ -68,12 +68,12 @@ def proposals_for(advised: SurveyAdvice, rules: SuggestionRules = SuggestionRule
     """What is proposed for everything that was surveyed."""
     prices = choose_weights(advised.prices)
     workloads = advised.surveyed.workloads
-    taken = Counter((each.namespace, name) for each in workloads for name in _names(each))
+    taken = Counter((workload.namespace, name) for workload in workloads for name in _names(workload))
     found = []
-    for each in workloads:
-        is_shared = taken[each.namespace, each.name] > 1
-        name = f"{each.name}-{each.kind.lower()}" if is_shared else each.name
-        found.append(WorkloadProposal(each, suggest(workload_history(each, advised, name), rules, prices)))
+    for workload in workloads:
+        is_shared = taken[workload.namespace, workload.name] > 1
+        name = f"{workload.name}-{workload.kind.lower()}" if is_shared else workload.name
+        found.append(WorkloadProposal(workload, suggest(workload_history(workload, advised, name), rules, prices)))
     proposed = [each for each in found if each.suggestion.manifest]
     proposed.sort(key=lambda each: (-each.saves, each.workload.namespace, each.workload.name))
     return WorkloadProposals(
@@ -84,7 +84,7 @@ def proposals_for(advised: SurveyAdvice, rules: SuggestionRules = SuggestionRule
 def _names(workload: SurveyedWorkload) -> Iterator[str]:
     """Names of objects that an Hvpa of the same name would be in the way of: its own HPA and VPA are called like it."""
     yield workload.name
-    yield from (each.name for each in workload.hpas)
+    yield from (hpa.name for hpa in workload.hpas)
     yield from workload.vpas
 
 
@@ -95,7 +95,8 @@ def workload_history(workload: SurveyedWorkload, advised: SurveyAdvice, name: st
         WorkloadUsageHistory(totals.step, totals.pods, totals.cpu, totals.memory) if totals is not None else _NO_USAGE
     )
     cpu, memory = (
-        _sum([select_resource(each.request, resource) for each in workload.containers]) for resource in RESOURCES
+        _sum([select_resource(container.request, resource) for container in workload.containers])
+        for resource in RESOURCES
     )
     most_cpu, most_memory = (_largest(workload, advised, resource) for resource in RESOURCES)
     return WorkloadHistory(
@@ -114,7 +115,7 @@ def workload_history(workload: SurveyedWorkload, advised: SurveyAdvice, name: st
 
 def _sum(amounts: Sequence[float]) -> float:
     """What containers request together; those count that request anything."""
-    known = [each for each in amounts if not math.isnan(each)]
+    known = [amount for amount in amounts if not math.isnan(amount)]
     return math.fsum(known) if known else math.nan
 
 
@@ -128,11 +129,11 @@ def _largest(workload: SurveyedWorkload, advised: SurveyAdvice, resource: str) -
         float(limits.pod.most.get(resource, 0)) or math.nan,
         containers * float(limits.container.most.get(resource, 0)) or math.nan,
     ]
-    return min((each for each in bounds if not math.isnan(each)), default=math.inf)
+    return min((bound for bound in bounds if not math.isnan(bound)), default=math.inf)
 
 
 def _hpa(hpa: SurveyedHpa) -> ObservedHpa:
-    shares = [each.utilization / 100 for each in hpa.targets if each.resource == "cpu" and not each.container]
-    known = [each for each in shares if not math.isnan(each)]
+    shares = [target.utilization / 100 for target in hpa.targets if target.resource == "cpu" and not target.container]
+    known = [share for share in shares if not math.isnan(share)]
     others = len(hpa.targets) + hpa.others - len(known[:1])
     return ObservedHpa(hpa.name, max(hpa.least, 1), max(hpa.most, 1), known[0] if known else math.nan, others)

@@ -14,7 +14,7 @@ from trellis.core.explain.update_preview import UpdatePreview
 from trellis.reports.describe.running_pods import change_phrase, restart_sentences
 from trellis.reports.text.phrases import format_duration, format_time_of_day, join_words
 
-# More steps than this make a sentence nobody reads.
+# More steps than this make an unreadable sentence.
 _MOST_STEPS = 8
 
 

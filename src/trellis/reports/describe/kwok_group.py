@@ -28,7 +28,7 @@ def kwok_group_sentences(group: KwokNodeGroup) -> list[str]:
     if spec.price is not None:
         found.append(f"A node costs {spec.price:g} an hour.")
     if spec.taints:
-        keys = [f"{each.key}:{each.effect}" for each in spec.taints]
+        keys = [f"{taint.key}:{taint.effect}" for taint in spec.taints]
         found.append(f"Keeps away pods that do not tolerate {join_words(keys)}.")
     if spec.fails is not None:
         found.append(_mishap(spec.fails))

@@ -14,10 +14,13 @@ def scenario_sentences(spec: ScenarioSpec) -> list[str]:
     found = [
         f"Plays {spec.duration} of {join_words(written + drawn)}, with a figure of usage every {spec.step or '1m'}."
     ]
-    names = [each.name for each in spec.variants or ()] or ["fixed", *(each.name for each in spec.policies or ())]
+    names = [variant.name for variant in spec.variants or ()] or [
+        "fixed",
+        *(policy.name for policy in spec.policies or ()),
+    ]
     found.append(f"Compares {join_words(names)}." if len(names) > 1 else f"Plays {names[0]} alone.")
     if spec.warm_up is not None:
         found.append(f"The first {spec.warm_up} are not scored.")
     if spec.faults:
-        found.append(f"Goes wrong: {join_words([f'{each.kind} after {each.begin}' for each in spec.faults])}.")
+        found.append(f"Goes wrong: {join_words([f'{fault.kind} after {fault.begin}' for fault in spec.faults])}.")
     return found

@@ -119,8 +119,8 @@ def _boosts(vpa: EffectiveVpa, target: str, workload: WorkloadManifest | None) -
             groups.setdefault((meaning.boost, _recommended(vpa, meaning)), []).append(name)
     rest = vpa.container(ANY_CONTAINER)
     for (boost, recommended), names in groups.items():
-        everybody = workload is not None and len(names) == len(named)
-        yield _boost_sentence(_group(names, target, everybody), boost, recommended, plural=len(names) > 1)
+        all_containers = workload is not None and len(names) == len(named)
+        yield _boost_sentence(_group(names, target, all_containers), boost, recommended, plural=len(names) > 1)
     spared = [name for name in named if rest.boost is not None and vpa.container(name).boost is None]
     if spared:
         yield f"Not boosted: {join_words(spared)}."
@@ -129,8 +129,8 @@ def _boosts(vpa: EffectiveVpa, target: str, workload: WorkloadManifest | None) -
         yield _boost_sentence(f"{other} of {target}", rest.boost, _recommended(vpa, rest), plural=False)
 
 
-def _group(names: list[str], target: str, everybody: bool) -> str:
-    if everybody and len(names) > 1:
+def _group(names: list[str], target: str, all_containers: bool) -> str:
+    if all_containers and len(names) > 1:
         return f"The {spell_number(len(names))} containers of {target}"
     noun = "containers" if len(names) > 1 else "container"
     return f"The {noun} {join_words(names)} of {target}"

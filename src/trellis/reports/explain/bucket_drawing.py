@@ -71,7 +71,7 @@ class _BucketStairs:
         shown = _shown(rungs, list(places.values()), places.get(hvpa.count, 0), room // _NARROWEST)
         self.rungs = rungs[shown.start : shown.stop]
         before = rungs[shown.start - 1].total if shown.start else "0"
-        self.edges = [_exact(before), *(_exact(each.total) for each in self.rungs)]
+        self.edges = [_exact(before), *(_exact(rung.total) for rung in self.rungs)]
         self.wide = max(min(room // len(self.rungs), _WIDEST), _NARROWEST)
 
     def rows(self, pens: _DrawingCharacters) -> list[list[str]]:
@@ -98,7 +98,7 @@ class _BucketStairs:
         if self.is_held:
             total = has
         if asked != total:
-            held = next((each.count for each in self.rungs if asked <= _exact(each.total)), self.rungs[-1].count)
+            held = next((rung.count for rung in self.rungs if asked <= _exact(rung.total)), self.rungs[-1].count)
             yield pens.asked, asked, held
         here = self.column(total) == self.column(has) and hvpa.replicas == hvpa.count
         if not here and hvpa.replicas is not None:

@@ -181,15 +181,15 @@ def _count(hvpa: HvpaPart, demand: DemandPart) -> str:
 def _deciding_count(hvpa: HvpaPart) -> Iterator[str]:
     if not hvpa.demands:
         return
-    needed = max(each.count for each in hvpa.demands)
-    if len({each.count for each in hvpa.demands}) > 1:
+    needed = max(demand.count for demand in hvpa.demands)
+    if len({demand.count for demand in hvpa.demands}) > 1:
         yield f"The higher count wins: {needed}."
     if hvpa.count > needed:
-        keeps = [each for each in hvpa.demands if each.keeps]
-        for each in keeps:
-            edge = format_bucket_quantity(each.resource, each.kept_above, hvpa.binary)
+        keeps = [demand for demand in hvpa.demands if demand.keeps]
+        for demand in keeps:
+            edge = format_bucket_quantity(demand.resource, demand.kept_above, hvpa.binary)
             below = f"{hvpa.overlap_percent} % below what fewer hold"
-            yield f"{hvpa.count} are kept: {resource_word(each.resource)} is above {edge}, which is {below}."
+            yield f"{hvpa.count} are kept: {resource_word(demand.resource)} is above {edge}, which is {below}."
         if not keeps:
             yield f"{hvpa.count} stay for now: the step down is held back."
     elif hvpa.count < needed:

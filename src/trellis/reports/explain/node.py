@@ -69,7 +69,7 @@ def reason_sentence(told: ReasonPart) -> str:
 def _reason_lines(node: NodePart, now: str) -> Iterator[str]:
     yield _group(node.group, now) if node.group is not None else "It is of no group that nodes are ordered from."
     if node.shares:
-        yield f"Pods on it ask for {join_words([_share(each) for each in node.shares])}."
+        yield f"Pods on it ask for {join_words([_share(share) for share in node.shares])}."
     for buffer, count in node.chunks.items():
         yield f"{pluralize(count, 'chunk')} of Buffer {buffer} {'have' if count > 1 else 'has'} room here."
 
@@ -90,12 +90,12 @@ def _share(found: ResourceSharePart) -> str:
 def _tenant_lines(node: NodePart) -> Iterator[str]:
     """First who holds the node, then who would be moved."""
     for fate, held in (("stay", True), ("moved", True), ("moved", False)):
-        those = [each for each in node.tenants if each.fate == fate and (each.held is not None) is held]
+        those = [tenant for tenant in node.tenants if tenant.fate == fate and (tenant.held is not None) is held]
         yield from map(_tenant, those[:_SHOWN])
         if len(those) > _SHOWN:
             yield f"{pluralize(len(those) - _SHOWN, 'other pod')}, of which the same is to be said."
     for fate, what in (("going", "deleted already"), ("fixed", "of the node itself")):
-        names = [f"{each.namespace}/{each.name}" for each in node.tenants if each.fate == fate]
+        names = [f"{tenant.namespace}/{tenant.name}" for tenant in node.tenants if tenant.fate == fate]
         more = len(names) - _SHOWN
         shown = [*names[:_SHOWN], pluralize(more, "other")] if more > 0 else names
         if names:
@@ -129,7 +129,7 @@ def placement_lines(placing: PlacementPart, noun: str) -> Iterator[str]:
 
 
 def placement_sentence(placing: PlacementPart) -> str:
-    """The verdict; what is said of an order was not carried out by whoever explains it."""
+    """The decision about the pods; an order in it is part of the next plan and was not carried out."""
     said = reason_sentence(placing.told)
     return f"By the next plan, {said}" if placing.ordered else said
 

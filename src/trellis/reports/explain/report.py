@@ -110,7 +110,7 @@ def _first_lines(explained: ObjectExplanation) -> Iterator[str]:
 
 
 def _titled(explained: ObjectExplanation) -> Iterator[tuple[str, Iterator[str]]]:
-    """Chapters about a Buffer or a node, and about nodes for whoever wants them."""
+    """Chapters about a Buffer or a node, and about nodes for pods that wait for one."""
     if explained.buffer is not None:
         yield from buffer.chapters(explained.buffer, explained.time)
     if explained.node is not None:
@@ -174,7 +174,7 @@ def _around(explained: ObjectExplanation) -> Iterator[tuple[int, str]]:
 
 
 def _unseen_lines(unseen: Sequence[MissingEvidencePart]) -> Iterator[str]:
-    """A line for each reason: whoever may read little would have dozens that differ in a word."""
+    """A line for each reason: with few permissions there would be dozens that differ in a word."""
     for reason in {each.reason.code: each.reason for each in unseen}.values():
         by_why: dict[str, list[str]] = {}
         for each in unseen:

@@ -22,7 +22,7 @@ class ChartColumns:
     """A pool of columns; the page's data refer to them by number."""
 
     def __init__(self) -> None:
-        self.told: list[list[float | str]] = []
+        self.encoded: list[list[float | str]] = []
         self._numbers: dict[tuple[float, str], int] = {}
 
     def add(self, values: Sequence[float]) -> int:
@@ -30,7 +30,7 @@ class ChartColumns:
         column = np.asarray(values, dtype=np.float64)
         column = np.where(np.isfinite(column), column, np.nan)
         top = float(np.nanmax(np.abs(column))) if np.isfinite(column).any() else 0.0
-        # A unit of few digits, rounded up, so that it is told exactly and nothing exceeds the finest.
+        # A unit of few digits, rounded up, so that it is written exactly and nothing exceeds the finest.
         return self._pooled(float(f"{top / _FINEST:.3e}") if top > _NOTHING else 1.0, column)
 
     def add_times(self, values: Sequence[float]) -> int:
@@ -39,9 +39,9 @@ class ChartColumns:
 
     def _pooled(self, unit: float, column: FloatColumn) -> int:
         key = (unit, _steps(np.rint(column / unit)))
-        number = self._numbers.setdefault(key, len(self.told))
-        if number == len(self.told):
-            self.told.append([*key])
+        number = self._numbers.setdefault(key, len(self.encoded))
+        if number == len(self.encoded):
+            self.encoded.append([*key])
         return number
 
 
@@ -55,11 +55,11 @@ def _steps(counts: FloatColumn) -> str:
     same = (steps[1:] == steps[:-1]) | (np.isnan(steps[1:]) & np.isnan(steps[:-1]))
     begins = np.flatnonzero(np.concatenate(([True], ~same)))
     lengths = np.diff(np.append(begins, len(steps)))
-    told = ",".join(
+    text = ",".join(
         _step(step) + (f"*{length}" if length > 1 else "")
         for step, length in zip(steps[begins].tolist(), lengths.tolist(), strict=True)
     )
-    return told or "0"  # nothing at all is a column without values
+    return text or "0"  # nothing at all is a column without values
 
 
 def _step(step: float) -> str:

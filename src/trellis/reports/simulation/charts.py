@@ -22,14 +22,14 @@ _FAR_ABOVE = 1.8  # times the highest request: what nodes offer would press all 
 
 
 class WordPool:
-    """Words told once each, by number."""
+    """Texts that are written once, and named by number."""
 
     def __init__(self) -> None:
-        self.told: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
 
     def add(self, word: str) -> int:
         """The number of a word."""
-        return self.told.setdefault(word, len(self.told))
+        return self.numbers.setdefault(word, len(self.numbers))
 
 
 def build_chart_data(result: RunResult) -> dict[str, Any]:
@@ -48,8 +48,8 @@ def build_chart_data(result: RunResult) -> dict[str, Any]:
         "chosen": names.index(workload_path(ranked[0].workloads[0])) if ranked else 0,
         "fleet": _fleet([variant.chart for variant in result.variants], columns),
         "workloads": workloads,
-        "words": list(words.told),
-        "columns": columns.told,
+        "words": list(words.numbers),
+        "columns": columns.encoded,
     }
 
 

@@ -88,7 +88,7 @@ def compare_variants(result: RunResult, everything: bool) -> list[MeasureGroup]:
     shown = NODES if everything and not has_nodes(result) else ()
     nodes = [each for each in shown if any(each.read(variant) > 0 for variant in result.variants)]
     cost = rows((*COST, *counts), FOOTPRINTS if everything else ())
-    cost += [build_node_row(each, result) for each in nodes]
+    cost += [build_node_row(measure, result) for measure in nodes]
     return [
         *_nodes(result, everything),
         MeasureGroup("Cost", cost),

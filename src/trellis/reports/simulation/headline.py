@@ -218,7 +218,9 @@ def _ranked(
 
 def align_workloads(result: RunResult) -> Iterator[list[WorkloadResult]]:
     """Each workload that is in all variants: one that was stopped early may lack some."""
-    tables = [{(each.namespace, each.name): each for each in variant.workloads} for variant in result.variants]
+    tables = [
+        {(workload.namespace, workload.name): workload for workload in variant.workloads} for variant in result.variants
+    ]
     for key in tables[0] if tables else ():
         if all(key in table for table in tables):
             yield [table[key] for table in tables]

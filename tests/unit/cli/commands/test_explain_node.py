@@ -28,7 +28,7 @@ def explain(cluster: Pools, folder: Path, *arguments: str) -> Result:
 def with_flags(**flags: str) -> Pools:
     cluster = pools()
     named = {name.replace("_", "-"): value for name, value in flags.items()}
-    cluster.components = [each for each in cluster.components if each.component != "nodes"]
+    cluster.components = [component for component in cluster.components if component.component != "nodes"]
     cluster.components.append(DumpedComponent("nodes", "kube-system", "trellis-nodes", flags=named))
     return cluster
 
@@ -61,7 +61,9 @@ def test_a_cluster_answers_like_a_dump(monkeypatch: pytest.MonkeyPatch) -> None:
     result = ask(server, monkeypatch, "node", "small-3")
     assert "PodNotReplicated" in result.output, result.output
     assert not [
-        each.path for each in server.requests if each.path.endswith(("/verticalpodautoscalers", "/replicasets"))
+        request.path
+        for request in server.requests
+        if request.path.endswith(("/verticalpodautoscalers", "/replicasets"))
     ]
     assert "2 for which nodes of large would be ordered" in ask(server, monkeypatch, "buffer", "builds").output
     assert "The pod has no node. NoGroupFits" in ask(server, monkeypatch, "pod", "import-2").output
@@ -70,7 +72,7 @@ def test_a_cluster_answers_like_a_dump(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_of_a_pod_that_has_a_node_the_cluster_is_asked_nothing_about_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
     server = served(pools())
     assert "NODES FOR IT" not in ask(server, monkeypatch, "pod", "web-1-1").output
-    assert not [each.path for each in server.requests if "persistentvolumes" in each.path]
+    assert not [request.path for request in server.requests if "persistentvolumes" in request.path]
 
 
 def test_a_node_is_explained(tmp_path: Path) -> None:
@@ -138,7 +140,7 @@ def test_where_the_autoscaler_cannot_be_seen_its_defaults_are_named_as_such(tmp_
 
 def test_groups_have_the_nodes_that_say_so() -> None:
     groups = read_node_groups(pools().collected())
-    assert {each.group.name: each.target for each in groups.states} == {"small": 3, "large": 0}
+    assert {state.group.name: state.target for state in groups.states} == {"small": 3, "large": 0}
     assert groups.declared
 
 

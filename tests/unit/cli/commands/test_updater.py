@@ -62,7 +62,7 @@ def test_the_lease_is_looked_for_where_the_updater_runs_itself() -> None:
     given = load_settings(UpdaterSettings, from_environment(UpdaterSettings, {"NAMESPACE": "vpa"})).settings
     assert given.admission.admission_controller_status_lease_namespace == "vpa"
     manifests = yaml.safe_load_all((DEPLOY / "updater.yaml").read_text())
-    [deployment] = [each for each in manifests if each["kind"] == "Deployment"]
+    [deployment] = [manifest for manifest in manifests if manifest["kind"] == "Deployment"]
     [container] = deployment["spec"]["template"]["spec"]["containers"]
     [variable] = container["env"]
     assert variable == {"name": "NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}}

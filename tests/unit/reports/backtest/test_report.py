@@ -63,7 +63,7 @@ def test_json_keeps_names_of_parameters_as_they_are() -> None:
 
 
 def test_where_nothing_is_scored_nothing_is_compared() -> None:
-    unscored = [msgspec.structs.replace(each, cpu=None, memory=None) for each in SMALL.variants]
+    unscored = [msgspec.structs.replace(variant, cpu=None, memory=None) for variant in SMALL.variants]
     nothing = msgspec.structs.replace(SMALL, variants=unscored, curves=[], sweeps=[])
     text = as_text(nothing, 100)
     assert "Nothing could be scored." in text

@@ -53,8 +53,8 @@ def test_there_are_as_many_forms_as_of_advice() -> None:
 def test_a_check_has_nothing_against_the_manifests() -> None:
     text = render_buckets(SHOP, "yaml")
     found = check([ManifestSource("buckets.yaml", text.encode())])
-    assert [(each.object, each.message) for each in found.findings if each.is_error] == []
-    assert not any("hole" in each.message or "no bucket" in each.message for each in found.findings)
+    assert [(finding.object, finding.message) for finding in found.findings if finding.is_error] == []
+    assert not any("hole" in finding.message or "no bucket" in finding.message for finding in found.findings)
     assert [ours.kind.name for ours in found.objects] == ["Hvpa"] * 5
 
 

@@ -27,7 +27,7 @@ def decoded(told: list[float | str]) -> list[float]:
 @given(VALUES)
 def test_a_column_comes_back_within_a_ten_thousandth_of_its_largest(values: list[float]) -> None:
     columns = ChartColumns()
-    found = decoded(columns.told[columns.add(values)])
+    found = decoded(columns.encoded[columns.add(values)])
     top = max((value for value in values if not math.isnan(value)), default=0.0)
     assert len(found) == len(values)
     for value, again in zip(values, found, strict=True):
@@ -38,19 +38,19 @@ def test_a_column_comes_back_within_a_ten_thousandth_of_its_largest(values: list
 def test_what_stays_the_same_is_told_once() -> None:
     columns = ChartColumns()
     number = columns.add([2.5] * 300)
-    assert str(columns.told[number][1]).endswith(",*299")
+    assert str(columns.encoded[number][1]).endswith(",*299")
 
 
 def test_the_same_column_is_kept_once() -> None:
     columns = ChartColumns()
     assert columns.add([1.0, 2.0]) == columns.add([1.0, 2.0])
     assert columns.add([1.0, 3.0]) != columns.add([1.0, 2.0])
-    assert len(columns.told) == 2
+    assert len(columns.encoded) == 2
 
 
 def test_times_are_exact() -> None:
     columns = ChartColumns()
     times = [1767571200.0 + 3600.0 * hour for hour in range(48)]
-    told = columns.told[columns.add_times(times)]
+    told = columns.encoded[columns.add_times(times)]
     assert decoded(told) == times
     assert told[1] == "1767571200,3600*47"

@@ -22,7 +22,7 @@ NASTY = "</script><script>alert(1)</script>&\"'"
 def renamed(result: RunResult, name: str) -> RunResult:
     variants = []
     for variant in result.variants:
-        workloads = [msgspec.structs.replace(each, name=name, label=name) for each in variant.workloads[:1]]
+        workloads = [msgspec.structs.replace(workload, name=name, label=name) for workload in variant.workloads[:1]]
         variants.append(msgspec.structs.replace(variant, title=name, workloads=workloads))
     return msgspec.structs.replace(result, scenario=name, variants=variants, notes=[name])
 
@@ -113,7 +113,10 @@ def test_what_was_stopped_says_so() -> None:
 
 def test_what_was_stopped_sooner_is_not_compared_as_if_it_had_cost_less() -> None:
     hour = SMALL.scored_from + 3600.0
-    stopped = [SMALL.variants[0], *(msgspec.structs.replace(each, partial_until=hour) for each in SMALL.variants[1:])]
+    stopped = [
+        SMALL.variants[0],
+        *(msgspec.structs.replace(variant, partial_until=hour) for variant in SMALL.variants[1:]),
+    ]
     partial = msgspec.structs.replace(SMALL, partial=True, variants=stopped)
     text = "\n".join(as_text(partial, 100))
     assert f"{SMALL.variants[1].title or SMALL.variants[1].name} got to" in text
@@ -124,7 +127,7 @@ def test_what_was_stopped_sooner_is_not_compared_as_if_it_had_cost_less() -> Non
 
 
 def test_where_nothing_was_scored_no_figures_are_shown() -> None:
-    early = [msgspec.structs.replace(each, partial_until=SMALL.scored_from) for each in SMALL.variants]
+    early = [msgspec.structs.replace(variant, partial_until=SMALL.scored_from) for variant in SMALL.variants]
     text = as_text(msgspec.structs.replace(SMALL, partial=True, variants=early), 100)
     assert all(line.startswith(("PARTIAL", "  ")) for line in text[1:])
 
@@ -143,8 +146,8 @@ def test_without_prices_cores_are_told() -> None:
             variant,
             fleet=msgspec.structs.replace(variant.fleet, money=0.0),
             workloads=[
-                msgspec.structs.replace(each, totals=msgspec.structs.replace(each.totals, money=0.0))
-                for each in variant.workloads
+                msgspec.structs.replace(workload, totals=msgspec.structs.replace(workload.totals, money=0.0))
+                for workload in variant.workloads
             ],
         )
         for variant in SMALL.variants

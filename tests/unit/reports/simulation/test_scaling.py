@@ -28,7 +28,9 @@ def _scaled(variant: VariantResult, number: int) -> VariantResult:
             totals, scaling=ScalingTotals(2.5 * times, 7 * number * times, 40.0 * times - number)
         )
 
-    workloads = [msgspec.structs.replace(each, totals=with_counts(each.totals, 1)) for each in variant.workloads]
+    workloads = [
+        msgspec.structs.replace(workload, totals=with_counts(workload.totals, 1)) for workload in variant.workloads
+    ]
     return msgspec.structs.replace(variant, fleet=with_counts(variant.fleet, len(workloads)), workloads=workloads)
 
 
