@@ -176,7 +176,7 @@ def test_the_api_server_asks_us_over_a_connection_that_it_trusts(cluster: Cluste
         ):
             registration = webhook.register_at(url)
             await webhook.keeper.look()
-            await registration.look()
+            await registration.reconcile()
             assert registration.why_not_registered() is None
             await until_asked(cluster, webhook)
             vpa = await asyncio.to_thread(cluster.api.create, vertical("web"), SHOP)
@@ -185,7 +185,7 @@ def test_the_api_server_asks_us_over_a_connection_that_it_trusts(cluster: Cluste
             assert {"verticalpodautoscalers", "buffers"} <= webhook.asked_about
             # What the API server stored is what we wanted, defaults included: nothing is written again.
             writes = len(webhook.outcomes)
-            await registration.look()
+            await registration.reconcile()
             assert len(webhook.outcomes) == writes
             webhook.check_rights()
         # Gone without a word: the configuration stays, and with this policy pods wait for the next replica.
@@ -206,7 +206,7 @@ def test_when_nobody_answers_pods_start_as_they_are(cluster: Cluster) -> None:
         async with replica(cluster) as webhook:
             async with serving(webhook.answer, webhook.keeper.context) as url:
                 await webhook.keeper.look()
-                await webhook.register_at(url).look()
+                await webhook.register_at(url).reconcile()
                 await until_asked(cluster, webhook)
             created = await asyncio.to_thread(create_pod, cluster)
             assert webhook.reviews == []
@@ -229,7 +229,7 @@ def test_an_authority_is_followed_by_the_next_without_a_moment_of_distrust(clust
             webhook.ahead = 0
             await webhook.keeper.look()
             assert authorities_in(webhook.keeper.ca_bundle())[1:] == (old,)
-            await registration.look()
+            await registration.reconcile()
             await until_asked(cluster, webhook)
             webhook.ahead = PROPAGATION_SECONDS
             await webhook.keeper.look()
@@ -251,7 +251,7 @@ def test_no_pod_fails_while_the_certificate_is_replaced_again_and_again(cluster:
             serving(webhook.answer, webhook.keeper.context) as url,
         ):
             await webhook.keeper.look()
-            await webhook.register_at(url).look()
+            await webhook.register_at(url).reconcile()
             await until_asked(cluster, webhook)
             creating = [asyncio.create_task(asyncio.to_thread(create_pod, cluster)) for _ in range(50)]
             for _ in range(5):
@@ -275,7 +275,7 @@ def test_replicas_agree_through_the_secret(cluster: Cluster) -> None:
             assert len(bundles) == 1
             assert b64decode(cluster.api.get(SECRET)["data"]["ca.crt"]) in bundles
             registrations = [replica.register_at("https://127.0.0.1:1") for replica in replicas]
-            await asyncio.gather(*(registration.look() for registration in registrations))
+            await asyncio.gather(*(registration.reconcile() for registration in registrations))
             assert [registration.why_not_registered() for registration in registrations] == [None] * 3
             await asyncio.to_thread(cluster.api.delete, SECRET)
             await second.keeper.look()
@@ -294,7 +294,7 @@ def test_a_configuration_of_upstream_is_taken_over_and_what_is_spoilt_put_right(
         async with replica(cluster) as webhook:
             await webhook.keeper.look()
             registration = webhook.register_at("https://127.0.0.1:1")
-            await registration.look()
+            await registration.reconcile()
             good = cluster.api.get(CONFIGURATION)
             assert good["metadata"]["uid"] == made["metadata"]["uid"]
             client = good["webhooks"][0]["clientConfig"]
@@ -303,10 +303,10 @@ def test_a_configuration_of_upstream_is_taken_over_and_what_is_spoilt_put_right(
             condition = [{"name": "never", "expression": "false"}]
             webhooks = [webhook | {"matchConditions": condition, "timeoutSeconds": 1} for webhook in good["webhooks"]]
             cluster.api.patch(CONFIGURATION, {"webhooks": webhooks})
-            await registration.look()
+            await registration.reconcile()
             assert cluster.api.get(CONFIGURATION)["webhooks"] == good["webhooks"]
             cluster.api.delete(CONFIGURATION)
-            await registration.look()
+            await registration.reconcile()
             assert cluster.api.find(CONFIGURATION)
             webhook.check_rights()
 

@@ -53,7 +53,7 @@ BUILD: Final = "build_response"
 WRITE: Final = "write_response"
 STEPS: Final = (READ, ADMIT, BUILD, WRITE, TOTAL_STEP)
 
-# What became of a review, and what it was about, in upstream's words.
+# Results and resources of reviews, in upstream's words.
 APPLIED: Final = "applied"
 SKIPPED: Final = "skipped"
 ERROR: Final = "error"
@@ -108,14 +108,14 @@ ADMISSION_METRICS: Final[tuple[Spec, ...]] = (
 )
 
 
-# Nobody may ever read the metrics, and the slip has only so much room.
+# Metrics may never be scraped, and the buffer must stay small.
 _FLUSH_SECONDS: Final = 1.0
 # A list this long goes in within 50 microseconds.
-_MOST_BUFFERED: Final = 1_000
+_MAX_BUFFERED: Final = 1_000
 
 
 class ReviewMetrics:
-    """What has happened since it was last entered into the metrics. For the event loop alone."""
+    """Buffers what happened since the last flush into the metrics. Not safe for threads."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -126,29 +126,27 @@ class ReviewMetrics:
         metrics.hold(self.enter)
 
     def count(self, spec: CounterSpec, *labels: str) -> None:
-        """One more."""
         self._counts[spec, labels] += 1
 
     def observe(self, spec: HistogramSpec, value: float, *labels: str) -> None:
-        """One value."""
         self._values[spec, labels].append(value)
 
     def reviewed(self, began: float, decided: float, built: float) -> None:
-        """A review has been answered."""
+        """Observe the steps of a review."""
         self._steps[ADMIT].append(decided - began)
         self._steps[BUILD].append(built - decided)
 
     def answered(self, times: RequestTimes) -> None:
-        """An answer has been written."""
+        """Observe the steps of a request whose reply is written."""
         self._steps[READ].append(times.read - times.began)
         self._steps[WRITE].append(times.written - times.answered)
         total = self._steps[TOTAL_STEP]
         total.append(times.written - times.began)
-        if len(total) >= _MOST_BUFFERED:
+        if len(total) >= _MAX_BUFFERED:
             self.enter()
 
     def enter(self) -> None:
-        """Put everything into the metrics."""
+        """Flush the buffer into the metrics."""
         for (counter, labels), count in self._counts.items():
             self._metrics.add(counter, count, *labels)
         self._counts.clear()
@@ -158,13 +156,13 @@ class ReviewMetrics:
                 values.clear()
 
     async def run(self) -> None:
-        """Enter again and again, until cancelled."""
+        """Flush every second, until cancelled."""
         while True:
             await asyncio.sleep(_FLUSH_SECONDS)
             self.enter()
 
     def _zero(self) -> None:
-        """A first failure shall show as a rise."""
+        """Start at 0, so that a first failure shows as an increase."""
         for applied in ("true", "false"):
             self._metrics.add(PODS, 0, applied)
         self._metrics.add(FAILURES, 0)

@@ -27,7 +27,7 @@ _log: Final = Logger("trellis.admission")
 
 
 class StatusLease:
-    """Renews the status Lease as long as `why_absent` has nothing to say. `run` in a task of its own."""
+    """Renews the status Lease while `why_absent` returns None. `run` in a task of its own."""
 
     def __init__(
         self,
@@ -47,27 +47,27 @@ class StatusLease:
         self._why_absent = why_absent
         self._now = now
         self._seconds = settings.status_lease_update_interval.total_seconds()
-        self._said: str | None = None
+        self._reported: str | None = None
 
     async def run(self) -> None:
-        """Renew at once and then at the interval, until cancelled; what is not renewed runs out by itself."""
+        """Renew at once and then at the interval, until cancelled. Then the Lease expires."""
         # No jitter: an updater counts the seconds since the last renewal.
-        loop = Periodic("presence", self.renew, self._seconds, on_pass=_passed, jitter=0.0, limit=self._seconds)
+        loop = Periodic("presence", self.renew, self._seconds, on_pass=_report_pass, jitter=0.0, limit=self._seconds)
         await loop.run()
 
     async def renew(self) -> None:
-        """Say once that somebody is there, if that is true."""
+        """Renew the Lease once, if pods are being sized."""
         why = self._why_absent()
-        if why != self._said:
-            self._said = why
+        if why != self._reported:
+            self._reported = why
             _log.info("the status Lease rests", why=why) if why else _log.info("the status Lease is renewed")
         if why is None:
-            outcome = await self._set()
+            outcome = await self._patch()
             if outcome.result is Result.GONE:
                 await self._create()
 
-    async def _set(self) -> WriteOutcome:
-        """Without a version: which replica was last does not matter."""
+    async def _patch(self) -> WriteOutcome:
+        """Renew without a resource version, because any replica may have renewed last."""
         fields = {"holderIdentity", "leaseDurationSeconds", "renewTime"}
         record = {name: value for name, value in record_document(self._record()).items() if name in fields}
         return await self._writes.write(self._lease, record)
@@ -82,6 +82,6 @@ class StatusLease:
         return LeaseSpec(self._identity, math.ceil(self._seconds), moment, moment)
 
 
-def _passed(report: PassReport) -> None:
+def _report_pass(report: PassReport) -> None:
     if report.error is not None and report.failures == 1:
         _log.warning("the status Lease was not renewed", why=report.error)

@@ -24,7 +24,7 @@ from trellis.core.cluster.target_problems import TargetProblem
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.sizing.governors import Governor
 
-# Verdicts of two kilobytes each. More templates than this are not rolled out at the same time.
+# Decisions take two kilobytes each. More templates than this are not rolled out at the same time.
 _CACHED_DECISIONS: Final = 2_048
 _DIGEST_BYTES: Final = 16
 
@@ -33,23 +33,23 @@ _encoder: Final = msgspec.json.Encoder(enc_hook=dict)
 
 
 class _CachedDecision(msgspec.Struct, frozen=True):
-    """A verdict and what it rests on beside the pod."""
+    """A decision, and its inputs beside the pod."""
 
     governor: Governor
     limits: NamespaceLimits
     ceiling: CpuCeiling | None
-    verdict: PodAdmissionDecision
+    decision: PodAdmissionDecision
 
 
 class DecisionCache:
-    """Verdicts by what they were made from."""
+    """Caches decisions by a digest of their inputs."""
 
     def __init__(self, kept: int = _CACHED_DECISIONS) -> None:
         self._kept = kept
-        self._decided: OrderedDict[bytes, _CachedDecision] = OrderedDict()
+        self._decisions: OrderedDict[bytes, _CachedDecision] = OrderedDict()
 
     def __len__(self) -> int:
-        return len(self._decided)
+        return len(self._decisions)
 
     def find(
         self,
@@ -59,21 +59,21 @@ class DecisionCache:
         ceiling: CpuCeiling | None,
         decide: Callable[[], PodAdmissionDecision],
     ) -> PodAdmissionDecision:
-        """The verdict, decided only if it is not known."""
+        """Return the cached decision, or decide and cache it."""
         claim = governor.claim
         # With its governor, because pods of two workloads may be alike as well.
-        alike = (claim.namespace, governor.kind, claim.name, pod.spec, pod.metadata.annotations)
-        key = blake2b(_encoder.encode(alike), digest_size=_DIGEST_BYTES).digest()
-        known = self._decided.get(key)
+        inputs = (claim.namespace, governor.kind, claim.name, pod.spec, pod.metadata.annotations)
+        key = blake2b(_encoder.encode(inputs), digest_size=_DIGEST_BYTES).digest()
+        cached = self._decisions.get(key)
         # A governor is another object when anything about it has changed, and so are limits.
-        if known is not None and known.governor is governor and known.limits is limits and known.ceiling == ceiling:
-            self._decided.move_to_end(key)
-            return known.verdict
-        verdict = decide()
-        self._decided[key] = _CachedDecision(governor, limits, ceiling, verdict)
-        if len(self._decided) > self._kept:
-            self._decided.popitem(last=False)
-        return verdict
+        if cached is not None and cached.governor is governor and cached.limits is limits and cached.ceiling == ceiling:
+            self._decisions.move_to_end(key)
+            return cached.decision
+        decision = decide()
+        self._decisions[key] = _CachedDecision(governor, limits, ceiling, decision)
+        if len(self._decisions) > self._kept:
+            self._decisions.popitem(last=False)
+        return decision
 
 
 POD_NOT_GOVERNED = Reason("PodNotGoverned", "Nothing sizes or boosts this pod.")
@@ -92,7 +92,7 @@ _TARGET_UNUSABLE: Final = PodAdmissionDecision(POD_TARGET_UNUSABLE)
 
 
 class PodAdmitter:
-    """Decides about pods, from what is known."""
+    """Decides about pods whose owners are known."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class PodAdmitter:
         self.memo = DecisionCache()
 
     def decide(self, pod: Pod, namespace: str, chain: OwnerChain, owners: Owners) -> PodAdmissionDecision:
-        """The verdict on a pod of that namespace; `chain` leads from its controller upwards."""
+        """Decide about a pod of that namespace. `chain` leads from its controller upwards."""
         if chain.topmost is None:
             return _OWNER_UNKNOWN if chain.trouble or chain.unasked else NOT_GOVERNED
         governor = self._governors.find(chain.topmost, pod.metadata.labels, owners)

@@ -24,7 +24,7 @@ _GovernorKey: TypeAlias = tuple[str, str, str]
 
 
 class GovernorIndex:
-    """All that size or boost pods, by what they claim."""
+    """All VPAs and Hvpas that size or boost pods, by their target."""
 
     def __init__(self) -> None:
         self._objects: dict[_GovernorKey, Governor] = {}
@@ -40,19 +40,19 @@ class GovernorIndex:
         return Counter(kind for kind, _, _ in self._objects)
 
     def put(self, kind: str, namespace: str, name: str, governor: Governor | None) -> None:
-        """An object is new, has changed or, without a governor, sizes nothing any more."""
+        """Add or replace the governor of an object; None removes it."""
         old = self._objects.pop((kind, namespace, name), None)
-        if old is not None and governor is not None and self._takes_over(old, governor):
+        if old is not None and governor is not None and self._replace(old, governor):
             self._objects[kind, namespace, name] = governor
             return
         if old is not None:
-            self._leave(old)
+            self._remove(old)
         if governor is not None:
             self._objects[kind, namespace, name] = governor
             target = _key(governor.claim.target)
             rivals = (*self._by_target.get(target, ()), governor)
             # The first that fits governs.
-            self._by_target[target] = tuple(sorted(rivals, key=lambda each: each.claim.seniority))
+            self._by_target[target] = tuple(sorted(rivals, key=lambda rival: rival.claim.seniority))
             self._namespaces[namespace] += 1
 
     def rules_in(self, namespace: str) -> bool:
@@ -60,42 +60,42 @@ class GovernorIndex:
         return namespace in self._namespaces
 
     def find(self, topmost: TargetRef, labels: Labels, owners: Owners) -> Governor | TargetProblem | None:
-        """Who governs a pod with these labels under that controller; or why its target cannot be used."""
+        """Find the governor of a pod with these labels and topmost controller, or why its target cannot be used."""
         target = _key(topmost)
         claimants = self._by_target.get(target)
         if claimants is None:
             return None
         selector = self._selectors.get(target)
         if selector is None:
-            found = resolve_selector(topmost, owners)
-            if isinstance(found, TargetProblem):
-                return found
-            selector = self._selectors[target] = found
+            resolved = resolve_selector(topmost, owners)
+            if isinstance(resolved, TargetProblem):
+                return resolved
+            selector = self._selectors[target] = resolved
         # All of them claim the same target, and so the same labels.
         return claimants[0] if selector.matches(labels) else None
 
     def target_changed(self, kind: str, namespace: str, name: str) -> None:
-        """What that workload selects may be something else now."""
+        """Drop the cached selector of a workload that has changed."""
         self._selectors.pop((namespace, kind, name), None)
 
     def scaled_targets(self) -> Collection[TargetRef]:
-        """Targets whose selector only their scale can tell."""
+        """Return the targets whose selector is known from their scale alone."""
         claims = (governors[0].claim.target for governors in self._by_target.values())
         return {target for target in claims if not target.is_well_known and target.name}
 
-    def _takes_over(self, old: Governor, new: Governor) -> bool:
-        """Whether one that is alone with its target only says something else now: that is nearly every change."""
+    def _replace(self, old: Governor, new: Governor) -> bool:
+        """Replace in place the only governor of an unchanged target, if it is that: nearly every change is."""
         target = _key(old.claim.target)
         if new.claim != old.claim or len(self._by_target[target]) > 1:
             return False
         self._by_target[target] = (new,)
         return True
 
-    def _leave(self, old: Governor) -> None:
+    def _remove(self, old: Governor) -> None:
         target = _key(old.claim.target)
-        rest = tuple(each for each in self._by_target[target] if each is not old)
-        if rest:
-            self._by_target[target] = rest
+        remaining = tuple(governor for governor in self._by_target[target] if governor is not old)
+        if remaining:
+            self._by_target[target] = remaining
         else:
             del self._by_target[target]
             self._selectors.pop(target, None)

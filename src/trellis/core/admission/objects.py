@@ -38,7 +38,7 @@ _Fault: TypeAlias = tuple[str, ...]
 
 
 class ObjectAdmissionDecision(msgspec.Struct, frozen=True):
-    """What becomes of an object: refused, or stored with a patch; `warnings` are told to whoever sent it."""
+    """An object is refused, or stored with a patch. `warnings` go to the client that sent it."""
 
     reason: Reason
     patch: tuple[PatchOp, ...] = ()
@@ -47,21 +47,21 @@ class ObjectAdmissionDecision(msgspec.Struct, frozen=True):
 
 
 def review_object(review: AdmissionReview, gates: FeatureGates) -> ObjectAdmissionDecision:
-    """The verdict on an object that is created or updated; raises `InvalidReview` if it is no JSON."""
+    """Decide about an object that is created or updated. Raise `InvalidReview` if it is not JSON."""
     kind = find_kind(review.kind.api_version, review.kind.kind)
     if kind is None or review.sub_resource or not review.has_object:
         return ObjectAdmissionDecision(OBJECT_LEFT_ALONE)
     document = parse_object(review.object)
-    if not isinstance(document, dict) or _is_leaving(document):
+    if not isinstance(document, dict) or _is_being_deleted(document):
         return ObjectAdmissionDecision(OBJECT_LEFT_ALONE)
     old = parse_object(review.old_object) if review.has_old_object else None
-    found = _validate_object(kind, document, old if isinstance(old, dict) else None, gates)
-    if found.errors:
-        causes = [Cause(each.cause, each.message, format_path(each.path)) for each in found.errors]
+    result = _validate_object(kind, document, old if isinstance(old, dict) else None, gates)
+    if result.errors:
+        causes = [Cause(problem.cause, problem.message, format_path(problem.path)) for problem in result.errors]
         refusal = build_refusal(kind.group, kind.name, _name(review, document), causes)
-        return ObjectAdmissionDecision(OBJECT_REFUSED, warnings=found.warnings, refusal=refusal)
+        return ObjectAdmissionDecision(OBJECT_REFUSED, warnings=result.warnings, refusal=refusal)
     patch = tuple(_defaults(kind, document))
-    return ObjectAdmissionDecision(OBJECT_DEFAULTED if patch else OBJECT_ACCEPTED, patch, found.warnings)
+    return ObjectAdmissionDecision(OBJECT_DEFAULTED if patch else OBJECT_ACCEPTED, patch, result.warnings)
 
 
 class _ValidationResult(msgspec.Struct, frozen=True):
@@ -92,18 +92,18 @@ def _ours(problems: Iterable[ValidationProblem]) -> Iterator[ValidationProblem]:
 
 
 def _fault(problem: ValidationProblem) -> _Fault:
-    """What is wrong, wherever in its list it stands: an entry that moves up brings its fault along."""
+    """Identify a problem without list indices, so that it stays the same when its entry moves."""
     return (*("*" if isinstance(part, int) else part for part in problem.path), problem.message)
 
 
-def _is_leaving(document: Mapping[str, Any]) -> bool:
+def _is_being_deleted(document: Mapping[str, Any]) -> bool:
     """Whether only finalizers keep the object; refusing it anything would keep it for ever."""
     metadata = document.get("metadata")
     return isinstance(metadata, dict) and metadata.get("deletionTimestamp") is not None
 
 
 def _defaults(kind: Kind, document: Mapping[str, Any]) -> Iterator[PatchOp]:
-    """What upstream fills in: the policy of an object without one. A schema default would show in every diff."""
+    """Fill in what upstream does: the policy of an object without one. A schema default would show in every diff."""
     spec = document.get("spec")
     if kind is VPA and isinstance(spec, dict) and spec.get("updatePolicy") is None:
         yield PatchOp("add", "/spec/updatePolicy", _DEFAULT_POLICY)
@@ -111,5 +111,5 @@ def _defaults(kind: Kind, document: Mapping[str, Any]) -> Iterator[PatchOp]:
 
 def _name(review: AdmissionReview, document: Mapping[str, Any]) -> str:
     metadata = document.get("metadata")
-    given = metadata if isinstance(metadata, dict) else {}
-    return review.name or str(given.get("name") or given.get("generateName") or "")
+    fields = metadata if isinstance(metadata, dict) else {}
+    return review.name or str(fields.get("name") or fields.get("generateName") or "")

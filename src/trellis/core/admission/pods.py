@@ -47,7 +47,7 @@ CeilingLookup: TypeAlias = Callable[[], CpuCeiling | None]
 
 
 class PodAdmissionDecision(msgspec.Struct, frozen=True):
-    """What becomes of a new pod. `applied` is whether its resources are set; `warnings` go to whoever makes it."""
+    """The decision about a new pod. `applied`: its resources are set. `warnings` go to the client that creates it."""
 
     reason: Reason
     patch: tuple[PatchOp, ...] = ()
@@ -56,7 +56,7 @@ class PodAdmissionDecision(msgspec.Struct, frozen=True):
 
 
 class _ContainerOutcome(msgspec.Struct, frozen=True):
-    """What one container gets, and everything there is to say about it."""
+    """The resources that one container gets, with notes on them."""
 
     container: ContainerShape
     requests: ResourceAmounts
@@ -76,26 +76,26 @@ class _ContainerOutcome(msgspec.Struct, frozen=True):
 def admit_pod(
     pod: Pod, governor: Governor, limits: NamespaceLimits, settings: BoostSettings, ceiling: CeilingLookup
 ) -> PodAdmissionDecision:
-    """The verdict on a pod that is governed."""
+    """Decide about a pod that has a governor."""
     annotations = pod.metadata.annotations
     memory = read_pre_boost_resources(annotations)
     own = PodShape.of(pod.spec)
-    # Asked a second time about a pod, or about a copy of one, it is not raised from where it was raised to.
+    # A pod that is reviewed again, or a copy of a boosted pod, is not boosted a second time.
     shape = restore_pre_boost_shape(own, memory)
     resizable = is_resizable(pod.spec)
     size, boost, outcomes = _decide(shape, governor, limits, settings, ceiling, resizable=resizable)
-    if shape is not own and not _goes_with(outcomes, shape, own):
-        # Anybody may write an annotation: one that does not go with the pod is not believed.
+    if shape is not own and not _is_consistent(outcomes, shape, own):
+        # Any user may write the annotation: one that does not match the pod is ignored.
         size, boost, outcomes = _decide(own, governor, limits, settings, ceiling, resizable=resizable)
-    resources = build_resource_ops([each.change for each in outcomes])
-    # What is told already stays: asked a second time, there is nothing to tell that was not so the first time.
-    wanted = _marks(pod, outcomes) | (
-        _told(governor, outcomes) if resources or SIZED_ANNOTATION not in annotations else {}
+    resources = build_resource_ops([outcome.change for outcome in outcomes])
+    # The account of the first review stays: a second one changes nothing.
+    written = _marker_annotations(pod, outcomes) | (
+        _explain_annotations(governor, outcomes) if resources or SIZED_ANNOTATION not in annotations else {}
     )
-    stale = [key for key in map(annotation_key, memory) if key not in wanted]
+    stale = [key for key in map(annotation_key, memory) if key not in written]
     return PodAdmissionDecision(
         _reason(size, boost, changed=bool(resources)),
-        (*build_annotation_ops(annotations, wanted, stale), *resources),
+        (*build_annotation_ops(annotations, written, stale), *resources),
         applied=bool(resources),
         warnings=_warnings(outcomes),
     )
@@ -127,14 +127,14 @@ def _decide(
     return size, boost, _outcomes(shape, size, boost)
 
 
-def _goes_with(outcomes: Iterable[_ContainerOutcome], then: PodShape, own: PodShape) -> bool:
+def _is_consistent(outcomes: Iterable[_ContainerOutcome], then: PodShape, own: PodShape) -> bool:
     """Whether a pod that is what it was before a boost, and one that is what its spec says, would come out the same."""
-    made = {each.container.name: each for each in outcomes}
+    by_name = {outcome.container.name: outcome for outcome in outcomes}
     for before, now in zip(then.containers, own.containers, strict=True):
-        each = made.get(now.name) or _ContainerOutcome(now, {}, {})
-        if {**before.requests, **each.requests} != {**now.requests, **each.requests}:
+        outcome = by_name.get(now.name) or _ContainerOutcome(now, {}, {})
+        if {**before.requests, **outcome.requests} != {**now.requests, **outcome.requests}:
             return False
-        if {**before.limits, **each.limits} != {**now.limits, **each.limits}:
+        if {**before.limits, **outcome.limits} != {**now.limits, **outcome.limits}:
             return False
     return True
 
@@ -142,9 +142,12 @@ def _goes_with(outcomes: Iterable[_ContainerOutcome], then: PodShape, own: PodSh
 def _outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_ContainerOutcome]:
     """By container of the pod, without those of which there is nothing to say."""
     if not boost.raised and not boost.notes:
-        return [_ContainerOutcome(each.container, each.requests, each.limits, each.notes) for each in size.containers]
-    sized = {each.container.name: each for each in size.containers}
-    raised = {each.container.name: each for each in boost.raised}
+        return [
+            _ContainerOutcome(container.container, container.requests, container.limits, container.notes)
+            for container in size.containers
+        ]
+    sized = {container.container.name: container for container in size.containers}
+    raised = {container.container.name: container for container in boost.raised}
     outcomes = []
     for container in shape.containers:
         own, more = sized.get(container.name), raised.get(container.name)
@@ -166,39 +169,39 @@ def _outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_Containe
     return outcomes
 
 
-def _marks(pod: Pod, outcomes: Iterable[_ContainerOutcome]) -> dict[str, str]:
-    """What others go by: which containers are boosted, and which were there to be sized."""
-    written = {annotation_key(each.container.name): each.memory for each in outcomes if each.memory}
+def _marker_annotations(pod: Pod, outcomes: Iterable[_ContainerOutcome]) -> dict[str, str]:
+    """Build the annotations that components read: which containers are boosted, and which were observed."""
+    written = {annotation_key(outcome.container.name): outcome.memory for outcome in outcomes if outcome.memory}
     written[OBSERVED_CONTAINERS_ANNOTATION] = ", ".join(container.name for container in pod.spec.containers)
     return written
 
 
-def _told(governor: Governor, outcomes: Sequence[_ContainerOutcome]) -> dict[str, str]:
-    """What people and machines are told."""
+def _explain_annotations(governor: Governor, outcomes: Sequence[_ContainerOutcome]) -> dict[str, str]:
+    """Build the annotations that explain the changes to people and machines."""
     if not outcomes:
         return {}
-    containers = {each.container.name: _account(each) for each in outcomes}
+    containers = {outcome.container.name: _account(outcome) for outcome in outcomes}
     account = {"by": f"{governor.kind}/{governor.name}", "containers": containers}
-    told = {SIZED_ANNOTATION: msgspec.json.encode(account).decode()}
-    changed = "; ".join([_sentence(each) for each in outcomes if each.requests or each.limits])
+    annotations = {SIZED_ANNOTATION: msgspec.json.encode(account).decode()}
+    changed = "; ".join([_sentence(outcome) for outcome in outcomes if outcome.requests or outcome.limits])
     if changed:
-        told[UPDATES_ANNOTATION] = f"Pod resources updated by {governor.name}: {changed}"
-    return told
+        annotations[UPDATES_ANNOTATION] = f"Pod resources updated by {governor.name}: {changed}"
+    return annotations
 
 
 def _warnings(outcomes: Iterable[_ContainerOutcome]) -> tuple[str, ...]:
-    told = [(each.container.name, note) for each in outcomes for note in each.notes]
-    return tuple([f"{name}: {note}" for name, note in told if note.reason.severity is Severity.WARNING])
+    notes = [(outcome.container.name, note) for outcome in outcomes for note in outcome.notes]
+    return tuple([f"{name}: {note}" for name, note in notes if note.reason.severity is Severity.WARNING])
 
 
 def _sentence(outcome: _ContainerOutcome) -> str:
     """What upstream says of a container: notes first, then what was set."""
     container = outcome.container
     which = "container" if container.place is ContainerList.CONTAINERS else "init container"
-    said = [str(note) for note in outcome.notes]
-    said += [f"{resource} request" for resource in RESOURCES if resource in outcome.requests]
-    said += [f"{resource} limit" for resource in RESOURCES if resource in outcome.limits]
-    return f"{which} {container.index}: {', '.join(said)}"
+    phrases = [str(note) for note in outcome.notes]
+    phrases += [f"{resource} request" for resource in RESOURCES if resource in outcome.requests]
+    phrases += [f"{resource} limit" for resource in RESOURCES if resource in outcome.limits]
+    return f"{which} {container.index}: {', '.join(phrases)}"
 
 
 def _account(outcome: _ContainerOutcome) -> dict[str, Any]:

@@ -105,23 +105,23 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def read_review(body: bytes) -> AdmissionReview:
-    """The question in a request's body; raises `InvalidReview` if there is none that can be answered."""
+    """Read the review in a request's body. Raise `InvalidReview` if it cannot be answered."""
     try:
-        found = _decoder.decode(body)
+        review = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidReview(_beginning(body), f"cannot be read as an {_KIND}: {error}") from error
-    if found.kind != _KIND or found.api_version != VERSION:
-        asked = f"{found.kind or 'nothing'} of {found.api_version or 'no version'}"
-        raise InvalidReview(asked, f"must be an {_KIND} of {VERSION}")
-    if found.request is None:
+    if review.kind != _KIND or review.api_version != VERSION:
+        received = f"{review.kind or 'nothing'} of {review.api_version or 'no version'}"
+        raise InvalidReview(received, f"must be an {_KIND} of {VERSION}")
+    if review.request is None:
         raise InvalidReview(_beginning(body), "has no request")
-    return found.request
+    return review.request
 
 
 def encode_answer(
     uid: str, *, patch: Sequence[PatchOp] = (), warnings: Sequence[str] = (), refusal: AdmissionRefusal | None = None
 ) -> bytes:
-    """The answer: yes, with changes if there are any, unless there is a refusal."""
+    """Encode the answer: allowed, with a patch if there is one, unless there is a refusal."""
     response = _ReviewResponse(
         uid=uid,
         allowed=refusal is None,
@@ -143,10 +143,10 @@ def parse_object(raw: msgspec.Raw) -> Any:
 
 def build_refusal(group: str, kind: str, name: str, causes: Sequence[Cause]) -> AdmissionRefusal:
     """A refusal that lists causes, worded as the API server words its own."""
-    said = [f"{cause.field}: {cause.message}" for cause in causes]
-    every = said[0] if len(said) == 1 else f"[{', '.join(said)}]"
+    messages = [f"{cause.field}: {cause.message}" for cause in causes]
+    combined = messages[0] if len(messages) == 1 else f"[{', '.join(messages)}]"
     details = Details(name=name, group=group, kind=kind, causes=tuple(causes))
-    return AdmissionRefusal(f'{kind}.{group} "{name}" is invalid: {every}', details)
+    return AdmissionRefusal(f'{kind}.{group} "{name}" is invalid: {combined}', details)
 
 
 def _status(refusal: AdmissionRefusal | None) -> _RefusalStatus | None:

@@ -32,8 +32,8 @@ def find_cpu_ceiling(table: NodeTable, pod: Pod, *, must_fit: bool) -> CpuCeilin
     except InvalidInput:
         # It has an amount that is none, which the API server refuses in its own words.
         return None
-    found = largest_request(table, demand, "cpu")
-    return None if found is None else CpuCeiling(found, must_fit)
+    millicores = largest_request(table, demand, "cpu")
+    return None if millicores is None else CpuCeiling(millicores, must_fit)
 
 
 def remove_boost(pod: Pod) -> Pod:
@@ -43,8 +43,8 @@ def remove_boost(pod: Pod) -> Pod:
         return pod
     spec = msgspec.structs.replace(
         pod.spec,
-        containers=tuple(_before(each, memory) for each in pod.spec.containers),
-        init_containers=tuple(_before(each, memory) for each in pod.spec.init_containers),
+        containers=tuple(_restore(container, memory) for container in pod.spec.containers),
+        init_containers=tuple(_restore(container, memory) for container in pod.spec.init_containers),
     )
     return msgspec.structs.replace(pod, spec=spec)
 
@@ -57,26 +57,28 @@ def compute_starting_boosts(
         return {}
     shape, applies = PodShape.of(spec), governor.applies
     size = size_pod(shape, governor.advice, governor.vpa, limits) if applies and governor.advice else PodSize()
-    found = boost_pod(
+    boost = boost_pod(
         shape, size, governor.vpa, applies=applies, limits=limits, settings=settings, resizable=is_resizable(spec)
     )
-    return {each.container.name: each.request for each in found.raised}
+    return {boosted.container.name: boosted.request for boosted in boost.raised}
 
 
-def _before(container: Container, memory: dict[str, PreBoostResources]) -> Container:
+def _restore(container: Container, memory: dict[str, PreBoostResources]) -> Container:
     had = memory.get(container.name)
     if had is None:
         return container
     now = container.resources
     changed = ResourceRequirements(
-        limits=_with(now.limits, had.limits), requests=_with(now.requests, had.requests), claims=now.claims
+        limits=_restore_cpu(now.limits, had.limits),
+        requests=_restore_cpu(now.requests, had.requests),
+        claims=now.claims,
     )
     return msgspec.structs.replace(container, resources=changed)
 
 
-def _with(now: Quantities, had: ResourceAmounts) -> dict[str, str]:
+def _restore_cpu(now: Quantities, had: ResourceAmounts) -> dict[str, str]:
     """CPU as it was: no other resource is ever boosted."""
-    found = {name: text for name, text in now.items() if name != "cpu"}
+    quantities = {name: text for name, text in now.items() if name != "cpu"}
     if "cpu" in had:
-        found["cpu"] = format_resource_amount("cpu", had["cpu"])
-    return found
+        quantities["cpu"] = format_resource_amount("cpu", had["cpu"])
+    return quantities

@@ -34,17 +34,19 @@ class PreBoostResources(msgspec.Struct, frozen=True):
 
 
 def annotation_key(container: str) -> str:
-    """The annotation that remembers a container."""
+    """Return the key of the annotation for a container."""
     return ANNOTATION_PREFIX + container
 
 
 def write_annotation(container: ContainerShape) -> str:
     """The value of that annotation for a container as it comes in."""
-    return _written(*(each.get(resource) for each in (container.requests, container.limits) for resource in RESOURCES))
+    return _encode_amounts(
+        *(amounts.get(resource) for amounts in (container.requests, container.limits) for resource in RESOURCES)
+    )
 
 
 def read_pre_boost_resources(annotations: Mapping[str, str]) -> dict[str, PreBoostResources]:
-    """By container, what a pod remembers; never an exception."""
+    """Read the pre-boost resources by container. Unreadable ones have a `problem`."""
     return {
         key.removeprefix(ANNOTATION_PREFIX): _read(text)
         for key, text in annotations.items()
@@ -64,24 +66,27 @@ def restore_pre_boost_shape(shape: PodShape, memory: Mapping[str, PreBoostResour
     wrote. It also is what admission sizes when it sees a pod a second time, or a copy of a boosted one; otherwise that
     pod would be boosted twice.
     """
-    known = {
-        name: ResourceRequirements(requests=_texts(had.requests), limits=_texts(had.limits))
+    restored = {
+        name: ResourceRequirements(requests=_format_amounts(had.requests), limits=_format_amounts(had.limits))
         for name, had in memory.items()
         if not had.problem
     }
-    if not known:
+    if not restored:
         return shape
     # Nothing asks any more what the spec says now: that is the boost, which goes.
-    then = shape.with_resources(known).containers
+    containers = shape.with_resources(restored).containers
     return msgspec.structs.replace(
         shape,
-        containers=tuple(msgspec.structs.replace(each, declared=None) if each.name in known else each for each in then),
+        containers=tuple(
+            msgspec.structs.replace(container, declared=None) if container.name in restored else container
+            for container in containers
+        ),
     )
 
 
 # The pods of a workload are alike, and writing quantities takes longer than all the rest of a boost.
 @lru_cache(maxsize=4096)
-def _written(cpu: int | None, memory: int | None, cpu_limit: int | None, memory_limit: int | None) -> str:
+def _encode_amounts(cpu: int | None, memory: int | None, cpu_limit: int | None, memory_limit: int | None) -> str:
     pairs = {"requests": (cpu, memory), "limits": (cpu_limit, memory_limit)}
     return msgspec.json.encode(
         {
@@ -95,7 +100,7 @@ def _written(cpu: int | None, memory: int | None, cpu_limit: int | None, memory_
     ).decode()
 
 
-def _texts(amounts: ResourceAmounts) -> dict[str, str]:
+def _format_amounts(amounts: ResourceAmounts) -> dict[str, str]:
     return {
         resource: format_resource_amount(resource, amounts[resource]) for resource in RESOURCES if resource in amounts
     }

@@ -55,15 +55,15 @@ class BoostDraft(msgspec.Struct):
 
     @classmethod
     def of(
-        cls, container: ContainerShape, boost: Boost, meaning: EffectiveContainerPolicy, plain: tuple[int, int]
+        cls, container: ContainerShape, boost: Boost, policy: EffectiveContainerPolicy, unboosted: tuple[int, int]
     ) -> BoostDraft:
-        """What the policy says, before anything cuts it."""
-        base, limit = plain
+        """Build the boost that the policy asks for, before any cap."""
+        base, limit = unboosted
         multiplies = boost.kind is BoostKind.FACTOR
-        wanted = base * boost.factor if multiplies else base + boost.quantity.milli
-        wish = cls(container, base, limit or None, multiplies, meaning.limits_follow and limit > 0, wanted)
-        wish.request = min(wanted, wish.request_at(LARGEST_COUNT))
-        return wish
+        request = base * boost.factor if multiplies else base + boost.quantity.milli
+        draft = cls(container, base, limit or None, multiplies, policy.limits_follow and limit > 0, request)
+        draft.request = min(request, draft.request_at(LARGEST_COUNT))
+        return draft
 
     @property
     def is_above(self) -> bool:
@@ -93,7 +93,7 @@ class BoostDraft(msgspec.Struct):
         return -(-self.limit * raised // self.base) if self.multiplies else raised
 
     def cut(self, request: int, reason: Reason) -> None:
-        """Lower the request if it is above what is allowed, and say why."""
+        """Lower the request to this maximum, and note the reason."""
         if self.request > request:
             self.request = request
             self.notes.append(BoostNote(reason))
@@ -103,46 +103,48 @@ _CPU = "cpu"
 
 
 def share_maximum(
-    wishes: Mapping[int, BoostDraft],
+    drafts: Mapping[int, BoostDraft],
     shape: PodShape,
     amounts: Sequence[int],
-    most: int,
+    maximum: int,
     reason: Reason,
     *,
     of_limit: bool = False,
 ) -> None:
     """Cut the boosts so that requests, or limits, are within a maximum; `amounts` are those without boosts."""
-    inits = [(each.limits if of_limit else each.requests).get(_CPU, 0) for each in shape.plain_inits]
+    inits = [(container.limits if of_limit else container.requests).get(_CPU, 0) for container in shape.plain_inits]
     for stage in shape.stages:
-        running = [wishes[position] for position in stage.running if position in wishes]
-        _share_rise(running, max(most - sum_stage(stage, amounts, inits), 0), reason, of_limit)
+        running = [drafts[position] for position in stage.running if position in drafts]
+        _cut_proportionally(running, max(maximum - sum_stage(stage, amounts, inits), 0), reason, of_limit)
 
 
-def exceeds_with_boosts(wishes: Mapping[int, BoostDraft], shape: PodShape, requests: Sequence[int], most: int) -> bool:
+def exceeds_with_boosts(
+    drafts: Mapping[int, BoostDraft], shape: PodShape, requests: Sequence[int], maximum: int
+) -> bool:
     """Whether a pod requests more than a maximum with its boosts, and does not without them."""
-    inits = [each.requests.get(_CPU, 0) for each in shape.plain_inits]
+    inits = [container.requests.get(_CPU, 0) for container in shape.plain_inits]
     boosted = [
-        request + wishes[position].rise() if position in wishes else request
+        request + drafts[position].rise() if position in drafts else request
         for position, request in enumerate(requests)
     ]
-    return sum_largest_stage(shape.stages, requests, inits) <= most < sum_largest_stage(shape.stages, boosted, inits)
+    return sum_largest_stage(shape.stages, requests, inits) <= maximum < sum_largest_stage(shape.stages, boosted, inits)
 
 
-def _share_rise(wishes: Sequence[BoostDraft], room: int, reason: Reason, of_limit: bool) -> None:
-    rises = [wish.rise(of_limit=of_limit) for wish in wishes]
-    wanted = sum(rises)
-    if wanted <= room:
+def _cut_proportionally(drafts: Sequence[BoostDraft], allowance: int, reason: Reason, of_limit: bool) -> None:
+    rises = [draft.rise(of_limit=of_limit) for draft in drafts]
+    total = sum(rises)
+    if total <= allowance:
         return
-    for wish, rise in zip(wishes, rises, strict=True):
+    for draft, rise in zip(drafts, rises, strict=True):
         if rise:
-            wish.cut(wish.base + (wish.request - wish.base) * room // wanted, reason)
+            draft.cut(draft.base + (draft.request - draft.base) * allowance // total, reason)
 
 
 _WINDOWS = "windows"
 
 
 class BoostSettings(msgspec.Struct, frozen=True):
-    """What the cluster says. `enabled`: the gate is on, and the API server can resize a pod in place.
+    """Cluster-wide settings. `enabled`: the gate is on, and the API server can resize a pod in place.
 
     `max_cpu` is the flag `--max-allowed-cpu-boost` in millicores; None and 0 cap nothing.
     """
@@ -177,7 +179,7 @@ class PodBoost(msgspec.Struct, frozen=True):
 
     def find(self, name: str) -> BoostedContainer | None:
         """The boost of one container."""
-        return next((each for each in self.raised if each.container.name == name), None)
+        return next((container for container in self.raised if container.container.name == name), None)
 
 
 def is_resizable(spec: PodSpec) -> bool:
@@ -199,81 +201,81 @@ def boost_pod(
     """The boosts of a pod that is being created; `applies` says that its size is what it gets otherwise."""
     if not settings.enabled:
         return PodBoost()
-    plain = [_plain(each, size, applies) for each in shape.containers]
-    wishes: dict[int, BoostDraft] = {}
+    unboosted = [_unboosted_amounts(container, size, applies) for container in shape.containers]
+    drafts: dict[int, BoostDraft] = {}
     notes: list[tuple[str, BoostNote]] = []
     for position, container in enumerate(shape.containers):
-        meaning = vpa.container(container.name)
-        if meaning.boost is None:
+        policy = vpa.container(container.name)
+        if policy.boost is None:
             continue
         if not resizable:
             notes.append((container.name, BoostNote(BOOST_SKIPPED_NOT_RESIZABLE)))
         elif _CPU in container.restarts_on:
             notes.append((container.name, BoostNote(BOOST_SKIPPED_RESTART)))
-        elif not plain[position][0]:
+        elif not unboosted[position][0]:
             notes.append((container.name, BoostNote(BOOST_SKIPPED_NO_BASE)))
         else:
-            wishes[position] = BoostDraft.of(container, meaning.boost, meaning, plain[position])
-            _cut_alone(wishes[position], shape, limits, settings)
-    _cut_together(wishes, shape, plain, limits, ceiling)
-    for wish in wishes.values():
-        if not wish.is_above:
-            wish.notes.append(BoostNote(BOOST_NOT_ABOVE))
-        notes += [(wish.container.name, note) for note in wish.notes]
-    return PodBoost(tuple(_raised(wish) for wish in wishes.values() if wish.is_above), tuple(notes))
+            drafts[position] = BoostDraft.of(container, policy.boost, policy, unboosted[position])
+            _cap_container(drafts[position], shape, limits, settings)
+    _cap_pod(drafts, shape, unboosted, limits, ceiling)
+    for draft in drafts.values():
+        if not draft.is_above:
+            draft.notes.append(BoostNote(BOOST_NOT_ABOVE))
+        notes += [(draft.container.name, note) for note in draft.notes]
+    return PodBoost(tuple(_to_boosted_container(draft) for draft in drafts.values() if draft.is_above), tuple(notes))
 
 
-def _plain(container: ContainerShape, size: PodSize, applies: bool) -> tuple[int, int]:
-    """The request and limit that a container gets otherwise, in millicores; 0 is none."""
+def _unboosted_amounts(container: ContainerShape, size: PodSize, applies: bool) -> tuple[int, int]:
+    """Return the request and limit of a container without a boost, in millicores; 0 is none."""
     own_limit = container.limits.get(_CPU, 0)
-    found = size.find(container.name) if applies else None
-    if found is not None and found.requests.get(_CPU):
-        return found.requests[_CPU], found.limits.get(_CPU, own_limit)
+    sized = size.find(container.name) if applies else None
+    if sized is not None and sized.requests.get(_CPU):
+        return sized.requests[_CPU], sized.limits.get(_CPU, own_limit)
     # A limit without a request counts as both, as the API server fills it in.
     return container.requests.get(_CPU, 0) or own_limit, own_limit
 
 
-def _cut_alone(wish: BoostDraft, shape: PodShape, limits: NamespaceLimits, settings: BoostSettings) -> None:
-    """Whatever bounds a container by itself."""
+def _cap_container(draft: BoostDraft, shape: PodShape, limits: NamespaceLimits, settings: BoostSettings) -> None:
+    """Apply the caps of a single container."""
     if settings.max_cpu:
-        wish.cut(settings.max_cpu, BOOST_CAPPED_BY_FLAG)
-    if most := limits.container.most.get(_CPU):
-        wish.cut(wish.request_at(most), BOOST_CAPPED_BY_LIMIT_RANGE)
-    if most := shape.pod_limits.get(_CPU):
-        wish.cut(wish.request_at(most), BOOST_CAPPED_BY_POD)
-    if wish.limit is not None and not wish.limit_follows:
-        wish.cut(wish.limit - 1, BOOST_KEPT_BELOW_LIMIT)
+        draft.cut(settings.max_cpu, BOOST_CAPPED_BY_FLAG)
+    if maximum := limits.container.most.get(_CPU):
+        draft.cut(draft.request_at(maximum), BOOST_CAPPED_BY_LIMIT_RANGE)
+    if maximum := shape.pod_limits.get(_CPU):
+        draft.cut(draft.request_at(maximum), BOOST_CAPPED_BY_POD)
+    if draft.limit is not None and not draft.limit_follows:
+        draft.cut(draft.limit - 1, BOOST_KEPT_BELOW_LIMIT)
 
 
-def _cut_together(
-    wishes: Mapping[int, BoostDraft],
+def _cap_pod(
+    drafts: Mapping[int, BoostDraft],
     shape: PodShape,
-    plain: Sequence[tuple[int, int]],
+    unboosted: Sequence[tuple[int, int]],
     limits: NamespaceLimits,
     ceiling: CpuCeiling | None,
 ) -> None:
-    """Whatever bounds the pod as a whole."""
-    requests, maxima = [request for request, _ in plain], [limit for _, limit in plain]
+    """Apply the caps of the pod as a whole."""
+    requests, maxima = [request for request, _ in unboosted], [limit for _, limit in unboosted]
     pod_request = shape.pod_requests.get(_CPU)
     if pod_request:
-        share_maximum(wishes, shape, requests, pod_request, BOOST_CAPPED_BY_POD)
+        share_maximum(drafts, shape, requests, pod_request, BOOST_CAPPED_BY_POD)
     # Where a pod has amounts of its own, LimitRanges for pods hold for those.
-    most = limits.pod.most.get(_CPU)
-    if most and not shape.pod_limits.get(_CPU):
-        share_maximum(wishes, shape, maxima, most, BOOST_CAPPED_BY_LIMIT_RANGE, of_limit=True)
-    if most and not pod_request:
-        share_maximum(wishes, shape, requests, most, BOOST_CAPPED_BY_LIMIT_RANGE)
+    maximum = limits.pod.most.get(_CPU)
+    if maximum and not shape.pod_limits.get(_CPU):
+        share_maximum(drafts, shape, maxima, maximum, BOOST_CAPPED_BY_LIMIT_RANGE, of_limit=True)
+    if maximum and not pod_request:
+        share_maximum(drafts, shape, requests, maximum, BOOST_CAPPED_BY_LIMIT_RANGE)
     # A pod that requests as a whole is placed by that request, however its containers share it.
     if ceiling is None or pod_request:
         return
     if ceiling.binding:
-        share_maximum(wishes, shape, requests, ceiling.millicores, BOOST_CAPPED_BY_NODE)
-    elif exceeds_with_boosts(wishes, shape, requests, ceiling.millicores):
-        for wish in wishes.values():
-            if wish.is_above:
-                wish.notes.append(BoostNote(BOOST_WOULD_NOT_FIT))
+        share_maximum(drafts, shape, requests, ceiling.millicores, BOOST_CAPPED_BY_NODE)
+    elif exceeds_with_boosts(drafts, shape, requests, ceiling.millicores):
+        for draft in drafts.values():
+            if draft.is_above:
+                draft.notes.append(BoostNote(BOOST_WOULD_NOT_FIT))
 
 
-def _raised(wish: BoostDraft) -> BoostedContainer:
-    memory = write_annotation(wish.container)
-    return BoostedContainer(wish.container, wish.base, wish.request, wish.boosted_limit, memory, tuple(wish.notes))
+def _to_boosted_container(draft: BoostDraft) -> BoostedContainer:
+    memory = write_annotation(draft.container)
+    return BoostedContainer(draft.container, draft.base, draft.request, draft.boosted_limit, memory, tuple(draft.notes))

@@ -48,14 +48,14 @@ BOOSTED_FOR_LONG = Reason(
 WITHDRAWAL_SECONDS: Final = 30.0
 # A start that takes longer than this is worth a look.
 LONG_SECONDS: Final = 600.0
-# So long a boost that is due may take to end before that counts as trouble.
+# A boost that is due may take this long to end before it counts as overdue.
 _ENDING_SECONDS: Final = 60.0
 
 _EVICTING = frozenset({UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE})
 
 
 class BoostPhase(StrEnum):
-    """Where a boost stands."""
+    """Whether a boost is held, due to end, or outside of the feature gate."""
 
     NONE = "None"
     HELD = "Held"
@@ -80,16 +80,16 @@ class PodBoostPhases(msgspec.Struct, frozen=True):
     @property
     def due(self) -> tuple[ContainerBoostPhase, ...]:
         """Those to be unboosted now."""
-        return tuple(each for each in self.containers if each.phase is BoostPhase.DUE)
+        return tuple(container for container in self.containers if container.phase is BoostPhase.DUE)
 
     @property
     def held(self) -> tuple[ContainerBoostPhase, ...]:
         """Those that stay boosted."""
-        return tuple(each for each in self.containers if each.phase is BoostPhase.HELD)
+        return tuple(container for container in self.containers if container.phase is BoostPhase.HELD)
 
     def hold_back(self, mode: UpdateMode, *, oom_killed: bool) -> bool:
         """Whether nothing but an unboost may change the pod."""
-        boosted = any(each.phase is not BoostPhase.NONE for each in self.containers)
+        boosted = any(container.phase is not BoostPhase.NONE for container in self.containers)
         return boosted and not (oom_killed and mode in _EVICTING)
 
     def long_at(self, started: float) -> float:
@@ -123,19 +123,19 @@ def determine_boost_phases(
     if not enabled:
         return PodBoostPhases(tuple(ContainerBoostPhase(name, BoostPhase.NONE, BOOST_GATE_OFF) for name in names))
     observed = now if without_policy_since is None else without_policy_since
-    found = []
+    phases = []
     for name in names:
         boost = vpa.container(name).boost
         if boost is None:
-            found.append(_phase(name, observed + WITHDRAWAL_SECONDS, now, BOOST_WITHOUT_POLICY, BOOST_WITHDRAWN))
+            phases.append(_phase(name, observed + WITHDRAWAL_SECONDS, now, BOOST_WITHOUT_POLICY, BOOST_WITHDRAWN))
         elif ready:
             until = ready_since + boost.duration.total_seconds()
-            found.append(_phase(name, until, now, BOOST_UNTIL_DURATION, BOOST_OVER))
+            phases.append(_phase(name, until, now, BOOST_UNTIL_DURATION, BOOST_OVER))
         else:
             until = _given_up(boost, give_up_after, started)
-            found.append(_phase(name, until, now, BOOST_UNTIL_READY, BOOST_GIVEN_UP))
-    times = [each.at for each in found if each.phase is BoostPhase.HELD and math.isfinite(each.at)]
-    return PodBoostPhases(tuple(found), min(times) if times else None)
+            phases.append(_phase(name, until, now, BOOST_UNTIL_READY, BOOST_GIVEN_UP))
+    times = [phase.at for phase in phases if phase.phase is BoostPhase.HELD and math.isfinite(phase.at)]
+    return PodBoostPhases(tuple(phases), min(times) if times else None)
 
 
 def lacks_policy(annotations: Iterable[str], vpa: EffectiveVpa) -> bool:
@@ -144,13 +144,13 @@ def lacks_policy(annotations: Iterable[str], vpa: EffectiveVpa) -> bool:
     return any(vpa.container(name).boost is None for name in names)
 
 
-def _given_up(boost: Boost, otherwise: float | None, started: float) -> float:
-    patience = boost.give_up_after.total_seconds() if boost.give_up_after is not None else otherwise
-    return math.inf if patience is None else started + patience
+def _given_up(boost: Boost, default: float | None, started: float) -> float:
+    timeout = boost.give_up_after.total_seconds() if boost.give_up_after is not None else default
+    return math.inf if timeout is None else started + timeout
 
 
 def _overdue_at(container: ContainerBoostPhase) -> float:
-    """When it is no longer as it should be that the container is boosted."""
+    """Return when the boost of a container becomes overdue."""
     if container.phase is BoostPhase.DUE:
         return container.at + _ENDING_SECONDS
     return -math.inf if container.reason is BOOST_UNTIL_READY else math.inf

@@ -70,18 +70,20 @@ def unboost_containers(
     """One for each container that is due; `shape` has the resources in force, `applies` is false in mode `Off`."""
     if not phases.due:
         return ()
-    own = {each.name: each for each in shape.containers}
+    containers = {container.name: container for container in shape.containers}
     # Those that are not due stay as they are, boosted or not, and the others must fit in beside them.
-    had = {each.container: memory.get(each.container, _NO_MEMORY) for each in phases.due}
-    before = restore_pre_boost_shape(shape, {name: _cpu_of(had[name], own[name]) for name in had if name in own})
-    ours = [
-        RecommendedResources(each.container, {_CPU: each.target[_CPU]})
-        for each in advice
-        if applies and each.container in had and _CPU in each.target
+    had = {container.container: memory.get(container.container, _NO_MEMORY) for container in phases.due}
+    before = restore_pre_boost_shape(
+        shape, {name: _cpu_of(had[name], containers[name]) for name in had if name in containers}
+    )
+    recommended = [
+        RecommendedResources(container.container, {_CPU: container.target[_CPU]})
+        for container in advice
+        if applies and container.container in had and _CPU in container.target
     ]
-    size = size_pod(before, ours, vpa, limits, keep_qos=True)
-    found = [_end(name, own.get(name), size.find(name), remembered) for name, remembered in had.items()]
-    return _in_class(found, shape)
+    size = size_pod(before, recommended, vpa, limits, keep_qos=True)
+    unboosted = [_unboost(name, containers.get(name), size.find(name), remembered) for name, remembered in had.items()]
+    return _keep_qos(unboosted, shape)
 
 
 def _cpu_of(had: PreBoostResources, container: ContainerShape) -> PreBoostResources:
@@ -95,10 +97,10 @@ def _cpu_of(had: PreBoostResources, container: ContainerShape) -> PreBoostResour
     return PreBoostResources(requests, limits, had.problem)
 
 
-def _end(
+def _unboost(
     name: str, container: ContainerShape | None, size: ContainerSize | None, had: PreBoostResources
 ) -> UnboostedContainer:
-    """What one container goes back to, by itself."""
+    """Compute what one container goes back to, without regard to the others."""
     if container is None:
         return UnboostedContainer(name, _NONE, _NONE, UNBOOST_UNKNOWN)
     # A limit that the boost raised goes back even if limits are no longer controlled.
@@ -126,41 +128,47 @@ def _has(container: ContainerShape | PodContainer, request: int, limit: int) -> 
     return container.requests.get(_CPU) == request and container.limits.get(_CPU, 0) == limit
 
 
-def _in_class(found: Sequence[UnboostedContainer], shape: PodShape) -> tuple[UnboostedContainer, ...]:
+def _keep_qos(unboosted: Sequence[UnboostedContainer], shape: PodShape) -> tuple[UnboostedContainer, ...]:
     """The same, moved by as little as keeps the QoS class.
 
     What was remembered is from before admission, which may have given the pod another class than its author.
     """
-    if shape.qos is _class_with(found, shape):
-        return tuple(found)
-    own = {each.name: each for each in shape.containers}
+    if shape.qos is _qos_with(unboosted, shape):
+        return tuple(unboosted)
+    containers = {container.name: container for container in shape.containers}
     if shape.qos is QosClass.GUARANTEED:
-        return tuple(_made_equal(each, own[each.container]) if each.requests else each for each in found)
-    return tuple(_made_unequal(each, own[each.container]) if each.limits else each for each in found)
+        return tuple(
+            _made_equal(container, containers[container.container]) if container.requests else container
+            for container in unboosted
+        )
+    return tuple(
+        _made_unequal(container, containers[container.container]) if container.limits else container
+        for container in unboosted
+    )
 
 
-def _made_equal(each: UnboostedContainer, container: ContainerShape) -> UnboostedContainer:
+def _made_equal(unboosted: UnboostedContainer, container: ContainerShape) -> UnboostedContainer:
     """Request and limit of a container in a Guaranteed pod: both what its limit says."""
-    limit = each.limits.get(_CPU, 0)
+    limit = unboosted.limits.get(_CPU, 0)
     if not limit:
-        return UnboostedContainer(each.container, _NONE, _NONE, UNBOOST_UNKNOWN)
-    return _lowered(container, limit, limit, each.reason)
+        return UnboostedContainer(unboosted.container, _NONE, _NONE, UNBOOST_UNKNOWN)
+    return _lowered(container, limit, limit, unboosted.reason)
 
 
-def _made_unequal(each: UnboostedContainer, container: ContainerShape) -> UnboostedContainer:
+def _made_unequal(unboosted: UnboostedContainer, container: ContainerShape) -> UnboostedContainer:
     """Request and limit of a container in a pod that must not become Guaranteed: 1m apart."""
-    request, limit = each.requests[_CPU], each.limits[_CPU]
+    request, limit = unboosted.requests[_CPU], unboosted.limits[_CPU]
     if request != limit:
-        return each
+        return unboosted
     apart = (request - 1, limit) if request > _LEAST_REQUEST else (request, limit + 1)
-    return _lowered(container, *apart, each.reason)
+    return _lowered(container, *apart, unboosted.reason)
 
 
-def _class_with(found: Sequence[UnboostedContainer], shape: PodShape) -> QosClass:
+def _qos_with(unboosted: Sequence[UnboostedContainer], shape: PodShape) -> QosClass:
     """The class that the API server would give the pod."""
     if shape.has_own_resources:
         return shape.qos
-    changed = {each.container: each for each in found}
+    changed = {container.container: container for container in unboosted}
     amounts: list[tuple[ResourceAmounts, ResourceAmounts]] = []
     for container in (*shape.containers, *shape.plain_inits):
         own, new = container.in_spec, changed.get(container.name)

@@ -27,7 +27,7 @@ NAME: Final = "vpa-webhook-config"
 PODS_AND_VPAS: Final = "vpa.k8s.io"
 OBJECTS: Final = "objects.autoscaling.x-k8s.io"
 
-# Kinds of ours that upstream does not have; asked about where they are served.
+# Kinds that upstream does not have. They are reviewed where they are served.
 OWN_KINDS: Final = (registry.HVPA, registry.BUFFER)
 
 # The label by which upstream's Service and ours find the webhook's own pods.
@@ -47,7 +47,7 @@ _OPERATORS: Final = {
 def build_configuration(
     settings: RegistrationSettings, scope: ScopeSettings, bundle: bytes, plurals: Collection[str]
 ) -> MutatingWebhookConfiguration:
-    """The whole of it; `plurals` are those of our own kinds that the server has."""
+    """Build the configuration. `plurals` are the resources of Trellis' own kinds that the API server serves."""
     webhooks = [
         _webhook(PODS_AND_VPAS, (_PODS, _rule(registry.VPA.group, registry.VPA.plural)), settings, scope, bundle)
     ]
@@ -75,12 +75,12 @@ def _webhook(
 ) -> MutatingWebhook:
     return MutatingWebhook(
         name=name,
-        client_config=_client(settings, bundle),
+        client_config=_client_config(settings, bundle),
         rules=rules,
         failure_policy="Fail" if settings.webhook_failure_policy_fail else "Ignore",
         match_policy="Equivalent",
-        namespace_selector=LabelSelector(match_expressions=_namespaces(settings, scope)),
-        object_selector=LabelSelector(match_expressions=_objects(settings)),
+        namespace_selector=LabelSelector(match_expressions=_namespace_requirements(settings, scope)),
+        object_selector=LabelSelector(match_expressions=_object_requirements(settings)),
         side_effects="None",
         timeout_seconds=settings.webhook_timeout_seconds,
         admission_review_versions=("v1",),
@@ -88,7 +88,7 @@ def _webhook(
     )
 
 
-def _client(settings: RegistrationSettings, bundle: bytes) -> WebhookClientConfig:
+def _client_config(settings: RegistrationSettings, bundle: bytes) -> WebhookClientConfig:
     encoded = b64encode(bundle).decode()
     if settings.register_by_url:
         return WebhookClientConfig(url=settings.url, ca_bundle=encoded)
@@ -96,27 +96,29 @@ def _client(settings: RegistrationSettings, bundle: bytes) -> WebhookClientConfi
     return WebhookClientConfig(service=service, ca_bundle=encoded)
 
 
-def _namespaces(settings: RegistrationSettings, scope: ScopeSettings) -> tuple[LabelSelectorRequirement, ...]:
-    """Nothing where every namespace is ours: a condition that always holds is still asked for every pod."""
-    named: tuple[LabelSelectorRequirement, ...] = ()
+def _namespace_requirements(
+    settings: RegistrationSettings, scope: ScopeSettings
+) -> tuple[LabelSelectorRequirement, ...]:
+    """Select the namespaces in scope. Without a restriction this is empty: a selector is evaluated for every pod."""
+    requirements: tuple[LabelSelectorRequirement, ...] = ()
     if scope.vpa_object_namespace:
-        named = (LabelSelectorRequirement(_NAMESPACE_NAME, "In", (scope.vpa_object_namespace,)),)
+        requirements = (LabelSelectorRequirement(_NAMESPACE_NAME, "In", (scope.vpa_object_namespace,)),)
     elif scope.ignored_vpa_object_namespaces:
         ignored = tuple(sorted(set(scope.ignored_vpa_object_namespaces)))
-        named = (LabelSelectorRequirement(_NAMESPACE_NAME, "NotIn", ignored),)
-    return named + _written(settings.webhook_namespace_selector)
+        requirements = (LabelSelectorRequirement(_NAMESPACE_NAME, "NotIn", ignored),)
+    return requirements + _parse_requirements(settings.webhook_namespace_selector)
 
 
-def _objects(settings: RegistrationSettings) -> tuple[LabelSelectorRequirement, ...]:
-    """Where no answer is a refusal, our own pods are not asked about: the first of them could never start."""
+def _object_requirements(settings: RegistrationSettings) -> tuple[LabelSelectorRequirement, ...]:
+    """Select the objects to review. Under failure policy Fail the own pods are exempt, or the first could not start."""
     key, value = OWN_POD
     own = (LabelSelectorRequirement(key, "NotIn", (value,)),) if settings.webhook_failure_policy_fail else ()
-    return own + _written(settings.webhook_object_selector)
+    return own + _parse_requirements(settings.webhook_object_selector)
 
 
-def _written(text: str) -> tuple[LabelSelectorRequirement, ...]:
-    return tuple(map(_as_object, parse_selector(text).requirements))
+def _parse_requirements(text: str) -> tuple[LabelSelectorRequirement, ...]:
+    return tuple(map(_to_requirement, parse_selector(text).requirements))
 
 
-def _as_object(wanted: LabelRequirement) -> LabelSelectorRequirement:
-    return LabelSelectorRequirement(wanted.key, _OPERATORS[wanted.operator], wanted.values)
+def _to_requirement(requirement: LabelRequirement) -> LabelSelectorRequirement:
+    return LabelSelectorRequirement(requirement.key, _OPERATORS[requirement.operator], requirement.values)

@@ -23,30 +23,30 @@ from trellis.kube.client import Client
 from trellis.kube.resources import Resource
 from trellis.kube.scales import ScaleLookups
 
-_Place: TypeAlias = tuple[str, str, str]  # kind, namespace and name
+_ObjectKey: TypeAlias = tuple[str, str, str]  # kind, namespace and name
 
-# Requests under way at the same time, for the sake of the API server.
-_TOGETHER: Final = 16
-_FOUND_SECONDS: Final = 60.0
+# Concurrent requests to the API server.
+_MAX_CONCURRENT: Final = 16
+_FETCHED_SECONDS: Final = 60.0
 _MISSING_SECONDS: Final = 5.0
 _REFRESH_SECONDS: Final = 30.0
-# So many answers are remembered of scales that are nobody's target.
-_MOST_ANSWERS: Final = 5_000
+# Scales of objects that are not a target are refreshed up to this number of answers.
+_MAX_SCALES: Final = 5_000
 
 
 class OwnerLookupSettings(msgspec.Struct, frozen=True):
-    """How long a pod waits at most, in seconds."""
+    """The longest time that a pod waits for its controllers, in seconds."""
 
     deadline: float = 0.5
 
 
 class _FetchedOwner(msgspec.Struct, frozen=True):
-    found: ObservedObject | None
+    owner: ObservedObject | None
     until: float
 
 
 class OwnerLookups:
-    """What is known of controllers: `owners` is always up to date, `resolve` asks for what is missing."""
+    """Controllers of pods. `owners` reads the caches; `resolve` first fetches what they lack."""
 
     def __init__(
         self,
@@ -64,112 +64,112 @@ class OwnerLookups:
         self._settings = settings
         self._on_result = on_result
         self._on_wait = on_wait
-        self._fetched: dict[_Place, _FetchedOwner] = {}
-        self._under_way: dict[_Place, asyncio.Task[None]] = {}
-        self._together = asyncio.Semaphore(_TOGETHER)
-        self._answers: dict[TargetRef, ScaleInfo] = {}
+        self._fetched: dict[_ObjectKey, _FetchedOwner] = {}
+        self._in_flight: dict[_ObjectKey, asyncio.Task[None]] = {}
+        self._request_slots = asyncio.Semaphore(_MAX_CONCURRENT)
+        self._scale_infos: dict[TargetRef, ScaleInfo] = {}
         self._woken = asyncio.Event()
-        self._finders = {kind: self._finder(kind, lookup) for kind, (_, lookup) in watched.items()}
-        self.owners = Owners(self._finders, self._answers)
+        self._lookups = {kind: self._fallback_lookup(kind, lookup) for kind, (_, lookup) in watched.items()}
+        self.owners = Owners(self._lookups, self._scale_infos)
 
     async def resolve(self, start: TargetRef) -> OwnerChain:
-        """The chain of controllers from this one on, with everything asked for that the deadline leaves time for."""
+        """Return the chain of controllers from this one on, after fetching what is missing within the deadline."""
         clock = asyncio.get_running_loop().time
         began = clock()
         try:
             async with asyncio.timeout(self._settings.deadline):
                 while (missing := self._missing(start)) is not None:
-                    await self._ask(missing)
+                    await self._fetch_once(missing)
         except TimeoutError:
             self._on_result("timeout")
         self._on_wait(clock() - began)
         return self.owners.follow(start)
 
     def can_be_asked(self, start: TargetRef) -> bool:
-        """Whether asking could tell more about a chain that leads nowhere."""
+        """Whether a fetch could complete a chain that has no topmost controller."""
         return self._missing(start) is not None
 
     def wake(self) -> None:
-        """A target is new: ask for its scale soon."""
+        """Refresh the scales soon, because of a new target."""
         self._woken.set()
 
     async def keep_scales(
         self, targets: Callable[[], Collection[TargetRef]], on_known: Callable[[Collection[TargetRef]], None]
     ) -> None:
-        """Know what the scales of these targets say, until cancelled; `on_known` is told whose were looked at."""
+        """Refresh the scales of these targets until cancelled. `on_known` is called with the targets each time."""
         while True:
             self._woken.clear()
-            wanted = targets()
-            asked = {*wanted, *(self._answers if len(self._answers) < _MOST_ANSWERS else ())}
-            found = await self._scales.find_all(asked) if asked else {}
-            while above := Owners(self._finders, found).unasked(wanted):
-                found |= await self._scales.find_all(above)
-            self._answers.clear()
-            self._answers.update(found)
-            on_known(wanted)
-            self._forget(asyncio.get_running_loop().time())
+            current_targets = targets()
+            refreshed = {*current_targets, *(self._scale_infos if len(self._scale_infos) < _MAX_SCALES else ())}
+            scales = await self._scales.find_all(refreshed) if refreshed else {}
+            while above := Owners(self._lookups, scales).unasked(current_targets):
+                scales |= await self._scales.find_all(above)
+            self._scale_infos.clear()
+            self._scale_infos.update(scales)
+            on_known(current_targets)
+            self._drop_expired(asyncio.get_running_loop().time())
             try:
                 async with asyncio.timeout(_REFRESH_SECONDS):
                     await self._woken.wait()
             except TimeoutError:
                 continue
 
-    def _finder(self, kind: str, lookup: ObjectLookup) -> ObjectLookup:
+    def _fallback_lookup(self, kind: str, lookup: ObjectLookup) -> ObjectLookup:
         def find(namespace: str, name: str) -> Any:
-            found = lookup(namespace, name)
-            if found is None and self._fetched:
+            watched = lookup(namespace, name)
+            if watched is None and self._fetched:
                 fetched = self._fetched.get((kind, namespace, name))
-                return fetched.found if fetched is not None else None
-            return found
+                return fetched.owner if fetched is not None else None
+            return watched
 
         return find
 
     def _missing(self, start: TargetRef) -> TargetRef | None:
-        """The first in a chain of whom nothing is known, and who has not been asked for just now."""
-        at: TargetRef | None = start
+        """Find the first controller of a chain that is in no cache and was not fetched just now."""
+        controller: TargetRef | None = start
         for _ in range(10):
-            if at is None:
+            if controller is None:
                 return None
-            if not at.is_well_known:
+            if not controller.is_well_known:
                 return self.owners.follow(start).unasked
-            found = self.owners.find(at)
-            if found is None:
-                known = self._fetched.get((at.kind, at.namespace, at.name))
-                fresh = known is not None and known.until > asyncio.get_running_loop().time()
-                return None if fresh or at.kind not in self._resources else at
-            at = build_controller_ref(at.namespace, found.metadata.controller)
+            owner = self.owners.find(controller)
+            if owner is None:
+                fetched = self._fetched.get((controller.kind, controller.namespace, controller.name))
+                is_fresh = fetched is not None and fetched.until > asyncio.get_running_loop().time()
+                return None if is_fresh or controller.kind not in self._resources else controller
+            controller = build_controller_ref(controller.namespace, owner.metadata.controller)
         return None
 
-    async def _ask(self, target: TargetRef) -> None:
-        """Ask, or wait for whoever asks already. Who runs out of time leaves the request to the others."""
-        place = (target.kind, target.namespace, target.name)
-        task = self._under_way.get(place)
+    async def _fetch_once(self, target: TargetRef) -> None:
+        """Fetch, or join the fetch under way. A caller that times out leaves it running for the others."""
+        key = (target.kind, target.namespace, target.name)
+        task = self._in_flight.get(key)
         if task is None:
-            asking = self._fetch(target) if target.is_well_known else self._ask_scale(target)
-            task = self._under_way[place] = asyncio.create_task(asking, name=f"look up {target}")
-            task.add_done_callback(lambda _: self._under_way.pop(place, None))
+            fetch = self._fetch(target) if target.is_well_known else self._fetch_scale(target)
+            task = self._in_flight[key] = asyncio.create_task(fetch, name=f"look up {target}")
+            task.add_done_callback(lambda _: self._in_flight.pop(key, None))
         await asyncio.shield(task)
 
-    async def _ask_scale(self, target: TargetRef) -> None:
-        answer = await self._scales.find(target)
-        self._answers[target] = answer
-        self._on_result("found" if answer.problem is None else "problem")
+    async def _fetch_scale(self, target: TargetRef) -> None:
+        scale = await self._scales.find(target)
+        self._scale_infos[target] = scale
+        self._on_result("found" if scale.problem is None else "problem")
 
     async def _fetch(self, target: TargetRef) -> None:
-        async with self._together:
-            found: ObservedObject | None = None
-            seconds = _MISSING_SECONDS
+        async with self._request_slots:
+            owner: ObservedObject | None = None
+            retention = _MISSING_SECONDS
             try:
-                found = await self._client.get(self._resources[target.kind], target.name, target.namespace)
-                seconds = _FOUND_SECONDS
+                owner = await self._client.get(self._resources[target.kind], target.name, target.namespace)
+                retention = _FETCHED_SECONDS
                 self._on_result("found")
             except NotFound:
                 self._on_result("missing")
             except (KubeError, UnreadableObject):
                 self._on_result("failed")
-        until = asyncio.get_running_loop().time() + seconds
-        self._fetched[target.kind, target.namespace, target.name] = _FetchedOwner(found, until)
+        until = asyncio.get_running_loop().time() + retention
+        self._fetched[target.kind, target.namespace, target.name] = _FetchedOwner(owner, until)
 
-    def _forget(self, now: float) -> None:
-        for place in [place for place, fetched in self._fetched.items() if fetched.until <= now]:
-            del self._fetched[place]
+    def _drop_expired(self, now: float) -> None:
+        for key in [key for key, fetched in self._fetched.items() if fetched.until <= now]:
+            del self._fetched[key]

@@ -34,10 +34,10 @@ from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 
 INTERVAL: Final = 10.0
-# How long an authority of somebody else is left in the configuration: the kubelet brings a changed Secret to every node
-# within two minutes.
+# How long an authority that this replica does not know stays in the configuration. The kubelet brings a changed Secret
+# to every node within two minutes.
 HANDOVER: Final = 300.0
-# Somebody else was faster; what they wrote is looked at once more.
+# After a conflict the configuration is read and compared again.
 _ATTEMPTS: Final = 3
 _OWN_GROUP: Final = f"/apis/{registry.HVPA.api_version}"
 
@@ -64,55 +64,55 @@ class WebhookRegistration:
         self._bundle = bundle
         self._metrics = metrics
         self._trouble: str | None = "nobody has looked yet"
-        self._said: str | None = None
+        self._reported: str | None = None
         self._registered = asyncio.Event()
         self._plurals: frozenset[str] = frozenset()
-        self._foreign: dict[bytes, float] = {}
-        self._loop = Periodic("registration", self.look, INTERVAL, on_pass=self._passed)
+        self._foreign_since: dict[bytes, float] = {}
+        self._loop = Periodic("registration", self.reconcile, INTERVAL, on_pass=self._report_pass)
         metrics.set(REGISTERED, 0)
 
     def why_not_registered(self) -> str | None:
-        """What keeps the API server from asking us; None if nothing does, or if that is the business of others."""
+        """Return why the API server sends no reviews; None if it does, or if registration is off."""
         return self._trouble if self._settings.register_webhook else None
 
     async def wait_until_registered(self) -> None:
-        """Return once the API server has been told of us, or at once if that is the business of others."""
+        """Return once the webhook is registered, or at once if registration is off."""
         if self._settings.register_webhook:
             await self._registered.wait()
 
     def wake(self) -> None:
-        """Look again at once."""
+        """Check the configuration at once."""
         self._loop.wake()
 
     async def run(self) -> None:
-        """Look until cancelled. What is registered stays so: the next replica, or upstream's, takes it over."""
+        """Keep the configuration right until cancelled. It stays afterwards, for the next replica or upstream's."""
         if self._settings.register_webhook:
             await self._loop.run()
 
-    async def look(self) -> None:
-        """Look once, and put right what is not."""
+    async def reconcile(self) -> None:
+        """Compare the stored configuration with the desired one, and write the difference."""
         trouble: str | None = "there is no certificate authority to register with"
         if self._bundle():
-            trouble = await self._put_right()
-        self._say(trouble)
+            trouble = await self._apply()
+        self._report(trouble)
 
-    async def _put_right(self) -> str | None:
-        """What is wrong in the end."""
+    async def _apply(self) -> str | None:
+        """Create or patch the configuration where it differs. Return what still is wrong."""
         message = ""
         for _ in range(_ATTEMPTS):
             try:
-                self._plurals = await self._served()
-                seen = await self._read()
+                self._plurals = await self._served_kinds()
+                stored = await self._read()
             except (KubeError, UnreadableObject) as error:
                 return f"{NAME} cannot be read: {error}"
-            bundle = self._wanted_bundle(seen)
-            wanted = build_configuration(self._settings, self._scope, bundle, self._plurals)
-            if seen is not None and _is_as_wanted(seen, wanted):
+            bundle = self._desired_bundle(stored)
+            desired = build_configuration(self._settings, self._scope, bundle, self._plurals)
+            if stored is not None and _is_as_desired(stored, desired):
                 return None
-            outcome = await self._writer.write(_action(wanted, seen))
+            outcome = await self._writer.write(_action(desired, stored))
             if outcome.applied:
-                _log.info("registered", name=NAME, created=seen is None)
-                if seen is not None and not set(authorities_in(bundle)) <= set(_authorities(seen)):
+                _log.info("registered", name=NAME, created=stored is None)
+                if stored is not None and not set(authorities_in(bundle)) <= set(_authorities(stored)):
                     _log.info("Successfully patched webhook with new client CA")
                 return None
             message = outcome.message
@@ -126,35 +126,37 @@ class WebhookRegistration:
         except NotFound:
             return None
 
-    async def _served(self) -> frozenset[str]:
-        """Which of our own kinds there are: one small answer, where full discovery has hundreds of kilobytes."""
+    async def _served_kinds(self) -> frozenset[str]:
+        """Return which of Trellis' own kinds are served: one small answer, where full discovery has 100s of KB."""
         try:
             response = await self._client.send(requests.build_read(_OWN_GROUP))
         except NotFound:
             return frozenset()
-        found = responses.read_as(response, _ServedResources)
-        return frozenset(each.name for each in found.resources) & {kind.plural for kind in OWN_KINDS}
+        served = responses.read_as(response, _ServedResources)
+        return frozenset(resource.name for resource in served.resources) & {kind.plural for kind in OWN_KINDS}
 
-    def _wanted_bundle(self, seen: MutatingWebhookConfiguration | None) -> bytes:
+    def _desired_bundle(self, stored: MutatingWebhookConfiguration | None) -> bytes:
         ours = authorities_in(self._bundle())
-        there = [each for each in _authorities(seen) if each not in ours]
+        foreign = [authority for authority in _authorities(stored) if authority not in ours]
         now = asyncio.get_running_loop().time()
-        self._foreign = {each: self._foreign.get(each, now) for each in there}
-        return b"".join((*ours, *(each for each in there if now < self._foreign[each] + HANDOVER)))
+        self._foreign_since = {authority: self._foreign_since.get(authority, now) for authority in foreign}
+        return b"".join(
+            (*ours, *(authority for authority in foreign if now < self._foreign_since[authority] + HANDOVER))
+        )
 
-    def _say(self, trouble: str | None) -> None:
+    def _report(self, trouble: str | None) -> None:
         self._trouble = trouble
         self._metrics.set(REGISTERED, 0 if trouble else 1)
         if trouble is None:
             self._registered.set()
-        if trouble != self._said:
-            self._said = trouble
+        if trouble != self._reported:
+            self._reported = trouble
             if trouble:
                 _log.error("not registered", why=trouble)
 
-    def _passed(self, report: PassReport) -> None:
+    def _report_pass(self, report: PassReport) -> None:
         if report.error is not None:
-            self._say(f"looking failed: {report.error}")
+            self._report(f"looking failed: {report.error}")
 
 
 class _ServedResource(msgspec.Struct, frozen=True):
@@ -165,27 +167,27 @@ class _ServedResources(msgspec.Struct, frozen=True):
     resources: tuple[_ServedResource, ...] = ()
 
 
-def _authorities(seen: MutatingWebhookConfiguration | None) -> tuple[bytes, ...]:
-    """Every authority in a configuration, each once. What is no base64 is nobody's."""
-    found: dict[bytes, None] = {}
-    for webhook in seen.webhooks if seen else ():
+def _authorities(configuration: MutatingWebhookConfiguration | None) -> tuple[bytes, ...]:
+    """Return the distinct authorities of a configuration, without bundles that are not base64."""
+    authorities: dict[bytes, None] = {}
+    for webhook in configuration.webhooks if configuration else ():
         try:
             bundle = b64decode(webhook.client_config.ca_bundle)
         except ValueError:
             continue
-        found.update(dict.fromkeys(authorities_in(bundle)))
-    return tuple(found)
+        authorities.update(dict.fromkeys(authorities_in(bundle)))
+    return tuple(authorities)
 
 
-def _is_as_wanted(seen: MutatingWebhookConfiguration, wanted: MutatingWebhookConfiguration) -> bool:
-    """Further labels and annotations are anybody's."""
-    labels = seen.metadata.labels
-    return seen.webhooks == wanted.webhooks and all(labels.get(k) == v for k, v in wanted.metadata.labels.items())
+def _is_as_desired(stored: MutatingWebhookConfiguration, desired: MutatingWebhookConfiguration) -> bool:
+    """Whether the stored configuration is as desired. Users may add labels and annotations."""
+    labels = stored.metadata.labels
+    return stored.webhooks == desired.webhooks and all(labels.get(k) == v for k, v in desired.metadata.labels.items())
 
 
-def _action(wanted: MutatingWebhookConfiguration, seen: MutatingWebhookConfiguration | None) -> Action:
-    document: dict[str, Any] = msgspec.to_builtins(wanted)
-    if seen is None:
-        about = {"apiVersion": MUTATING_WEBHOOKS.api_version, "kind": MUTATING_WEBHOOKS.kind}
-        return CreateObject(Target(MUTATING_WEBHOOKS, NAME), about | document)
-    return PatchObject(target_of(MUTATING_WEBHOOKS, seen), merge_patch(document))
+def _action(desired: MutatingWebhookConfiguration, stored: MutatingWebhookConfiguration | None) -> Action:
+    document: dict[str, Any] = msgspec.to_builtins(desired)
+    if stored is None:
+        type_meta = {"apiVersion": MUTATING_WEBHOOKS.api_version, "kind": MUTATING_WEBHOOKS.kind}
+        return CreateObject(Target(MUTATING_WEBHOOKS, NAME), type_meta | document)
+    return PatchObject(target_of(MUTATING_WEBHOOKS, stored), merge_patch(document))

@@ -44,7 +44,7 @@ _NOT_READY: Final = PodAdmissionDecision(ADMISSION_NOT_READY, warnings=(ADMISSIO
 
 
 class PodDecisions:
-    """Decides about pods, from what is known."""
+    """Decides about new pods from the caches, and looks up controllers that are not cached."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class PodDecisions:
         self.is_ready = False
 
     def decide(self, pod: Pod, namespace: str) -> PodAdmissionDecision | Awaitable[PodAdmissionDecision]:
-        """The verdict, or somebody to wait for if the pod's controller has to be asked for."""
+        """Return the decision, or an awaitable if the pod's controller has to be fetched."""
         if not self.is_ready:
             return _NOT_READY
-        # Most namespaces have nothing that sizes pods, and then nothing is worth knowing.
+        # Most namespaces have no VPA or Hvpa, and then the controller does not matter.
         if not self._governors.rules_in(namespace):
             return NOT_GOVERNED
         controller = build_controller_ref(namespace, pod.metadata.controller)
@@ -98,14 +98,14 @@ _log: Final = Logger("trellis.admission")
 
 
 class PodReviewer(Protocol):
-    """Who decides about pods."""
+    """Decides about new pods."""
 
     def decide(self, pod: Pod, namespace: str) -> PodAdmissionDecision | Awaitable[PodAdmissionDecision]:
-        """What becomes of a new pod."""
+        """Return the decision about a new pod, or an awaitable of it."""
 
 
 class _ReviewResult(msgspec.Struct, frozen=True):
-    """How a review ended, and all that the answer needs."""
+    """The result of a review, with all that the answer needs."""
 
     resource: str
     reason: Reason
@@ -132,38 +132,40 @@ class ReviewHandler:
         self._tally = tally
 
     def answer(self, request: HttpRequest) -> HttpReply | Awaitable[HttpReply]:
-        """The answer to a request, or somebody to wait for."""
+        """Return the reply to a request, or an awaitable of it."""
         if request.method != "POST":
             return self.refuse(BadRequest(405, "a review is sent with POST"))
         media_type = request.content_type
         if media_type != _JSON and media_type.partition(";")[0].strip().lower() != _JSON:
-            return self._left_alone(request.body, f"a review must be {_JSON}, not {media_type or 'nothing'}")
+            return self._admit_unread(request.body, f"a review must be {_JSON}, not {media_type or 'nothing'}")
         return self.review(request.body)
 
     def refuse(self, error: BadRequest) -> HttpReply:
-        """The answer to what is no request: the status says so, and the body is a yes all the same."""
+        """Return the reply to a bad request: an error status, and a body that admits the object all the same."""
         self._tally.count(named.REFUSED, str(error.status))
         return HttpReply(error.status, encode_answer("", warnings=(error.message,)))
 
     def review(self, body: bytes) -> HttpReply | Awaitable[HttpReply]:
-        """The answer to a review."""
+        """Return the reply to a review, or an awaitable of it."""
         began = perf_counter()
         uid = ""
         try:
             review = read_review(body)
             uid = review.uid
-            found = self._decide(review)
-            if isinstance(found, _ReviewResult):
-                return self._reply(uid, found, began)
+            result = self._decide(review)
+            if isinstance(result, _ReviewResult):
+                return self._reply(uid, result, began)
         except InvalidReview as error:
-            return self._left_alone(body, str(error))
-        except Exception as error:  # noqa: BLE001 - anything at all: nobody's pod waits for our mistakes
-            return self._failed(uid or _uid_in(body), error, began)
-        return self._wait(review, found, began)
+            return self._admit_unread(body, str(error))
+        except Exception as error:  # noqa: BLE001 - no bug of ours may hold up a pod
+            return self._failed(uid or _read_uid(body), error, began)
+        return self._await_result(review, result, began)
 
-    async def _wait(self, review: AdmissionReview, waiting: Awaitable[_ReviewResult], began: float) -> HttpReply:
+    async def _await_result(
+        self, review: AdmissionReview, pending: Awaitable[_ReviewResult], began: float
+    ) -> HttpReply:
         try:
-            return self._reply(review.uid, await waiting, began)
+            return self._reply(review.uid, await pending, began)
         except Exception as error:  # noqa: BLE001 - as above
             return self._failed(review.uid, error, began)
 
@@ -174,10 +176,10 @@ class ReviewHandler:
         resource = _OURS.get((kind.group, kind.kind))
         if resource is None:
             return _ReviewResult(named.UNKNOWN, OBJECT_LEFT_ALONE, named.ERROR)
-        verdict = review_object(review, self._gates)
+        decision = review_object(review, self._gates)
         # Upstream counts a refusal as skipped, and so what it let through as it came.
-        status = named.APPLIED if verdict.patch else named.SKIPPED
-        return _ReviewResult(resource, verdict.reason, status, verdict.patch, verdict.warnings, verdict.refusal)
+        status = named.APPLIED if decision.patch else named.SKIPPED
+        return _ReviewResult(resource, decision.reason, status, decision.patch, decision.warnings, decision.refusal)
 
     def _decide_pod(self, review: AdmissionReview) -> _ReviewResult | Awaitable[_ReviewResult]:
         if review.operation != _CREATE or review.sub_resource or review.kind.version != "v1" or not review.has_object:
@@ -186,36 +188,36 @@ class ReviewHandler:
             pod = decode_object(review.object, Pod)
         except UnreadableObject as error:
             return _ReviewResult(named.POD, POD_UNREADABLE, named.ERROR, warnings=(str(error),))
-        verdict = self._pods.decide(pod, review.namespace)
-        if isinstance(verdict, PodAdmissionDecision):
-            return self._judged(review, pod, verdict)
-        return self._judge_later(review, pod, verdict)
+        decision = self._pods.decide(pod, review.namespace)
+        if isinstance(decision, PodAdmissionDecision):
+            return self._build_result(review, pod, decision)
+        return self._await_decision(review, pod, decision)
 
-    async def _judge_later(
-        self, review: AdmissionReview, pod: Pod, verdict: Awaitable[PodAdmissionDecision]
+    async def _await_decision(
+        self, review: AdmissionReview, pod: Pod, pending: Awaitable[PodAdmissionDecision]
     ) -> _ReviewResult:
-        return self._judged(review, pod, await verdict)
+        return self._build_result(review, pod, await pending)
 
-    def _judged(self, review: AdmissionReview, pod: Pod, verdict: PodAdmissionDecision) -> _ReviewResult:
-        # At 5, because a line takes as long as all the rest: whoever wants to read it pays for it.
+    def _build_result(self, review: AdmissionReview, pod: Pod, decision: PodAdmissionDecision) -> _ReviewResult:
+        # At verbosity 5, because a log line takes as long as all the rest of a review.
         _log.detail(
             5,
             "reviewed a pod",
             namespace=review.namespace,
             pod=pod.metadata.name or f"{pod.metadata.generate_name}%",
-            reason=verdict.reason,
-            operations=len(verdict.patch),
+            reason=decision.reason,
+            operations=len(decision.patch),
         )
-        status = named.APPLIED if verdict.patch else named.SKIPPED
-        return _ReviewResult(named.POD, verdict.reason, status, verdict.patch, verdict.warnings)
+        status = named.APPLIED if decision.patch else named.SKIPPED
+        return _ReviewResult(named.POD, decision.reason, status, decision.patch, decision.warnings)
 
-    def _reply(self, uid: str, outcome: _ReviewResult, began: float) -> HttpReply:
+    def _reply(self, uid: str, result: _ReviewResult, began: float) -> HttpReply:
         decided = perf_counter()
-        body = encode_answer(uid, patch=outcome.patch, warnings=outcome.warnings, refusal=outcome.refusal)
+        body = encode_answer(uid, patch=result.patch, warnings=result.warnings, refusal=result.refusal)
         built = perf_counter()
         tally = self._tally
         tally.reviewed(began, decided, built)
-        self._count(outcome, built - began)
+        self._count(result, built - began)
         return HttpReply(200, body)
 
     def _failed(self, uid: str, error: Exception, began: float) -> HttpReply:
@@ -224,21 +226,21 @@ class ReviewHandler:
         self._count(_ReviewResult(named.UNKNOWN, ADMISSION_FAILED, named.ERROR), perf_counter() - began)
         return HttpReply(200, encode_answer(uid, warnings=(f"{ADMISSION_FAILED.meaning} ({type(error).__name__})",)))
 
-    def _left_alone(self, body: bytes, why: str) -> HttpReply:
-        _log.warning("a request is no review that can be answered", why=why)
+    def _admit_unread(self, body: bytes, message: str) -> HttpReply:
+        _log.warning("a request is no review that can be answered", why=message)
         self._count(_ReviewResult(named.UNKNOWN, REVIEW_UNREADABLE, named.ERROR), 0.0)
-        return HttpReply(200, encode_answer(_uid_in(body), warnings=(why,)))
+        return HttpReply(200, encode_answer(_read_uid(body), warnings=(message,)))
 
-    def _count(self, outcome: _ReviewResult, seconds: float) -> None:
+    def _count(self, result: _ReviewResult, seconds: float) -> None:
         tally = self._tally
-        tally.count(named.REVIEWS, outcome.resource, outcome.reason.code)
-        tally.observe(named.LATENCY, seconds, outcome.status, outcome.resource)
-        if outcome.resource == named.POD:
-            tally.count(named.PODS, "true" if outcome.status == named.APPLIED else "false")
+        tally.count(named.REVIEWS, result.resource, result.reason.code)
+        tally.observe(named.LATENCY, seconds, result.status, result.resource)
+        if result.resource == named.POD:
+            tally.count(named.PODS, "true" if result.status == named.APPLIED else "false")
 
 
-def _uid_in(body: bytes) -> str:
-    """Whose question it was, if that much can be read: an answer without it counts as none."""
+def _read_uid(body: bytes) -> str:
+    """Read the UID of a review, if that much can be read: the API server rejects an answer without it."""
     try:
         return msgspec.json.decode(body, type=_UidEnvelope).request.uid
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):

@@ -63,7 +63,7 @@ class World:
         return answer({"kind": "APIResourceList", "resources": [{"name": name} for name in self.plurals]})
 
     def look(self) -> None:
-        virtual_time.run(self.registration.look())
+        virtual_time.run(self.registration.reconcile())
 
     @property
     def webhooks(self) -> list[Document]:
