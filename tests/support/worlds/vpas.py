@@ -16,8 +16,8 @@ from trellis.core.recommend.recommendation_pass import PassResult, run_pass
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.recommend.state.condition_types import VpaState
+from trellis.core.recommend.state.tables import ServedVpa, VpaStatusWrite
 from trellis.core.recommend.state.vpa_store import VpaStore
-from trellis.core.recommend.state.vpa_table import ServedVpa, VpaStatusWrite
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
 from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod

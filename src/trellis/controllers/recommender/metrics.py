@@ -20,7 +20,7 @@ from trellis.core.recommend.amounts import CPU, MEMORY, MILLICORES_PER_CORE, RES
 from trellis.core.recommend.engine import PassDecision
 from trellis.core.recommend.recommendation_pass import PassColumns, PassResult
 from trellis.core.recommend.state.shadows import compare_shadows
-from trellis.core.recommend.state.vpa_table import VpaStatusWrite
+from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.core.usage.oom_peaks import OomRecord
 from trellis.core.usage.samples import IngestResult

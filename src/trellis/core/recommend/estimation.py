@@ -15,11 +15,11 @@ import numpy as np
 
 from trellis.base.errors import RecommenderFailure, format_value
 from trellis.core.recommend.amounts import LARGEST_AMOUNT, RESOURCES
-from trellis.core.recommend.output_validation import describe_bounds, find_impossible_rows, find_shape_problem
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.protocol import NO_EXPLANATION, Estimates, Explanations, Recommender, Rows
 from trellis.core.recommend.state.shadows import ShadowEstimates
 from trellis.core.recommend.state.vpa_store import VpaStore
+from trellis.core.recommend.validation import describe_bounds, find_impossible_rows, find_shape_problem
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.core.usage.view import RowsView
 

@@ -44,8 +44,8 @@ from trellis.core.recommend.capping.policy import (
 )
 from trellis.core.recommend.estimation import PassEstimates
 from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.recommend.state.tables import NO_GROUP
 from trellis.core.recommend.state.vpa_store import VpaStore
-from trellis.core.recommend.state.vpa_table import NO_GROUP
 from trellis.core.usage.columns import BoolColumn, FloatColumn
 
 

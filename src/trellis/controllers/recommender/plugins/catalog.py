@@ -10,9 +10,9 @@ import msgspec
 from trellis.base.reasons import Reason
 from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, installed_plugins
 from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
-from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.parameters import Parameter
 from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.validation import needs_runs
 
 _SECONDS: Final = 30.0
 

@@ -15,9 +15,9 @@ from trellis.controllers.recommender.metrics import WORKER_FAILURES
 from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, installed_plugins
 from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
 from trellis.controllers.recommender.settings import RecommenderSettings, default_settings
-from trellis.core.recommend.declaration import UnavailableRecommender
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.registry import build_recommenders, built_in_recommenders, read_presets
+from trellis.core.recommend.validation import UnavailableRecommender
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 

@@ -28,11 +28,11 @@ from trellis.controllers.recommender.plugins.worker_process import (
     WorkerError,
     WorkerProcess,
 )
-from trellis.core.recommend.declaration import RecommenderDeclaration
 from trellis.core.recommend.estimation import PendingEstimates
 from trellis.core.recommend.parameters import Parameter, ParameterValue, ParameterValues
 from trellis.core.recommend.protocol import Estimates, Rows
 from trellis.core.recommend.registry import replace_defaults
+from trellis.core.recommend.validation import RecommenderDeclaration
 from trellis.kube.flow_control import RetryBackoff
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.threads import DaemonThreads

@@ -23,13 +23,12 @@ from trellis.core.advice.survey.usage import SurveyedUsage, SurveySettings
 from trellis.core.cluster.dump_format import MissingData
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recommend.amounts import LOWER_BOUND, TARGET, UPPER_BOUND
-from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.recommendation_pass import RECOMMENDED, ContainerExplanation, run_pass
 from trellis.core.recommend.state.condition_types import CONDITION_TYPES, ConditionBit, VpaState
-from trellis.core.recommend.state.container_table import list_recommendations, read_published_amounts
+from trellis.core.recommend.state.tables import ServedVpa, list_recommendations, read_published_amounts
 from trellis.core.recommend.state.vpa_store import VpaStore
-from trellis.core.recommend.state.vpa_table import ServedVpa
+from trellis.core.recommend.validation import needs_runs
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod

@@ -19,25 +19,23 @@ import numpy as np
 from trellis.api.kinds.vpa import ContainerRecommendation
 from trellis.core.recommend.amounts import TARGET
 from trellis.core.recommend.capping.policy import PolicyBounds, compile_policy_bounds
-from trellis.core.recommend.declaration import UnavailableRecommender
 from trellis.core.recommend.parameters import ParameterValue, ParameterValues, ReadParameters, read_parameters
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.state.condition_types import VpaState, read_conditions, read_transitions
-from trellis.core.recommend.state.container_table import (
-    ContainerTable,
-    list_recommendations,
-    read_published_amounts,
-    wants_integer_cpu,
-)
 from trellis.core.recommend.state.shadows import ShadowTable
-from trellis.core.recommend.state.vpa_table import (
+from trellis.core.recommend.state.tables import (
     NO_GROUP,
     NOT_SERVED,
+    ContainerTable,
     ServedVpa,
     ServedVpaTable,
     VpaEntry,
     VpaStatusWrite,
+    list_recommendations,
+    read_published_amounts,
+    wants_integer_cpu,
 )
+from trellis.core.recommend.validation import UnavailableRecommender
 from trellis.core.usage.columns import IntColumn, RowKey
 
 _GroupKey: TypeAlias = tuple[str, tuple[tuple[str, ParameterValue], ...]]
