@@ -249,7 +249,7 @@ def observe_changes(
                 metrics.observe_all(RELATIVE_CHANGES, changes, names[mode], resource, str(size))
 
 
-# The versions that upstream has a label for. Only the first is served, so that nobody has objects of the others.
+# The versions that upstream has a label for. Only the first is served, so that there are no objects of the others.
 _API: Final = "v1"
 _APIS: Final = (_API, "v1beta2", "v1beta1")
 _ACCEPTED: Final = "Accepted"

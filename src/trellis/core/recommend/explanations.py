@@ -65,9 +65,9 @@ class LastPass(msgspec.Struct, frozen=True):
     written: BoolColumn
 
     @classmethod
-    def of(cls, result: PassResult, board: VpaStore, writes: Iterable[VpaStatusWrite], now: float) -> LastPass:
-        """What to keep, once the board knows of these writes."""
-        vpas = board.vpas
+    def of(cls, result: PassResult, store: VpaStore, writes: Iterable[VpaStatusWrite], now: float) -> LastPass:
+        """What to keep, once the store knows of these writes."""
+        vpas = store.vpas
         written = np.zeros(vpas.reach, dtype=np.bool_)
         written[[vpas.find((write.namespace, write.name)) for write in writes]] = True
         troubled = vpas.problem | vpas.rivals | vpas.failed | vpas.unwarmed | vpas.unboosted | (vpas.group == NO_GROUP)

@@ -30,7 +30,7 @@ class CatalogEntry(msgspec.Struct, frozen=True):
 
 
 def list_recommenders(names: Collection[str] = ()) -> list[CatalogEntry]:
-    """All of them, or those of some names; a name that nobody has is left out."""
+    """All of them, or those of some names; a name that no recommender has is left out."""
     built_in = [
         CatalogEntry(name, needs_history=each.needs_history, needs_runs=needs_runs(each), parameters=each.parameters)
         for name, each in built_in_recommenders().items()

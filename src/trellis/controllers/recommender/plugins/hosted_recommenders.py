@@ -45,7 +45,7 @@ class HostedRecommenders:
         wait([worker.start() for worker in self._workers], seconds)
 
     def current(self) -> Mapping[str, Recommender]:
-        """Who answers to each name now. Where nobody does yet, somebody stands in and says why."""
+        """The recommender of each name now. Where none runs yet, a stand-in gives the reason."""
         for worker in self._workers:
             if worker.declared is not None:
                 self._recommenders[worker.name] = worker
@@ -61,7 +61,7 @@ class HostedRecommenders:
 
     def _stand_in(self, name: str, why: str) -> None:
         known = self._recommenders.get(name)
-        # The same one for the same reason, so that nobody has to look at its VPAs again.
+        # The same one for the same reason, so that its VPAs need not be evaluated again.
         if not isinstance(known, UnavailableRecommender) or known.why != why:
             self._recommenders[name] = UnavailableRecommender(name, why)
 

@@ -167,7 +167,7 @@ class RecommenderWorker:
             self._give_up(_LOADING, CRASHED, f"its process cannot be started: {error.strerror}")
             return
         self._process = process
-        if self._closing.is_set():  # since we looked, so that nobody else knows of the process
+        if self._closing.is_set():  # since the check above, so that `close` does not know of the process
             self._let_go()
             return
         try:
@@ -201,7 +201,7 @@ class RecommenderWorker:
             self.start()
             raise RecommenderFailure(message) from failure
         except BaseException:
-            self._let_go()  # nobody knows how much of the question it has heard
+            self._let_go()  # how much of the question it has read is unknown
             raise
         self._troubles.pop(question, None)
         return answer

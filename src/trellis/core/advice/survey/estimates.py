@@ -92,8 +92,8 @@ def _of_some(
         pods.setdefault(key[0], []).append(_pod(key, workload))
     for namespace, here in pods.items():
         model.follow(namespace, here, now)
-    board = _board(workloads, recommender)
-    result = run_pass(model.view(), board, {recommender.name: recommender}, asked.pipeline, now)
+    store = _board(workloads, recommender)
+    result = run_pass(model.view(), store, {recommender.name: recommender}, asked.pipeline, now)
     said = {each.key: each for each in result.containers()}
     missing = [
         *(MissingData(HISTORY, key.namespace, f"{key.vpa}, {key.container}: {why}") for key, why in refused.items()),
@@ -127,7 +127,7 @@ def _pod(key: ObjectKey, workload: SurveyedWorkload) -> TrackedPod:
 
 
 def _board(workloads: Mapping[ObjectKey, SurveyedWorkload], recommender: Recommender) -> VpaStore:
-    board = VpaStore()
+    store = VpaStore()
     effective = resolve_vpa(
         VerticalPodAutoscaler(
             metadata=ObjectMeta(name="any"),
@@ -139,9 +139,9 @@ def _board(workloads: Mapping[ObjectKey, SurveyedWorkload], recommender: Recomme
         )
     )
     for (namespace, name), workload in workloads.items():
-        board.put(ServedVpa(namespace, name, f"{namespace}/{name}", "1", 1, 0.0, effective, recommender.name))
-        board.state(namespace, name, VpaState(max(1, workload.pods)))
-    return board
+        store.put(ServedVpa(namespace, name, f"{namespace}/{name}", "1", 1, 0.0, effective, recommender.name))
+        store.state(namespace, name, VpaState(max(1, workload.pods)))
+    return store
 
 
 def _finished(

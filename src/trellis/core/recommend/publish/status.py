@@ -155,9 +155,9 @@ def _find_reason_and_message(
             return RECOMMENDER_FAILED.code, texts.failure
 
 
-def find_conditions(amounts: FloatColumn, answers: PassEstimates, board: VpaStore) -> IntColumn:
+def find_conditions(amounts: FloatColumn, answers: PassEstimates, store: VpaStore) -> IntColumn:
     """The bits of every VPA number. Whose recommender was not asked, or failed, is as sure as it was before."""
-    vpas, containers = board.vpas, board.containers
+    vpas, containers = store.vpas, store.containers
     reach, owners = vpas.reach, containers.vpa[: containers.reach]
     low = _mark_owners(find_low_confidence(answers), owners, reach)
     not_asked = vpas.failed[:reach] | (vpas.group[:reach] == NO_GROUP)
@@ -212,10 +212,10 @@ _ESTIMATES = [TARGET, UNCAPPED, TOTAL]
 
 
 def find_write_reasons(
-    amounts: FloatColumn, truth: IntColumn, board: VpaStore, settings: PipelineSettings, now: float
+    amounts: FloatColumn, truth: IntColumn, store: VpaStore, settings: PipelineSettings, now: float
 ) -> IntColumn:
     """Why each VPA needs a write, as bits of `WRITE_REASONS`; 0 where it needs none."""
-    vpas, containers = board.vpas, board.containers
+    vpas, containers = store.vpas, store.containers
     reach = vpas.reach
     owners = containers.vpa[: containers.reach]
     found = _compare_amounts(amounts, containers.published[:, :, : containers.reach], settings)
@@ -279,10 +279,10 @@ class DesiredStatuses(msgspec.Struct, frozen=True):
 
 
 def build_status_writes(
-    due: Sequence[int], desired: DesiredStatuses, board: VpaStore, now: float
+    due: Sequence[int], desired: DesiredStatuses, store: VpaStore, now: float
 ) -> Iterator[VpaStatusWrite]:
     """The writes for some VPA numbers."""
-    vpas, containers = board.vpas, board.containers
+    vpas, containers = store.vpas, store.containers
     recommended = (~np.isnan(desired.amounts[TARGET]).all(axis=0)).tolist()
     listed = [[each for each in vpas.entries[number].containers if recommended[each]] for number in due]
     order = [container for each in listed for container in each]

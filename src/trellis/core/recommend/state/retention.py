@@ -36,7 +36,7 @@ def read_tuning(container: EffectiveContainerPolicy, defaults: Tuning) -> Tuning
 
 
 class UsageRetention:
-    """Has the model keep what is asked for, and tells it of changes alone. `served` is whoever is advised now."""
+    """Has the model retain what the recommenders of served VPAs need; the model is called for changes alone."""
 
     def __init__(self, model: UsageModel, served: Mapping[ObjectKey, ServedVpa], gates: FeatureGates) -> None:
         self._model = model

@@ -82,7 +82,7 @@ class VpaStatusWrite(msgspec.Struct, frozen=True, gc=False):
     """A status that should be written, and why.
 
     `status` is whole, as the document of a merge patch: what should vanish is null. `first` is the object's first
-    recommendation ever, `created` when it was made. The rest is for the board, which is told once it is written.
+    recommendation ever, `created` when it was made. The rest is for the store, which is told once it is written.
     """
 
     namespace: str
@@ -157,12 +157,13 @@ class ServedVpaTable(KeyedTable[VpaKey]):
     group: IntColumn
     """Which recommender with which parameters: a number of `Groups`, `NO_GROUP` or `NOT_OURS`."""
     pods: IntColumn
-    """-1 before anybody said."""
+    """-1 before the state of the target is known."""
     problem: BoolColumn
     fetching: BoolColumn
     unwarmed: BoolColumn
-    unboosted: BoolColumn
     """Whether past usage could not be fetched."""
+    unboosted: BoolColumn
+    """Whether containers are not boosted although the object asks for it."""
     rivals: BoolColumn
     totals: BoolColumn
     failed: BoolColumn
@@ -279,7 +280,7 @@ class ContainerTable(KeyedTable[RowKey]):
         return np.stack([self.least_cpu[: self.reach], self.least_memory[: self.reach]])
 
     def most(self) -> FloatColumn:
-        """Upper ends."""
+        """Upper ends of the policies, (resource, number), of all numbers ever in use."""
         return np.stack([self.most_cpu[: self.reach], self.most_memory[: self.reach]])
 
     def controlled(self) -> BoolColumn:

@@ -112,7 +112,7 @@ def test_a_vpa_that_is_gone_wants_nothing_any_more() -> None:
     other = Stub("other", OTHER)
     shop = shadowed_world(other, names="other,nobody")
     shop.decide()
-    shop.board.drop(NAMESPACE, "web")
+    shop.vpa_store.drop(NAMESPACE, "web")
     asked = other.asked
     assert shop.decide().unhosted == ()
     assert other.asked == asked
