@@ -24,7 +24,6 @@ from bench.quality.generated_usage import generated_traces
 from bench.quality.series import BEGIN, QualitySeries, laid_out
 from bench.quality.tables import cpu_table, memory_table
 from bench.quality.usage_traces import load_traces
-from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.evaluation.margin_curves import (
     MARGIN_FACTORS,
     SHIPPED_MARGIN,
@@ -41,6 +40,7 @@ from trellis.core.recommend.evaluation.replay import (
 from trellis.core.recommend.evaluation.scores import SizingScores, compute_scores, score_margins
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.validation import needs_runs
 from trellis.core.usage.columns import BoolColumn, FloatColumn
 
 # Where a run of all measurements looks for traces.

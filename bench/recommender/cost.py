@@ -22,11 +22,11 @@ from bench.recommender.hours_of_history import BEGIN, Containers
 from bench.recommender.in_memory import on_one_core, resident_megabytes
 from bench.recommender.job_runs import Jobs
 from trellis.core.recommend.amounts import CPU
-from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.evaluation.choice import ChoiceSettings, choose_candidates
 from trellis.core.recommend.forecast.candidates import FORECAST_CANDIDATES
 from trellis.core.recommend.protocol import Recommender, Rows
 from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.validation import needs_runs
 
 ROWS = 10_000
 SECONDS = 2.0

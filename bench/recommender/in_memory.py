@@ -41,7 +41,7 @@ from trellis.core.recommend.state.snapshot import (
     RecommenderSnapshot,
     SnapshotChanges,
 )
-from trellis.core.recommend.state.vpa_table import VpaStatusWrite
+from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.core.usage.checkpoints.format import SavedRow, read_checkpoint
 from trellis.core.usage.model import UsageModelSizes
 from trellis.kube.resources import CHECKPOINTS, OBSERVED_PODS, OBSERVED_WORKLOADS, VPAS, Resource

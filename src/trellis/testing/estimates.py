@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import numpy as np
 
-from trellis.core.recommend.output_validation import describe_bounds, find_impossible_rows, find_shape_problem
 from trellis.core.recommend.parameters import ParameterValue
 from trellis.core.recommend.protocol import Estimates, Recommender, Rows
+from trellis.core.recommend.validation import describe_bounds, find_impossible_rows, find_shape_problem
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.testing.conformance import Nonconformance
 from trellis.testing.rows import NOW

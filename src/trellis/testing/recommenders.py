@@ -24,9 +24,9 @@ import numpy as np
 
 from trellis.base.errors import InvalidInput
 from trellis.controllers.recommender.plugins.worker_messages import decode, encode, from_reply, to_reply
-from trellis.core.recommend.declaration import needs_runs, read_declaration
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValue, read_parameters
 from trellis.core.recommend.protocol import LONGEST_EXPLANATION_TEXT, Recommender, Rows
+from trellis.core.recommend.validation import needs_runs, read_declaration
 from trellis.testing.conformance import (
     Check,
     Failure,

@@ -16,8 +16,8 @@ from trellis.core.recommend.recommendation_pass import PassResult, run_pass
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.recommend.state.condition_types import VpaState
+from trellis.core.recommend.state.tables import ServedVpa, VpaStatusWrite
 from trellis.core.recommend.state.vpa_store import VpaStore
-from trellis.core.recommend.state.vpa_table import ServedVpa, VpaStatusWrite
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
 from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
@@ -60,7 +60,7 @@ class World:
             recommender.name: recommender for recommender in recommenders or (DefaultRecommender(),)
         }
         self.model = UsageModel()
-        self.board = VpaStore()
+        self.vpa_store = VpaStore()
         self.stored: dict[str, dict[str, Any]] = {}
         self.pods: dict[str, TrackedPod] = {}
         self.states: dict[str, VpaState] = {}
@@ -84,7 +84,7 @@ class World:
             new["status"] = old.get("status")
         self.store(name, new)
         self.states.setdefault(name, VpaState(0))
-        self.board.state(NAMESPACE, name, self.states[name])
+        self.vpa_store.state(NAMESPACE, name, self.states[name])
 
     def store(self, name: str, document: dict[str, Any]) -> None:
         self.versions += 1
@@ -97,10 +97,10 @@ class World:
         vpa = msgspec.convert(self.stored[name], VerticalPodAutoscaler)
         effective = resolve_vpa(vpa)
         if not any(effective.served_by(recommender) for recommender in self.recommenders):
-            self.board.drop(NAMESPACE, name)
+            self.vpa_store.drop(NAMESPACE, name)
             return
         metadata = self.stored[name]["metadata"]
-        self.board.put(
+        self.vpa_store.put(
             ServedVpa(
                 namespace=NAMESPACE,
                 name=name,
@@ -128,7 +128,7 @@ class World:
     def say(self, vpa: str = "web", **state: Any) -> None:
         """What is known of a VPA's target."""
         self.states[vpa] = msgspec.structs.replace(self.states.get(vpa, VpaState(0)), **state)
-        self.board.state(NAMESPACE, vpa, self.states[vpa])
+        self.vpa_store.state(NAMESPACE, vpa, self.states[vpa])
 
     def use(self, cpu: float = 1.0, memory: float = 2**30, *, vpa: str = "web", minutes: int = 1) -> None:
         """So many minutes of steady usage by all containers of a VPA's pods, one sample a minute."""
@@ -154,7 +154,7 @@ class World:
 
     def decide(self) -> PassResult:
         """A pass whose writes come to nothing."""
-        return run_pass(self.model.view(), self.board, self.recommenders, self.settings, self.now)
+        return run_pass(self.model.view(), self.vpa_store, self.recommenders, self.settings, self.now)
 
     def run(self, *, seen: bool = True) -> list[VpaStatusWrite]:
         """A pass whose writes are carried out, and come back as events."""
@@ -168,16 +168,16 @@ class World:
         self.versions += 1
         document["metadata"]["resourceVersion"] = str(self.versions)
         self.stored[write.name] = document
-        self.board.published(write, str(self.versions), self.now)
+        self.vpa_store.published(write, str(self.versions), self.now)
         if seen:
             self.put(write.name)
 
     def restart(self) -> None:
         """A new process: nothing is known but what is stored."""
-        self.board = VpaStore()
+        self.vpa_store = VpaStore()
         for name in self.stored:
             self.put(name)
-            self.board.state(NAMESPACE, name, self.states[name])
+            self.vpa_store.state(NAMESPACE, name, self.states[name])
 
     # What is there to see
 

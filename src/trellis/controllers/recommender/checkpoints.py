@@ -1,7 +1,7 @@
 """Reads, writes and deletes checkpoints, one object for each container of a VPA.
 
 They are upstream's objects under upstream's names, so that either recommender can take over from the other. A
-checkpoint that cannot be read is copied before its name is written again: whoever made it may still want it.
+checkpoint that cannot be read is copied before its name is written again, so that nothing is lost.
 """
 
 from __future__ import annotations
@@ -177,7 +177,7 @@ class CheckpointStore:
         await self._writer.write_all(map(DeleteObject, stored.values()))
 
     async def remove_orphans(self, namespace: str, covers: Callable[[str], bool], known: Serves) -> int:
-        """Remove the checkpoints of VPAs that are gone, whoever served them; the answer is how many.
+        """Remove the checkpoints of VPAs that are gone, served here or not; the result is how many.
 
         `known` says whether a VPA exists as far as is known. One that is not known is asked for before anything of it
         is removed, because it may have been created a moment ago.
@@ -213,7 +213,7 @@ class CheckpointStore:
 
 
 def _unreadable_copy(document: dict[str, Any], name: str) -> dict[str, Any]:
-    """The same under another name, with a version that nobody reads: upstream would take it for somebody's history."""
+    """A copy under another name, with a version that upstream does not read as the history of a VPA."""
     status = document.get("status") if isinstance(document.get("status"), dict) else {}
     metadata = {
         "name": name[: 253 - len(_KEPT_SUFFIX)] + _KEPT_SUFFIX,
@@ -235,7 +235,7 @@ def _create(row: SavedRow, target: Target) -> Action:
 
 
 def _replace(row: SavedRow, target: Target) -> Action:
-    # Not a merge: buckets that are empty now must go.
+    # Not a merge: histogram bins that are empty now must go.
     operations = [
         {"op": "add", "path": "/spec", "value": _spec(row)},
         {"op": "add", "path": "/status", "value": build_checkpoint_status(row)},

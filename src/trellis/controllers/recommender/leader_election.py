@@ -21,8 +21,8 @@ LEASE_NAMESPACE: Final = "kube-system"
 def lease_names(names: Sequence[str], base: str, namespace: str = LEASE_NAMESPACE) -> dict[str, str]:
     """The lease of each name. That of `default` is upstream's, so that upstream's recommender and ours take turns.
 
-    Whoever gives one recommender a lease or a namespace for it means that one, to which rights may be limited, as
-    upstream's chart does. Where neither is given, recommenders of different names do not take turns.
+    A lease or a namespace that is set for a single recommender is used as it is: rights may be limited to it, as in
+    upstream's chart. Where neither is given, recommenders of different names do not take turns.
     """
     if len(names) == 1 and (base, namespace) != (LEASE, LEASE_NAMESPACE):
         return {names[0]: base}
@@ -56,11 +56,11 @@ class RecommenderElections:
         return frozenset(self._won) if self._elections else self._names
 
     def elsewhere(self) -> dict[str, str]:
-        """The names that are not to be served now, and who holds their leases; empty where nobody is known to."""
+        """The names that are not served here now, with the holders of their leases; empty where none is known."""
         return {name: self._elections[name].holder for name in sorted(self._names - self.served)}
 
     def may_write(self) -> bool:
-        """Whether nobody else can be serving one of our names at this moment."""
+        """Whether no other process can be serving one of our names at this moment."""
         return all(self._elections[name].may_write() for name in self._won)
 
     def why_lost(self, name: str) -> str:

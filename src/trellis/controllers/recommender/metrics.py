@@ -20,7 +20,7 @@ from trellis.core.recommend.amounts import CPU, MEMORY, MILLICORES_PER_CORE, RES
 from trellis.core.recommend.engine import PassDecision
 from trellis.core.recommend.recommendation_pass import PassColumns, PassResult
 from trellis.core.recommend.state.shadows import compare_shadows
-from trellis.core.recommend.state.vpa_table import VpaStatusWrite
+from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.core.usage.oom_peaks import OomRecord
 from trellis.core.usage.samples import IngestResult
@@ -249,7 +249,7 @@ def observe_changes(
                 metrics.observe_all(RELATIVE_CHANGES, changes, names[mode], resource, str(size))
 
 
-# The versions that upstream has a label for. Only the first is served, so that nobody has objects of the others.
+# The versions that upstream has a label for. Only the first is served, so that there are no objects of the others.
 _API: Final = "v1"
 _APIS: Final = (_API, "v1beta2", "v1beta1")
 _ACCEPTED: Final = "Accepted"

@@ -34,7 +34,7 @@ from trellis.core.recommend.state.snapshot import (
     RecommenderScope,
     RecommenderSnapshot,
 )
-from trellis.core.recommend.state.vpa_table import VpaStatusWrite
+from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.core.usage.samples import Samples
 from trellis.kube.client import Client
 from trellis.kube.discovery import Served

@@ -16,7 +16,6 @@ from trellis.controllers.recommender.settings import (
     usage_settings,
 )
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
-from trellis.core.recommend.declaration import UnavailableRecommender
 from trellis.core.recommend.engine import PassDecision, PassNeeds, PassStage, PassWrites, RecommenderEngine
 from trellis.core.recommend.explanations import LastPass
 from trellis.core.recommend.post_processing import AmountsObserver
@@ -24,6 +23,7 @@ from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.registry import read_presets
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
 from trellis.core.recommend.state.snapshot import ClusterObservation, FetchedUsage
+from trellis.core.recommend.validation import UnavailableRecommender
 from trellis.core.recording import recommender as lines
 from trellis.core.recording.recommender import SnapshotRecorder
 from trellis.core.recording.usage_rows import UsageRowLine

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from trellis.core.recommend.publish.hvpa_totals import HvpaTotals
-from trellis.core.recommend.state.vpa_table import VpaStatusWrite
+from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.kube.resources import HVPAS, VPAS
 from trellis.kube.write.actions import Action, PatchObject, PatchStatus, Target
 from trellis.kube.write.patches import apply_patch

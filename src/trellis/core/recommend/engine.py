@@ -59,8 +59,8 @@ from trellis.core.recommend.state.snapshot import (
     RecommenderSnapshot,
     StepSamples,
 )
+from trellis.core.recommend.state.tables import ServedVpa, VpaStatusWrite, read_served_vpa
 from trellis.core.recommend.state.vpa_store import VpaStore
-from trellis.core.recommend.state.vpa_table import ServedVpa, VpaStatusWrite, read_served_vpa
 from trellis.core.usage.checkpoints.format import SavedRow
 from trellis.core.usage.columns import IntColumn, RowKey
 from trellis.core.usage.model import UsageModel, UsageModelSizes

@@ -15,11 +15,11 @@ import numpy as np
 
 from trellis.base.errors import RecommenderFailure, format_value
 from trellis.core.recommend.amounts import LARGEST_AMOUNT, RESOURCES
-from trellis.core.recommend.output_validation import describe_bounds, find_impossible_rows, find_shape_problem
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.protocol import NO_EXPLANATION, Estimates, Explanations, Recommender, Rows
 from trellis.core.recommend.state.shadows import ShadowEstimates
 from trellis.core.recommend.state.vpa_store import VpaStore
+from trellis.core.recommend.validation import describe_bounds, find_impossible_rows, find_shape_problem
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.core.usage.view import RowsView
 
@@ -36,7 +36,6 @@ class RowSelection(msgspec.Struct, frozen=True):
     siblings: FloatColumn
 
     def part(self, which: IntColumn | BoolColumn) -> RowSelection:
-        """Some of them."""
         return RowSelection(self.positions[which], self.numbers[which], self.owners[which], self.siblings[which])
 
 
@@ -48,39 +47,39 @@ class EstimateQuery(msgspec.Struct, frozen=True):
     about: RowSelection
 
 
-def select_live_rows(view: RowsView, placed: IntColumn, board: VpaStore) -> RowSelection:
+def select_live_rows(view: RowsView, placed: IntColumn, store: VpaStore) -> RowSelection:
     """The rows that are current and belong to a container that is sized; `placed` has their container numbers."""
-    containers = board.containers
+    containers = store.containers
     known = placed >= 0
     sized = np.zeros(len(placed), dtype=np.bool_)
     sized[known] = containers.scaled[placed[known]]
     positions = np.flatnonzero(known & sized & view.current)
     numbers = placed[positions]
     owners = containers.vpa[numbers]
-    siblings = np.bincount(owners, minlength=board.vpas.reach)[owners].astype(np.float64)
+    siblings = np.bincount(owners, minlength=store.vpas.reach)[owners].astype(np.float64)
     return RowSelection(positions, numbers, owners, siblings)
 
 
-def build_queries(live: RowSelection, board: VpaStore) -> list[EstimateQuery]:
+def build_queries(live: RowSelection, store: VpaStore) -> list[EstimateQuery]:
     """One for each group. Those whose recommender failed last time come last: it may fail the others, too."""
-    groups = board.vpas.group[live.owners]
+    groups = store.vpas.group[live.owners]
     order = np.argsort(groups, kind="stable")
     found, begins = np.unique(groups[order], return_index=True)
     ends = np.append(begins, len(order))[1:]
     asked = [
-        EstimateQuery(board.groups[group].recommender, board.groups[group].values, live.part(order[begin:end]))
+        EstimateQuery(store.groups[group].recommender, store.groups[group].values, live.part(order[begin:end]))
         for group, begin, end in zip(found.tolist(), begins.tolist(), ends.tolist(), strict=True)
         if group >= 0
     ]
-    return sorted(asked, key=lambda question: bool(board.vpas.failed[question.about.owners].any()))
+    return sorted(asked, key=lambda question: bool(store.vpas.failed[question.about.owners].any()))
 
 
 def build_shadow_queries(
-    live: RowSelection, board: VpaStore, recommenders: Mapping[str, Recommender]
+    live: RowSelection, store: VpaStore, recommenders: Mapping[str, Recommender]
 ) -> Iterator[EstimateQuery]:
-    """One for each recommender that is anybody's shadow, with its parameters as they are for everybody."""
-    for name, vpas in board.shadows.by_recommender(recommenders).items():
-        wants = np.zeros(board.vpas.reach, dtype=np.bool_)
+    """One for each recommender that is a shadow of any VPA, with the defaults of its parameters."""
+    for name, vpas in store.shadows.by_recommender(recommenders).items():
+        wants = np.zeros(store.vpas.reach, dtype=np.bool_)
         wants[vpas] = True
         values = {parameter.name: parameter.default for parameter in recommenders[name].parameters}
         yield EstimateQuery(name, values, live.part(wants[live.owners]))
@@ -141,29 +140,29 @@ class PassEstimates(msgspec.Struct, frozen=True):
 
 
 def estimate_all(
-    view: RowsView, placed: IntColumn, board: VpaStore, recommenders: Mapping[str, Recommender], now: float
+    view: RowsView, placed: IntColumn, store: VpaStore, recommenders: Mapping[str, Recommender], now: float
 ) -> PassEstimates:
     """The answers for all rows that are current and belong to a container that is sized."""
-    live = select_live_rows(view, placed, board)
-    asked = build_queries(live, board)
-    shadows = list(build_shadow_queries(live, board, recommenders))
+    live = select_live_rows(view, placed, store)
+    asked = build_queries(live, store)
+    shadows = list(build_shadow_queries(live, store, recommenders))
     found = _run_queries([*asked, *shadows], view, recommenders, now)
-    answers = PassEstimates.none(board.containers.reach)
+    answers = PassEstimates.none(store.containers.reach)
     answers.positions[live.numbers] = live.positions
     failures: dict[int, str] = {}
     told: list[EstimateOrigin] = []
     for question, answer in zip(asked, found, strict=False):
-        failures |= _find_failures(board, recommenders[question.recommender].name, question.about, answer)
+        failures |= _find_failures(store, recommenders[question.recommender].name, question.about, answer)
         if isinstance(answer, Estimates):
             _store_estimates(answers, question.about, answer, len(told))
             told.append(EstimateOrigin(question.recommender, question.values, answer.explanation))
     if failures:
-        withheld = np.isin(board.containers.vpa[: board.containers.reach], list(failures))
+        withheld = np.isin(store.containers.vpa[: store.containers.reach], list(failures))
         answers.bounds[:, :, withheld] = np.nan
         answers.totals[:, withheld] = np.nan
         answers.confidence[withheld] = np.nan
     beside = {
-        each.recommender: _build_shadow(board, recommenders[each.recommender].name, each.about, answer)
+        each.recommender: _build_shadow(store, recommenders[each.recommender].name, each.about, answer)
         for each, answer in zip(shadows, found[len(asked) :], strict=True)
     }
     return msgspec.structs.replace(answers, failures=failures, told=told, shadows=beside)
@@ -219,7 +218,7 @@ def _store_estimates(answers: PassEstimates, about: RowSelection, answer: Estima
     answers.asked[at], answers.nth[at] = number, np.arange(len(at))
 
 
-def _find_failures(board: VpaStore, name: str, about: RowSelection, answer: Estimates | str) -> dict[int, str]:
+def _find_failures(store: VpaStore, name: str, about: RowSelection, answer: Estimates | str) -> dict[int, str]:
     """What went wrong, by VPA number; of an impossible answer for several containers of one, the first."""
     if isinstance(answer, str):
         return dict.fromkeys(np.unique(about.owners).tolist(), answer)
@@ -227,15 +226,15 @@ def _find_failures(board: VpaStore, name: str, about: RowSelection, answer: Esti
     for at in np.flatnonzero(find_impossible_rows(answer)).tolist():
         owner = int(about.owners[at])
         if owner not in blamed:
-            (key,) = board.containers.keys([int(about.numbers[at])])
+            (key,) = store.containers.keys([int(about.numbers[at])])
             told = describe_bounds(answer.bounds[:, :, at])
             blamed[owner] = f"recommender {name} gave an impossible answer for {key.container}: {told}"
     return blamed
 
 
-def _build_shadow(board: VpaStore, name: str, about: RowSelection, answer: Estimates | str) -> ShadowEstimates:
+def _build_shadow(store: VpaStore, name: str, about: RowSelection, answer: Estimates | str) -> ShadowEstimates:
     """What came of a shadow. It may well be wrong about one VPA and right about the others."""
-    failures = _find_failures(board, name, about, answer)
+    failures = _find_failures(store, name, about, answer)
     if isinstance(answer, str):
         return ShadowEstimates.failed(about.numbers, failures)
     bounds = np.trunc(np.minimum(answer.bounds, LARGEST_AMOUNT))

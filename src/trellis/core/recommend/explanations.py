@@ -22,8 +22,12 @@ from trellis.base.reasons import Reason
 from trellis.base.times import format_time
 from trellis.core.recommend.amounts import LOWER, MIDDLE, RESOURCES, TARGET, UPPER
 from trellis.core.recommend.capping.policy import compile_policy_bounds
-from trellis.core.recommend.publish.conditions import HistoryShortage, build_conditions
-from trellis.core.recommend.publish.status import build_container_recommendations, format_resources
+from trellis.core.recommend.publish.status import (
+    HistoryShortage,
+    build_conditions,
+    build_container_recommendations,
+    format_resources,
+)
 from trellis.core.recommend.recommendation_pass import ContainerExplanation, PassResult, find_shortages
 from trellis.core.recommend.state.condition_types import (
     CONDITION_TYPES,
@@ -31,10 +35,9 @@ from trellis.core.recommend.state.condition_types import (
     ConditionMessages,
     ConditionTransition,
 )
-from trellis.core.recommend.state.container_table import list_recommendations
 from trellis.core.recommend.state.shadows import read_shadow_names
+from trellis.core.recommend.state.tables import NO_GROUP, VpaEntry, VpaKey, VpaStatusWrite, list_recommendations
 from trellis.core.recommend.state.vpa_store import VpaStore
-from trellis.core.recommend.state.vpa_table import NO_GROUP, VpaEntry, VpaKey, VpaStatusWrite
 from trellis.core.usage.columns import BoolColumn, FloatColumn
 
 _NO_MESSAGES = ConditionMessages()
@@ -62,9 +65,9 @@ class LastPass(msgspec.Struct, frozen=True):
     written: BoolColumn
 
     @classmethod
-    def of(cls, result: PassResult, board: VpaStore, writes: Iterable[VpaStatusWrite], now: float) -> LastPass:
-        """What to keep, once the board knows of these writes."""
-        vpas = board.vpas
+    def of(cls, result: PassResult, store: VpaStore, writes: Iterable[VpaStatusWrite], now: float) -> LastPass:
+        """What to keep, once the store knows of these writes."""
+        vpas = store.vpas
         written = np.zeros(vpas.reach, dtype=np.bool_)
         written[[vpas.find((write.namespace, write.name)) for write in writes]] = True
         troubled = vpas.problem | vpas.rivals | vpas.failed | vpas.unwarmed | vpas.unboosted | (vpas.group == NO_GROUP)

@@ -44,8 +44,8 @@ from trellis.core.recommend.capping.policy import (
 )
 from trellis.core.recommend.estimation import PassEstimates
 from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.recommend.state.tables import NO_GROUP
 from trellis.core.recommend.state.vpa_store import VpaStore
-from trellis.core.recommend.state.vpa_table import NO_GROUP
 from trellis.core.usage.columns import BoolColumn, FloatColumn
 
 
@@ -97,7 +97,7 @@ class PostProcessingContext(msgspec.Struct, frozen=True):
     """What stages go by."""
 
     answers: PassEstimates
-    board: VpaStore
+    store: VpaStore
     settings: PipelineSettings
     controlled: BoolColumn
 
@@ -114,21 +114,21 @@ AmountsObserver: TypeAlias = Callable[[Reason | None, FloatColumn], None]
 
 
 def post_process(
-    answers: PassEstimates, board: VpaStore, settings: PipelineSettings, watch: AmountsObserver | None = None
+    answers: PassEstimates, store: VpaStore, settings: PipelineSettings, watch: AmountsObserver | None = None
 ) -> FloatColumn:
     """The amounts that should be published, (what, resource, container number).
 
     Who wants to `watch` sees what was found, without a reason, and what each stage makes of it.
     """
-    containers = board.containers
+    containers = store.containers
     reach = containers.reach
     amounts = np.empty((len(STATUS_FIELDS), len(RESOURCES), reach))
     amounts[TARGET] = amounts[UNCAPPED] = answers.bounds[MIDDLE]
     amounts[LOWER_BOUND], amounts[UPPER_BOUND] = answers.bounds[LOWER], answers.bounds[UPPER]
-    amounts[TOTAL] = np.where(board.vpas.totals[containers.vpa[:reach]], answers.totals, np.nan)
+    amounts[TOTAL] = np.where(store.vpas.totals[containers.vpa[:reach]], answers.totals, np.nan)
     if watch is not None:
         watch(None, amounts)
-    going_by = PostProcessingContext(answers, board, settings, containers.controlled())
+    going_by = PostProcessingContext(answers, store, settings, containers.controlled())
     for stage in POST_PROCESSORS:
         stage.change(amounts, going_by)
         if watch is not None:
@@ -153,14 +153,14 @@ def _humanize_memory(amounts: FloatColumn, by: PostProcessingContext) -> None:
 
 
 def _round_to_whole_cores(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    containers = by.board.containers
+    containers = by.store.containers
     integer = containers.integer[: containers.reach]
     if by.settings.integer_cpu and integer.any():
         amounts[:TOTAL, CPU, integer] = round_up_to_cores(amounts[:TOTAL, CPU, integer])
 
 
 def _keep_published(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    containers, vpas = by.board.containers, by.board.vpas
+    containers, vpas = by.store.containers, by.store.vpas
     published = containers.published[:, :, : containers.reach]
     held = vpas.problem | vpas.fetching | (vpas.group == NO_GROUP)
     held[list(by.answers.failures)] = True
@@ -174,16 +174,16 @@ def _keep_published(amounts: FloatColumn, by: PostProcessingContext) -> None:
 
 
 def _raise_to_minimum(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    raise_to_min_allowed(amounts[_CAPPED_FIELDS], by.board.containers.least())
+    raise_to_min_allowed(amounts[_CAPPED_FIELDS], by.store.containers.least())
 
 
 def _lower_to_maximum(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    lower_to_max_allowed(amounts[_CAPPED_FIELDS], by.board.containers.most())
+    lower_to_max_allowed(amounts[_CAPPED_FIELDS], by.store.containers.most())
 
 
 def _lower_to_cluster(amounts: FloatColumn, by: PostProcessingContext) -> None:
     cluster = (by.settings.max_allowed_cpu, by.settings.max_allowed_memory)
-    lower_to_cluster_maximum(amounts[_CAPPED_FIELDS], by.board.containers.most(), cluster)
+    lower_to_cluster_maximum(amounts[_CAPPED_FIELDS], by.store.containers.most(), cluster)
 
 
 POST_PROCESSORS: Final = (

@@ -144,7 +144,7 @@ class Rows(msgspec.Struct, frozen=True):
         """What so many of the samples stay below, (fraction, row); NaN where there are no samples.
 
         The histograms behind it forget: what was used a day ago weighs half as much as what is used now. Memory counts
-        by its peak of each day, and by what out-of-memory kills showed to be too little. Buckets are 5 % wide.
+        by its peak of each day, and by what out-of-memory kills showed to be too little. Bins are 5 % wide.
         """
         usage = self.usage
         bank, scale = (usage.cpu, MILLICORES_PER_CORE) if resource == CPU else (usage.memory, 1.0)

@@ -21,14 +21,19 @@ from trellis.core.recommend.estimation import NO_ORIGIN, EstimateOrigin, PassEst
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.post_processing import RECOMMENDATION_KEPT, AmountsObserver, post_process
 from trellis.core.recommend.protocol import Recommender, read_row_explanation
-from trellis.core.recommend.publish.changes import find_write_reasons
-from trellis.core.recommend.publish.conditions import HistoryShortage, find_conditions, find_low_confidence
-from trellis.core.recommend.publish.status import DesiredStatuses, build_status_writes
+from trellis.core.recommend.publish.status import (
+    DesiredStatuses,
+    HistoryShortage,
+    build_status_writes,
+    find_conditions,
+    find_low_confidence,
+    find_write_reasons,
+)
 from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.recommend.state.condition_types import NO_SAMPLES, ConditionBit
 from trellis.core.recommend.state.shadows import MissingShadow, ShadowEstimates
+from trellis.core.recommend.state.tables import NO_GROUP, VpaStatusWrite
 from trellis.core.recommend.state.vpa_store import VpaStore
-from trellis.core.recommend.state.vpa_table import NO_GROUP, VpaStatusWrite
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, RowKey
 from trellis.core.usage.view import RowsView
 
@@ -118,7 +123,7 @@ class PassColumns(msgspec.Struct, frozen=True):
     def modes_of(self, rows: IntColumn) -> IntColumn:
         """The update mode of their VPAs, as a number in `WRITTEN_MODES`.
 
-        -1 for those of nobody on the board, and for containers that are not to be sized.
+        -1 for those of VPAs that are not served, and for containers that are not to be sized.
         """
         places = self._places_of(rows)
         return np.where((places >= 0) & self.sized[places], self.modes[places], -1) if len(self.modes) else places
@@ -239,38 +244,38 @@ __all__ = ["PassResult", "run_pass"]
 
 def run_pass(
     view: RowsView,
-    board: VpaStore,
+    store: VpaStore,
     recommenders: Mapping[str, Recommender],
     settings: PipelineSettings,
     now: float,
     *,
     watch: AmountsObserver | None = None,
 ) -> PassResult:
-    """One pass over all rows; the board learns of the writes when they are applied. `watch` sees answers finished."""
-    board.settle(recommenders)
-    places = board.places(view.keys)
-    answers = estimate_all(view, places, board, recommenders, now)
-    board.fail(answers.failures)
-    amounts = post_process(answers, board, settings, watch)
-    truth = find_conditions(amounts, answers, board)
-    reasons = find_write_reasons(amounts, truth, board, settings, now)
+    """One pass over all rows; the store learns of the writes when they are applied. `watch` sees answers finished."""
+    store.settle(recommenders)
+    places = store.places(view.keys)
+    answers = estimate_all(view, places, store, recommenders, now)
+    store.fail(answers.failures)
+    amounts = post_process(answers, store, settings, watch)
+    truth = find_conditions(amounts, answers, store)
+    reasons = find_write_reasons(amounts, truth, store, settings, now)
     due = np.flatnonzero(reasons)
-    columns = _build_columns(view, places, amounts, board)
+    columns = _build_columns(view, places, amounts, store)
     desired = DesiredStatuses(amounts, truth, reasons, find_shortages(due, answers, columns))
     return PassResult(
-        writes=list(build_status_writes(due.tolist(), desired, board, now)),
+        writes=list(build_status_writes(due.tolist(), desired, store, now)),
         columns=columns,
         answers=answers,
         truth=truth,
-        counts=_count_vpas(truth, board),
-        failures=_list_problems(board, np.flatnonzero(board.vpas.failed)),
-        bad_parameters=_list_problems(board, np.flatnonzero(board.vpas.group == NO_GROUP)),
-        unhosted=tuple(board.shadows.unhosted(recommenders)),
+        counts=_count_vpas(truth, store),
+        failures=_list_problems(store, np.flatnonzero(store.vpas.failed)),
+        bad_parameters=_list_problems(store, np.flatnonzero(store.vpas.group == NO_GROUP)),
+        unhosted=tuple(store.shadows.unhosted(recommenders)),
     )
 
 
-def _build_columns(view: RowsView, places: IntColumn, amounts: FloatColumn, board: VpaStore) -> PassColumns:
-    containers, vpas = board.containers, board.vpas
+def _build_columns(view: RowsView, places: IntColumn, amounts: FloatColumn, store: VpaStore) -> PassColumns:
+    containers, vpas = store.containers, store.vpas
     owners = containers.vpa[: containers.reach]
     return PassColumns(
         keys=view.keys,
@@ -288,14 +293,14 @@ def _build_columns(view: RowsView, places: IntColumn, amounts: FloatColumn, boar
     )
 
 
-def _count_vpas(truth: IntColumn, board: VpaStore) -> dict[VpaCountLabels, int]:
-    served = np.flatnonzero(board.vpas.active())
+def _count_vpas(truth: IntColumn, store: VpaStore) -> dict[VpaCountLabels, int]:
+    served = np.flatnonzero(store.vpas.active())
     bits = truth[served]
     has, lacks, wrong = (
         (bits & bit > 0).astype(np.int64)
         for bit in (ConditionBit.PROVIDED, ConditionBit.NO_PODS, ConditionBit.UNSUPPORTED_CONFIG)
     )
-    modes = board.vpas.mode[served]
+    modes = store.vpas.mode[served]
     # Only quality is told apart by whether a mode was written.
     modes = np.where(modes == WRITTEN_MODES.index(NO_MODE), COUNTED_MODES.index(UpdateMode.RECREATE), modes)
     codes, counts = np.unique(modes * 8 + has * 4 + lacks * 2 + wrong, return_counts=True)
@@ -305,8 +310,8 @@ def _count_vpas(truth: IntColumn, board: VpaStore) -> dict[VpaCountLabels, int]:
     }
 
 
-def _list_problems(board: VpaStore, numbers: IntColumn) -> tuple[VpaProblem, ...]:
-    entries = [board.vpas.entries[number] for number in numbers.tolist()]
+def _list_problems(store: VpaStore, numbers: IntColumn) -> tuple[VpaProblem, ...]:
+    entries = [store.vpas.entries[number] for number in numbers.tolist()]
     return tuple(
         VpaProblem(entry.vpa.namespace, entry.vpa.name, entry.failure or entry.parameter_problem) for entry in entries
     )

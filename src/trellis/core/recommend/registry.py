@@ -14,7 +14,6 @@ import msgspec
 
 from trellis.base.errors import InvalidInput
 from trellis.base.names import suggest_name
-from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.forecast.candidates import FORECAST_CANDIDATES
 from trellis.core.recommend.parameters import Parameter, ParameterValues
 from trellis.core.recommend.protocol import Estimates, Recommender, Rows
@@ -24,6 +23,7 @@ from trellis.core.recommend.recommenders.phases import PhasesRecommender
 from trellis.core.recommend.recommenders.seasonal import SeasonalRecommender
 from trellis.core.recommend.recommenders.window import WindowRecommender
 from trellis.core.recommend.settings import DefaultSettings
+from trellis.core.recommend.validation import needs_runs
 
 
 def read_presets(texts: Sequence[str], recommenders: Sequence[str]) -> dict[str, dict[str, str]]:

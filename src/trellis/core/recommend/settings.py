@@ -37,7 +37,7 @@ class PipelineSettings(msgspec.Struct, frozen=True):
 
     Rounding is up, to a multiple. A maximum of 0 is none; it holds for containers whose policy leaves the resource
     open. `change_threshold` and `narrowing_threshold` are fractions of the published value, `max_age` is in seconds;
-    `trellis.core.recommend.publish.changes` says what they do.
+    `trellis.core.recommend.publish.status` says what they do.
     """
 
     round_cpu_millicores: int = 1

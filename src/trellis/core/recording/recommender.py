@@ -1,6 +1,6 @@
-"""The recording of a recommender: every step of its passes with its input, and what was decided.
+"""The recording of a recommender: the input of its passes, in parts, and what was decided.
 
-A step that decides something is followed by a line of kind `decided`. Replaying the steps must give the same lines.
+A line of kind `decided` has what the step of the line before it decided. Replaying the input must give the same lines.
 A snapshot of the cluster is written as the changes since the snapshot before: `SnapshotRecorder` turns snapshots into
 lines, `SnapshotReplayer` turns the lines into the same snapshots.
 """
@@ -86,7 +86,6 @@ class VpasLine(msgspec.Struct, frozen=True):
 
     @property
     def scope(self) -> RecommenderScope:
-        """Whom it serves."""
         return RecommenderScope(frozenset(self.recommenders), self.namespace, frozenset(self.ignored), self.totals)
 
 
@@ -101,7 +100,6 @@ class PodsLine(msgspec.Struct, frozen=True):
 
     @property
     def waiting(self) -> PendingHistory:
-        """Who waits for its history."""
         return PendingHistory(frozenset(self.fetching), frozenset(self.without), self.problem)
 
 
@@ -126,12 +124,10 @@ class UsageLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, samples: Samples, now: float) -> UsageLine:
-        """To be written."""
         columns = (samples.times, samples.cpu, samples.memory)
         return cls(now, samples.namespaces, samples.pods, samples.containers, *columns)
 
     def samples(self) -> Samples:
-        """As they were."""
         return Samples(self.namespaces, self.pods, self.containers, self.times, self.cpu, self.memory)
 
 
@@ -240,7 +236,7 @@ class KindChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class KillLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One container killed for its memory; without bytes where nobody knows them."""
+    """One container killed for its memory; without bytes where they are unknown."""
 
     namespace: str
     pod: str
@@ -253,13 +249,11 @@ class KillLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, kill: PodOomKill) -> KillLine:
-        """To be written."""
         what = kill.kill
         memory = None if math.isnan(what.memory) else what.memory
         return cls(what.namespace, what.pod, what.uid, what.container, what.time, memory, kill.pod, what.old_limit)
 
     def kill(self) -> PodOomKill:
-        """As it was."""
         memory = math.nan if self.memory is None else self.memory
         what = OomKill(self.namespace, self.pod, self.uid, self.container, self.time, memory, self.old_limit)
         return PodOomKill(what, self.shown)
@@ -275,13 +269,13 @@ class SnapshotLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class SnapshotRecorder:
-    """Remembers what was written last."""
+    """Turns snapshots into lines with the changes since the snapshot before."""
 
     def __init__(self) -> None:
         self._written: dict[str, Mapping[ObjectKey, Any]] = {}
 
     def line(self, seen: RecommenderSnapshot) -> SnapshotLine:
-        """What is to be written of this; nothing is written twice."""
+        """The changes since the last snapshot."""
         kinds: dict[str, Snapshot[Any]] = {_VPA: seen.vpas, _POD: seen.pods, _HVPA: seen.hvpas, **seen.workloads}
         steps = {kind: diff_objects(self._written.get(kind, {}), snapshot.objects) for kind, snapshot in kinds.items()}
         self._written = {kind: snapshot.objects for kind, snapshot in kinds.items()}
@@ -299,7 +293,7 @@ class SnapshotRecorder:
 
 
 class SnapshotReplayer:
-    """The cluster as it was seen."""
+    """Turns lines into the snapshots that they were written from."""
 
     def __init__(self) -> None:
         self._stores: dict[str, ObjectStore[Any]] = {
@@ -307,7 +301,7 @@ class SnapshotReplayer:
         }
 
     def look(self, line: SnapshotLine) -> RecommenderSnapshot:
-        """What was seen when this line was written; raises `InvalidRecording`."""
+        """The snapshot of a line; raises `InvalidRecording`."""
         for kind, each in line.objects.items():
             apply_changes(self._stores[kind], each.gone, (decode_payload(found, _KINDS[kind]) for found in each.put))
         return RecommenderSnapshot(

@@ -15,11 +15,11 @@ import msgspec
 
 from trellis.base.errors import InvalidInput
 from trellis.base.names import suggest_name
-from trellis.core.recommend.declaration import needs_runs, read_declaration
 from trellis.core.recommend.evaluation.replay import DAY, HOUR
 from trellis.core.recommend.parameters import Parameter, ParameterKind
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.registry import built_in_recommenders, replace_defaults
+from trellis.core.recommend.validation import needs_runs, read_declaration
 from trellis.sources.series.units import Machine
 
 

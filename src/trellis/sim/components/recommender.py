@@ -34,7 +34,7 @@ from trellis.core.recommend.state.snapshot import (
     SnapshotChangeCollector,
     StepSamples,
 )
-from trellis.core.recommend.state.vpa_table import VpaStatusWrite
+from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.core.usage.columns import BoolColumn, IntColumn
 from trellis.core.usage.samples import Measurements
 from trellis.sim.cluster.container_table import ModelContainerTable

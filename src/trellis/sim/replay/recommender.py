@@ -17,7 +17,6 @@ import msgspec
 from trellis.base.errors import InvalidRecording
 from trellis.base.json_lines import HEADER, decode_payload, encode_payload
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
-from trellis.core.recommend.declaration import UnavailableRecommender
 from trellis.core.recommend.engine import PassDecision, PassWrites, RecommenderEngine
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.registry import build_recommenders
@@ -28,6 +27,7 @@ from trellis.core.recommend.state.snapshot import (
     PendingHistory,
     RecommenderSnapshot,
 )
+from trellis.core.recommend.validation import UnavailableRecommender
 from trellis.core.recording import recommender as lines
 from trellis.core.recording.recommender import SnapshotLine, SnapshotReplayer
 from trellis.sim.replay.decisions import ReplayedDecision

@@ -21,8 +21,8 @@ from trellis.core.cluster.pod_annotations import IN_PLACE_UPDATED_ANNOTATION
 from trellis.core.lint.manifests import ManifestSource, read_manifests
 from trellis.core.nodes.state.pods import MIRROR_POD_ANNOTATION
 from trellis.core.recommend.registry import built_in_recommenders
-from trellis.core.recommend.state import container_table
 from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
+from trellis.core.recommend.state.tables import INTEGER_CPU_PREFIX, INTEGER_CPU_SUFFIX
 from trellis.core.resize.freeze import FREEZE_ANNOTATION
 from trellis.core.usage.checkpoints.format import KEPT_FROM_ANNOTATION
 from trellis.sources.cluster.pseudonyms import Pseudonyms
@@ -168,13 +168,11 @@ class Anonymizer(Pseudonyms):
                 kept.append(
                     (annotation.annotation_key(self.name(name.removeprefix(annotation.ANNOTATION_PREFIX))), value)
                 )
-            elif name.startswith(container_table.INTEGER_CPU_PREFIX):
-                container = name.removeprefix(container_table.INTEGER_CPU_PREFIX).removesuffix(
-                    container_table.INTEGER_CPU_SUFFIX
-                )
+            elif name.startswith(INTEGER_CPU_PREFIX):
+                container = name.removeprefix(INTEGER_CPU_PREFIX).removesuffix(INTEGER_CPU_SUFFIX)
                 kept.append(
                     (
-                        f"{container_table.INTEGER_CPU_PREFIX}{self.name(container)}{container_table.INTEGER_CPU_SUFFIX}",
+                        f"{INTEGER_CPU_PREFIX}{self.name(container)}{INTEGER_CPU_SUFFIX}",
                         value,
                     )
                 )

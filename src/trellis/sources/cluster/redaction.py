@@ -27,7 +27,7 @@ from trellis.core.cluster.pod_annotations import (
 from trellis.core.nodes.scale_down.candidates import SCALE_DOWN_DISABLED_ANNOTATION
 from trellis.core.nodes.scale_down.drainability import DO_NOT_DISRUPT, SAFE_LOCAL_VOLUMES, SAFE_TO_EVICT
 from trellis.core.nodes.state.pods import MIRROR_POD_ANNOTATION
-from trellis.core.recommend.state import container_table
+from trellis.core.recommend.state.tables import INTEGER_CPU_PREFIX
 
 Document = dict[str, Any]
 
@@ -48,7 +48,7 @@ _KNOWN_ANNOTATIONS: Final = (
     | NAME_LISTS
     | {UPDATES_ANNOTATION, IN_PLACE_UPDATED_ANNOTATION, MIRROR_POD_ANNOTATION, SELECTED_NODE, *EVICTION_DETAILS}
 )
-_KNOWN_PREFIXES: Final = ("trellis.x-k8s.io/", annotation.ANNOTATION_PREFIX, container_table.INTEGER_CPU_PREFIX)
+_KNOWN_PREFIXES: Final = ("trellis.x-k8s.io/", annotation.ANNOTATION_PREFIX, INTEGER_CPU_PREFIX)
 _KNOWN_CONDITIONS: Final = frozenset({POD_SCHEDULED, RESIZE_PENDING, RESIZE_IN_PROGRESS})
 
 # Components of autoscalers, upstream's among them, by how their names begin.

@@ -9,7 +9,7 @@ from pathlib import Path
 from trellis import __version__
 from trellis.base.errors import InvalidInput
 from trellis.core.advice.survey.usage import SurveySettings
-from trellis.core.recommend.declaration import needs_runs
+from trellis.core.recommend.validation import needs_runs
 from trellis.core.recording.survey import SavedNamespace, encode_namespace, encode_survey_start, read_saved_survey
 from trellis.sources.prometheus.settings import PrometheusSettings
 

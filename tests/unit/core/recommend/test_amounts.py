@@ -17,7 +17,7 @@ from trellis.core.recommend.amounts import (
     parse_memory_column,
 )
 from trellis.core.recommend.post_processing import humanize_memory, round_up, round_up_to_cores
-from trellis.core.recommend.state.container_table import wants_integer_cpu
+from trellis.core.recommend.state.tables import wants_integer_cpu
 
 amounts = st.one_of(
     st.integers(0, 10**14),

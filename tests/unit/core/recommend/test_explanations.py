@@ -36,7 +36,7 @@ def passed(shop: World) -> LastPass:
     result = shop.decide()
     for write in result.writes:
         shop.write(write, seen=False)
-    return LastPass.of(result, shop.board, result.writes, shop.now)
+    return LastPass.of(result, shop.vpa_store, result.writes, shop.now)
 
 
 def asked(last: LastPass, name: str = "web") -> dict[str, Any]:
@@ -125,7 +125,7 @@ def test_what_was_kept_does_not_change_with_the_next_pass() -> None:
     passed(shop)
     assert asked(last)["failure"] == before["failure"]
     assert asked(last)["containers"] == before["containers"]
-    shop.board.drop(NAMESPACE, "web")
+    shop.vpa_store.drop(NAMESPACE, "web")
     assert asked(last)["containers"] == before["containers"]
 
 
@@ -184,7 +184,7 @@ def test_a_vpa_without_pods_has_no_containers_to_tell_of() -> None:
 def test_before_anybody_looked_at_its_target_nothing_is_said_of_its_conditions() -> None:
     shop = World(Stub("default", GOOD))
     shop.apply()
-    shop.board.drop(NAMESPACE, "web")
+    shop.vpa_store.drop(NAMESPACE, "web")
     shop.put("web")
     last = passed(shop)
     assert asked(last)["conditions"] == []

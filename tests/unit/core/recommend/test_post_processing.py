@@ -31,7 +31,7 @@ def test_every_stage_is_seen_once_in_its_order_and_the_last_shows_what_is_publis
     seen: list[tuple[Reason | None, FloatColumn]] = []
     result = run_pass(
         found.model.view(),
-        found.board,
+        found.vpa_store,
         found.recommenders,
         found.settings,
         found.now,
@@ -44,14 +44,14 @@ def test_every_stage_is_seen_once_in_its_order_and_the_last_shows_what_is_publis
 def test_watching_changes_nothing() -> None:
     found = world()
     alone, watched = found.decide(), TargetTrace()
-    again = run_pass(found.model.view(), found.board, found.recommenders, found.settings, found.now, watch=watched)
+    again = run_pass(found.model.view(), found.vpa_store, found.recommenders, found.settings, found.now, watch=watched)
     np.testing.assert_array_equal(alone.columns.amounts, again.columns.amounts)
     assert [write.status for write in alone.writes] == [write.status for write in again.writes]
 
 
 def test_a_trace_tells_what_each_stage_made_of_a_target() -> None:
     found, trace = world(), TargetTrace()
-    run_pass(found.model.view(), found.board, found.recommenders, found.settings, found.now, watch=trace)
+    run_pass(found.model.view(), found.vpa_store, found.recommenders, found.settings, found.now, watch=trace)
     steps = [(step.resource, step.reason.code, step.before, step.after) for step in trace.steps(0)]
     assert steps == [
         ("cpu", "RoundedUp", 777.0, 800.0),

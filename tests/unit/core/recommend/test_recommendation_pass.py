@@ -282,7 +282,7 @@ def test_no_pods_and_no_history_leaves_nothing_to_recommend() -> None:
 def test_before_anything_is_known_of_its_target_nothing_is_written() -> None:
     shop = World()
     shop.apply()
-    shop.board = VpaStore()
+    shop.vpa_store = VpaStore()
     shop.put("web")
     assert shop.run() == []
     assert shop.decide().counts == {}
@@ -298,7 +298,7 @@ def test_an_object_that_was_deleted_and_made_again_starts_anew() -> None:
     document["metadata"] |= {"uid": "another", "generation": 1}
     document.pop("status")
     shop.store("web", document)
-    shop.board.state(NAMESPACE, "web", shop.states["web"])
+    shop.vpa_store.state(NAMESPACE, "web", shop.states["web"])
     (write,) = shop.run()
     assert (write.uid, write.first) == ("another", True)
 
@@ -306,11 +306,11 @@ def test_an_object_that_was_deleted_and_made_again_starts_anew() -> None:
 def test_a_write_for_an_object_that_is_gone_is_forgotten() -> None:
     shop = world()
     (write,) = shop.decide().writes
-    shop.board.drop(NAMESPACE, "web")
-    shop.board.drop(NAMESPACE, "web")
-    shop.board.published(write, "7", shop.now)
-    shop.board.state(NAMESPACE, "web", shop.states["web"])
-    assert len(shop.board) == 0
+    shop.vpa_store.drop(NAMESPACE, "web")
+    shop.vpa_store.drop(NAMESPACE, "web")
+    shop.vpa_store.published(write, "7", shop.now)
+    shop.vpa_store.state(NAMESPACE, "web", shop.states["web"])
+    assert len(shop.vpa_store) == 0
     result = shop.decide()
     assert result.writes == []
     (explained,) = result.containers()
@@ -328,15 +328,15 @@ def test_numbers_are_given_out_again_and_nothing_grows() -> None:
         shop.run_pods(name, f"renamed{turn}")
         shop.use(vpa=name)
         shop.run()
-        shop.board.drop(NAMESPACE, name)
+        shop.vpa_store.drop(NAMESPACE, name)
         del shop.stored[name]
         shop.run_pods(name, count=0)
         shop.model.collect([], shop.now + 20 * DAY)
         shop.model.collect([], shop.now + 40 * DAY)
         assert shop.run() == []
-    assert shop.board.vpas.reach == 1
-    assert shop.board.containers.size == 0
-    assert shop.board.containers.reach <= 3
+    assert shop.vpa_store.vpas.reach == 1
+    assert shop.vpa_store.containers.size == 0
+    assert shop.vpa_store.containers.reach <= 3
 
 
 def test_a_status_that_somebody_cleared_is_written_again() -> None:

@@ -9,10 +9,10 @@ import pytest
 
 from support.worlds.vpas import Stub, World
 from trellis.base.errors import InvalidInput
-from trellis.core.recommend.declaration import UnavailableRecommender, read_declaration
 from trellis.core.recommend.parameters import Parameter, ParameterKind
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.registry import apply_preset, read_presets
+from trellis.core.recommend.validation import UnavailableRecommender, read_declaration
 
 MARGIN = Parameter("margin", ParameterKind.NUMBER, "On top.", 0.1, "fraction", 0.0, 2.0)
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from support.worlds.vpas import NAMESPACE, Stub, World
-from trellis.core.recommend.output_validation import find_explanation_problem
 from trellis.core.recommend.protocol import Estimates, Rows
+from trellis.core.recommend.validation import find_explanation_problem
 
 GOOD = (500.0, 1000.0, 2000.0)
 

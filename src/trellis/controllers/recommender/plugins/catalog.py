@@ -10,9 +10,9 @@ import msgspec
 from trellis.base.reasons import Reason
 from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, installed_plugins
 from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
-from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.parameters import Parameter
 from trellis.core.recommend.registry import built_in_recommenders
+from trellis.core.recommend.validation import needs_runs
 
 _SECONDS: Final = 30.0
 
@@ -30,7 +30,7 @@ class CatalogEntry(msgspec.Struct, frozen=True):
 
 
 def list_recommenders(names: Collection[str] = ()) -> list[CatalogEntry]:
-    """All of them, or those of some names; a name that nobody has is left out."""
+    """All of them, or those of some names; a name that no recommender has is left out."""
     built_in = [
         CatalogEntry(name, needs_history=each.needs_history, needs_runs=needs_runs(each), parameters=each.parameters)
         for name, each in built_in_recommenders().items()

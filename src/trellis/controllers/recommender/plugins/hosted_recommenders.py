@@ -15,9 +15,9 @@ from trellis.controllers.recommender.metrics import WORKER_FAILURES
 from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, installed_plugins
 from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
 from trellis.controllers.recommender.settings import RecommenderSettings, default_settings
-from trellis.core.recommend.declaration import UnavailableRecommender
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.registry import build_recommenders, built_in_recommenders, read_presets
+from trellis.core.recommend.validation import UnavailableRecommender
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 
@@ -45,7 +45,7 @@ class HostedRecommenders:
         wait([worker.start() for worker in self._workers], seconds)
 
     def current(self) -> Mapping[str, Recommender]:
-        """Who answers to each name now. Where nobody does yet, somebody stands in and says why."""
+        """The recommender of each name now. Where none runs yet, a stand-in gives the reason."""
         for worker in self._workers:
             if worker.declared is not None:
                 self._recommenders[worker.name] = worker
@@ -61,7 +61,7 @@ class HostedRecommenders:
 
     def _stand_in(self, name: str, why: str) -> None:
         known = self._recommenders.get(name)
-        # The same one for the same reason, so that nobody has to look at its VPAs again.
+        # The same one for the same reason, so that its VPAs need not be evaluated again.
         if not isinstance(known, UnavailableRecommender) or known.why != why:
             self._recommenders[name] = UnavailableRecommender(name, why)
 

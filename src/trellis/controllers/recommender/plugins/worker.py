@@ -28,11 +28,11 @@ from trellis.controllers.recommender.plugins.worker_process import (
     WorkerError,
     WorkerProcess,
 )
-from trellis.core.recommend.declaration import RecommenderDeclaration
 from trellis.core.recommend.estimation import PendingEstimates
 from trellis.core.recommend.parameters import Parameter, ParameterValue, ParameterValues
 from trellis.core.recommend.protocol import Estimates, Rows
 from trellis.core.recommend.registry import replace_defaults
+from trellis.core.recommend.validation import RecommenderDeclaration
 from trellis.kube.flow_control import RetryBackoff
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.threads import DaemonThreads
@@ -167,7 +167,7 @@ class RecommenderWorker:
             self._give_up(_LOADING, CRASHED, f"its process cannot be started: {error.strerror}")
             return
         self._process = process
-        if self._closing.is_set():  # since we looked, so that nobody else knows of the process
+        if self._closing.is_set():  # since the check above, so that `close` does not know of the process
             self._let_go()
             return
         try:
@@ -201,7 +201,7 @@ class RecommenderWorker:
             self.start()
             raise RecommenderFailure(message) from failure
         except BaseException:
-            self._let_go()  # nobody knows how much of the question it has heard
+            self._let_go()  # how much of the question it has read is unknown
             raise
         self._troubles.pop(question, None)
         return answer

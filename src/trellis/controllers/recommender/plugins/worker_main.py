@@ -34,9 +34,8 @@ from trellis.controllers.recommender.plugins.worker_messages import (
     frame,
     to_reply,
 )
-from trellis.core.recommend.declaration import read_declaration
-from trellis.core.recommend.output_validation import find_shape_problem
 from trellis.core.recommend.protocol import Recommender
+from trellis.core.recommend.validation import find_shape_problem, read_declaration
 
 _LONGEST_MESSAGE: Final = 400
 

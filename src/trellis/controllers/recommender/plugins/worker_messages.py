@@ -13,9 +13,9 @@ from typing import Final, TypeAlias
 import msgspec
 import numpy as np
 
-from trellis.core.recommend.declaration import RecommenderDeclaration
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.protocol import Estimates, Rows
+from trellis.core.recommend.validation import RecommenderDeclaration
 from trellis.core.usage.columns import FloatColumn
 
 HEADER: Final = struct.Struct("!4sQ")

@@ -35,8 +35,8 @@ from trellis.controllers.recommender.plugins.worker_messages import (
     frame,
     from_reply,
 )
-from trellis.core.recommend.declaration import RecommenderDeclaration
 from trellis.core.recommend.protocol import Estimates
+from trellis.core.recommend.validation import RecommenderDeclaration
 
 TIMED_OUT = Reason("RecommenderTimedOut", "A recommender did not answer in time and was killed.", Severity.ERROR)
 CRASHED = Reason("RecommenderCrashed", "The process of a recommender ended by itself.", Severity.ERROR)

@@ -23,13 +23,12 @@ from trellis.core.advice.survey.usage import SurveyedUsage, SurveySettings
 from trellis.core.cluster.dump_format import MissingData
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recommend.amounts import LOWER_BOUND, TARGET, UPPER_BOUND
-from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.recommendation_pass import RECOMMENDED, ContainerExplanation, run_pass
 from trellis.core.recommend.state.condition_types import CONDITION_TYPES, ConditionBit, VpaState
-from trellis.core.recommend.state.container_table import list_recommendations, read_published_amounts
+from trellis.core.recommend.state.tables import ServedVpa, list_recommendations, read_published_amounts
 from trellis.core.recommend.state.vpa_store import VpaStore
-from trellis.core.recommend.state.vpa_table import ServedVpa
+from trellis.core.recommend.validation import needs_runs
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
@@ -93,8 +92,8 @@ def _of_some(
         pods.setdefault(key[0], []).append(_pod(key, workload))
     for namespace, here in pods.items():
         model.follow(namespace, here, now)
-    board = _board(workloads, recommender)
-    result = run_pass(model.view(), board, {recommender.name: recommender}, asked.pipeline, now)
+    store = _board(workloads, recommender)
+    result = run_pass(model.view(), store, {recommender.name: recommender}, asked.pipeline, now)
     said = {each.key: each for each in result.containers()}
     missing = [
         *(MissingData(HISTORY, key.namespace, f"{key.vpa}, {key.container}: {why}") for key, why in refused.items()),
@@ -128,7 +127,7 @@ def _pod(key: ObjectKey, workload: SurveyedWorkload) -> TrackedPod:
 
 
 def _board(workloads: Mapping[ObjectKey, SurveyedWorkload], recommender: Recommender) -> VpaStore:
-    board = VpaStore()
+    store = VpaStore()
     effective = resolve_vpa(
         VerticalPodAutoscaler(
             metadata=ObjectMeta(name="any"),
@@ -140,9 +139,9 @@ def _board(workloads: Mapping[ObjectKey, SurveyedWorkload], recommender: Recomme
         )
     )
     for (namespace, name), workload in workloads.items():
-        board.put(ServedVpa(namespace, name, f"{namespace}/{name}", "1", 1, 0.0, effective, recommender.name))
-        board.state(namespace, name, VpaState(max(1, workload.pods)))
-    return board
+        store.put(ServedVpa(namespace, name, f"{namespace}/{name}", "1", 1, 0.0, effective, recommender.name))
+        store.state(namespace, name, VpaState(max(1, workload.pods)))
+    return store
 
 
 def _finished(

@@ -22,10 +22,10 @@ from trellis.core.cluster.oom_kills import OomKill
 from trellis.core.cluster.owners import TargetRef
 from trellis.core.cluster.past_pods import PastPods
 from trellis.core.recommend.amounts import MILLICORES_PER_CORE
-from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.recommend.validation import needs_runs
 from trellis.core.usage.checkpoints.format import SavedRow
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.core.usage.model import UsageModel

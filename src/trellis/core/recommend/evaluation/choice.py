@@ -21,7 +21,7 @@ import numpy as np
 
 from trellis.core.recommend.evaluation.replay import HOUR, DecisionTable, ReplayedUsage, replay_rule
 from trellis.core.recommend.evaluation.scores import ScoreSums, SizingScores, sum_steps
-from trellis.core.recommend.forecast.caches import find_daily_slots
+from trellis.core.recommend.forecast.caches import find_daily_slots, grow_column
 from trellis.core.recommend.forecast.candidates import ForecastCandidate, HistoryAtMoments
 from trellis.core.recommend.forecast.normalized_history import (
     SAMPLE_MEASURES,
@@ -191,12 +191,7 @@ class ChoiceTable:
         self._costs: FloatColumn = np.zeros((self._candidates, 0))
 
     def _reserve(self, size: int) -> None:
-        more = size - len(self._moments)
-        if more <= 0:
-            return
-        more = max(more, len(self._moments) // 2)
-        none = np.zeros(more, dtype=np.int64)
-        self._moments = np.append(self._moments, none + _NEVER)
-        self._names, self._chosen = np.append(self._names, none), np.append(self._chosen, none)
-        self._known, self._known_then = np.append(self._known, none), np.append(self._known_then, none)
-        self._costs = np.append(self._costs, np.full((self._candidates, more), np.nan), axis=1)
+        self._moments = grow_column(self._moments, size, _NEVER)
+        self._names, self._chosen = grow_column(self._names, size, 0), grow_column(self._chosen, size, 0)
+        self._known, self._known_then = grow_column(self._known, size, 0), grow_column(self._known_then, size, 0)
+        self._costs = grow_column(self._costs, size, np.nan)

@@ -21,9 +21,9 @@ import numpy as np
 from trellis.base.errors import InternalError
 from trellis.core.cluster.oom_kills import OomKill
 from trellis.core.recommend.amounts import MILLICORES_PER_CORE
-from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.parameters import ParameterValues, read_parameters
 from trellis.core.recommend.protocol import Recommender, Rows
+from trellis.core.recommend.validation import needs_runs
 from trellis.core.usage.columns import BoolColumn, FloatColumn, RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Measurements

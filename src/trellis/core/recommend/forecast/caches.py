@@ -17,6 +17,7 @@ from functools import lru_cache
 from typing import Final, Generic, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from trellis.core.recommend.protocol import Rows
 from trellis.core.usage.columns import FloatColumn, IntColumn, RowKey
@@ -27,6 +28,17 @@ _MOST_SETTINGS: Final = 32
 
 SettingT = TypeVar("SettingT", bound=Hashable)
 CachedT = TypeVar("CachedT")
+ItemT = TypeVar("ItemT", bound=np.generic)
+
+
+def grow_column(column: npt.NDArray[ItemT], size: int, fill: float, axis: int = -1) -> npt.NDArray[ItemT]:
+    """A column with places for so many rows at least, and half as many again where it grows; new ones hold `fill`."""
+    length = column.shape[axis]
+    if size <= length:
+        return column
+    shape = list(column.shape)
+    shape[axis] = max(size - length, length // 2)
+    return np.append(column, np.full(shape, fill, dtype=column.dtype), axis=axis)
 
 
 class SettingsCache(Generic[SettingT, CachedT]):
@@ -87,13 +99,10 @@ class HourlyCache:
         self._columns: FloatColumn = np.zeros((self._width, 0))
 
     def _reserve(self, size: int) -> None:
-        more = size - len(self._hours)
-        if more > 0:
-            more = max(more, len(self._hours) // 2)
-            self._hours = np.append(self._hours, np.full(more, -1))
-            self._choices = np.append(self._choices, np.zeros(more, dtype=np.int64))
-            self._revisions = np.append(self._revisions, np.zeros((more, 2), dtype=np.int64), axis=0)
-            self._columns = np.append(self._columns, np.zeros((self._width, more)), axis=1)
+        self._hours = grow_column(self._hours, size, -1)
+        self._choices = grow_column(self._choices, size, 0)
+        self._revisions = grow_column(self._revisions, size, 0, axis=0)
+        self._columns = grow_column(self._columns, size, 0.0)
 
 
 _HOURS_PER_DAY = 24

@@ -65,7 +65,7 @@ class WeightedHistory(msgspec.Struct, frozen=True):
 
 
 class ForecastHistograms(msgspec.Struct, frozen=True):
-    """Histograms (rows, moments, buckets) that add up to 1, or to 0 where nothing is known."""
+    """Histograms (rows, moments, bins) that add up to 1, or to 0 where nothing is known."""
 
     past: NormalizedHours
     at: IntColumn
@@ -84,11 +84,11 @@ class ForecastHistograms(msgspec.Struct, frozen=True):
         for number, fraction in enumerate(fractions):
             # A hair less: where the samples up to a fraction are just as many, rounding must not decide about a gap.
             wanted = np.float32(fraction - _ROUNDING_TOLERANCE) * totals
-            bucket = np.minimum((sums < wanted[:, :, np.newaxis]).sum(axis=2), HISTOGRAM_BINS - 1)
-            at = bucket[:, :, np.newaxis]
+            bins = np.minimum((sums < wanted[:, :, np.newaxis]).sum(axis=2), HISTOGRAM_BINS - 1)
+            at = bins[:, :, np.newaxis]
             inside = np.take_along_axis(self.weights, at, axis=2)[:, :, 0]
             beyond = np.take_along_axis(sums, at, axis=2)[:, :, 0] - wanted
-            places[number] = bucket + 1 - np.clip(beyond / np.maximum(inside, _SMALLEST), 0.0, 1.0)
+            places[number] = bins + 1 - np.clip(beyond / np.maximum(inside, _SMALLEST), 0.0, 1.0)
         return np.where(totals > 0.5, self.past.amounts(places, self.at), np.nan)
 
 

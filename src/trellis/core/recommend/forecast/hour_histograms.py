@@ -69,7 +69,7 @@ HourHistograms: TypeAlias = npt.NDArray[np.float32]
 def sum_selected_hours(
     past: NormalizedHours, hours: IntColumn, counts: FloatColumn, settled: BoolColumn | bool = False
 ) -> HourHistograms:
-    """(rows, moments, buckets) of some hours (moments, hours) that count so much, (rows, moments, hours).
+    """(rows, moments, bins) of some hours (moments, hours) that count so much, (rows, moments, hours).
 
     `settled` says which of them are put beside the level that they settled at.
     """
@@ -86,7 +86,7 @@ def sum_selected_hours(
 
 
 def build_hour_histograms(past: NormalizedHours, *, settled: bool) -> HourHistograms:
-    """(rows, hours, buckets): each hour by itself, beside one of its levels; nothing where nothing is known."""
+    """(rows, hours, bins): each hour by itself, beside one of its levels; nothing where nothing is known."""
     found = np.zeros((*past.known.shape, HISTOGRAM_BINS), dtype=np.float32)
     known = np.flatnonzero(past.known)
     every = np.arange(past.hours)

@@ -23,6 +23,7 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from trellis.core.recommend.forecast.caches import grow_column
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.core.usage.history.long_peaks import CELL_HOURS, CELLS, Peaks
 
@@ -245,11 +246,8 @@ class CyclePeriodCache:
         return self._periods[numbers]
 
     def _reserve(self, size: int) -> None:
-        more = size - len(self._periods)
-        if more > 0:
-            more = max(more, len(self._periods) // 2)
-            self._tested = np.append(self._tested, np.zeros(more, dtype=np.uint64))
-            self._periods = np.append(self._periods, np.full(more, -1))
+        self._tested = grow_column(self._tested, size, 0)
+        self._periods = grow_column(self._periods, size, -1)
 
 
 def _shift_back(peaks: Peaks, shifts: IntColumn) -> Peaks:

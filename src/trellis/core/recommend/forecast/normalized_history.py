@@ -106,7 +106,7 @@ def _ease_after_gaps(levels: FloatColumn, known: BoolColumn, idle: BoolColumn, h
 def _sum_last_day(values: FloatColumn) -> FloatColumn:
     """The sum of the 24 hours that end with each."""
     # By sums of 2, 4, 8 and 16: a running sum would depend, in its last digit, on how far back it was begun, and one
-    # digit is enough to move an hour to the next bucket.
+    # digit is enough to move an hour to the next bin.
     sums = {1: np.pad(values, ((0, 0), (_DAY - 1, 0)))}
     for length in (1, 2, 4, 8):
         half = sums[length]
@@ -131,7 +131,7 @@ BinIndexes = npt.NDArray[np.int32]
 class NormalizedHours(msgspec.Struct, frozen=True):
     """Hours of some rows, oldest first: summaries (rows, measures, hours) and what makes them comparable.
 
-    `means` are logarithms of hourly means, NaN where nothing is known. `tops` is where the highest bucket of a row
+    `means` are logarithms of hourly means, NaN where nothing is known. `tops` is where the highest bin of a row
     ends, apart from its level.
     """
 
@@ -147,7 +147,7 @@ class NormalizedHours(msgspec.Struct, frozen=True):
         return int(self.known.shape[1])
 
     def places(self, measure: int, hours: IntColumn, settled: BoolColumn | bool) -> BinIndexes:
-        """The bucket of a measure in some hours, (rows, ...), beside the level of the hour that is said."""
+        """The bin of a measure in some hours, (rows, ...), beside the level of the hour that is said."""
         level = np.where(settled, self.levels.settled[:, hours], self.levels.before[:, hours])
         level += self.tops.reshape(-1, *(1,) * hours.ndim)
         logs = np.log(np.maximum(self.summaries[:, measure][:, hours], np.float32(LEAST_USAGE)))

@@ -1,18 +1,38 @@
-"""Builds the statuses of VerticalPodAutoscalers that are to be written, whole, as documents of a merge patch.
+"""Statuses of VerticalPodAutoscalers: their conditions, when they are written, and the documents to write.
 
-The list of containers is sorted by name. With nothing to recommend it is removed, which leaves `recommendation: {}`
-as upstream writes it. An amount that a policy set is spelled as the policy spells it.
+Conditions are found for all VPAs at once, as bits; their types, reasons and messages are in
+`trellis.core.recommend.state.condition_types`.
+
+A status is written at once when the target, the uncapped target or the total moved by more than `change_threshold` of
+what is published, when a bound moved away from the target by as much, when a value appears or vanishes, or when the
+conditions, a message that matters or the generation changed. What is published has full precision; the threshold says
+when to write and not what.
+
+Bounds come closer to the target with every sample of a new container: by confidence alone the upper one falls from a
+thousand times the target to twice of it within a day. That narrowing is written at once only when it exceeds
+`narrowing_threshold`, which makes ten writes of it. A bound that is published too wide keeps pods from being touched;
+it does no harm for a while.
+
+Anything smaller is written once the status is old. `max_age` is the most that a difference, however small, stays
+unpublished; each object waits for a share of it that depends on its name, between a half and all of it, so that objects
+which came together are not written together for ever.
+
+A document is that of a merge patch. Its list of containers is sorted by name. With nothing to recommend it is removed,
+which leaves `recommendation: {}` as upstream writes it. An amount that a policy set is spelled as the policy spells
+it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 import numpy as np
 
+from trellis.base.durations import Duration
+from trellis.base.reasons import Reason
 from trellis.base.times import format_time
 from trellis.core.recommend.amounts import (
     CPU,
@@ -26,12 +46,224 @@ from trellis.core.recommend.amounts import (
     format_cpu_column,
     format_memory_column,
 )
-from trellis.core.recommend.publish.changes import decode_write_reasons
-from trellis.core.recommend.publish.conditions import HistoryShortage, build_conditions
-from trellis.core.recommend.state.condition_types import ConditionBit
+from trellis.core.recommend.estimation import PassEstimates
+from trellis.core.recommend.settings import PipelineSettings
+from trellis.core.recommend.state.condition_types import (
+    CONDITION_TYPES,
+    HISTORY_LOADING,
+    HISTORY_SOURCE_DOWN,
+    NO_PODS_MATCHED,
+    NO_SAMPLES,
+    NOTHING_TO_SIZE,
+    RECOMMENDER_FAILED,
+    SHORT_HISTORY,
+    ConditionBit,
+    ConditionMessages,
+    ConditionTransition,
+)
+from trellis.core.recommend.state.tables import NO_GROUP, VpaStatusWrite
 from trellis.core.recommend.state.vpa_store import VpaStore
-from trellis.core.recommend.state.vpa_table import VpaStatusWrite
-from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
+
+_SORTED_TYPES = sorted((type_, bit) for bit, type_ in CONDITION_TYPES.items())
+
+
+class HistoryShortage(NamedTuple):
+    """The container that is least known: its samples, and over how many seconds."""
+
+    container: str
+    samples: int
+    span: float
+
+    def __str__(self) -> str:
+        over = Duration.from_seconds(int(self.span))
+        return f"container {self.container} has a history of {self.samples} samples over {over}"
+
+
+class ConditionSubject(Protocol):
+    """The object that conditions are about."""
+
+    @property
+    def generation(self) -> int:
+        """Which one the conditions are made from."""
+
+    @property
+    def texts(self) -> ConditionMessages:
+        """What there is to say."""
+
+    @property
+    def transitions(self) -> Mapping[str, ConditionTransition]:
+        """What is published."""
+
+
+def build_conditions(
+    about: ConditionSubject, truth: int, shortage: HistoryShortage | None, now: str, *, sizes_any: bool = True
+) -> list[dict[str, Any]]:
+    """The list as it is written, sorted by type. The time of a transition moves only with the status.
+
+    `sizes_any` is whether any of its containers is to be sized.
+    """
+    documents = []
+    for type_, bit in _SORTED_TYPES:
+        holds = bool(truth & bit)
+        if not holds and bit is not ConditionBit.PROVIDED:
+            continue
+        status = "True" if holds else "False"
+        was = about.transitions.get(type_)
+        since = was.since if was is not None and was.status == status and was.since else now
+        document: dict[str, Any] = {
+            "type": type_,
+            "status": status,
+            "observedGeneration": about.generation,
+            "lastTransitionTime": since,
+        }
+        reason, message = _find_reason_and_message(bit, truth, about.texts, shortage, sizes_any)
+        if reason:
+            document["reason"] = reason
+        if message:
+            document["message"] = message
+        documents.append(document)
+    return documents
+
+
+def _find_reason_and_message(
+    bit: ConditionBit, truth: int, texts: ConditionMessages, shortage: HistoryShortage | None, sizes_any: bool
+) -> tuple[str, str]:
+    """The reason and the message of a condition; the one that always is there says why it is false."""
+    match bit:
+        case ConditionBit.PROVIDED if truth & ConditionBit.PROVIDED:
+            return "", ""
+        case ConditionBit.PROVIDED if not truth & ConditionBit.NO_PODS and not sizes_any:
+            return NOTHING_TO_SIZE.code, "All containers have policies of mode Off, or such as control no resource"
+        case ConditionBit.PROVIDED if not truth & ConditionBit.NO_PODS:
+            return NO_SAMPLES.code, "No container that is to be sized has usage samples yet"
+        case ConditionBit.PROVIDED | ConditionBit.NO_PODS:
+            return NO_PODS_MATCHED.code, "No pods match this VPA object"
+        case ConditionBit.UNSUPPORTED_CONFIG:
+            return texts.config_reason, texts.config
+        case ConditionBit.LOW_CONFIDENCE:
+            return SHORT_HISTORY.code, str(shortage) if shortage is not None else SHORT_HISTORY.meaning
+        case ConditionBit.FETCHING:
+            return HISTORY_LOADING.code, "Past usage is still being fetched"
+        case ConditionBit.NO_HISTORY:
+            return HISTORY_SOURCE_DOWN.code, texts.history
+        case ConditionBit.NO_BOOST:
+            return texts.boost_reason, texts.boost
+        case ConditionBit.CONFLICTING:
+            return texts.conflict_reason, texts.conflict
+        case ConditionBit.FAILED:
+            return RECOMMENDER_FAILED.code, texts.failure
+
+
+def find_conditions(amounts: FloatColumn, answers: PassEstimates, store: VpaStore) -> IntColumn:
+    """The bits of every VPA number. Whose recommender was not asked, or failed, is as sure as it was before."""
+    vpas, containers = store.vpas, store.containers
+    reach, owners = vpas.reach, containers.vpa[: containers.reach]
+    low = _mark_owners(find_low_confidence(answers), owners, reach)
+    not_asked = vpas.failed[:reach] | (vpas.group[:reach] == NO_GROUP)
+    low = np.where(not_asked, (vpas.truth[:reach] > 0) & (vpas.truth[:reach] & ConditionBit.LOW_CONFIDENCE > 0), low)
+    found = np.zeros(reach, dtype=np.int64)
+    for bit, holds in (
+        (ConditionBit.PROVIDED, _mark_owners(~np.isnan(amounts[TARGET]).all(axis=0), owners, reach)),
+        (ConditionBit.NO_PODS, vpas.pods[:reach] == 0),
+        (ConditionBit.UNSUPPORTED_CONFIG, vpas.problem[:reach] | (vpas.group[:reach] == NO_GROUP)),
+        (ConditionBit.LOW_CONFIDENCE, low),
+        (ConditionBit.FETCHING, vpas.fetching[:reach]),
+        (ConditionBit.CONFLICTING, vpas.rivals[:reach]),
+        (ConditionBit.FAILED, vpas.failed[:reach]),
+        (ConditionBit.NO_HISTORY, vpas.unwarmed[:reach]),
+        (ConditionBit.NO_BOOST, vpas.unboosted[:reach]),
+    ):
+        found[holds] |= bit
+    return found
+
+
+def find_low_confidence(answers: PassEstimates) -> BoolColumn:
+    """Containers that were recommended for with less than full confidence."""
+    answered = ~np.isnan(answers.bounds).all(axis=(0, 1))
+    found: BoolColumn = answered & (answers.confidence < 1)
+    return found
+
+
+def _mark_owners(containers: BoolColumn, owners: IntColumn, reach: int) -> BoolColumn:
+    """Which VPA numbers have any of these containers."""
+    marked = np.zeros(reach + 1, dtype=np.bool_)  # the last is for numbers that no VPA has
+    marked[owners[containers]] = True
+    return marked[:-1]
+
+
+GENERATION_OBSERVED = Reason("GenerationObserved", "The object was edited since its status was written.")
+CONDITIONS_CHANGED = Reason("ConditionsChanged", "A condition, or a message that matters, is another one.")
+VALUES_CAME_OR_WENT = Reason("ValuesCameOrWent", "A container or a resource was added or is no longer recommended.")
+TARGET_MOVED = Reason("TargetMoved", "A target or a total moved by more than the threshold.")
+BOUNDS_MOVED = Reason("BoundsMoved", "A bound moved away by more than the threshold, or came much closer.")
+STATUS_AGED = Reason("StatusAged", "Something smaller has changed, and the status is old.")
+
+# In the order of their bits.
+WRITE_REASONS = (
+    GENERATION_OBSERVED,
+    CONDITIONS_CHANGED,
+    VALUES_CAME_OR_WENT,
+    TARGET_MOVED,
+    BOUNDS_MOVED,
+    STATUS_AGED,
+)
+_ESTIMATES = [TARGET, UNCAPPED, TOTAL]
+
+
+def find_write_reasons(
+    amounts: FloatColumn, truth: IntColumn, store: VpaStore, settings: PipelineSettings, now: float
+) -> IntColumn:
+    """Why each VPA needs a write, as bits of `WRITE_REASONS`; 0 where it needs none."""
+    vpas, containers = store.vpas, store.containers
+    reach = vpas.reach
+    owners = containers.vpa[: containers.reach]
+    found = _compare_amounts(amounts, containers.published[:, :, : containers.reach], settings)
+    vpas.written[vpas.used & np.isnan(vpas.written)] = now  # as old as it is known
+    old = now - vpas.written[:reach] >= settings.max_age * vpas.patience[:reach]
+    causes = (
+        vpas.observed[:reach] != vpas.generation[:reach],
+        (truth != vpas.truth[:reach]) | (vpas.said[:reach] != vpas.told[:reach]),
+        _mark_owners(found.came_or_went, owners, reach),
+        _mark_owners(found.moved, owners, reach),
+        _mark_owners(found.bounds_moved, owners, reach),
+        old & _mark_owners(found.any_at_all, owners, reach),
+    )
+    reasons = np.zeros(reach, dtype=np.int64)
+    for bit, cause in enumerate(causes):
+        reasons |= cause.astype(np.int64) << bit
+    reasons[~vpas.active()] = 0
+    return reasons
+
+
+def decode_write_reasons(bits: int) -> tuple[Reason, ...]:
+    """The reasons that bits stand for."""
+    return tuple(reason for bit, reason in enumerate(WRITE_REASONS) if bits >> bit & 1)
+
+
+class _AmountDifferences(NamedTuple):
+    """What happened to each container."""
+
+    came_or_went: BoolColumn
+    moved: BoolColumn
+    bounds_moved: BoolColumn
+    any_at_all: BoolColumn
+
+
+def _compare_amounts(amounts: FloatColumn, before: FloatColumn, settings: PipelineSettings) -> _AmountDifferences:
+    step = amounts - before
+    little = before * settings.change_threshold
+    much = before * settings.narrowing_threshold
+    estimates = np.abs(step[_ESTIMATES]) > little[_ESTIMATES]
+    low, high = step[LOWER_BOUND], step[UPPER_BOUND]
+    bounds = (low > much[LOWER_BOUND]) | (low < -little[LOWER_BOUND])
+    bounds |= (high > little[UPPER_BOUND]) | (high < -much[UPPER_BOUND])
+    return _AmountDifferences(
+        came_or_went=np.any(np.isnan(amounts) != np.isnan(before), axis=(0, 1)),
+        moved=np.any(estimates, axis=(0, 1)),
+        bounds_moved=np.any(bounds, axis=0),
+        any_at_all=np.any(np.nan_to_num(step), axis=(0, 1)),
+    )
 
 
 class DesiredStatuses(msgspec.Struct, frozen=True):
@@ -47,10 +279,10 @@ class DesiredStatuses(msgspec.Struct, frozen=True):
 
 
 def build_status_writes(
-    due: Sequence[int], desired: DesiredStatuses, board: VpaStore, now: float
+    due: Sequence[int], desired: DesiredStatuses, store: VpaStore, now: float
 ) -> Iterator[VpaStatusWrite]:
     """The writes for some VPA numbers."""
-    vpas, containers = board.vpas, board.containers
+    vpas, containers = store.vpas, store.containers
     recommended = (~np.isnan(desired.amounts[TARGET]).all(axis=0)).tolist()
     listed = [[each for each in vpas.entries[number].containers if recommended[each]] for number in due]
     order = [container for each in listed for container in each]

@@ -17,7 +17,7 @@ from typing import Final, TypeAlias
 import numpy as np
 
 from trellis.core.recommend.amounts import CPU, MEMORY, MIDDLE
-from trellis.core.recommend.forecast.caches import SettingsCache
+from trellis.core.recommend.forecast.caches import SettingsCache, grow_column
 from trellis.core.recommend.forecast.hourly_forecast import HistoryBounds
 from trellis.core.recommend.forecast.phase_forecast import (
     SIZED_BY_PHASES,
@@ -83,14 +83,11 @@ class PhaseForecastCache:
         self._columns: FloatColumn = np.zeros((_WIDTH, 0))
 
     def _reserve(self, size: int) -> None:
-        more = size - len(self._revisions)
-        if more > 0:
-            more = max(more, len(self._revisions) // 2)
-            self._revisions = np.append(self._revisions, np.full(more, -1))
-            self._started = np.append(self._started, np.full(more, np.nan))
-            self._since = np.append(self._since, np.full(more, np.inf))
-            self._until = np.append(self._until, np.full(more, -np.inf))
-            self._columns = np.append(self._columns, np.zeros((_WIDTH, more)), axis=1)
+        self._revisions = grow_column(self._revisions, size, -1)
+        self._started = grow_column(self._started, size, np.nan)
+        self._since = grow_column(self._since, size, np.inf)
+        self._until = grow_column(self._until, size, -np.inf)
+        self._columns = grow_column(self._columns, size, 0.0)
 
 
 def _no_forecast(rows: int) -> PhaseForecast:

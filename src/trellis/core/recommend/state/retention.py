@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from trellis.api.feature_gates import FeatureGates
 from trellis.api.resolve import EffectiveContainerPolicy
 from trellis.core.cluster.store import ObjectKey
-from trellis.core.recommend.declaration import needs_runs
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.state.shadows import read_shadow_names
-from trellis.core.recommend.state.vpa_table import ServedVpa
+from trellis.core.recommend.state.tables import ServedVpa
+from trellis.core.recommend.validation import needs_runs
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.settings import Tuning, UsageSettings
 from trellis.core.usage.tracked_pods import TrackedPod
@@ -36,7 +36,7 @@ def read_tuning(container: EffectiveContainerPolicy, defaults: Tuning) -> Tuning
 
 
 class UsageRetention:
-    """Has the model keep what is asked for, and tells it of changes alone. `served` is whoever is advised now."""
+    """Has the model retain what the recommenders of served VPAs need; the model is called for changes alone."""
 
     def __init__(self, model: UsageModel, served: Mapping[ObjectKey, ServedVpa], gates: FeatureGates) -> None:
         self._model = model

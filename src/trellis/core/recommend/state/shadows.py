@@ -17,7 +17,7 @@ import numpy as np
 
 from trellis.core.recommend.amounts import MIDDLE, RESOURCES
 from trellis.core.recommend.protocol import NO_EXPLANATION, Explanations
-from trellis.core.recommend.state.vpa_table import ServedVpa
+from trellis.core.recommend.state.tables import ServedVpa
 from trellis.core.usage.columns import FloatColumn, IntColumn
 
 SHADOW_RECOMMENDERS: Final = "trellis.x-k8s.io/shadow-recommenders"

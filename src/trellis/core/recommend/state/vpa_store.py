@@ -19,25 +19,23 @@ import numpy as np
 from trellis.api.kinds.vpa import ContainerRecommendation
 from trellis.core.recommend.amounts import TARGET
 from trellis.core.recommend.capping.policy import PolicyBounds, compile_policy_bounds
-from trellis.core.recommend.declaration import UnavailableRecommender
 from trellis.core.recommend.parameters import ParameterValue, ParameterValues, ReadParameters, read_parameters
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.state.condition_types import VpaState, read_conditions, read_transitions
-from trellis.core.recommend.state.container_table import (
-    ContainerTable,
-    list_recommendations,
-    read_published_amounts,
-    wants_integer_cpu,
-)
 from trellis.core.recommend.state.shadows import ShadowTable
-from trellis.core.recommend.state.vpa_table import (
+from trellis.core.recommend.state.tables import (
     NO_GROUP,
     NOT_SERVED,
+    ContainerTable,
     ServedVpa,
     ServedVpaTable,
     VpaEntry,
     VpaStatusWrite,
+    list_recommendations,
+    read_published_amounts,
+    wants_integer_cpu,
 )
+from trellis.core.recommend.validation import UnavailableRecommender
 from trellis.core.usage.columns import IntColumn, RowKey
 
 _GroupKey: TypeAlias = tuple[str, tuple[tuple[str, ParameterValue], ...]]
@@ -81,7 +79,7 @@ class RecommenderGroups:
         return self._without_parameters[name]
 
     def keep(self, numbers: Collection[int]) -> None:
-        """Forget all other groups: nobody is in them any more."""
+        """Forget all other groups, which no VPA is in any more."""
         self._groups = {number: group for number, group in self._groups.items() if number in numbers}
         self._numbers = {key: number for key, number in self._numbers.items() if number in numbers}
         self._without_parameters.clear()
@@ -122,7 +120,7 @@ class VpaStore:
         return self.vpas.size
 
     def put(self, vpa: ServedVpa) -> None:
-        """An object that is new, or was changed by anybody, ourselves included."""
+        """Add or update an object that is new or was changed, by our own writes too."""
         number = self.vpas.find((vpa.namespace, vpa.name))
         if number >= 0 and self.vpas.entries[number].vpa.uid != vpa.uid:  # deleted and made again
             self.drop(vpa.namespace, vpa.name)
@@ -144,7 +142,7 @@ class VpaStore:
             self._unread.add(number)
 
     def drop(self, namespace: str, name: str) -> None:
-        """An object that is gone, or is served by somebody else now."""
+        """Remove an object that is gone, or is served by another process now."""
         number = self.vpas.find((namespace, name))
         if number < 0:
             return
@@ -156,18 +154,18 @@ class VpaStore:
         self._places = None
 
     def state(self, namespace: str, name: str, state: VpaState) -> None:
-        """What is known of its target; before the first word of it nothing is written. Of a stranger: nothing."""
+        """Set what is known of a VPA's target, before which nothing is written about it; ignored if it is not here."""
         number = self.vpas.find((namespace, name))
         if number >= 0 and self.vpas.entries[number].state != state:
             self.vpas.entries[number].state = state
             self._restated.add(number)
 
     def published(self, write: VpaStatusWrite, resource_version: str, now: float) -> None:
-        """A write was applied: from now on this is what is published."""
+        """Record a write that was applied: from now on this is what is published."""
         self.all_published([(write, resource_version)], now)
 
     def all_published(self, written: Iterable[tuple[VpaStatusWrite, str]], now: float) -> None:
-        """The same of many, one for each VPA: columns are changed once."""
+        """Record many writes, one for each VPA: columns are changed once."""
         numbers: list[int] = []
         writes: list[VpaStatusWrite] = []
         before: list[int] = []
@@ -186,7 +184,7 @@ class VpaStore:
             if entry.vpa.resource_version in {
                 write.resource_version,
                 resource_version,
-            }:  # else somebody was there since
+            }:  # else it was changed since
                 self._unread.discard(number)
         if not writes:
             return
@@ -218,7 +216,7 @@ class VpaStore:
         self._edited, self._restated, self._unread = set(), set(), set()
 
     def places(self, keys: list[RowKey]) -> IntColumn:
-        """The container number of each row of a view; -1 for rows of nobody on the board."""
+        """The container number of each row of a view; -1 for rows of VPAs that are not here."""
         # Equal lists of the same tuples compare by identity, 100,000 of them in half a millisecond.
         if self._places is None or keys != self._keys:
             self._places = self._find(keys)
@@ -226,7 +224,7 @@ class VpaStore:
         return self._places
 
     def fail(self, failures: Mapping[int, str]) -> None:
-        """What recommenders did in this pass, by VPA number; who is not named did not fail."""
+        """Record failures of recommenders in this pass, by VPA number; the others did not fail."""
         failed = set(np.flatnonzero(self.vpas.failed).tolist())
         for number in failed.union(failures):
             entry = self.vpas.entries[number]

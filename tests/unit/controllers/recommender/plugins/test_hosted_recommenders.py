@@ -17,10 +17,10 @@ from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin, installed_plugins
 from trellis.controllers.recommender.plugins.hosted_recommenders import HostedRecommenders, host_recommenders
 from trellis.controllers.recommender.settings import RecommenderSettings
-from trellis.core.recommend.declaration import UnavailableRecommender
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
+from trellis.core.recommend.validation import UnavailableRecommender
 from trellis.runtime.settings.loader import from_flags, load_settings
 from trellis.runtime.telemetry.metrics import Metrics
 

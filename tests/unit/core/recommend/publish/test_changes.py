@@ -6,7 +6,7 @@ import pytest
 
 from support.worlds.vpas import DAY, MINUTE, NAMESPACE, Stub, World
 from trellis.core.recommend.settings import PipelineSettings
-from trellis.core.recommend.state.vpa_table import VpaStatusWrite
+from trellis.core.recommend.state.tables import VpaStatusWrite
 
 
 def reasons(writes: list[VpaStatusWrite]) -> set[str]:

@@ -206,11 +206,11 @@ def test_parameters_reach_the_recommender_and_can_differ_from_vpa_to_vpa() -> No
     shop.run()
     assert shop.target("plain")["cpu"] == "1168m"
     assert shop.target("tight")["cpu"] == "1016m"
-    assert len(shop.board.groups) == 2
+    assert len(shop.vpa_store.groups) == 2
     shop.apply("tight")
     shop.run()
     assert shop.target("tight")["cpu"] == "1168m"
-    assert len(shop.board.groups) == 1
+    assert len(shop.vpa_store.groups) == 1
 
 
 def test_a_bad_parameter_beside_a_missing_target_says_both() -> None:

@@ -13,12 +13,12 @@ from hypothesis import given, settings
 from support.builders.usage_samples import kill, row
 from trellis.base.errors import InvalidInput
 from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, UPPER
-from trellis.core.recommend.declaration import needs_runs, read_declaration
 from trellis.core.recommend.forecast.phase_alignment import split_into_phases
 from trellis.core.recommend.protocol import Estimates, Recommender, Rows
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.recommenders.phases import PhasesRecommender
 from trellis.core.recommend.registry import apply_preset
+from trellis.core.recommend.validation import needs_runs, read_declaration
 from trellis.core.usage.columns import FloatColumn
 from trellis.core.usage.history.runs import PLACES
 from trellis.core.usage.model import UsageModel

@@ -80,7 +80,7 @@ def test_a_label_selects_nothing() -> None:
     shop.store("web", shop.stored["web"])
     shop.run_pods()
     assert shop.run() == []
-    assert len(shop.board) == 0
+    assert len(shop.vpa_store) == 0
 
 
 def test_a_vpa_that_moves_to_another_recommender_is_let_go_as_it_is() -> None:

@@ -11,7 +11,7 @@ from trellis.api.feature_gates import FeatureGates
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recommend.state.retention import UsageRetention
-from trellis.core.recommend.state.vpa_table import ServedVpa, read_served_vpa
+from trellis.core.recommend.state.tables import ServedVpa, read_served_vpa
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.settings import Tuning
 from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from support.worlds.vpas import NAMESPACE, Stub, World
 from trellis.core.recommend.amounts import CPU, MIDDLE
-from trellis.core.recommend.declaration import UnavailableRecommender
 from trellis.core.recommend.protocol import Estimates, Rows
 from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS, compare_shadows, read_shadow_names
+from trellis.core.recommend.validation import UnavailableRecommender
 
 OWN, OTHER = (500.0, 1000.0, 2000.0), (1000.0, 1500.0, 3000.0)
 
@@ -112,7 +112,7 @@ def test_a_vpa_that_is_gone_wants_nothing_any_more() -> None:
     other = Stub("other", OTHER)
     shop = shadowed_world(other, names="other,nobody")
     shop.decide()
-    shop.board.drop(NAMESPACE, "web")
+    shop.vpa_store.drop(NAMESPACE, "web")
     asked = other.asked
     assert shop.decide().unhosted == ()
     assert other.asked == asked

@@ -1,0 +1,184 @@
+"""Validates recommenders: what they declare before they are asked, and what they return.
+
+VPAs whose estimates are invalid keep what was recommended before, and their condition gives the reason.
+`UnavailableRecommender` stands in for a recommender that cannot be loaded: it declares nothing and fails, so that its
+VPAs keep what they have as well.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, NoReturn
+
+import msgspec
+import numpy as np
+
+from trellis.base.errors import InvalidInput, RecommenderFailure
+from trellis.core.recommend.amounts import LOWER, MIDDLE, RESOURCES, UPPER
+from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValue, ParameterValues
+from trellis.core.recommend.protocol import LONGEST_EXPLANATION_TEXT, Estimates, Recommender, Rows
+from trellis.core.usage.columns import BoolColumn, FloatColumn
+
+_PARAMETER_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_PYTHON_TYPES: dict[ParameterKind, tuple[type, ...]] = {
+    ParameterKind.NUMBER: (int, float),
+    ParameterKind.WHOLE: (int,),
+    ParameterKind.DURATION: (int, float),
+    ParameterKind.SWITCH: (bool,),
+    ParameterKind.CHOICE: (str,),
+}
+
+
+class RecommenderDeclaration(msgspec.Struct, frozen=True):
+    """What a recommender says of itself."""
+
+    needs_history: bool
+    parameters: tuple[Parameter, ...] = ()
+    needs_runs: bool = False
+
+
+def read_declaration(recommender: object) -> RecommenderDeclaration:
+    """What it declares, or `InvalidInput` with everything that keeps it from being a recommender."""
+    wrong = list(_find_problems(recommender))
+    if wrong:
+        raise InvalidInput(type(recommender).__name__, f"is no recommender: {'; '.join(wrong)}")
+    declared: Recommender = recommender  # type: ignore[assignment]  # looked at above
+    return RecommenderDeclaration(declared.needs_history, tuple(declared.parameters), needs_runs(declared))
+
+
+def needs_runs(recommender: Recommender) -> bool:
+    """Whether `rows.runs` must know something. Who says nothing about it does without."""
+    return getattr(recommender, "needs_runs", False) is True
+
+
+def _find_problems(recommender: object) -> Iterator[str]:
+    name = getattr(recommender, "name", None)
+    if not isinstance(name, str) or not name:
+        yield "it has no attribute `name` that is a text"
+    if not isinstance(getattr(recommender, "needs_history", None), bool):
+        yield "it has no attribute `needs_history` that is true or false"
+    if not isinstance(getattr(recommender, "needs_runs", False), bool):
+        yield "its attribute `needs_runs` is neither true nor false"
+    if not callable(getattr(recommender, "estimate", None)):
+        yield "it has no method `estimate`"
+    parameters = getattr(recommender, "parameters", None)
+    if not isinstance(parameters, tuple | list) or not all(isinstance(each, Parameter) for each in parameters):
+        yield "it has no attribute `parameters` that is a tuple of `Parameter`"
+        return
+    for parameter in parameters:
+        yield from _find_parameter_problems(parameter)
+    for twice in (name for name, times in Counter(each.name for each in parameters).items() if times > 1):
+        yield f"it declares the parameter {twice} twice"
+
+
+def _find_parameter_problems(parameter: Parameter) -> Iterator[str]:
+    name = parameter.name
+    if not _PARAMETER_NAME.fullmatch(str(name)):
+        yield f"the parameter {name!r} is not called like-this"
+        return
+    if not parameter.meaning:
+        yield f"the parameter {name} does not say what it means"
+    if (parameter.kind is ParameterKind.CHOICE) != bool(parameter.choices):
+        yield f"the parameter {name} must have choices if it is one, and else none"
+        return
+    if not _is_of_kind(parameter.kind, parameter.default):
+        yield f"the default of the parameter {name} is no {parameter.kind}"
+        return
+    try:
+        parameter.read(parameter.show(parameter.default))
+    except InvalidInput as error:
+        yield f"the default of the parameter {name} {error.rule}"
+
+
+def _is_of_kind(kind: ParameterKind, value: ParameterValue) -> bool:
+    # To Python true is 1.
+    return isinstance(value, _PYTHON_TYPES[kind]) and (kind is ParameterKind.SWITCH or not isinstance(value, bool))
+
+
+class UnavailableRecommender:
+    """Stands in for a recommender, and takes whatever parameters are meant for it."""
+
+    needs_history = False
+    parameters: tuple[Parameter, ...] = ()
+
+    def __init__(self, name: str, why: str) -> None:
+        self.name = name
+        self.why = why
+
+    def estimate(self, _rows: Rows, _values: ParameterValues, _now: float, /) -> NoReturn:
+        """No answer."""
+        raise RecommenderFailure(self.why)
+
+
+MOST_EXPLANATION_COLUMNS: Final = 32
+
+
+def find_explanation_problem(explanation: object, rows: int) -> str:
+    """What is wrong with an explanation of so many rows; empty if nothing is."""
+    if not isinstance(explanation, Mapping):
+        return f"explained itself with {type(explanation).__name__}, not with columns by name"
+    if len(explanation) > MOST_EXPLANATION_COLUMNS:
+        return f"explained itself in {len(explanation)} columns where {MOST_EXPLANATION_COLUMNS} are the most"
+    for name, column in explanation.items():
+        if not isinstance(name, str) or not 0 < len(name) <= LONGEST_EXPLANATION_TEXT:
+            return "explained itself with a column whose name is no short text"
+        wrong = _find_column_problem(column, rows)
+        if wrong:
+            return f"explained itself with a column {name} {wrong}"
+    return ""
+
+
+def _find_column_problem(column: object, rows: int) -> str:
+    if isinstance(column, np.ndarray):
+        if column.dtype != np.float64:
+            return "that is neither a column of floats nor a list of texts"
+        return f"of shape {column.shape} where {(rows,)} was asked for" if column.shape != (rows,) else ""
+    if isinstance(column, str) or not isinstance(column, Sequence) or not all(isinstance(each, str) for each in column):
+        return "that is neither a column of floats nor a list of texts"
+    return f"of {len(column)} texts for {rows} rows" if len(column) != rows else ""
+
+
+_BOUND_NAMES = ("lower bound", "target", "upper bound")
+
+
+def find_shape_problem(answer: object, rows: int) -> str:
+    """What is wrong with an answer as a whole; empty if nothing is."""
+    if not isinstance(answer, Estimates):
+        return f"answered with {type(answer).__name__}, not with estimates"
+    columns: tuple[tuple[str, object, tuple[int, ...]], ...] = (
+        ("bounds", answer.bounds, (3, len(RESOURCES), rows)),
+        ("totals", answer.totals, (len(RESOURCES), rows)),
+        ("confidence", answer.confidence, (rows,)),
+    )
+    for name, column, shape in columns:
+        if column is None:
+            continue
+        if not isinstance(column, np.ndarray) or column.dtype != np.float64:
+            return f"answered with {name} that are no column of floats"
+        if column.shape != shape:
+            return f"answered with {name} of shape {column.shape} where {shape} was asked for"
+    return find_explanation_problem(answer.explanation, rows)
+
+
+def find_impossible_rows(answer: Estimates) -> BoolColumn:
+    """Which rows have an amount that is negative, infinite, out of order, or missing beside others that are not."""
+    bounds = answer.bounds
+    missing = np.isnan(bounds)
+    wrong = missing.any(axis=0) & ~missing.all(axis=0)
+    wrong |= ((bounds < 0) | np.isinf(bounds)).any(axis=0)
+    wrong |= (bounds[LOWER] > bounds[MIDDLE]) | (bounds[MIDDLE] > bounds[UPPER])
+    if answer.totals is not None:
+        wrong |= (answer.totals < 0) | np.isinf(answer.totals)
+    found: BoolColumn = wrong.any(axis=0)
+    return found
+
+
+def describe_bounds(bounds: FloatColumn) -> str:
+    """An impossible answer for one row, (bound, resource), in words."""
+    parts = []
+    for resource, amounts in zip(RESOURCES, bounds.T, strict=True):
+        listed = ", ".join(f"{name} {amount:g}" for name, amount in zip(_BOUND_NAMES, amounts.tolist(), strict=True))
+        parts.append(f"{resource}: {listed}")
+    return "; ".join(parts)
