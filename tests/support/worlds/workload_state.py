@@ -48,9 +48,14 @@ class Told:
     """What is known, and who was told of changes."""
 
     def __init__(self) -> None:
-        self.known = WorkloadCache()
+        self.known = WorkloadCache(on_change=self._changed)
         self.concerned: list[WorkloadKey] = []
-        self.known.on_change = self.concerned.append
+        self.listeners: list[Callable[[WorkloadKey], None]] = []
+
+    def _changed(self, workload: WorkloadKey) -> None:
+        self.concerned.append(workload)
+        for listener in self.listeners:
+            listener(workload)
 
     def put_all(self) -> Told:
         for put in self.puts():

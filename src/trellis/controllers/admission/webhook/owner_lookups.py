@@ -55,6 +55,7 @@ class OwnerLookups:
         scales: ScaleLookups,
         *,
         settings: OwnerLookupSettings = OwnerLookupSettings(),  # noqa: B008 - frozen
+        new_target: asyncio.Event | None = None,
         on_result: Callable[[str], None] = lambda _result: None,
         on_wait: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
@@ -68,7 +69,8 @@ class OwnerLookups:
         self._under_way: dict[_Place, asyncio.Task[None]] = {}
         self._together = asyncio.Semaphore(_TOGETHER)
         self._answers: dict[TargetRef, ScaleInfo] = {}
-        self._woken = asyncio.Event()
+        # Set when a target is new: its scale is asked for soon.
+        self._woken = new_target or asyncio.Event()
         self._finders = {kind: self._finder(kind, lookup) for kind, (_, lookup) in watched.items()}
         self.owners = Owners(self._finders, self._answers)
 
@@ -88,10 +90,6 @@ class OwnerLookups:
     def can_be_asked(self, start: TargetRef) -> bool:
         """Whether asking could tell more about a chain that leads nowhere."""
         return self._missing(start) is not None
-
-    def wake(self) -> None:
-        """A target is new: ask for its scale soon."""
-        self._woken.set()
 
     async def keep_scales(
         self, targets: Callable[[], Collection[TargetRef]], on_known: Callable[[Collection[TargetRef]], None]

@@ -44,7 +44,7 @@ _NOT_READY: Final = PodAdmissionDecision(ADMISSION_NOT_READY, warnings=(ADMISSIO
 
 
 class PodDecisions:
-    """Decides about pods, from what is known."""
+    """Decides about pods, from what is known; before it `is_ready` they are left as they come."""
 
     def __init__(
         self,
@@ -53,15 +53,17 @@ class PodDecisions:
         limits: Callable[[str], NamespaceLimits],
         boost: BoostSettings,
         ceiling: Callable[[Pod], CpuCeiling | None],
+        *,
+        is_ready: Callable[[], bool],
     ) -> None:
         self._governors = governors
         self._lookups = lookups
         self.rules = PodAdmitter(governors, limits, boost, ceiling)
-        self.is_ready = False
+        self._is_ready = is_ready
 
     def decide(self, pod: Pod, namespace: str) -> PodAdmissionDecision | Awaitable[PodAdmissionDecision]:
         """The verdict, or somebody to wait for if the pod's controller has to be asked for."""
-        if not self.is_ready:
+        if not self._is_ready():
             return _NOT_READY
         # Most namespaces have nothing that sizes pods, and then nothing is worth knowing.
         if not self._governors.rules_in(namespace):
