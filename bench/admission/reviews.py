@@ -179,22 +179,26 @@ def _wait(process: subprocess.Popen[bytes], url: str, log: Path) -> None:
 async def _take(url: str, size: Size) -> Cost:
     from trellis.base.garbage_collection import freeze_live_objects  # noqa: PLC0415
     from trellis.controllers.admission.metrics import ADMISSION_METRICS  # noqa: PLC0415
-    from trellis.controllers.admission.process import AdmissionController  # noqa: PLC0415
+    from trellis.controllers.admission.process import ReviewService  # noqa: PLC0415
     from trellis.controllers.admission.settings import AdmissionSettings  # noqa: PLC0415
     from trellis.controllers.admission.webhook.server import HttpReply  # noqa: PLC0415
     from trellis.core.admission.decisions import DecisionCache  # noqa: PLC0415
     from trellis.kube.auth.connection import Connection  # noqa: PLC0415
     from trellis.kube.client import Client  # noqa: PLC0415
     from trellis.kube.transport.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
+    from trellis.runtime.informers import Informers  # noqa: PLC0415
+    from trellis.runtime.optional_kinds import UnreadableKinds  # noqa: PLC0415
+    from trellis.runtime.tasks import run_all  # noqa: PLC0415
+    from trellis.runtime.telemetry.logs import Logger  # noqa: PLC0415
     from trellis.runtime.telemetry.metrics import Metrics  # noqa: PLC0415
 
     client = Client(AiohttpTransport(Connection(url, "the benchmark"), environment={}))
     settings, metrics = AdmissionSettings(), Metrics(ADMISSION_METRICS)
-    admission = AdmissionController(
-        client, settings, metrics, await client.discover(), draw=lambda: 0.5, on_settled=freeze_live_objects
+    informers = Informers(client, UnreadableKinds(metrics, Logger("bench")), draw=lambda: 0.5)
+    admission = ReviewService(
+        client, informers, settings, metrics, await client.discover(), draw=lambda: 0.5, on_settled=freeze_live_objects
     )
-    running = asyncio.create_task(admission.run())
-    await admission.informers.wait_until_synced()
+    running = asyncio.create_task(run_all(informers.run(), admission.run()))
     while admission.why_not_ready():  # noqa: ASYNC110 - a benchmark
         await asyncio.sleep(0.01)
     bodies = [review(number * 37, size) for number in range(_BODIES)]

@@ -31,6 +31,7 @@ from trellis.core.resize import (
     UpdateSettings,
     WorkloadCache,
 )
+from trellis.core.resize.state.ownership import WorkloadKey
 from trellis.core.sizing.governors import Governor, compile_vpa_governor
 from trellis.runtime.telemetry.metrics import Metrics
 
@@ -73,12 +74,14 @@ class _World:
 
     def __init__(self) -> None:
         settings = UpdateSettings()
-        self._gathering = WorkloadCache()
+        self._gathering = WorkloadCache(on_change=self._changed)
         self._memory = UpdateMemory(self._gathering, settings)
         self._planner = UpdatePlanner(settings, NodeHeadroom(must_know=False))
         self._counting = UpdaterMetrics(Metrics(UPDATER_METRICS, about_process=False))
-        self._gathering.on_change = self._memory.changed
         self._pods: dict[tuple[str, str], Pod] = {}
+
+    def _changed(self, workload: WorkloadKey) -> None:
+        self._memory.changed(workload)
 
     def fill(self) -> float:
         """Put everything, which takes so many seconds; making it does not count."""

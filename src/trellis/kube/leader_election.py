@@ -86,7 +86,6 @@ class Election:
         now: Callable[[], datetime],
         draw: Draw,
         times: LeaseTimes = LeaseTimes(),  # noqa: B008 - frozen
-        on_change: Callable[[bool], None] | None = None,
     ) -> None:
         self.identity = identity
         self.trouble = ""
@@ -97,7 +96,6 @@ class Election:
         self._now = now
         self._draw = draw
         self._times = times
-        self._on_change = on_change
         self._leading = asyncio.Event()
         self._seen: LeaseObservation | None = None
         # Records that we have written or tried to: the answer to one may have been lost on the way.
@@ -122,16 +120,21 @@ class Election:
         """Return once this candidate leads."""
         await self._leading.wait()
 
-    async def run(self) -> None:
-        """Stand for election until cancelled; what is held then is given back."""
+    async def run(self, on_change: Callable[[bool], None] = lambda _leading: None) -> None:
+        """Stand for election until cancelled; what is held then is given back.
+
+        `on_change` is called when this candidate begins to lead, and when it no longer does.
+        """
         try:
             while True:
                 await self._acquire()
-                self._set_leading(True)
+                self._leading.set()
+                on_change(True)
                 try:
                     await self._hold()
                 finally:
-                    self._set_leading(False)
+                    self._leading.clear()
+                    on_change(False)
         finally:
             await self._release()
 
@@ -210,14 +213,6 @@ class Election:
 
     def _is_ours(self, seen: LeaseObservation) -> bool:
         return seen.spec in self._ours
-
-    def _set_leading(self, leading: bool) -> None:
-        if leading:
-            self._leading.set()
-        else:
-            self._leading.clear()
-        if self._on_change:
-            self._on_change(leading)
 
 
 def _clock() -> float:

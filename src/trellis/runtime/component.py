@@ -1,83 +1,101 @@
-"""A component: a process with probes, metrics, Events, an optional lease, and a controller.
+"""A component: its spec, and one way to run it, with probes, metrics, Events, leases and a controller.
 
-    async def run_hvpa(client: Client, settings: HvpaControllerSettings, stop: Shutdown) -> None:
-        metrics, interval = Metrics(HVPA_METRICS), settings.loop.hvpa_interval.total_seconds()
-        component = Component(client, settings, stop, name="trellis-hvpa", log=_log, metrics=metrics, interval=interval)
+    def hvpa_spec(settings: HvpaControllerSettings) -> ComponentSpec[HvpaController]:
+        @asynccontextmanager
+        async def build(context: ControllerContext) -> AsyncIterator[HvpaController]:
+            yield HvpaController(context, settings)
 
-        async def make() -> HvpaController:
-            return HvpaController(await component.equipment(component.writer()), settings)
+        return ComponentSpec(
+            name="trellis-hvpa",
+            field_manager="trellis-hvpa",
+            log=_log,
+            metrics=HVPA_METRICS,
+            build=build,
+            interval=settings.loop.hvpa_interval.total_seconds(),
+            election=one_lease(settings.leader),
+        )
 
-        await component.run(make)
+    main = component_main(hvpa_spec(settings), settings)
 
-The controller is made once the probes are answered, and ends before the lease is released. It gets a
-`ControllerContext`; tests make one with a clock and a random source of their own.
+Probes are answered from the start. The controller is built once the API server has said what it serves, and ends before
+its leases are released. It gets everything it works with in a `ControllerContext`: the client, the informers and the
+leadership may be shared by several components of a process, and tests make them with a clock of their own.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import random
 import socket
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, closing
 from datetime import UTC, datetime
-from typing import Final, Protocol
+from functools import partial
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import msgspec
 
+from trellis.base.errors import KubeError
 from trellis.kube.client import Client
 from trellis.kube.discovery import Served
 from trellis.kube.events import EventRecorder, EventReporter
 from trellis.kube.flow_control import Draw
-from trellis.kube.leader_election import Election
 from trellis.kube.write.outcomes import WriteOutcome
 from trellis.kube.write.writer import Writer, WriterSettings
-from trellis.runtime.cluster_connection import retry_until_answered
+from trellis.runtime.cluster_connection import connect, retry_until_answered
 from trellis.runtime.informers import Informers
-from trellis.runtime.leadership import make_candidate, make_identity
+from trellis.runtime.leadership import ElectionSpec, Leadership, create_leadership
+from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.passes import expect_passes
-from trellis.runtime.settings.component import AccessSettings, LeaderSettings
-from trellis.runtime.shutdown import Shutdown, run_until_stopped
+from trellis.runtime.recorder import NO_RECORDER, Recorder
+from trellis.runtime.settings.component import AccessSettings
+from trellis.runtime.shutdown import Main, Shutdown, run_until_stopped
+from trellis.runtime.tasks import cancel_all, run_all, wait_for_first
 from trellis.runtime.telemetry.cluster_metrics import count_write, is_usual, write_reporter
 from trellis.runtime.telemetry.event_queue import EventFailureLog, EventQueue, EventSink
-from trellis.runtime.telemetry.health import Activity
-from trellis.runtime.telemetry.health_server import HealthSettings, serve_health
+from trellis.runtime.telemetry.health import Activity, HealthCheck, ProbeResponse
+from trellis.runtime.telemetry.health_server import HealthSettings, Page, PageRequest, serve_health
 from trellis.runtime.telemetry.logs import Logger
-from trellis.runtime.telemetry.metrics import Metrics
+from trellis.runtime.telemetry.metrics import Metrics, Spec
+
+# Events are posted beside the work, and must not take the API server's time from it.
+_CONCURRENT_EVENTS: Final = 2
+
+NOT_YET_DISCOVERED: Final = "the API server has not said what it serves"
 
 
 class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What every controller works with. `now` is the wall clock, `served` what the API server has."""
+    """Everything that a controller works with. `now` is the wall clock, `served` what the API server serves."""
 
     client: Client
+    informers: Informers
+    leadership: Leadership
     writer: Writer
     served: Served
     metrics: Metrics
     activity: Activity
-    record: EventSink
-    may_act: Callable[[], bool]
+    record_event: EventSink
+    recorder: Recorder = NO_RECORDER
     now: Callable[[], float]
     draw: Draw
 
-
-# Events are posted beside the work, and must not take the API server's time from it.
-_EVENTS_AT_ONCE: Final = 2
-
-NOT_YET_ASKED: Final = "the API server has not said what it serves"
+    def may_act(self) -> bool:
+        """Whether no other process can be at work at this moment."""
+        return self.leadership.may_write()
 
 
 class Controller(ABC):
-    """What of a component is its own."""
-
-    informers: Informers
+    """The part of a component that decides and acts."""
 
     @abstractmethod
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Work until cancelled. The informers run beside it."""
 
     @abstractmethod
-    def begin_anew(self) -> None:
-        """Look at everything now: this process has become the leader."""
+    def on_started_leading(self) -> None:
+        """Forget what another leader may have changed, and reconcile everything now."""
 
     @property
     def is_busy(self) -> bool:
@@ -85,158 +103,240 @@ class Controller(ABC):
         return False
 
 
+C = TypeVar("C", bound=Controller)
+
+
 class ComponentSettings(Protocol):
-    """What every component can be told."""
+    """The settings that every component has."""
 
     @property
     def access(self) -> AccessSettings:
         """How the API server is reached."""
 
     @property
-    def leader(self) -> LeaderSettings:
-        """Which of several replicas works."""
-
-    @property
     def health(self) -> HealthSettings:
         """Where probes are answered."""
 
 
-class Component:
-    """One process. `name` is what Events say it is, `interval` that of its passes in seconds.
+class ComponentSpec(msgspec.Struct, Generic[C], frozen=True, kw_only=True):
+    """What distinguishes a component from the others.
 
-    Who is `idle` changes nothing, as who is read-only: it takes no lease, so that it never stops the one who does the
-    work, and posts no Events. Who `announces` itself takes its lease even if it works without one: other components
-    yield to it by that, and its start does not wait for it.
+    | field | meaning |
+    |---|---|
+    | `name` | the reporter of its Events |
+    | `field_manager` | the owner of the fields it writes |
+    | `build` | builds the controller, and ends what the controller needs beside it |
+    | `interval` | seconds between passes; None if it has none, so that probes expect none |
+    | `namespace` | the only namespace that it watches; empty if it watches all |
+    | `election` | the leases it is a candidate for; None if every replica works |
+    | `recording` | opens the file of its recording |
+    | `concurrent_writes` | most writes at the same time |
+    | `dry_run` | it changes nothing: writes are dry runs, and it takes no lease and posts no Events |
+    | `is_usual` | whether the outcome of a write needs no line in the log |
+    | `assumed` | what it takes an API server to serve that does not answer discovery; None if it waits |
+    | `assumed_warning` | the line of the log that says so |
+    | `checks` | readiness checks beside that of the informers, or in its place |
+    | `pages` | pages of its HTTP server, by path |
+    | `started_with` | what the first line of its log says of its settings |
+    """
+
+    name: str
+    field_manager: str
+    log: Logger
+    metrics: Sequence[Spec]
+    build: Callable[[ControllerContext], AbstractAsyncContextManager[C]]
+    interval: float | None
+    namespace: str = ""
+    election: ElectionSpec | None = None
+    recording: Callable[[], Recorder] = lambda: NO_RECORDER
+    concurrent_writes: int = WriterSettings().concurrency
+    dry_run: bool = False
+    is_usual: Callable[[WriteOutcome], bool] = is_usual
+    assumed: Served | None = None
+    assumed_warning: str = ""
+    checks: Mapping[str, Callable[[C], str | None]] = {}
+    pages: Mapping[str, Callable[[C, PageRequest], Awaitable[ProbeResponse]]] = {}
+    started_with: Mapping[str, Any] = {}
+
+
+class Component(Generic[C]):
+    """One component of a process.
+
+    What is not given is made for this component alone: several components of a process may share a client, informers,
+    leadership and metrics. A component that changes nothing takes no lease, so that it never stops the one that works.
     """
 
     def __init__(
         self,
-        client: Client,
+        spec: ComponentSpec[C],
         settings: ComponentSettings,
+        client: Client,
         stop: Shutdown,
         *,
-        name: str,
-        log: Logger,
-        metrics: Metrics,
-        interval: float,
-        idle: bool = False,
-        announces: bool = False,
-        is_usual: Callable[[WriteOutcome], bool] = is_usual,
+        recorder: Recorder = NO_RECORDER,
+        metrics: Metrics | None = None,
+        informers: Informers | None = None,
+        leadership: Leadership | None = None,
     ) -> None:
-        idle = idle or settings.access.read_only
-        self.metrics = metrics
-        self.activity = expect_passes(interval)
+        access = settings.access
+        is_idle = spec.dry_run or access.read_only
+        self._spec = spec
+        self._access = access
         self._client = client
-        self._settings = settings
         self._stop = stop
-        self._name = name
-        self._log = log
-        self._report = write_reporter(metrics, log, is_usual)
-        self._trouble = EventFailureLog(log)
-        self._controller: Controller | None = None
-        self._ends = False
-        self._posting = EventQueue(
-            self._events(idle), lambda: self._controller is not None and self._controller.is_busy
+        self._recorder = recorder
+        self.metrics = metrics or Metrics(spec.metrics)
+        self.activity = _expect_activity(spec.interval)
+        report = write_reporter(self.metrics, spec.log, spec.is_usual)
+        self.informers = informers or Informers(
+            client, UnreadableKinds(self.metrics, spec.log), draw=random.random, namespace=spec.namespace
         )
-        self._election: Election | None = None
-        self._announcing: Election | None = None
-        if settings.leader.leader_elect and not idle:
-            self._election = make_candidate(
-                client, settings.leader, report=self._report, on_change=self._leads, identity=make_identity()
-            )
-        elif announces and not idle:
-            self._announcing = make_candidate(
-                client, settings.leader, report=self._report, on_change=lambda _leads: None, identity=make_identity()
-            )
+        self.leadership = leadership or create_leadership(spec.election, client, report=report, is_idle=is_idle)
+        self._writer = Writer(
+            client,
+            record=report,
+            may_write=self.leadership.may_write,
+            settings=WriterSettings(
+                read_only=access.read_only,
+                dry_run=spec.dry_run,
+                concurrency=spec.concurrent_writes,
+                rate=access.write_rate,
+            ),
+        )
+        self._events = EventQueue(self._event_recorder(is_idle))
+        self._controller: asyncio.Future[C] = asyncio.get_running_loop().create_future()
 
     @property
-    def record(self) -> EventSink:
-        """How to say in an Event that something happened."""
-        return self._posting.record
+    def alive(self) -> Mapping[str, HealthCheck]:
+        """Liveness checks. A component without passes is alive if it answers."""
+        return {"ping": lambda: None} if self._spec.interval is None else {"passes": self.activity.check}
 
-    @staticmethod
-    def now() -> float:
-        """The wall clock."""
-        return _wall_clock().timestamp()
+    @property
+    def ready(self) -> Mapping[str, HealthCheck]:
+        """Readiness checks: the informers, and those of the spec."""
+        checks = {"informers": lambda _controller: self.informers.why_not_ready()} | dict(self._spec.checks)
+        return {name: partial(self._check, check) for name, check in checks.items()}
 
-    def may_act(self) -> bool:
-        """Whether nobody else can be at work at this moment."""
-        return self._election is None or self._election.may_write()
+    @property
+    def pages(self) -> Mapping[str, Page]:
+        """Pages of the component, by path."""
+        return {path: partial(self._page, page) for path, page in self._spec.pages.items()}
 
-    def writer(self, *, concurrency: int = WriterSettings().concurrency, dry_run: bool = False) -> Writer:
-        """One that writes while this process may, as hard as the flags say."""
-        access = self._settings.access
-        settings = WriterSettings(
-            read_only=access.read_only, dry_run=dry_run, concurrency=concurrency, rate=access.write_rate
-        )
-        return Writer(self._client, record=self._report, may_write=self.may_act, settings=settings)
+    async def run(self) -> None:
+        """Wait for the API server, and work until cancelled. Writes are finished before leases are released."""
+        async with self._spec.build(self._context(await self._discover())) as controller:
+            self._controller.set_result(controller)
+            events = asyncio.create_task(self._events.run(lambda: controller.is_busy), name="events")
+            leading = asyncio.create_task(self._lead(controller), name="leading")
+            working = asyncio.create_task(run_all(self.informers.run(), controller.run()), name=self._spec.name)
+            try:
+                await wait_for_first([working, leading])
+            finally:
+                events.cancel()
+                await cancel_all([working])
+                await cancel_all([leading])
 
-    async def equipment(self, writer: Writer) -> ControllerContext:
-        """What a controller is given, as soon as the API server says what it serves."""
+    async def _discover(self) -> Served:
+        spec = self._spec
+        if spec.assumed is None:
+            return await retry_until_answered(self._client.discover, spec.log)
+        try:
+            return await self._client.discover()
+        except KubeError as error:
+            spec.log.warning(spec.assumed_warning, why=error)
+            return spec.assumed
+
+    def _context(self, served: Served) -> ControllerContext:
         return ControllerContext(
             client=self._client,
-            writer=writer,
-            served=await retry_until_answered(self._client.discover, self._log),
+            informers=self.informers,
+            leadership=self.leadership,
+            writer=self._writer,
+            served=served,
             metrics=self.metrics,
             activity=self.activity,
-            record=self.record,
-            may_act=self.may_act,
-            now=self.now,
+            record_event=self._events.record,
+            recorder=self._recorder,
+            now=lambda: _wall_clock().timestamp(),
             draw=random.random,
         )
 
-    async def run(self, make: Callable[[], Awaitable[Controller]]) -> None:
-        """Answer probes and work until it is time to stop."""
-        async with serve_health(
-            self._settings.health,
-            metrics=self.metrics,
-            activity=self.activity,
-            alive={"passes": self.activity.check},
-            ready={"informers": self._why_not_ready},
-            remarks=self._remarks,
-        ) as address:
-            self._log.info("started", address=address, lease=self._settings.leader.leader_elect)
-            await run_until_stopped(self._stop, self._work(make), self._name)
+    async def _lead(self, controller: C) -> None:
+        log, leadership = self._spec.log, self.leadership
 
-    async def _work(self, make: Callable[[], Awaitable[Controller]]) -> None:
-        """Work until cancelled. What is written is finished before the lease is given back."""
-        controller = self._controller = await make()
-        election = self._election or self._announcing
-        leading = asyncio.create_task(election.run(), name="leading") if election else None
-        events = asyncio.create_task(self._posting.run(), name="events")
-        try:
-            await controller.run()
-        finally:
-            self._ends = True
-            events.cancel()
-            if leading is not None:
-                leading.cancel()
-                await asyncio.wait({leading})
+        def on_won(name: str) -> None:
+            log.info("leading", **leadership.fields(name), identity=leadership.identity)
+            controller.on_started_leading()
 
-    def _why_not_ready(self) -> str | None:
-        return self._controller.informers.why_not_ready() if self._controller else NOT_YET_ASKED
+        def on_lost(name: str, why: str) -> None:
+            if self._stop.reason is None:
+                # As upstream: a fresh start is the simplest way to forget what may be out of date.
+                log.error("lost the lease", error=None, **leadership.fields(name), why=why)
+                self._stop.request(f"lost {leadership.describe(name)}")
 
-    def _remarks(self) -> Sequence[str]:
-        return self._controller.informers.remarks() if self._controller else ()
+        await leadership.run(on_won=on_won, on_lost=on_lost)
 
-    def _events(self, idle: bool) -> EventRecorder:
+    def _event_recorder(self, is_idle: bool) -> EventRecorder:
+        failures = EventFailureLog(self._spec.log)
+
         def report(outcome: WriteOutcome) -> None:
             count_write(self.metrics, outcome)
-            self._trouble.note(outcome)
+            failures.note(outcome)
 
-        settings = WriterSettings(read_only=idle, concurrency=_EVENTS_AT_ONCE, rate=self._settings.access.write_rate)
-        writer = Writer(self._client, record=report, may_write=self.may_act, settings=settings)
-        return EventRecorder(writer, EventReporter(self._name, socket.gethostname()), now=_wall_clock)
+        settings = WriterSettings(read_only=is_idle, concurrency=_CONCURRENT_EVENTS, rate=self._access.write_rate)
+        writer = Writer(self._client, record=report, may_write=self.leadership.may_write, settings=settings)
+        return EventRecorder(writer, EventReporter(self._spec.name, socket.gethostname()), now=_wall_clock)
 
-    def _leads(self, leading: bool) -> None:
-        if leading:
-            self._log.info("leading")
-            if self._controller is not None:
-                self._controller.begin_anew()
-        elif self._stop.reason is None and not self._ends:
-            # As upstream: a fresh start is the simplest way to forget what may be out of date.
-            self._log.error("lost the lease", why=self._election.trouble if self._election else "")
-            self._stop.request("lost the lease")
+    def _check(self, check: Callable[[C], str | None]) -> str | None:
+        return check(self._controller.result()) if self._controller.done() else NOT_YET_DISCOVERED
+
+    async def _page(
+        self, page: Callable[[C, PageRequest], Awaitable[ProbeResponse]], request: PageRequest
+    ) -> ProbeResponse:
+        if not self._controller.done():
+            return ProbeResponse(503, f"{NOT_YET_DISCOVERED}\n")
+        return await page(self._controller.result(), request)
+
+
+async def run_component(
+    spec: ComponentSpec[C],
+    settings: ComponentSettings,
+    stop: Shutdown,
+    client: Client,
+    *,
+    recorder: Recorder = NO_RECORDER,
+    metrics: Metrics | None = None,
+) -> None:
+    """Answer probes and work until it is time to stop."""
+    component = Component(spec, settings, client, stop, recorder=recorder, metrics=metrics)
+    async with serve_health(
+        settings.health,
+        metrics=component.metrics,
+        activity=component.activity,
+        alive=component.alive,
+        ready=component.ready,
+        remarks=component.informers.remarks,
+        pages=component.pages,
+    ) as address:
+        spec.log.info("started", address=address, **spec.started_with)
+        await run_until_stopped(stop, component.run(), spec.name)
+
+
+def component_main(spec: ComponentSpec[C], settings: ComponentSettings, metrics: Metrics | None = None) -> Main:
+    """What a process does that runs this component alone, on the cluster of its settings."""
+
+    async def main(stop: Shutdown) -> None:
+        with closing(spec.recording()) as recorder:
+            async with connect(settings.access, spec.field_manager, spec.log) as client:
+                await run_component(spec, settings, stop, client, recorder=recorder, metrics=metrics)
+
+    return main
+
+
+def _expect_activity(interval: float | None) -> Activity:
+    if interval is None:
+        return Activity(math.inf, asyncio.get_running_loop().time)
+    return expect_passes(interval)
 
 
 def _wall_clock() -> datetime:

@@ -1,4 +1,4 @@
-"""Runs a coroutine in a task of its own and returns its result or its error as a value.
+"""Runs coroutines in tasks of their own: one whose result or error is a value, or several that end together.
 
 A loop must outlive a pass, and a queue must outlive a key: their failures are values to record instead of exceptions
 to catch, so that bugs are counted and logged like everything else.
@@ -7,7 +7,7 @@ to catch, so that bugs are counted and logged like everything else.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -36,3 +36,29 @@ async def run_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> 
         return TaskResult(None, asyncio.CancelledError("the work cancelled itself"))
     error = task.exception()
     return TaskResult(None, error) if error else TaskResult(task.result(), None)
+
+
+async def run_all(*work: Coroutine[Any, Any, None]) -> None:
+    """Run these until one of them ends, and cancel the others. An error of the first is raised."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        await wait_for_first(tasks)
+    finally:
+        await cancel_all(tasks)
+
+
+async def wait_for_first(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Return once one of these tasks has ended, or raise its error. Without tasks it waits until cancelled."""
+    if not tasks:
+        await asyncio.get_running_loop().create_future()
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+
+
+async def cancel_all(tasks: Sequence[asyncio.Task[None]]) -> None:
+    """Cancel these tasks, and return when all of them have ended."""
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

@@ -62,7 +62,7 @@ def recording() -> bytes:
         world.leads = False
         await world.wait(30)
         world.leads = True
-        controller.begin_anew()
+        controller.on_started_leading()
         world.delete_pods()
         world.server.delete(f"{BUFFERS}/spare")
         await world.wait(180)

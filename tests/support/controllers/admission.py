@@ -16,11 +16,14 @@ import msgspec
 from support import virtual_time
 from support.api_server.server import Document, ModelServer
 from trellis.controllers.admission.metrics import ADMISSION_METRICS
-from trellis.controllers.admission.process import AdmissionController
+from trellis.controllers.admission.process import ReviewService
 from trellis.controllers.admission.settings import AdmissionSettings
 from trellis.controllers.admission.webhook.server import HttpReply
 from trellis.kube.transport.requests import Request
+from trellis.runtime.informers import Informers
+from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.settings.loader import from_flags, load_settings
+from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 from trellis.testing.scripted_transport import Answer, answer
 
@@ -64,10 +67,11 @@ class World:
         given = {name.removeprefix("--").replace("-", "_"): value for name, value in (f.split("=", 1) for f in flags)}
         self.settings = load_settings(AdmissionSettings, from_flags(AdmissionSettings, given)).settings
         self._resizable = resizable
-        self._admission: AdmissionController | None = None
+        self._admission: ReviewService | None = None
+        self.informers: Informers
 
     @property
-    def admission(self) -> AdmissionController:
+    def admission(self) -> ReviewService:
         assert self._admission is not None
         return self._admission
 
@@ -156,11 +160,14 @@ class World:
         return answer(served[request.path]) if request.path in served else None
 
     @asynccontextmanager
-    async def admitting(self, *, settled: bool = True) -> AsyncIterator[AdmissionController]:
+    async def admitting(self, *, settled: bool = True) -> AsyncIterator[ReviewService]:
         """The webhook while it works, from when it has seen everything."""
         served = await self.server.client.discover()
-        self._admission = AdmissionController(self.server.client, self.settings, self.metrics, served, draw=lambda: 0.5)
-        async with virtual_time.working(self.admission.run()):
+        client, unreadable = self.server.client, UnreadableKinds(self.metrics, Logger("trellis.admission"))
+        namespace = self.settings.scope.vpa_object_namespace
+        self.informers = Informers(client, unreadable, draw=lambda: 0.5, namespace=namespace)
+        self._admission = ReviewService(client, self.informers, self.settings, self.metrics, served, draw=lambda: 0.5)
+        async with virtual_time.working(self.informers.run(), self.admission.run()):
             while settled and self.admission.why_not_ready():  # noqa: ASYNC110 - nobody else wants to know
                 await asyncio.sleep(0.1)
             await asyncio.sleep(0.1)

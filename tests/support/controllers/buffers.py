@@ -278,8 +278,10 @@ class World(ControlledWorld):
     async def controlling(self) -> AsyncIterator[BufferController]:
         """The controller while it works."""
         with self.recording.recorder() as recorder:
-            controller = BufferController(await self.equipment(), self.settings, kinds=self.kinds, recorder=recorder)
-            async with virtual_time.working(controller.run()):
+            namespace = self.settings.scope.vpa_object_namespace
+            context = await self.context(namespace=namespace, recorder=recorder)
+            controller = BufferController(context, self.settings, kinds=self.kinds)
+            async with virtual_time.working(self.running(context, controller)):
                 yield controller
 
     def run(self, play: Callable[[BufferController], Awaitable[None]], start: float = START) -> None:

@@ -303,8 +303,10 @@ class World(ControlledWorld):
     async def controlling(self) -> AsyncIterator[HvpaController]:
         """The controller while it works."""
         with self.recording.recorder() as recorder:
-            controller = HvpaController(await self.equipment(), self.settings, recorder=recorder)
-            async with virtual_time.working(controller.run()):
+            namespace = self.settings.scope.vpa_object_namespace
+            context = await self.context(namespace=namespace, recorder=recorder)
+            controller = HvpaController(context, self.settings)
+            async with virtual_time.working(self.running(context, controller)):
                 yield controller
 
     def run(self, play: Callable[[HvpaController], Awaitable[None]]) -> None:

@@ -278,9 +278,9 @@ class World(ControlledWorld):
     async def controlling(self) -> AsyncIterator[NodeController]:
         """The autoscaler while it works."""
         with self.recording.recorder() as recorder:
-            given = await self.equipment()
-            controller = NodeController(given, self.settings, provider=self.provider, recorder=recorder)
-            async with virtual_time.working(controller.run(), self._live()):
+            context = await self.context(recorder=recorder)
+            controller = NodeController(context, self.settings, provider=self.provider)
+            async with virtual_time.working(self.running(context, controller), self._live()):
                 yield controller
 
     def run(self, play: Callable[[NodeController], Awaitable[None]]) -> None:

@@ -7,25 +7,32 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from datetime import UTC, datetime
 from typing import Any
 
 from support import virtual_time
 from support.api_server.server import Document, ModelServer
+from trellis.base.errors import KubeError
 from trellis.base.times import format_time
-from trellis.controllers.recommender.leader_election import RecommenderElections
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.plugins.hosted_recommenders import host_recommenders
+from trellis.controllers.recommender.process import ASSUMED
 from trellis.controllers.recommender.reconcile import RecommenderController
 from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.controllers.recommender.usage_source import open_usage_source
 from trellis.kube.transport.requests import Request
 from trellis.kube.write.outcomes import WriteOutcome
 from trellis.kube.write.writer import Writer
+from trellis.runtime.component import ControllerContext
+from trellis.runtime.informers import Informers
+from trellis.runtime.leadership import Leadership
+from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.recorder import NO_RECORDER, Recorder
 from trellis.runtime.settings.loader import from_flags, load_settings
-from trellis.runtime.shutdown import Shutdown
+from trellis.runtime.tasks import run_all
 from trellis.runtime.telemetry.health import Activity
+from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 from trellis.testing.scripted_transport import Answer
 
@@ -151,31 +158,30 @@ class World:
     @asynccontextmanager
     async def recommending(self) -> AsyncIterator[RecommenderController]:
         """The recommender while it works."""
-        stop = Shutdown()
-        writer = Writer(self.server.client, record=self.outcomes.append)
-        hosted = host_recommenders(self.settings, self.metrics)
-        recommender = RecommenderController(
-            self.server.client,
-            writer,
-            self.settings,
-            hosted=hosted,
-            leading=RecommenderElections(self.settings.loop.recommender_name, None, on_won=print, on_lost=print),
+        client, unreadable = self.server.client, UnreadableKinds(self.metrics, Logger("trellis.recommender"))
+        try:
+            served = await client.discover()
+        except KubeError:
+            served = ASSUMED
+        informers = Informers(client, unreadable, draw=lambda: 0.5, namespace=self.settings.scope.vpa_object_namespace)
+        context = ControllerContext(
+            client=client,
+            informers=informers,
+            leadership=Leadership(self.settings.loop.recommender_name),
+            writer=Writer(client, record=self.outcomes.append),
+            served=served,
             metrics=self.metrics,
             activity=Activity(300.0, asyncio.get_running_loop().time),
+            record_event=lambda *_event: None,
+            recorder=self._recorder,
             now=self.now,
             draw=lambda: 0.5,
-            recorder=self._recorder,
         )
-        task = asyncio.create_task(recommender.run(stop))
-        try:
-            yield recommender
-            assert not task.done(), task.result()
-        finally:
-            stop.request("the test is over")
-            try:
-                await task
-            finally:
-                hosted.close()
+        with closing(host_recommenders(self.settings, self.metrics)) as hosted:
+            async with open_usage_source(client, self.settings, self.metrics) as source:
+                recommender = RecommenderController(context, self.settings, hosted=hosted, source=source)
+                async with virtual_time.working(run_all(informers.run(), recommender.run())):
+                    yield recommender
 
     def run(self, play: Callable[[], Awaitable[None]]) -> None:
         """Let a play go on while the recommender works."""

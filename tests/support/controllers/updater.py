@@ -229,11 +229,16 @@ class World(ControlledWorld):
     async def updating(self) -> AsyncIterator[UpdaterController]:
         """The updater while it works."""
         settings, recorder = self.settings, self._recorder()
-        given = await self.equipment(dry_run=settings.loop.dry_run, concurrency=settings.loop.concurrent_writes)
-        figures = update_settings(settings, given.served, await given.client.version())
-        updater = UpdaterController(given, settings, figures, recorder=recorder)
+        context = await self.context(
+            namespace=settings.scope.vpa_object_namespace,
+            recorder=recorder,
+            dry_run=settings.loop.dry_run,
+            concurrency=settings.loop.concurrent_writes,
+        )
+        update = update_settings(settings, context.served, await context.client.version())
+        updater = UpdaterController(context, settings, update)
         try:
-            async with virtual_time.working(updater.run()):
+            async with virtual_time.working(self.running(context, updater)):
                 yield updater
         finally:
             recorder.flush()

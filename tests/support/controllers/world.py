@@ -13,8 +13,14 @@ from trellis.base.reasons import Reason
 from trellis.kube.transport.requests import Request
 from trellis.kube.write.outcomes import WriteOutcome
 from trellis.kube.write.writer import Writer, WriterSettings
-from trellis.runtime.component import ControllerContext
+from trellis.runtime.component import Controller, ControllerContext
+from trellis.runtime.informers import Informers
+from trellis.runtime.leadership import Leadership
+from trellis.runtime.optional_kinds import UnreadableKinds
+from trellis.runtime.recorder import NO_RECORDER, Recorder
+from trellis.runtime.tasks import run_all
 from trellis.runtime.telemetry.health import Activity
+from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics, Spec
 from trellis.testing.scripted_transport import Answer, answer
 
@@ -52,6 +58,7 @@ class ControlledWorld(ABC):
         self.read_only = False
         self.outcomes: list[WriteOutcome] = []
         self.metrics = Metrics(metrics, about_process=False)
+        self.informers: Informers
         self._served = served
 
     def now(self) -> float:
@@ -63,21 +70,32 @@ class ControlledWorld(ABC):
         lines = self.metrics.text().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(series))
 
-    async def equipment(self, **writing: Any) -> ControllerContext:
-        """What the controller is given; its writer is as the world says, and further settings of it are these."""
+    async def context(
+        self, *, namespace: str = "", recorder: Recorder = NO_RECORDER, **writing: Any
+    ) -> ControllerContext:
+        """The context of the controller; its writer is as the world says, and has these further settings."""
         client = self.server.client
         settings = WriterSettings(read_only=self.read_only, **writing)
+        unreadable = UnreadableKinds(self.metrics, Logger("trellis.test"))
+        self.informers = Informers(client, unreadable, draw=lambda: 0.5, namespace=namespace)
         return ControllerContext(
             client=client,
+            informers=self.informers,
+            leadership=WorldLeadership(self),
             writer=Writer(client, record=self.outcomes.append, may_write=lambda: self.leads, settings=settings),
             served=await client.discover(),
             metrics=self.metrics,
             activity=Activity(300.0, asyncio.get_running_loop().time),
-            record=self._record,
-            may_act=lambda: self.leads,
+            record_event=self._record,
+            recorder=recorder,
             now=self.now,
             draw=lambda: 0.5,
         )
+
+    @staticmethod
+    async def running(context: ControllerContext, controller: Controller) -> None:
+        """Run a controller and its informers, as a component does."""
+        await run_all(context.informers.run(), controller.run())
 
     def _before(self, request: Request) -> Answer | None:
         if (fault := self.fault(request)) is not None:
@@ -87,3 +105,14 @@ class ControlledWorld(ABC):
     @abstractmethod
     def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
         """An Event."""
+
+
+class WorldLeadership(Leadership):
+    """Leads while the world says so."""
+
+    def __init__(self, world: ControlledWorld) -> None:
+        super().__init__()
+        self._world = world
+
+    def may_write(self) -> bool:
+        return self._world.leads

@@ -48,9 +48,14 @@ class CachedWorkload:
     """A cache of workloads, and those whose changes it reported."""
 
     def __init__(self) -> None:
-        self.known = WorkloadCache()
+        self.known = WorkloadCache(on_change=self._changed)
         self.concerned: list[WorkloadKey] = []
-        self.known.on_change = self.concerned.append
+        self.listeners: list[Callable[[WorkloadKey], None]] = []
+
+    def _changed(self, workload: WorkloadKey) -> None:
+        self.concerned.append(workload)
+        for listener in self.listeners:
+            listener(workload)
 
     def put_all(self) -> CachedWorkload:
         for put in self.puts():

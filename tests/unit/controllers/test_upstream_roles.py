@@ -35,10 +35,10 @@ def test_the_updater_evicts_without_what_upstreams_never_reads() -> None:
 
     async def play(updater: UpdaterController) -> None:
         await world.passes(3)
-        assert updater.informers.why_not_ready() is None
+        assert world.informers.why_not_ready() is None
         assert world.requests() == ["500m", "500m"]
         assert world.counted("trellis_unseen_resources") == len(OURS)
-        assert len(updater.informers.remarks()) == len(OURS)
+        assert len(world.informers.remarks()) == len(OURS)
 
     world.run(play)
 
@@ -94,7 +94,7 @@ def test_the_updater_waits_for_what_upstreams_reads(plural: str) -> None:
 
     async def play(updater: UpdaterController) -> None:
         await world.passes(5)
-        assert plural in (updater.informers.why_not_ready() or "")
+        assert plural in (world.informers.why_not_ready() or "")
         assert world.requests() == ["100m", "100m"]
 
     world.run(play)
@@ -128,13 +128,13 @@ def test_the_webhook_sizes_pods_without_hvpas_and_with_them_once_it_may() -> Non
 
     async def play() -> None:
         assert world.admission.why_not_ready() is None
-        assert world.admission.informers.remarks() == ["hvpas.autoscaling.x-k8s.io unseen: Hvpas do not size pods"]
+        assert world.informers.remarks() == ["hvpas.autoscaling.x-k8s.io unseen: Hvpas do not size pods"]
         sized = admission.requests_of(await world.admit(admission.pod("web")))
         untouched = admission.requests_of(await world.admit(admission.pod("big")))
         assert sized != untouched
         forbidden.clear()
         await asyncio.sleep(61.0)
-        assert world.admission.informers.remarks() == []
+        assert world.informers.remarks() == []
         assert admission.requests_of(await world.admit(admission.pod("big"))) != untouched
 
     world.run(play)

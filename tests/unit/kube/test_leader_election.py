@@ -71,7 +71,6 @@ class Candidate:
             now=now,
             draw=lambda: 0.5,
             times=times or LeaseTimes(),
-            on_change=self.changes.append,
         )
         self.writer = Writer(client, record=lambda _: None, may_write=self.election.may_write)
         self.task: asyncio.Task[None] | None = None
@@ -79,7 +78,7 @@ class Candidate:
         self.thawed.set()
 
     def start(self) -> Candidate:
-        self.task = asyncio.create_task(self._until_frozen(self.election.run()))
+        self.task = asyncio.create_task(self._until_frozen(self.election.run(self.changes.append)))
         return self
 
     @types.coroutine

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -17,9 +18,8 @@ from trellis.kube.resources import PODS
 from trellis.kube.write.actions import CreateObject, Target
 from trellis.kube.write.outcomes import Result
 from trellis.runtime.cluster_connection import retry_until_answered
-from trellis.runtime.component import Component, Controller
-from trellis.runtime.informers import Informers
-from trellis.runtime.optional_kinds import UnreadableKinds
+from trellis.runtime.component import ComponentSpec, Controller, ControllerContext, run_component
+from trellis.runtime.leadership import one_lease
 from trellis.runtime.settings.component import AccessSettings, LeaderSettings
 from trellis.runtime.settings.declarations import Settings
 from trellis.runtime.shutdown import Shutdown
@@ -27,7 +27,7 @@ from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.health_server import HealthSettings
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import answer, refusal
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/gardener"
 WATERED = Reason("Watered", "It was dry.")
@@ -46,26 +46,22 @@ class GardenerSettings(Settings, frozen=True):
 class Gardener(Controller):
     """Does nothing by itself."""
 
-    def __init__(self, server: ModelServer, component: Component) -> None:
-        self.component = component
-        self.informers = Informers(server.client, UnreadableKinds(component.metrics, log), draw=lambda: 0.5)
-        self.informers.follow(PODS)
-        self.writer = component.writer()
+    def __init__(self, server: ModelServer, context: ControllerContext) -> None:
+        context.informers.follow(PODS)
+        self.context = context
         self.fails = asyncio.Event()
         self.began = 0
         self.held_at_the_end = False
         self._server = server
 
-    def begin_anew(self) -> None:
+    def on_started_leading(self) -> None:
         self.began += 1
 
     async def run(self) -> None:
-        following = asyncio.create_task(self.informers.run())
         try:
             await self.fails.wait()
             raise InternalError("the well is dry")
         finally:
-            following.cancel()
             held: dict[str, Any] = self._server.objects.get(LEASE, {"spec": {}})["spec"]
             self.held_at_the_end = bool(held.get("holderIdentity"))
 
@@ -73,32 +69,36 @@ class Gardener(Controller):
 class World:
     """A gardener and its cluster."""
 
-    def __init__(self, settings: GardenerSettings = GardenerSettings(), *, idle: bool = False) -> None:  # noqa: B008
+    def __init__(self, settings: GardenerSettings = GardenerSettings(), *, dry_run: bool = False) -> None:  # noqa: B008
         self.server = ModelServer()
+        self.server.before = lambda request: answer({}) if request.path in ("/api", "/apis") else None
         self.settings = settings
-        self.idle = idle
+        self.dry_run = dry_run
         self.gardener: Gardener | None = None
         self.stop: Shutdown
 
     async def begin(self) -> asyncio.Task[None]:
         """Start it, and wait until it works."""
         self.stop = Shutdown()
-        component = Component(
-            self.server.client,
-            self.settings,
-            self.stop,
+
+        @asynccontextmanager
+        async def build(context: ControllerContext) -> AsyncIterator[Gardener]:
+            self.gardener = Gardener(self.server, context)
+            yield self.gardener
+
+        spec = ComponentSpec(
             name="gardener",
+            field_manager="gardener",
             log=log,
-            metrics=Metrics(CLUSTER_METRICS, about_process=False),
+            metrics=CLUSTER_METRICS,
+            build=build,
             interval=60.0,
-            idle=self.idle,
+            election=one_lease(self.settings.leader),
+            dry_run=self.dry_run,
         )
-
-        async def make() -> Gardener:
-            self.gardener = Gardener(self.server, component)
-            return self.gardener
-
-        running = asyncio.create_task(component.run(make))
+        metrics = Metrics(CLUSTER_METRICS, about_process=False)
+        run = run_component(spec, self.settings, self.stop, self.server.client, metrics=metrics)
+        running = asyncio.create_task(run)
         await asyncio.sleep(1.0)
         return running
 
@@ -110,8 +110,8 @@ class World:
     async def plant(self) -> Result:
         """Write something, and say so."""
         action = CreateObject(Target(PODS, "rose", "shop"), {"metadata": {"name": "rose"}})
-        outcome = await self.works.writer.write(action)
-        self.works.component.record(ObjectReference("Pod", "shop", "rose", "uid", "v1"), WATERED, "")
+        outcome = await self.works.context.writer.write(action)
+        self.works.context.record_event(ObjectReference("Pod", "shop", "rose", "uid", "v1"), WATERED, "")
         await asyncio.sleep(1.0)
         return outcome.result
 
@@ -129,7 +129,7 @@ def test_it_leads_writes_posts_and_gives_the_lease_back_after_its_controller_has
         running = await world.begin()
         assert world.server.objects[LEASE]["spec"]["holderIdentity"]
         assert world.works.began == 1
-        assert world.works.component.may_act()
+        assert world.works.context.may_act()
         assert await world.plant() is Result.APPLIED
         assert world.events() == ["Watered"]
         world.stop.request("the test is over")
@@ -156,10 +156,10 @@ def test_a_component_that_lost_its_lease_writes_nothing_and_asks_for_its_end() -
     world.run(play)
 
 
-@pytest.mark.parametrize("how", ["idle", "read-only"])
-def test_who_changes_nothing_takes_no_lease_and_posts_no_events(how: str) -> None:
+@pytest.mark.parametrize("how", ["dry-run", "read-only"])
+def test_a_component_that_changes_nothing_takes_no_lease_and_posts_no_events(how: str) -> None:
     access = AccessSettings(read_only=how == "read-only")
-    world = World(GardenerSettings(access=access), idle=how == "idle")
+    world = World(GardenerSettings(access=access), dry_run=how == "dry-run")
 
     async def play() -> None:
         running = await world.begin()

@@ -59,6 +59,7 @@ def test_the_controller_of_the_guide_labels_the_pods_without_a_team() -> None:
 
 def test_the_component_of_the_guide_labels_pods_tells_of_it_and_answers_probes() -> None:
     guide, server = guide_code.names(), ModelServer()
+    server.before = lambda request: answer({}) if request.path in ("/api", "/apis") else None
     server.put(pod_path("web"), pod("web", "1"))
     address = f"127.0.0.1:{free_ports(1)[0]}"
     leader = LeaderSettings(leader_elect=True, leader_elect_resource_name="labeller")

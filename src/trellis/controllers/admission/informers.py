@@ -66,13 +66,19 @@ class AdmissionInformers:
     """All that is followed, and what is made of it."""
 
     def __init__(
-        self, informers: Informers, scope: ScopeSettings, *, hvpas_served: bool, rooms: BoostCeilings | None
+        self,
+        informers: Informers,
+        scope: ScopeSettings,
+        *,
+        hvpas_served: bool,
+        rooms: BoostCeilings | None,
+        on_new_target: Callable[[], None] = lambda: None,
     ) -> None:
         self.governors = GovernorIndex()
         self._scope = scope
         self._limits: dict[str, NamespaceLimits] = {}
         # Called when an object is new, and its target perhaps as well.
-        self.on_new_target: Callable[[], None] = lambda: None
+        self._on_new_target = on_new_target
         self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, transform_vpa)
         self.limit_ranges: Informer[LimitRange] = informers.follow(
             LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}
@@ -105,13 +111,13 @@ class AdmissionInformers:
         if self._scope.covers(change.key[0]):
             self.governors.put(VPAS.kind, *change.key, _governor(change.new))
             if change.old is None:
-                self.on_new_target()
+                self._on_new_target()
 
     def _hvpa_changed(self, change: ObjectChange[Hvpa]) -> None:
         if self._scope.covers(change.key[0]):
             self.governors.put(HVPAS.kind, *change.key, _governor(change.new))
             if change.old is None:
-                self.on_new_target()
+                self._on_new_target()
 
     def _limits_changed(self, change: ObjectChange[LimitRange]) -> None:
         namespace = change.key[0]

@@ -1,17 +1,16 @@
 """Composes the admission controller: certificate, registration, status Lease, informers, and the review server.
 
-The server listens from the start, and sizes pods as soon as the caches are synced. A pod that is created before is
-admitted unchanged.
+The server listens once the API server has said what it serves, and sizes pods as soon as the caches are synced. A pod
+that is created before is admitted unchanged.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
-import random
 import socket
 import ssl
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -33,31 +32,29 @@ from trellis.kube.discovery import Served
 from trellis.kube.flow_control import Draw
 from trellis.kube.resources import HVPAS
 from trellis.kube.scales import ScaleLookups
-from trellis.kube.write.writer import Writer, WriterSettings
 from trellis.runtime.addresses import Address
-from trellis.runtime.cluster_connection import retry_until_answered, run_on_cluster
-from trellis.runtime.component import NOT_YET_ASKED
+from trellis.runtime.component import ComponentSpec, Controller, ControllerContext, component_main
 from trellis.runtime.informers import Informers
-from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.settings.component import effective_boost_settings
-from trellis.runtime.shutdown import Main, Shutdown, run_until_stopped
-from trellis.runtime.telemetry.cluster_metrics import write_reporter
-from trellis.runtime.telemetry.health import Activity
-from trellis.runtime.telemetry.health_server import serve_health
+from trellis.runtime.shutdown import Main
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
+
+COMPONENT: Final = "vpa-admission-controller"
+FIELD_MANAGER: Final = "trellis-admission-controller"
 
 _EXPORT_SECONDS: Final = 5.0
 
 _log: Final = Logger("trellis.admission")
 
 
-class AdmissionController:
-    """One process's webhook, certificates and registration aside."""
+class ReviewService:
+    """Answers reviews from what the informers show. `on_settled` is called when the caches are synced."""
 
     def __init__(
         self,
         client: Client,
+        informers: Informers,
         settings: AdmissionSettings,
         metrics: Metrics,
         served: Served,
@@ -65,49 +62,55 @@ class AdmissionController:
         draw: Draw,
         on_settled: Callable[[], object] = lambda: None,
     ) -> None:
-        self._settings = settings
         self._metrics = metrics
-        # Called when all that will stay has been built up.
         self._on_settled = on_settled
+        self._synced, new_target = asyncio.Event(), asyncio.Event()
         boost = effective_boost_settings(settings.scope.feature_gates, settings.reviews.max_allowed_cpu_boost, served)
         rooms = BoostCeilings(must_fit=settings.reviews.require_fit) if boost.enabled else None
         self.tally = ReviewMetrics(metrics)
-        own = settings.scope.vpa_object_namespace
-        self.informers = Informers(client, UnreadableKinds(metrics, _log), draw=draw, namespace=own)
-        self.watching = AdmissionInformers(
-            self.informers, settings.scope, hvpas_served=served.serves(HVPAS), rooms=rooms
+        self._informer_set = informers
+        self._watching = AdmissionInformers(
+            informers,
+            settings.scope,
+            hvpas_served=served.serves(HVPAS),
+            rooms=rooms,
+            on_new_target=new_target.set,
         )
         self._lookups = OwnerLookups(
             client,
-            self.watching.lookups(),
+            self._watching.lookups(),
             ScaleLookups(client, draw=draw),
             settings=OwnerLookupSettings(settings.reviews.owner_lookup_deadline.total_seconds()),
+            new_target=new_target,
             on_result=lambda result: self.tally.count(named.LOOKUPS, result),
             on_wait=lambda seconds: self.tally.observe(named.LOOKUP_SECONDS, seconds),
         )
-        self.watching.on_new_target = self._lookups.wake
         self.decisions = PodDecisions(
-            self.watching.governors, self._lookups, self.watching.limits, boost, rooms.ceiling if rooms else _no_ceiling
+            self._watching.governors,
+            self._lookups,
+            self._watching.limits,
+            boost,
+            rooms.ceiling if rooms else _no_ceiling,
+            is_ready=self._synced.is_set,
         )
         self.answering = ReviewHandler(self.decisions, settings.scope.feature_gates, self.tally)
-        self.service = ServerCallbacks(self.answering.answer, self.answering.refuse, self.tally.answered)
+        self._callbacks = ServerCallbacks(self.answering.answer, self.answering.refuse, self.tally.answered)
 
     def why_not_ready(self) -> str | None:
-        """What probes are told while not everything has been seen."""
-        return self.informers.why_not_ready() or (None if self.decisions.is_ready else "not started")
+        """Why pods are not sized yet, if so."""
+        return self._informer_set.why_not_ready() or (None if self._synced.is_set() else "not started")
+
+    async def wait_until_synced(self) -> None:
+        """Return once the caches are synced."""
+        await self._synced.wait()
 
     def server(self, context: ssl.SSLContext | None) -> ReviewServer:
-        """Who takes reviews."""
-        return ReviewServer(self.service, context)
-
-    async def listen(self, server: ReviewServer) -> Address:
-        """Take reviews on the port that is set."""
-        return await server.start(Address("", self._settings.reviews.port))
+        """A server for these reviews."""
+        return ReviewServer(self._callbacks, context)
 
     async def run(self, server: ReviewServer | None = None) -> None:
-        """Follow the cluster, until cancelled."""
+        """Keep what reviews are answered from, until cancelled."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.informers.run(), name="watching")
             group.create_task(self._settle(), name="settling")
             group.create_task(self._keep_scales(), name="scales")
             group.create_task(self.tally.run(), name="tally")
@@ -116,14 +119,14 @@ class AdmissionController:
                 group.create_task(server.watch(), name="connections")
 
     async def _settle(self) -> None:
-        await self.informers.wait_until_synced()
-        self.decisions.is_ready = True
-        _log.info("everything has been seen", governors=len(self.watching.governors))
+        await self._informer_set.wait_until_synced()
+        self._synced.set()
+        _log.info("everything has been seen", governors=len(self._watching.governors))
         self._on_settled()
 
     async def _keep_scales(self) -> None:
-        governors = self.watching.governors
-        await self.informers.wait_until_synced()
+        governors = self._watching.governors
+        await self._informer_set.wait_until_synced()
 
         def known(targets: Any) -> None:
             for target in targets:
@@ -133,8 +136,8 @@ class AdmissionController:
 
     async def _export(self, server: ReviewServer | None) -> None:
         while True:
-            self.informers.export(self._metrics)
-            counts = self.watching.governors.counts()
+            self._informer_set.export(self._metrics)
+            counts = self._watching.governors.counts()
             self._metrics.set_all(named.GOVERNORS, {(kind,): float(count) for kind, count in counts.items()})
             self._metrics.set(named.CONNECTIONS, float(len(server)) if server is not None else 0.0)
             await asyncio.sleep(_EXPORT_SECONDS)
@@ -144,115 +147,121 @@ def _no_ceiling(_pod: Pod) -> CpuCeiling | None:
     return None
 
 
-FIELD_MANAGER: Final = "trellis-admission-controller"
+class AdmissionController(Controller):
+    """The admission controller of a process: reviews, certificate, registration and status Lease."""
 
-
-def admission_main(settings: AdmissionSettings) -> Main:
-    """What a process with these settings does until it is told to stop."""
-    return run_on_cluster(run_admission, settings, FIELD_MANAGER, _log)
-
-
-async def run_admission(client: Client, settings: AdmissionSettings, stop: Shutdown) -> None:
-    """Answer probes and reviews until it is time to stop."""
-    metrics = Metrics(ADMISSION_METRICS)
-    webhook = _AdmissionProcess(client, settings, metrics)
-    # Nothing here has passes that could end: whoever answers a probe is alive.
-    activity = Activity(math.inf, asyncio.get_running_loop().time)
-    async with serve_health(
-        settings.health,
-        metrics=metrics,
-        activity=activity,
-        alive={"ping": lambda: None},
-        ready={"informers": webhook.why_blind, "certificate": webhook.keeper.why_not_ready},
-        remarks=webhook.remarks,
-    ) as address:
-        _log.info("started", port=settings.reviews.port, address=address)
-        await run_until_stopped(stop, webhook.run(), "webhook")
-
-
-class _AdmissionProcess:
-    """Everything but the probes."""
-
-    def __init__(self, client: Client, settings: AdmissionSettings, metrics: Metrics) -> None:
-        self._client = client
-        self._settings = settings
-        self._metrics = metrics
-        self._admission: AdmissionController | None = None
-        self._seen = asyncio.Event()
-        self._writer = _create_writer(client, settings, metrics)
+    def __init__(self, context: ControllerContext, settings: AdmissionSettings) -> None:
         registration = settings.registration
-        self.keeper = create_keeper(
+        self._address = Address("", settings.reviews.port)
+        self._bundle_changed = asyncio.Event()
+        self._keeper = create_keeper(
             settings.certificates,
-            client,
-            self._writer,
-            metrics,
+            context.client,
+            context.writer,
+            context.metrics,
             hosts=registration.hosts,
             namespace=registration.namespace,
-            now=lambda: datetime.now(UTC).timestamp(),
+            now=context.now,
+            on_bundle=lambda _bundle: self._bundle_changed.set(),
         )
         self._registration = WebhookRegistration(
-            client, self._writer, registration, scope=settings.scope, bundle=self.keeper.ca_bundle, metrics=metrics
+            context.client,
+            context.writer,
+            registration,
+            scope=settings.scope,
+            bundle=self._keeper.ca_bundle,
+            metrics=context.metrics,
         )
-        self._presence = StatusLease(
-            client,
-            self._writer,
+        self._reviews = ReviewService(
+            context.client,
+            context.informers,
+            settings,
+            context.metrics,
+            context.served,
+            draw=context.draw,
+            on_settled=freeze_live_objects,
+        )
+        self._server = self._reviews.server(self._keeper.context)
+        self._status = StatusLease(
+            context.client,
+            context.writer,
             settings.presence,
             namespace=registration.namespace,
             identity=socket.gethostname(),
             why_absent=self._why_absent,
-            now=lambda: datetime.now(UTC),
+            now=lambda: datetime.fromtimestamp(context.now(), UTC),
         )
-        self.keeper.on_bundle(self._registration.wake)
+
+    def on_started_leading(self) -> None:
+        """Do nothing: every replica answers reviews, and there is no leader."""
+
+    def why_not_ready(self) -> str | None:
+        """Why pods are not sized yet, if so."""
+        return self._reviews.why_not_ready()
+
+    def why_no_certificate(self) -> str | None:
+        """Why handshakes fail, if so."""
+        return self._keeper.why_not_ready()
 
     async def run(self) -> None:
-        """Work until cancelled, and then answer what has been asked."""
+        """Work until cancelled, and then answer the reviews that have come."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.keeper.run(), name="certificates")
+            group.create_task(self._keeper.run(), name="certificates")
             group.create_task(self._register(), name="registration")
-            group.create_task(self._be_present(), name="presence")
-            await self._answer()
+            group.create_task(self._renew_status(), name="status")
+            await self._server.start(self._address)
+            try:
+                await self._reviews.run(self._server)
+            finally:
+                await self._server.close()
 
     async def _register(self) -> None:
-        """Not before there is an authority to name: nothing is wrong while it is still being made."""
-        await self.keeper.wait_until_ready()
-        await self._registration.run()
+        """Register once there is an authority to name: nothing is wrong while it is still being made."""
+        await self._keeper.wait_until_ready()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._registration.run(), name="webhook configuration")
+            group.create_task(self._follow_bundle(), name="bundle")
 
-    async def _be_present(self) -> None:
-        """Say so as soon as it is true, and not an interval later."""
-        await self.keeper.wait_until_ready()
-        await self._seen.wait()
+    async def _follow_bundle(self) -> None:
+        while True:
+            await self._bundle_changed.wait()
+            self._bundle_changed.clear()
+            self._registration.wake()
+
+    async def _renew_status(self) -> None:
+        """Renew the status Lease as soon as pods are sized, and not an interval later."""
+        await self._keeper.wait_until_ready()
+        await self._reviews.wait_until_synced()
         await self._registration.wait_until_registered()
-        await self._presence.run()
-
-    def _settled(self) -> None:
-        freeze_live_objects()
-        self._seen.set()
-
-    async def _answer(self) -> None:
-        served = await retry_until_answered(self._client.discover, _log)
-        admission = self._admission = AdmissionController(
-            self._client, self._settings, self._metrics, served, draw=random.random, on_settled=self._settled
-        )
-        server = admission.server(self.keeper.context)
-        await admission.listen(server)
-        try:
-            await admission.run(server)
-        finally:
-            await server.close()
-
-    def why_blind(self) -> str | None:
-        """What is not known yet of the cluster."""
-        return self._admission.why_not_ready() if self._admission else NOT_YET_ASKED
-
-    def remarks(self) -> Sequence[str]:
-        """What it goes on without."""
-        return self._admission.informers.remarks() if self._admission else ()
+        await self._status.run()
 
     def _why_absent(self) -> str | None:
-        return self.why_blind() or self.keeper.why_not_ready() or self._registration.why_not_registered()
+        return self.why_not_ready() or self.why_no_certificate() or self._registration.why_not_registered()
 
 
-def _create_writer(client: Client, settings: AdmissionSettings, metrics: Metrics) -> Writer:
-    access = settings.access
-    writing = WriterSettings(read_only=access.read_only, rate=access.write_rate)
-    return Writer(client, record=write_reporter(metrics, _log), settings=writing)
+def admission_spec(settings: AdmissionSettings) -> ComponentSpec[AdmissionController]:
+    """The admission controller as a component: every replica works, and nothing in it has passes that could end."""
+
+    @asynccontextmanager
+    async def build(context: ControllerContext) -> AsyncIterator[AdmissionController]:
+        yield AdmissionController(context, settings)
+
+    return ComponentSpec(
+        name=COMPONENT,
+        field_manager=FIELD_MANAGER,
+        log=_log,
+        metrics=ADMISSION_METRICS,
+        build=build,
+        interval=None,
+        namespace=settings.scope.vpa_object_namespace,
+        checks={
+            "informers": AdmissionController.why_not_ready,
+            "certificate": AdmissionController.why_no_certificate,
+        },
+        started_with={"port": settings.reviews.port},
+    )
+
+
+def admission_main(settings: AdmissionSettings) -> Main:
+    """What a process with these settings does until it is told to stop."""
+    return component_main(admission_spec(settings), settings)

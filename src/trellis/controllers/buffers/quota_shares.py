@@ -6,61 +6,86 @@ In a namespace without quotas each Buffer has what it was translated to.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import Final
 
 from trellis.api.kube.policies import ResourceQuota
 from trellis.core.buffers import Translation, apply_quotas
 from trellis.core.buffers.quotas import ClaimKey as Claimant
+from trellis.runtime.queue_controller import Enqueue
 
 
 class QuotaShares:
-    """Translations by namespace, and what is left of them. A claimant is known by its namespace and its name."""
+    """Translations by namespace, and what quotas leave of them. A claimant is known by its namespace and its name."""
 
     def __init__(self, quotas: Callable[[str], Collection[ResourceQuota]]) -> None:
         self._quotas = quotas
-        self._made: dict[str, dict[Claimant, tuple[float, Translation]]] = {}
+        self._translations: dict[str, dict[Claimant, tuple[float, Translation]]] = {}
         self._settled: dict[Claimant, Translation] = {}
 
-    def put(self, key: Claimant, created: float, made: Translation) -> bool:
-        """A Buffer was translated to this; whether its namespace has to be settled before that can be told."""
-        own = self._made.setdefault(key[0], {})
+    def put(self, key: Claimant, created: float, translation: Translation) -> bool:
+        """Put the translation of a Buffer; whether its namespace has to be settled before it can be published."""
+        own = self._translations.setdefault(key[0], {})
         before = own.get(key)
-        if before is not None and before[1] == made and key in self._settled:
+        if before is not None and before[1] == translation and key in self._settled:
             return False
-        own[key] = (created, made)
+        own[key] = (created, translation)
         if self._quotas(key[0]):
             # What was left of the one before says nothing of this one.
             self._settled.pop(key, None)
             return True
-        self._settled[key] = made
+        self._settled[key] = translation
         return False
 
     def drop(self, key: Claimant) -> bool:
-        """A Buffer is gone, or none of ours; whether that leaves more to others."""
+        """Drop a Buffer that is gone or not translated here; whether that leaves more to others."""
         self._settled.pop(key, None)
-        own = self._made.get(key[0], {})
+        own = self._translations.get(key[0], {})
         if own.pop(key, None) is None:
             return False
         if not own:
-            del self._made[key[0]]
+            del self._translations[key[0]]
         return bool(own) and bool(self._quotas(key[0]))
 
-    def of(self, key: Claimant) -> Translation | None:
+    def find(self, key: Claimant) -> Translation | None:
         """What is left of a Buffer's translation; None if that is not known yet."""
         return self._settled.get(key)
 
-    def knows(self, key: Claimant) -> bool:
-        """Whether a Buffer has been translated."""
-        return key in self._made.get(key[0], {})
+    def is_translated(self, key: Claimant) -> bool:
+        return key in self._translations.get(key[0], {})
 
     def settle(self, namespace: str) -> list[Claimant]:
-        """Share out anew; the Buffers for which that makes a difference."""
-        found = apply_quotas(self._made.get(namespace, {}), self._quotas(namespace))
-        changed = [key for key, each in found.items() if self._settled.get(key) != each]
+        """Divide the quotas again; the Buffers for which that makes a difference."""
+        settled = apply_quotas(self._translations.get(namespace, {}), self._quotas(namespace))
+        changed = [key for key, translation in settled.items() if self._settled.get(key) != translation]
         for key in changed:
-            self._settled[key] = found[key]
+            self._settled[key] = settled[key]
         return changed
 
     def clear(self) -> None:
-        """Forget all."""
-        self._made.clear()
+        self._translations.clear()
         self._settled.clear()
+
+
+# A quota is divided once all Buffers of its namespace are translated, or after so many tries.
+_TRIES: Final = 20
+_TRY_SECONDS: Final = 0.25
+
+
+class QuotaSettlement:
+    """Divides quotas when all Buffers of a namespace are translated. `is_awaited` says whether some are not yet."""
+
+    def __init__(self, shares: QuotaShares, is_awaited: Callable[[str], bool], enqueue: Enqueue) -> None:
+        self._shares = shares
+        self._is_awaited = is_awaited
+        self._enqueue = enqueue
+        self._tries: dict[str, int] = {}
+
+    def settle(self, namespace: str) -> float | None:
+        """Divide the quotas, and enqueue the Buffers that change by it; in how many seconds to try again, if at all."""
+        tries = self._tries[namespace] = self._tries.get(namespace, 0) + 1
+        if tries <= _TRIES and self._is_awaited(namespace):
+            return _TRY_SECONDS
+        del self._tries[namespace]
+        for key in self._shares.settle(namespace):
+            self._enqueue((key[0], key[1]))
+        return None

@@ -37,11 +37,11 @@ from trellis.runtime.telemetry.event_queue import EventSink
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 
-# A question or a write that failed is tried again after so long.
+# A read or a write that failed is tried again after so long.
 _RETRY_SECONDS: Final = 5.0
-# A target of a kind that is not followed, and one that is not there, are looked for again: nobody tells of them.
+# A target of a kind that is not watched, and one that does not exist, are read again: no watch reports them.
 _UNWATCHED_SECONDS: Final = 10.0
-# So much later than the edge of a window, because clocks round.
+# So much later than the edge of a schedule's window, because clocks round.
 _EDGE_SECONDS: Final = 0.01
 
 _NOT_ANSWERED: Final = (Result.FAILED, Result.THROTTLED)
@@ -50,14 +50,17 @@ _log: Final = Logger("trellis.buffers")
 
 
 class BufferReconciler:
-    """Looks at Buffers, one at a time each. `settle` is told of namespaces whose quotas have to be shared out anew."""
+    """Reconciles Buffers. No Buffer is reconciled twice at a time.
+
+    `settle` is called with namespaces whose quotas have to be divided again.
+    """
 
     def __init__(
         self,
-        watching: BufferInformers,
-        gathering: BufferViewBuilder,
-        sharing: QuotaShares,
-        keeping: BufferStates,
+        informers: BufferInformers,
+        view: BufferViewBuilder,
+        shares: QuotaShares,
+        states: BufferStates,
         writer: Writer,
         *,
         elsewhere: CapacityBufferMirror | CapacityBufferMirrorRemoval,
@@ -68,107 +71,118 @@ class BufferReconciler:
         record: EventSink,
         now: Callable[[], float],
     ) -> None:
-        self._watching = watching
-        self._gathering = gathering
-        self._sharing = sharing
+        self._informers = informers
+        self._view = view
+        self._shares = shares
+        self._states = states
         self._writer = writer
         self._elsewhere = elsewhere
         self._headroom = headroom
-        self._keeping = keeping
         self._translator = translator
         self._settle = settle
         self._metrics = metrics
         self._record = record
         self._now = now
 
-    async def look(self, key: ObjectKey) -> float | None:
-        """Look at one; the answer is in how many seconds to look again, None if only a change is a reason to."""
-        buffer = self._watching.buffers.get(*key)
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """Reconcile one Buffer; the result is in how many seconds to do so again, None if only after a change."""
+        buffer = self._informers.buffers.get(*key)
         if buffer is None or buffer.metadata.deletion_timestamp is not None:
-            self._keeping.forget(key)
+            self._states.forget(key)
             self._elsewhere.forget(key)
-            self._leave(key)
+            self._drop(key)
             return None
-        known = self._keeping.of(buffer)
-        if known.alone is not None:
-            self._leave(key)
-            known.verdict, known.notes = known.alone.reason.code, frozenset()
+        state = self._states.of(buffer)
+        if state.alone is not None:
+            self._drop(key)
+            state.verdict, state.notes = state.alone.reason.code, frozenset()
             return await self._elsewhere.leave(buffer)
-        facts = await self._facts(buffer, known)
+        facts = await self._facts(buffer, state)
         if facts is None:
             return _RETRY_SECONDS
-        soon = may_change_again(known, facts)
-        made = self._translated(buffer, known, facts)
-        again = self._again(made, soon=soon)
-        if self._sharing.put(key, _created(buffer), made):
+        soon = may_change_again(state, facts)
+        translation = self._translate(buffer, state, facts)
+        requeue_after = self._requeue_after(translation, soon=soon)
+        if self._shares.put(key, _created(buffer), translation):
             self._settle(key[0])
-            return again
-        # Quotas may have been shared out while facts were asked for, and the Buffer may have changed.
-        settled = self._sharing.of(key)
-        newest = self._watching.buffers.get(*key)
-        if settled is None or newest is None or newest.metadata.uid != known.uid:
-            return again
-        retries = await self._publish(newest, known, settled), await self._elsewhere.keep(newest, settled)
-        known.calm_until = next_resync(known) if retries == (None, None) and made.pod_spec is not None else -math.inf
-        return min((each for each in (*retries, again) if each is not None), default=None)
+            return requeue_after
+        # Quotas may have been divided while facts were read, and the Buffer may have changed.
+        settled = self._shares.find(key)
+        newest = self._informers.buffers.get(*key)
+        if settled is None or newest is None or newest.metadata.uid != state.uid:
+            return requeue_after
+        retries = await self._publish(newest, state, settled), await self._elsewhere.keep(newest, settled)
+        is_at_rest = retries == (None, None) and translation.pod_spec is not None
+        state.calm_until = next_resync(state) if is_at_rest else -math.inf
+        return min((delay for delay in (*retries, requeue_after) if delay is not None), default=None)
 
-    def is_calm(self, buffer: Buffer) -> bool:
-        """Whether all has been told of a Buffer, and whatever can make a difference will be told by the watch."""
+    def is_at_rest(self, buffer: Buffer) -> bool:
+        """Whether the status of a Buffer is published, and the watch reports whatever can make a difference."""
         key = key_of(buffer)
-        known = self._keeping.find(key)
-        if known is None or known.uid != buffer.metadata.uid or loop_time() >= known.calm_until:
+        state = self._states.find(key)
+        if state is None or state.uid != buffer.metadata.uid or loop_time() >= state.calm_until:
             return False
-        return known.told is not None and known.told[0] is buffer and known.told[1] is self._sharing.of(key)
+        return state.told is not None and state.told[0] is buffer and state.told[1] is self._shares.find(key)
 
-    async def _facts(self, buffer: Buffer, known: BufferState) -> TranslationFacts | None:
-        """What is known; None if somebody did not answer, and what was told before stands."""
+    def is_awaited(self, namespace: str) -> bool:
+        """Whether some Buffer of a namespace is not translated yet, and is to be."""
+        for buffer in self._informers.buffers_in(namespace):
+            state, is_going = self._states.find(key_of(buffer)), buffer.metadata.deletion_timestamp is not None
+            unknown = state is None or (state.alone is None and not self._shares.is_translated(key_of(buffer)))
+            if unknown and not is_going:
+                return True
+        return False
+
+    async def _facts(self, buffer: Buffer, state: BufferState) -> TranslationFacts | None:
+        """The facts of a translation; None if a request had no answer, and what was published before stands."""
         try:
-            facts = await self._gathering.facts(buffer, known)
+            facts = await self._view.facts(buffer, state)
         except (KubeError, UnreadableObject) as error:
             _log.detail(2, "a target could not be asked", buffer=key_of(buffer), error=error)
             facts = TranslationFacts(build_target_problem(TARGET_UNREACHABLE, str(error)))
-        return None if is_uncertain(known, facts) and _has_pods(buffer) else facts
+        return None if is_uncertain(state, facts) and _has_pods(buffer) else facts
 
-    def _translated(self, buffer: Buffer, known: BufferState, facts: TranslationFacts) -> Translation:
-        now, made = self._now(), known.made
-        if made is not None and known.facts == facts and (made.next_change is None or now < made.next_change):
-            return made
+    def _translate(self, buffer: Buffer, state: BufferState, facts: TranslationFacts) -> Translation:
+        now, known = self._now(), state.made
+        if known is not None and state.facts == facts and (known.next_change is None or now < known.next_change):
+            return known
         self._metrics.add(named.TRANSLATIONS, 1)
-        found = self._translator.translate(buffer, known.meaning, facts, now)
-        known.facts = facts
-        # The same answer stays the same object: whoever has told it sees that at a glance.
-        if made is None or made != found:
-            known.made = made = found
-        return made
+        translation = self._translator.translate(buffer, state.meaning, facts, now)
+        state.facts = facts
+        # An equal translation stays the same object, so that what was published can be compared by identity.
+        if known is None or known != translation:
+            state.made = known = translation
+        return known
 
-    async def _publish(self, buffer: Buffer, known: BufferState, settled: Translation) -> float | None:
-        """Tell; in how many seconds to try again, if that failed."""
+    async def _publish(self, buffer: Buffer, state: BufferState, settled: Translation) -> float | None:
+        """Write the status and record Events; in how many seconds to try again, if that failed."""
         provision = self._headroom.provision(buffer)
-        told = (buffer, settled, provision)
-        if known.told is not None and all(one is other for one, other in zip(known.told, told, strict=True)):
+        published = (buffer, settled, provision)
+        if state.told is not None and all(one is other for one, other in zip(state.told, published, strict=True)):
             return None
-        known.settled = settled
+        state.settled = settled
         write = build_status_write(buffer, settled, provision, self._now())
         if write is not None:
             outcome = await self._writer.write(write.action)
             if not outcome.applied:
                 return _RETRY_SECONDS if outcome.result in _NOT_ANSWERED else None
-            known.changed = self._now()
+            state.changed = self._now()
             if write.takes_over:
                 # If another writer was faster, the next reconcile reads who owns what.
                 await self._writer.write(build_release_action(buffer, outcome.resource_version))
-        known.told = told
-        record_events(self._record, reference_to(BUFFERS, buffer), known, settled)
+        state.told = published
+        record_events(self._record, reference_to(BUFFERS, buffer), state, settled)
         return None
 
-    def _again(self, made: Translation, *, soon: bool) -> float | None:
-        edge = math.inf if made.next_change is None else max(made.next_change - self._now(), 0.0) + _EDGE_SECONDS
-        untold = math.inf if made.pod_spec is not None else _UNWATCHED_SECONDS
-        wait = min(edge, RECHECK_SECONDS if soon else untold)
-        return None if math.isinf(wait) else wait
+    def _requeue_after(self, translation: Translation, *, soon: bool) -> float | None:
+        change = translation.next_change
+        edge = math.inf if change is None else max(change - self._now(), 0.0) + _EDGE_SECONDS
+        unwatched = math.inf if translation.pod_spec is not None else _UNWATCHED_SECONDS
+        delay = min(edge, RECHECK_SECONDS if soon else unwatched)
+        return None if math.isinf(delay) else delay
 
-    def _leave(self, key: ObjectKey) -> None:
-        if self._sharing.drop(key):
+    def _drop(self, key: ObjectKey) -> None:
+        if self._shares.drop(key):
             self._settle(key[0])
 
 

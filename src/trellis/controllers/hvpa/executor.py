@@ -38,102 +38,102 @@ from trellis.runtime.telemetry.metrics import Metrics
 
 
 class HvpaExecutor:
-    """Carries plans out."""
+    """Executes plans."""
 
     def __init__(self, writer: Writer, metrics: Metrics) -> None:
         self._writer = writer
         self._metrics = metrics
 
-    async def out(
-        self, hvpa: Hvpa, known: HvpaState, found: TargetScale, view: HvpaView, made: HvpaPlan
+    async def execute(
+        self, hvpa: Hvpa, state: HvpaState, target: TargetScale, view: HvpaView, plan: HvpaPlan
     ) -> WriteOutcome | None:
-        """Do what the plan says and remember it; what failed, if the target could not be scaled."""
-        memory = made.memory
-        for action in made.actions:
+        """Execute a plan and remember it in the state; the failed write, if the target could not be scaled."""
+        memory = plan.memory
+        for action in plan.actions:
             if isinstance(action, SetScale):
-                metadata = found.scale.metadata
-                target = actions.Target(
-                    found.resource,
+                metadata = target.scale.metadata
+                scaled = actions.Target(
+                    target.resource,
                     hvpa.spec.target_ref.name,
                     hvpa.metadata.namespace,
                     metadata.uid,
                     metadata.resource_version,
                 )
-                outcome = await self._writer.write(actions.PatchScale(target, action.replicas))
+                outcome = await self._writer.write(actions.PatchScale(scaled, action.replicas))
                 if outcome.applied:
                     self._metrics.add(named.SCALED, 1, "Up" if action.replicas > view.replicas else "Down")
                 elif outcome.result is Result.SKIPPED:
-                    # Who only reads finds the count next time as it is now.
+                    # A read-only process finds the same count next time.
                     memory = msgspec.structs.replace(memory, count=view.replicas)
                 else:
                     if outcome.uncertain:
-                        # What may stand there all the same would pass for somebody else's, and what is done after it
-                        # has to wait for pods that may be on their way.
-                        known.memory = msgspec.structs.replace(forget_written_replicas(memory), count=None)
+                        # The count may be written all the same. It would pass for that of another writer, and what is
+                        # done after it has to wait for pods that may be created.
+                        state.memory = msgspec.structs.replace(forget_written_replicas(memory), count=None)
                     return outcome
             elif isinstance(action, WriteBack):
                 outcome = await self._writer.write(_write_back(hvpa, view.wish, action.replicas))
-                known.replicas = pending_write(outcome, replicas=action.replicas)
+                state.replicas = pending_write(outcome, replicas=action.replicas)
                 if outcome.result is Result.SKIPPED:
-                    # Who only reads leaves standing what is there, and knows it.
+                    # A read-only process leaves what is there, and remembers it.
                     memory = msgspec.structs.replace(memory, left=view.wish)
                 elif not outcome.applied:
-                    memory, known.unwritten = forget_written_replicas(memory), True
-        known.memory = memory
+                    memory, state.unwritten = forget_written_replicas(memory), True
+        state.memory = memory
         return None
 
 
-def _write_back(hvpa: Hvpa, seen: int | None, replicas: int) -> actions.Action:
-    """Set `spec.replicas`, but only if it still says what was read: an HPA may have written in the meantime."""
+def _write_back(hvpa: Hvpa, observed: int | None, replicas: int) -> actions.Action:
+    """Set `spec.replicas`, but only if it is still what was read: an HPA may have written in the meantime."""
     operations: list[dict[str, object]] = []
-    if seen is not None:
-        operations.append({"op": "test", "path": "/spec/replicas", "value": seen})
+    if observed is not None:
+        operations.append({"op": "test", "path": "/spec/replicas", "value": observed})
     operations.append({"op": "add", "path": "/spec/replicas", "value": replicas})
-    target = actions.target_of(HVPAS, hvpa, at_this_version=seen is None)
+    target = actions.target_of(HVPAS, hvpa, at_this_version=observed is None)
     return actions.PatchObject(target, json_patch(operations))
 
 
-# The same write is not tried again for so long: the watch may be late, and somebody may undo it each time.
+# The same write is not repeated for so long: the watch may be late, or another writer may undo it each time.
 RETRY_SECONDS: Final = 30.0
 
 
 class OwnedAutoscalers:
-    """Keeps HPAs and VPAs. `now` is the wall clock."""
+    """Maintains the HPA and the VPA that an Hvpa owns. `now` is the wall clock."""
 
     def __init__(self, writer: Writer, now: Callable[[], float]) -> None:
         self._writer = writer
         self._now = now
 
-    async def keep(
-        self, hvpa: Hvpa, known: HvpaState, meaning: EffectiveHvpa, around: RelatedAutoscalers
+    async def maintain(
+        self, hvpa: Hvpa, state: HvpaState, effective: EffectiveHvpa, related: RelatedAutoscalers
     ) -> list[HvpaNote]:
-        """Make both what they should be; what is in the way of it."""
-        hpa = await self._keep(known, "HPA", plan_hpa_upkeep(hvpa, meaning, around.hpas, known.made.get("HPA")))
-        vpa = await self._keep(known, "VPA", plan_vpa_upkeep(hvpa, meaning, around.vpas, known.made.get("VPA")))
+        """Make both what they should be; the notes say what prevents it."""
+        hpa = await self._maintain(state, "HPA", plan_hpa_upkeep(hvpa, effective, related.hpas, state.made.get("HPA")))
+        vpa = await self._maintain(state, "VPA", plan_vpa_upkeep(hvpa, effective, related.vpas, state.made.get("VPA")))
         return hpa + vpa
 
-    async def _keep(self, known: HvpaState, kind: str, upkeep: AutoscalerUpkeep) -> list[HvpaNote]:
+    async def _maintain(self, state: HvpaState, kind: str, upkeep: AutoscalerUpkeep) -> list[HvpaNote]:
         if not upkeep.actions:
-            known.refusals.pop(kind, None)
+            state.refusals.pop(kind, None)
         for action in upkeep.actions:
-            await self._write(known, kind, upkeep, action)
+            await self._write(state, kind, upkeep, action)
         taken = [HvpaNote(NAME_TAKEN, upkeep.taken)] if upkeep.taken else []
-        refused = known.refusals.get(kind)
-        return [*taken, HvpaNote(SOURCE_REFUSED, refused)] if refused else taken
+        refusal = state.refusals.get(kind)
+        return [*taken, HvpaNote(SOURCE_REFUSED, refusal)] if refusal else taken
 
-    async def _write(self, known: HvpaState, kind: str, upkeep: AutoscalerUpkeep, action: Action) -> None:
-        now, what = self._now(), f"{type(action).__name__} {kind} {known.generation}"
-        if now < known.upkeep.get(what, now):
+    async def _write(self, state: HvpaState, kind: str, upkeep: AutoscalerUpkeep, action: Action) -> None:
+        now, key = self._now(), f"{type(action).__name__} {kind} {state.generation}"
+        if now < state.upkeep.get(key, now):
             return
-        known.upkeep = {each: until for each, until in known.upkeep.items() if now < until}
-        known.upkeep[what] = now + RETRY_SECONDS
+        state.upkeep = {write: until for write, until in state.upkeep.items() if now < until}
+        state.upkeep[key] = now + RETRY_SECONDS
         outcome = await self._writer.write(action)
         if outcome.result in RETRIABLE:
-            del known.upkeep[what]
-            known.unwritten = True
+            del state.upkeep[key]
+            state.unwritten = True
         if outcome.result in (Result.INVALID, Result.FORBIDDEN):
-            known.refusals[kind] = f"{kind}: {outcome.message}"
+            state.refusals[kind] = f"{kind}: {outcome.message}"
         elif outcome.applied:
-            known.refusals.pop(kind, None)
-            if (made := read_stored_spec(upkeep, outcome.body)) is not None:
-                known.made[kind] = made
+            state.refusals.pop(kind, None)
+            if (stored := read_stored_spec(upkeep, outcome.body)) is not None:
+                state.made[kind] = stored

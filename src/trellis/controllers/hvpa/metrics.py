@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Final
 
+from trellis.controllers.hvpa.state import HvpaState
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
-from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Spec, execution_latency
+from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Metrics, Spec, execution_latency
 
 LATENCY: Final = execution_latency("trellis_hvpa")
 VERDICTS: Final = GaugeSpec("trellis_hvpa_objects", "Hvpas by what was last decided about them.", ("reason",))
@@ -29,3 +32,23 @@ HVPA_METRICS: Final[tuple[Spec, ...]] = (
     FAILURES,
     *CLUSTER_METRICS,
 )
+
+
+class HvpaGauges:
+    """Counts Hvpas by decision, condition and blocked step. A series without any is set to 0 once."""
+
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+        self._exported: set[tuple[GaugeSpec, tuple[str, ...]]] = set()
+
+    def export(self, states: Iterable[HvpaState]) -> None:
+        """Set the gauges to what is known of all Hvpas now."""
+        counts: Counter[tuple[GaugeSpec, tuple[str, ...]]] = Counter()
+        for state in states:
+            if state.verdict[0]:
+                counts[VERDICTS, (state.verdict[0],)] += 1
+            counts.update((NOTES, (note,)) for note in state.notes)
+            counts.update((BLOCKED, step) for step in state.blocked)
+        for spec, labels in self._exported | set(counts):
+            self._metrics.set(spec, float(counts[spec, labels]), *labels)
+        self._exported = set(counts)

@@ -1,8 +1,9 @@
-"""Composes the process of the node autoscaler: a component, and the controller in it."""
+"""The spec of the node autoscaler as a component."""
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
@@ -12,54 +13,46 @@ from trellis.controllers.nodes.reconcile import NodeController
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.controllers.nodes.status import FIELD_MANAGER
 from trellis.core.recording.format import NODES
-from trellis.kube.client import Client
 from trellis.kube.write.outcomes import Result, WriteOutcome
-from trellis.runtime.cluster_connection import run_on_cluster
-from trellis.runtime.component import Component
-from trellis.runtime.recorder import NO_RECORDER, Recorder, open_recorder
-from trellis.runtime.shutdown import Main, Shutdown
+from trellis.runtime.component import ComponentSpec, ControllerContext, component_main
+from trellis.runtime.leadership import announced_lease
+from trellis.runtime.recorder import open_recorder
+from trellis.runtime.shutdown import Main
 from trellis.runtime.telemetry import cluster_metrics
 from trellis.runtime.telemetry.logs import Logger
-from trellis.runtime.telemetry.metrics import Metrics
 
 COMPONENT: Final = "trellis-nodes"
 
 _log: Final = Logger("trellis.nodes")
 
 
-def nodes_main(settings: NodeControllerSettings) -> Main:
-    """What a process with these settings does until it is told to stop."""
+def nodes_spec(settings: NodeControllerSettings) -> ComponentSpec[NodeController]:
+    """The node autoscaler as a component. By its lease the Buffer controller knows that it runs."""
 
-    async def main(stop: Shutdown) -> None:
-        with closing(open_recorder(settings.recording.record, NODES, settings)) as recording:
-            await run_on_cluster(partial(run_nodes, recording=recording), settings, FIELD_MANAGER, _log)(stop)
+    @asynccontextmanager
+    async def build(context: ControllerContext) -> AsyncIterator[NodeController]:
+        yield NodeController(context, settings, on_settled=freeze_live_objects)
 
-    return main
-
-
-async def run_nodes(
-    client: Client, settings: NodeControllerSettings, stop: Shutdown, recording: Recorder = NO_RECORDER
-) -> None:
-    """Answer probes and work until it is time to stop."""
-    component = Component(
-        client,
-        settings,
-        stop,
+    return ComponentSpec(
         name=COMPONENT,
+        field_manager=FIELD_MANAGER,
         log=_log,
-        metrics=Metrics(NODE_METRICS),
+        metrics=NODE_METRICS,
+        build=build,
         interval=settings.loop.scan_interval.total_seconds(),
-        announces=True,
+        election=announced_lease(settings.leader),
+        recording=partial(open_recorder, settings.recording.record, NODES, settings),
+        concurrent_writes=settings.loop.concurrent_writes,
         is_usual=_is_usual,
+        started_with={"lease": settings.leader.leader_elect},
     )
 
-    async def make() -> NodeController:
-        given = await component.equipment(component.writer(concurrency=settings.loop.concurrent_writes))
-        return NodeController(given, settings, on_settled=freeze_live_objects, recorder=recording)
 
-    await component.run(make)
+def nodes_main(settings: NodeControllerSettings) -> Main:
+    """What a process with these settings does until it is told to stop."""
+    return component_main(nodes_spec(settings), settings)
 
 
 def _is_usual(outcome: WriteOutcome) -> bool:
-    """A disruption budget that forbids an eviction is no trouble: it is asked again."""
+    """Whether an outcome needs no line in the log: an eviction that a disruption budget forbids is tried again."""
     return cluster_metrics.is_usual(outcome) or outcome.result is Result.REFUSED

@@ -41,10 +41,7 @@ from trellis.providers.kwok import KwokProvider
 from trellis.providers.protocol import Groups, Provider
 from trellis.runtime import passes
 from trellis.runtime.component import Controller, ControllerContext
-from trellis.runtime.informers import Informers
-from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.passes import PassThread, Periodic
-from trellis.runtime.recorder import NO_RECORDER, Recorder
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import StepTimer
 
@@ -114,17 +111,16 @@ class NodeController(Controller):
         *,
         provider: Callable[[NodeInformers], Provider] | None = None,
         on_settled: Callable[[], object] = lambda: None,
-        recorder: Recorder = NO_RECORDER,
     ) -> None:
-        client, served, metrics, record, now = given.client, given.served, given.metrics, given.record, given.now
+        served, metrics, record, now = given.served, given.metrics, given.record_event, given.now
         writer = self._writer = given.writer
         self._settings = settings
         self._metrics = metrics
         self._may_act = given.may_act
         self._now = now
         self._on_settled = on_settled
-        self._recorder = recorder
-        self.informers = Informers(client, UnreadableKinds(metrics, _log), draw=given.draw)
+        self._recorder = given.recorder
+        self.informers = given.informers
         self.watching = NodeInformers(self.informers, settings, served)
         self._boosts = BoostInformers(self.informers, settings, served)
         where = settings.provider.kwok_node_groups
@@ -133,7 +129,14 @@ class NodeController(Controller):
         self._provider_client = ProviderClient(made, writer, patience, metrics)
         self._reporter = ActionReporter(metrics, record)
         self._executor = NodeExecutor(writer, self._provider_client, self._reporter, settings.up.figures())
-        self._trigger = PassTrigger(now)
+        self._loop = Periodic(
+            "nodes",
+            self._pass,
+            settings.loop.scan_interval.total_seconds(),
+            on_pass=passes.pass_reporter(given.activity, _log),
+            jitter=0.0,
+        )
+        self._trigger = PassTrigger(self._loop, now)
         self._accumulator = ChangeAccumulator(self.watching, settings.scope.covers, self._trigger.soon)
         self._pending_writes = PendingNodeWrites(self.watching.nodes)
         self._events = NodeEvents(record, self.watching)
@@ -144,22 +147,14 @@ class NodeController(Controller):
         self._thread = PassThread("nodes")
         self._memory = AutoscalerMemory()
         self._busy = False
-        self._loop = Periodic(
-            "nodes",
-            self._pass,
-            settings.loop.scan_interval.total_seconds(),
-            on_pass=passes.pass_reporter(given.activity, _log),
-            jitter=0.0,
-        )
-        self._trigger.loop = self._loop
 
     @property
     def is_busy(self) -> bool:
         """Whether a plan is being executed."""
         return self._busy
 
-    def begin_anew(self) -> None:
-        """Look at everything now: this process has become the leader."""
+    def on_started_leading(self) -> None:
+        """Forget what was remembered under another leader, and run a pass now."""
         self._memory = AutoscalerMemory()
         self._events.begin_anew()
         if self.informers.synced:
@@ -168,9 +163,7 @@ class NodeController(Controller):
     async def run(self) -> None:
         """Work until cancelled."""
         try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self.informers.run(), name="watching")
-                group.create_task(self._begin(), name="passes")
+            await self._begin()
         finally:
             self._thread.close()
 

@@ -30,14 +30,14 @@ _DEBOUNCE_SECONDS: Final = 0.25
 class PassTrigger:
     """Wakes a loop, by the earliest of all moments that it is told. `now` is the clock of those moments."""
 
-    def __init__(self, now: Callable[[], float]) -> None:
-        self.loop: Periodic | None = None
+    def __init__(self, loop: Periodic, now: Callable[[], float]) -> None:
+        self._loop = loop
         self._now = now
         self._timer: asyncio.TimerHandle | None = None
 
     def soon(self) -> None:
         """Something has changed."""
-        last = self.loop.last if self.loop is not None else None
+        last = self._loop.last
         self._wake_in(max(_DEBOUNCE_SECONDS, last.seconds if last is not None else 0.0))
 
     def at(self, moments: Iterable[float | None]) -> None:
@@ -53,11 +53,7 @@ class PassTrigger:
             if self._timer.when() <= when:
                 return
             self._timer.cancel()
-        self._timer = loop.call_at(when, self._wake)
-
-    def _wake(self) -> None:
-        if self.loop is not None:
-            self.loop.wake()
+        self._timer = loop.call_at(when, self._loop.wake)
 
 
 class ClusterInformers(Protocol):

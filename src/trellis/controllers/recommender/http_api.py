@@ -16,19 +16,20 @@ import msgspec
 
 from trellis.base.errors import format_value
 from trellis.base.times import format_time
-from trellis.controllers.recommender.leader_election import RecommenderElections
 from trellis.core.recommend.explanations import LastPass, describe_vpa, summarize_vpa
+from trellis.runtime.leadership import Leadership
 from trellis.runtime.telemetry.health import ProbeResponse
 from trellis.runtime.telemetry.health_server import Page, PageRequest
 
 MOST_PER_PAGE: Final = 500
+PATHS: Final = ("/recommendations", "/recommendations/{namespace}", "/recommendations/{namespace}/{vpa}")
 _JSON: Final = "application/json"
 
 
 class RecommendationApi:
     """Knows the last pass. `chosen` says which recommender a VPA names, None if there is no such VPA."""
 
-    def __init__(self, leading: RecommenderElections, chosen: Callable[[str, str], str | None]) -> None:
+    def __init__(self, leading: Leadership, chosen: Callable[[str, str], str | None]) -> None:
         self._leading = leading
         self._chosen = chosen
         self.last: LastPass | None = None
@@ -36,11 +37,7 @@ class RecommendationApi:
     @property
     def pages(self) -> Mapping[str, Page]:
         """What is answered at which path."""
-        return {
-            "/recommendations": self._list,
-            "/recommendations/{namespace}": self._list,
-            "/recommendations/{namespace}/{vpa}": self._one,
-        }
+        return dict(zip(PATHS, (self._list, self._list, self._one), strict=True))
 
     async def _one(self, asked: PageRequest) -> ProbeResponse:
         last = self.last

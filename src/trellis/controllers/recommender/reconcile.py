@@ -11,19 +11,17 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from trellis.api.resolve import resolve_vpa
-from trellis.base.errors import KubeError
 from trellis.base.garbage_collection import pause_garbage_collection
 from trellis.controllers.recommender import metrics as named
 from trellis.controllers.recommender.history import RecommenderHistory
 from trellis.controllers.recommender.http_api import RecommendationApi
 from trellis.controllers.recommender.informers import RecommenderInformers
-from trellis.controllers.recommender.leader_election import RecommenderElections
 from trellis.controllers.recommender.metrics import RecommenderMetrics
 from trellis.controllers.recommender.plugins.hosted_recommenders import HostedRecommenders
 from trellis.controllers.recommender.recording import create_engine
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.recommender.status import build_status_action, build_totals_action
-from trellis.controllers.recommender.usage_source import UsageSource, open_usage_source
+from trellis.controllers.recommender.usage_source import UsageSource
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.recommend.engine import PassDecision, PassNeeds, PassStage, PassWrites
 from trellis.core.recommend.recommendation_pass import PassResult
@@ -35,23 +33,14 @@ from trellis.core.recommend.state.snapshot import (
     RecommenderSnapshot,
 )
 from trellis.core.recommend.state.tables import VpaStatusWrite
-from trellis.core.usage.samples import Samples
-from trellis.kube.client import Client
-from trellis.kube.discovery import Served
-from trellis.kube.flow_control import Draw
 from trellis.kube.resources import HVPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.write.outcomes import WriteOutcome
-from trellis.kube.write.writer import Writer
 from trellis.runtime import passes
-from trellis.runtime.informers import Informers
-from trellis.runtime.optional_kinds import UnreadableKinds
+from trellis.runtime.component import Controller, ControllerContext
 from trellis.runtime.passes import PassThread, Periodic
-from trellis.runtime.recorder import NO_RECORDER, Recorder
-from trellis.runtime.shutdown import Shutdown
-from trellis.runtime.telemetry.health import Activity
 from trellis.runtime.telemetry.logs import Logger
-from trellis.runtime.telemetry.metrics import Metrics, StepTimer
+from trellis.runtime.telemetry.metrics import StepTimer
 
 _log: Final = Logger("trellis.recommender")
 
@@ -87,29 +76,24 @@ _STEPS: Final = {PassStage.INGESTED: named.LOAD_PODS, PassStage.COLLECTED: named
 _WRITES_AT_ONCE: Final = 1_000
 
 
-class RecommenderController:
+class RecommenderController(Controller):
     """Runs the passes of one process, whatever the names of its recommenders."""
 
     def __init__(
         self,
-        client: Client,
-        writer: Writer,
+        context: ControllerContext,
         settings: RecommenderSettings,
         *,
         hosted: HostedRecommenders,
-        leading: RecommenderElections,
-        metrics: Metrics,
-        activity: Activity,
-        now: Callable[[], float],
-        draw: Draw,
+        source: UsageSource,
         on_settled: Callable[[], object] = lambda: None,
-        recorder: Recorder = NO_RECORDER,
     ) -> None:
-        self._client = client
-        self._writer = writer
+        client, metrics, now = context.client, context.metrics, context.now
+        self._writer = context.writer
         self._settings = settings
         self._hosted = hosted
-        self._leading = leading
+        self._source = source
+        self._leading = context.leadership
         self._metrics = metrics
         self._now = now
         # Called when much has been built up that will stay: after caches have synced, and after the first pass.
@@ -117,82 +101,49 @@ class RecommenderController:
         self._has_worked = False
         self._observed = RecommenderMetrics(metrics)
         self._shadow_log = ShadowLog()
-        self.http_api = RecommendationApi(leading, self._find_recommender)
-        self._scales = ScaleLookups(client, draw=draw)
+        self._scales = ScaleLookups(client, draw=context.draw)
         self._thread = PassThread("recommender")
-        self._recorder = recorder
-        self._engine = create_engine(settings, recorder)
-        self._can_resize = True
-        self._history = RecommenderHistory(client, writer, settings, self._thread, metrics=metrics, now=now)
+        self._recorder = context.recorder
+        self._engine = create_engine(settings, context.recorder)
+        self._can_resize = context.served.resizes_pods
+        self._history = RecommenderHistory(client, context.writer, settings, self._thread, metrics=metrics, now=now)
         interval = settings.loop.recommender_interval.total_seconds()
         self._loop = Periodic(
-            "recommender", self._pass, interval, on_pass=passes.pass_reporter(activity, _log), jitter=0.0
+            "recommender", self._pass, interval, on_pass=passes.pass_reporter(context.activity, _log), jitter=0.0
         )
-        leading.wake = self._loop.wake
-        own = settings.scope.vpa_object_namespace
-        self.informers = Informers(client, UnreadableKinds(metrics, _log), draw=draw, namespace=own)
-        self._informers: RecommenderInformers | None = None
-        self._source: UsageSource | None = None
-
-    def why_not_ready(self) -> str | None:
-        """What is missing before the first pass, for probes."""
-        if self._informers is None:
-            return "not started"
-        return self.informers.why_not_ready()
+        self.informers = context.informers
+        self._informers = RecommenderInformers(context.informers, hvpas_served=context.served.serves(HVPAS))
+        self.http_api = RecommendationApi(context.leadership, self._find_recommender)
 
     def _find_recommender(self, namespace: str, name: str) -> str | None:
         """The recommender that a VPA names; None if there is no such VPA."""
-        vpa = self._informers.vpas.get(namespace, name) if self._informers is not None else None
+        vpa = self._informers.vpas.get(namespace, name)
         return resolve_vpa(vpa).recommender if vpa is not None else None
 
-    async def run(self, stop: Shutdown) -> None:
-        """Run until shutdown is requested."""
-        served = await self._discover()
-        self._can_resize = served is None or served.resizes_pods
-        hvpas_served = served is not None and served.serves(HVPAS)
-        informers = self._informers = RecommenderInformers(self.informers, hvpas_served=hvpas_served)
-        async with open_usage_source(self._client, self._settings, self._metrics) as source:
-            self._source = source
-            tasks = [
-                asyncio.create_task(self.informers.run(), name="watching"),
-                asyncio.create_task(self._leading.run(), name="leading"),
-                asyncio.create_task(self._passes(informers), name="passes"),
-            ]
-            stopping = asyncio.create_task(stop.wait())
-            try:
-                await asyncio.wait({stopping, tasks[0], tasks[2]}, return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                await self._end([*tasks, stopping])
-                await self._history.close()
-                self._thread.close()
+    def on_started_leading(self) -> None:
+        """Serve another name from the next pass on, which begins now."""
+        self._loop.wake()
 
-    async def _end(self, tasks: list[asyncio.Task[None]]) -> None:
-        for task in tasks:
-            task.cancel()
-        results = await asyncio.gather(*tasks, return_exceptions=True)
-        failures = [result for result in results if isinstance(result, Exception)]
-        if failures:
-            raise failures[0]
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            await self._run_passes()
+        finally:
+            await self._history.close()
+            self._thread.close()
 
-    async def _passes(self, informers: RecommenderInformers) -> None:
+    async def _run_passes(self) -> None:
+        informers = self._informers
         await self.informers.wait_until_synced()
         await self._thread.run(self._hosted.start, self._settings.plugins.recommender_deadline.total_seconds())
         _log.info("everything has been seen", vpas=len(informers.vpas.snapshot()), pods=len(informers.pods.snapshot()))
         self._on_settled()
         await self._loop.run()
 
-    async def _discover(self) -> Served | None:
-        """The kinds that the API server serves; None if discovery fails."""
-        try:
-            return await self._client.discover()
-        except KubeError as error:
-            _log.warning("cannot ask which kinds there are; Hvpas are not looked at", why=error)
-            return None
-
     async def _pass(self) -> None:
         informers = self._informers
         names = self._leading.served
-        if informers is None or not names:
+        if not names:
             return
         why = informers.why_not_trusted()
         if why is not None:
@@ -214,7 +165,7 @@ class RecommenderController:
         served, waiting = len(needs.served), len(pending.fetching)
         _log.detail(3, "loaded VPAs", served=served, known=len(snapshot.vpas), waiting=waiting)
         timer.step(named.LOAD_VPAS)
-        samples = await self._source.fetch(needs, now) if self._source is not None else Samples.empty()
+        samples = await self._source.fetch(needs, now)
         timer.step(named.LOAD_METRICS)
         fetched = FetchedUsage(samples, self._history.take_fetched(), pending)
         decision = await self._thread.run(self._finish, fetched, timer, now)

@@ -57,42 +57,42 @@ _log: Final = Logger("trellis.updater")
 
 
 class UpdaterEvents:
-    """Tells what is new."""
+    """Records Events of what is new."""
 
     def __init__(self, record: EventSink) -> None:
         self._record = record
-        # What was last said about a workload.
-        self._said: dict[WorkloadKey, frozenset[Reason]] = {}
+        # The reasons that were last recorded of a workload.
+        self._recorded: dict[WorkloadKey, frozenset[Reason]] = {}
         self._skipped: dict[WorkloadKey, frozenset[PodRef]] = {}
         self._long: dict[WorkloadKey, frozenset[PodRef]] = {}
 
-    def decided(self, workload: WorkloadKey, governor: Governor, verdicts: Collection[PodDecision]) -> None:
-        """Verdicts were given: what keeps pods from what they need is told when it begins."""
+    def decided(self, workload: WorkloadKey, governor: Governor, decisions: Collection[PodDecision]) -> None:
+        """Record what keeps pods of a workload from a change they need, when it begins."""
         counts: Counter[Reason] = Counter()
         details: dict[Reason, str] = {}
-        for verdict in verdicts:
-            for reason in _reportable_reasons(verdict):
+        for decision in decisions:
+            for reason in _reportable_reasons(decision):
                 counts[reason] += 1
-                details.setdefault(reason, verdict.details)
-        before = self._said.get(workload, frozenset())
+                details.setdefault(reason, decision.details)
+        before = self._recorded.get(workload, frozenset())
         for reason, pods in counts.items():
             if reason not in before:
                 about = f" ({details[reason]})" if details[reason] else ""
-                subject = _subject(governor, next(iter(verdicts)).pod)
+                subject = _subject(governor, next(iter(decisions)).pod)
                 self._record(subject, reason, f"{pluralize(pods, 'pod')}: {reason.meaning}{about}")
                 log = _log.warning if reason.severity is not Severity.INFO else _log.info
                 more: dict[str, Any] = {"details": details[reason]} if details[reason] else {}
                 log("news of pods", by=_name(governor), reason=reason, pods=pods, **more)
         if counts:
-            self._said[workload] = frozenset(counts)
+            self._recorded[workload] = frozenset(counts)
         else:
-            self._said.pop(workload, None)
-        self._skip(workload, verdicts)
-        self._name_long_boosts(workload, verdicts)
+            self._recorded.pop(workload, None)
+        self._record_skipped(workload, decisions)
+        self._record_long_boosts(workload, decisions)
 
-    def _skip(self, workload: WorkloadKey, verdicts: Collection[PodDecision]) -> None:
-        """Say of each pod whose resize is not asked for again that it is not, when that begins."""
-        skipped = [each.pod for each in verdicts if each.way is DecisionKind.LEAVE and each.reason in _SKIPPED]
+    def _record_skipped(self, workload: WorkloadKey, decisions: Collection[PodDecision]) -> None:
+        """Record an Event about each pod whose resize is not tried again, when that begins."""
+        skipped = [each.pod for each in decisions if each.way is DecisionKind.LEAVE and each.reason in _SKIPPED]
         before = self._skipped.pop(workload, _NO_PODS)
         for pod in skipped:
             if pod not in before:
@@ -100,29 +100,29 @@ class UpdaterEvents:
         if skipped:
             self._skipped[workload] = frozenset(skipped)
 
-    def _name_long_boosts(self, workload: WorkloadKey, verdicts: Collection[PodDecision]) -> None:
+    def _record_long_boosts(self, workload: WorkloadKey, decisions: Collection[PodDecision]) -> None:
         """Record an Event about each pod that has been boosted for long, when that begins."""
-        long = {each.pod: each for each in verdicts if BOOSTED_FOR_LONG in each.warnings}
+        long = {each.pod: each for each in decisions if BOOSTED_FOR_LONG in each.warnings}
         before = self._long.pop(workload, _NO_PODS)
-        for pod, verdict in long.items():
+        for pod, decision in long.items():
             if pod not in before:
-                about = f" ({verdict.details})" if verdict.details else ""
-                message = f"Pod {pod.name} has been boosted for more than 10 minutes{about}: {verdict.reason.meaning}"
+                about = f" ({decision.details})" if decision.details else ""
+                message = f"Pod {pod.name} has been boosted for more than 10 minutes{about}: {decision.reason.meaning}"
                 self._record(_pod(pod), BOOSTED_FOR_LONG, message)
         if long:
             self._long[workload] = frozenset(long)
 
     def forget(self, workload: WorkloadKey) -> None:
         """Nothing governs the workload any more."""
-        self._said.pop(workload, None)
+        self._recorded.pop(workload, None)
         self._skipped.pop(workload, None)
         self._long.pop(workload, None)
 
-    def carried_out(self, governor: Governor, action: Action, why: PodDecision | None, outcome: WriteOutcome) -> None:
-        """An action was tried."""
+    def executed(self, governor: Governor, action: Action, decision: PodDecision | None, outcome: WriteOutcome) -> None:
+        """Record an action that was applied, and log one that was not."""
         pod = action.pod
-        reason = why.reason if why is not None else None
-        need = why.need.reason if why is not None and why.need is not None else None
+        reason = decision.reason if decision is not None else None
+        need = decision.need.reason if decision is not None and decision.need is not None else None
         fields: dict[str, Any] = {
             "action": type(action).__name__,
             "pod": f"{pod.namespace}/{pod.name}",
@@ -144,18 +144,18 @@ class UpdaterEvents:
             self._record(_pod(pod), RESIZED_BY_VPA, "")
 
     def refused(self, governor: Governor, outcomes: Iterable[core.ActionResult]) -> None:
-        """A plan has been tried: what the server did not do is one Event for all pods of which it says the same."""
-        pods: dict[str, list[core.ActionResult]] = {}
+        """Record what the API server refused of a plan: one Event for all pods with the same refusal."""
+        refusals: dict[str, list[core.ActionResult]] = {}
         for outcome in outcomes:
             if outcome.told is not Result.APPLIED and outcome.told not in _USUAL:
-                pods.setdefault(outcome.why.replace(outcome.action.pod.name, ""), []).append(outcome)
-        for same in pods.values():
+                refusals.setdefault(outcome.why.replace(outcome.action.pod.name, ""), []).append(outcome)
+        for same in refusals.values():
             others = f" and {len(same) - 1} more" if len(same) > 1 else ""
             about = f"Pod {same[0].action.pod.name}{others}: {same[0].why or same[0].told}"
             self._record(_subject(governor, same[0].action.pod), UPDATE_REFUSED, about)
 
     def outdated(self, governor: Governor, action: Action, why: str) -> None:
-        """An action was not tried, because it is another world by now."""
+        """Log an action that was dropped, because its workload has changed since the plan."""
         _log.info(
             "dropped",
             action=type(action).__name__,
@@ -166,7 +166,7 @@ class UpdaterEvents:
 
 
 def reference_to(governor: Governor) -> ObjectReference:
-    """The object that governs, as Events name it."""
+    """A reference to the object that governs."""
     kind = HVPA if governor.kind == HVPA.name else VPA
     claim = governor.claim
     return ObjectReference(kind.name, claim.namespace, claim.name, claim.uid, f"{kind.group}/{kind.version}")
@@ -185,9 +185,9 @@ def _name(governor: Governor) -> str:
     return f"{governor.kind} {governor.claim.namespace}/{governor.claim.name}" if governor.is_object else "no object"
 
 
-def _reportable_reasons(verdict: PodDecision) -> tuple[Reason, ...]:
-    """What a person may want to know: warnings, and why a pod does not get what it needs."""
-    reason = verdict.reason
-    held = verdict.way in {DecisionKind.WAIT, DecisionKind.LEAVE} and reason not in _TEMPORARY
-    matters = held and (verdict.need is not None or reason.severity is not Severity.INFO or reason is FROZEN)
-    return (*((reason,) if matters else ()), *verdict.warnings)
+def _reportable_reasons(decision: PodDecision) -> tuple[Reason, ...]:
+    """The reasons of a decision that are worth an Event: warnings, and why a pod does not get what it needs."""
+    reason = decision.reason
+    held = decision.way in {DecisionKind.WAIT, DecisionKind.LEAVE} and reason not in _TEMPORARY
+    matters = held and (decision.need is not None or reason.severity is not Severity.INFO or reason is FROZEN)
+    return (*((reason,) if matters else ()), *decision.warnings)

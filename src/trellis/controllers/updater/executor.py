@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -41,47 +41,47 @@ from trellis.runtime.telemetry.logs import Logger
 
 
 def why_stale(
-    knowledge: StateFeed, gathered: WorkloadSnapshot, uid: str, now: float, *, unasked: Collection[str]
+    state: StateFeed, snapshot: WorkloadSnapshot, uid: str, now: float, *, ignored: Collection[str]
 ) -> str | None:
-    """Why an action on a pod must not be carried out any more, if so; pods that are `unasked` have no say."""
-    known = knowledge.gathering
-    governor, frozen = _current_governor(known, gathered, now)
-    if governor is not gathered.governor:
+    """Why an action on a pod must not be executed any more, if so; changes of `ignored` pods beside it do not count."""
+    cache = state.gathering
+    governor, frozen = _current_governor(cache, snapshot, now)
+    if governor is not snapshot.governor:
         return "what governs the pod has changed"
     if frozen is not None:
         return str(frozen)
-    for pod in gathered.pods:
+    for pod in snapshot.pods:
         is_it = pod.metadata.uid == uid
-        if is_it or pod.metadata.uid not in unasked:
-            found = knowledge.pod(pod.metadata.namespace, pod.metadata.name)
-            found = known.echoes.as_it_will_be(found, now) if found is not None else None
-            if _readiness(found) != _readiness(pod):
+        if is_it or pod.metadata.uid not in ignored:
+            current = state.pod(pod.metadata.namespace, pod.metadata.name)
+            current = cache.echoes.as_it_will_be(current, now) if current is not None else None
+            if _readiness(current) != _readiness(pod):
                 return "the pod has changed" if is_it else f"the pod {pod.metadata.name} beside it has changed"
     return None
 
 
 def _current_governor(
-    known: WorkloadCache, gathered: WorkloadSnapshot, now: float
+    cache: WorkloadCache, snapshot: WorkloadSnapshot, now: float
 ) -> tuple[Governor | None, Freeze | None]:
     """What governs the workload now, and what freezes it."""
-    if not gathered.governor.is_object:
-        current = known.gather(gathered.workload, now)
+    if not snapshot.governor.is_object:
+        current = cache.gather(snapshot.workload, now)
         return (current.governor, current.frozen) if current is not None else (None, None)
-    governing = known.governed.find(gathered.workload)
+    governing = cache.governed.find(snapshot.workload)
     if governing is None:
         return None, None
-    return governing.governor, known.frozen(gathered.workload[0], governing)
+    return governing.governor, cache.frozen(snapshot.workload[0], governing)
 
 
 def _readiness(pod: Pod | None) -> tuple[str, str, str]:
-    """What budgets ask of a pod; one that is going may as well be gone."""
+    """What disruption budgets count of a pod; one that is being deleted counts as gone."""
     if pod is None or pod.metadata.deletion_timestamp is not None:
         return "", "", ""
     ready = pod.status.condition(READY)
     return pod.metadata.uid, pod.status.phase, ready.status if ready else ""
 
 
-# An eviction without an answer has been seen by then, if it was carried out.
+# By then the watch has shown an eviction without an answer, if it was carried out.
 _UNCERTAIN_SECONDS: Final = 30.0
 _FAILED_SECONDS: Final = 30.0
 
@@ -89,144 +89,143 @@ _log: Final = Logger("trellis.updater")
 
 
 class UpdatePlanResult(msgspec.Struct, frozen=True):
-    """What became of a plan; `again` is in how many seconds another one is to be made, None if a change will say."""
+    """The results of a plan; `retry_in` is in how many seconds to plan again, None if only after a change."""
 
     workload: WorkloadKey
     outcomes: tuple[ActionResult, ...]
-    again: float | None
+    retry_in: float | None
+
+
+OnExecuted: TypeAlias = Callable[[UpdatePlanResult], None]
 
 
 class _PlanExecution:
-    """One plan on its way."""
+    """A plan that is being executed. `open_pods` counts the pods whose actions have not ended."""
 
-    def __init__(self, planned: PlanResult, pods: int) -> None:
-        self.gathered: WorkloadSnapshot = planned.gathered
+    def __init__(self, planned: PlanResult, pods: int, on_executed: OnExecuted) -> None:
+        self.snapshot: WorkloadSnapshot = planned.gathered
         self.acted_on = frozenset(action.pod.uid for action in planned.plan.actions)
-        self.verdicts = {verdict.pod.uid: verdict for verdict in planned.plan.verdicts}
-        self.outcomes: list[ActionResult] = []
-        self.again: list[float] = []
-        self.open = pods
+        self.decisions = {decision.pod.uid: decision for decision in planned.plan.verdicts}
+        self.results: list[ActionResult] = []
+        self.delays: list[float] = []
+        self.open_pods = pods
+        self.on_executed = on_executed
 
 
 class UpdateExecutor:
-    """Carries plans out. `on_carried` is told of each when it is over, and `call` whose turn it is at a rate."""
+    """Executes plans. `requeue` is called with a workload that is to be planned for again."""
 
     def __init__(
         self,
         writer: Writer,
-        knowledge: StateFeed,
-        line: WriteQueue,
+        state: StateFeed,
+        queue: WriteQueue,
         *,
         memory: UpdateMemory,
-        telling: UpdaterEvents,
-        counting: UpdaterMetrics,
+        events: UpdaterEvents,
+        counters: UpdaterMetrics,
         rate: Rate | None,
         now: Callable[[], float],
-        on_carried: Callable[[UpdatePlanResult], None],
-        call: Callable[[WorkloadKey], None],
+        requeue: Callable[[WorkloadKey], None],
     ) -> None:
         self._writer = writer
-        self._knowledge = knowledge
-        self._line = line
+        self._state = state
+        self._queue = queue
         self._memory = memory
-        self._telling = telling
-        self._counting = counting
+        self._events = events
+        self._counters = counters
         self._now = now
-        self._on_carried = on_carried
-        self._call = call
+        self._requeue = requeue
         # As upstream: evictions and resizes have the same rate, each for itself.
-        self._paces = (
-            {turn: WriteRateLimiter(rate, call) for turn in (WritePriority.EVICT, WritePriority.RESIZE)} if rate else {}
-        )
+        limited = (WritePriority.EVICT, WritePriority.RESIZE) if rate is not None else ()
+        self._limiters = {priority: WriteRateLimiter(rate, requeue) for priority in limited if rate is not None}
 
-    def carry(self, planned: PlanResult) -> None:
-        """Begin with a plan that has actions."""
+    def execute(self, planned: PlanResult, on_executed: OnExecuted) -> None:
+        """Start to execute a plan that has actions; `on_executed` is called with the results when all have ended."""
         by_pod: dict[str, list[core.Action]] = {}
         for action in planned.plan.actions:
             by_pod.setdefault(action.pod.uid, []).append(action)
-        trip = _PlanExecution(planned, len(by_pod))
+        execution = _PlanExecution(planned, len(by_pod), on_executed)
         for actions in by_pod.values():
-            turn = min(map(_priority, actions))
-            pace = self._paces.get(turn)
-            if pace is None or pace.may_go(planned.gathered.workload):
-                self._line.add(turn, partial(self._run, trip, actions))
+            priority = min(map(_priority, actions))
+            limiter = self._limiters.get(priority)
+            if limiter is None or limiter.may_go(planned.gathered.workload):
+                self._queue.add(priority, partial(self._run, execution, actions))
             else:
-                self._turn_away(trip, actions)
+                self._drop(execution, actions)
 
-    def _turn_away(self, trip: _PlanExecution, actions: Sequence[core.Action]) -> None:
-        """The rate is used up: another plan will be made by what is known then."""
+    def _drop(self, execution: _PlanExecution, actions: Sequence[core.Action]) -> None:
+        """The rate is used up: another plan will be made of what is known then."""
         for action in actions:
             self._memory.ended(action, self._now(), done=False)
         # Not before the caller is done with this plan.
-        asyncio.get_running_loop().call_soon(self._close, trip)
+        asyncio.get_running_loop().call_soon(self._close, execution)
 
-    async def _run(self, trip: _PlanExecution, actions: Sequence[core.Action]) -> None:
+    async def _run(self, execution: _PlanExecution, actions: Sequence[core.Action]) -> None:
         try:
             for action in actions:
-                await self._carry_out(trip, action)
+                await self._execute(execution, action)
         except Exception as error:  # noqa: BLE001 - an error of ours must not end the writes of others
             _log.error("an action failed", pod=actions[0].pod.name, error=error)
-            trip.again.append(_FAILED_SECONDS)
+            execution.delays.append(_FAILED_SECONDS)
         finally:
-            self._close(trip)
+            self._close(execution)
 
-    def _close(self, trip: _PlanExecution) -> None:
-        trip.open -= 1
-        if not trip.open:
-            self._telling.refused(trip.gathered.governor, trip.outcomes)
-            again = min(trip.again) if trip.again else None
-            self._on_carried(UpdatePlanResult(trip.gathered.workload, tuple(trip.outcomes), again))
+    def _close(self, execution: _PlanExecution) -> None:
+        execution.open_pods -= 1
+        if not execution.open_pods:
+            snapshot, results = execution.snapshot, execution.results
+            self._events.refused(snapshot.governor, results)
+            retry_in = min(execution.delays) if execution.delays else None
+            execution.on_executed(UpdatePlanResult(snapshot.workload, tuple(results), retry_in))
 
-    async def _carry_out(self, trip: _PlanExecution, action: core.Action) -> None:
-        governor = trip.gathered.governor
+    async def _execute(self, execution: _PlanExecution, action: core.Action) -> None:
+        snapshot = execution.snapshot
         # What ends a boost is right whatever has become of the pods beside it.
-        spared = {each.metadata.uid for each in trip.gathered.pods} if _ends_boost(action) else trip.acted_on
-        why = why_stale(self._knowledge, trip.gathered, action.pod.uid, self._now(), unasked=spared)
+        ignored = {pod.metadata.uid for pod in snapshot.pods} if _ends_boost(action) else execution.acted_on
+        why = why_stale(self._state, snapshot, action.pod.uid, self._now(), ignored=ignored)
         if why is not None:
-            self._telling.outdated(governor, action, why)
-            self._counting.outdated()
+            self._events.outdated(snapshot.governor, action, why)
+            self._counters.outdated()
             self._memory.ended(action, self._now(), done=False)
-            trip.again.append(0.0)
+            execution.delays.append(0.0)
             return
         began = asyncio.get_running_loop().time()
         outcome = await self._writer.write(_to_kube_action(action))
         now = self._now()
         self._memory.ended(action, now, done=outcome.applied)
-        self._remember(trip.gathered.workload, action, outcome, now)
-        verdict: PodDecision | None = trip.verdicts.get(action.pod.uid)
-        self._telling.carried_out(governor, action, verdict, outcome)
-        self._counting.carried_out(trip.gathered, action, outcome, asyncio.get_running_loop().time() - began)
-        trip.outcomes.append(ActionResult(action, outcome.result, outcome.retry_after, outcome.message))
-        self._plan_again(trip, outcome)
+        self._remember(snapshot.workload, action, outcome, now)
+        decision: PodDecision | None = execution.decisions.get(action.pod.uid)
+        self._events.executed(snapshot.governor, action, decision, outcome)
+        self._counters.executed(snapshot, action, outcome, asyncio.get_running_loop().time() - began)
+        execution.results.append(ActionResult(action, outcome.result, outcome.retry_after, outcome.message))
+        if (delay := requeue_delay(outcome.result)) is not None:
+            execution.delays.append(delay)
         if outcome.applied and isinstance(action, core.ResizePod) and not action.unboosts:
             await self._mark(action)
 
     def _remember(self, workload: WorkloadKey, action: core.Action, outcome: kube.WriteOutcome, now: float) -> None:
-        echoes = self._knowledge.gathering.echoes
+        """Keep what was written until the watch shows it."""
+        pending = self._state.gathering.echoes
         if isinstance(action, core.EvictPod):
             if outcome.applied:
-                echoes.evicted(action.pod.uid)
+                pending.evicted(action.pod.uid)
             elif outcome.uncertain:
-                echoes.evicted(action.pod.uid, now + _UNCERTAIN_SECONDS)
-                # Nothing will have changed if it was not carried out, and so nobody else would say so.
-                asyncio.get_running_loop().call_later(_UNCERTAIN_SECONDS, self._call, workload)
+                pending.evicted(action.pod.uid, now + _UNCERTAIN_SECONDS)
+                # If it was not carried out nothing changes, and no watch would enqueue the workload.
+                asyncio.get_running_loop().call_later(_UNCERTAIN_SECONDS, self._requeue, workload)
         elif outcome.applied:
-            echoes.written(action.pod.uid, outcome.resource_version)
-
-    def _plan_again(self, trip: _PlanExecution, outcome: kube.WriteOutcome) -> None:
-        again = requeue_delay(outcome.result)
-        if again is not None:
-            trip.again.append(again)
+            pending.written(action.pod.uid, outcome.resource_version)
 
     async def _mark(self, action: core.ResizePod) -> None:
-        """Upstream's mark on a pod that was resized; whoever cannot write it has resized the pod all the same."""
-        pod = self._knowledge.pod(action.pod.namespace, action.pod.name)
+        """Set upstream's annotation on a pod that was resized; if that fails, the pod is resized all the same."""
+        pod = self._state.pod(action.pod.namespace, action.pod.name)
         if pod is not None and IN_PLACE_UPDATED_ANNOTATION in pod.metadata.annotations:
             return
         patch = merge_patch({"metadata": {"annotations": {IN_PLACE_UPDATED_ANNOTATION: "true"}}})
         outcome = await self._writer.write(PatchObject(_target(action), patch))
         if outcome.applied:
-            self._knowledge.gathering.echoes.written(action.pod.uid, outcome.resource_version)
+            self._state.gathering.echoes.written(action.pod.uid, outcome.resource_version)
 
 
 def _priority(action: core.Action) -> WritePriority:
@@ -244,7 +243,7 @@ def _target(action: core.Action) -> Target:
 
 
 def _to_kube_action(action: core.Action) -> Action:
-    """The same for the writer. Patches carry their own tests of the uid."""
+    """The action as the writer takes it. Patches carry their own tests of the uid."""
     match action:
         case core.EvictPod():
             return CreateEviction(_target(action))
@@ -255,5 +254,5 @@ def _to_kube_action(action: core.Action) -> Action:
 
 
 def _operation(op: PatchOp) -> dict[str, object]:
-    found: dict[str, object] = msgspec.to_builtins(op)
-    return found
+    operation: dict[str, object] = msgspec.to_builtins(op)
+    return operation

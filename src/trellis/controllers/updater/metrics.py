@@ -208,7 +208,7 @@ class UpdaterMetrics:
         """An action was dropped."""
         self._metrics.add(OUTDATED, 1)
 
-    def carried_out(self, gathered: WorkloadSnapshot, action: Action, outcome: WriteOutcome, seconds: float) -> None:
+    def executed(self, gathered: WorkloadSnapshot, action: Action, outcome: WriteOutcome, seconds: float) -> None:
         """An action was tried, and took so long."""
         governor = gathered.governor
         size, mode = size_label(gathered.live), governor.vpa.counted_mode

@@ -1,232 +1,228 @@
-"""Composes the updater: the process with its component, and the controller with its parts.
+"""Composes the updater: its spec as a component, and the controller from its parts.
 
 A full pass runs at the start and every interval; in between a workload is reconciled when it changes or when its last
-plan set a time. A full pass covers the workloads that changed since their last plan, and those that wait for something
-no watch reports. It ends when all their plans are executed, and is one observation of the latency metric, as upstream's
-pass is.
+plan set a time.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
 from trellis.base.garbage_collection import freeze_live_objects
-from trellis.controllers.updater import metrics as named
 from trellis.controllers.updater.admission_status import AdmissionStatus
 from trellis.controllers.updater.events import UpdaterEvents
 from trellis.controllers.updater.executor import UpdateExecutor
 from trellis.controllers.updater.informers import UpdaterInformers
 from trellis.controllers.updater.metrics import UPDATER_METRICS, UpdaterMetrics
-from trellis.controllers.updater.reconcile import BATCH_SIZE, FullPass, WorkloadReconciler
-from trellis.controllers.updater.recording import RecordedUpdateMemory, RecordedWorkloadCache, UpdaterRecording
+from trellis.controllers.updater.reconcile import ChangedWorkloads, FullPass, WorkloadReconciler
+from trellis.controllers.updater.recording import UpdaterRecording, create_memory, create_workload_cache
 from trellis.controllers.updater.settings import UpdaterSettings, update_settings
 from trellis.controllers.updater.state import ScaleRefresher, StateFeed
 from trellis.controllers.updater.write_queue import WriteQueue
 from trellis.core.recording.format import UPDATER
-from trellis.core.recording.updater import HeadroomCounted, UpdaterStarted
+from trellis.core.recording.updater import UpdaterStarted
 from trellis.core.resize.planner import UpdatePlanner
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.headroom import NodeHeadroom
-from trellis.core.resize.state.memory import UpdateMemory
-from trellis.core.resize.state.ownership import WorkloadKey
-from trellis.core.resize.state.workload_cache import WorkloadCache
-from trellis.kube.client import Client
-from trellis.kube.client_factory import open_client
 from trellis.kube.flow_control import Rate
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime import passes
 from trellis.runtime.cluster_connection import retry_until_answered
-from trellis.runtime.component import Component, Controller, ControllerContext
-from trellis.runtime.informers import Informers
-from trellis.runtime.optional_kinds import UnreadableKinds
+from trellis.runtime.component import ComponentSpec, Controller, ControllerContext, component_main
+from trellis.runtime.leadership import one_lease
 from trellis.runtime.passes import PassThread, Periodic
 from trellis.runtime.queues import WorkQueue
-from trellis.runtime.recorder import NO_RECORDER, Recorder, open_recorder
-from trellis.runtime.shutdown import Main, Shutdown
+from trellis.runtime.recorder import open_recorder
+from trellis.runtime.shutdown import Main
 from trellis.runtime.telemetry import cluster_metrics
 from trellis.runtime.telemetry.logs import Logger
-from trellis.runtime.telemetry.metrics import Metrics, StepTimer
+
+FIELD_MANAGER: Final = "trellis-updater"
+COMPONENT: Final = "vpa-updater"
 
 # Writes that have begun are waited for at the end for so long.
 _DRAIN_SECONDS: Final = 0.5
+# How an API server refuses a change of a pod: such a refusal is an Event of the pod, and no warning.
+_REFUSALS: Final = (Result.REFUSED, Result.INFEASIBLE, Result.INVALID)
 
 _log: Final = Logger("trellis.updater")
 
 
 class UpdaterController(Controller):
-    """One process's updater."""
+    """The updater of a process. `on_settled` is called when much has been built up that will stay."""
 
     def __init__(
         self,
-        given: ControllerContext,
+        context: ControllerContext,
         settings: UpdaterSettings,
-        figures: UpdateSettings,
+        update: UpdateSettings,
         *,
         on_settled: Callable[[], object] = lambda: None,
-        recorder: Recorder = NO_RECORDER,
     ) -> None:
-        client, metrics, now = given.client, given.metrics, given.now
-        self._settings = settings
-        self._metrics = metrics
-        self._may_act = given.may_act
-        # Called when all objects have been seen, and looked at: much has been built up that will stay.
+        metrics, now = context.metrics, context.now
+        self._informer_set = context.informers
+        self._may_act = context.may_act
         self._on_settled = on_settled
-        self._has_worked = False
+        self._has_passed = False
         self._thread = PassThread("updater")
-        self._line = WriteQueue(settings.loop.concurrent_writes)
-        self._counting = UpdaterMetrics(metrics)
-        own = settings.scope.vpa_object_namespace
-        self.informers = Informers(client, UnreadableKinds(metrics, _log), draw=given.draw, namespace=own)
-        self.watching = UpdaterInformers(self.informers, settings, given.served)
-        rooms = self.watching.knows_rooms
-        self._tape = UpdaterRecording(recorder)
-        self._tape.write(UpdaterStarted(figures, rooms))
-        self._gathering = (
-            RecordedWorkloadCache(self._tape, rooms) if recorder.is_on else WorkloadCache(knows_rooms=rooms)
+        self._writes = WriteQueue(settings.loop.concurrent_writes)
+        informers = UpdaterInformers(context.informers, settings, context.served)
+        knows_headroom = informers.knows_rooms
+        recording = UpdaterRecording(context.recorder)
+        recording.write(UpdaterStarted(update, knows_headroom))
+        self._changes = ChangedWorkloads(WorkQueue(draw=context.draw))
+        new_target = asyncio.Event()
+
+        def withdraws_in(namespace: str) -> bool:
+            """Whether boosts that no object gives are taken back there: only where all objects can be read."""
+            return settings.scope.covers(namespace) and not context.informers.is_lacking(informers.hvpas)
+
+        self._cache = create_workload_cache(
+            recording,
+            knows_rooms=knows_headroom,
+            on_change=self._changes.note,
+            on_new_target=new_target.set,
+            withdraws_in=withdraws_in,
         )
-        self.knowledge = StateFeed(self.watching, settings.scope, self._gathering)
-        self._scaling = ScaleRefresher(self._gathering, self.watching, ScaleLookups(client, draw=given.draw))
-        self._planner = UpdatePlanner(figures, NodeHeadroom(must_know=figures.require_fit) if rooms else None)
-        remembered = (self._gathering, figures)
-        self._memory = RecordedUpdateMemory(self._tape, *remembered) if recorder.is_on else UpdateMemory(*remembered)
-        self._presence = AdmissionStatus(client, settings.admission, now)
-        telling = UpdaterEvents(given.record)
-        self._looking = WorkloadReconciler(
+        state = StateFeed(informers, settings.scope, self._cache)
+        self._scales = ScaleRefresher(
+            self._cache, informers, ScaleLookups(context.client, draw=context.draw), new_target
+        )
+        planner = UpdatePlanner(update, NodeHeadroom(must_know=update.require_fit) if knows_headroom else None)
+        self._memory = create_memory(recording, self._cache, update)
+        admission = AdmissionStatus(context.client, settings.admission, now)
+        events, counters = UpdaterEvents(context.record_event), UpdaterMetrics(metrics)
+        executor = UpdateExecutor(
+            context.writer,
+            state,
+            self._writes,
+            memory=self._memory,
+            events=events,
+            counters=counters,
+            rate=_rate(settings),
+            now=now,
+            requeue=self._changes.note,
+        )
+        self._reconciler = WorkloadReconciler(
+            self._changes,
             self._memory,
-            self._planner,
+            planner,
+            executor,
             self._thread,
-            queue=WorkQueue(draw=given.draw),
-            presence=self._presence,
-            telling=telling,
-            counting=self._counting,
+            admission=admission,
+            events=events,
+            counters=counters,
             metrics=metrics,
-            activity=given.activity,
+            activity=context.activity,
             why_not=self._why_not,
             now=now,
         )
-        self._gathering.on_change = self._looking.changed
-        self._gathering.withdraws_in = self._withdraws_in
-        self._looking.carrying = UpdateExecutor(
-            given.writer,
-            self.knowledge,
-            self._line,
-            memory=self._memory,
-            telling=telling,
-            counting=self._counting,
-            rate=_rate(settings),
-            now=now,
-            on_carried=self._looking.carried,
-            call=self._looking.changed,
+        interval = settings.loop.updater_interval.total_seconds()
+        self._full_pass = FullPass(
+            self._cache,
+            self._changes,
+            self._memory,
+            planner,
+            self._reconciler,
+            thread=self._thread,
+            admission=admission,
+            counters=counters,
+            metrics=metrics,
+            recording=recording,
+            pods=informers.pods.snapshot,
+            waiting=self._writes.__len__,
+            export=partial(context.informers.export, metrics),
+            interval=interval,
         )
-        self._interval = settings.loop.updater_interval.total_seconds()
         self._loop = Periodic(
-            "updater", self._pass, self._interval, on_pass=passes.pass_reporter(given.activity, _log), jitter=0.0
+            "updater", self._pass, interval, on_pass=passes.pass_reporter(context.activity, _log), jitter=0.0
         )
 
     @property
     def is_busy(self) -> bool:
         """Whether changes wait to be written."""
-        return len(self._line) > 0
+        return len(self._writes) > 0
 
-    def begin_anew(self) -> None:
-        """Look at everything now: this process has become the leader."""
-        if self.informers.synced:
-            self._looking.wake(anew=True)
+    def on_started_leading(self) -> None:
+        """Plan for every workload now."""
+        if self._informer_set.synced:
+            self._changes.start_enqueueing()
+            self._memory.all_changed()
             self._loop.wake()
 
     async def run(self) -> None:
         """Work until cancelled, and then finish the writes that have begun."""
-        writing = asyncio.create_task(self._line.run(), name="writing")
+        writing = asyncio.create_task(self._writes.run(), name="writing")
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self.informers.run(), name="watching")
-                group.create_task(self._begin(), name="passes")
-                group.create_task(self._looking.run(), name="looking")
-                group.create_task(_failing_with(writing), name="line")
+                group.create_task(self._run_passes(), name="passes")
+                group.create_task(self._reconciler.run(), name="reconciles")
+                # An error of the write queue ends everything: an updater that cannot write must not decide.
+                group.create_task(_await_shielded(writing), name="writes")
         finally:
-            self._line.close()
+            self._writes.close()
             await asyncio.wait({writing}, timeout=_DRAIN_SECONDS)
             writing.cancel()
             self._thread.close()
 
-    async def _begin(self) -> None:
-        await self.informers.wait_until_synced()
-        await self._scaling.ask()
-        _log.info("everything has been seen", workloads=len(self._gathering.governed))
+    async def _run_passes(self) -> None:
+        await self._informer_set.wait_until_synced()
+        await self._scales.ask()
+        _log.info("everything has been seen", workloads=len(self._cache.governed))
         self._on_settled()
-        self._looking.wake()
+        self._changes.start_enqueueing()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._scaling.run(), name="scales")
+            group.create_task(self._scales.run(), name="scales")
             group.create_task(self._loop.run(), name="full passes")
 
-    def _why_not(self) -> str | None:
-        """Why nothing may be decided at the moment, if so."""
-        return self.informers.why_not_trusted() if self._may_act() else "not leading"
-
-    def _withdraws_in(self, namespace: str) -> bool:
-        """Whether boosts that no object gives are taken back there: only where all objects can be read."""
-        return self._settings.scope.covers(namespace) and not self.informers.is_lacking(self.watching.hvpas)
-
     async def _pass(self) -> None:
-        """Look at everything that is not at rest."""
         if (why := self._why_not()) is not None:
             _log.info("this pass changes nothing", why=why)
             return
-        timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
-        self._counting.begin_pass()
-        known = (*self._gathering.governed.workloads(), *self._gathering.ungoverned())
-        workloads = self._memory.restless(known)
-        timer.step(named.LIST_VPAS)
-        await self._thread.run(self._planner.forget, self.watching.pods.snapshot())
-        timer.step(named.LIST_PODS)
-        if not await self._looking.ask_for_admission():
-            self._metrics.add(named.ABSENT_ADMISSION, 1, self._presence.absence)
-        timer.step(named.ADMISSION_INIT)
-        round_ = await self._look_at(workloads)
-        timer.step(named.FILTER_PODS)
-        # As the pass found them: by its end most of what it counts has been changed, and been looked at again.
-        looks = dict(self._counting.looks)
-        await self._until_finished(round_)
-        timer.step(named.EVICT_PODS)
-        await self._thread.run(self._counting.full_pass, looks)
-        self._export()
-        timer.total()
-        await self._count_rooms()
-        if not self._has_worked:
-            self._has_worked = True
+        await self._full_pass.run()
+        if not self._has_passed:
+            self._has_passed = True
             self._on_settled()
 
-    async def _look_at(self, workloads: Sequence[WorkloadKey]) -> FullPass:
-        round_ = FullPass(workloads)
-        self._looking.begin(round_)
-        for begin in range(0, len(workloads), BATCH_SIZE):
-            some = workloads[begin : begin + BATCH_SIZE]
-            self._looking.look_at(some)
-            await round_.until_planned(some)
-        return round_
+    def _why_not(self) -> str | None:
+        """Why nothing may be decided at the moment, if so."""
+        return self._informer_set.why_not_trusted() if self._may_act() else "not leading"
 
-    async def _until_finished(self, round_: FullPass) -> None:
-        """Wait for all writes, but not longer than for the next pass: a rate that is set may want hours."""
-        try:
-            async with asyncio.timeout(self._interval):
-                await round_.until_finished()
-        except TimeoutError:
-            _log.info("changes are still waiting", waiting=len(self._line))
 
-    async def _count_rooms(self) -> None:
-        """For those who ask later; a few pods at a time, so that others have their turn."""
-        left = True
-        while left:
-            self._tape.write(HeadroomCounted())
-            left = await self._thread.run(self._planner.count_rooms)
+def updater_spec(settings: UpdaterSettings) -> ComponentSpec[UpdaterController]:
+    """The updater as a component."""
 
-    def _export(self) -> None:
-        self._metrics.set(named.WAITING, float(len(self._line)))
-        self.informers.export(self._metrics)
+    @asynccontextmanager
+    async def build(context: ControllerContext) -> AsyncIterator[UpdaterController]:
+        version = await retry_until_answered(context.client.version, _log)
+        update = update_settings(settings, context.served, version)
+        yield UpdaterController(context, settings, update, on_settled=freeze_live_objects)
+
+    return ComponentSpec(
+        name=COMPONENT,
+        field_manager=FIELD_MANAGER,
+        log=_log,
+        metrics=UPDATER_METRICS,
+        build=build,
+        interval=settings.loop.updater_interval.total_seconds(),
+        namespace=settings.scope.vpa_object_namespace,
+        election=one_lease(settings.leader),
+        recording=partial(open_recorder, settings.recording.record, UPDATER, settings),
+        concurrent_writes=settings.loop.concurrent_writes,
+        dry_run=settings.loop.dry_run,
+        is_usual=_is_usual,
+        started_with={"lease": settings.leader.leader_elect},
+    )
+
+
+def updater_main(settings: UpdaterSettings) -> Main:
+    """What a process with these settings does until it is told to stop."""
+    return component_main(updater_spec(settings), settings)
 
 
 def _rate(settings: UpdaterSettings) -> Rate | None:
@@ -234,52 +230,9 @@ def _rate(settings: UpdaterSettings) -> Rate | None:
     return Rate(loop.eviction_rate_limit, loop.eviction_rate_burst) if loop.eviction_rate_limit > 0 else None
 
 
-async def _failing_with(task: asyncio.Task[None]) -> None:
-    """An error of the line ends everything: who cannot write must not go on deciding."""
+async def _await_shielded(task: asyncio.Task[None]) -> None:
     await asyncio.shield(task)
 
 
-FIELD_MANAGER: Final = "trellis-updater"
-COMPONENT: Final = "vpa-updater"
-# What an API server says of a pod that cannot be changed like this: told in the pod's Events.
-_ANSWERS: Final = (Result.REFUSED, Result.INFEASIBLE, Result.INVALID)
-
-
-def updater_main(settings: UpdaterSettings) -> Main:
-    """What a process with these settings does until it is told to stop."""
-
-    async def main(stop: Shutdown) -> None:
-        with closing(open_recorder(settings.recording.record, UPDATER, settings)) as recording:
-            async with open_client(settings.access.kubeconfig, FIELD_MANAGER, _log.warning) as client:
-                await run_updater(client, settings, stop, recording)
-
-    return main
-
-
-async def run_updater(
-    client: Client, settings: UpdaterSettings, stop: Shutdown, recording: Recorder = NO_RECORDER
-) -> None:
-    """Answer probes and work until it is time to stop."""
-    loop = settings.loop
-    component = Component(
-        client,
-        settings,
-        stop,
-        name=COMPONENT,
-        log=_log,
-        metrics=Metrics(UPDATER_METRICS),
-        interval=loop.updater_interval.total_seconds(),
-        idle=loop.dry_run,
-        is_usual=_is_usual,
-    )
-
-    async def make() -> UpdaterController:
-        given = await component.equipment(component.writer(concurrency=loop.concurrent_writes, dry_run=loop.dry_run))
-        figures = update_settings(settings, given.served, await retry_until_answered(client.version, _log))
-        return UpdaterController(given, settings, figures, on_settled=freeze_live_objects, recorder=recording)
-
-    await component.run(make)
-
-
 def _is_usual(outcome: WriteOutcome) -> bool:
-    return cluster_metrics.is_usual(outcome) or outcome.result in _ANSWERS
+    return cluster_metrics.is_usual(outcome) or outcome.result in _REFUSALS

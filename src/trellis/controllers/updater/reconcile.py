@@ -1,66 +1,38 @@
-"""Reconciles workloads: those that changed, and those whose last plan set a time.
+"""Reconciles workloads: those that changed, those whose last plan set a time, and all that are not at rest in a pass.
 
 Changes that come together make one reconcile. Plans are made in a thread for many workloads at a time, and no workload
-is planned for while its last plan is being executed. The results of a plan are kept for the next one. `FullPass` tracks
-a pass over all workloads until each plan is executed.
+is planned for while its last plan is being executed. The results of a plan are kept for the next one.
+
+A full pass covers the workloads that changed since their last plan, and those that wait for something no watch reports.
+It ends when all their plans are executed, and is one observation of the latency metric, as upstream's pass is.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
+from trellis.api.kube.pods import Pod
 from trellis.base.garbage_collection import pause_garbage_collection
 from trellis.controllers.updater import metrics as named
 from trellis.controllers.updater.admission_status import FRESH_SECONDS, AdmissionStatus
 from trellis.controllers.updater.events import UpdaterEvents
 from trellis.controllers.updater.executor import UpdateExecutor, UpdatePlanResult
 from trellis.controllers.updater.metrics import UpdaterMetrics
+from trellis.controllers.updater.recording import UpdaterRecording
+from trellis.core.recording.updater import HeadroomCounted
 from trellis.core.resize.planner import PlanningBatch, PlanResult, UpdatePlanner, plans_evictions
 from trellis.core.resize.settings import REQUEUE_AFTER_CHANGE_SECONDS, SHORTEST_REQUEUE_SECONDS
 from trellis.core.resize.state.memory import UpdateMemory
 from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.runtime.passes import PassThread
 from trellis.runtime.queues import WorkQueue
 from trellis.runtime.tasks import run_task
 from trellis.runtime.telemetry.health import Activity
 from trellis.runtime.telemetry.logs import Logger
-from trellis.runtime.telemetry.metrics import Metrics
-
-
-class FullPass:
-    """The workloads of one full pass that are still to be planned for, and those whose plans are under way."""
-
-    def __init__(self, workloads: Iterable[WorkloadKey] = ()) -> None:
-        self._unplanned = set(workloads)
-        self._unfinished = set(self._unplanned)
-        self._changed = asyncio.Event()
-
-    def planned(self, workload: WorkloadKey) -> None:
-        """It has its plan."""
-        self._unplanned.discard(workload)
-        self._changed.set()
-
-    def finished(self, workload: WorkloadKey) -> None:
-        """Its plan has been carried out, or there was nothing to do."""
-        self._unplanned.discard(workload)
-        self._unfinished.discard(workload)
-        self._changed.set()
-
-    async def until_planned(self, workloads: Iterable[WorkloadKey]) -> None:
-        """Return when all of these have their plans."""
-        wanted = set(workloads)
-        while wanted & self._unplanned:
-            self._changed.clear()
-            await self._changed.wait()
-
-    async def until_finished(self) -> None:
-        """Return when nothing is under way."""
-        while self._unfinished:
-            self._changed.clear()
-            await self._changed.wait()
-
+from trellis.runtime.telemetry.metrics import Metrics, StepTimer
 
 # So many workloads are planned for at once: a boost that ends meanwhile waits for no more than these.
 BATCH_SIZE: Final = 1024
@@ -68,71 +40,122 @@ BATCH_SIZE: Final = 1024
 _log: Final = Logger("trellis.updater")
 
 
-class WorkloadReconciler:
-    """Looks at workloads. `run` in a task of its own; `carrying` is given once both are made."""
+class ChangedWorkloads:
+    """The workloads that changed since they were last planned for, and the queue in which they wait.
 
-    carrying: UpdateExecutor
+    Before the caches are synced a plan would be made of half a workload: changes are noted, and enqueue nothing.
+    """
+
+    def __init__(self, queue: WorkQueue[WorkloadKey]) -> None:
+        self.queue = queue
+        self._changed: set[WorkloadKey] = set()
+        self._enqueues = False
+
+    def note(self, workload: WorkloadKey) -> None:
+        """Something about a workload has changed."""
+        self._changed.add(workload)
+        if self._enqueues:
+            self.queue.add_after(workload, REQUEUE_AFTER_CHANGE_SECONDS)
+
+    def start_enqueueing(self) -> None:
+        """The caches are synced: workloads are enqueued as they change from now on."""
+        self._enqueues = True
+
+    def discard(self, workloads: Iterable[WorkloadKey]) -> None:
+        """Plans are about to be made for these, of all that is known now."""
+        self._changed.difference_update(workloads)
+
+    def take(self) -> set[WorkloadKey]:
+        """Those that changed since this was last called and have not been planned for."""
+        changed, self._changed = self._changed, set()
+        return changed
+
+
+class PassProgress:
+    """The workloads of one full pass that are still to be planned for, and those whose plans are being executed."""
+
+    def __init__(self, workloads: Iterable[WorkloadKey] = ()) -> None:
+        self._unplanned = set(workloads)
+        self._unfinished = set(self._unplanned)
+        self._changed = asyncio.Event()
+
+    def planned(self, workload: WorkloadKey) -> None:
+        """A plan was made for a workload."""
+        self._unplanned.discard(workload)
+        self._changed.set()
+
+    def finished(self, workload: WorkloadKey) -> None:
+        """The plan of a workload was executed, or it had no actions."""
+        self._unplanned.discard(workload)
+        self._unfinished.discard(workload)
+        self._changed.set()
+
+    async def wait_until_planned(self, workloads: Iterable[WorkloadKey]) -> None:
+        """Return when plans were made for all of these."""
+        wanted = set(workloads)
+        while wanted & self._unplanned:
+            self._changed.clear()
+            await self._changed.wait()
+
+    async def wait_until_finished(self) -> None:
+        """Return when no plan is being executed."""
+        while self._unfinished:
+            self._changed.clear()
+            await self._changed.wait()
+
+
+class WorkloadReconciler:
+    """Reconciles workloads. `run` in a task of its own. `why_not` says why nothing may be decided now, if so."""
 
     def __init__(
         self,
+        changes: ChangedWorkloads,
         memory: UpdateMemory,
         planner: UpdatePlanner,
+        executor: UpdateExecutor,
         thread: PassThread,
         *,
-        queue: WorkQueue[WorkloadKey],
-        presence: AdmissionStatus,
-        telling: UpdaterEvents,
-        counting: UpdaterMetrics,
+        admission: AdmissionStatus,
+        events: UpdaterEvents,
+        counters: UpdaterMetrics,
         metrics: Metrics,
         activity: Activity,
         why_not: Callable[[], str | None],
         now: Callable[[], float],
     ) -> None:
+        self._changes = changes
+        self._queue = changes.queue
         self._memory = memory
         self._planner = planner
+        self._executor = executor
         self._thread = thread
-        self._queue = queue
-        self._presence = presence
-        self._telling = telling
-        self._counting = counting
+        self._admission = admission
+        self._events = events
+        self._counters = counters
         self._metrics = metrics
         self._activity = activity
-        # Why nothing may be decided at the moment, if so.
         self._why_not = why_not
         self._now = now
-        self._round = FullPass()
-        self._is_awake = False
+        self._progress = PassProgress()
 
-    def changed(self, workload: WorkloadKey) -> None:
-        """Something about a workload has changed."""
-        self._memory.changed(workload)
-        # Before everything has been seen a plan would be made of half a workload; the first pass looks at all of them.
-        if self._is_awake:
-            self._queue.add_after(workload, REQUEUE_AFTER_CHANGE_SECONDS)
+    async def reconcile_all(self, workloads: Sequence[WorkloadKey]) -> PassProgress:
+        """Make plans for all of these; the progress says when they are executed."""
+        progress = self._progress = PassProgress(workloads)
+        for begin in range(0, len(workloads), BATCH_SIZE):
+            batch = workloads[begin : begin + BATCH_SIZE]
+            for workload in batch:
+                self._queue.add(workload)
+            await progress.wait_until_planned(batch)
+        return progress
 
-    def wake(self, *, anew: bool = False) -> None:
-        """Everything has been seen; `anew` forgets what was found before."""
-        self._is_awake = True
-        if anew:
-            self._memory.all_changed()
-
-    def begin(self, round_: FullPass) -> None:
-        """A full pass begins: it is told of every look."""
-        self._round = round_
-
-    def look_at(self, workloads: Iterable[WorkloadKey]) -> None:
-        """Look at these as soon as may be."""
-        for workload in workloads:
-            self._queue.add(workload)
-
-    async def ask_for_admission(self) -> bool:
-        """Whether evictions may go on."""
-        live = await self._presence.ask()
+    async def is_admission_live(self) -> bool:
+        """Whether evictions may go on, because an admission controller sizes new pods."""
+        live = await self._admission.ask()
         self._metrics.set(named.ADMISSION_LIVE, float(live))
         return live
 
     async def run(self) -> None:
-        """Look at what is ready, until cancelled."""
+        """Reconcile the workloads that are due, until cancelled."""
         while True:
             first = await self._queue.get()
             if first is None:
@@ -142,45 +165,46 @@ class WorkloadReconciler:
                 following = await self._queue.get()
                 if following is not None:
                     workloads.append(following)
-            open_: dict[WorkloadKey, None] = dict.fromkeys(workloads)
-            settled = await run_task(self._work(open_), name="batch")
+            unfinished: dict[WorkloadKey, None] = dict.fromkeys(workloads)
+            result = await run_task(self._reconcile(unfinished), name="batch")
             self._activity.touch()
-            for workload in tuple(open_):
-                # Those whose plans are under way have left already.
-                self._finish(workload, self._queue.retry(workload) if settled.error is not None else None)
-            if settled.error is not None:
+            for workload in tuple(unfinished):
+                # Those whose plans are being executed have left already.
+                self._finish(workload, self._queue.retry(workload) if result.error is not None else None)
+            if result.error is not None:
                 self._metrics.add(named.PLAN_FAILURES, 1)
-                _log.error("a batch failed", workloads=len(workloads), error=settled.error)
+                _log.error("a batch failed", workloads=len(workloads), error=result.error)
 
-    async def _work(self, open_: dict[WorkloadKey, None]) -> None:
-        """Plan for these workloads. One whose plan is to be carried out is taken out of them until that is done."""
+    async def _reconcile(self, unfinished: dict[WorkloadKey, None]) -> None:
+        """Plan for these workloads. One whose plan has actions is taken out of them until the plan is executed."""
         if (why := self._why_not()) is not None:
             _log.detail(2, "nothing is looked at", why=why)
-            for workload in open_:
+            for workload in unfinished:
                 self._memory.changed(workload)
             return
-        batch = self._memory.batch(open_, self._now())
+        self._changes.discard(unfinished)
+        batch = self._memory.batch(unfinished, self._now())
         for workload in batch.unknown:
-            self._telling.forget(workload)
-            self._counting.forget(workload)
-        for planned in await self._plans(batch):
-            self._decided(planned, open_)
+            self._events.forget(workload)
+            self._counters.forget(workload)
+        for planned in await self._plan(batch):
+            self._decide(planned, unfinished)
 
-    async def _plans(self, batch: PlanningBatch) -> list[PlanResult]:
-        """Plans that may be carried out as they are."""
+    async def _plan(self, batch: PlanningBatch) -> list[PlanResult]:
+        """Plans that may be executed as they are."""
         clock = asyncio.get_running_loop().time
         began = clock()
         plans = await self._thread.run(_plan_all, self._planner, batch)
         self._metrics.observe(named.PLANNING, clock() - began)
         self._metrics.add(named.PLANS, len(plans))
-        evicting = [each for each in plans if plans_evictions(each.plan)]
-        sized = not evicting or await self.ask_for_admission()
+        evicting = [planned for planned in plans if plans_evictions(planned.plan)]
+        sized = not evicting or await self.is_admission_live()
         for planned in () if sized else evicting:
             self._queue.add_after(planned.gathered.workload, FRESH_SECONDS)
         return self._memory.settled(plans, sized=sized)
 
-    def _decided(self, planned: PlanResult, open_: dict[WorkloadKey, None]) -> None:
-        workload, made = planned.gathered.workload, planned.plan
+    def _decide(self, planned: PlanResult, unfinished: dict[WorkloadKey, None]) -> None:
+        workload, plan = planned.gathered.workload, planned.plan
         if planned.error is not None:
             self._metrics.add(named.PLAN_FAILURES, 1)
             self._queue.retry(workload)
@@ -188,29 +212,105 @@ class WorkloadReconciler:
             return
         self._queue.forget(workload)
         self._memory.decided(planned)
-        self._counting.planned(planned.gathered, made)
-        self._telling.decided(workload, planned.gathered.governor, made.verdicts)
-        if made.next_look is not None:
+        self._counters.planned(planned.gathered, plan)
+        self._events.decided(workload, planned.gathered.governor, plan.verdicts)
+        if plan.next_look is not None:
             # What has been added meanwhile goes first, and gives another time.
-            self._queue.add_after(workload, max(made.next_look - self._now(), SHORTEST_REQUEUE_SECONDS))
-        if made.actions:
-            self.carrying.carry(planned)
-            del open_[workload]
-            self._round.planned(workload)
+            self._queue.add_after(workload, max(plan.next_look - self._now(), SHORTEST_REQUEUE_SECONDS))
+        if plan.actions:
+            self._executor.execute(planned, self._executed)
+            del unfinished[workload]
+            self._progress.planned(workload)
 
-    def carried(self, carried: UpdatePlanResult) -> None:
-        """A plan has been carried out."""
-        self._memory.carried(carried.workload, carried.outcomes, self._now())
+    def _executed(self, result: UpdatePlanResult) -> None:
+        self._memory.carried(result.workload, result.outcomes, self._now())
         self._activity.touch()
-        self._finish(carried.workload, carried.again)
+        self._finish(result.workload, result.retry_in)
 
-    def _finish(self, workload: WorkloadKey, again: float | None) -> None:
+    def _finish(self, workload: WorkloadKey, retry_in: float | None) -> None:
         self._queue.done(workload)
-        if again is not None:
-            self._queue.add_after(workload, again)
-        self._round.finished(workload)
+        if retry_in is not None:
+            self._queue.add_after(workload, retry_in)
+        self._progress.finished(workload)
 
 
 def _plan_all(planner: UpdatePlanner, batch: PlanningBatch) -> list[PlanResult]:
     with pause_garbage_collection():
         return planner.plan_all(batch)
+
+
+class FullPass:
+    """A pass over all workloads that are not at rest. `pods` are all that exist, `waiting` counts queued writes."""
+
+    def __init__(
+        self,
+        cache: WorkloadCache,
+        changes: ChangedWorkloads,
+        memory: UpdateMemory,
+        planner: UpdatePlanner,
+        reconciler: WorkloadReconciler,
+        *,
+        thread: PassThread,
+        admission: AdmissionStatus,
+        counters: UpdaterMetrics,
+        metrics: Metrics,
+        recording: UpdaterRecording,
+        pods: Callable[[], Iterable[Pod]],
+        waiting: Callable[[], int],
+        export: Callable[[], None],
+        interval: float,
+    ) -> None:
+        self._cache = cache
+        self._changes = changes
+        self._memory = memory
+        self._planner = planner
+        self._reconciler = reconciler
+        self._thread = thread
+        self._admission = admission
+        self._counters = counters
+        self._metrics = metrics
+        self._recording = recording
+        self._pods = pods
+        self._waiting = waiting
+        self._export = export
+        self._interval = interval
+
+    async def run(self) -> None:
+        """Reconcile every workload that is not at rest, and export metrics."""
+        timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
+        self._counters.begin_pass()
+        for workload in self._changes.take():
+            self._memory.changed(workload)
+        workloads = self._memory.restless((*self._cache.governed.workloads(), *self._cache.ungoverned()))
+        timer.step(named.LIST_VPAS)
+        await self._thread.run(self._planner.forget, self._pods())
+        timer.step(named.LIST_PODS)
+        if not await self._reconciler.is_admission_live():
+            self._metrics.add(named.ABSENT_ADMISSION, 1, self._admission.absence)
+        timer.step(named.ADMISSION_INIT)
+        progress = await self._reconciler.reconcile_all(workloads)
+        timer.step(named.FILTER_PODS)
+        # As the pass found them: by its end most of what it counts has been changed, and been reconciled again.
+        counts = dict(self._counters.looks)
+        await self._wait_until_finished(progress)
+        timer.step(named.EVICT_PODS)
+        await self._thread.run(self._counters.full_pass, counts)
+        self._metrics.set(named.WAITING, float(self._waiting()))
+        self._export()
+        timer.total()
+        await self._count_headroom()
+
+    async def _wait_until_finished(self, progress: PassProgress) -> None:
+        """Wait for all writes, but not longer than for the next pass: a rate limit may take hours."""
+        try:
+            async with asyncio.timeout(self._interval):
+                await progress.wait_until_finished()
+        except TimeoutError:
+            _log.info("changes are still waiting", waiting=self._waiting())
+
+    async def _count_headroom(self) -> None:
+        """Count the headroom of nodes for later plans, a few pods at a time, so that plans can be made in between."""
+        left = True
+        while left:
+            self._recording.write(HeadroomCounted())
+            left = await self._thread.run(self._planner.count_rooms)

@@ -1,4 +1,4 @@
-"""Records what the updater's state is told, so that its decisions can be replayed.
+"""Records what changes the updater's state, so that its decisions can be replayed.
 
 Each line is written before the state takes the change in, on the event loop and therefore in the order of changes.
 """
@@ -6,7 +6,7 @@ Each line is written before the state takes the change in, on the event loop and
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -34,124 +34,154 @@ from trellis.runtime.recorder import Recorder
 
 
 class UpdaterRecording:
-    """Lines of the updater, one after another."""
+    """The recording of an updater, if one is asked for."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
+
+    @property
+    def is_on(self) -> bool:
+        """Whether lines go anywhere."""
+        return self._recorder.is_on
 
     def write(self, line: msgspec.Struct) -> None:
         """Add a line."""
         self._recorder.write(lines.LINE_NAMES[type(line)], line)
 
     def flush(self) -> None:
-        """Keep what was written so far, whatever becomes of the process."""
+        """Make what was written so far outlive the process."""
         self._recorder.flush()
 
 
-class RecordedPodWrites(PendingPodWrites):
-    """What we have done, written down."""
+def create_workload_cache(
+    recording: UpdaterRecording,
+    *,
+    knows_rooms: bool,
+    on_change: Callable[[WorkloadKey], None],
+    on_new_target: Callable[[], None],
+    withdraws_in: Callable[[str], bool],
+) -> WorkloadCache:
+    """The state of workloads, recorded if a recording is asked for."""
+    if not recording.is_on:
+        return WorkloadCache(
+            knows_rooms=knows_rooms, on_change=on_change, on_new_target=on_new_target, withdraws_in=withdraws_in
+        )
+    return RecordedWorkloadCache(
+        recording,
+        knows_rooms=knows_rooms,
+        on_change=on_change,
+        on_new_target=on_new_target,
+        withdraws_in=withdraws_in,
+    )
 
-    def __init__(self, tape: UpdaterRecording) -> None:
+
+def create_memory(recording: UpdaterRecording, cache: WorkloadCache, settings: UpdateSettings) -> UpdateMemory:
+    """The memory of plans, recorded if a recording is asked for."""
+    return RecordedUpdateMemory(recording, cache, settings) if recording.is_on else UpdateMemory(cache, settings)
+
+
+class RecordedPodWrites(PendingPodWrites):
+    """Pending writes, each recorded."""
+
+    def __init__(self, recording: UpdaterRecording) -> None:
         super().__init__()
-        self._tape = tape
+        self._recording = recording
 
     def evicted(self, uid: str, until: float = math.inf) -> None:
-        """A pod was evicted, or perhaps."""
-        self._tape.write(lines.PodEvicted(uid, None if until == math.inf else until))
+        self._recording.write(lines.PodEvicted(uid, None if until == math.inf else until))
         super().evicted(uid, until)
 
     def written(self, uid: str, resource_version: str) -> None:
-        """A pod was changed."""
-        self._tape.write(lines.PodWritten(uid, resource_version))
+        self._recording.write(lines.PodWritten(uid, resource_version))
         super().written(uid, resource_version)
 
 
 class RecordedWorkloadCache(WorkloadCache):
-    """What is known, written down as it comes."""
+    """The state of workloads, with each change recorded before it is applied."""
 
-    def __init__(self, tape: UpdaterRecording, knows_rooms: bool) -> None:
-        super().__init__(knows_rooms=knows_rooms)
-        self.echoes = RecordedPodWrites(tape)
-        self._tape = tape
+    def __init__(
+        self,
+        recording: UpdaterRecording,
+        *,
+        knows_rooms: bool,
+        on_change: Callable[[WorkloadKey], None],
+        on_new_target: Callable[[], None],
+        withdraws_in: Callable[[str], bool],
+    ) -> None:
+        super().__init__(
+            knows_rooms=knows_rooms,
+            on_change=on_change,
+            on_new_target=on_new_target,
+            withdraws_in=withdraws_in,
+            echoes=RecordedPodWrites(recording),
+        )
+        self._recording = recording
 
     def put_governor(self, kind: str, key: ObjectKey, governor: Governor | None, annotations: Labels = NOTHING) -> None:
-        """An object that sizes pods."""
-        self._tape.write(lines.PutGovernor.of(kind, key, governor, annotations))
+        self._recording.write(lines.PutGovernor.of(kind, key, governor, annotations))
         super().put_governor(kind, key, governor, annotations)
 
     def put_pod(self, key: ObjectKey, old: Pod | None, new: Pod | None) -> None:
-        """A pod."""
-        self._tape.write(lines.PutPod(key, new, old if new is None else None))
+        self._recording.write(lines.PutPod(key, new, old if new is None else None))
         super().put_pod(key, old, new)
 
     def put_workload(self, kind: str, key: ObjectKey, old: KubeObject | None, new: KubeObject | None) -> None:
-        """A controller of a well-known kind."""
-        self._tape.write(lines.PutWorkload(kind, key, _raw(new), _raw(old if new is None else None)))
+        self._recording.write(lines.PutWorkload(kind, key, _raw(new), _raw(old if new is None else None)))
         super().put_workload(kind, key, old, new)
 
     def put_limits(self, namespace: str, ranges: Iterable[LimitRange]) -> None:
-        """All LimitRanges of a namespace."""
-        found = tuple(ranges)
-        self._tape.write(lines.PutLimits(namespace, found))
-        super().put_limits(namespace, found)
+        limit_ranges = tuple(ranges)
+        self._recording.write(lines.PutLimits(namespace, limit_ranges))
+        super().put_limits(namespace, limit_ranges)
 
     def put_node(self, name: str, node: Node | None) -> None:
-        """A node."""
-        self._tape.write(lines.PutNode(name, node))
+        self._recording.write(lines.PutNode(name, node))
         super().put_node(name, node)
 
     def put_namespace(self, name: str, annotations: Labels) -> None:
-        """What is written on a namespace."""
-        self._tape.write(lines.PutNamespace(name, annotations))
+        self._recording.write(lines.PutNamespace(name, annotations))
         super().put_namespace(name, annotations)
 
     def put_hpa(self, key: ObjectKey, old: HorizontalPodAutoscaler | None, new: HorizontalPodAutoscaler | None) -> None:
-        """An HPA."""
-        self._tape.write(lines.PutHpa(key, new, old if new is None else None))
+        self._recording.write(lines.PutHpa(key, new, old if new is None else None))
         super().put_hpa(key, old, new)
 
     def put_switch(self, data: Mapping[str, str] | None) -> None:
-        """What freezes the cluster."""
-        self._tape.write(lines.PutFreeze(data))
+        self._recording.write(lines.PutFreeze(data))
         super().put_switch(data)
 
     def put_scales(self, found: Mapping[TargetRef, ScaleInfo]) -> None:
-        """All answers of scales."""
-        self._tape.write(lines.PutScales(tuple(found.items())))
+        self._recording.write(lines.PutScales(tuple(found.items())))
         super().put_scales(found)
 
 
 class RecordedUpdateMemory(UpdateMemory):
-    """What is remembered, written down as it comes, and with it what was decided."""
+    """The memory of plans, with each change and each decision recorded."""
 
-    def __init__(self, tape: UpdaterRecording, gathering: WorkloadCache, settings: UpdateSettings) -> None:
-        super().__init__(gathering, settings)
-        self._tape = tape
+    def __init__(self, recording: UpdaterRecording, cache: WorkloadCache, settings: UpdateSettings) -> None:
+        super().__init__(cache, settings)
+        self._recording = recording
 
     def batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
-        """Plans are about to be made."""
         wanted = tuple(self._cache.plannable(workloads))
-        self._tape.write(lines.UpdatesPlanned(wanted, now))
+        self._recording.write(lines.UpdatesPlanned(wanted, now))
         return super().batch(wanted, now)
 
     def settled(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
-        """Plans were made."""
         settled = super().settled(plans, sized=sized)
-        self._tape.write(UpdatesDecided.of(settled, sized=sized))
-        self._tape.flush()
+        self._recording.write(UpdatesDecided.of(settled, sized=sized))
+        self._recording.flush()
         return settled
 
     def ended(self, action: Action, now: float, *, done: bool) -> None:
-        """An action is over."""
-        self._tape.write(lines.ActionEnded(action, now, done))
+        self._recording.write(lines.ActionEnded(action, now, done))
         super().ended(action, now, done=done)
 
     def carried(self, workload: WorkloadKey, outcomes: Iterable[ActionResult], now: float) -> None:
-        """A plan has been carried out."""
-        found = tuple(outcomes)
-        self._tape.write(lines.PlanExecuted(workload, found, now))
-        super().carried(workload, found, now)
+        results = tuple(outcomes)
+        self._recording.write(lines.PlanExecuted(workload, results, now))
+        super().carried(workload, results, now)
 
 
-def _raw(found: KubeObject | None) -> msgspec.Raw:
-    return msgspec.Raw(encode_payload(found))
+def _raw(obj: KubeObject | None) -> msgspec.Raw:
+    return msgspec.Raw(encode_payload(obj))

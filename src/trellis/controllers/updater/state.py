@@ -97,14 +97,15 @@ _REFRESH_SECONDS: Final = 30.0
 
 
 class ScaleRefresher:
-    """Keeps what is known of scales current. `run` in a task of its own."""
+    """Keeps scales current, and reads them at once when a target is new. `run` in a task of its own."""
 
-    def __init__(self, gathering: WorkloadCache, watching: UpdaterInformers, lookups: ScaleLookups) -> None:
+    def __init__(
+        self, gathering: WorkloadCache, watching: UpdaterInformers, lookups: ScaleLookups, new_target: asyncio.Event
+    ) -> None:
         self._gathering = gathering
         self._lookups = lookups
         self._watched = {kind: each.get for kind, each in watching.workloads.items()}
-        self._woken = asyncio.Event()
-        gathering.on_new_target = self._woken.set
+        self._woken = new_target
 
     async def run(self) -> None:
         """Ask until cancelled."""

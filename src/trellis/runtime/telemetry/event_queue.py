@@ -53,9 +53,8 @@ class EventFailureLog:
 class EventQueue:
     """Holds Events back. `record` from the event loop; `run` in a task of its own."""
 
-    def __init__(self, recorder: EventRecorder, is_busy: Callable[[], bool]) -> None:
+    def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
-        self._is_busy = is_busy
         self._waiting: deque[tuple[ObjectReference, Reason, str]] = deque(maxlen=_MOST)
         self._news = asyncio.Event()
 
@@ -64,11 +63,11 @@ class EventQueue:
         self._waiting.append((about, reason, message))
         self._news.set()
 
-    async def run(self) -> None:
-        """Post until cancelled."""
+    async def run(self, is_busy: Callable[[], bool] = lambda: False) -> None:
+        """Post until cancelled. While the component `is_busy` with other writes, Events wait."""
         while True:
             await self._news.wait()
-            await self._until_quiet()
+            await _wait_until_quiet(is_busy)
             for _ in range(min(len(self._waiting), _AT_ONCE)):
                 self._recorder.record(*self._waiting.popleft())
             if not await self._recorder.flush():
@@ -76,8 +75,9 @@ class EventQueue:
             elif not self._waiting:
                 self._news.clear()
 
-    async def _until_quiet(self) -> None:
-        clock = asyncio.get_running_loop().time
-        latest = clock() + _PATIENCE_SECONDS
-        while self._is_busy() and clock() < latest:  # noqa: ASYNC110 - a line tells nobody that it is empty
-            await asyncio.sleep(_LOOK_SECONDS)
+
+async def _wait_until_quiet(is_busy: Callable[[], bool]) -> None:
+    clock = asyncio.get_running_loop().time
+    latest = clock() + _PATIENCE_SECONDS
+    while is_busy() and clock() < latest:  # noqa: ASYNC110 - a queue does not tell that it is empty
+        await asyncio.sleep(_LOOK_SECONDS)

@@ -64,7 +64,7 @@ class ControlPlane:
         self.decides = bool(policies.vpas or policies.hvpas)
         """Whether there is anything to decide: without a VPA or Hvpa nobody needs to be told anything."""
         self._admitting = SimulatedAdmission(policies.limits, figures)
-        self.updating = SimulatedUpdater(kernel, self, figures, because)
+        self.updating = SimulatedUpdater(kernel, self, figures, because, self._changed)
         gathering = self.updating.gathering
         self.hvpas = SimulatedHvpas(
             kernel, policies.hvpas, pods=self._pods_of, publish=self._sized, figures=figures.hvpas
@@ -82,7 +82,6 @@ class ControlPlane:
         if fleet.pools:
             translating = SimulatedBuffers(policies.buffers, self._admitting, figures.boosts)
             self._noding = SimulatedNodeAutoscaler(fleet, kernel, translating, figures, self._admitting.starts)
-        gathering.on_change = self._changed
         for namespace in sorted({limit.metadata.namespace for limit in policies.limits}):
             gathering.put_limits(
                 namespace, [limit for limit in policies.limits if limit.metadata.namespace == namespace]

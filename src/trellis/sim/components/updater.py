@@ -55,6 +55,7 @@ class ComponentPresence(Protocol):
 class SimulatedUpdater:
     """The updater of a variant. `because` is called with the reason for what is about to happen to a pod.
 
+    `on_change` is called with each workload that a change concerns, and hands it on to `changed`.
     `writes` is given once there is a cluster.
     """
 
@@ -66,13 +67,13 @@ class SimulatedUpdater:
         presence: ComponentPresence,
         figures: SimulationSettings,
         because: Callable[[str, str, str], None],
+        on_change: Callable[[WorkloadKey], None],
     ) -> None:
         self._kernel = kernel
         self._presence = presence
         self._figures = figures
         self._because = because
-        self.gathering = WorkloadCache()
-        self.gathering.on_change = self.changed
+        self.gathering = WorkloadCache(on_change=on_change)
         self.verdicts: Counter[str] = Counter()
         """How many pods were told what, each as often as it was told something else."""
         self._told: dict[str, str] = {}

@@ -12,7 +12,8 @@ import msgspec
 from support.controllers.admission import World, apply, patch_in, pod, pod_review, requests_of
 from testbed.access.certificates import Authority
 from testbed.processes import free_ports
-from trellis.controllers.admission.process import run_admission
+from trellis.controllers.admission.process import admission_spec
+from trellis.runtime.component import run_component
 from trellis.runtime.shutdown import Shutdown
 
 HOST = "vpa-webhook.kube-system.svc"
@@ -37,7 +38,9 @@ def test_process_from_start_to_end(tmp_path: Path) -> None:
 
     async def main() -> None:
         stop = Shutdown()
-        running = asyncio.create_task(run_admission(world.server.client, world.settings, stop))
+        running = asyncio.create_task(
+            run_component(admission_spec(world.settings), world.settings, stop, world.server.client)
+        )
         async with asyncio.timeout(60), aiohttp.ClientSession() as session:
             await _until_ready(session, probes)
             url = f"https://127.0.0.1:{port}/?timeout=5s"

@@ -25,13 +25,13 @@ def world_of(apps: int) -> World:
 def looked_at(controller: BufferController, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Whom the controller looks at from now on."""
     found: list[str] = []
-    look = controller._looking.look
+    reconcile = controller._reconciler.reconcile
 
     async def noted(key: tuple[str, str]) -> float | None:
         found.append(key[1])
-        return await look(key)
+        return await reconcile(key)
 
-    monkeypatch.setattr(controller._looking, "look", noted)
+    monkeypatch.setattr(controller._reconciler, "reconcile", noted)
     return found
 
 

@@ -322,7 +322,7 @@ def test_one_who_does_not_lead_writes_nothing_and_begins_anew_when_it_does() -> 
         await world.wait(120.0)
         assert world.writes == 0
         world.leads = True
-        controller.begin_anew()
+        controller.on_started_leading()
         await world.wait(1.0)
         assert (world.chunks(), world.writes) == (2, 1)
 

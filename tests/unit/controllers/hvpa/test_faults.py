@@ -188,7 +188,7 @@ def test_changes_of_pods_do_not_pile_up_while_no_plan_can_be_made() -> None:
             world.give_a_pod({"cpu": str(cores)})
         await world.wait(60.0)
         assert world.conditions()["Active"] == "TargetForbidden"
-        assert [len(each.edits) for each in controller.keeping.all()] == [1_000]
+        assert [len(each.edits) for each in controller.states.all()] == [1_000]
 
     world.run(play)
 

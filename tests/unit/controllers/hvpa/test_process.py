@@ -11,8 +11,9 @@ import pytest
 
 from support import virtual_time
 from support.controllers.hvpa import START, World, path
-from trellis.controllers.hvpa.process import run_hvpa
+from trellis.controllers.hvpa.process import hvpa_spec
 from trellis.kube.transport.requests import Request
+from trellis.runtime.component import run_component
 from trellis.runtime.settings.component import AccessSettings, LeaderSettings
 from trellis.runtime.shutdown import Shutdown
 from trellis.runtime.telemetry.health_server import HealthSettings
@@ -32,7 +33,7 @@ def run(world: World, play: Callable[[], Awaitable[None]], *, read_only: bool = 
 
     async def main() -> None:
         stop = Shutdown()
-        running = asyncio.create_task(run_hvpa(world.server.client, settings, stop))
+        running = asyncio.create_task(run_component(hvpa_spec(settings), settings, stop, world.server.client))
         await asyncio.sleep(5.0)
         await play()
         stop.request("the test is over")

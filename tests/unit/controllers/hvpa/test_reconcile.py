@@ -517,7 +517,7 @@ def test_who_does_not_lead_writes_nothing_and_begins_when_it_does() -> None:
         assert not world.status()
         assert world.find("verticalpodautoscalers") is None
         world.leads = True
-        controller.begin_anew()
+        controller.on_started_leading()
         await world.wait(WAIT)
         assert world.find("verticalpodautoscalers") is not None
 

@@ -28,7 +28,7 @@ async def lead_again(world: World, controller: NodeController) -> None:
     world.leads = False
     await world.wait(30)
     world.leads = True
-    controller.begin_anew()
+    controller.on_started_leading()
     await world.wait(3)
 
 

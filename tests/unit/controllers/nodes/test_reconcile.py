@@ -204,7 +204,7 @@ def test_who_does_not_lead_writes_nothing_and_takes_over_at_once() -> None:
         await world.wait(60)
         assert not world.writes()
         world.leads = True
-        controller.begin_anew()
+        controller.on_started_leading()
         await world.wait(2)
         assert len(world.nodes()) == 1
 

@@ -12,8 +12,8 @@ import pytest
 from support import virtual_time
 from support.controllers.recommender import NAMESPACE, START, World
 from trellis.controllers.recommender.http_api import RecommendationApi
-from trellis.controllers.recommender.leader_election import RecommenderElections
 from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
+from trellis.runtime.leadership import Leadership
 from trellis.runtime.telemetry.health_server import PageRequest
 
 
@@ -26,11 +26,11 @@ async def get(answering: RecommendationApi, *path: str, **query: str) -> tuple[i
     return answer.status, json.loads(answer.text)
 
 
-class Elsewhere(RecommenderElections):
+class Elsewhere(Leadership):
     """Leads some of its names; the others are led by somebody else."""
 
     def __init__(self, *served: str, holders: dict[str, str]) -> None:
-        super().__init__([*served, *holders], None, on_won=print, on_lost=print)
+        super().__init__([*served, *holders])
         self._holders = holders
 
     @property

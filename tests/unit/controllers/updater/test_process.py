@@ -9,7 +9,8 @@ import pytest
 
 from support.controllers.updater import World
 from testbed.processes import free_ports
-from trellis.controllers.updater.process import run_updater
+from trellis.controllers.updater.process import updater_spec
+from trellis.runtime.component import run_component
 from trellis.runtime.shutdown import Shutdown
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vpa-updater"
@@ -25,7 +26,9 @@ def test_process_from_start_to_end() -> None:
 
     async def main() -> None:
         stop = Shutdown()
-        running = asyncio.create_task(run_updater(world.server.client, world.settings, stop))
+        running = asyncio.create_task(
+            run_component(updater_spec(world.settings), world.settings, stop, world.server.client)
+        )
         async with asyncio.timeout(60), aiohttp.ClientSession() as session:
             while len(world.resizes) < 2:  # noqa: ASYNC110 - a model server tells nobody
                 await asyncio.sleep(0.01)
@@ -53,7 +56,9 @@ def test_who_changes_nothing_takes_no_lease_and_posts_no_events(flag: str) -> No
 
     async def main() -> None:
         stop = Shutdown()
-        running = asyncio.create_task(run_updater(world.server.client, world.settings, stop))
+        running = asyncio.create_task(
+            run_component(updater_spec(world.settings), world.settings, stop, world.server.client)
+        )
         async with asyncio.timeout(60), aiohttp.ClientSession() as session:
             while PASSED not in await _metrics(session, probes):  # noqa: ASYNC110 - the process tells nobody else
                 await asyncio.sleep(0.01)

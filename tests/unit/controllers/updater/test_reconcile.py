@@ -238,7 +238,7 @@ def test_whoever_does_not_lead_does_nothing_and_begins_when_it_does() -> None:
         assert world.evictions == []
         assert world.counted('vpa_updater_execution_latency_seconds_count{step="total"}') == 0
         world.leads = True
-        updater.begin_anew()
+        updater.on_started_leading()
         await asyncio.sleep(1.0)
         assert len(world.evictions) == 1
 
@@ -459,11 +459,11 @@ def test_the_first_pass_waits_until_everything_has_been_seen() -> None:
 
     async def play(updater: UpdaterController) -> None:
         await asyncio.sleep(5.0)
-        assert updater.informers.why_not_ready() == "not yet seen: limitranges"
+        assert world.informers.why_not_ready() == "not yet seen: limitranges"
         assert world.evictions == []
         world.fault = lambda _request: None
         await asyncio.sleep(60.0)
-        assert updater.informers.why_not_ready() is None
+        assert world.informers.why_not_ready() is None
         assert world.evictions[0][0] > START + 5.0
 
     world.run(play)

@@ -28,8 +28,8 @@ def test_events_wait_while_changes_are_written_and_are_posted_after_ten_seconds_
         nonlocal busy
         writer = Writer(server.client, record=lambda _outcome: None)
         recorder = EventRecorder(writer, EventReporter("vpa-updater"), now=lambda: datetime(2026, 1, 1, tzinfo=UTC))
-        posting = EventQueue(recorder, lambda: busy)
-        task = asyncio.create_task(posting.run())
+        posting = EventQueue(recorder)
+        task = asyncio.create_task(posting.run(lambda: busy))
 
         def tell(name: str) -> None:
             posting.record(ObjectReference("Pod", "shop", name, f"uid-{name}", "v1"), EVICTED_BY_VPA, "")

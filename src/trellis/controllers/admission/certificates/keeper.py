@@ -80,11 +80,17 @@ _log: Final = Logger("trellis.admission")
 class CertificateKeeper:
     """Shows the newest certificate that can be shown. `run` in a task of its own; `context` is for the server.
 
-    `now` is in seconds since 1970.
+    `now` is in seconds since 1970. `on_bundle` is called with the authorities, as PEM, when they have changed.
     """
 
     def __init__(
-        self, source: CertificateSource, settings: CertificateSettings, metrics: Metrics, *, now: Callable[[], float]
+        self,
+        source: CertificateSource,
+        settings: CertificateSettings,
+        metrics: Metrics,
+        *,
+        now: Callable[[], float],
+        on_bundle: Callable[[bytes], None] = lambda _bundle: None,
     ) -> None:
         self.context = server_context(settings)
         self.context.sni_callback = self._choose
@@ -97,17 +103,13 @@ class CertificateKeeper:
         self._bundle = b""
         self._said = ""
         self._ready = asyncio.Event()
-        self._listeners: list[Callable[[], None]] = []
+        self._on_bundle = on_bundle
         for result in (LOADED, REFUSED):
             metrics.add(LOADS, 0, result)
 
     def ca_bundle(self) -> bytes:
         """Who vouches for what is shown, as PEM; empty as long as nobody is known to."""
         return self._bundle
-
-    def on_bundle(self, callback: Callable[[], None]) -> None:
-        """Call when the bundle has changed."""
-        self._listeners.append(callback)
 
     def why_not_ready(self) -> str | None:
         """What keeps handshakes from succeeding."""
@@ -181,8 +183,7 @@ class CertificateKeeper:
             if self._bundle:
                 _log.info("New client CA found, reloading and patching webhook")
             self._bundle = bundle
-            for listener in self._listeners:
-                listener()
+            self._on_bundle(bundle)
 
     def _choose(self, connection: ssl.SSLObject, _host: str | None, _first: ssl.SSLContext) -> None:
         """Called in each handshake; without a certificate it fails, and the client learns that at once."""
@@ -199,6 +200,7 @@ def create_keeper(
     hosts: tuple[str, ...],
     namespace: str,
     now: Callable[[], float],
+    on_bundle: Callable[[bytes], None] = lambda _bundle: None,
 ) -> CertificateKeeper:
     """A keeper of what the settings ask for: files, or a Secret in this namespace for these hosts."""
     source: CertificateSource
@@ -216,7 +218,7 @@ def create_keeper(
             ),
             now=now,
         )
-    return CertificateKeeper(source, settings, metrics, now=now)
+    return CertificateKeeper(source, settings, metrics, now=now, on_bundle=on_bundle)
 
 
 def _passed(report: PassReport) -> None:

@@ -55,6 +55,7 @@ class OwnerLookups:
         scales: ScaleLookups,
         *,
         settings: OwnerLookupSettings = OwnerLookupSettings(),  # noqa: B008 - frozen
+        new_target: asyncio.Event | None = None,
         on_result: Callable[[str], None] = lambda _result: None,
         on_wait: Callable[[float], None] = lambda _seconds: None,
     ) -> None:
@@ -68,7 +69,8 @@ class OwnerLookups:
         self._in_flight: dict[_ObjectKey, asyncio.Task[None]] = {}
         self._request_slots = asyncio.Semaphore(_MAX_CONCURRENT)
         self._scale_infos: dict[TargetRef, ScaleInfo] = {}
-        self._woken = asyncio.Event()
+        # Set when a target is new: its scale is fetched soon.
+        self._woken = new_target or asyncio.Event()
         self._lookups = {kind: self._fallback_lookup(kind, lookup) for kind, (_, lookup) in watched.items()}
         self.owners = Owners(self._lookups, self._scale_infos)
 
@@ -88,10 +90,6 @@ class OwnerLookups:
     def can_be_asked(self, start: TargetRef) -> bool:
         """Whether a fetch could complete a chain that has no topmost controller."""
         return self._missing(start) is not None
-
-    def wake(self) -> None:
-        """Refresh the scales soon, because of a new target."""
-        self._woken.set()
 
     async def keep_scales(
         self, targets: Callable[[], Collection[TargetRef]], on_known: Callable[[Collection[TargetRef]], None]

@@ -44,7 +44,7 @@ _NOT_READY: Final = PodAdmissionDecision(ADMISSION_NOT_READY, warnings=(ADMISSIO
 
 
 class PodDecisions:
-    """Decides about new pods from the caches, and looks up controllers that are not cached."""
+    """Decides about new pods from the caches; before it `is_ready` pods are admitted unchanged."""
 
     def __init__(
         self,
@@ -53,15 +53,17 @@ class PodDecisions:
         limits: Callable[[str], NamespaceLimits],
         boost: BoostSettings,
         ceiling: Callable[[Pod], CpuCeiling | None],
+        *,
+        is_ready: Callable[[], bool],
     ) -> None:
         self._governors = governors
         self._lookups = lookups
         self.rules = PodAdmitter(governors, limits, boost, ceiling)
-        self.is_ready = False
+        self._is_ready = is_ready
 
     def decide(self, pod: Pod, namespace: str) -> PodAdmissionDecision | Awaitable[PodAdmissionDecision]:
         """Return the decision, or an awaitable if the pod's controller has to be fetched."""
-        if not self.is_ready:
+        if not self._is_ready():
             return _NOT_READY
         # Most namespaces have no VPA or Hvpa, and then the controller does not matter.
         if not self._governors.rules_in(namespace):

@@ -37,18 +37,18 @@ from trellis.runtime.telemetry.metrics import Metrics
 
 
 class SharedWithBuffers(msgspec.Struct, frozen=True):
-    """What CapacityBuffers share with Buffers: how targets are found, quotas, and who asks for which pods."""
+    """What CapacityBuffers share with Buffers: how targets are found, quotas, and which pods are selected."""
 
-    gathering: BufferViewBuilder
+    view: BufferViewBuilder
     templates: TemplateDryRuns
-    sharing: QuotaShares
-    selecting: TargetSelectorIndex
-    figures: BufferSettings
+    shares: QuotaShares
+    selectors: TargetSelectorIndex
+    settings: BufferSettings
     on_top: Callable[[Buffer], int | None]
 
 
 class CapacityBuffers:
-    """CapacityBuffers, as far as the settings want them. `elsewhere` is told what Buffers have come to."""
+    """CapacityBuffers, as far as the settings want them. `elsewhere` takes what Buffers are translated to."""
 
     def __init__(
         self,
@@ -65,80 +65,80 @@ class CapacityBuffers:
         now: Callable[[], float],
     ) -> None:
         wanted = settings.serve_capacity_buffers or settings.translate
-        self._watching = CapacityBufferInformers(informers, served) if wanted else None
-        self._serving: CapacityBufferReconciler | None = None
+        self._informers = CapacityBufferInformers(informers, served) if wanted else None
+        self._reconciler: CapacityBufferReconciler | None = None
         self.elsewhere: CapacityBufferMirror | CapacityBufferMirrorRemoval = CapacityBufferMirrorRemoval(client, writer)
-        if self._watching is not None and settings.translate:
-            self.elsewhere = CapacityBufferMirror(self._watching, writer, shared.on_top, record=record, now=now)
-        elif self._watching is not None:
-            self._serving = CapacityBufferReconciler(
-                self._watching,
-                CapacityBufferViewBuilder(client, self._watching, shared.gathering, shared.templates),
-                shared.sharing,
-                CapacityBufferStates(shared.selecting),
-                CapacityBufferPublisher(self._watching, writer, record=record, now=now),
-                figures=shared.figures,
+        if self._informers is not None and settings.translate:
+            self.elsewhere = CapacityBufferMirror(self._informers, writer, shared.on_top, record=record, now=now)
+        elif self._informers is not None:
+            self._reconciler = CapacityBufferReconciler(
+                self._informers,
+                CapacityBufferViewBuilder(client, self._informers, shared.view, shared.templates),
+                shared.shares,
+                CapacityBufferStates(shared.selectors),
+                CapacityBufferPublisher(self._informers, writer, record=record, now=now),
+                settings=shared.settings,
                 settle=settle,
                 metrics=metrics,
             )
 
-    async def look(self, key: ObjectKey) -> float | None:
-        """Look at a CapacityBuffer; the answer is in how many seconds to look again, if at all."""
-        return None if self._serving is None else await self._serving.look(key)
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """Reconcile one CapacityBuffer; the result is in how many seconds to do so again, if at all."""
+        return None if self._reconciler is None else await self._reconciler.reconcile(key)
 
     def keys(self) -> Iterable[ObjectKey]:
-        """All that are served, as they stand in line."""
-        return self._serving.watching.keys() if self._serving is not None else ()
+        """The keys in the work queue of all that are translated."""
+        return self._reconciler.informers.keys() if self._reconciler is not None else ()
 
     def keys_in(self, namespace: str) -> Iterable[ObjectKey]:
-        """Those of a namespace."""
-        return self._serving.watching.keys_in(namespace) if self._serving is not None else ()
+        """The keys of those in a namespace."""
+        return self._reconciler.informers.keys_in(namespace) if self._reconciler is not None else ()
 
     def keys_of(self, namespace: str, kind: str, name: str) -> Iterable[ObjectKey]:
-        """Those that refer to this."""
-        return self._serving.watching.keys_of(namespace, kind, name) if self._serving is not None else ()
+        """The keys of those that refer to this object."""
+        return self._reconciler.informers.keys_of(namespace, kind, name) if self._reconciler is not None else ()
 
-    def awaits(self, namespace: str) -> bool:
-        """Whether one of a namespace has not been translated yet."""
-        return self._serving is not None and self._serving.awaits(namespace)
+    def is_awaited(self, namespace: str) -> bool:
+        """Whether one of a namespace is not translated yet."""
+        return self._reconciler is not None and self._reconciler.is_awaited(namespace)
 
     def forget_templates(self, namespace: str) -> None:
-        """What admission makes of pods there may be something else now."""
-        if self._serving is not None:
-            self._serving.forget_templates(namespace)
+        """Forget what admission made of pods in a namespace, because its LimitRanges have changed."""
+        if self._reconciler is not None:
+            self._reconciler.forget_templates(namespace)
 
-    def begin_anew(self) -> None:
-        """Forget all: somebody else has led in the meantime."""
+    def clear(self) -> None:
+        """Forget all, because another process has led in the meantime."""
         self.elsewhere.begin_anew()
-        if self._serving is not None:
-            self._serving.begin_anew()
+        if self._reconciler is not None:
+            self._reconciler.clear()
 
     def export(self) -> None:
-        """Say how those that are served are."""
-        if self._serving is not None:
-            self._serving.export()
+        """Export how many there are, by decision."""
+        if self._reconciler is not None:
+            self._reconciler.export()
 
-    def subscribe(self, call: Callable[[ObjectKey], None]) -> None:
-        """Have it said whom a change concerns: a CapacityBuffer, or the Buffer that owns it."""
-        if self._watching is None:
+    def subscribe(self, enqueue: Callable[[ObjectKey], None]) -> None:
+        """Enqueue what a change concerns: a CapacityBuffer, or the Buffer that owns it."""
+        if self._informers is None:
             return
 
         def buffer_changed(change: ObjectChange[CapacityBuffer]) -> None:
-            # A Buffer waits for the name if somebody else has it.
-            call(capacity_key(change.key) if self._serving is not None else change.key)
+            # A Buffer waits for the name if another object has it.
+            enqueue(capacity_key(change.key) if self._reconciler is not None else change.key)
 
         def template_changed(change: ObjectChange[PodTemplate]) -> None:
             for key in self.keys_of(change.key[0], POD_TEMPLATES.kind, change.key[1]):
-                call(key)
-            call_owners(change)
+                enqueue(key)
+            enqueue_owners(change)
 
-        def call_owners(change: ObjectChange[Any]) -> None:
-            for each in (change.old, change.new):
-                owner = each.metadata.controller if each is not None else None
+        def enqueue_owners(change: ObjectChange[Any]) -> None:
+            for version in (change.old, change.new):
+                owner = version.metadata.controller if version is not None else None
                 if owner is not None and owner.kind == BUFFERS.kind:
-                    call((change.key[0], owner.name))
+                    enqueue((change.key[0], owner.name))
                 elif owner is not None and owner.kind == CAPACITY_BUFFERS.kind:
-                    call(capacity_key((change.key[0], owner.name)))
+                    enqueue(capacity_key((change.key[0], owner.name)))
 
-        self._watching.buffers.subscribe(buffer_changed)
-        self._watching.templates.subscribe(template_changed)
+        self._informers.buffers.subscribe(buffer_changed)
+        self._informers.templates.subscribe(template_changed)

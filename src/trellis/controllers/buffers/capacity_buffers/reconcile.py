@@ -26,108 +26,110 @@ from trellis.core.cluster.target_problems import TARGET_UNREACHABLE, build_targe
 from trellis.kube.resources import BUFFERS
 from trellis.runtime.telemetry.metrics import Metrics
 
-# A target that is not there is looked for again: nobody tells of it.
+# A target that does not exist is read again: no watch reports it.
 _UNWATCHED_SECONDS: Final = 10.0
 
 
 class CapacityBufferReconciler:
-    """Looks at CapacityBuffers, one at a time each. `settle` is told of namespaces to be shared out anew."""
+    """Reconciles CapacityBuffers. None is reconciled twice at a time.
+
+    `settle` is called with namespaces whose quotas have to be divided again.
+    """
 
     def __init__(
         self,
-        watching: CapacityBufferInformers,
-        gathering: CapacityBufferViewBuilder,
-        sharing: QuotaShares,
-        keeping: CapacityBufferStates,
-        publishing: CapacityBufferPublisher,
+        informers: CapacityBufferInformers,
+        view: CapacityBufferViewBuilder,
+        shares: QuotaShares,
+        states: CapacityBufferStates,
+        publisher: CapacityBufferPublisher,
         *,
-        figures: BufferSettings,
+        settings: BufferSettings,
         settle: Callable[[str], None],
         metrics: Metrics,
     ) -> None:
-        self.watching = watching
-        self._gathering = gathering
-        self._sharing = sharing
-        self._keeping = keeping
-        self._publishing = publishing
-        self._figures = figures
+        self.informers = informers
+        self._view = view
+        self._shares = shares
+        self._states = states
+        self._publisher = publisher
+        self._settings = settings
         self._settle = settle
         self._metrics = metrics
 
-    async def look(self, key: ObjectKey) -> float | None:
-        """Look at one; the answer is in how many seconds to look again, None if only a change is a reason to."""
-        buffer = self.watching.buffers.get(key[0], capacity_buffer_name(key))
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """Reconcile one CapacityBuffer; the result is in how many seconds to do so again, if at all."""
+        buffer = self.informers.buffers.get(key[0], capacity_buffer_name(key))
         if buffer is None or not is_managed(buffer):
             self._forget(key)
             return None
-        if not self.watching.seen:
+        if not self.informers.seen:
             return _UNWATCHED_SECONDS
-        known = self._keeping.of(key, buffer)
-        facts = await self._facts(buffer, known)
+        state = self._states.of(key, buffer)
+        facts = await self._facts(buffer, state)
         if facts is None:
             return RETRY_SECONDS
-        soon = RECHECK_SECONDS if may_change_again(known, facts) else None
-        made = self._translated(buffer, known, facts)
-        again = soon if made.is_ready else _UNWATCHED_SECONDS
+        recheck = RECHECK_SECONDS if may_change_again(state, facts) else None
+        translation = self._translate(buffer, state, facts)
+        requeue_after = recheck if translation.is_ready else _UNWATCHED_SECONDS
         created = buffer.metadata.creation_timestamp
-        if self._sharing.put(key, math.nan if created is None else created.timestamp(), made):
+        if self._shares.put(key, math.nan if created is None else created.timestamp(), translation):
             self._settle(key[0])
-            return again
-        # Quotas may have been shared out while facts were asked for, and the CapacityBuffer may have changed.
-        settled, newest = self._sharing.of(key), self.watching.buffers.get(key[0], capacity_buffer_name(key))
-        if settled is None or newest is None or self._keeping.of(key, newest) is not known:
-            return again
-        retry = await self._publishing.publish(newest, known, settled)
-        return again if retry is None else retry
+            return requeue_after
+        # Quotas may have been divided while facts were read, and the CapacityBuffer may have changed.
+        settled, newest = self._shares.find(key), self.informers.buffers.get(key[0], capacity_buffer_name(key))
+        if settled is None or newest is None or self._states.of(key, newest) is not state:
+            return requeue_after
+        retry = await self._publisher.publish(newest, state, settled)
+        return requeue_after if retry is None else retry
 
-    def awaits(self, namespace: str) -> bool:
-        """Whether one of a namespace has not been translated yet, and may be older than those that have."""
-        keys = self.watching.keys_in(namespace)
+    def is_awaited(self, namespace: str) -> bool:
+        """Whether one of a namespace is not translated yet, and may be older than those that are."""
+        keys = self.informers.keys_in(namespace)
         unknown = (
-            self.watching.buffers.get(namespace, capacity_buffer_name(key))
+            self.informers.buffers.get(namespace, capacity_buffer_name(key))
             for key in keys
-            if not self._sharing.knows(key)
+            if not self._shares.is_translated(key)
         )
-        return any(each is not None and is_managed(each) for each in unknown)
+        return any(buffer is not None and is_managed(buffer) for buffer in unknown)
 
     def forget_templates(self, namespace: str) -> None:
-        """What admission makes of pods there may be something else now."""
-        self._keeping.forget_templates(namespace)
+        """Forget what admission made of pods in a namespace, because its LimitRanges have changed."""
+        self._states.forget_templates(namespace)
 
-    def begin_anew(self) -> None:
-        """Forget all: somebody else has led in the meantime."""
-        self._keeping.begin_anew()
+    def clear(self) -> None:
+        """Forget all, because another process has led in the meantime."""
+        self._states.begin_anew()
 
     def export(self) -> None:
-        """Say how all of them are."""
-        verdicts = self._keeping.verdicts().items()
-        self._metrics.set_all(named.SERVED, {(reason,): float(count) for reason, count in verdicts})
+        counts = self._states.verdicts().items()
+        self._metrics.set_all(named.SERVED, {(reason,): float(count) for reason, count in counts})
 
     def _forget(self, key: ObjectKey) -> None:
-        self._keeping.forget(key)
-        if self._sharing.drop(key):
+        self._states.forget(key)
+        if self._shares.drop(key):
             self._settle(key[0])
 
-    async def _facts(self, buffer: CapacityBuffer, known: CapacityBufferState) -> TranslationFacts | None:
-        """What is known; None if somebody did not answer, and what was told before stands."""
+    async def _facts(self, buffer: CapacityBuffer, state: CapacityBufferState) -> TranslationFacts | None:
+        """The facts of a translation; None if a request had no answer, and what was published before stands."""
         try:
-            facts = await self._gathering.facts(buffer, known)
+            facts = await self._view.facts(buffer, state)
         except (KubeError, UnreadableObject) as error:
             facts = TranslationFacts(build_target_problem(TARGET_UNREACHABLE, str(error)))
-        return None if is_uncertain(known, facts) and buffer.status.replicas is not None else facts
+        return None if is_uncertain(state, facts) and buffer.status.replicas is not None else facts
 
-    def _translated(self, buffer: CapacityBuffer, known: CapacityBufferState, facts: TranslationFacts) -> Translation:
-        if known.made is None or known.facts != facts:
+    def _translate(self, buffer: CapacityBuffer, state: CapacityBufferState, facts: TranslationFacts) -> Translation:
+        if state.made is None or state.facts != facts:
             self._metrics.add(named.TRANSLATIONS, 1)
-            found = translate_capacity_buffer(buffer, facts, self._figures)
-            known.facts = facts
-            # The same answer stays the same object: whoever has told it sees that at a glance.
-            known.made = known.made if known.made == found else found
-        return known.made
+            translation = translate_capacity_buffer(buffer, facts, self._settings)
+            state.facts = facts
+            # An equal translation stays the same object, so that what was published can be compared by identity.
+            state.made = state.made if state.made == translation else translation
+        return state.made
 
 
 def is_managed(buffer: CapacityBuffer) -> bool:
-    """Whether it is to be served; one that is being deleted is not."""
+    """Whether a CapacityBuffer is translated here; one that is being deleted is not."""
     if buffer.metadata.deletion_timestamp is not None:
         return False
     owner = buffer.metadata.controller

@@ -22,7 +22,6 @@ from trellis.core.nodes.buffers.headroom import ObservedHeadroom
 from trellis.core.nodes.buffers.status import ProvisioningReport, StatusOwnership, build_provisioned_status
 from trellis.kube.lease_records import LeaseObserver
 from trellis.runtime.component import ControllerContext
-from trellis.runtime.recorder import Recorder
 from trellis.runtime.settings.component import NamespaceSettings
 from trellis.runtime.telemetry.logs import Logger
 
@@ -37,43 +36,41 @@ _log: Final = Logger("trellis.buffers")
 
 
 class HeadroomController:
-    """`run` in a task of its own. `keys` are those of all Buffers, `call` has the one of a key reconciled.
+    """Runs `HeadroomLoop` while it is needed. `keys` are those of all Buffers, `enqueue` has one reconciled.
 
-    `always` has it observed even while `trellis nodes` runs, for what translated Buffers are to keep.
+    `run` in a task of its own. `always` observes even while `trellis nodes` runs, for what mirrored Buffers keep.
     """
 
     def __init__(
         self,
-        given: ControllerContext,
+        context: ControllerContext,
         scope: NamespaceSettings,
         settings: HeadroomSettings,
         *,
         always: bool,
-        most_figures: int,
-        recorder: Recorder,
+        most_exported: int,
         keys: Callable[[], Iterable[ObjectKey]],
-        call: Callable[[ObjectKey], None],
+        enqueue: Callable[[ObjectKey], None],
     ) -> None:
-        self._given = given
+        self._context = context
         self._scope = scope
         self._settings = settings
         self._always = always
-        self._most_figures = most_figures
-        self._recorder = recorder
+        self._most_exported = most_exported
         self._keys = keys
-        self._call = call
+        self._enqueue = enqueue
         namespace, _, name = settings.nodes_lease.partition("/")
-        self._lease = LeaseObserver(given.client, namespace, name)
-        self._telling = BufferEvents(given.record)
-        self._observed = False
-        self._found: dict[str, ProvisioningReport] = {}
+        self._lease = LeaseObserver(context.client, namespace, name)
+        self._events = BufferEvents(context.record_event)
+        self._has_observed = False
+        self._reports: dict[str, ProvisioningReport] = {}
         self._on_top: dict[str, int] = {}
 
     def provision(self, buffer: Buffer) -> ProvisioningReport:
-        """What this process has to say of a Buffer's provisioning, if it is the one to say it."""
+        """What this process publishes of a Buffer's provisioning, if it is the one that does."""
         if self._lease.is_held is not False:
             return _WAIT if self._lease.is_held is None else _LEAVE
-        return self._found.get(buffer.metadata.uid, _NOTHING) if self._observed else _WAIT
+        return self._reports.get(buffer.metadata.uid, _NOTHING) if self._has_observed else _WAIT
 
     def on_top(self, buffer: Buffer) -> int | None:
         """How many chunks of a `KeepMinimum` Buffer are to be kept on top of what runs; None if that is not known."""
@@ -86,9 +83,9 @@ class HeadroomController:
             held: bool | None = None
             while True:
                 await self._poll()
-                is_needed = self._given.may_act() and (self._always or self._lease.is_held is False)
+                is_needed = self._context.may_act() and (self._always or self._lease.is_held is False)
                 if is_needed and running is None:
-                    running = group.create_task(self._observation().run(), name="headroom")
+                    running = group.create_task(self._create_loop().run(), name="headroom")
                 elif not is_needed and running is not None:
                     running.cancel()
                     await asyncio.wait({running})
@@ -96,18 +93,17 @@ class HeadroomController:
                     self._forget()
                 if held is not self._lease.is_held:
                     held = self._lease.is_held
-                    self._telling.begin_anew()
+                    self._events.begin_anew()
                     for key in self._keys():
-                        self._call(key)
+                        self._enqueue(key)
                 await asyncio.sleep(_POLL_SECONDS)
 
-    def _observation(self) -> HeadroomLoop:
+    def _create_loop(self) -> HeadroomLoop:
         return HeadroomLoop(
-            self._given,
+            self._context,
             self._scope,
             self._settings.figures(),
-            recorder=self._recorder,
-            on_observed=self._take,
+            on_observed=self._observed,
         )
 
     async def _poll(self) -> None:
@@ -118,26 +114,27 @@ class HeadroomController:
             _log.warning("the Lease of trellis nodes cannot be read", lease=lease, why=self._lease.trouble)
 
     def _forget(self) -> None:
-        self._observed, self._found, self._on_top = False, {}, {}
-        metrics.clear_headroom(self._given.metrics)
+        self._has_observed, self._reports, self._on_top = False, {}, {}
+        metrics.clear_headroom(self._context.metrics)
 
-    def _take(self, observed: ObservedHeadroom, watched: HeadroomInformers) -> None:
-        """Keep what was found, and have those Buffers reconciled for which it makes a difference."""
-        now, is_first = self._given.now(), not self._observed
+    def _observed(self, observed: ObservedHeadroom, informers: HeadroomInformers) -> None:
+        """Keep what was observed, and enqueue the Buffers for which it makes a difference."""
+        now, is_first = self._context.now(), not self._has_observed
         before = self._on_top
-        verdicts = with_unreadable_buffers(observed.buffers, observed.problems, watched.buffers)
-        self._observed, self._on_top, self._found = True, dict(observed.on_top), {}
-        for each in verdicts:
-            buffer = watched.buffers.get(*each.key)
-            if buffer is not None and buffer.metadata.uid == each.uid:
-                self._found[each.uid] = ProvisioningReport(StatusOwnership.WRITE, each, translated_generation(buffer))
-        for buffer in watched.buffers.snapshot():
-            uid, found = buffer.metadata.uid, self.provision(buffer)
-            is_new = found.verdict is None or (
-                build_provisioned_status(found.verdict, buffer.status, found.generation, now) is not None
+        decisions = with_unreadable_buffers(observed.buffers, observed.problems, informers.buffers)
+        self._has_observed, self._on_top, self._reports = True, dict(observed.on_top), {}
+        for decision in decisions:
+            buffer = informers.buffers.get(*decision.key)
+            if buffer is not None and buffer.metadata.uid == decision.uid:
+                generation = translated_generation(buffer)
+                self._reports[decision.uid] = ProvisioningReport(StatusOwnership.WRITE, decision, generation)
+        for buffer in informers.buffers.snapshot():
+            uid, report = buffer.metadata.uid, self.provision(buffer)
+            is_new = report.verdict is None or (
+                build_provisioned_status(report.verdict, buffer.status, report.generation, now) is not None
             )
             if is_first or is_new or before.get(uid) != self._on_top.get(uid):
-                self._call(key_of(buffer))
+                self._enqueue(key_of(buffer))
         if self._lease.is_held is False:
-            self._telling.buffers(verdicts)
-            metrics.export_headroom(self._given.metrics, verdicts, watched.buffers.snapshot(), self._most_figures)
+            self._events.buffers(decisions)
+            metrics.export_headroom(self._context.metrics, decisions, informers.buffers.snapshot(), self._most_exported)

@@ -1,4 +1,4 @@
-"""One observation from its start to its end: informers, a pass whenever something changed, and what it found."""
+"""Observes headroom from a start to an end: informers, a pass whenever something changed, and its result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from trellis.runtime.component import ControllerContext
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.passes import PassReport, PassThread, Periodic
-from trellis.runtime.recorder import Recorder
 from trellis.runtime.settings.component import NamespaceSettings
 from trellis.runtime.telemetry.logs import Logger
 
@@ -26,58 +25,54 @@ _log: Final = Logger("trellis.buffers")
 
 
 class HeadroomLoop:
-    """Runs until cancelled. `on_observed` is told of each pass, with the Buffers as they were then."""
+    """Runs until cancelled. `on_observed` is called with the result of each pass, and the Buffers as they were then."""
 
     def __init__(
         self,
-        given: ControllerContext,
+        context: ControllerContext,
         scope: NamespaceSettings,
         settings: ScaleUpSettings,
         *,
-        recorder: Recorder,
         on_observed: Callable[[ObservedHeadroom, HeadroomInformers], None],
     ) -> None:
-        self._given = given
+        self._context = context
         self._settings = settings
-        self._recorder = recorder
         self._on_observed = on_observed
-        self._informers = Informers(given.client, UnreadableKinds(given.metrics, _log), draw=given.draw)
-        self._watched = HeadroomInformers(self._informers, scope.vpa_object_namespace)
-        self._waking = PassTrigger(given.now)
-        self._gathering = ChangeAccumulator(self._watched, scope.covers, self._waking.soon)
+        self._informer_set = Informers(context.client, UnreadableKinds(context.metrics, _log), draw=context.draw)
+        self._informers = HeadroomInformers(self._informer_set, scope.vpa_object_namespace)
+        self._loop = Periodic("headroom", self._pass, _INTERVAL_SECONDS, on_pass=_report, jitter=0.0)
+        self._changes = ChangeAccumulator(self._informers, scope.covers, PassTrigger(self._loop, context.now).soon)
         self._observer: HeadroomObserver | None = None
         self._thread = PassThread("headroom")
-        self._loop = Periodic("headroom", self._pass, _INTERVAL_SECONDS, on_pass=_report, jitter=0.0)
-        self._waking.loop = self._loop
 
     async def run(self) -> None:
         """Observe until cancelled."""
         try:
             async with asyncio.TaskGroup() as group:
-                group.create_task(self._informers.run(), name="headroom informers")
-                group.create_task(self._begin(), name="headroom passes")
+                group.create_task(self._informer_set.run(), name="headroom informers")
+                group.create_task(self._run_passes(), name="headroom passes")
         finally:
             self._thread.close()
 
-    async def _begin(self) -> None:
-        await self._informers.wait_until_synced()
-        _log.info("observing the headroom of Buffers", nodes=len(self._watched.nodes.snapshot()))
-        self._gathering.subscribe()
+    async def _run_passes(self) -> None:
+        await self._informer_set.wait_until_synced()
+        _log.info("observing the headroom of Buffers", nodes=len(self._informers.nodes.snapshot()))
+        self._changes.subscribe()
         await self._loop.run()
 
     async def _pass(self) -> None:
-        why = self._informers.why_not_trusted() if self._given.may_act() else "not leading"
+        why = self._informer_set.why_not_trusted() if self._context.may_act() else "not leading"
         if why is not None:
             _log.detail(2, "the headroom of Buffers is not observed", why=why)
             return
         observer, self._observer = self._observer, None
         if observer is None:
-            observer, news = create_observer(self._settings, self._recorder), self._gathering.take_all()
+            observer, news = create_observer(self._settings, self._context.recorder), self._changes.take_all()
         else:
-            news = self._gathering.take()
-        observed = await self._thread.run(observer.observe, news, self._given.now())
+            news = self._changes.take()
+        observed = await self._thread.run(observer.observe, news, self._context.now())
         self._observer = observer
-        self._on_observed(observed, self._watched)
+        self._on_observed(observed, self._informers)
 
 
 def _report(report: PassReport) -> None:

@@ -66,9 +66,8 @@ def run_updater(collected: ClusterState, namespace: str, components: CollectedSe
 
 
 def _workload_cache(collected: ClusterState, namespace: str, *, knows_headroom: bool) -> WorkloadCache:
-    cache = WorkloadCache(knows_rooms=knows_headroom)
     withdraws = knows_all_governors(collected)
-    cache.withdraws_in = lambda _namespace: withdraws
+    cache = WorkloadCache(knows_rooms=knows_headroom, withdraws_in=lambda _namespace: withdraws)
     for vpa in collected.vpas.by(BY_NAMESPACE, namespace):
         cache.put_governor(vpa.kind, key_of(vpa), compile_vpa_governor(vpa), vpa.metadata.annotations)
     for hvpa in collected.hvpas.by(BY_NAMESPACE, namespace):

@@ -67,17 +67,28 @@ class WorkloadCache:
     """What was put, by the workload that it concerns; with `knows_rooms` also what changed on nodes, for `Rooms`.
 
     In each `put`, `old` is what was last put under that name, and None as `new` says that it is gone.
+
+    `on_change` is called with each workload that a change concerns, and `on_new_target` when an object is new: the
+    scale of its target may have to be read. `withdraws_in` says whether boosts without an object are taken back in a
+    namespace.
     """
 
-    def __init__(self, *, knows_rooms: bool = True) -> None:
+    def __init__(
+        self,
+        *,
+        knows_rooms: bool = True,
+        on_change: Callable[[WorkloadKey], None] = lambda _workload: None,
+        on_new_target: Callable[[], None] = lambda: None,
+        withdraws_in: Callable[[str], bool] = lambda _namespace: True,
+        echoes: PendingPodWrites | None = None,
+    ) -> None:
         self.governed = WorkloadGovernors()
-        self.echoes = PendingPodWrites()
+        self.echoes = echoes if echoes is not None else PendingPodWrites()
         self.nodes: dict[str, ResourceAmounts] = {}
         self.scales: dict[TargetRef, ScaleInfo] = {}
-        # Called with each workload that a change concerns.
-        self.on_change: Callable[[WorkloadKey], None] = lambda _workload: None
-        # Called when an object is new: its target's scale may have to be asked for.
-        self.on_new_target: Callable[[], None] = lambda: None
+        self._on_change = on_change
+        self._on_new_target = on_new_target
+        self._withdraws_in = withdraws_in
         self._knows_rooms = knows_rooms
         # What has happened to nodes and pods since rooms were last brought up to date.
         self._changed_nodes: dict[str, Node | None] = {}
@@ -86,8 +97,6 @@ class WorkloadCache:
         self._family = OwnerIndex(self._workloads.get)
         # Boosted pods by namespace and name: few of all pods, and for a short time each.
         self._boosted: dict[str, dict[str, Pod]] = {}
-        # Whether boosts without an object are taken back in a namespace.
-        self.withdraws_in: Callable[[str], bool] = lambda _namespace: True
         self._surroundings = WorkloadConstraints()
         self._selections: dict[WorkloadKey, Selector] = {}
         self._missed = MissedResizes()
@@ -127,14 +136,14 @@ class WorkloadCache:
         return tuple(
             pod_workload_key(pod)
             for place in places
-            if place in self._boosted and self.withdraws_in(place)
+            if place in self._boosted and self._withdraws_in(place)
             for pod in self._boosted[place].values()
             if not self._may_be_governed(pod)
         )
 
     def plannable(self, workloads: Iterable[WorkloadKey]) -> Iterator[WorkloadKey]:
         """Those of them for which plans may be made: not all boosts without an object are taken back here."""
-        return (each for each in workloads if each[1] != _POD or each in self.governed or self.withdraws_in(each[0]))
+        return (each for each in workloads if each[1] != _POD or each in self.governed or self._withdraws_in(each[0]))
 
     def _gather_ungoverned(self, workload: WorkloadKey, now: float) -> WorkloadSnapshot | None:
         """The pod that is called so, if it is boosted and no object governs it."""
@@ -188,12 +197,12 @@ class WorkloadCache:
         known = len(self.governed)
         governing = AnnotatedGovernor(governor, annotations) if governor is not None else None
         for workload in self.governed.put(kind, *key, governing):
-            self.on_change(workload)
+            self._on_change(workload)
             if workload not in self.governed:
                 self._selections.pop(workload, None)
                 self._concern_boosted(key[0])
         if len(self.governed) > known:
-            self.on_new_target()
+            self._on_new_target()
 
     def put_pod(self, key: ObjectKey, old: Pod | None, new: Pod | None) -> None:
         """A pod."""
@@ -270,7 +279,7 @@ class WorkloadCache:
             if governing is not None and governing.governor.claim.target == target:
                 before = self._selections.pop(workload, None)
                 if self._selection(workload, target) != before:
-                    self.on_change(workload)
+                    self._on_change(workload)
 
     def _selection(self, workload: WorkloadKey, target: TargetRef) -> SelectorOrProblem:
         """What a target selects. A problem is not remembered: it may go away without a change of the target itself."""
@@ -288,7 +297,7 @@ class WorkloadCache:
         """Tell those of them that something governs."""
         for workload in workloads:
             if workload in self.governed:
-                self.on_change(workload)
+                self._on_change(workload)
 
     def _concern_above(self, namespace: str, *found: KubeObject | None) -> None:
         """Tell the controllers over something."""
@@ -307,13 +316,13 @@ class WorkloadCache:
         else:
             return
         pod = new if new is not None else old
-        if pod is not None and self.withdraws_in(namespace) and not self._may_be_governed(pod):
-            self.on_change(pod_workload_key(pod))
+        if pod is not None and self._withdraws_in(namespace) and not self._may_be_governed(pod):
+            self._on_change(pod_workload_key(pod))
 
     def _concern_boosted(self, namespace: str | None = None) -> None:
         """Tell of boosted pods that no object governs."""
         for workload in self.ungoverned(namespace):
-            self.on_change(workload)
+            self._on_change(workload)
 
     def _configured(self, below: Iterable[WorkloadKey]) -> Iterator[tuple[ControllerKey, int]]:
         for workload in below:

@@ -59,11 +59,14 @@ class Files:
         )
         self.metrics = Metrics(UPKEEP_METRICS, about_process=False)
         self.now = time.time()
-        self.keeper = CertificateKeeper(
-            CertificateFiles(self.settings), self.settings, self.metrics, now=lambda: self.now
-        )
         self.bundles: list[bytes] = []
-        self.keeper.on_bundle(lambda: self.bundles.append(self.keeper.ca_bundle()))
+        self.keeper = CertificateKeeper(
+            CertificateFiles(self.settings),
+            self.settings,
+            self.metrics,
+            now=lambda: self.now,
+            on_bundle=self.bundles.append,
+        )
 
     def write(self, name: str = "server", authority: Authority | None = None) -> KeyPair:
         authority = authority or self.authority

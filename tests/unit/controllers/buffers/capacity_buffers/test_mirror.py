@@ -149,7 +149,7 @@ def test_nothing_is_written_when_nothing_has_changed() -> None:
     async def play(controller: BufferController) -> None:
         world.changes.clear()
         await world.wait(600.0)
-        controller.begin_anew()
+        controller.on_started_leading()
         await world.wait(2.0)
         assert world.changes == []
 

@@ -85,7 +85,7 @@ def test_nothing_is_written_when_nothing_has_changed() -> None:
     async def play(controller: BufferController) -> None:
         world.changes.clear()
         await world.wait(600.0)
-        controller.begin_anew()
+        controller.on_started_leading()
         await world.wait(2.0)
         assert world.changes == []
 
@@ -291,7 +291,7 @@ def test_a_kind_without_a_template_keeps_its_shape_while_it_has_no_pods() -> Non
         assert world.replicas() == 3
         world.remove_pods("web")
         await world.wait(1.0)
-        controller.begin_anew()
+        controller.on_started_leading()
         await world.wait(2.0)
         assert (world.replicas(), world.ready()) == (3, READY)
         assert world.template_requests() == {"cpu": "500m", "memory": "1Gi"}

@@ -23,7 +23,7 @@ class Looks:
         settings = settings or UpdateSettings()
         self.told = CachedWorkload().put_all()
         self.memory = UpdateMemory(self.told.known, settings)
-        self.told.known.on_change = self.memory.changed
+        self.told.listeners.append(self.memory.changed)
         self.planner = UpdatePlanner(settings, NodeHeadroom(must_know=False))
 
     def look(self, now: float = NOW, *, sized: bool = True) -> PlanResult:

@@ -1,4 +1,4 @@
-"""A controller that looks at objects one by one: whose turn it is, and when it is nobody's."""
+"""A controller with a work queue: which objects it reconciles when, and when it reconciles none."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from trellis.base.reasons import Reason
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.kube.resources import PODS
 from trellis.runtime.component import ControllerContext
-from trellis.runtime.reconciler import Reconciler
+from trellis.runtime.queue_controller import QueueController
 from trellis.runtime.settings.component import NamespaceSettings
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.logs import Logger
@@ -31,32 +31,32 @@ class Meadow(ControlledWorld):
         self.server.put(pod_path("dolly"), {})
 
     def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
-        raise AssertionError(f"nobody is told of {about.name}: {reason.code} {message}")
+        raise AssertionError(f"no Event is expected of {about.name}: {reason.code} {message}")
 
 
-class Shepherd(Reconciler):
-    """Looks at pods, and notes when. `again` is what a look answers."""
+class Shepherd(QueueController):
+    """Reconciles pods, and notes when. `again` is what a reconcile returns."""
 
-    def __init__(self, given: ControllerContext, scope: NamespaceSettings) -> None:
+    def __init__(self, context: ControllerContext, scope: NamespaceSettings) -> None:
         self.again: float | None = None
         self.errors: list[Exception] = []
-        self.looks: list[tuple[float, str]] = []
+        self.reconciled: list[tuple[float, str]] = []
         log = Logger("trellis.test")
-        super().__init__(given, scope, what="sheep", interval=60.0, workers=2, failures=FAILURES, log=log)
-        self.pods = self.informers.follow(PODS)
+        super().__init__(context, scope, noun="sheep", interval=60.0, workers=2, failures=FAILURES, log=log)
+        self.pods = context.informers.follow(PODS)
 
     def subscribe(self) -> None:
-        self.pods.subscribe(lambda change: self.add(change.key))
+        self.pods.subscribe(lambda change: self.enqueue(change.key))
 
-    async def look(self, key: ObjectKey) -> float | None:
-        self.looks.append((asyncio.get_running_loop().time(), key[1]))
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        self.reconciled.append((asyncio.get_running_loop().time(), key[1]))
         if self.errors:
             raise self.errors.pop()
         return self.again
 
-    async def look_at_all(self) -> None:
-        for each in self.pods.snapshot():
-            self.add(key_of(each))
+    async def reconcile_all(self) -> None:
+        for pod in self.pods.snapshot():
+            self.enqueue(key_of(pod))
         await self.drained()
 
 
@@ -66,8 +66,9 @@ def run(
 ) -> None:
     async def main() -> None:
         meadow = Meadow()
-        shepherd = Shepherd(await meadow.equipment(), scope)
-        async with virtual_time.working(shepherd.run()):
+        context = await meadow.context()
+        shepherd = Shepherd(context, scope)
+        async with virtual_time.working(meadow.running(context, shepherd)):
             await asyncio.sleep(1.0)
             await play(shepherd, meadow)
 
@@ -80,69 +81,69 @@ async def wait(meadow: Meadow, seconds: float) -> None:
         meadow.server.bookmark()
 
 
-def test_one_is_looked_at_when_it_changes_when_it_is_due_and_every_interval() -> None:
+def test_an_object_is_reconciled_when_it_changes_when_it_is_due_and_every_interval() -> None:
     async def play(shepherd: Shepherd, meadow: Meadow) -> None:
-        assert {name for _, name in shepherd.looks} == {"dolly"}
-        shepherd.looks.clear()
+        assert {name for _, name in shepherd.reconciled} == {"dolly"}
+        shepherd.reconciled.clear()
         meadow.server.put(pod_path("molly"), {})
         await wait(meadow, 2.0)
-        assert [name for _, name in shepherd.looks] == ["molly"]
+        assert [name for _, name in shepherd.reconciled] == ["molly"]
         await wait(meadow, 60.0)
-        assert sorted(name for _, name in shepherd.looks[1:]) == ["dolly", "molly"]
-        shepherd.looks.clear()
+        assert sorted(name for _, name in shepherd.reconciled[1:]) == ["dolly", "molly"]
+        shepherd.reconciled.clear()
         shepherd.again = 5.0
-        shepherd.add(("shop", "dolly"))
+        shepherd.enqueue(("shop", "dolly"))
         await wait(meadow, 12.0)
-        assert [name for _, name in shepherd.looks] == ["dolly"] * 3
+        assert [name for _, name in shepherd.reconciled] == ["dolly"] * 3
 
     run(play)
 
 
-def test_who_does_not_lead_looks_at_nobody_until_it_does() -> None:
+def test_a_process_that_does_not_lead_reconciles_nothing_until_it_does() -> None:
     async def play(shepherd: Shepherd, meadow: Meadow) -> None:
         meadow.leads = False
-        shepherd.looks.clear()
-        shepherd.add(("shop", "dolly"))
+        shepherd.reconciled.clear()
+        shepherd.enqueue(("shop", "dolly"))
         await wait(meadow, 30.0)
-        assert not shepherd.looks
+        assert not shepherd.reconciled
         meadow.leads = True
-        shepherd.begin_anew()
+        shepherd.on_started_leading()
         await wait(meadow, 1.0)
-        assert [name for _, name in shepherd.looks] == ["dolly"]
+        assert [name for _, name in shepherd.reconciled] == ["dolly"]
 
     run(play)
 
 
-def test_nobody_is_looked_at_while_sight_is_lost_and_all_who_waited_once_it_is_back() -> None:
+def test_nothing_is_reconciled_while_an_informer_is_stale_and_all_that_waited_afterwards() -> None:
     async def play(shepherd: Shepherd, meadow: Meadow) -> None:
         meadow.fault = lambda _request: refusal(503, "ServiceUnavailable")
         meadow.server.break_watches()
         await asyncio.sleep(10.0)
-        shepherd.looks.clear()
-        shepherd.add(("shop", "dolly"))
+        shepherd.reconciled.clear()
+        shepherd.enqueue(("shop", "dolly"))
         await asyncio.sleep(20.0)
-        assert not shepherd.looks
+        assert not shepherd.reconciled
         meadow.fault = lambda _request: None
         await asyncio.sleep(35.0)
-        assert "dolly" in [name for _, name in shepherd.looks]
+        assert "dolly" in [name for _, name in shepherd.reconciled]
 
     run(play)
 
 
-def test_a_look_that_fails_is_counted_and_tried_again() -> None:
+def test_a_reconcile_that_fails_is_counted_and_tried_again() -> None:
     async def play(shepherd: Shepherd, meadow: Meadow) -> None:
-        shepherd.looks.clear()
+        shepherd.reconciled.clear()
         shepherd.errors.append(RuntimeError("a wolf"))
-        shepherd.add(("shop", "dolly"))
+        shepherd.enqueue(("shop", "dolly"))
         await wait(meadow, 3.0)
-        assert (len(shepherd.looks), meadow.counted(FAILURES.name)) == (2, 1)
+        assert (len(shepherd.reconciled), meadow.counted(FAILURES.name)) == (2, 1)
 
     run(play)
 
 
-def test_those_of_a_namespace_that_is_none_of_ours_are_left_alone() -> None:
+def test_objects_of_namespaces_that_are_not_covered_are_left_alone() -> None:
     async def play(shepherd: Shepherd, meadow: Meadow) -> None:
         await wait(meadow, 70.0)
-        assert not shepherd.looks
+        assert not shepherd.reconciled
 
     run(play, NamespaceSettings(ignored_vpa_object_namespaces=("shop",)))

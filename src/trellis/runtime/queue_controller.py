@@ -1,0 +1,118 @@
+"""The base of controllers that reconcile objects one by one: on a change, when one is due, and every interval.
+
+    class HvpaController(QueueController):
+        def subscribe(self) -> None:
+            self._watched.hvpas.subscribe(lambda change: self.enqueue(change.key))
+
+        async def reconcile(self, key: ObjectKey) -> float | None: ...
+
+An object is never reconciled twice at a time. While this process does not lead, or one of its informers is stale, no
+object is reconciled.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from typing import Final, Protocol
+
+from trellis.core.cluster.store import ObjectKey
+from trellis.runtime.component import Controller, ControllerContext
+from trellis.runtime.passes import Periodic, pass_reporter
+from trellis.runtime.queues import WorkFailure, WorkQueue, run_workers
+from trellis.runtime.settings.component import NamespaceSettings
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import CounterSpec
+
+# While an informer is stale, objects are tried again after so long.
+_STALE_SECONDS: Final = 2.0
+
+
+class Enqueue(Protocol):
+    """Puts an object into a work queue."""
+
+    def __call__(self, key: ObjectKey, delay: float = 0.0, /) -> None:
+        """Have it reconciled soon, or in so many seconds."""
+
+
+class QueueController(Controller):
+    """A controller with a work queue of objects. `noun` is what one of them is called in the log.
+
+    The first kind that it follows is that of these objects. All of them are reconciled every `interval` seconds, as
+    many at a time as there are `workers`; `failures` counts reconciles that ended with an error, and are tried again.
+    """
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        scope: NamespaceSettings,
+        *,
+        noun: str,
+        interval: float,
+        workers: int,
+        failures: CounterSpec,
+        log: Logger,
+    ) -> None:
+        self._informer_set = context.informers
+        self._scope = scope
+        self._noun = noun
+        self._workers = workers
+        self._failures = failures
+        self._log = log
+        self._metrics = context.metrics
+        self._may_act = context.may_act
+        self._queue: WorkQueue[ObjectKey] = WorkQueue(draw=context.draw)
+        self._loop = Periodic(
+            noun, self.reconcile_all, interval, on_pass=pass_reporter(context.activity, log), jitter=0.0
+        )
+
+    @abstractmethod
+    def subscribe(self) -> None:
+        """Enqueue the objects that a change concerns, from now on. The caches are synced."""
+
+    @abstractmethod
+    async def reconcile(self, key: ObjectKey) -> float | None:
+        """Reconcile one object; the result is in how many seconds to do so again, None if only after a change."""
+
+    @abstractmethod
+    async def reconcile_all(self) -> None:
+        """Enqueue all objects, wait until the queue is `drained`, and export metrics."""
+
+    def on_started_leading(self) -> None:
+        """Reconcile everything now: this process has become the leader."""
+        if self._informer_set.synced:
+            self._loop.wake()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        await self._informer_set.wait_until_synced()
+        own = next(iter(self._informer_set))
+        self._log.info("everything has been seen", **{own.resource.plural: len(own.snapshot())})
+        self.subscribe()
+        async with asyncio.TaskGroup() as group:
+            reconciles = run_workers(self._queue, self._reconcile, workers=self._workers, on_failure=self._failed)
+            group.create_task(reconciles, name="reconciles")
+            group.create_task(self._loop.run(), name="full passes")
+
+    def enqueue(self, key: ObjectKey, delay: float = 0.0) -> None:
+        """Reconcile an object soon, or in so many seconds, if its namespace is covered."""
+        if self._scope.covers(key[0]):
+            self._queue.add_after(key, delay)
+
+    async def drained(self) -> None:
+        """Return once no object waits to be reconciled now."""
+        await self._queue.drained()
+
+    async def _reconcile(self, key: ObjectKey) -> float | None:
+        if not self._may_act():
+            return None
+        why = self._informer_set.why_not_trusted()
+        if why is None:
+            return await self.reconcile(key)
+        self._log.detail(2, "nothing is decided", why=why, **{self._noun: "/".join(key)})
+        return _STALE_SECONDS
+
+    def _failed(self, failure: WorkFailure) -> None:
+        self._metrics.add(self._failures, 1)
+        fields = {self._noun: "/".join(failure.key)}
+        self._log.error("a look failed", **fields, error=failure.error, again_in=failure.retry_in)
