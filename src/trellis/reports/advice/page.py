@@ -47,7 +47,7 @@ _TRENDS = {"error": "bad", "warning": "", "info": "even"}  # by the severity of 
 _HEADING = "What workloads should request"
 
 
-class _Card(msgspec.Struct, frozen=True):
+class _AdviceCard(msgspec.Struct, frozen=True):
     """A figure after the advice, its difference from before, and its parts."""
 
     title: str
@@ -115,35 +115,37 @@ def _tables(advised: SurveyAdvice) -> dict[str, Any]:
     }
 
 
-def _cards(advised: SurveyAdvice) -> list[_Card]:
+def _cards(advised: SurveyAdvice) -> list[_AdviceCard]:
     cards = [_resource_card(advised.total, *resource) for resource in _RESOURCES] if advised.rows else []
     return [*cards, _money_card(advised)] if advised.total.money_before > 0 else cards
 
 
-def _resource_card(total: AdviceTotals, title: str, resource: str, unit: str) -> _Card:
+def _resource_card(total: AdviceTotals, title: str, resource: str, unit: str) -> _AdviceCard:
     before, after = request_totals(resource, total)
     per = f"{unit} to request"
     if are_requests_unknown(total):
-        return _Card(title, format_significant(after), None, per, [("now", UNKNOWN)])
+        return _AdviceCard(title, format_significant(after), None, per, [("now", UNKNOWN)])
     size = 1000.0 if resource == "cpu" else GIB
     saved, short = (select_resource(amounts, resource) / size for amounts in (total.saved, total.short))
     return _known_card(title, per, (before, after, saved, short), format_significant)
 
 
-def _money_card(advised: SurveyAdvice) -> _Card:
+def _money_card(advised: SurveyAdvice) -> _AdviceCard:
     total, prices = advised.total, advised.prices
     per = f"{prices.currency} a month at {prices.name} prices"
     values = (total.money_before, total.money_after, total.money_saved, total.money_short)
     return _known_card("Cost", per, values, format_money)
 
 
-def _known_card(title: str, per: str, values: tuple[float, float, float, float], show: Callable[[float], str]) -> _Card:
+def _known_card(
+    title: str, per: str, values: tuple[float, float, float, float], show: Callable[[float], str]
+) -> _AdviceCard:
     """A card of amounts before and after, those not needed and those missing."""
     before, after, saved, short = values
     change = format_relative_change(before, after)
     improvement = 1 if change.startswith("-") else -1 if change.startswith("+") else 0
     figures = [("now", show(before)), ("not needed", show(saved)), ("missing", show(short))]
-    return _Card(title, show(after), make_difference(change, improvement), per, figures)
+    return _AdviceCard(title, show(after), make_difference(change, improvement), per, figures)
 
 
 def _container_section(advised: SurveyAdvice) -> _ContainerSection:

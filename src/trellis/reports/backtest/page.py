@@ -67,7 +67,7 @@ _NOTHING = ResourceScore()
 _RESOURCES = (("CPU", "cpu"), ("Memory", "memory"))
 
 
-class _CardBlock(msgspec.Struct, frozen=True):
+class _BacktestCardBlock(msgspec.Struct, frozen=True):
     """A resource on a card: what is requested per used, and the other measures."""
 
     title: str
@@ -76,12 +76,12 @@ class _CardBlock(msgspec.Struct, frozen=True):
     figures: list[tuple[str, str]]
 
 
-class _Card(msgspec.Struct, frozen=True):
+class _BacktestCard(msgspec.Struct, frozen=True):
     """A variant, by number."""
 
     number: int
     title: str
-    blocks: list[_CardBlock]
+    blocks: list[_BacktestCardBlock]
 
 
 class _ScoreRow(msgspec.Struct, frozen=True):
@@ -159,7 +159,7 @@ def _lead(result: BacktestResult) -> tuple[str, str] | None:
     return (no_better_sentence(first), "") if len(result.variants) > 1 else None
 
 
-def _cards(result: BacktestResult) -> list[_Card]:
+def _cards(result: BacktestResult) -> list[_BacktestCard]:
     """A card for each variant that is no part of a sweep; none if there are too many of them."""
     swept = _swept_variants(result)
     numbers = [number for number, variant in enumerate(result.variants) if not number or variant.name not in swept]
@@ -171,23 +171,23 @@ def _swept_variants(result: BacktestResult) -> set[str]:
     return {name for sweep in result.sweeps for name in sweep.variants}
 
 
-def _card(result: BacktestResult, number: int) -> _Card:
+def _card(result: BacktestResult, number: int) -> _BacktestCard:
     blocks = [
         _card_block(title, resource, score)
         for title, resource in _RESOURCES
         for score in score_variants(result, resource)
         if score.variant == number
     ]
-    return _Card(number, result.variants[number].name, blocks)
+    return _BacktestCard(number, result.variants[number].name, blocks)
 
 
-def _card_block(title: str, resource: str, score: ScoredVariant) -> _CardBlock:
+def _card_block(title: str, resource: str, score: ScoredVariant) -> _BacktestCardBlock:
     figures = [
         (measure.title, score.values[at])
         for at, measure in enumerate(measures_for(resource))
         if at and measure.key != "changes"
     ]
-    return _CardBlock(title, score.values[0], make_difference(score.against, score.improvement), figures)
+    return _BacktestCardBlock(title, score.values[0], make_difference(score.against, score.improvement), figures)
 
 
 def _frontier(result: BacktestResult) -> str:

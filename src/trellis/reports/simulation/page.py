@@ -97,7 +97,7 @@ class _Figure(msgspec.Struct, frozen=True):
     difference: Difference | None
 
 
-class _Card(msgspec.Struct, frozen=True):
+class _VariantCard(msgspec.Struct, frozen=True):
     """A variant's price and figures. Without a currency, the price is a number of cores."""
 
     title: str
@@ -216,7 +216,7 @@ def _lead(result: RunResult, cheapest: int) -> tuple[str, str] | None:
     return f"No variant costs less than {variant_title(first)}.", ""
 
 
-def _card(result: RunResult, number: int) -> _Card:
+def _card(result: RunResult, number: int) -> _VariantCard:
     fleets = [variant.fleet for variant in result.variants]
     always = _ON_CARDS[:2] if has_nodes(result) else _ON_CARDS
     measures = (*always, *(_SCALING if has_scaling(result) else ()))
@@ -226,7 +226,7 @@ def _card(result: RunResult, number: int) -> _Card:
     figures = [_Figure(title, row.values[number], unit, _difference(row, number)) for title, unit, row in rows]
     currency, price, row = _price(result, number)
     per = f"for {'nodes' if has_nodes(result) else 'requests'}, in {format_days(result.end - result.scored_from)}"
-    return _Card(variant_title(result.variants[number]), currency, price, _difference(row, number), per, figures)
+    return _VariantCard(variant_title(result.variants[number]), currency, price, _difference(row, number), per, figures)
 
 
 def _price(result: RunResult, number: int) -> tuple[str, str, MeasureRow]:
