@@ -23,7 +23,7 @@ from trellis.runtime.queue_controller import Enqueue
 DEBOUNCE_SECONDS: Final = 0.25
 
 
-class ChangeHandlers:
+class BufferChangeHandlers:
     """Enqueues Buffers. `settle` is called with namespaces whose quotas have to be divided again."""
 
     def __init__(

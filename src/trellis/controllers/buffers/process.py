@@ -15,7 +15,7 @@ from typing import Final
 from trellis.controllers.buffers import metrics as named
 from trellis.controllers.buffers.capacity_buffers.controller import CapacityBuffers, SharedWithBuffers
 from trellis.controllers.buffers.capacity_buffers.informers import is_capacity_key
-from trellis.controllers.buffers.change_handlers import ChangeHandlers
+from trellis.controllers.buffers.change_handlers import BufferChangeHandlers
 from trellis.controllers.buffers.headroom.controller import HeadroomController
 from trellis.controllers.buffers.informers import BufferInformers
 from trellis.controllers.buffers.metrics import BUFFER_METRICS, export_buffers
@@ -130,7 +130,7 @@ class BufferController(QueueController):
             record=context.record_event,
             now=context.now,
         )
-        self._handlers = ChangeHandlers(
+        self._handlers = BufferChangeHandlers(
             self._informers,
             self._states,
             classes,

@@ -18,7 +18,7 @@ from trellis.runtime.queue_controller import Enqueue
 _DEBOUNCE_SECONDS: Final = 0.25
 
 
-class ChangeHandlers:
+class HvpaChangeHandlers:
     """Handles changes once it has subscribed. What was edited in a pod is noted in its Hvpa's state."""
 
     def __init__(self, informers: HvpaInformers, states: HvpaStates, enqueue: Enqueue) -> None:

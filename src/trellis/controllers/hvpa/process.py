@@ -12,7 +12,7 @@ from functools import partial
 from typing import Final
 
 from trellis.controllers.hvpa import metrics as named
-from trellis.controllers.hvpa.change_handlers import ChangeHandlers
+from trellis.controllers.hvpa.change_handlers import HvpaChangeHandlers
 from trellis.controllers.hvpa.events import HvpaEvents
 from trellis.controllers.hvpa.executor import HvpaExecutor, OwnedAutoscalers
 from trellis.controllers.hvpa.informers import HvpaInformers
@@ -69,7 +69,7 @@ class HvpaController(QueueController):
             metrics=context.metrics,
             now=context.now,
         )
-        self._handlers = ChangeHandlers(self._informers, self.states, self.enqueue)
+        self._handlers = HvpaChangeHandlers(self._informers, self.states, self.enqueue)
         self._gauges = HvpaGauges(context.metrics)
 
     def on_started_leading(self) -> None:
