@@ -37,6 +37,7 @@ from trellis.runtime.informers import Informers
 from trellis.runtime.leadership import make_candidate, make_identity
 from trellis.runtime.passes import expect_passes
 from trellis.runtime.settings.component import AccessSettings, LeaderSettings
+from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.shutdown import Shutdown, run_until_stopped
 from trellis.runtime.telemetry.cluster_metrics import count_write, is_usual, write_reporter
 from trellis.runtime.telemetry.event_queue import EventFailureLog, EventQueue, EventSink
@@ -47,7 +48,10 @@ from trellis.runtime.telemetry.metrics import Metrics
 
 
 class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
-    """What every controller works with. `now` is the wall clock, `served` what the API server has."""
+    """What every controller works with. `now` is the wall clock, `served` what the API server has.
+
+    `shared` are the informers of the process: controllers that are given the same ones share their caches.
+    """
 
     client: Client
     writer: Writer
@@ -58,6 +62,7 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     may_act: Callable[[], bool]
     now: Callable[[], float]
     draw: Draw
+    shared: SharedInformers = msgspec.field(default_factory=SharedInformers)
 
 
 # Events are posted beside the work, and must not take the API server's time from it.
@@ -122,6 +127,7 @@ class Component:
         idle: bool = False,
         announces: bool = False,
         is_usual: Callable[[WriteOutcome], bool] = is_usual,
+        shared: SharedInformers | None = None,
     ) -> None:
         idle = idle or settings.access.read_only
         self.metrics = metrics
@@ -131,6 +137,7 @@ class Component:
         self._stop = stop
         self._name = name
         self._log = log
+        self._shared = shared if shared is not None else SharedInformers()
         self._report = write_reporter(metrics, log, is_usual)
         self._trouble = EventFailureLog(log)
         self._controller: Controller | None = None
@@ -183,6 +190,7 @@ class Component:
             may_act=self.may_act,
             now=self.now,
             draw=random.random,
+            shared=self._shared,
         )
 
     async def run(self, make: Callable[[], Awaitable[Controller]]) -> None:

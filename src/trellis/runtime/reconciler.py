@@ -49,7 +49,9 @@ class Reconciler(Controller):
         log: Logger,
     ) -> None:
         own = scope.vpa_object_namespace
-        self.informers = Informers(given.client, UnreadableKinds(given.metrics, log), draw=given.draw, namespace=own)
+        self.informers = Informers(
+            given.client, UnreadableKinds(given.metrics, log), draw=given.draw, namespace=own, shared=given.shared
+        )
         self._scope = scope
         self._what = what
         self._workers = workers

@@ -20,7 +20,7 @@ from trellis.controllers.buffers import metrics as named
 from trellis.controllers.buffers.capacity_buffers.controller import CapacityBuffers, SharedWithBuffers
 from trellis.controllers.buffers.capacity_buffers.informers import is_capacity_key
 from trellis.controllers.buffers.headroom.controller import HeadroomController
-from trellis.controllers.buffers.informers import BufferInformers, governor_of
+from trellis.controllers.buffers.informers import BufferInformers
 from trellis.controllers.buffers.metrics import BUFFER_METRICS, export_buffers
 from trellis.controllers.buffers.node_classes import NodeClasses
 from trellis.controllers.buffers.quota_shares import QuotaShares
@@ -31,11 +31,12 @@ from trellis.controllers.buffers.state import BufferStates
 from trellis.controllers.buffers.status import FIELD_MANAGER
 from trellis.controllers.buffers.targets import GroupKind, TargetReader, load_target_kinds
 from trellis.controllers.buffers.template_dry_runs import TemplateDryRuns
-from trellis.controllers.buffers.transforms import pod_differs, workload_differs
 from trellis.controllers.buffers.view import BufferViewBuilder, GovernorLookup
 from trellis.core.buffers import TargetKind
+from trellis.core.buffers.pod_summaries import workload_differs
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.recording.format import BUFFERS
+from trellis.core.sizing.governing_objects import governor_of
 from trellis.kube.client import Client
 from trellis.kube.resources import JOBS
 from trellis.kube.scales import ScaleLookups
@@ -45,6 +46,7 @@ from trellis.runtime.component import Component, ControllerContext
 from trellis.runtime.reconciler import Reconciler
 from trellis.runtime.recorder import NO_RECORDER, Recorder, open_recorder
 from trellis.runtime.settings.component import effective_boost_settings
+from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.shutdown import Main, Shutdown
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics, StepTimer
@@ -98,7 +100,7 @@ class ChangeHandlers:
         self._add(change.key)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
-        if not pod_differs(change.old, change.new):
+        if not self._watching.demands.differ(change.old, change.new):
             return
         if self._classes.pod_changed(change):
             self._call_classes()
@@ -187,7 +189,7 @@ class BufferController(Reconciler):
         self.watching = BufferInformers(self.informers, served, settings.scope)
         self.keeping = BufferStates(figures)
         self.sharing = QuotaShares(self.watching.quotas_in)
-        classes = NodeClasses(self.watching.pods)
+        classes = NodeClasses(self.watching.pods, self.watching.demands)
         templates = TemplateDryRuns(client, metrics)
         gathering = BufferViewBuilder(
             client,
@@ -310,18 +312,24 @@ class BufferController(Reconciler):
 COMPONENT: Final = "trellis-buffers"
 
 
-def buffers_main(settings: BufferControllerSettings) -> Main:
-    """What a process with these settings does until it is told to stop."""
+def buffers_main(settings: BufferControllerSettings, shared: SharedInformers | None = None) -> Main:
+    """What a process with these settings does until it is told to stop; `shared` are its informers."""
 
     async def main(stop: Shutdown) -> None:
         with closing(open_recorder(settings.recording.record, BUFFERS, settings)) as recording:
-            await run_on_cluster(partial(run_buffers, recording=recording), settings, FIELD_MANAGER, _log)(stop)
+            await run_on_cluster(
+                partial(run_buffers, recording=recording, shared=shared), settings, FIELD_MANAGER, _log
+            )(stop)
 
     return main
 
 
 async def run_buffers(
-    client: Client, settings: BufferControllerSettings, stop: Shutdown, recording: Recorder = NO_RECORDER
+    client: Client,
+    settings: BufferControllerSettings,
+    stop: Shutdown,
+    recording: Recorder = NO_RECORDER,
+    shared: SharedInformers | None = None,
 ) -> None:
     """Answer probes and work until it is time to stop."""
     component = Component(
@@ -332,6 +340,7 @@ async def run_buffers(
         log=_log,
         metrics=Metrics(BUFFER_METRICS),
         interval=settings.translation.buffer_interval.total_seconds(),
+        shared=shared,
     )
 
     async def make() -> BufferController:

@@ -17,6 +17,7 @@ from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime.cluster_connection import run_on_cluster
 from trellis.runtime.component import Component
 from trellis.runtime.recorder import NO_RECORDER, Recorder, open_recorder
+from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.shutdown import Main, Shutdown
 from trellis.runtime.telemetry import cluster_metrics
 from trellis.runtime.telemetry.logs import Logger
@@ -27,18 +28,24 @@ COMPONENT: Final = "trellis-nodes"
 _log: Final = Logger("trellis.nodes")
 
 
-def nodes_main(settings: NodeControllerSettings) -> Main:
-    """What a process with these settings does until it is told to stop."""
+def nodes_main(settings: NodeControllerSettings, shared: SharedInformers | None = None) -> Main:
+    """What a process with these settings does until it is told to stop; `shared` are its informers."""
 
     async def main(stop: Shutdown) -> None:
         with closing(open_recorder(settings.recording.record, NODES, settings)) as recording:
-            await run_on_cluster(partial(run_nodes, recording=recording), settings, FIELD_MANAGER, _log)(stop)
+            await run_on_cluster(partial(run_nodes, recording=recording, shared=shared), settings, FIELD_MANAGER, _log)(
+                stop
+            )
 
     return main
 
 
 async def run_nodes(
-    client: Client, settings: NodeControllerSettings, stop: Shutdown, recording: Recorder = NO_RECORDER
+    client: Client,
+    settings: NodeControllerSettings,
+    stop: Shutdown,
+    recording: Recorder = NO_RECORDER,
+    shared: SharedInformers | None = None,
 ) -> None:
     """Answer probes and work until it is time to stop."""
     component = Component(
@@ -51,6 +58,7 @@ async def run_nodes(
         interval=settings.loop.scan_interval.total_seconds(),
         announces=True,
         is_usual=_is_usual,
+        shared=shared,
     )
 
     async def make() -> NodeController:

@@ -124,7 +124,7 @@ class NodeController(Controller):
         self._now = now
         self._on_settled = on_settled
         self._recorder = recorder
-        self.informers = Informers(client, UnreadableKinds(metrics, _log), draw=given.draw)
+        self.informers = Informers(client, UnreadableKinds(metrics, _log), draw=given.draw, shared=given.shared)
         self.watching = NodeInformers(self.informers, settings, served)
         self._boosting = BoostInformers(self.informers, settings, served)
         where = settings.provider.kwok_node_groups

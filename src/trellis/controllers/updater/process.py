@@ -80,7 +80,9 @@ class UpdaterController(Controller):
         self._line = WriteQueue(settings.loop.concurrent_writes)
         self._counting = UpdaterMetrics(metrics)
         own = settings.scope.vpa_object_namespace
-        self.informers = Informers(client, UnreadableKinds(metrics, _log), draw=given.draw, namespace=own)
+        self.informers = Informers(
+            client, UnreadableKinds(metrics, _log), draw=given.draw, namespace=own, shared=given.shared
+        )
         self.watching = UpdaterInformers(self.informers, settings, given.served)
         rooms = self.watching.knows_rooms
         self._tape = UpdaterRecording(recorder)

@@ -41,7 +41,9 @@ class HeadroomLoop:
         self._settings = settings
         self._recorder = recorder
         self._on_observed = on_observed
-        self._informers = Informers(given.client, UnreadableKinds(given.metrics, _log), draw=given.draw)
+        self._informers = Informers(
+            given.client, UnreadableKinds(given.metrics, _log), draw=given.draw, shared=given.shared
+        )
         self._watched = HeadroomInformers(self._informers, scope.vpa_object_namespace)
         self._waking = PassTrigger(given.now)
         self._gathering = ChangeAccumulator(self._watched, scope.covers, self._waking.soon)
@@ -57,6 +59,7 @@ class HeadroomLoop:
                 group.create_task(self._informers.run(), name="headroom informers")
                 group.create_task(self._begin(), name="headroom passes")
         finally:
+            self._gathering.unsubscribe()
             self._thread.close()
 
     async def _begin(self) -> None:
