@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from bench.admission import reviews, side_by_side
 from bench.buffers import idle
 from bench.cli import check_time, help_time
-from bench.client import informer, pod_list, quantity_columns
+from bench.client import cluster_state, informer, pod_list, quantity_columns
 from bench.hvpa import loads, plans
 from bench.measurement import CannotMeasure, Row
 from bench.nodes import burst, fit, fit_agreement, packing, scale_up
@@ -23,6 +23,7 @@ from bench.updater import side_by_side as updater_side_by_side
 MEASUREMENTS: dict[str, Callable[[], list[Row]]] = {
     "pod_list": pod_list.measure,
     "informer": informer.measure,
+    "cluster_state": cluster_state.measure,
     "quantity_columns": quantity_columns.measure,
     "help_time": help_time.measure,
     "check_time": check_time.measure,

@@ -21,7 +21,6 @@ from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.workloads import Deployment, ReplicaSet
 from trellis.base.garbage_collection import freeze_live_objects, pause_garbage_collection
 from trellis.controllers.updater.metrics import UPDATER_METRICS, UpdaterMetrics
-from trellis.controllers.updater.transforms import transform_pod
 from trellis.core.resize import (
     NodeHeadroom,
     PlanningBatch,
@@ -33,6 +32,7 @@ from trellis.core.resize import (
 )
 from trellis.core.resize.state.ownership import WorkloadKey
 from trellis.core.sizing.governors import Governor, compile_vpa_governor
+from trellis.runtime.cached_kinds import RESIZABLE_PODS
 from trellis.runtime.telemetry.metrics import Metrics
 
 WORKLOADS = 20_000
@@ -69,6 +69,15 @@ def measure() -> list[Row]:
     return rows
 
 
+def _make_transform() -> Callable[[Pod], Pod]:
+    if RESIZABLE_PODS.transform is None:
+        raise CannotMeasure("pods are cached as decoded")
+    return RESIZABLE_PODS.transform()
+
+
+cut_pod = _make_transform()
+
+
 class _World:
     """The updater without its connections."""
 
@@ -92,7 +101,7 @@ class _World:
     def _fill_one(self, at: int) -> float:
         namespace, governor = f"team-{at % 400}", governor_of(at)
         deployment, replica_set = _controllers(at)
-        pods = [transform_pod(pod_of(at, number)) for number in range(PODS)]
+        pods = [cut_pod(pod_of(at, number)) for number in range(PODS)]
         start = time.perf_counter()
         put = self._gathering
         put.put_governor("VerticalPodAutoscaler", (namespace, f"web-{at}"), governor)
@@ -126,7 +135,7 @@ class _World:
         """What one thing costs that changes, on the average of many."""
         some = range(0, WORKLOADS, WORKLOADS // 500)
         advised = {at: governor_of(at, more=1) for at in some}
-        grown = {at: transform_pod(pod_of(at, 1, more=-50)) for at in some}
+        grown = {at: cut_pod(pod_of(at, 1, more=-50)) for at in some}
 
         def put_advice(at: int) -> None:
             self._gathering.put_governor("VerticalPodAutoscaler", (f"team-{at % 400}", f"web-{at}"), advised[at])

@@ -51,6 +51,7 @@ from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.passes import expect_passes
 from trellis.runtime.recorder import NO_RECORDER, Recorder
 from trellis.runtime.settings.component import AccessSettings
+from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.shutdown import Main, Shutdown, run_until_stopped
 from trellis.runtime.tasks import cancel_all, run_all, wait_for_first
 from trellis.runtime.telemetry.cluster_metrics import count_write, is_usual, write_reporter
@@ -67,7 +68,10 @@ NOT_YET_DISCOVERED: Final = "the API server has not said what it serves"
 
 
 class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a controller works with. `now` is the wall clock, `served` what the API server serves."""
+    """Everything that a controller works with. `now` is the wall clock, `served` what the API server serves.
+
+    `shared` are the informers of the process: components that are given the same ones share their caches.
+    """
 
     client: Client
     informers: Informers
@@ -80,6 +84,7 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     recorder: Recorder = NO_RECORDER
     now: Callable[[], float]
     draw: Draw
+    shared: SharedInformers = msgspec.field(default_factory=SharedInformers)
 
     def may_act(self) -> bool:
         """Whether no other process can be at work at this moment."""
@@ -177,6 +182,7 @@ class Component(Generic[C]):
         metrics: Metrics | None = None,
         informers: Informers | None = None,
         leadership: Leadership | None = None,
+        shared: SharedInformers | None = None,
     ) -> None:
         access = settings.access
         is_idle = spec.dry_run or access.read_only
@@ -188,8 +194,13 @@ class Component(Generic[C]):
         self.metrics = metrics or Metrics(spec.metrics)
         self.activity = _expect_activity(spec.interval)
         report = write_reporter(self.metrics, spec.log, spec.is_usual)
+        self._shared = shared if shared is not None else SharedInformers()
         self.informers = informers or Informers(
-            client, UnreadableKinds(self.metrics, spec.log), draw=random.random, namespace=spec.namespace
+            client,
+            UnreadableKinds(self.metrics, spec.log),
+            draw=random.random,
+            namespace=spec.namespace,
+            shared=self._shared,
         )
         self.leadership = leadership or create_leadership(spec.election, client, report=report, is_idle=is_idle)
         self._writer = Writer(
@@ -259,6 +270,7 @@ class Component(Generic[C]):
             recorder=self._recorder,
             now=lambda: _wall_clock().timestamp(),
             draw=random.random,
+            shared=self._shared,
         )
 
     async def _lead(self, controller: C) -> None:
@@ -306,9 +318,10 @@ async def run_component(
     *,
     recorder: Recorder = NO_RECORDER,
     metrics: Metrics | None = None,
+    shared: SharedInformers | None = None,
 ) -> None:
     """Answer probes and work until it is time to stop."""
-    component = Component(spec, settings, client, stop, recorder=recorder, metrics=metrics)
+    component = Component(spec, settings, client, stop, recorder=recorder, metrics=metrics, shared=shared)
     async with serve_health(
         settings.health,
         metrics=component.metrics,
@@ -322,13 +335,18 @@ async def run_component(
         await run_until_stopped(stop, component.run(), spec.name)
 
 
-def component_main(spec: ComponentSpec[C], settings: ComponentSettings, metrics: Metrics | None = None) -> Main:
-    """What a process does that runs this component alone, on the cluster of its settings."""
+def component_main(
+    spec: ComponentSpec[C],
+    settings: ComponentSettings,
+    metrics: Metrics | None = None,
+    shared: SharedInformers | None = None,
+) -> Main:
+    """What a process does that runs this component, on the cluster of its settings; `shared` are its informers."""
 
     async def main(stop: Shutdown) -> None:
         with closing(spec.recording()) as recorder:
             async with connect(settings.access, spec.field_manager, spec.log) as client:
-                await run_component(spec, settings, stop, client, recorder=recorder, metrics=metrics)
+                await run_component(spec, settings, stop, client, recorder=recorder, metrics=metrics, shared=shared)
 
     return main
 

@@ -7,13 +7,16 @@ following = asyncio.create_task(informers.run())
 await informers.wait_until_synced()
 if informers.why_not_trusted() is None: ...
 
+Components of one process share their informers: those that are given the same `SharedInformers` make one list and one
+watch for each kind, and read the same objects. Each has its own opinion of which kinds it can do without.
+
 An optional CRD may come and go while a component runs. A component that works without it says at the start whether it
 is served. While it is not, its cache is empty, and everything else goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from trellis.core.cluster.store import IndexFunction, T
@@ -23,7 +26,8 @@ from trellis.kube.resources import Resource
 from trellis.kube.watch.incidents import Incident
 from trellis.kube.watch.informer import Informer
 from trellis.kube.watch.reflector import Selection
-from trellis.runtime.optional_kinds import OptionalCrds, OptionalKind, UnreadableKinds
+from trellis.runtime.optional_kinds import OptionalKind, UnreadableKinds
+from trellis.runtime.shared_informers import CachedKind, SharedInformer, SharedInformers
 from trellis.runtime.telemetry.cluster_metrics import observe_informer
 from trellis.runtime.telemetry.metrics import Metrics
 
@@ -41,24 +45,25 @@ class Informers:
     def __init__(
         self,
         client: Client,
-        unseen: UnreadableKinds,
+        unreadable: UnreadableKinds,
         *,
         draw: Draw,
         namespace: str = "",
+        shared: SharedInformers | None = None,
     ) -> None:
-        self._client = client
-        self._unseen = unseen
+        self.client = client
+        self._unreadable = unreadable
         self._draw = draw
         self._namespace = namespace
-        self._kinds = OptionalCrds(client, unseen)
+        self._shared = shared if shared is not None else SharedInformers()
+        self._informers: list[SharedInformer[Any]] = []
 
     def __iter__(self) -> Iterator[Informer[Any]]:
-        return iter(self._kinds.followed)
+        return (shared.informer for shared in self._informers if shared.is_followed_by(self))
 
     def follow(
         self,
-        resource: Resource[T],
-        slim: Callable[[T], T] | None = None,
+        kind: CachedKind[T] | Resource[T],
         *,
         indexes: Mapping[str, IndexFunction[T]] | None = None,
         namespace: str | None = None,
@@ -68,77 +73,86 @@ class Informers:
         versions: Sequence[Resource[T]] = (),
         gone_after: float = 0.0,
     ) -> Informer[T]:
-        """One more kind. One that is told to be `served` or not comes and goes, in any of its `versions`.
+        """Follow one more kind. One that is known to be `served` or not comes and goes, in any of its `versions`.
 
         It is looked for once a minute. It counts as gone, and its objects with it, once it has not been served for
         `gone_after` seconds: an API server that has just started does not serve custom resources yet.
         """
+        cached = kind if isinstance(kind, CachedKind) else CachedKind(kind)
+        resource = cached.resource
         own = self._namespace if namespace is None else namespace
-        report = self._unseen.reporting(resource, dispensable)
-
-        def noted(incident: Incident) -> None:
-            report(incident)
-            self._kinds.note(informer, incident)
-
-        informer: Informer[T] = Informer(
-            self._client,
-            resource,
-            draw=self._draw,
-            indexes=indexes,
-            selection=Selection(namespace=own if resource.namespaced else "", field_selector=field_selector),
-            report=noted,
-            slim=slim,
+        selection = Selection(namespace=own if resource.namespaced else "", field_selector=field_selector)
+        shared = self._shared.follow(
+            self, cached, selection, draw=self._draw, served=served, versions=versions, gone_after=gone_after
         )
-        if served is not False and not self._kinds.followed:
-            self._unseen.after(informer)
-        self._kinds.add(informer, served, versions or (resource,), gone_after)
+        informer = shared.informer
+        for name, function in (indexes or {}).items():
+            informer.add_index(name, function)
+        self._unreadable.expect(resource, dispensable)
+        if served is not False and not self._informers:
+            self._unreadable.after(informer)
+        if shared not in self._informers:
+            self._informers.append(shared)
         return informer
 
     def sees(self, informer: Informer[Any]) -> bool:
-        """Whether the kind is there, and all of it has been seen."""
-        return self._kinds.sees(informer)
+        """Whether the kind is there, and its cache has synced."""
+        found = next((shared for shared in self._informers if shared.informer is informer), None)
+        return found is not None and not found.is_absent and informer.synced and found.doubted_since is None
 
     def is_lacking(self, informer: Informer[Any]) -> bool:
         """Whether the kind is there and may not be read, so that the component goes on without it."""
-        return self._unseen.is_lacking(informer)
+        return self._unreadable.is_lacking(informer)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled."""
-        await self._kinds.run()
+        await self._shared.run(self)
 
     async def wait_until_synced(self) -> None:
-        """Return once everything has been seen that may be."""
-        for informer in tuple(self._kinds.followed):
-            await self._unseen.wait_for(informer)
+        """Return once the caches of all kinds have synced that may be read."""
+        for informer in tuple(self):
+            await self._unreadable.wait_for(informer)
 
     @property
     def synced(self) -> bool:
-        """Whether everything has been seen that may be."""
-        return not self._unseen.not_yet_seen(self._kinds.followed)
+        """Whether the caches of all kinds have synced that may be read."""
+        return not self._unreadable.not_yet_seen(self)
 
     def why_not_ready(self) -> str | None:
-        """What probes are told while not everything has been seen."""
-        unseen = self._unseen.not_yet_seen(self._kinds.followed)
-        return f"not yet seen: {', '.join(unseen)}" if unseen else None
+        """The kinds whose caches have not synced, as probes report them."""
+        unsynced = self._unreadable.not_yet_seen(self)
+        return f"not yet seen: {', '.join(unsynced)}" if unsynced else None
 
     def why_not_trusted(self) -> str | None:
-        """Why nothing may be done by what is known, if so: who has lost sight of something must not change it."""
-        seen = (each for each in self._kinds.followed if not self._unseen.is_lacking(each))
-        return next((why for each in seen if (why := why_not_trusted(each))), None)
+        """Why nothing may be done by what is known, if so: a component must not change what it no longer observes."""
+        readable = (informer for informer in self if not self._unreadable.is_lacking(informer))
+        return next((why for informer in readable if (why := why_not_trusted(informer))), None)
 
     def remarks(self) -> Sequence[str]:
-        """What probes are told of the kinds that are done without."""
-        return self._unseen.remarks()
+        """What probes report of the kinds that the component goes on without."""
+        return self._unreadable.remarks()
 
     def export(self, metrics: Metrics) -> None:
-        """Say how all of them are doing now."""
-        gone = (each for each in self._kinds.absent if each.synced)
-        for informer in (*self._kinds.followed, *gone):
-            observe_informer(metrics, informer)
+        """Set the metrics of all informers."""
+        for shared in self._informers:
+            if shared.is_followed_by(self) or shared.informer.synced:
+                observe_informer(metrics, shared.informer)
+
+    def report(self, informer: Informer[Any], incident: Incident) -> None:
+        """Note an incident of an informer that this component follows."""
+        self._unreadable.report(informer.resource, incident)
+
+    def kind_came(self, resource: Resource[Any]) -> None:
+        """Note that an optional kind has been installed."""
+        self._unreadable.came(resource)
+
+    def kind_went(self, resource: Resource[Any]) -> None:
+        """Note that an optional kind has been removed."""
+        self._unreadable.went(resource)
 
 
 def why_not_trusted(informer: Informer[Any]) -> str | None:
-    """Why nothing may be done by what one of them knows, if so."""
+    """Why nothing may be done by what one informer knows, if so."""
     staleness, name = informer.staleness(), informer.resource.full_name
     if not staleness.synced:
         latest = informer.incidents.latest

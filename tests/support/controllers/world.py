@@ -18,6 +18,7 @@ from trellis.runtime.informers import Informers
 from trellis.runtime.leadership import Leadership
 from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.recorder import NO_RECORDER, Recorder
+from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.tasks import run_all
 from trellis.runtime.telemetry.health import Activity
 from trellis.runtime.telemetry.logs import Logger
@@ -71,13 +72,19 @@ class ControlledWorld(ABC):
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(series))
 
     async def context(
-        self, *, namespace: str = "", recorder: Recorder = NO_RECORDER, **writing: Any
+        self,
+        *,
+        namespace: str = "",
+        recorder: Recorder = NO_RECORDER,
+        shared: SharedInformers | None = None,
+        **writing: Any,
     ) -> ControllerContext:
         """The context of the controller; its writer is as the world says, and has these further settings."""
         client = self.server.client
         settings = WriterSettings(read_only=self.read_only, **writing)
         unreadable = UnreadableKinds(self.metrics, Logger("trellis.test"))
-        self.informers = Informers(client, unreadable, draw=lambda: 0.5, namespace=namespace)
+        shared = shared if shared is not None else SharedInformers()
+        self.informers = Informers(client, unreadable, draw=lambda: 0.5, namespace=namespace, shared=shared)
         return ControllerContext(
             client=client,
             informers=self.informers,
@@ -90,6 +97,7 @@ class ControlledWorld(ABC):
             recorder=recorder,
             now=self.now,
             draw=lambda: 0.5,
+            shared=shared,
         )
 
     @staticmethod

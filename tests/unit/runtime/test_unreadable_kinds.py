@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -43,7 +44,8 @@ class World:
         self.everything = (self.vpas, self.pods, self.hpas)
 
     def _informer(self, resource: Resource[Any], dispensable: OptionalKind | None = None) -> Informer[Any]:
-        report = self.unseen.reporting(resource, dispensable)
+        self.unseen.expect(resource, dispensable)
+        report = partial(self.unseen.report, resource)
         return Informer(self.server.client, resource, draw=lambda: 0.5, report=report)
 
     def _before(self, request: Request) -> Answer | None:

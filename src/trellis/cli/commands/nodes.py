@@ -9,16 +9,21 @@ import msgspec
 from trellis.cli.component import component_command
 from trellis.controllers.nodes.process import nodes_main
 from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.runtime.cached_kinds import BUFFER_KINDS, NODE_KINDS
+from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.shutdown import Main, run_together
 
 
 def start(settings: NodeControllerSettings) -> Main:
     """The autoscaler, and with it the Buffer controller if there are settings for one."""
     file = settings.together.with_buffers
-    return run_together(nodes_main(settings), _translating(settings, Path(file))) if file else nodes_main(settings)
+    if not file:
+        return nodes_main(settings)
+    shared = SharedInformers((*NODE_KINDS, *BUFFER_KINDS))
+    return run_together(nodes_main(settings, shared), _translating(settings, Path(file), shared))
 
 
-def _translating(settings: NodeControllerSettings, file: Path) -> Main:
+def _translating(settings: NodeControllerSettings, file: Path, shared: SharedInformers) -> Main:
     """The Buffer controller of a file of settings; the cluster and the Lease it yields to are the autoscaler's."""
     from trellis.controllers.buffers.process import buffers_main  # noqa: PLC0415 -- for those who want both
     from trellis.controllers.buffers.settings import BufferControllerSettings  # noqa: PLC0415
@@ -28,7 +33,8 @@ def _translating(settings: NodeControllerSettings, file: Path) -> Main:
     leader = settings.leader
     lease = f"{leader.leader_elect_resource_namespace}/{leader.leader_elect_resource_name}"
     headroom = msgspec.structs.replace(loaded.settings.headroom, nodes_lease=lease)
-    return buffers_main(msgspec.structs.replace(loaded.settings, access=settings.access, headroom=headroom))
+    changed = msgspec.structs.replace(loaded.settings, access=settings.access, headroom=headroom)
+    return buffers_main(changed, shared)
 
 
 command = component_command(

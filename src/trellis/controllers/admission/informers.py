@@ -14,13 +14,6 @@ from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange
-from trellis.controllers.admission.transforms import (
-    GoverningHvpa,
-    GoverningVpa,
-    WorkloadTransform,
-    transform_hvpa,
-    transform_vpa,
-)
 from trellis.core.admission.governor_index import GovernorIndex
 from trellis.core.admission.starting_cpu import find_cpu_ceiling
 from trellis.core.boost.boosted_size import CpuCeiling
@@ -28,10 +21,11 @@ from trellis.core.cluster.owners import ObjectLookup
 from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
 from trellis.core.fit import NodeTable
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
-from trellis.core.sizing.governors import Governor
-from trellis.kube.resources import HVPAS, LIMIT_RANGES, NODES, OBSERVED_WORKLOADS, VPAS, Resource
+from trellis.core.sizing.governing_objects import governor_of
+from trellis.kube.resources import HVPAS, LIMIT_RANGES, NODES, VPAS, Resource
 from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.informer import Informer
+from trellis.runtime.cached_kinds import OWNING_WORKLOADS, SIZING_HVPAS, SIZING_VPAS
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import OptionalKind
 from trellis.runtime.settings.component import ScopeSettings
@@ -79,14 +73,14 @@ class AdmissionInformers:
         self._limits: dict[str, NamespaceLimits] = {}
         # Called when an object is new, and its target perhaps as well.
         self._on_new_target = on_new_target
-        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, transform_vpa)
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(SIZING_VPAS)
         self.limit_ranges: Informer[LimitRange] = informers.follow(
             LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}
         )
         self.workloads: dict[str, Informer[Any]] = {
-            each.kind: informers.follow(each, WorkloadTransform().slim) for each in OBSERVED_WORKLOADS
+            kind.resource.kind: informers.follow(kind) for kind in OWNING_WORKLOADS
         }
-        self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, transform_hvpa, dispensable=_NO_HVPAS, served=hvpas_served)
+        self.hvpas: Informer[Hvpa] = informers.follow(SIZING_HVPAS, dispensable=_NO_HVPAS, served=hvpas_served)
         self.nodes: Informer[Node] | None = informers.follow(NODES) if rooms is not None else None
         self._subscribe(rooms)
 
@@ -109,13 +103,13 @@ class AdmissionInformers:
 
     def _vpa_changed(self, change: ObjectChange[VerticalPodAutoscaler]) -> None:
         if self._scope.covers(change.key[0]):
-            self.governors.put(VPAS.kind, *change.key, _governor(change.new))
+            self.governors.put(VPAS.kind, *change.key, governor_of(change.new))
             if change.old is None:
                 self._on_new_target()
 
     def _hvpa_changed(self, change: ObjectChange[Hvpa]) -> None:
         if self._scope.covers(change.key[0]):
-            self.governors.put(HVPAS.kind, *change.key, _governor(change.new))
+            self.governors.put(HVPAS.kind, *change.key, governor_of(change.new))
             if change.old is None:
                 self._on_new_target()
 
@@ -132,7 +126,3 @@ class AdmissionInformers:
             self.governors.target_changed(kind, *change.key)
 
         return changed
-
-
-def _governor(found: VerticalPodAutoscaler | Hvpa | None) -> Governor | None:
-    return found.governor if isinstance(found, GoverningVpa | GoverningHvpa) else None

@@ -10,11 +10,12 @@ from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange, ResourceQuota
 from trellis.controllers.buffers.capacity_buffers.controller import CapacityBuffers
-from trellis.controllers.buffers.informers import BufferInformers, governor_of
+from trellis.controllers.buffers.informers import BufferInformers
 from trellis.controllers.buffers.node_classes import NodeClasses
 from trellis.controllers.buffers.state import BufferStates
-from trellis.controllers.buffers.transforms import pod_differs, workload_differs
+from trellis.core.buffers.pod_summaries import workload_differs
 from trellis.core.cluster.store import key_of
+from trellis.core.sizing.governing_objects import governor_of
 from trellis.kube.resources import JOBS
 from trellis.kube.watch.cache import ObjectChange
 from trellis.runtime.queue_controller import Enqueue
@@ -61,7 +62,7 @@ class BufferChangeHandlers:
         self._enqueue(change.key)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
-        if not pod_differs(change.old, change.new):
+        if not self._informers.demands.differ(change.old, change.new):
             return
         if self._classes.pod_changed(change):
             self._enqueue_by_class()

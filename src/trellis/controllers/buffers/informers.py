@@ -16,31 +16,26 @@ from trellis.api.kube.nodes import Node
 from trellis.api.kube.observed_workloads import ObservedCronJob
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange, ResourceQuota
-from trellis.controllers.admission.transforms import (
-    GoverningHvpa,
-    GoverningVpa,
-    WorkloadTransform,
-    transform_hvpa,
-    transform_vpa,
-)
 from trellis.controllers.buffers.node_classes import BY_DAEMON_NODE, daemon_node
-from trellis.controllers.buffers.transforms import (
-    COUNTED_WORKLOADS,
-    MANAGED_BUFFERS,
-    CountedTarget,
-    PodSummaryTransform,
-    transform_buffer,
-    transform_workload,
-)
 from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.buffers.pod_summaries import CountedTarget, PodDemands
 from trellis.core.cluster.owners import ObjectLookup
 from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
-from trellis.core.sizing.governors import Governor
+from trellis.core.sizing.governing_objects import governor_of
 from trellis.kube.discovery import Served
-from trellis.kube.resources import HVPAS, JOBS, LIMIT_RANGES, NODES, OBSERVED_CRON_JOBS, PODS, RESOURCE_QUOTAS, VPAS
+from trellis.kube.resources import HVPAS, JOBS, LIMIT_RANGES, NODES, OBSERVED_CRON_JOBS, RESOURCE_QUOTAS, VPAS
 from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.informer import Informer
+from trellis.runtime.cached_kinds import (
+    COUNTED_WORKLOADS,
+    MANAGED_BUFFERS,
+    OWNING_CRON_JOBS,
+    POD_SUMMARIES,
+    SIZING_HVPAS,
+    SIZING_VPAS,
+    UNFINISHED_PODS,
+)
 from trellis.runtime.informers import Informers
 from trellis.runtime.label_index import BY_LABELS
 from trellis.runtime.optional_kinds import OptionalKind
@@ -60,26 +55,25 @@ class BufferInformers:
     def __init__(self, informers: Informers, served: Served, scope: ScopeSettings) -> None:
         self._scope = scope
         self.governors = GovernorIndex()
+        self.demands = PodDemands()
         self._limits: dict[str, NamespaceLimits] = {}
         self.buffers: Informer[Buffer] = informers.follow(
-            MANAGED_BUFFERS, transform_buffer, indexes={BY_TARGET: _target_of, BY_NAMESPACE: index_by_namespace}
+            MANAGED_BUFFERS, indexes={BY_TARGET: _target_of, BY_NAMESPACE: index_by_namespace}
         )
         self.pods: Informer[Pod] = informers.follow(
-            PODS, PodSummaryTransform().slim, indexes={**BY_LABELS, BY_DAEMON_NODE: daemon_node}
+            POD_SUMMARIES, field_selector=UNFINISHED_PODS, indexes={**BY_LABELS, BY_DAEMON_NODE: daemon_node}
         )
         self.workloads: dict[str, Informer[Any]] = {
-            each.kind: informers.follow(
-                each, transform_workload, indexes={BY_CONTROLLER: _controller_of} if each.kind == JOBS.kind else None
+            kind.resource.kind: informers.follow(
+                kind, indexes={BY_CONTROLLER: _controller_of} if kind.resource.kind == JOBS.kind else None
             )
-            for each in COUNTED_WORKLOADS
+            for kind in COUNTED_WORKLOADS
         }
         # They have no count, but what sizes the pods of their Jobs is about them.
-        self.cron_jobs: Informer[ObservedCronJob] = informers.follow(
-            OBSERVED_CRON_JOBS, WorkloadTransform().slim, dispensable=_NO_CRON_JOBS
-        )
+        self.cron_jobs: Informer[ObservedCronJob] = informers.follow(OWNING_CRON_JOBS, dispensable=_NO_CRON_JOBS)
         # Without their definitions there are none, and pods are as big as they are written.
-        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, transform_vpa, served=served.serves(VPAS))
-        self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, transform_hvpa, served=served.serves(HVPAS))
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(SIZING_VPAS, served=served.serves(VPAS))
+        self.hvpas: Informer[Hvpa] = informers.follow(SIZING_HVPAS, served=served.serves(HVPAS))
         self.quotas: Informer[ResourceQuota] = informers.follow(
             RESOURCE_QUOTAS, indexes={BY_NAMESPACE: index_by_namespace}
         )
@@ -140,11 +134,6 @@ class BufferInformers:
             self._limits[namespace] = read_limit_ranges(ranges)
         else:
             self._limits.pop(namespace, None)
-
-
-def governor_of(found: VerticalPodAutoscaler | Hvpa | None) -> Governor | None:
-    """What a VPA or an Hvpa means for pods, if anything."""
-    return found.governor if isinstance(found, GoverningVpa | GoverningHvpa) else None
 
 
 def _target(namespace: str, kind: str, name: str) -> str:

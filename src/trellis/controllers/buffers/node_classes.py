@@ -10,8 +10,8 @@ import numpy as np
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.slices import Labels
-from trellis.controllers.buffers.transforms import PodSummary, pod_differs
 from trellis.core.buffers import NodeClassFacts, is_live, observe_node_class
+from trellis.core.buffers.pod_summaries import PodDemands, find_daemon_node
 from trellis.core.fit import NodeTable
 from trellis.core.usage.columns import IntColumn
 from trellis.kube.watch.cache import ObjectChange
@@ -23,14 +23,16 @@ _RESOURCES: Final = ("cpu", "memory")
 
 def daemon_node(pod: Pod) -> tuple[str, ...]:
     """Index the pods of DaemonSets by their node; others are in no group."""
-    return (pod.daemon_on,) if isinstance(pod, PodSummary) and pod.daemon_on else ()
+    node = find_daemon_node(pod)
+    return (node,) if node else ()
 
 
 class NodeClasses:
     """All nodes, kept current by a watch, and what runs on each of them anyway."""
 
-    def __init__(self, pods: Informer[Pod]) -> None:
+    def __init__(self, pods: Informer[Pod], demands: PodDemands) -> None:
         self._pods = pods
+        self._demands = demands
         self._table = NodeTable()
         self._nodes: dict[str, Node] = {}
         self._kept: Mapping[str, IntColumn] | None = None
@@ -53,7 +55,7 @@ class NodeClasses:
     def pod_changed(self, change: ObjectChange[Pod]) -> bool:
         """The same for a pod: those of DaemonSets take their part of every node."""
         daemons = any(daemon_node(each) for each in (change.old, change.new) if each is not None)
-        if not daemons or not pod_differs(change.old, change.new):
+        if not daemons or not self._demands.differ(change.old, change.new):
             return False
         self._begin_anew()
         return True
@@ -77,8 +79,8 @@ class NodeClasses:
         for node in self._nodes:
             number = self._table.find(node)
             for pod in self._pods.by(BY_DAEMON_NODE, node):
-                if isinstance(pod, PodSummary) and is_live(pod):
-                    for name, amount in pod.held:
+                if is_live(pod):
+                    for name, amount in self._demands.find(pod):
                         if name in columns:
                             columns[name][number] += amount
         return columns

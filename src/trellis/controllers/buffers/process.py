@@ -38,6 +38,7 @@ from trellis.runtime.leadership import one_lease
 from trellis.runtime.queue_controller import QueueController
 from trellis.runtime.recorder import open_recorder
 from trellis.runtime.settings.component import effective_boost_settings
+from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.shutdown import Main
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import StepTimer
@@ -76,7 +77,7 @@ class BufferController(QueueController):
         self._states = BufferStates(translation)
         self._shares = QuotaShares(self._informers.quotas_in)
         self._settlement = QuotaSettlement(self._shares, self._is_awaited, self.enqueue)
-        classes = NodeClasses(self._informers.pods)
+        classes = NodeClasses(self._informers.pods, self._informers.demands)
         templates = TemplateDryRuns(client, metrics)
         view = BufferViewBuilder(
             client,
@@ -208,6 +209,6 @@ def buffers_spec(settings: BufferControllerSettings) -> ComponentSpec[BufferCont
     )
 
 
-def buffers_main(settings: BufferControllerSettings) -> Main:
-    """What a process with these settings does until it is told to stop."""
-    return component_main(buffers_spec(settings), settings)
+def buffers_main(settings: BufferControllerSettings, shared: SharedInformers | None = None) -> Main:
+    """What a process with these settings does until it is told to stop; `shared` are its informers."""
+    return component_main(buffers_spec(settings), settings, shared=shared)

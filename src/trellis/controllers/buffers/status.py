@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from trellis.api.kinds.buffer import Buffer
-from trellis.controllers.buffers.transforms import owned_fields
 from trellis.controllers.nodes.status import FIELD_MANAGER as NODES_FIELD_MANAGER
 from trellis.core.buffers import Translation, build_status, is_status_current
+from trellis.core.cluster.transforms import owned_status_fields
 from trellis.core.nodes.buffers.status import ProvisioningReport, build_provisioned_fields
 from trellis.kube.resources import BUFFERS
 from trellis.kube.write.actions import Action, PatchObject, Target
@@ -34,7 +34,7 @@ def build_status_write(
 ) -> BufferStatusWrite | None:
     """Write what a translation says, and whether it is provisioned; None if the status says so already."""
     status = build_status(translation, buffer.status, buffer.metadata.generation, now)
-    ours, theirs = owned_fields(buffer, FIELD_MANAGER), owned_fields(buffer, NODES_FIELD_MANAGER)
+    ours, theirs = owned_status_fields(buffer, FIELD_MANAGER), owned_status_fields(buffer, NODES_FIELD_MANAGER)
     part = build_provisioned_fields(provision, buffer.status, ours, theirs, now)
     if part.is_written and is_status_current(status, buffer.status):
         return None

@@ -23,8 +23,8 @@ from trellis.api.kube.observed_workloads import CountedReplicationController, Co
 from trellis.base.errors import InvalidSelector, KubeError, NotFound, UnreadableObject
 from trellis.base.selectors import Selector, selector_from_object
 from trellis.controllers.buffers.state import TargetState
-from trellis.controllers.buffers.transforms import CountedTarget
 from trellis.core.buffers import TargetKind, TargetReading
+from trellis.core.buffers.pod_summaries import CountedTarget
 from trellis.core.buffers.target_kinds import (
     TARGET_UNREADABLE,
     check_target_selector,

@@ -22,7 +22,6 @@ from trellis.controllers.buffers.node_classes import NodeClasses
 from trellis.controllers.buffers.state import BufferState, BufferStates, ShapePod, ShapeTemplate, TargetState
 from trellis.controllers.buffers.targets import TargetDescription, TargetReader
 from trellis.controllers.buffers.template_dry_runs import TemplateDryRuns
-from trellis.controllers.buffers.transforms import PodSummary
 from trellis.core.admission.governor_index import GovernorIndex
 from trellis.core.admission.starting_cpu import compute_starting_boosts, remove_boost
 from trellis.core.boost.boosted_size import BoostSettings
@@ -179,7 +178,7 @@ class BufferViewBuilder:
         if selector is None:
             return {}
         return sum_filling_amounts(
-            pod.held
+            self._watching.demands.find(pod)
             for pod in candidate_pods(self._watching.pods, namespace, selector)
-            if isinstance(pod, PodSummary) and is_live(pod) and selector.matches(pod.metadata.labels)
+            if is_live(pod) and selector.matches(pod.metadata.labels)
         )

@@ -14,13 +14,6 @@ from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange
-from trellis.controllers.admission.transforms import (
-    GoverningHvpa,
-    GoverningVpa,
-    WorkloadTransform,
-    transform_hvpa,
-    transform_vpa,
-)
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.core.admission.governor_index import GovernorIndex
 from trellis.core.admission.starting_cpu import compute_starting_boosts, remove_boost
@@ -30,10 +23,12 @@ from trellis.core.cluster.store import BY_NAMESPACE, Snapshot, index_by_namespac
 from trellis.core.fit.resources import ResourceCounts
 from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts, no_boosts
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
+from trellis.core.sizing.governing_objects import governor_of
 from trellis.core.sizing.governors import Governor
 from trellis.kube.discovery import Served
-from trellis.kube.resources import HVPAS, LIMIT_RANGES, OBSERVED_WORKLOADS, VPAS
+from trellis.kube.resources import HVPAS, LIMIT_RANGES, VPAS
 from trellis.kube.watch.informer import Informer
+from trellis.runtime.cached_kinds import OWNING_WORKLOADS, SIZING_HVPAS, SIZING_VPAS
 from trellis.runtime.informers import Informers
 from trellis.runtime.settings.component import effective_boost_settings
 
@@ -49,16 +44,14 @@ class BoostInformers:
         )
         # Without their definitions there are none, and nothing is boosted.
         self._vpas: Informer[VerticalPodAutoscaler] = informers.follow(
-            VPAS, transform_vpa, namespace=own, served=served.serves(VPAS)
+            SIZING_VPAS, namespace=own, served=served.serves(VPAS)
         )
-        self._hvpas: Informer[Hvpa] = informers.follow(
-            HVPAS, transform_hvpa, namespace=own, served=served.serves(HVPAS)
-        )
+        self._hvpas: Informer[Hvpa] = informers.follow(SIZING_HVPAS, namespace=own, served=served.serves(HVPAS))
         self._limit_ranges: Informer[LimitRange] = informers.follow(
             LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}, namespace=own
         )
         self._workloads: dict[str, Informer[Any]] = {
-            kind.kind: informers.follow(kind, WorkloadTransform().slim, namespace=own) for kind in OBSERVED_WORKLOADS
+            kind.resource.kind: informers.follow(kind, namespace=own) for kind in OWNING_WORKLOADS
         }
 
     def starts(self) -> StartupBoosts:
@@ -71,8 +64,9 @@ class BoostInformers:
 
     def _governors(self, kind: str, informer: Informer[Any]) -> Iterable[tuple[tuple[str, str, str], Governor]]:
         for key, vpa in informer.snapshot().objects.items():
-            if isinstance(vpa, GoverningVpa | GoverningHvpa) and vpa.governor is not None and self._covers(key[0]):
-                yield (kind, *key), vpa.governor
+            governor = governor_of(vpa)
+            if governor is not None and self._covers(key[0]):
+                yield (kind, *key), governor
 
 
 class _StartingBoosts:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.coordination import ConfigMap
@@ -13,7 +13,6 @@ from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
 from trellis.api.kube.workloads import DaemonSet
 from trellis.controllers.nodes.settings import NodeControllerSettings
-from trellis.controllers.nodes.transforms import PodTransform
 from trellis.core.cluster.store import AnyObject, ObjectKey
 from trellis.core.fit import Storage
 from trellis.kube.discovery import Served
@@ -21,7 +20,6 @@ from trellis.kube.resources import (
     BUFFERS,
     CONFIG_MAPS,
     DAEMON_SETS,
-    NAMESPACES,
     NODES,
     PDBS,
     PODS,
@@ -31,9 +29,14 @@ from trellis.kube.resources import (
 )
 from trellis.kube.watch.informer import Informer
 from trellis.providers.kwok import KwokObjects
+from trellis.runtime.cached_kinds import (
+    PLACED_PODS,
+    PLAIN_BUFFERS,
+    UNFINISHED_PODS,
+    WHOLE_DAEMON_SETS,
+    WHOLE_NAMESPACES,
+)
 from trellis.runtime.informers import Informers
-
-_UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 class NodeInformers:
@@ -41,12 +44,12 @@ class NodeInformers:
 
     def __init__(self, informers: Informers, settings: NodeControllerSettings, served: Served) -> None:
         self.nodes: Informer[Node] = informers.follow(NODES)
-        self.pods: Informer[Pod] = informers.follow(PODS, PodTransform().slim, namespace="", field_selector=_UNFINISHED)
+        self.pods: Informer[Pod] = informers.follow(PLACED_PODS, namespace="", field_selector=UNFINISHED_PODS)
         self.buffers: Informer[Buffer] = informers.follow(
-            BUFFERS, namespace=settings.scope.vpa_object_namespace, served=served.serves(BUFFERS)
+            PLAIN_BUFFERS, namespace=settings.scope.vpa_object_namespace, served=served.serves(BUFFERS)
         )
-        self.daemon_sets: Informer[DaemonSet] = informers.follow(DAEMON_SETS, namespace="")
-        self.namespaces: Informer[KubeObject] = informers.follow(NAMESPACES.as_metadata())
+        self.daemon_sets: Informer[DaemonSet] = informers.follow(WHOLE_DAEMON_SETS, namespace="")
+        self.namespaces: Informer[KubeObject] = informers.follow(WHOLE_NAMESPACES)
         self.budgets: Informer[PodDisruptionBudget] = informers.follow(PDBS, namespace="")
         self.claims: Informer[PersistentVolumeClaim] = informers.follow(VOLUME_CLAIMS, namespace="")
         self.volumes: Informer[PersistentVolume] = informers.follow(VOLUMES)

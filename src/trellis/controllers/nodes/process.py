@@ -17,6 +17,7 @@ from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime.component import ComponentSpec, ControllerContext, component_main
 from trellis.runtime.leadership import announced_lease
 from trellis.runtime.recorder import open_recorder
+from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.shutdown import Main
 from trellis.runtime.telemetry import cluster_metrics
 from trellis.runtime.telemetry.logs import Logger
@@ -48,9 +49,9 @@ def nodes_spec(settings: NodeControllerSettings) -> ComponentSpec[NodeController
     )
 
 
-def nodes_main(settings: NodeControllerSettings) -> Main:
-    """What a process with these settings does until it is told to stop."""
-    return component_main(nodes_spec(settings), settings)
+def nodes_main(settings: NodeControllerSettings, shared: SharedInformers | None = None) -> Main:
+    """What a process with these settings does until it is told to stop; `shared` are its informers."""
+    return component_main(nodes_spec(settings), settings, shared=shared)
 
 
 def _is_usual(outcome: WriteOutcome) -> bool:

@@ -91,18 +91,26 @@ class ChangeAccumulator:
         self.matters_to_buffers = False
         self._news = ClusterSnapshotChanges()
         self._stored = True
+        self._subscriptions: list[Callable[[], None]] = []
 
     def subscribe(self) -> None:
         """Begin: everything there is counts as new."""
         watching = self._watching
-        watching.namespaces.subscribe(self._namespace_changed)
-        watching.nodes.subscribe(self._node_changed)
-        watching.pods.subscribe(self._pod_changed)
-        watching.buffers.subscribe(self._buffer_changed)
+        self._subscriptions += (
+            watching.namespaces.subscribe(self._namespace_changed),
+            watching.nodes.subscribe(self._node_changed),
+            watching.pods.subscribe(self._pod_changed),
+            watching.buffers.subscribe(self._buffer_changed),
+            *(each.subscribe(self._storage_changed) for each in (watching.claims, watching.volumes, watching.classes)),
+        )
         if watching.daemon_sets is not None:
-            watching.daemon_sets.subscribe(self._daemon_set_changed)
-        for each in (watching.claims, watching.volumes, watching.classes):
-            each.subscribe(self._storage_changed)
+            self._subscriptions.append(watching.daemon_sets.subscribe(self._daemon_set_changed))
+
+    def unsubscribe(self) -> None:
+        """End: an informer that others follow as well goes on, and calls this one no longer."""
+        for unsubscribe in self._subscriptions:
+            unsubscribe()
+        self._subscriptions.clear()
 
     def take(self) -> ClusterSnapshotChanges:
         """What is new since this was last asked."""

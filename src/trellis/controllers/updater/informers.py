@@ -1,4 +1,4 @@
-"""Informers of the updater: every kind that plans depend on, each reduced by its transform."""
+"""Informers of the updater: every kind that plans depend on."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.controllers.updater.settings import UpdaterSettings
-from trellis.controllers.updater.transforms import (
-    transform_hpa,
-    transform_hvpa,
-    transform_namespace,
-    transform_pod,
-    transform_vpa,
-    transform_workload,
-)
 from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
 from trellis.kube.discovery import Served
-from trellis.kube.resources import CONFIG_MAPS, HPAS, HVPAS, LIMIT_RANGES, NAMESPACES, NODES, PODS, VPAS, WORKLOADS
+from trellis.kube.resources import CONFIG_MAPS, HPAS, HVPAS, LIMIT_RANGES, NODES, VPAS
 from trellis.kube.watch.informer import Informer
+from trellis.runtime.cached_kinds import (
+    FREEZING_NAMESPACES,
+    RESIZABLE_PODS,
+    RESIZING_HVPAS,
+    RESIZING_VPAS,
+    SCALED_WORKLOADS,
+    SCALING_HPAS,
+)
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import OptionalKind
 
@@ -51,29 +51,28 @@ class UpdaterInformers:
         # Where the definition is removed there are no VPAs, and boosts that they gave are taken back. Where it is not
         # there yet, it is waited for.
         self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
-            VPAS, transform_vpa, served=served.serves(VPAS) or None, gone_after=_GONE_SECONDS
+            RESIZING_VPAS, served=served.serves(VPAS) or None, gone_after=_GONE_SECONDS
         )
         self.pods: Informer[Pod] = informers.follow(
-            PODS, transform_pod, namespace="" if everywhere else own, field_selector=_RUNNING
+            RESIZABLE_PODS, namespace="" if everywhere else own, field_selector=_RUNNING
         )
         self.limit_ranges: Informer[LimitRange] = informers.follow(
             LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}
         )
         self.nodes: Informer[Node] = informers.follow(NODES)
         self.namespaces: Informer[KubeObject] = informers.follow(
-            NAMESPACES.as_metadata(),
-            transform_namespace,
+            FREEZING_NAMESPACES,
             field_selector=f"metadata.name={own}" if own else "",
             dispensable=_NO_NAMESPACES,
         )
         self.workloads: dict[str, Informer[Any]] = {
-            each.kind: informers.follow(each, transform_workload) for each in WORKLOADS
+            kind.resource.kind: informers.follow(kind) for kind in SCALED_WORKLOADS
         }
         self.hvpas: Informer[Hvpa] = informers.follow(
-            HVPAS, transform_hvpa, dispensable=_NO_HVPAS, served=served.serves(HVPAS)
+            RESIZING_HVPAS, dispensable=_NO_HVPAS, served=served.serves(HVPAS)
         )
         self.hpas: Informer[HorizontalPodAutoscaler] = informers.follow(
-            HPAS, transform_hpa, dispensable=_NO_HPAS, served=served.serves(HPAS)
+            SCALING_HPAS, dispensable=_NO_HPAS, served=served.serves(HPAS)
         )
         self.switch: Informer[ConfigMap] | None = None
         if settings.disruption.freeze_config_map:

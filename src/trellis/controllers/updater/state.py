@@ -18,10 +18,10 @@ from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.api.kube.slices import NOTHING
 from trellis.controllers.updater.informers import UpdaterInformers
-from trellis.controllers.updater.transforms import CompiledHvpa, CompiledVpa
 from trellis.core.cluster.owners import Owners
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey
 from trellis.core.resize.state.workload_cache import WorkloadCache
+from trellis.core.sizing.governing_objects import governor_of
 from trellis.kube.resources import HVPAS, VPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.watch.cache import ObjectChange
@@ -56,15 +56,15 @@ class StateFeed:
             watching.switch.subscribe(self._switched)
 
     def _vpa_changed(self, change: ObjectChange[VerticalPodAutoscaler]) -> None:
-        self._put_governor(VPAS.kind, change.key, change.new if isinstance(change.new, CompiledVpa) else None)
+        self._put_governor(VPAS.kind, change.key, change.new)
 
     def _hvpa_changed(self, change: ObjectChange[Hvpa]) -> None:
-        self._put_governor(HVPAS.kind, change.key, change.new if isinstance(change.new, CompiledHvpa) else None)
+        self._put_governor(HVPAS.kind, change.key, change.new)
 
-    def _put_governor(self, kind: str, key: ObjectKey, found: CompiledVpa | CompiledHvpa | None) -> None:
+    def _put_governor(self, kind: str, key: ObjectKey, found: VerticalPodAutoscaler | Hvpa | None) -> None:
         if self._scope.covers(key[0]):
-            governor, annotations = (found.governor, found.metadata.annotations) if found else (None, NOTHING)
-            self.gathering.put_governor(kind, key, governor, annotations)
+            annotations = found.metadata.annotations if found is not None else NOTHING
+            self.gathering.put_governor(kind, key, governor_of(found), annotations)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         self.gathering.put_pod(change.key, change.old, change.new)

@@ -17,10 +17,11 @@ from trellis.api.kube.decoder import decode_object
 from trellis.api.kube.pods import ResourceRequirements
 from trellis.base.errors import UnreadableObject
 from trellis.core.cluster.json_patches import format_resource_amount
+from trellis.core.cluster.pod_annotations import BOOST_ANNOTATION_PREFIX
 from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts, parse_amounts
 from trellis.core.sizing.shapes import ContainerShape, PodShape
 
-ANNOTATION_PREFIX: Final = "vpaCpuStartupBoost/"
+ANNOTATION_PREFIX: Final = BOOST_ANNOTATION_PREFIX
 
 _NONE: ResourceAmounts = {}
 

@@ -13,6 +13,7 @@ UPDATES_ANNOTATION: Final = "vpaUpdates"
 OBSERVED_CONTAINERS_ANNOTATION: Final = "vpaObservedContainers"
 # "true" once the pod has been resized where it runs.
 IN_PLACE_UPDATED_ANNOTATION: Final = "vpaInPlaceUpdated"
-
+# Of a boosted container, before its name.
+BOOST_ANNOTATION_PREFIX: Final = "vpaCpuStartupBoost/"
 
 SIZED_ANNOTATION: Final = "trellis.x-k8s.io/sized"

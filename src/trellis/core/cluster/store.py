@@ -130,6 +130,17 @@ class ObjectStore(Generic[T]):
         """Another store with the same indexes and nothing in it: a list is filled in there and then takes over."""
         return ObjectStore(self._functions)
 
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        """Index all objects in one more way. An index that exists must have the same function."""
+        known = self._functions.get(name)
+        if known is not None and known is not function:
+            raise ValueError(f"two different indexes are called {name!r}")
+        if known is None:
+            self._functions[name] = function
+            index = self._indexes[name] = _GroupIndex(function)
+            for key, found in self._objects.map.items():
+                index.move(key, None, found)
+
     def __len__(self) -> int:
         return len(self._objects.map)
 

@@ -59,7 +59,7 @@ class InformerCache(Generic[T]):
         self,
         indexes: Mapping[str, IndexFunction[T]] | None,
         log: IncidentLog,
-        slim: Callable[[T], T] | None = None,
+        transform: Callable[[T], T] | None = None,
     ) -> None:
         self.store: ObjectStore[T] = ObjectStore(indexes)
         self.handlers: list[Handler[T]] = []
@@ -68,10 +68,15 @@ class InformerCache(Generic[T]):
         self.lists = 0
         self.events = 0
         self._log = log
-        self._slim = slim
+        self._transform = transform
         self._listed: ObjectStore[T] = self.store.emptied()
         self._nameless = 0
         self._forbidden = False
+
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        """Index all objects in one more way, those of a list that is being filled in as well."""
+        self.store.add_index(name, function)
+        self._listed.add_index(name, function)
 
     def list_began(self) -> None:
         """Whatever an earlier list brought and did not finish is void."""
@@ -83,7 +88,7 @@ class InformerCache(Generic[T]):
         self._heard(at)
         put, known = self._listed.put, self.store.get
         for found in page.items:
-            kept = self._slim(found) if self._slim else found
+            kept = self._transform(found) if self._transform else found
             key = key_of(kept)
             put(key, _same_or(kept, known(key)))
         for rejected in page.rejected:
@@ -118,8 +123,8 @@ class InformerCache(Generic[T]):
         self.store.resource_version = event.resource_version or self.store.resource_version
         if event.object is not None:
             self.events += 1
-            found = self._slim(event.object) if self._slim else event.object
-            self._tell(self._change(event.kind, found), self.handlers)
+            found = self._transform(event.object) if self._transform else event.object
+            self._tell(self._change(event.kind, found), tuple(self.handlers))
         elif event.rejected is not None:
             self.events += 1
             self._take_rejected(event.kind, event.rejected, at)
@@ -130,6 +135,11 @@ class InformerCache(Generic[T]):
         self._forbidden |= isinstance(error, Forbidden)
         message = f"{error}; next attempt in {wait:.1f} s"
         self._log.note(Incident(IncidentKind.TROUBLE, message, at, error=error))
+
+    def remove_handler(self, handler: Handler[T]) -> None:
+        """Call a handler no longer; one that is not there any more is no error."""
+        if handler in self.handlers:
+            self.handlers.remove(handler)
 
     def tell_all(self, handler: Handler[T]) -> None:
         """Tell a handler of everything there is."""
@@ -150,7 +160,7 @@ class InformerCache(Generic[T]):
             self._reject(self.store, rejected, at)
         elif (old := self.store.remove(key)) is not None:
             # What it was is known well enough to say that it is gone.
-            self._tell(ObjectChange(key, old, None), self.handlers)
+            self._tell(ObjectChange(key, old, None), tuple(self.handlers))
 
     def _reject(self, store: ObjectStore[T], rejected: Rejected, at: float) -> None:
         key = (rejected.namespace, rejected.name)

@@ -29,9 +29,9 @@ from trellis.kube.watch.reflector import Reflector, Selection
 class Informer(Generic[T]):
     """One kind, or a selection of it. `run` in a task of its own; everything else from the same event loop.
 
-    `slim` makes of an object, as it comes, the one that is kept and told of: the same but for what nobody will ask. It
-    must leave its name, and it raises for no object. One whose version it does not leave counts as new in every list.
-    Between two runs `resource` may be set to another version of the same kind.
+    `transform` cuts each object to what is kept of it. It keeps the name, and raises for no object. An object whose
+    version it does not keep counts as new in every list.
+    Between two runs `resource` may be set to another version of the same kind, and `client` to another client.
     """
 
     def __init__(
@@ -44,69 +44,76 @@ class Informer(Generic[T]):
         selection: Selection = Selection(),  # noqa: B008 - frozen
         backoff: RetryBackoff = RetryBackoff(),  # noqa: B008 - frozen
         report: Callable[[Incident], None] | None = None,
-        slim: Callable[[T], T] | None = None,
+        transform: Callable[[T], T] | None = None,
     ) -> None:
+        self.client = client
         self.resource = resource
         self.incidents = IncidentLog(report)
-        self._mirror: InformerCache[T] = InformerCache(indexes, self.incidents, slim)
-        self._reflected = partial(
-            Reflector[T], client, sink=self._mirror, draw=draw, selection=selection, backoff=backoff
-        )
+        self._cache: InformerCache[T] = InformerCache(indexes, self.incidents, transform)
+        self._make_reflector = partial(Reflector[T], sink=self._cache, draw=draw, selection=selection, backoff=backoff)
 
     async def run(self) -> None:
         """Follow the cluster until cancelled. What is known stays readable after that, and grows stale."""
         try:
-            await self._reflected(self.resource).run()
+            await self._make_reflector(self.client, self.resource).run()
         finally:
-            self._mirror.contact.lost()
+            self._cache.contact.lost()
 
     async def empty(self) -> None:
         """Take it that there is nothing: the kind itself is gone. Not while it runs."""
-        self._mirror.contact = ServerContact()
-        self._mirror.list_began()
-        await self._mirror.list_ended("")
+        self._cache.contact = ServerContact()
+        self._cache.list_began()
+        await self._cache.list_ended("")
 
-    def subscribe(self, handler: Handler[T]) -> None:
-        """Tell a handler of everything there is, then of every change. It must be quick: it runs inside the watch."""
-        self._mirror.tell_all(handler)
-        self._mirror.handlers.append(handler)
+    def add_index(self, name: str, function: IndexFunction[T]) -> None:
+        """Index all objects in one more way."""
+        self._cache.add_index(name, function)
+
+    def subscribe(self, handler: Handler[T]) -> Callable[[], None]:
+        """Call a handler with everything there is, then with every change, until the returned function is called.
+
+        The handler must be quick: it runs inside the watch.
+        """
+        self._cache.tell_all(handler)
+        self._cache.handlers.append(handler)
+        return partial(self._cache.remove_handler, handler)
 
     @property
     def synced(self) -> bool:
         """Whether everything has been seen once. It stays so: afterwards ask how stale it is."""
-        return self._mirror.synced.is_set()
+        return self._cache.synced.is_set()
 
     async def wait_until_synced(self) -> None:
         """Return once everything has been seen and every handler told."""
-        await self._mirror.synced.wait()
+        await self._cache.synced.wait()
 
     def snapshot(self) -> Snapshot[T]:
         """The state as it is now; take one per pass, and nothing in it will change."""
-        return self._mirror.store.snapshot()
+        return self._cache.store.snapshot()
 
     def get(self, namespace: str, name: str) -> T | None:
         """One object as it is now; for several, take a snapshot."""
-        return self._mirror.store.get((namespace, name))
+        return self._cache.store.get((namespace, name))
 
     def by(self, index: str, group: str) -> tuple[T, ...]:
         """The objects of a group as they are now. A question for each change is cheap here, as no snapshot is."""
-        found = map(self._mirror.store.get, self._mirror.store.group(index, group))
+        found = map(self._cache.store.get, self._cache.store.group(index, group))
         return tuple(each for each in found if each is not None)
 
     def count(self, index: str, group: str) -> int:
         """How many objects a group has now."""
-        return len(self._mirror.store.group(index, group))
+        return len(self._cache.store.group(index, group))
 
     def staleness(self) -> Staleness:
         """How far all this can be trusted now."""
-        return self._mirror.contact.staleness(asyncio.get_running_loop().time(), synced=self.synced)
+        return self._cache.contact.staleness(asyncio.get_running_loop().time(), synced=self.synced)
 
     @property
     def events(self) -> int:
         """How many changes the watch has brought."""
-        return self._mirror.events
+        return self._cache.events
 
     @property
     def lists(self) -> int:
         """How many lists it took: more than one means that a watch could not be resumed."""
-        return self._mirror.lists
+        return self._cache.lists

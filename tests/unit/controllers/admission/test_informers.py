@@ -15,14 +15,16 @@ from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.decoder import decode_object
 from trellis.api.kube.observed_workloads import ObservedWorkload
 from trellis.api.kube.pods import Pod
-from trellis.controllers.admission.transforms import GoverningVpa, WorkloadTransform, transform_vpa
 from trellis.core.admission.decisions import DecisionCache
 from trellis.core.admission.governor_index import GovernorIndex
 from trellis.core.admission.pods import POD_SIZED, PodAdmissionDecision, admit_pod
 from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling
 from trellis.core.cluster.owners import Owners, TargetRef
+from trellis.core.cluster.transforms import OwnerTransform
 from trellis.core.recommend.capping import NamespaceLimits
+from trellis.core.sizing.governing_objects import governor_of
 from trellis.core.sizing.governors import Governor
+from trellis.runtime.cached_kinds import SIZING_VPAS
 
 NO_LIMITS = NamespaceLimits()
 
@@ -34,10 +36,10 @@ def governor(name: str = "web", cpu: str = "400m", target: str = "web", **spec: 
         "spec": {"targetRef": reference, **spec},
         "status": recommendation({"app": {"cpu": cpu}}),
     }
-    slim = transform_vpa(msgspec.convert(document, VerticalPodAutoscaler))
-    assert isinstance(slim, GoverningVpa)
-    assert slim.governor is not None
-    return slim.governor
+    assert SIZING_VPAS.transform is not None
+    found = governor_of(SIZING_VPAS.transform()(msgspec.convert(document, VerticalPodAutoscaler)))
+    assert found is not None
+    return found
 
 
 def read(document: Any) -> Pod:
@@ -159,7 +161,7 @@ def _replica_set(name: str, owner: str) -> ObservedWorkload:
 
 
 def test_of_a_replica_set_its_owner_is_kept_and_shared_with_the_next() -> None:
-    slim = WorkloadTransform().slim
+    slim = OwnerTransform()
     first, second, third = (slim(_replica_set(*each)) for each in (("a-1", "a"), ("a-2", "a"), ("b-1", "b")))
     assert first.metadata.owner_references is second.metadata.owner_references
     assert first.spec.selector is None
@@ -171,6 +173,6 @@ def test_of_a_replica_set_its_owner_is_kept_and_shared_with_the_next() -> None:
 
 def test_workload_without_an_owner_keeps_its_selector() -> None:
     document = b'{"metadata":{"name":"a","namespace":"shop"},"spec":{"selector":{"matchLabels":{"app":"a"}}}}'
-    kept = WorkloadTransform().slim(decode_object(document, ObservedWorkload))
+    kept = OwnerTransform()(decode_object(document, ObservedWorkload))
     assert kept.spec.selector is not None
     assert kept.spec.selector.match_labels == {"app": "a"}

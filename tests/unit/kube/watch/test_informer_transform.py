@@ -26,7 +26,7 @@ def test_objects_are_kept_and_told_of_as_they_were_made_smaller() -> None:
         server.put(pod_path(name), {"metadata": {"labels": {"x": "y"}, "annotations": {"v": "1"}}})
 
     async def main() -> None:
-        informer = Informer(server.client, PODS.as_metadata(), draw=lambda: 0.5, slim=_slim)
+        informer = Informer(server.client, PODS.as_metadata(), draw=lambda: 0.5, transform=_slim)
         changes: list[ObjectChange[KubeObject]] = []
         informer.subscribe(changes.append)
         task = asyncio.create_task(informer.run())

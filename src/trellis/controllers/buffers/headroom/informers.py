@@ -13,14 +13,13 @@ from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from trellis.controllers.nodes.transforms import PodTransform
 from trellis.core.fit import Storage
-from trellis.kube.resources import BUFFERS, NAMESPACES, NODES, PODS, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
+from trellis.kube.resources import NODES, STORAGE_CLASSES, VOLUME_CLAIMS, VOLUMES
 from trellis.kube.watch.informer import Informer
+from trellis.runtime.cached_kinds import PLACED_PODS, PLAIN_BUFFERS, UNFINISHED_PODS, WHOLE_NAMESPACES
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import OptionalKind
 
-_UNFINISHED: Final = "status.phase!=Succeeded,status.phase!=Failed"
 _NO_NAMESPACES: Final = OptionalKind("pod affinity by labels of namespaces does not count for Buffers")
 _NO_VOLUMES: Final = OptionalKind("where pending pods may go by their volumes does not count for Buffers")
 
@@ -31,10 +30,10 @@ class HeadroomInformers:
     daemon_sets: None = None
 
     def __init__(self, informers: Informers, namespace: str) -> None:
-        self.buffers: Informer[Buffer] = informers.follow(BUFFERS, namespace=namespace)
+        self.buffers: Informer[Buffer] = informers.follow(PLAIN_BUFFERS, namespace=namespace)
         self.nodes: Informer[Node] = informers.follow(NODES)
-        self.pods: Informer[Pod] = informers.follow(PODS, PodTransform().slim, namespace="", field_selector=_UNFINISHED)
-        self.namespaces: Informer[KubeObject] = informers.follow(NAMESPACES.as_metadata(), dispensable=_NO_NAMESPACES)
+        self.pods: Informer[Pod] = informers.follow(PLACED_PODS, namespace="", field_selector=UNFINISHED_PODS)
+        self.namespaces: Informer[KubeObject] = informers.follow(WHOLE_NAMESPACES, dispensable=_NO_NAMESPACES)
         self.claims: Informer[PersistentVolumeClaim] = informers.follow(
             VOLUME_CLAIMS, namespace="", dispensable=_NO_VOLUMES
         )

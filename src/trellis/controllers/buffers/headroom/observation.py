@@ -38,7 +38,9 @@ class HeadroomLoop:
         self._context = context
         self._settings = settings
         self._on_observed = on_observed
-        self._informer_set = Informers(context.client, UnreadableKinds(context.metrics, _log), draw=context.draw)
+        self._informer_set = Informers(
+            context.client, UnreadableKinds(context.metrics, _log), draw=context.draw, shared=context.shared
+        )
         self._informers = HeadroomInformers(self._informer_set, scope.vpa_object_namespace)
         self._loop = Periodic("headroom", self._pass, _INTERVAL_SECONDS, on_pass=_report, jitter=0.0)
         self._changes = ChangeAccumulator(self._informers, scope.covers, PassTrigger(self._loop, context.now).soon)
@@ -52,6 +54,7 @@ class HeadroomLoop:
                 group.create_task(self._informer_set.run(), name="headroom informers")
                 group.create_task(self._run_passes(), name="headroom passes")
         finally:
+            self._changes.unsubscribe()
             self._thread.close()
 
     async def _run_passes(self) -> None:

@@ -115,10 +115,15 @@ def test_of_a_minimum_the_capacity_buffer_keeps_what_pods_leave_of_it() -> None:
 
 def test_a_minimum_whose_use_cannot_be_observed_is_refused_with_a_condition() -> None:
     world = CapacityWorld(translate=True)
-    world.fault = lambda request: refusal(403, "Forbidden") if _is_of_all_pods(request) else None
+    # The observation begins when this process may act, and lists all pods with their specs.
+    world.leads = False
     world.add_buffer(capacity={"pods": {"replicaNum": 3, "podSpec": a_spec()}}, recreationStrategy="KeepMinimum")
 
-    async def play(_: BufferController) -> None:
+    async def play(controller: BufferController) -> None:
+        await world.wait(3.0)
+        world.fault = lambda request: refusal(403, "Forbidden") if _lists_pods(request) else None
+        world.leads = True
+        controller.on_started_leading()
         await world.wait(60.0)
         assert world.kept() == ("False", "MinimumNotObserved")
         assert world.capacity() is None, "nothing else is kept instead"
@@ -126,9 +131,8 @@ def test_a_minimum_whose_use_cannot_be_observed_is_refused_with_a_condition() ->
     world.run(play)
 
 
-def _is_of_all_pods(request: Request) -> bool:
-    """Whether all unfinished pods are asked for, with their specs: what an observation begins with."""
-    return request.path == "/api/v1/pods" and "fieldSelector" in dict(request.query)
+def _lists_pods(request: Request) -> bool:
+    return request.path == "/api/v1/pods" and "watch" not in dict(request.query)
 
 
 def test_the_condition_is_known_to_be_about_the_present_spec() -> None:

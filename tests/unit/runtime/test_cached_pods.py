@@ -1,18 +1,29 @@
-"""Pods are made small without a difference to any plan."""
+"""Transforms cut pods without a difference to any plan."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.pods import Pod
-from trellis.controllers.nodes.transforms import PodTransform
 from trellis.core.boost.annotation import ANNOTATION_PREFIX
 from trellis.core.fit import running_demand
 from trellis.core.nodes.state.pods import is_daemon_or_mirror_pod, is_unschedulable
+from trellis.runtime.cached_kinds import PLACED_PODS, RESIZABLE_PODS
+from trellis.runtime.shared_informers import CachedKind
+
+SLICES = pytest.mark.parametrize("kind", [PLACED_PODS, RESIZABLE_PODS])
+
+
+def transform_of(kind: CachedKind[Pod] = PLACED_PODS) -> Callable[[Pod], Pod]:
+    assert kind.transform is not None
+    return kind.transform()
+
 
 CPU = st.sampled_from(["100m", "0.1", "2"])
 
@@ -41,24 +52,25 @@ def a_pod(name: str, asked: str = "100m", reported: dict[str, Any] | None = None
     )
 
 
+@SLICES
 @given(asked=CPU, allocated=CPU | st.none(), enforced=CPU | st.none(), infeasible=st.booleans())
 def test_a_pod_holds_as_much_as_before(
-    asked: str, allocated: str | None, enforced: str | None, infeasible: bool
+    kind: CachedKind[Pod], asked: str, allocated: str | None, enforced: str | None, infeasible: bool
 ) -> None:
     reported: dict[str, Any] = {"allocatedResources": {"cpu": allocated, "memory": "1Gi"} if allocated else {}}
     if enforced:
         reported["resources"] = {"requests": {"cpu": enforced, "memory": "1Gi"}}
     condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
     pod = a_pod("web-1", asked, reported, conditions=[condition] if infeasible else [])
-    assert running_demand(PodTransform().slim(pod)) == running_demand(pod)
+    assert running_demand(transform_of(kind)(pod)) == running_demand(pod)
 
 
 def test_volumes_that_may_be_lost_are_known_by_name_and_tokens_make_no_two_pods_differ() -> None:
-    slimmer = PodTransform()
+    transform = transform_of()
     key = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
     scratch = {"name": "scratch", "emptyDir": {}}
     pods = [
-        slimmer.slim(
+        transform(
             a_pod(
                 f"web-{number}",
                 annotations={key: "scratch", "other": "x"},
@@ -73,8 +85,8 @@ def test_volumes_that_may_be_lost_are_known_by_name_and_tokens_make_no_two_pods_
 
 
 def test_what_pods_of_a_workload_have_alike_is_kept_once() -> None:
-    slimmer = PodTransform()
-    pods = [slimmer.slim(a_pod(f"web-{number}", reported={"restartCount": number})) for number in range(2)]
+    transform = transform_of()
+    pods = [transform(a_pod(f"web-{number}", reported={"restartCount": number})) for number in range(2)]
     assert pods[0].spec.containers is pods[1].spec.containers
     assert pods[0].metadata.labels is pods[1].metadata.labels
     assert pods[0].metadata.owner_references is pods[1].metadata.owner_references
@@ -83,9 +95,9 @@ def test_what_pods_of_a_workload_have_alike_is_kept_once() -> None:
 
 
 def test_volumes_of_its_own_are_kept() -> None:
-    slimmer = PodTransform()
+    transform = transform_of()
     claims = [[{"name": "data", "persistentVolumeClaim": {"claimName": f"data-{number}"}}] for number in range(2)]
-    pods = [slimmer.slim(a_pod(f"db-{number}", volumes=each)) for number, each in enumerate(claims)]
+    pods = [transform(a_pod(f"db-{number}", volumes=each)) for number, each in enumerate(claims)]
     names = [each.spec.volumes[0].persistent_volume_claim for each in pods]
     assert [each.claim_name for each in names if each is not None] == ["data-0", "data-1"]
     assert pods[0].spec.containers is pods[1].spec.containers
@@ -93,19 +105,19 @@ def test_volumes_of_its_own_are_kept() -> None:
 
 def test_what_holds_a_pod_to_its_node_is_kept() -> None:
     annotations = {"cluster-autoscaler.kubernetes.io/safe-to-evict": "false", "example.com/note": "long"}
-    pod = PodTransform().slim(a_pod("web-1", annotations=annotations))
+    pod = transform_of()(a_pod("web-1", annotations=annotations))
     assert list(pod.metadata.annotations) == ["cluster-autoscaler.kubernetes.io/safe-to-evict"]
-    mirror = PodTransform().slim(a_pod("etcd", annotations={"kubernetes.io/config.mirror": "x"}, owners=[]))
+    mirror = transform_of()(a_pod("etcd", annotations={"kubernetes.io/config.mirror": "x"}, owners=[]))
     assert is_daemon_or_mirror_pod(mirror)
 
 
 def test_that_a_pod_has_no_node_is_kept() -> None:
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/5 nodes"}
-    assert is_unschedulable(PodTransform().slim(a_pod("web-1", nodeName="", conditions=[condition])))
+    assert is_unschedulable(transform_of()(a_pod("web-1", nodeName="", conditions=[condition])))
 
 
 def test_what_a_pod_was_before_its_boost_is_kept_and_other_annotations_are_not() -> None:
     annotations = {f"{ANNOTATION_PREFIX}app": "{}", "example.com/long": "x" * 1000}
-    assert PodTransform().slim(a_pod("web", annotations=annotations)).metadata.annotations == {
+    assert transform_of()(a_pod("web", annotations=annotations)).metadata.annotations == {
         f"{ANNOTATION_PREFIX}app": "{}"
     }

@@ -1,0 +1,239 @@
+"""The cluster state of a process: memory and time until all caches have synced, of 20,000 pods and 2,000 workloads.
+
+The node autoscaler and the Buffer controller in one process with shared informers, against the same two with informers
+of their own; the updater and the admission controller alone are there for comparison. Pages are decoded from bytes in
+memory, so that no network is measured. Memory is what `tracemalloc` counts; time is the CPU time of another process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+import time
+import tracemalloc
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+
+from bench.client import generated_pods
+from bench.measurement import Row, in_ms, python
+from trellis.controllers.admission.informers import AdmissionInformers
+from trellis.controllers.buffers.informers import BufferInformers
+from trellis.controllers.nodes.boosts import BoostInformers
+from trellis.controllers.nodes.informers import NodeInformers
+from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.controllers.updater.informers import UpdaterInformers
+from trellis.controllers.updater.settings import UpdaterSettings
+from trellis.kube.client import Client
+from trellis.kube.discovery import Served, ServedKind
+from trellis.kube.resources import BUFFERS, HPAS, HVPAS, VPAS
+from trellis.kube.transport.responses import Response, read_page
+from trellis.runtime.informers import Informers
+from trellis.runtime.optional_kinds import UnreadableKinds
+from trellis.runtime.settings.component import ScopeSettings
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import Metrics
+
+PODS = 20_000
+WORKLOADS = 2_000
+NODES = 500
+# Two copies of the pods and twice the work without sharing; the rest is not shared.
+BAR = 0.8
+
+_PAGE = 250
+_SERVED = Served(
+    tuple(ServedKind(each.group, each.version, each.plural, each.kind, True) for each in (BUFFERS, HPAS, HVPAS, VPAS))
+)
+
+
+class Taken(msgspec.Struct, frozen=True):
+    megabytes: float
+    seconds: float
+
+
+def measure() -> list[Row]:
+    """Take each measurement in processes of its own."""
+    together, apart = _take("together"), _take("apart")
+    ratios = together.megabytes / apart.megabytes, together.seconds / apart.seconds
+    size = f"{PODS:,} pods"
+    return [
+        Row(
+            f"nodes and buffers in one process, {size}: memory",
+            f"{together.megabytes:.0f} MB",
+            f"{apart.megabytes:.0f} MB",
+            f"{ratios[0]:.2f}x",
+            f"<= {BAR:g}x",
+            ratios[0] <= BAR,
+        ),
+        Row(
+            f"nodes and buffers in one process, {size}: CPU time to sync",
+            in_ms(together.seconds),
+            in_ms(apart.seconds),
+            f"{ratios[1]:.2f}x",
+            f"<= {BAR:g}x",
+            ratios[1] <= BAR,
+        ),
+        *(
+            Row(f"{name} alone, {size}", f"{taken.megabytes:.0f} MB, {in_ms(taken.seconds)} to sync")
+            for name in ("updater", "admission", "nodes", "buffers")
+            for taken in (_take(name),)
+        ),
+    ]
+
+
+def _take(name: str) -> Taken:
+    memory = float(python("-m", "bench.client.cluster_state", name, "memory"))
+    return Taken(memory, float(python("-m", "bench.client.cluster_state", name, "time")))
+
+
+class _MemoryClient(Client):
+    """Lists from bytes in memory, and watches on which nothing happens."""
+
+    def __init__(self, pages: dict[str, list[bytes]]) -> None:
+        super().__init__(transport=None)  # type: ignore[arg-type] # nothing is sent
+        self._pages = pages
+
+    async def list_pages(self, resource: Any, namespace: str = "", **_options: Any) -> AsyncIterator[Any]:  # noqa: ARG002
+        for body in self._pages.get(resource.plural, [_page([])]):
+            yield read_page(Response(200, {}, body), resource)
+
+    @asynccontextmanager
+    async def watch(self, resource: Any, namespace: str = "", **_options: Any) -> AsyncIterator[Any]:  # noqa: ARG002
+        async def events() -> AsyncIterator[Any]:
+            await asyncio.Event().wait()
+            yield None
+
+        yield events()
+
+
+def _page(items: Iterable[Any]) -> bytes:
+    return msgspec.json.encode({"metadata": {"resourceVersion": "1"}, "items": list(items)})
+
+
+def _pages(items: list[Any]) -> list[bytes]:
+    return [_page(items[begin : begin + _PAGE]) for begin in range(0, len(items), _PAGE)]
+
+
+def _cluster() -> dict[str, list[bytes]]:
+    workloads = [generated_pods._pod(5 * number) for number in range(WORKLOADS)]
+    pods, deployments, replica_sets, vpas = [], [], [], []
+    for number, like in enumerate(workloads):
+        meta, owner = like["metadata"], like["metadata"]["ownerReferences"][0]
+        target = f"web-{number}"
+        selector = {"matchLabels": {"app.kubernetes.io/name": target}}
+        named = {"namespace": meta["namespace"], "resourceVersion": "5", "generation": 1}
+        above = {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "name": target,
+            "uid": f"d-{number}",
+            "controller": True,
+        }
+        deployments.append(
+            {
+                "metadata": {**named, "name": target, "uid": f"d-{number}"},
+                "spec": {"selector": selector, "replicas": 10},
+            }
+        )
+        replica_sets.append(
+            {
+                "metadata": {**named, "name": owner["name"], "uid": owner["uid"], "ownerReferences": [above]},
+                "spec": {"selector": selector, "replicas": 10},
+            }
+        )
+        part = {"target": {"cpu": "100m", "memory": "200Mi"}, "lowerBound": {"cpu": "50m"}, "upperBound": {"cpu": "1"}}
+        vpas.append(
+            {
+                "metadata": {**named, "name": target, "uid": f"v-{number}"},
+                "spec": {"targetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": target}},
+                "status": {"recommendation": {"containerRecommendations": [{"containerName": "app", **part}]}},
+            }
+        )
+        pods += [_pod(like, number, at) for at in range(PODS // WORKLOADS)]
+    offered = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+    nodes = [
+        {"metadata": {"name": f"node-{n}", "uid": f"n-{n}"}, "status": {"allocatable": offered, "capacity": offered}}
+        for n in range(NODES)
+    ]
+    lists = {
+        "pods": pods,
+        "deployments": deployments,
+        "replicasets": replica_sets,
+        "verticalpodautoscalers": vpas,
+        "nodes": nodes,
+    }
+    return {plural: _pages(items) for plural, items in lists.items()}
+
+
+def _pod(like: dict[str, Any], number: int, at: int) -> dict[str, Any]:
+    metadata = {**like["metadata"], "name": f"web-{number}-{at}", "uid": f"p-{number}-{at}-0000-4000-8000-000000000000"}
+    return {**like, "metadata": metadata, "spec": {**like["spec"], "nodeName": f"node-{(number * 10 + at) % NODES}"}}
+
+
+def _components(name: str, client: Client) -> list[Informers]:
+    def group(shared: Any) -> Informers:
+        unreadable = UnreadableKinds(Metrics(CLUSTER_METRICS, about_process=False), Logger("trellis.bench"))
+        options = {"shared": shared} if shared is not None else {}
+        return Informers(client, unreadable, draw=lambda: 0.5, **options)
+
+    if name == "updater":
+        made = group(None)
+        _KEPT.append(UpdaterInformers(made, UpdaterSettings(), _SERVED))
+        return [made]
+    if name == "admission":
+        made = group(None)
+        _KEPT.append(AdmissionInformers(made, ScopeSettings(), hvpas_served=True, rooms=None))
+        return [made]
+    found: list[Informers] = []
+    shared = _shared() if name == "together" else None
+    if name != "buffers":
+        found.append(group(shared))
+        settings = NodeControllerSettings()
+        _KEPT.extend((NodeInformers(found[0], settings, _SERVED), BoostInformers(found[0], settings, _SERVED)))
+    if name != "nodes":
+        found.append(group(shared))
+        _KEPT.append(BufferInformers(found[-1], _SERVED, ScopeSettings()))
+    return found
+
+
+_KEPT: list[Any] = []
+
+
+def _shared() -> Any:
+    from trellis.runtime.cached_kinds import BUFFER_KINDS, NODE_KINDS  # noqa: PLC0415
+    from trellis.runtime.shared_informers import SharedInformers  # noqa: PLC0415
+
+    return SharedInformers((*NODE_KINDS, *BUFFER_KINDS))
+
+
+async def _sync(components: list[Informers]) -> None:
+    tasks = [asyncio.create_task(each.run()) for each in components]
+    for each in components:
+        await each.wait_until_synced()
+    for task in tasks:
+        task.cancel()
+    _KEPT.extend(informer.snapshot() for each in components for informer in each)
+
+
+def main(name: str, what: str) -> None:
+    """Print the megabytes or the seconds that it takes."""
+    components = _components(name, _MemoryClient(_cluster()))
+    gc.collect()
+    if what == "memory":
+        tracemalloc.start()
+    start = time.process_time()
+    asyncio.run(_sync(components))
+    seconds = time.process_time() - start
+    if what == "memory":
+        gc.collect()
+        print(tracemalloc.get_traced_memory()[0] / 1e6)
+    else:
+        print(seconds)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

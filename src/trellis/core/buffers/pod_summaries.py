@@ -1,0 +1,145 @@
+"""Pods as Buffers read them: labels, age, what a pod holds on its node, and the node of a DaemonSet's pod.
+
+Of a target's tens of thousands of pods one shows the shape, and that one is read as a whole. A process that needs no
+more of pods keeps summaries; where another component shares the cache, the same is read from its wider slice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from sys import intern
+from typing import Any, Final, TypeAlias
+
+from trellis.api.kube.meta import PodMeta
+from trellis.api.kube.observed_workloads import CountedReplicationController, CountedWorkload
+from trellis.api.kube.pods import RESIZE_PENDING, Pod, PodStatus
+from trellis.api.kube.slices import NOTHING, Labels
+from trellis.core.buffers.pods import is_live
+from trellis.core.cluster.pod_annotations import BOOST_ANNOTATION_PREFIX
+from trellis.core.fit import running_demand_or_empty
+from trellis.core.fit.demand import ResourceAmounts
+
+CountedTarget: TypeAlias = CountedWorkload | CountedReplicationController
+
+_DAEMON_SET: Final = "DaemonSet"
+
+
+class PodSummary(Pod, frozen=True):
+    """A pod of which little is kept. `held` is what it takes on its node; `daemon_on` that node, for a DaemonSet's."""
+
+    held: ResourceAmounts = ()
+    daemon_on: str = ""
+
+
+class PodSummaryTransform:
+    """Cuts pods to summaries. Lists are sorted by name, so that the pods of a workload follow each other."""
+
+    def __init__(self) -> None:
+        self._labels: Labels = NOTHING
+        self._held: ResourceAmounts = ()
+
+    def __call__(self, pod: Pod) -> Pod:
+        metadata = pod.metadata
+        kept = PodMeta(
+            name=metadata.name,
+            namespace=intern(metadata.namespace),
+            uid=metadata.uid,
+            resource_version=metadata.resource_version,
+            generation=metadata.generation,
+            creation_timestamp=metadata.creation_timestamp,
+            deletion_timestamp=metadata.deletion_timestamp,
+            labels=self._shared_labels(metadata.labels),
+            annotations=_boosts(metadata.annotations),
+        )
+        return PodSummary(
+            metadata=kept,
+            status=_phase(pod.status.phase),
+            held=self._shared_held(pod),
+            daemon_on=intern(find_daemon_node(pod)),
+        )
+
+    def _shared_labels(self, labels: Labels) -> Labels:
+        if labels != self._labels:
+            self._labels = {intern(key): intern(value) for key, value in labels.items()}
+        return self._labels
+
+    def _shared_held(self, pod: Pod) -> ResourceAmounts:
+        held = running_demand_or_empty(pod).amounts
+        if held != self._held:
+            self._held = tuple((intern(name), amount) for name, amount in held)
+        return self._held
+
+
+def find_daemon_node(pod: Pod) -> str:
+    """The node of a pod that a DaemonSet made; empty for any other pod."""
+    if isinstance(pod, PodSummary):
+        return pod.daemon_on
+    controller = pod.metadata.controller
+    return pod.spec.node_name if controller is not None and controller.kind == _DAEMON_SET else ""
+
+
+# The parts of a pod that decide what it holds; pods of one workload mostly share the very objects.
+_Parts: TypeAlias = tuple[Any, ...]
+# So many different pods are remembered.
+_MAX_REMEMBERED: Final = 8_192
+
+
+class PodDemands:
+    """What pods hold on their nodes: 60 us of work, done once for all pods that share the parts that decide it."""
+
+    def __init__(self) -> None:
+        # By the identities of the parts, which are kept so that no other object gets their identities.
+        self._known: dict[tuple[int, ...], tuple[_Parts, ResourceAmounts]] = {}
+
+    def find(self, pod: Pod) -> ResourceAmounts:
+        """By resource, sorted."""
+        if isinstance(pod, PodSummary):
+            return pod.held
+        spec, status = pod.spec, pod.status
+        pending = status.condition(RESIZE_PENDING)
+        parts: _Parts = (
+            *(spec.containers, spec.init_containers, spec.overhead, spec.resources),
+            *(status.container_statuses, status.init_container_statuses, status.resources, status.allocated_resources),
+            intern(pending.reason) if pending is not None else None,
+        )
+        key = tuple(map(id, parts))
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _MAX_REMEMBERED:
+                self._known.clear()
+            known = self._known[key] = (parts, running_demand_or_empty(pod).amounts)
+        return known[1]
+
+    def differ(self, old: Pod | None, new: Pod | None) -> bool:
+        """Whether a change of a pod can make a difference to a Buffer; most report that a container became ready."""
+        if old is None or new is None:
+            return True
+        return is_live(old) is not is_live(new) or self._key(old) != self._key(new)
+
+    def _key(self, pod: Pod) -> tuple[object, ...]:
+        metadata = pod.metadata
+        return (
+            *(metadata.uid, metadata.generation, metadata.labels, _boosts(metadata.annotations)),
+            *(self.find(pod), find_daemon_node(pod)),
+        )
+
+
+def workload_differs(old: CountedTarget | None, new: CountedTarget | None) -> bool:
+    """Whether a change of a workload can make a difference to a Buffer: to its spec, its count, or its identity."""
+    if old is None or new is None:
+        return True
+    return _workload_key(old) != _workload_key(new)
+
+
+def _workload_key(workload: CountedTarget) -> tuple[object, ...]:
+    return workload.metadata.uid, workload.metadata.generation, workload.status.replicas
+
+
+@lru_cache(maxsize=16)
+def _phase(phase: str) -> PodStatus:
+    return PodStatus(phase=intern(phase))
+
+
+def _boosts(annotations: Mapping[str, str]) -> Labels:
+    return {key: value for key, value in annotations.items() if key.startswith(BOOST_ANNOTATION_PREFIX)} or NOTHING

@@ -1,0 +1,280 @@
+"""The informers of a process: one for each slice of a kind and selection, shared by all components that follow it.
+
+shared = SharedInformers(expected=(*NODE_KINDS, *BUFFER_KINDS))
+nodes = Informers(client, UnreadableKinds(metrics, log), draw=random.random, shared=shared)
+buffers = Informers(client, UnreadableKinds(metrics, log), draw=random.random, shared=shared)
+
+An informer runs while one of the components that follow it runs. The last one to leave takes it with it.
+
+Optional CRDs: a kind that is not served is looked for once a minute, and followed from then on in the best version
+there is. When a list or a watch does not find a kind any more, discovery is asked. If the API server serves it no
+longer, its cache is emptied and nothing waits for it; a single 404 proves nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any, Final, Generic, Protocol
+
+import msgspec
+
+from trellis.base.errors import KubeError, NotFound, UnreadableObject
+from trellis.core.cluster.store import T
+from trellis.kube.client import Client
+from trellis.kube.discovery import Served
+from trellis.kube.flow_control import Draw
+from trellis.kube.resources import Resource
+from trellis.kube.watch.incidents import Incident
+from trellis.kube.watch.informer import Informer
+from trellis.kube.watch.reflector import Selection
+
+# How often a kind is looked for that is not served.
+_ABSENT_SECONDS: Final = 60.0
+# How often discovery is asked about a kind that was not found, though it should be there.
+_DOUBT_SECONDS: Final = 5.0
+
+
+class CachedKind(msgspec.Struct, Generic[T], frozen=True):
+    """A slice of a kind. `transform` makes what cuts its objects, one for each cache; without it they stay as decoded.
+
+    `narrower` are the slices of the same kind for which this one stands in, because it has all that they have.
+    """
+
+    resource: Resource[T]
+    transform: Callable[[], Callable[[T], T]] | None = None
+    narrower: tuple[CachedKind[Any], ...] = ()
+
+    def serves(self, other: CachedKind[Any]) -> bool:
+        """Whether a cache of this slice has all that a follower of the other reads."""
+        return self == other or any(kind.serves(other) for kind in self.narrower)
+
+
+class Follower(Protocol):
+    """A component that follows informers. `report` gets every incident of an informer that it follows."""
+
+    client: Client
+
+    def report(self, informer: Informer[Any], incident: Incident) -> None: ...
+    def kind_came(self, resource: Resource[Any]) -> None: ...
+    def kind_went(self, resource: Resource[Any]) -> None: ...
+
+
+class SharedInformer(Generic[T]):
+    """One informer and its followers. `is_absent` is whether its kind is known not to be served."""
+
+    def __init__(self, informer: Informer[T], kind: CachedKind[T], selection: Selection) -> None:
+        self.informer = informer
+        self.kind = kind
+        self.selection = selection
+        self.is_absent = False
+        self.followers: list[Follower] = []
+        # Those that go on without the kind, and for how long it must not be served before it counts as gone.
+        self.patience: dict[Follower, float] = {}
+        # The versions that will do, the best one first.
+        self.versions: Sequence[Resource[Any]] = (kind.resource,)
+        # Since when it has not been found.
+        self.doubted_since: float | None = None
+        self.task: asyncio.Task[None] | None = None
+
+    def is_followed_by(self, follower: Follower) -> bool:
+        """Whether a follower has to wait for it: not while an optional kind is absent."""
+        return not (self.is_absent and follower in self.patience)
+
+
+class SharedInformers:
+    """All informers of a process. `expected` are the slices that its components will follow.
+
+    Of two slices of a kind that are expected, the wider one is cached, whichever is followed first. A slice that is not
+    expected and wider than the one that is cached gets an informer of its own.
+    """
+
+    def __init__(self, expected: Iterable[CachedKind[Any]] = ()) -> None:
+        self._expected = tuple(expected)
+        self._all: list[SharedInformer[Any]] = []
+        # The runs of followers; the error of a task ends all of them.
+        self._runs: dict[Follower, asyncio.Future[None]] = {}
+        self._discovery: asyncio.Task[None] | None = None
+        self._woken = asyncio.Event()
+        self._is_doubted = False
+
+    def __iter__(self) -> Iterator[Informer[Any]]:
+        return (shared.informer for shared in self._all)
+
+    def follow(
+        self,
+        follower: Follower,
+        kind: CachedKind[T],
+        selection: Selection,
+        *,
+        draw: Draw,
+        served: bool | None = None,
+        versions: Sequence[Resource[T]] = (),
+        gone_after: float = 0.0,
+    ) -> SharedInformer[T]:
+        """Get the informer of a slice; the kind is optional if it is known whether it is `served`."""
+        shared = self._find(kind, selection) or self._make(follower, self._widest(kind), selection, draw)
+        if follower not in shared.followers:
+            shared.followers.append(follower)
+        shared.versions = versions or shared.versions
+        if served is not None:
+            shared.patience[follower] = gone_after
+            shared.is_absent |= served is False and not shared.informer.synced
+        return shared
+
+    async def run(self, follower: Follower) -> None:
+        """Run what a follower follows until cancelled; an error of an informer is raised here."""
+        run = self._runs[follower] = asyncio.get_running_loop().create_future()
+        try:
+            for shared in self._followed(follower):
+                self._start(shared)
+            if self._discovery is None:
+                self._discovery = self._create_task(self._watch_kinds(), "optional kinds")
+            self._woken.set()
+            await run
+        finally:
+            del self._runs[follower]
+            await self._leave(follower)
+
+    def note(self, shared: SharedInformer[Any], incident: Incident) -> None:
+        """Ask discovery about an optional kind that was not found."""
+        if isinstance(incident.error, NotFound) and shared.patience and shared.doubted_since is None:
+            shared.doubted_since = asyncio.get_running_loop().time()
+            self._is_doubted = True
+            self._woken.set()
+
+    def _find(self, kind: CachedKind[T], selection: Selection) -> SharedInformer[T] | None:
+        fitting = (each for each in self._all if each.selection == selection and each.kind.serves(kind))
+        return next(fitting, None)
+
+    def _widest(self, kind: CachedKind[T]) -> CachedKind[T]:
+        """The widest slice that is expected and serves this one."""
+        fitting = [kind, *(each for each in self._expected if each.serves(kind))]
+        return next(each for each in fitting if all(each.serves(other) for other in fitting))
+
+    def _make(self, follower: Follower, kind: CachedKind[T], selection: Selection, draw: Draw) -> SharedInformer[T]:
+        def report(incident: Incident) -> None:
+            for each in tuple(shared.followers):
+                each.report(informer, incident)
+            self.note(shared, incident)
+
+        informer = Informer(
+            follower.client,
+            kind.resource,
+            draw=draw,
+            selection=selection,
+            report=report,
+            transform=kind.transform() if kind.transform is not None else None,
+        )
+        shared = SharedInformer(informer, kind, selection)
+        self._all.append(shared)
+        return shared
+
+    def _followed(self, follower: Follower) -> Collection[SharedInformer[Any]]:
+        return [shared for shared in self._all if follower in shared.followers]
+
+    def _start(self, shared: SharedInformer[Any]) -> None:
+        """Run an informer if somebody who runs waits for it."""
+        if shared.task is None and any(shared.is_followed_by(each) for each in shared.followers if each in self._runs):
+            shared.task = self._create_task(shared.informer.run(), f"watch {shared.informer.resource.full_name}")
+
+    @staticmethod
+    async def _stop(*informers: SharedInformer[Any]) -> None:
+        tasks = {shared.task for shared in informers if shared.task is not None}
+        for shared in informers:
+            shared.task = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _leave(self, follower: Follower) -> None:
+        """Stop what nobody else follows; what others follow goes on with the client of one of them."""
+        left, passed_on = [], []
+        for shared in self._followed(follower):
+            shared.followers = [each for each in shared.followers if each is not follower]
+            shared.patience.pop(follower, None)
+            if not shared.followers:
+                self._all.remove(shared)
+                left.append(shared)
+            elif all(each.client is not shared.informer.client for each in shared.followers):
+                passed_on.append(shared)
+        await self._stop(*left, *passed_on)
+        for shared in passed_on:
+            shared.informer.client = shared.followers[0].client
+            self._start(shared)
+        if not self._runs and self._discovery is not None:
+            discovery, self._discovery = self._discovery, None
+            discovery.cancel()
+            await asyncio.wait({discovery})
+
+    def _create_task(self, work: Any, name: str) -> asyncio.Task[None]:
+        task: asyncio.Task[None] = asyncio.create_task(work, name=name)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+        for run in self._runs.values():
+            if not run.done():
+                run.set_exception(error)
+
+    async def _watch_kinds(self) -> None:
+        """Find out which optional kinds have come and gone, until cancelled."""
+        while True:
+            is_due = await self._wait_for_doubt()
+            running = next(iter(self._runs), None)
+            if not is_due or running is None:
+                continue
+            try:
+                served = await running.client.discover()
+            except (KubeError, UnreadableObject):
+                continue
+            for shared in tuple(self._all):
+                if shared.doubted_since is not None:
+                    await self._judge(shared, served)
+            for shared in tuple(self._all):
+                if shared.is_absent:
+                    self._look_for(shared, served)
+
+    async def _wait_for_doubt(self) -> bool:
+        """Return True when discovery is to be asked, False if only what is followed has changed."""
+        doubted = any(shared.doubted_since is not None for shared in self._all)
+        absent = any(shared.is_absent for shared in self._all)
+        try:
+            async with asyncio.timeout(_DOUBT_SECONDS if doubted else _ABSENT_SECONDS if absent else None):
+                await self._woken.wait()
+        except TimeoutError:
+            self._is_doubted = True
+        self._woken.clear()
+        is_doubted, self._is_doubted = self._is_doubted, False
+        return is_doubted
+
+    async def _judge(self, shared: SharedInformer[Any], served: Served) -> None:
+        """Give up a kind that is not there any more. A group whose server does not answer proves nothing."""
+        informer = shared.informer
+        if shared.doubted_since is None or not shared.patience or informer.staleness().connected:
+            shared.doubted_since = None
+            return
+        if asyncio.get_running_loop().time() - shared.doubted_since < max(shared.patience.values()):
+            return
+        if not served.serves(informer.resource) and informer.resource.api_version not in served.stale:
+            shared.doubted_since = None
+            await self._stop(shared)
+            shared.is_absent = True
+            for follower in tuple(shared.patience):
+                follower.kind_went(informer.resource)
+            await informer.empty()
+            self._start(shared)
+
+    def _look_for(self, shared: SharedInformer[Any], served: Served) -> None:
+        """Follow a kind that is there now."""
+        found = next((each for each in shared.versions if served.serves(each)), None)
+        if found is not None:
+            shared.is_absent = False
+            if shared.task is None:
+                shared.informer.resource = found
+            for follower in tuple(shared.patience):
+                follower.kind_came(found)
+            self._start(shared)

@@ -1,0 +1,197 @@
+"""Components of one process share their informers: one list and one watch for each kind, and the same objects."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from support import virtual_time
+from support.api_server.server import ModelServer, pod_path
+from support.controllers.buffers import World as BufferWorld
+from trellis.controllers.buffers.process import BufferController
+from trellis.controllers.nodes.metrics import NODE_METRICS
+from trellis.controllers.nodes.reconcile import NodeController
+from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
+from trellis.kube.client import Client
+from trellis.kube.resources import HVPAS, NODES, PODS
+from trellis.kube.transport.requests import Request
+from trellis.runtime.cached_kinds import BUFFER_KINDS, NODE_KINDS, PLACED_PODS, POD_SUMMARIES
+from trellis.runtime.informers import Informers
+from trellis.runtime.optional_kinds import UnreadableKinds
+from trellis.runtime.shared_informers import SharedInformers
+from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
+from trellis.runtime.telemetry.logs import Logger
+from trellis.runtime.telemetry.metrics import Metrics
+from trellis.testing.scripted_transport import Answer, answer
+
+HVPA = f"/apis/{HVPAS.api_version}/namespaces/shop/{HVPAS.plural}/web"
+
+
+class World:
+    """Two components in one process, each with a client of its own."""
+
+    def __init__(self, *, is_installed: bool = False) -> None:
+        self.server = ModelServer()
+        self.server.before = self._before
+        self.is_installed = is_installed
+        self.shared = SharedInformers((PLACED_PODS, POD_SUMMARIES))
+        self.one, self.other = self.component(), self.component()
+
+    def component(self) -> Informers:
+        unreadable = UnreadableKinds(Metrics(CLUSTER_METRICS, about_process=False), Logger("trellis.test"))
+        client = Client(self.server.client.transport)
+        return Informers(client, unreadable, draw=lambda: 0.5, shared=self.shared)
+
+    def lists(self, plural: str) -> int:
+        return sum(request.path.endswith(f"/{plural}") and not _is_watch(request) for request in self.server.requests)
+
+    def watches(self, plural: str) -> int:
+        return sum(request.path.endswith(f"/{plural}") and _is_watch(request) for request in self.server.requests)
+
+    def _before(self, request: Request) -> Answer | None:
+        version = {"groupVersion": HVPAS.api_version, "version": HVPAS.version}
+        group = {"versions": [version], "preferredVersion": version}
+        kinds = {
+            "/api": {"versions": []},
+            "/apis": {"groups": [group] if self.is_installed else []},
+            f"/apis/{HVPAS.api_version}": {
+                "resources": [{"name": HVPAS.plural, "kind": HVPAS.kind, "namespaced": True}]
+            },
+        }
+        if request.path.endswith(f"/{HVPAS.plural}") and not self.is_installed:
+            return answer({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}, 404)
+        return answer(kinds[request.path]) if request.path in kinds else None
+
+    def run(self, play: Callable[[], Awaitable[None]]) -> None:
+        async def main() -> None:
+            async with virtual_time.working(self.one.run(), self.other.run()):
+                await play()
+
+        virtual_time.run(main())
+
+
+def _is_watch(request: Request) -> bool:
+    return "watch" in dict(request.query)
+
+
+def test_two_components_make_one_list_and_one_watch_and_read_the_same_objects() -> None:
+    world = World()
+    world.server.put(pod_path("web-0"), {"metadata": {"labels": {"app": "web"}}})
+    summaries = world.one.follow(POD_SUMMARIES, indexes={BY_NAMESPACE: index_by_namespace})
+    placed = world.other.follow(PLACED_PODS)
+
+    async def play() -> None:
+        await world.one.wait_until_synced()
+        await world.other.wait_until_synced()
+        assert (world.lists("pods"), world.watches("pods")) == (1, 1)
+        changes: list[str] = []
+        placed.subscribe(lambda change: changes.append(change.key[1]))
+        world.server.put(pod_path("web-1"), {})
+        await asyncio.sleep(1.0)
+        assert changes == ["web-0", "web-1"]
+        assert summaries.get("shop", "web-1") is placed.get("shop", "web-1") is not None
+        assert len(summaries.by(BY_NAMESPACE, "shop")) == 2
+
+    world.run(play)
+
+
+def test_a_slice_that_is_too_narrow_for_a_later_component_is_not_shared() -> None:
+    world = World()
+    world.shared = SharedInformers()
+    world.one, world.other = world.component(), world.component()
+    assert world.one.follow(POD_SUMMARIES) is not world.other.follow(PLACED_PODS)
+    assert world.component().follow(POD_SUMMARIES) in tuple(world.shared)
+
+
+def test_an_informer_goes_on_with_another_client_when_the_first_component_ends() -> None:
+    world = World()
+    world.one.follow(PODS)
+    pods = world.other.follow(PODS)
+
+    async def play() -> None:
+        async with virtual_time.working(world.other.run()):
+            async with virtual_time.working(world.one.run()):
+                await world.other.wait_until_synced()
+            assert pods.client is world.other.client
+            world.server.put(pod_path("web-1"), {})
+            await asyncio.sleep(5.0)
+            assert pods.get("shop", "web-1") is not None
+        assert not tuple(world.shared), "the last component takes it with it"
+
+    virtual_time.run(play())
+
+
+def test_an_unsubscribed_handler_is_called_no_longer() -> None:
+    world = World()
+    pods = world.one.follow(PODS)
+    world.other.follow(NODES)
+
+    async def play() -> None:
+        await world.one.wait_until_synced()
+        changes: list[str] = []
+        unsubscribe = pods.subscribe(lambda change: changes.append(change.key[1]))
+        unsubscribe()
+        world.server.put(pod_path("web-1"), {})
+        await asyncio.sleep(1.0)
+        assert (changes, len(pods.snapshot())) == ([], 1)
+
+    world.run(play)
+
+
+def test_an_optional_kind_comes_and_goes_for_both() -> None:
+    world = World()
+    for component in (world.one, world.other):
+        component.follow(PODS)
+    hvpas = [component.follow(HVPAS, served=False) for component in (world.one, world.other)]
+
+    async def play() -> None:
+        await world.one.wait_until_synced()
+        assert world.other.synced
+        world.is_installed = True
+        world.server.put(HVPA, {})
+        await asyncio.sleep(70.0)
+        world.server.bookmark()
+        assert [len(informer.snapshot()) for informer in hvpas] == [1, 1]
+        assert world.one.sees(hvpas[0])
+        assert world.other.sees(hvpas[1])
+        assert world.lists(HVPAS.plural) == 1
+        world.is_installed = False
+        world.server.end_watches()
+        await asyncio.sleep(30.0)
+        assert [len(informer.snapshot()) for informer in hvpas] == [0, 0]
+        assert not world.one.sees(hvpas[0])
+        assert (world.one.why_not_ready(), world.other.why_not_ready()) == (None, None)
+
+    world.run(play)
+
+
+def test_the_node_autoscaler_and_the_buffer_controller_list_and_watch_each_kind_once() -> None:
+    world = BufferWorld()
+    world.add_workload()
+    world.add_buffer()
+
+    async def main() -> None:
+        shared = SharedInformers((*NODE_KINDS, *BUFFER_KINDS))
+        context = await world.context(shared=shared)
+        buffers = BufferController(context, world.settings, kinds=world.kinds)
+        metrics = Metrics(NODE_METRICS, about_process=False)
+        unreadable = UnreadableKinds(metrics, Logger("trellis.test"))
+        informers = Informers(context.client, unreadable, draw=context.draw, shared=shared)
+        node_context = msgspec.structs.replace(context, metrics=metrics, informers=informers)
+        nodes = NodeController(node_context, NodeControllerSettings())
+        async with virtual_time.working(world.running(context, buffers), world.running(node_context, nodes)):
+            await informers.wait_until_synced()
+            await context.informers.wait_until_synced()
+            await asyncio.sleep(1.0)
+            assert nodes.watching.pods is buffers._informers.pods
+            assert nodes.watching.buffers is buffers._informers.buffers
+            read = [request for request in world.server.requests if request.method == "GET"]
+            watches = Counter(request.path for request in read if _is_watch(request))
+            assert set(watches.values()) == {1}, watches
+            assert len(nodes.watching.pods.snapshot()) == 2
+
+    virtual_time.run(main())
