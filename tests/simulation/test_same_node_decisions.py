@@ -23,7 +23,7 @@ from trellis.core.cluster.store import key_of
 from trellis.core.nodes.autoscaler_pass import AutoscalerSettings, NodePlanner, PassInput, PassPlans
 from trellis.core.nodes.scale_down.decisions import DrainPod, ReleaseNode, SetTaints
 from trellis.core.nodes.state.snapshot import EXPENDABLE_PODS_PRIORITY_CUTOFF, ClusterSnapshotChanges
-from trellis.core.resize.pod_decisions import PodRef
+from trellis.core.resize.actions import PodRef
 from trellis.sim.components.nodes import SimulatedNodeAutoscaler
 from trellis.sim.faults import NODE_DOWN
 from trellis.sim.fleet import Fleet

@@ -12,8 +12,8 @@ from support.worlds.simulated_cluster import World, container, fleet, in_force, 
 from support.worlds.simulated_workloads import SimulatedRun, vpa
 from trellis.core.cluster.missed_resizes import MissedResizes
 from trellis.core.cluster.write_results import WriteResult
+from trellis.core.resize.actions import ResizePod
 from trellis.core.resize.plan import plan_updates
-from trellis.core.resize.pod_decisions import ResizePod
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.view import Downtime, PodView, WorkloadView
 from trellis.sim.cluster import PodEvent

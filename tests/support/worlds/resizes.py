@@ -25,8 +25,8 @@ from trellis.core.boost.boosted_size import BoostSettings
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.recommend.amounts import parse_amounts
 from trellis.core.recommend.capping import NamespaceLimits, RecommendedResources
+from trellis.core.resize.actions import Action, ControllerKey, EvictPod, ResizePod
 from trellis.core.resize.plan import UpdatePlan, plan_updates
-from trellis.core.resize.pod_decisions import Action, ControllerKey, EvictPod, ResizePod
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
 from trellis.core.resize.view import PodView, WorkloadView

@@ -14,7 +14,7 @@ from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import READY, RESIZE_IN_PROGRESS, RESIZE_PENDING, Pod
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
-from trellis.core.resize.pod_decisions import PodRef
+from trellis.core.resize.actions import PodRef
 from trellis.sim.cluster import ModelCluster, PodEvent, StepUsage
 from trellis.sim.fleet import ContainerDemand, Fault, Fleet, Intervals, NodeShape, SimulatedWorkload, SimulationClock
 from trellis.sim.kernel import Kernel, Priority

@@ -6,7 +6,7 @@ from typing import Protocol
 
 from trellis.api.kube.meta import ObjectReference
 from trellis.core.buffers import DetailedReason, Translation
-from trellis.core.buffers.translate import BUFFER_READY
+from trellis.core.buffers.chunks import BUFFER_READY
 from trellis.runtime.telemetry.event_queue import EventSink
 
 

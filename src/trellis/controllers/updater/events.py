@@ -16,11 +16,11 @@ from trellis.api.registry import HVPA, VPA
 from trellis.base.reasons import Reason, Severity
 from trellis.base.wording import pluralize
 from trellis.core.boost.phases import BOOSTED_FOR_LONG
+from trellis.core.resize.actions import Action, DecisionKind, EvictPod, PodDecision, PodRef, ResizePod
 from trellis.core.resize.candidates import POD_PENDING
 from trellis.core.resize.disruption_budget import TOLERANCE_USED_UP
 from trellis.core.resize.freeze import FROZEN
 from trellis.core.resize.in_place import RESIZE_INFEASIBLE, RESIZE_REFUSED, RESIZE_UNDER_WAY
-from trellis.core.resize.pod_decisions import Action, DecisionKind, EvictPod, PodDecision, PodRef, ResizePod
 from trellis.core.resize.state import attempts as core
 from trellis.core.resize.state.ownership import WorkloadKey
 from trellis.core.sizing.governors import Governor

@@ -21,10 +21,10 @@ from trellis.controllers.updater.state import StateFeed
 from trellis.controllers.updater.write_queue import WritePriority, WriteQueue, WriteRateLimiter
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.pod_annotations import IN_PLACE_UPDATED_ANNOTATION
-from trellis.core.resize import pod_decisions as core
+from trellis.core.resize import actions as core
+from trellis.core.resize.actions import PodDecision
 from trellis.core.resize.freeze import Freeze
 from trellis.core.resize.planner import PlanResult
-from trellis.core.resize.pod_decisions import PodDecision
 from trellis.core.resize.settings import requeue_delay
 from trellis.core.resize.state.attempts import ActionResult
 from trellis.core.resize.state.memory import UpdateMemory

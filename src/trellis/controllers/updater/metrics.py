@@ -14,11 +14,11 @@ from typing import Final
 import msgspec
 
 from trellis.api.resolve import UpdateMode
+from trellis.core.resize.actions import Action, DecisionKind, EvictPod, ResizePod, UnmarkPod
 from trellis.core.resize.disruption_budget import HOURLY_BUDGET_USED_UP, TOLERANCE_USED_UP
 from trellis.core.resize.in_place import RESIZE_INFEASIBLE, RESIZE_REFUSED
 from trellis.core.resize.plan import UpdatePlan
 from trellis.core.resize.planner import ADMISSION_ABSENT
-from trellis.core.resize.pod_decisions import Action, DecisionKind, EvictPod, ResizePod, UnmarkPod
 from trellis.core.resize.state.attempts import BACKING_OFF, EVICTION_LOOP
 from trellis.core.resize.state.ownership import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadSnapshot

@@ -21,8 +21,8 @@ from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recording import updater as lines
 from trellis.core.recording.updater import UpdatesDecided
+from trellis.core.resize.actions import Action
 from trellis.core.resize.planner import PlanningBatch, PlanResult
-from trellis.core.resize.pod_decisions import Action
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult
 from trellis.core.resize.state.memory import UpdateMemory

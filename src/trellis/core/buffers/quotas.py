@@ -17,8 +17,8 @@ import msgspec
 
 from trellis.api.kube.policies import ResourceQuota
 from trellis.base.errors import InvalidQuantity
+from trellis.core.buffers.chunks import Translation
 from trellis.core.buffers.quota_usage import QuotaUsage
-from trellis.core.buffers.translate import Translation
 from trellis.core.fit.resources import nanos_of, nanos_or_zero
 
 # What tells a Buffer from the others, as namespace and name do; of two that are equally old, the first by it is served.

@@ -18,7 +18,7 @@ from trellis.api.kube.pods import PodSpec, PodTemplateSpec
 from trellis.base.errors import UnreadableObject
 from trellis.base.reasons import Reason
 from trellis.base.times import format_time
-from trellis.core.buffers.translate import WITHIN_QUOTAS, Translation
+from trellis.core.buffers.chunks import WITHIN_QUOTAS, Translation
 
 READY_FOR_PROVISIONING: Final = "ReadyForProvisioning"
 LIMITED_BY_QUOTAS: Final = "LimitedByQuotas"

@@ -19,18 +19,10 @@ from trellis.core.boost import phases as boosts
 from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.explain.explanation.document import CounterfactualPart
 from trellis.core.explain.explanation.values import format_timestamp
-from trellis.core.resize import (
-    candidates,
-    disruption_budget,
-    disruption_order,
-    eligibility,
-    freeze,
-    in_place,
-    planner,
-)
+from trellis.core.resize import candidates, disruption_budget, disruption_order, eligibility, freeze, in_place, planner
+from trellis.core.resize.actions import DecisionKind, PodDecision
 from trellis.core.resize.plan import plan_updates
 from trellis.core.resize.planner import PlanResult
-from trellis.core.resize.pod_decisions import DecisionKind, PodDecision
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state import attempts
 from trellis.core.resize.view import PodView, WorkloadView

@@ -16,7 +16,7 @@ from trellis.core.explain.component_decisions.evidence import Evidence
 from trellis.core.explain.component_decisions.node_plans import KnownNodeGroups, NodeEvidence
 from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.explain.explanation.document import ContainerRecommendationPart, MissingEvidencePart, PodPart
-from trellis.core.resize.pod_decisions import DecisionKind
+from trellis.core.resize.actions import DecisionKind
 
 ATTEMPTS_UNSEEN = Reason(
     "AttemptsUnseen", "What became of the updater's earlier attempts is known to its process alone, and not looked at."

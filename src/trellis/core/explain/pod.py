@@ -21,8 +21,8 @@ from trellis.core.explain.explanation.document import (
 )
 from trellis.core.explain.explanation.values import format_amount, format_amounts, format_timestamp
 from trellis.core.recommend.capping import RecommendedResources
+from trellis.core.resize.actions import DecisionKind, PodDecision
 from trellis.core.resize.planner import PlanResult
-from trellis.core.resize.pod_decisions import DecisionKind, PodDecision
 from trellis.core.resize.state.ownership import WorkloadKey
 from trellis.core.resize.view import PodView
 from trellis.core.sizing.sizes import ContainerSize

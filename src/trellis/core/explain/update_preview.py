@@ -20,10 +20,10 @@ from trellis.base.reasons import Reason
 from trellis.core.explain.counterfactuals import find_mode_with_skipped_budget
 from trellis.core.recommend.amounts import RESOURCES
 from trellis.core.recommend.capping import RecommendedResources
+from trellis.core.resize.actions import ControllerKey, DecisionKind, ResizePod
 from trellis.core.resize.disruption_budget import TOO_FEW_REPLICAS, resolve_min_replicas
 from trellis.core.resize.freeze import find_freeze
 from trellis.core.resize.plan import UpdatePlan, plan_updates
-from trellis.core.resize.pod_decisions import ControllerKey, DecisionKind, ResizePod
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.view import PodView, WorkloadView
 from trellis.core.sizing.governors import Governor

@@ -30,8 +30,8 @@ from trellis.api.kube.workloads import (
 )
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
 from trellis.core.cluster.store import ObjectKey
+from trellis.core.resize.actions import Action, PodDecision
 from trellis.core.resize.planner import PlanResult
-from trellis.core.resize.pod_decisions import Action, PodDecision
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult
 from trellis.core.resize.state.ownership import WorkloadKey

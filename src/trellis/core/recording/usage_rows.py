@@ -8,7 +8,7 @@ import msgspec
 
 from trellis.core.usage.checkpoints.format import SavedRow
 from trellis.core.usage.columns import RowKey
-from trellis.core.usage.histograms.bank import SavedHistogram
+from trellis.core.usage.histograms.decaying_histograms import SavedHistogram
 
 
 class HistogramLine(msgspec.Struct, frozen=True):

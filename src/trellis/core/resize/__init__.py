@@ -6,11 +6,7 @@ workload, and what is remembered from one plan to the next. Actions are executed
 """
 
 from trellis.core.cluster.write_results import WriteResult
-from trellis.core.resize.disruption_budget import HourlyAllowance, RecentDisruptions
-from trellis.core.resize.freeze import Freeze, find_freeze
-from trellis.core.resize.plan import UpdatePlan, plan_updates
-from trellis.core.resize.planner import PlanningBatch, PlanResult, UpdatePlanner, plans_evictions, withhold_evictions
-from trellis.core.resize.pod_decisions import (
+from trellis.core.resize.actions import (
     Action,
     ControllerKey,
     DecisionKind,
@@ -20,6 +16,10 @@ from trellis.core.resize.pod_decisions import (
     ResizePod,
     UnmarkPod,
 )
+from trellis.core.resize.disruption_budget import HourlyAllowance, RecentDisruptions
+from trellis.core.resize.freeze import Freeze, find_freeze
+from trellis.core.resize.plan import UpdatePlan, plan_updates
+from trellis.core.resize.planner import PlanningBatch, PlanResult, UpdatePlanner, plans_evictions, withhold_evictions
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
 from trellis.core.resize.state.constraints import find_utilization_resources

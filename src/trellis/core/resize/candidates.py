@@ -32,6 +32,15 @@ from trellis.core.boost.phases import (
 from trellis.core.boost.unboosted_size import UnboostedContainer, unboost_containers
 from trellis.core.cluster.json_patches import PatchOp, ResourceChange, build_annotation_ops, build_guarded_ops
 from trellis.core.cluster.pod_annotations import IN_PLACE_UPDATED_ANNOTATION
+from trellis.core.resize.actions import (
+    Action,
+    ControllerKey,
+    DecisionKind,
+    PodDecision,
+    PodUpdate,
+    ResizePod,
+    UnmarkPod,
+)
 from trellis.core.resize.eligibility import (
     RESIZE_MISSED,
     SIZE_AS_RECOMMENDED,
@@ -52,15 +61,6 @@ from trellis.core.resize.in_place import (
     compute_in_place_change,
     determine_resize_stage,
     look_up_decision,
-)
-from trellis.core.resize.pod_decisions import (
-    Action,
-    ControllerKey,
-    DecisionKind,
-    PodDecision,
-    PodUpdate,
-    ResizePod,
-    UnmarkPod,
 )
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.state.attempts import PodAttempts

@@ -27,7 +27,7 @@ from typing import Final
 import msgspec
 
 from trellis.base.reasons import Reason
-from trellis.core.resize.pod_decisions import Action, EvictPod, ReplicaBudgetStatus, ResizePod
+from trellis.core.resize.actions import Action, EvictPod, ReplicaBudgetStatus, ResizePod
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.governors import Governor, GovernorRank
 

@@ -14,6 +14,16 @@ import msgspec
 
 from trellis.base.reasons import Reason, Severity
 from trellis.core.recommend.amounts import ResourceAmounts
+from trellis.core.resize.actions import (
+    Action,
+    ControllerKey,
+    DecisionKind,
+    EvictPod,
+    PodDecision,
+    PodUpdate,
+    ReplicaBudgetStatus,
+    ResizePod,
+)
 from trellis.core.resize.candidates import POD_PENDING, UpdateCandidate
 from trellis.core.resize.disruption_budget import (
     HOURLY_BUDGET_USED_UP,
@@ -30,16 +40,6 @@ from trellis.core.resize.eligibility import (
     read_container_requests,
 )
 from trellis.core.resize.in_place import RESIZE_UNDER_WAY, ResizeStage, determine_resize_stage
-from trellis.core.resize.pod_decisions import (
-    Action,
-    ControllerKey,
-    DecisionKind,
-    EvictPod,
-    PodDecision,
-    PodUpdate,
-    ReplicaBudgetStatus,
-    ResizePod,
-)
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import (
     BACKING_OFF,

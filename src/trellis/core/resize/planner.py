@@ -20,9 +20,9 @@ from trellis.api.kube.pods import Pod
 from trellis.base.reasons import Reason, Severity
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recommend.amounts import ResourceAmounts
+from trellis.core.resize.actions import Action, DecisionKind, EvictPod, PodDecision
 from trellis.core.resize.disruption_budget import HourlyLedger
 from trellis.core.resize.plan import UpdatePlan, plan_updates
-from trellis.core.resize.pod_decisions import Action, DecisionKind, EvictPod, PodDecision
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import WorkloadAttempts
 from trellis.core.resize.state.headroom import NodeHeadroom

@@ -38,10 +38,10 @@ from trellis.core.boost.annotation import is_boosted
 from trellis.core.cluster.pod_annotations import OBSERVED_CONTAINERS_ANNOTATION
 from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits
+from trellis.core.resize.actions import ControllerKey, PodRef
 from trellis.core.resize.disruption_budget import HourlyAllowance
 from trellis.core.resize.eligibility import ContainerResource
 from trellis.core.resize.freeze import Freeze
-from trellis.core.resize.pod_decisions import ControllerKey, PodRef
 from trellis.core.resize.state.attempts import WorkloadAttempts
 from trellis.core.sizing.governors import Governor
 from trellis.core.sizing.shapes import ContainerList, ContainerShape, PodShape

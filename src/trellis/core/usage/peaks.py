@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, find_run_starts
-from trellis.core.usage.histograms.bank import HistogramBank
+from trellis.core.usage.histograms.decaying_histograms import HistogramBank
 from trellis.core.usage.row_tables import SlotTable
 from trellis.core.usage.state import UsageState
 

@@ -7,8 +7,8 @@ from collections.abc import Collection
 import numpy as np
 
 from trellis.core.usage.columns import BoolColumn, ColumnTable, IntColumn, RowKey
-from trellis.core.usage.histograms.bank import FEW_ROWS, HistogramBank
 from trellis.core.usage.histograms.bins import CPU_BINS, CPU_TOTAL_BINS, MEMORY_BINS, MEMORY_TOTAL_BINS
+from trellis.core.usage.histograms.decaying_histograms import FEW_ROWS, HistogramBank
 from trellis.core.usage.history.hourly import HourlyHistory
 from trellis.core.usage.history.runs import RunHistory
 from trellis.core.usage.row_tables import RowTable, SlotTable, VpaKey, VpaTable

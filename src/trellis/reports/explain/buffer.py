@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from trellis.base.durations import parse_duration
 from trellis.base.wording import pluralize
-from trellis.core.buffers.translate import BUFFER_READY
+from trellis.core.buffers.chunks import BUFFER_READY
 from trellis.core.explain.explanation.buffer import (
     BufferPart,
     CapacityPart,

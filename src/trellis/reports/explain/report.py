@@ -8,7 +8,7 @@ from typing import Any, Final
 from trellis.base.wording import pluralize
 from trellis.core.explain.explanation.document import MissingEvidencePart, ObjectExplanation, VpaPart
 from trellis.core.explain.explanation.hvpa import HvpaPart
-from trellis.core.resize.pod_decisions import DecisionKind
+from trellis.core.resize.actions import DecisionKind
 from trellis.reports.explain import buffer, node
 from trellis.reports.explain.hvpa import (
     count_lines,

@@ -28,7 +28,7 @@ from trellis.base.selectors import parse_selector, selector_from_object
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.recommend.amounts import RESOURCES, parse_amounts
-from trellis.core.resize.pod_decisions import PodRef
+from trellis.core.resize.actions import PodRef
 from trellis.core.sizing.shapes import PodShape
 from trellis.sim.cluster.kubelet.resizes import PodResizes
 from trellis.sim.cluster.pod_lifecycle import PodLifecycle

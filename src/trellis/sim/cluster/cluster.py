@@ -17,7 +17,7 @@ from trellis.api.kube.scaling import Scale
 from trellis.base.errors import InternalError
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
-from trellis.core.resize.pod_decisions import PodRef
+from trellis.core.resize.actions import PodRef
 from trellis.sim.cluster.api_server import PodWriteApi, WorkloadLookup, WorkloadScales
 from trellis.sim.cluster.container_table import ModelContainerTable
 from trellis.sim.cluster.demand import DemandSeries, FleetDemand

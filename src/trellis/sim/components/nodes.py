@@ -31,7 +31,7 @@ from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts
 from trellis.core.nodes.scale_up.memory import record_failed_order, record_release
 from trellis.core.nodes.state.pods import is_unschedulable
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
-from trellis.core.resize.pod_decisions import PodRef
+from trellis.core.resize.actions import PodRef
 from trellis.sim.cluster.cluster import ModelCluster
 from trellis.sim.cluster.nodes import build_node
 from trellis.sim.components.buffers import BufferAccounting, SimulatedBuffers

@@ -13,9 +13,9 @@ from typing import Final, Protocol
 
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
+from trellis.core.resize.actions import Action, EvictPod, PodDecision, PodRef, ResizePod
 from trellis.core.resize.plan import UpdatePlan
 from trellis.core.resize.planner import PlanResult, UpdatePlanner
-from trellis.core.resize.pod_decisions import Action, EvictPod, PodDecision, PodRef, ResizePod
 from trellis.core.resize.settings import REQUEUE_AFTER_CHANGE_SECONDS, SHORTEST_REQUEUE_SECONDS, requeue_delay
 from trellis.core.resize.state.attempts import ActionResult
 from trellis.core.resize.state.headroom import NodeHeadroom

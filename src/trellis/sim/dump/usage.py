@@ -20,7 +20,7 @@ from trellis.base.errors import InvalidCheckpoint
 from trellis.core.cluster.dump_format import ContainerHistory
 from trellis.core.cluster.past_pods import build_pod_name_pattern
 from trellis.core.cluster.state import ClusterState
-from trellis.core.usage.checkpoints.encoding import decode_history
+from trellis.core.usage.checkpoints.compressed_history import decode_history
 from trellis.core.usage.checkpoints.format import KEPT_FROM_ANNOTATION, SavedRow, read_checkpoint
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.core.usage.histograms.bins import CPU_BINS, MEMORY_BINS, BinLayout

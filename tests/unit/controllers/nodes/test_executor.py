@@ -21,7 +21,7 @@ from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSetti
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState
 from trellis.core.nodes.scale_down.decisions import ReleaseNode, ScaleDownPlan
 from trellis.core.nodes.scale_down.memory import NodeRemoval, ScaleDownMemory
-from trellis.core.nodes.scale_down.removal import add_leaving_taint
+from trellis.core.nodes.scale_down.removal_steps import add_leaving_taint
 from trellis.core.nodes.scale_up.decisions import FOR_PODS, NodeOrder, ReleaseFailedInstance, ScaleUpPlan
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory, UnconfirmedOrder, record_release
 from trellis.core.nodes.settings import ScaleUpSettings

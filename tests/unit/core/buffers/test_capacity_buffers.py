@@ -24,7 +24,7 @@ from trellis.core.buffers import (
     translate_capacity_buffer,
 )
 from trellis.core.buffers.capacity_buffers import LIMITS_NOT_REQUESTED, NO_REFERENCE, SIZE_NOT_STATED
-from trellis.core.buffers.translate import TARGET_NOT_SEEN
+from trellis.core.buffers.chunks import TARGET_NOT_SEEN
 from trellis.core.cluster.target_problems import TARGET_NOT_FOUND, build_target_problem
 
 SCALABLE: Document = {"scalableRef": {"apiGroup": "apps", "kind": "Deployment", "name": "web"}}

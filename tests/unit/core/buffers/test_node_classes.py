@@ -19,6 +19,7 @@ from trellis.core.buffers import (
     find_class_labels,
     observe_node_class,
 )
+from trellis.core.buffers.chunks import BUFFER_READY
 from trellis.core.buffers.node_classes import (
     CHUNK_EXCEEDS_TOTALS,
     CHUNK_LARGER_THAN_NODES,
@@ -27,7 +28,6 @@ from trellis.core.buffers.node_classes import (
     NODE_CLASS_UNKNOWN,
     NODE_CLASS_WITHOUT_ROOM,
 )
-from trellis.core.buffers.translate import BUFFER_READY
 from trellis.core.fit import NodeTable
 
 SMALLEST = NodeClassFacts(3, {"cpu": 7_900, "memory": 2**35}, {"cpu": 15_900, "memory": 2**36})

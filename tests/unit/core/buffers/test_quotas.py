@@ -11,8 +11,8 @@ from support.builders.manifests import buffer
 from support.worlds.buffers import Document, a_quota, a_spec, app, translated
 from trellis.api.kube.policies import ResourceQuota
 from trellis.core.buffers import QuotaAllowance, QuotaClaim, Translation, allot_quotas, apply_quotas
+from trellis.core.buffers.chunks import LIMITED_BY_QUOTAS
 from trellis.core.buffers.quotas import ClaimKey
-from trellis.core.buffers.translate import LIMITED_BY_QUOTAS
 
 KEY = ("ns", "web")
 ONE_CORE = a_spec(app(cpu="1", memory="1Gi"))

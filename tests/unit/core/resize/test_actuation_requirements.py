@@ -12,13 +12,8 @@ from support.json_patch import apply_patch
 from support.worlds.resizes import Document, container, decided, governor, pair, resizing, running, said
 from trellis.api.resolve import ChangeRequirement, EffectiveVpa
 from trellis.core.recommend.amounts import parse_amounts
-from trellis.core.resize.eligibility import (
-    RequestComparison,
-    permits_eviction,
-    permits_resize,
-    satisfies_change,
-)
-from trellis.core.resize.pod_decisions import EvictPod, ResizePod
+from trellis.core.resize.actions import EvictPod, ResizePod
+from trellis.core.resize.eligibility import RequestComparison, permits_eviction, permits_resize, satisfies_change
 
 HIGHER, AT_LEAST = "TargetHigherThanRequests", "TargetHigherThanOrEqualToRequests"
 LOWER, AT_MOST = "TargetLowerThanRequests", "TargetLowerThanOrEqualToRequests"

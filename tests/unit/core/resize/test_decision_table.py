@@ -10,8 +10,8 @@ import pytest
 from support.json_patch import apply_patch
 from support.worlds.resizes import NOW, Document, container, decided, governor, in_force, pair, resizing, running, said
 from trellis.api.resolve import UpdateMode
+from trellis.core.resize.actions import DecisionKind, EvictPod, ResizePod
 from trellis.core.resize.in_place import DECISION_TABLE, ResizeProspect, ResizeStage, look_up_decision
-from trellis.core.resize.pod_decisions import DecisionKind, EvictPod, ResizePod
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.state.attempts import PodAttempts, WorkloadAttempts
 

@@ -11,8 +11,8 @@ from support.json_patch import apply_patch
 from support.worlds.resizes import NOW, Document, container, decided, governor, pair, running, said, time
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.recommend.capping.limit_ranges import ResourceRange
+from trellis.core.resize.actions import EvictPod, ResizePod
 from trellis.core.resize.plan import UpdatePlan
-from trellis.core.resize.pod_decisions import EvictPod, ResizePod
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import WorkloadAttempts, find_useless_eviction, record_eviction
 

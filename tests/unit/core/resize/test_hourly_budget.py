@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from support.worlds.resizes import GROUP, NOW
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
+from trellis.core.resize.actions import Action, EvictPod, PodRef, ResizePod, UnmarkPod
 from trellis.core.resize.disruption_budget import HourlyAllowance, RecentDisruptions, is_disruptive
-from trellis.core.resize.pod_decisions import Action, EvictPod, PodRef, ResizePod, UnmarkPod
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.constraints import find_utilization_resources
 

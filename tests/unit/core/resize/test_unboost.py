@@ -22,8 +22,8 @@ from support.worlds.resizes import (
 )
 from trellis.core.boost.annotation import annotation_key
 from trellis.core.cluster.write_results import WriteResult
+from trellis.core.resize.actions import ResizePod, UnmarkPod
 from trellis.core.resize.freeze import Freeze, FreezeScope
-from trellis.core.resize.pod_decisions import ResizePod, UnmarkPod
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
 

@@ -13,7 +13,7 @@ from support.builders.usage_samples import Line, batch, kill, pod, row
 from support.oracles.containers import DAY, SlowContainer, SlowRow
 from support.oracles.histograms import SlowHistogram
 from trellis.core.usage.columns import IntColumn
-from trellis.core.usage.histograms.bank import HistogramBank
+from trellis.core.usage.histograms.decaying_histograms import HistogramBank
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.settings import Tuning, UsageSettings
 

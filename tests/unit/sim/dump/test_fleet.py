@@ -14,7 +14,7 @@ from support.builders.dumps import HASH, NOW, collected_from, shop
 from trellis.base.errors import InvalidInput
 from trellis.core.cluster.dump_format import ContainerHistory, UsageColumns
 from trellis.core.cluster.state import ClusterState
-from trellis.core.usage.checkpoints.encoding import encode_history
+from trellis.core.usage.checkpoints.compressed_history import encode_history
 from trellis.sim.dump.fleet import DumpedFleet, build_fleet_from_dump
 from trellis.sim.fleet import SimulatedWorkload
 from trellis.sim.results import NotPlayed

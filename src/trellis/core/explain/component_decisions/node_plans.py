@@ -32,7 +32,7 @@ from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.scale_down.decisions import NODE_NOT_TRIED, NodeDecision, SetTaints
 from trellis.core.nodes.scale_down.memory import NodeRemoval
 from trellis.core.nodes.scale_down.plan import plan_scale_down
-from trellis.core.nodes.scale_down.removal import leaving_since
+from trellis.core.nodes.scale_down.removal_steps import leaving_since
 from trellis.core.nodes.scale_up.plan import plan_scale_up
 
 

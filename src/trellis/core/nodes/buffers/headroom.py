@@ -27,7 +27,7 @@ from trellis.base.reasons import DetailedReason
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.fit import Demand, eligible_nodes
 from trellis.core.fit.resources import PODS
-from trellis.core.nodes.buffers.chunks import BufferChunks
+from trellis.core.nodes.buffers.virtual_pods import BufferChunks
 from trellis.core.nodes.scale_up.decisions import BUFFER_NOT_PROVISIONED, NO_GROUP_FITS, BufferDecision
 from trellis.core.nodes.scale_up.limits import ScaleUpLimits
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory

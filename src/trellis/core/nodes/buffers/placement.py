@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from trellis.core.fit import Demand, fits
-from trellis.core.nodes.buffers.chunks import BufferChunks
+from trellis.core.nodes.buffers.virtual_pods import BufferChunks
 from trellis.core.nodes.state.pods import PlacedPods, depends_on_other_pods
 from trellis.core.nodes.state.simulation import ClusterSimulation
 from trellis.core.usage.columns import IntColumn

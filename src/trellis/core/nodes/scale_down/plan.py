@@ -16,7 +16,6 @@ import msgspec
 from trellis.base.reasons import DetailedReason
 from trellis.base.wording import pluralize
 from trellis.core.nodes.node_groups import InstanceState
-from trellis.core.nodes.scale_down.candidates import CandidateFilter, GroupMinimums, ScaleDownCandidate
 from trellis.core.nodes.scale_down.decisions import (
     MARK_LEFT_BEHIND,
     NODE_GOING,
@@ -37,7 +36,8 @@ from trellis.core.nodes.scale_down.drain_simulation import (
 )
 from trellis.core.nodes.scale_down.memory import NEVER, NodeRemoval, ScaleDownMemory, UnremovableNode
 from trellis.core.nodes.scale_down.plan_builder import ScaleDownPlanBuilder
-from trellis.core.nodes.scale_down.removal import find_new_pod, is_abandoned, keep_node, next_removal_step
+from trellis.core.nodes.scale_down.removable_nodes import CandidateFilter, GroupMinimums, ScaleDownCandidate
+from trellis.core.nodes.scale_down.removal_steps import find_new_pod, is_abandoned, keep_node, next_removal_step
 from trellis.core.nodes.scale_down.replacement_pods import ReplacementDemands
 from trellis.core.nodes.scale_down.view import ScaleDownInput, ScaleDownView, node_utilization
 from trellis.core.nodes.settings import ScaleDownSettings

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trellis.base.reasons import DetailedReason
 from trellis.core.nodes.scale_down.decisions import NodeDecision, NodeOutcome, ScaleDownAction, ScaleDownPlan
 from trellis.core.nodes.scale_down.memory import NodeRemoval, ScaleDownMemory, UnremovableNode
-from trellis.core.nodes.scale_down.removal import RemovalStep
+from trellis.core.nodes.scale_down.removal_steps import RemovalStep
 from trellis.core.nodes.scale_down.view import ScaleDownView
 
 

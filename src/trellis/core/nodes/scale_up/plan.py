@@ -12,8 +12,8 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from trellis.core.nodes.buffers.chunks import in_placement_order
 from trellis.core.nodes.buffers.placement import NodePlaces, place_chunks, restore_places
+from trellis.core.nodes.buffers.virtual_pods import in_placement_order
 from trellis.core.nodes.scale_up.decisions import ScaleUpPlan
 from trellis.core.nodes.scale_up.estimator import NodeEstimator, UnplacedPods
 from trellis.core.nodes.scale_up.expanders import expanders_by_name

@@ -10,9 +10,9 @@ import numpy as np
 
 from trellis.base.reasons import DetailedReason, Reason
 from trellis.core.fit import Demand, find_unfit_nodes
-from trellis.core.nodes.buffers.chunks import BufferChunks
 from trellis.core.nodes.buffers.effectiveness import ChunkHits, NodePrices, count_misses
 from trellis.core.nodes.buffers.placement import NodePlaces, assign_nodes_to_chunks
+from trellis.core.nodes.buffers.virtual_pods import BufferChunks
 from trellis.core.nodes.scale_up.decisions import (
     BUFFER_AWAITS_NODES,
     BUFFER_NEEDS_NOTHING,

@@ -24,7 +24,7 @@ from trellis.core.recommend.pod_minimums import share_pod_minimums
 from trellis.core.recommend.protocol import Estimates, Rows
 from trellis.core.recommend.settings import DefaultSettings
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.core.usage.histograms.bank import HistogramBank
+from trellis.core.usage.histograms.decaying_histograms import HistogramBank
 
 _LOWER_MULTIPLIER = 0.001
 

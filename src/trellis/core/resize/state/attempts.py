@@ -23,7 +23,7 @@ from trellis.base.reasons import Reason, Severity
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.recommend.amounts import ResourceAmounts
-from trellis.core.resize.pod_decisions import Action, ControllerKey, EvictPod, ResizePod, UnmarkPod
+from trellis.core.resize.actions import Action, ControllerKey, EvictPod, ResizePod, UnmarkPod
 from trellis.core.resize.settings import UpdateSettings, backoff
 
 EVICTION_LOOP = Reason(

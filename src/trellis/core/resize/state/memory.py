@@ -13,9 +13,9 @@ import msgspec
 
 from trellis.core.boost.phases import lacks_policy
 from trellis.core.recommend.amounts import ResourceAmounts
+from trellis.core.resize.actions import Action
 from trellis.core.resize.disruption_budget import HourlyDisruptions
 from trellis.core.resize.planner import PlanningBatch, PlanResult, plans_evictions, withhold_evictions
-from trellis.core.resize.pod_decisions import Action
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
 from trellis.core.resize.state.ownership import WorkloadKey

@@ -27,8 +27,8 @@ from trellis.core.cluster.target_problems import TARGET_NOT_TOPMOST, TARGET_SELE
 from trellis.core.cluster.target_selectors import SelectorOrProblem, resolve_selector
 from trellis.core.recommend.amounts import ResourceAmounts, parse_amounts
 from trellis.core.recommend.capping import NamespaceLimits
+from trellis.core.resize.actions import ControllerKey
 from trellis.core.resize.freeze import Freeze
-from trellis.core.resize.pod_decisions import ControllerKey
 from trellis.core.resize.state.constraints import WorkloadConstraints
 from trellis.core.resize.state.ownership import AnnotatedGovernor, OwnerIndex, WorkloadGovernors, WorkloadKey
 from trellis.core.resize.state.pending_writes import PendingPodWrites

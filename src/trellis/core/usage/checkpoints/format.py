@@ -24,8 +24,8 @@ from trellis.api.kinds.checkpoint import (
 from trellis.base.errors import InvalidCheckpoint, InvalidTime
 from trellis.base.times import format_time, parse_time
 from trellis.core.usage.columns import RowKey
-from trellis.core.usage.histograms.bank import SavedHistogram
 from trellis.core.usage.histograms.bins import CPU_BINS, CPU_TOTAL_BINS, MEMORY_BINS, MEMORY_TOTAL_BINS, BinLayout
+from trellis.core.usage.histograms.decaying_histograms import SavedHistogram
 
 # Says of a copy which checkpoint it is a copy of; a checkpoint with it is nobody's history.
 KEPT_FROM_ANNOTATION = "trellis.x-k8s.io/kept-from"

@@ -8,10 +8,10 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from trellis.base.errors import InvalidCheckpoint
-from trellis.core.usage.checkpoints import encoding
+from trellis.core.usage.checkpoints import compressed_history
 from trellis.core.usage.checkpoints.format import SavedRow
 from trellis.core.usage.columns import FloatColumn, IntColumn, RowKey
-from trellis.core.usage.histograms.bank import HistogramBank, SavedHistogram
+from trellis.core.usage.histograms.decaying_histograms import HistogramBank, SavedHistogram
 from trellis.core.usage.history.hours import HOUR, HourSummaries, Ring
 from trellis.core.usage.history.long_peaks import CELL_HOURS, Peaks
 from trellis.core.usage.history.runs import StoredRun
@@ -44,11 +44,11 @@ def save_rows(state: UsageState, rows: IntColumn, now: float) -> list[SavedRow]:
             memory=memory[number],
             cpu_total=cpu_total.get(number),
             memory_total=memory_total.get(number),
-            history=encoding.encode_history(*state.history.recorded(histories[number]))
+            history=compressed_history.encode_history(*state.history.recorded(histories[number]))
             if histories[number] >= 0
             else "",
-            runs=encoding.encode_runs(state.runs.recorded(runs[number])) if runs[number] >= 0 else "",
-            peaks=encoding.encode_peaks(*state.history.recorded_peaks(histories[number]))
+            runs=compressed_history.encode_runs(state.runs.recorded(runs[number])) if runs[number] >= 0 else "",
+            peaks=compressed_history.encode_peaks(*state.history.recorded_peaks(histories[number]))
             if histories[number] >= 0
             else "",
         )
@@ -191,7 +191,7 @@ def _restore_runs(state: UsageState, rows: IntColumn, runs: Sequence[list[Stored
 
 
 def _read_runs(saved: SavedRow) -> list[StoredRun]:
-    runs = encoding.decode_runs(saved.runs) if saved.runs else []
+    runs = compressed_history.decode_runs(saved.runs) if saved.runs else []
     latest = np.fmax(saved.updated, saved.last) + HOUR
     if not all(run.begin <= latest and run.last <= latest for run in runs):
         # It would be the newest for ever.
@@ -202,7 +202,7 @@ def _read_runs(saved: SavedRow) -> list[StoredRun]:
 def _read_history(saved: SavedRow) -> _Hours | None:
     if not saved.history:
         return None
-    newest, values = encoding.decode_history(saved.history)
+    newest, values = compressed_history.decode_history(saved.history)
     if not newest <= np.fmax(saved.updated, saved.last) / HOUR + 1:
         # The ring would turn to that hour, and all that is to come would be older than it reaches.
         raise InvalidCheckpoint("status.history", saved.history, "must not be ahead of status.lastUpdateTime")
@@ -212,7 +212,7 @@ def _read_history(saved: SavedRow) -> _Hours | None:
 def _read_peaks(saved: SavedRow) -> _Cells | None:
     if not saved.peaks:
         return None
-    newest, values = encoding.decode_peaks(saved.peaks)
+    newest, values = compressed_history.decode_peaks(saved.peaks)
     if not newest * CELL_HOURS <= np.fmax(saved.updated, saved.last) / HOUR + 1:
         # As with hours: all that is to come would be older than the ring reaches.
         raise InvalidCheckpoint("status.peaks", saved.peaks, "must not be ahead of status.lastUpdateTime")

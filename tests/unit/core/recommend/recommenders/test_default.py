@@ -20,7 +20,7 @@ from trellis.core.recommend.recommenders.default import DefaultRecommender, add_
 from trellis.core.recommend.settings import DefaultSettings
 from trellis.core.usage.columns import RowKey
 from trellis.core.usage.histograms import bins
-from trellis.core.usage.histograms.bank import HistogramBank
+from trellis.core.usage.histograms.decaying_histograms import HistogramBank
 from trellis.core.usage.model import UsageModel
 
 DAY = 86400.0

@@ -11,7 +11,7 @@ from support.builders.pods import limit_ranges
 from support.worlds.resizes import GROUP, NOW, Document, container, decided, governor, pair, running, said
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
-from trellis.core.resize.pod_decisions import Action, EvictPod, PodRef, ResizePod, UnmarkPod
+from trellis.core.resize.actions import Action, EvictPod, PodRef, ResizePod, UnmarkPod
 from trellis.core.resize.settings import UpdateSettings, backoff
 from trellis.core.resize.state.attempts import (
     ActionResult,

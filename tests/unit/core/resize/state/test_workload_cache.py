@@ -13,8 +13,8 @@ from trellis.api.kube.nodes import Node
 from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.core.cluster.owners import ScaleInfo
+from trellis.core.resize.actions import ControllerKey
 from trellis.core.resize.freeze import FREEZE_ANNOTATION, FreezeScope
-from trellis.core.resize.pod_decisions import ControllerKey
 from trellis.core.resize.state.workload_cache import WorkloadCache
 
 

@@ -23,8 +23,8 @@ from trellis.core.usage.checkpoints.format import (
     read_checkpoint,
 )
 from trellis.core.usage.columns import RowKey
-from trellis.core.usage.histograms.bank import HistogramBank, SavedHistogram
 from trellis.core.usage.histograms.bins import CPU_BINS
+from trellis.core.usage.histograms.decaying_histograms import HistogramBank, SavedHistogram
 
 KEY = RowKey("shop", "web", "nginx")
 NOON = 1_763_380_800.0  # 2025-11-17T12:00:00Z

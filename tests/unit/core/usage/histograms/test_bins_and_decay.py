@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from support.oracles.histograms import SlowHistogram, go_round
 from trellis.core.usage.columns import split_into_rounds
-from trellis.core.usage.histograms.bank import compute_decay_factors, round_to_half_life
 from trellis.core.usage.histograms.bins import (
     CPU_BINS,
     CPU_TOTAL_BINS,
@@ -18,6 +17,7 @@ from trellis.core.usage.histograms.bins import (
     MEMORY_TOTAL_BINS,
     BinLayout,
 )
+from trellis.core.usage.histograms.decaying_histograms import compute_decay_factors, round_to_half_life
 
 LAYOUTS = [CPU_BINS, MEMORY_BINS, CPU_TOTAL_BINS, MEMORY_TOTAL_BINS]
 DAY = 86_400.0

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from support.builders.usage_samples import batch, kill, pod, row
 from trellis.base.errors import InvalidCheckpoint
-from trellis.core.usage.checkpoints.encoding import LONGEST_HISTORY_TEXT, decode_history, encode_history
+from trellis.core.usage.checkpoints.compressed_history import LONGEST_HISTORY_TEXT, decode_history, encode_history
 from trellis.core.usage.history.hourly import CPU_SERIES, MEMORY_SERIES, HourlyHistory
 from trellis.core.usage.history.hours import MEASURES, Ring
 from trellis.core.usage.model import UsageModel

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support.builders.usage_samples import batch, kill, row
 from trellis.api.kinds.checkpoint import RUNS_LENGTH
 from trellis.base.errors import InvalidCheckpoint
-from trellis.core.usage.checkpoints.encoding import LONGEST_RUNS_TEXT, decode_runs, encode_runs
+from trellis.core.usage.checkpoints.compressed_history import LONGEST_RUNS_TEXT, decode_runs, encode_runs
 from trellis.core.usage.history.runs import (
     FIRST_WIDTH,
     HIGHEST,

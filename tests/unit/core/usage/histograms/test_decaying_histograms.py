@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.oracles.histograms import SlowHistogram
 from trellis.base.errors import InternalError
 from trellis.core.usage.columns import IntColumn
-from trellis.core.usage.histograms.bank import HistogramBank, SavedHistogram
 from trellis.core.usage.histograms.bins import CPU_BINS, CPU_TOTAL_BINS, EPSILON, MEMORY_BINS, BinLayout
+from trellis.core.usage.histograms.decaying_histograms import HistogramBank, SavedHistogram
 
 DAY = 86_400.0
 NOON = 1_763_380_800.0  # 2025-11-17T12:00:00Z

@@ -10,7 +10,7 @@ import pytest
 from support.builders.manifests import TARGET, buffer, class_buffer, replica_buffer
 from support.worlds.buffers import NOON, SETTINGS, a_pod, a_spec, app, found, meaning, requests_of, translated
 from trellis.core.buffers import BufferSettings, TranslationFacts, find_skip_reason, sum_filling_pods
-from trellis.core.buffers.translate import (
+from trellis.core.buffers.chunks import (
     CAPACITY_UNREADABLE,
     CHUNKS_CUT,
     KIND_SET_ASIDE,
