@@ -108,31 +108,31 @@ class ExternalMetrics:
     async def fetch(self, queries: Sequence[ExternalQuery]) -> ExternalBatch:
         """The newest sample of every container that these VPAs select, and what went wrong."""
         seats = asyncio.Semaphore(_MOST_AT_ONCE)
-        gathered = _SampleCollector(self._container_label)
-        asked = [
+        collector = _SampleCollector(self._container_label)
+        requests = [
             (query, resource, metric)
             for query in queries
             if not query.selector.selects_nothing
             for resource, metric in self._metrics.items()
             if metric
         ]
-        results = await asyncio.gather(*(self._ask(query, metric, seats) for query, _, metric in asked))
+        results = await asyncio.gather(*(self._ask(query, metric, seats) for query, _, metric in requests))
         problems = []
-        for (query, resource, metric), result in zip(asked, results, strict=True):
+        for (query, resource, metric), result in zip(requests, results, strict=True):
             if result.problem:
                 problems.append(ExternalProblem(query.namespace, query.vpa, metric, result.problem))
             for pod, values in result.values.items():
-                gathered.take(query.namespace, resource, values, pod)
-        return gathered.batch(tuple(problems))
+                collector.take(query.namespace, resource, values, pod)
+        return collector.batch(tuple(problems))
 
     async def _ask(self, query: ExternalQuery, metric: str, seats: asyncio.Semaphore) -> _MetricValues:
-        whole = await self._list(query, metric, "", seats)
-        if isinstance(whole, list):
-            if not query.pods or any(map(_names_a_pod, whole)):
-                return _MetricValues({"": whole})
+        values = await self._list(query, metric, "", seats)
+        if isinstance(values, list):
+            if not query.pods or any(map(_names_a_pod, values)):
+                return _MetricValues({"": values})
         # Who answers for single pods alone does so for the first; else there is no need to ask for all of them.
         elif not query.pods or isinstance(await self._list(query, metric, query.pods[0], seats), str):
-            return _MetricValues({}, whole)
+            return _MetricValues({}, values)
         parts = await asyncio.gather(*(self._list(query, metric, pod, seats) for pod in query.pods))
         return _combine_pods(dict(zip(query.pods, parts, strict=True)))
 
@@ -154,7 +154,7 @@ class ExternalMetrics:
 class _SampleCollector:
     def __init__(self, container_label: str) -> None:
         self._container_label = container_label
-        self._found: dict[_SampleKey, dict[str, str | None]] = {}
+        self._amounts: dict[_SampleKey, dict[str, str | None]] = {}
         self._unreadable = 0
         self._without_time = 0
 
@@ -171,13 +171,13 @@ class _SampleCollector:
             except InvalidTime:
                 self._without_time += 1
                 continue
-            self._found.setdefault(_SampleKey(namespace, pod, container, time), {})[resource] = value.value
+            self._amounts.setdefault(_SampleKey(namespace, pod, container, time), {})[resource] = value.value
 
     def batch(self, problems: tuple[ExternalProblem, ...]) -> ExternalBatch:
         # Oldest first: of two samples of a container the model takes them in this order only.
-        keys = sorted(self._found, key=lambda key: key.time)
-        cpu, unreadable_cpu = parse_cores([self._found[key].get("cpu") for key in keys])
-        memory, unreadable_memory = parse_bytes([self._found[key].get("memory") for key in keys])
+        keys = sorted(self._amounts, key=lambda key: key.time)
+        cpu, unreadable_cpu = parse_cores([self._amounts[key].get("cpu") for key in keys])
+        memory, unreadable_memory = parse_bytes([self._amounts[key].get("memory") for key in keys])
         unread = {
             UNREADABLE_ENTRY: self._unreadable,
             WITHOUT_TIME: self._without_time,

@@ -117,15 +117,15 @@ class _PodMetricsColumns:
 
     def take(self, raws: Iterable[msgspec.Raw]) -> None:
         # Of 50,000 pods no more than sixty have different times: metrics-server looks at all of them once a minute.
-        known: dict[str, float] = {}
+        seconds_by_text: dict[str, float] = {}
         for raw in raws:
             item = _item(raw)
             if item is None or not item.metadata.name or not item.metadata.namespace:
                 self.unreadable += 1
                 continue
-            time = known.get(item.timestamp)
+            time = seconds_by_text.get(item.timestamp)
             if time is None:
-                time = known[item.timestamp] = _seconds(item.timestamp)
+                time = seconds_by_text[item.timestamp] = _seconds(item.timestamp)
             if time <= 0.0:
                 self.without_time += 1
                 continue
@@ -160,8 +160,8 @@ def _request(namespace: str) -> Request:
 
     And not compressed. Unpacking 20 MB would hold up the event loop for 0.1 s, and packing them the server.
     """
-    asked = build_list(POD_METRICS, namespace, limit=0)
-    return msgspec.structs.replace(asked, headers={**asked.headers, "Accept-Encoding": "identity"})
+    request = build_list(POD_METRICS, namespace, limit=0)
+    return msgspec.structs.replace(request, headers={**request.headers, "Accept-Encoding": "identity"})
 
 
 def _item(raw: msgspec.Raw) -> _PodMetricsItem | None:

@@ -37,7 +37,7 @@ from trellis.sources.cluster.public_fields import (
 )
 from trellis.sources.cluster.redaction import DISRUPTION_ANNOTATIONS, EVICTION_DETAILS, NAME_LISTS
 
-# What cannot be read stays so, whatever it says.
+# Replaces a document that cannot be read.
 _UNREADABLE: Final = "{"
 
 
@@ -45,12 +45,12 @@ def anonymize_node_groups(
     files: Mapping[str, str], mask: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> dict[str, str]:
     """Each document of the files in a file of its own, as JSON; `mask` masks one."""
-    found: list[str] = []
+    documents: list[str] = []
     for name, text in sorted(files.items()):
         manifests, broken = read_manifests(ManifestSource(name, text.encode(errors="surrogatepass")))
-        found += [msgspec.json.encode(mask(each.value)).decode() for each in manifests]
-        found += [_UNREADABLE] * len(broken)
-    return {f"group-{number}": text for number, text in enumerate(found)}
+        documents += [msgspec.json.encode(mask(manifest.value)).decode() for manifest in manifests]
+        documents += [_UNREADABLE] * len(broken)
+    return {f"group-{number}": text for number, text in enumerate(documents)}
 
 
 _NODE_NAME: Final = "metadata.name"
@@ -68,19 +68,19 @@ _YES_OR_NO: Final = frozenset({"true", "false", "yes"})
 
 
 class Anonymizer(Pseudonyms):
-    """Other names for everything in objects, by one secret."""
+    """Replaces the names in objects by pseudonyms derived from one secret."""
 
     def __init__(self, secret: bytes) -> None:
         super().__init__(secret)
         self._recommenders = frozenset(built_in_recommenders())
 
     def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """An object."""
+        """The anonymized document of an object."""
         masked: dict[str, Any] = self._value("", dict(document))
         kind, metadata = document.get("kind"), document.get("metadata", {})
-        # Of these two the name is that of a whole.
-        for wanted, mask in (("Node", self.node), ("Namespace", self.namespace)):
-            if kind == wanted:
+        # Names of nodes and namespaces are replaced as a whole.
+        for named_kind, mask in (("Node", self.node), ("Namespace", self.namespace)):
+            if kind == named_kind:
                 masked["metadata"]["name"] = mask(metadata.get("name", ""))
         if kind == ConfigMap.__name__ and metadata.get("name") != FREEZE_CONFIG_MAP:
             masked["data"] = anonymize_node_groups(document.get("data", {}), self.document)
@@ -91,45 +91,45 @@ class Anonymizer(Pseudonyms):
             case dict():
                 return self._map(field, value)
             case list():
-                return [self._value(field, each) for each in value]
+                return [self._value(field, item) for item in value]
             case str():
                 return self._text(field, value)
             case _:
                 return value
 
-    def _map(self, field: str, found: dict[str, Any]) -> dict[str, Any]:
+    def _map(self, field: str, fields: dict[str, Any]) -> dict[str, Any]:
         if field == "parameters":
-            return found
-        if field in AMOUNT_FIELDS and _is_flat(found):
-            return {self.key(name): value for name, value in found.items()}
-        if field in LABEL_FIELDS and all(isinstance(value, str) for value in found.values()):
-            return {self.key(name): self.label(name, value) for name, value in found.items()}
+            return fields
+        if field in AMOUNT_FIELDS and _is_flat(fields):
+            return {self.key(name): value for name, value in fields.items()}
+        if field in LABEL_FIELDS and all(isinstance(value, str) for value in fields.values()):
+            return {self.key(name): self.label(name, value) for name, value in fields.items()}
         if field == "annotations":
-            return dict(self._annotations(found))
+            return dict(self._annotations(fields))
         if field == "disruptedPods":
-            return {self.name(name): value for name, value in found.items()}
+            return {self.name(name): value for name, value in fields.items()}
         if field == "data":
-            return {name: self._freeze(name, value) for name, value in found.items()}
-        kept = {name: value for name, value in found.items() if name not in DROPPED_FIELDS}
-        if "key" in found:
-            return self._keyed(kept)
-        masked = {name: self._value(name, value) for name, value in kept.items()}
-        if field in ("resource", "containerResource", "os") and "name" in found:
-            masked["name"] = found["name"]
-        if field == "recommenders" and "name" in found:
-            masked["name"] = self._recommender(found["name"])
+            return {name: self._freeze(name, value) for name, value in fields.items()}
+        remaining = {name: value for name, value in fields.items() if name not in DROPPED_FIELDS}
+        if "key" in fields:
+            return self._keyed(remaining)
+        masked = {name: self._value(name, value) for name, value in remaining.items()}
+        if field in ("resource", "containerResource", "os") and "name" in fields:
+            masked["name"] = fields["name"]
+        if field == "recommenders" and "name" in fields:
+            masked["name"] = self._recommender(fields["name"])
         return masked
 
-    def _keyed(self, found: dict[str, Any]) -> dict[str, Any]:
+    def _keyed(self, fields: dict[str, Any]) -> dict[str, Any]:
         """A requirement, a taint or a toleration: its values belong to its key."""
-        key = found["key"]
+        key = fields["key"]
         mask: Callable[[str], str] = self.node if key == _NODE_NAME else lambda value: self.label(key, value)
-        masked = {name: self._value(name, value) for name, value in found.items()}
+        masked = {name: self._value(name, value) for name, value in fields.items()}
         masked["key"] = key if key == _NODE_NAME else self.key(key)
-        if "values" in found:
-            masked["values"] = [mask(each) for each in found["values"]]
-        if "value" in found:
-            masked["value"] = mask(found["value"])
+        if "values" in fields:
+            masked["values"] = [mask(value) for value in fields["values"]]
+        if "value" in fields:
+            masked["value"] = mask(fields["value"])
         return masked
 
     def _text(self, field: str, text: str) -> str:
@@ -151,50 +151,50 @@ class Anonymizer(Pseudonyms):
         return self.name(text)
 
     def _type(self, text: str) -> str:
-        """A type of conditions: those that somebody added have a domain."""
+        """The type of a condition; a custom one has a domain."""
         return self.key(text) if "/" in text else text
 
-    def _annotations(self, found: Mapping[str, str]) -> list[tuple[str, str]]:
-        """Those of which it is known what they say."""
-        kept: list[tuple[str, str]] = []
-        for name, value in found.items():
+    def _annotations(self, annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+        """The annotations whose meaning is known, with their names and values masked."""
+        masked: list[tuple[str, str]] = []
+        for name, value in annotations.items():
             if name in NAME_LISTS:
-                kept.append((name, re.sub(r"[^,\s]+", lambda each: self.name(each[0]), value)))
+                masked.append((name, re.sub(r"[^,\s]+", lambda match: self.name(match[0]), value)))
             elif name in _AS_WRITTEN or (name in DISRUPTION_ANNOTATIONS and value in _YES_OR_NO):
-                kept.append((name, value))
+                masked.append((name, value))
             elif name == SELECTED_NODE:
-                kept.append((name, self.node(value)))
+                masked.append((name, self.node(value)))
             elif name.startswith(annotation.ANNOTATION_PREFIX):
-                kept.append(
+                masked.append(
                     (annotation.annotation_key(self.name(name.removeprefix(annotation.ANNOTATION_PREFIX))), value)
                 )
             elif name.startswith(INTEGER_CPU_PREFIX):
                 container = name.removeprefix(INTEGER_CPU_PREFIX).removesuffix(INTEGER_CPU_SUFFIX)
-                kept.append(
+                masked.append(
                     (
                         f"{INTEGER_CPU_PREFIX}{self.name(container)}{INTEGER_CPU_SUFFIX}",
                         value,
                     )
                 )
             elif name in (KEPT_FROM_ANNOTATION, MIRROR_POD_ANNOTATION):
-                kept.append((name, self.name(value)))
+                masked.append((name, self.name(value)))
             elif name == SHADOW_RECOMMENDERS:
-                kept.append((name, re.sub(r"[^,\s]+", lambda each: self._recommender(each[0]), value)))
+                masked.append((name, re.sub(r"[^,\s]+", lambda match: self._recommender(match[0]), value)))
             elif name == FREEZE_ANNOTATION:
-                kept.append((name, self._freeze("freeze", value)))
-        return kept
+                masked.append((name, self._freeze("freeze", value)))
+        return masked
 
     def _recommender(self, name: str) -> str:
         """A recommender: those that come with Trellis are the same everywhere."""
         return name if name in self._recommenders else self.name(name)
 
     def _freeze(self, name: str, value: str) -> str:
-        """What somebody wrote into the switch that stops all changes: whether, by whom, and why."""
+        """A value of the freeze: whether changes are frozen, by whom, and why."""
         if name == "why":
             return ""
         return value if value.strip().lower() in ("", "true", "false", "yes", "on", "1") else self.name(value)
 
 
-def _is_flat(found: Mapping[str, Any]) -> bool:
+def _is_flat(fields: Mapping[str, Any]) -> bool:
     """Whether it maps to amounts; a LimitRange's item and the target of an HPA stand in fields of the same names."""
-    return "type" not in found and not any(isinstance(each, dict | list) for each in found.values())
+    return "type" not in fields and not any(isinstance(value, dict | list) for value in fields.values())

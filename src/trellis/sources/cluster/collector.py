@@ -96,13 +96,13 @@ _GROUPS_FLAG: Final = "kwok-node-groups"
 
 
 def _ignore_progress(_done: int, _total: int) -> None:
-    """For those who need not know how far it is."""
+    """The default for callers that show no progress."""
 
 
 async def collect_state(
     client: Client, wanted: CollectionScope, now: float, tell: ReportLists = _ignore_progress
 ) -> ClusterState:
-    """What is in a cluster, ready to work with; raises `KubeError` if nobody answers."""
+    """The state of a cluster; raises `KubeError` if the API server does not answer."""
     writing = DumpWriter()
     return ClusterState.of([*[line async for line in collect_lines(client, wanted, writing, now, tell)], writing.end()])
 
@@ -110,7 +110,7 @@ async def collect_state(
 async def collect_lines(
     client: Client, wanted: CollectionScope, writing: DumpWriter, now: float, tell: ReportLists = _ignore_progress
 ) -> AsyncGenerator[bytes, None]:
-    """The lines of a dump from its header on, but for the last; raises `KubeError` if nobody answers."""
+    """The lines of a dump from its header on, but for the last; raises `KubeError` if the server does not answer."""
     version = await client.version()
     places = await resolve_namespaces(client, wanted)
     missing = list(places.missing)
@@ -130,8 +130,8 @@ async def collect_lines(
     )
     for line in writing.begin(about):
         yield line
-    for each in missing:
-        yield writing.lacks(each)
+    for missing_data in missing:
+        yield writing.lacks(missing_data)
     for namespace in places.objects:
         yield writing.object(namespace, "v1", "Namespace")
     reading = _ClusterReader(client, writing)
@@ -144,23 +144,23 @@ async def collect_lines(
         yield line
 
 
-def _lists(reading: _ClusterReader, wanted: CollectionScope, places: NamespaceScope) -> Iterator[ReadList]:
+def _lists(reading: _ClusterReader, scope: CollectionScope, places: NamespaceScope) -> Iterator[ReadList]:
     """All that is read in lists, in the order of a dump."""
-    whole = _DECIDING_ABOUT_NODES if wanted.node_groups else (PODS,) if wanted.all_pods else ()
+    cluster_wide = _DECIDING_ABOUT_NODES if scope.node_groups else (PODS,) if scope.all_pods else ()
     yield partial(reading.objects, NODES, _CLUSTER)
-    if wanted.node_groups:
+    if scope.node_groups:
         yield from (partial(reading.objects, resource, _CLUSTER) for resource in _STORAGE)
         if places.asked != _CLUSTER.asked:
             yield partial(reading.objects, NAMESPACES, _CLUSTER)
         yield partial(reading.everywhere, VOLUME_CLAIMS, places)
     for resource in _NAMESPACED:
-        if resource in whole:
+        if resource in cluster_wide:
             yield partial(reading.everywhere, resource, places)
-        elif not wanted.nodes_alone:
+        elif not scope.nodes_alone:
             yield partial(reading.objects, resource, places)
         elif resource is EVENTS:
             yield partial(reading.objects, resource, _NO_NAMESPACE)
-    if not wanted.nodes_alone:
+    if not scope.nodes_alone:
         yield partial(reading.usage, places)
 
 
@@ -189,13 +189,13 @@ class _ClusterReader:
             try:
                 async for page in list_pages(self._client, resource, place):
                     lines = []
-                    for each in filter(_is_relevant, page.items):
-                        self._targets.see(each)
-                        lines.append(writing.object(each, resource.api_version, resource.kind))
+                    for item in filter(_is_relevant, page.items):
+                        self._targets.see(item)
+                        lines.append(writing.object(item, resource.api_version, resource.kind))
                     for unread in page.rejected:
-                        what = f"{resource.kind} {unread.name}"
+                        name = f"{resource.kind} {unread.name}"
                         lines.append(
-                            writing.lacks(MissingData(what, unread.namespace, f"{UNREADABLE}: {unread.message}"))
+                            writing.lacks(MissingData(name, unread.namespace, f"{UNREADABLE}: {unread.message}"))
                         )
                     await put(lines)
             except (KubeError, UnreadableObject) as error:
@@ -203,7 +203,7 @@ class _ClusterReader:
             return ""
 
         missing = await read_in_namespaces(resource.kind, places, read)
-        await put([writing.lacks(each) for each in missing])
+        await put([writing.lacks(missing_data) for missing_data in missing])
         return missing
 
     async def usage(self, places: NamespaceScope, put: PutLines) -> None:
@@ -217,7 +217,12 @@ class _ClusterReader:
             await put([self._writing.usage(batch.samples)])
             return ""
 
-        await put([self._writing.lacks(each) for each in await read_in_namespaces(POD_METRICS.kind, places, read)])
+        await put(
+            [
+                self._writing.lacks(missing_data)
+                for missing_data in await read_in_namespaces(POD_METRICS.kind, places, read)
+            ]
+        )
 
     async def scales(self) -> AsyncIterator[bytes]:
         """What the scales of kinds say that are not well known, and those of their controllers."""
@@ -230,19 +235,19 @@ class _ClusterReader:
                 yield self._writing.scale(target, answers[target], replicas)
 
     async def components(self, node_groups: str) -> AsyncIterator[bytes]:
-        """The components themselves: how they run, who leads, whether somebody has stopped them; and groups of nodes.
+        """The components themselves: how they run, who leads, whether changes are frozen; and node groups.
 
-        Groups are declared in the ConfigMap that the node autoscaler is told of, or else where they usually are.
+        Node groups are declared in the ConfigMap named by a flag of the node autoscaler, or else by `node_groups`.
         """
         namespace, where = components.NAMESPACE, node_groups
         try:
-            found = await self._client.list_all(components.COMPONENT_DEPLOYMENTS, namespace)
+            deployments = await self._client.list_all(components.COMPONENT_DEPLOYMENTS, namespace)
         except (KubeError, UnreadableObject) as error:
             yield self._writing.lacks(MissingData("Deployments of components", namespace, describe_error(error)))
         else:
-            for each in components.find_components(found.items):
-                where = _node_groups_flag(each) or where
-                yield self._writing.component(each)
+            for component in components.find_components(deployments.items):
+                where = _node_groups_flag(component) or where
+                yield self._writing.component(component)
         named: list[tuple[Resource[Any], str]] = [(LEASES, name) for name in components.LEASES]
         for resource, name in (*named, (CONFIG_MAPS, CLUSTER_FREEZE_CONFIG_MAP)):
             async for line in self._one(resource, namespace, name, f"{resource.kind} {name}"):
@@ -252,29 +257,29 @@ class _ClusterReader:
             async for line in self._one(CONFIG_MAPS, place, name, NODE_GROUPS):
                 yield line
 
-    async def _one(self, resource: Resource[Any], namespace: str, name: str, what: str) -> AsyncIterator[bytes]:
+    async def _one(self, resource: Resource[Any], namespace: str, name: str, title: str) -> AsyncIterator[bytes]:
         """One object, if there is one."""
         try:
             got = await self._client.get(resource, name, namespace)
         except NotFound:
             return
         except (KubeError, UnreadableObject) as error:
-            yield self._writing.lacks(MissingData(what, namespace, describe_error(error)))
+            yield self._writing.lacks(MissingData(title, namespace, describe_error(error)))
         else:
             yield self._writing.object(got, resource.api_version, resource.kind)
 
 
 def _node_groups_flag(component: DumpedComponent) -> str:
-    """Where the node autoscaler is told that groups are declared; nothing of others."""
+    """The ConfigMap of node groups that the node autoscaler's flag names; empty for other components."""
     return component.flags.get(_GROUPS_FLAG, "") if component.component == "nodes" else ""
 
 
-def _is_relevant(found: Any) -> bool:
-    match found:
+def _is_relevant(item: Any) -> bool:
+    match item:
         case Event():
-            return is_relevant_event(found)
+            return is_relevant_event(item)
         case ReplicaSet():
-            # A Deployment keeps ten without pods, and they decide nothing.
-            return bool(found.spec.replicas or found.status.replicas)
+            # A Deployment keeps ten old ReplicaSets without pods, which decide nothing.
+            return bool(item.spec.replicas or item.status.replicas)
         case _:
             return True

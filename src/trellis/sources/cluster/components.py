@@ -24,10 +24,10 @@ _COMPONENTS: Final = {
     "nodes": "nodes",
     "hvpa": "hvpa",
 }
-# What these are called are words that others use as well.
+# Names of components that other programs use as well.
 _OURS: Final = "trellis"
 _COMMON_WORDS: Final = frozenset({"nodes", "hvpa"})
-# Whatever a flag of such a name says is nobody's business.
+# Flags whose names match may hold secrets, and are left out.
 _SECRET: Final = re.compile("token|passw|secret|credential|header|user|auth|key|cert", re.IGNORECASE)
 _FLAG: Final = re.compile(r"--?([A-Za-z0-9][A-Za-z0-9._-]*)(?:=(.*))?", re.DOTALL)
 
@@ -61,14 +61,14 @@ COMPONENT_DEPLOYMENTS: Final[Resource[ComponentDeployment]] = DEPLOYMENTS.read_a
 
 
 def find_components(deployments: Iterable[ComponentDeployment]) -> Iterator[DumpedComponent]:
-    """Those that are components, upstream's included."""
-    for each in deployments:
-        for container in each.spec.template.spec.containers:
+    """The Deployments that run components of an autoscaler, upstream's included."""
+    for deployment in deployments:
+        for container in deployment.spec.template.spec.containers:
             words = (*container.command, *container.args)
             component = _component(words, container.image)
             if component:
-                replicas = 1 if each.spec.replicas is None else each.spec.replicas
-                namespace, name = each.metadata.namespace, each.metadata.name
+                replicas = 1 if deployment.spec.replicas is None else deployment.spec.replicas
+                namespace, name = deployment.metadata.namespace, deployment.metadata.name
                 yield DumpedComponent(component, namespace, name, container.image, replicas, parse_flags(words))
 
 
@@ -77,10 +77,10 @@ def parse_flags(words: Iterable[str]) -> Mapping[str, str]:
     flags: dict[str, str] = {}
     last = ""
     for word in words:
-        found = _FLAG.fullmatch(word)
-        if found:
-            last = found[1] if found[2] is None else ""
-            flags[found[1]] = "true" if found[2] is None else found[2]
+        flag = _FLAG.fullmatch(word)
+        if flag:
+            last = flag[1] if flag[2] is None else ""
+            flags[flag[1]] = "true" if flag[2] is None else flag[2]
         elif last:
             flags[last], last = word, ""
     return {name: _without_login(value) for name, value in flags.items() if not _SECRET.search(name)}

@@ -67,15 +67,15 @@ class DumpWriter:
         return encode_line(dump_format.OBJECT, document if self._mask is None else self._mask.document(document))
 
     def lacks(self, missing: MissingData) -> bytes:
-        """Something that is not there; who collects is told in full, even where the dump names nothing."""
+        """Missing data; `missing` keeps it in full, even if the dump is anonymized."""
         self.missing.append(missing)
         if self._mask is not None:
-            why = next((each for each in _REASONS if missing.why.startswith(each)), "")
-            missing = MissingData(missing.what.partition(" ")[0], self._mask.namespace(missing.where), why)
+            reason = next((reason for reason in _REASONS if missing.why.startswith(reason)), "")
+            missing = MissingData(missing.what.partition(" ")[0], self._mask.namespace(missing.where), reason)
         return encode_line(dump_format.MISSING, missing)
 
     def scale(self, target: TargetRef, answer: ScaleInfo, replicas: int | None = None) -> bytes:
-        """What a scale says, and how many replicas it has if somebody needs that."""
+        """The scale of a target, with its replicas if they are needed."""
         mask = self._mask
         if mask is not None:
             namespace, name = mask.namespace(target.namespace), mask.name(target.name)
@@ -105,9 +105,9 @@ class DumpWriter:
         if self._mask is not None:
             masks = (self._mask.namespace, self._mask.name, self._mask.name)
             names = (
-                [masks[0](each) for each in names[0]],
-                [masks[1](each) for each in names[1]],
-                [masks[2](each) for each in names[2]],
+                [masks[0](namespace) for namespace in names[0]],
+                [masks[1](pod) for pod in names[1]],
+                [masks[2](container) for container in names[2]],
             )
         return encode_line(dump_format.USAGE, UsageColumns(*names, samples.times, samples.cpu, samples.memory))
 

@@ -51,7 +51,7 @@ _BACKOFF: Final = RetryBackoff(first=0.5, most=8.0)
 
 
 async def list_pages(client: Client, resource: Resource[T], namespace: str = "") -> AsyncIterator[DecodedList[T]]:
-    """All there is; raises the last error of a server that is asked in vain."""
+    """All pages of a list, with retries; raises the last error if every attempt fails."""
     limit, failures = PAGE_SIZE, 0
     while True:
         try:
@@ -84,7 +84,7 @@ def describe_error(error: TrellisError, resource: Resource[Any] | None = None) -
 
 
 def _middle() -> float:
-    """One client alone has nobody to keep out of the way of."""
+    """The jitter of a retry: none, because a single client competes with no other."""
     return 0.5
 
 
@@ -94,8 +94,8 @@ _WILD: Final = frozenset("*?[")
 class CollectionScope(msgspec.Struct, frozen=True):
     """Namespaces by name or pattern, all of them if there is none.
 
-    `own` is the one that is meant where nobody says anything: all there is if the cluster does not tell which
-    namespaces it has. With `all_pods`, pods of other namespaces are collected too, for what they take of the nodes.
+    `own` is the namespace to name if there are no patterns and namespaces may not be listed. With `all_pods`, pods of
+    other namespaces are collected too, for what they take of the nodes.
     `node_groups` is the ConfigMap, as namespace/name, that declares groups of nodes: with it, all that decides about
     nodes is collected, wherever it is; with `nodes_alone` nothing else.
     """
@@ -108,7 +108,7 @@ class CollectionScope(msgspec.Struct, frozen=True):
 
 
 class NamespaceScope(msgspec.Struct, frozen=True):
-    """Namespaces that are looked into. `asked` is how: all at once, which is the empty name, or each for itself."""
+    """The namespaces to read. `asked` are the lists to request: the empty name for all at once, or one for each."""
 
     names: tuple[str, ...]
     asked: tuple[str, ...]
@@ -117,24 +117,30 @@ class NamespaceScope(msgspec.Struct, frozen=True):
 
 
 async def resolve_namespaces(client: Client, wanted: CollectionScope) -> NamespaceScope:
-    """Where to look. Whoever names namespaces needs no right to list them."""
+    """The namespaces that match the patterns. Plain names need no right to list namespaces."""
     if wanted.patterns and not any(map(_is_wild, wanted.patterns)):
         return await _get_namespaces(client, tuple(dict.fromkeys(wanted.patterns)))
     try:
-        found = [each async for page in list_pages(client, NAMESPACES) for each in page.items]
+        namespaces = [namespace async for page in list_pages(client, NAMESPACES) for namespace in page.items]
     except (KubeError, UnreadableObject) as error:
         missing = MissingData(NAMESPACES.kind, "", describe_error(error))
-        names = [each for each in wanted.patterns if not _is_wild(each)] or ([wanted.own] if wanted.own else [])
-        # Somebody may well list all pods and yet no namespaces.
-        asked = tuple(names) if wanted.patterns else ("",)
-        return NamespaceScope(tuple(names), asked, (), (missing,))
+        names = [pattern for pattern in wanted.patterns if not _is_wild(pattern)] or (
+            [wanted.own] if wanted.own else []
+        )
+        # The right to list all pods does not imply the right to list namespaces.
+        listed = tuple(names) if wanted.patterns else ("",)
+        return NamespaceScope(tuple(names), listed, (), (missing,))
     if not wanted.patterns:
-        return NamespaceScope(tuple(each.metadata.name for each in found), ("",), tuple(found))
-    chosen = [each for each in found if any(fnmatchcase(each.metadata.name, one) for one in wanted.patterns)]
-    names_ = tuple(each.metadata.name for each in chosen)
-    lacking = [each for each in wanted.patterns if not any(fnmatchcase(name, each) for name in names_)]
-    every = [each.metadata.name for each in found]
-    missing_ = tuple(MissingData(NAMESPACES.kind, each, _does_not_exist(each, every)) for each in lacking)
+        return NamespaceScope(tuple(namespace.metadata.name for namespace in namespaces), ("",), tuple(namespaces))
+    chosen = [
+        namespace
+        for namespace in namespaces
+        if any(fnmatchcase(namespace.metadata.name, pattern) for pattern in wanted.patterns)
+    ]
+    names_ = tuple(namespace.metadata.name for namespace in chosen)
+    lacking = [pattern for pattern in wanted.patterns if not any(fnmatchcase(name, pattern) for name in names_)]
+    every = [namespace.metadata.name for namespace in namespaces]
+    missing_ = tuple(MissingData(NAMESPACES.kind, pattern, _does_not_exist(pattern, every)) for pattern in lacking)
     return NamespaceScope(names_, names_, tuple(chosen), missing_)
 
 
@@ -146,15 +152,15 @@ async def _get_namespaces(client: Client, names: tuple[str, ...]) -> NamespaceSc
             objects.append(await client.get(NAMESPACES, name))
         except (KubeError, UnreadableObject) as error:
             is_gone = getattr(error, "code", 0) == 404
-            why = _does_not_exist(name, await _list_namespace_names(client)) if is_gone else describe_error(error)
-            missing.append(MissingData(NAMESPACES.kind, name, why))
+            reason = _does_not_exist(name, await _list_namespace_names(client)) if is_gone else describe_error(error)
+            missing.append(MissingData(NAMESPACES.kind, name, reason))
     return NamespaceScope(names, names, tuple(objects), tuple(missing))
 
 
 async def _list_namespace_names(client: Client) -> list[str]:
-    """The names that there are, if anybody may list them."""
+    """The names of all namespaces; empty if they may not be listed."""
     try:
-        return [each.metadata.name async for page in list_pages(client, NAMESPACES) for each in page.items]
+        return [namespace.metadata.name async for page in list_pages(client, NAMESPACES) for namespace in page.items]
     except (KubeError, UnreadableObject):
         return []
 
@@ -216,23 +222,23 @@ async def read_in_namespaces(
     What may not be read everywhere at once is tried in each namespace. What is missing in all of them is said once.
     """
     hidden = await _find_unreadable(places.asked, read)
-    asked = places.asked
-    if asked == ("",) and hidden.get("") == FORBIDDEN and places.names:
-        asked = places.names
-        hidden = await _find_unreadable(asked, read)
+    listed = places.asked
+    if listed == ("",) and hidden.get("") == FORBIDDEN and places.names:
+        listed = places.names
+        hidden = await _find_unreadable(listed, read)
     whys = set(hidden.values())
-    if len(whys) == 1 and (NOT_SERVED in whys or len(hidden) == len(asked) > 1):
+    if len(whys) == 1 and (NOT_SERVED in whys or len(hidden) == len(listed) > 1):
         return [MissingData(what, "", whys.pop())]
-    return [MissingData(what, place, why) for place, why in hidden.items()]
+    return [MissingData(what, place, reason) for place, reason in hidden.items()]
 
 
-async def _find_unreadable(asked: Sequence[str], read: Callable[[str], Awaitable[str]]) -> dict[str, str]:
-    """Where it could not be read, and why. What is not served in one place is served in none."""
+async def _find_unreadable(namespaces: Sequence[str], read: Callable[[str], Awaitable[str]]) -> dict[str, str]:
+    """Reasons by namespace that could not be read. A kind that is not served in one namespace is served in none."""
     hidden: dict[str, str] = {}
-    for place in asked:
-        why = await read(place)
-        if why:
-            hidden[place] = why
-        if why == NOT_SERVED:
+    for place in namespaces:
+        reason = await read(place)
+        if reason:
+            hidden[place] = reason
+        if reason == NOT_SERVED:
             break
     return hidden

@@ -28,12 +28,12 @@ _BETWEEN_ZONES: Final = "__"
 
 
 class Pseudonyms:
-    """Other names for everything, by one secret."""
+    """Pseudonyms derived from one secret."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        self._known: dict[tuple[str, str], str] = {}
-        self._taken: set[tuple[str, str]] = set()
+        self._pseudonyms: dict[tuple[str, str], str] = {}
+        self._used: set[tuple[str, str]] = set()
 
     def name(self, text: str) -> str:
         """A name, part by part; the number at the end of a StatefulSet's pod stays."""
@@ -47,17 +47,17 @@ class Pseudonyms:
 
     def namespace(self, text: str) -> str:
         """A namespace, as a whole."""
-        return text if text in PUBLIC_NAMES else self._whole("ns", text)
+        return text if text in PUBLIC_NAMES else self._prefixed("ns", text)
 
     def node(self, text: str) -> str:
         """A node, as a whole: its name is often its address."""
-        return self._whole("node", text)
+        return self._prefixed("node", text)
 
     def key(self, text: str) -> str:
-        """The key of a label, or of a resource that somebody added; by its slash a scheduler knows that it counts."""
+        """The key of a label or an extended resource; keeps a slash, by which a scheduler recognises the latter."""
         if not text or is_public_key(text):
             return text
-        masked = self._whole("key", text)
+        masked = self._prefixed("key", text)
         return f"{masked}/x" if "/" in text else masked
 
     def label(self, key: str, value: str) -> str:
@@ -68,12 +68,12 @@ class Pseudonyms:
 
     def kind(self, text: str) -> str:
         """A kind that only this cluster may have."""
-        return text if text in DUMPED_KINDS or text in PUBLIC_NAMES else self._whole("Kind", text)
+        return text if text in DUMPED_KINDS or text in PUBLIC_NAMES else self._prefixed("Kind", text)
 
     def api_version(self, text: str) -> str:
-        """The group of such a kind."""
+        """The API version of a kind, with a pseudonym for a group that only this cluster may have."""
         group, slash, version = text.rpartition("/")
-        return text if is_public_group(group) else f"{self._whole('group', group)}{slash}{version}"
+        return text if is_public_group(group) else f"{self._prefixed('group', group)}{slash}{version}"
 
     def selector(self, text: str) -> str:
         """A selector in its text form; one that cannot be read selects nothing, whatever it says."""
@@ -83,9 +83,9 @@ class Pseudonyms:
             return ""
         return str(Selector(tuple(map(self._requirement, requirements))))
 
-    def _requirement(self, found: LabelRequirement) -> LabelRequirement:
-        values = tuple(sorted(self.label(found.key, value) for value in found.values))
-        return LabelRequirement(self.key(found.key), found.operator, values)
+    def _requirement(self, requirement: LabelRequirement) -> LabelRequirement:
+        values = tuple(sorted(self.label(requirement.key, value) for value in requirement.values))
+        return LabelRequirement(self.key(requirement.key), requirement.operator, values)
 
     def _part(self, text: str) -> str:
         if not text:
@@ -95,18 +95,18 @@ class Pseudonyms:
         length = len(text) if _DRAWN.fullmatch(text) else _WORD
         return self._drawn("part", text, _LETTERS, length)
 
-    def _whole(self, prefix: str, text: str) -> str:
+    def _prefixed(self, prefix: str, text: str) -> str:
         return f"{prefix}-{self._drawn(prefix, text, _LETTERS, 8)}" if text else text
 
     def _drawn(self, family: str, text: str, letters: str, length: int) -> str:
         """Letters that follow from the text and the secret alone, unless another text has them already."""
-        known = self._known.get((family, text))
-        if known is None:
+        pseudonym = self._pseudonyms.get((family, text))
+        if pseudonym is None:
             tries = 0
-            while known is None or (family, known) in self._taken:
+            while pseudonym is None or (family, pseudonym) in self._used:
                 digest = hashlib.blake2b(f"{family}/{tries}/{text}".encode(), key=self._secret).digest()
-                known = "".join(letters[byte % len(letters)] for byte in digest[:length])
+                pseudonym = "".join(letters[byte % len(letters)] for byte in digest[:length])
                 tries += 1
-            self._known[family, text] = known
-            self._taken.add((family, known))
-        return known
+            self._pseudonyms[family, text] = pseudonym
+            self._used.add((family, pseudonym))
+        return pseudonym

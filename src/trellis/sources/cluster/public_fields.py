@@ -188,8 +188,8 @@ def is_public_group(group: str) -> bool:
     return "." not in group or _is_within(group, (*_PUBLIC_DOMAINS, *_PUBLIC_GROUPS))
 
 
-def _is_within(domain: str, known: tuple[str, ...]) -> bool:
-    return any(domain == each or domain.endswith(f".{each}") for each in known)
+def _is_within(domain: str, domains: tuple[str, ...]) -> bool:
+    return any(domain == each or domain.endswith(f".{each}") for each in domains)
 
 
 _RESOURCES: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage", "storage"})

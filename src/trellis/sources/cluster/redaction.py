@@ -89,10 +89,10 @@ def is_relevant_event(event: Event) -> bool:
 
 
 def _keep_known_annotations(value: object) -> None:
-    """On the object, and on templates within it."""
+    """Drop unknown annotations, and finalizers, from the object and from templates within it."""
     if isinstance(value, list):
-        for each in value:
-            _keep_known_annotations(each)
+        for item in value:
+            _keep_known_annotations(item)
     elif isinstance(value, dict):
         for key, below in list(value.items()):
             if key == "annotations" and isinstance(below, dict):
@@ -104,7 +104,7 @@ def _keep_known_annotations(value: object) -> None:
 
 
 def _keep_known_pod(pods: Document | None) -> None:
-    """Nobody reads more of a pod that is written down than of one that runs; one that cannot be read has nothing."""
+    """Reduce the pod spec of a Buffer to the fields read of running pods; an unreadable one becomes empty."""
     if pods is None or "podSpec" not in pods:
         return
     try:

@@ -19,16 +19,16 @@ _NODE = "Node"
 
 
 class ScaleTargets:
-    """Those that were seen, and which of them have been asked for."""
+    """Collects the targets and controllers of objects, and which of them have been looked up."""
 
     def __init__(self) -> None:
         self._unasked: dict[TargetRef, None] = {}
-        self._asked: set[TargetRef] = set()
-        # Those of which a Buffer is a share or a copy.
+        self._looked_up: set[TargetRef] = set()
+        # Targets of Buffers, whose replicas count.
         self.counted: set[TargetRef] = set()
 
     def see(self, found: Any) -> None:
-        """An object, which may have a target or a controller."""
+        """Add the target and the controller of an object, if it has them."""
         metadata = found.metadata
         if isinstance(found, VerticalPodAutoscaler | Hvpa):
             target = found.spec.target_ref
@@ -39,16 +39,16 @@ class ScaleTargets:
         self.see_controller(metadata.namespace, metadata.controller)
 
     def see_controller(self, namespace: str, controller: OwnerReference | None) -> None:
-        """Who controls something."""
+        """Add a controller."""
         above = build_controller_ref(namespace, controller)
         if above is not None and above.namespace:
             self._add(above)
 
     def take_unasked(self) -> list[TargetRef]:
-        """Those that nobody has asked for yet."""
-        taken, self._unasked = list(self._unasked), {}
-        self._asked.update(taken)
-        return taken
+        """The targets that have not been looked up yet; marks them as looked up."""
+        targets, self._unasked = list(self._unasked), {}
+        self._looked_up.update(targets)
+        return targets
 
     def _see_buffer(self, buffer: Buffer) -> None:
         reference = buffer.spec.target_ref
@@ -61,20 +61,20 @@ class ScaleTargets:
         self._add(target)
 
     def _add(self, target: TargetRef) -> None:
-        if target.kind and not target.is_well_known and target.kind != _NODE and target not in self._asked:
+        if target.kind and not target.is_well_known and target.kind != _NODE and target not in self._looked_up:
             self._unasked[target] = None
 
 
 class ScaleReplicas:
-    """Counts by target; what is wrong with a target is told by whoever asks for its selector."""
+    """Reads replicas by target. Problems of a target are reported by the lookup of its selector."""
 
     def __init__(self, client: Client) -> None:
         self._kinds = ScalableKinds(client, LookupTimes())
 
     async def find(self, target: TargetRef) -> int | None:
-        """How many there are; None if its scale does not say."""
+        """The replicas of a target; None if its scale cannot be read."""
         try:
-            found = await self._kinds.read(target)
+            scale = await self._kinds.read(target)
         except (KubeError, UnreadableObject):
             return None
-        return None if isinstance(found, TargetProblem) else found.scale.status.replicas
+        return None if isinstance(scale, TargetProblem) else scale.scale.status.replicas

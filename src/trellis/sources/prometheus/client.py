@@ -63,7 +63,7 @@ class PrometheusCredentials:
         self._shown = Identity()
 
     async def header(self) -> Mapping[str, str]:
-        """What to send along; empty if we are nobody."""
+        """The Authorization header; empty without credentials."""
         if self._tokens is None:
             return {"Authorization": self._basic} if self._basic else {}
         try:
@@ -73,11 +73,11 @@ class PrometheusCredentials:
         return {"Authorization": f"Bearer {self._shown.token}"}
 
     async def renew(self) -> bool:
-        """They were refused. Whether there are others by now."""
+        """Reload credentials that were refused; returns whether they have changed."""
         return self._tokens is not None and await self._tokens.renew(self._shown)
 
 
-# Told of every request: the status of HTTP as text, the method in lower case, and how long it took.
+# Called for every request with the status of HTTP as text, the method in lower case, and how long it took.
 ObserveRequest: TypeAlias = Callable[[str, str, float], None]
 
 T = TypeVar("T")
@@ -97,8 +97,8 @@ _LONGEST_WAIT_SECONDS: Final = 60.0
 class PrometheusClient:
     """One Prometheus. To be made and used within one event loop; a context that closes its connections.
 
-    `queries` counts what was asked, `attempts` how often it had to be. Who is `hasty` gives up at once if nobody is
-    there to begin with: somebody sits in front of a command, and the address may be wrong.
+    `queries` counts queries, `attempts` the requests that they took. A `hasty` client does not retry if the first
+    connection fails: a command is interactive, and its address may be wrong.
     """
 
     def __init__(
@@ -147,19 +147,19 @@ class PrometheusClient:
 
     async def query(self, query: str, time: float) -> QueryResult:
         """What a query says at one time; raises `PrometheusError`."""
-        return await self._asked("/api/v1/query", {"query": query, "time": _format_time(time)}, read_query_result)
+        return await self._query("/api/v1/query", {"query": query, "time": _format_time(time)}, read_query_result)
 
     async def query_range(self, query: str, start: float, end: float, step: float) -> QueryResult:
         """What a query says from start to end, both included; raises `PrometheusError`."""
         parameters = {"query": query, "start": _format_time(start), "end": _format_time(end), "step": f"{step:.3f}"}
-        return await self._asked("/api/v1/query_range", parameters, read_query_result)
+        return await self._query("/api/v1/query_range", parameters, read_query_result)
 
     async def series(self, selector: str, start: float, end: float) -> list[dict[str, str]]:
         """The labels of series that had samples between two times, which costs no samples; raises `PrometheusError`."""
         parameters = {"match[]": selector, "start": _format_time(start), "end": _format_time(end)}
-        return await self._asked("/api/v1/series", parameters, read_label_sets)
+        return await self._query("/api/v1/series", parameters, read_label_sets)
 
-    async def _asked(self, path: str, parameters: Mapping[str, str], read: Callable[[bytes], T]) -> T:
+    async def _query(self, path: str, parameters: Mapping[str, str], read: Callable[[bytes], T]) -> T:
         parameters = {**parameters, "timeout": f"{round(self._query_seconds * 1000)}ms"}
         self.queries += 1
         body = await self._body(path, parameters)
@@ -180,8 +180,8 @@ class PrometheusClient:
             except NETWORK_FAILURES as error:
                 # A query that got no answer in minutes will get none in the next ones.
                 if failures > self._retries or _took_too_long(error) or (self._hasty and _is_unconnected(error)):
-                    what = describe_failure(error, self._seconds)
-                    raise PrometheusUnreachable(f"Prometheus at {self._address} {what}") from error
+                    failure = describe_failure(error, self._seconds)
+                    raise PrometheusUnreachable(f"Prometheus at {self._address} {failure}") from error
             else:
                 self._hasty = False
                 if status == 200:

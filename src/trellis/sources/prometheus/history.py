@@ -49,17 +49,17 @@ class QueryWindows:
     @property
     def size(self) -> int:
         """How much is left."""
-        return sum(each.size for each in self._waiting)
+        return sum(window.size for window in self._waiting)
 
     def next(self) -> QueryWindow | None:
-        """The piece to ask for now; None if all is done."""
+        """The window to query next; None if all are read."""
         if not self._waiting:
             return None
         rest = self._waiting[0]
         return QueryWindow(rest.namespaces, rest.first, min(self._steps, rest.steps))
 
     def done(self) -> None:
-        """There is an answer for the piece."""
+        """Mark the next window as read."""
         rest = self._waiting.popleft()
         read = min(self._steps, rest.steps)
         if read < rest.steps:
@@ -68,11 +68,11 @@ class QueryWindows:
             self._steps = self._longest
 
     def too_much(self) -> bool:
-        """The piece has to be smaller. Whether it can be."""
+        """Halve the next window; returns whether it could be halved."""
         rest = self._waiting[0]
-        asked = min(self._steps, rest.steps)
-        if asked > 1:
-            self._steps = asked // 2
+        steps = min(self._steps, rest.steps)
+        if steps > 1:
+            self._steps = steps // 2
             return True
         if rest.namespaces is None or len(rest.namespaces) < 2:
             return False
@@ -151,15 +151,15 @@ async def read_history(
     """
     times = TimeGrid.until(now, settings)
     pieces = times.pieces(_groups(settings, namespaces), duration_seconds(settings.history_chunk) / times.step)
-    total, found, unread = pieces.size, 0, 0
+    total, samples, unread = pieces.size, 0, 0
 
     def queries(some: tuple[str, ...] | None) -> tuple[str, str]:
         return cpu_query(settings, some, settings.history_resolution), memory_query(settings, some)
 
     async for read in read_windows(client, pieces, times, queries, container_labels(settings)):
-        found, unread = found + len(read.times), unread + read.joined.unread
+        samples, unread = samples + len(read.times), unread + read.joined.unread
         if report:
-            report(HistoryProgress(total - pieces.size, total, found, unread))
+            report(HistoryProgress(total - pieces.size, total, samples, unread))
         if len(read.times):
             cpu, memory = read.joined.columns
             yield await asyncio.to_thread(read.joined.samples, read.times, cpu, memory)
@@ -173,7 +173,7 @@ async def read_windows(
         start = times.start + piece.first * times.step
         end = start + (piece.steps - 1) * times.step
         try:
-            answers = [await client.query_range(each, start, end, times.step) for each in queries(piece.namespaces)]
+            answers = [await client.query_range(query, start, end, times.step) for query in queries(piece.namespaces)]
         except PrometheusTooMuch:
             if not pieces.too_much():
                 raise

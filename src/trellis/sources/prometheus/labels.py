@@ -51,15 +51,17 @@ async def query_pod_labels(client: PrometheusClient, settings: PrometheusSetting
 def read_pod_labels(answer: QueryResult, settings: PrometheusSettings) -> PodLabels:
     """The labels without their prefix. A series that does not name a pod says nothing."""
     prefix = settings.pod_label_prefix
-    found: dict[tuple[str, str], dict[str, str]] = {}
-    seen: dict[tuple[str, str], float] = {}
+    labels_by_pod: dict[tuple[str, str], dict[str, str]] = {}
+    newest_times: dict[tuple[str, str], float] = {}
     for labels, time in zip(answer.labels, _newest(answer).tolist(), strict=True):
         pod = (labels.get(settings.pod_namespace_label, ""), labels.get(settings.pod_name_label, ""))
-        if not all(pod) or time < seen.get(pod, time):
+        if not all(pod) or time < newest_times.get(pod, time):
             continue
-        seen[pod] = time
-        found[pod] = {name.removeprefix(prefix): value for name, value in labels.items() if name.startswith(prefix)}
-    return found
+        newest_times[pod] = time
+        labels_by_pod[pod] = {
+            name.removeprefix(prefix): value for name, value in labels.items() if name.startswith(prefix)
+        }
+    return labels_by_pod
 
 
 def _newest(answer: QueryResult) -> FloatColumn:

@@ -34,17 +34,17 @@ async def read_newest(
     groups: Sequence[tuple[str, ...] | None] = [None]
     if namespaces is not None:
         groups = namespace_groups(namespaces, settings.prometheus_namespaces_per_query)
-    waiting, found = deque(groups), []
+    waiting, batches = deque(groups), []
     while waiting:
         group = waiting.popleft()
         try:
-            found.append(await _read_group(client, settings, group, now))
+            batches.append(await _read_group(client, settings, group, now))
         except PrometheusTooMuch:
             if group is None or len(group) < 2:
                 raise
             middle = len(group) // 2
             waiting.extendleft((group[middle:], group[:middle]))
-    return Samples.joined(found)
+    return Samples.joined(batches)
 
 
 async def _read_group(

@@ -86,7 +86,7 @@ def quote_string(text: str) -> str:
 
 
 def _literal(text: str) -> str:
-    return _SPECIAL.sub(lambda found: "\\" + found[0], text)
+    return _SPECIAL.sub(lambda match: "\\" + match[0], text)
 
 
 T = TypeVar("T")
@@ -96,14 +96,14 @@ async def query_in_groups(
     namespaces: Collection[str], most: int, ask: Callable[[tuple[str, ...]], Awaitable[T]]
 ) -> list[T]:
     """An answer for each group; raises `PrometheusError`, `PrometheusTooMuch` only if one namespace is too much."""
-    waiting, found = deque(namespace_groups(namespaces, most)), []
+    waiting, answers = deque(namespace_groups(namespaces, most)), []
     while waiting:
         group = waiting.popleft()
         try:
-            found.append(await ask(group))
+            answers.append(await ask(group))
         except PrometheusTooMuch:
             if len(group) < 2:
                 raise
             middle = len(group) // 2
             waiting.extendleft((group[middle:], group[:middle]))
-    return found
+    return answers

@@ -89,16 +89,16 @@ def read_query_result(body: bytes) -> QueryResult:
     except _UNREADABLE as error:
         raise _unreadable(body, error) from error
     if data.result_type == _VECTOR:
-        raws = [bytes(each.value) for each in series]
+        raws = [bytes(one_series.value) for one_series in series]
         counts = np.array([1 if len(raw) > 2 else 0 for raw in raws], dtype=np.int64)
     else:
-        raws = [bytes(each.values) for each in series]
+        raws = [bytes(one_series.values) for one_series in series]
         # Each sample is a list in a list.
         counts = np.array([raw.count(b"[") - 1 for raw in raws], dtype=np.int64)
     flat = _read_numbers([raw for raw, count in zip(raws, counts.tolist(), strict=True) if count])
     if len(flat) != 2 * int(counts.sum()):
         raise PrometheusRefused("the answer is none of Prometheus: a sample is not a time and a value", 200)
-    return QueryResult([each.metric for each in series], counts, flat[0::2].copy(), flat[1::2].copy())
+    return QueryResult([one_series.metric for one_series in series], counts, flat[0::2].copy(), flat[1::2].copy())
 
 
 def read_label_sets(body: bytes) -> list[dict[str, str]]:
@@ -110,12 +110,12 @@ def read_label_sets(body: bytes) -> list[dict[str, str]]:
 
 
 def read_error(body: bytes) -> ErrorResponse | None:
-    """What Prometheus says of an error, in its own words; None if somebody else answered."""
+    """The error in a response of Prometheus; None if the body is not one of Prometheus."""
     try:
-        found = msgspec.json.decode(body, type=ErrorResponse)
+        response = msgspec.json.decode(body, type=ErrorResponse)
     except _UNREADABLE:
         return None
-    return found if found.error else None
+    return response if response.error else None
 
 
 def _unreadable(body: bytes, error: Exception) -> PrometheusRefused:
@@ -144,7 +144,7 @@ def _parse_numbers(text: bytes) -> FloatColumn:
     try:
         return np.array(_NUMBERS.decode(b"[" + text + b"]"), dtype=np.float64)
     except _UNREADABLE:
-        return np.array([_parse_number(each) for each in text.split(b",")], dtype=np.float64)
+        return np.array([_parse_number(number) for number in text.split(b",")], dtype=np.float64)
 
 
 def _parse_number(text: bytes) -> float:
@@ -178,15 +178,15 @@ _REDIRECTS: Final = range(300, 400)
 
 def build_refusal(address: str, status: int, headers: Mapping[str, str], body: bytes) -> PrometheusRefused:
     """The error that an answer other than 200 stands for."""
-    found = read_error(body)
-    said = found.error if found else _excerpt(body)
-    kind = found.error_type if found else ""
+    response = read_error(body)
+    reason = response.error if response else _excerpt(body)
+    kind = response.error_type if response else ""
     if status in _REDIRECTS:
-        said = f"it sends us to {headers.get('Location', 'elsewhere')}; {_ADDRESS}"
+        reason = f"it sends us to {headers.get('Location', 'elsewhere')}; {_ADDRESS}"
     elif status in _ADVICE and not kind:
-        said = f"{_ADVICE[status]}{f' ({said})' if said else ''}"
-    message = f"Prometheus at {address} answers {status}: {said or 'no reason'}"
-    return (PrometheusTooMuch if _is_too_much(status, kind, said) else PrometheusRefused)(message, status, kind)
+        reason = f"{_ADVICE[status]}{f' ({reason})' if reason else ''}"
+    message = f"Prometheus at {address} answers {status}: {reason or 'no reason'}"
+    return (PrometheusTooMuch if _is_too_much(status, kind, reason) else PrometheusRefused)(message, status, kind)
 
 
 def is_temporary(error: PrometheusRefused) -> bool:
@@ -202,10 +202,10 @@ def retry_after(headers: Mapping[str, str], most: float) -> float | None:
     return min(float(text), most) if text.isascii() and text.isdigit() else None
 
 
-def _is_too_much(status: int, kind: str, said: str) -> bool:
+def _is_too_much(status: int, kind: str, reason: str) -> bool:
     if status == 413 or kind == _TIMEOUT:
         return True
-    return status in (400, 422) and _TOO_MUCH.search(said) is not None
+    return status in (400, 422) and _TOO_MUCH.search(reason) is not None
 
 
 def _excerpt(body: bytes) -> str:

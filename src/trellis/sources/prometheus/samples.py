@@ -41,11 +41,11 @@ def join_results(
     answers: Sequence[QueryResult], labels: tuple[str, str, str], start: float, step: float
 ) -> JoinedSeries:
     """Answers whose times all lie a whole number of steps after the start; NaN where one of them says nothing."""
-    known: dict[tuple[str, str, str], int] = {}
-    owners = [_rows(answer, labels, known) for answer in answers]
+    container_rows: dict[tuple[str, str, str], int] = {}
+    owners = [_rows(answer, labels, container_rows) for answer in answers]
     ticks = [np.rint((answer.times - start) / step).astype(np.int64) for answer in answers]
     # No matter how far apart: rows are small numbers, and so are steps.
-    stride = max((int(each.max()) for each in ticks if len(each)), default=0) + 1
+    stride = max((int(tick.max()) for tick in ticks if len(tick)), default=0) + 1
     codes = [rows[answer.owners] * stride + tick for answer, rows, tick in zip(answers, owners, ticks, strict=True)]
     usable = [(tick >= 0) & (code >= 0) for tick, code in zip(ticks, codes, strict=True)]
     entries = np.unique(np.concatenate([code[mask] for code, mask in zip(codes, usable, strict=True)]))
@@ -56,16 +56,18 @@ def join_results(
         columns.append(column)
     something = np.logical_or.reduce([~np.isnan(column) for column in columns])
     rows, tick = np.divmod(entries[something], stride)
-    unread = int(sum(np.count_nonzero(each < 0) for each in owners))
-    return JoinedSeries(list(known), rows, tick, [column[something] for column in columns], unread)
+    unread = int(sum(np.count_nonzero(series_rows < 0) for series_rows in owners))
+    return JoinedSeries(list(container_rows), rows, tick, [column[something] for column in columns], unread)
 
 
-def _rows(answer: QueryResult, labels: tuple[str, str, str], known: dict[tuple[str, str, str], int]) -> IntColumn:
+def _rows(
+    answer: QueryResult, labels: tuple[str, str, str], container_rows: dict[tuple[str, str, str], int]
+) -> IntColumn:
     """For each series the place of its container, -1 if a label is missing."""
     namespace, pod, container = labels
     rows = np.full(len(answer.labels), -1, dtype=np.int64)
-    for place, found in enumerate(answer.labels):
-        key = (found.get(namespace, ""), found.get(pod, ""), found.get(container, ""))
+    for place, series_labels in enumerate(answer.labels):
+        key = (series_labels.get(namespace, ""), series_labels.get(pod, ""), series_labels.get(container, ""))
         if all(key):
-            rows[place] = known.setdefault(key, len(known))
+            rows[place] = container_rows.setdefault(key, len(container_rows))
     return rows

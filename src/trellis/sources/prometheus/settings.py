@@ -38,7 +38,7 @@ def _why_not_label(value: str) -> str | None:
 
 
 def _why_not_headers(values: tuple[str, ...]) -> str | None:
-    wrong = sum(not _HEADER.fullmatch(each) for each in values)
+    wrong = sum(not _HEADER.fullmatch(value) for value in values)
     return f"{wrong} of {len(values)} are not of the form Name=value" if wrong else None
 
 
@@ -218,10 +218,10 @@ class PrometheusSettings(Settings, frozen=True):
 
     def headers(self) -> dict[str, str]:
         """The further headers by name."""
-        found = [_HEADER.fullmatch(each) for each in self.prometheus_headers]
-        if None in found:
+        matches = [_HEADER.fullmatch(header) for header in self.prometheus_headers]
+        if None in matches:
             raise InvalidInput("(hidden)", "--prometheus-headers: each must be of the form Name=value")
-        return {each[1]: each[2] for each in found if each}
+        return {match[1]: match[2] for match in matches if match}
 
 
 def duration_seconds(span: str) -> float:

@@ -37,13 +37,13 @@ class SeriesOrigin(msgspec.Struct, frozen=True):
 
     def wrong(self, place: int, column: str, rule: str) -> InvalidSeries:
         """What to raise about one field."""
-        of = f" (series {self.series})" if self.series else ""
-        return InvalidSeries(self.source, f"row {self.rows[place]}, column {column}{of}: {rule}")
+        suffix = f" (series {self.series})" if self.series else ""
+        return InvalidSeries(self.source, f"row {self.rows[place]}, column {column}{suffix}: {rule}")
 
     def unusable(self, rule: str) -> InvalidSeries:
         """What to raise about all of it."""
-        of = f"series {self.series} " if self.series else ""
-        return InvalidSeries(self.source, f"{of}{rule}")
+        prefix = f"series {self.series} " if self.series else ""
+        return InvalidSeries(self.source, f"{prefix}{rule}")
 
 
 def check_series(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn, origin: SeriesOrigin) -> Series:
@@ -99,7 +99,7 @@ def _check_order(times: FloatColumn, origin: SeriesOrigin) -> None:
 
 
 def _check_span(times: FloatColumn, origin: SeriesOrigin) -> None:
-    """Refuse what nobody measured: decades in which most hours are empty, as one wrong time makes them."""
+    """Refuse a span of decades in which most hours are empty, which a single wrong time leads to."""
     years = float(times[-1] - times[0]) / _YEAR
     if years <= _MOST_YEARS:
         return
@@ -156,10 +156,10 @@ def _is_rising(values: FloatColumn) -> bool:
 
 
 def _median(values: FloatColumn) -> float:
-    known = values[~np.isnan(values)]
-    return float(np.median(known)) if len(known) else float("nan")
+    measured = values[~np.isnan(values)]
+    return float(np.median(measured)) if len(measured) else float("nan")
 
 
 def _first(wrong: BoolColumn) -> list[int]:
-    found: list[int] = np.flatnonzero(wrong)[:1].tolist()
-    return found
+    places: list[int] = np.flatnonzero(wrong)[:1].tolist()
+    return places

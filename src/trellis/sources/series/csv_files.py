@@ -32,8 +32,8 @@ def read_csv(path: Path, name: str, machine: Machine) -> LoadedSeries:
         pieces = [_parse_block(source, roles, piece) for piece in read_blocks(form, stream)]
     if not pieces:
         raise InvalidSeries(source, "has a line of names and no samples")
-    whole = pieces[0] if len(pieces) == 1 else _join_blocks(pieces)
-    return extract_series(whole, name)
+    table = pieces[0] if len(pieces) == 1 else _join_blocks(pieces)
+    return extract_series(table, name)
 
 
 @contextmanager
@@ -58,16 +58,17 @@ def _opened(path: Path) -> Iterator[BinaryIO]:
 
 def _parse_block(source: str, roles: ColumnRoles, piece: CsvBlock) -> SeriesTable:
     header, columns = roles.header, piece.columns
-    found = parse_times(source, header[roles.time], columns[roles.time], piece.first)
-    said = {
-        each.column: parse_amounts(source, roles, each, columns[each.column], piece.first) for each in roles.amounts
+    times = parse_times(source, header[roles.time], columns[roles.time], piece.first)
+    amounts = {
+        amount.column: parse_amounts(source, roles, amount, columns[amount.column], piece.first)
+        for amount in roles.amounts
     }
     return SeriesTable(
         source,
         roles,
-        np.arange(piece.first, piece.first + len(found), dtype=np.int64),
-        to_seconds(found),
-        said,
+        np.arange(piece.first, piece.first + len(times), dtype=np.int64),
+        to_seconds(times),
+        amounts,
         *_read_names([columns[field] for field in roles.names]),
     )
 
@@ -78,32 +79,34 @@ def _read_names(parts: list[TextColumn]) -> tuple[list[str], IntColumn | None]:
         return [], None
     # Rows of one series mostly lie side by side: names are compared once for each stretch of them.
     changed = np.ones(len(parts[0]), dtype=np.bool_)
-    changed[1:] = np.logical_or.reduce([each[1:] != each[:-1] for each in parts])
+    changed[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in parts])
     begins = np.flatnonzero(changed)
-    names = ["/".join(each.decode("utf-8", "replace") for each in row) for row in zip(*_at(parts, begins), strict=True)]
+    names = ["/".join(part.decode("utf-8", "replace") for part in row) for row in zip(*_at(parts, begins), strict=True)]
     return number_names(names, np.diff(begins, append=len(changed)))
 
 
 def _at(parts: list[TextColumn], places: IntColumn) -> Iterator[list[bytes]]:
-    for each in parts:
-        yield each[places].tolist()
+    for column in parts:
+        yield column[places].tolist()
 
 
 def _join_blocks(pieces: list[SeriesTable]) -> SeriesTable:
     names, which = number_names(
-        [name for each in pieces for name in each.names],
-        np.ones(sum(len(each.names) for each in pieces), dtype=np.int64),
+        [name for piece in pieces for name in piece.names],
+        np.ones(sum(len(piece.names) for piece in pieces), dtype=np.int64),
     )
     if which is not None:
-        starts = np.cumsum([0, *(len(each.names) for each in pieces)])
-        numbers_of = [each.which + start for each, start in zip(pieces, starts, strict=False) if each.which is not None]
+        starts = np.cumsum([0, *(len(piece.names) for piece in pieces)])
+        numbers_of = [
+            piece.which + start for piece, start in zip(pieces, starts, strict=False) if piece.which is not None
+        ]
         which = which[np.concatenate(numbers_of)]
     return SeriesTable(
         source=pieces[0].source,
         roles=pieces[0].roles,
-        rows=np.concatenate([each.rows for each in pieces]),
-        times=np.concatenate([each.times for each in pieces]),
-        amounts={column: np.concatenate([each.amounts[column] for each in pieces]) for column in pieces[0].amounts},
+        rows=np.concatenate([piece.rows for piece in pieces]),
+        times=np.concatenate([piece.times for piece in pieces]),
+        amounts={column: np.concatenate([piece.amounts[column] for piece in pieces]) for column in pieces[0].amounts},
         names=names,
         which=which,
     )

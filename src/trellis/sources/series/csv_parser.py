@@ -83,9 +83,9 @@ def read_blocks(form: CsvFormat, stream: BinaryIO, size: int = _PIECE) -> Iterat
     while True:
         read = stream.read(size)
         text = (rest + read).replace(b"\r\n", b"\n")
-        whole = text.rfind(b"\n") + 1 if read else len(text)
+        complete = text.rfind(b"\n") + 1 if read else len(text)
         # Lines that may be the empty ones at the end wait for what comes after them.
-        filled = len(text[:whole].rstrip(_EMPTY))
+        filled = len(text[:complete].rstrip(_EMPTY))
         end = (text.find(b"\n", filled) + 1 or len(text)) if filled else 0
         text, rest = text[:end].removesuffix(b"\n") + b"\n" if end else b"", text[end:]
         if text:
@@ -97,9 +97,9 @@ def read_blocks(form: CsvFormat, stream: BinaryIO, size: int = _PIECE) -> Iterat
 
 
 def _plain(form: CsvFormat, text: bytes, first: int) -> tuple[dict[int, TextColumn], int]:
-    found: _Bytes = np.frombuffer(text, dtype=np.uint8)
-    ends_line = found == _LINE
-    marks = np.flatnonzero(ends_line | (found == ord(form.separator)))
+    characters: _Bytes = np.frombuffer(text, dtype=np.uint8)
+    ends_line = characters == _LINE
+    marks = np.flatnonzero(ends_line | (characters == ord(form.separator)))
     lines = np.flatnonzero(ends_line)
     if len(marks) != form.fields * len(lines) or (marks[form.fields - 1 :: form.fields] != lines).any():
         _refuse_fields(form, first, np.diff(np.searchsorted(marks, lines), prepend=-1), text)
@@ -107,7 +107,7 @@ def _plain(form: CsvFormat, text: bytes, first: int) -> tuple[dict[int, TextColu
     columns = {}
     for field in form.wanted:
         before = ends[:, field - 1] if field else np.concatenate(([-1], lines[:-1]))
-        columns[field] = _gathered(form.source, found, before + 1, ends[:, field], first)
+        columns[field] = _gathered(form.source, characters, before + 1, ends[:, field], first)
     return columns, len(lines)
 
 
@@ -117,15 +117,15 @@ def _gathered(source: str, text: _Bytes, begins: IntColumn, ends: IntColumn, fir
     if width > _LONGEST:
         row = first + int(np.argmax(lengths))
         raise InvalidSeries(source, f"row {row}: a field of {width} characters is none of a table of usage")
-    found: _Bytes = np.zeros((len(begins), width), dtype=np.uint8)
+    fields: _Bytes = np.zeros((len(begins), width), dtype=np.uint8)
     shortest = int(lengths.min())
     for place in range(width):
         if place < shortest:
-            found[:, place] = text[begins + place]
+            fields[:, place] = text[begins + place]
         else:
             longer = np.flatnonzero(lengths > place)
-            found[longer, place] = text[begins[longer] + place]
-    return found.view(f"S{width}")[:, 0]
+            fields[longer, place] = text[begins[longer] + place]
+    return fields.view(f"S{width}")[:, 0]
 
 
 def _quoted(form: CsvFormat, text: bytes, first: int) -> tuple[dict[int, TextColumn], int]:

@@ -65,11 +65,11 @@ def parse_amounts(source: str, roles: ColumnRoles, amount: AmountColumn, texts: 
         return parse_numbers(source, column, texts, first)
     except InvalidSeries:
         is_cpu = amount.column in roles.cores
-        said = [None if text.lower() in (*EMPTY_TEXTS, b"nan") else text for text in np.char.strip(texts).tolist()]
-        written = [None if text is None else text.decode("utf-8", "replace") for text in said]
-        found, unreadable = (parse_cores if is_cpu else parse_bytes)(written)
+        stripped = [None if text.lower() in (*EMPTY_TEXTS, b"nan") else text for text in np.char.strip(texts).tolist()]
+        written = [None if text is None else text.decode("utf-8", "replace") for text in stripped]
+        amounts, unreadable = (parse_cores if is_cpu else parse_bytes)(written)
     if unreadable:
-        wrong = next(row for row, text in enumerate(written) if text is not None and np.isnan(found[row]))
+        wrong = next(row for row, text in enumerate(written) if text is not None and np.isnan(amounts[row]))
         rule = f"is not a number, nor a quantity such as {'250m' if is_cpu else '512Mi'}"
         if (written[wrong] or "").startswith("-"):
             rule = "is negative, and usage never is"
@@ -79,4 +79,4 @@ def parse_amounts(source: str, roles: ColumnRoles, amount: AmountColumn, texts: 
         plain = f"{column.rpartition('_')[0]}_{'cores' if is_cpu else 'bytes'}".lstrip("_")
         rule = f"has a unit, and the name of the column says another: call it {plain}"
         raise field_error(source, first + wrong, column, bytes(texts[wrong]), rule)
-    return found
+    return amounts

@@ -40,21 +40,21 @@ def read_manifest(manifest: Path) -> tuple[list[str], list[list[str]]]:
 def read_declared_resources(manifest: Path, machine: Machine) -> dict[str, DeclaredResources]:
     """What a manifest says of its series; `InvalidSeries` where that is no number."""
     header, rows = read_manifest(manifest)
-    known = {name: number for number, name in enumerate(header)}
-    columns = find_declared_columns(known, machine)
-    series = next((known[name] for name in ("series_id", "series") if name in known), None)
+    column_numbers = {name: number for number, name in enumerate(header)}
+    columns = find_declared_columns(column_numbers, machine)
+    series = next((column_numbers[name] for name in ("series_id", "series") if name in column_numbers), None)
     if series is None or not columns:
         return {}
-    found: dict[str, DeclaredResources] = {}
+    declared: dict[str, DeclaredResources] = {}
     for line, row in enumerate(rows, start=2):
         if len(row) == len(header):
-            said = {field: _parse_amount(row[at.column].strip(), field, at) for field, at in columns.items()}
+            amounts = {field: _parse_amount(row[at.column].strip(), field, at) for field, at in columns.items()}
             for field, at in columns.items():
-                if said[field] < 0 or math.isinf(said[field]):
+                if amounts[field] < 0 or math.isinf(amounts[field]):
                     rule = f'row {line}, column {header[at.column]}: "{row[at.column].strip()}" is no amount'
                     raise InvalidSeries(str(manifest), rule)
-            found[row[series]] = DeclaredResources(**said)
-    return found
+            declared[row[series]] = DeclaredResources(**amounts)
+    return declared
 
 
 def _parse_amount(text: str, field: str, at: AmountColumn) -> float:
@@ -62,8 +62,8 @@ def _parse_amount(text: str, field: str, at: AmountColumn) -> float:
     try:
         return float(text or "nan") * at.scale
     except ValueError:
-        [found], _ = (parse_cores if field.startswith("cpu") else parse_bytes)([text])
-        return float(found) if at.scale == 1.0 and not np.isnan(found) else -1.0
+        [amount], _ = (parse_cores if field.startswith("cpu") else parse_bytes)([text])
+        return float(amount) if at.scale == 1.0 and not np.isnan(amount) else -1.0
 
 
 MANIFEST: Final = "manifest.csv"
@@ -91,69 +91,70 @@ class SeriesParts(msgspec.Struct, frozen=True):
 
 def find_parts(paths: Sequence[str]) -> SeriesParts:
     """What some paths stand for, each file once."""
-    found = SeriesParts([], [])
-    seen: set[Path] = set()
-    for given in paths:
-        path = Path(given)
+    parts = SeriesParts([], [])
+    resolved: set[Path] = set()
+    for text in paths:
+        path = Path(text)
         try:
             if not path.exists():
-                found.problems.append(InvalidSeries(given, "there is no such file or directory"))
+                parts.problems.append(InvalidSeries(text, "there is no such file or directory"))
                 continue
-            files = list(_below(path, found.problems)) if path.is_dir() else [(path, _stem(path))]
+            files = list(_below(path, parts.problems)) if path.is_dir() else [(path, _stem(path))]
         except InvalidSeries as error:
-            found.problems.append(error)
+            parts.problems.append(error)
             continue
         except OSError as error:
-            found.problems.append(_unreadable(given, error))
+            parts.problems.append(_unreadable(text, error))
             continue
         if not files:
-            found.problems.append(InvalidSeries(given, "has no files that end in .csv, .csv.gz or .parquet"))
+            parts.problems.append(InvalidSeries(text, "has no files that end in .csv, .csv.gz or .parquet"))
         for file, name in files:
-            if file.resolve() not in seen:
-                seen.add(file.resolve())
+            if file.resolve() not in resolved:
+                resolved.add(file.resolve())
                 beside = file.parent / MANIFEST
-                _add(found, file, name, str(beside) if path.is_dir() and beside.is_file() else "")
-    return found
+                _add(parts, file, name, str(beside) if path.is_dir() and beside.is_file() else "")
+    return parts
 
 
 def read_part(part: SeriesPart, machine: Machine = Machine()) -> LoadedSeries:  # noqa: B008 - frozen, so that one can serve all
     """What a part holds; what cannot be used is among its problems."""
     try:
         path = Path(part.path)
-        found = (
+        loaded = (
             read_parquet(path, part.groups, part.name, machine) if part.groups else read_csv(path, part.name, machine)
         )
-        return _with_manifest(found, Path(part.manifest), machine) if part.manifest else found
+        return _with_manifest(loaded, Path(part.manifest), machine) if part.manifest else loaded
     except InvalidSeries as error:
         return LoadedSeries([], [error], [])
 
 
-def _with_manifest(found: LoadedSeries, manifest: Path, machine: Machine) -> LoadedSeries:
+def _with_manifest(loaded: LoadedSeries, manifest: Path, machine: Machine) -> LoadedSeries:
     """What a manifest says of requests and limits goes for series whose files do not say."""
     try:
         stated = read_declared_resources(manifest, machine)
     except InvalidSeries as error:
-        return replace(found, problems=[*found.problems, error])
+        return replace(loaded, problems=[*loaded.problems, error])
     series = [
-        replace(each, declared=each.declared.over(stated.get(each.name, DeclaredResources()))) for each in found.series
+        replace(one_series, declared=one_series.declared.over(stated.get(one_series.name, DeclaredResources())))
+        for one_series in loaded.series
     ]
-    return replace(found, series=series)
+    return replace(loaded, series=series)
 
 
-def _add(found: SeriesParts, file: Path, name: str, manifest: str) -> None:
+def _add(parts: SeriesParts, file: Path, name: str, manifest: str) -> None:
     try:
         size = file.stat().st_size
         if file.suffix == ".parquet":
-            found.parts.extend(
+            parts.parts.extend(
                 SeriesPart(str(file), name, rows, groups, manifest) for groups, rows in list_row_groups(file)
             )
         else:
             rows = size // _BYTES_A_ROW.get(_ending(file), 35) + 1
-            found.parts.append(SeriesPart(str(file), name, rows, manifest=manifest))
+            parts.parts.append(SeriesPart(str(file), name, rows, manifest=manifest))
     except InvalidSeries as error:
-        found.problems.append(error)
+        parts.problems.append(error)
     except OSError as error:
-        found.problems.append(_unreadable(str(file), error))
+        parts.problems.append(_unreadable(str(file), error))
 
 
 def _unreadable(path: str, error: OSError) -> InvalidSeries:
@@ -181,10 +182,10 @@ def _below(directory: Path, problems: list[InvalidSeries]) -> Iterator[tuple[Pat
 def _listed(manifest: Path) -> Iterator[tuple[Path, str]]:
     header, rows = read_manifest(manifest)
     for row in rows:
-        said = dict(zip(header, row, strict=False))
-        if file := said.get("file"):
+        fields = dict(zip(header, row, strict=False))
+        if file := fields.get("file"):
             path = manifest.parent / file
-            yield path, said.get("series_id") or said.get("series") or _stem(path)
+            yield path, fields.get("series_id") or fields.get("series") or _stem(path)
 
 
 def _ending(path: Path) -> str:

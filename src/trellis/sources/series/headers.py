@@ -32,15 +32,15 @@ _KINDS: Final = ("request", "limit")
 
 def find_declared_columns(known: Mapping[str, int], machine: Machine) -> dict[str, AmountColumn]:
     """Columns that say something of the kind, by the field of `Declared` that they are."""
-    found: dict[str, AmountColumn] = {}
+    declared: dict[str, AmountColumn] = {}
     for resource in _RESOURCES:
         units = cpu_units(machine) if resource == "cpu" else SIZES | {FRACTION: machine.bytes}
         for kind in _KINDS:
             names = [(f"{resource}_{kind}_{unit}", scale) for unit, scale in units.items()]
             for name, scale in reversed(names):
                 if name in known:
-                    found[f"{resource}_{kind}"] = AmountColumn(known[name], scale)
-    return found
+                    declared[f"{resource}_{kind}"] = AmountColumn(known[name], scale)
+    return declared
 
 
 _TIME: Final = ("timestamp", "time", "ts", "datetime", "date")
@@ -77,46 +77,48 @@ class ColumnRoles(msgspec.Struct, frozen=True):
     @property
     def cores(self) -> frozenset[int]:
         """Columns of CPU, whatever it is of it."""
-        stated = (each for field, each in self.declared.items() if field.startswith("cpu"))
-        return frozenset(each.column for each in (*self.cpu, *stated))
+        stated = (column for field, column in self.declared.items() if field.startswith("cpu"))
+        return frozenset(column.column for column in (*self.cpu, *stated))
 
     @property
     def columns(self) -> tuple[int, ...]:
         """All of them, in order."""
-        return tuple(sorted({self.time, *self.names, *(each.column for each in self.amounts)}))
+        return tuple(sorted({self.time, *self.names, *(column.column for column in self.amounts)}))
 
     def notes(self, source: str) -> Iterator[str]:
         """A resource that is not read, although columns seem to have it."""
-        for amounts, what, known in ((self.cpu, "CPU", "cpu_cores"), (self.memory, "memory", "memory_bytes")):
-            alike = [name for name in self.header if what[:3].lower() in name.lower()]
+        for amounts, resource, example in ((self.cpu, "CPU", "cpu_cores"), (self.memory, "memory", "memory_bytes")):
+            alike = [name for name in self.header if resource[:3].lower() in name.lower()]
             if not amounts and alike:
-                yield f"{source}: no {what} is read: {', '.join(alike)} is unknown here, `{known}` would be known"
+                yield f"{source}: no {resource} is read: {', '.join(alike)} is unknown here, `{example}` would be known"
 
 
 def assign_roles(source: str, header: Sequence[str], machine: Machine) -> ColumnRoles:
     """What each column is for; `InvalidSeries` if there is no time, or nothing that was used."""
     names = [name.strip().lower() for name in header]
-    known = {name.removeprefix("container_"): at for at, name in enumerate(names) if name.startswith(_MEASURED)}
-    known |= {name: at for at, name in enumerate(names)}
-    time = next((known[name] for name in _TIME if name in known), None)
+    numbers = {name.removeprefix("container_"): at for at, name in enumerate(names) if name.startswith(_MEASURED)}
+    numbers |= {name: at for at, name in enumerate(names)}
+    time = next((numbers[name] for name in _TIME if name in numbers), None)
     there = ", ".join(name.strip() for name in header)
     if time is None:
-        raise InvalidSeries(source, f"has no column `timestamp`; {_instead(_TIME, known)}its columns are {there}")
+        raise InvalidSeries(source, f"has no column `timestamp`; {_instead(_TIME, numbers)}its columns are {there}")
     averages, maxima = (
         [*_named(_CPU, statistics, CORES), *_named(_CPU, statistics, {FRACTION: machine.cores})]
         for statistics in (_AVERAGES, _MAXIMA)
     )
     sizes = [*_named(_MEMORY, _MAXIMA, SIZES), *_named(_MEMORY, _AVERAGES, SIZES)]
     shares = _named(_MEMORY, (*_MAXIMA, *_AVERAGES), {FRACTION: machine.bytes})
-    cpu = _present(known, [*averages, *maxima])[:1]
-    counted = [] if cpu else _present(known, [(name, 1.0) for name in _COUNTERS])[:1]
-    memory = _present(known, sizes) or _present(known, list(shares))
+    cpu = _present(numbers, [*averages, *maxima])[:1]
+    counted = [] if cpu else _present(numbers, [(name, 1.0) for name in _COUNTERS])[:1]
+    memory = _present(numbers, sizes) or _present(numbers, list(shares))
     if not cpu and not counted and not memory:
         raise InvalidSeries(
-            source, f"has no column `cpu_cores` or `memory_bytes`; {_guess(known)}its columns are {there}"
+            source, f"has no column `cpu_cores` or `memory_bytes`; {_guess(numbers)}its columns are {there}"
         )
-    series = [known[name] for name in _SERIES if name in known][:1] or [known[name] for name in _PARTS if name in known]
-    stated = find_declared_columns(known, machine)
+    series = [numbers[name] for name in _SERIES if name in numbers][:1] or [
+        numbers[name] for name in _PARTS if name in numbers
+    ]
+    stated = find_declared_columns(numbers, machine)
     roles = ColumnRoles(
         tuple(name.strip() for name in header),
         time,
@@ -146,19 +148,19 @@ def _named(resources: Sequence[str], statistics: Sequence[str], units: dict[str,
             yield from ((resource, 1.0) for resource in resources)
 
 
-def _present(known: dict[str, int], wanted: Sequence[tuple[str, float]]) -> list[AmountColumn]:
-    return [AmountColumn(known[name], scale) for name, scale in wanted if name in known]
+def _present(numbers: dict[str, int], names: Sequence[tuple[str, float]]) -> list[AmountColumn]:
+    return [AmountColumn(numbers[name], scale) for name, scale in names if name in numbers]
 
 
-def _guess(known: dict[str, int]) -> str:
-    for name in known:
+def _guess(numbers: dict[str, int]) -> str:
+    for name in numbers:
         if name.endswith(_COUNTER):
             return f"`{name}` is a counter, of which the rate is wanted, as from `rate({name}[5m])`; "
-    return _instead(("cpu_cores", "cpu_millicores", "memory_bytes", "memory_mib", "memory_gib"), known)
+    return _instead(("cpu_cores", "cpu_millicores", "memory_bytes", "memory_mib", "memory_gib"), numbers)
 
 
-def _instead(wanted: Sequence[str], known: dict[str, int]) -> str:
-    for name in known:
-        if (guess := suggest_name(name, wanted)) is not None:
+def _instead(names: Sequence[str], numbers: dict[str, int]) -> str:
+    for name in numbers:
+        if (guess := suggest_name(name, names)) is not None:
             return f"is `{name}` meant to be `{guess}`? "
     return ""

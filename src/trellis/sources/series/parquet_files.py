@@ -33,15 +33,15 @@ def list_row_groups(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
     for group in range(file.num_row_groups) if named else ():
         # With names in several columns, the first says enough: what differs in it differs.
         lowest, highest = _ends(file, group, named[0])
-        if sum(rows[each] for each in together) >= _ROWS_TOGETHER and lowest > before:
-            yield tuple(together), sum(rows[each] for each in together)
+        if sum(rows[member] for member in together) >= _ROWS_TOGETHER and lowest > before:
+            yield tuple(together), sum(rows[member] for member in together)
             together = []
         together.append(group)
         before = max(before, highest)
     if not named:
         together = list(range(file.num_row_groups))
     if together:
-        yield tuple(together), sum(rows[each] for each in together)
+        yield tuple(together), sum(rows[member] for member in together)
 
 
 def _ends(file: Any, group: int, name: str) -> tuple[str, str]:
@@ -63,15 +63,15 @@ def read_parquet(path: Path, groups: Sequence[int], name: str, machine: Machine)
     if not table.num_rows:
         raise InvalidSeries(str(path), "has no samples")
     before = sum(file.metadata.row_group(group).num_rows for group in range(min(groups)))
-    found = SeriesTable(
+    series_table = SeriesTable(
         str(path),
         roles,
         np.arange(before + 1, before + 1 + table.num_rows, dtype=np.int64),
         _times(str(path), roles, table, before + 1),
-        {each.column: _amounts(str(path), roles, each, table, before + 1) for each in roles.amounts},
+        {amount.column: _amounts(str(path), roles, amount, table, before + 1) for amount in roles.amounts},
         *_read_names(roles, table),
     )
-    return extract_series(found, name)
+    return extract_series(series_table, name)
 
 
 def _opened(path: Path, names: Sequence[str] = (), metadata: Any = None) -> Any:
@@ -93,8 +93,8 @@ def _times(source: str, roles: ColumnRoles, table: Any, first: int) -> FloatColu
     column = table.column(name)
     values = column.to_numpy()
     if values.dtype.kind == "M":
-        found: FloatColumn = values.astype("datetime64[us]").astype(np.float64) / 1e6
-        return np.where(np.isnat(values), np.nan, found)
+        seconds: FloatColumn = values.astype("datetime64[us]").astype(np.float64) / 1e6
+        return np.where(np.isnat(values), np.nan, seconds)
     if str(column.type) in _TEXTS:
         return to_seconds(parse_times(source, name, _texts(column), first))
     return to_seconds(_numbers(source, name, table))
@@ -121,8 +121,8 @@ def _numbers(source: str, name: str, table: Any) -> FloatColumn:
     values = column.to_numpy()
     if values.dtype.kind not in "fiu":
         raise InvalidSeries(source, f"column {name} has no numbers, but {column.type}")
-    found: FloatColumn = values.astype(np.float64)
-    return found
+    numbers: FloatColumn = values.astype(np.float64)
+    return numbers
 
 
 def _read_names(roles: ColumnRoles, table: Any) -> tuple[list[str], IntColumn | None]:

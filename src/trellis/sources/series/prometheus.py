@@ -42,8 +42,8 @@ async def _namespaces(
     client: PrometheusClient, settings: PrometheusSettings, patterns: Sequence[str], now: float
 ) -> list[str]:
     label = settings.container_namespace_label
-    known = await query_label_values(client, settings, settings.history_memory_metric, [label], now)
-    names = {each.get(label, "") for each in known} - {""}
+    label_sets = await query_label_values(client, settings, settings.history_memory_metric, [label], now)
+    names = {labels.get(label, "") for labels in label_sets} - {""}
     return sorted(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
@@ -52,15 +52,15 @@ def _by_container(samples: Samples, source: str) -> LoadedSeries:
     places: dict[tuple[str, str, str], list[int]] = {}
     for place, key in enumerate(zip(samples.namespaces, samples.pods, samples.containers, strict=True)):
         places.setdefault(key, []).append(place)
-    found = LoadedSeries([], [], [])
+    loaded = LoadedSeries([], [], [])
     for (namespace, pod, container), here in sorted(places.items()):
         name = f"{namespace}/{pod}/{container}"
         if len(here) < _LEAST_SAMPLES:
-            found.problems.append(InvalidSeries(source, f"series {name} has fewer than two samples"))
+            loaded.problems.append(InvalidSeries(source, f"series {name} has fewer than two samples"))
         else:
             cpu, memory = _sound(samples.cpu[here]), _sound(samples.memory[here])
-            found.series.append(Series(name, samples.times[here], cpu, memory, source))
-    return found
+            loaded.series.append(Series(name, samples.times[here], cpu, memory, source))
+    return loaded
 
 
 def _sound(values: FloatColumn) -> FloatColumn:

@@ -13,7 +13,7 @@ from trellis.core.usage.columns import FloatColumn
 
 
 class DeclaredResources(msgspec.Struct, frozen=True):
-    """Cores and bytes; NaN where nobody says."""
+    """Declared requests and limits in cores and bytes; NaN where not declared."""
 
     cpu_request: float = math.nan
     memory_request: float = math.nan
@@ -22,11 +22,11 @@ class DeclaredResources(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody says anything."""
+        """Whether nothing is declared."""
         return all(math.isnan(value) for value in msgspec.structs.astuple(self))
 
     def over(self, other: DeclaredResources) -> DeclaredResources:
-        """The same, and where nobody says, what the other says."""
+        """These resources, completed by the other ones where not declared."""
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
         return DeclaredResources(*(second if math.isnan(first) else first for first, second in pairs))
 
@@ -37,7 +37,7 @@ _NO_INTERVAL = 60.0
 class Series(msgspec.Struct, frozen=True, dict=True):
     """One container, or whatever else was measured: seconds since 1970 in ascending order, cores and bytes.
 
-    The columns are equally long, NaN where nobody measured. `source` is where it was read, and
+    The columns are equally long, NaN where not measured. `source` is where it was read, and
     `declared` what is said there of requests and limits.
     """
 
@@ -58,12 +58,12 @@ class Series(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def has_cpu(self) -> bool:
-        """Whether anybody measured it."""
+        """Whether CPU was measured at all."""
         return bool((~np.isnan(self.cpu)).any())
 
     @property
     def has_memory(self) -> bool:
-        """Whether anybody measured it."""
+        """Whether memory was measured at all."""
         return bool((~np.isnan(self.memory)).any())
 
     @cached_property

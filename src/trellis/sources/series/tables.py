@@ -32,12 +32,12 @@ def convert_counters(
 
 def _rates(times: FloatColumn, seconds: FloatColumn) -> FloatColumn:
     """Since the last row that says something."""
-    known = np.flatnonzero(~np.isnan(seconds))
+    measured = np.flatnonzero(~np.isnan(seconds))
     with np.errstate(invalid="ignore"):  # what is infinite is refused with its row
-        used = np.diff(seconds[known])
-    used = np.where(used < 0, seconds[known][1:], used)
+        used = np.diff(seconds[measured])
+    used = np.where(used < 0, seconds[measured][1:], used)
     rates = np.full(len(seconds), np.nan)
-    rates[known[1:]] = used / np.diff(times[known])
+    rates[measured[1:]] = used / np.diff(times[measured])
     return rates
 
 
@@ -52,9 +52,9 @@ class LoadedSeries(msgspec.Struct, frozen=True):
     def joined(cls, parts: Sequence[LoadedSeries]) -> LoadedSeries:
         """All of some, in order."""
         return cls(
-            [each for part in parts for each in part.series],
-            [each for part in parts for each in part.problems],
-            [each for part in parts for each in part.notes],
+            [series for part in parts for series in part.series],
+            [problem for part in parts for problem in part.problems],
+            [note for part in parts for note in part.notes],
         )
 
 
@@ -75,27 +75,27 @@ def number_names(names: Sequence[str], lengths: IntColumn) -> tuple[list[str], I
     if not len(names):
         return [], None
     numbers: dict[str, int] = {}
-    found = [numbers.setdefault(name, len(numbers)) for name in names]
-    return list(numbers), np.repeat(np.array(found, dtype=np.int64), lengths)
+    row_numbers = [numbers.setdefault(name, len(numbers)) for name in names]
+    return list(numbers), np.repeat(np.array(row_numbers, dtype=np.int64), lengths)
 
 
 def extract_series(table: SeriesTable, name: str) -> LoadedSeries:
     """Every series of a table; `name` is that of the only one, where the table has no names."""
-    found = LoadedSeries([], [], list(table.roles.notes(table.source)))
-    cpu, memory = (_amount(table, wanted) for wanted in (table.roles.cpu, table.roles.memory))
+    loaded = LoadedSeries([], [], list(table.roles.notes(table.source)))
+    cpu, memory = (_amount(table, columns_of_resource) for columns_of_resource in (table.roles.cpu, table.roles.memory))
     for title, here in _rows_by_series(table):
         origin = _origin(table, here, title)
         columns = (table.times[here], cpu[here], memory[here])
         if table.roles.counts_seconds:
             origin, columns = convert_counters(origin, *columns)
         try:
-            one = check_series(title or name, *columns, origin)
+            series = check_series(title or name, *columns, origin)
         except InvalidSeries as error:
-            found.problems.append(error)
+            loaded.problems.append(error)
             continue
-        found.series.append(msgspec.structs.replace(one, declared=_declared(table, here)))
-        found.notes.extend(list_notes(one, origin))
-    return found
+        loaded.series.append(msgspec.structs.replace(series, declared=_declared(table, here)))
+        loaded.notes.extend(list_notes(series, origin))
+    return loaded
 
 
 def _rows_by_series(table: SeriesTable) -> Iterator[tuple[str, IntColumn | slice]]:
@@ -112,24 +112,24 @@ def _rows_by_series(table: SeriesTable) -> Iterator[tuple[str, IntColumn | slice
             yield title, here if order is None else order[here]
 
 
-def _amount(table: SeriesTable, wanted: Sequence[AmountColumn]) -> FloatColumn:
+def _amount(table: SeriesTable, columns: Sequence[AmountColumn]) -> FloatColumn:
     """The first column that says something, row by row."""
-    found: FloatColumn | None = None
-    for each in wanted:
-        values = table.amounts[each.column]
-        values = values if each.scale == 1.0 else values * each.scale
-        found = values if found is None else np.where(np.isnan(found), values, found)
-    return np.full(len(table.times), np.nan) if found is None else found
+    amounts: FloatColumn | None = None
+    for column in columns:
+        values = table.amounts[column.column]
+        values = values if column.scale == 1.0 else values * column.scale
+        amounts = values if amounts is None else np.where(np.isnan(amounts), values, amounts)
+    return np.full(len(table.times), np.nan) if amounts is None else amounts
 
 
 def _declared(table: SeriesTable, here: IntColumn | slice) -> DeclaredResources:
     """What the columns of requests and limits say at last."""
-    said = {}
-    for field, each in table.roles.declared.items():
-        values = table.amounts[each.column][here]
-        known = values[np.isfinite(values) & (values >= 0)]
-        said[field] = float(known[-1]) * each.scale if len(known) else np.nan
-    return DeclaredResources(**said)
+    amounts = {}
+    for field, column in table.roles.declared.items():
+        values = table.amounts[column.column][here]
+        valid = values[np.isfinite(values) & (values >= 0)]
+        amounts[field] = float(valid[-1]) * column.scale if len(valid) else np.nan
+    return DeclaredResources(**amounts)
 
 
 def _origin(table: SeriesTable, here: IntColumn | slice, title: str) -> SeriesOrigin:

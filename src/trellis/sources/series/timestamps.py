@@ -30,9 +30,9 @@ _ZERO: Final = np.uint8(ord("0"))
 
 def parse_timestamps(source: str, column: str, texts: TextColumn, first: int) -> FloatColumn:
     """Seconds since 1970; what says no zone is UTC. `first` is the row of the first."""
-    found = _parse_uniform(texts)
-    if found is not None:
-        return found
+    uniform = _parse_uniform(texts)
+    if uniform is not None:
+        return uniform
     seconds = np.empty(len(texts))
     for place, text in enumerate(texts.tolist()):
         try:
@@ -74,8 +74,8 @@ def _seconds(parts: dict[str, IntColumn], is_behind: npt.NDArray[np.bool_] | Non
     ahead = 60 * parts["ahead"] + parts["more"]
     minutes -= ahead if is_behind is None else np.where(is_behind, -ahead, ahead)
     days = begins + parts["day"] - 1
-    whole: FloatColumn = (86_400 * days + 60 * minutes + parts["second"]).astype(np.float64)
-    return whole + parts["fraction"] / 1e9
+    seconds: FloatColumn = (86_400 * days + 60 * minutes + parts["second"]).astype(np.float64)
+    return seconds + parts["fraction"] / 1e9
 
 
 def _first_day(months: IntColumn) -> IntColumn:
@@ -91,8 +91,8 @@ def _number(digits: npt.NDArray[np.uint8], form: re.Match[bytes], name: str) -> 
     powers = 10 ** np.arange(end - begin - 1, -1, -1, dtype=np.int64)
     if name == "fraction":
         powers *= 10 ** (9 - (end - begin))
-    found: IntColumn = digits[:, begin:end].astype(np.int64) @ powers
-    return found
+    numbers: IntColumn = digits[:, begin:end].astype(np.int64) @ powers
+    return numbers
 
 
 def _as_rfc_3339(text: bytes) -> str:

@@ -69,45 +69,45 @@ class _KindList(msgspec.Struct, frozen=True):
 async def list_cluster_workloads(
     client: Client, choice: WorkloadFilter, own: str = "", *, nodes: bool = False
 ) -> SurveyObjects:
-    """All that is asked about; `own` is the namespace of who asks. Raises `KubeError` if nobody answers.
+    """The objects of the chosen workloads; `own` is the namespace of the context. Raises `KubeError`.
 
-    `nodes` is whether to look how large they are.
+    `nodes` is whether to read the size of the largest node.
     """
-    patterns = tuple(each for each in choice.namespaces if not each.startswith("!"))
+    patterns = tuple(pattern for pattern in choice.namespaces if not pattern.startswith("!"))
     places = await resolve_namespaces(client, CollectionScope(patterns, own))
     every = (OBSERVED_PODS, *_WORKLOADS, HPAS, LIMIT_RANGES, VPAS)
-    listed = await asyncio.gather(*(_list(client, each, places, choice) for each in every))
+    listed = await asyncio.gather(*(_list(client, resource, places, choice) for resource in every))
     pods, *workloads, hpas, ranges, vpas = listed
-    found = (pods, *workloads, hpas, ranges)
-    here = {each.metadata.namespace for some in (pods, *workloads) for each in some.objects}
-    # Where nobody has VPAs, nothing is missing.
-    others = [each for each in vpas.missing if each.why != NOT_SERVED]
+    lists = (pods, *workloads, hpas, ranges)
+    here = {item.metadata.namespace for some in (pods, *workloads) for item in some.objects}
+    # A cluster without the CRD of VPAs lacks nothing.
+    others = [missing for missing in vpas.missing if missing.why != NOT_SERVED]
     largest, unread = await _largest_node(client) if nodes else (ResourceAmount(), [])
     return SurveyObjects(
         namespaces=tuple(sorted(here)),
         pods=pods.objects,
-        workloads={each.kind: some.objects for each, some in zip(_WORKLOADS, workloads, strict=True)},
+        workloads={resource.kind: some.objects for resource, some in zip(_WORKLOADS, workloads, strict=True)},
         hpas=hpas.objects,
         vpas=vpas.objects,
         limit_ranges=ranges.objects,
-        missing=(*places.missing, *(each for some in found for each in some.missing), *others, *unread),
+        missing=(*places.missing, *(missing for some in lists for missing in some.missing), *others, *unread),
         largest_node=largest,
     )
 
 
 async def _largest_node(client: Client) -> tuple[ResourceAmount, list[MissingData]]:
-    """How much pods may request of each resource on one node; nothing is known if nobody may see nodes."""
-    found: list[Node] = []
+    """How much pods may request of each resource on one node; unknown if nodes may not be listed."""
+    nodes: list[Node] = []
     try:
         async for page in list_pages(client, NODES):
-            found += page.items
+            nodes += page.items
     except Unreachable:
         raise
     except (KubeError, UnreadableObject) as error:
         return ResourceAmount(), [MissingData(NODES.kind, "", describe_error(error, NODES))]
-    sizes = [each.status.allocatable for each in found]
-    cpu = max((parse_cpu_millicores(each.get("cpu", "")) for each in sizes), default=math.nan)
-    memory = max((parse_memory_bytes(each.get("memory", "")) for each in sizes), default=math.nan)
+    sizes = [node.status.allocatable for node in nodes]
+    cpu = max((parse_cpu_millicores(size.get("cpu", "")) for size in sizes), default=math.nan)
+    memory = max((parse_memory_bytes(size.get("memory", "")) for size in sizes), default=math.nan)
     return ResourceAmount(cpu, memory), []
 
 
@@ -118,11 +118,13 @@ async def _list(client: Client, resource: Resource[Any], places: NamespaceScope,
     async def read(place: str) -> str:
         try:
             async for page in list_pages(client, resource, place):
-                objects.update((key_of(each), each) for each in page.items if choice.covers(each.metadata.namespace))
+                objects.update((key_of(item), item) for item in page.items if choice.covers(item.metadata.namespace))
                 missing.extend(
-                    MissingData(f"{resource.kind} {each.name}", each.namespace, f"{UNREADABLE}: {each.message}")
-                    for each in page.rejected
-                    if choice.covers(each.namespace)
+                    MissingData(
+                        f"{resource.kind} {rejected.name}", rejected.namespace, f"{UNREADABLE}: {rejected.message}"
+                    )
+                    for rejected in page.rejected
+                    if choice.covers(rejected.namespace)
                 )
         except Unreachable:
             raise

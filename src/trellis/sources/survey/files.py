@@ -40,8 +40,8 @@ _ONLY_CONTAINER: Final = "app"
 class _FileSurvey:
     """What came of the files so far."""
 
-    def __init__(self, asked: SurveySettings, choice: WorkloadFilter) -> None:
-        self._asked = asked
+    def __init__(self, settings: SurveySettings, choice: WorkloadFilter) -> None:
+        self._survey_settings = settings
         self._choice = choice
         self.workloads: dict[ObjectKey, SurveyedWorkload] = {}
         self.used: dict[RowKey, SurveyedUsage] = {}
@@ -64,17 +64,25 @@ class _FileSurvey:
 
     def _count(self, place: RowKey, workload: str, series: Series) -> None:
         key = (place.namespace, place.vpa)
-        known = self.workloads.get(key) or SurveyedWorkload(place.namespace, "", KIND, workload, pods=1, is_sized=False)
-        known = msgspec.structs.replace(known, is_sized=known.is_sized or not series.declared.is_empty)
-        one = msgspec.structs.replace(known, containers=(_container(place.container, series.declared),))
-        counting = NamespaceUsageCounter(place.namespace, {place.vpa: one}, {series.name: place.vpa}, self._asked)
+        workload_so_far = self.workloads.get(key) or SurveyedWorkload(
+            place.namespace, "", KIND, workload, pods=1, is_sized=False
+        )
+        workload_so_far = msgspec.structs.replace(
+            workload_so_far, is_sized=workload_so_far.is_sized or not series.declared.is_empty
+        )
+        measured = msgspec.structs.replace(workload_so_far, containers=(_container(place.container, series.declared),))
+        counter = NamespaceUsageCounter(
+            place.namespace, {place.vpa: measured}, {series.name: place.vpa}, self._survey_settings
+        )
         now = float(series.times[-1])
         which = np.zeros(len(series), dtype=np.int64)
-        counting.take_in(
+        counter.take_in(
             [(series.name, place.container)], which, Measurements(series.times, series.cpu, series.memory), now
         )
-        self.used |= {each.row.key: each for each in counting.rows(now)}
-        self.workloads[key] = msgspec.structs.replace(known, containers=(*known.containers, *one.containers))
+        self.used |= {usage.row.key: usage for usage in counter.rows(now)}
+        self.workloads[key] = msgspec.structs.replace(
+            workload_so_far, containers=(*workload_so_far.containers, *measured.containers)
+        )
         self.samples += int(np.count_nonzero(~np.isnan(series.cpu)) + np.count_nonzero(~np.isnan(series.memory)))
         self.newest = max(self.newest, now)
 
@@ -90,10 +98,10 @@ def survey_files(
     reading = _FileSurvey(asked, choice)
     problems: list[InvalidSeries] = list(parts.problems)
     for part in parts.parts:
-        found = read_part(part, machine)
-        problems += found.problems
-        reading.notes += found.notes
-        reading.take(found.series)
+        loaded = read_part(part, machine)
+        problems += loaded.problems
+        reading.notes += loaded.notes
+        reading.take(loaded.series)
     now = reading.newest if reading.workloads else 0.0
     workloads = dict(sorted(reading.workloads.items()))
     result = estimate_workloads(workloads, list(reading.used.values()), asked, now)
@@ -121,7 +129,7 @@ def _container(name: str, declared: DeclaredResources) -> SurveyedContainer:
 
 
 def _notes(reading: _FileSurvey) -> Iterator[str]:
-    if any(each.is_sized for each in reading.workloads.values()):
+    if any(workload.is_sized for workload in reading.workloads.values()):
         yield "files of usage do not say how many pods there are"
     elif reading.workloads:
         yield "files of usage do not say what is requested now, nor how many pods there are"

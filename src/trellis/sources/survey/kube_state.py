@@ -79,35 +79,35 @@ class KubeState:
 
     async def gone(self, namespaces: Sequence[str]) -> tuple[list[ObservedPod], KubeStateObjects]:
         """Pods that there were, and what is known of who made them; raises `PrometheusError`."""
-        await self._told()
+        await self._list_reported_namespaces()
         series = KubeStateObjects(self._spelling)
-        for found in await self._in_groups(namespaces, self._owners):
-            series.take_past(found)
+        for owners in await self._in_groups(namespaces, self._owners):
+            series.take_past(owners)
         return series.gone(), series
 
     async def kills(self, namespaces: Sequence[str]) -> tuple[list[OomKill], tuple[MissingData, ...]]:
         """The last out-of-memory kill of every container that had one, and what could not be found out."""
         try:
-            found = await self._in_groups(namespaces, self._kills)
+            kills_by_group = await self._in_groups(namespaces, self._kills)
         except PrometheusError as error:
             return [], (MissingData(KILLS, "", str(error)),)
-        return [kill for some in found for kill in some], ()
+        return [kill for some in kills_by_group for kill in some], ()
 
     async def _namespaces(self) -> list[str]:
         """Of which anything is known: by kube-state-metrics, which also shows how its labels are spelled, or by use."""
-        known = await self._told()
+        namespaces = await self._list_reported_namespaces()
         label = self._settings.container_namespace_label
         metric = self._settings.history_memory_metric
         used = await query_label_values(self._client, self._settings, metric, [label], self._now)
-        return sorted((known | {labels.get(label, "") for labels in used}) - {""})
+        return sorted((namespaces | {labels.get(label, "") for labels in used}) - {""})
 
-    async def _told(self) -> set[str]:
-        """The namespaces that kube-state-metrics told of."""
+    async def _list_reported_namespaces(self) -> set[str]:
+        """The namespaces in the series of kube-state-metrics; also detects how its labels are spelled."""
         labels = ("namespace", "exported_namespace")
-        found = await query_label_values(self._client, self._settings, POD_OWNER, labels, self._now)
-        if any("exported_namespace" in each for each in found):
+        label_sets = await query_label_values(self._client, self._settings, POD_OWNER, labels, self._now)
+        if any("exported_namespace" in labels_of_series for labels_of_series in label_sets):
             self._spelling = LabelNames("exported_")
-        return {self._spelling.of(each, "namespace") for each in found}
+        return {self._spelling.of(labels_of_series, "namespace") for labels_of_series in label_sets}
 
     async def _in_groups(self, namespaces: Sequence[str], ask: Callable[[tuple[str, ...]], Awaitable[T]]) -> list[T]:
         return await query_in_groups(namespaces, self._settings.prometheus_namespaces_per_query, ask)
@@ -129,19 +129,19 @@ class KubeState:
         self, series: KubeStateObjects, namespaces: Sequence[str]
     ) -> tuple[list[ObservedPod], tuple[MissingData, ...]]:
         try:
-            for found in await self._in_groups(namespaces, self._owners):
-                series.take_past(found)
+            for owners in await self._in_groups(namespaces, self._owners):
+                series.take_past(owners)
         except PrometheusError as error:
             return [], (MissingData("owners of pods that are gone", "", str(error)),)
         return series.gone(), ()
 
     async def _kills(self, namespaces: tuple[str, ...]) -> list[OomKill]:
-        """Which containers: costs nothing. When: only asked if there are any."""
+        """The last kills. Their times are queried only if a cheap query finds killed containers."""
         where = match_any(f"{self._spelling.prefix}namespace", namespaces)
         killed = await self._client.series(
             f'{_TERMINATED_REASON}{{reason="OOMKilled", {where}}}', self._since, self._now
         )
-        places = {(*self._spelling.named(each, "pod"), self._spelling.of(each, "container")) for each in killed}
+        places = {(*self._spelling.named(labels, "pod"), self._spelling.of(labels, "container")) for labels in killed}
         if not places:
             return []
         pods = match_any(f"{self._spelling.prefix}pod", sorted({pod for _, pod, _ in places}))
@@ -164,8 +164,8 @@ class KubeState:
 
         names = {
             (labels.get(namespace, ""), labels.get(pod, ""))
-            for found in await self._in_groups(namespaces, ask)
-            for labels in found
+            for group in await self._in_groups(namespaces, ask)
+            for labels in group
         }
         pods = [_guess_owner(*name) for name in sorted(names) if all(name)]
         missing = (MissingData("requests and owners", "", _GUESSED),) if pods else ()
@@ -174,8 +174,8 @@ class KubeState:
 
 def _guess_owner(namespace: str, name: str) -> ObservedPod:
     for kind, form in _NAME_PATTERNS:
-        if found := form.fullmatch(name):
+        if match := form.fullmatch(name):
             api_version = "batch/v1" if kind == "CronJob" else "apps/v1"
-            owner = OwnerReference(api_version, kind, found[1], "", True)
+            owner = OwnerReference(api_version, kind, match[1], "", True)
             return ObservedPod(ObservedPodMeta(name=name, namespace=namespace, owner_references=(owner,)))
     return ObservedPod(ObservedPodMeta(name=name, namespace=namespace))

@@ -158,7 +158,7 @@ _API_VERSIONS: Final = {
     "StatefulSet": "apps/v1",
 }
 _POD: Final = "Pod"
-_NOBODY: Final = ("", "<none>")
+_NO_OWNER: Final = ("", "<none>")
 _ALWAYS: Final = "Always"
 _MOST: Final = 1e18
 
@@ -181,7 +181,7 @@ class KubeStateObjects:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nobody told anything."""
+        """Whether there were no series of pods and workloads."""
         return not (self._now or self._sets)
 
     def take_past(self, found: Iterable[Labels]) -> None:
@@ -234,7 +234,7 @@ class KubeStateObjects:
         }
 
     def hpas(self) -> list[HorizontalPodAutoscaler]:
-        """HPAs."""
+        """The HPAs whose target is known."""
         return self._hpas.found()
 
     def _pod_in(self, labels: Labels) -> ObjectName:
@@ -246,30 +246,30 @@ class KubeStateObjects:
         kind, name = labels.get("owner_kind", ""), labels.get("owner_name", "")
         is_controlled = labels.get("owner_is_controller", "true") == "true"
         owner = OwnerReference(_API_VERSIONS.get(kind, ""), kind, name, "", True)
-        of, label = OWNER_METRICS[metric]
-        known, at = pods if of == _POD else self._makers[of], self._spelling.named(labels, label)
+        owned_kind, label = OWNER_METRICS[metric]
+        owners, at = pods if owned_kind == _POD else self._makers[owned_kind], self._spelling.named(labels, label)
         if all(at):
-            is_owned = is_controlled and kind not in _NOBODY and name not in _NOBODY
-            known[at] = owner if is_owned else known.get(at)
+            is_owned = is_controlled and kind not in _NO_OWNER and name not in _NO_OWNER
+            owners[at] = owner if is_owned else owners.get(at)
 
-    def _amount(self, what: str, labels: Labels, value: float) -> None:
+    def _amount(self, field: str, labels: Labels, value: float) -> None:
         resource, container = labels.get("resource", ""), self._spelling.of(labels, "container")
         at = self._pod_in(labels)
         if resource not in ("cpu", "memory") or not (container and all(at)) or not 0 <= value < _MOST:
             return
         sizes = self._amounts.setdefault(at, {}).setdefault(container, {"requests": {}, "limits": {}})
-        sizes[what][resource] = f"{round(value * 1000)}m" if resource == "cpu" else str(round(value))
+        sizes[field][resource] = f"{round(value * 1000)}m" if resource == "cpu" else str(round(value))
 
     def _pod(self, name: ObjectName, owner: OwnerReference | None) -> ObservedPod:
         sizes = self._amounts.get(name, {})
-        found = self._running.get(name) or dict.fromkeys(sizes, "")
+        restart_policies = self._running.get(name) or dict.fromkeys(sizes, "")
         containers = [
-            ObservedContainer(each, _resources(sizes.get(each, {})), restarts)
-            for each, restarts in sorted(found.items())
+            ObservedContainer(container, _resources(sizes.get(container, {})), restarts)
+            for container, restarts in sorted(restart_policies.items())
         ]
         spec = ObservedPodSpec(
-            tuple(each for each in containers if each.is_sidecar),
-            tuple(each for each in containers if not each.is_sidecar),
+            tuple(container for container in containers if container.is_sidecar),
+            tuple(container for container in containers if not container.is_sidecar),
         )
         metadata = ObservedPodMeta(name=name[1], namespace=name[0], owner_references=(owner,) if owner else ())
         return ObservedPod(metadata, spec, ObservedPodStatus(phase=self._phases.get(name, "Running")))

@@ -47,7 +47,7 @@ class ProxiedPrometheus(PrometheusClient):
         )
         self._through = client
         self._place = place
-        # To POST through a proxy takes the right to create, which nobody gives who only wants to be looked at.
+        # POST through a proxy takes the right to create, which read-only roles lack.
         self._method = "GET"
 
     async def _request(
@@ -86,7 +86,7 @@ class ServicePort(Slice, frozen=True):
 
 
 class ServiceSpec(Slice, frozen=True):
-    """The ports."""
+    """The ports of a Service."""
 
     ports: tuple[ServicePort, ...] = ()
 
@@ -164,15 +164,15 @@ _HOW: Final = "give its address with --prometheus-url"
 
 def find_servers(services: Iterable[Service]) -> list[PrometheusServer]:
     """The servers among some Services, those first that are to be asked first."""
-    known = sorted(services, key=lambda each: (each.metadata.namespace, each.metadata.name))
-    found: dict[str, PrometheusServer] = {}
+    in_order = sorted(services, key=lambda service: (service.metadata.namespace, service.metadata.name))
+    servers: dict[str, PrometheusServer] = {}
     for sort in SERVER_TYPES:
         for labels in sort.labels:
-            for each in known:
-                if each.spec.ports and labels.items() <= each.metadata.labels.items():
-                    place = _server_of(sort, each)
-                    found.setdefault(place.path, place)
-    return list(found.values())
+            for service in in_order:
+                if service.spec.ports and labels.items() <= service.metadata.labels.items():
+                    place = _server_of(sort, service)
+                    servers.setdefault(place.path, place)
+    return list(servers.values())
 
 
 @asynccontextmanager
@@ -187,7 +187,7 @@ async def find_prometheus(
             "services", f"could not be looked through for a Prometheus ({error.message}); {_HOW}"
         ) from error
     tried: list[str] = []
-    # Who does not answer now is no candidate; nobody waits until it does.
+    # A server that does not answer at once is no candidate: no retries.
     hasty = msgspec.structs.replace(settings, prometheus_retries=0)
     for place in find_servers(services.items):
         try:
@@ -199,8 +199,8 @@ async def find_prometheus(
             yield ProxiedPrometheus(settings, client, place), place
             return
         tried.append(f"{place} knows no {settings.history_memory_metric}")
-    why = "; ".join(tried) or "no Service has the labels of Prometheus, Thanos, VictoriaMetrics or Mimir"
-    raise InvalidInput("Prometheus", f"was not found in the cluster: {why}; {_HOW}")
+    reason = "; ".join(tried) or "no Service has the labels of Prometheus, Thanos, VictoriaMetrics or Mimir"
+    raise InvalidInput("Prometheus", f"was not found in the cluster: {reason}; {_HOW}")
 
 
 def _count_query(settings: PrometheusSettings) -> str:
@@ -208,7 +208,7 @@ def _count_query(settings: PrometheusSettings) -> str:
 
 
 def _server_of(sort: ServerType, service: Service) -> PrometheusServer:
-    ports = {each.name: each.port for each in service.spec.ports}
+    ports = {port.name: port.port for port in service.spec.ports}
     port = next((ports[name] for name in _PORT_NAMES if name in ports), service.spec.ports[0].port)
     namespace, name = service.metadata.namespace, service.metadata.name
     path = f"/api/v1/namespaces/{namespace}/services/http:{name}:{port}/proxy{sort.path}"

@@ -25,8 +25,8 @@ class ResumeFile:
             return
         try:
             if path.exists() and path.stat().st_size:
-                kept = read_saved_survey(_whole_lines(path), figures or {})
-                self.time, self._namespaces = kept.time, dict(kept.namespaces)
+                saved = read_saved_survey(_whole_lines(path), figures or {})
+                self.time, self._namespaces = saved.time, dict(saved.namespaces)
             else:
                 path.write_bytes(encode_survey_start(now, figures or {}, __version__))
         except OSError as error:
@@ -37,7 +37,7 @@ class ResumeFile:
         return self._namespaces.pop(namespace, None)
 
     async def keep(self, found: SavedNamespace) -> None:
-        """All of a namespace was read."""
+        """Append a namespace of which everything was read."""
         if self._path is not None:
             await asyncio.to_thread(_append, self._path, encode_namespace(found))
 
@@ -58,12 +58,12 @@ def resume_key(settings: PrometheusSettings, asked: SurveySettings) -> dict[str,
 
 
 def _whole_lines(path: Path) -> bytes:
-    """What was written, and the file without the half of a line at which somebody was stopped."""
+    """The complete lines of the file; truncates a last line that an interruption cut off."""
     text = path.read_bytes()
-    whole = text[: text.rfind(b"\n") + 1]
-    if len(whole) < len(text):
-        path.write_bytes(whole)
-    return whole
+    complete = text[: text.rfind(b"\n") + 1]
+    if len(complete) < len(text):
+        path.write_bytes(complete)
+    return complete
 
 
 def _append(path: Path, line: bytes) -> None:

@@ -96,7 +96,7 @@ ReportSurvey: TypeAlias = Callable[[PrometheusSurveyProgress], None]
 
 
 class PrometheusSurvey:
-    """One look at everything that is asked about."""
+    """Surveys the chosen workloads once."""
 
     def __init__(
         self,
@@ -112,8 +112,8 @@ class PrometheusSurvey:
         self._client = client
         self._settings = settings
         self._choice = choice
-        self._asked = asked
-        self._keeping = keeping
+        self._survey_settings = asked
+        self._resume_file = keeping
         self._tell = tell
         self._stop = stop
         self._now = keeping.time
@@ -126,16 +126,16 @@ class PrometheusSurvey:
         clock = asyncio.get_running_loop().time
         began = clock()
         state = KubeState(self._client, self._settings, self._now)
-        known = await state.present(self._choice) if present is None else await _add_past_pods(present, state)
-        found = await asyncio.to_thread(find_workloads, known, self._choice)
-        self._missing += known.missing
-        await self._all(found)
+        objects = await state.present(self._choice) if present is None else await _add_past_pods(present, state)
+        inventory = await asyncio.to_thread(find_workloads, objects, self._choice)
+        self._missing += objects.missing
+        await self._all(inventory)
         return SurveyResult(
             time=self._now,
             source=self._settings.prometheus_address,
-            recommender=self._asked.recommender.name,
+            recommender=self._survey_settings.recommender.name,
             workloads=tuple(self._workloads),
-            values=self._asked.values,
+            values=self._survey_settings.values,
             missing=tuple(self._missing),
             notes=tuple(self._notes()),
             effort=SurveyEffort(
@@ -143,91 +143,95 @@ class PrometheusSurvey:
                 repeated=self._client.attempts - self._client.queries,
                 samples=self._samples,
                 series=self._series,
-                one_by_one=2 * sum(len(each.containers) for each in self._workloads),
+                one_by_one=2 * sum(len(workload.containers) for workload in self._workloads),
                 seconds=clock() - began,
             ),
-            largest_node=known.largest_node,
+            largest_node=objects.largest_node,
         )
 
-    async def _all(self, found: WorkloadInventory) -> None:
+    async def _all(self, inventory: WorkloadInventory) -> None:
         """Namespace by namespace; of those that cannot be read, what is known without their usage."""
         unreachable = 0
-        why = ""
-        for done, namespace in enumerate(found.namespaces):
+        reason = ""
+        for done, namespace in enumerate(inventory.namespaces):
             read = SavedNamespace(namespace, ())
-            if why := why or (_STOPPED if self._stop() else ""):
-                self._missing.append(MissingData(USAGE, namespace, why))
+            if reason := reason or (_STOPPED if self._stop() else ""):
+                self._missing.append(MissingData(USAGE, namespace, reason))
             else:
                 try:
-                    read = self._keeping.known(namespace) or await self._one(namespace, found, done)
+                    read = self._resume_file.known(namespace) or await self._one(namespace, inventory, done)
                     unreachable = 0
                 except PrometheusError as error:
                     self._missing.append(MissingData(USAGE, namespace, str(error)))
                     unreachable += isinstance(error, PrometheusUnreachable)
-                    why = str(error) if unreachable >= _MOST_UNREACHABLE else ""
-            await self._estimate(read, found)
-        total = len(found.namespaces)
+                    reason = str(error) if unreachable >= _MOST_UNREACHABLE else ""
+            await self._estimate(read, inventory)
+        total = len(inventory.namespaces)
         self._tell(PrometheusSurveyProgress("", total, total, self._samples))
 
-    async def _estimate(self, read: SavedNamespace, found: WorkloadInventory) -> None:
+    async def _estimate(self, read: SavedNamespace, inventory: WorkloadInventory) -> None:
         """Only what a recommender makes of the rows is kept of them: they may be many."""
-        workloads = {(read.namespace, key): each for key, each in found.of(read.namespace).items()}
-        result = await asyncio.to_thread(estimate_workloads, workloads, read.rows, self._asked, self._now)
+        workloads = {(read.namespace, key): workload for key, workload in inventory.of(read.namespace).items()}
+        result = await asyncio.to_thread(estimate_workloads, workloads, read.rows, self._survey_settings, self._now)
         self._workloads += (
-            msgspec.structs.replace(each, totals=read.totals.get(key))
-            for (_, key), each in zip(workloads, result.workloads, strict=True)
+            msgspec.structs.replace(workload, totals=read.totals.get(key))
+            for (_, key), workload in zip(workloads, result.workloads, strict=True)
         )
         self._missing += result.missing
         self._samples += read.samples
         self._series += read.series
 
-    async def _one(self, namespace: str, found: WorkloadInventory, done: int) -> SavedNamespace:
-        pods = {pod: key for (where, pod), key in found.pods.items() if where == namespace}
-        workloads = found.of(namespace)
-        kills: list[OomKill] = [kill for kill in found.kills if kill.namespace == namespace]
-        counting = NamespaceUsageCounter(
+    async def _one(self, namespace: str, inventory: WorkloadInventory, done: int) -> SavedNamespace:
+        pods = {pod: key for (where, pod), key in inventory.pods.items() if where == namespace}
+        workloads = inventory.of(namespace)
+        kills: list[OomKill] = [kill for kill in inventory.kills if kill.namespace == namespace]
+        counter = NamespaceUsageCounter(
             namespace,
             workloads,
             pods,
-            self._asked,
+            self._survey_settings,
             kills,
-            totals=self._totals(workloads) if self._asked.totals else None,
+            totals=self._totals(workloads) if self._survey_settings.totals else None,
         )
         before = self._samples
-        total = len(found.namespaces)
+        total = len(inventory.namespaces)
 
-        def report(each: UsageProgress) -> None:
-            self._tell(PrometheusSurveyProgress(namespace, done + each.done / each.total, total, before + each.samples))
+        def report(progress: UsageProgress) -> None:
+            self._tell(
+                PrometheusSurveyProgress(
+                    namespace, done + progress.done / progress.total, total, before + progress.samples
+                )
+            )
 
         report(UsageProgress(0, 1, 0))
-        containers = sum(each.pods * len(each.containers) for each in workloads.values())
+        containers = sum(workload.pods * len(workload.containers) for workload in workloads.values())
         read = await read_usage(
             self._client,
             self._settings,
-            counting,
+            counter,
             namespace,
             containers=containers,
             now=self._now,
             report=report,
         )
-        await self._keeping.keep(read)
+        await self._resume_file.keep(read)
         return read
 
     def _totals(self, workloads: Mapping[str, SurveyedWorkload]) -> WorkloadUsageCounter:
         times = TimeGrid.until(self._now, self._settings)
-        scaled = [key for key, each in workloads.items() if is_scaled(each.kind, each.api_version)]
+        scaled = [key for key, workload in workloads.items() if is_scaled(workload.kind, workload.api_version)]
         return WorkloadUsageCounter(scaled, times.start, times.step, times.count)
 
     def _lacks_cpu(self) -> bool:
         """Whether memory is known of some container, and CPU of none."""
-        highest = [each.highest for one in self._workloads for each in one.containers]
-        return any(each.memory > 0 for each in highest) and not any(each.cpu >= 0 for each in highest)
+        highest = [container.highest for workload in self._workloads for container in workload.containers]
+        return any(amount.memory > 0 for amount in highest) and not any(amount.cpu >= 0 for amount in highest)
 
     def _notes(self) -> Iterator[str]:
         settings = self._settings
         if not self._workloads:
             yield "there are no workloads that were asked about"
-        elif not self._samples and not any(each.what == USAGE for each in self._missing):
+        elif not self._samples and not any(missing.what == USAGE for missing in self._missing):
             yield (
                 f"Prometheus has no usage of them: it was asked for {settings.history_memory_metric} and "
                 f"{settings.history_cpu_metric} with the labels {settings.container_pod_name_label} and "
