@@ -36,8 +36,8 @@ def split_into_rounds(rows: IntColumn) -> list[IntColumn]:
     if begins.all():
         return [np.arange(len(rows), dtype=np.int64)] if len(rows) else []
     starts = np.flatnonzero(begins)
-    turn = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
-    return [np.sort(order[turn == number]) for number in range(int(turn.max()) + 1)]
+    round_numbers = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
+    return [np.sort(order[round_numbers == number]) for number in range(int(round_numbers.max()) + 1)]
 
 
 K = TypeVar("K", bound=Hashable)

@@ -46,8 +46,8 @@ def ingest_samples(state: UsageState, samples: Measurements, slots: IntColumn, n
         here = _grouped(slots, sound)
         mine = rows[here]
         worth = pods[state.rows.vpa[mine]] if state.totals.size else np.broadcast_to(np.int64(1), mine.shape)
-        found = take(state, Readings(slots[here], mine, samples.times[here], values[here], worth))
-        for noted, new in zip(outcome, found, strict=True):
+        result = take(state, Readings(slots[here], mine, samples.times[here], values[here], worth))
+        for noted, new in zip(outcome, result, strict=True):
             noted[here] = new
     _add_history(state, rows, samples, cpu.taken, memory.taken)
     _add_runs(state, slots, rows, samples, (cpu.taken, memory.taken))
@@ -77,45 +77,45 @@ def _grouped(slots: IntColumn, sound: BoolColumn) -> IntColumn | slice:
     return here[group_by_slot(slots[here])]
 
 
-def _only(values: FloatColumn, taken: BoolColumn) -> FloatColumn:
-    return values if taken.all() else np.where(taken, values, np.nan)
+def _only(values: FloatColumn, accepted: BoolColumn) -> FloatColumn:
+    return values if accepted.all() else np.where(accepted, values, np.nan)
 
 
-def _take_cpu(state: UsageState, found: Readings) -> _IntakeResult:
-    last = np.fmax(state.slots.last_cpu[found.slots], find_highest_before(found.slots, found.times))
-    late, repeated = found.times < last, found.times == last
-    taken = ~(late | repeated)
-    new = found.only(taken)
+def _take_cpu(state: UsageState, readings: Readings) -> _IntakeResult:
+    last = np.fmax(state.slots.last_cpu[readings.slots], find_highest_before(readings.slots, readings.times))
+    late, repeated = readings.times < last, readings.times == last
+    accepted = ~(late | repeated)
+    new = readings.only(accepted)
     state.slots.last_cpu[new.slots] = new.times  # the last of a slot is its newest, and it is what stays
     state.cpu.add(new.rows, new.times, new.values, MIN_WEIGHT)
     state.rows.count_samples(new.rows, new.times)
     if state.totals.size:
-        whole = new.of_workload(state.rows.total).only(state.rows.total[new.rows] >= 0)
-        state.cpu_total.add(whole.rows, whole.times, whole.values, MIN_WEIGHT)
-    return _IntakeResult(taken, late, repeated)
+        workload_readings = new.of_workload(state.rows.total).only(state.rows.total[new.rows] >= 0)
+        state.cpu_total.add(workload_readings.rows, workload_readings.times, workload_readings.values, MIN_WEIGHT)
+    return _IntakeResult(accepted, late, repeated)
 
 
-def _take_memory(state: UsageState, found: Readings) -> _IntakeResult:
+def _take_memory(state: UsageState, readings: Readings) -> _IntakeResult:
     table = state.slots
-    last = table.last_memory[found.slots]
-    late = found.times < np.fmax(last, find_highest_before(found.slots, found.times))
+    last = table.last_memory[readings.slots]
+    late = readings.times < np.fmax(last, find_highest_before(readings.slots, readings.times))
     # A second value for one time counts if it is higher. One that is not changes nothing, and so is no second sample.
-    peaks = np.fmax(table.memory_peak[found.slots], table.oom_peak[found.slots])
-    repeated = (found.times == last) & (found.values <= peaks)
-    taken = ~(late | repeated)
-    new = found.only(taken)
+    peaks = np.fmax(table.memory_peak[readings.slots], table.oom_peak[readings.slots])
+    repeated = (readings.times == last) & (readings.values <= peaks)
+    accepted = ~(late | repeated)
+    new = readings.only(accepted)
     highest = reduce_to_windows(new, table.window_end[new.slots], state.rows.memory_window[new.rows])
-    for turn in split_into_rounds(highest.slots):
-        add_peaks(state, highest.at(turn), killed=False)
+    for batch in split_into_rounds(highest.slots):
+        add_peaks(state, highest.at(batch), killed=False)
     table.last_memory[new.slots] = new.times
-    return _IntakeResult(taken, late, repeated)
+    return _IntakeResult(accepted, late, repeated)
 
 
 def _ready_pods(state: UsageState, slots: IntColumn) -> IntColumn:
     """By VPA, how much a sample is worth for the whole workload: the Ready pods in the batch, or itself alone.
 
-    Who has become Ready since the batch before has not shared the load for as long as this one tells of. Counted with
-    the samples of those who had all of it, more would seem to be needed with each replica that comes.
+    A pod that became Ready since the batch before has not shared the load for all of the time that this batch covers.
+    Counted with the samples of the pods that bore the load, it would raise the total with each new replica.
     """
     pods = np.ones(state.vpas.capacity, dtype=np.int64)
     if not state.totals.size:
@@ -139,21 +139,24 @@ def _add_history(
     if not state.history.size:
         return
     numbers = np.where(rows >= 0, state.rows.history[rows], -1)
-    for resource, values, taken in (
+    for resource, values, accepted in (
         (CPU_SERIES, samples.cpu, cpu_taken),
         (MEMORY_SERIES, samples.memory, memory_taken),
     ):
-        kept = taken & (numbers >= 0)
-        state.history.add(numbers[kept], resource, samples.times[kept], values[kept])
+        recorded = accepted & (numbers >= 0)
+        state.history.add(numbers[recorded], resource, samples.times[recorded], values[recorded])
 
 
 def _add_runs(
-    state: UsageState, slots: IntColumn, rows: IntColumn, samples: Measurements, taken: tuple[BoolColumn, BoolColumn]
+    state: UsageState, slots: IntColumn, rows: IntColumn, samples: Measurements, accepted: tuple[BoolColumn, BoolColumn]
 ) -> None:
     if not state.runs.size:
         return
     numbers = np.where(rows >= 0, state.rows.runs[rows], -1)
-    for resource, values, mine in ((CPU_SERIES, samples.cpu, taken[0]), (MEMORY_SERIES, samples.memory, taken[1])):
-        kept = np.flatnonzero(mine & (numbers >= 0))
-        started = state.slots.started[slots[kept]]
-        state.runs.add(numbers[kept], resource, started, samples.times[kept], values[kept])
+    for resource, values, mine in (
+        (CPU_SERIES, samples.cpu, accepted[0]),
+        (MEMORY_SERIES, samples.memory, accepted[1]),
+    ):
+        recorded = np.flatnonzero(mine & (numbers >= 0))
+        started = state.slots.started[slots[recorded]]
+        state.runs.add(numbers[recorded], resource, started, samples.times[recorded], values[recorded])

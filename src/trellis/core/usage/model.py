@@ -47,11 +47,11 @@ class UsageModel:
         self.settings = settings
         self._state = UsageState(settings)
         self._pods = TrackedPods(self._state.slots)
-        self._seen = CountedKills()
+        self._counted_kills = CountedKills()
 
     @property
     def namespaces(self) -> list[str]:
-        """Where pods are followed: who stops following a namespace says so with no pods."""
+        """The namespaces whose pods are followed; `follow` without pods ends that."""
         return self._pods.namespaces
 
     def follow(self, namespace: str, pods: Sequence[TrackedPod], now: float) -> None:
@@ -97,12 +97,12 @@ class UsageModel:
         return self._pods.lookup(namespaces, pods, containers)
 
     def ingest_at(self, slots: IntColumn, measured: Measurements, now: float) -> IngestResult:
-        """Take in a batch of the containers of such numbers, as `ingest` does: for who has many samples of few."""
+        """Take in a batch of the containers of such numbers, as `ingest` does; faster for many samples of few."""
         return ingest_samples(self._state, measured, slots, now)
 
     def record_ooms(self, kills: Sequence[OomKill], now: float) -> OomRecord:
         """Count OOM kills, each once; also those of pods that departed a few minutes ago."""
-        return oom_peaks.record_oom_kills(self._state, self._pods, self._seen, kills, now)
+        return oom_peaks.record_oom_kills(self._state, self._pods, self._counted_kills, kills, now)
 
     def restore(self, saved: SavedRow) -> None:
         """Merge a checkpoint into its row, once; a bad one raises `InvalidCheckpoint` and changes nothing."""
@@ -130,12 +130,12 @@ class UsageModel:
         self._state.rows.mark_unsaved(rows, now)
 
     def abandon(self, namespace: str, vpa: str) -> None:
-        """Empty the rows of a VPA for which somebody else remembers from now on."""
+        """Empty the rows of a VPA whose history another process keeps from now on."""
         retention.abandon_vpa(self._state, (namespace, vpa))
 
     def collect(self, alive: Collection[VpaKey], now: float) -> list[RowKey]:
         """Forget what can be forgotten; the rows that went. `alive` are all VPAs (namespace, name) there are."""
-        return retention.forget_unused(self._state, self._pods, self._seen, alive, now)
+        return retention.forget_unused(self._state, self._pods, self._counted_kills, alive, now)
 
     def view(self, rows: IntColumn | None = None) -> RowsView:
         """Given rows, or all, as recommenders see them; it holds until the model changes."""
@@ -159,6 +159,6 @@ class UsageModel:
             totals=state.totals.size,
             histories=state.history.size,
             runs=state.runs.size,
-            names=state.rows.size + state.vpas.size + len(state.tunings) + len(self._seen) + self._pods.size,
+            names=state.rows.size + state.vpas.size + len(state.tunings) + len(self._counted_kills) + self._pods.size,
             bytes=state.nbytes,
         )

@@ -99,7 +99,7 @@ def record_oom_kills(
             dropped[reason.code] += 1
     killed = np.array(slots, dtype=np.int64)
     rows = state.slots.row[killed]
-    found = Readings(
+    readings = Readings(
         slots=killed,
         rows=rows,
         times=np.array([kill.time for kill in fresh], dtype=np.float64),
@@ -107,25 +107,25 @@ def record_oom_kills(
         pods=state.vpas.pods[state.rows.vpa[rows]],
     )
     memory = np.full(len(fresh), np.nan)
-    for turn in split_into_rounds(killed):
-        memory[turn] = _add(state, found.at(turn))
+    for batch in split_into_rounds(killed):
+        memory[batch] = _add(state, readings.at(batch))
     recorded = np.flatnonzero(~np.isnan(memory))
     if len(recorded) < len(fresh):
         dropped[OLD_KILL.code] += len(fresh) - len(recorded)
-    rows, times, memory = rows[recorded], found.times[recorded], memory[recorded]
+    rows, times, memory = rows[recorded], readings.times[recorded], memory[recorded]
     started = state.slots.started[killed[recorded]]
     np.fmax.at(state.rows.last_oom, rows, times)
     state.rows.mark_unsaved(rows, now, killed=True)
     numbers = state.rows.history[rows]
-    kept = numbers >= 0
-    state.history.raise_maximum(numbers[kept], MEMORY_SERIES, times[kept], memory[kept])
+    valid = numbers >= 0
+    state.history.raise_maximum(numbers[valid], MEMORY_SERIES, times[valid], memory[valid])
     numbers = state.rows.runs[rows]
-    kept = numbers >= 0
-    state.runs.raise_highest(numbers[kept], MEMORY_SERIES, started[kept], times[kept], memory[kept])
+    valid = numbers >= 0
+    state.runs.raise_highest(numbers[valid], MEMORY_SERIES, started[valid], times[valid], memory[valid])
     return OomRecord(tuple(fresh[number] for number in recorded.tolist()), rows, memory, dict(dropped))
 
 
-def _objection(state: UsageState, seen: CountedKills, kill: OomKill, slot: int, now: float) -> Reason | None:
+def _objection(state: UsageState, counted: CountedKills, kill: OomKill, slot: int, now: float) -> Reason | None:
     if slot < 0:
         return UNKNOWN_CONTAINER
     if math.isnan(kill.time):
@@ -134,7 +134,7 @@ def _objection(state: UsageState, seen: CountedKills, kill: OomKill, slot: int, 
         return FUTURE_SAMPLE
     if kill.time < now - OLDEST or kill.memory < 0 or kill.memory > MOST_BYTES:
         return ABSURD_SAMPLE
-    if kill.time <= state.rows.restored[state.slots.row[slot]] or not seen.is_new(slot, kill.time):
+    if kill.time <= state.rows.restored[state.slots.row[slot]] or not counted.is_new(slot, kill.time):
         return KNOWN_KILL
     return KILL_UNDER_OLD_LIMIT if kill.old_limit else None
 
@@ -143,8 +143,8 @@ def _add(state: UsageState, kills: Readings) -> FloatColumn:
     """Count one kill each of some slots; the memory each is taken to have needed, NaN for one that is too old."""
     table = state.slots
     current = ~(kills.times < table.last_memory[kills.slots] - state.rows.memory_window[kills.rows])
-    asked = np.where(np.isnan(kills.values), table.request[kills.slots], kills.values)
-    used = np.nan_to_num(np.fmax(asked, table.memory_peak[kills.slots]))
+    requested = np.where(np.isnan(kills.values), table.request[kills.slots], kills.values)
+    used = np.nan_to_num(np.fmax(requested, table.memory_peak[kills.slots]))
     bumped = np.trunc(used * state.rows.oom_bump_up_ratio[kills.rows])
     needed = np.maximum(used + np.trunc(state.rows.oom_min_bump_up[kills.rows]), bumped)
     add_peaks(state, kills._replace(values=needed).only(current), killed=True)

@@ -50,24 +50,24 @@ def group_by_slot(slots: IntColumn) -> IntColumn:
 
 def find_highest_before(slots: IntColumn, values: FloatColumn) -> FloatColumn:
     """The highest value that came before each in its slot, NaN for the first; `slots` are grouped."""
-    found = np.full(len(slots), np.nan)
+    highest = np.full(len(slots), np.nan)
     starts = find_run_starts(slots)
     if len(starts) == len(slots):
-        return found
+        return highest
     fallen = values[1:] < values[:-1]
     fallen[starts[1:] - 1] = False
     if not fallen.any():  # as samples nearly always come
-        found[1:] = values[:-1]
-        found[starts] = np.nan
-        return found
+        highest[1:] = values[:-1]
+        highest[starts] = np.nan
+        return highest
     different, ranks = np.unique(values, return_inverse=True)
     # Whole numbers, so that one running maximum serves all groups: a later group is above all earlier ones.
     group = np.zeros(len(slots), dtype=np.int64)
     group[starts] = 1
     running = np.maximum.accumulate(np.cumsum(group) * len(different) + ranks)
-    found[1:] = different[running[:-1] % len(different)]
-    found[starts] = np.nan
-    return found
+    highest[1:] = different[running[:-1] % len(different)]
+    highest[starts] = np.nan
+    return highest
 
 
 def reduce_to_windows(found: Readings, ends: FloatColumn, lengths: FloatColumn) -> Readings:
@@ -96,13 +96,13 @@ def add_peaks(state: UsageState, found: Readings, *, killed: bool) -> None:
     peaks, others = (table.oom_peak, table.memory_peak) if killed else (table.memory_peak, table.oom_peak)
     raise_peaks(state.memory, found, ends, peaks, others)
     if state.totals.size:
-        kept = state.rows.total[found.rows] >= 0
-        whole = found.of_workload(state.rows.total)
+        has_totals = state.rows.total[found.rows] >= 0
+        workload_readings = found.of_workload(state.rows.total)
         if killed:
             peaks, others = table.total_oom_peak, table.total_peak
         else:
             peaks, others = table.total_peak, table.total_oom_peak
-        raise_peaks(state.memory_total, whole.only(kept), ends[kept], peaks, others)
+        raise_peaks(state.memory_total, workload_readings.only(has_totals), ends[has_totals], peaks, others)
 
 
 def move_windows(table: SlotTable, found: Readings, lengths: FloatColumn) -> FloatColumn:
@@ -113,8 +113,8 @@ def move_windows(table: SlotTable, found: Readings, lengths: FloatColumn) -> Flo
     ends = table.window_end[found.slots]
     ends = np.where(np.isnan(ends), found.times, ends)
     over = ~(found.times < ends)
-    whole = np.trunc((found.times - ends) / lengths) * lengths
-    ends = np.where(over, ends + (whole + lengths), ends)
+    full_windows = np.trunc((found.times - ends) / lengths) * lengths
+    ends = np.where(over, ends + (full_windows + lengths), ends)
     table.window_end[found.slots] = ends
     table.last_memory[found.slots] = found.times
     begun = found.slots[over]

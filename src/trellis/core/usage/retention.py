@@ -35,7 +35,7 @@ def forget_unused(
 
 
 def abandon_vpa(state: UsageState, vpa: VpaKey) -> None:
-    """Empty the rows of a VPA for which somebody else remembers from now on.
+    """Empty the rows of a VPA whose history another process keeps from now on.
 
     Should it come back, its history is what its checkpoints hold then. Slots go on, with new windows.
     """

@@ -165,7 +165,7 @@ class SlotTable(ColumnTable):
     cpu_request: FloatColumn
     """The CPU request in millicores; NaN if there is none."""
     started: FloatColumn
-    """When the pod started; NaN if nobody knows."""
+    """When the pod started; NaN if unknown."""
     departed: FloatColumn
     last_cpu: FloatColumn
     last_memory: FloatColumn

@@ -34,7 +34,7 @@ REPEATED_SAMPLE = Reason("RepeatedSample", "A usage sample was left out: the one
 
 
 class Measurements(msgspec.Struct, frozen=True):
-    """Usage at some times, in columns of equal length: cores and bytes, NaN where nobody measured."""
+    """Usage at some times, in columns of equal length: cores and bytes, NaN where not measured."""
 
     times: FloatColumn
     cpu: FloatColumn
@@ -69,7 +69,7 @@ class Samples(msgspec.Struct, frozen=True):
 
     @classmethod
     def empty(cls) -> Samples:
-        """No samples."""
+        """A batch without samples."""
         return cls([], [], [], np.zeros(0), np.zeros(0), np.zeros(0))
 
     @classmethod
@@ -114,12 +114,12 @@ class ScreenedSamples(msgspec.Struct, frozen=True):
 
 def screen_samples(samples: Measurements, slots: IntColumn, now: float) -> ScreenedSamples:
     """Look at each sample by itself."""
-    known = slots >= 0
+    is_tracked = slots >= 0
     has_cpu, has_memory = ~np.isnan(samples.cpu), ~np.isnan(samples.memory)
     filled = ~np.isnan(samples.times) & (has_cpu | has_memory)
     future = samples.times > now + CLOCK_SKEW
     ancient = samples.times < now - OLDEST
-    usable = known & filled & ~future & ~ancient
+    usable = is_tracked & filled & ~future & ~ancient
     negative_cpu, negative_memory = samples.cpu < 0, samples.memory < 0
     absurd_cpu, absurd_memory = samples.cpu > MOST_CORES, samples.memory > MOST_BYTES
     return ScreenedSamples(
@@ -127,11 +127,11 @@ def screen_samples(samples: Measurements, slots: IntColumn, now: float) -> Scree
         memory=usable & has_memory & ~negative_memory & ~absurd_memory,
         dropped=count_dropped(
             {
-                UNKNOWN_CONTAINER: ~known,
-                EMPTY_SAMPLE: known & ~filled,
-                FUTURE_SAMPLE: known & filled & future,
+                UNKNOWN_CONTAINER: ~is_tracked,
+                EMPTY_SAMPLE: is_tracked & ~filled,
+                FUTURE_SAMPLE: is_tracked & filled & future,
                 NEGATIVE_SAMPLE: usable & (negative_cpu | negative_memory),
-                ABSURD_SAMPLE: (known & filled & ancient) | (usable & (absurd_cpu | absurd_memory)),
+                ABSURD_SAMPLE: (is_tracked & filled & ancient) | (usable & (absurd_cpu | absurd_memory)),
             }
         ),
     )

@@ -85,30 +85,30 @@ class UsageState:
         self._with_totals = set(vpas)
         self._mark(self.vpas.totals, self._with_totals)
         rows = self.rows.numbers()
-        wanted = self.vpas.totals[self.rows.vpa[rows]]
+        needs = self.vpas.totals[self.rows.vpa[rows]]
         has = self.rows.total[rows] >= 0
-        self.drop_totals(rows[has & ~wanted])
-        self.give_totals(rows[wanted & ~has])
+        self.drop_totals(rows[has & ~needs])
+        self.give_totals(rows[needs & ~has])
 
     def keep_history(self, vpas: Collection[VpaKey]) -> None:
         """Keep hourly summaries for the rows of exactly these VPAs."""
         self._with_history = set(vpas)
         self._mark(self.vpas.history, self._with_history)
         rows = self.rows.numbers()
-        wanted = self.vpas.history[self.rows.vpa[rows]]
+        needs = self.vpas.history[self.rows.vpa[rows]]
         has = self.rows.history[rows] >= 0
-        self.drop_history(rows[has & ~wanted])
-        self.give_history(rows[wanted & ~has])
+        self.drop_history(rows[has & ~needs])
+        self.give_history(rows[needs & ~has])
 
     def keep_runs(self, vpas: Collection[VpaKey]) -> None:
         """Remember runs for the rows of exactly these VPAs."""
         self._with_runs = set(vpas)
         self._mark(self.vpas.runs, self._with_runs)
         rows = self.rows.numbers()
-        wanted = self.vpas.runs[self.rows.vpa[rows]]
+        needs = self.vpas.runs[self.rows.vpa[rows]]
         has = self.rows.runs[rows] >= 0
-        self.drop_runs(rows[has & ~wanted])
-        self.give_runs(rows[wanted & ~has])
+        self.drop_runs(rows[has & ~needs])
+        self.give_runs(rows[needs & ~has])
 
     def give_totals(self, rows: IntColumn) -> None:
         """Begin to count whole workloads, for rows that do not yet."""

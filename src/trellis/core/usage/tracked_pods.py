@@ -49,7 +49,8 @@ def track_pod(pod: ObservedPod, vpa: str) -> TrackedPod:
     """The pod as it is followed for the autoscaler that governs it."""
     metadata = pod.metadata
     containers = tuple(
-        _track_container(each.name, read_current_resources(pod, each.name).requests) for each in pod.spec.running
+        _track_container(container.name, read_current_resources(pod, container.name).requests)
+        for container in pod.spec.running
     )
     # Where a pod has to wait for room, it was made long before anything in it could run.
     started = pod.status.start_time or metadata.creation_timestamp
@@ -114,11 +115,11 @@ class TrackedPods:
     def lookup(self, namespaces: Sequence[str], pods: Sequence[str], containers: Sequence[str]) -> IntColumn:
         """The slot of each sample; -1 for a container that is not followed."""
         names = zip(namespaces, pods, containers, strict=True)
-        found = np.empty(len(pods), dtype=np.int64)
-        for begin in range(0, len(found), _LOOKED_UP_AT_ONCE):
-            part = found[begin : begin + _LOOKED_UP_AT_ONCE]
+        slots = np.empty(len(pods), dtype=np.int64)
+        for begin in range(0, len(slots), _LOOKED_UP_AT_ONCE):
+            part = slots[begin : begin + _LOOKED_UP_AT_ONCE]
             part[:] = np.fromiter(map(self._slots.get, islice(names, len(part)), repeat(-1)), np.int64, len(part))
-        return found
+        return slots
 
     def find(self, namespace: str, pod: str, uid: str, container: str) -> int:
         """The slot of one container, also if its pod has departed; -1 if there is none."""
@@ -134,14 +135,14 @@ class TrackedPods:
 
     def follow(self, namespace: str, pods: Iterable[TrackedPod], now: float) -> list[tuple[TrackedPod, Slots]]:
         """Follow exactly these pods of a namespace. Answers with those that got new slots: they feed no row yet."""
-        wanted = {pod.name: pod for pod in pods}
+        pods_by_name = {pod.name: pod for pod in pods}
         live = self._live.setdefault(namespace, {})
-        for name in [name for name in live if name not in wanted]:
+        for name in [name for name in live if name not in pods_by_name]:
             self._depart(namespace, live.pop(name), now)
         changed = [
             pod
-            for name, pod in wanted.items()
-            if (known := live.get(name)) is None or (known.pod is not pod and known.pod != pod)
+            for name, pod in pods_by_name.items()
+            if (tracked := live.get(name)) is None or (tracked.pod is not pod and tracked.pod != pod)
         ]
         new = [pod for pod in changed if not self._goes_on(live, namespace, pod, now)]
         numbers = iter(self._table.take(sum(len(pod.containers) for pod in new)).tolist())

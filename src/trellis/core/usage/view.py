@@ -58,7 +58,7 @@ class RowsView(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, keys=keys, **columns)
 
     def copied(self, *, history: bool, runs: bool = False) -> RowsView:
-        """The same rows with banks of their own, and nothing of anybody else's: a view that can be sent away.
+        """The same rows with banks of their own and without other rows: a view that can be sent to another process.
 
         Without `history` or `runs`, as if none were kept. With them, 42 and 21 KB for each row that has them.
         """
@@ -153,8 +153,8 @@ def _newest_pods(state: UsageState) -> tuple[FloatColumn, FloatColumn]:
     is_newest = started == newest[rows]
     live, rows = live[is_newest], rows[is_newest]
     requests = np.full((2, capacity), -np.inf)
-    for column, asked in zip(requests, (slots.cpu_request, slots.request), strict=True):
-        np.maximum.at(column, rows, np.nan_to_num(asked[live], nan=-np.inf))
+    for column, requested in zip(requests, (slots.cpu_request, slots.request), strict=True):
+        np.maximum.at(column, rows, np.nan_to_num(requested[live], nan=-np.inf))
     requests[np.isinf(requests)] = np.nan
     newest[np.isinf(newest)] = np.nan
     return newest, requests
@@ -162,5 +162,5 @@ def _newest_pods(state: UsageState) -> tuple[FloatColumn, FloatColumn]:
 
 def _renumbered(numbers: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Those of some numbers that are not -1, and where each is among them."""
-    kept = numbers >= 0
-    return numbers[kept], np.where(kept, np.cumsum(kept) - 1, -1)
+    valid = numbers >= 0
+    return numbers[valid], np.where(valid, np.cumsum(valid) - 1, -1)

@@ -62,8 +62,8 @@ Steps = npt.NDArray[np.int64]
 
 def encode_history(newest: int, values: Ring) -> str:
     """(resources, measures, hours), the last of them the hour `newest`; "" if nothing is known."""
-    known = np.flatnonzero(~np.isnan(values[:, 0]).all(axis=0))
-    hours = values.shape[-1] - int(known[0]) if len(known) else 0
+    measured = np.flatnonzero(~np.isnan(values[:, 0]).all(axis=0))
+    hours = values.shape[-1] - int(measured[0]) if len(measured) else 0
     while hours:
         text = _encode_hours(newest, values[:, :, values.shape[-1] - hours :])
         if len(text) <= LONGEST_HISTORY_TEXT:
@@ -75,12 +75,12 @@ def encode_history(newest: int, values: Ring) -> str:
 def decode_history(text: str) -> tuple[int, Ring]:
     """The newest hour and the values; raises `InvalidCheckpoint`."""
     most = _HISTORY_HEADER.itemsize + _MOST_HOURS * 2 * len(MEASURES) * 2 + 1
-    data, whole = decompress(_HISTORY_FIELD, text, longest=LONGEST_HISTORY_TEXT, most=most)
+    data, is_complete = decompress(_HISTORY_FIELD, text, longest=LONGEST_HISTORY_TEXT, most=most)
     if len(data) < _HISTORY_HEADER.itemsize or data[0] != _VERSION:
         raise InvalidCheckpoint(_HISTORY_FIELD, text, f"must have format {_VERSION}")
     header = np.frombuffer(data, _HISTORY_HEADER, count=1)[0]
     newest, hours = int(header["newest"]), int(header["hours"])
-    if len(data) != _HISTORY_HEADER.itemsize + hours * 2 * len(MEASURES) * 2 or not whole or newest < 0:
+    if len(data) != _HISTORY_HEADER.itemsize + hours * 2 * len(MEASURES) * 2 or not is_complete or newest < 0:
         raise InvalidCheckpoint(_HISTORY_FIELD, text, f"must have the {hours} hours that it says it has")
     halves = np.frombuffer(data, np.uint8, offset=_HISTORY_HEADER.itemsize).reshape(2, 2, len(MEASURES), hours)
     folded = halves[0].astype(np.int64) | halves[1].astype(np.int64) << 8
@@ -127,13 +127,13 @@ _PEAKS_FIELD = "status.peaks"
 
 def encode_peaks(newest: int, peaks: Peaks) -> str:
     """Peaks of cells, the last of them `newest`; "" if none is known."""
-    known = np.flatnonzero(~np.isnan(peaks))
-    if not len(known):
+    measured = np.flatnonzero(~np.isnan(peaks))
+    if not len(measured):
         return ""
-    peaks = peaks[known[0] :]
+    peaks = peaks[measured[0] :]
     steps = np.minimum(np.rint(np.log1p(peaks.astype(np.float64) / _PEAKS_UNIT) / _STEP) + 1, _HIGHEST)
-    whole: IntColumn = np.where(np.isnan(steps), _UNKNOWN, steps).astype(np.int64)
-    differences = whole - np.concatenate(([0], whole[:-1]))
+    coded: IntColumn = np.where(np.isnan(steps), _UNKNOWN, steps).astype(np.int64)
+    differences = coded - np.concatenate(([0], coded[:-1]))
     folded = (differences << 1) ^ (differences >> 63)
     header = np.array([(_VERSION, newest, len(peaks))], dtype=_PEAKS_HEADER)
     data = header.tobytes() + (folded & 255).astype(np.uint8).tobytes() + (folded >> 8).astype(np.uint8).tobytes()
@@ -142,14 +142,14 @@ def encode_peaks(newest: int, peaks: Peaks) -> str:
 
 def decode_peaks(text: str) -> tuple[int, Peaks]:
     """The newest cell, and the peaks up to it; raises `InvalidCheckpoint`."""
-    data, whole = decompress(
+    data, is_complete = decompress(
         _PEAKS_FIELD, text, longest=LONGEST_PEAKS_TEXT, most=_PEAKS_HEADER.itemsize + 2 * CELLS + 1
     )
     if len(data) < _PEAKS_HEADER.itemsize or data[0] != _VERSION:
         raise InvalidCheckpoint(_PEAKS_FIELD, text, f"must have format {_VERSION}")
     header = np.frombuffer(data, _PEAKS_HEADER, count=1)[0]
     newest, cells = int(header["newest"]), int(header["cells"])
-    if len(data) != _PEAKS_HEADER.itemsize + 2 * cells or not whole or newest < 0:
+    if len(data) != _PEAKS_HEADER.itemsize + 2 * cells or not is_complete or newest < 0:
         raise InvalidCheckpoint(_PEAKS_FIELD, text, f"must have the {cells} peaks that it says it has")
     halves = np.frombuffer(data, np.uint8, offset=_PEAKS_HEADER.itemsize).reshape(2, cells)
     folded = halves[0].astype(np.int64) | halves[1].astype(np.int64) << 8
@@ -207,7 +207,7 @@ def decode_runs(text: str) -> list[StoredRun]:
     values = np.where(steps == _UNKNOWN, np.nan, np.expm1((steps - 1) * _STEP) * _UNITS).astype(np.float32)
     if (np.isnan(values[:, :, MEAN]) != np.isnan(values[:, :, HIGHEST])).any():
         raise InvalidCheckpoint(_RUNS_FIELD, text, "must have both measures of a place, or neither")
-    return [_decode_run(text, head, each) for head, each in zip(heads.tolist(), values, strict=True)]
+    return [_decode_run(text, head, run_values) for head, run_values in zip(heads.tolist(), values, strict=True)]
 
 
 def _decode_run(

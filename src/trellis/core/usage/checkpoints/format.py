@@ -27,7 +27,7 @@ from trellis.core.usage.columns import RowKey
 from trellis.core.usage.histograms.bins import CPU_BINS, CPU_TOTAL_BINS, MEMORY_BINS, MEMORY_TOTAL_BINS, BinLayout
 from trellis.core.usage.histograms.decaying_histograms import SavedHistogram
 
-# Says of a copy which checkpoint it is a copy of; a checkpoint with it is nobody's history.
+# Says of a copy which checkpoint it is a copy of; a checkpoint with it is not restored.
 KEPT_FROM_ANNOTATION = "trellis.x-k8s.io/kept-from"
 _NAME_LENGTH = 253
 _DECIMAL = re.compile(r"0|[1-9][0-9]{0,8}")
@@ -79,8 +79,8 @@ def build_checkpoint_status(saved: SavedRow) -> dict[str, Any]:
         runs=saved.runs,
         peaks=saved.peaks,
     )
-    found: dict[str, Any] = msgspec.to_builtins(status)
-    return found
+    document: dict[str, Any] = msgspec.to_builtins(status)
+    return document
 
 
 def read_checkpoint(found: VerticalPodAutoscalerCheckpoint, now: float = math.nan) -> SavedRow:
@@ -128,19 +128,19 @@ def _written(saved: SavedHistogram) -> HistogramCheckpoint:
     )
 
 
-def _read(name: str, found: HistogramCheckpoint, layout: BinLayout, latest: float) -> SavedHistogram:
-    reference = _time(f"{name}.referenceTimestamp", found.reference_timestamp, latest)
-    total = found.total_weight or 0.0
+def _read(name: str, checkpoint: HistogramCheckpoint, layout: BinLayout, latest: float) -> SavedHistogram:
+    reference = _time(f"{name}.referenceTimestamp", checkpoint.reference_timestamp, latest)
+    total = checkpoint.total_weight or 0.0
     if not 0 <= total <= _LARGEST_TOTAL:  # NaN is refused with the rest
         raise InvalidCheckpoint(f"status.{name}.totalWeight", total, f"must be from 0 to {_LARGEST_TOTAL:g}")
     weights = {
         _bucket(f"status.{name}.bucketWeights", key, layout): _weight(f"status.{name}.bucketWeights[{key}]", weight)
-        for key, weight in (found.bucket_weights or {}).items()
+        for key, weight in (checkpoint.bucket_weights or {}).items()
     }
     if math.isnan(reference) and total and any(weights.values()):
         field = f"status.{name}.referenceTimestamp"
         raise InvalidCheckpoint(
-            field, found.reference_timestamp, "must be there: nobody can tell how old the weights are"
+            field, checkpoint.reference_timestamp, "must be there: nobody can tell how old the weights are"
         )
     return SavedHistogram(reference, weights, total)
 

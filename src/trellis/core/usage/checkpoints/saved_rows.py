@@ -29,8 +29,8 @@ def save_rows(state: UsageState, rows: IntColumn, now: float) -> list[SavedRow]:
     totals = table.total[rows[counted]]
     cpu_total = dict(zip(counted.tolist(), state.cpu_total.save(totals), strict=True))
     running = _find_open_windows(state, rows[counted], now)
-    whole = _save_without(running, state.memory_total, totals, slots.total_peak, slots.total_oom_peak)
-    memory_total = dict(zip(counted.tolist(), whole, strict=True))
+    saved_totals = _save_without(running, state.memory_total, totals, slots.total_peak, slots.total_oom_peak)
+    memory_total = dict(zip(counted.tolist(), saved_totals, strict=True))
     facts = zip(table.first[rows].tolist(), table.last[rows].tolist(), table.count[rows].tolist(), strict=True)
     histories, runs = table.history[rows].tolist(), table.runs[rows].tolist()
     return [
@@ -78,8 +78,8 @@ def _save_without(
 ) -> list[SavedHistogram]:
     """Rows of a bank without the peaks of windows that are not over.
 
-    The next process begins a window with the next sample of a container, and would count its peak twice. Nobody tells
-    it about an OOM kill again, so the peak of one is kept, where upstream loses it.
+    The next process begins a window with the next sample of a container, and would count its peak twice. An
+    OOM kill is not reported again, so its peak is kept, where upstream loses it.
     """
     mine = peaks[running.slots]
     counted = np.flatnonzero((mine >= 0) & ~(oom_peaks[running.slots] > mine))
@@ -88,7 +88,7 @@ def _save_without(
     return copy.save(np.arange(len(rows)))
 
 
-_ONE_PER_MINUTE = 60  # what a stored hour weighs beside late samples: nobody stores how many it had
+_ONE_PER_MINUTE = 60  # what a stored hour weighs beside late samples: its count is not stored
 _MOST_SAMPLES = 2**62  # half of what a column can count, so that new samples always fit
 
 _Hours: TypeAlias = tuple[int, Ring]  # the newest, and what is known of it and those before
@@ -106,16 +106,16 @@ def restore_checkpoints(state: UsageState, saved: Sequence[SavedRow]) -> dict[Ro
     runs: list[list[StoredRun]] = []
     peaks: list[_Cells | None] = []
     rows: list[int] = []
-    for each in saved:
+    for saved_row in saved:
         try:
-            history, ran, highest = _read_history(each), _read_runs(each), _read_peaks(each)
+            history, ran, highest = _read_history(saved_row), _read_runs(saved_row), _read_peaks(saved_row)
         except InvalidCheckpoint as error:
-            refused[each.key] = error
+            refused[saved_row.key] = error
             continue
-        row = state.row(each.key)
+        row = state.row(saved_row.key)
         if not state.rows.stored[row]:
             state.rows.stored[row] = True
-            fresh.append(each)
+            fresh.append(saved_row)
             histories.append(history)
             runs.append(ran)
             peaks.append(highest)
@@ -131,38 +131,38 @@ def restore_checkpoints(state: UsageState, saved: Sequence[SavedRow]) -> dict[Ro
 
 def _restore_rows(state: UsageState, rows: IntColumn, saved: Sequence[SavedRow]) -> None:
     table = state.rows
-    table.restored[rows] = [each.updated for each in saved]
-    table.first[rows] = np.fmin(table.first[rows], [each.first for each in saved])
-    table.last[rows] = np.fmax(table.last[rows], [each.last for each in saved])
-    table.count[rows] += [min(each.count, _MOST_SAMPLES) for each in saved]
-    _merge(state.cpu, rows, [each.cpu for each in saved])
-    _merge(state.memory, rows, [each.memory for each in saved])
+    table.restored[rows] = [saved_row.updated for saved_row in saved]
+    table.first[rows] = np.fmin(table.first[rows], [saved_row.first for saved_row in saved])
+    table.last[rows] = np.fmax(table.last[rows], [saved_row.last for saved_row in saved])
+    table.count[rows] += [min(saved_row.count, _MOST_SAMPLES) for saved_row in saved]
+    _merge(state.cpu, rows, [saved_row.cpu for saved_row in saved])
+    _merge(state.memory, rows, [saved_row.memory for saved_row in saved])
 
 
 def _restore_totals(state: UsageState, rows: IntColumn, saved: Sequence[SavedRow]) -> None:
-    kept = [number for number, each in enumerate(saved) if each.cpu_total or each.memory_total]
-    if not kept:
+    with_totals = [number for number, saved_row in enumerate(saved) if saved_row.cpu_total or saved_row.memory_total]
+    if not with_totals:
         return
-    rows = rows[kept]
+    rows = rows[with_totals]
     state.give_totals(rows[state.rows.total[rows] < 0])
     totals = state.rows.total[rows]
-    _merge(state.cpu_total, totals, [saved[number].cpu_total or SavedHistogram() for number in kept])
-    _merge(state.memory_total, totals, [saved[number].memory_total or SavedHistogram() for number in kept])
+    _merge(state.cpu_total, totals, [saved[number].cpu_total or SavedHistogram() for number in with_totals])
+    _merge(state.memory_total, totals, [saved[number].memory_total or SavedHistogram() for number in with_totals])
 
 
 def _restore_histories(state: UsageState, rows: IntColumn, histories: Sequence[_Hours | None]) -> None:
-    kept = [(row, hours) for row, hours in zip(rows.tolist(), histories, strict=True) if hours is not None]
-    if not kept:
+    with_history = [(row, hours) for row, hours in zip(rows.tolist(), histories, strict=True) if hours is not None]
+    if not with_history:
         return
-    rows = np.array([row for row, _ in kept])
+    rows = np.array([row for row, _ in with_history])
     state.give_history(rows[state.rows.history[rows] < 0])
-    found = [_summaries(int(state.rows.history[row]), *hours) for row, hours in kept]
+    summaries = [_summaries(int(state.rows.history[row]), *hours) for row, hours in with_history]
     state.history.merge(
         HourSummaries(
-            np.concatenate([each.series for each in found]),
-            np.concatenate([each.hours for each in found]),
-            np.concatenate([each.values for each in found]),
-            np.concatenate([each.counts for each in found]),
+            np.concatenate([summary.series for summary in summaries]),
+            np.concatenate([summary.hours for summary in summaries]),
+            np.concatenate([summary.values for summary in summaries]),
+            np.concatenate([summary.counts for summary in summaries]),
         )
     )
 
@@ -175,19 +175,19 @@ def _restore_peaks(state: UsageState, rows: IntColumn, peaks: Sequence[_Cells | 
         if state.rows.history[row] < 0:
             state.give_history(np.array([row]))
         newest, values = cells
-        known = np.flatnonzero(~np.isnan(values))
-        numbers = np.full(len(known), state.rows.history[row])
-        state.history.merge_peaks(numbers, newest - (len(values) - 1) + known, values[known].astype(np.float64))
+        measured = np.flatnonzero(~np.isnan(values))
+        numbers = np.full(len(measured), state.rows.history[row])
+        state.history.merge_peaks(numbers, newest - (len(values) - 1) + measured, values[measured].astype(np.float64))
 
 
 def _restore_runs(state: UsageState, rows: IntColumn, runs: Sequence[list[StoredRun]]) -> None:
-    kept = [number for number, each in enumerate(runs) if each]
-    if not kept:
+    with_runs = [number for number, row_runs in enumerate(runs) if row_runs]
+    if not with_runs:
         return
-    mine = rows[kept]
+    mine = rows[with_runs]
     state.give_runs(mine[state.rows.runs[mine] < 0])
-    numbers = np.repeat(state.rows.runs[mine], [len(runs[number]) for number in kept])
-    state.runs.merge(numbers, [run for number in kept for run in runs[number]])
+    numbers = np.repeat(state.rows.runs[mine], [len(runs[number]) for number in with_runs])
+    state.runs.merge(numbers, [run for number in with_runs for run in runs[number]])
 
 
 def _read_runs(saved: SavedRow) -> list[StoredRun]:
@@ -222,9 +222,9 @@ def _read_peaks(saved: SavedRow) -> _Cells | None:
 def _merge(bank: HistogramBank, rows: IntColumn, saved: Sequence[SavedHistogram]) -> None:
     loaded = HistogramBank(bank.layout, bank.half_life, len(rows))
     loaded.reserve(len(rows))
-    everyone = np.arange(len(rows))
-    loaded.load_all(everyone, saved)
-    bank.merge(rows, loaded, everyone)
+    positions = np.arange(len(rows))
+    loaded.load_all(positions, saved)
+    bank.merge(rows, loaded, positions)
 
 
 def _summaries(number: int, newest: int, values: Ring) -> HourSummaries:

@@ -44,16 +44,16 @@ class WeightBlock:
     def walked(self, buckets: IntColumn, columns: IntColumn, step: int, epsilon: float) -> IntColumn:
         """From each bucket on, up or down, the first that weighs `epsilon` or more; else the very last one."""
         end = len(self.weights) - 1 if step > 0 else 0
-        found = buckets.copy()
-        walking = np.arange(len(found))
+        reached = buckets.copy()
+        walking = np.arange(len(reached))
         while len(walking):
-            at = found[walking]
+            at = reached[walking]
             light = self._flat[at * self._width + columns[walking]] < epsilon
             walking, at = walking[light], at[light] + step
             over = (at >= self.high) if step > 0 else (at < self.low)
-            found[walking] = np.where(over, end, at)
+            reached[walking] = np.where(over, end, at)
             walking = walking[~over]
-        return found
+        return reached
 
     def _index(self, buckets: IntColumn, columns: IntColumn) -> IntColumn:
         """Where the buckets lie that are about to be written."""

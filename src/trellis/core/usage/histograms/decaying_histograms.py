@@ -60,10 +60,10 @@ def find_overdue(times: FloatColumn, references: FloatColumn, half_life: float) 
 def split_before_overdue(rows: IntColumn, late: BoolColumn) -> tuple[BoolColumn, IntColumn]:
     """Which samples come before the first overdue one of their row, and the positions of those first ones."""
     positions = np.flatnonzero(late)
-    found, index = np.unique(rows[positions], return_index=True)
+    late_rows, index = np.unique(rows[positions], return_index=True)
     first = positions[index]
-    nearest = np.minimum(np.searchsorted(found, rows), len(found) - 1)
-    early = (found[nearest] != rows) | (np.arange(len(rows)) < first[nearest])
+    nearest = np.minimum(np.searchsorted(late_rows, rows), len(late_rows) - 1)
+    early = (late_rows[nearest] != rows) | (np.arange(len(rows)) < first[nearest])
     return early, first
 
 
@@ -93,24 +93,24 @@ def save_histograms(weights: FloatColumn, references: FloatColumn, totals: Float
     weights *= LARGEST_WEIGHT / np.where(most > 0, most, 1.0)
     weights += 0.5
     positions, buckets = np.nonzero(weights.T >= 1)
-    listed, whole = buckets.tolist(), weights[buckets, positions].astype(np.int64).tolist()
+    listed, rounded = buckets.tolist(), weights[buckets, positions].astype(np.int64).tolist()
     ends = np.cumsum(np.bincount(positions, minlength=len(totals))).tolist()
     saved = []
     begin = 0
     for end, reference, total in zip(ends, references.tolist(), totals.tolist(), strict=True):
-        saved.append(SavedHistogram(reference, dict(zip(listed[begin:end], whole[begin:end], strict=True)), total))
+        saved.append(SavedHistogram(reference, dict(zip(listed[begin:end], rounded[begin:end], strict=True)), total))
         begin = end
     return saved
 
 
 def split_histograms(saved: Sequence[SavedHistogram]) -> HistogramEntries:
     """What rows weighed before they were written down: each bucket's share of the total."""
-    sizes = np.fromiter((len(each.weights) for each in saved), dtype=np.int64, count=len(saved))
+    sizes = np.fromiter((len(histogram.weights) for histogram in saved), dtype=np.int64, count=len(saved))
     positions = np.repeat(np.arange(len(saved)), sizes)
-    buckets = np.fromiter(chain.from_iterable(each.weights for each in saved), dtype=np.int64)
-    weights = np.fromiter(chain.from_iterable(each.weights.values() for each in saved), dtype=np.float64)
+    buckets = np.fromiter(chain.from_iterable(histogram.weights for histogram in saved), dtype=np.int64)
+    weights = np.fromiter(chain.from_iterable(histogram.weights.values() for histogram in saved), dtype=np.float64)
     sums = np.bincount(positions, weights, minlength=len(saved))
-    totals = np.fromiter((each.total for each in saved), dtype=np.float64, count=len(saved))
+    totals = np.fromiter((histogram.total for histogram in saved), dtype=np.float64, count=len(saved))
     ratios = np.divide(totals, sums, out=np.zeros(len(saved)), where=sums > 0)
     return HistogramEntries(positions, buckets, weights * ratios[positions], np.where(sums > 0, totals, 0.0))
 
@@ -198,19 +198,21 @@ class HistogramBank:
         """The end of the bucket that each fraction falls into, (fractions, rows); 0 where a row is empty."""
         if rows is None:
             rows = np.arange(self.capacity, dtype=np.int64)
-        wanted = np.asarray(fractions, dtype=np.float64)
-        found = np.zeros((len(wanted), len(rows)))
+        requested = np.asarray(fractions, dtype=np.float64)
+        results = np.zeros((len(requested), len(rows)))
         ends = self.layout.starts[1:]
         for block, here, columns in self._blocks.parts(rows):
             # From a quarter of a block on, reading all of it in order is faster than picking.
-            whole = 4 * len(columns) >= block.weights.shape[1]
-            which = block.rows if whole else rows[here]
+            use_all_columns = 4 * len(columns) >= block.weights.shape[1]
+            which = block.rows if use_all_columns else rows[here]
             within = self._lowest[which], self._highest[which]
             totals = self._totals[which]
-            buckets = find_percentile_bins(block.weights, None if whole else columns, totals, within, wanted)
+            buckets = find_percentile_bins(
+                block.weights, None if use_all_columns else columns, totals, within, requested
+            )
             answer = np.where(within[1] < within[0], 0.0, ends[buckets])
-            found[:, here] = answer[:, columns] if whole else answer
-        return found
+            results[:, here] = answer[:, columns] if use_all_columns else answer
+        return results
 
     def clear(self, rows: IntColumn) -> None:
         """Empty some rows."""
@@ -258,7 +260,7 @@ class HistogramBank:
     def load_all(self, rows: IntColumn, saved: Sequence[SavedHistogram]) -> None:
         """Replace what rows hold, each named once."""
         self.clear(rows)
-        before = np.array([each.reference for each in saved], dtype=np.float64)
+        before = np.array([histogram.reference for histogram in saved], dtype=np.float64)
         # What was saved with another half-life has a reference that is no multiple of ours; without one it has no age.
         references = round_to_half_life(before, self.half_life)
         by = np.nan_to_num(compute_decay_factors(before, references, self.half_life), nan=0.0)
@@ -272,10 +274,10 @@ class HistogramBank:
     ) -> Iterator[_WeightedSamples]:
         """Samples with their weights, in parts: before each part the references that it needs have moved."""
         buckets = self.layout.find(values)
-        given = np.broadcast_to(np.asarray(weights, dtype=np.float64), rows.shape)
+        broadcast = np.broadcast_to(np.asarray(weights, dtype=np.float64), rows.shape)
         for now in self._in_step(rows, times):
             here = rows[now]
-            weight = given[now] * compute_decay_factors(times[now], self._references[here], self.half_life)
+            weight = broadcast[now] * compute_decay_factors(times[now], self._references[here], self.half_life)
             yield _WeightedSamples(here, buckets[now], weight)
 
     def _in_step(self, rows: IntColumn, times: FloatColumn) -> Iterator[IntColumn | slice]:

@@ -60,7 +60,7 @@ class HourlyHistory:
         return numbers
 
     def release(self, numbers: IntColumn) -> None:
-        """Forget rows."""
+        """Clear rows and release their numbers."""
         series = _series(numbers)
         self._running.begin(series, np.full(len(series), -1))
         self._rings.clear(series)
@@ -143,8 +143,8 @@ class HourlyHistory:
         # An hour that is over and not summed up yet is read as it stands, and a late sample may still change it.
         waiting = (self._running.hour[series] >= 0) & (self._running.hour[series] < until // HOUR)
         counts = np.where(waiting, self._running.count[series], 0)
-        found: IntColumn = (self._rings.revisions(series) << 32) + counts
-        return found.reshape(len(numbers), 2)
+        revisions: IntColumn = (self._rings.revisions(series) << 32) + counts
+        return revisions.reshape(len(numbers), 2)
 
     def copied(self, numbers: IntColumn) -> HourlyHistory:
         """Some rows in a history of their own, where they are numbered from 0 on."""

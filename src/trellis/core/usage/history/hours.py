@@ -110,26 +110,28 @@ def summarise_hours(series: IntColumn, hours: IntColumn, values: FloatColumn) ->
     series, hours, values = series[order], hours[order], values[order]
     begins = np.flatnonzero(_changes(series) | _changes(hours))
     counts = np.diff(begins, append=len(series))
-    found = np.empty((len(begins), len(MEASURES)))
-    found[:, 0] = np.add.reduceat(values, begins) / counts if len(begins) else 0.0
+    summaries = np.empty((len(begins), len(MEASURES)))
+    summaries[:, 0] = np.add.reduceat(values, begins) / counts if len(begins) else 0.0
     for measure, fraction in enumerate(_FRACTIONS, start=1):
-        found[:, measure] = values[begins + np.ceil(fraction * counts).astype(np.int64) - 1]
-    found[:, MAXIMUM] = values[begins + counts - 1]
-    return HourSummaries(series[begins], hours[begins], found, counts)
+        summaries[:, measure] = values[begins + np.ceil(fraction * counts).astype(np.int64) - 1]
+    summaries[:, MAXIMUM] = values[begins + counts - 1]
+    return HourSummaries(series[begins], hours[begins], summaries, counts)
 
 
 def _percentiles(buckets: npt.NDArray[np.uint32], starts: FloatColumn) -> FloatColumn:
     """Percentiles of rows of buckets, as if the samples of a bucket were spread evenly over it."""
     sums = np.cumsum(buckets, axis=1, dtype=np.float64)
-    found = np.empty((len(buckets), len(_FRACTIONS)))
-    everyone = np.arange(len(buckets))
+    percentiles = np.empty((len(buckets), len(_FRACTIONS)))
+    positions = np.arange(len(buckets))
     for measure, fraction in enumerate(_FRACTIONS):
-        wanted = fraction * sums[:, -1]
-        bucket = (sums >= wanted[:, np.newaxis]).argmax(axis=1)
-        inside = buckets[everyone, bucket]
-        missing = wanted - (sums[everyone, bucket] - inside)
-        found[:, measure] = starts[bucket] + (starts[bucket + 1] - starts[bucket]) * missing / np.maximum(inside, 1)
-    return found
+        target_weight = fraction * sums[:, -1]
+        bucket = (sums >= target_weight[:, np.newaxis]).argmax(axis=1)
+        inside = buckets[positions, bucket]
+        missing = target_weight - (sums[positions, bucket] - inside)
+        percentiles[:, measure] = starts[bucket] + (starts[bucket + 1] - starts[bucket]) * missing / np.maximum(
+            inside, 1
+        )
+    return percentiles
 
 
 def _changes(column: IntColumn) -> BoolColumn:

@@ -66,14 +66,14 @@ class LongPeaks:
         """(rows, cells) up to a cell, oldest first; NaN where nothing is known."""
         cells = np.arange(last - CELLS + 1, last + 1)
         newest = self._newest[rows][:, np.newaxis]
-        found = np.empty((len(rows), CELLS), dtype=np.float32)
+        peaks = np.empty((len(rows), CELLS), dtype=np.float32)
         oldest = (last + 1) % CELLS
         split = CELLS - oldest
         for block, where, positions in self._parts(rows):
-            found[positions, :split] = block[where, oldest:]
-            found[positions, split:] = block[where, :oldest]
-        found[(cells > newest) | (cells <= newest - CELLS)] = _UNKNOWN
-        return found
+            peaks[positions, :split] = block[where, oldest:]
+            peaks[positions, split:] = block[where, :oldest]
+        peaks[(cells > newest) | (cells <= newest - CELLS)] = _UNKNOWN
+        return peaks
 
     def copied(self, rows: IntColumn) -> LongPeaks:
         """Some rows in rings of their own, numbered from 0 on."""

@@ -80,10 +80,10 @@ class RunCells:
             share = counts / (old + counts)
             highest = found.highest[positions]
             mean, top = block.values[where, resource, MEAN, place], block.values[where, resource, HIGHEST, place]
-            known = old > 0
+            has_samples = old > 0
             mixed = mean + (found.means[positions] - mean) * share
-            block.values[where, resource, MEAN, place] = np.where(known, mixed, found.means[positions])
-            block.values[where, resource, HIGHEST, place] = np.where(known, np.maximum(top, highest), highest)
+            block.values[where, resource, MEAN, place] = np.where(has_samples, mixed, found.means[positions])
+            block.values[where, resource, HIGHEST, place] = np.where(has_samples, np.maximum(top, highest), highest)
             block.counts[where, resource, place] = np.minimum(old + counts, _MOST_SAMPLES)
 
     def widen(self, cells: IntColumn) -> None:
@@ -192,7 +192,7 @@ class RunHistory:
         return numbers
 
     def release(self, numbers: IntColumn) -> None:
-        """Forget rows."""
+        """Clear rows and release their numbers."""
         self._begin[numbers] = np.nan
         self._last[numbers] = np.nan
         self._revisions[numbers] += 1
@@ -215,9 +215,9 @@ class RunHistory:
         """Take in runs that were stored, one for each number; numbers may repeat."""
         begin = np.array([run.begin for run in runs])
         cells = self._cells_of(numbers, begin)
-        kept = np.flatnonzero(cells >= 0)
-        for turn in split_into_rounds(cells[kept]):
-            here = kept[turn]
+        placed = np.flatnonzero(cells >= 0)
+        for batch in split_into_rounds(cells[placed]):
+            here = placed[batch]
             self._merge(cells[here], [runs[at] for at in here.tolist()])
         self._revisions[numbers] += 1
 
@@ -236,8 +236,8 @@ class RunHistory:
         values, counts = self._cells.read((RUNS * numbers[:, np.newaxis] + newest).reshape(-1))
         missing = np.where(there, most_doublings[:, np.newaxis] - doublings, 0).reshape(-1)
         values, counts = _widened(values, counts, missing)
-        known = (counts > 0) & there.reshape(-1)[:, np.newaxis, np.newaxis]
-        values[~np.broadcast_to(known[:, :, np.newaxis], values.shape)] = np.nan
+        has_samples = (counts > 0) & there.reshape(-1)[:, np.newaxis, np.newaxis]
+        values[~np.broadcast_to(has_samples[:, :, np.newaxis], values.shape)] = np.nan
         shape = (len(numbers), newest.shape[1], *values.shape[1:])
         return RecentRuns(begin, last, FIRST_WIDTH * np.exp2(most_doublings), values.reshape(shape))
 
@@ -281,12 +281,12 @@ class RunHistory:
         cells = np.full(len(numbers), -1)
         placed = np.flatnonzero(~np.isnan(started))
         cells[placed] = self._cells_of(numbers[placed], started[placed])
-        kept = np.flatnonzero(cells >= 0)
-        if not len(kept):
+        valid = np.flatnonzero(cells >= 0)
+        if not len(valid):
             return
-        cells, values = cells[kept], values[kept]
-        np.fmax.at(self._last.reshape(-1), cells, times[kept])
-        minutes = np.floor(np.maximum(times[kept] - started[kept], 0.0) / FIRST_WIDTH).astype(np.int64)
+        cells, values = cells[valid], values[valid]
+        np.fmax.at(self._last.reshape(-1), cells, times[valid])
+        minutes = np.floor(np.maximum(times[valid] - started[valid], 0.0) / FIRST_WIDTH).astype(np.int64)
         self._widen(cells, count_doublings(minutes))
         places = minutes >> self._doublings.reshape(-1)[cells]
         unique, inverse, counts = np.unique(cells * PLACES + places, return_inverse=True, return_counts=True)
@@ -295,7 +295,7 @@ class RunHistory:
         means = np.bincount(inverse, weights=values, minlength=len(unique)) / counts
         which = np.full(len(unique), resource)
         self._cells.merge(CellStretches(unique // PLACES, which, unique % PLACES, means, highest, counts * weight))
-        self._revisions[numbers[kept]] += 1
+        self._revisions[numbers[valid]] += 1
 
     def _merge(self, cells: IntColumn, runs: list[StoredRun]) -> None:
         """Work stored runs into their cells, of which none comes twice."""
@@ -304,19 +304,19 @@ class RunHistory:
         self._widen(cells, doublings)
         missing = self._doublings.reshape(-1)[cells] - doublings
         values = np.stack([run.values for run in runs])
-        known = ~np.isnan(values[:, :, MEAN])
-        # Nobody stores how many samples a place had: as many as there would be if one came every minute.
+        measured = ~np.isnan(values[:, :, MEAN])
+        # The count of samples in a place is not stored: assume one a minute.
         weight = np.minimum(np.exp2(doublings), _MOST_WEIGHT)[:, np.newaxis, np.newaxis]
-        values, counts = _widened(np.nan_to_num(values), np.where(known, weight, 0).astype(np.uint8), missing)
+        values, counts = _widened(np.nan_to_num(values), np.where(measured, weight, 0).astype(np.uint8), missing)
         at, resource, place = np.nonzero(counts)
-        found = values[at, resource, :, place].astype(np.float64)
+        measures = values[at, resource, :, place].astype(np.float64)
         self._cells.merge(
             CellStretches(
                 cells[at],
                 resource,
                 place,
-                found[:, MEAN],
-                found[:, HIGHEST],
+                measures[:, MEAN],
+                measures[:, HIGHEST],
                 counts[at, resource, place].astype(np.int64),
             )
         )
@@ -339,8 +339,8 @@ class RunHistory:
         distance = np.nan_to_num(np.abs(self._begin[numbers] - started[:, np.newaxis]), nan=np.inf)
         nearest = distance.argmin(axis=1) if len(numbers) else np.zeros(0, dtype=np.int64)
         near = np.take_along_axis(distance, nearest[:, np.newaxis], axis=1)[:, 0] <= TOGETHER
-        found: IntColumn = np.where(near, RUNS * numbers + nearest, -1)
-        return found
+        cells: IntColumn = np.where(near, RUNS * numbers + nearest, -1)
+        return cells
 
     def _begin_runs(self, starts: FloatColumn) -> BoolColumn:
         """Begin a run in each row that has a start, in place of its oldest; which have begun one."""
@@ -364,14 +364,14 @@ class RunHistory:
 
 def count_doublings(minutes: IntColumn) -> IntColumn:
     """How often places must be doubled until so many minutes have one."""
-    found: IntColumn = np.frexp((minutes // PLACES).astype(np.float64))[1].astype(np.int64)
-    return found
+    doublings: IntColumn = np.frexp((minutes // PLACES).astype(np.float64))[1].astype(np.int64)
+    return doublings
 
 
 def _widened(values: CellValues, counts: CellCounts, times: IntColumn) -> tuple[CellValues, CellCounts]:
     """Cells with places joined so many times each."""
-    for turn in range(int(times.max(initial=0))):
-        more = np.flatnonzero(times > turn)
+    for round_number in range(int(times.max(initial=0))):
+        more = np.flatnonzero(times > round_number)
         values[more], counts[more] = halve_cells(values[more], counts[more])
     return values, counts
 
