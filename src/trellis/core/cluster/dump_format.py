@@ -46,7 +46,7 @@ COMPONENT: Final = "component"
 MISSING: Final = "missing"
 USAGE: Final = "usage"
 HISTORY: Final = "history"
-# The last line of a dump that nobody has cut off.
+# The last line of a complete dump.
 END: Final = "end"
 
 # Why something is missing that a cluster does not have at all.
@@ -139,7 +139,7 @@ class MissingData(msgspec.Struct, frozen=True):
 
 
 class UsageColumns(msgspec.Struct, frozen=True):
-    """What containers used, in columns of equal length: cores and bytes, NaN where nobody measured."""
+    """What containers used, in columns of equal length: cores and bytes, NaN where not measured."""
 
     namespaces: list[str]
     pods: list[str]
@@ -153,20 +153,20 @@ class UsageColumns(msgspec.Struct, frozen=True):
 
     @classmethod
     def joined(cls, parts: Sequence[UsageColumns]) -> UsageColumns:
-        """All of some, in order."""
+        """The rows of several parts, in order."""
         names = (
-            [each.namespaces for each in parts],
-            [each.pods for each in parts],
-            [each.containers for each in parts],
+            [part.namespaces for part in parts],
+            [part.pods for part in parts],
+            [part.containers for part in parts],
         )
-        numbers = ([each.times for each in parts], [each.cpu for each in parts], [each.memory for each in parts])
+        numbers = ([part.times for part in parts], [part.cpu for part in parts], [part.memory for part in parts])
         namespaces, pods, containers = (list(chain.from_iterable(column)) for column in names)
         times, cpu, memory = (np.concatenate([np.zeros(0), *column]) for column in numbers)
         return cls(namespaces, pods, containers, times, cpu, memory)
 
 
 class ContainerHistory(msgspec.Struct, frozen=True):
-    """What one container of one pod used over time, oldest first; NaN where nobody measured."""
+    """What one container of one pod used over time, oldest first; NaN where not measured."""
 
     namespace: str
     pod: str

@@ -48,7 +48,7 @@ class TargetClaim(msgspec.Struct, frozen=True, gc=False):
 
 
 class Governance(msgspec.Struct, frozen=True):
-    """Who governs whom in a namespace, by name.
+    """The governors of the pods of a namespace, by name.
 
     `governor` has every governed pod, `matched` how many pods each claim governs, and `rivals` the claims that go
     before one and govern pods which it matches too, the first of them first.
@@ -60,10 +60,10 @@ class Governance(msgspec.Struct, frozen=True):
 
     def by_governor(self) -> dict[str, list[str]]:
         """The pods of each claim that governs some."""
-        found: dict[str, list[str]] = {}
+        pods: dict[str, list[str]] = {}
         for pod, claim in self.governor.items():
-            found.setdefault(claim, []).append(pod)
-        return found
+            pods.setdefault(claim, []).append(pod)
+        return pods
 
 
 def find_governor(
@@ -83,7 +83,7 @@ def find_governor(
 def assign_governors(
     claims: Sequence[TargetClaim], pods: Sequence[ObservedPod], owners: Owners, *, owner_required: bool = False
 ) -> Governance:
-    """Who governs whom, of the claims and pods of one namespace."""
+    """Assign the pods of one namespace to its claims."""
     ranked = sorted(claims, key=lambda claim: claim.seniority)
     shapes = _PodGroups(_group_pods(pods, owners), claims)
     governor: dict[str, str] = {}
@@ -104,7 +104,7 @@ def assign_governors(
                 older.add(shape.governor)
         matched[claim.name] = count
         if older:
-            rivals[claim.name] = tuple(ranked[each].name for each in sorted(older))
+            rivals[claim.name] = tuple(ranked[position].name for position in sorted(older))
     return Governance(governor, rivals, matched)
 
 
@@ -163,8 +163,8 @@ class _PodGroups:
                 self._owned.setdefault((shape.topmost.kind, shape.topmost.name), []).append(shape)
             else:
                 self._loose.append(shape)
-        asked = _equalities(claims) if self._loose else ()
-        self._labelled: dict[tuple[str, str], list[_PodGroup]] = {pair: [] for pair in asked}
+        label_pairs = _equalities(claims) if self._loose else ()
+        self._labelled: dict[tuple[str, str], list[_PodGroup]] = {pair: [] for pair in label_pairs}
         for shape in self._loose:
             for pair in shape.labels.items() & self._labelled.keys():
                 self._labelled[pair].append(shape)
@@ -179,9 +179,9 @@ class _PodGroups:
         """Loose shapes that satisfy the equality which the fewest do; all of them if none is asked for."""
         fewest: Iterable[Sequence[_PodGroup]] = (self._loose,)
         count = len(self._loose)
-        for each in selector.requirements:
-            if each.operator in _EQUALITY:
-                having = [self._labelled[each.key, value] for value in each.values]
+        for requirement in selector.requirements:
+            if requirement.operator in _EQUALITY:
+                having = [self._labelled[requirement.key, value] for value in requirement.values]
                 size = sum(map(len, having))
                 if size < count:
                     fewest, count = having, size
@@ -192,6 +192,6 @@ class _PodGroups:
 def _equalities(claims: Iterable[TargetClaim]) -> Iterator[tuple[str, str]]:
     """Every pair of labels that some selector asks for."""
     for claim in claims:
-        for each in claim.selector.requirements if claim.selector else ():
-            if each.operator in _EQUALITY:
-                yield from ((each.key, value) for value in each.values)
+        for requirement in claim.selector.requirements if claim.selector else ():
+            if requirement.operator in _EQUALITY:
+                yield from ((requirement.key, value) for value in requirement.values)

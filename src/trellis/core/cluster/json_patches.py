@@ -56,13 +56,13 @@ def build_annotation_ops(
     existing: Mapping[str, str] | None, values: Mapping[str, str], removed: Collection[str] = ()
 ) -> list[PatchOp]:
     """The operations that set and remove annotations, in the order given; none for what is so already."""
-    kept = existing or {}
-    gone = [key for key in dict.fromkeys(removed) if key in kept and key not in values]
+    annotations = existing or {}
+    gone = [key for key in dict.fromkeys(removed) if key in annotations and key not in values]
     ops = [PatchOp("remove", f"{_ANNOTATIONS}/{escape_json_pointer(key)}") for key in gone]
-    if values and not kept:
+    if values and not annotations:
         ops.append(PatchOp("add", _ANNOTATIONS, {}))
     for key, value in values.items():
-        if kept.get(key) != value:
+        if annotations.get(key) != value:
             ops.append(PatchOp("add", f"{_ANNOTATIONS}/{escape_json_pointer(key)}", value))
     return ops
 
@@ -71,7 +71,7 @@ def build_guarded_ops(uid: str, changes: Sequence[ResourceChange]) -> list[Patch
     """The changes of a pod that runs, behind tests that it still is the pod they were made for.
 
     Tested are its identity, the name of every container that changes, and every amount that is replaced, in the words
-    in which it was read: somebody else who changed it since has the say. Nothing to change is no operation at all.
+    in which it was read: a change by another client wins. Without a change there are no operations.
     """
     ops = build_resource_ops(changes)
     if not ops:
@@ -107,10 +107,10 @@ def _container_ops(change: ResourceChange) -> list[PatchOp]:
     return ops
 
 
-def _map_ops(path: str, wanted: Mapping[str, int], written: Mapping[str, str]) -> list[PatchOp]:
+def _map_ops(path: str, amounts: Mapping[str, int], written: Mapping[str, str]) -> list[PatchOp]:
     ops = []
-    for resource in sorted(wanted):
-        amount, text = wanted[resource], written.get(resource)
+    for resource in sorted(amounts):
+        amount, text = amounts[resource], written.get(resource)
         if text is None or _amount(resource, text) != amount:
             ops.append(
                 PatchOp("add", f"{path}/{escape_json_pointer(resource)}", format_resource_amount(resource, amount))

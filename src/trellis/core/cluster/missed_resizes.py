@@ -34,8 +34,8 @@ def is_missed(pod: Pod | ObservedPod) -> bool | None:
     written = read_resize_time(pod)
     if written is None:
         return False
-    found = {_missed(status, written) for status in _lasting_statuses(pod)}
-    return True if True in found else None if None in found else False
+    results = {_missed(status, written) for status in _lasting_statuses(pod)}
+    return True if True in results else None if None in results else False
 
 
 class MissedResizes:
@@ -59,7 +59,7 @@ class MissedResizes:
             del self._written[uid]
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Remove a pod that is gone."""
         self._written.pop(uid, None)
 
 
@@ -86,5 +86,5 @@ def _lasting_statuses(pod: Pod | ObservedPod) -> Iterator[ContainerStatus | Obse
     """The statuses of containers and native sidecars."""
     yield from pod.status.container_statuses
     if pod.status.init_container_statuses:
-        sidecars = {each.name for each in pod.spec.init_containers if each.is_sidecar}
+        sidecars = {container.name for container in pod.spec.init_containers if container.is_sidecar}
         yield from (status for status in pod.status.init_container_statuses if status.name in sidecars)

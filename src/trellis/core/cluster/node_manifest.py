@@ -18,8 +18,8 @@ def build_node_manifest(
     """A Node that is ready; what it has is what pods may ask for. It says of itself what its labels say."""
     labels = {**USUAL_LABELS, **labels}
     written = [
-        {"key": each.key, **({"value": each.value} if each.value else {}), "effect": each.effect}
-        for each in taints or ()
+        {"key": taint.key, **({"value": taint.value} if taint.value else {}), "effect": taint.effect}
+        for taint in taints or ()
     ]
     return {
         "apiVersion": "v1",

@@ -68,7 +68,7 @@ class OomKillReader:
         return find_oom_kills(old, new, missed=uid in self._missed, before=self._before.get(uid))
 
     def forget(self, uid: str) -> None:
-        """The pod is gone."""
+        """Remove a pod that is gone."""
         self._missed.forget(uid)
         self._before.pop(uid, None)
 
@@ -77,7 +77,9 @@ class OomKillReader:
         uid = new.metadata.uid
         applied = uid not in self._missed and is_missed(old) is False
         if _has_ended(new) and (applied or uid not in self._before):
-            self._before[uid] = {each.name: read_memory_request(old, each.name) for each in old.spec.running}
+            self._before[uid] = {
+                container.name: read_memory_request(old, container.name) for container in old.spec.running
+            }
 
 
 def find_oom_kills(
@@ -98,12 +100,12 @@ def find_oom_kills(
     shown = list(_kills(new))
     if not shown:
         return ()
-    known = {(name, time) for name, time, _ in _kills(last)} if last else set()
+    earlier = {(name, time) for name, time, _ in _kills(last)} if last else set()
     missed = missed or is_missed(new) is True
     metadata = new.metadata
     kills: dict[tuple[str, float], OomKill] = {}
     for name, time, is_over in shown:
-        if (name, time) not in known:
+        if (name, time) not in earlier:
             memory = read_memory_request(last if last and is_over else new, name)
             is_old = _is_under_old_limit(new, time, missed=missed, has_before=before is not None)
             if is_old:
@@ -127,7 +129,7 @@ def read_eviction(event: Event) -> tuple[OomKill, ...]:
     The kubelet writes one resource for all containers; a list as long as that of the containers is read too.
     """
     about, annotations = event.involved_object, event.metadata.annotations
-    # Only the first never changes when the same news is counted again.
+    # Only the first time stays the same when the Event is repeated.
     at = event.metadata.creation_timestamp or event.first_timestamp or event.event_time
     if event.reason != _EVICTED or about.kind != "Pod" or at is None:
         return ()
@@ -145,7 +147,7 @@ def read_eviction(event: Event) -> tuple[OomKill, ...]:
 
 
 def _has_ended(pod: ObservedPod) -> bool:
-    return any(each.state.terminated or each.last_state.terminated for each in _statuses(pod))
+    return any(status.state.terminated or status.last_state.terminated for status in _statuses(pod))
 
 
 def _kills(pod: ObservedPod) -> Iterator[tuple[str, float, bool]]:
@@ -159,7 +161,7 @@ def _kills(pod: ObservedPod) -> Iterator[tuple[str, float, bool]]:
 def _statuses(pod: ObservedPod) -> Iterator[ObservedContainerStatus]:
     yield from pod.status.container_statuses
     if pod.status.init_container_statuses:
-        sidecars = {each.name for each in pod.spec.init_containers if each.is_sidecar}
+        sidecars = {container.name for container in pod.spec.init_containers if container.is_sidecar}
         yield from (status for status in pod.status.init_container_statuses if status.name in sidecars)
 
 

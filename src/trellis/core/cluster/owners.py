@@ -23,7 +23,7 @@ WELL_KNOWN_KINDS: Final = frozenset(
     {"CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
 )
 _NODE: Final = "Node"
-# These say that nobody knows yet; any other problem says that the kind, or the object, cannot be a target.
+# These mean that the answer is not known yet; any other problem means that the kind or object cannot be a target.
 _INCONCLUSIVE: Final = (TARGET_FORBIDDEN, TARGET_UNREACHABLE)
 
 # An object by namespace and name, as `Snapshot.get` finds it.
@@ -43,7 +43,7 @@ class TargetRef(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_well_known(self) -> bool:
-        """Whether it is one of Kubernetes' own controllers, and not a kind of somebody else that is called alike.
+        """Whether it is one of Kubernetes' own controllers, and not a kind of the same name in another API group.
 
         Groups of Kubernetes' workloads have no dot, and those of other people's kinds always have one, so that any
         group that a workload ever had will do, and none at all.
@@ -66,7 +66,7 @@ class ScaleInfo(msgspec.Struct, frozen=True):
 class OwnerChain(msgspec.Struct, frozen=True):
     """Where a chain of controllers leads.
 
-    `topmost` is None if nobody knows: then `unasked` is the one whose scale has to be asked for first, or `trouble`
+    `topmost` is None if unknown: then `unasked` is the one whose scale has to be asked for first, or `trouble`
     says what is wrong. Neither is set for a chain that leads nowhere, as that of a static pod.
     """
 
@@ -88,7 +88,7 @@ class Owners:
         return lookup(target.namespace, target.name) if lookup else None
 
     def scale(self, target: TargetRef) -> ScaleInfo | None:
-        """What its scale says, if somebody has asked."""
+        """The scale of an object, if it has been looked up."""
         return self._scales.get(target)
 
     def follow(self, start: TargetRef) -> OwnerChain:
@@ -99,10 +99,10 @@ class Owners:
             if at in passed:
                 return OwnerChain(trouble="cycle detected in ownership chain")
             if at.is_well_known:
-                found = self.find(at)
-                if found is None:
+                workload = self.find(at)
+                if workload is None:
                     return OwnerChain(trouble=describe_missing(at))
-                controller = found.metadata.controller
+                controller = workload.metadata.controller
             else:
                 answer = self.scale(at)
                 if answer is None:

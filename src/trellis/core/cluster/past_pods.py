@@ -29,15 +29,15 @@ _ENDINGS: Final = {
 
 
 def build_pod_name_pattern(target: TargetRef) -> re.Pattern[str] | None:
-    """What the names of a target's pods look like; None for kinds of which nobody knows."""
+    """What the names of a target's pods look like; None for unknown kinds."""
     ending = _ENDINGS.get(target.kind)
     return re.compile(re.escape(target.name) + ending) if ending and target.name else None
 
 
-# Labels that somebody kept, by namespace and name of the pod.
+# Stored labels, by namespace and name of the pod.
 PodLabels = Mapping[tuple[str, str], Mapping[str, str]]
 
-_NOBODY = Owners({}, {})
+_NO_OWNERS = Owners({}, {})
 
 
 class PastPods:
@@ -47,8 +47,8 @@ class PastPods:
         self, claims: Sequence[TargetClaim], living: Mapping[str, str], labels: Mapping[str, Mapping[str, str]]
     ) -> None:
         spelled = {_sanitised(key): key for claim in claims for key in _keys(claim)}
-        gone = [_pod(name, known, spelled) for name, known in labels.items() if name not in living]
-        self._known = {**assign_governors(claims, gone, _NOBODY).governor, **living}
+        gone = [_pod(name, pod_labels, spelled) for name, pod_labels in labels.items() if name not in living]
+        self._governors = {**assign_governors(claims, gone, _NO_OWNERS).governor, **living}
         named = (
             (build_pod_name_pattern(claim.target), claim) for claim in sorted(claims, key=lambda claim: claim.seniority)
         )
@@ -59,16 +59,16 @@ class PastPods:
 
     def governor(self, pod: str) -> str | None:
         """The VPA whose history the pod is part of."""
-        known = self._known.get(pod)
-        if known is None and pod not in self._labelled:
-            known = next((vpa for pattern, vpa in self._patterns if pattern.fullmatch(pod)), None)
-            if known is not None:
-                self._known[pod] = known
-        return known
+        vpa_name = self._governors.get(pod)
+        if vpa_name is None and pod not in self._labelled:
+            vpa_name = next((vpa for pattern, vpa in self._patterns if pattern.fullmatch(pod)), None)
+            if vpa_name is not None:
+                self._governors[pod] = vpa_name
+        return vpa_name
 
 
 def _keys(claim: TargetClaim) -> list[str]:
-    return [each.key for each in claim.selector.requirements] if claim.selector else []
+    return [requirement.key for requirement in claim.selector.requirements] if claim.selector else []
 
 
 def _sanitised(key: str) -> str:
@@ -78,5 +78,5 @@ def _sanitised(key: str) -> str:
 
 def _pod(name: str, labels: Mapping[str, str], spelled: Mapping[str, str]) -> ObservedPod:
     """A pod that is gone, with its labels spelled as selectors spell them."""
-    known = {spelled.get(key, key): value for key, value in labels.items()}
-    return ObservedPod(metadata=ObservedPodMeta(name=name, labels=known))
+    original_labels = {spelled.get(key, key): value for key, value in labels.items()}
+    return ObservedPod(metadata=ObservedPodMeta(name=name, labels=original_labels))

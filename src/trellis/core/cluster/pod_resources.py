@@ -39,19 +39,19 @@ def read_current_resources(pod: ObservedPod, container: str) -> ObservedResource
 
 def count_resource_sources(pods: Iterable[ObservedPod]) -> Counter[str]:
     """How many containers have their resources read from where, in upstream's words."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for pod in pods:
-        reported = {each.name for each in pod.status.container_statuses if each.resources is not None}
-        known = sum(each.name in reported for each in pod.spec.containers)
-        found["Pod.Status.ContainerStatuses"] += known
-        found["Pod.Spec.Containers"] += len(pod.spec.containers) - known
+        reported = {status.name for status in pod.status.container_statuses if status.resources is not None}
+        reported_count = sum(container.name in reported for container in pod.spec.containers)
+        counts["Pod.Status.ContainerStatuses"] += reported_count
+        counts["Pod.Spec.Containers"] += len(pod.spec.containers) - reported_count
         if pod.spec.init_containers:
-            sidecars = [each.name for each in pod.spec.init_containers if each.is_sidecar]
-            reported = {each.name for each in pod.status.init_container_statuses if each.resources is not None}
-            known = sum(name in reported for name in sidecars)
-            found["Pod.Status.InitContainerStatuses"] += known
-            found["Pod.Spec.InitContainers"] += len(sidecars) - known
-    return found
+            sidecars = [container.name for container in pod.spec.init_containers if container.is_sidecar]
+            reported = {status.name for status in pod.status.init_container_statuses if status.resources is not None}
+            reported_count = sum(name in reported for name in sidecars)
+            counts["Pod.Status.InitContainerStatuses"] += reported_count
+            counts["Pod.Spec.InitContainers"] += len(sidecars) - reported_count
+    return counts
 
 
 # A cluster has few different texts, and reading one takes longer than the rest of a pod.

@@ -58,8 +58,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     """One state. Snapshots are indexed `BY_NAMESPACE` and `BY_OWNER`, pods also `BY_NODE`.
 
     `observed_pods` are the same pods as `pods`, read as the recommender reads them. `freeze` is what the ConfigMap
-    says that stops all changes; None if there is none. `node_groups` is the ConfigMap that declares groups of nodes, if
-    somebody asked for it. An object that cannot be read is named in its snapshot.
+    says that stops all changes; None if there is none. `node_groups` is the ConfigMap that declares node groups, if
+    it was requested. An object that cannot be read is named in its snapshot.
     `replicas` are those that scales tell, of targets of Buffers whose kinds are not well known.
     """
 
@@ -92,18 +92,18 @@ class ClusterState(msgspec.Struct, frozen=True):
     usage: UsageColumns
     history: tuple[ContainerHistory, ...]
     is_whole: bool = True
-    """Whether its last line is there: whoever wrote or copied it was not stopped."""
+    """Whether its last line is there: it was written and copied to the end."""
 
     @classmethod
     def of(cls, lines: bytes | Iterable[bytes]) -> ClusterState:
         """What the lines of a dump say; raises `InvalidRecording` if they are something else."""
-        found = _DumpReader()
+        reader = _DumpReader()
         for number, (kind, data) in enumerate(read_lines(lines)):
             if number == 0:
-                found.begin(data)
+                reader.begin(data)
             else:
-                found.take(kind, data)
-        return found.collected()
+                reader.take(kind, data)
+        return reader.collected()
 
     @property
     def time(self) -> float:
@@ -112,16 +112,16 @@ class ClusterState(msgspec.Struct, frozen=True):
 
     @property
     def owners(self) -> Owners:
-        """Who controls whom."""
-        return Owners({kind: found.get for kind, found in self.workloads.items()}, self.scales)
+        """The controllers of objects."""
+        return Owners({kind: snapshot.get for kind, snapshot in self.workloads.items()}, self.scales)
 
     def component(self, name: str) -> DumpedComponent | None:
         """The `recommender`, `updater` or `admission-controller`, if its Deployment could be seen."""
-        return next((each for each in self.components if each.component == name), None)
+        return next((component for component in self.components if component.component == name), None)
 
     def missing_in(self, namespace: str) -> tuple[MissingData, ...]:
-        """What is missing that has a say about a namespace."""
-        return tuple(each for each in self.missing if each.where in ("", namespace))
+        """Missing data that matters for a namespace."""
+        return tuple(missing for missing in self.missing if missing.where in ("", namespace))
 
 
 class _ObjectHeader(msgspec.Struct):
@@ -189,50 +189,54 @@ class _DumpReader:
                 self._ended = True
 
     def _object(self, data: msgspec.Raw) -> None:
-        said = decode_payload(data, _ObjectHeader)
-        struct = DUMPED_KINDS.get(said.kind)
+        header = decode_payload(data, _ObjectHeader)
+        struct = DUMPED_KINDS.get(header.kind)
         if struct is None:
             return
-        store = self._stores[said.kind]
+        store = self._stores[header.kind]
         try:
-            found = decode_object(data, struct)
-            store.put(key_of(found), found)
+            decoded = decode_object(data, struct)
+            store.put(key_of(decoded), decoded)
             if struct is Pod:
-                self._observed.put(key_of(found), decode_object(data, ObservedPod))
+                self._observed.put(key_of(decoded), decode_object(data, ObservedPod))
         except UnreadableObject as error:
-            store.reject(said.key, str(error))
+            store.reject(header.key, str(error))
 
     def collected(self) -> ClusterState:
         if self._about is None:
             raise InvalidRecording("", "has no line that says what it is about: whoever wrote this dump was stopped")
-        of = {kind: store.snapshot() for kind, store in self._stores.items()}
-        maps: Snapshot[ConfigMap] = of[ConfigMap.__name__]
+        snapshots = {kind: store.snapshot() for kind, store in self._stores.items()}
+        maps: Snapshot[ConfigMap] = snapshots[ConfigMap.__name__]
         return ClusterState(
             about=self._about,
             release=self._release,
             missing=tuple(self._missing),
-            vpas=of[VPA.name],
-            checkpoints=of[CHECKPOINT.name],
-            hvpas=of[HVPA.name],
-            buffers=of[BUFFER.name],
-            pods=of[Pod.__name__],
+            vpas=snapshots[VPA.name],
+            checkpoints=snapshots[CHECKPOINT.name],
+            hvpas=snapshots[HVPA.name],
+            buffers=snapshots[BUFFER.name],
+            pods=snapshots[Pod.__name__],
             observed_pods=self._observed.snapshot(),
-            workloads={each.__name__: of[each.__name__] for each in WORKLOAD_KINDS},
+            workloads={kind_type.__name__: snapshots[kind_type.__name__] for kind_type in WORKLOAD_KINDS},
             scales=self._scales,
             replicas=self._replicas,
-            limit_ranges=of[LimitRange.__name__],
-            quotas=of[ResourceQuota.__name__],
-            hpas=of[HorizontalPodAutoscaler.__name__],
-            pdbs=of[PodDisruptionBudget.__name__],
-            nodes=of[Node.__name__],
-            claims=of[PersistentVolumeClaim.__name__],
-            volumes=of[PersistentVolume.__name__],
-            storage_classes=of[StorageClass.__name__],
-            namespaces=of[Namespace.__name__],
-            leases=of[Lease.__name__],
-            events=of[Event.__name__],
-            freeze=next((each.data for each in maps if each.metadata.name == FREEZE_CONFIG_MAP), None),
-            node_groups=next((each for each in maps if each.metadata.name != FREEZE_CONFIG_MAP), None),
+            limit_ranges=snapshots[LimitRange.__name__],
+            quotas=snapshots[ResourceQuota.__name__],
+            hpas=snapshots[HorizontalPodAutoscaler.__name__],
+            pdbs=snapshots[PodDisruptionBudget.__name__],
+            nodes=snapshots[Node.__name__],
+            claims=snapshots[PersistentVolumeClaim.__name__],
+            volumes=snapshots[PersistentVolume.__name__],
+            storage_classes=snapshots[StorageClass.__name__],
+            namespaces=snapshots[Namespace.__name__],
+            leases=snapshots[Lease.__name__],
+            events=snapshots[Event.__name__],
+            freeze=next(
+                (config_map.data for config_map in maps if config_map.metadata.name == FREEZE_CONFIG_MAP), None
+            ),
+            node_groups=next(
+                (config_map for config_map in maps if config_map.metadata.name != FREEZE_CONFIG_MAP), None
+            ),
             components=tuple(self._components),
             usage=UsageColumns.joined(self._usage),
             history=tuple(self._history),

@@ -60,7 +60,7 @@ def index_by_namespace(found: AnyObject) -> tuple[str, ...]:
 
 
 def index_by_owner(found: AnyObject) -> tuple[str, ...]:
-    """Index by the UID of the controller, because a name may be used again; nobody's objects are in no group."""
+    """Index by the UID of the controller, because a name may be used again; without a controller, in no group."""
     for owner in found.metadata.owner_references:
         if owner.controller:
             return (owner.uid,)
@@ -104,11 +104,11 @@ class Snapshot(Generic[T]):
         return iter(self.objects.values())
 
     def get(self, namespace: str, name: str) -> T | None:
-        """The object of that name, if it is known."""
+        """The object of that name, if it is stored."""
         return self.objects.get((namespace, name))
 
     def by(self, index: str, group: str) -> tuple[T, ...]:
-        """The objects of a group, in the order in which they came into it; none if nobody is in it."""
+        """The objects of a group, in the order in which they came into it; empty if there is no such group."""
         return tuple(map(self.objects.__getitem__, self._indexes[index].get(group, ())))
 
     def groups(self, index: str) -> Collection[str]:
@@ -132,20 +132,20 @@ class ObjectStore(Generic[T]):
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         """Index all objects in one more way. An index that exists must have the same function."""
-        known = self._functions.get(name)
-        if known is not None and known is not function:
+        existing = self._functions.get(name)
+        if existing is not None and existing is not function:
             raise ValueError(f"two different indexes are called {name!r}")
-        if known is None:
+        if existing is None:
             self._functions[name] = function
             index = self._indexes[name] = _GroupIndex(function)
-            for key, found in self._objects.map.items():
-                index.move(key, None, found)
+            for key, stored in self._objects.map.items():
+                index.move(key, None, stored)
 
     def __len__(self) -> int:
         return len(self._objects.map)
 
     def get(self, key: ObjectKey) -> T | None:
-        """What is known under that key."""
+        """The object stored under a key."""
         return self._objects.map.get(key)
 
     def group(self, index: str, group: str) -> Collection[ObjectKey]:
@@ -153,7 +153,7 @@ class ObjectStore(Generic[T]):
         return self._indexes[index].members(group)
 
     def put(self, key: ObjectKey, new: T) -> T | None:
-        """Know an object; returns what was known before."""
+        """Store an object; returns the version stored before."""
         objects = self._objects.writable()
         old = objects.get(key)
         objects[key] = new
@@ -164,7 +164,7 @@ class ObjectStore(Generic[T]):
         return old
 
     def remove(self, key: ObjectKey) -> T | None:
-        """Forget an object; returns what was known of it."""
+        """Remove an object; returns the version that was stored."""
         self._rejected.discard(key)
         old = self._objects.discard(key)
         if old is not None:
@@ -173,11 +173,11 @@ class ObjectStore(Generic[T]):
         return old
 
     def reject(self, key: ObjectKey, why: str) -> None:
-        """Note that the newest version cannot be read. What was known stays: the object has not gone."""
+        """Note that the newest version cannot be read. The stored version stays: the object still exists."""
         self._rejected.writable()[key] = why
 
     def snapshot(self) -> Snapshot[T]:
-        """The state as it is now, for as long as anybody needs it."""
+        """An immutable view of the current state."""
         indexes = {name: index.lend() for name, index in self._indexes.items()}
         return Snapshot(self._objects.lend(), indexes, self._rejected.lend(), self.resource_version)
 

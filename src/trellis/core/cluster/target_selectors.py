@@ -57,14 +57,14 @@ def resolve_selector(target: TargetRef | None, owners: Owners) -> SelectorOrProb
     if target is None or not (target.kind and target.name):
         return build_target_problem(NO_TARGET_REF, "targetRef not defined")
     try:
-        found = _by_kind(target, owners) if target.is_well_known else _by_scale(target, owners)
+        selector = _by_kind(target, owners) if target.is_well_known else _by_scale(target, owners)
     except InvalidSelector as error:
         return build_target_problem(
             TARGET_SELECTOR_UNREADABLE, f"the selector of {target.kind} {_qualified_name(target)}: {error}"
         )
-    if isinstance(found, TargetProblem):
-        return found
-    return _why_not_topmost(target, owners.follow(target)) or found
+    if isinstance(selector, TargetProblem):
+        return selector
+    return _why_not_topmost(target, owners.follow(target)) or selector
 
 
 def _by_kind(target: TargetRef, owners: Owners) -> SelectorOrProblem:
@@ -95,7 +95,10 @@ def convert_selector(selector: LabelSelector | None) -> Selector:
     """A selector in its object form; none at all selects nothing."""
     if selector is None:
         return Selector.nothing()
-    expressions = [MatchExpression(each.key, each.operator, each.values) for each in selector.match_expressions]
+    expressions = [
+        MatchExpression(expression.key, expression.operator, expression.values)
+        for expression in selector.match_expressions
+    ]
     return selector_from_object(selector.match_labels, expressions)
 
 
@@ -108,8 +111,8 @@ def _by_scale(target: TargetRef, owners: Owners) -> SelectorOrProblem:
     if answer.problem is not None:
         return answer.problem
     if not answer.selector:
-        why = f"resource {_qualified_name(target)} has an empty selector for scale sub-resource"
-        return build_target_problem(TARGET_SELECTS_NOTHING, why)
+        message = f"resource {_qualified_name(target)} has an empty selector for scale sub-resource"
+        return build_target_problem(TARGET_SELECTS_NOTHING, message)
     return parse_selector(answer.selector)
 
 
@@ -120,8 +123,8 @@ def _why_not_topmost(target: TargetRef, chain: OwnerChain) -> TargetProblem | No
     if chain.topmost is not None:
         message = f"The target {target} has a parent controller but it should point to {rule}: {chain.topmost}"
         return TargetProblem(TARGET_NOT_TOPMOST, message)
-    why = chain.trouble or f"the scale sub-resource of {chain.unasked} has not been read yet"
-    return TargetProblem(TARGET_OWNERS_UNKNOWN, f"Error checking if target {target} is {rule}: {why}")
+    cause = chain.trouble or f"the scale sub-resource of {chain.unasked} has not been read yet"
+    return TargetProblem(TARGET_OWNERS_UNKNOWN, f"Error checking if target {target} is {rule}: {cause}")
 
 
 def _qualified_name(target: TargetRef) -> str:
@@ -143,7 +146,7 @@ class TargetSelectorIndex:
         self._filed: dict[_IndexEntry, dict[ObjectKey, None]] = {}
 
     def put(self, key: ObjectKey, selector: Selector) -> None:
-        """The target of an object has this selector."""
+        """Store the selector of an object's target."""
         if self._selectors.get(key) == selector:
             return
         self.forget(key)
@@ -153,7 +156,7 @@ class TargetSelectorIndex:
             self._filed.setdefault(place, {})[key] = None
 
     def forget(self, key: ObjectKey) -> None:
-        """It has none any more."""
+        """Remove the selector of an object."""
         self._selectors.pop(key, None)
         for place in self._places.pop(key, ()):
             filed = self._filed[place]
@@ -162,7 +165,7 @@ class TargetSelectorIndex:
                 del self._filed[place]
 
     def clear(self) -> None:
-        """None has."""
+        """Remove all selectors."""
         self._selectors.clear()
         self._places.clear()
         self._filed.clear()
@@ -170,12 +173,15 @@ class TargetSelectorIndex:
     def concerned(self, namespace: str, labels: Mapping[str, str]) -> list[ObjectKey]:
         """The objects whose pods include one with these labels."""
         places = [(namespace, _ANY, _ANY), *((namespace, key, value) for key, value in labels.items())]
-        found = [key for place in places for key in self._filed.get(place, ())]
-        return [key for key in found if self._selectors[key].matches(labels)]
+        candidates = [key for place in places for key in self._filed.get(place, ())]
+        return [key for key in candidates if self._selectors[key].matches(labels)]
 
     def _file(self, namespace: str, selector: Selector) -> tuple[_IndexEntry, ...]:
         if selector.selects_nothing:
             return ()
-        choices = [tuple((namespace, each.key, value) for value in each.values) for each in selector.wanted]
+        choices = [
+            tuple((namespace, requirement.key, value) for value in requirement.values)
+            for requirement in selector.wanted
+        ]
         crowds = [sum(len(self._filed.get(place, ())) for place in places) for places in choices]
         return choices[crowds.index(min(crowds))] if choices else ((namespace, _ANY, _ANY),)

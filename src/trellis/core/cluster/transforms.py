@@ -119,8 +119,8 @@ class PodTransform:
 
     def _metadata(self, metadata: PodMeta, owner: OwnerReference | None, like: Pod | None) -> PodMeta:
         labels: Labels = {intern(key): intern(value) for key, value in metadata.labels.items()} or NOTHING
-        kept = {key: value for key, value in metadata.annotations.items() if self._keeps_annotation(key)}
-        annotations: Labels = kept or NOTHING
+        remaining = {key: value for key, value in metadata.annotations.items() if self._keeps_annotation(key)}
+        annotations: Labels = remaining or NOTHING
         owners: tuple[OwnerReference, ...] = (owner,) if owner is not None else ()
         if like is not None:
             labels = _same_or(labels, like.metadata.labels)
@@ -166,18 +166,18 @@ class PodTransform:
 T = TypeVar("T")
 
 
-def _same_or(mine: T, known: T) -> T:
+def _same_or(mine: T, stored: T) -> T:
     """The equal value that is stored already, if it is equal."""
-    return known if known == mine else mine
+    return stored if stored == mine else mine
 
 
 def _spec(spec: PodSpec, like: Pod | None) -> PodSpec:
     shared: dict[str, Any] = {}
     if like is not None:
         shared = {
-            field: known
+            field: stored
             for field in _SHARED_SPEC_FIELDS
-            if (known := getattr(like.spec, field)) == getattr(spec, field)
+            if (stored := getattr(like.spec, field)) == getattr(spec, field)
         }
     return msgspec.structs.replace(
         spec,
@@ -272,15 +272,15 @@ class OwnerTransform:
     def __call__(self, workload: W) -> W:
         metadata = workload.metadata
         controller = metadata.controller
-        kept = OwnedMeta(
+        reduced = OwnedMeta(
             name=metadata.name,
             namespace=intern(metadata.namespace),
             owner_references=self._shared(controller) if controller is not None else (),
         )
         if isinstance(workload, ObservedWorkload):
             spec = _NO_SPEC if controller is not None else SelectingSpec(_intern_selector(workload.spec.selector))
-            return msgspec.structs.replace(workload, metadata=kept, spec=spec)
-        return msgspec.structs.replace(workload, metadata=kept)
+            return msgspec.structs.replace(workload, metadata=reduced, spec=spec)
+        return msgspec.structs.replace(workload, metadata=reduced)
 
     def _shared(self, controller: OwnerReference) -> tuple[OwnerReference, ...]:
         last = self._owners[0] if self._owners else None

@@ -9,7 +9,7 @@ class WriteResult(StrEnum):
     """What became of a write."""
 
     APPLIED = "Applied"
-    # Somebody has changed the object since, or the name is taken: look again, decide again.
+    # The object has changed since, or the name is taken: read it again and decide anew.
     CONFLICT = "Conflict"
     # The object does not exist any more, or a namesake has taken its place: forget it.
     GONE = "Gone"
