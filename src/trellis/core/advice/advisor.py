@@ -26,7 +26,7 @@ Read = Callable[[ResourceAdvice], float]
 
 def sum_advice(workloads: Sequence[WorkloadAdvice], prices: Prices) -> AdviceTotals:
     """The totals of some workloads, each times its pods."""
-    counted = [(container, each.pods) for each in workloads for container in each.containers]
+    counted = [(container, workload.pods) for workload in workloads for container in workload.containers]
     before = _sum(counted, lambda change: change.asked_before)
     after = _sum(counted, lambda change: change.asked)
     saved = _sum(counted, lambda change: max(-change.difference, 0.0))
@@ -36,7 +36,7 @@ def sum_advice(workloads: Sequence[WorkloadAdvice], prices: Prices) -> AdviceTot
     return AdviceTotals(
         workloads=len(workloads),
         containers=len(counted),
-        pods=sum(each.pods for each in workloads),
+        pods=sum(workload.pods for workload in workloads),
         before=before,
         after=after,
         saved=saved,
@@ -72,13 +72,13 @@ def advise(
     *,
     parameters: Mapping[str, str] | None = None,
 ) -> SurveyAdvice:
-    """Advice on everything that was surveyed; `parameters` are what somebody has set of the recommender."""
-    workloads = tuple(_workload(each, policy, prices) for each in surveyed.workloads)
+    """Advice on everything that was surveyed; `parameters` are those of the recommender that are set."""
+    workloads = tuple(_workload(workload, policy, prices) for workload in surveyed.workloads)
     by_namespace: dict[str, list[WorkloadAdvice]] = {}
-    for each in workloads:
-        by_namespace.setdefault(each.surveyed.namespace, []).append(each)
+    for advice in workloads:
+        by_namespace.setdefault(advice.surveyed.namespace, []).append(advice)
     namespaces = [(name, sum_advice(members, prices)) for name, members in by_namespace.items()]
-    namespaces.sort(key=lambda each: (-each[1].money_saved, -each[1].saved.cpu, each[0]))
+    namespaces.sort(key=lambda entry: (-entry[1].money_saved, -entry[1].saved.cpu, entry[0]))
     return SurveyAdvice(
         surveyed=surveyed,
         policy=policy,
@@ -94,12 +94,12 @@ def advise(
 
 def _workload(workload: SurveyedWorkload, policy: AdvicePolicy, prices: Prices) -> WorkloadAdvice:
     judgements = {
-        (each.name, resource): judge_request(each, resource, policy, is_sized=workload.is_sized)
-        for each in workload.containers
+        (container.name, resource): judge_request(container, resource, policy, is_sized=workload.is_sized)
+        for container in workload.containers
         for resource in RESOURCES
     }
     changes = apply_limit_ranges(workload, judgements, policy)
-    containers = tuple(_container(each, workload, changes, prices) for each in workload.containers)
+    containers = tuple(_container(container, workload, changes, prices) for container in workload.containers)
     return WorkloadAdvice(workload, _pods(workload), containers, tuple(find_moved_scale_points(workload, changes)))
 
 
@@ -124,7 +124,11 @@ def _container(
 
 
 def _rows(workloads: Sequence[WorkloadAdvice], by: Prices) -> tuple[AdviceRow, ...]:
-    rows = [AdviceRow(each, container, _weight(container, by)) for each in workloads for container in each.containers]
+    rows = [
+        AdviceRow(workload, container, _weight(container, by))
+        for workload in workloads
+        for container in workload.containers
+    ]
     rows.sort(
         key=lambda row: (
             _RANKS[row.container.reason.severity],

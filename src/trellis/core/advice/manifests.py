@@ -56,9 +56,9 @@ def build_patches(advised: SurveyAdvice) -> AdviceManifests:
     for advice in advised.workloads:
         if not advice.is_change:
             continue
-        why = _unnamable(advice.surveyed) or _unpatchable(advice.surveyed)
-        if why:
-            left_out.append(SkippedWorkload(advice.surveyed, why))
+        reason = _unnamable(advice.surveyed) or _unpatchable(advice.surveyed)
+        if reason:
+            left_out.append(SkippedWorkload(advice.surveyed, reason))
         else:
             objects.append((advice.surveyed, _patch(advice)))
     return AdviceManifests(tuple(objects), tuple(left_out))
@@ -67,14 +67,14 @@ def build_patches(advised: SurveyAdvice) -> AdviceManifests:
 def build_vpas(advised: SurveyAdvice, update_mode: str = "Off") -> AdviceManifests:
     """A VerticalPodAutoscaler for each workload that has none."""
     workloads = [advice.surveyed for advice in advised.workloads]
-    taken = Counter((each.namespace, each.name) for each in workloads)
+    name_counts = Counter((workload.namespace, workload.name) for workload in workloads)
     objects, left_out = [], []
     for workload in workloads:
-        why = _unnamable(workload) or _ungovernable(workload)
-        if why:
-            left_out.append(SkippedWorkload(workload, why))
+        reason = _unnamable(workload) or _ungovernable(workload)
+        if reason:
+            left_out.append(SkippedWorkload(workload, reason))
             continue
-        shared = taken[workload.namespace, workload.name] > 1
+        shared = name_counts[workload.namespace, workload.name] > 1
         name = f"{workload.name}-{workload.kind.lower()}" if shared else workload.name
         objects.append((workload, _vpa(advised, workload, name, update_mode)))
     return AdviceManifests(tuple(objects), tuple(left_out))
@@ -82,19 +82,19 @@ def build_vpas(advised: SurveyAdvice, update_mode: str = "Off") -> AdviceManifes
 
 def convert_quantity(resource: str, amount: float) -> Quantity:
     """An amount the way manifests have it: millicores, and bytes with binary suffixes. Fractions are rounded up."""
-    whole = math.ceil(amount - 1e-9)
-    return Quantity.from_milli(whole) if resource == "cpu" else Quantity.from_units(whole, binary=True)
+    rounded = math.ceil(amount - 1e-9)
+    return Quantity.from_milli(rounded) if resource == "cpu" else Quantity.from_units(rounded, binary=True)
 
 
 def _unnamable(workload: SurveyedWorkload) -> str:
     """Names may come from files and metrics, and these end up in paths and manifests."""
-    for what, wrong in (
+    for field, wrong in (
         ("its namespace", check_dns_label(workload.namespace)),
         ("its name", check_dns_subdomain(workload.name)),
         ("its kind", None if workload.kind.isalnum() and workload.api_version else "is not known"),
     ):
         if wrong:
-            return f"{what} {wrong}"
+            return f"{field} {wrong}"
     return ""
 
 
@@ -126,9 +126,15 @@ def _patch(advice: WorkloadAdvice) -> ManifestDocument:
     workload = advice.surveyed
     containers: ManifestDocument = {}
     for field, is_sidecar in (("initContainers", True), ("containers", False)):
-        changed = [each for each in advice.containers if each.is_change and each.surveyed.is_sidecar is is_sidecar]
+        changed = [
+            container
+            for container in advice.containers
+            if container.is_change and container.surveyed.is_sidecar is is_sidecar
+        ]
         if changed:
-            containers[field] = [{"name": each.surveyed.name, "resources": _resources(each)} for each in changed]
+            containers[field] = [
+                {"name": container.surveyed.name, "resources": _resources(container)} for container in changed
+            ]
     nested = containers
     for field in reversed(_TEMPLATES[workload.kind]):
         nested = {field: nested}
@@ -138,9 +144,11 @@ def _patch(advice: WorkloadAdvice) -> ManifestDocument:
 def _resources(container: ContainerAdvice) -> ManifestDocument:
     changes = [(resource, container.of(resource)) for resource in RESOURCES]
     changed = [(resource, change) for resource, change in changes if change.is_change]
-    found = {"requests": {resource: str(convert_quantity(resource, change.request)) for resource, change in changed}}
+    resources = {
+        "requests": {resource: str(convert_quantity(resource, change.request)) for resource, change in changed}
+    }
     limits = dict(_limits(changed))
-    return found | ({"limits": limits} if limits else {})
+    return resources | ({"limits": limits} if limits else {})
 
 
 def _limits(changed: list[tuple[str, ResourceAdvice]]) -> Iterator[tuple[str, str | None]]:
@@ -164,8 +172,8 @@ def _vpa(advised: SurveyAdvice, workload: SurveyedWorkload, name: str, update_mo
 
 
 def _allowed(policy: AdvicePolicy) -> ManifestDocument:
-    found = {"minAllowed": _amounts(policy.least), "maxAllowed": _amounts(policy.most)}
-    return {field: amounts for field, amounts in found.items() if amounts}
+    bounds = {"minAllowed": _amounts(policy.least), "maxAllowed": _amounts(policy.most)}
+    return {field: amounts for field, amounts in bounds.items() if amounts}
 
 
 def _amounts(amount: ResourceAmount) -> dict[str, str]:

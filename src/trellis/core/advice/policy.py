@@ -52,7 +52,7 @@ class AdvicePolicy(msgspec.Struct, frozen=True):
     """How advice is made. `least` and `most` bound requests, NaN is no bound.
 
     What differs by less than `tolerance` of what it is, or by less than `slight`, is left alone: each change costs
-    somebody a rollout. A container with less than `history` seconds of usage is left alone too. Requests are rounded
+    a rollout. A container with less than `history` seconds of usage is left alone too. Requests are rounded
     up to steps of `step`.
     """
 
@@ -68,8 +68,8 @@ class AdvicePolicy(msgspec.Struct, frozen=True):
         """An amount rounded up to a whole step and put between the bounds."""
         step = select_resource(self.step, resource)
         # Comparing with NaN, which is no bound, leaves the first.
-        found = max(math.ceil(amount / step - 1e-9) * step, select_resource(self.least, resource))
-        return min(found, select_resource(self.most, resource))
+        rounded = max(math.ceil(amount / step - 1e-9) * step, select_resource(self.least, resource))
+        return min(rounded, select_resource(self.most, resource))
 
 
 def compute_limit(policy: AdvicePolicy, resource: str, now: tuple[float, float], wanted: float) -> float:
@@ -91,22 +91,22 @@ def parse_limit_rules(text: str) -> LimitRules:
     """Rules as they are written on a command line: one for both resources, or `cpu=none,memory=keep`."""
     if "=" not in text:
         return LimitRules(_rule(text, text), _rule(text, text))
-    found: dict[str, LimitRule] = {}
+    rules: dict[str, LimitRule] = {}
     for part in text.split(","):
-        resource, _, rule = (each.strip() for each in part.partition("="))
+        resource, _, rule = (side.strip() for side in part.partition("="))
         if resource not in RESOURCES:
             raise InvalidInput(text, f'"{resource}" is not cpu or memory')
-        if resource in found:
+        if resource in rules:
             raise InvalidInput(text, f"{resource} is there twice")
-        found[resource] = _rule(text, rule)
-    return LimitRules(**found)
+        rules[resource] = _rule(text, rule)
+    return LimitRules(**rules)
 
 
 def _rule(text: str, rule: str) -> LimitRule:
     try:
         return LimitRule(rule)
     except ValueError:
-        guess = suggest_name(rule, [each.value for each in LimitRule])
+        guess = suggest_name(rule, [limit_rule.value for limit_rule in LimitRule])
         hint = f' (did you mean "{guess}"?)' if guess else ""
         listed = ", ".join(LimitRule)
         raise InvalidInput(text, f'"{rule}" is no rule for limits{hint}; there are {listed}') from None

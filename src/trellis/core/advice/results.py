@@ -34,7 +34,7 @@ class ContainerAdvice(msgspec.Struct, frozen=True):
     @property
     def why(self) -> str:
         """The codes of its reason, and of what bounds its requests."""
-        capped = dict.fromkeys(each.capped.code for each in (self.cpu, self.memory) if each.capped is not None)
+        capped = dict.fromkeys(advice.capped.code for advice in (self.cpu, self.memory) if advice.capped is not None)
         return ", ".join([self.reason.code, *capped])
 
     @property
@@ -89,7 +89,7 @@ class AdviceTotals(msgspec.Struct, frozen=True):
 class SurveyAdvice(msgspec.Struct, frozen=True):
     """Everything. `rows` are all containers, what matters most first; `namespaces` go by what they could save.
 
-    `parameters` are those of the recommender that somebody has set, as they were written.
+    `parameters` are those of the recommender that are set, as they were written.
     """
 
     surveyed: SurveyResult

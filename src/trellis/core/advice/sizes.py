@@ -94,35 +94,35 @@ def judge_request(
 ) -> ResourceAdvice:
     """What to do about one resource of a container; `is_sized` is whether it is known what it requests."""
     before, limit = select_resource(container.request, resource), select_resource(container.limit, resource)
-    found = select_resource(container.estimate.target, resource)
-    wanted = _wanted(container, resource, found, policy)
-    reason = _reason(container, resource, wanted, policy)
+    target = select_resource(container.estimate.target, resource)
+    request = _fitting_request(container, resource, target, policy)
+    reason = _reason(container, resource, request, policy)
     if reason is NO_REQUEST and not is_sized:
         reason = REQUEST_UNKNOWN
     if reason in {FINE, LOW_CONFIDENCE, NO_USAGE_KNOWN}:
-        return ResourceAdvice(reason, before, before, limit, limit, found)
-    limited = compute_limit(policy, resource, (before, limit), wanted)
+        return ResourceAdvice(reason, before, before, limit, limit, target)
+    limited = compute_limit(policy, resource, (before, limit), request)
     if resource == "memory" and limited < container.highest.memory:
         limited = max(policy.bounded(resource, container.highest.memory), limited)
-    return ResourceAdvice(reason, before, wanted, limit, limited, found)
+    return ResourceAdvice(reason, before, request, limit, limited, target)
 
 
-def _wanted(container: SurveyedContainer, resource: str, found: float, policy: AdvicePolicy) -> float:
-    """The request that is found right, whatever it is now."""
-    if math.isnan(found):
+def _fitting_request(container: SurveyedContainer, resource: str, target: float, policy: AdvicePolicy) -> float:
+    """The request that fits the estimate, regardless of the current one."""
+    if math.isnan(target):
         return math.nan
     if resource == "memory" and policy.limits.memory is LimitRule.REQUEST:
-        found = max(found, container.highest.memory)  # of NaN, the first stays
-    return policy.bounded(resource, found)
+        target = max(target, container.highest.memory)  # of NaN, the first stays
+    return policy.bounded(resource, target)
 
 
-def _reason(container: SurveyedContainer, resource: str, wanted: float, policy: AdvicePolicy) -> Reason:
+def _reason(container: SurveyedContainer, resource: str, request: float, policy: AdvicePolicy) -> Reason:
     before, limit = select_resource(container.request, resource), select_resource(container.limit, resource)
-    if math.isnan(wanted):
+    if math.isnan(request):
         return NO_USAGE_KNOWN
     # Even a short history is enough to know that it is too little.
-    killed = container.kills > 0 and not wanted <= before
-    if resource == "memory" and (killed or wanted > limit):
+    killed = container.kills > 0 and not request <= before
+    if resource == "memory" and (killed or request > limit):
         return MEMORY_AT_RISK
     if _is_young(container, policy):
         return LOW_CONFIDENCE
@@ -130,20 +130,20 @@ def _reason(container: SurveyedContainer, resource: str, wanted: float, policy: 
         return NO_REQUEST
     slight = max(policy.tolerance * before, select_resource(policy.slight, resource))
     is_bounded = before < select_resource(policy.least, resource) or before > select_resource(policy.most, resource)
-    if abs(wanted - before) <= slight and not is_bounded:
+    if abs(request - before) <= slight and not is_bounded:
         return FINE
-    return UNDER_REQUESTED if wanted > before else OVER_REQUESTED
+    return UNDER_REQUESTED if request > before else OVER_REQUESTED
 
 
 def _is_young(container: SurveyedContainer, policy: AdvicePolicy) -> bool:
-    """Whether there is too little history; where none is known, whoever made the estimate has to know."""
+    """Whether there is too little history; if its length is unknown, the confidence of the estimate decides."""
     if math.isnan(container.first):
         return not container.estimate.confidence >= 1.0
     return container.samples < _LEAST_SAMPLES or container.days * DAY < policy.history
 
 
-def _same(one: float, other: float) -> bool:
-    return one == other or (math.isnan(one) and math.isnan(other))
+def _same(first: float, second: float) -> bool:
+    return first == second or (math.isnan(first) and math.isnan(second))
 
 
 AdviceByResource = Mapping[tuple[str, str], ResourceAdvice]
@@ -157,19 +157,24 @@ def apply_limit_ranges(workload: SurveyedWorkload, changes: AdviceByResource, po
     """The changes of a workload's containers, by name and resource, within the LimitRanges of its namespace."""
     if workload.limits == _UNLIMITED:
         return changes
-    advice = [RecommendedResources(each.name, _requested_amounts(each, changes)) for each in workload.containers]
-    containers = [_container(each, changes, policy) for each in workload.containers]
-    found = dict(changes)
+    advice = [
+        RecommendedResources(container.name, _requested_amounts(container, changes))
+        for container in workload.containers
+    ]
+    containers = [_container(container, changes, policy) for container in workload.containers]
+    capped_changes = dict(changes)
     for capped in cap_for_pod(advice, containers, _EVERYTHING, workload.limits, fields=(TARGET_FIELD,)):
         for note in capped.notes:  # of several for a resource, the last has the amount that is left
             place = (capped.container, note.resource)
             most = workload.limits.container.most.get(note.resource, 0)
-            found[place] = _cut(changes[place], note.resource, note.amount, note.reason, policy=policy, most=most)
-    return found
+            capped_changes[place] = _cut(
+                changes[place], note.resource, note.amount, note.reason, policy=policy, most=most
+            )
+    return capped_changes
 
 
 def _requested_amounts(container: SurveyedContainer, changes: AdviceByResource) -> dict[str, int]:
-    """Requests in millicores and bytes; what nobody judged is left as it is, however large."""
+    """Requests in millicores and bytes; one without advice is left as it is, however large."""
     named = {resource: changes[container.name, resource] for resource in RESOURCES}
     return {
         resource: math.ceil(change.request)

@@ -35,7 +35,7 @@ from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
 
 ESTIMATES: Final = "recommendations"
 HISTORY: Final = "history"
-# As many as `adaptive` chooses for in one pass: nobody asks it a second time.
+# As many as `adaptive` chooses for in one pass: each batch is a single pass.
 _ROWS_AT_ONCE: Final = 32
 
 
@@ -50,12 +50,12 @@ def estimate_workloads(
     workloads: Mapping[ObjectKey, SurveyedWorkload], used: Sequence[SurveyedUsage], asked: SurveySettings, now: float
 ) -> EstimatedWorkloads:
     """The same workloads with estimates, and with containers that only the past shows where nothing else is known."""
-    rows = {each.row.key: each for each in used}
+    rows = {usage.row.key: usage for usage in used}
     complete = _with_past(workloads, rows)
-    found = [_of_some(some, rows, asked, now) for some in _batches(complete)]
+    parts = [_of_some(some, rows, asked, now) for some in _batches(complete)]
     return EstimatedWorkloads(
-        tuple(each for part in found for each in part.workloads),
-        tuple(each for part in found for each in part.missing),
+        tuple(workload for part in parts for workload in part.workloads),
+        tuple(missing for part in parts for missing in part.missing),
     )
 
 
@@ -76,16 +76,16 @@ def _batches(workloads: Mapping[ObjectKey, SurveyedWorkload]) -> Iterator[dict[O
 def _of_some(
     workloads: Mapping[ObjectKey, SurveyedWorkload],
     rows: Mapping[RowKey, SurveyedUsage],
-    asked: SurveySettings,
+    settings: SurveySettings,
     now: float,
 ) -> EstimatedWorkloads:
-    recommender = asked.recommender
-    model = UsageModel(asked.usage)
+    recommender = settings.recommender
+    model = UsageModel(settings.usage)
     if recommender.needs_history:
         model.keep_history(workloads.keys())
     if needs_runs(recommender):
         model.keep_runs(workloads.keys())
-    places = [RowKey(*key, each.name) for key, workload in workloads.items() for each in workload.containers]
+    places = [RowKey(*key, container.name) for key, workload in workloads.items() for container in workload.containers]
     refused = model.restore_all([rows[place].row for place in places if place in rows])
     pods: dict[str, list[TrackedPod]] = {}
     for key, workload in workloads.items():
@@ -93,14 +93,20 @@ def _of_some(
     for namespace, here in pods.items():
         model.follow(namespace, here, now)
     store = _board(workloads, recommender)
-    result = run_pass(model.view(), store, {recommender.name: recommender}, asked.pipeline, now)
-    said = {each.key: each for each in result.containers()}
+    result = run_pass(model.view(), store, {recommender.name: recommender}, settings.pipeline, now)
+    explanations = {explanation.key: explanation for explanation in result.containers()}
     missing = [
-        *(MissingData(HISTORY, key.namespace, f"{key.vpa}, {key.container}: {why}") for key, why in refused.items()),
-        *(MissingData(ESTIMATES, each.namespace, f"{each.vpa}: {each.message}") for each in result.failures),
+        *(
+            MissingData(HISTORY, key.namespace, f"{key.vpa}, {key.container}: {error}")
+            for key, error in refused.items()
+        ),
+        *(
+            MissingData(ESTIMATES, failure.namespace, f"{failure.vpa}: {failure.message}")
+            for failure in result.failures
+        ),
     ]
     return EstimatedWorkloads(
-        tuple(_finished(each, key, rows, said) for key, each in workloads.items()), tuple(missing)
+        tuple(_finished(workload, key, rows, explanations) for key, workload in workloads.items()), tuple(missing)
     )
 
 
@@ -111,17 +117,18 @@ def _with_past(
     for row in sorted(rows):
         past.setdefault((row.namespace, row.vpa), []).append(SurveyedContainer(row.container))
     return {
-        key: each
-        if each.containers
-        else msgspec.structs.replace(each, containers=tuple(past.get(key, ())), is_sized=False)
-        for key, each in workloads.items()
+        key: workload
+        if workload.containers
+        else msgspec.structs.replace(workload, containers=tuple(past.get(key, ())), is_sized=False)
+        for key, workload in workloads.items()
     }
 
 
 def _pod(key: ObjectKey, workload: SurveyedWorkload) -> TrackedPod:
     """One pod that stands for all: what it asks for is what the recommender sees of requests."""
     containers = tuple(
-        TrackedContainer(each.name, each.request.memory, each.request.cpu) for each in workload.containers
+        TrackedContainer(container.name, container.request.memory, container.request.cpu)
+        for container in workload.containers
     )
     return TrackedPod(key[0], key[1], key[1], key[1], True, containers)
 
@@ -148,30 +155,32 @@ def _finished(
     workload: SurveyedWorkload,
     key: ObjectKey,
     rows: Mapping[RowKey, SurveyedUsage],
-    said: Mapping[RowKey, ContainerExplanation],
+    explanations: Mapping[RowKey, ContainerExplanation],
 ) -> SurveyedWorkload:
-    places = [RowKey(*key, each.name) for each in workload.containers]
+    places = [RowKey(*key, container.name) for container in workload.containers]
     containers = tuple(
-        _completed(each, rows.get(place), said.get(place))
-        for each, place in zip(workload.containers, places, strict=True)
+        _completed(container, rows.get(place), explanations.get(place))
+        for container, place in zip(workload.containers, places, strict=True)
     )
     return msgspec.structs.replace(workload, containers=containers)
 
 
 def _completed(
-    container: SurveyedContainer, used: SurveyedUsage | None, why: ContainerExplanation | None
+    container: SurveyedContainer, used: SurveyedUsage | None, explanation: ContainerExplanation | None
 ) -> SurveyedContainer:
-    found: dict[str, Any] = {"estimate": _estimate(why)} if why is not None else {}
+    fields: dict[str, Any] = {"estimate": _estimate(explanation)} if explanation is not None else {}
     if used is not None:
         row = used.row
-        found |= {"highest": used.highest, "samples": row.count, "first": row.first, "last": row.last}
-        found |= {"kills": used.kills, "last_kill": used.last_kill}
-    return msgspec.structs.replace(container, **found)
+        fields |= {"highest": used.highest, "samples": row.count, "first": row.first, "last": row.last}
+        fields |= {"kills": used.kills, "last_kill": used.last_kill}
+    return msgspec.structs.replace(container, **fields)
 
 
-def _estimate(why: ContainerExplanation) -> Estimate:
-    target, lower, upper = (ResourceAmount(*why.amounts[what].tolist()) for what in (TARGET, LOWER_BOUND, UPPER_BOUND))
-    return Estimate(target, lower, upper, why.confidence, why.reason.code, dict(why.said))
+def _estimate(explanation: ContainerExplanation) -> Estimate:
+    target, lower, upper = (
+        ResourceAmount(*explanation.amounts[bound].tolist()) for bound in (TARGET, LOWER_BOUND, UPPER_BOUND)
+    )
+    return Estimate(target, lower, upper, explanation.confidence, explanation.reason.code, dict(explanation.said))
 
 
 def estimate_from_vpas(
@@ -179,7 +188,7 @@ def estimate_from_vpas(
 ) -> tuple[SurveyedWorkload, ...]:
     """The workloads that have a VPA, each with what the first of its VPAs recommends."""
     by_name = {(vpa.metadata.namespace, vpa.metadata.name): vpa for vpa in vpas}
-    return tuple(_estimate_from_vpa(each, by_name) for each in workloads if each.vpas)
+    return tuple(_estimate_from_vpa(workload, by_name) for workload in workloads if workload.vpas)
 
 
 def _estimate_from_vpa(workload: SurveyedWorkload, vpas: Mapping[ObjectKey, VerticalPodAutoscaler]) -> SurveyedWorkload:
@@ -189,21 +198,24 @@ def _estimate_from_vpa(workload: SurveyedWorkload, vpas: Mapping[ObjectKey, Vert
     entries = list_recommendations(vpa.status)
     amounts = read_published_amounts(entries)
     confidence = 0.0 if _is_doubtful(vpa) else 1.0
-    found = {}
+    estimates = {}
     for number, entry in enumerate(entries):
-        bounds = [ResourceAmount(*amounts[what, :, number].tolist()) for what in (TARGET, LOWER_BOUND, UPPER_BOUND)]
-        found[entry.container_name] = Estimate(bounds[0], bounds[1], bounds[2], confidence, RECOMMENDED.code)
-    return replace(workload, containers=_complete_containers(workload.containers, found))
+        bounds = [ResourceAmount(*amounts[bound, :, number].tolist()) for bound in (TARGET, LOWER_BOUND, UPPER_BOUND)]
+        estimates[entry.container_name] = Estimate(bounds[0], bounds[1], bounds[2], confidence, RECOMMENDED.code)
+    return replace(workload, containers=_complete_containers(workload.containers, estimates))
 
 
 def _complete_containers(
-    containers: Sequence[SurveyedContainer], found: Mapping[str, Estimate]
+    containers: Sequence[SurveyedContainer], estimates: Mapping[str, Estimate]
 ) -> tuple[SurveyedContainer, ...]:
-    return tuple(replace(each, estimate=found.get(each.name, each.estimate)) for each in containers)
+    return tuple(
+        replace(container, estimate=estimates.get(container.name, container.estimate)) for container in containers
+    )
 
 
 def _is_doubtful(vpa: VerticalPodAutoscaler) -> bool:
     conditions = (vpa.status.conditions if vpa.status is not None else None) or ()
     return any(
-        each.type == CONDITION_TYPES[ConditionBit.LOW_CONFIDENCE] and each.status == "True" for each in conditions
+        condition.type == CONDITION_TYPES[ConditionBit.LOW_CONFIDENCE] and condition.status == "True"
+        for condition in conditions
     )

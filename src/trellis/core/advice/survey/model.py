@@ -18,7 +18,7 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 
 
 class WorkloadUsage(msgspec.Struct, frozen=True, eq=False):
-    """From `start` on, a step of so many seconds apart: pods, millicores and bytes; NaN where nobody measured."""
+    """From `start` on, a step of so many seconds apart: pods, millicores and bytes; NaN where not measured."""
 
     start: float
     step: float
@@ -103,13 +103,13 @@ class SurveyedHpa(msgspec.Struct, frozen=True):
 
 
 class SurveyedWorkload(msgspec.Struct, frozen=True):
-    """Whatever makes pods from one template, or a group of Jobs, or a pod that nobody made.
+    """Whatever makes pods from one template, or a group of Jobs, or a pod without a controller.
 
     A group of Jobs has kind Job, the name that they share, and in `group` the label and value that it stands for
     (`app=report`); `members` is how many objects it has. `pods` run now; `wanted` is how many replicas it asks for, -1
-    if that means nothing. `vpas` are the VerticalPodAutoscalers that point at it. Where nobody could say what is
-    requested now, `is_sized` is false. `limits` are what LimitRanges of its namespace demand. `totals` is what all its
-    pods used together, if anybody wanted to know.
+    if that means nothing. `vpas` are the VerticalPodAutoscalers that point at it. `is_sized` is false
+    if the current requests are unknown. `limits` are what LimitRanges of its namespace demand. `totals` is what all
+    its pods used together, if requested.
     """
 
     namespace: str
@@ -143,7 +143,7 @@ class SurveyEffort(msgspec.Struct, frozen=True):
 class SurveyResult(msgspec.Struct, frozen=True):
     """Everything that was found out, at a time, by namespace and name. Where something is `missing`, it is a part.
 
-    `largest_node` is how much pods may request of each resource on one node, where somebody looked.
+    `largest_node` is how much pods may request of each resource on one node, if nodes were read.
     """
 
     time: float

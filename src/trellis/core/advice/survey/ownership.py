@@ -36,10 +36,10 @@ class WorkloadOwners:
 
     def __init__(self, present: SurveyObjects, choice: WorkloadFilter) -> None:
         self._objects = {
-            (kind, each.metadata.namespace, each.metadata.name): each
+            (kind, item.metadata.namespace, item.metadata.name): item
             for every in (present.makers, present.workloads)
-            for kind, found in every.items()
-            for each in found
+            for kind, objects in every.items()
+            for item in objects
         }
         self._labels = choice.job_labels
 
@@ -59,8 +59,8 @@ class WorkloadOwners:
         """The group of Jobs that one of them is in, or itself."""
         if target.kind != JOB:
             return target, ""
-        known = self.find(target)
-        own: Mapping[str, str] = getattr(known.metadata, "labels", {}) if known else {}
+        job = self.find(target)
+        own: Mapping[str, str] = getattr(job.metadata, "labels", {}) if job else {}
         for key in self._labels:
             if value := own.get(key) or labels.get(key):
                 return TargetRef(target.namespace, target.api_version, JOB, value), f"{key}={value}"
@@ -68,10 +68,10 @@ class WorkloadOwners:
 
     def _topmost(self, at: TargetRef, labels: Mapping[str, str]) -> TargetRef:
         for _ in range(_LONGEST):
-            known = self.find(at)
-            if known is None:
+            owned = self.find(at)
+            if owned is None:
                 return _guessed(at, labels)
-            above = build_controller_ref(at.namespace, known.metadata.controller)
+            above = build_controller_ref(at.namespace, owned.metadata.controller)
             if above is None or not (above.is_well_known or at.kind == _REPLICA_SET):
                 return at
             at = above

@@ -38,9 +38,9 @@ _SHORT: Final = {
 
 
 class WorkloadFilter(msgspec.Struct, frozen=True):
-    """Everything, unless somebody said otherwise. A pattern that begins with `!` takes namespaces out again.
+    """Selects workloads; everything by default. A pattern that begins with `!` takes namespaces out again.
 
-    `kinds` are in lower case. Jobs that nobody but a person or a pipeline made count as one workload if they have the
+    `kinds` are in lower case. Jobs that a person or a pipeline made count as one workload if they have the
     same value of one of `job_labels`, the first of them that they have.
     """
 
@@ -59,19 +59,19 @@ class WorkloadFilter(msgspec.Struct, frozen=True):
     ) -> WorkloadFilter:
         """From what was written; raises `InvalidInput`."""
         for key in job_labels:
-            if why := check_label_key(key):
-                raise InvalidInput(key, f"is no key of a label: {why}")
+            if problem := check_label_key(key):
+                raise InvalidInput(key, f"is no key of a label: {problem}")
         return cls(
             tuple(namespaces),
             parse_selector(selector) if selector else Selector.everything(),
-            frozenset(_kind(each) for each in kinds),
+            frozenset(_kind(kind) for kind in kinds),
             tuple(job_labels),
         )
 
     def covers(self, namespace: str) -> bool:
         """Whether it is one of the namespaces."""
-        wanted = [pattern for pattern in self.namespaces if not pattern.startswith("!")]
-        if wanted and not any(fnmatchcase(namespace, pattern) for pattern in wanted):
+        included = [pattern for pattern in self.namespaces if not pattern.startswith("!")]
+        if included and not any(fnmatchcase(namespace, pattern) for pattern in included):
             return False
         return not any(fnmatchcase(namespace, pattern[1:]) for pattern in self.namespaces if pattern.startswith("!"))
 
@@ -88,7 +88,7 @@ class WorkloadFilter(msgspec.Struct, frozen=True):
 
 
 def _kind(written: str) -> str:
-    """`Deployments`, `deployment` and `deploy` are one kind; one that nobody knows is taken as it is."""
+    """`Deployments`, `deployment` and `deploy` are one kind; an unknown one is taken as it is."""
     kind = written.strip().lower()
     if not kind:
         raise InvalidInput(written, "is no kind")
@@ -105,10 +105,10 @@ WorkloadObject: TypeAlias = KubeObject | ObservedObject
 class SurveyObjects(msgspec.Struct, frozen=True):
     """Everything in the namespaces that are asked about.
 
-    `workloads` are by kind. An object whose kind has a pod template may be without it, where nobody could read it.
+    `workloads` are by kind. An object whose kind has a pod template may be without it, where it could not be read.
     `gone` are pods that ran within the time asked about and do not any more; `makers` are what made those and others,
     which may be gone too. `kills` are those that no pod shows any more. `largest_node` is how much pods may request of
-    each resource on one node, where somebody looked.
+    each resource on one node, if nodes were read.
     """
 
     namespaces: tuple[str, ...] = ()

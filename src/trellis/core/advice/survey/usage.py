@@ -35,9 +35,9 @@ from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
 
 
 class SurveySettings(msgspec.Struct, frozen=True):
-    """A recommender with its parameters as they are for everybody, how usage is counted, and what follows an answer.
+    """A recommender with its parameters as they are by default, how usage is counted, and what follows an answer.
 
-    `totals` is whether anybody wants to know what workloads used as a whole, time by time.
+    `totals` is whether to sum what workloads used as a whole, time by time.
     """
 
     recommender: Recommender
@@ -47,8 +47,8 @@ class SurveySettings(msgspec.Struct, frozen=True):
 
     @property
     def values(self) -> ParameterValues:
-        """The parameters."""
-        return {each.name: each.default for each in self.recommender.parameters}
+        """The default values of the recommender's parameters."""
+        return {parameter.name: parameter.default for parameter in self.recommender.parameters}
 
 
 class WorkloadUsageCounter:
@@ -114,7 +114,7 @@ class NamespaceUsageCounter:
     """Counts samples of one namespace, and the out-of-memory kills there.
 
     `workloads` are by key, `pods` is whose those are that are known. `totals` sums up what they used as a whole,
-    if anybody wants to know.
+    if requested.
     """
 
     def __init__(
@@ -135,9 +135,13 @@ class NamespaceUsageCounter:
             self._model.keep_history(keys)
         if needs_runs(asked.recommender):
             self._model.keep_runs(keys)
-        self._containers = {key: {each.name for each in workload.containers} for key, workload in workloads.items()}
+        self._containers = {
+            key: {container.name for container in workload.containers} for key, workload in workloads.items()
+        }
         self._requests = {
-            (key, each.name): each.request.memory for key, workload in workloads.items() for each in workload.containers
+            (key, container.name): container.request.memory
+            for key, workload in workloads.items()
+            for container in workload.containers
         }
         self._pods = PastPods([_claim(key, workload) for key, workload in workloads.items()], pods, {})
         self._ghosts: dict[str, TrackedPod] = {}
@@ -160,7 +164,7 @@ class NamespaceUsageCounter:
         The samples of a container are in the order of their times, in a batch and from batch to batch.
         """
         self._meet(containers, which, measured, now)
-        names = [self._names[each] for each in containers]
+        names = [self._names[container] for container in containers]
         if self._totals is not None:
             keys = [self._ghosts[name].vpa if name else "" for name in names]
             self._totals.take_in(keys, [pod for pod, _ in containers], which, measured)
@@ -169,12 +173,12 @@ class NamespaceUsageCounter:
         for some in self._stretches(measured.times):
             part = Measurements(measured.times[some], measured.cpu[some], measured.memory[some])
             self._kill(float(part.times.min(initial=math.inf)), now)
-            found = self._model.ingest_at(slots[which[some]], part, now)
-            self._reach(int(found.rows.max(initial=-1)) + 1)
-            np.fmax.at(self._highest[0], found.rows, found.cpu * MILLICORES_PER_CORE)
-            np.fmax.at(self._highest[1], found.rows, found.memory)
+            result = self._model.ingest_at(slots[which[some]], part, now)
+            self._reach(int(result.rows.max(initial=-1)) + 1)
+            np.fmax.at(self._highest[0], result.rows, result.cpu * MILLICORES_PER_CORE)
+            np.fmax.at(self._highest[1], result.rows, result.memory)
             self._kill(float(part.times.max(initial=-math.inf)), now)
-            accepted += found.accepted
+            accepted += result.accepted
         return accepted
 
     def _stretches(self, times: FloatColumn) -> Iterator[BoolColumn | slice]:
@@ -194,7 +198,7 @@ class NamespaceUsageCounter:
         if not due:
             return
         for kill in due:
-            self._known(kill.pod, kill.container, kill.time)
+            self._register(kill.pod, kill.container, kill.time)
         self._model.follow(self._namespace, list(self._ghosts.values()), now)
         named = [self._named(kill) for kill in due if self._names[kill.pod, kill.container]]
         record = self._model.record_ooms(named, now)
@@ -202,14 +206,14 @@ class NamespaceUsageCounter:
             self._kills.setdefault(row, []).append(kill.time)
 
     def _named(self, kill: OomKill) -> OomKill:
-        """A kill under the name that its container has here; one that nobody saw had what its workload has now."""
+        """A kill under the name that its container has here; one of unknown memory had what its workload has now."""
         name = self._names[kill.pod, kill.container]
         had = self._requests.get((self._ghosts[name].vpa, kill.container), math.nan)
         memory = had if math.isnan(kill.memory) else kill.memory
         return msgspec.structs.replace(kill, pod=name, uid=name, memory=memory)
 
     def totals(self) -> dict[str, WorkloadUsage]:
-        """What workloads used as a whole, by key; nothing if nobody wanted to know."""
+        """What workloads used as a whole, by key; empty if not requested."""
         return self._totals.found() if self._totals is not None else {}
 
     def rows(self, now: float) -> list[SurveyedUsage]:
@@ -218,7 +222,7 @@ class NamespaceUsageCounter:
         view = self._model.view()
         rows = np.asarray(view.rows[(view.count > 0) | ~view.memory.empty(view.rows)])
         self._reach(int(rows.max(initial=-1)) + 1)
-        # Peaks of windows that are not over are part of it: nobody will tell of them again.
+        # Peaks of open windows are part of it: they are not reported again.
         saved = self._model.saved(rows, math.inf)
         return [
             SurveyedUsage(
@@ -238,17 +242,17 @@ class NamespaceUsageCounter:
         np.minimum.at(first, which, measured.times)
         met = False
         for (pod, container), time in zip(containers, first.tolist(), strict=True):
-            met |= self._known(pod, container, time)
+            met |= self._register(pod, container, time)
         if met:
             self._model.follow(self._namespace, list(self._ghosts.values()), now)
 
-    def _known(self, pod: str, container: str, time: float) -> bool:
-        """Give a container its name here, which is empty if nobody asks about it; whether it is new."""
+    def _register(self, pod: str, container: str, time: float) -> bool:
+        """Name a container, with an empty name if its workload is not surveyed; returns whether it is new."""
         if (pod, container) in self._names:
             return False
         key = self._pods.governor(pod)
-        known = self._containers.get(key) if key is not None else None
-        if key is None or known is None or (known and container not in known):
+        containers = self._containers.get(key) if key is not None else None
+        if key is None or containers is None or (containers and container not in containers):
             self._names[pod, container] = ""
             return False
         name = self._names[pod, container] = f"{pod}/{container}"

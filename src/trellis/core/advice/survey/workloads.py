@@ -32,27 +32,27 @@ _Texts = tuple[str, str, str, str]
 
 def read_current_sizes(pods: Sequence[ObservedPod]) -> tuple[SurveyedContainer, ...]:
     """Every container that any of the pods has; where as many have one size as another, that of the later pod."""
-    seen: dict[str, list[_Texts]] = {}
+    sizes: dict[str, list[_Texts]] = {}
     sidecars: set[str] = set()
     for pod in sorted(pods, key=_age):
-        sidecars |= {each.name for each in pod.spec.init_containers if each.is_sidecar}
+        sidecars |= {container.name for container in pod.spec.init_containers if container.is_sidecar}
         for container in pod.spec.running:
-            seen.setdefault(container.name, []).append(_texts(read_current_resources(pod, container.name)))
-    return tuple(_sized(name, found, name in sidecars) for name, found in seen.items())
+            sizes.setdefault(container.name, []).append(_texts(read_current_resources(pod, container.name)))
+    return tuple(_sized(name, container_sizes, name in sidecars) for name, container_sizes in sizes.items())
 
 
 def read_template_sizes(template: PodTemplateSpec) -> tuple[SurveyedContainer, ...]:
     """What a template says, of which no pod runs."""
     spec = template.spec
-    sidecars = [each for each in spec.init_containers if each.restart_policy == "Always"]
+    sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
     return tuple(
         SurveyedContainer(
-            each.name,
-            _amount(each.resources.requests),
-            _amount(each.resources.limits),
-            is_sidecar=each in sidecars,
+            container.name,
+            _amount(container.resources.requests),
+            _amount(container.resources.limits),
+            is_sidecar=container in sidecars,
         )
-        for each in (*spec.containers, *sidecars)
+        for container in (*spec.containers, *sidecars)
     )
 
 
@@ -61,15 +61,15 @@ def _age(pod: ObservedPod) -> float:
     return created.timestamp() if created else 0.0
 
 
-def _sized(name: str, found: Sequence[_Texts], is_sidecar: bool) -> SurveyedContainer:
-    counts = Counter(reversed(found))  # the latest is the first of equals
+def _sized(name: str, sizes: Sequence[_Texts], is_sidecar: bool) -> SurveyedContainer:
+    counts = Counter(reversed(sizes))  # the latest is the first of equals
     usual, many = counts.most_common(1)[0]
     cpu, memory, cpu_limit, memory_limit = usual
     return SurveyedContainer(
         name,
         ResourceAmount(parse_cpu_millicores(cpu), parse_memory_bytes(memory)),
         ResourceAmount(parse_cpu_millicores(cpu_limit), parse_memory_bytes(memory_limit)),
-        differing=len(found) - many,
+        differing=len(sizes) - many,
         is_sidecar=is_sidecar,
     )
 
@@ -139,7 +139,7 @@ class WorkloadInventory(msgspec.Struct, frozen=True):
 
     def of(self, namespace: str) -> dict[str, SurveyedWorkload]:
         """The workloads of a namespace, by the second half of their keys."""
-        return {name: each for (where, name), each in self.workloads.items() if where == namespace}
+        return {name: workload for (where, name), workload in self.workloads.items() if where == namespace}
 
 
 class _WorkloadDraft(msgspec.Struct):
@@ -152,34 +152,34 @@ class _WorkloadDraft(msgspec.Struct):
 
 
 def find_workloads(present: SurveyObjects, choice: WorkloadFilter) -> WorkloadInventory:
-    """The workloads that are asked about; pods of others are nobody's."""
-    whose = WorkloadOwners(present, choice)
-    making: dict[ObjectKey, _WorkloadDraft] = {}
+    """The chosen workloads and their pods; pods of other workloads are left out."""
+    owners = WorkloadOwners(present, choice)
+    drafts: dict[ObjectKey, _WorkloadDraft] = {}
     owner: dict[ObjectKey, str] = {}
     for pod, is_here in _pods(present):
         if not choice.covers(pod.metadata.namespace):
             continue
-        target, group = whose.of(pod)
+        target, group = owners.of(pod)
         key = (target.namespace, build_workload_key(target, group))
         owner[pod.metadata.namespace, pod.metadata.name] = key[1]
-        made = making.setdefault(key, _WorkloadDraft(target, group, [], []))
+        draft = drafts.setdefault(key, _WorkloadDraft(target, group, [], []))
         if is_here:
-            made.pods.append(pod)
-    for target, each in _objects(present, choice):
-        grouped, group = whose.grouped(target, {})
+            draft.pods.append(pod)
+    for target, item in _objects(present, choice):
+        grouped, group = owners.grouped(target, {})
         key = (target.namespace, build_workload_key(grouped, group))
-        if key in making or target.kind != JOB or group:
-            making.setdefault(key, _WorkloadDraft(grouped, group, [], [])).objects.append(each)
+        if key in drafts or target.kind != JOB or group:
+            drafts.setdefault(key, _WorkloadDraft(grouped, group, [], [])).objects.append(item)
     others = _OtherAutoscalers.of(present)
-    found = {
-        key: _surveyed(made, others)
-        for key, made in sorted(making.items())
-        if choice.wants(made.target.kind, _labels(made)) and _is_there(made)
+    surveyed = {
+        key: _surveyed(draft, others)
+        for key, draft in sorted(drafts.items())
+        if choice.wants(draft.target.kind, _labels(draft)) and _is_there(draft)
     }
-    kills = _kills(present, lambda pod: _made_with(making[pod[0], owner[pod]]) if pod in owner else {})
-    mine = {pod: key for pod, key in owner.items() if (pod[0], key) in found}
-    namespaces = {namespace for namespace, _ in found}
-    return WorkloadInventory(found, mine, tuple(kill for kill in kills if kill.namespace in namespaces))
+    kills = _kills(present, lambda pod: _made_with(drafts[pod[0], owner[pod]]) if pod in owner else {})
+    mine = {pod: key for pod, key in owner.items() if (pod[0], key) in surveyed}
+    namespaces = {namespace for namespace, _ in surveyed}
+    return WorkloadInventory(surveyed, mine, tuple(kill for kill in kills if kill.namespace in namespaces))
 
 
 def build_workload_key(target: TargetRef, group: str = "") -> str:
@@ -193,14 +193,14 @@ def _pods(present: SurveyObjects) -> Iterator[tuple[ObservedPod, bool]]:
 
 
 def _objects(present: SurveyObjects, choice: WorkloadFilter) -> Iterator[tuple[TargetRef, WorkloadObject]]:
-    """Those that nobody made, in namespaces that are asked about."""
-    for kind, found in present.workloads.items():
-        for each in found:
-            namespace, name = each.metadata.namespace, each.metadata.name
-            controller = each.metadata.controller
+    """Objects without a controller, in the chosen namespaces."""
+    for kind, objects in present.workloads.items():
+        for item in objects:
+            namespace, name = item.metadata.namespace, item.metadata.name
+            controller = item.metadata.controller
             is_made = controller is not None and (controller.kind in _API_VERSIONS or kind == "ReplicaSet")
             if not is_made and choice.covers(namespace):
-                yield TargetRef(namespace, _API_VERSIONS.get(kind, ""), kind, name), each
+                yield TargetRef(namespace, _API_VERSIONS.get(kind, ""), kind, name), item
 
 
 def _kills(present: SurveyObjects, made_with: Callable[[ObjectKey], Mapping[str, float]]) -> Iterator[OomKill]:
@@ -218,30 +218,30 @@ def _kills(present: SurveyObjects, made_with: Callable[[ObjectKey], Mapping[str,
             yield kill
 
 
-def _made_with(made: _WorkloadDraft) -> Mapping[str, float]:
+def _made_with(draft: _WorkloadDraft) -> Mapping[str, float]:
     """The memory that containers request by their template, as far as it is known."""
-    template = _newest_template(made.objects)
+    template = _newest_template(draft.objects)
     sizes = read_template_sizes(template) if template is not None else ()
-    return {each.name: each.request.memory for each in sizes if each.request.memory >= 0}
+    return {container.name: container.request.memory for container in sizes if container.request.memory >= 0}
 
 
-def _is_there(made: _WorkloadDraft) -> bool:
+def _is_there(draft: _WorkloadDraft) -> bool:
     """A Job that is over and a pod that is gone are past, unless others like them may come."""
-    running = any(pod.status.phase not in _ENDED for pod in made.pods)
-    return running or bool(made.group) or (bool(made.objects) and made.target.kind != JOB)
+    running = any(pod.status.phase not in _ENDED for pod in draft.pods)
+    return running or bool(draft.group) or (bool(draft.objects) and draft.target.kind != JOB)
 
 
-def _labels(made: _WorkloadDraft) -> Mapping[str, str]:
+def _labels(draft: _WorkloadDraft) -> Mapping[str, str]:
     """Those that `kubectl get -l` would look at; without the object, those of a pod."""
-    for each in (*made.objects, *made.pods):
-        labels: Mapping[str, str] | None = getattr(each.metadata, "labels", None)
+    for item in (*draft.objects, *draft.pods):
+        labels: Mapping[str, str] | None = getattr(item.metadata, "labels", None)
         if labels is not None:
             return labels
     return {}
 
 
 class _OtherAutoscalers(msgspec.Struct, frozen=True):
-    """Who else sizes or scales a workload, by namespace, kind and name, and what bounds its namespace."""
+    """HPAs and VPAs of workloads, by namespace, kind and name, and the limits of their namespaces."""
 
     hpas: Mapping[tuple[str, str, str], list[SurveyedHpa]]
     vpas: Mapping[tuple[str, str, str], list[str]]
@@ -258,42 +258,42 @@ class _OtherAutoscalers(msgspec.Struct, frozen=True):
             ref = vpa.spec.target_ref
             vpas.setdefault((vpa.metadata.namespace, ref.kind or "", ref.name or ""), []).append(vpa.metadata.name)
         ranges: dict[str, list[LimitRange]] = {}
-        for each in present.limit_ranges:
-            ranges.setdefault(each.metadata.namespace, []).append(each)
+        for limit_range in present.limit_ranges:
+            ranges.setdefault(limit_range.metadata.namespace, []).append(limit_range)
         return cls(hpas, vpas, {namespace: read_limit_ranges(some) for namespace, some in ranges.items()})
 
 
-def _surveyed(made: _WorkloadDraft, others: _OtherAutoscalers) -> SurveyedWorkload:
-    target = made.target
-    running = [pod for pod in made.pods if pod.status.phase not in _ENDED]
-    place = (target.namespace, target.kind, target.name) if not made.group else ("", "", "")
+def _surveyed(draft: _WorkloadDraft, others: _OtherAutoscalers) -> SurveyedWorkload:
+    target = draft.target
+    running = [pod for pod in draft.pods if pod.status.phase not in _ENDED]
+    place = (target.namespace, target.kind, target.name) if not draft.group else ("", "", "")
     return SurveyedWorkload(
         namespace=target.namespace,
         api_version=target.api_version or _API_VERSIONS.get(target.kind, ""),
         kind=target.kind,
         name=target.name,
         pods=len(running),
-        wanted=_wanted(made.objects),
-        containers=_containers(running, made),
+        wanted=_desired_replicas(draft.objects),
+        containers=_containers(running, draft),
         hpas=tuple(others.hpas.get(place, ())),
         vpas=tuple(others.vpas.get(place, ())),
-        labels=dict(_labels(made)),
-        group=made.group,
-        members=max(1, len(made.objects)) if made.group else 1,
+        labels=dict(_labels(draft)),
+        group=draft.group,
+        members=max(1, len(draft.objects)) if draft.group else 1,
         limits=others.limits.get(target.namespace, NamespaceLimits()),
     )
 
 
-def _containers(running: Sequence[ObservedPod], made: _WorkloadDraft) -> tuple[SurveyedContainer, ...]:
+def _containers(running: Sequence[ObservedPod], draft: _WorkloadDraft) -> tuple[SurveyedContainer, ...]:
     """As pods have them that run, or else as the template says, or else as pods had them that are over."""
     if running:
         return read_current_sizes(running)
-    template = _newest_template(made.objects)
-    return read_template_sizes(template) if template is not None else read_current_sizes(made.pods)
+    template = _newest_template(draft.objects)
+    return read_template_sizes(template) if template is not None else read_current_sizes(draft.pods)
 
 
 def _newest_template(objects: Sequence[WorkloadObject]) -> PodTemplateSpec | None:
-    return next((template for each in reversed(objects) if (template := _template(each)) is not None), None)
+    return next((template for workload in reversed(objects) if (template := _template(workload)) is not None), None)
 
 
 def _template(workload: WorkloadObject) -> PodTemplateSpec | None:
@@ -303,11 +303,11 @@ def _template(workload: WorkloadObject) -> PodTemplateSpec | None:
     return template if isinstance(template, PodTemplateSpec) else None
 
 
-def _wanted(objects: Iterable[WorkloadObject]) -> int:
-    for each in objects:
-        if isinstance(each, DaemonSet):
-            return each.status.desired_number_scheduled
-        if not isinstance(each, CronJob | Job):
-            replicas = getattr(getattr(each, "spec", None), "replicas", None)
+def _desired_replicas(objects: Iterable[WorkloadObject]) -> int:
+    for workload in objects:
+        if isinstance(workload, DaemonSet):
+            return workload.status.desired_number_scheduled
+        if not isinstance(workload, CronJob | Job):
+            replicas = getattr(getattr(workload, "spec", None), "replicas", None)
             return replicas if isinstance(replicas, int) else -1
     return -1
