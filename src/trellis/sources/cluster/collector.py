@@ -145,7 +145,7 @@ async def collect_lines(
 
 
 def _lists(reading: _ClusterReader, scope: CollectionScope, places: NamespaceScope) -> Iterator[ReadList]:
-    """All that is read in lists, in the order of a dump."""
+    """The lists to read, in the order of a dump."""
     cluster_wide = _DECIDING_ABOUT_NODES if scope.node_groups else (PODS,) if scope.all_pods else ()
     yield partial(reading.objects, NODES, _CLUSTER)
     if scope.node_groups:
@@ -165,7 +165,7 @@ def _lists(reading: _ClusterReader, scope: CollectionScope, places: NamespaceSco
 
 
 class _ClusterReader:
-    """Asks the server for one thing after the other, and has it written."""
+    """Reads objects, usage and scales from the server, and encodes them as lines."""
 
     def __init__(self, client: Client, writing: DumpWriter) -> None:
         self._client = client
@@ -174,7 +174,7 @@ class _ClusterReader:
         self._replicas = ScaleReplicas(client)
 
     async def objects(self, resource: Resource[Any], places: NamespaceScope, put: PutLines) -> None:
-        """All objects of one kind, where they are wanted."""
+        """All objects of one kind in the requested namespaces."""
         await self._objects(resource, places, put)
 
     async def everywhere(self, resource: Resource[Any], places: NamespaceScope, put: PutLines) -> None:

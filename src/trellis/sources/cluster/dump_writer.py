@@ -38,7 +38,7 @@ HISTORY: Final = "history"
 
 
 class DumpWriter:
-    """Makes lines. What they came to is counted meanwhile: objects by kind, samples, and what is missing."""
+    """Encodes lines, and counts objects by kind, samples, and missing data."""
 
     def __init__(self, mask: Anonymizer | None = None) -> None:
         self._mask = mask
@@ -59,7 +59,7 @@ class DumpWriter:
         return encode_line(dump_format.END, DumpEnd(dict(sorted(self.counts.items()))))
 
     def object(self, found: Any, api_version: str, kind: str) -> bytes:
-        """An object of any kind."""
+        """The line of an object of any kind."""
         # Only ours say themselves of which kind they are.
         document = {"apiVersion": api_version, "kind": kind} | msgspec.json.decode(encode_payload(found))
         redact(document, kind)

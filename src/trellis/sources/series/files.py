@@ -90,7 +90,7 @@ class SeriesParts(msgspec.Struct, frozen=True):
 
 
 def find_parts(paths: Sequence[str]) -> SeriesParts:
-    """What some paths stand for, each file once."""
+    """The files at or below some paths, each once."""
     parts = SeriesParts([], [])
     resolved: set[Path] = set()
     for text in paths:

@@ -76,17 +76,17 @@ class ColumnRoles(msgspec.Struct, frozen=True):
 
     @property
     def cores(self) -> frozenset[int]:
-        """Columns of CPU, whatever it is of it."""
+        """All columns of CPU: usage, requests and limits."""
         stated = (column for field, column in self.declared.items() if field.startswith("cpu"))
         return frozenset(column.column for column in (*self.cpu, *stated))
 
     @property
     def columns(self) -> tuple[int, ...]:
-        """All of them, in order."""
+        """The numbers of all columns with a role, in order."""
         return tuple(sorted({self.time, *self.names, *(column.column for column in self.amounts)}))
 
     def notes(self, source: str) -> Iterator[str]:
-        """A resource that is not read, although columns seem to have it."""
+        """Notes about a resource that is not read although columns seem to have it."""
         for amounts, resource, example in ((self.cpu, "CPU", "cpu_cores"), (self.memory, "memory", "memory_bytes")):
             alike = [name for name in self.header if resource[:3].lower() in name.lower()]
             if not amounts and alike:

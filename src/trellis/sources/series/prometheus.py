@@ -48,7 +48,7 @@ async def _namespaces(
 
 
 def _by_container(samples: Samples, source: str) -> LoadedSeries:
-    """The same, container by container; each has its samples in the order of their times."""
+    """Samples grouped by container; those of a container keep the order of their times."""
     places: dict[tuple[str, str, str], list[int]] = {}
     for place, key in enumerate(zip(samples.namespaces, samples.pods, samples.containers, strict=True)):
         places.setdefault(key, []).append(place)
@@ -64,5 +64,5 @@ def _by_container(samples: Samples, source: str) -> LoadedSeries:
 
 
 def _sound(values: FloatColumn) -> FloatColumn:
-    """What a counter that was reset may lead to is not usage."""
+    """Drop negative values, which a reset of a counter may lead to."""
     return np.where(values < 0, np.nan, values)

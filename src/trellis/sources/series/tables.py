@@ -31,7 +31,7 @@ def convert_counters(
 
 
 def _rates(times: FloatColumn, seconds: FloatColumn) -> FloatColumn:
-    """Since the last row that says something."""
+    """Rates since the last row with a value."""
     measured = np.flatnonzero(~np.isnan(seconds))
     with np.errstate(invalid="ignore"):  # what is infinite is refused with its row
         used = np.diff(seconds[measured])
@@ -50,7 +50,7 @@ class LoadedSeries(msgspec.Struct, frozen=True):
 
     @classmethod
     def joined(cls, parts: Sequence[LoadedSeries]) -> LoadedSeries:
-        """All of some, in order."""
+        """The contents of several parts, in order."""
         return cls(
             [series for part in parts for series in part.series],
             [problem for part in parts for problem in part.problems],

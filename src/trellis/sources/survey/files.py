@@ -38,7 +38,7 @@ _ONLY_CONTAINER: Final = "app"
 
 
 class _FileSurvey:
-    """What came of the files so far."""
+    """Accumulates the workloads and usage of the files."""
 
     def __init__(self, settings: SurveySettings, choice: WorkloadFilter) -> None:
         self._survey_settings = settings
@@ -51,7 +51,7 @@ class _FileSurvey:
         self.newest = -np.inf
 
     def take(self, found: Sequence[Series]) -> None:
-        """Some series, each of which is whole."""
+        """Take in complete series."""
         for series in found:
             namespace, workload, container = _split_name(series.name)
             if not (self._choice.covers(namespace) and self._choice.wants(KIND, {})):

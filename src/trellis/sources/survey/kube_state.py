@@ -47,7 +47,7 @@ _GUESSED: Final = (
 
 
 class KubeState:
-    """Asks one Prometheus about a time: everything there is, or whose the pods were that are gone."""
+    """Reads the state of a cluster at one time from Prometheus: current objects, or the owners of past pods."""
 
     def __init__(self, client: PrometheusClient, settings: PrometheusSettings, now: float) -> None:
         self._client = client

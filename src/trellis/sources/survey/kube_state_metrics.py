@@ -185,12 +185,12 @@ class KubeStateObjects:
         return not (self._now or self._sets)
 
     def take_past(self, found: Iterable[Labels]) -> None:
-        """Owners of what there was at any time."""
+        """Take in series about owners at any time of the history."""
         for labels in found:
             self._owner(labels.get("__name__", ""), labels, self._past)
 
     def take(self, found: Iterable[MetricSample]) -> None:
-        """What there is now."""
+        """Take in current samples."""
         for labels, value in found:
             metric = labels.get("__name__", "")
             if metric in OWNER_METRICS:
@@ -209,22 +209,22 @@ class KubeStateObjects:
                 self._running.setdefault(self._pod_in(labels), {})[self._spelling.of(labels, "container")] = restarts
 
     def pods(self) -> list[ObservedPod]:
-        """Those that there are now."""
+        """The pods that exist now."""
         return [self._pod(name, owner) for name, owner in sorted(self._now.items())]
 
     def gone(self) -> list[ObservedPod]:
-        """Those that there were."""
+        """The pods that existed and are gone."""
         return [self._pod(name, owner) for name, owner in sorted(self._past.items()) if name not in self._now]
 
     def workloads(self) -> dict[str, list[KubeObject]]:
-        """What makes pods now, by kind."""
+        """The current workloads, by kind."""
         return {
             kind: [_workload_object(kind, *name, replicas) for name, replicas in sorted(sets.items())]
             for kind, sets in self._sets.items()
         }
 
     def makers(self) -> dict[str, list[KubeObject]]:
-        """ReplicaSets and Jobs, with who made them; they may be gone."""
+        """ReplicaSets and Jobs with their owners; they may be gone."""
         return {
             kind: [
                 KubeObject(ObjectMeta(name=name, namespace=namespace, owner_references=(owner,) if owner else ()))

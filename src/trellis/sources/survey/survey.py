@@ -245,7 +245,7 @@ class PrometheusSurvey:
 
 
 async def _add_past_pods(present: SurveyObjects, state: KubeState) -> SurveyObjects:
-    """What there is, and whose the pods were that are gone, if Prometheus knows."""
+    """The objects with past pods, their owners and OOM kills, as far as Prometheus has them."""
     try:
         gone, series = await state.gone(present.namespaces)
         kills, missing = await state.kills(present.namespaces)
