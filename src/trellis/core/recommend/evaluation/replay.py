@@ -79,8 +79,8 @@ class DecisionTable(msgspec.Struct, frozen=True):
 
     def decide(self, step: int, _now: float, /) -> FloatColumn:
         """Those of that step."""
-        found: FloatColumn = self.decisions[step]
-        return found
+        decision: FloatColumn = self.decisions[step]
+        return decision
 
     def observe(self, _step: int, _used: FloatColumn, _needed: FloatColumn, /) -> None:
         """It learns nothing."""
@@ -127,12 +127,12 @@ def replay_rule(usage: ReplayedUsage, rule: SizingRule, terms: ReplaySettings = 
     target: FloatColumn | None = None
     targets, changes, kills = [], [], []
     for step, used in enumerate(usage.values):
-        wanted = np.asarray(rule.decide(step, usage.begin + step * usage.step), dtype=np.float64)
-        target = np.full(wanted.shape, np.nan) if target is None else target
+        decided = np.asarray(rule.decide(step, usage.begin + step * usage.step), dtype=np.float64)
+        target = np.full(decided.shape, np.nan) if target is None else target
         # The first target of all is no change of one.
-        begins = np.isnan(target) & ~np.isnan(wanted)
-        moves = np.abs(wanted - target) > terms.threshold * target
-        target = np.where(begins | moves, wanted, target)
+        begins = np.isnan(target) & ~np.isnan(decided)
+        moves = np.abs(decided - target) > terms.threshold * target
+        target = np.where(begins | moves, decided, target)
         held, count, needed = target, np.zeros(target.shape), np.full(target.shape, np.nan)
         if terms.killed is not None:
             target, held, count, needed = _apply_kills(used, target, terms, terms.killed)

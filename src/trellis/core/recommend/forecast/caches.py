@@ -76,21 +76,21 @@ class HourlyCache:
         if history is not self._history:
             self._history = history
             self._forget()
-        found = np.full((self._width, len(rows)), np.nan)
-        kept = np.flatnonzero(numbers >= 0)
-        if not len(kept):
-            return found
-        numbers = numbers[kept]
+        columns = np.full((self._width, len(rows)), np.nan)
+        with_history = np.flatnonzero(numbers >= 0)
+        if not len(with_history):
+            return columns
+        numbers = numbers[with_history]
         self._reserve(int(numbers.max()) + 1)
         hour, revisions = int(now // HOUR), history.revisions(numbers, now)
-        same = (self._hours[numbers] == hour) & (self._choices[numbers] == choice[kept])
+        same = (self._hours[numbers] == hour) & (self._choices[numbers] == choice[with_history])
         new = np.flatnonzero(~same | (self._revisions[numbers] != revisions).any(axis=1))
         for begin in range(0, len(new), _ROWS_AT_ONCE):
             part = new[begin : begin + _ROWS_AT_ONCE]
-            self._columns[:, numbers[part]] = work(kept[part])
-        self._hours[numbers], self._revisions[numbers], self._choices[numbers] = hour, revisions, choice[kept]
-        found[:, kept] = self._columns[:, numbers]
-        return found
+            self._columns[:, numbers[part]] = work(with_history[part])
+        self._hours[numbers], self._revisions[numbers], self._choices[numbers] = hour, revisions, choice[with_history]
+        columns[:, with_history] = self._columns[:, numbers]
+        return columns
 
     def _forget(self) -> None:
         self._hours: IntColumn = np.zeros(0, dtype=np.int64)

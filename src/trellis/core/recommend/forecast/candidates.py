@@ -83,11 +83,11 @@ class ForecastHistograms(msgspec.Struct, frozen=True):
         places = np.empty((len(fractions), *totals.shape))
         for number, fraction in enumerate(fractions):
             # A hair less: where the samples up to a fraction are just as many, rounding must not decide about a gap.
-            wanted = np.float32(fraction - _ROUNDING_TOLERANCE) * totals
-            bins = np.minimum((sums < wanted[:, :, np.newaxis]).sum(axis=2), HISTOGRAM_BINS - 1)
+            threshold = np.float32(fraction - _ROUNDING_TOLERANCE) * totals
+            bins = np.minimum((sums < threshold[:, :, np.newaxis]).sum(axis=2), HISTOGRAM_BINS - 1)
             at = bins[:, :, np.newaxis]
             inside = np.take_along_axis(self.weights, at, axis=2)[:, :, 0]
-            beyond = np.take_along_axis(sums, at, axis=2)[:, :, 0] - wanted
+            beyond = np.take_along_axis(sums, at, axis=2)[:, :, 0] - threshold
             places[number] = bins + 1 - np.clip(beyond / np.maximum(inside, _SMALLEST), 0.0, 1.0)
         return np.where(totals > 0.5, self.past.amounts(places, self.at), np.nan)
 
@@ -112,9 +112,9 @@ class HistoryAtMoments:
         for source, share in what.shares:
             if source not in self._found:
                 self._found[source] = _normalize(self._source(source))
-            found = self._found[source]
-            mixed += np.float32(share) * found
-            total += np.float32(share) * (found.sum(axis=2) > 0.5)
+            histograms = self._found[source]
+            mixed += np.float32(share) * histograms
+            total += np.float32(share) * (histograms.sum(axis=2) > 0.5)
         mixed /= np.maximum(total, np.float32(_SMALLEST))[:, :, np.newaxis]
         return ForecastHistograms(self._past, self._at, mixed)
 
@@ -130,10 +130,10 @@ class HistoryAtMoments:
         settled = past.levels.nearer_settled(at, hours)
         if self._hours is not None:
             then = add_neighbours(self._hours, source.beside)
-            found = sum_same_hours(then, int(at[0]), np.where(settled, 0.0, counts))
+            histograms = sum_same_hours(then, int(at[0]), np.where(settled, 0.0, counts))
             then = add_neighbours(build_hour_histograms(past, settled=True), source.beside)
-            found += sum_same_hours(then, int(at[0]), np.where(settled, counts, 0.0))
-            return found
+            histograms += sum_same_hours(then, int(at[0]), np.where(settled, counts, 0.0))
+            return histograms
         beside = counts * source.beside
         every = np.concatenate([hours, hours - 1, hours + 1], axis=1)
         return sum_selected_hours(past, every, np.concatenate([counts, beside, beside], axis=2), np.tile(settled, 3))
@@ -151,8 +151,8 @@ class HistoryAtMoments:
 def _normalize(histograms: HourHistograms) -> HourHistograms:
     totals = histograms.sum(axis=2, keepdims=True)
     shares = histograms / np.maximum(totals, np.float32(_SMALLEST))
-    found: HourHistograms = np.where(totals > _SMALLEST, shares, np.float32(0))
-    return found
+    normalized: HourHistograms = np.where(totals > _SMALLEST, shares, np.float32(0))
+    return normalized
 
 
 class ForecastCandidate(Protocol):

@@ -24,7 +24,7 @@ def read_tuning(container: EffectiveContainerPolicy, defaults: Tuning) -> Tuning
         container.oom_bump_up_ratio,
         container.oom_min_bump_up,
     )
-    if all(each is None for each in own):
+    if all(parameter is None for parameter in own):
         return None
     window, windows, ratio, bump = own
     return Tuning(
@@ -68,10 +68,10 @@ class UsageRetention:
         if not self._gates.per_vpa_config:
             return
         for key, names in group_containers_by_vpa(pods).items():
-            wanted = self.tunings(key, names)
-            tuned = frozenset(name for name, tuning in wanted.items() if tuning is not None)
+            tunings = self.tunings(key, names)
+            tuned = frozenset(name for name, tuning in tunings.items() if tuning is not None)
             for name in sorted(tuned | self._tuned.get(key, frozenset())):
-                self._model.tune(*key, name, wanted.get(name))
+                self._model.tune(*key, name, tunings.get(name))
             if tuned:
                 self._tuned[key] = tuned
             else:
@@ -98,14 +98,14 @@ def _needs_history(vpa: ServedVpa, recommenders: Mapping[str, Recommender]) -> b
 
 def group_containers_by_vpa(pods: Sequence[TrackedPod]) -> dict[ObjectKey, set[str]]:
     """The containers of each VPA."""
-    found: dict[ObjectKey, set[str]] = {}
+    containers: dict[ObjectKey, set[str]] = {}
     for pod in pods:
-        found.setdefault((pod.namespace, pod.vpa), set()).update(each.name for each in pod.containers)
-    return found
+        containers.setdefault((pod.namespace, pod.vpa), set()).update(container.name for container in pod.containers)
+    return containers
 
 
 def _find_recommenders(vpa: ServedVpa, recommenders: Mapping[str, Recommender]) -> Iterator[Recommender]:
     """Its recommender and its shadows, those that there are."""
     names = (vpa.recommender, *(read_shadow_names(vpa.annotations, vpa.recommender) if vpa.annotations else ()))
-    found = (recommenders.get(name) for name in names)
-    yield from (recommender for recommender in found if recommender is not None)
+    served = (recommenders.get(name) for name in names)
+    yield from (recommender for recommender in served if recommender is not None)

@@ -79,12 +79,12 @@ class ShadowTable:
 
     def by_recommender(self, hosted: Collection[str]) -> dict[str, list[int]]:
         """The VPAs that want each of the recommenders there are."""
-        found: dict[str, list[int]] = {}
+        shadowed: dict[str, list[int]] = {}
         for number, (_, names) in self._wanted.items():
             for name in names:
                 if name in hosted:
-                    found.setdefault(name, []).append(number)
-        return found
+                    shadowed.setdefault(name, []).append(number)
+        return shadowed
 
     def unhosted(self, hosted: Collection[str]) -> list[MissingShadow]:
         """What is wanted in vain."""
