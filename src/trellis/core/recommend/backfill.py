@@ -23,7 +23,7 @@ from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
 
 
 class NamespaceBackfill(msgspec.Struct, frozen=True):
-    """One namespace: its claims, who governs the pods there are, and which containers those have, by VPA.
+    """One namespace: its claims, the governing VPA of each existing pod, and which containers those have, by VPA.
 
     Containers that no pod has now are left out of the past, init containers among them; without pods, all count.
     """
@@ -34,7 +34,7 @@ class NamespaceBackfill(msgspec.Struct, frozen=True):
 
 
 class BackfillRequest(msgspec.Struct, frozen=True):
-    """For whom history is wanted, and what it takes to tell whose it is."""
+    """The VPAs that need history, and what is needed to assign samples to them."""
 
     wanted: frozenset[ObjectKey]
     namespaces: Mapping[str, NamespaceBackfill]

@@ -322,7 +322,7 @@ class RecommenderEngine:
             self.model.abandon(*key)
 
     def _load_governance(self, snapshot: RecommenderSnapshot, scales: Mapping[TargetRef, ScaleInfo]) -> None:
-        """Find out anew who governs which pods, in namespaces in which something changed.
+        """Recompute which VPA governs which pods, in namespaces in which something changed.
 
         Those in which a pod was retained for its kill are among them, in this pass and in the one after.
         """

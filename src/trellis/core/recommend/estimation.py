@@ -40,7 +40,7 @@ class RowSelection(msgspec.Struct, frozen=True):
 
 
 class EstimateQuery(msgspec.Struct, frozen=True):
-    """What a recommender, by the name it is served under, is asked about, with a value for each of its parameters."""
+    """The rows that a recommender, by the name it is served under, estimates, and the values of its parameters."""
 
     recommender: str
     values: ParameterValues
@@ -91,14 +91,14 @@ PendingEstimates: TypeAlias = Callable[[], Estimates]
 
 @runtime_checkable
 class RemoteRecommender(Protocol):
-    """A recommender that works elsewhere: it is told to begin, and asked for its answer later."""
+    """A recommender in another process: `begin` starts the estimate, and the result is collected later."""
 
     def begin(self, rows: Rows, values: ParameterValues, now: float, /) -> PendingEstimates:
         """Begin, and come back at once."""
 
 
 class EstimateOrigin(msgspec.Struct, frozen=True):
-    """Who answered a question, with which parameters, and why so."""
+    """The recommender that answered a query, its parameters and its explanation."""
 
     recommender: str
     values: ParameterValues
@@ -171,7 +171,7 @@ def estimate_all(
 def _run_queries(
     queries: Sequence[EstimateQuery], view: RowsView, recommenders: Mapping[str, Recommender], now: float
 ) -> list[Estimates | str]:
-    """The answer to each question, or what went wrong."""
+    """The estimates for each query, or an error message."""
     begun = [_start_query(recommenders[query.recommender], view, query, now) for query in queries]
     results: dict[int, Estimates | str] = {}
     for number in sorted(range(len(queries)), key=lambda at: begun[at].is_elsewhere):

@@ -134,7 +134,7 @@ def describe_vpa(last: LastPass, number: int) -> dict[str, Any]:
 
 
 def summarize_vpa(last: LastPass, number: int) -> dict[str, Any]:
-    """A VPA among others: who serves it, and which conditions hold."""
+    """A VPA in a list: its recommender, and which conditions hold."""
     entry, truth = last.entries[number], int(last.result.truth[number])
     vpa = entry.vpa
     document: dict[str, Any] = {
@@ -149,7 +149,7 @@ def summarize_vpa(last: LastPass, number: int) -> dict[str, Any]:
 
 def _condition_documents(last: LastPass, number: int, rows: Iterable[int]) -> list[dict[str, Any]]:
     if last.entries[number].state is None:
-        return []  # nobody has looked at its target yet
+        return []  # its target has not been read yet
     truth = int(last.result.truth[number])
     shortage = last.shortage(number) if truth & ConditionBit.LOW_CONFIDENCE else None
     sizes_any = last.entries[number].vpa.sizes_any(last.result.columns.keys[row].container for row in rows)
@@ -250,17 +250,17 @@ class TargetTrace:
     """What targets were after every stage, (resource, container number)."""
 
     def __init__(self) -> None:
-        self._seen: list[tuple[Reason | None, FloatColumn]] = []
+        self._stages: list[tuple[Reason | None, FloatColumn]] = []
 
     def __call__(self, reason: Reason | None, amounts: FloatColumn) -> None:
         """A stage is over; without a reason, all of them are still to come."""
-        self._seen.append((reason, amounts[TARGET].copy()))
+        self._stages.append((reason, amounts[TARGET].copy()))
 
     def steps(self, place: int) -> Iterator[TargetStep]:
         """What changed the targets of one container, by its number: resource after resource, in the order of stages."""
         for which, resource in enumerate(RESOURCES):
             before = np.nan
-            for reason, targets in self._seen:
+            for reason, targets in self._stages:
                 after = float(targets[which, place])
                 if reason is not None and after != before and not (np.isnan(after) and np.isnan(before)):
                     yield TargetStep(resource, reason, float(before), after)

@@ -88,7 +88,7 @@ class Parameter(msgspec.Struct, frozen=True):
                     raise InvalidInput(text, f"must be one of {', '.join(self.choices)}")
                 return text
             case ParameterKind.WHOLE:
-                return _whole(text)
+                return _parse_integer(text)
             case ParameterKind.NUMBER:
                 return _number(text)
 
@@ -144,7 +144,7 @@ def _number(text: str) -> float:
     return number
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     number = _number(text)
     if not number.is_integer():
         raise InvalidInput(text, "must be a whole number")

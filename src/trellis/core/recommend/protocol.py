@@ -58,7 +58,7 @@ LONGEST_EXPLANATION_TEXT: Final = 200  # of a name, and of what a row says
 
 
 def read_row_explanation(explanation: Explanations, at: int) -> dict[str, float | str]:
-    """What an explanation says of one row."""
+    """The explanation of one row, by name."""
     texts: dict[str, float | str] = {}
     for name, column in explanation.items():
         value = column[at]
@@ -267,7 +267,7 @@ class Recommender(Protocol):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What can be set, for everybody with `--set` and for one VPA in `spec.recommenders[].parameters`.
+        """What can be set, for all VPAs with `--set` and for one VPA in `spec.recommenders[].parameters`.
 
         A declaration has type, unit, range, default and meaning. Values are read and checked by it before they get
         here, so that `estimate` finds a sound value under every declared name.

@@ -172,7 +172,7 @@ class PassResult(msgspec.Struct, frozen=True):
             nothing = np.full((3, 2), np.nan), np.full((len(STATUS_FIELDS), 2), np.nan)
             return ContainerExplanation(key, NOT_SERVED_HERE, *nothing, confidence=float("nan"))
         bounds, amounts = answers.bounds[:, :, place], columns.amounts[:, :, place]
-        origin, explanation = self._said(place)
+        origin, explanation = self._read_origin(place)
         return ContainerExplanation(
             key=key,
             reason=self._reason(place, bounds, amounts),
@@ -185,8 +185,8 @@ class PassResult(msgspec.Struct, frozen=True):
             shadows=self._shadows(place),
         )
 
-    def _said(self, place: int) -> tuple[EstimateOrigin, dict[str, float | str]]:
-        """Who answered for a container, and why so."""
+    def _read_origin(self, place: int) -> tuple[EstimateOrigin, dict[str, float | str]]:
+        """The recommender that estimated a container, and its explanation."""
         number = int(self.answers.asked[place])
         if number < 0:
             return NO_ORIGIN, {}

@@ -104,7 +104,7 @@ def built_in_recommenders(settings: DefaultSettings | None = None) -> dict[str, 
 def build_recommenders(
     names: Iterable[str], settings: DefaultSettings, presets: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Recommender]:
-    """Who answers to these names, with other defaults for their parameters where some are given for a name."""
+    """The recommenders by these names, with other parameter defaults where a name has presets."""
     built_in = built_in_recommenders(settings)
     return {
         name: apply_preset(built_in.get(name) or DefaultRecommender(settings, name), presets.get(name, {}))

@@ -32,7 +32,7 @@ _PYTHON_TYPES: dict[ParameterKind, tuple[type, ...]] = {
 
 
 class RecommenderDeclaration(msgspec.Struct, frozen=True):
-    """What a recommender says of itself."""
+    """The attributes that a recommender declares."""
 
     needs_history: bool
     parameters: tuple[Parameter, ...] = ()
@@ -49,7 +49,7 @@ def read_declaration(recommender: object) -> RecommenderDeclaration:
 
 
 def needs_runs(recommender: Recommender) -> bool:
-    """Whether `rows.runs` must know something. Who says nothing about it does without."""
+    """Whether `rows.runs` must know something. False if the recommender does not declare it."""
     return getattr(recommender, "needs_runs", False) is True
 
 
@@ -110,7 +110,7 @@ class UnavailableRecommender:
         self.why = why
 
     def estimate(self, _rows: Rows, _values: ParameterValues, _now: float, /) -> NoReturn:
-        """No answer."""
+        """Raises `RecommenderFailure` with the reason."""
         raise RecommenderFailure(self.why)
 
 

@@ -48,7 +48,7 @@ class PodContainer(msgspec.Struct, frozen=True):
 
 
 class AmountBound(msgspec.Struct, frozen=True):
-    """One thing that bounds an amount, and what is said when it does."""
+    """One bound of an amount, and the reason that is given when it applies."""
 
     amount: int
     is_maximum: bool
@@ -81,7 +81,7 @@ def find_bounds(
 
 
 def select_violated_bounds(amount: int, bounds: Sequence[AmountBound]) -> Sequence[AmountBound]:
-    """Those that make an amount another than was recommended, one after the other; the last of them tells which."""
+    """The bounds that change an amount, in the order in which they apply; the last of them determines it."""
     violated = []
     for bound in bounds:
         if bound.cuts(amount):

@@ -39,7 +39,7 @@ class NamespaceLimits(msgspec.Struct, frozen=True):
 
 
 def read_limit_ranges(ranges: Iterable[LimitRange]) -> NamespaceLimits:
-    """The bounds of a namespace; other types of items, such as claims, are nobody's business here."""
+    """The bounds of a namespace for containers and pods; items of other types, such as claims, are ignored."""
     items = [item for limit_range in ranges for item in limit_range.spec.limits]
     by_type: dict[str, ResourceRange] = {}
     for type_ in ("Container", "Pod"):

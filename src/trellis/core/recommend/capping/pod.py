@@ -167,7 +167,7 @@ class _ContainerCapping(msgspec.Struct):
     notes: list[CapNote] = []
 
     def change(self, field: str, resource: str, amount: int, reason: Reason) -> None:
-        """Set an amount; of targets it is told."""
+        """Set an amount; changes of targets are noted with the reason."""
         self.amounts[field][resource] = amount
         if field == TARGET_FIELD:
             self.notes.append(CapNote(resource, reason, amount))

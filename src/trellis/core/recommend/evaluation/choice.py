@@ -158,7 +158,9 @@ class ChoiceTable:
         numbers = numbers[with_history]
         moments, names = find_daily_slots(rows, now)
         current = (self._moments[numbers] == moments[with_history]) & (self._names[numbers] == names[with_history])
-        waiting = np.flatnonzero(~current | (self._known[numbers] - self._known_then[numbers] >= _BACKFILLED_HOURS))
+        waiting = np.flatnonzero(
+            ~current | (self._known_hours[numbers] - self._known_hours_then[numbers] >= _BACKFILLED_HOURS)
+        )
         order = np.lexsort((moments[with_history[waiting]], self._moments[numbers[waiting]]))
         return with_history[waiting[order]][:limit]
 
@@ -168,12 +170,12 @@ class ChoiceTable:
         moments, names = find_daily_slots(rows, now)
         self._moments[numbers], self._names[numbers] = moments[positions], names[positions]
         self._chosen[numbers], self._costs[:, numbers] = choice.number, choice.costs
-        self._known_then[numbers] = known
+        self._known_hours_then[numbers] = known
 
     def note(self, rows: Rows, known: FloatColumn) -> None:
         """Note of how many hours of each row something is known."""
         with_history = rows.usage.history_rows >= 0
-        self._known[rows.usage.history_rows[with_history]] = known[with_history]
+        self._known_hours[rows.usage.history_rows[with_history]] = known[with_history]
 
     def of(self, rows: Rows) -> CandidateChoice:
         """What was chosen for all rows; the first candidate where nothing was."""
@@ -188,12 +190,15 @@ class ChoiceTable:
         self._moments: IntColumn = np.zeros(0, dtype=np.int64)
         self._names: IntColumn = np.zeros(0, dtype=np.int64)
         self._chosen: IntColumn = np.zeros(0, dtype=np.int64)
-        self._known: FloatColumn = np.zeros(0)
-        self._known_then: FloatColumn = np.zeros(0)
+        self._known_hours: FloatColumn = np.zeros(0)
+        self._known_hours_then: FloatColumn = np.zeros(0)
         self._costs: FloatColumn = np.zeros((self._candidates, 0))
 
     def _reserve(self, size: int) -> None:
         self._moments = grow_column(self._moments, size, _NEVER)
         self._names, self._chosen = grow_column(self._names, size, 0), grow_column(self._chosen, size, 0)
-        self._known, self._known_then = grow_column(self._known, size, 0), grow_column(self._known_then, size, 0)
+        self._known_hours, self._known_hours_then = (
+            grow_column(self._known_hours, size, 0),
+            grow_column(self._known_hours_then, size, 0),
+        )
         self._costs = grow_column(self._costs, size, np.nan)

@@ -73,7 +73,7 @@ class SizingRule(Protocol):
 
 
 class DecisionTable(msgspec.Struct, frozen=True):
-    """A rule whose decisions, (steps, ..., series), were computed beforehand; who did it minded the past."""
+    """A rule whose decisions, (steps, ..., series), were computed beforehand, each from the past alone."""
 
     decisions: FloatColumn
 
@@ -87,7 +87,7 @@ class DecisionTable(msgspec.Struct, frozen=True):
 
 
 class ReplaySettings(msgspec.Struct, frozen=True):
-    """How decisions are applied, and what becomes of who has too little memory.
+    """How decisions are applied, and what happens to containers with too little memory.
 
     A target moves when the decision differs by more than `threshold`, as a fraction of it. Where `killed`, usage above
     the target is an out-of-memory kill: the target rises at once to `kill_ratio` times what was used, and to
@@ -113,8 +113,8 @@ class ReplayResult(msgspec.Struct, frozen=True):
     def with_margins(self, factors: FloatColumn) -> ReplayResult:
         """Variants of a rule without any, (steps, factors, series): its targets so many times what they were.
 
-        A threshold is a fraction, so that each would have changed when the rule itself did. It holds as long as nobody
-        was killed.
+        A threshold is a fraction, so that each would have changed when the rule itself did. It holds as long as no
+        container was killed.
         """
         targets = self.targets[:, np.newaxis] * factors[:, np.newaxis]
         shape = targets.shape

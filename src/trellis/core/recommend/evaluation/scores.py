@@ -111,7 +111,7 @@ _MARGIN_SAMPLES_AT_ONCE = 1 << 19  # numbers: what is made of them stays in the 
 def score_margins(
     usage: ReplayedUsage, replayed: ReplayResult, factors: FloatColumn, scored: BoolColumn | None = None
 ) -> SizingScores:
-    """As `score` of `replayed.with_margins(factors)`; the factors ascend, and nobody was killed."""
+    """As `score` of `replayed.with_margins(factors)`; the factors ascend, and no container was killed."""
     series = usage.values.shape[2]
     time, used, steps, target = (np.zeros(series) for _ in range(4))
     changes, kills = np.zeros(series), np.zeros(series)

@@ -46,15 +46,15 @@ class SettingsCache(Generic[SettingT, CachedT]):
 
     def __init__(self, make: Callable[[SettingT], CachedT]) -> None:
         self._make = make
-        self._kept: dict[SettingT, CachedT] = {}
+        self._by_setting: dict[SettingT, CachedT] = {}
 
     def of(self, setting: SettingT) -> CachedT:
         """What belongs to a setting."""
-        if setting not in self._kept:
-            if len(self._kept) >= _MOST_SETTINGS:
-                self._kept.clear()
-            self._kept[setting] = self._make(setting)
-        return self._kept[setting]
+        if setting not in self._by_setting:
+            if len(self._by_setting) >= _MOST_SETTINGS:
+                self._by_setting.clear()
+            self._by_setting[setting] = self._make(setting)
+        return self._by_setting[setting]
 
 
 _ROWS_AT_ONCE = 256  # 34 KB each are read: more would not stay in the processor's caches
@@ -71,7 +71,7 @@ class HourlyCache:
         self._forget()
 
     def done(self, rows: Rows, now: float, choice: IntColumn, work: ComputeColumns) -> FloatColumn:
-        """The columns of all rows: `work` is asked for positions where something is new; NaN without history."""
+        """The columns of all rows: `work` computes those of positions where something is new; NaN without history."""
         history, numbers = rows.usage.history, rows.usage.history_rows
         if history is not self._history:
             self._history = history

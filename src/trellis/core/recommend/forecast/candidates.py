@@ -54,7 +54,7 @@ HistorySource: TypeAlias = SeasonalHours | RecentHours
 
 
 class WeightedHistory(msgspec.Struct, frozen=True):
-    """What is looked back at: sources, each with its share. The share of one that knows nothing goes to the others."""
+    """A mix of history sources, each with its share. The share of one that knows nothing goes to the others."""
 
     name: str
     shares: tuple[tuple[HistorySource, float], ...]
@@ -102,7 +102,7 @@ class HistoryAtMoments:
     def __init__(self, past: NormalizedHours, at: IntColumn) -> None:
         self._past = past
         self._at = at
-        self._found: dict[HistorySource, HourHistograms] = {}
+        self._by_source: dict[HistorySource, HourHistograms] = {}
         self._hours = build_hour_histograms(past, settled=False) if len(at) > _FEW_MOMENTS else None
 
     def recall(self, what: WeightedHistory) -> ForecastHistograms:
@@ -110,9 +110,9 @@ class HistoryAtMoments:
         mixed = np.zeros((len(self._past.known), len(self._at), HISTOGRAM_BINS), dtype=np.float32)
         total = np.zeros(mixed.shape[:2], dtype=np.float32)
         for source, share in what.shares:
-            if source not in self._found:
-                self._found[source] = _normalize(self._source(source))
-            histograms = self._found[source]
+            if source not in self._by_source:
+                self._by_source[source] = _normalize(self._source(source))
+            histograms = self._by_source[source]
             mixed += np.float32(share) * histograms
             total += np.float32(share) * (histograms.sum(axis=2) > 0.5)
         mixed /= np.maximum(total, np.float32(_SMALLEST))[:, :, np.newaxis]
@@ -156,7 +156,7 @@ def _normalize(histograms: HourHistograms) -> HourHistograms:
 
 
 class ForecastCandidate(Protocol):
-    """One way to size. It is asked about many rows and moments at once, and must mind the past at each."""
+    """One way to size. It sizes many rows and moments at once, each from the hours before the moment."""
 
     @property
     def name(self) -> str:

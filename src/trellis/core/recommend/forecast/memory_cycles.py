@@ -144,9 +144,9 @@ def _periods(values: Peaks, first: IntColumn, rule: CycleRule) -> IntColumn:
 def _test_periods(
     values: Peaks, rises: BoolColumn, at: IntColumn, periods: IntColumn, rule: CycleRule
 ) -> tuple[BoolColumn, BoolColumn, BoolColumn]:
-    """Of each rise by each period, (rows, periods, rises): is anything known a period before, and was that enough?
+    """Tests rises by periods, (rows, periods, rises): whether the peak a period before is known, and was high enough.
 
-    And was it a rise as well? A level that happens to be high forecasts a rise, but repeats nothing.
+    The third is whether it was a rise as well: a level that happens to be high forecasts one, but repeats nothing.
     """
     highest_near, near = _around(values, rule.tolerance), _near(rises, rule.tolerance)
     rows = np.arange(len(values))[:, np.newaxis]

@@ -161,13 +161,13 @@ def locate_runs(found: PhaseSequences, which: IntColumn, place: IntColumn) -> Ru
     """Some of the runs as they are at places; -1 is a run that has not begun."""
     there = which >= 0
     phase = np.where(there, found.phases[which] - 1, -1)
-    everyone = which[:, np.newaxis]
+    run_rows = which[:, np.newaxis]
     before = phase[:, np.newaxis] - np.arange(len(_PHASE_WEIGHTS))
     at = np.clip(before, 0, max(found.starts.shape[1] - 1, 0))
     if not found.starts.shape[1]:
         levels, begun = np.full((len(which), len(_PHASE_WEIGHTS), 2), np.nan), np.zeros(len(which), dtype=np.int64)
     else:
-        levels = np.where((before >= 0)[..., np.newaxis], found.levels[everyone, :, at], np.nan)
+        levels = np.where((before >= 0)[..., np.newaxis], found.levels[run_rows, :, at], np.nan)
         begun = found.starts[which, at[:, 0]]
     judged = there & (phase >= 0) & (found.lengths[which] >= _LEAST_PLACES)
     return RunPositions(levels, phase, begun, place, judged)

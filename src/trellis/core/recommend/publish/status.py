@@ -156,7 +156,7 @@ def _find_reason_and_message(
 
 
 def find_conditions(amounts: FloatColumn, answers: PassEstimates, store: VpaStore) -> IntColumn:
-    """The bits of every VPA number. Whose recommender was not asked, or failed, is as sure as it was before."""
+    """The bits of every VPA number. A VPA whose recommender did not run, or failed, keeps its confidence."""
     vpas, containers = store.vpas, store.containers
     reach, owners = vpas.reach, containers.vpa[: containers.reach]
     low = _mark_owners(find_low_confidence(answers), owners, reach)

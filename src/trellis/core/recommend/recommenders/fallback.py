@@ -17,7 +17,7 @@ TOO_LITTLE_HISTORY = "too little history"
 
 
 def estimate_fallback(fallback: Recommender, rows: Rows, values: ParameterValues, now: float) -> Estimates:
-    """What the other recommender says: with its own parameters, but for what a pod is to have at least."""
+    """The estimates of the fallback recommender: with its own parameters, but for what a pod is to have at least."""
     own = {parameter.name: parameter.default for parameter in fallback.parameters}
     shared = {name: value for name, value in values.items() if name in own and name.startswith("pod-")}
     return fallback.estimate(rows, own | shared, now)

@@ -53,7 +53,7 @@ class PhaseForecastCache:
         self._forget()
 
     def done(self, rows: Rows, now: float, work: ComputePhases) -> PhaseForecast:
-        """The answers for all rows: `work` is asked for positions where something is new."""
+        """The forecasts of all rows: `work` computes those of positions where something is new."""
         runs, numbers = rows.usage.runs, rows.usage.run_rows
         if runs is not self._runs:
             self._runs = runs
@@ -91,7 +91,7 @@ class PhaseForecastCache:
 
 
 def _no_forecast(rows: int) -> PhaseForecast:
-    """What is said of rows that remember no runs."""
+    """The forecast of rows without recorded runs: too few runs."""
     return PhaseForecast(
         bounds=np.full((3, 2, rows), np.nan),
         why=np.full(rows, TOO_FEW_RUNS),

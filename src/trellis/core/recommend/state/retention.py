@@ -51,7 +51,7 @@ class UsageRetention:
         return self._model.settings
 
     def keep_for(self, recommenders: Mapping[str, Recommender]) -> None:
-        """History and runs are kept for those whose recommenders look at them."""
+        """Retain history and runs for VPAs whose recommenders read them."""
         with_history = frozenset(key for key, vpa in self._served.items() if _needs_history(vpa, recommenders))
         if with_history != self.with_history:
             self.with_history = with_history
@@ -92,7 +92,7 @@ class UsageRetention:
 
 
 def _needs_history(vpa: ServedVpa, recommenders: Mapping[str, Recommender]) -> bool:
-    """Whether its recommender looks back for weeks, or one of its shadows."""
+    """Whether its recommender, or one of its shadows, reads weeks of history."""
     return any(recommender.needs_history for recommender in _find_recommenders(vpa, recommenders))
 
 

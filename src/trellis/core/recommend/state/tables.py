@@ -106,7 +106,7 @@ NO_GROUP = -1  # its parameters cannot be used
 
 
 class VpaEntry(msgspec.Struct, gc=False):
-    """What only passes that write about a VPA look at.
+    """The state of a VPA that is read only when its status is written.
 
     `containers` are its numbers in the order of their names. `written_version` is the resource version that our last
     write made. `parameter_problem` is what is wrong with its parameters, `failure` what its recommender did.
@@ -123,7 +123,7 @@ class VpaEntry(msgspec.Struct, gc=False):
 
     @property
     def generation(self) -> int:
-        """Of the object as it was last seen."""
+        """The generation of the object as last observed."""
         return self.vpa.generation
 
 
