@@ -52,7 +52,7 @@ class Client:
         return response
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
-        """One object."""
+        """Read one object by name."""
         return responses.read_object(await self.send(requests.build_get(resource, name, namespace)), resource)
 
     async def list_pages(
@@ -148,8 +148,10 @@ async def _joined(pages: AsyncIterator[DecodedList[T]]) -> DecodedList[T]:
     rejected: list[Rejected] = []
     version = ""
     async for page in pages:
-        seen = len(items) + len(rejected)
-        rejected += (msgspec.structs.replace(each, index=seen + each.index) for each in page.rejected)
+        earlier_items = len(items) + len(rejected)
+        rejected += (
+            msgspec.structs.replace(rejection, index=earlier_items + rejection.index) for rejection in page.rejected
+        )
         items += page.items
         version = page.resource_version
     return DecodedList(tuple(items), version, rejected=tuple(rejected))

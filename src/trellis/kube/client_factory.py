@@ -28,17 +28,17 @@ def find_connection(
     """A file or context that was named, then `KUBECONFIG`, then the pod's own cluster, then `~/.kube/config`.
 
     The pod comes before the home directory, so that a controller does not follow a file that an image happens to
-    contain; whoever sets `KUBECONFIG` in a pod means it.
+    contain. `KUBECONFIG` comes before both: in a pod it is only set on purpose.
     """
-    told = kubeconfig or context or environment.get("KUBECONFIG")
-    if not told and is_in_cluster(environment, service_account):
+    named_config = kubeconfig or context or environment.get("KUBECONFIG")
+    if not named_config and is_in_cluster(environment, service_account):
         return connection_in_cluster(environment, service_account)
     return connection_from_kubeconfig(environment, file=kubeconfig, context=context, home=home)
 
 
 @asynccontextmanager
 async def open_client(kubeconfig: str, field_manager: str, warn: Callable[[str], None]) -> AsyncIterator[Client]:
-    """A client while the context is open; `warn` is told what is odd about the way to the cluster."""
+    """A client while the context is open; `warn` receives the warnings of the connection."""
     connection = find_connection(os.environ, kubeconfig=Path(kubeconfig) if kubeconfig else None)
     for warning in connection.warnings:
         warn(warning)

@@ -74,13 +74,13 @@ class Served(msgspec.Struct, frozen=True):
 
     def serves(self, resource: Resource[Any]) -> bool:
         """Whether exactly this resource, in its version, is there."""
-        found = self.find(resource.group, resource.kind, resource.version)
-        return found is not None and found.plural == resource.plural
+        served = self.find(resource.group, resource.kind, resource.version)
+        return served is not None and served.plural == resource.plural
 
 
 def _leading_number(text: str) -> int:
-    found = re.match("[0-9]+", text)
-    return int(found[0]) if found else 0
+    digits = re.match("[0-9]+", text)
+    return int(digits[0]) if digits else 0
 
 
 _AGGREGATED: Final = f"application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,{JSON}"
@@ -89,17 +89,17 @@ Send = Callable[[Request], Awaitable[Response]]
 
 
 async def discover(send: Send) -> Served:
-    """Ask for everything there is."""
+    """Read all kinds that the API server serves."""
     kinds: list[ServedKind] = []
     stale: list[str] = []
     for path in ("/api", "/apis"):
         response = await send(build_read(path, _AGGREGATED))
         if "apidiscovery.k8s.io" in response.headers.get("content-type", ""):
-            found = read_aggregated(response.body)
+            discovered = read_aggregated(response.body)
         else:
-            found = await _one_by_one(send, group_versions(response.body))
-        kinds += found.kinds
-        stale += found.stale
+            discovered = await _one_by_one(send, group_versions(response.body))
+        kinds += discovered.kinds
+        stale += discovered.stale
     return Served(tuple(kinds), tuple(stale))
 
 
@@ -146,17 +146,17 @@ def read_aggregated(body: bytes) -> Served:
         ServedKind(
             group.metadata.name,
             version.version,
-            found.resource,
-            found.response_kind.kind,
-            found.scope == "Namespaced",
-            found.verbs,
-            found.short_names,
-            tuple(each.subresource for each in found.subresources),
+            entry.resource,
+            entry.response_kind.kind,
+            entry.scope == "Namespaced",
+            entry.verbs,
+            entry.short_names,
+            tuple(subresource.subresource for subresource in entry.subresources),
         )
         for group in groups
         for version in group.versions
-        for found in version.resources
-        if found.response_kind and found.response_kind.kind
+        for entry in version.resources
+        if entry.response_kind and entry.response_kind.kind
     ]
     stale = [
         _group_version(group.metadata.name, version.version)
@@ -186,13 +186,13 @@ class _Groups(Slice, frozen=True):
 
 def group_versions(body: bytes) -> tuple[str, ...]:
     """Every group version of the old kind of list, a group's preferred one first."""
-    found = decode_object(body, _Groups)
+    listed = decode_object(body, _Groups)
     ranked = [
-        each.group_version
-        for group in found.groups
-        for each in sorted(group.versions, key=lambda v: v.version != group.preferred_version.version)
+        version.group_version
+        for group in listed.groups
+        for version in sorted(group.versions, key=lambda v: v.version != group.preferred_version.version)
     ]
-    return (*found.versions, *ranked)
+    return (*listed.versions, *ranked)
 
 
 class _ApiResource(Slice, frozen=True):
@@ -210,14 +210,14 @@ class _ApiResources(Slice, frozen=True):
 def read_resources(body: bytes, group_version: str) -> tuple[ServedKind, ...]:
     """An `APIResourceList`, in which subresources stand beside their kinds as `deployments/scale`."""
     group, _, version = group_version.rpartition("/")
-    found = decode_object(body, _ApiResources).resources
+    entries = decode_object(body, _ApiResources).resources
     under: dict[str, list[str]] = {}
-    for each in found:
-        plural, _, subresource = each.name.partition("/")
+    for entry in entries:
+        plural, _, subresource = entry.name.partition("/")
         under.setdefault(plural, []).extend([subresource] if subresource else [])
     return tuple(
         ServedKind(group, version, r.name, r.kind, r.namespaced, r.verbs, r.short_names, tuple(under[r.name]))
-        for r in found
+        for r in entries
         if "/" not in r.name
     )
 
@@ -225,14 +225,16 @@ def read_resources(body: bytes, group_version: str) -> tuple[ServedKind, ...]:
 async def _one_by_one(send: Send, versions: Iterable[str]) -> Served:
     kinds: list[ServedKind] = []
     stale: list[str] = []
-    for each in versions:
+    for group_version in versions:
         try:
-            response = await send(build_read(f"/apis/{each}" if "/" in each else f"/api/{each}"))
+            response = await send(
+                build_read(f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}")
+            )
         except (NotFound, ServerFault):
             # One group whose server is down (503) must not hide all others.
-            stale.append(each)
+            stale.append(group_version)
         else:
-            kinds += read_resources(response.body, each)
+            kinds += read_resources(response.body, group_version)
     return Served(tuple(kinds), tuple(stale))
 
 

@@ -31,7 +31,7 @@ _SIMILAR: Final = "(combined from similar events): "
 
 
 class Occurrence(msgspec.Struct, frozen=True):
-    """What happened to whom, and why."""
+    """Something that happened to an object, and the reason."""
 
     about: ObjectReference
     reason: Reason
@@ -47,7 +47,7 @@ SeriesKey = tuple[ObjectReference, str, str]
 
 
 class EventCorrelator:
-    """Remembers what was said lately."""
+    """Groups recent Events into series, and limits them per object."""
 
     def __init__(self, kept: int = TRACKED_SERIES) -> None:
         self.dropped = 0
@@ -55,7 +55,7 @@ class EventCorrelator:
         self._wordings: LruMap[tuple[ObjectReference, str], _RecentMessages] = LruMap(kept)
 
     def correlate(self, happened: Occurrence, now: float) -> tuple[SeriesKey, str] | None:
-        """The series it belongs to and the message to show; None if the object has said too much."""
+        """The series it belongs to and the message to show; None if the object has reached its rate limit."""
         about, code = happened.about, happened.reason.code
         if not self._buckets.get(about, lambda: TokenBucket(OBJECT_RATE, now)).take(now):
             self.dropped += 1

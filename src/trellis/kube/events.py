@@ -42,20 +42,20 @@ _LONGEST_STEM: Final = 236
 
 
 class EventReporter(msgspec.Struct, frozen=True):
-    """Who says so: the component, and which replica of it."""
+    """The reporting component, and which replica of it."""
 
     component: str
     instance: str = ""
 
 
 def reference_to(resource: Resource[Any], found: AnyObject) -> ObjectReference:
-    """The object that an Event is about. Without its version, so that what is said of two versions is one series."""
+    """The object that an Event is about. Without its version, so that Events about two versions are one series."""
     metadata = found.metadata
     return ObjectReference(resource.kind, metadata.namespace, metadata.name, metadata.uid, resource.api_version)
 
 
 class _EventSeries:
-    """One Event in the making: what it says, how often, and under which name it is stored, if it is."""
+    """One Event to be written: its content, its count, and the name it is stored under, if it is."""
 
     __slots__ = ("attempts", "clock", "count", "first", "happened", "last", "message", "name", "stored")
 
@@ -81,23 +81,23 @@ class EventRecorder:
         self._correlator = EventCorrelator()
         self._series: LruMap[SeriesKey, _EventSeries] = LruMap(TRACKED_SERIES)
         self._waiting: dict[SeriesKey, _EventSeries] = {}
-        self._news = asyncio.Event()
+        self._has_pending = asyncio.Event()
         self._named = 0
 
     @property
     def dropped(self) -> int:
-        """How many were not even tried, because one object said too much."""
+        """How many Events were dropped by the rate limit of one object."""
         return self._correlator.dropped
 
     def record(self, about: ObjectReference, reason: Reason, message: str = "") -> None:
-        """Say that something happened; without a message, what its reason means."""
+        """Record an Event; without a message, it has the meaning of its reason."""
         clock = asyncio.get_running_loop().time()
         about = msgspec.structs.replace(about, resource_version="")
         happened = Occurrence(about, reason, message or reason.meaning)
-        found = self._correlator.correlate(happened, clock)
-        if found is None:
+        correlated = self._correlator.correlate(happened, clock)
+        if correlated is None:
             return
-        key, text = found
+        key, text = correlated
         if key not in self._waiting and len(self._waiting) >= _BACKLOG:
             self.lost += 1
             return
@@ -106,12 +106,12 @@ class EventRecorder:
         series.message = text
         series.last, series.clock = self._now(), clock
         self._waiting[key] = series
-        self._news.set()
+        self._has_pending.set()
 
     async def run(self) -> None:
         """Post what gathers, until cancelled."""
         while True:
-            await self._news.wait()
+            await self._has_pending.wait()
             if not await self.flush():
                 await asyncio.sleep(_RETRY_SECONDS)
 
@@ -129,7 +129,7 @@ class EventRecorder:
             if again:
                 self._waiting = dict(again) | self._waiting
                 return False
-        self._news.clear()
+        self._has_pending.clear()
         return True
 
     def _series_of(self, key: SeriesKey, happened: Occurrence, clock: float) -> _EventSeries:
@@ -143,7 +143,7 @@ class EventRecorder:
         return series
 
     def _name(self, about: ObjectReference) -> str:
-        """As client-go has it: the object's name and a number that nobody else will draw."""
+        """As client-go has it: the object's name and a number from the time and a counter."""
         self._named += 1
         nanoseconds = int(self._now().timestamp() * 1_000_000) * 1_000 + self._named % 1_000
         return f"{about.name[:_LONGEST_STEM].rstrip('-.')}.{nanoseconds:016x}"
@@ -154,7 +154,7 @@ class EventRecorder:
         changing = {"message": series.message, "count": series.count, "lastTimestamp": format_time(series.last)}
         if series.stored:
             return PatchObject(target, merge_patch(changing))
-        whole: dict[str, Any] = {
+        document: dict[str, Any] = {
             "apiVersion": EVENTS.api_version,
             "kind": EVENTS.kind,
             "metadata": {"name": target.name, "namespace": target.namespace},
@@ -166,7 +166,7 @@ class EventRecorder:
             "reportingComponent": self._reporter.component,
             "reportingInstance": self._reporter.instance,
         }
-        return CreateObject(target, whole | changing)
+        return CreateObject(target, document | changing)
 
     def _settle(self, series: _EventSeries, outcome: WriteOutcome) -> bool:
         """Take note of how a post went; returns whether it is to be tried again."""

@@ -71,8 +71,8 @@ class LeaseTimes(msgspec.Struct, frozen=True):
 class Election:
     """One candidate. `run` in a task of its own; ask `may_write` before each write.
 
-    The writer is one without a fence: whoever is not leading must still be able to take the lease. With a read-only
-    one nobody ever leads, because nothing is written.
+    The writer does not check `may_write`: a candidate that does not lead must still be able to take the lease. With a
+    read-only writer no candidate ever leads, because nothing is written.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Election:
         self._draw = draw
         self._times = times
         self._leading = asyncio.Event()
-        self._seen: LeaseObservation | None = None
+        self._observed: LeaseObservation | None = None
         # Records that we have written or tried to: the answer to one may have been lost on the way.
         self._ours: deque[LeaseSpec] = deque(maxlen=16)
         self._renewed_at = 0.0
@@ -109,11 +109,11 @@ class Election:
 
     @property
     def holder(self) -> str:
-        """Who leads, as last seen; empty if nobody does."""
-        return self._seen.spec.holder_identity if self._seen else ""
+        """The identity of the leader, as last observed; empty if there is none."""
+        return self._observed.spec.holder_identity if self._observed else ""
 
     def may_write(self) -> bool:
-        """Whether nobody else can be leading at this moment."""
+        """Whether this candidate leads and no other can have taken the lease yet."""
         return self.leading and _clock() < self._renewed_at + self._times.renew_deadline
 
     async def wait_until_leading(self) -> None:
@@ -141,19 +141,19 @@ class Election:
     async def _acquire(self) -> None:
         while not await self._try():
             wait = self._times.retry_period * (1 + _JITTER * self._draw())
-            if self._seen is not None:
-                left = free_at(self._seen, self._times.duration) - _clock()
+            if self._observed is not None:
+                left = free_at(self._observed, self._times.duration) - _clock()
                 wait = min(wait, left) if left > 0 else wait
             await asyncio.sleep(wait)
 
     async def _hold(self) -> None:
-        """Renew until that fails for too long, or somebody else is seen to lead."""
+        """Renew until that fails for too long, or another candidate is observed to lead."""
         while True:
             await asyncio.sleep(self._times.retry_period)
             try:
                 async with asyncio.timeout_at(self._renewed_at + self._times.renew_deadline):
                     while not await self._renew():
-                        if self._seen is not None and not self._is_ours(self._seen):
+                        if self._observed is not None and not self._is_ours(self._observed):
                             return
                         await asyncio.sleep(self._times.retry_period)
             except TimeoutError:
@@ -161,25 +161,25 @@ class Election:
                 return
 
     async def _try(self) -> bool:
-        """Look at the lease, and take it if that is allowed."""
+        """Read the lease, and take it if it is free."""
         try:
             lease = await self._client.get(LEASES, self._lease.name, self._lease.namespace)
         except NotFound:
-            self._seen = None
+            self._observed = None
             return await self._write(acquired_record(None, self.identity, self._times.duration, self._now()))
         except (KubeError, UnreadableObject) as error:
             self.trouble = str(error)
             return False
-        self._seen = seen = observe_lease(self._seen, lease, _clock())
-        if self._is_ours(seen):
-            return await self._write(renewed_record(seen.spec, self._now()))
-        if _clock() < free_at(seen, self._times.duration):
+        self._observed = observation = observe_lease(self._observed, lease, _clock())
+        if self._is_ours(observation):
+            return await self._write(renewed_record(observation.spec, self._now()))
+        if _clock() < free_at(observation, self._times.duration):
             return False
-        return await self._write(acquired_record(seen.spec, self.identity, self._times.duration, self._now()))
+        return await self._write(acquired_record(observation.spec, self.identity, self._times.duration, self._now()))
 
     async def _renew(self) -> bool:
-        """Renew on the record that we know; only if that has changed, look."""
-        if self._seen is not None and await self._write(renewed_record(self._seen.spec, self._now())):
+        """Renew from the last observed record; read the lease only if that has changed."""
+        if self._observed is not None and await self._write(renewed_record(self._observed.spec, self._now())):
             return True
         return await self._try()
 
@@ -188,7 +188,7 @@ class Election:
         self._ours.append(spec)
         outcome = await self._put(spec)
         if outcome.applied:
-            self._seen = LeaseObservation(spec, outcome.resource_version, _clock())
+            self._observed = LeaseObservation(spec, outcome.resource_version, _clock())
             self._renewed_at = sent
             self.trouble = ""
         else:
@@ -196,23 +196,23 @@ class Election:
         return outcome.applied
 
     async def _release(self) -> None:
-        if self._seen is None or not self._is_ours(self._seen):
+        if self._observed is None or not self._is_ours(self._observed):
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_RELEASE_SECONDS):
-                await self._put(released_record(self._seen.spec, self._now()))
+                await self._put(released_record(self._observed.spec, self._now()))
 
     async def _put(self, spec: LeaseSpec) -> WriteOutcome:
-        """Write the record, on condition that it is still the one that was seen."""
-        if self._seen is None:
+        """Write the record, on condition that the lease still has the observed version."""
+        if self._observed is None:
             metadata = {"name": self._lease.name, "namespace": self._lease.namespace}
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
             return await self._writer.write(CreateObject(self._lease, lease | {"spec": record_document(spec)}))
-        target = msgspec.structs.replace(self._lease, resource_version=self._seen.resource_version)
+        target = msgspec.structs.replace(self._lease, resource_version=self._observed.resource_version)
         return await self._writes.write(target, record_document(spec))
 
-    def _is_ours(self, seen: LeaseObservation) -> bool:
-        return seen.spec in self._ours
+    def _is_ours(self, observation: LeaseObservation) -> bool:
+        return observation.spec in self._ours
 
 
 def _clock() -> float:

@@ -42,7 +42,7 @@ class LeaseObservation(msgspec.Struct, frozen=True):
 
 
 def observe_lease(seen: LeaseObservation | None, lease: Lease, now: float) -> LeaseObservation:
-    """What was seen, brought up to date: only another record starts the wait anew, not another label on the Lease."""
+    """The new observation: only a changed record restarts the wait, not another label on the Lease."""
     unchanged = seen is not None and seen.spec == lease.spec
     since = seen.since if seen is not None and unchanged else now
     return LeaseObservation(lease.spec, lease.metadata.resource_version, since)
@@ -67,7 +67,7 @@ def renewed_record(old: LeaseSpec, now: datetime) -> LeaseSpec:
 
 
 def released_record(old: LeaseSpec, now: datetime) -> LeaseSpec:
-    """The record of nobody: the next candidate that looks may take it."""
+    """A record without a holder: the next candidate that reads it may take the lease."""
     return LeaseSpec("", 1, in_utc(now), in_utc(now), old.lease_transitions)
 
 
@@ -136,7 +136,7 @@ class LeaseObserver:
         self._client = client
         self._namespace = namespace
         self._name = name
-        self._seen: LeaseObservation | None = None
+        self._observed: LeaseObservation | None = None
         self._free_since: float | None = None
 
     async def poll(self) -> None:
@@ -145,7 +145,7 @@ class LeaseObserver:
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
-            self._seen, self.trouble = None, ""
+            self._observed, self.trouble = None, ""
             self._note(is_free=True)
             return
         except Forbidden as error:
@@ -156,9 +156,9 @@ class LeaseObserver:
         except (KubeError, UnreadableObject) as error:
             self.trouble = str(error)
             return
-        self._seen = observe_lease(self._seen, lease, clock())
+        self._observed = observe_lease(self._observed, lease, clock())
         self.trouble = ""
-        self._note(is_free=clock() >= free_at(self._seen, _DURATION))
+        self._note(is_free=clock() >= free_at(self._observed, _DURATION))
 
     def _note(self, *, is_free: bool) -> None:
         """A lease that has just become free may be taken by the next candidate at any moment."""

@@ -14,7 +14,7 @@ class LruMap(Generic[K, V]):
     """A map that forgets what was used longest ago."""
 
     def __init__(self, kept: int) -> None:
-        self._kept = kept
+        self._capacity = kept
         self._values: OrderedDict[K, V] = OrderedDict()
 
     def __len__(self) -> int:
@@ -26,7 +26,7 @@ class LruMap(Generic[K, V]):
             self._values.move_to_end(key)
         else:
             self._values[key] = make()
-            if len(self._values) > self._kept:
+            if len(self._values) > self._capacity:
                 self._values.popitem(last=False)
         return self._values[key]
 

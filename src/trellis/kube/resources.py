@@ -131,7 +131,7 @@ CHECKPOINTS: Final = resource_of(registry.CHECKPOINT, VerticalPodAutoscalerCheck
 HVPAS: Final = resource_of(registry.HVPA, Hvpa)
 BUFFERS: Final = resource_of(registry.BUFFER, Buffer)
 
-# What the same kinds are read as by whoever only follows pods and asks whose they are.
+# The same kinds, cut down to what is read to follow pods and find their owners.
 OBSERVED_PODS: Final = PODS.read_as(ObservedPod)
 OBSERVED_DEPLOYMENTS: Final = DEPLOYMENTS.read_as(ObservedWorkload)
 OBSERVED_REPLICA_SETS: Final = REPLICA_SETS.read_as(ObservedWorkload)

@@ -58,7 +58,7 @@ class ScaleReading(msgspec.Struct, frozen=True):
 
 
 class ScalableKinds:
-    """What the server has, asked for again when a kind is missing that may just have been installed."""
+    """The kinds that the server has; discovery runs again when a kind is missing that may just have been installed."""
 
     def __init__(self, client: Client, times: LookupTimes) -> None:
         self._client = client
@@ -72,13 +72,13 @@ class ScalableKinds:
     async def find(self, target: TargetRef) -> ServedKind | TargetProblem:
         """The kind to ask for a scale, or why there is none. A kind found once stays while discovery fails."""
         async with self._lock:
-            found = find_scalable(self._served, target)
-            is_fresh = not self._doubted and not isinstance(found, TargetProblem)
+            scalable = find_scalable(self._served, target)
+            is_fresh = not self._doubted and not isinstance(scalable, TargetProblem)
             patience = self._times.fresh if is_fresh else self._times.retry
             if asyncio.get_running_loop().time() - self._asked_at >= patience:
                 await self._discover()
-                found = find_scalable(self._served, target)
-            return (self._failure or found) if isinstance(found, TargetProblem) else found
+                scalable = find_scalable(self._served, target)
+            return (self._failure or scalable) if isinstance(scalable, TargetProblem) else scalable
 
     async def read(self, target: TargetRef) -> ScaleReading | TargetProblem:
         """What the scale of a target says now. Raises what the API server says of a kind that has one."""
@@ -108,11 +108,13 @@ class ScalableKinds:
 def find_scalable(served: Served, target: TargetRef) -> ServedKind | TargetProblem:
     """The kind to ask for a scale, or why there is none."""
     group, _, version = target.api_version.rpartition("/")
-    named = [each for each in served.kinds if each.kind == target.kind]
-    in_group = [each for each in named if each.group == group] if target.api_version else []
-    candidates = sorted(in_group, key=lambda each: each.version != version) or named
-    scalable = [each for each in candidates if each.namespaced and _SCALE in each.subresources]
-    groups = sorted({each.group for each in scalable})
+    named = [served_kind for served_kind in served.kinds if served_kind.kind == target.kind]
+    in_group = [served_kind for served_kind in named if served_kind.group == group] if target.api_version else []
+    candidates = sorted(in_group, key=lambda served_kind: served_kind.version != version) or named
+    scalable = [
+        served_kind for served_kind in candidates if served_kind.namespaced and _SCALE in served_kind.subresources
+    ]
+    groups = sorted({served_kind.group for served_kind in scalable})
     if len(groups) > 1:
         why = f"{target.kind} is a kind of {' and of '.join(groups)}: write the apiVersion that is meant"
         return build_target_problem(TARGET_KIND_NOT_SERVED, why)
@@ -121,15 +123,17 @@ def find_scalable(served: Served, target: TargetRef) -> ServedKind | TargetProbl
 
 def _why_not(served: Served, target: TargetRef, candidates: Sequence[ServedKind]) -> TargetProblem:
     if candidates:
-        what = ", ".join(sorted({each.resource.full_name for each in candidates}))
+        names = ", ".join(sorted({served_kind.resource.full_name for served_kind in candidates}))
         return build_target_problem(
-            TARGET_NOT_SCALABLE, f"{what} is neither a well-known controller nor has a scale sub-resource"
+            TARGET_NOT_SCALABLE, f"{names} is neither a well-known controller nor has a scale sub-resource"
         )
     kind = f"{target.kind} in {target.api_version}" if target.api_version else target.kind
     if served.stale:
         why = f"no kind {kind} is known, and the servers of {', '.join(served.stale)} do not answer"
         return build_target_problem(TARGET_UNREACHABLE, why)
-    meant = suggest_name(target.kind, sorted({each.kind for each in served.kinds if _SCALE in each.subresources}))
+    meant = suggest_name(
+        target.kind, sorted({served_kind.kind for served_kind in served.kinds if _SCALE in served_kind.subresources})
+    )
     hint = f" (did you mean {meant}?)" if meant else ""
     return build_target_problem(TARGET_KIND_NOT_SERVED, f"the cluster has no kind {kind}{hint}")
 
@@ -158,16 +162,16 @@ class ScaleLookups:
         self._together = asyncio.Semaphore(_TOGETHER)
 
     async def find_all(self, targets: Collection[TargetRef]) -> dict[TargetRef, ScaleInfo]:
-        """What every one of them says; those that are known cost nothing."""
+        """The scales of several targets; cached ones cost no request."""
         now = _clock()
         answers = {target: self._entry(target).answer_at(now) for target in targets}
         unknown = [target for target, answer in answers.items() if answer is None]
-        found = await asyncio.gather(*map(self.find, unknown))
-        known = {target: answer for target, answer in answers.items() if answer is not None}
-        return known | dict(zip(unknown, found, strict=True))
+        answered = await asyncio.gather(*map(self.find, unknown))
+        cached = {target: answer for target, answer in answers.items() if answer is not None}
+        return cached | dict(zip(unknown, answered, strict=True))
 
     async def find(self, target: TargetRef) -> ScaleInfo:
-        """What one of them says. Who asks while somebody else does waits for the same answer."""
+        """The scale of one target. Concurrent calls for the same target share one request."""
         entry = self._entry(target)
         async with entry.lock:
             answer = entry.answer_at(_clock())
@@ -184,12 +188,12 @@ class ScaleLookups:
     async def _ask(self, target: TargetRef) -> ScaleInfo:
         async with self._together:
             try:
-                found = await self._kinds.read(target)
+                target_scale = await self._kinds.read(target)
             except (KubeError, UnreadableObject) as error:
                 return ScaleInfo(problem=_problem(target, error))
-        if isinstance(found, TargetProblem):
-            return ScaleInfo(problem=found)
-        return ScaleInfo(found.scale.status.selector, found.scale.metadata.controller)
+        if isinstance(target_scale, TargetProblem):
+            return ScaleInfo(problem=target_scale)
+        return ScaleInfo(target_scale.scale.status.selector, target_scale.scale.metadata.controller)
 
 
 class _Entry:

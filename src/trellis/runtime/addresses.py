@@ -36,10 +36,10 @@ class Address(msgspec.Struct, frozen=True):
 
 def parse_address(text: str) -> Address:
     """The address that a text stands for."""
-    found = _FORM.fullmatch(text)
-    if found is None or int(found[3]) > 65535:
+    match = _FORM.fullmatch(text)
+    if match is None or int(match[3]) > 65535:
         raise InvalidInput(text, _RULE)
-    return Address(found[1] or found[2] or "", int(found[3]))
+    return Address(match[1] or match[2] or "", int(match[3]))
 
 
 def why_not_address(text: str) -> str | None:

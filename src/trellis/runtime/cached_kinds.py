@@ -90,8 +90,8 @@ RESIZABLE_PODS: Final[CachedKind[Pod]] = CachedKind(
 )
 
 
-def _report_failure(found: VerticalPodAutoscaler | Hvpa, error: Exception) -> None:
-    _log.error("an object cannot be compiled, and its pods are left alone", error=error, object=found)
+def _report_failure(autoscaler: VerticalPodAutoscaler | Hvpa, error: Exception) -> None:
+    _log.error("an object cannot be compiled, and its pods are left alone", error=error, object=autoscaler)
 
 
 # VPAs and Hvpas: for new pods, and with bounds and the freeze annotation for running ones.

@@ -97,8 +97,8 @@ class Informers:
 
     def sees(self, informer: Informer[Any]) -> bool:
         """Whether the kind is there, and its cache has synced."""
-        found = next((shared for shared in self._informers if shared.informer is informer), None)
-        return found is not None and not found.is_absent and informer.synced and found.doubted_since is None
+        entry = next((shared for shared in self._informers if shared.informer is informer), None)
+        return entry is not None and not entry.is_absent and informer.synced and entry.doubted_since is None
 
     def is_lacking(self, informer: Informer[Any]) -> bool:
         """Whether the kind is there and may not be read, so that the component goes on without it."""
@@ -126,7 +126,7 @@ class Informers:
     def why_not_trusted(self) -> str | None:
         """Why nothing may be done by what is known, if so: a component must not change what it no longer observes."""
         readable = (informer for informer in self if not self._unreadable.is_lacking(informer))
-        return next((why for informer in readable if (why := why_not_trusted(informer))), None)
+        return next((problem for informer in readable if (problem := why_not_trusted(informer))), None)
 
     def remarks(self) -> Sequence[str]:
         """What probes report of the kinds that the component goes on without."""

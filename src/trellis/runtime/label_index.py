@@ -39,7 +39,9 @@ BY_LABELS: Final[Mapping[str, IndexFunction[Pod | ObservedPod]]] = {
 
 def candidate_pods(pods: Informer[P], namespace: str, selector: Selector) -> Iterable[P]:
     """The pods of a namespace that a selector may choose; whether it does, it has to be asked."""
-    choices = [[_label(namespace, each.key, value) for value in each.values] for each in selector.wanted]
+    choices = [
+        [_label(namespace, requirement.key, value) for value in requirement.values] for requirement in selector.wanted
+    ]
     if not choices:
         return pods.by(BY_NAMESPACE, namespace)
     rarest = min(choices, key=lambda groups: sum(pods.count(BY_LABEL, group) for group in groups))

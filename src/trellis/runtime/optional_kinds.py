@@ -31,7 +31,7 @@ from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 
 # Between the first refusal that counts and the one that is believed. Less than between an informer's second attempt and
-# its third, so that nobody waits for more than three.
+# its third, so that no caller waits for more than three attempts.
 _SURE_SECONDS: Final = 1.5
 
 _GOOD: Final = (IncidentKind.RECOVERED, IncidentKind.GRANTED)
@@ -72,11 +72,15 @@ class UnreadableKinds:
         return informer.resource.full_name in self._lacking
 
     def not_yet_seen(self, informers: Iterable[Informer[Any]]) -> list[str]:
-        """The kinds of which not everything has been seen, and that are not done without."""
-        return [each.resource.full_name for each in informers if not each.synced and not self.is_lacking(each)]
+        """The kinds whose caches have not synced, without those that are lacking."""
+        return [
+            informer.resource.full_name
+            for informer in informers
+            if not informer.synced and not self.is_lacking(informer)
+        ]
 
     async def wait_for(self, informer: Informer[Any]) -> None:
-        """Return once it has seen everything, or is done without."""
+        """Return once the cache has synced, or the kind is lacking."""
         if informer.resource.full_name not in self._dispensable:
             await informer.wait_until_synced()
             return

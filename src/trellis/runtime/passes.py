@@ -94,7 +94,7 @@ class Periodic:
             await self._run_pass()
 
     async def _until(self, when: float) -> None:
-        # A pass that is late still lets others run once: everybody else shares this loop.
+        # A pass that is late still lets other tasks of this event loop run once.
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout_at(when):
@@ -118,7 +118,7 @@ class PassThread:
         self._threads = DaemonThreads(name)
 
     async def run(self, decide: Callable[[*Ts], T], *values: *Ts) -> T:
-        """What `decide` says of these values, computed in the thread."""
+        """The result of `decide` for these values, computed in the thread."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, decide, *values)
 
     def close(self) -> None:

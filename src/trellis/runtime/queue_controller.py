@@ -106,10 +106,10 @@ class QueueController(Controller):
     async def _reconcile(self, key: ObjectKey) -> float | None:
         if not self._may_act():
             return None
-        why = self._informer_set.why_not_trusted()
-        if why is None:
+        problem = self._informer_set.why_not_trusted()
+        if problem is None:
             return await self.reconcile(key)
-        self._log.detail(2, "nothing is decided", why=why, **{self._noun: "/".join(key)})
+        self._log.detail(2, "nothing is decided", why=problem, **{self._noun: "/".join(key)})
         return _STALE_SECONDS
 
     def _failed(self, failure: WorkFailure) -> None:

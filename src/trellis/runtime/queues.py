@@ -68,7 +68,7 @@ class WorkQueue(Generic[K]):
         return self._failures.get(key, 0)
 
     def add(self, key: K) -> None:
-        """Work on this key as soon as somebody is free. A closed queue takes no more."""
+        """Queue a key for the next free worker. A closed queue takes no more."""
         if self._closed:
             return
         self._drop_timer(key)
@@ -78,7 +78,7 @@ class WorkQueue(Generic[K]):
             self._enqueue(key)
 
     def add_after(self, key: K, delay: float) -> None:
-        """Work on this key in so many seconds, or sooner if something else asks for it."""
+        """Work on this key in so many seconds, or sooner if it is added again."""
         if delay <= 0:
             self.add(key)
             return
@@ -134,7 +134,7 @@ class WorkQueue(Generic[K]):
         return dropped
 
     async def drained(self) -> None:
-        """Wait until nothing is ready and nobody works, which may be right now."""
+        """Wait until no key is ready and no worker runs; returns at once if that is so."""
         while self._ready or self._running:
             self._idle.clear()
             await self._idle.wait()
@@ -210,7 +210,7 @@ async def run_controller(
     on_failure: Callable[[WorkFailure], None],
     workers: int = WORKERS,
 ) -> None:
-    """Follow, such as `informer.run()`, and work; on a stop finish the keys that are ready, and only then look away.
+    """Follow, such as `informer.run()`, and work; on a stop finish the keys that are ready, then stop following.
 
     A source that fails ends everything with its error: a controller that sees nothing must not go on deciding.
     """

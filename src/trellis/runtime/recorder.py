@@ -43,7 +43,7 @@ class RecorderSettings(Settings, frozen=True):
 
 
 class Recorder:
-    """Writes lines; from any thread. Who makes a payload for it alone asks first whether it `is_on`."""
+    """Writes lines; from any thread. Check `is_on` before building a payload only for it."""
 
     def __init__(self, file: BufferedIOBase | None) -> None:
         self._file = file
@@ -56,7 +56,7 @@ class Recorder:
         return self._file is not None
 
     def write(self, kind: str, payload: object) -> None:
-        """Add a line."""
+        """Append one record as a line; without a file, do nothing."""
         if self._file is None:
             return
         line = encode_line(kind, payload)
@@ -107,10 +107,10 @@ def open_recorder(path: str, component: str, settings: Settings) -> Recorder:
         file = Path(path).open("wb")  # noqa: SIM115 - open as long as the process lives
     except OSError as error:
         raise InvalidInput(path, f"flag --record: cannot be written: {error.strerror or error}") from error
-    found = Recorder(_Compressed(file) if path.endswith(_COMPRESSED) else file)
-    found.write(HEADER, RecordingHeader(FORMAT_VERSION, component, __version__, setting_values(settings)))
-    found.flush()
-    return found
+    recorder = Recorder(_Compressed(file) if path.endswith(_COMPRESSED) else file)
+    recorder.write(HEADER, RecordingHeader(FORMAT_VERSION, component, __version__, setting_values(settings)))
+    recorder.flush()
+    return recorder
 
 
 def read_recording(path: Path) -> Iterator[bytes]:
@@ -121,11 +121,11 @@ def read_recording(path: Path) -> Iterator[bytes]:
             with gzip.open(raw) if is_compressed or path.name.endswith(_COMPRESSED) else raw as file:
                 yield from file
     except EOFError:
-        # Whoever wrote it was killed. What was flushed could be read.
+        # The process that wrote it was killed. What it flushed has been read.
         return
     except (OSError, zlib.error) as error:
-        why = (error.strerror if isinstance(error, OSError) else None) or error
-        raise InvalidRecording(str(path), f"cannot be read: {why}") from error
+        cause = (error.strerror if isinstance(error, OSError) else None) or error
+        raise InvalidRecording(str(path), f"cannot be read: {cause}") from error
 
 
 class _Compressed(gzip.GzipFile):

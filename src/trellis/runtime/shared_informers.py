@@ -144,18 +144,18 @@ class SharedInformers:
             self._woken.set()
 
     def _find(self, kind: CachedKind[T], selection: Selection) -> SharedInformer[T] | None:
-        fitting = (each for each in self._all if each.selection == selection and each.kind.serves(kind))
+        fitting = (informer for informer in self._all if informer.selection == selection and informer.kind.serves(kind))
         return next(fitting, None)
 
     def _widest(self, kind: CachedKind[T]) -> CachedKind[T]:
         """The widest slice that is expected and serves this one."""
-        fitting = [kind, *(each for each in self._expected if each.serves(kind))]
-        return next(each for each in fitting if all(each.serves(other) for other in fitting))
+        fitting = [kind, *(expected for expected in self._expected if expected.serves(kind))]
+        return next(candidate for candidate in fitting if all(candidate.serves(other) for other in fitting))
 
     def _make(self, follower: Follower, kind: CachedKind[T], selection: Selection, draw: Draw) -> SharedInformer[T]:
         def report(incident: Incident) -> None:
-            for each in tuple(shared.followers):
-                each.report(informer, incident)
+            for member in tuple(shared.followers):
+                member.report(informer, incident)
             self.note(shared, incident)
 
         informer = Informer(
@@ -174,8 +174,10 @@ class SharedInformers:
         return [shared for shared in self._all if follower in shared.followers]
 
     def _start(self, shared: SharedInformer[Any]) -> None:
-        """Run an informer if somebody who runs waits for it."""
-        if shared.task is None and any(shared.is_followed_by(each) for each in shared.followers if each in self._runs):
+        """Run an informer if a running follower follows it."""
+        if shared.task is None and any(
+            shared.is_followed_by(member) for member in shared.followers if member in self._runs
+        ):
             shared.task = self._create_task(shared.informer.run(), f"watch {shared.informer.resource.full_name}")
 
     @staticmethod
@@ -189,15 +191,15 @@ class SharedInformers:
             await asyncio.wait(tasks)
 
     async def _leave(self, follower: Follower) -> None:
-        """Stop what nobody else follows; what others follow goes on with the client of one of them."""
+        """Stop informers without other followers; the others go on with the client of one of those."""
         left, passed_on = [], []
         for shared in self._followed(follower):
-            shared.followers = [each for each in shared.followers if each is not follower]
+            shared.followers = [member for member in shared.followers if member is not follower]
             shared.patience.pop(follower, None)
             if not shared.followers:
                 self._all.remove(shared)
                 left.append(shared)
-            elif all(each.client is not shared.informer.client for each in shared.followers):
+            elif all(member.client is not shared.informer.client for member in shared.followers):
                 passed_on.append(shared)
         await self._stop(*left, *passed_on)
         for shared in passed_on:
@@ -270,11 +272,11 @@ class SharedInformers:
 
     def _look_for(self, shared: SharedInformer[Any], served: Served) -> None:
         """Follow a kind that is there now."""
-        found = next((each for each in shared.versions if served.serves(each)), None)
-        if found is not None:
+        served_version = next((version for version in shared.versions if served.serves(version)), None)
+        if served_version is not None:
             shared.is_absent = False
             if shared.task is None:
-                shared.informer.resource = found
+                shared.informer.resource = served_version
             for follower in tuple(shared.patience):
-                follower.kind_came(found)
+                follower.kind_came(served_version)
             self._start(shared)

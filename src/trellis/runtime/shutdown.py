@@ -43,7 +43,7 @@ class ShutdownReport(msgspec.Struct, frozen=True):
 
 
 class Shutdown:
-    """Whether it is time to stop. Whoever finds that it must be, such as a lost lease, may ask for it too."""
+    """A request to stop: by a signal, or by a part of the program, such as on a lost lease."""
 
     def __init__(self) -> None:
         self._requested = asyncio.Event()
@@ -51,11 +51,11 @@ class Shutdown:
 
     @property
     def reason(self) -> str | None:
-        """Why to stop: the name of the signal, or what was said by the one who asked. None while there is no need."""
+        """Why to stop: the name of the signal, or the reason passed to `request`. None until then."""
         return self._reason
 
     def request(self, reason: str) -> None:
-        """Ask for the end. The first reason counts."""
+        """Request a shutdown. The first reason counts."""
         if self._reason is None:
             self._reason = reason
             self._requested.set()
@@ -87,10 +87,10 @@ async def _serve(main: Main, drain: float, unwind: float) -> ShutdownReport:
     loop, stop = asyncio.get_running_loop(), Shutdown()
 
     def on_signal(number: signal.Signals) -> None:
-        for each in (signal.SIGTERM, signal.SIGINT):
-            loop.remove_signal_handler(each)
+        for handled in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(handled)
             # Not the default action: the kernel gives process 1, which a container's command is, no default actions.
-            signal.signal(each, _exit_at_once)
+            signal.signal(handled, _exit_at_once)
         stop.request(number.name)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -120,7 +120,7 @@ def run_together(*mains: Main) -> Main:
     """All of them in one process. An error of one ends the others, and is raised when they have ended."""
 
     async def main(stop: Shutdown) -> None:
-        tasks = [asyncio.create_task(each(stop)) for each in mains]
+        tasks = [asyncio.create_task(entry_point(stop)) for entry_point in mains]
         try:
             await asyncio.gather(*tasks)
         finally:

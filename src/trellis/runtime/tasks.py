@@ -23,7 +23,7 @@ class TaskResult(msgspec.Struct, Generic[T], frozen=True):
 
 
 async def run_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> TaskResult[T]:
-    """Run to the end and say how it went. Who cancels this cancels the work, and waits until it has stopped."""
+    """Run to the end and return the result. Cancelling this cancels the work, and waits until it has stopped."""
     task = asyncio.create_task(work, name=name)
     try:
         await asyncio.wait({task})
@@ -31,7 +31,7 @@ async def run_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> 
         if not task.done():
             task.cancel()
             await asyncio.wait({task})
-            _ = task.cancelled() or task.exception()  # Read, so that the loop does not complain that nobody did.
+            _ = task.cancelled() or task.exception()  # Retrieved, so that the loop does not log it.
     if task.cancelled():
         return TaskResult(None, asyncio.CancelledError("the work cancelled itself"))
     error = task.exception()
@@ -40,7 +40,7 @@ async def run_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> 
 
 async def run_all(*work: Coroutine[Any, Any, None]) -> None:
     """Run these until one of them ends, and cancel the others. An error of the first is raised."""
-    tasks = [asyncio.create_task(each) for each in work]
+    tasks = [asyncio.create_task(coroutine) for coroutine in work]
     try:
         await wait_for_first(tasks)
     finally:

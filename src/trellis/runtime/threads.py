@@ -75,7 +75,7 @@ class DaemonThreads(ThreadPoolExecutor):
 
 
 class _Delivery:
-    """Hands whatever is raised inside to the one who waits for the future."""
+    """Sets exceptions raised inside on the future."""
 
     def __init__(self, future: Future[Any]) -> None:
         self._future = future

@@ -130,12 +130,12 @@ _LONGEST_PLAIN: Final = 12
 
 def parse_amounts(written: Mapping[str, str | int] | Mapping[str, str]) -> dict[str, int]:
     """Quantities as counts; those that cannot be read, and all but CPU and memory, are left out."""
-    found = {}
+    counts = {}
     for resource in RESOURCES:
         count = _parse_amount(resource, written.get(resource))
         if count is not None:
-            found[resource] = count
-    return found
+            counts[resource] = count
+    return counts
 
 
 # The amounts are few, as their texts are, and a new pod waits until all of its own are read.

@@ -23,7 +23,7 @@ from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
 
 
 class NamespaceBackfill(msgspec.Struct, frozen=True):
-    """One namespace: its claims, who governs the pods there are, and which containers those have, by VPA.
+    """One namespace: its claims, the governing VPA of each existing pod, and which containers those have, by VPA.
 
     Containers that no pod has now are left out of the past, init containers among them; without pods, all count.
     """
@@ -34,7 +34,7 @@ class NamespaceBackfill(msgspec.Struct, frozen=True):
 
 
 class BackfillRequest(msgspec.Struct, frozen=True):
-    """For whom history is wanted, and what it takes to tell whose it is."""
+    """The VPAs that need history, and what is needed to assign samples to them."""
 
     wanted: frozenset[ObjectKey]
     namespaces: Mapping[str, NamespaceBackfill]
@@ -53,10 +53,13 @@ class UsageBackfill:
         for key, tuning in past.tunings.items():
             self._model.tune(*key, tuning)
         by_namespace: dict[str, dict[str, Mapping[str, str]]] = {name: {} for name in past.namespaces}
-        for (namespace, pod), known in labels.items():
+        for (namespace, pod), pod_labels in labels.items():
             if namespace in by_namespace:
-                by_namespace[namespace][pod] = known
-        self._pods = {name: PastPods(of.claims, of.living, by_namespace[name]) for name, of in past.namespaces.items()}
+                by_namespace[namespace][pod] = pod_labels
+        self._pods = {
+            name: PastPods(followed.claims, followed.living, by_namespace[name])
+            for name, followed in past.namespaces.items()
+        }
         self._ghosts: dict[str, dict[str, TrackedPod]] = {}
         self._names: dict[tuple[str, str, str], str] = {}
 
@@ -89,8 +92,8 @@ class UsageBackfill:
         vpa = pods.governor(pod) if pods else None
         if vpa is None or (namespace, vpa) not in self._past.wanted:
             return ""
-        known = self._past.namespaces[namespace].containers.get(vpa)
-        if known and container not in known:
+        containers = self._past.namespaces[namespace].containers.get(vpa)
+        if containers and container not in containers:
             return ""
         name = f"{pod}/{container}"
         ghost = TrackedPod(namespace, name, name, vpa, False, (TrackedContainer(container),))

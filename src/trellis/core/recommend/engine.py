@@ -173,8 +173,8 @@ class PassNeeds:
                 {vpa: frozenset(names) for (_, vpa), names in containers.items()},
             )
             for key, names in containers.items():
-                found = self._retention.tunings(key, names)
-                tunings |= {RowKey(*key, name): tuning for name, tuning in found.items() if tuning}
+                own_tunings = self._retention.tunings(key, names)
+                tunings |= {RowKey(*key, name): tuning for name, tuning in own_tunings.items() if tuning}
         retention = self._retention
         return BackfillRequest(vpas, namespaces, retention.settings, tunings, vpas & retention.with_history)
 
@@ -290,18 +290,18 @@ class RecommenderEngine:
 
     def _load_vpa(self, key: ObjectKey, vpa: VerticalPodAutoscaler | None, scope: RecommenderScope) -> bool:
         """Serve a VPA if it is ours; the result is whether it was not served before."""
-        known = self._served.get(key)
-        served = read_served_vpa(vpa, known) if vpa is not None and scope.covers(key[0]) else None
+        previous = self._served.get(key)
+        served = read_served_vpa(vpa, previous) if vpa is not None and scope.covers(key[0]) else None
         if vpa is None or served is None or served.recommender not in scope.recommenders:
             self._drop_vpa(key, is_gone=vpa is None)
             return False
         # Most changes are of a status, which changes no retention.
-        if known is None or known.effective is not served.effective or known.annotations != served.annotations:
+        if previous is None or previous.effective is not served.effective or previous.annotations != served.annotations:
             self._retention_changed = True
         self._retarget(key, read_vpa_target(vpa))
         self._served[key] = served
         self.store.put(served)
-        return known is None or known.uid != served.uid
+        return previous is None or previous.uid != served.uid
 
     def _retarget(self, key: ObjectKey, target: TargetRef) -> None:
         """Empty the rows of a VPA that was pointed at another workload: the old one's usage says nothing of it."""
@@ -322,7 +322,7 @@ class RecommenderEngine:
             self.model.abandon(*key)
 
     def _load_governance(self, snapshot: RecommenderSnapshot, scales: Mapping[TargetRef, ScaleInfo]) -> None:
-        """Find out anew who governs which pods, in namespaces in which something changed.
+        """Recompute which VPA governs which pods, in namespaces in which something changed.
 
         Those in which a pod was retained for its kill are among them, in this pass and in the one after.
         """
@@ -428,7 +428,7 @@ class RecommenderEngine:
         except Exception as error:  # noqa: BLE001 - a recommender that fails must not keep statuses from being written
             return [], f"{type(error).__name__}: {format_value(str(error), 200)}"
         totals = (HvpaTotals.of(self._governance[key[0]].hvpas[key[1]], total) for key, total in sums.items())
-        return [each for each in totals if each.differs], ""
+        return [hvpa_totals for hvpa_totals in totals if hvpa_totals.differs], ""
 
     def _find_without_totals(self, key: ObjectKey) -> GovernedVpa | None:
         """A VPA under an Hvpa whose own status has no totals; None if it has, or if it is about to have them."""

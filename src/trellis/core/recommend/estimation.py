@@ -40,7 +40,7 @@ class RowSelection(msgspec.Struct, frozen=True):
 
 
 class EstimateQuery(msgspec.Struct, frozen=True):
-    """What a recommender, by the name it is served under, is asked about, with a value for each of its parameters."""
+    """The rows that a recommender, by the name it is served under, estimates, and the values of its parameters."""
 
     recommender: str
     values: ParameterValues
@@ -50,10 +50,10 @@ class EstimateQuery(msgspec.Struct, frozen=True):
 def select_live_rows(view: RowsView, placed: IntColumn, store: VpaStore) -> RowSelection:
     """The rows that are current and belong to a container that is sized; `placed` has their container numbers."""
     containers = store.containers
-    known = placed >= 0
+    placed_rows = placed >= 0
     sized = np.zeros(len(placed), dtype=np.bool_)
-    sized[known] = containers.scaled[placed[known]]
-    positions = np.flatnonzero(known & sized & view.current)
+    sized[placed_rows] = containers.scaled[placed[placed_rows]]
+    positions = np.flatnonzero(placed_rows & sized & view.current)
     numbers = placed[positions]
     owners = containers.vpa[numbers]
     siblings = np.bincount(owners, minlength=store.vpas.reach)[owners].astype(np.float64)
@@ -64,14 +64,14 @@ def build_queries(live: RowSelection, store: VpaStore) -> list[EstimateQuery]:
     """One for each group. Those whose recommender failed last time come last: it may fail the others, too."""
     groups = store.vpas.group[live.owners]
     order = np.argsort(groups, kind="stable")
-    found, begins = np.unique(groups[order], return_index=True)
+    numbers, begins = np.unique(groups[order], return_index=True)
     ends = np.append(begins, len(order))[1:]
-    asked = [
+    queries = [
         EstimateQuery(store.groups[group].recommender, store.groups[group].values, live.part(order[begin:end]))
-        for group, begin, end in zip(found.tolist(), begins.tolist(), ends.tolist(), strict=True)
+        for group, begin, end in zip(numbers.tolist(), begins.tolist(), ends.tolist(), strict=True)
         if group >= 0
     ]
-    return sorted(asked, key=lambda question: bool(store.vpas.failed[question.about.owners].any()))
+    return sorted(queries, key=lambda question: bool(store.vpas.failed[question.about.owners].any()))
 
 
 def build_shadow_queries(
@@ -91,14 +91,14 @@ PendingEstimates: TypeAlias = Callable[[], Estimates]
 
 @runtime_checkable
 class RemoteRecommender(Protocol):
-    """A recommender that works elsewhere: it is told to begin, and asked for its answer later."""
+    """A recommender in another process: `begin` starts the estimate, and the result is collected later."""
 
     def begin(self, rows: Rows, values: ParameterValues, now: float, /) -> PendingEstimates:
         """Begin, and come back at once."""
 
 
 class EstimateOrigin(msgspec.Struct, frozen=True):
-    """Who answered a question, with which parameters, and why so."""
+    """The recommender that answered a query, its parameters and its explanation."""
 
     recommender: str
     values: ParameterValues
@@ -144,39 +144,39 @@ def estimate_all(
 ) -> PassEstimates:
     """The answers for all rows that are current and belong to a container that is sized."""
     live = select_live_rows(view, placed, store)
-    asked = build_queries(live, store)
+    queries = build_queries(live, store)
     shadows = list(build_shadow_queries(live, store, recommenders))
-    found = _run_queries([*asked, *shadows], view, recommenders, now)
+    results = _run_queries([*queries, *shadows], view, recommenders, now)
     answers = PassEstimates.none(store.containers.reach)
     answers.positions[live.numbers] = live.positions
     failures: dict[int, str] = {}
-    told: list[EstimateOrigin] = []
-    for question, answer in zip(asked, found, strict=False):
+    origins: list[EstimateOrigin] = []
+    for question, answer in zip(queries, results, strict=False):
         failures |= _find_failures(store, recommenders[question.recommender].name, question.about, answer)
         if isinstance(answer, Estimates):
-            _store_estimates(answers, question.about, answer, len(told))
-            told.append(EstimateOrigin(question.recommender, question.values, answer.explanation))
+            _store_estimates(answers, question.about, answer, len(origins))
+            origins.append(EstimateOrigin(question.recommender, question.values, answer.explanation))
     if failures:
         withheld = np.isin(store.containers.vpa[: store.containers.reach], list(failures))
         answers.bounds[:, :, withheld] = np.nan
         answers.totals[:, withheld] = np.nan
         answers.confidence[withheld] = np.nan
     beside = {
-        each.recommender: _build_shadow(store, recommenders[each.recommender].name, each.about, answer)
-        for each, answer in zip(shadows, found[len(asked) :], strict=True)
+        query.recommender: _build_shadow(store, recommenders[query.recommender].name, query.about, answer)
+        for query, answer in zip(shadows, results[len(queries) :], strict=True)
     }
-    return msgspec.structs.replace(answers, failures=failures, told=told, shadows=beside)
+    return msgspec.structs.replace(answers, failures=failures, told=origins, shadows=beside)
 
 
 def _run_queries(
-    asked: Sequence[EstimateQuery], view: RowsView, recommenders: Mapping[str, Recommender], now: float
+    queries: Sequence[EstimateQuery], view: RowsView, recommenders: Mapping[str, Recommender], now: float
 ) -> list[Estimates | str]:
-    """The answer to each question, or what went wrong."""
-    begun = [_start_query(recommenders[each.recommender], view, each, now) for each in asked]
-    found: dict[int, Estimates | str] = {}
-    for number in sorted(range(len(asked)), key=lambda at: begun[at].is_elsewhere):
-        found[number] = _collect_estimates(begun[number])
-    return [found[number] for number in range(len(asked))]
+    """The estimates for each query, or an error message."""
+    begun = [_start_query(recommenders[query.recommender], view, query, now) for query in queries]
+    results: dict[int, Estimates | str] = {}
+    for number in sorted(range(len(queries)), key=lambda at: begun[at].is_elsewhere):
+        results[number] = _collect_estimates(begun[number])
+    return [results[number] for number in range(len(queries))]
 
 
 class _StartedQuery(msgspec.Struct, frozen=True):
@@ -227,8 +227,8 @@ def _find_failures(store: VpaStore, name: str, about: RowSelection, answer: Esti
         owner = int(about.owners[at])
         if owner not in blamed:
             (key,) = store.containers.keys([int(about.numbers[at])])
-            told = describe_bounds(answer.bounds[:, :, at])
-            blamed[owner] = f"recommender {name} gave an impossible answer for {key.container}: {told}"
+            described = describe_bounds(answer.bounds[:, :, at])
+            blamed[owner] = f"recommender {name} gave an impossible answer for {key.container}: {described}"
     return blamed
 
 

@@ -84,15 +84,15 @@ class LastPass(msgspec.Struct, frozen=True):
 
     def sorted_keys(self, namespace: str = "") -> list[tuple[VpaKey, int]]:
         """Namespace, name and number of all VPAs, or of those of one namespace, sorted."""
-        found = ((entry.vpa, number) for number, entry in self.entries.items())
-        return sorted(((vpa.namespace, vpa.name), number) for vpa, number in found if namespace in ("", vpa.namespace))
+        vpas = ((entry.vpa, number) for number, entry in self.entries.items())
+        return sorted(((vpa.namespace, vpa.name), number) for vpa, number in vpas if namespace in ("", vpa.namespace))
 
     def rows(self, number: int) -> Sequence[int]:
         """Where the rows of a VPA's containers are in the columns, in the order of their names."""
         columns = self.result.columns
         own = np.isin(columns.places, np.flatnonzero(columns.owners == number))
-        found: list[int] = np.flatnonzero(own).tolist()
-        return sorted(found, key=lambda position: columns.keys[position].container)
+        positions: list[int] = np.flatnonzero(own).tolist()
+        return sorted(positions, key=lambda position: columns.keys[position].container)
 
     def spoken(self, number: int) -> PassConditionSubject:
         """What its conditions are made from."""
@@ -119,7 +119,7 @@ def describe_vpa(last: LastPass, number: int) -> dict[str, Any]:
         "generation": vpa.generation,
         "recommender": vpa.recommender,
         "given": dict(vpa.effective.parameters),
-        "parameters": next((dict(each.values) for each in explained if each.values), {}),
+        "parameters": next((dict(container.values) for container in explained if container.values), {}),
         "updateMode": str(vpa.effective.mode),
         "time": _time(last.time),
         "conditions": _condition_documents(last, number, rows),
@@ -127,12 +127,14 @@ def describe_vpa(last: LastPass, number: int) -> dict[str, Any]:
     }
     if texts.failure:
         document["failure"] = texts.failure
-    absent = [each.recommender for each in last.result.unhosted if (each.namespace, each.vpa) == _key(entry)]
+    absent = [
+        unhosted.recommender for unhosted in last.result.unhosted if (unhosted.namespace, unhosted.vpa) == _key(entry)
+    ]
     return document | ({"shadowsNotRunning": absent} if absent else {})
 
 
 def summarize_vpa(last: LastPass, number: int) -> dict[str, Any]:
-    """A VPA among others: who serves it, and which conditions hold."""
+    """A VPA in a list: its recommender, and which conditions hold."""
     entry, truth = last.entries[number], int(last.result.truth[number])
     vpa = entry.vpa
     document: dict[str, Any] = {
@@ -147,7 +149,7 @@ def summarize_vpa(last: LastPass, number: int) -> dict[str, Any]:
 
 def _condition_documents(last: LastPass, number: int, rows: Iterable[int]) -> list[dict[str, Any]]:
     if last.entries[number].state is None:
-        return []  # nobody has looked at its target yet
+        return []  # its target has not been read yet
     truth = int(last.result.truth[number])
     shortage = last.shortage(number) if truth & ConditionBit.LOW_CONFIDENCE else None
     sizes_any = last.entries[number].vpa.sizes_any(last.result.columns.keys[row].container for row in rows)
@@ -162,28 +164,28 @@ def _container_documents(
     columns = last.result.columns
     return [
         {
-            "name": each.key.container,
-            "reason": each.reason.code,
-            "meaning": each.reason.meaning,
-            "recommender": each.recommender,
-            "explanation": _explanation_document(each.said),
-            "confidence": _number(each.confidence),
+            "name": container.key.container,
+            "reason": container.reason.code,
+            "meaning": container.reason.meaning,
+            "recommender": container.recommender,
+            "explanation": _explanation_document(container.said),
+            "confidence": _number(container.confidence),
             "samples": int(columns.count[row]),
             "firstSample": _moment(columns.first[row]),
             "lastSample": _moment(columns.last[row]),
-            "found": _bounds_document(each.found),
-            "recommended": recommended.get(each.key.container, {}),
-            "published": published.get(each.key.container, {}),
+            "found": _bounds_document(container.found),
+            "recommended": recommended.get(container.key.container, {}),
+            "published": published.get(container.key.container, {}),
             "shadows": {
                 name: {
                     "found": _bounds_document(shadow.found),
                     "explanation": _explanation_document(shadow.said),
                     "failure": shadow.failure,
                 }
-                for name, shadow in sorted(each.shadows.items())
+                for name, shadow in sorted(container.shadows.items())
             },
         }
-        for row, each in zip(rows, explained, strict=True)
+        for row, container in zip(rows, explained, strict=True)
     ]
 
 
@@ -191,10 +193,12 @@ def _recommended_documents(entry: VpaEntry, explained: Sequence[ContainerExplana
     """What a status says if it is written now, by container."""
     if not explained:
         return {}
-    names = [each.key.container for each in explained]
-    amounts = np.stack([each.amounts for each in explained], axis=-1)
+    names = [container.key.container for container in explained]
+    amounts = np.stack([container.amounts for container in explained], axis=-1)
     spelled = [compile_policy_bounds(entry.vpa.effective.container(name)).spelled for name in names]
-    documents = build_container_recommendations(names, amounts, {at: each for at, each in enumerate(spelled) if each})
+    documents = build_container_recommendations(
+        names, amounts, {at: texts for at, texts in enumerate(spelled) if texts}
+    )
     return {
         document.pop("containerName"): {key: value for key, value in document.items() if value}
         for document in documents
@@ -207,14 +211,14 @@ def _published_documents(entry: VpaEntry) -> dict[str, dict[str, Any]]:
     return {document.pop("containerName"): document for document in documents}
 
 
-def _bounds_document(found: FloatColumn) -> dict[str, dict[str, str]]:
+def _bounds_document(bounds: FloatColumn) -> dict[str, dict[str, str]]:
     """Lower bound, target and upper bound, (bound, resource); nothing where there is none."""
-    texts = {name: format_resources(found[bound][:, None])[0] for name, bound in _BOUND_FIELDS}
+    texts = {name: format_resources(bounds[bound][:, None])[0] for name, bound in _BOUND_FIELDS}
     return {name: amounts for name, amounts in texts.items() if amounts}
 
 
-def _explanation_document(said: Mapping[str, float | str]) -> dict[str, float | str | None]:
-    return {name: value if isinstance(value, str) else _number(value) for name, value in said.items()}
+def _explanation_document(explanation: Mapping[str, float | str]) -> dict[str, float | str | None]:
+    return {name: value if isinstance(value, str) else _number(value) for name, value in explanation.items()}
 
 
 def _number(value: float) -> float | None:
@@ -246,17 +250,17 @@ class TargetTrace:
     """What targets were after every stage, (resource, container number)."""
 
     def __init__(self) -> None:
-        self._seen: list[tuple[Reason | None, FloatColumn]] = []
+        self._stages: list[tuple[Reason | None, FloatColumn]] = []
 
     def __call__(self, reason: Reason | None, amounts: FloatColumn) -> None:
         """A stage is over; without a reason, all of them are still to come."""
-        self._seen.append((reason, amounts[TARGET].copy()))
+        self._stages.append((reason, amounts[TARGET].copy()))
 
     def steps(self, place: int) -> Iterator[TargetStep]:
         """What changed the targets of one container, by its number: resource after resource, in the order of stages."""
         for which, resource in enumerate(RESOURCES):
             before = np.nan
-            for reason, targets in self._seen:
+            for reason, targets in self._stages:
                 after = float(targets[which, place])
                 if reason is not None and after != before and not (np.isnan(after) and np.isnan(before)):
                     yield TargetStep(resource, reason, float(before), after)

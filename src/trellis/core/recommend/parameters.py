@@ -88,7 +88,7 @@ class Parameter(msgspec.Struct, frozen=True):
                     raise InvalidInput(text, f"must be one of {', '.join(self.choices)}")
                 return text
             case ParameterKind.WHOLE:
-                return _whole(text)
+                return _parse_integer(text)
             case ParameterKind.NUMBER:
                 return _number(text)
 
@@ -112,25 +112,25 @@ def read_parameters(
     values = {parameter.name: parameter.default for parameter in declared} | dict(defaults or {})
     if not given:
         return ReadParameters(values)
-    known = {parameter.name: parameter for parameter in declared}
-    problems = list(_unknown(known, given))
+    by_name = {parameter.name: parameter for parameter in declared}
+    problems = list(_unknown(by_name, given))
     for name, text in given.items():
-        if name not in known:
+        if name not in by_name:
             continue
         try:
-            values[name] = known[name].read(text)
+            values[name] = by_name[name].read(text)
         except InvalidInput as error:
             problems.append(ValidationProblem((*PARAMETERS_PATH, MapKey(name)), INVALID, error.rule, text))
     return ReadParameters(values, tuple(problems))
 
 
-def _unknown(known: Mapping[str, Parameter], given: Mapping[str, str]) -> Iterator[ValidationProblem]:
-    names = ", ".join(sorted(known)) or "none"
-    for name in given:
-        if name not in known:
+def _unknown(by_name: Mapping[str, Parameter], texts: Mapping[str, str]) -> Iterator[ValidationProblem]:
+    names = ", ".join(sorted(by_name)) or "none"
+    for name in texts:
+        if name not in by_name:
             rule = f"the recommender has no such parameter; it has {names}"
             yield ValidationProblem(
-                (*PARAMETERS_PATH, MapKey(name)), UNKNOWN_FIELD, rule, suggestion=suggest_name(name, known)
+                (*PARAMETERS_PATH, MapKey(name)), UNKNOWN_FIELD, rule, suggestion=suggest_name(name, by_name)
             )
 
 
@@ -144,7 +144,7 @@ def _number(text: str) -> float:
     return number
 
 
-def _whole(text: str) -> int:
+def _parse_integer(text: str) -> int:
     number = _number(text)
     if not number.is_integer():
         raise InvalidInput(text, "must be a whole number")

@@ -103,7 +103,7 @@ class PostProcessingContext(msgspec.Struct, frozen=True):
 
 
 class PostProcessor(msgspec.Struct, frozen=True):
-    """One thing that becomes of all amounts at once, in place, and what is said of an amount that it changes."""
+    """A step that changes all amounts at once, in place, and the reason given for an amount that it changes."""
 
     reason: Reason
     change: Callable[[FloatColumn, PostProcessingContext], None]

@@ -58,12 +58,12 @@ LONGEST_EXPLANATION_TEXT: Final = 200  # of a name, and of what a row says
 
 
 def read_row_explanation(explanation: Explanations, at: int) -> dict[str, float | str]:
-    """What an explanation says of one row."""
-    said: dict[str, float | str] = {}
+    """The explanation of one row, by name."""
+    texts: dict[str, float | str] = {}
     for name, column in explanation.items():
         value = column[at]
-        said[name] = value[:LONGEST_EXPLANATION_TEXT] if isinstance(value, str) else float(value)
-    return said
+        texts[name] = value[:LONGEST_EXPLANATION_TEXT] if isinstance(value, str) else float(value)
+    return texts
 
 
 __all__ = [
@@ -148,9 +148,9 @@ class Rows(msgspec.Struct, frozen=True):
         """
         usage = self.usage
         bank, scale = (usage.cpu, MILLICORES_PER_CORE) if resource == CPU else (usage.memory, 1.0)
-        found = bank.percentiles(fractions, usage.rows) * scale
-        found[:, bank.empty(usage.rows)] = np.nan
-        return found
+        percentiles = bank.percentiles(fractions, usage.rows) * scale
+        percentiles[:, bank.empty(usage.rows)] = np.nan
+        return percentiles
 
     def hours(self, now: float, positions: IntColumn | slice = slice(None)) -> Ring:
         """The last 35 days hour by hour, (row, resource, measure, hour), oldest first, the running hour left out.
@@ -161,13 +161,13 @@ class Rows(msgspec.Struct, frozen=True):
         ask for a few thousand `positions` at a time.
         """
         numbers = self.usage.history_rows[positions]
-        kept = numbers >= 0
-        found = self.usage.history.summaries(numbers[kept], now)
-        found[:, CPU] *= np.float32(MILLICORES_PER_CORE)
-        if kept.all():
-            return found
-        every = np.full((len(numbers), *found.shape[1:]), np.nan, dtype=np.float32)
-        every[kept] = found
+        with_history = numbers >= 0
+        summaries = self.usage.history.summaries(numbers[with_history], now)
+        summaries[:, CPU] *= np.float32(MILLICORES_PER_CORE)
+        if with_history.all():
+            return summaries
+        every = np.full((len(numbers), *summaries.shape[1:]), np.nan, dtype=np.float32)
+        every[with_history] = summaries
         return every
 
     def memory_peaks(self, now: float, positions: IntColumn | slice = slice(None)) -> Peaks:
@@ -177,10 +177,10 @@ class Rows(msgspec.Struct, frozen=True):
         everywhere unless the recommender `needs_history`.
         """
         numbers = self.usage.history_rows[positions]
-        kept = numbers >= 0
-        found = np.full((len(numbers), CELLS), np.nan, dtype=np.float32)
-        found[kept] = self.usage.history.peaks(numbers[kept], now)
-        return found
+        with_history = numbers >= 0
+        peaks = np.full((len(numbers), CELLS), np.nan, dtype=np.float32)
+        peaks[with_history] = self.usage.history.peaks(numbers[with_history], now)
+        return peaks
 
     def runs(
         self, positions: IntColumn | slice = slice(None), *, longest: float = math.inf, most: int = RUNS
@@ -191,19 +191,19 @@ class Rows(msgspec.Struct, frozen=True):
         attribute `needs_runs` that is true. It takes 18 KB a row: ask for a few thousand `positions` at a time.
         """
         numbers = self.usage.run_rows[positions]
-        kept = np.flatnonzero(numbers >= 0)
-        found = self.usage.runs.seen(numbers[kept], longest, most)
-        found.values[:, :, CPU] *= np.float32(MILLICORES_PER_CORE)
-        if len(kept) == len(numbers):
-            return found
+        with_runs = np.flatnonzero(numbers >= 0)
+        recent = self.usage.runs.seen(numbers[with_runs], longest, most)
+        recent.values[:, :, CPU] *= np.float32(MILLICORES_PER_CORE)
+        if len(with_runs) == len(numbers):
+            return recent
         every = RecentRuns(
             begin=np.full((len(numbers), most), np.nan),
             last=np.full((len(numbers), most), np.nan),
             width=np.full(len(numbers), np.nan),
-            values=np.full((len(numbers), *found.values.shape[1:]), np.nan, dtype=np.float32),
+            values=np.full((len(numbers), *recent.values.shape[1:]), np.nan, dtype=np.float32),
         )
-        every.begin[kept], every.last[kept], every.width[kept] = found.begin, found.last, found.width
-        every.values[kept] = found.values
+        every.begin[with_runs], every.last[with_runs], every.width[with_runs] = recent.begin, recent.last, recent.width
+        every.values[with_runs] = recent.values
         return every
 
 
@@ -235,20 +235,20 @@ class Estimates(msgspec.Struct, frozen=True):
     @property
     def lower(self) -> FloatColumn:
         """Below this a running pod is too small, (CPU, MEMORY; row)."""
-        found: FloatColumn = self.bounds[LOWER]
-        return found
+        lower: FloatColumn = self.bounds[LOWER]
+        return lower
 
     @property
     def target(self) -> FloatColumn:
         """What a container should request."""
-        found: FloatColumn = self.bounds[MIDDLE]
-        return found
+        target: FloatColumn = self.bounds[MIDDLE]
+        return target
 
     @property
     def upper(self) -> FloatColumn:
         """Above this a running pod is too large."""
-        found: FloatColumn = self.bounds[UPPER]
-        return found
+        upper: FloatColumn = self.bounds[UPPER]
+        return upper
 
 
 class Recommender(Protocol):
@@ -267,7 +267,7 @@ class Recommender(Protocol):
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What can be set, for everybody with `--set` and for one VPA in `spec.recommenders[].parameters`.
+        """What can be set, for all VPAs with `--set` and for one VPA in `spec.recommenders[].parameters`.
 
         A declaration has type, unit, range, default and meaning. Values are read and checked by it before they get
         here, so that `estimate` finds a sound value under every declared name.

@@ -171,37 +171,37 @@ class PassResult(msgspec.Struct, frozen=True):
         if place < 0:
             nothing = np.full((3, 2), np.nan), np.full((len(STATUS_FIELDS), 2), np.nan)
             return ContainerExplanation(key, NOT_SERVED_HERE, *nothing, confidence=float("nan"))
-        found, amounts = answers.bounds[:, :, place], columns.amounts[:, :, place]
-        told, said = self._said(place)
+        bounds, amounts = answers.bounds[:, :, place], columns.amounts[:, :, place]
+        origin, explanation = self._read_origin(place)
         return ContainerExplanation(
             key=key,
-            reason=self._reason(place, found, amounts),
-            found=found,
+            reason=self._reason(place, bounds, amounts),
+            found=bounds,
             amounts=amounts,
             confidence=float(answers.confidence[place]),
-            recommender=told.recommender,
-            values=told.values,
-            said=said,
+            recommender=origin.recommender,
+            values=origin.values,
+            said=explanation,
             shadows=self._shadows(place),
         )
 
-    def _said(self, place: int) -> tuple[EstimateOrigin, dict[str, float | str]]:
-        """Who answered for a container, and why so."""
+    def _read_origin(self, place: int) -> tuple[EstimateOrigin, dict[str, float | str]]:
+        """The recommender that estimated a container, and its explanation."""
         number = int(self.answers.asked[place])
         if number < 0:
             return NO_ORIGIN, {}
-        told = self.answers.told[number]
-        return told, read_row_explanation(told.explanation, int(self.answers.nth[place]))
+        origin = self.answers.told[number]
+        return origin, read_row_explanation(origin.explanation, int(self.answers.nth[place]))
 
     def _shadows(self, place: int) -> dict[str, ShadowExplanation]:
         owner = int(self.columns.owners[place])
-        found = {name: _explain_shadow(shadow, place, owner) for name, shadow in self.answers.shadows.items()}
-        return {name: would_be for name, would_be in found.items() if would_be is not None}
+        explanations = {name: _explain_shadow(shadow, place, owner) for name, shadow in self.answers.shadows.items()}
+        return {name: would_be for name, would_be in explanations.items() if would_be is not None}
 
-    def _reason(self, place: int, found: FloatColumn, amounts: FloatColumn) -> Reason:
+    def _reason(self, place: int, bounds: FloatColumn, amounts: FloatColumn) -> Reason:
         if not self.columns.sized[place]:
             return CONTAINER_OFF
-        if not np.isnan(found[MIDDLE]).all():
+        if not np.isnan(bounds[MIDDLE]).all():
             return RECOMMENDED
         if not np.isnan(amounts[TARGET]).all():
             return RECOMMENDATION_KEPT
@@ -212,14 +212,14 @@ def _explain_shadow(shadow: ShadowEstimates, place: int, owner: int) -> ShadowEx
     at = np.flatnonzero(shadow.numbers == place)
     if not len(at):
         return None
-    said = read_row_explanation(shadow.explanation, int(at[0]))
-    return ShadowExplanation(shadow.bounds[:, :, at[0]], said, shadow.failures.get(owner, ""))
+    explanation = read_row_explanation(shadow.explanation, int(at[0]))
+    return ShadowExplanation(shadow.bounds[:, :, at[0]], explanation, shadow.failures.get(owner, ""))
 
 
 def _gather_rows(by_container: FloatColumn, places: IntColumn) -> FloatColumn:
     gathered = np.full((*by_container.shape[:-1], len(places)), np.nan)
-    known = places >= 0
-    gathered[..., known] = by_container[..., places[known]]
+    placed = places >= 0
+    gathered[..., placed] = by_container[..., places[placed]]
     return gathered
 
 
@@ -231,12 +231,12 @@ def find_shortages(of: IntColumn, answers: PassEstimates, columns: PassColumns) 
     is_asked[of] = True
     numbers, owners = numbers[is_asked[owners]], owners[is_asked[owners]]
     order = np.lexsort((answers.confidence[numbers], owners))
-    found, first = np.unique(owners[order], return_index=True)
+    vpa_numbers, first = np.unique(owners[order], return_index=True)
     at = answers.positions[numbers[order][first]]
     spans = np.nan_to_num(columns.last[at] - columns.first[at])
     names = [columns.keys[position].container for position in at.tolist()]
-    told = map(HistoryShortage, names, columns.count[at].tolist(), spans.tolist())
-    return dict(zip(found.tolist(), told, strict=True))
+    shortages = map(HistoryShortage, names, columns.count[at].tolist(), spans.tolist())
+    return dict(zip(vpa_numbers.tolist(), shortages, strict=True))
 
 
 __all__ = ["PassResult", "run_pass"]

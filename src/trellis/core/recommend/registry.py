@@ -28,30 +28,32 @@ from trellis.core.recommend.validation import needs_runs
 
 def read_presets(texts: Sequence[str], recommenders: Sequence[str]) -> dict[str, dict[str, str]]:
     """What was written, by recommender and parameter; the last of two counts."""
-    found: dict[str, dict[str, str]] = {}
+    presets: dict[str, dict[str, str]] = {}
     for text in texts:
         key, is_set, value = text.partition("=")
         if not is_set or not key:
             raise InvalidInput(text, "must be written as parameter=value, or as recommender.parameter=value")
         recommender, parameter = _split_key(text, key.strip(), recommenders)
-        found.setdefault(recommender, {})[parameter] = value.strip()
-    return found
+        presets.setdefault(recommender, {})[parameter] = value.strip()
+    return presets
 
 
 def replace_defaults(declared: Sequence[Parameter], given: Mapping[str, str]) -> tuple[Parameter, ...]:
     """The same parameters with other defaults."""
-    known = {parameter.name: parameter for parameter in declared}
+    by_name = {parameter.name: parameter for parameter in declared}
     for name, text in given.items():
-        if name not in known:
-            guess = suggest_name(name, known)
+        if name not in by_name:
+            guess = suggest_name(name, by_name)
             hint = f" (did you mean {guess}?)" if guess else ""
-            raise InvalidInput(name, f"is no parameter of this recommender{hint}; it has {', '.join(known) or 'none'}")
+            raise InvalidInput(
+                name, f"is no parameter of this recommender{hint}; it has {', '.join(by_name) or 'none'}"
+            )
         try:
-            value = known[name].read(text)
+            value = by_name[name].read(text)
         except InvalidInput as error:
             raise InvalidInput(f"{name}={text}", error.rule) from error
-        known[name] = msgspec.structs.replace(known[name], default=value)
-    return tuple(known.values())
+        by_name[name] = msgspec.structs.replace(by_name[name], default=value)
+    return tuple(by_name.values())
 
 
 def apply_preset(recommender: Recommender, given: Mapping[str, str]) -> Recommender:
@@ -96,13 +98,13 @@ def built_in_recommenders(settings: DefaultSettings | None = None) -> dict[str, 
         AdaptiveRecommender(default, FORECAST_CANDIDATES, settings),
         PhasesRecommender(default, settings),
     )
-    return {each.name: each for each in every}
+    return {recommender.name: recommender for recommender in every}
 
 
 def build_recommenders(
     names: Iterable[str], settings: DefaultSettings, presets: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Recommender]:
-    """Who answers to these names, with other defaults for their parameters where some are given for a name."""
+    """The recommenders by these names, with other parameter defaults where a name has presets."""
     built_in = built_in_recommenders(settings)
     return {
         name: apply_preset(built_in.get(name) or DefaultRecommender(settings, name), presets.get(name, {}))

@@ -33,7 +33,7 @@ class DefaultSettings(msgspec.Struct, frozen=True):
 
 
 class PipelineSettings(msgspec.Struct, frozen=True):
-    """What happens to every recommendation, whoever made it, and when a status is written.
+    """Post-processing of the recommendations of all recommenders, and when a status is written.
 
     Rounding is up, to a multiple. A maximum of 0 is none; it holds for containers whose policy leaves the resource
     open. `change_threshold` and `narrowing_threshold` are fractions of the published value, `max_age` is in seconds;

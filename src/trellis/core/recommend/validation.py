@@ -32,7 +32,7 @@ _PYTHON_TYPES: dict[ParameterKind, tuple[type, ...]] = {
 
 
 class RecommenderDeclaration(msgspec.Struct, frozen=True):
-    """What a recommender says of itself."""
+    """The attributes that a recommender declares."""
 
     needs_history: bool
     parameters: tuple[Parameter, ...] = ()
@@ -49,7 +49,7 @@ def read_declaration(recommender: object) -> RecommenderDeclaration:
 
 
 def needs_runs(recommender: Recommender) -> bool:
-    """Whether `rows.runs` must know something. Who says nothing about it does without."""
+    """Whether `rows.runs` must know something. False if the recommender does not declare it."""
     return getattr(recommender, "needs_runs", False) is True
 
 
@@ -64,12 +64,14 @@ def _find_problems(recommender: object) -> Iterator[str]:
     if not callable(getattr(recommender, "estimate", None)):
         yield "it has no method `estimate`"
     parameters = getattr(recommender, "parameters", None)
-    if not isinstance(parameters, tuple | list) or not all(isinstance(each, Parameter) for each in parameters):
+    if not isinstance(parameters, tuple | list) or not all(
+        isinstance(parameter, Parameter) for parameter in parameters
+    ):
         yield "it has no attribute `parameters` that is a tuple of `Parameter`"
         return
     for parameter in parameters:
         yield from _find_parameter_problems(parameter)
-    for twice in (name for name, times in Counter(each.name for each in parameters).items() if times > 1):
+    for twice in (name for name, times in Counter(parameter.name for parameter in parameters).items() if times > 1):
         yield f"it declares the parameter {twice} twice"
 
 
@@ -108,7 +110,7 @@ class UnavailableRecommender:
         self.why = why
 
     def estimate(self, _rows: Rows, _values: ParameterValues, _now: float, /) -> NoReturn:
-        """No answer."""
+        """Raises `RecommenderFailure` with the reason."""
         raise RecommenderFailure(self.why)
 
 
@@ -135,7 +137,11 @@ def _find_column_problem(column: object, rows: int) -> str:
         if column.dtype != np.float64:
             return "that is neither a column of floats nor a list of texts"
         return f"of shape {column.shape} where {(rows,)} was asked for" if column.shape != (rows,) else ""
-    if isinstance(column, str) or not isinstance(column, Sequence) or not all(isinstance(each, str) for each in column):
+    if (
+        isinstance(column, str)
+        or not isinstance(column, Sequence)
+        or not all(isinstance(value, str) for value in column)
+    ):
         return "that is neither a column of floats nor a list of texts"
     return f"of {len(column)} texts for {rows} rows" if len(column) != rows else ""
 
@@ -171,8 +177,8 @@ def find_impossible_rows(answer: Estimates) -> BoolColumn:
     wrong |= (bounds[LOWER] > bounds[MIDDLE]) | (bounds[MIDDLE] > bounds[UPPER])
     if answer.totals is not None:
         wrong |= (answer.totals < 0) | np.isinf(answer.totals)
-    found: BoolColumn = wrong.any(axis=0)
-    return found
+    impossible: BoolColumn = wrong.any(axis=0)
+    return impossible
 
 
 def describe_bounds(bounds: FloatColumn) -> str:

@@ -45,7 +45,7 @@ class PluginCall(msgspec.Struct, frozen=True):
 
 
 class Login(msgspec.Struct, frozen=True):
-    """Who we say we are. A token file comes before a token, because it is the one that is kept fresh."""
+    """The credentials of a user. A token file comes before a token, because it is the one that is kept fresh."""
 
     token: str = ""
     token_file: str = ""
@@ -53,12 +53,12 @@ class Login(msgspec.Struct, frozen=True):
     plugin: PluginCall | None = None
 
     def __repr__(self) -> str:
-        given = [name for name in self.__struct_fields__ if getattr(self, name)]
-        return f"Login({', '.join(given) or 'anonymous'})"
+        set_fields = [name for name in self.__struct_fields__ if getattr(self, name)]
+        return f"Login({', '.join(set_fields) or 'anonymous'})"
 
 
 class Impersonation(msgspec.Struct, frozen=True):
-    """Whom we act as, if the server lets us: `as`, `as-uid`, `as-groups` and `as-user-extra` of a user."""
+    """The user to impersonate, if the server allows it: `as`, `as-uid`, `as-groups` and `as-user-extra` of a user."""
 
     user: str = ""
     uid: str = ""
@@ -66,7 +66,7 @@ class Impersonation(msgspec.Struct, frozen=True):
     extra: Mapping[str, tuple[str, ...]] = _NO_EXTRA
 
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """What says so on the wire; a header may occur several times."""
+        """The impersonation headers; a header may occur several times."""
         headers = [("Impersonate-User", self.user), ("Impersonate-Uid", self.uid)]
         headers += [("Impersonate-Group", group) for group in self.groups]
         # The key is part of a header's name, which has a narrower alphabet; the server decodes it.

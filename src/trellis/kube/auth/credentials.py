@@ -55,7 +55,7 @@ class FixedCredentials:
 
 
 class TokenFile:
-    """A token that somebody else keeps fresh in a file: re-read when the file changes, and every minute at least.
+    """A token in a file that another process renews: re-read when the file changes, and every minute at least.
 
     Every minute too, because a projected token changes by a link two directories up, which not every file system shows
     as a change of the file.
@@ -76,7 +76,7 @@ class TokenFile:
         return Identity(self._token, self._certificate)
 
     async def renew(self, refused: Identity) -> bool:
-        """Look again, whatever the time and the file's marks say."""
+        """Read the file again, even if it seems unchanged."""
         self._mark = None
         self._refresh(asyncio.get_running_loop().time())
         return self._token != refused.token

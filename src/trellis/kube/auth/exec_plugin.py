@@ -53,23 +53,23 @@ class ExecPlugin:
         self._call = call
         self._now = now
         self._patience = patience_seconds
-        self._kept: Identity | None = None
+        self._identity_in_use: Identity | None = None
         self._expires: datetime | None = None
         self._running = asyncio.Lock()
 
     async def identity(self) -> Identity:
         """What the program gave last, or gives now."""
         async with self._running:
-            if self._kept is None or (self._expires is not None and self._now() >= self._expires):
+            if self._identity_in_use is None or (self._expires is not None and self._now() >= self._expires):
                 status = _read(await self._run(), self._call)
-                self._kept, self._expires = _identity(status, self._call), status.expiration_timestamp
-            return self._kept
+                self._identity_in_use, self._expires = _identity(status, self._call), status.expiration_timestamp
+            return self._identity_in_use
 
     async def renew(self, refused: Identity) -> bool:
         """Forget what the server did not accept; another request may have done so already."""
         async with self._running:
-            if self._kept is refused:
-                self._kept = None
+            if self._identity_in_use is refused:
+                self._identity_in_use = None
         return True
 
     async def _run(self) -> bytes:
@@ -92,8 +92,8 @@ class ExecPlugin:
             raise _failure(call, f"cannot be run: {error.strerror}") from error
         output, complaint = await _wait(process, call, None if person else self._patience)
         if process.returncode:
-            said = " ".join((complaint or b"").decode("utf-8", "replace").split())
-            raise _failure(call, f"ended with {process.returncode}" + (f": {said[:300]}" if said else ""))
+            stderr_text = " ".join((complaint or b"").decode("utf-8", "replace").split())
+            raise _failure(call, f"ended with {process.returncode}" + (f": {stderr_text[:300]}" if stderr_text else ""))
         return output
 
 
@@ -141,6 +141,6 @@ def _identity(status: _ExecCredentialStatus, call: PluginCall) -> Identity:
     return Identity(status.token, pair if pair.key else None)
 
 
-def _failure(call: PluginCall, what: str) -> Unauthorized:
+def _failure(call: PluginCall, problem: str) -> Unauthorized:
     hint = f"; {' '.join(call.install_hint.split())}" if call.install_hint else ""
-    return Unauthorized(0, "NoCredentials", f"the credential plug-in {quote_name(call.command)} {what}{hint}")
+    return Unauthorized(0, "NoCredentials", f"the credential plug-in {quote_name(call.command)} {problem}{hint}")

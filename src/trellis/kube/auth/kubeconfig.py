@@ -42,8 +42,8 @@ def login_of(user: LocatedEntry[KubeconfigUser], cluster: KubeconfigCluster, aut
     certificate = user.content("client-certificate", entry.client_certificate, entry.client_certificate_data)
     key = user.content("client-key", entry.client_key, entry.client_key_data)
     if bool(certificate) != bool(key):
-        given, missing = ("client-certificate", "client-key") if certificate else ("client-key", "client-certificate")
-        raise user.refuse(f"it has a {given} without a {missing}")
+        present, missing = ("client-certificate", "client-key") if certificate else ("client-key", "client-certificate")
+        raise user.refuse(f"it has a {present} without a {missing}")
     return Login(
         token=entry.token,
         token_file=str(user.path(entry.token_file)) if entry.token_file else "",
@@ -120,7 +120,7 @@ def connection_from_kubeconfig(
     user = LocatedEntry(chosen.file, "user", "", KubeconfigUser())
     if chosen.entry.user:
         user = _find(config, "user", chosen.entry.user, config.users, name)
-    who = user.entry
+    user_entry = user.entry
     return Connection(
         server=_server(cluster),
         source=f"{chosen.file}, context {quote_name(name)}",
@@ -130,7 +130,9 @@ def connection_from_kubeconfig(
         tls_server_name=cluster.entry.tls_server_name,
         proxy=_proxy(cluster),
         login=login_of(user, cluster.entry, _authority(cluster)),
-        impersonation=Impersonation(who.act_as, who.as_uid, who.as_groups, who.as_user_extra),
+        impersonation=Impersonation(
+            user_entry.act_as, user_entry.as_uid, user_entry.as_groups, user_entry.as_user_extra
+        ),
         warnings=(*_warnings(cluster), *warnings_about(user)),
     )
 
@@ -138,16 +140,16 @@ def connection_from_kubeconfig(
 def _find(
     config: Kubeconfig, kind: str, name: str, entries: Mapping[str, LocatedEntry[E]], context: str | None = None
 ) -> LocatedEntry[E]:
-    found = entries.get(name)
-    if found:
-        return found
+    entry = entries.get(name)
+    if entry:
+        return entry
     meant = suggest_name(name, entries)
     if meant:
         advice = f"did you mean {quote_name(meant)}?"
     else:
         advice = f"there are: {', '.join(map(quote_name, sorted(entries)))}" if entries else "none is defined"
-    whose = f", which context {quote_name(context)} names" if context else ""
-    raise _refuse(config, f"there is no {kind} {quote_name(name)}{whose}; {advice}")
+    origin = f", which context {quote_name(context)} names" if context else ""
+    raise _refuse(config, f"there is no {kind} {quote_name(name)}{origin}; {advice}")
 
 
 def _refuse(config: Kubeconfig, rule: str) -> BadKubeconfig:
@@ -173,8 +175,8 @@ def _authority(cluster: LocatedEntry[KubeconfigCluster]) -> bytes | None:
     entry = cluster.entry
     if entry.insecure_skip_tls_verify and (entry.certificate_authority or entry.certificate_authority_data):
         raise cluster.refuse("it has a certificate authority and insecure-skip-tls-verify; remove the latter")
-    found = cluster.content("certificate-authority", entry.certificate_authority, entry.certificate_authority_data)
-    return found or None
+    authority = cluster.content("certificate-authority", entry.certificate_authority, entry.certificate_authority_data)
+    return authority or None
 
 
 def _proxy(cluster: LocatedEntry[KubeconfigCluster]) -> str:

@@ -164,13 +164,13 @@ def load_kubeconfig(files: Sequence[Path], *, must_exist: bool) -> Kubeconfig:
         raise BadKubeconfig(named, "no such file; name one with --kubeconfig or KUBECONFIG")
     return Kubeconfig(
         files=tuple(file for file, _ in read),
-        current_context=next((found.current_context for _, found in read if found.current_context), ""),
+        current_context=next((content.current_context for _, content in read if content.current_context), ""),
         clusters=_merged(
-            [LocatedEntry(file, "cluster", c.name, c.cluster) for file, found in read for c in found.clusters]
+            [LocatedEntry(file, "cluster", c.name, c.cluster) for file, content in read for c in content.clusters]
         ),
-        users=_merged([LocatedEntry(file, "user", u.name, u.user) for file, found in read for u in found.users]),
+        users=_merged([LocatedEntry(file, "user", u.name, u.user) for file, content in read for u in content.users]),
         contexts=_merged(
-            [LocatedEntry(file, "context", c.name, c.context) for file, found in read for c in found.contexts]
+            [LocatedEntry(file, "context", c.name, c.context) for file, content in read for c in content.contexts]
         ),
     )
 
@@ -207,8 +207,8 @@ def _read_file(file: Path) -> KubeconfigFile:
 
 def _merged(entries: Sequence[LocatedEntry[E]]) -> Mapping[str, LocatedEntry[E]]:
     merged: dict[str, LocatedEntry[E]] = {}
-    for found in entries:
-        first = merged.setdefault(found.name, found)
-        if first is not found and first.file == found.file:
-            raise found.refuse("the name is there twice; remove one of them")
+    for entry in entries:
+        first = merged.setdefault(entry.name, entry)
+        if first is not entry and first.file == entry.file:
+            raise entry.refuse("the name is there twice; remove one of them")
     return merged

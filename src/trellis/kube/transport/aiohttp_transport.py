@@ -105,7 +105,7 @@ class AiohttpTransport:
             _drop(response)
 
     async def close(self) -> None:
-        """Close every connection, streams included, and without a goodbye: nobody is left to wait for the answer."""
+        """Close every connection, streams included, without waiting for responses."""
         session, self._session = self._session, None
         if session is not None:
             await close_session(session)
@@ -136,7 +136,7 @@ class AiohttpTransport:
                 server_hostname=self._connection.tls_server_name or None,
                 proxy=self._proxy or None,
                 timeout=aiohttp.ClientTimeout(total=total, sock_connect=self._connect_seconds),
-                # The API server sends nobody elsewhere, and a token must not follow whoever does.
+                # The API server does not redirect, and a token must not be sent to another server.
                 allow_redirects=False,
             )
 
@@ -209,18 +209,18 @@ def _drop(response: aiohttp.ClientResponse) -> None:
 
 
 def _notice_silence(line: asyncio.Transport) -> None:
-    """Have the kernel ask a quiet peer for a sign of life: one that is gone without a word is noticed within 30 s.
+    """Enable TCP keepalive: a peer that is gone without closing the connection is noticed within 30 s.
 
     Otherwise a watch whose other end lost its power looks for minutes like a cluster in which nothing happens.
     """
-    found: socket.socket | None = line.get_extra_info("socket")
-    if found is None or found.family not in (socket.AF_INET, socket.AF_INET6):
+    connected: socket.socket | None = line.get_extra_info("socket")
+    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
         return
-    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     # Idle for 15 s, then three probes 5 s apart. macOS has no name for the first.
     for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
-            found.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
 def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:

@@ -16,7 +16,7 @@ from typing import Final
 
 from trellis.kube.flow_control import Draw, RetryBackoff
 
-# How often an absent server is asked by somebody of one process: as often as ten watches at their longest wait would.
+# How often one process as a whole retries an absent server: as often as ten watches at their longest wait would.
 SCOUT_BACKOFF: Final = RetryBackoff(first=4.0, most=4.0)
 
 
@@ -28,15 +28,15 @@ class ServerAvailability:
         self._waiting: dict[asyncio.Future[None], float] = {}
 
     def heard(self) -> None:
-        """The server has answered somebody, and not with a fault."""
+        """Wake those that wait: the server has answered a request of this process, and not with a fault."""
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
-            for each in waiting:
-                if not each.done():
-                    each.set_result(None)
+            for waiter in waiting:
+                if not waiter.done():
+                    waiter.set_result(None)
 
     def scouted(self, wait: float, draw: Draw) -> float:
-        """The wait of one who found nobody there: shorter if nobody else asks before long."""
+        """The wait after an attempt that found no server: shorter if no other attempt is due soon."""
         longest = SCOUT_BACKOFF.wait(1, draw)
         soon = asyncio.get_running_loop().time() + longest
         return wait if any(until <= soon for until in self._waiting.values()) else min(wait, longest)

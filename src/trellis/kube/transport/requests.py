@@ -46,7 +46,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What must still be true of the object: that it is the same one, and that nobody has changed it since."""
+    """What must still be true of the object: that it is the same one, and that it has not changed since."""
 
     uid: str = ""
     resource_version: str = ""
@@ -62,7 +62,7 @@ class ListOptions(TypedDict, total=False):
 
 
 class WatchOptions(TypedDict, total=False):
-    """Whose changes, since when and for how long."""
+    """Which objects to watch, since when and for how long."""
 
     resource_version: str
     label_selector: str
@@ -171,7 +171,7 @@ def build_patch(
     field_manager: str = "",
     dry_run: bool = False,
 ) -> Request:
-    """A change to one object or subresource; what kind of patch it is says the patch."""
+    """A change to one object or subresource; the patch has its content type."""
     query = _query(fieldManager=field_manager, force="true" if patch.force else "") + _dry_run(dry_run)
     headers = {**_accept(resource), "Content-Type": patch.content_type}
     return Request("PATCH", resource.path(namespace, name, subresource), query, headers, patch.body)

@@ -39,11 +39,11 @@ def diff_snapshots(before: Snapshot[T], after: Snapshot[T]) -> Iterator[ObjectCh
         if new is None or new.metadata.uid != old.metadata.uid:
             yield ObjectChange(key, old, None)
     for key, new in after.objects.items():
-        known = before.objects.get(key)
-        if known is new:
+        previous = before.objects.get(key)
+        if previous is new:
             continue
-        same = known is not None and known.metadata.uid == new.metadata.uid
-        yield ObjectChange(key, known if same else None, new)
+        same = previous is not None and previous.metadata.uid == new.metadata.uid
+        yield ObjectChange(key, previous if same else None, new)
 
 
 Handler: TypeAlias = Callable[[ObjectChange[T]], None]
@@ -85,23 +85,23 @@ class InformerCache(Generic[T]):
 
     def page_came(self, page: DecodedList[T], at: float) -> None:
         """Fill in a part of the list."""
-        self._heard(at)
-        put, known = self._listed.put, self.store.get
-        for found in page.items:
-            kept = self._transform(found) if self._transform else found
-            key = key_of(kept)
-            put(key, _same_or(kept, known(key)))
+        self._note_contact(at)
+        put, stored = self._listed.put, self.store.get
+        for listed in page.items:
+            transformed = self._transform(listed) if self._transform else listed
+            key = key_of(transformed)
+            put(key, _same_or(transformed, stored(key)))
         for rejected in page.rejected:
             self._reject(self._listed, rejected, at)
 
     async def list_ended(self, resource_version: str) -> None:
-        """Let the list take over, and tell what that changed."""
+        """Replace the store by the list, and pass the changes to handlers."""
         self._keep_what_may_exist()
         before = self.store.snapshot()
         self.store, self._listed = self._listed, self.store.emptied()
         self.store.resource_version = resource_version
         self.lists += 1
-        # Whoever subscribes meanwhile is told of everything there is, and not of these changes as well.
+        # A handler that is added meanwhile receives all objects, and not these changes as well.
         handlers = tuple(self.handlers)
         for count, change in enumerate(diff_snapshots(before, self.store.snapshot()), 1):
             self._tell(change, handlers)
@@ -111,7 +111,7 @@ class InformerCache(Generic[T]):
 
     def watch_opened(self, at: float) -> None:
         """From here on silence means that nothing happens."""
-        self._heard(at)
+        self._note_contact(at)
         self.contact.connected = True
         if self._forbidden:
             self._forbidden = False
@@ -123,8 +123,8 @@ class InformerCache(Generic[T]):
         self.store.resource_version = event.resource_version or self.store.resource_version
         if event.object is not None:
             self.events += 1
-            found = self._transform(event.object) if self._transform else event.object
-            self._tell(self._change(event.kind, found), tuple(self.handlers))
+            transformed = self._transform(event.object) if self._transform else event.object
+            self._tell(self._change(event.kind, transformed), tuple(self.handlers))
         elif event.rejected is not None:
             self.events += 1
             self._take_rejected(event.kind, event.rejected, at)
@@ -142,17 +142,17 @@ class InformerCache(Generic[T]):
             self.handlers.remove(handler)
 
     def tell_all(self, handler: Handler[T]) -> None:
-        """Tell a handler of everything there is."""
-        for key, found in self.store.snapshot().objects.items():
-            self._tell(ObjectChange(key, None, found), (handler,))
+        """Pass every cached object to a handler."""
+        for key, current in self.store.snapshot().objects.items():
+            self._tell(ObjectChange(key, None, current), (handler,))
 
-    def _change(self, kind: EventKind, found: T) -> ObjectChange[T]:
-        key = key_of(found)
+    def _change(self, kind: EventKind, current: T) -> ObjectChange[T]:
+        key = key_of(current)
         if kind is EventKind.DELETED:
             # The last state comes with the deletion, and may be newer than the one known.
             self.store.remove(key)
-            return ObjectChange(key, found, None)
-        return ObjectChange(key, self.store.put(key, found), found)
+            return ObjectChange(key, current, None)
+        return ObjectChange(key, self.store.put(key, current), current)
 
     def _take_rejected(self, kind: EventKind, rejected: Rejected, at: float) -> None:
         key = (rejected.namespace, rejected.name)
@@ -167,9 +167,9 @@ class InformerCache(Generic[T]):
         if not rejected.name:
             self._nameless += 1
         else:
-            known = self.store.get(key)
-            if known is not None and store is not self.store:
-                store.put(key, known)
+            stored = self.store.get(key)
+            if stored is not None and store is not self.store:
+                store.put(key, stored)
             store.reject(key, rejected.message)
         self._log.note(Incident(IncidentKind.REJECTED, rejected.message, at, key if rejected.name else None))
 
@@ -177,13 +177,13 @@ class InformerCache(Generic[T]):
         """An object whose very name cannot be read may be any of those that are missing: none of them is deleted."""
         if not self._nameless:
             return
-        why = f"not in the last list, in which {self._nameless} objects could not even be named"
-        for key, known in self.store.snapshot().objects.items():
+        problem = f"not in the last list, in which {self._nameless} objects could not even be named"
+        for key, stored in self.store.snapshot().objects.items():
             if self._listed.get(key) is None:
-                self._listed.put(key, known)
-                self._listed.reject(key, why)
+                self._listed.put(key, stored)
+                self._listed.reject(key, problem)
 
-    def _heard(self, at: float) -> None:
+    def _note_contact(self, at: float) -> None:
         gap = self.contact.heard(at)
         if gap is not None:
             message = f"in contact again, after {gap:.1f} s without"
@@ -198,13 +198,13 @@ class InformerCache(Generic[T]):
                 self._log.note(Incident(IncidentKind.HANDLER, message, _now(), change.key, error=error))
 
 
-def _same_or(found: T, known: T | None) -> T:
+def _same_or(received: T, stored: T | None) -> T:
     """The object that is held already, if it is the same version of the same object; without a version none is."""
-    if known is None:
-        return found
-    old, new = known.metadata, found.metadata
+    if stored is None:
+        return received
+    old, new = stored.metadata, received.metadata
     same = new.resource_version and old.resource_version == new.resource_version and old.uid == new.uid
-    return known if same else found
+    return stored if same else received
 
 
 def _now() -> float:

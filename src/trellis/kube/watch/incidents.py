@@ -14,7 +14,7 @@ import msgspec
 
 from trellis.core.cluster.store import ObjectKey
 
-# For a person who looks at a running program; whoever wants all of them is told each one as it happens.
+# For debugging a running program; a `report` callback receives every incident as it happens.
 _KEPT: Final = 100
 
 
@@ -74,7 +74,7 @@ class Staleness(msgspec.Struct, frozen=True):
 
 
 class ServerContact:
-    """When the server was last heard. Times are the event loop's: a wall clock that jumps makes nobody stale."""
+    """When the server last answered. Times are the event loop's: a wall clock that jumps makes no cache stale."""
 
     def __init__(self) -> None:
         self.connected = False

@@ -80,11 +80,11 @@ class Informer(Generic[T]):
 
     @property
     def synced(self) -> bool:
-        """Whether everything has been seen once. It stays so: afterwards ask how stale it is."""
+        """Whether the cache has synced once. It stays so: afterwards only staleness changes."""
         return self._cache.synced.is_set()
 
     async def wait_until_synced(self) -> None:
-        """Return once everything has been seen and every handler told."""
+        """Return once the cache has synced and every handler has received its objects."""
         await self._cache.synced.wait()
 
     def snapshot(self) -> Snapshot[T]:
@@ -97,8 +97,8 @@ class Informer(Generic[T]):
 
     def by(self, index: str, group: str) -> tuple[T, ...]:
         """The objects of a group as they are now. A question for each change is cheap here, as no snapshot is."""
-        found = map(self._cache.store.get, self._cache.store.group(index, group))
-        return tuple(each for each in found if each is not None)
+        objects = map(self._cache.store.get, self._cache.store.group(index, group))
+        return tuple(member for member in objects if member is not None)
 
     def count(self, index: str, group: str) -> int:
         """How many objects a group has now."""

@@ -59,7 +59,7 @@ class Selection(msgspec.Struct, frozen=True):
 
 
 class Sink(Protocol[T]):
-    """Who is told. `at` is the event loop's time; nothing here may raise."""
+    """Receives what a reflector reads. `at` is the event loop's time; nothing here may raise."""
 
     def list_began(self) -> None:
         """A list begins; one that began before and did not end is void."""
@@ -101,7 +101,7 @@ class Reflector(Generic[T]):
         self._draw = draw
         self._version = ""
         self._failures = 0
-        # How often an answer to somebody else has had it ask again, since it was last well.
+        # Retries since the last success that were made because the server had answered another request.
         self._calls = 0
         self._has_expired = False
         self._page_size = PAGE_SIZE
@@ -152,7 +152,7 @@ class Reflector(Generic[T]):
         clock = asyncio.get_running_loop().time
         # Stretched, so that the watches of a program that opened them together do not end together.
         lasts = int(WATCH_SECONDS * (1 + self._draw()))
-        heard = 0
+        event_count = 0
         async with self._client.watch(
             self._resource,
             resource_version=self._version,
@@ -169,15 +169,15 @@ class Reflector(Generic[T]):
                             renewed = now
                             patience.reschedule(now + QUIET_SECONDS)
                         self._take(event, now)
-                        heard += 1
-                        if heard % _EVENTS_IN_A_ROW == 0:
+                        event_count += 1
+                        if event_count % _EVENTS_IN_A_ROW == 0:
                             await asyncio.sleep(0)
             except TimeoutError as error:
                 raise Unreachable(f"nothing was heard for {QUIET_SECONDS:g} s") from error
             finally:
                 if clock() >= opened + _SHORT_SECONDS:
                     self._succeed()
-        if not heard and clock() < opened + _SHORT_SECONDS:
+        if not event_count and clock() < opened + _SHORT_SECONDS:
             raise ServerFault(0, "ShortWatch", "the watch ended at once, and without a word")
 
     def _take(self, event: WatchEvent[T], now: float) -> None:

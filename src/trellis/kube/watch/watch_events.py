@@ -67,13 +67,13 @@ class _ObjectVersion(msgspec.Struct, rename="camel"):
 
 
 class _VersionedObject(msgspec.Struct):
-    """As little of an object as tells who it is and how new: mostly readable, whatever else is wrong with it."""
+    """The name and version of an object: mostly readable, whatever else is wrong with it."""
 
     metadata: _ObjectVersion
 
 
 def decode_line(line: bytes, resource: Resource[T]) -> WatchEvent[T]:
-    """One event. It never raises: what cannot be read is said so in the event."""
+    """One event. It never raises: an object that cannot be read is in the event as rejected."""
     try:
         read = _line_decoder(resource.struct).decode(line)
     except _UNREADABLE:
@@ -92,14 +92,14 @@ def _decode_in_parts(line: bytes, resource: Resource[T]) -> WatchEvent[T]:
         return WatchEvent(EventKind.ERROR, error=fault)
     if raw.type is EventKind.ERROR:
         return WatchEvent(EventKind.ERROR, error=_error_in(raw.object))
-    known = _known_in(raw.object)
+    metadata = _read_version(raw.object)
     if raw.type is EventKind.BOOKMARK:
-        return WatchEvent(EventKind.BOOKMARK, known.resource_version)
+        return WatchEvent(EventKind.BOOKMARK, metadata.resource_version)
     try:
-        return WatchEvent(raw.type, known.resource_version, decode_object(raw.object, resource.struct))
+        return WatchEvent(raw.type, metadata.resource_version, decode_object(raw.object, resource.struct))
     except UnreadableObject as error:
-        rejected = Rejected(0, known.namespace, known.name, str(error))
-        return WatchEvent(raw.type, known.resource_version, rejected=rejected)
+        rejected = Rejected(0, metadata.namespace, metadata.name, str(error))
+        return WatchEvent(raw.type, metadata.resource_version, rejected=rejected)
 
 
 def _error_in(raw: msgspec.Raw) -> KubeError:
@@ -109,7 +109,7 @@ def _error_in(raw: msgspec.Raw) -> KubeError:
         return ServerFault(0, "NotAStatus", f"the watch ended with an error that cannot be read: {error}")
 
 
-def _known_in(raw: msgspec.Raw) -> _ObjectVersion:
+def _read_version(raw: msgspec.Raw) -> _ObjectVersion:
     try:
         return msgspec.json.decode(raw, type=_VersionedObject).metadata
     except _UNREADABLE:

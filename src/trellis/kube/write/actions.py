@@ -35,7 +35,7 @@ FIELD_MANAGER = "trellis"
 
 
 class Target(msgspec.Struct, frozen=True):
-    """One object, as it was seen. What is empty is not checked."""
+    """One object, with the UID and version it had when it was read. An empty one is not checked."""
 
     resource: Resource[Any]
     name: str
@@ -165,16 +165,16 @@ def describe_action(action: Action) -> str:
 def build_request(action: Action, *, dry_run: bool = False, field_manager: str = FIELD_MANAGER) -> Request:
     """The one request that carries an action out, its preconditions included."""
     target = action.target
-    noted = _WriteOptions(field_manager, dry_run)
+    options = _WriteOptions(field_manager, dry_run)
     match action:
         case PatchObject(patch=patch, subresource=subresource, field_manager=own):
             return _patching(target, patch, subresource, _WriteOptions(own or field_manager, dry_run))
         case PatchStatus(status=status):
-            return _setting(target, {"status": status}, "status", noted)
+            return _setting(target, {"status": status}, "status", options)
         case PatchResize(patch=patch):
-            return _patching(target, patch, "resize", noted)
+            return _patching(target, patch, "resize", options)
         case PatchScale(replicas=replicas):
-            return _setting(target, {"spec": {"replicas": replicas}}, "scale", noted)
+            return _setting(target, {"spec": {"replicas": replicas}}, "scale", options)
         case CreateEviction(grace_period_seconds=grace):
             return build_eviction(
                 PODS,
@@ -211,27 +211,27 @@ class _WriteOptions(msgspec.Struct, frozen=True):
     dry_run: bool
 
 
-def _setting(target: Target, document: dict[str, object], subresource: str, noted: _WriteOptions) -> Request:
+def _setting(target: Target, document: dict[str, object], subresource: str, options: _WriteOptions) -> Request:
     """A merge patch of our own: preconditions go in before it becomes bytes, because a pass makes thousands of them."""
     preconditions = _preconditions(target)
     if preconditions != Preconditions():
         document = {**document, "metadata": preconditions}
-    return _unguarded(target, merge_patch(document), subresource, noted)
+    return _unguarded(target, merge_patch(document), subresource, options)
 
 
-def _patching(target: Target, patch: Patch, subresource: str, noted: _WriteOptions) -> Request:
-    return _unguarded(target, with_preconditions(patch, _preconditions(target)), subresource, noted)
+def _patching(target: Target, patch: Patch, subresource: str, options: _WriteOptions) -> Request:
+    return _unguarded(target, with_preconditions(patch, _preconditions(target)), subresource, options)
 
 
-def _unguarded(target: Target, patch: Patch, subresource: str, noted: _WriteOptions) -> Request:
+def _unguarded(target: Target, patch: Patch, subresource: str, options: _WriteOptions) -> Request:
     return build_patch(
         target.resource,
         target.name,
         patch,
         target.namespace,
         subresource=subresource,
-        field_manager=noted.field_manager,
-        dry_run=noted.dry_run,
+        field_manager=options.field_manager,
+        dry_run=options.dry_run,
     )
 
 
@@ -253,7 +253,7 @@ def build_precondition_read(action: Action) -> Request | None:
         case PatchStatus() | PatchObject(subresource="status"):
             return build_get(target.resource, target.name, target.namespace)
         case PatchScale() | PatchObject(subresource="scale"):
-            # Not the object: whoever scales other people's kinds may have no right to read more than this.
+            # Not the object: the role of a component that scales custom kinds may allow no more than this.
             return build_get(target.resource, target.name, target.namespace, "scale")
         case _:
             return None

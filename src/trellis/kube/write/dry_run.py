@@ -26,14 +26,18 @@ async def dry_run(client: Client, kind: Kind, document: Mapping[str, Any], names
     """Why the API server refuses a document, or None if it would take it. An unknown field is a refusal."""
     metadata = document.get("metadata")
     named = metadata if isinstance(metadata, dict) else {}
-    kept = {name: value for name, value in named.items() if name not in _SERVERS_OWN}
-    resource, manager, asked = resource_of(kind, kind.struct), client.field_manager, {**document, "metadata": kept}
-    name = kept.get("name")
+    own_metadata = {name: value for name, value in named.items() if name not in _SERVERS_OWN}
+    resource, manager, requested = (
+        resource_of(kind, kind.struct),
+        client.field_manager,
+        {**document, "metadata": own_metadata},
+    )
+    name = own_metadata.get("name")
     if name:
-        patch = apply_patch(asked, force=True)
+        patch = apply_patch(requested, force=True)
         request = build_patch(resource, str(name), patch, namespace, field_manager=manager, dry_run=True)
     else:  # an apply needs a name; what asks for a generated one can only be created
-        request = build_create(resource, asked, namespace, field_manager=manager, dry_run=True)
+        request = build_create(resource, requested, namespace, field_manager=manager, dry_run=True)
     request = msgspec.structs.replace(request, query=(*request.query, ("fieldValidation", "Strict")))
     try:
         await client.send(request)

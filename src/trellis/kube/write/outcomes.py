@@ -24,9 +24,9 @@ DRY_RUN: Final = "DryRun"
 NOT_LEADING: Final = "NotLeading"
 REPLACED: Final = "Replaced"
 
-# Whoever is in between lost the server, or the server its patience: either may have passed the write on before.
+# A proxy lost the server, or the server timed out: in either case the write may have been applied.
 _GIVEN_UP: Final = frozenset({502, 504})
-# The same in the words of those who answer 500.
+# The same, in messages of servers that answer 500.
 _GIVEN_UP_WORDS: Final = ("request did not complete within requested timeout", "etcdserver: request timed out")
 
 # The cause in the 429 that a disruption budget gives, where the server's own 429 has none.
@@ -98,8 +98,8 @@ def _is_another_object(error: KubeError) -> bool:
 
 
 def _is_given_up(error: KubeError) -> bool:
-    """Whether somebody on the way has stopped waiting for the write, and not the write itself."""
-    return error.code in _GIVEN_UP or (error.code >= 500 and any(each in error.message for each in _GIVEN_UP_WORDS))
+    """Whether a proxy or the server stopped waiting for the write, which may still have been applied."""
+    return error.code in _GIVEN_UP or (error.code >= 500 and any(words in error.message for words in _GIVEN_UP_WORDS))
 
 
 def _is_budget(error: KubeError) -> bool:

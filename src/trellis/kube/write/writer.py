@@ -60,7 +60,7 @@ class WriterSettings(msgspec.Struct, frozen=True):
 
 
 class Writer:
-    """Carries actions out, some at a time. `may_write` is asked before each request; without one, always."""
+    """Executes actions, some at a time. `may_write` is checked before each request; without it, all are sent."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class Writer:
         """Carry all out, side by side; those on one object in the order given. Outcomes stand as the actions do."""
         numbered = list(enumerate(actions))
         by_object: dict[tuple[str, str, str], list[tuple[int, Action]]] = {}
-        for each in numbered:
-            by_object.setdefault(_identity(each[1].target), []).append(each)
+        for numbered_action in numbered:
+            by_object.setdefault(_identity(numbered_action[1].target), []).append(numbered_action)
         outcomes: dict[int, WriteOutcome] = {}
         waiting = iter(by_object.values())
 
@@ -175,11 +175,13 @@ class Writer:
         reading = build_precondition_read(action)
         if reading is None:
             return action
-        found = _metadata_in(await self._ask(reading))
-        wanted = action.target.uid
-        if found.uid != wanted:
-            raise Conflict(409, REPLACED, f"the UID in precondition is {wanted}, and that of the object {found.uid}")
-        target = msgspec.structs.replace(action.target, resource_version=found.resource_version)
+        current = _metadata_in(await self._ask(reading))
+        expected_uid = action.target.uid
+        if current.uid != expected_uid:
+            raise Conflict(
+                409, REPLACED, f"the UID in precondition is {expected_uid}, and that of the object {current.uid}"
+            )
+        target = msgspec.structs.replace(action.target, resource_version=current.resource_version)
         return msgspec.structs.replace(action, target=target)
 
     async def _ask(self, request: Request) -> Response:
@@ -197,12 +199,12 @@ class Writer:
         return self._bucket.reserve(_now())
 
 
-def _skipped(action: Action, reason: str, why: str) -> WriteOutcome:
-    return WriteOutcome(action, Result.SKIPPED, reason, f"{why}: {describe_action(action)}")
+def _skipped(action: Action, reason: str, cause: str) -> WriteOutcome:
+    return WriteOutcome(action, Result.SKIPPED, reason, f"{cause}: {describe_action(action)}")
 
 
 def _says_all(action: Action) -> bool:
-    """Whether it writes a spec, which a server fills in. Of many statuses at once the answers would be a burden."""
+    """Whether it writes a spec, which a server fills in. Bodies of status writes are not read: they are many."""
     return isinstance(action, CreateObject) or (isinstance(action, PatchObject) and not action.subresource)
 
 
@@ -211,7 +213,7 @@ def _identity(target: Target) -> tuple[str, str, str]:
 
 
 def _metadata_in(response: Response) -> ObjectMeta:
-    """Who was written. An eviction is answered with a `Status`, which is nobody."""
+    """The metadata of the written object; empty for an eviction, which is answered with a `Status`."""
     try:
         return decode_object(response.body, KubeObject).metadata
     except UnreadableObject:

@@ -60,7 +60,7 @@ class AccessSettings(Settings, frozen=True):
 
     @property
     def write_rate(self) -> Rate | None:
-        """Most writes a second, and at once; None if nobody has set a limit."""
+        """The limit of writes per second, and its burst; None if none is set."""
         if self.kube_api_qps is None or self.kube_api_qps <= 0.0:
             return None
         burst = int(self.kube_api_burst or 0.0)
@@ -68,7 +68,7 @@ class AccessSettings(Settings, frozen=True):
 
 
 class NamespaceSettings(Settings, frozen=True):
-    """Where objects are looked at, whatever their kind."""
+    """The namespaces whose objects are served, whatever their kind."""
 
     vpa_object_namespace: Annotated[
         str, Setting("Look at the objects of this namespace alone.", why="Empty: all namespaces.")
@@ -87,18 +87,18 @@ class NamespaceSettings(Settings, frozen=True):
             ("ignored-vpa-object-namespaces", self.ignored_vpa_object_namespaces),
         ):
             for name in names:
-                if why := check_dns_label(name):
-                    yield SettingConflict(setting, f"{name} is no name of a namespace: {why}")
+                if problem := check_dns_label(name):
+                    yield SettingConflict(setting, f"{name} is no name of a namespace: {problem}")
 
     def covers(self, namespace: str) -> bool:
-        """Whether objects of that namespace are ours to look at."""
+        """Whether objects of that namespace are served."""
         if self.vpa_object_namespace:
             return namespace == self.vpa_object_namespace
         return namespace not in self.ignored_vpa_object_namespaces
 
 
 class ScopeSettings(NamespaceSettings, frozen=True):
-    """Where objects are looked at, and with which features."""
+    """The namespaces whose objects are served, and the feature gates."""
 
     feature_gates: Annotated[
         FeatureGates,

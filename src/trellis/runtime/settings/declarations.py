@@ -89,16 +89,16 @@ class SettingDeclaration(msgspec.Struct, frozen=True):
         """The value that was written, or `InvalidInput` with the rule that it breaks."""
         if self.optional and value in ("", None):
             return None
-        found = self.kind.read(value)
+        parsed = self.kind.read(value)
         about = self.about
-        if about.minimum is not None and found < about.minimum:
+        if about.minimum is not None and parsed < about.minimum:
             raise InvalidInput(value, f"must be at least {self.kind.show(about.minimum)}")
-        if about.maximum is not None and found > about.maximum:
+        if about.maximum is not None and parsed > about.maximum:
             raise InvalidInput(value, f"must be at most {self.kind.show(about.maximum)}")
-        wrong = about.check(found) if about.check else None
+        wrong = about.check(parsed) if about.check else None
         if wrong:
             raise InvalidInput(value, wrong)
-        return found
+        return parsed
 
     def show(self, value: Any) -> str:
         """A value as one would write it in a flag; empty if there is none."""
@@ -110,12 +110,12 @@ class SettingDeclaration(msgspec.Struct, frozen=True):
 @cache
 def declared_settings(settings: type[Settings], defaults: Settings | None = None) -> tuple[SettingDeclaration, ...]:
     """Every setting of a struct and of its groups, in the order of declaration."""
-    found = tuple(_declared(settings, defaults or settings(), ()))
-    names = [each.name for each in found]
+    declared = tuple(_declared(settings, defaults or settings(), ()))
+    names = [declaration.name for declaration in declared]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise InternalError(f"{settings.__name__} declares a setting twice: {', '.join(sorted(twice))}")
-    return found
+    return declared
 
 
 def _declared(settings: type[Settings], defaults: Settings, path: tuple[str, ...]) -> Iterator[SettingDeclaration]:
@@ -140,7 +140,7 @@ def _declared(settings: type[Settings], defaults: Settings, path: tuple[str, ...
 
 def _without_none(annotation: Any) -> tuple[Any, bool]:
     if isinstance(annotation, types.UnionType):
-        rest = [each for each in typing.get_args(annotation) if each is not types.NoneType]
+        rest = [member for member in typing.get_args(annotation) if member is not types.NoneType]
         if len(rest) == 1:
             return rest[0], True
     return annotation, False

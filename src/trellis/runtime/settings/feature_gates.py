@@ -60,15 +60,15 @@ _GONE: Final = {"InPlaceOrRecreate": "is always on since VPA 1.6; remove it"}
 
 def parse_gates(value: object) -> FeatureGates:
     """The gates that text or a map describes; those that it does not mention are on."""
-    asked: dict[str, bool] = {}
+    requested: dict[str, bool] = {}
     for name, text in _pairs_of(value):
         if name not in _BY_NAME and name not in _BY_STAGE:
             raise InvalidInput(name, _why_unknown(name))
         if text not in BOOLEANS:
             raise InvalidInput(f"{name}={text}", "a feature gate is true or false")
-        asked[name] = BOOLEANS[text]
-    by_stage = {gate.field: asked[f"All{gate.stage}"] for gate in FEATURE_GATES if f"All{gate.stage}" in asked}
-    by_name = {gate.field: asked[gate.name] for gate in FEATURE_GATES if gate.name in asked}
+        requested[name] = BOOLEANS[text]
+    by_stage = {gate.field: requested[f"All{gate.stage}"] for gate in FEATURE_GATES if f"All{gate.stage}" in requested}
+    by_name = {gate.field: requested[gate.name] for gate in FEATURE_GATES if gate.name in requested}
     return FeatureGates(**{**by_stage, **by_name})
 
 

@@ -23,7 +23,7 @@ _SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://.*")
 
 
 class WrittenValue(msgspec.Struct, frozen=True):
-    """A value as somebody wrote it, and where, in words that name the setting."""
+    """A value as it was written, and its origin as messages name it."""
 
     value: object
     origin: str
@@ -31,29 +31,29 @@ class WrittenValue(msgspec.Struct, frozen=True):
 
 def from_flags(settings: type[Settings], parameters: Mapping[str, object]) -> dict[str, WrittenValue]:
     """What was given on the command line, from the parameters that click found."""
-    found: dict[str, WrittenValue] = {}
-    for each in declared_settings(settings):
-        value = parameters.get(each.parameter)
+    by_name: dict[str, WrittenValue] = {}
+    for setting in declared_settings(settings):
+        value = parameters.get(setting.parameter)
         if isinstance(value, tuple):
             value = ",".join(value) if value else None
-        if isinstance(value, str) and each.about.letter:
+        if isinstance(value, str) and setting.about.letter:
             value = value.removeprefix("=")  # What click makes of `-v=4`.
         if value is not None:
-            found[each.name] = WrittenValue(value, f"flag --{each.name}")
-    return found
+            by_name[setting.name] = WrittenValue(value, f"flag --{setting.name}")
+    return by_name
 
 
 def from_environment(settings: type[Settings], environment: Mapping[str, str]) -> dict[str, WrittenValue]:
     """What variables say. Those that are no settings are ignored: Kubernetes adds some of its own for every service."""
-    found: dict[str, WrittenValue] = {}
-    for each in declared_settings(settings):
-        for variable in (each.variable, each.about.variable):
+    by_name: dict[str, WrittenValue] = {}
+    for setting in declared_settings(settings):
+        for variable in (setting.variable, setting.about.variable):
             value = environment.get(variable)
             if value is None or (variable.endswith("_PORT") and _SERVICE_LINK.fullmatch(value)):
                 continue
-            found[each.name] = WrittenValue(value, f"environment variable {variable}")
+            by_name[setting.name] = WrittenValue(value, f"environment variable {variable}")
             break
-    return found
+    return by_name
 
 
 def from_file(settings: type[Settings], path: Path) -> dict[str, WrittenValue]:
@@ -73,15 +73,15 @@ def from_file(settings: type[Settings], path: Path) -> dict[str, WrittenValue]:
         raise InvalidInput(first.value, f"{path}, line {first.line}: {first.rule}") from first
     if len(documents) > 1 or not isinstance(document.value, dict):
         raise InvalidInput(path.name, f"a file of settings is one map from names to values, and {path} is not")
-    names = [each.name for each in declared_settings(settings)]
-    found: dict[str, WrittenValue] = {}
+    names = [setting.name for setting in declared_settings(settings)]
+    by_name: dict[str, WrittenValue] = {}
     for name, value in document.value.items():
         place = f"{path}, line {document.position((name,))[0]}"
         if name not in names:
             guess = suggest_name(name, names)
             raise InvalidInput(name, f"{place}: is no setting" + (f" (did you mean {guess}?)" if guess else ""))
-        found[name] = WrittenValue(value, f"{name} in {place}")
-    return found
+        by_name[name] = WrittenValue(value, f"{name} in {place}")
+    return by_name
 
 
 S = TypeVar("S", bound=Settings)
@@ -99,25 +99,25 @@ def load_settings(settings: type[S], *sources: Mapping[str, WrittenValue]) -> Lo
     refused: list[tuple[object, str]] = []
     origins: dict[str, str] = {}
     values: dict[tuple[str, ...], Any] = {}
-    for each in declared_settings(settings):
-        written = next((source[each.name] for source in sources if each.name in source), None)
+    for setting in declared_settings(settings):
+        written = next((source[setting.name] for source in sources if setting.name in source), None)
         if written is None:
             continue
-        origins[each.name] = written.origin
+        origins[setting.name] = written.origin
         try:
-            values[each.path] = each.read(written.value)
+            values[setting.path] = setting.read(written.value)
         except InvalidInput as error:
-            value = "(hidden)" if each.about.secret else written.value
+            value = "(hidden)" if setting.about.secret else written.value
             refused.append((value, f"{written.origin}: {_rule(error, written.value)}"))
     _refuse(refused)
-    made = _replaced(settings(), values)
-    _refuse(list(_conflicts(made, declared_settings(settings), origins)))
-    return LoadedSettings(made, origins)
+    loaded = _replaced(settings(), values)
+    _refuse(list(_conflicts(loaded, declared_settings(settings), origins)))
+    return LoadedSettings(loaded, origins)
 
 
 def setting_values(settings: Settings) -> dict[str, str]:
     """Every setting and its value as text, for a log or a page; secrets are hidden."""
-    return {each.name: each.show(_value(settings, each)) for each in declared_settings(type(settings))}
+    return {setting.name: setting.show(_value(settings, setting)) for setting in declared_settings(type(settings))}
 
 
 def _rule(error: InvalidInput, value: object) -> str:
@@ -135,14 +135,14 @@ def _replaced(base: S, values: Mapping[tuple[str, ...], Any]) -> S:
 
 
 def _conflicts(
-    settings: Settings, known: Sequence[SettingDeclaration], origins: Mapping[str, str]
+    settings: Settings, declared: Sequence[SettingDeclaration], origins: Mapping[str, str]
 ) -> Iterator[tuple[object, str]]:
-    by_name = {each.name: each for each in known}
+    by_name = {setting.name: setting for setting in declared}
     for group in _groups(settings):
         for conflict in group.conflicts():
-            each = by_name[conflict.setting]
-            origin = origins.get(each.name, f"default of {each.name}")
-            yield each.show(_value(settings, each)), f"{origin}: {conflict.rule}"
+            setting = by_name[conflict.setting]
+            origin = origins.get(setting.name, f"default of {setting.name}")
+            yield setting.show(_value(settings, setting)), f"{origin}: {conflict.rule}"
 
 
 def _groups(settings: Settings) -> Iterator[Settings]:
@@ -153,9 +153,9 @@ def _groups(settings: Settings) -> Iterator[Settings]:
             yield from _groups(value)
 
 
-def _value(settings: Settings, each: SettingDeclaration) -> Any:
+def _value(settings: Settings, setting: SettingDeclaration) -> Any:
     value: Any = settings
-    for step in each.path:
+    for step in setting.path:
         value = getattr(value, step)
     return value
 

@@ -32,23 +32,23 @@ def click_options(settings: type[Settings]) -> list[click.Option]:
     """One option for each setting, in the order of declaration."""
     import click  # noqa: PLC0415 - see above
 
-    return [click.Option(_flags(each), **_attributes(each)) for each in declared_settings(settings)]
+    return [click.Option(_flags(setting), **_attributes(setting)) for setting in declared_settings(settings)]
 
 
-def _flags(each: SettingDeclaration) -> list[str]:
-    letters = [f"-{each.about.letter}"] if each.about.letter else []
-    return [*letters, f"--{each.name}", each.parameter]
+def _flags(setting: SettingDeclaration) -> list[str]:
+    letters = [f"-{setting.about.letter}"] if setting.about.letter else []
+    return [*letters, f"--{setting.name}", setting.parameter]
 
 
-def _attributes(each: SettingDeclaration) -> dict[str, Any]:
+def _attributes(setting: SettingDeclaration) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "type": str,
-        "metavar": (each.about.unit or each.kind.name.replace("`", "")).upper(),
-        "help": help_text(each),
-        "hidden": each.about.obsolete,
-        "multiple": each.kind.repeatable,
+        "metavar": (setting.about.unit or setting.kind.name.replace("`", "")).upper(),
+        "help": help_text(setting),
+        "hidden": setting.about.obsolete,
+        "multiple": setting.kind.repeatable,
     }
-    if each.kind.switch:
+    if setting.kind.switch:
         attributes.update(is_flag=False, flag_value="true")
     return attributes
 
@@ -62,26 +62,26 @@ def help_text(each: SettingDeclaration) -> str:
 def reference_table(settings: type[Settings], defaults: Settings | None = None) -> str:
     """One row for each setting that has an effect; a component may have defaults of its own for a shared group."""
     rows = ["| flag | value | default | meaning |", "|---|---|---|---|"]
-    rows += [_row(each) for each in declared_settings(settings, defaults) if not each.about.obsolete]
+    rows += [_row(setting) for setting in declared_settings(settings, defaults) if not setting.about.obsolete]
     return "\n".join(rows) + "\n"
 
 
-def _row(each: SettingDeclaration) -> str:
-    unit = f", {each.about.unit}" if each.about.unit else ""
-    default = each.show(each.default)
+def _row(setting: SettingDeclaration) -> str:
+    unit = f", {setting.about.unit}" if setting.about.unit else ""
+    default = setting.show(setting.default)
     cells = [
-        f"`--{each.name}`",
-        each.kind.name + unit + _limits(each),
+        f"`--{setting.name}`",
+        setting.kind.name + unit + _limits(setting),
         f"`{default}`" if default else "none",
-        f"{each.about.meaning} {each.about.why}",
+        f"{setting.about.meaning} {setting.about.why}",
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
-def _limits(each: SettingDeclaration) -> str:
-    least, most = each.about.minimum, each.about.maximum
+def _limits(setting: SettingDeclaration) -> str:
+    least, most = setting.about.minimum, setting.about.maximum
     if least is not None and most is not None:
-        return f", {each.kind.show(least)} to {each.kind.show(most)}"
+        return f", {setting.kind.show(least)} to {setting.kind.show(most)}"
     if least is not None:
-        return f", at least {each.kind.show(least)}"
-    return f", at most {each.kind.show(most)}" if most is not None else ""
+        return f", at least {setting.kind.show(least)}"
+    return f", at most {setting.kind.show(most)}" if most is not None else ""

@@ -57,7 +57,7 @@ def choice_type(choices: tuple[str, ...], make: Callable[[str], Any] = str) -> S
         hint = f" (did you mean {guess}?)" if guess else ""
         raise InvalidInput(value, f"must be one of {', '.join(choices)}{hint}")
 
-    return SettingType(" or ".join(f"`{each}`" for each in choices), read)
+    return SettingType(" or ".join(f"`{choice}`" for choice in choices), read)
 
 
 def _read_bool(value: object) -> bool:

@@ -51,7 +51,7 @@ CLUSTER_METRICS: Final[tuple[Spec, ...]] = (
 
 
 def observe_informer(metrics: Metrics, informer: Informer[Any]) -> None:
-    """Say how the informer is doing now. To be called on its event loop."""
+    """Set the metrics of an informer. To be called on its event loop."""
     resource = informer.resource.full_name
     staleness, snapshot = informer.staleness(), informer.snapshot()
     values: dict[GaugeSpec, float | None] = {
@@ -73,12 +73,12 @@ def count_write(metrics: Metrics, outcome: WriteOutcome) -> None:
     metrics.add(WRITES, 1, action.target.resource.full_name, action.label, outcome.result)
 
 
-# Somebody else was faster, or it is gone: the next look sees it.
+# Another writer was faster, or the object is gone: the next reconcile handles it.
 _USUAL: Final = frozenset({Result.APPLIED, Result.CONFLICT, Result.GONE, Result.SKIPPED})
 
 
 def is_usual(outcome: WriteOutcome) -> bool:
-    """Whether there is nothing about it that anybody has to read."""
+    """Whether a write ended in an expected way, which is not logged."""
     return outcome.result in _USUAL
 
 

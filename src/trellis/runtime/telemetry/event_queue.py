@@ -30,7 +30,7 @@ EventSink: TypeAlias = Callable[[ObjectReference, Reason, str], None]
 
 
 class EventFailureLog:
-    """Says that Events cannot be written: once in a while, however many they are."""
+    """Logs that Events cannot be written: at most once per interval, however many they are."""
 
     def __init__(self, log: Logger) -> None:
         self._log = log
@@ -56,24 +56,24 @@ class EventQueue:
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
         self._waiting: deque[tuple[ObjectReference, Reason, str]] = deque(maxlen=_MOST)
-        self._news = asyncio.Event()
+        self._has_pending = asyncio.Event()
 
     def record(self, about: ObjectReference, reason: Reason, message: str) -> None:
-        """Say that something happened."""
+        """Queue an Event."""
         self._waiting.append((about, reason, message))
-        self._news.set()
+        self._has_pending.set()
 
     async def run(self, is_busy: Callable[[], bool] = lambda: False) -> None:
         """Post until cancelled. While the component `is_busy` with other writes, Events wait."""
         while True:
-            await self._news.wait()
+            await self._has_pending.wait()
             await _wait_until_quiet(is_busy)
             for _ in range(min(len(self._waiting), _AT_ONCE)):
                 self._recorder.record(*self._waiting.popleft())
             if not await self._recorder.flush():
                 await asyncio.sleep(_RETRY_SECONDS)
             elif not self._waiting:
-                self._news.clear()
+                self._has_pending.clear()
 
 
 async def _wait_until_quiet(is_busy: Callable[[], bool]) -> None:

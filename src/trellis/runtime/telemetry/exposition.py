@@ -48,8 +48,8 @@ def _lines(family: Metric, declared: Collection[str]) -> Iterator[str]:
 
 
 def _line(name: str, sample: Sample) -> str:
-    given = sorted(sample.labels.items(), key=lambda each: (each[0] == _BOUND, each[0]))
-    labels = ",".join(f'{label}="{value.translate(_VALUE)}"' for label, value in given)
+    pairs = sorted(sample.labels.items(), key=lambda label: (label[0] == _BOUND, label[0]))
+    labels = ",".join(f'{label}="{value.translate(_VALUE)}"' for label, value in pairs)
     return (
         f"{name}{{{labels}}} {format_number(sample.value)}\n" if labels else f"{name} {format_number(sample.value)}\n"
     )

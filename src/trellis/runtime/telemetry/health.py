@@ -62,9 +62,9 @@ def health_check(activity: Activity) -> ProbeResponse:
 def run_checks(
     name: str, checks: Mapping[str, HealthCheck], *, verbose: bool, remarks: Sequence[str] = ()
 ) -> ProbeResponse:
-    """The verdict of several checks; in full if asked for, or if one of them fails."""
-    results = {each: check() for each, check in checks.items()}
-    lines = [f"[-]{each} failed: {wrong}" if wrong else f"[+]{each} ok" for each, wrong in results.items()]
+    """The result of several checks; verbose on request, or if one of them fails."""
+    results = {name: check() for name, check in checks.items()}
+    lines = [f"[-]{name} failed: {wrong}" if wrong else f"[+]{name} ok" for name, wrong in results.items()]
     lines += [f"[!]{remark}" for remark in remarks]
     if any(results.values()):
         return ProbeResponse(500, "\n".join([*lines, f"{name} check failed"]) + "\n")

@@ -24,7 +24,7 @@ _Handler: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class PageRequest(NamedTuple):
-    """What a page is asked: the parts of the path that vary, and what stands after the question mark."""
+    """The path parameters and the query of a request for a page."""
 
     path: Mapping[str, str]
     query: Mapping[str, str]
@@ -68,9 +68,9 @@ async def serve_health(
     `remarks` stand in the full answer to whether it is ready, and change nothing about it. `pages` are the component's
     own, by their paths, such as `/pods/{namespace}/{name}`.
     """
-    asked = parse_address(settings.address)
+    address = parse_address(settings.address)
     try:
-        listening = asked.listen()
+        listening = address.listen()
     except OSError as error:
         raise InvalidInput(settings.address, f"cannot listen on --address: {error.strerror}") from error
     scraping = DaemonThreads("metrics")
@@ -90,12 +90,12 @@ async def serve_health(
     application.add_routes([web.get(path, _paging(page)) for path, page in pages.items()])
     if settings.profiling:
         application.add_routes([web.get("/debug/threads", _threads)])
-    # Nobody waits for probes to finish: the process ends within a second.
+    # Probes in progress are not waited for: the process ends within a second.
     runner = web.AppRunner(application, handle_signals=False, access_log=None, shutdown_timeout=0.1)
     try:
         await runner.setup()
         await web.SockSite(runner, listening).start()
-        yield Address(asked.host, listening.getsockname()[1])
+        yield Address(address.host, listening.getsockname()[1])
     finally:
         await runner.cleanup()
         listening.close()
@@ -104,16 +104,16 @@ async def serve_health(
 
 def _answering(answer: Callable[[bool], ProbeResponse]) -> _Handler:
     async def handle(request: web.Request) -> web.Response:
-        found = answer("verbose" in request.query)
-        return web.Response(status=found.status, text=found.text)
+        result = answer("verbose" in request.query)
+        return web.Response(status=result.status, text=result.text)
 
     return handle
 
 
 def _paging(page: Page) -> _Handler:
     async def handle(request: web.Request) -> web.Response:
-        found = await page(PageRequest(request.match_info, request.query))
-        return web.Response(status=found.status, text=found.text, content_type=found.kind)
+        document = await page(PageRequest(request.match_info, request.query))
+        return web.Response(status=document.status, text=document.text, content_type=document.kind)
 
     return handle
 
@@ -134,7 +134,7 @@ async def _threads(_request: web.Request) -> web.Response:
         f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"
         for ident, frame in sys._current_frames().items()
     ]
-    for task in sorted(asyncio.all_tasks(), key=lambda each: each.get_name()):
+    for task in sorted(asyncio.all_tasks(), key=asyncio.Task.get_name):
         where = "".join(f"  {frame.f_code.co_filename}:{frame.f_lineno}\n" for frame in task.get_stack())
         parts.append(f"task {task.get_name()}\n{where}")
     return web.Response(text="\n".join(parts))

@@ -42,7 +42,7 @@ _SECRET_TEXTS: Final = re.compile(
 
 def redact(text: str) -> str:
     """Text without anything that looks like a credential."""
-    return _SECRET_TEXTS.sub(lambda found: (found["scheme"] or found["user"] or "") + HIDDEN, text)
+    return _SECRET_TEXTS.sub(lambda match: (match["scheme"] or match["user"] or "") + HIDDEN, text)
 
 
 def is_secret(name: str) -> bool:
@@ -126,7 +126,7 @@ class Logger:
         self._write(logging.WARNING, message, error, fields)
 
     def error(self, message: str, *, error: BaseException | None = None, **fields: object) -> None:
-        """What is wrong and stays so until somebody acts."""
+        """Log a problem that does not go away by itself."""
         self._write(logging.ERROR, message, error, fields)
 
     def _write(self, level: int, message: str, error: BaseException | None, fields: dict[str, object]) -> None:

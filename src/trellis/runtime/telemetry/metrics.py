@@ -50,14 +50,14 @@ class Histogram(Collector):
             self.observe_all(np.zeros(0), ())
 
     def observe_all(self, values: _Values, labels: tuple[str, ...]) -> None:
-        """Take a column of values; what is not a number is nobody's observation."""
+        """Observe a column of values; NaN is not counted."""
         values = values[~np.isnan(values)]
         # A value that equals a bound is below it: `le` means less or equal.
         places = np.searchsorted(self._bounds, values, side="left")
         counts = np.bincount(places, minlength=len(self._edges))
         with self._lock:
-            known = self._counts.get(labels)
-            self._counts[labels] = counts if known is None else known + counts
+            previous = self._counts.get(labels)
+            self._counts[labels] = counts if previous is None else previous + counts
             self._sums[labels] = self._sums.get(labels, 0.0) + float(values.sum())
 
     def remove(self, labels: tuple[str, ...]) -> None:
@@ -70,8 +70,8 @@ class Histogram(Collector):
         """The family as the registry wants it: cumulative counts, and the sum."""
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
         with self._lock:
-            found = [(labels, np.cumsum(counts), self._sums[labels]) for labels, counts in self._counts.items()]
-        for labels, counts, total in found:
+            series = [(labels, np.cumsum(counts), self._sums[labels]) for labels, counts in self._counts.items()]
+        for labels, counts, total in series:
             named = dict(zip(self._labels, labels, strict=True))
             for edge, count in zip(self._edges, counts.tolist(), strict=True):
                 family.add_sample(f"{self._name}_bucket", {**named, "le": edge}, count)
@@ -98,7 +98,7 @@ class GaugeSpec(_MetricSpec, frozen=True):
 
 
 class HistogramSpec(_MetricSpec, frozen=True, kw_only=True):
-    """Something of which one asks how often it was below a bound."""
+    """A histogram: counts of values at or below each bound."""
 
     buckets: tuple[float, ...]
 
@@ -115,12 +115,12 @@ class Metrics:
         self._counters: dict[str, Counter] = {}
         self._gauges: dict[str, Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
-        self._seen: dict[Spec, set[tuple[str, ...]]] = {}
+        self._label_values: dict[Spec, set[tuple[str, ...]]] = {}
         self._holding: list[Callable[[], None]] = []
         for spec in specs:
-            if any(spec.name == other.name for other in self._seen):
+            if any(spec.name == other.name for other in self._label_values):
                 raise InternalError(f"the metric {spec.name} is declared twice")
-            self._seen[spec] = set()
+            self._label_values[spec] = set()
             self._register(spec)
         if about_process:
             for collector in (UsageCollector, PlatformCollector, GCCollector):
@@ -131,14 +131,14 @@ class Metrics:
         self._series(self._counters[spec.name], spec, labels).inc(amount)
 
     def set(self, spec: GaugeSpec, value: float, *labels: str) -> None:
-        """Say how much there is now."""
+        """Set a gauge."""
         self._series(self._gauges[spec.name], spec, labels).set(value)
 
     def set_all(self, spec: GaugeSpec, values: Mapping[tuple[str, ...], float]) -> None:
-        """Say how much there is now for each combination of labels; every other series of the gauge is removed."""
+        """Set a gauge for each combination of labels; every other series of the gauge is removed."""
         for labels, value in values.items():
             self.set(spec, value, *labels)
-        self._remove(spec, self._seen[spec] - values.keys())
+        self._remove(spec, self._label_values[spec] - values.keys())
 
     def observe(self, spec: HistogramSpec, value: float, *labels: str) -> None:
         """Take one value into a histogram."""
@@ -152,27 +152,27 @@ class Metrics:
     def keep(self, labels: tuple[str, ...], alive: Collection[tuple[str, ...]]) -> int:
         """Of every metric that has these labels remove the series of what is not alive; the answer is how many."""
         removed = 0
-        for spec, seen in self._seen.items():
+        for spec, label_values in self._label_values.items():
             if not set(labels) <= set(spec.labels):
                 continue
             places = [spec.labels.index(label) for label in labels]
-            gone = {values for values in seen.copy() if tuple(values[place] for place in places) not in alive}
+            gone = {values for values in label_values.copy() if tuple(values[place] for place in places) not in alive}
             self._remove(spec, gone)
             removed += len(gone)
         return removed
 
     def hold(self, enter: Callable[[], None]) -> None:
-        """Somebody holds counts back to save time; `enter` puts them in, and is called before metrics are read."""
+        """Register a caller that accumulates counts; `enter` adds them, and is called before metrics are read."""
         self._holding.append(enter)
 
     def gather(self) -> None:
-        """Have everything put in that is held back. For whoever is about to read, on the event loop."""
+        """Add all accumulated counts, before metrics are read. Call it on the event loop."""
         for enter in self._holding:
             enter()
 
     def text(self) -> bytes:
-        """Everything in Prometheus's text format. It takes milliseconds for thousands of series: ask in a thread."""
-        return format_families(self._registry.collect(), {spec.name for spec in self._seen})
+        """All metrics in Prometheus's text format. Thousands of series take milliseconds: call it in a thread."""
+        return format_families(self._registry.collect(), {spec.name for spec in self._label_values})
 
     def _register(self, spec: Spec) -> None:
         if isinstance(spec, CounterSpec):
@@ -192,11 +192,11 @@ class Metrics:
         if len(labels) != len(spec.labels):
             raise InternalError(f"the metric {spec.name} has the labels {spec.labels}, not {len(labels)}")
         if labels:
-            self._seen[spec].add(labels)
+            self._label_values[spec].add(labels)
 
     def _remove(self, spec: Spec, gone: Iterable[tuple[str, ...]]) -> None:
         for values in gone:
-            self._seen[spec].discard(values)
+            self._label_values[spec].discard(values)
             if isinstance(spec, HistogramSpec):
                 self._histograms[spec.name].remove(values)
             elif isinstance(spec, CounterSpec):

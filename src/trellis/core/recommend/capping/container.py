@@ -48,7 +48,7 @@ class PodContainer(msgspec.Struct, frozen=True):
 
 
 class AmountBound(msgspec.Struct, frozen=True):
-    """One thing that bounds an amount, and what is said when it does."""
+    """One bound of an amount, and the reason that is given when it applies."""
 
     amount: int
     is_maximum: bool
@@ -69,45 +69,45 @@ def find_bounds(
     least, most = meaning.min_allowed, meaning.max_allowed
     if meaning.limits_follow and not (least or most or limits.least or limits.most):
         return _NOTHING_BOUND
-    found = {}
+    by_resource = {}
     for resource in RESOURCES:
         low, high, limit = least.get(resource), most.get(resource), container.limits.get(resource, 0)
         bounds = _range_bounds(resource, container, meaning, limits)
         bounds += _policy_bounds(resource, low.nanos if low is not None else 0, high.nanos if high is not None else 0)
         if limit > 0 and not meaning.limits_follow:
             bounds.append(AmountBound(limit, True, CAPPED_TO_LIMIT))
-        found[resource] = bounds
-    return found
+        by_resource[resource] = bounds
+    return by_resource
 
 
 def select_violated_bounds(amount: int, bounds: Sequence[AmountBound]) -> Sequence[AmountBound]:
-    """Those that make an amount another than was recommended, one after the other; the last of them tells which."""
-    found = []
+    """The bounds that change an amount, in the order in which they apply; the last of them determines it."""
+    violated = []
     for bound in bounds:
         if bound.cuts(amount):
             amount = bound.amount
-            found.append(bound)
-    return found
+            violated.append(bound)
+    return violated
 
 
 def _range_bounds(
     resource: str, container: PodContainer, meaning: EffectiveContainerPolicy, limits: ResourceRange
 ) -> list[AmountBound]:
     """A bound for the limit holds for the request in proportion, if the limit follows it."""
-    found = []
+    range_bounds = []
     low, high = limits.least.get(resource, 0), limits.most.get(resource, 0)
     if low > 0:
         # Both request and limit must reach a minimum, so that the higher of the two requests counts.
         request = (
             max(low, _request_at(low, resource, container, limits, at_least=True)) if meaning.limits_follow else low
         )
-        found.append(AmountBound(request, False, CAPPED_TO_RANGE_MIN))
+        range_bounds.append(AmountBound(request, False, CAPPED_TO_RANGE_MIN))
     if high > 0:
         request = _request_at(high, resource, container, limits, at_least=False) if meaning.limits_follow else high
         # Without a limit there is none that could be too high.
         if request > 0:
-            found.append(AmountBound(request, True, CAPPED_TO_RANGE_MAX))
-    return found
+            range_bounds.append(AmountBound(request, True, CAPPED_TO_RANGE_MAX))
+    return range_bounds
 
 
 def _request_at(bound: int, resource: str, container: PodContainer, limits: ResourceRange, *, at_least: bool) -> int:

@@ -39,19 +39,19 @@ class NamespaceLimits(msgspec.Struct, frozen=True):
 
 
 def read_limit_ranges(ranges: Iterable[LimitRange]) -> NamespaceLimits:
-    """The bounds of a namespace; other types of items, such as claims, are nobody's business here."""
-    items = [item for each in ranges for item in each.spec.limits]
-    found: dict[str, ResourceRange] = {}
+    """The bounds of a namespace for containers and pods; items of other types, such as claims, are ignored."""
+    items = [item for limit_range in ranges for item in limit_range.spec.limits]
+    by_type: dict[str, ResourceRange] = {}
     for type_ in ("Container", "Pod"):
         ours = [item for item in items if item.type == type_]
         defaults = [parse_amounts(item.default) for item in ours if item.default]
-        found[type_] = ResourceRange(
+        by_type[type_] = ResourceRange(
             least=_combine((parse_amounts(item.min) for item in ours), max),
             most=_combine((parse_amounts(item.max) for item in ours), min),
             default_limit=defaults[-1] if defaults else _NONE,
             ratio=_lowest_ratios(ours),
         )
-    return NamespaceLimits(found["Container"], found["Pod"])
+    return NamespaceLimits(by_type["Container"], by_type["Pod"])
 
 
 def _lowest_ratios(items: Iterable[LimitRangeItem]) -> dict[str, Fraction]:
@@ -64,9 +64,9 @@ def _lowest_ratios(items: Iterable[LimitRangeItem]) -> dict[str, Fraction]:
     return chosen
 
 
-def _combine(each: Iterable[ResourceAmounts], choose: Callable[[int, int], int]) -> dict[str, int]:
+def _combine(all_amounts: Iterable[ResourceAmounts], choose: Callable[[int, int], int]) -> dict[str, int]:
     chosen: dict[str, int] = {}
-    for found in each:
-        for resource, count in found.items():
+    for amounts in all_amounts:
+        for resource, count in amounts.items():
             chosen[resource] = choose(chosen.get(resource, count), count)
     return chosen

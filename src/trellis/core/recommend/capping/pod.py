@@ -60,7 +60,7 @@ def fit_pod_range(
     least, most = limits.least.get(resource, 0), limits.most.get(resource, 0)
     if not recommended or not (least or most):
         return dict(recommended)
-    shares = [_build_share(each, resource, recommended, limits_follow, limits) for each in containers]
+    shares = [_build_share(container, resource, recommended, limits_follow, limits) for container in containers]
     requests, all_limits = sum(share.request for share in shares), sum((share.limit for share in shares), Fraction(0))
     if requests < least:
         return dict(recommended) | _scale_requests(shares, least)
@@ -81,11 +81,13 @@ def _build_share(
     request, limit = container.requests.get(resource, 0), container.limits.get(resource, 0)
     default = limits.default_limit.get(resource, 0)
     moves = container.name in recommended
-    wanted = recommended.get(container.name, request)
+    recommended_request = recommended.get(container.name, request)
     if moves and limits_follow.get(container.name, True):
-        follows = exact_proportional_limit(wanted, request, limit, default)
-        return _PodShare(container.name, wanted, follows or Fraction(0), moves, limit_moves=follows is not None)
-    return _PodShare(container.name, wanted, Fraction(limit or default), moves, limit_moves=False)
+        follows = exact_proportional_limit(recommended_request, request, limit, default)
+        return _PodShare(
+            container.name, recommended_request, follows or Fraction(0), moves, limit_moves=follows is not None
+        )
+    return _PodShare(container.name, recommended_request, Fraction(limit or default), moves, limit_moves=False)
 
 
 def _scale_requests(shares: Sequence[_PodShare], goal: int) -> dict[str, int]:
@@ -165,7 +167,7 @@ class _ContainerCapping(msgspec.Struct):
     notes: list[CapNote] = []
 
     def change(self, field: str, resource: str, amount: int, reason: Reason) -> None:
-        """Set an amount; of targets it is told."""
+        """Set an amount; changes of targets are noted with the reason."""
         self.amounts[field][resource] = amount
         if field == TARGET_FIELD:
             self.notes.append(CapNote(resource, reason, amount))
@@ -191,12 +193,12 @@ def read_recommended_resources(
     recommendation = status.recommendation if status is not None else None
     return tuple(
         RecommendedResources(
-            each.container_name,
-            parse_amounts(each.target),
-            parse_amounts(each.lower_bound or {}),
-            parse_amounts(each.upper_bound or {}),
+            container.container_name,
+            parse_amounts(container.target),
+            parse_amounts(container.lower_bound or {}),
+            parse_amounts(container.upper_bound or {}),
         )
-        for each in (recommendation.container_recommendations if recommendation is not None else None) or ()
+        for container in (recommendation.container_recommendations if recommendation is not None else None) or ()
     )
 
 
@@ -209,24 +211,34 @@ def cap_for_pod(
     fields: Sequence[str] = RECOMMENDED_FIELDS,
 ) -> tuple[CappedResources, ...]:
     """The advice for a pod's containers, in the order of the pod; only those fields of it that are asked for."""
-    given = {each.container: each for each in advice}
+    advice_by_container = {resources.container: resources for resources in advice}
     # Most namespaces have no LimitRange for whole pods.
-    whole_pod = bool(limits.pod.least or limits.pod.most) and any(each.name in given for each in containers)
-    meanings = {each.name: vpa.container(each.name) for each in containers}
+    whole_pod = bool(limits.pod.least or limits.pod.most) and any(
+        container.name in advice_by_container for container in containers
+    )
+    meanings = {container.name: vpa.container(container.name) for container in containers}
     ours: dict[str, _ContainerCapping] = {}
     for container in containers:
         meaning = meanings[container.name]
-        found = given.get(container.name) or (_recommend_current_requests(container) if whole_pod else None)
-        if found is not None and meaning.scaled:
-            amounts = {field: _select_controlled(getattr(found, field), meaning) for field in fields}
+        resources = advice_by_container.get(container.name) or (
+            _recommend_current_requests(container) if whole_pod else None
+        )
+        if resources is not None and meaning.scaled:
+            amounts = {field: _select_controlled(getattr(resources, field), meaning) for field in fields}
             ours[container.name] = _ContainerCapping(container, meaning, amounts)
     if whole_pod:
         follow = {name: meaning.limits_follow for name, meaning in meanings.items()}
         for field in fields:
             _fit_to_pod_range(field, ours, containers, follow, limits.pod)
-    for each in ours.values():
-        _cap_to_bounds(each, find_bounds(each.container, each.meaning, limits.container))
-    return tuple([each.capped(advised=name in given) for name, each in ours.items() if name in given or each.notes])
+    for capping in ours.values():
+        _cap_to_bounds(capping, find_bounds(capping.container, capping.meaning, limits.container))
+    return tuple(
+        [
+            capping.capped(advised=name in advice_by_container)
+            for name, capping in ours.items()
+            if name in advice_by_container or capping.notes
+        ]
+    )
 
 
 def _recommend_current_requests(container: PodContainer) -> RecommendedResources:
@@ -244,20 +256,24 @@ def _fit_to_pod_range(
 ) -> None:
     """Changes what is recommended in one field so that the whole pod fits."""
     for resource in RESOURCES:
-        wanted = {name: each.amounts[field][resource] for name, each in ours.items() if resource in each.amounts[field]}
-        for name, amount in fit_pod_range(wanted, resource, containers, limits_follow, limits).items():
-            if amount != wanted[name]:
+        amounts = {
+            name: capping.amounts[field][resource]
+            for name, capping in ours.items()
+            if resource in capping.amounts[field]
+        }
+        for name, amount in fit_pod_range(amounts, resource, containers, limits_follow, limits).items():
+            if amount != amounts[name]:
                 ours[name].change(field, resource, amount, FITTED_TO_POD_RANGE)
 
 
-def _cap_to_bounds(each: _ContainerCapping, bounds: Mapping[str, Sequence[AmountBound]]) -> None:
+def _cap_to_bounds(capping: _ContainerCapping, bounds: Mapping[str, Sequence[AmountBound]]) -> None:
     """Changes what is recommended for a container so that it is within its own bounds."""
     if not bounds:
         return
-    for field, amounts in each.amounts.items():
+    for field, amounts in capping.amounts.items():
         for resource, amount in amounts.items():
             for bound in select_violated_bounds(amount, bounds[resource]):
-                each.change(field, resource, bound.amount, bound.reason)
+                capping.change(field, resource, bound.amount, bound.reason)
 
 
 def _select_controlled(amounts: ResourceAmounts, meaning: EffectiveContainerPolicy) -> dict[str, int]:

@@ -94,14 +94,14 @@ def choose_candidates(
         )
     first = max(hours - terms.window - (_DAYS_CHOSEN - 1) * _DAY, 1)
     remembered = HistoryAtMoments(normalize_hours(summaries), np.arange(first, hours))
-    found = [each.quantiles(remembered, (terms.fraction,))[0] for each in candidates]
-    decisions = np.moveaxis(np.stack(found) * (1.0 + terms.margin), 2, 0)
+    quantiles = [candidate.quantiles(remembered, (terms.fraction,))[0] for candidate in candidates]
+    decisions = np.moveaxis(np.stack(quantiles) * (1.0 + terms.margin), 2, 0)
     used = np.moveaxis(summaries[:, SAMPLE_MEASURES, first:], (0, 1, 2), (2, 1, 0)).astype(np.float64)
     usage = ReplayedUsage(used, weights=SAMPLE_SHARES)
     comparable = np.logical_not(np.isnan(decisions).any(axis=1))
     steps = list(sum_steps(usage, replay_rule(usage, DecisionTable(decisions)), comparable))
     sums = {
-        name: np.cumsum(np.concatenate([getattr(each, name) for each in steps]), axis=0)
+        name: np.cumsum(np.concatenate([getattr(part, name) for part in steps]), axis=0)
         for name in ScoreSums.__struct_fields__
     }
     return _choose_day_by_day(sums, hours - first, terms)
@@ -127,10 +127,12 @@ def _choose_day_by_day(sums: dict[str, FloatColumn], steps: int, terms: ChoiceSe
 def _window_costs(sums: dict[str, FloatColumn], end: int, terms: ChoiceSettings) -> FloatColumn:
     """(candidates, rows) over the window that ends before a step."""
     begin = end - terms.window
-    tally = ScoreSums(**{name: each[end - 1] - (each[begin - 1] if begin > 0 else 0.0) for name, each in sums.items()})
-    found = compute_cost(tally.scores(HOUR), terms.weights)
-    found[:, tally.steps < _LEAST_HOURS] = np.nan
-    return found
+    tally = ScoreSums(
+        **{name: column[end - 1] - (column[begin - 1] if begin > 0 else 0.0) for name, column in sums.items()}
+    )
+    costs = compute_cost(tally.scores(HOUR), terms.weights)
+    costs[:, tally.steps < _LEAST_HOURS] = np.nan
+    return costs
 
 
 _NEVER: Final = -1
@@ -152,13 +154,15 @@ class ChoiceTable:
             self._forget()
         numbers = rows.usage.history_rows
         self._reserve(int(numbers.max(initial=-1)) + 1)
-        kept = np.flatnonzero(numbers >= 0)
-        numbers = numbers[kept]
+        with_history = np.flatnonzero(numbers >= 0)
+        numbers = numbers[with_history]
         moments, names = find_daily_slots(rows, now)
-        current = (self._moments[numbers] == moments[kept]) & (self._names[numbers] == names[kept])
-        waiting = np.flatnonzero(~current | (self._known[numbers] - self._known_then[numbers] >= _BACKFILLED_HOURS))
-        order = np.lexsort((moments[kept[waiting]], self._moments[numbers[waiting]]))
-        return kept[waiting[order]][:limit]
+        current = (self._moments[numbers] == moments[with_history]) & (self._names[numbers] == names[with_history])
+        waiting = np.flatnonzero(
+            ~current | (self._known_hours[numbers] - self._known_hours_then[numbers] >= _BACKFILLED_HOURS)
+        )
+        order = np.lexsort((moments[with_history[waiting]], self._moments[numbers[waiting]]))
+        return with_history[waiting[order]][:limit]
 
     def put(self, rows: Rows, positions: IntColumn, now: float, choice: CandidateChoice, known: IntColumn) -> None:
         """Note what was chosen for rows at their moment, from so many hours of each of which something was known."""
@@ -166,32 +170,35 @@ class ChoiceTable:
         moments, names = find_daily_slots(rows, now)
         self._moments[numbers], self._names[numbers] = moments[positions], names[positions]
         self._chosen[numbers], self._costs[:, numbers] = choice.number, choice.costs
-        self._known_then[numbers] = known
+        self._known_hours_then[numbers] = known
 
     def note(self, rows: Rows, known: FloatColumn) -> None:
         """Note of how many hours of each row something is known."""
-        kept = rows.usage.history_rows >= 0
-        self._known[rows.usage.history_rows[kept]] = known[kept]
+        with_history = rows.usage.history_rows >= 0
+        self._known_hours[rows.usage.history_rows[with_history]] = known[with_history]
 
     def of(self, rows: Rows) -> CandidateChoice:
         """What was chosen for all rows; the first candidate where nothing was."""
         numbers = rows.usage.history_rows
-        kept = np.flatnonzero(numbers >= 0)
-        found = CandidateChoice(np.zeros(len(rows), dtype=np.int64), np.full((self._candidates, len(rows)), np.nan))
-        found.number[kept] = self._chosen[numbers[kept]]
-        found.costs[:, kept] = self._costs[:, numbers[kept]]
-        return found
+        with_history = np.flatnonzero(numbers >= 0)
+        choice = CandidateChoice(np.zeros(len(rows), dtype=np.int64), np.full((self._candidates, len(rows)), np.nan))
+        choice.number[with_history] = self._chosen[numbers[with_history]]
+        choice.costs[:, with_history] = self._costs[:, numbers[with_history]]
+        return choice
 
     def _forget(self) -> None:
         self._moments: IntColumn = np.zeros(0, dtype=np.int64)
         self._names: IntColumn = np.zeros(0, dtype=np.int64)
         self._chosen: IntColumn = np.zeros(0, dtype=np.int64)
-        self._known: FloatColumn = np.zeros(0)
-        self._known_then: FloatColumn = np.zeros(0)
+        self._known_hours: FloatColumn = np.zeros(0)
+        self._known_hours_then: FloatColumn = np.zeros(0)
         self._costs: FloatColumn = np.zeros((self._candidates, 0))
 
     def _reserve(self, size: int) -> None:
         self._moments = grow_column(self._moments, size, _NEVER)
         self._names, self._chosen = grow_column(self._names, size, 0), grow_column(self._chosen, size, 0)
-        self._known, self._known_then = grow_column(self._known, size, 0), grow_column(self._known_then, size, 0)
+        self._known_hours, self._known_hours_then = (
+            grow_column(self._known_hours, size, 0),
+            grow_column(self._known_hours_then, size, 0),
+        )
         self._costs = grow_column(self._costs, size, np.nan)

@@ -64,7 +64,9 @@ class MarginCurve(msgspec.Struct, frozen=True):
 
     def _at(self, log_factor: float) -> MarginPoint:
         curves = (self.footprint, self.time_over, self.overrun)
-        footprint, time_over, overrun = (float(np.interp(log_factor, np.log(MARGIN_FACTORS), each)) for each in curves)
+        footprint, time_over, overrun = (
+            float(np.interp(log_factor, np.log(MARGIN_FACTORS), curve)) for curve in curves
+        )
         return MarginPoint(footprint, time_over, overrun, float(np.exp(log_factor)))
 
     @staticmethod
@@ -114,5 +116,5 @@ def _clip_ratios(ratios: FloatColumn) -> FloatColumn:
 def weighted_mean(values: FloatColumn, share: FloatColumn) -> FloatColumn:
     """The mean over the last axis; shares are 1 together, and what has none need not be known."""
     counted = share > 0
-    found: FloatColumn = values[..., counted] @ share[counted]
-    return found
+    mean: FloatColumn = values[..., counted] @ share[counted]
+    return mean

@@ -73,21 +73,21 @@ class SizingRule(Protocol):
 
 
 class DecisionTable(msgspec.Struct, frozen=True):
-    """A rule whose decisions, (steps, ..., series), were computed beforehand; who did it minded the past."""
+    """A rule whose decisions, (steps, ..., series), were computed beforehand, each from the past alone."""
 
     decisions: FloatColumn
 
     def decide(self, step: int, _now: float, /) -> FloatColumn:
         """Those of that step."""
-        found: FloatColumn = self.decisions[step]
-        return found
+        decision: FloatColumn = self.decisions[step]
+        return decision
 
     def observe(self, _step: int, _used: FloatColumn, _needed: FloatColumn, /) -> None:
         """It learns nothing."""
 
 
 class ReplaySettings(msgspec.Struct, frozen=True):
-    """How decisions are applied, and what becomes of who has too little memory.
+    """How decisions are applied, and what happens to containers with too little memory.
 
     A target moves when the decision differs by more than `threshold`, as a fraction of it. Where `killed`, usage above
     the target is an out-of-memory kill: the target rises at once to `kill_ratio` times what was used, and to
@@ -113,8 +113,8 @@ class ReplayResult(msgspec.Struct, frozen=True):
     def with_margins(self, factors: FloatColumn) -> ReplayResult:
         """Variants of a rule without any, (steps, factors, series): its targets so many times what they were.
 
-        A threshold is a fraction, so that each would have changed when the rule itself did. It holds as long as nobody
-        was killed.
+        A threshold is a fraction, so that each would have changed when the rule itself did. It holds as long as no
+        container was killed.
         """
         targets = self.targets[:, np.newaxis] * factors[:, np.newaxis]
         shape = targets.shape
@@ -127,12 +127,12 @@ def replay_rule(usage: ReplayedUsage, rule: SizingRule, terms: ReplaySettings = 
     target: FloatColumn | None = None
     targets, changes, kills = [], [], []
     for step, used in enumerate(usage.values):
-        wanted = np.asarray(rule.decide(step, usage.begin + step * usage.step), dtype=np.float64)
-        target = np.full(wanted.shape, np.nan) if target is None else target
+        decided = np.asarray(rule.decide(step, usage.begin + step * usage.step), dtype=np.float64)
+        target = np.full(decided.shape, np.nan) if target is None else target
         # The first target of all is no change of one.
-        begins = np.isnan(target) & ~np.isnan(wanted)
-        moves = np.abs(wanted - target) > terms.threshold * target
-        target = np.where(begins | moves, wanted, target)
+        begins = np.isnan(target) & ~np.isnan(decided)
+        moves = np.abs(decided - target) > terms.threshold * target
+        target = np.where(begins | moves, decided, target)
         held, count, needed = target, np.zeros(target.shape), np.full(target.shape, np.nan)
         if terms.killed is not None:
             target, held, count, needed = _apply_kills(used, target, terms, terms.killed)

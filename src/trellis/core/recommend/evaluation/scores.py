@@ -111,7 +111,7 @@ _MARGIN_SAMPLES_AT_ONCE = 1 << 19  # numbers: what is made of them stays in the 
 def score_margins(
     usage: ReplayedUsage, replayed: ReplayResult, factors: FloatColumn, scored: BoolColumn | None = None
 ) -> SizingScores:
-    """As `score` of `replayed.with_margins(factors)`; the factors ascend, and nobody was killed."""
+    """As `score` of `replayed.with_margins(factors)`; the factors ascend, and no container was killed."""
     series = usage.values.shape[2]
     time, used, steps, target = (np.zeros(series) for _ in range(4))
     changes, kills = np.zeros(series), np.zeros(series)
@@ -153,11 +153,11 @@ def _sum_above_factors(
     size = values.shape[2] * (len(factors) + 1)
     with np.errstate(invalid="ignore"):
         step, point, which = np.nonzero((values > factors[0] * held[:, np.newaxis]) & (shares > 0))
-    value, wanted, worth = values[step, point, which], held[step, which], shares[step, point, which]
+    value, target, worth = values[step, point, which], held[step, which], shares[step, point, which]
     with np.errstate(divide="ignore"):
-        places = _locate_factors(factors, value / wanted)
+        places = _locate_factors(factors, value / target)
     cells = which * (len(factors) + 1) + places
-    return np.stack([np.bincount(cells, weights, size) for weights in (worth, worth * value, worth * wanted)])
+    return np.stack([np.bincount(cells, weights, size) for weights in (worth, worth * value, worth * target)])
 
 
 def _locate_factors(factors: FloatColumn, ratios: FloatColumn) -> IntColumn:

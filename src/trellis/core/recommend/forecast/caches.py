@@ -46,15 +46,15 @@ class SettingsCache(Generic[SettingT, CachedT]):
 
     def __init__(self, make: Callable[[SettingT], CachedT]) -> None:
         self._make = make
-        self._kept: dict[SettingT, CachedT] = {}
+        self._by_setting: dict[SettingT, CachedT] = {}
 
     def of(self, setting: SettingT) -> CachedT:
         """What belongs to a setting."""
-        if setting not in self._kept:
-            if len(self._kept) >= _MOST_SETTINGS:
-                self._kept.clear()
-            self._kept[setting] = self._make(setting)
-        return self._kept[setting]
+        if setting not in self._by_setting:
+            if len(self._by_setting) >= _MOST_SETTINGS:
+                self._by_setting.clear()
+            self._by_setting[setting] = self._make(setting)
+        return self._by_setting[setting]
 
 
 _ROWS_AT_ONCE = 256  # 34 KB each are read: more would not stay in the processor's caches
@@ -71,26 +71,26 @@ class HourlyCache:
         self._forget()
 
     def done(self, rows: Rows, now: float, choice: IntColumn, work: ComputeColumns) -> FloatColumn:
-        """The columns of all rows: `work` is asked for positions where something is new; NaN without history."""
+        """The columns of all rows: `work` computes those of positions where something is new; NaN without history."""
         history, numbers = rows.usage.history, rows.usage.history_rows
         if history is not self._history:
             self._history = history
             self._forget()
-        found = np.full((self._width, len(rows)), np.nan)
-        kept = np.flatnonzero(numbers >= 0)
-        if not len(kept):
-            return found
-        numbers = numbers[kept]
+        columns = np.full((self._width, len(rows)), np.nan)
+        with_history = np.flatnonzero(numbers >= 0)
+        if not len(with_history):
+            return columns
+        numbers = numbers[with_history]
         self._reserve(int(numbers.max()) + 1)
         hour, revisions = int(now // HOUR), history.revisions(numbers, now)
-        same = (self._hours[numbers] == hour) & (self._choices[numbers] == choice[kept])
+        same = (self._hours[numbers] == hour) & (self._choices[numbers] == choice[with_history])
         new = np.flatnonzero(~same | (self._revisions[numbers] != revisions).any(axis=1))
         for begin in range(0, len(new), _ROWS_AT_ONCE):
             part = new[begin : begin + _ROWS_AT_ONCE]
-            self._columns[:, numbers[part]] = work(kept[part])
-        self._hours[numbers], self._revisions[numbers], self._choices[numbers] = hour, revisions, choice[kept]
-        found[:, kept] = self._columns[:, numbers]
-        return found
+            self._columns[:, numbers[part]] = work(with_history[part])
+        self._hours[numbers], self._revisions[numbers], self._choices[numbers] = hour, revisions, choice[with_history]
+        columns[:, with_history] = self._columns[:, numbers]
+        return columns
 
     def _forget(self) -> None:
         self._hours: IntColumn = np.zeros(0, dtype=np.int64)

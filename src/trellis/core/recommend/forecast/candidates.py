@@ -54,7 +54,7 @@ HistorySource: TypeAlias = SeasonalHours | RecentHours
 
 
 class WeightedHistory(msgspec.Struct, frozen=True):
-    """What is looked back at: sources, each with its share. The share of one that knows nothing goes to the others."""
+    """A mix of history sources, each with its share. The share of one that knows nothing goes to the others."""
 
     name: str
     shares: tuple[tuple[HistorySource, float], ...]
@@ -83,11 +83,11 @@ class ForecastHistograms(msgspec.Struct, frozen=True):
         places = np.empty((len(fractions), *totals.shape))
         for number, fraction in enumerate(fractions):
             # A hair less: where the samples up to a fraction are just as many, rounding must not decide about a gap.
-            wanted = np.float32(fraction - _ROUNDING_TOLERANCE) * totals
-            bins = np.minimum((sums < wanted[:, :, np.newaxis]).sum(axis=2), HISTOGRAM_BINS - 1)
+            threshold = np.float32(fraction - _ROUNDING_TOLERANCE) * totals
+            bins = np.minimum((sums < threshold[:, :, np.newaxis]).sum(axis=2), HISTOGRAM_BINS - 1)
             at = bins[:, :, np.newaxis]
             inside = np.take_along_axis(self.weights, at, axis=2)[:, :, 0]
-            beyond = np.take_along_axis(sums, at, axis=2)[:, :, 0] - wanted
+            beyond = np.take_along_axis(sums, at, axis=2)[:, :, 0] - threshold
             places[number] = bins + 1 - np.clip(beyond / np.maximum(inside, _SMALLEST), 0.0, 1.0)
         return np.where(totals > 0.5, self.past.amounts(places, self.at), np.nan)
 
@@ -102,7 +102,7 @@ class HistoryAtMoments:
     def __init__(self, past: NormalizedHours, at: IntColumn) -> None:
         self._past = past
         self._at = at
-        self._found: dict[HistorySource, HourHistograms] = {}
+        self._by_source: dict[HistorySource, HourHistograms] = {}
         self._hours = build_hour_histograms(past, settled=False) if len(at) > _FEW_MOMENTS else None
 
     def recall(self, what: WeightedHistory) -> ForecastHistograms:
@@ -110,11 +110,11 @@ class HistoryAtMoments:
         mixed = np.zeros((len(self._past.known), len(self._at), HISTOGRAM_BINS), dtype=np.float32)
         total = np.zeros(mixed.shape[:2], dtype=np.float32)
         for source, share in what.shares:
-            if source not in self._found:
-                self._found[source] = _normalize(self._source(source))
-            found = self._found[source]
-            mixed += np.float32(share) * found
-            total += np.float32(share) * (found.sum(axis=2) > 0.5)
+            if source not in self._by_source:
+                self._by_source[source] = _normalize(self._source(source))
+            histograms = self._by_source[source]
+            mixed += np.float32(share) * histograms
+            total += np.float32(share) * (histograms.sum(axis=2) > 0.5)
         mixed /= np.maximum(total, np.float32(_SMALLEST))[:, :, np.newaxis]
         return ForecastHistograms(self._past, self._at, mixed)
 
@@ -130,10 +130,10 @@ class HistoryAtMoments:
         settled = past.levels.nearer_settled(at, hours)
         if self._hours is not None:
             then = add_neighbours(self._hours, source.beside)
-            found = sum_same_hours(then, int(at[0]), np.where(settled, 0.0, counts))
+            histograms = sum_same_hours(then, int(at[0]), np.where(settled, 0.0, counts))
             then = add_neighbours(build_hour_histograms(past, settled=True), source.beside)
-            found += sum_same_hours(then, int(at[0]), np.where(settled, counts, 0.0))
-            return found
+            histograms += sum_same_hours(then, int(at[0]), np.where(settled, counts, 0.0))
+            return histograms
         beside = counts * source.beside
         every = np.concatenate([hours, hours - 1, hours + 1], axis=1)
         return sum_selected_hours(past, every, np.concatenate([counts, beside, beside], axis=2), np.tile(settled, 3))
@@ -151,12 +151,12 @@ class HistoryAtMoments:
 def _normalize(histograms: HourHistograms) -> HourHistograms:
     totals = histograms.sum(axis=2, keepdims=True)
     shares = histograms / np.maximum(totals, np.float32(_SMALLEST))
-    found: HourHistograms = np.where(totals > _SMALLEST, shares, np.float32(0))
-    return found
+    normalized: HourHistograms = np.where(totals > _SMALLEST, shares, np.float32(0))
+    return normalized
 
 
 class ForecastCandidate(Protocol):
-    """One way to size. It is asked about many rows and moments at once, and must mind the past at each."""
+    """One way to size. It sizes many rows and moments at once, each from the hours before the moment."""
 
     @property
     def name(self) -> str:

@@ -32,7 +32,7 @@ _UNKNOWN_DIFFERENCE = 0.3  # how much a day differs of which nothing is known
 def weigh_similar_days(past: NormalizedHours, moments: IntColumn, days: int) -> FloatColumn:
     """What each of the last days counts, (rows, moments, days), the latest first; by the hours before each moment."""
     first = int(moments.min()) - max(_SPANS)
-    found = np.empty((len(past.means), len(moments), days))
+    weights = np.empty((len(past.means), len(moments), days))
     for day in range(1, days + 1):
         gaps = _hourly_differences(past, first, int(moments.max()), _DAY * day)
         sums = _running_sums(np.nan_to_num(gaps))
@@ -43,8 +43,8 @@ def weigh_similar_days(past: NormalizedHours, moments: IntColumn, days: int) -> 
             known = counts[:, ends] - counts[:, ends - span]
             apart = sums[:, ends] - sums[:, ends - span]
             differs += np.where(known > 0, apart / np.maximum(known, 1), _UNKNOWN_DIFFERENCE)
-        found[:, :, day - 1] = np.exp(-differs / (len(_SPANS) * _TOLERANCE))
-    return found
+        weights[:, :, day - 1] = np.exp(-differs / (len(_SPANS) * _TOLERANCE))
+    return weights
 
 
 def _hourly_differences(past: NormalizedHours, first: int, last: int, back: int) -> FloatColumn:
@@ -87,41 +87,41 @@ def sum_selected_hours(
 
 def build_hour_histograms(past: NormalizedHours, *, settled: bool) -> HourHistograms:
     """(rows, hours, bins): each hour by itself, beside one of its levels; nothing where nothing is known."""
-    found = np.zeros((*past.known.shape, HISTOGRAM_BINS), dtype=np.float32)
+    histograms = np.zeros((*past.known.shape, HISTOGRAM_BINS), dtype=np.float32)
     known = np.flatnonzero(past.known)
     every = np.arange(past.hours)
     for measure, share in zip(SAMPLE_MEASURES, SAMPLE_SHARES.tolist(), strict=True):
         places = past.places(measure, every, settled).reshape(-1)[known]
-        found.reshape(-1)[known * HISTOGRAM_BINS + places] += np.float32(share)
-    return found
+        histograms.reshape(-1)[known * HISTOGRAM_BINS + places] += np.float32(share)
+    return histograms
 
 
 def add_neighbours(hours: HourHistograms, share: float) -> HourHistograms:
     """Every hour together with a share of the one before it and of the one after it."""
-    found = hours.copy()
-    found[:, 1:] += np.float32(share) * hours[:, :-1]
-    found[:, :-1] += np.float32(share) * hours[:, 1:]
-    return found
+    widened = hours.copy()
+    widened[:, 1:] += np.float32(share) * hours[:, :-1]
+    widened[:, :-1] += np.float32(share) * hours[:, 1:]
+    return widened
 
 
 def sum_same_hours(hours: HourHistograms, first: int, counts: FloatColumn) -> HourHistograms:
     """What days ago was at the moments from `first` on, each day counting so much, (rows, moments, days)."""
     rows, moments, days = counts.shape
-    found = np.zeros((rows, moments, HISTOGRAM_BINS), dtype=np.float32)
-    one = np.empty_like(found)
+    summed = np.zeros((rows, moments, HISTOGRAM_BINS), dtype=np.float32)
+    product = np.empty_like(summed)
     weights = counts.astype(np.float32)[..., np.newaxis]
     for day in range(days):
         begin = first - 24 * (day + 1)
         here = slice(max(-begin, 0), min(moments, hours.shape[1] - begin))
         if here.start < here.stop:
             then = hours[:, begin + here.start : begin + here.stop]
-            found[:, here] += np.multiply(weights[:, here, day], then, out=one[:, here])
-    return found
+            summed[:, here] += np.multiply(weights[:, here, day], then, out=product[:, here])
+    return summed
 
 
 def sum_fading_hours(hours: HourHistograms, first: int, moments: int, aged: float, reach: int) -> HourHistograms:
     """The last `reach` hours at the moments from `first` on, each counting `aged` times as much as the next."""
-    found = np.zeros((len(hours), moments, HISTOGRAM_BINS), dtype=np.float32)
+    summed = np.zeros((len(hours), moments, HISTOGRAM_BINS), dtype=np.float32)
     held = np.zeros((len(hours), HISTOGRAM_BINS))
     begin, end, last = max(first - reach, 0), hours.shape[1], aged ** (reach + 1)
     for moment in range(begin + 1, first + moments):
@@ -131,5 +131,5 @@ def sum_fading_hours(hours: HourHistograms, first: int, moments: int, aged: floa
         if begin <= left < end:
             held -= last * hours[:, left]
         if moment >= first:
-            np.maximum(held, 0.0, out=found[:, moment - first], casting="same_kind")
-    return found
+            np.maximum(held, 0.0, out=summed[:, moment - first], casting="same_kind")
+    return summed

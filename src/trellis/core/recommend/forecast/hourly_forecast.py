@@ -158,15 +158,17 @@ class HourlyForecast:
             cycle = self._cycles(rows, positions, now, _build_cycle_rule(figures))
             return self._worked_out(summaries, cycle, choice[positions], figures, moments)
 
-        found = self._done.of(figures).done(rows, now, choice, work)
+        columns = self._done.of(figures).done(rows, now, choice, work)
         touched = count_touched_hours(now, figures.horizon)
-        lower, target, beside = np.split(found, [moments, 2 * moments])
+        lower, target, beside = np.split(columns, [moments, 2 * moments])
         upper, *memory, known_cpu, known_memory, period, until_peak = beside
-        known = np.nan_to_num(np.stack([known_cpu, known_memory]))
-        enough = known >= figures.history_needed / HOUR
+        known_hours = np.nan_to_num(np.stack([known_cpu, known_memory]))
+        enough = known_hours >= figures.history_needed / HOUR
         cpu = np.stack([lower[:touched].max(axis=0), target[:touched].max(axis=0), upper])
         memory_sized = np.where(enough[MEMORY], np.stack(memory), np.nan)
-        return HistoryBounds(np.where(enough[CPU], cpu, np.nan), memory_sized, known, np.stack([period, until_peak]))
+        return HistoryBounds(
+            np.where(enough[CPU], cpu, np.nan), memory_sized, known_hours, np.stack([period, until_peak])
+        )
 
     def _cycles(self, rows: Rows, positions: IntColumn, now: float, rule: CycleRule) -> _CycleNeed:
         peaks = rows.memory_peaks(now, positions)
@@ -196,9 +198,9 @@ class HourlyForecast:
             horizon=figures.growth_horizon / HOUR,
         )
         upper = busiest_hours_usage(summaries[:, CPU]) * more
-        known = (~np.isnan(summaries[:, :, 0])).sum(axis=2).T
+        known_hours = (~np.isnan(summaries[:, :, 0])).sum(axis=2).T
         memory = size_memory_by_peaks(summaries[:, MEMORY], peaks, cycle.needed)
-        return np.concatenate([lower.T, target.T * more, upper[None], memory, known, cycle.days])
+        return np.concatenate([lower.T, target.T * more, upper[None], memory, known_hours, cycle.days])
 
 
 def _build_cycle_rule(figures: HourlyForecastSettings) -> CycleRule:
@@ -229,5 +231,5 @@ def busiest_hours_usage(summaries: Ring) -> FloatColumn:
     week = np.sort(summaries[:, _P95, -_WEEK:].astype(np.float64), axis=1)  # what is not known comes last
     count = (~np.isnan(week)).sum(axis=1)
     at = np.clip(np.ceil(_BUSY * count).astype(np.int64) - 1, 0, week.shape[1] - 1)
-    found: FloatColumn = week[np.arange(len(week)), at]
-    return np.nan_to_num(found)
+    usage: FloatColumn = week[np.arange(len(week)), at]
+    return np.nan_to_num(usage)

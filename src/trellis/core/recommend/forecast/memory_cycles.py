@@ -58,24 +58,24 @@ class CyclePhase(msgspec.Struct, frozen=True):
 
 def find_cycle_periods(peaks: Peaks, rule: CycleRule) -> IntColumn:
     """The period of each row, in cells, from its peaks, (rows, cells); 0 for none."""
-    found = np.zeros(len(peaks), dtype=np.int64)
+    periods = np.zeros(len(peaks), dtype=np.int64)
     if rule.longest < _SHORTEST:
-        return found
+        return periods
     first = _first_known(peaks)
     worth = np.flatnonzero((CELLS - first >= _LEAST_SPAN) & _may_gain(peaks, first, rule))
     for begin in range(0, len(worth), _ROWS_AT_ONCE):
         rows = worth[begin : begin + _ROWS_AT_ONCE]
         part = np.where(np.isnan(peaks[rows]), np.float32(_NEVER), peaks[rows])
-        found[rows] = _periods(part, first[rows], rule)
-    return found
+        periods[rows] = _periods(part, first[rows], rule)
+    return periods
 
 
 def locate_cycle_phase(peaks: Peaks, periods: IntColumn, rule: CycleRule) -> CyclePhase:
     """Where rows are in their cycles, from the peaks up to the current cell and the period of each."""
-    found = CyclePhase(np.full(len(peaks), np.nan), np.full(len(peaks), np.nan))
+    phase = CyclePhase(np.full(len(peaks), np.nan), np.full(len(peaks), np.nan))
     rows = np.flatnonzero(periods)
     if not len(rows):
-        return found
+        return phase
     values = np.where(np.isnan(peaks[rows]), np.float32(_NEVER), peaks[rows])
     period = periods[rows]
     ahead = np.arange(int(period.max()))
@@ -87,10 +87,10 @@ def locate_cycle_phase(peaks: Peaks, periods: IntColumn, rule: CycleRule) -> Cyc
         needed = np.maximum(needed, _at(values, near).max(axis=1))
         coming = np.maximum(coming, _at(values, before[:, np.newaxis] + ahead))
     coming[ahead >= period[:, np.newaxis]] = _NEVER
-    found.needed[rows] = needed
+    phase.needed[rows] = needed
     is_peak = coming >= coming.max(axis=1, keepdims=True) / (1 + rule.margin)
-    found.until_peak[rows] = is_peak.argmax(axis=1)
-    return found
+    phase.until_peak[rows] = is_peak.argmax(axis=1)
+    return phase
 
 
 def _at(values: Peaks, cells: IntColumn) -> Peaks:
@@ -111,11 +111,13 @@ def _may_gain(peaks: Peaks, first: IntColumn, rule: CycleRule) -> BoolColumn:
     """
     known = ~np.isnan(peaks)
     span = np.maximum(CELLS - first, 1)
-    around = _around(np.where(known, peaks, np.float32(_NEVER)), rule.tolerance)
-    sure = np.isfinite(around)
-    mean = np.where(sure, around, 0.0).sum(axis=1) / np.maximum(sure.sum(axis=1), 1)
-    found: BoolColumn = (known.sum(axis=1) >= _LEAST_KNOWN * span) & (mean <= (1 - _LEAST_GAIN) * around.max(axis=1))
-    return found
+    highest_near = _around(np.where(known, peaks, np.float32(_NEVER)), rule.tolerance)
+    sure = np.isfinite(highest_near)
+    mean = np.where(sure, highest_near, 0.0).sum(axis=1) / np.maximum(sure.sum(axis=1), 1)
+    may_gain: BoolColumn = (known.sum(axis=1) >= _LEAST_KNOWN * span) & (
+        mean <= (1 - _LEAST_GAIN) * highest_near.max(axis=1)
+    )
+    return may_gain
 
 
 def _periods(values: Peaks, first: IntColumn, rule: CycleRule) -> IntColumn:
@@ -133,25 +135,25 @@ def _periods(values: Peaks, first: IntColumn, rule: CycleRule) -> IntColumn:
     cycles = np.minimum(span, window) // periods
     passed = (span >= np.maximum(2 * periods, _LEAST_SPAN)) & ~(tested & ~met).any(axis=2)
     passed &= (tested & repeated).sum(axis=2) >= np.maximum(cycles - 1, _LEAST_RISES)
-    found = np.zeros(len(values), dtype=np.int64)
+    best = np.zeros(len(values), dtype=np.int64)
     for row in np.flatnonzero(passed.any(axis=1)).tolist():
-        found[row] = _best_period(values[row], recent[row], periods[passed[row]], rule)
-    return found
+        best[row] = _best_period(values[row], recent[row], periods[passed[row]], rule)
+    return best
 
 
 def _test_periods(
     values: Peaks, rises: BoolColumn, at: IntColumn, periods: IntColumn, rule: CycleRule
 ) -> tuple[BoolColumn, BoolColumn, BoolColumn]:
-    """Of each rise by each period, (rows, periods, rises): is anything known a period before, and was that enough?
+    """Tests rises by periods, (rows, periods, rises): whether the peak a period before is known, and was high enough.
 
-    And was it a rise as well? A level that happens to be high forecasts a rise, but repeats nothing.
+    The third is whether it was a rise as well: a level that happens to be high forecasts one, but repeats nothing.
     """
-    around, near = _around(values, rule.tolerance), _near(rises, rule.tolerance)
+    highest_near, near = _around(values, rule.tolerance), _near(rises, rule.tolerance)
     rows = np.arange(len(values))[:, np.newaxis]
     needed = values[rows, at][:, np.newaxis, :]
     before = at[:, np.newaxis, :] - periods[:, np.newaxis]
     place = (rows[:, :, np.newaxis], np.maximum(before, 0))
-    forecast = np.where(before >= 0, around[place], np.float32(_NEVER))
+    forecast = np.where(before >= 0, highest_near[place], np.float32(_NEVER))
     met = forecast * np.float32(1.0 + rule.margin) >= needed
     return np.isfinite(forecast), met, met & near[place]
 
@@ -162,9 +164,9 @@ def _best_period(values: Peaks, recent: Peaks, passed: IntColumn, rule: CycleRul
     The neighbours of a period pass as well, and so do its multiples.
     """
     together = passed[: int(np.argmin(np.append(np.diff(passed), 2) == 1)) + 1]
-    period = int(together[np.argmin([_misfit(values, int(each)) for each in together])])
-    around = _around(values[np.newaxis], rule.tolerance)[0]
-    forecast = np.maximum(_by_period(around, period), recent)[-max(_TESTED_CYCLES * period, _LEAST_TESTED) :]
+    period = int(together[np.argmin([_misfit(values, int(candidate)) for candidate in together])])
+    highest_near = _around(values[np.newaxis], rule.tolerance)[0]
+    forecast = np.maximum(_by_period(highest_near, period), recent)[-max(_TESTED_CYCLES * period, _LEAST_TESTED) :]
     used = values[-len(forecast) :]
     sure = np.isfinite(forecast) & np.isfinite(used)
     gains = sure.any() and forecast[sure].mean() <= (1 - _LEAST_GAIN) * used[sure].max()
@@ -181,38 +183,38 @@ def _misfit(values: Peaks, period: int) -> float:
 
 def _around(values: Peaks, tolerance: int) -> Peaks:
     """The maximum of the cells to either side of each, and itself."""
-    found = values.copy()
+    highest = values.copy()
     for apart in range(1, tolerance + 1):
-        found[:, apart:] = np.maximum(found[:, apart:], values[:, :-apart])
-        found[:, :-apart] = np.maximum(found[:, :-apart], values[:, apart:])
-    return found
+        highest[:, apart:] = np.maximum(highest[:, apart:], values[:, :-apart])
+        highest[:, :-apart] = np.maximum(highest[:, :-apart], values[:, apart:])
+    return highest
 
 
 def _near(marks: BoolColumn, tolerance: int) -> BoolColumn:
     """Whether a mark is within the tolerance of each cell."""
-    found = marks.copy()
+    marked = marks.copy()
     for apart in range(1, tolerance + 1):
-        found[:, apart:] |= marks[:, :-apart]
-        found[:, :-apart] |= marks[:, apart:]
-    return found
+        marked[:, apart:] |= marks[:, :-apart]
+        marked[:, :-apart] |= marks[:, apart:]
+    return marked
 
 
 def _recent(values: Peaks) -> Peaks:
     """The maximum of the day before each cell."""
-    found = np.full_like(values, _NEVER)
+    highest = np.full_like(values, _NEVER)
     for apart in range(1, _DAY + 1):
-        found[:, apart:] = np.maximum(found[:, apart:], values[:, :-apart])
-    return found
+        highest[:, apart:] = np.maximum(highest[:, apart:], values[:, :-apart])
+    return highest
 
 
-def _by_period(around: Peaks, period: int) -> Peaks:
+def _by_period(highest_near: Peaks, period: int) -> Peaks:
     """What each cell would have been forecast by earlier cycles alone."""
-    found = np.full_like(around, _NEVER)
+    forecast = np.full_like(highest_near, _NEVER)
     for cycle in range(1, _CYCLES + 1):
         lag = cycle * period
-        if lag < len(around):
-            found[lag:] = np.maximum(found[lag:], around[:-lag])
-    return found
+        if lag < len(highest_near):
+            forecast[lag:] = np.maximum(forecast[lag:], highest_near[:-lag])
+    return forecast
 
 
 def _positions(marks: BoolColumn) -> tuple[IntColumn, BoolColumn]:
@@ -239,10 +241,10 @@ class CyclePeriodCache:
         """Periods in cells, 0 for none, from peaks up to the cell of an hour and the hours at which rows are tested."""
         self._reserve(int(numbers.max(initial=-1)) + 1)
         past = _shift_back(peaks, hour // CELL_HOURS - moments // CELL_HOURS + 1)
-        seen = (past.view(np.uint32).astype(np.uint64) * _HASH_WEIGHTS).sum(axis=1, dtype=np.uint64)
-        new = np.flatnonzero((self._tested[numbers] != seen) | (self._periods[numbers] < 0))
+        digests = (past.view(np.uint32).astype(np.uint64) * _HASH_WEIGHTS).sum(axis=1, dtype=np.uint64)
+        new = np.flatnonzero((self._tested[numbers] != digests) | (self._periods[numbers] < 0))
         self._periods[numbers[new]] = find_cycle_periods(past[new], self._rule)
-        self._tested[numbers[new]] = seen[new]
+        self._tested[numbers[new]] = digests[new]
         return self._periods[numbers]
 
     def _reserve(self, size: int) -> None:
@@ -252,8 +254,8 @@ class CyclePeriodCache:
 
 def _shift_back(peaks: Peaks, shifts: IntColumn) -> Peaks:
     """Peaks up to so many cells before the last, which are the last then."""
-    found = np.full_like(peaks, np.nan)
+    shifted = np.full_like(peaks, np.nan)
     for shift in np.unique(shifts).tolist():
         mine = shifts == shift
-        found[mine, shift:] = peaks[mine, : CELLS - shift]
-    return found
+        shifted[mine, shift:] = peaks[mine, : CELLS - shift]
+    return shifted

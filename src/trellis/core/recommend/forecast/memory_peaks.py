@@ -108,5 +108,5 @@ def _usual_peak(highest: FloatColumn, window: int) -> FloatColumn:
     peaks = np.fmax.reduce(highest[:, highest.shape[1] - days * _DAY :].reshape(len(highest), days, _DAY), axis=2)
     order = np.sort(peaks, axis=1)  # what is not known comes last
     count = (~np.isnan(peaks)).sum(axis=1)
-    found: FloatColumn = order[np.arange(len(order)), np.maximum(count - 1, 0) // 2]
-    return found
+    median: FloatColumn = order[np.arange(len(order)), np.maximum(count - 1, 0) // 2]
+    return median

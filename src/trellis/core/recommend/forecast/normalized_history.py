@@ -40,15 +40,15 @@ class DayLevels(msgspec.Struct, frozen=True):
 
     def at(self, moments: IntColumn) -> FloatColumn:
         """The levels, (rows, moments), at the beginning of hours; those to come have that of now."""
-        found: FloatColumn = self.after[:, np.clip(moments, 1, self.after.shape[1]) - 1]
-        return found
+        levels: FloatColumn = self.after[:, np.clip(moments, 1, self.after.shape[1]) - 1]
+        return levels
 
     def nearer_settled(self, moments: IntColumn, hours: IntColumn) -> BoolColumn:
         """Which of some hours (moments, hours) are nearer to the moment by the level that they settled at."""
         now = self.at(moments)[:, :, np.newaxis]
         hours = np.clip(hours, 0, self.after.shape[1] - 1)
-        found: BoolColumn = np.abs(self.settled[:, hours] - now) < np.abs(self.before[:, hours] - now)
-        return found
+        is_nearer: BoolColumn = np.abs(self.settled[:, hours] - now) < np.abs(self.before[:, hours] - now)
+        return is_nearer
 
 
 def compute_day_levels(means: FloatColumn, followed: float) -> DayLevels:
@@ -59,7 +59,7 @@ def compute_day_levels(means: FloatColumn, followed: float) -> DayLevels:
     before = np.concatenate([np.full((len(after), 1), np.nan), after[:, :-1]], axis=1)
     before = np.where(np.isnan(before), after, before)
     return DayLevels(
-        *(np.nan_to_num(followed * each) for each in (after, before, _settled_levels(logs, before, after)))
+        *(np.nan_to_num(followed * levels) for levels in (after, before, _settled_levels(logs, before, after)))
     )
 
 
@@ -84,8 +84,8 @@ def _day_means(means: FloatColumn) -> FloatColumn:
     sums, counts = _sum_last_day(np.where(known, means, 0.0)), _sum_last_day(known.astype(np.float64))
     last = np.maximum.accumulate(np.where(known, hours, 0), axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        found: FloatColumn = np.take_along_axis(sums / counts, last, axis=1)
-    return _ease_after_gaps(found, known, counts == 0, hours)
+        levels: FloatColumn = np.take_along_axis(sums / counts, last, axis=1)
+    return _ease_after_gaps(levels, known, counts == 0, hours)
 
 
 def _ease_after_gaps(levels: FloatColumn, known: BoolColumn, idle: BoolColumn, hours: IntColumn) -> FloatColumn:
@@ -112,8 +112,8 @@ def _sum_last_day(values: FloatColumn) -> FloatColumn:
         half = sums[length]
         sums[2 * length] = half[:, length:] + half[:, :-length]
     hours = values.shape[1]
-    found: FloatColumn = sums[16][:, :hours] + sums[8][:, 16 : 16 + hours]
-    return found
+    last_day: FloatColumn = sums[16][:, :hours] + sums[8][:, 16 : 16 + hours]
+    return last_day
 
 
 # Measures of an hour and the share of its samples they stand for. With these, sizing by summaries is as good as by all
@@ -157,10 +157,10 @@ class NormalizedHours(msgspec.Struct, frozen=True):
 
     def amounts(self, places: FloatColumn, at: IntColumn) -> FloatColumn:
         """What places on the scale, (..., rows, moments), are worth at the beginning of hours."""
-        found: FloatColumn = np.exp(
+        amounts: FloatColumn = np.exp(
             self.tops[:, np.newaxis] - (HISTOGRAM_BINS - places) * BIN_WIDTH + self.levels.at(at)
         )
-        return found
+        return amounts
 
 
 def normalize_hours(summaries: Ring, followed: float = _FOLLOWED_CHANGE) -> NormalizedHours:
@@ -181,6 +181,6 @@ def normalize_hours(summaries: Ring, followed: float = _FOLLOWED_CHANGE) -> Norm
 
 def trim_unknown_hours(summaries: Ring) -> Ring:
     """Without the hours before anything is known of any row, but for one: young rows then cost little."""
-    known = np.flatnonzero(~np.isnan(summaries[:, 0]).all(axis=0))
-    first = int(known[0]) if len(known) else summaries.shape[-1]
+    known_hours = np.flatnonzero(~np.isnan(summaries[:, 0]).all(axis=0))
+    first = int(known_hours[0]) if len(known_hours) else summaries.shape[-1]
     return summaries[:, :, max(first - 1, 0) :]

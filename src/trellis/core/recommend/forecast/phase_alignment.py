@@ -74,8 +74,8 @@ def split_into_phases(means: Ring, negligible: FloatColumn) -> PhaseSequences:
 def find_negligible_differences(means: Ring) -> FloatColumn:
     """Up to which difference usage is the same in any case, (rows, resources), from (rows, runs, resources, places)."""
     highest = np.fmax.reduce(np.fmax.reduce(means, axis=1), axis=-1)
-    found: FloatColumn = np.nan_to_num(highest.astype(np.float64)) * _NEGLIGIBLE_FRACTIONS
-    return found
+    differences: FloatColumn = np.nan_to_num(highest.astype(np.float64)) * _NEGLIGIBLE_FRACTIONS
+    return differences
 
 
 def measure_distances(one: FloatColumn, other: FloatColumn, negligible: FloatColumn) -> FloatColumn:
@@ -85,8 +85,8 @@ def measure_distances(one: FloatColumn, other: FloatColumn, negligible: FloatCol
     """
     bearable = np.maximum(ALIKE_FRACTIONS * np.maximum(one, other), negligible)
     apart = np.abs(one - other) / np.maximum(bearable, np.finfo(np.float64).tiny)
-    found: FloatColumn = np.nan_to_num(np.fmax.reduce(apart, axis=-1), nan=np.inf)
-    return found
+    distances: FloatColumn = np.nan_to_num(np.fmax.reduce(apart, axis=-1), nan=np.inf)
+    return distances
 
 
 def _find_phase_starts(
@@ -96,8 +96,8 @@ def _find_phase_starts(
 
     Where nothing is known, usage is taken to be as before; at the beginning, as it will be.
     """
-    found, elsewhere = np.zeros((2, len(means), means.shape[-1]), dtype=np.bool_)
-    found[:, 0] = lengths > 0
+    begins, elsewhere = np.zeros((2, len(means), means.shape[-1]), dtype=np.bool_)
+    begins[:, 0] = lengths > 0
     by_place = np.ascontiguousarray(np.moveaxis(means, -1, 0))
     first = known.argmax(axis=-1)[..., np.newaxis]
     level = used = np.take_along_axis(means, first, axis=-1)[..., 0]
@@ -109,13 +109,13 @@ def _find_phase_starts(
         bearable = np.maximum(alike * np.maximum(used, level), negligible)
         departs = (np.abs(used - level) > bearable).any(axis=1)
         begun = departs & away
-        found[:, place - 1] |= begun & (place < lengths)
+        begins[:, place - 1] |= begun & (place < lengths)
         count = np.where(begun, np.float32(1.0), count + ~departs)
         share = np.where(begun, np.float32(1.0), ~departs / count)
         level = level + (used - level) * share[:, np.newaxis]
         away = departs & ~begun
         elsewhere[:, place] = away
-    return found, elsewhere
+    return begins, elsewhere
 
 
 def _phase_means(values: Ring, weights: Ring, begins: BoolColumn) -> Ring:
@@ -161,13 +161,13 @@ def locate_runs(found: PhaseSequences, which: IntColumn, place: IntColumn) -> Ru
     """Some of the runs as they are at places; -1 is a run that has not begun."""
     there = which >= 0
     phase = np.where(there, found.phases[which] - 1, -1)
-    everyone = which[:, np.newaxis]
+    run_rows = which[:, np.newaxis]
     before = phase[:, np.newaxis] - np.arange(len(_PHASE_WEIGHTS))
     at = np.clip(before, 0, max(found.starts.shape[1] - 1, 0))
     if not found.starts.shape[1]:
         levels, begun = np.full((len(which), len(_PHASE_WEIGHTS), 2), np.nan), np.zeros(len(which), dtype=np.int64)
     else:
-        levels = np.where((before >= 0)[..., np.newaxis], found.levels[everyone, :, at], np.nan)
+        levels = np.where((before >= 0)[..., np.newaxis], found.levels[run_rows, :, at], np.nan)
         begun = found.starts[which, at[:, 0]]
     judged = there & (phase >= 0) & (found.lengths[which] >= _LEAST_PLACES)
     return RunPositions(levels, phase, begun, place, judged)

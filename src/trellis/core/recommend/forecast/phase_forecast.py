@@ -146,70 +146,74 @@ class _OpenRuns(NamedTuple):
 
 def forecast_phases(seen: RecentRuns, started: FloatColumn, figures: PhaseSettings, now: float) -> PhaseForecast:
     """For rows whose newest pod started at a time, NaN if there is none."""
-    asked = _find_open_runs(seen, started, now)
+    open_runs = _find_open_runs(seen, started, now)
     means, highest = seen.values[:, :, :, MEAN], seen.values[:, :, :, HIGHEST]
     rows, runs = seen.begin.shape
     negligible = find_negligible_differences(means)
-    found = split_into_phases(means.reshape(rows * runs, 2, -1), np.repeat(negligible, runs, axis=0))
-    running = locate_runs(found, np.where(asked.run >= 0, asked.row * runs + asked.run, -1), asked.place)
-    earlier = found.of_rows(runs, asked.row)
-    compared = (seen.begin[asked.row] < asked.begin[:, np.newaxis] - TOGETHER) & (earlier.lengths > 0)
+    phases = split_into_phases(means.reshape(rows * runs, 2, -1), np.repeat(negligible, runs, axis=0))
+    running = locate_runs(
+        phases, np.where(open_runs.run >= 0, open_runs.row * runs + open_runs.run, -1), open_runs.place
+    )
+    earlier = phases.of_rows(runs, open_runs.row)
+    compared = (seen.begin[open_runs.row] < open_runs.begin[:, np.newaxis] - TOGETHER) & (earlier.lengths > 0)
     compared &= np.cumsum(compared, axis=1) <= figures.runs
-    at = align_runs(running, earlier, negligible[asked.row])
+    at = align_runs(running, earlier, negligible[open_runs.row])
     alike = at.alike & compared
-    used = np.where(alike[..., np.newaxis, np.newaxis], highest[asked.row], np.float32(np.nan))
-    lately = _recent_usage(highest, asked, earlier.lengths)
-    width = seen.width[asked.row]
+    used = np.where(alike[..., np.newaxis, np.newaxis], highest[open_runs.row], np.float32(np.nan))
+    lately = _recent_usage(highest, open_runs, earlier.lengths)
+    width = seen.width[open_runs.row]
     bounds = _bounds(*_usage_ahead(used, at, earlier.lengths, figures, width), lately, figures)
     counts = compared.sum(axis=1), alike.sum(axis=1)
-    why = _judge(*counts, figures)
-    bounds[:, :, why != SIZED_BY_PHASES] = np.nan
-    newest = np.flatnonzero(np.append(asked.row[1:] != asked.row[:-1], np.ones(min(len(asked.row), 1), dtype=np.bool_)))
-    why = np.where(now - started > figures.longest_run, TOO_LONG_RUN, why[newest])
+    reasons = _judge(*counts, figures)
+    bounds[:, :, reasons != SIZED_BY_PHASES] = np.nan
+    newest = np.flatnonzero(
+        np.append(open_runs.row[1:] != open_runs.row[:-1], np.ones(min(len(open_runs.row), 1), dtype=np.bool_))
+    )
+    reasons = np.where(now - started > figures.longest_run, TOO_LONG_RUN, reasons[newest])
     return PhaseForecast(
-        bounds=np.where(why == SIZED_BY_PHASES, _highest(bounds, asked.row, rows), np.nan),
-        why=why,
+        bounds=np.where(reasons == SIZED_BY_PHASES, _highest(bounds, open_runs.row, rows), np.nan),
+        why=reasons,
         runs=counts[0][newest],
         alike=counts[1][newest],
         phase=running.phase[newest] + 1,
         rise=_find_rises(used, at, lately, width)[newest],
-        until=_find_expiry(asked, seen, started, figures, now),
+        until=_find_expiry(open_runs, seen, started, figures, now),
     )
 
 
 def _judge(known: IntColumn, alike: IntColumn, figures: PhaseSettings) -> IntColumn:
     """Whether enough earlier runs are known, and enough of them are alike: one of as few as are needed may be odd."""
     few, unlike = known < figures.runs_needed, alike < max(figures.runs_needed - 1, 1)
-    found: IntColumn = np.where(few, TOO_FEW_RUNS, np.where(unlike, UNLIKE_EARLIER_RUNS, SIZED_BY_PHASES))
-    return found
+    reasons: IntColumn = np.where(few, TOO_FEW_RUNS, np.where(unlike, UNLIKE_EARLIER_RUNS, SIZED_BY_PHASES))
+    return reasons
 
 
-def _find_open_runs(seen: RecentRuns, started: FloatColumn, now: float) -> _OpenRuns:
+def _find_open_runs(runs: RecentRuns, started: FloatColumn, now: float) -> _OpenRuns:
     """What is to be sized: of each row all runs that go on, the newest last; the one to come if there is no pod."""
     has_pod = ~np.isnan(started)[:, np.newaxis]
-    newest = np.abs(seen.begin - started[:, np.newaxis]) <= TOGETHER
-    goes_on = has_pod & (newest | ((seen.last >= now - SILENCE_SECONDS) & (seen.begin < started[:, np.newaxis])))
+    newest = np.abs(runs.begin - started[:, np.newaxis]) <= TOGETHER
+    goes_on = has_pod & (newest | ((runs.last >= now - SILENCE_SECONDS) & (runs.begin < started[:, np.newaxis])))
     row, run = np.nonzero(goes_on[:, ::-1])  # seen are the newest first
-    run = seen.begin.shape[1] - 1 - run
+    run = runs.begin.shape[1] - 1 - run
     silent = np.flatnonzero(~newest.any(axis=1))
-    begin = np.concatenate([seen.begin[row, run], np.where(np.isnan(started[silent]), np.inf, started[silent])])
+    begin = np.concatenate([runs.begin[row, run], np.where(np.isnan(started[silent]), np.inf, started[silent])])
     row = np.concatenate([row, silent])
     run = np.concatenate([run, np.full(len(silent), -1)])
     order = np.lexsort((begin, row))
     row, run, begin = row[order], run[order], begin[order]
     age = np.where(np.isinf(begin), 0.0, np.maximum(now - begin, 0.0))
-    place = np.floor(np.nan_to_num(age / seen.width[row])).astype(np.int64)
+    place = np.floor(np.nan_to_num(age / runs.width[row])).astype(np.int64)
     return _OpenRuns(row, run, begin, place)
 
 
-def _recent_usage(highest: Ring, asked: _OpenRuns, lengths: IntColumn) -> FloatColumn:
+def _recent_usage(highest: Ring, open_runs: _OpenRuns, lengths: IntColumn) -> FloatColumn:
     """(runs, resources): what a run used at most in its last places; NaN if it was not sampled yet."""
-    mine = highest[asked.row, asked.run]
-    length = lengths[np.arange(len(asked.row)), asked.run][:, np.newaxis, np.newaxis]
+    mine = highest[open_runs.row, open_runs.run]
+    length = lengths[np.arange(len(open_runs.row)), open_runs.run][:, np.newaxis, np.newaxis]
     places = np.arange(mine.shape[-1])
-    recent = (places >= length - _RECENT_PLACES) & (asked.run >= 0)[:, np.newaxis, np.newaxis]
-    found: FloatColumn = np.fmax.reduce(np.where(recent, mine, np.float32(np.nan)), axis=-1).astype(np.float64)
-    return found
+    recent = (places >= length - _RECENT_PLACES) & (open_runs.run >= 0)[:, np.newaxis, np.newaxis]
+    usage: FloatColumn = np.fmax.reduce(np.where(recent, mine, np.float32(np.nan)), axis=-1).astype(np.float64)
+    return usage
 
 
 def _usage_ahead(
@@ -235,8 +239,8 @@ def _bounds(need: FloatColumn, rest: FloatColumn, lately: FloatColumn, figures: 
     is needed again.
     """
     margins = np.array([figures.recommendation_margin_fraction, figures.memory_margin_fraction])[:, np.newaxis]
-    wanted = np.stack([_fraction(need[..., CPU], figures.target_cpu_percentile), np.fmax.reduce(need[..., MEMORY], 1)])
-    target = np.where(np.isnan(wanted), np.nan, np.fmax(wanted, lately.T))
+    needed = np.stack([_fraction(need[..., CPU], figures.target_cpu_percentile), np.fmax.reduce(need[..., MEMORY], 1)])
+    target = np.where(np.isnan(needed), np.nan, np.fmax(needed, lately.T))
     highest = np.fmax(np.fmax.reduce(rest, axis=1).T, target)
     return np.stack([target, target * (1.0 + margins), np.where(np.isnan(target), np.nan, highest * (1.0 + margins))])
 
@@ -246,8 +250,8 @@ def _fraction(values: FloatColumn, fraction: float) -> FloatColumn:
     order = np.sort(values, axis=1)  # what is not known comes last
     count = (~np.isnan(values)).sum(axis=1)
     at = np.clip(np.ceil(fraction * count).astype(np.int64) - 1, 0, None)
-    found: FloatColumn = order[np.arange(len(order)), at]
-    return found
+    quantile: FloatColumn = order[np.arange(len(order)), at]
+    return quantile
 
 
 def _find_rises(used: Ring, at: RunAlignment, lately: FloatColumn, width: FloatColumn) -> FloatColumn:
@@ -256,27 +260,27 @@ def _find_rises(used: Ring, at: RunAlignment, lately: FloatColumn, width: FloatC
     more: BoolColumn = np.any(used > _RISE * lately[:, np.newaxis, :, np.newaxis], axis=2)
     more &= places > np.minimum(at.place, at.last_of_phase)[..., np.newaxis]
     steps = np.where(more, np.maximum(places - at.place[..., np.newaxis], 0), np.inf).min(axis=(1, 2), initial=np.inf)
-    found: FloatColumn = np.where(np.isinf(steps), np.nan, np.nan_to_num(steps, posinf=0.0) * np.nan_to_num(width))
-    return found
+    seconds: FloatColumn = np.where(np.isinf(steps), np.nan, np.nan_to_num(steps, posinf=0.0) * np.nan_to_num(width))
+    return seconds
 
 
 def _highest(bounds: FloatColumn, row: IntColumn, rows: int) -> FloatColumn:
     """The bounds of rows: where several of its runs go on, what the one takes that needs most."""
-    found = np.full((*bounds.shape[:2], rows), np.nan)
-    for mine, theirs in zip(found.reshape(-1, rows), bounds.reshape(-1, len(row)), strict=True):
+    highest = np.full((*bounds.shape[:2], rows), np.nan)
+    for mine, theirs in zip(highest.reshape(-1, rows), bounds.reshape(-1, len(row)), strict=True):
         np.fmax.at(mine, row, theirs)
-    return found
+    return highest
 
 
 def _find_expiry(
-    asked: _OpenRuns, seen: RecentRuns, started: FloatColumn, figures: PhaseSettings, now: float
+    open_runs: _OpenRuns, runs: RecentRuns, started: FloatColumn, figures: PhaseSettings, now: float
 ) -> FloatColumn:
     """When the next place begins, or a run has been silent for long enough, or has become too long."""
     until = np.full(len(started), np.inf)
-    next_place = np.nan_to_num(asked.begin + (asked.place + 1) * seen.width[asked.row], nan=np.inf)
-    np.minimum.at(until, asked.row, next_place)
-    silent = seen.last + SILENCE_SECONDS
+    next_place = np.nan_to_num(open_runs.begin + (open_runs.place + 1) * runs.width[open_runs.row], nan=np.inf)
+    np.minimum.at(until, open_runs.row, next_place)
+    silent = runs.last + SILENCE_SECONDS
     until = np.minimum(until, np.where(silent >= now, silent, np.inf).min(axis=1, initial=np.inf))
     longest = started + figures.longest_run
-    found: FloatColumn = np.minimum(until, np.where(longest >= now, longest, np.inf))
-    return found
+    expiry: FloatColumn = np.minimum(until, np.where(longest >= now, longest, np.inf))
+    return expiry

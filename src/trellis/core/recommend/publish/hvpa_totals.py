@@ -33,8 +33,10 @@ class HvpaTotals(msgspec.Struct, frozen=True):
     @property
     def differs(self) -> bool:
         """Whether the status says something else."""
-        known = self.hvpa.status.totals if self.hvpa.status else None
-        return (known.cpu, known.memory) != (self.cpu, self.memory) if known else bool(self.cpu or self.memory)
+        published = self.hvpa.status.totals if self.hvpa.status else None
+        return (
+            (published.cpu, published.memory) != (self.cpu, self.memory) if published else bool(self.cpu or self.memory)
+        )
 
 
 class GovernedVpa(msgspec.Struct, frozen=True):
@@ -50,16 +52,16 @@ class GovernedVpa(msgspec.Struct, frozen=True):
 
 def publishes_totals(vpa: VerticalPodAutoscaler | None) -> bool:
     """Whether the status of a VPA has totals, by any writer."""
-    return any(each.total_target for each in _container_recommendations(vpa))
+    return any(container.total_target for container in _container_recommendations(vpa))
 
 
 def read_targets(vpa: VerticalPodAutoscaler | None) -> dict[str, FloatColumn]:
     """What a VPA recommends for each container, before its policy bounds it: bounds of a pod are none of the work."""
-    found: dict[str, FloatColumn] = {}
-    for each in _container_recommendations(vpa):
-        amounts = parse_amounts({**(each.target or {}), **(each.uncapped_target or {})})
-        found[each.container_name] = np.array([amounts.get(name, np.nan) for name in RESOURCES])
-    return found
+    targets: dict[str, FloatColumn] = {}
+    for container in _container_recommendations(vpa):
+        amounts = parse_amounts({**(container.target or {}), **(container.uncapped_target or {})})
+        targets[container.container_name] = np.array([amounts.get(name, np.nan) for name in RESOURCES])
+    return targets
 
 
 def compute_totals(
@@ -83,16 +85,16 @@ def compute_totals(
     values = {parameter.name: parameter.default for parameter in recommender.parameters}
     answer = recommender.estimate(rows, values, now)
     totals = answer.totals if answer.totals is not None else np.full((len(RESOURCES), len(chosen)), np.nan)
-    found: dict[ObjectKey, FloatColumn] = {}
+    by_vpa: dict[ObjectKey, FloatColumn] = {}
     for number, at in enumerate(chosen):
         key = view.keys[at]
         vpa = governed[key.namespace, key.vpa]
-        sums = found.setdefault((key.namespace, key.vpa), np.zeros(len(RESOURCES)))
+        sums = by_vpa.setdefault((key.namespace, key.vpa), np.zeros(len(RESOURCES)))
         if vpa.targets is None:
             sums += np.nan_to_num(totals[:, number])
         elif (target := vpa.targets.get(key.container)) is not None:
             sums += _scale_total(totals[:, number], target, answer.target[:, number])
-    return {key: np.nan_to_num(sums) for key, sums in found.items()}
+    return {key: np.nan_to_num(sums) for key, sums in by_vpa.items()}
 
 
 def _scale_total(total: FloatColumn, target: FloatColumn, own: FloatColumn) -> FloatColumn:

@@ -156,13 +156,13 @@ def _find_reason_and_message(
 
 
 def find_conditions(amounts: FloatColumn, answers: PassEstimates, store: VpaStore) -> IntColumn:
-    """The bits of every VPA number. Whose recommender was not asked, or failed, is as sure as it was before."""
+    """The bits of every VPA number. A VPA whose recommender did not run, or failed, keeps its confidence."""
     vpas, containers = store.vpas, store.containers
     reach, owners = vpas.reach, containers.vpa[: containers.reach]
     low = _mark_owners(find_low_confidence(answers), owners, reach)
     not_asked = vpas.failed[:reach] | (vpas.group[:reach] == NO_GROUP)
     low = np.where(not_asked, (vpas.truth[:reach] > 0) & (vpas.truth[:reach] & ConditionBit.LOW_CONFIDENCE > 0), low)
-    found = np.zeros(reach, dtype=np.int64)
+    conditions = np.zeros(reach, dtype=np.int64)
     for bit, holds in (
         (ConditionBit.PROVIDED, _mark_owners(~np.isnan(amounts[TARGET]).all(axis=0), owners, reach)),
         (ConditionBit.NO_PODS, vpas.pods[:reach] == 0),
@@ -174,15 +174,15 @@ def find_conditions(amounts: FloatColumn, answers: PassEstimates, store: VpaStor
         (ConditionBit.NO_HISTORY, vpas.unwarmed[:reach]),
         (ConditionBit.NO_BOOST, vpas.unboosted[:reach]),
     ):
-        found[holds] |= bit
-    return found
+        conditions[holds] |= bit
+    return conditions
 
 
 def find_low_confidence(answers: PassEstimates) -> BoolColumn:
     """Containers that were recommended for with less than full confidence."""
     answered = ~np.isnan(answers.bounds).all(axis=(0, 1))
-    found: BoolColumn = answered & (answers.confidence < 1)
-    return found
+    is_low: BoolColumn = answered & (answers.confidence < 1)
+    return is_low
 
 
 def _mark_owners(containers: BoolColumn, owners: IntColumn, reach: int) -> BoolColumn:
@@ -218,16 +218,16 @@ def find_write_reasons(
     vpas, containers = store.vpas, store.containers
     reach = vpas.reach
     owners = containers.vpa[: containers.reach]
-    found = _compare_amounts(amounts, containers.published[:, :, : containers.reach], settings)
+    differences = _compare_amounts(amounts, containers.published[:, :, : containers.reach], settings)
     vpas.written[vpas.used & np.isnan(vpas.written)] = now  # as old as it is known
     old = now - vpas.written[:reach] >= settings.max_age * vpas.patience[:reach]
     causes = (
         vpas.observed[:reach] != vpas.generation[:reach],
         (truth != vpas.truth[:reach]) | (vpas.said[:reach] != vpas.told[:reach]),
-        _mark_owners(found.came_or_went, owners, reach),
-        _mark_owners(found.moved, owners, reach),
-        _mark_owners(found.bounds_moved, owners, reach),
-        old & _mark_owners(found.any_at_all, owners, reach),
+        _mark_owners(differences.came_or_went, owners, reach),
+        _mark_owners(differences.moved, owners, reach),
+        _mark_owners(differences.bounds_moved, owners, reach),
+        old & _mark_owners(differences.any_at_all, owners, reach),
     )
     reasons = np.zeros(reach, dtype=np.int64)
     for bit, cause in enumerate(causes):
@@ -284,8 +284,8 @@ def build_status_writes(
     """The writes for some VPA numbers."""
     vpas, containers = store.vpas, store.containers
     recommended = (~np.isnan(desired.amounts[TARGET]).all(axis=0)).tolist()
-    listed = [[each for each in vpas.entries[number].containers if recommended[each]] for number in due]
-    order = [container for each in listed for container in each]
+    listed = [[container for container in vpas.entries[number].containers if recommended[container]] for number in due]
+    order = [container for containers in listed for container in containers]
     amounts = desired.amounts[:, :, order]
     names = [key.container for key in containers.keys(order)]
     spelled = {at: containers.spelled[number] for at, number in enumerate(order) if number in containers.spelled}
@@ -329,10 +329,10 @@ def build_container_recommendations(
     documents: list[dict[str, Any]] = [
         {"containerName": name, "target": target} for name, target in zip(names, targets, strict=True)
     ]
-    for what in (LOWER_BOUND, UPPER_BOUND, UNCAPPED, TOTAL):
-        field = STATUS_FIELDS[what]
-        found = _format_uncapped(amounts, targets) if what == UNCAPPED else format_resources(amounts[what])
-        for document, texts in zip(documents, found, strict=True):
+    for row in (LOWER_BOUND, UPPER_BOUND, UNCAPPED, TOTAL):
+        field = STATUS_FIELDS[row]
+        formatted = _format_uncapped(amounts, targets) if row == UNCAPPED else format_resources(amounts[row])
+        for document, texts in zip(documents, formatted, strict=True):
             if texts:
                 document[field] = texts
     for at, texts_of in spelled.items():
@@ -356,12 +356,12 @@ def format_resources(amounts: FloatColumn) -> list[dict[str, str]]:
     if no_cpu.all() and no_memory.all():
         return [{}] * len(cpu)
     pairs = zip(format_cpu_column(cpu), format_memory_column(memory), strict=True)
-    found = [{"cpu": cores, "memory": amount} for cores, amount in pairs]
+    documents = [{"cpu": cores, "memory": amount} for cores, amount in pairs]
     for at in np.flatnonzero(no_cpu).tolist():
-        del found[at]["cpu"]
+        del documents[at]["cpu"]
     for at in np.flatnonzero(no_memory).tolist():
-        del found[at]["memory"]
-    return found
+        del documents[at]["memory"]
+    return documents
 
 
 def _keep_policy_spelling(

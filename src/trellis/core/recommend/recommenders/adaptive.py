@@ -78,8 +78,8 @@ CHOICE_PARAMETERS = (
 
 def read_choice_settings(values: ParameterValues, fraction: float, margin: float) -> ChoiceSettings:
     """How to choose, by a value for every parameter, and by the percentile and margin that it is to be used with."""
-    given = {name: values[name.replace("_", "-")] for name in AdaptiveSettings.__struct_fields__}
-    figures = msgspec.convert(given, AdaptiveSettings)
+    own_values = {name: values[name.replace("_", "-")] for name in AdaptiveSettings.__struct_fields__}
+    figures = msgspec.convert(own_values, AdaptiveSettings)
     return ChoiceSettings(
         window=round(figures.replayed_window / HOUR),
         fraction=fraction,
@@ -123,9 +123,11 @@ class AdaptiveRecommender:
         least = share_pod_minimums(
             figures.pod_recommendation_min_cpu_millicores, figures.pod_recommendation_min_memory_mb, rows.containers
         )
-        said = explain_origins(sized, [self._candidates[number].name for number in chosen.number.tolist()])
-        costs = {f"cost of {each.name}": found for each, found in zip(self._candidates, chosen.costs, strict=True)}
-        return overlay_bounds(below, sized, least, said | costs)
+        explanation = explain_origins(sized, [self._candidates[number].name for number in chosen.number.tolist()])
+        costs = {
+            f"cost of {candidate.name}": cost for candidate, cost in zip(self._candidates, chosen.costs, strict=True)
+        }
+        return overlay_bounds(below, sized, least, explanation | costs)
 
     def _no_choices(self, _terms: ChoiceSettings) -> ChoiceTable:
         return ChoiceTable(len(self._candidates))
@@ -139,5 +141,5 @@ class AdaptiveRecommender:
             for begin in range(0, len(together), _ROWS_AT_ONCE):
                 part = together[begin : begin + _ROWS_AT_ONCE]
                 before = rows.hours(moment * HOUR, part)[:, CPU]
-                known = (~np.isnan(before[:, 0])).sum(axis=1)
-                choices.put(rows, part, now, choose_candidates(before, self._candidates, terms), known)
+                known_hours = (~np.isnan(before[:, 0])).sum(axis=1)
+                choices.put(rows, part, now, choose_candidates(before, self._candidates, terms), known_hours)

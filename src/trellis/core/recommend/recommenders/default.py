@@ -36,8 +36,8 @@ def compute_confidence(first: FloatColumn, last: FloatColumn, count: IntColumn, 
     """
     span = (last - first) / interval
     density = count / (interval / 60.0)
-    found: FloatColumn = np.nan_to_num(np.clip(np.minimum(span, density), 0.0, None), nan=0.0)
-    return found
+    confidence: FloatColumn = np.nan_to_num(np.clip(np.minimum(span, density), 0.0, None), nan=0.0)
+    return confidence
 
 
 def lower_bound_factor(confident: FloatColumn) -> FloatColumn:
@@ -84,8 +84,8 @@ def read_default_settings(values: ParameterValues) -> DefaultSettings:
 def _declare(name: str, default: float) -> Parameter:
     resource = "CPU" if "cpu" in name else "memory"
     if name.endswith("percentile"):
-        what = "target" if name.startswith("target") else "lower bound" if "lower" in name else "upper bound"
-        meaning = f"The {what} of {resource} is above usage in this fraction of all samples."
+        bound = "target" if name.startswith("target") else "lower bound" if "lower" in name else "upper bound"
+        meaning = f"The {bound} of {resource} is above usage in this fraction of all samples."
         return Parameter(name, ParameterKind.NUMBER, meaning, default, "fraction", minimum=0, maximum=1)
     if name.startswith("confidence"):
         meaning = f"With this much history the upper bound of {resource} is twice what usage alone would make it."
@@ -131,23 +131,23 @@ class DefaultRecommender:
             (MEMORY, usage.memory, memory, 1.0),
         ):
             percentiles = bank.percentiles(fractions, usage.rows) * scale
-            found = add_margin(percentiles, figures.margin_fraction)
-            found[LOWER] = truncate_amounts(found[LOWER] * lower_bound_factor(trust[resource]))
+            sized = add_margin(percentiles, figures.margin_fraction)
+            sized[LOWER] = truncate_amounts(sized[LOWER] * lower_bound_factor(trust[resource]))
             with np.errstate(invalid="ignore"):  # nothing used, times no confidence
-                found[UPPER] = truncate_amounts(found[UPPER] * upper_bound_factor(trust[resource]))
-            np.maximum(found, least[resource], out=found)
-            np.minimum(found[LOWER], found[MIDDLE], out=found[LOWER])
-            np.maximum(found[UPPER], found[MIDDLE], out=found[UPPER])
-            found[:, bank.empty(usage.rows)] = percentiles[:, bank.empty(usage.rows)] = np.nan
-            bounds[:, resource], used[resource] = found, percentiles[MIDDLE]
+                sized[UPPER] = truncate_amounts(sized[UPPER] * upper_bound_factor(trust[resource]))
+            np.maximum(sized, least[resource], out=sized)
+            np.minimum(sized[LOWER], sized[MIDDLE], out=sized[LOWER])
+            np.maximum(sized[UPPER], sized[MIDDLE], out=sized[UPPER])
+            sized[:, bank.empty(usage.rows)] = percentiles[:, bank.empty(usage.rows)] = np.nan
+            bounds[:, resource], used[resource] = sized, percentiles[MIDDLE]
         # What the margin was added to, and what the target is at least: the two that make it.
-        why = {
+        explanation = {
             "cpu-used": used[CPU],
             "memory-used": used[MEMORY],
             "least-cpu": least[CPU],
             "least-memory": least[MEMORY],
         }
-        return Estimates(bounds, _estimate_totals(rows, figures, least), trust.min(axis=0), why)
+        return Estimates(bounds, _estimate_totals(rows, figures, least), trust.min(axis=0), explanation)
 
 
 def add_margin(amounts: FloatColumn, fraction: float) -> FloatColumn:
@@ -158,15 +158,17 @@ def add_margin(amounts: FloatColumn, fraction: float) -> FloatColumn:
 
 def _estimate_totals(rows: Rows, figures: DefaultSettings, least: FloatColumn) -> FloatColumn | None:
     usage = rows.usage
-    kept = np.flatnonzero(usage.total_rows >= 0)
-    if not len(kept):
+    with_totals = np.flatnonzero(usage.total_rows >= 0)
+    if not len(with_totals):
         return None
     totals = np.full((2, len(rows)), np.nan)
-    at = usage.total_rows[kept]
-    totals[CPU, kept] = _estimate_total(
+    at = usage.total_rows[with_totals]
+    totals[CPU, with_totals] = _estimate_total(
         usage.cpu_total, at, figures.target_cpu_percentile, MILLICORES_PER_CORE, figures
     )
-    totals[MEMORY, kept] = _estimate_total(usage.memory_total, at, figures.target_memory_percentile, 1.0, figures)
+    totals[MEMORY, with_totals] = _estimate_total(
+        usage.memory_total, at, figures.target_memory_percentile, 1.0, figures
+    )
     np.maximum(totals, least, out=totals)
     return totals
 
@@ -174,6 +176,6 @@ def _estimate_totals(rows: Rows, figures: DefaultSettings, least: FloatColumn) -
 def _estimate_total(
     bank: HistogramBank, rows: IntColumn, fraction: float, scale: float, figures: DefaultSettings
 ) -> FloatColumn:
-    found = add_margin(bank.percentiles([fraction], rows)[0] * scale, figures.margin_fraction)
-    found[bank.empty(rows)] = np.nan
-    return found
+    total = add_margin(bank.percentiles([fraction], rows)[0] * scale, figures.margin_fraction)
+    total[bank.empty(rows)] = np.nan
+    return total

@@ -17,8 +17,8 @@ TOO_LITTLE_HISTORY = "too little history"
 
 
 def estimate_fallback(fallback: Recommender, rows: Rows, values: ParameterValues, now: float) -> Estimates:
-    """What the other recommender says: with its own parameters, but for what a pod is to have at least."""
-    own = {each.name: each.default for each in fallback.parameters}
+    """The estimates of the fallback recommender: with its own parameters, but for what a pod is to have at least."""
+    own = {parameter.name: parameter.default for parameter in fallback.parameters}
     shared = {name: value for name, value in values.items() if name in own and name.startswith("pod-")}
     return fallback.estimate(rows, own | shared, now)
 
@@ -29,9 +29,9 @@ def overlay_bounds(below: Estimates, sized: HistoryBounds, least: FloatColumn, e
     What another recommender says about whole workloads stays, and so does how sure it is of rows that are its own.
     """
     bounds = below.bounds.copy()
-    for resource, found in ((CPU, sized.cpu), (MEMORY, sized.memory)):
-        known = ~np.isnan(found[MIDDLE])
-        better = np.maximum(found[:, known], least[resource, known])
+    for resource, resource_bounds in ((CPU, sized.cpu), (MEMORY, sized.memory)):
+        known = ~np.isnan(resource_bounds[MIDDLE])
+        better = np.maximum(resource_bounds[:, known], least[resource, known])
         better[LOWER] = np.minimum(better[LOWER], better[MIDDLE])
         better[UPPER] = np.maximum(better[UPPER], better[MIDDLE])
         bounds[:, resource, known] = better
@@ -44,7 +44,7 @@ def overlay_bounds(below: Estimates, sized: HistoryBounds, least: FloatColumn, e
 def explain_origins(sized: HistoryBounds, candidates: Sequence[str]) -> dict[str, FloatColumn | Sequence[str]]:
     """Where each row's sizes come from, the days of history, and the cycle of memory that is followed."""
     little = np.isnan(np.stack([sized.cpu[MIDDLE], sized.memory[MIDDLE]]))
-    found: dict[str, FloatColumn | Sequence[str]] = {
+    explanation: dict[str, FloatColumn | Sequence[str]] = {
         "cpu": [
             TOO_LITTLE_HISTORY if short else name for short, name in zip(little[CPU].tolist(), candidates, strict=True)
         ],
@@ -54,6 +54,8 @@ def explain_origins(sized: HistoryBounds, candidates: Sequence[str]) -> dict[str
     if sized.cycle is not None:
         cycle, until_peak = np.where(little[MEMORY], np.nan, sized.cycle)
         by_cycle = (~np.isnan(cycle)).tolist()
-        found["memory"] = ["cycle" if mine else text for text, mine in zip(found["memory"], by_cycle, strict=True)]
-        found |= {"memory-cycle-days": cycle, "memory-peak-in-days": until_peak}
-    return found
+        explanation["memory"] = [
+            "cycle" if mine else text for text, mine in zip(explanation["memory"], by_cycle, strict=True)
+        ]
+        explanation |= {"memory-cycle-days": cycle, "memory-peak-in-days": until_peak}
+    return explanation

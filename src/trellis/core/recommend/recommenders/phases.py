@@ -53,27 +53,27 @@ class PhaseForecastCache:
         self._forget()
 
     def done(self, rows: Rows, now: float, work: ComputePhases) -> PhaseForecast:
-        """The answers for all rows: `work` is asked for positions where something is new."""
+        """The forecasts of all rows: `work` computes those of positions where something is new."""
         runs, numbers = rows.usage.runs, rows.usage.run_rows
         if runs is not self._runs:
             self._runs = runs
             self._forget()
-        kept = np.flatnonzero(numbers >= 0)
-        found = _no_forecast(len(rows))
-        if not len(kept):
-            return found
-        numbers = numbers[kept]
+        with_runs = np.flatnonzero(numbers >= 0)
+        forecast = _no_forecast(len(rows))
+        if not len(with_runs):
+            return forecast
+        numbers = numbers[with_runs]
         self._reserve(int(numbers.max()) + 1)
-        revisions, started = runs.revisions(numbers), rows.started[kept]
+        revisions, started = runs.revisions(numbers), rows.started[with_runs]
         same = (self._revisions[numbers] == revisions) & ~(now < self._since[numbers]) & (now < self._until[numbers])
         same &= (self._started[numbers] == started) | (np.isnan(self._started[numbers]) & np.isnan(started))
         new = np.flatnonzero(~same)
         for begin in range(0, len(new), _ROWS_AT_ONCE):
             part = new[begin : begin + _ROWS_AT_ONCE]
-            self._columns[:, numbers[part]] = _pack(work(kept[part]))
+            self._columns[:, numbers[part]] = _pack(work(with_runs[part]))
         self._revisions[numbers[new]], self._started[numbers[new]] = revisions[new], started[new]
         self._since[numbers[new]], self._until[numbers[new]] = now, self._columns[-1, numbers[new]]
-        return _unpack(self._columns[:, numbers], kept, found)
+        return _unpack(self._columns[:, numbers], with_runs, forecast)
 
     def _forget(self) -> None:
         self._revisions: IntColumn = np.zeros(0, dtype=np.int64)
@@ -91,7 +91,7 @@ class PhaseForecastCache:
 
 
 def _no_forecast(rows: int) -> PhaseForecast:
-    """What is said of rows that remember no runs."""
+    """The forecast of rows without recorded runs: too few runs."""
     return PhaseForecast(
         bounds=np.full((3, 2, rows), np.nan),
         why=np.full(rows, TOO_FEW_RUNS),
@@ -103,17 +103,20 @@ def _no_forecast(rows: int) -> PhaseForecast:
     )
 
 
-def _pack(found: PhaseForecast) -> FloatColumn:
-    counts = (found.why, found.runs, found.alike, found.phase)
+def _pack(forecast: PhaseForecast) -> FloatColumn:
+    counts = (forecast.why, forecast.runs, forecast.alike, forecast.phase)
     return np.concatenate(
-        [found.bounds.reshape(_BOUNDS, -1), *(each[np.newaxis] for each in (*counts, found.rise, found.until))]
+        [
+            forecast.bounds.reshape(_BOUNDS, -1),
+            *(column[np.newaxis] for column in (*counts, forecast.rise, forecast.until)),
+        ]
     )
 
 
-def _unpack(columns: FloatColumn, kept: IntColumn, into: PhaseForecast) -> PhaseForecast:
-    into.bounds[:, :, kept] = columns[:_BOUNDS].reshape(3, 2, -1)
+def _unpack(columns: FloatColumn, positions: IntColumn, into: PhaseForecast) -> PhaseForecast:
+    into.bounds[:, :, positions] = columns[:_BOUNDS].reshape(3, 2, -1)
     for column, values in zip(into[1:], columns[_BOUNDS:], strict=True):
-        column[kept] = values
+        column[positions] = values
     return into
 
 
@@ -144,36 +147,38 @@ class PhasesRecommender:
 
         def work(positions: IntColumn) -> PhaseForecast:
             most = min(figures.runs + 1, RUNS)
-            seen = rows.runs(positions, longest=figures.longest_run, most=most)
-            return forecast_phases(seen, rows.started[positions], figures, now)
+            runs = rows.runs(positions, longest=figures.longest_run, most=most)
+            return forecast_phases(runs, rows.started[positions], figures, now)
 
-        found = self._done.of(figures).done(rows, now, work)
+        forecast = self._done.of(figures).done(rows, now, work)
         least = share_pod_minimums(
             figures.pod_recommendation_min_cpu_millicores, figures.pod_recommendation_min_memory_mb, rows.containers
         )
         below = estimate_fallback(self._fallback, rows, values, now)
-        sized = HistoryBounds(found.bounds[:, CPU], found.bounds[:, MEMORY], found.runs.astype(np.float64)[np.newaxis])
-        return overlay_bounds(below, sized, least, _explain(found))
+        sized = HistoryBounds(
+            forecast.bounds[:, CPU], forecast.bounds[:, MEMORY], forecast.runs.astype(np.float64)[np.newaxis]
+        )
+        return overlay_bounds(below, sized, least, _explain(forecast))
 
 
 def _new_cache(_figures: PhaseSettings) -> PhaseForecastCache:
     return PhaseForecastCache()
 
 
-def _explain(found: PhaseForecast) -> Explanations:
+def _explain(forecast: PhaseForecast) -> Explanations:
     """Where each row's sizes come from, and what is known of its runs."""
-    why = [_WHY_TEXTS[each] for each in found.why.tolist()]
-    unknown = np.isnan(found.bounds[MIDDLE])
-    sized = found.why == SIZED_BY_PHASES
+    texts = [_WHY_TEXTS[reason] for reason in forecast.why.tolist()]
+    unknown = np.isnan(forecast.bounds[MIDDLE])
+    sized = forecast.why == SIZED_BY_PHASES
     cpu, memory = (
-        [_NOT_SAMPLED if lacks else text for lacks, text in zip((sized & column).tolist(), why, strict=True)]
+        [_NOT_SAMPLED if lacks else text for lacks, text in zip((sized & column).tolist(), texts, strict=True)]
         for column in unknown
     )
     return {
         "cpu": cpu,
         "memory": memory,
-        "runs": found.runs.astype(np.float64),
-        "alike": found.alike.astype(np.float64),
-        "phase": found.phase.astype(np.float64),
-        "seconds-to-rise": found.rise,
+        "runs": forecast.runs.astype(np.float64),
+        "alike": forecast.alike.astype(np.float64),
+        "phase": forecast.phase.astype(np.float64),
+        "seconds-to-rise": forecast.rise,
     }

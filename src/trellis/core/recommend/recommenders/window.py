@@ -77,7 +77,7 @@ def window_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
             ParameterKind.CHOICE,
             "How well kills are borne: memory is the highest peak, nearly that, or the usual, half the peak at least.",
             OomTolerance.MINIMAL.value,
-            choices=tuple(each.value for each in OomTolerance),
+            choices=tuple(tolerance.value for tolerance in OomTolerance),
         ),
         Parameter(
             "memory-window",
@@ -138,12 +138,12 @@ class WindowRecommender:
         def work(positions: IntColumn) -> FloatColumn:
             return _compute_columns(rows.hours(now, positions), figures)
 
-        found = self._done.of(figures).done(rows, now, np.zeros(len(rows), dtype=np.int64), work)
-        found_cpu, found_memory, known = np.split(found, [_BOUNDS, 2 * _BOUNDS])
-        known = np.nan_to_num(known)
-        enough = known >= figures.history_needed / HOUR
-        cpu, memory = np.where(enough[CPU], found_cpu, np.nan), np.where(enough[MEMORY], found_memory, np.nan)
-        sized = HistoryBounds(cpu, memory, known)
+        columns = self._done.of(figures).done(rows, now, np.zeros(len(rows), dtype=np.int64), work)
+        sized_cpu, sized_memory, known_hours = np.split(columns, [_BOUNDS, 2 * _BOUNDS])
+        known_hours = np.nan_to_num(known_hours)
+        enough = known_hours >= figures.history_needed / HOUR
+        cpu, memory = np.where(enough[CPU], sized_cpu, np.nan), np.where(enough[MEMORY], sized_memory, np.nan)
+        sized = HistoryBounds(cpu, memory, known_hours)
         least = share_pod_minimums(
             figures.pod_recommendation_min_cpu_millicores, figures.pod_recommendation_min_memory_mb, rows.containers
         )
@@ -157,14 +157,16 @@ def _new_cache(_figures: WindowSettings) -> HourlyCache:
 
 def _compute_columns(summaries: Ring, figures: WindowSettings) -> FloatColumn:
     """By row: the bounds of CPU and of memory, and the hours known of each."""
-    known = (~np.isnan(summaries[:, :, 0])).sum(axis=2).T
-    return np.concatenate([_size_cpu(summaries[:, CPU], figures), _size_memory(summaries[:, MEMORY], figures), known])
+    known_hours = (~np.isnan(summaries[:, :, 0])).sum(axis=2).T
+    return np.concatenate(
+        [_size_cpu(summaries[:, CPU], figures), _size_memory(summaries[:, MEMORY], figures), known_hours]
+    )
 
 
 def _size_cpu(summaries: Ring, figures: WindowSettings) -> FloatColumn:
     past = normalize_hours(trim_unknown_hours(summaries), followed=0.0)
-    what = WeightedHistory("window", ((RecentHours(figures.cpu_half_life / HOUR), 1.0),))
-    recalled = HistoryAtMoments(past, np.array([past.hours])).recall(what)
+    history = WeightedHistory("window", ((RecentHours(figures.cpu_half_life / HOUR), 1.0),))
+    recalled = HistoryAtMoments(past, np.array([past.hours])).recall(history)
     lower, target, upper = recalled.by_load().quantiles((_USUAL, figures.target_cpu_percentile, 1.0))[:, :, 0]
     more = 1.0 + figures.recommendation_margin_fraction
     return np.stack([np.minimum(lower, target), target * more, upper * more])

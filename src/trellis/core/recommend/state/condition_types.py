@@ -151,9 +151,9 @@ class ConditionMessages(msgspec.Struct, frozen=True, gc=False):
 def _describe_conflict(state: VpaState) -> tuple[str, str]:
     if not state.rivals:
         return "", ""
-    who = "a VerticalPodAutoscaler that acts" if state.is_outranked else "an older VerticalPodAutoscaler"
+    rival = "a VerticalPodAutoscaler that acts" if state.is_outranked else "an older VerticalPodAutoscaler"
     reason = ACTING_VPA_GOVERNS if state.is_outranked else OLDER_VPA_GOVERNS
-    return f"pods that this object matches are governed by {who}: {', '.join(state.rivals)}", reason.code
+    return f"pods that this object matches are governed by {rival}: {', '.join(state.rivals)}", reason.code
 
 
 class ConditionTransition(msgspec.Struct, frozen=True, gc=False):
@@ -180,7 +180,7 @@ def read_conditions(conditions: Iterable[StatusCondition]) -> StoredConditions:
         if condition.status == "True":
             truth |= _BITS.get(condition.type, 0)
             texts[condition.type] = condition.message
-    told = ConditionMessages(
+    messages = ConditionMessages(
         texts.get(CONDITION_TYPES[ConditionBit.UNSUPPORTED_CONFIG], ""),
         texts.get(CONDITION_TYPES[ConditionBit.CONFLICTING], ""),
         texts.get(CONDITION_TYPES[ConditionBit.FAILED], ""),
@@ -188,10 +188,13 @@ def read_conditions(conditions: Iterable[StatusCondition]) -> StoredConditions:
         boost=texts.get(CONDITION_TYPES[ConditionBit.NO_BOOST], ""),
     )
     return StoredConditions(
-        truth if CONDITION_TYPES[ConditionBit.PROVIDED] in transitions else -1, told.digest(), transitions
+        truth if CONDITION_TYPES[ConditionBit.PROVIDED] in transitions else -1, messages.digest(), transitions
     )
 
 
 def read_transitions(documents: Iterable[Mapping[str, Any]]) -> dict[str, ConditionTransition]:
     """The same of conditions that were written just now."""
-    return {each["type"]: ConditionTransition(each["status"], each["lastTransitionTime"]) for each in documents}
+    return {
+        document["type"]: ConditionTransition(document["status"], document["lastTransitionTime"])
+        for document in documents
+    }

@@ -31,7 +31,7 @@ _ONLY_RECOMMENDS: Final = 1
 
 
 class NamespaceGovernance(msgspec.Struct, frozen=True):
-    """One namespace, by names of VPAs: who governs whom, whose target cannot be used, and the Hvpa over each.
+    """One namespace, by names of VPAs: the pods of each, those with an unusable target, and the Hvpa over each.
 
     Those in `publishing` were made by their Hvpa, which reads their status; for others it has a status of its own.
     `effective` is what the VPAs under an Hvpa mean.

@@ -24,7 +24,7 @@ def read_tuning(container: EffectiveContainerPolicy, defaults: Tuning) -> Tuning
         container.oom_bump_up_ratio,
         container.oom_min_bump_up,
     )
-    if all(each is None for each in own):
+    if all(parameter is None for parameter in own):
         return None
     window, windows, ratio, bump = own
     return Tuning(
@@ -51,7 +51,7 @@ class UsageRetention:
         return self._model.settings
 
     def keep_for(self, recommenders: Mapping[str, Recommender]) -> None:
-        """History and runs are kept for those whose recommenders look at them."""
+        """Retain history and runs for VPAs whose recommenders read them."""
         with_history = frozenset(key for key, vpa in self._served.items() if _needs_history(vpa, recommenders))
         if with_history != self.with_history:
             self.with_history = with_history
@@ -68,10 +68,10 @@ class UsageRetention:
         if not self._gates.per_vpa_config:
             return
         for key, names in group_containers_by_vpa(pods).items():
-            wanted = self.tunings(key, names)
-            tuned = frozenset(name for name, tuning in wanted.items() if tuning is not None)
+            tunings = self.tunings(key, names)
+            tuned = frozenset(name for name, tuning in tunings.items() if tuning is not None)
             for name in sorted(tuned | self._tuned.get(key, frozenset())):
-                self._model.tune(*key, name, wanted.get(name))
+                self._model.tune(*key, name, tunings.get(name))
             if tuned:
                 self._tuned[key] = tuned
             else:
@@ -92,20 +92,20 @@ class UsageRetention:
 
 
 def _needs_history(vpa: ServedVpa, recommenders: Mapping[str, Recommender]) -> bool:
-    """Whether its recommender looks back for weeks, or one of its shadows."""
+    """Whether its recommender, or one of its shadows, reads weeks of history."""
     return any(recommender.needs_history for recommender in _find_recommenders(vpa, recommenders))
 
 
 def group_containers_by_vpa(pods: Sequence[TrackedPod]) -> dict[ObjectKey, set[str]]:
     """The containers of each VPA."""
-    found: dict[ObjectKey, set[str]] = {}
+    containers: dict[ObjectKey, set[str]] = {}
     for pod in pods:
-        found.setdefault((pod.namespace, pod.vpa), set()).update(each.name for each in pod.containers)
-    return found
+        containers.setdefault((pod.namespace, pod.vpa), set()).update(container.name for container in pod.containers)
+    return containers
 
 
 def _find_recommenders(vpa: ServedVpa, recommenders: Mapping[str, Recommender]) -> Iterator[Recommender]:
     """Its recommender and its shadows, those that there are."""
     names = (vpa.recommender, *(read_shadow_names(vpa.annotations, vpa.recommender) if vpa.annotations else ()))
-    found = (recommenders.get(name) for name in names)
-    yield from (recommender for recommender in found if recommender is not None)
+    served = (recommenders.get(name) for name in names)
+    yield from (recommender for recommender in served if recommender is not None)

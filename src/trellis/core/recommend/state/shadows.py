@@ -24,7 +24,7 @@ SHADOW_RECOMMENDERS: Final = "trellis.x-k8s.io/shadow-recommenders"
 
 
 class ShadowEstimates(msgspec.Struct, frozen=True):
-    """What one recommender would have said of some containers, by number: `bounds` is (bound, resource, container).
+    """What one recommender would have estimated, by container number: `bounds` is (bound, resource, container).
 
     NaN where it could not say. `failures` is what went wrong with it, by VPA number.
     """
@@ -36,7 +36,7 @@ class ShadowEstimates(msgspec.Struct, frozen=True):
 
     @classmethod
     def failed(cls, numbers: IntColumn, failures: Mapping[int, str]) -> ShadowEstimates:
-        """One that said nothing of use."""
+        """The result of a shadow recommender that failed."""
         return cls(numbers, np.full((3, len(RESOURCES), len(numbers)), np.nan), failures=failures)
 
     @property
@@ -64,33 +64,33 @@ class ShadowTable:
     """Which VPAs, by number, want which shadows."""
 
     def __init__(self) -> None:
-        self._wanted: dict[int, tuple[ServedVpa, tuple[str, ...]]] = {}
+        self._shadow_names: dict[int, tuple[ServedVpa, tuple[str, ...]]] = {}
 
     def put(self, number: int, vpa: ServedVpa) -> None:
         """A VPA that is new, or was changed."""
         self.drop(number)
         names = read_shadow_names(vpa.annotations, vpa.recommender) if vpa.annotations else ()
         if names:
-            self._wanted[number] = vpa, names
+            self._shadow_names[number] = vpa, names
 
     def drop(self, number: int) -> None:
         """A VPA that is gone."""
-        self._wanted.pop(number, None)
+        self._shadow_names.pop(number, None)
 
     def by_recommender(self, hosted: Collection[str]) -> dict[str, list[int]]:
         """The VPAs that want each of the recommenders there are."""
-        found: dict[str, list[int]] = {}
-        for number, (_, names) in self._wanted.items():
+        shadowed: dict[str, list[int]] = {}
+        for number, (_, names) in self._shadow_names.items():
             for name in names:
                 if name in hosted:
-                    found.setdefault(name, []).append(number)
-        return found
+                    shadowed.setdefault(name, []).append(number)
+        return shadowed
 
     def unhosted(self, hosted: Collection[str]) -> list[MissingShadow]:
         """What is wanted in vain."""
         return [
             MissingShadow(name, vpa.namespace, vpa.name)
-            for vpa, names in self._wanted.values()
+            for vpa, names in self._shadow_names.values()
             for name in names
             if name not in hosted
         ]

@@ -55,7 +55,7 @@ class ServedVpa(msgspec.Struct, frozen=True, gc=False):
     def sizes_any(self, containers: Iterable[str]) -> bool:
         """Whether any of its containers is to be sized; while it has none, one may come that is."""
         meanings = [self.effective.container(name) for name in containers]
-        return not meanings or any(each.scaled and each.controlled for each in meanings)
+        return not meanings or any(meaning.scaled and meaning.controlled for meaning in meanings)
 
 
 def read_served_vpa(vpa: VerticalPodAutoscaler, known: ServedVpa | None) -> ServedVpa:
@@ -106,7 +106,7 @@ NO_GROUP = -1  # its parameters cannot be used
 
 
 class VpaEntry(msgspec.Struct, gc=False):
-    """What only passes that write about a VPA look at.
+    """The state of a VPA that is read only when its status is written.
 
     `containers` are its numbers in the order of their names. `written_version` is the resource version that our last
     write made. `parameter_problem` is what is wrong with its parameters, `failure` what its recommender did.
@@ -123,7 +123,7 @@ class VpaEntry(msgspec.Struct, gc=False):
 
     @property
     def generation(self) -> int:
-        """Of the object as it was last seen."""
+        """The generation of the object as last observed."""
         return self.vpa.generation
 
 
@@ -200,8 +200,8 @@ class ServedVpaTable(KeyedTable[VpaKey]):
     def active(self) -> BoolColumn:
         """Which numbers are objects that this process speaks for and knows the state of."""
         reach = self.reach
-        found: BoolColumn = self.used[:reach] & (self.group[:reach] != NOT_SERVED) & (self.pods[:reach] >= 0)
-        return found
+        is_active: BoolColumn = self.used[:reach] & (self.group[:reach] != NOT_SERVED) & (self.pods[:reach] >= 0)
+        return is_active
 
     def update(self, number: int) -> None:
         """Put what an entry says now into the columns."""
@@ -315,13 +315,19 @@ def read_published_amounts(recommendations: Sequence[ContainerRecommendation]) -
     """Every amount, (what, resource, entry); NaN where there is none, or nothing that can be read."""
     amounts = np.full((len(STATUS_FIELDS), len(RESOURCES), len(recommendations)), np.nan)
     parts = [
-        (each.target, each.lower_bound, each.upper_bound, each.uncapped_target, each.total_target)
-        for each in recommendations
+        (
+            recommendation.target,
+            recommendation.lower_bound,
+            recommendation.upper_bound,
+            recommendation.uncapped_target,
+            recommendation.total_target,
+        )
+        for recommendation in recommendations
     ]
-    for what, column in enumerate(zip(*parts, strict=True)):
+    for field, column in enumerate(zip(*parts, strict=True)):
         if any(column):
-            amounts[what, CPU] = parse_cpu_column([_text(each, "cpu") for each in column])
-            amounts[what, MEMORY] = parse_memory_column([_text(each, "memory") for each in column])
+            amounts[field, CPU] = parse_cpu_column([_text(quantities, "cpu") for quantities in column])
+            amounts[field, MEMORY] = parse_memory_column([_text(quantities, "memory") for quantities in column])
     np.minimum(amounts, LARGEST_EXACT_AMOUNT, out=amounts)
     return amounts
 

@@ -84,13 +84,15 @@ class RecommenderGroups:
         self._numbers = {key: number for key, number in self._numbers.items() if number in numbers}
         self._without_parameters.clear()
 
-    def _place(self, name: str, given: Mapping[str, str], recommenders: Mapping[str, Recommender]) -> GroupAssignment:
+    def _place(
+        self, name: str, own_values: Mapping[str, str], recommenders: Mapping[str, Recommender]
+    ) -> GroupAssignment:
         recommender = recommenders.get(name)
         if recommender is None:
             return GroupAssignment(NOT_SERVED)
         # What cannot be had declares nothing, and what is given to it may well be right.
         is_there = not isinstance(recommender, UnavailableRecommender)
-        read = read_parameters(recommender.parameters, given) if is_there else ReadParameters(dict(given))
+        read = read_parameters(recommender.parameters, own_values) if is_there else ReadParameters(dict(own_values))
         if read.problems:
             return GroupAssignment(NO_GROUP, read.message)
         key = (name, tuple(sorted(read.values.items())))
@@ -236,9 +238,9 @@ class VpaStore:
         """The containers of a VPA by name, which get a number if they have none."""
         vpa = self.vpas.entries[number].vpa
         keys = [RowKey(vpa.namespace, vpa.name, name) for name in names]
-        found = [self.containers.find(key) for key in keys]
-        if -1 not in found:
-            return found
+        numbers = [self.containers.find(key) for key in keys]
+        if -1 not in numbers:
+            return numbers
         self._add(number, [key for key in keys if self.containers.find(key) < 0])
         return [self.containers.find(key) for key in keys]
 
@@ -261,13 +263,13 @@ class VpaStore:
         vpa = self.vpas.entries[number].vpa
         if not vpa.effective.containers and not vpa.annotations and number not in self._edited:
             return  # the columns begin with what no policy means
-        known: dict[int, PolicyBounds] = {}
+        compiled: dict[int, PolicyBounds] = {}
         for container in containers:
             name = self.containers.name_of(container)
             meaning = vpa.effective.container(name)
-            if id(meaning) not in known:
-                known[id(meaning)] = compile_policy_bounds(meaning)
-            caps = known[id(meaning)]
+            if id(meaning) not in compiled:
+                compiled[id(meaning)] = compile_policy_bounds(meaning)
+            caps = compiled[id(meaning)]
             integer = bool(vpa.annotations) and wants_integer_cpu(vpa.annotations, name)
             self.containers.compile(container, meaning, caps, integer=integer)
 
@@ -285,10 +287,10 @@ class VpaStore:
             self.vpas.observed[number] = -1 if observed is None else observed
             if entry.containers:
                 self.containers.published[:, :, entry.containers] = np.nan
-            found = list_recommendations(status)
-            recommendations += found
-            numbers += self._numbers(number, [each.container_name for each in found])
-            self.vpas.ever[number] |= bool(found)
+            published = list_recommendations(status)
+            recommendations += published
+            numbers += self._numbers(number, [recommendation.container_name for recommendation in published])
+            self.vpas.ever[number] |= bool(published)
         if numbers:
             self.containers.published[:, :, numbers] = read_published_amounts(recommendations)
 
