@@ -47,9 +47,9 @@ class ChartColumns:
 
 def _steps(counts: FloatColumn) -> str:
     """`5,-1,2*3,n*4`: steps from nought on, with how often; `n` is unknown and steps over. Nought is left out."""
-    known = np.isfinite(counts)
+    is_finite = np.isfinite(counts)
     steps = np.full(len(counts), np.nan)
-    steps[known] = np.diff(counts[known], prepend=0.0)
+    steps[is_finite] = np.diff(counts[is_finite], prepend=0.0)
     if not len(steps):
         return ""
     same = (steps[1:] == steps[:-1]) | (np.isnan(steps[1:]) & np.isnan(steps[:-1]))
