@@ -63,13 +63,13 @@ class _ComponentCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Take the flags apart."""
-        given = list(args)
+        arguments = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            known = {option for each in self.get_params(ctx) for option in each.opts}
-            for flag in (each.partition("=")[0].replace("_", "-") for each in given):
-                if flag.startswith(error.option_name) and f"-{flag}" in known:
+            options = {option for parameter in self.get_params(ctx) for option in parameter.opts}
+            for flag in (argument.partition("=")[0].replace("_", "-") for argument in arguments):
+                if flag.startswith(error.option_name) and f"-{flag}" in options:
                     raise click.NoSuchOption(flag, possibilities=[f"-{flag}"], ctx=ctx) from error
             raise
 
