@@ -60,23 +60,23 @@ class RecordedObjects(Generic[T]):
             return ObjectLine(key, version=version)
         return ObjectLine(key, now)
 
-    def found(self, seen: ObjectLine[T]) -> T | None:
+    def found(self, line: ObjectLine[T]) -> T | None:
         """The object that was written."""
-        now = seen.now
-        if now is None and seen.version:
-            before = self._objects.get(seen.key)
+        now = line.now
+        if now is None and line.version:
+            before = self._objects.get(line.key)
             if before is None:
-                raise InvalidRecording("/".join(seen.key), "is seen again, and no line before has it")
-            now = _with_version(before, seen.version)
+                raise InvalidRecording("/".join(line.key), "is seen again, and no line before has it")
+            now = _with_version(before, line.version)
         if now is None:
-            self._objects.pop(seen.key, None)
+            self._objects.pop(line.key, None)
         else:
-            self._objects[seen.key] = now
+            self._objects[line.key] = now
         return now
 
 
-def _with_version(found: T, version: str) -> T:
-    return replace(found, metadata=replace(found.metadata, resource_version=version))
+def _with_version(before: T, version: str) -> T:
+    return replace(before, metadata=replace(before.metadata, resource_version=version))
 
 
 def trim_buffer(buffer: Buffer | None) -> Buffer | None:
@@ -144,18 +144,20 @@ class ChangesWriter:
         self._daemon_sets: RecordedObjects[DaemonSet] = RecordedObjects()
         self._storage = Storage()
 
-    def lines(self, news: ClusterSnapshotChanges) -> Iterator[ChangesLine]:
+    def lines(self, changes: ClusterSnapshotChanges) -> Iterator[ChangesLine]:
         """What is to be written, in the order in which a snapshot is told."""
-        if news.namespaces or news.storage is not None:
-            yield ChangesLine(news.namespaces, self._stored(news.storage) if news.storage is not None else None)
-        for nodes in _pieces(self._nodes.seen(("", name), node) for name, node in news.nodes.items()):
+        if changes.namespaces or changes.storage is not None:
+            yield ChangesLine(
+                changes.namespaces, self._stored(changes.storage) if changes.storage is not None else None
+            )
+        for nodes in _pieces(self._nodes.seen(("", name), node) for name, node in changes.nodes.items()):
             yield ChangesLine(nodes=nodes)
-        for pods in _pieces(self._pods.seen(key, pod) for key, pod in news.pods.items()):
+        for pods in _pieces(self._pods.seen(key, pod) for key, pod in changes.pods.items()):
             yield ChangesLine(pods=pods)
-        for buffers in _pieces(self._buffers.seen(key, trim_buffer(buffer)) for key, buffer in news.buffers.items()):
+        for buffers in _pieces(self._buffers.seen(key, trim_buffer(buffer)) for key, buffer in changes.buffers.items()):
             yield ChangesLine(buffers=buffers)
         for sets in _pieces(
-            self._daemon_sets.seen(key, trim_daemon_set(daemon_set)) for key, daemon_set in news.daemon_sets.items()
+            self._daemon_sets.seen(key, trim_daemon_set(daemon_set)) for key, daemon_set in changes.daemon_sets.items()
         ):
             yield ChangesLine(daemon_sets=sets)
 
@@ -206,7 +208,7 @@ def _by_key(named: Mapping[str, K]) -> dict[ObjectKey, K]:
     return {("", name): value for name, value in named.items()}
 
 
-def _pieces(found: Iterable[ObjectLine[Any]]) -> Iterator[tuple[ObjectLine[Any], ...]]:
-    rest = iter(found)
+def _pieces(lines: Iterable[ObjectLine[Any]]) -> Iterator[tuple[ObjectLine[Any], ...]]:
+    rest = iter(lines)
     while piece := tuple(islice(rest, _MOST)):
         yield piece
