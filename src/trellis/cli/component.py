@@ -62,7 +62,7 @@ class _ComponentCommand(click.Command):
     """A command that knows a flag with one dash too few: read as letters, its first would be all that is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the flags apart."""
+        """Parse the flags; for one with a single dash, suggest two."""
         arguments = list(args)
         try:
             return super().parse_args(ctx, args)

@@ -34,7 +34,7 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 def read_dump(dump: Path) -> ClusterState:
-    """What a dump has; raises `InvalidRecording`."""
+    """Read the cluster state of a dump; raises `InvalidRecording`."""
     with name_file_in_errors(dump):
         return ClusterState.of(read_recording(dump))
 

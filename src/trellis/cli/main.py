@@ -78,7 +78,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now."""
+        """Import a command."""
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None

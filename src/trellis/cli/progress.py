@@ -22,7 +22,7 @@ _SOON: Final = 0.2
 
 
 def format_plural(count: float, noun: str) -> str:
-    """So many of something."""
+    """A count with its noun: `1 file`, `2 files`."""
     return f"{count:,.0f} {noun}" if count == 1 else f"{count:,.0f} {noun}s"
 
 

@@ -16,7 +16,7 @@ _HARMLESS = frozenset({"os.putenv", "os.unsetenv"})
 
 
 class ReachedOutside(PermissionError):
-    """What code was about to do that must not."""
+    """Raised when isolated code opens a file, socket or process, or reads a clock."""
 
 
 class _AuditHook:

@@ -124,7 +124,7 @@ def _examples() -> Iterator[Used]:
 
 
 def _newcomers() -> Iterator[Used]:
-    """Of which little or nothing is known."""
+    """Containers with little or no history."""
     yield Used()
     yield Used(requests=(100.0, 1e8), age=30.0)
     yield Used([0.1], [1e8], age=60.0)
@@ -167,7 +167,7 @@ def _jobs() -> Iterator[Used]:
 
 
 def _extremes() -> Iterator[Used]:
-    """What is hardly ever used."""
+    """Containers with usage or requests that are zero, tiny, huge or swing between extremes."""
     yield Used([0.0] * 48, [0.0] * 48)
     yield Used([1e-9] * 48, [1.0] * 48)
     yield Used([90_000.0] * 48, [9e14] * 48, requests=(1e8, 1e15))

@@ -47,7 +47,7 @@ class StreamScript:
             self.end()
 
     def push(self, *lines: bytes) -> None:
-        """More lines, behind those that are there."""
+        """Append lines to the stream."""
         for line in lines:
             self._lines.put_nowait(line)
 
@@ -106,7 +106,7 @@ class ScriptedTransport:
         yield answer
 
     async def close(self) -> None:
-        """Only remembered."""
+        """Record that the transport was closed."""
         self.closed = True
 
     def _next(self, request: Request) -> Response | StreamScript:

@@ -144,7 +144,7 @@ async def _collect(
 def _history(
     writing: DumpWriter, options: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool
 ) -> Iterator[bytes]:
-    """What Prometheus has."""
+    """The lines of the usage history in Prometheus."""
     from trellis.cli.prometheus_series import history_from_prometheus  # noqa: PLC0415 -- see above
 
     history, missing = history_from_prometheus(options, namespaces, quiet=quiet)

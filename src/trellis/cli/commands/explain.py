@@ -62,7 +62,7 @@ async def load_cluster(
 
 
 async def load_cluster_nodes(access: tuple[Path | None, str]) -> ClusterState:
-    """What decides about the nodes of a cluster."""
+    """The cluster state that decisions about nodes are made from."""
     from trellis.providers.kwok import CONFIG_MAP  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.collector import collect_state  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
@@ -185,7 +185,7 @@ def _node(name: str, dump: Path | None, access: tuple[Path | None, str]) -> Obje
 
 
 def _with_history(collected: ClusterState, namespace: str, options: PrometheusOptions) -> ClusterState:
-    """The same with what Prometheus has."""
+    """The cluster state with the usage history in Prometheus."""
     import msgspec  # noqa: PLC0415 -- see above
 
     from trellis.cli.prometheus_series import history_from_prometheus  # noqa: PLC0415

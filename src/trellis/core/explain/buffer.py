@@ -140,7 +140,7 @@ def _containers(
 def build_buffer_part(
     evidence: Evidence, buffered: BufferEvidence, headroom: BufferHeadroom, prices: Prices
 ) -> BufferPart:
-    """What is said of a Buffer."""
+    """The part of an explanation about a Buffer."""
     buffer, meaning, translation = buffered.buffer, buffered.meaning, buffered.translation
     status, metadata = buffer.status or BufferStatus(), buffer.metadata
     pods = status.pod_based_buffer_spec

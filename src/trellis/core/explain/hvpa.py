@@ -175,7 +175,7 @@ _OF_A_FIRST_LOOK: Final = (WISH_UNREAD,)
 
 
 def build_hvpa_part(evidence: Evidence, scaled: HvpaEvidence) -> HvpaPart:
-    """What is said of an Hvpa."""
+    """The part of an explanation about an Hvpa."""
     hvpa, view, plan, meaning = scaled.hvpa, scaled.view, scaled.plan, scaled.meaning
     status = hvpa.status or HvpaStatus()
     part = HvpaPart(

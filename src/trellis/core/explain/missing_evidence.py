@@ -161,7 +161,7 @@ _WITH_SAY: Final = (
 def find_missing_node_evidence(
     collected: ClusterState, groups: KnownNodeGroups, components: CollectedSettings, noded: NodeEvidence | None
 ) -> Iterator[MissingEvidencePart]:
-    """All of it, for an answer about a node."""
+    """All missing evidence of an answer about a node."""
     if not collected.is_whole:
         yield MissingEvidencePart(DUMP_CUT_OFF)
     for missing in collected.missing:

@@ -138,7 +138,7 @@ class HvpaPodMeta(ObservedPodMeta, frozen=True):
 
 
 class HvpaPod(ObservedPod, frozen=True):
-    """A pod, as far as its Hvpa asks for it."""
+    """A pod with the fields that a plan for its Hvpa reads."""
 
     metadata: HvpaPodMeta = HvpaPodMeta()
 

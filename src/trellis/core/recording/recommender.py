@@ -132,7 +132,7 @@ class UsageLine(msgspec.Struct, frozen=True):
 
 
 class TimeLine(msgspec.Struct, frozen=True):
-    """A step that is told nothing but the time."""
+    """A step whose only input is the time."""
 
     now: float
 
@@ -171,7 +171,7 @@ class DecidedStatus(msgspec.Struct, frozen=True):
 
 
 class DecidedTotals(msgspec.Struct, frozen=True):
-    """What an Hvpa is to know of its workload."""
+    """The totals of a workload that are published for its Hvpa."""
 
     namespace: str
     name: str
@@ -180,7 +180,7 @@ class DecidedTotals(msgspec.Struct, frozen=True):
 
 
 def list_decided_statuses(result: PassResult) -> list[DecidedStatus]:
-    """What is to be compared of a pass."""
+    """The statuses of a pass, as a replay compares them."""
     return [
         DecidedStatus(
             write.namespace,
@@ -196,7 +196,7 @@ def list_decided_statuses(result: PassResult) -> list[DecidedStatus]:
 
 
 def list_decided_totals(totals: Sequence[HvpaTotals]) -> list[DecidedTotals]:
-    """What is to be compared of totals."""
+    """The totals of a pass, as a replay compares them."""
     return [
         DecidedTotals(
             hvpa_totals.hvpa.metadata.namespace, hvpa_totals.hvpa.metadata.name, hvpa_totals.cpu, hvpa_totals.memory
@@ -234,7 +234,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {_VPA: VerticalPodAutoscaler, _POD: Obs
 
 
 class KindChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one kind."""
+    """Changes of the objects of one kind."""
 
     gone: tuple[ObjectKey, ...] = ()
     put: tuple[msgspec.Raw, ...] = ()

@@ -16,7 +16,7 @@ _COMPONENT = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Compone
 
 
 class Emitted(StrEnum):
-    """What is written."""
+    """The kind of manifests to write."""
 
     PATCHES = "patches"
     VPA = "vpa"

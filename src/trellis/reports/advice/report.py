@@ -53,7 +53,7 @@ def as_json(advised: SurveyAdvice) -> bytes:
 
 
 def as_yaml(advised: SurveyAdvice) -> str:
-    """The same as YAML."""
+    """The advice as YAML."""
     return encode_yaml([build_document(advised)])
 
 
@@ -63,7 +63,7 @@ def as_csv(advised: SurveyAdvice) -> str:
 
 
 def build_document(advised: SurveyAdvice) -> AdviceDocument:
-    """Everything; what is not known is null."""
+    """The advice as a document; unknown figures are null."""
     surveyed = advised.surveyed
     order = {id(row.workload): number for number, row in reversed(list(enumerate(advised.rows)))}
     ranked = sorted(advised.workloads, key=lambda workload: order.get(id(workload), len(order)))

@@ -133,7 +133,7 @@ _RULES = {
 
 
 def workload_name(workload: WorkloadAdvice) -> str:
-    """As people call it: `shop/web`."""
+    """The name with its namespace: `shop/web`."""
     surveyed = workload.surveyed
     return printable_name(f"{surveyed.namespace}/{surveyed.name}" if surveyed.namespace else surveyed.name)
 
@@ -167,7 +167,7 @@ def list_facts(advised: SurveyAdvice) -> list[str]:
 
 
 def describe_limits(limits: LimitRules) -> str:
-    """What becomes of limits."""
+    """How limits follow from requests, in words."""
     if limits.cpu is limits.memory:
         return f"limits {_RULES[limits.cpu]}"
     return f"CPU limits {_RULES[limits.cpu]}, memory limits {_RULES[limits.memory]}"

@@ -37,7 +37,7 @@ def partial_notice(result: BacktestResult) -> str:
 
 
 def compare_all(result: BacktestResult) -> Iterator[str]:
-    """Two for each variant after the first."""
+    """Two sentences for each variant after the first."""
     for variant in result.variants[1:]:
         yield " ".join(compare_variant(variant, result.variants[0]))
 

@@ -53,7 +53,7 @@ def as_csv(proposals: WorkloadProposals) -> str:
 
 
 def build_document(proposals: WorkloadProposals) -> BucketDocument:
-    """Everything; what is not known is null."""
+    """The proposals as a document; unknown figures are null."""
     surveyed, prices = proposals.advised.surveyed, proposals.advised.prices
     return {
         "kind": "BucketAdvice",

@@ -15,12 +15,12 @@ _DAY = 86_400.0
 
 
 def proposal_name(proposal: WorkloadProposal) -> str:
-    """As people call it: `shop/web`."""
+    """The name of the workload with its namespace: `shop/web`."""
     return printable_name(f"{proposal.workload.namespace}/{proposal.workload.name}")
 
 
 def answer_sentence(proposals: WorkloadProposals) -> str:
-    """What it comes to."""
+    """For how many workloads buckets are proposed, and what they cost instead."""
     many = len(proposals.proposed)
     everything = pluralize(many + len(proposals.others), "workload")
     if not many:
@@ -95,7 +95,7 @@ def _cores(milli: float) -> str:
 
 
 def _others(proposal: WorkloadProposal) -> Iterator[str]:
-    """Who else scales or sizes it."""
+    """Sentences on HPAs and VPAs of the same workload."""
     workload = proposal.workload
     if workload.hpas:
         hpa = workload.hpas[0]
@@ -115,7 +115,7 @@ def list_outcomes(proposal: WorkloadProposal) -> Iterator[tuple[str, ReplayCost]
 
 
 def cost_headers(proposals: WorkloadProposals) -> list[str]:
-    """Over the columns of `cost_cells`."""
+    """The headers of the columns of `cost_cells`."""
     prices = proposals.advised.prices
     priced = [] if prices.are_free else [f"{prices.currency}/month"]
     return [*_HEADS, *priced, "CPU short", "memory short", "changes"]

@@ -15,7 +15,7 @@ from trellis.reports.text.phrases import format_duration, join_words
 
 
 def buffer_sentences(buffer: EffectiveBuffer) -> list[str]:
-    """How much room, how it is counted, and when."""
+    """How much capacity it asks for, how that is counted, and when."""
     if not buffer.is_ours:
         return [f"Is left alone: {buffer.type} is not a type that Trellis provisions."]
     sentences = [_capacity_sentence(buffer), *_shape(buffer), _strategy(buffer)]

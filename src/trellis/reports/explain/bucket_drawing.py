@@ -22,7 +22,7 @@ _NARROWEST, _WIDEST = 8, 14
 
 
 class _DrawingCharacters(msgspec.Struct, frozen=True):
-    """What lines and marks are drawn with."""
+    """The characters of lines and marks."""
 
     line: str
     rise: str
@@ -115,7 +115,7 @@ class _BucketStairs:
         return next((at for at, rung in enumerate(self.rungs) if rung.count == count), None)
 
     def column(self, total: Fraction) -> int:
-        """Where a total is."""
+        """The column of a total."""
         last = len(self.rungs) * self.wide
         for at, (low, high) in enumerate(zip(self.edges, self.edges[1:], strict=False)):
             if total <= high:

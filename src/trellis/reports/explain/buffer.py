@@ -88,7 +88,7 @@ _NO_ROOM: Final = "It keeps no room now."
 
 
 def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
-    """What is to be known first."""
+    """The lines at the top of an explanation."""
     if buffer.alone is not None:
         yield f"It is left alone, and so is its status. {_reason_sentence(buffer.alone)}"
         return
@@ -109,7 +109,7 @@ def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
 
 
 def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
-    """All else, by titles."""
+    """The lines below the summary, by titles."""
     if buffer.alone is not None:
         return
     yield "HOW MANY", count_lines(buffer)
@@ -137,7 +137,7 @@ def _shape_lines(chunk: ChunkPart) -> Iterator[str]:
 
 
 def _schedule_lines(schedule: SchedulePart, now: str) -> Iterator[str]:
-    """When it counts."""
+    """The windows of its schedule."""
     for window in schedule.windows:
         long = format_duration(parse_duration(window["duration"]))
         yield f"A window opens at {window['start']} ({window['timeZone']}), for {long}."
@@ -149,7 +149,7 @@ def _schedule_lines(schedule: SchedulePart, now: str) -> Iterator[str]:
 
 
 def _headroom_lines(buffer: BufferPart, headroom: HeadroomPart) -> Iterator[str]:
-    """Whether the nodes there are have room."""
+    """How many chunks fit on the nodes of the cluster."""
     yield f"{headroom.takes} of {pluralize(headroom.nodes, 'node')} would take a chunk if nothing else ran there."
     if headroom.chunks is not None:
         on = f", on {pluralize(headroom.on, 'node')}" if headroom.chunks else ""

@@ -33,7 +33,7 @@ _DECIDED: Final = "Decided: "
 
 
 def summary_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
-    """What is to be known first."""
+    """The lines at the top of an explanation."""
     if hvpa.problem is not None:
         yield f"It leaves {hvpa.target} alone. {hvpa.problem.code}: {hvpa.problem_details or hvpa.problem.meaning}"
     if hvpa.verdict is None or hvpa.replicas is None:

@@ -34,7 +34,7 @@ _SHOWN: Final = 20
 
 
 def summary_lines(node: NodePart, now: str) -> Iterator[str]:
-    """What is to be known first."""
+    """The lines at the top of an explanation."""
     if node.told is None:
         yield "What becomes of it is not known."
         return
@@ -52,7 +52,7 @@ def summary_lines(node: NodePart, now: str) -> Iterator[str]:
 
 
 def chapters(node: NodePart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
-    """All else, by titles."""
+    """The lines below the summary, by titles."""
     if node.told is None:
         return
     yield "WHY IT IS THERE", _reason_lines(node, now)

@@ -52,7 +52,7 @@ def pod_groups(pods: Iterable[PodPart]) -> list[list[PodPart]]:
 
 
 def pod_title(group: list[PodPart]) -> str:
-    """Who it is about."""
+    """The title of the lines about a pod."""
     names = [pod.name for pod in group]
     more = len(names) - _SHOWN_NAMES
     shown = [*names[:_SHOWN_NAMES], pluralize(more, "other")] if more > 0 else names

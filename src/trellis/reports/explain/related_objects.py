@@ -14,7 +14,7 @@ BUDGET: Final = "PodDisruptionBudget"
 
 
 def related_object_sentence(say: InfluencePart, now: str) -> str:
-    """What one object says."""
+    """How one object bears on the decision."""
     return _SENTENCES[say.kind](say, now)
 
 

@@ -93,7 +93,7 @@ def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator
 
 
 def _first_lines(explained: ObjectExplanation) -> Iterator[str]:
-    """What is to be known first."""
+    """The lines at the top of an explanation."""
     now = explained.time
     if explained.vpa is not None:
         yield from _vpa_lines(explained.vpa, explained.kind)

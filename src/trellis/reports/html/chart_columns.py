@@ -34,7 +34,7 @@ class ChartColumns:
         return self._pooled(float(f"{top / _FINEST:.3e}") if top > _NOTHING else 1.0, column)
 
     def add_times(self, values: Sequence[float]) -> int:
-        """The same for times, to the second."""
+        """The number of a column with these times, to the second."""
         return self._pooled(1.0, np.asarray(values, dtype=np.float64))
 
     def _pooled(self, unit: float, column: FloatColumn) -> int:

@@ -33,7 +33,7 @@ class RankedWorkload(msgspec.Struct, frozen=True):
 
 
 def variant_title(variant: VariantResult) -> str:
-    """How a variant is spoken of."""
+    """The name of a variant in sentences."""
     return variant.title or variant.name
 
 
@@ -80,7 +80,7 @@ def _reached(variant: VariantResult, result: RunResult) -> float:
 
 
 def compare_all(result: RunResult) -> Iterator[str]:
-    """Two for each variant after the first."""
+    """Two sentences for each variant after the first."""
     if result.variants:
         for variant in result.variants[1:]:
             yield " ".join(compare_variant(variant, result.variants[0], result.currency))

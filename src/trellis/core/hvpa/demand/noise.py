@@ -60,7 +60,7 @@ class CurrentCount(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, view: HvpaView, resource: str, settings: HvpaSettings) -> CurrentCount:
-        """As the view has it."""
+        """Read the current count from a view."""
         decided, meaning = view.memory.decided, view.meaning
         count = view.replicas if decided is None else decided.shape.count
         return cls(
@@ -76,7 +76,7 @@ class CurrentCount(msgspec.Struct, frozen=True):
 
     @property
     def ladder(self) -> Ladder:
-        """That of the resource."""
+        """The ladder of the resource."""
         return self.ladders.by_resource[self.resource]
 
     def count_for(self, total: int) -> int:

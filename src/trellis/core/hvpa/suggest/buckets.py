@@ -99,13 +99,13 @@ def _between(resource: str, largest: float, fewest: int, most: int) -> float:
 
 
 def round_up(resource: str, amount: float) -> float:
-    """To what people would write."""
+    """Round up to a quantity with few digits."""
     step = _step(resource, amount)
     return math.ceil(amount / step - 1e-9) * step
 
 
 def round_down(resource: str, amount: float) -> float:
-    """To what people would write."""
+    """Round down to a quantity with few digits."""
     step = _step(resource, amount)
     return math.floor(amount / step + 1e-9) * step
 

@@ -49,7 +49,7 @@ class WorkloadUsageHistory(msgspec.Struct, frozen=True, eq=False, dict=True):
 
     @property
     def seconds(self) -> float:
-        """How long all of it is."""
+        """The length of the history."""
         return self.step * len(self.pods)
 
 

@@ -32,7 +32,7 @@ Document = dict[str, Any]
 
 
 def build_manifest(workload: WorkloadHistory, proposal: BucketProposal, rules: SuggestionRules) -> Document:
-    """The whole object."""
+    """The manifest of the proposed Hvpa."""
     target = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
     policy = {"containerName": "*", "controlledResources": ["memory"]}
     return {

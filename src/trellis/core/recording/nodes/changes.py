@@ -50,7 +50,7 @@ class RecordedObjects(Generic[T]):
         self._objects: dict[ObjectKey, T] = {}
 
     def seen(self, key: ObjectKey, now: T | None) -> ObjectLine[T]:
-        """What is to be written of an object."""
+        """The line of an object, against the object last written."""
         if now is None:
             self._objects.pop(key, None)
             return ObjectLine(key)
@@ -61,7 +61,7 @@ class RecordedObjects(Generic[T]):
         return ObjectLine(key, now)
 
     def found(self, line: ObjectLine[T]) -> T | None:
-        """The object that was written."""
+        """The object of a line; None if it is gone."""
         now = line.now
         if now is None and line.version:
             before = self._objects.get(line.key)
@@ -80,7 +80,7 @@ def _with_version(before: T, version: str) -> T:
 
 
 def trim_buffer(buffer: Buffer | None) -> Buffer | None:
-    """As much of a Buffer as is read."""
+    """The fields of a Buffer that plans read."""
     if buffer is None:
         return None
     spec, status = buffer.spec, buffer.status
@@ -116,7 +116,7 @@ _MOST: Final = 500
 
 
 class StorageLine(msgspec.Struct, frozen=True):
-    """What became of claims, volumes and classes."""
+    """Changes of claims, volumes and storage classes."""
 
     claims: ObjectChanges[PersistentVolumeClaim]
     volumes: ObjectChanges[PersistentVolume]
@@ -124,7 +124,7 @@ class StorageLine(msgspec.Struct, frozen=True):
 
 
 class ChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Some of what is new."""
+    """A part of the changes of a cluster snapshot."""
 
     namespaces: dict[str, Labels | None] = {}
     storage: StorageLine | None = None
@@ -135,7 +135,7 @@ class ChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChangesWriter:
-    """Remembers what was written last."""
+    """Builds the lines of changes, against the objects last written."""
 
     def __init__(self) -> None:
         self._nodes: RecordedObjects[Node] = RecordedObjects()
@@ -171,7 +171,7 @@ class ChangesWriter:
 
 
 class ChangesReader:
-    """Knows what was read last."""
+    """Reads the lines of changes, against the objects last read."""
 
     def __init__(self) -> None:
         self._nodes: RecordedObjects[Node] = RecordedObjects()
@@ -183,13 +183,13 @@ class ChangesReader:
         self._classes: ObjectStore[StorageClass] = ObjectStore()
 
     def news(self, line: ChangesLine) -> ClusterSnapshotChanges:
-        """What was new; raises `InvalidRecording`."""
+        """The changes of a line; raises `InvalidRecording`."""
         return ClusterSnapshotChanges(
             namespaces=line.namespaces,
-            nodes={line.key[1]: self._nodes.found(line) for line in line.nodes},
-            pods={line.key: self._pods.found(line) for line in line.pods},
-            buffers={line.key: self._buffers.found(line) for line in line.buffers},
-            daemon_sets={line.key: self._daemon_sets.found(line) for line in line.daemon_sets},
+            nodes={item.key[1]: self._nodes.found(item) for item in line.nodes},
+            pods={item.key: self._pods.found(item) for item in line.pods},
+            buffers={item.key: self._buffers.found(item) for item in line.buffers},
+            daemon_sets={item.key: self._daemon_sets.found(item) for item in line.daemon_sets},
             storage=self._stored(line.storage) if line.storage is not None else None,
         )
 

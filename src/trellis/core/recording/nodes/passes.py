@@ -110,7 +110,7 @@ class PassLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PassInputWriter:
-    """Remembers what was written last."""
+    """Builds the lines of passes, against the input last written."""
 
     def __init__(self) -> None:
         self._groups: tuple[GroupState, ...] = ()
@@ -143,7 +143,7 @@ class PassInputWriter:
 
 
 class PassInputReader:
-    """Knows what was read last."""
+    """Reads the lines of passes, against the input last read."""
 
     def __init__(self) -> None:
         self._groups: tuple[GroupState, ...] = ()

@@ -60,7 +60,7 @@ class PlansRecorder:
         self._written: dict[str, EntriesByName] = {}
 
     def of(self, plans: PassPlans, now: float) -> PlansLine:
-        """What is to be compared of both plans."""
+        """The line of both plans of a pass."""
         up, down = plans.up, plans.down
         codes = {"/".join(key): decision.said.reason.code for decision in up.pods for key in decision.pods}
         problems = {f"{kind} {'/'.join(key)}": problem for (kind, key), problem in plans.problems.items()}
