@@ -62,14 +62,14 @@ class _ComponentCommand(click.Command):
     """A command that knows a flag with one dash too few: read as letters, its first would be all that is named."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Take the flags apart."""
-        given = list(args)
+        """Parse the flags; for one with a single dash, suggest two."""
+        arguments = list(args)
         try:
             return super().parse_args(ctx, args)
         except click.NoSuchOption as error:
-            known = {option for each in self.get_params(ctx) for option in each.opts}
-            for flag in (each.partition("=")[0].replace("_", "-") for each in given):
-                if flag.startswith(error.option_name) and f"-{flag}" in known:
+            options = {option for parameter in self.get_params(ctx) for option in parameter.opts}
+            for flag in (argument.partition("=")[0].replace("_", "-") for argument in arguments):
+                if flag.startswith(error.option_name) and f"-{flag}" in options:
                     raise click.NoSuchOption(flag, possibilities=[f"-{flag}"], ctx=ctx) from error
             raise
 

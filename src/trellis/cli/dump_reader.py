@@ -34,7 +34,7 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 
 
 def read_dump(dump: Path) -> ClusterState:
-    """What a dump has; raises `InvalidRecording`."""
+    """Read the cluster state of a dump; raises `InvalidRecording`."""
     with name_file_in_errors(dump):
         return ClusterState.of(read_recording(dump))
 
@@ -76,19 +76,19 @@ def with_node_settings(components: CollectedSettings, collected: ClusterState) -
 
 def _read(settings: S, flags: Mapping[str, str], problems: list[str]) -> S:
     changed: dict[str, Any] = {}
-    for each in declared_settings(type(settings)):
-        text = flags.get(each.name)
+    for setting in declared_settings(type(settings)):
+        text = flags.get(setting.name)
         if text is None:
             continue
         try:
-            value = each.read(text)
+            value = setting.read(text)
         except InvalidInput as error:
-            problems.append(f"--{each.name}: {error}")
+            problems.append(f"--{setting.name}: {error}")
             continue
-        found = msgspec.structs.replace(settings, **{each.path[-1]: value})
-        wrong = [conflict for conflict in found.conflicts() if conflict.setting == each.name]
+        candidate = msgspec.structs.replace(settings, **{setting.path[-1]: value})
+        wrong = [conflict for conflict in candidate.conflicts() if conflict.setting == setting.name]
         if wrong:
-            problems.append(f"--{each.name}: {wrong[0].rule}")
+            problems.append(f"--{setting.name}: {wrong[0].rule}")
         else:
-            changed[each.path[-1]] = value
+            changed[setting.path[-1]] = value
     return msgspec.structs.replace(settings, **changed)

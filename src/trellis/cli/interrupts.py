@@ -14,19 +14,19 @@ INTERRUPTED = 130
 
 
 @contextmanager
-def asked_to_stop(said: str) -> Iterator[Callable[[], bool]]:
+def asked_to_stop(message: str) -> Iterator[Callable[[], bool]]:
     """While inside, the first Ctrl-C is remembered and answered with what will happen; the second raises."""
-    is_asked = False
+    stop_requested = False
 
     def ask(_signal: int, _frame: FrameType | None) -> None:
-        nonlocal is_asked
-        if is_asked:
+        nonlocal stop_requested
+        if stop_requested:
             raise KeyboardInterrupt
-        is_asked = True
-        click.echo(f"\n{said}", err=True)
+        stop_requested = True
+        click.echo(f"\n{message}", err=True)
 
     before = signal.signal(signal.SIGINT, ask)
     try:
-        yield lambda: is_asked
+        yield lambda: stop_requested
     finally:
         signal.signal(signal.SIGINT, before)

@@ -62,7 +62,7 @@ SECTIONS: dict[str, dict[str, tuple[str, str]]] = {
         ),
     },
 }
-COMMANDS = {name: found for section in SECTIONS.values() for name, found in section.items()}
+COMMANDS = {name: entry for section in SECTIONS.values() for name, entry in section.items()}
 _STANDARD_OUTPUT = 1
 # What writing fails with where there is no room left for it.
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -78,7 +78,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, _ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """The command, imported now."""
+        """Import a command."""
         name = ALIASES.get(cmd_name, cmd_name)
         if name not in COMMANDS:
             return None
@@ -89,8 +89,8 @@ class LazyGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command, or the nearest name of one."""
-        known = args[0] in COMMANDS or args[0] in ALIASES
-        guess = None if known or args[0].startswith("-") else suggest_name(args[0], COMMANDS)
+        exists = args[0] in COMMANDS or args[0] in ALIASES
+        guess = None if exists or args[0].startswith("-") else suggest_name(args[0], COMMANDS)
         if guess is not None:
             ctx.fail(f'there is no command "{args[0]}" (did you mean "{guess}"?)')
         return super().resolve_command(ctx, args)

@@ -64,7 +64,7 @@ class ReportModule(Protocol[R_contra]):
         """Lines for a terminal."""
 
     def as_html(self, result: R_contra, /) -> str:
-        """An HTML page."""
+        """The result as an HTML page."""
 
     def as_json(self, result: R_contra, /) -> bytes:
         """The result for programs."""

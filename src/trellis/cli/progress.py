@@ -22,7 +22,7 @@ _SOON: Final = 0.2
 
 
 def format_plural(count: float, noun: str) -> str:
-    """So many of something."""
+    """A count with its noun: `1 file`, `2 files`."""
     return f"{count:,.0f} {noun}" if count == 1 else f"{count:,.0f} {noun}s"
 
 
@@ -51,8 +51,8 @@ def _bars(parts: Sequence[str], speed: FormatSpeed, stream: IO[str]) -> Iterator
         """The speed in the words of the command."""
 
         def render(self, task: Task) -> Text:
-            found = task.finished_speed or task.speed
-            return Text(speed(found) if found else "", style="dim")
+            rate = task.finished_speed or task.speed
+            return Text(speed(rate) if rate else "", style="dim")
 
     columns = (
         TextColumn("{task.description}"),
@@ -74,21 +74,21 @@ def _bars(parts: Sequence[str], speed: FormatSpeed, stream: IO[str]) -> Iterator
 
 
 class _ProgressLines:
-    """The same where nothing can be drawn."""
+    """Reports progress in lines of text, where the output is no terminal that bars can be drawn on."""
 
     def __init__(self, speed: FormatSpeed, stream: IO[str]) -> None:
         self._speed = speed
         self._stream = stream
         self._began: dict[str, tuple[float, float]] = {}
-        self._told: dict[str, int] = {}
+        self._reported: dict[str, int] = {}
 
     def __call__(self, part: str, done: float, total: float) -> None:
         now = time.monotonic()
         began, already = self._began.setdefault(part, (now, done))
         quarter = int(_QUARTERS * done / total) if total else _QUARTERS
-        if quarter <= self._told.get(part, 0):
+        if quarter <= self._reported.get(part, 0):
             return
-        self._told[part] = quarter
+        self._reported[part] = quarter
         spent = now - began
         # What was done before the first report says nothing about speed either.
         rate = (done - already) / spent if spent > _SOON else 0.0

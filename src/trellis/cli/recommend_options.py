@@ -42,12 +42,12 @@ def _amount(resource: str) -> ReadOption:
         from trellis.base.quantities import Quantity  # noqa: PLC0415
 
         try:
-            found = Quantity.parse(text)
+            quantity = Quantity.parse(text)
         except InvalidInput as error:
             raise click.BadParameter(str(error)) from error
-        if found <= Quantity.ZERO:
+        if quantity <= Quantity.ZERO:
             raise click.BadParameter(f'"{text}" is no amount above zero')
-        return float(found.milli if resource == "cpu" else found.units)
+        return float(quantity.milli if resource == "cpu" else quantity.units)
 
     return read
 
@@ -66,12 +66,12 @@ def _share(_context: click.Context, _option: click.Parameter, text: str | None) 
     if text is None:
         return None
     try:
-        found = float(text.strip().removesuffix("%")) / (100.0 if text.strip().endswith("%") else 1.0)
+        share = float(text.strip().removesuffix("%")) / (100.0 if text.strip().endswith("%") else 1.0)
     except ValueError:
-        found = math.nan
-    if not 0 <= found <= 1:
+        share = math.nan
+    if not 0 <= share <= 1:
         raise click.BadParameter(f'"{text}" is no share between 0% and 100%')
-    return found
+    return share
 
 
 _SELECTION_OPTIONS = (
@@ -206,5 +206,5 @@ def recommend_options(command: F) -> F:
     wrapped: Any = bounded
     for option in reversed((*_SELECTION_OPTIONS, *_SOURCE_OPTIONS, *_RULE_OPTIONS, *_OUTPUT_OPTIONS)):
         wrapped = option(wrapped)
-    found: F = wrapped
-    return found
+    decorated: F = wrapped
+    return decorated

@@ -50,25 +50,25 @@ class ConfiguredRecommender(msgspec.Struct, frozen=True):
 
 def configure_recommender(name: str, sets: Sequence[str]) -> ConfiguredRecommender:
     """The recommender of a name, of Trellis or of one package beside it; raises `InvalidInput`."""
-    installed = {each: plugins[0].value for each, plugins in installed_plugins().items() if len(plugins) == 1}
+    installed = {plugin: plugins[0].value for plugin, plugins in installed_plugins().items() if len(plugins) == 1}
     choices = {**dict.fromkeys(built_in_recommenders(), ""), **installed}
     if name not in choices:
         guess = suggest_name(name, choices)
         hint = f' (did you mean "{guess}"?)' if guess else ""
         raise InvalidInput(name, f"there is no such recommender{hint}; there are {', '.join(choices)}")
     recommender = load_recommender(name, choices[name])
-    given = _in_full(recommender, read_presets(sets, [name]).get(name, {}))
-    return ConfiguredRecommender(apply_preset(recommender, given), given)
+    parameters = _in_full(recommender, read_presets(sets, [name]).get(name, {}))
+    return ConfiguredRecommender(apply_preset(recommender, parameters), parameters)
 
 
-def _in_full(recommender: Recommender, given: dict[str, str]) -> dict[str, str]:
+def _in_full(recommender: Recommender, parameters: dict[str, str]) -> dict[str, str]:
     """The same with short names as all that they are short for."""
     declared = {parameter.name for parameter in recommender.parameters}
-    found: dict[str, str] = {}
-    for name, value in given.items():
-        meant = [each for each in SHORT_NAMES.get(name, ()) if each in declared]
-        found |= dict.fromkeys([name] if name in declared or not meant else meant, value)
-    return found
+    expanded: dict[str, str] = {}
+    for name, value in parameters.items():
+        meant = [parameter for parameter in SHORT_NAMES.get(name, ()) if parameter in declared]
+        expanded |= dict.fromkeys([name] if name in declared or not meant else meant, value)
+    return expanded
 
 
 _PART = "reading usage"
@@ -102,7 +102,7 @@ class SurveyOptions(msgspec.Struct, frozen=True):
     @property
     def choice(self) -> WorkloadFilter:
         """The filter for workloads; raises `InvalidInput`."""
-        labels = [each.strip() for each in self.job_labels.split(",") if each.strip()]
+        labels = [label.strip() for label in self.job_labels.split(",") if label.strip()]
         return WorkloadFilter.of(self.namespaces, self.selector, self.kinds, labels)
 
     def settings(self) -> PrometheusSettings:
@@ -125,70 +125,76 @@ class SurveyOutcome(msgspec.Struct, frozen=True):
 
 def surveyed(traces: Sequence[str], **how: Any) -> SurveyOutcome:
     """Survey the workloads that the options select; raises errors of ours."""
-    wanted = SurveyOptions(**how)
-    _check(traces, wanted)
-    chosen = configure_recommender(wanted.recommender, wanted.sets)
-    asked = SurveySettings(chosen.recommender, totals=wanted.suggest_buckets)
+    options = SurveyOptions(**how)
+    _check(traces, options)
+    chosen = configure_recommender(options.recommender, options.sets)
+    settings = SurveySettings(chosen.recommender, totals=options.suggest_buckets)
     if traces:
-        machine = read_machine(wanted.machine)
-        found = SurveyOutcome(survey_files(find_parts(traces), ", ".join(traces), wanted.choice, asked, machine))
+        machine = read_machine(options.machine)
+        outcome = SurveyOutcome(survey_files(find_parts(traces), ", ".join(traces), options.choice, settings, machine))
     else:
-        found = asyncio.run(_surveyed(wanted, asked, time.time()))
-    return msgspec.structs.replace(found, parameters=chosen.parameters)
+        outcome = asyncio.run(_surveyed(options, settings, time.time()))
+    return msgspec.structs.replace(outcome, parameters=chosen.parameters)
 
 
-def _check(traces: Sequence[str], wanted: SurveyOptions) -> None:
-    if wanted.vpas and (traces or wanted.no_cluster or wanted.prometheus_url):
+def _check(traces: Sequence[str], options: SurveyOptions) -> None:
+    if options.vpas and (traces or options.no_cluster or options.prometheus_url):
         raise click.UsageError("--vpas takes everything from the cluster: neither files nor Prometheus are asked")
-    if wanted.suggest_buckets and (traces or wanted.vpas):
+    if options.suggest_buckets and (traces or options.vpas):
         raise click.UsageError("--suggest-buckets needs to know how many pods there were, which only Prometheus tells")
-    if traces and (wanted.prometheus_url or wanted.no_cluster or wanted.resume):
+    if traces and (options.prometheus_url or options.no_cluster or options.resume):
         raise click.UsageError("give files with usage, or ask Prometheus, but not both")
-    if wanted.no_cluster and not wanted.prometheus_url:
+    if options.no_cluster and not options.prometheus_url:
         raise click.UsageError("--no-cluster needs --prometheus-url: nobody else says where Prometheus is")
 
 
-async def _surveyed(wanted: SurveyOptions, asked: SurveySettings, now: float) -> SurveyOutcome:
-    choice, settings = wanted.choice, wanted.settings()
-    if wanted.no_cluster:
+async def _surveyed(options: SurveyOptions, survey_settings: SurveySettings, now: float) -> SurveyOutcome:
+    choice, settings = options.choice, options.settings()
+    if options.no_cluster:
         async with PrometheusClient(settings, hasty=True) as prometheus:
-            return await _from_prometheus(wanted, prometheus, settings, asked=asked, now=now)
-    async with connected(wanted.kubeconfig, wanted.context, _FIELD_MANAGER) as (client, home):
-        present = await list_cluster_workloads(client, choice, home, nodes=wanted.suggest_buckets)
-        if wanted.vpas:
+            return await _from_prometheus(options, prometheus, settings, survey_settings=survey_settings, now=now)
+    async with connected(options.kubeconfig, options.context, _FIELD_MANAGER) as (client, home):
+        present = await list_cluster_workloads(client, choice, home, nodes=options.suggest_buckets)
+        if options.vpas:
             return SurveyOutcome(_from_vpas(present, choice, now))
-        if wanted.prometheus_url:
+        if options.prometheus_url:
             async with PrometheusClient(settings, hasty=True) as prometheus:
-                return await _from_prometheus(wanted, prometheus, settings, asked=asked, now=now, present=present)
+                return await _from_prometheus(
+                    options, prometheus, settings, survey_settings=survey_settings, now=now, present=present
+                )
         async with find_prometheus(client, settings, now) as (prometheus, place):
-            found = await _from_prometheus(wanted, prometheus, settings, asked=asked, now=now, present=present)
-            surveyed = msgspec.structs.replace(found.surveyed, source=str(place))
-            return msgspec.structs.replace(found, surveyed=surveyed)
+            outcome = await _from_prometheus(
+                options, prometheus, settings, survey_settings=survey_settings, now=now, present=present
+            )
+            surveyed = msgspec.structs.replace(outcome.surveyed, source=str(place))
+            return msgspec.structs.replace(outcome, surveyed=surveyed)
 
 
 def _from_vpas(present: SurveyObjects, choice: WorkloadFilter, now: float) -> SurveyResult:
-    found = find_workloads(present, choice)
+    selected = find_workloads(present, choice)
     return SurveyResult(
         time=now,
         source="the cluster's VerticalPodAutoscalers",
         recommender="as each of them names",
-        workloads=estimate_from_vpas(found.workloads.values(), present.vpas),
+        workloads=estimate_from_vpas(selected.workloads.values(), present.vpas),
         missing=present.missing,
     )
 
 
 async def _from_prometheus(
-    wanted: SurveyOptions,
+    options: SurveyOptions,
     prometheus: PrometheusClient,
     settings: PrometheusSettings,
     *,
-    asked: SurveySettings,
+    survey_settings: SurveySettings,
     now: float,
     present: SurveyObjects | None = None,
 ) -> SurveyOutcome:
-    keeping = ResumeFile(now, wanted.resume, resume_key(settings, asked) if wanted.resume else None)
-    with _follow_progress(quiet=wanted.quiet) as (tell, stop):
-        survey = PrometheusSurvey(prometheus, settings, wanted.choice, asked, keeping=keeping, tell=tell, stop=stop)
+    resume_file = ResumeFile(now, options.resume, resume_key(settings, survey_settings) if options.resume else None)
+    with _follow_progress(quiet=options.quiet) as (tell, stop):
+        survey = PrometheusSurvey(
+            prometheus, settings, options.choice, survey_settings, keeping=resume_file, tell=tell, stop=stop
+        )
         surveyed = await survey.take(present)
         return SurveyOutcome(surveyed, is_stopped=stop())
 
@@ -199,11 +205,11 @@ def _follow_progress(*, quiet: bool) -> Iterator[Any]:
     with (
         asked_to_stop(
             "stopping after this namespace, or at once by another Ctrl-C; what there is so far follows"
-        ) as is_asked,
+        ) as stop_requested,
         show_progress([_PART], lambda rate: f"{rate:,.1f} namespaces/s", quiet=quiet) as tell,
     ):
 
         def report(progress: PrometheusSurveyProgress) -> None:
             tell(_PART, progress.done, max(progress.total, 1))
 
-        yield report, is_asked
+        yield report, stop_requested

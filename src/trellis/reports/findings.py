@@ -28,14 +28,14 @@ def as_text(checked: CheckResult, paint: Painter = plain) -> Iterator[str]:
 def format_findings(findings: Iterable[Finding], paint: Painter = plain) -> Iterator[str]:
     """One line per finding, in the form that editors can jump to."""
     for finding in findings:
-        yield f"{_place(finding)}: {paint(finding.reason.severity, finding.reason.severity)}: {_told(finding)}"
+        yield f"{_place(finding)}: {paint(finding.reason.severity, finding.reason.severity)}: {_message(finding)}"
 
 
 def _place(finding: Finding) -> str:
     return f"{finding.file}:{finding.line}:{finding.column}"
 
 
-def _told(finding: Finding) -> str:
+def _message(finding: Finding) -> str:
     """The message with its field and object. The document's number helps where a file holds several."""
     about = ", ".join(part for part in (finding.object, f"document {finding.document}") if part)
     field = f"{finding.path}: " if finding.path else ""

@@ -64,7 +64,7 @@ class _ManifestDumper(yaml.SafeDumper):
     """Block style, no anchors, list items indented like their key's siblings."""
 
     def ignore_aliases(self, _data: Any) -> bool:
-        """Manifests have no `*id001`."""
+        """Never write aliases such as `*id001`."""
         return True
 
 

@@ -53,9 +53,9 @@ def declares_itself(make: Factory, _documents: Sequence[Document]) -> None:
         (_KIND, kind.kind),
         (_PLURAL, kind.plural),
     ]
-    for form, what in declared:
-        if not isinstance(what, str) or not form.fullmatch(what):
-            raise Nonconformance(f'"{what}" is not written as Kubernetes writes it')
+    for form, text in declared:
+        if not isinstance(text, str) or not form.fullmatch(text):
+            raise Nonconformance(f'"{text}" is not written as Kubernetes writes it')
 
 
 def reads_its_own(make: Factory, documents: Sequence[Document]) -> None:
@@ -63,25 +63,25 @@ def reads_its_own(make: Factory, documents: Sequence[Document]) -> None:
     if not documents:
         raise Nonconformance("there is no object to read")
     for document in documents:
-        found = _read(make(), document)
-        replicas: Any = found.replicas
+        reading = _read(make(), document)
+        replicas: Any = reading.replicas
         if replicas is not None and (not isinstance(replicas, int) or isinstance(replicas, bool) or replicas < 0):
             raise Nonconformance(f"replicas is {replicas!r}, which is no count")
-        if found.selector.selects_nothing or not found.selector.requirements:
+        if reading.selector.selects_nothing or not reading.selector.requirements:
             raise Nonconformance("its selector chooses no pod, or all of them")
 
 
 def makes_room(make: Factory, documents: Sequence[Document]) -> None:
     """Of every object that has a template a chunk can be made, and its pods are those that the selector chooses."""
     for document in documents:
-        found = _read(make(), document)
-        if found.template is None:
+        reading = _read(make(), document)
+        if reading.template is None:
             continue
         try:
-            template = convert_object(dict(found.template), PodTemplateSpec)
+            template = convert_object(dict(reading.template), PodTemplateSpec)
         except UnreadableObject as error:
             raise Nonconformance(f"its template cannot be read: {error.rule}") from error
-        if not found.selector.matches(template.metadata.labels):
+        if not reading.selector.matches(template.metadata.labels):
             raise Nonconformance("pods of its template would not be chosen by its selector")
         translation = translate(
             _buffer(make()), TranslationFacts(TargetFacts(1, template=template)), _NOW, BufferSettings()
@@ -99,9 +99,9 @@ def takes_a_new_object(make: Factory, documents: Sequence[Document]) -> None:
 def changes_nothing(make: Factory, documents: Sequence[Document]) -> None:
     """It leaves the object as it is."""
     for document in documents:
-        given = copy.deepcopy(dict(document))
-        _given(make(), given)
-        if given != dict(document):
+        passed = copy.deepcopy(dict(document))
+        _read_as_is(make(), passed)
+        if passed != dict(document):
             raise Nonconformance("the object was another one afterwards")
 
 
@@ -116,34 +116,34 @@ def repeats_itself(make: Factory, documents: Sequence[Document]) -> None:
 def does_no_io(make: Factory, documents: Sequence[Document]) -> None:
     """It opens no file, no socket and no process: all it needs is in the object."""
     kind = make()
-    with no_io() as seen:
+    with no_io() as attempts:
         _quietly(kind, documents)
-    if seen:
-        raise Nonconformance(f"it reached outside: {seen[0]}")
+    if attempts:
+        raise Nonconformance(f"it reached outside: {attempts[0]}")
 
 
 def reads_no_clock(make: Factory, documents: Sequence[Document]) -> None:
     """It does not ask what time it is."""
     kind = make()
-    with no_clock() as seen:
+    with no_clock() as attempts:
         _quietly(kind, documents)
-    if seen:
-        raise Nonconformance(f"it read the clock: {seen[0]}")
+    if attempts:
+        raise Nonconformance(f"it read the clock: {attempts[0]}")
 
 
 def _read(kind: TargetKind, document: Document) -> TargetReading:
     """What it says of a copy: whether it changes what it is given is a rule of its own."""
-    return _given(kind, copy.deepcopy(dict(document)))
+    return _read_as_is(kind, copy.deepcopy(dict(document)))
 
 
-def _given(kind: TargetKind, document: Document) -> TargetReading:
+def _read_as_is(kind: TargetKind, document: Document) -> TargetReading:
     try:
-        found = kind.read(document)
+        reading = kind.read(document)
     except Exception as error:
         raise Nonconformance(f"it raised {type(error).__name__}: {error}") from error
-    if not isinstance(found, TargetReading):
-        raise Nonconformance(f"it gave a {type(found).__name__} instead of a TargetReading")
-    return found
+    if not isinstance(reading, TargetReading):
+        raise Nonconformance(f"it gave a {type(reading).__name__} instead of a TargetReading")
+    return reading
 
 
 def _quietly(kind: TargetKind, documents: Sequence[Document]) -> None:

@@ -105,7 +105,7 @@ def select_estimates(answer: Estimates, positions: IntColumn) -> Estimates:
 def fingerprint(rows: Rows) -> str:
     """A text that changes with anything in the rows."""
     usage = rows.usage
-    found = hashlib.sha256(repr(usage.keys).encode())
+    digest = hashlib.sha256(repr(usage.keys).encode())
     columns: list[np.ndarray[Any, Any]] = [
         rows.containers,
         usage.rows,
@@ -122,8 +122,8 @@ def fingerprint(rows: Rows) -> str:
     columns.append(usage.history.summaries(usage.history_rows[usage.history_rows >= 0], NOW))
     columns += usage.runs.seen(usage.run_rows[usage.run_rows >= 0])
     for column in columns:
-        found.update(np.ascontiguousarray(column).tobytes())
-    return found.hexdigest()
+        digest.update(np.ascontiguousarray(column).tobytes())
+    return digest.hexdigest()
 
 
 def _first_difference(mine: FloatColumn, theirs: FloatColumn, name: str) -> str:

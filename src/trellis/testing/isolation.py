@@ -16,35 +16,35 @@ _HARMLESS = frozenset({"os.putenv", "os.unsetenv"})
 
 
 class ReachedOutside(PermissionError):
-    """What code was about to do that must not."""
+    """Raised when isolated code opens a file, socket or process, or reads a clock."""
 
 
 class _AuditHook:
-    """A hook cannot be taken out again, so that there is one, which mostly looks away."""
+    """The one audit hook of the process, active for one thread at a time: Python cannot remove a hook again."""
 
     def __init__(self) -> None:
         self._is_installed = False
         self._thread = 0
-        self._seen: list[str] = []
+        self._attempts: list[str] = []
 
     @contextmanager
-    def watching(self) -> Iterator[list[str]]:
+    def recorded_attempts(self) -> Iterator[list[str]]:
         if not self._is_installed:
             sys.addaudithook(self._hook)
             self._is_installed = True
-        self._seen = []
+        self._attempts = []
         self._thread = threading.get_ident()
         try:
-            yield self._seen
+            yield self._attempts
         finally:
             self._thread = 0
 
     def _hook(self, event: str, arguments: tuple[Any, ...]) -> None:
         if threading.get_ident() != self._thread or not event.startswith(_PREFIXES) or event in _HARMLESS:
             return
-        what = f"{event}({', '.join(repr(argument)[:80] for argument in arguments[:2])})"
-        self._seen.append(what)
-        raise ReachedOutside(what)
+        attempt = f"{event}({', '.join(repr(argument)[:80] for argument in arguments[:2])})"
+        self._attempts.append(attempt)
+        raise ReachedOutside(attempt)
 
 
 _AUDIT_HOOK = _AuditHook()
@@ -53,22 +53,22 @@ _AUDIT_HOOK = _AuditHook()
 @contextmanager
 def no_io() -> Iterator[list[str]]:
     """Inside, this thread opens no file, no socket and no process: that raises, and is noted in the list."""
-    with _AUDIT_HOOK.watching() as seen:
-        yield seen
+    with _AUDIT_HOOK.recorded_attempts() as attempts:
+        yield attempts
 
 
 @contextmanager
 def no_clock() -> Iterator[list[str]]:
     """Inside, reading the time of day through the module `time` raises, and is noted in the list."""
-    seen: list[str] = []
+    attempts: list[str] = []
 
     def refused(name: str) -> Any:
         def read(*_arguments: Any) -> Any:
-            seen.append(f"time.{name}()")
-            raise ReachedOutside(seen[-1])
+            attempts.append(f"time.{name}()")
+            raise ReachedOutside(attempts[-1])
 
         return read
 
     names = ("time", "time_ns", "localtime", "gmtime", "ctime")
     with mock.patch.multiple(time, **{name: refused(name) for name in names}):
-        yield seen
+        yield attempts

@@ -203,7 +203,7 @@ async def keeps_the_minimum(yard: Yard) -> None:
     """Instances that run are not taken back below the limit."""
     state, running = await bring_up_two(yard)
     least = min(state.group.min_size, len(running))
-    released = await yard.provider.release(state.group.name, [each.id for each in running], yard.now)
+    released = await yard.provider.release(state.group.name, [instance.id for instance in running], yard.now)
     await yard.carry_out(released.steps)
     if len(released.refused) != least:
         text = f"{len(running)} run and at least {least} have to stay, and {len(released.refused)} are refused"
@@ -225,11 +225,11 @@ async def comes_up_as_it_said(yard: Yard) -> None:
     state, running = await bring_up_two(yard)
     nodes = {node.metadata.name: node for node in await yard.nodes()}
     by_provider_id = {node.spec.provider_id: node for node in nodes.values() if node.spec.provider_id}
-    for each in running:
-        node = nodes.get(each.node) if each.node else by_provider_id.get(each.id)
+    for instance in running:
+        node = nodes.get(instance.node) if instance.node else by_provider_id.get(instance.id)
         if node is None:
-            raise Nonconformance(f"the instance {each.id} is running, and there is no node for it")
-        _must_be_like(node, state.group.template, each.id)
+            raise Nonconformance(f"the instance {instance.id} is running, and there is no node for it")
+        _must_be_like(node, state.group.template, instance.id)
 
 
 async def is_done_when_all_is_up(yard: Yard) -> None:
@@ -244,25 +244,25 @@ async def is_done_when_all_is_up(yard: Yard) -> None:
 async def takes_instances_back(yard: Yard) -> None:
     """An instance that is given back no longer counts, is leaving or gone, and can be given back once more."""
     state = await order_two(yard)
-    name, one = state.group.name, _last_waiting(state)
+    name, instance_id = state.group.name, _last_waiting(state)
     for _ in range(2):
-        known = one in (await read_state(yard, name)).by_id()
-        released = await yard.provider.release(name, [one], yard.now)
+        exists = instance_id in (await read_state(yard, name)).by_id()
+        released = await yard.provider.release(name, [instance_id], yard.now)
         await yard.carry_out(released.steps)
-        if known and one not in released.instances:
-            raise Nonconformance(f"{one} cannot be given back: {released.refused.get(one)}")
+        if exists and instance_id not in released.instances:
+            raise Nonconformance(f"{instance_id} cannot be given back: {released.refused.get(instance_id)}")
     after = await read_state(yard, name)
     _must_have(after, state.target - 1, "after one instance was given back")
-    left = after.by_id().get(one)
+    left = after.by_id().get(instance_id)
     if left is not None and left.state is not InstanceState.LEAVING:
-        raise Nonconformance(f"{one} was given back and is {left.state}")
+        raise Nonconformance(f"{instance_id} was given back and is {left.state}")
 
 
 async def passes_over_strangers(yard: Yard) -> None:
     """An instance that it does not know is refused with a reason, and the others in the same call go."""
     state = await order_two(yard)
-    one = _last_waiting(state)
-    released = await yard.provider.release(state.group.name, [_UNKNOWN_INSTANCE, one], yard.now)
+    instance_id = _last_waiting(state)
+    released = await yard.provider.release(state.group.name, [_UNKNOWN_INSTANCE, instance_id], yard.now)
     await yard.carry_out(released.steps)
     if _UNKNOWN_INSTANCE not in released.refused or _UNKNOWN_INSTANCE in released.instances:
         raise Nonconformance("an instance that does not exist is not refused")
@@ -287,10 +287,10 @@ async def can_be_left_waiting(yard: Yard) -> None:
             pass
         else:
             raise Nonconformance(f"an order from {yard.hanging}, which should hang, is answered")
-    asked = asyncio.ensure_future(yard.provider.groups(yard.now))
+    call = asyncio.ensure_future(yard.provider.groups(yard.now))
     await asyncio.sleep(0)
-    asked.cancel()
-    await asyncio.gather(asked, return_exceptions=True)
+    call.cancel()
+    await asyncio.gather(call, return_exceptions=True)
     _must_have(await order_two(yard), before.target + 2, "after a call was given up and two were ordered")
 
 
@@ -299,9 +299,9 @@ def _must_be_possible(group: NodeGroup) -> None:
         raise Nonconformance("a group has no name")
     if not 0 <= group.min_size <= group.max_size:
         raise Nonconformance(f"{group.name} may have {group.min_size} to {group.max_size} instances")
-    for what, value in (("price", group.price), ("boot_seconds", group.boot_seconds)):
+    for field, value in (("price", group.price), ("boot_seconds", group.boot_seconds)):
         if not 0 <= value < math.inf:
-            raise Nonconformance(f"{group.name} has a {what} of {value}")
+            raise Nonconformance(f"{group.name} has a {field} of {value}")
     for resource in (CPU, MEMORY, PODS):
         if nanos_or_zero(group.template.status.allocatable.get(resource, "")) <= 0:
             raise Nonconformance(f"the template of {group.name} leaves pods no {resource}")
@@ -309,12 +309,12 @@ def _must_be_possible(group: NodeGroup) -> None:
         raise Nonconformance(f"the template of {group.name} has a name, which every node has for itself")
 
 
-def _must_be_unique(what: str, names: Iterable[str]) -> None:
-    seen: set[str] = set()
+def _must_be_unique(noun: str, names: Iterable[str]) -> None:
+    used: set[str] = set()
     for name in names:
-        if name in seen:
-            raise Nonconformance(f"there are two {what}s called {name}")
-        seen.add(name)
+        if name in used:
+            raise Nonconformance(f"there are two {noun}s called {name}")
+        used.add(name)
 
 
 def _must_have(state: GroupState, target: int, when: str) -> None:

@@ -169,20 +169,20 @@ def does_no_io(make: Factory) -> None:
     for rows in _cases(make()):
         recommender = make()
         ask_recommender(recommender, rows)
-        with no_io() as seen:
+        with no_io() as attempts:
             ask_quietly(recommender, rows)
-        if seen:
-            raise Nonconformance(f"it does I/O: {seen[0]}")
+        if attempts:
+            raise Nonconformance(f"it does I/O: {attempts[0]}")
 
 
 def reads_no_clock(make: Factory) -> None:
     """It takes the time from `now`."""
     for rows in _cases(make()):
         recommender = make()
-        with no_clock() as seen:
+        with no_clock() as attempts:
             ask_quietly(recommender, rows)
-        if seen:
-            raise Nonconformance(f"it reads a clock: {seen[0]}; `now` is the time")
+        if attempts:
+            raise Nonconformance(f"it reads a clock: {attempts[0]}; `now` is the time")
 
 
 def can_be_sent(make: Factory) -> None:
@@ -195,8 +195,8 @@ def can_be_sent(make: Factory) -> None:
     for rows in _cases(recommender):
         answer = ask_recommender(recommender, rows)
         must_agree(answer, ask_recommender(copy, rows), rows, "a copy of it")
-        said = decode(encode(to_reply(answer)))
-        must_agree(answer, from_reply(said), rows, "what comes out of a worker process")  # type: ignore[arg-type]  # as sent
+        reply = decode(encode(to_reply(answer)))
+        must_agree(answer, from_reply(reply), rows, "what comes out of a worker process")  # type: ignore[arg-type]  # as sent
 
 
 def is_quick(make: Factory) -> None:
@@ -210,8 +210,8 @@ def is_quick(make: Factory) -> None:
     ask_recommender(recommender, rows)
     seconds = (time.process_time() - begin) * _MANY_ROWS / _TIMED_ROWS
     if seconds > ENOUGH_SECONDS:
-        told = f"{_MANY_ROWS:,} rows would take {seconds:.1f} s, and {ENOUGH_SECONDS:g} s are enough"
-        warnings.warn(told, SlowRecommender, stacklevel=2)
+        warning = f"{_MANY_ROWS:,} rows would take {seconds:.1f} s, and {ENOUGH_SECONDS:g} s are enough"
+        warnings.warn(warning, SlowRecommender, stacklevel=2)
 
 
 class _ReadTracker(Mapping[str, ParameterValue]):

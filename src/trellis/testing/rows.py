@@ -61,17 +61,17 @@ def rows_of(containers: Sequence[Used], now: float = NOW, *, history: bool = Tru
         model.keep_history([(_NAMESPACE, name) for name in names])
     if runs:
         model.keep_runs([(_NAMESPACE, name) for name in names])
-    pods = [_pod(name, each, now) for name, each in zip(names, containers, strict=True)]
-    earlier = [pod for name, each in zip(names, containers, strict=True) for pod in _earlier_pods(name, each, now)]
+    pods = [_pod(name, used, now) for name, used in zip(names, containers, strict=True)]
+    earlier = [pod for name, used in zip(names, containers, strict=True) for pod in _earlier_pods(name, used, now)]
     model.follow(_NAMESPACE, [*pods, *earlier], now - DAY)
-    model.ingest(Samples.joined([_samples(*each, now) for each in zip(names, containers, strict=True)]), now)
-    kills = ((name, each.killed) for name, each in zip(names, containers, strict=True) if not math.isnan(each.killed))
+    model.ingest(Samples.joined([_samples(*named, now) for named in zip(names, containers, strict=True)]), now)
+    kills = ((name, used.killed) for name, used in zip(names, containers, strict=True) if not math.isnan(used.killed))
     model.record_ooms([OomKill(_NAMESPACE, name, name, _CONTAINER, now - ago, math.nan) for name, ago in kills], now)
-    alive = [pod for pod, each in zip(pods, containers, strict=True) if not math.isnan(each.age)]
+    alive = [pod for pod, used in zip(pods, containers, strict=True) if not math.isnan(used.age)]
     model.follow(_NAMESPACE, alive, now)
-    found = model.find([RowKey(_NAMESPACE, name, _CONTAINER) for name in names])
+    rows = model.find([RowKey(_NAMESPACE, name, _CONTAINER) for name in names])
     siblings = np.array([container.siblings for container in containers], dtype=np.float64)
-    return Rows(model.view(found), siblings)
+    return Rows(model.view(rows), siblings)
 
 
 @cache
@@ -100,7 +100,7 @@ def _samples(name: str, used: Used, now: float) -> Samples:
         _pods_of(name, used, times, now),
         [_CONTAINER] * count,
         times,
-        *(_filled(each, count) for each in (used.cpu, used.memory)),
+        *(_filled(values, count) for values in (used.cpu, used.memory)),
     )
 
 
@@ -124,7 +124,7 @@ def _examples() -> Iterator[Used]:
 
 
 def _newcomers() -> Iterator[Used]:
-    """Of which little or nothing is known."""
+    """Containers with little or no history."""
     yield Used()
     yield Used(requests=(100.0, 1e8), age=30.0)
     yield Used([0.1], [1e8], age=60.0)
@@ -167,7 +167,7 @@ def _jobs() -> Iterator[Used]:
 
 
 def _extremes() -> Iterator[Used]:
-    """What is hardly ever used."""
+    """Containers with usage or requests that are zero, tiny, huge or swing between extremes."""
     yield Used([0.0] * 48, [0.0] * 48)
     yield Used([1e-9] * 48, [1.0] * 48)
     yield Used([90_000.0] * 48, [9e14] * 48, requests=(1e8, 1e15))

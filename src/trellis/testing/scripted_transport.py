@@ -41,15 +41,15 @@ class StreamScript:
         self.status = status
         self.headers = headers
         self._lines: asyncio.Queue[bytes | KubeError | None] = asyncio.Queue()
-        for given in lines:
-            self.push(given)
+        for line in lines:
+            self.push(line)
         if ended:
             self.end()
 
     def push(self, *lines: bytes) -> None:
-        """More lines, behind those that are there."""
-        for each in lines:
-            self._lines.put_nowait(each)
+        """Append lines to the stream."""
+        for line in lines:
+            self._lines.put_nowait(line)
 
     def end(self) -> None:
         """The server closes the stream in order, as it does when a watch times out."""
@@ -61,10 +61,10 @@ class StreamScript:
 
     async def lines(self) -> AsyncIterator[bytes]:
         """What was pushed, waiting for more until the end."""
-        while (found := await self._lines.get()) is not None:
-            if isinstance(found, KubeError):
-                raise found
-            yield found
+        while (line := await self._lines.get()) is not None:
+            if isinstance(line, KubeError):
+                raise line
+            yield line
 
 
 Answer = Response | StreamScript | KubeError
@@ -93,7 +93,7 @@ class ScriptedTransport:
         answer = self._next(request)
         if isinstance(answer, StreamScript):
             # Reading a watch to its end waits for that end; so does the fake.
-            body = b"\n".join([each async for each in answer.lines()])
+            body = b"\n".join([line async for line in answer.lines()])
             return Response(answer.status, answer.headers, body)
         return answer
 
@@ -106,7 +106,7 @@ class ScriptedTransport:
         yield answer
 
     async def close(self) -> None:
-        """Only remembered."""
+        """Record that the transport was closed."""
         self.closed = True
 
     def _next(self, request: Request) -> Response | StreamScript:

@@ -158,21 +158,21 @@ def _replayed(
 
     request = _request(**how)
     parts = find_parts(traces)
-    found = _from_prometheus(quiet=quiet, **how) if how["prometheus_url"] else None
-    problems = [str(error) for error in (*parts.problems, *(found.problems if found else ()))]
+    loaded = _from_prometheus(quiet=quiet, **how) if how["prometheus_url"] else None
+    problems = [str(error) for error in (*parts.problems, *(loaded.problems if loaded else ()))]
     with (
-        asked_to_stop("stopping; what there is so far follows") as is_asked,
+        asked_to_stop("stopping; what there is so far follows") as stop_requested,
         show_progress(["replaying"], lambda samples: f"{samples:,.0f} samples/s", quiet=quiet) as tell,
     ):
         result = backtest(
             request,
             parts.parts,
-            found.series if found else (),
+            loaded.series if loaded else (),
             processes=processes,
-            progress=lambda each: tell("replaying", each.done, each.total),
-            stop=is_asked,
+            progress=lambda progress: tell("replaying", progress.done, progress.total),
+            stop=stop_requested,
         )
-        is_stopped = is_asked()
+        is_stopped = stop_requested()
     left_out = [*problems, *result.left_out]
     if not result.facts:
         for line in left_out or ["stopped before anything was finished"]:
@@ -180,7 +180,7 @@ def _replayed(
         return None, is_stopped
     from msgspec.structs import replace  # noqa: PLC0415 -- see above
 
-    return replace(result, left_out=left_out, notes=[*(found.notes if found else ()), *result.notes]), is_stopped
+    return replace(result, left_out=left_out, notes=[*(loaded.notes if loaded else ()), *result.notes]), is_stopped
 
 
 def _request(
@@ -220,8 +220,8 @@ def _from_prometheus(
 ) -> LoadedSeries:
     from trellis.cli.prometheus_series import PrometheusOptions, series_from_prometheus  # noqa: PLC0415 -- for those who ask Prometheus
 
-    asked = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
-    return series_from_prometheus(asked, namespaces, quiet=quiet)
+    options = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
+    return series_from_prometheus(options, namespaces, quiet=quiet)
 
 
 def _limits(texts: tuple[str, ...]) -> dict[str, float]:
@@ -239,9 +239,9 @@ def _seconds(flag: str, text: str, least: float = 0.0) -> float:
     from trellis.sources.prometheus.durations import parse_prometheus_duration  # noqa: PLC0415
 
     try:
-        found = parse_prometheus_duration(text).total_seconds()
+        seconds = parse_prometheus_duration(text).total_seconds()
     except InvalidDuration:
         raise click.BadParameter(f'"{text}" is no duration such as 1h or 7d', param_hint=flag) from None
-    if found < least:
+    if seconds < least:
         raise click.BadParameter(f'"{text}" is too short, {least:g} s is the least', param_hint=flag)
-    return found
+    return seconds

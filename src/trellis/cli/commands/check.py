@@ -64,18 +64,18 @@ def command(
         raise click.UsageError("--explain has no place in SARIF: use text or json")
     checked = check(_sources(paths))
     if cluster:
-        checked = checked.joined(asyncio.run(_asked(checked, kubeconfig, context)))
+        checked = checked.joined(asyncio.run(_check_in_cluster(checked, kubeconfig, context)))
     for line in _report(checked, output, explain):
         click.echo(line)
     if checked.errors or (strict and checked.warnings):
         sys.exit(1)
     if strict and not checked.objects:
-        what = "no VerticalPodAutoscaler, Hvpa, Buffer or other object that is checked"
-        click.echo(f"trellis: --strict: there is {what} in {', '.join(paths)}; is the path right?", err=True)
+        missing = "no VerticalPodAutoscaler, Hvpa, Buffer or other object that is checked"
+        click.echo(f"trellis: --strict: there is {missing} in {', '.join(paths)}; is the path right?", err=True)
         sys.exit(2)
 
 
-async def _asked(checked: CheckResult, kubeconfig: Path | None, context: str) -> list[Finding]:
+async def _check_in_cluster(checked: CheckResult, kubeconfig: Path | None, context: str) -> list[Finding]:
     """What the API server says of the objects that we find nothing wrong with."""
     from trellis.core.lint.check import read_server_findings  # noqa: PLC0415 -- only for those who ask a cluster
     from trellis.kube.write.dry_run import dry_run  # noqa: PLC0415
@@ -125,7 +125,7 @@ def _paint(text: str, severity: Severity) -> str:
 
 def _sources(paths: tuple[str, ...]) -> Iterator[ManifestSource]:
     """The files to check; what cannot be read is said at once, with the operating system's reason."""
-    seen: set[Path] = set()
+    yielded: set[Path] = set()
     for name in paths:
         if name == "-":
             yield ManifestSource("<stdin>", sys.stdin.buffer.read())
@@ -133,21 +133,21 @@ def _sources(paths: tuple[str, ...]) -> Iterator[ManifestSource]:
         path = Path(name)
         if not path.exists():
             raise click.UsageError(f"{name}: there is no such file or directory")
-        found = _below(path) if path.is_dir() else [path]
-        for file in found:
-            if file.resolve() not in seen:
-                seen.add(file.resolve())
+        files = _below(path) if path.is_dir() else [path]
+        for file in files:
+            if file.resolve() not in yielded:
+                yielded.add(file.resolve())
                 yield ManifestSource(str(file), _read(file), named=not path.is_dir())
 
 
 def _below(directory: Path) -> list[Path]:
     """Manifests of a directory, in a stable order; hidden directories such as .git are left out."""
-    found: list[Path] = []
+    manifests: list[Path] = []
     for folder, folders, files in os.walk(directory, onerror=_refuse):
         folders[:] = [name for name in folders if not name.startswith(".")]
         here = (Path(folder, name) for name in files if not name.startswith("."))
-        found += (path for path in here if path.suffix.lower() in _SUFFIXES and path.is_file())
-    return sorted(found)
+        manifests += (path for path in here if path.suffix.lower() in _SUFFIXES and path.is_file())
+    return sorted(manifests)
 
 
 def _refuse(error: OSError) -> NoReturn:

@@ -64,21 +64,23 @@ async def _losses(kubeconfig: Path | None, context: str) -> list[str]:
     from trellis.api.schema.downgrade import find_losses  # noqa: PLC0415 -- only for those who ask a cluster
     from trellis.kube.client import stored_objects  # noqa: PLC0415
 
-    found: list[str] = []
+    losses: list[str] = []
     async with connected(kubeconfig, context, "trellis-crds") as (client, _):
         for kind in (VPA, CHECKPOINT):
             async for document in stored_objects(client, kind):
                 metadata = document.get("metadata", {})
                 name = f"{kind.name} {metadata.get('namespace')}/{metadata.get('name')}"
-                found += [f"{name}: {problem} [{problem.reason}]" for problem in find_losses(kind, document)]
-    return found
+                losses += [f"{name}: {problem} [{problem.reason}]" for problem in find_losses(kind, document)]
+    return losses
 
 
 def _chosen(names: tuple[str, ...]) -> list[str]:
     """The kinds that were asked for, by any of their names."""
-    known = {alias.lower(): kind.name for kind in KINDS for alias in (kind.name, kind.plural, *kind.short_names)}
+    kinds_by_alias = {
+        alias.lower(): kind.name for kind in KINDS for alias in (kind.name, kind.plural, *kind.short_names)
+    }
     for name in names:
-        if name.lower() not in known:
+        if name.lower() not in kinds_by_alias:
             choices = ", ".join(kind.name for kind in KINDS)
             raise click.BadParameter(f'there is no kind "{name}"; there are {choices}', param_hint="KIND")
-    return [known[name.lower()] for name in names] or [kind.name for kind in KINDS]
+    return [kinds_by_alias[name.lower()] for name in names] or [kind.name for kind in KINDS]

@@ -99,8 +99,8 @@ def command(
             if prometheus_url:
                 from trellis.cli.prometheus_series import PrometheusOptions  # noqa: PLC0415 -- see above
 
-                asked = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
-                file.writelines(_history(writing, asked, namespaces, quiet=quiet))
+                options = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
+                file.writelines(_history(writing, options, namespaces, quiet=quiet))
             file.write(writing.end())
     except KeyboardInterrupt:
         click.echo("trellis: stopped; nothing was written", err=True)
@@ -134,20 +134,20 @@ async def _collect(
     with show_progress([_PART], lambda lists: f"{lists:,.0f} lists/s", quiet=quiet) as tell:
         async with connected(*access, "trellis-dump") as (client, own):
             # Some namespaces alone do not decide what becomes of nodes.
-            wanted = CollectionScope(namespaces, own, node_groups="" if namespaces else CONFIG_MAP)
-            collecting = collect_lines(client, wanted, writing, now, lambda done, total: tell(_PART, done, total))
+            scope = CollectionScope(namespaces, own, node_groups="" if namespaces else CONFIG_MAP)
+            collecting = collect_lines(client, scope, writing, now, lambda done, total: tell(_PART, done, total))
             async with aclosing(collecting) as answers:  # nothing is asked any more once nothing can be written
                 async for lines in answers:
                     file.write(lines)
 
 
 def _history(
-    writing: DumpWriter, asked: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool
+    writing: DumpWriter, options: PrometheusOptions, namespaces: Sequence[str], *, quiet: bool
 ) -> Iterator[bytes]:
-    """What Prometheus has."""
+    """The lines of the usage history in Prometheus."""
     from trellis.cli.prometheus_series import history_from_prometheus  # noqa: PLC0415 -- see above
 
-    history, missing = history_from_prometheus(asked, namespaces, quiet=quiet)
+    history, missing = history_from_prometheus(options, namespaces, quiet=quiet)
     yield from map(writing.history, history)
     yield from map(writing.lacks, missing)
 
@@ -158,12 +158,12 @@ def _summary(writing: DumpWriter) -> Iterator[str]:
     yield ", ".join(f"{name} {count:,}" for name, count in counts) or "there is nothing in it"
     if writing.missing:
         yield "left out:"
-    for (where, why), whats in _group_missing(writing.missing).items():
-        yield f"  {where or 'everywhere'}: {', '.join(whats)} {why}"
+    for (where, reason), names in _group_missing(writing.missing).items():
+        yield f"  {where or 'everywhere'}: {', '.join(names)} {reason}"
 
 
 def _group_missing(missing: Sequence[MissingData]) -> dict[tuple[str, str], list[str]]:
-    found: dict[tuple[str, str], list[str]] = {}
-    for each in missing:
-        found.setdefault((each.where, each.why), []).append(each.what)
-    return found
+    grouped: dict[tuple[str, str], list[str]] = {}
+    for item in missing:
+        grouped.setdefault((item.where, item.why), []).append(item.what)
+    return grouped

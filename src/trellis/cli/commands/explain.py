@@ -34,8 +34,8 @@ def load_dump(path: Path, namespace: str) -> tuple[ClusterState, str]:
     from trellis.cli.dump_reader import read_dump  # noqa: PLC0415 -- NumPy comes with it; --help does not wait
 
     collected = read_dump(path)
-    kept = (collected.vpas, collected.hvpas, collected.buffers, collected.pods)
-    there = sorted({namespace for each in kept for namespace, _ in each.objects})
+    snapshots = (collected.vpas, collected.hvpas, collected.buffers, collected.pods)
+    there = sorted({namespace for snapshot in snapshots for namespace, _ in snapshot.objects})
     if not namespace and len(there) != 1:
         raise click.UsageError(f"say in which namespace with -n: the dump has {', '.join(there) or 'none'}")
     return collected, namespace or there[0]
@@ -54,22 +54,22 @@ async def load_cluster(
         with_nodes = CollectionScope((chosen,), chosen, all_pods=True, node_groups=CONFIG_MAP)
         if kind == "buffer":
             return await collect_state(client, with_nodes, time.time()), chosen
-        found = await collect_state(client, CollectionScope((chosen,), chosen), time.time())
-        pod = found.pods.get(chosen, name) if kind == "pod" else None
+        collected = await collect_state(client, CollectionScope((chosen,), chosen), time.time())
+        pod = collected.pods.get(chosen, name) if kind == "pod" else None
         if pod is not None and not pod.spec.node_name:
-            found = await collect_state(client, with_nodes, time.time())
-        return found, chosen
+            collected = await collect_state(client, with_nodes, time.time())
+        return collected, chosen
 
 
 async def load_cluster_nodes(access: tuple[Path | None, str]) -> ClusterState:
-    """What decides about the nodes of a cluster."""
+    """The cluster state that decisions about nodes are made from."""
     from trellis.providers.kwok import CONFIG_MAP  # noqa: PLC0415 -- see above
     from trellis.sources.cluster.collector import collect_state  # noqa: PLC0415
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
     async with connected(*access, "trellis-explain") as (client, own):
-        wanted = CollectionScope((), own, node_groups=CONFIG_MAP, nodes_alone=True)
-        return await collect_state(client, wanted, time.time())
+        scope = CollectionScope((), own, node_groups=CONFIG_MAP, nodes_alone=True)
+        return await collect_state(client, scope, time.time())
 
 
 _WIDEST = 120  # columns of text
@@ -158,8 +158,8 @@ def command(
     if prometheus_url:
         from trellis.cli.prometheus_series import PrometheusOptions  # noqa: PLC0415 -- for those who ask Prometheus
 
-        asked = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
-        collected = _with_history(collected, own, asked)
+        options = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
+        collected = _with_history(collected, own, options)
     _finish(_explained(collected, own, kind, short, container, ready_patience=ready_patience), json_=json_)
 
 
@@ -179,18 +179,18 @@ def _node(name: str, dump: Path | None, access: tuple[Path | None, str]) -> Obje
     from trellis.core.explain import CollectedSettings, explain_node  # noqa: PLC0415
 
     collected = read_dump(dump) if dump is not None else asyncio.run(load_cluster_nodes(access))
-    seen = tuple(component.component for component in collected.components)
-    components = with_node_settings(CollectedSettings(seen=seen), collected)
+    names = tuple(component.component for component in collected.components)
+    components = with_node_settings(CollectedSettings(seen=names), collected)
     return explain_node(collected, name, read_node_groups(collected), components)
 
 
-def _with_history(collected: ClusterState, namespace: str, asked: PrometheusOptions) -> ClusterState:
-    """The same with what Prometheus has."""
+def _with_history(collected: ClusterState, namespace: str, options: PrometheusOptions) -> ClusterState:
+    """The cluster state with the usage history in Prometheus."""
     import msgspec  # noqa: PLC0415 -- see above
 
     from trellis.cli.prometheus_series import history_from_prometheus  # noqa: PLC0415
 
-    history, lacking = history_from_prometheus(asked, [namespace], quiet=True)
+    history, lacking = history_from_prometheus(options, [namespace], quiet=True)
     missing = (*collected.missing, *lacking)
     return msgspec.structs.replace(collected, history=tuple(history), missing=missing)
 

@@ -77,20 +77,20 @@ def command(
     policy = _policy(limits, bounds, min_history, tolerance)
     priced = _read("--prices", prices, parse_prices) if prices else EXAMPLE_PRICES
     try:
-        found = _found(traces, suggest_buckets=suggest_buckets, **how)
+        outcome = _survey(traces, suggest_buckets=suggest_buckets, **how)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
-    surveyed = found.surveyed
-    if surveyed.is_partial and not surveyed.workloads and not found.is_stopped:
+    surveyed = outcome.surveyed
+    if surveyed.is_partial and not surveyed.workloads and not outcome.is_stopped:
         # A report of nothing would be taken for an answer.
         for line in (*surveyed.missing, "nothing was seen that could be sized"):
             click.echo(f"trellis: {line}", err=True)
         sys.exit(2)
-    advised = advise(surveyed, policy, priced, surveyed.time, parameters=found.parameters)
+    advised = advise(surveyed, policy, priced, surveyed.time, parameters=outcome.parameters)
     _write(advised, output, output_file, top, buckets=suggest_buckets)
     if emit is not None:
         _emit(advised, emit[0], emit[1], update_mode)
-    if found.is_stopped:
+    if outcome.is_stopped:
         sys.exit(INTERRUPTED)
     if fail_over is not None:
         _judge(advised, fail_over)
@@ -114,7 +114,7 @@ def _judge(advised: SurveyAdvice, most: float) -> None:
         sys.exit(2)
 
 
-def _found(traces: tuple[str, ...], **how: Any) -> SurveyOutcome:
+def _survey(traces: tuple[str, ...], **how: Any) -> SurveyOutcome:
     from trellis.cli.survey import surveyed  # noqa: PLC0415 -- see above
 
     return surveyed(traces, **how)
@@ -163,8 +163,8 @@ def _emit(advised: SurveyAdvice, form: str, directory: Path, update_mode: str) -
     files = manifest_files(advised, Emitted(form), update_mode)
     write_texts(directory, files.texts)
     click.echo(f"wrote {format_plural(len(files.texts), 'file')} below {directory}", err=True)
-    for each in files.left_out[:_LEFT_OUT]:
-        workload = each.workload
-        click.echo(f"no file for {workload.kind} {workload.namespace}/{workload.name}: {each.why}", err=True)
+    for left_out in files.left_out[:_LEFT_OUT]:
+        workload = left_out.workload
+        click.echo(f"no file for {workload.kind} {workload.namespace}/{workload.name}: {left_out.why}", err=True)
     if len(files.left_out) > _LEFT_OUT:
         click.echo(f"... and {len(files.left_out) - _LEFT_OUT} more without a file", err=True)

@@ -38,10 +38,10 @@ def command(names: tuple[str, ...], output: str) -> None:
     else:
         for line in as_text(listed, wrap_width()):
             click.echo(line)
-    missing = [name for name in names if name not in {each.name for each in listed}]
+    missing = [name for name in names if name not in {recommender.name for recommender in listed}]
     for name in missing:
         there = ", ".join(known_names())
         remedy = "install the package that has it, or else the default algorithm is run under that name"
         click.echo(f"trellis: there is no recommender {name}, but {there}: {remedy}", err=True)
-    if missing or any(each.problem for each in listed):
+    if missing or any(recommender.problem for recommender in listed):
         sys.exit(1)

@@ -130,14 +130,14 @@ def _from_dump(
 
     collected = read_dump(dump)
     groups = read_node_groups(collected)
-    found = build_fleet_from_dump(collected, dump.name, recommenders=recommenders, seed=seed, groups=groups)
+    loaded = build_fleet_from_dump(collected, dump.name, recommenders=recommenders, seed=seed, groups=groups)
     cut = [] if collected.is_whole else ["the dump is cut off: what came after its last line is missing"]
-    return found.fleet, [*cut, *found.notes], found.not_played
+    return loaded.fleet, [*cut, *loaded.notes], loaded.not_played
 
 
 def _simulate(
     fleet: Fleet,
-    told: tuple[Sequence[str], Sequence[NotPlayed] | None],
+    remarks: tuple[Sequence[str], Sequence[NotPlayed] | None],
     outputs: dict[str, Path | None],
     only: list[str],
     processes: int,
@@ -153,24 +153,24 @@ def _simulate(
 
     fleet = with_variants(fleet, only) if only else fleet
     clock = fleet.clock
-    what = [pluralize(len(fleet.workloads), "workload"), format_days(clock.steps * clock.step)]
-    what.append(pluralize(len(fleet.variants), "variant"))
-    with asked_to_stop("stopping; what there is so far follows") as is_asked:
+    facts = [pluralize(len(fleet.workloads), "workload"), format_days(clock.steps * clock.step)]
+    facts.append(pluralize(len(fleet.variants), "variant"))
+    with asked_to_stop("stopping; what there is so far follows") as stop_requested:
         if not quiet:
-            click.echo(f"{fleet.name}: {', '.join(what)}", err=True)
+            click.echo(f"{fleet.name}: {', '.join(facts)}", err=True)
         with show_progress([variant.name for variant in fleet.variants], _speed(clock.step), quiet=quiet) as tell:
             result = simulate(
                 fleet,
-                progress=lambda each: tell(each.variant, each.done, each.steps),
-                stop=is_asked,
+                progress=lambda progress: tell(progress.variant, progress.done, progress.steps),
+                stop=stop_requested,
                 processes=processes,
             )
-    notes, not_played = told
+    notes, not_played = remarks
     result = replace(result, notes=[*notes, *result.notes])
     if not_played is not None:
         result = replace(result, not_played=list(not_played))
     write_report(report, result, outputs)
-    if is_asked():
+    if stop_requested():
         sys.exit(INTERRUPTED)
     if result.partial:
         sys.exit(1)

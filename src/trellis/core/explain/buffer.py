@@ -140,7 +140,7 @@ def _containers(
 def build_buffer_part(
     evidence: Evidence, buffered: BufferEvidence, headroom: BufferHeadroom, prices: Prices
 ) -> BufferPart:
-    """What is said of a Buffer."""
+    """The part of an explanation about a Buffer."""
     buffer, meaning, translation = buffered.buffer, buffered.meaning, buffered.translation
     status, metadata = buffer.status or BufferStatus(), buffer.metadata
     pods = status.pod_based_buffer_spec
@@ -148,7 +148,7 @@ def build_buffer_part(
         name=metadata.name,
         strategy=meaning.strategy.value,
         target=f"{meaning.target.kind} {meaning.target.name}" if meaning.target is not None else "",
-        alone=_told(buffered.alone) if buffered.alone is not None else None,
+        alone=_reason_part(buffered.alone) if buffered.alone is not None else None,
         conditions=tuple(_conditions(status)),
         stored_chunks=pods.replica_num if pods is not None else None,
         last_full=status.last_fully_provisioned or "",
@@ -158,14 +158,14 @@ def build_buffer_part(
     totals = format_chunk_requests(translation.pod_spec, translation.chunks) if translation.pod_spec is not None else {}
     return msgspec.structs.replace(
         part,
-        ready=_told(translation.ready),
+        ready=_reason_part(translation.ready),
         is_ready=translation.is_ready,
-        asked=_asked(evidence, buffered, translation),
+        asked=_capacity_part(evidence, buffered, translation),
         wanted=translation.wanted,
         chunks=translation.chunks,
         on_top=translation.on_top,
-        notes=tuple(map(_told, translation.notes)),
-        limited=_told(translation.limited) if translation.limited is not None else None,
+        notes=tuple(map(_reason_part, translation.notes)),
+        limited=_reason_part(translation.limited) if translation.limited is not None else None,
         limited_by=translation.limited_by,
         filled_by=str(meaning.filled_by) if meaning.filled_by is not None else "",
         filled=format_amounts(buffered.facts.filled),
@@ -180,7 +180,7 @@ def build_buffer_part(
     )
 
 
-def _asked(evidence: Evidence, buffered: BufferEvidence, translation: Translation) -> CapacityPart | None:
+def _capacity_part(evidence: Evidence, buffered: BufferEvidence, translation: Translation) -> CapacityPart | None:
     target, nodes = buffered.facts.target, buffered.facts.nodes
     replicas = target.replicas if isinstance(target, TargetFacts) else None
     match buffered.meaning.capacity:
@@ -225,7 +225,7 @@ def _cost(totals: QuantityTexts, prices: Prices) -> CostPart:
     return CostPart(hourly, prices.currency, prices.name, prices.core_hour, prices.gib_hour)
 
 
-def _told(detailed: DetailedReason) -> ReasonPart:
+def _reason_part(detailed: DetailedReason) -> ReasonPart:
     return ReasonPart(detailed.reason, detailed.details)
 
 

@@ -61,10 +61,10 @@ class BufferHeadroom:
 
     def of_class(self, labels: Labels) -> NodeClassFacts:
         """The nodes with these labels, and what the pods of DaemonSets leave on them."""
-        return observe_node_class(self._table, self._nodes, labels, self._kept)
+        return observe_node_class(self._table, self._nodes, labels, self._daemon_usage)
 
     @cached_property
-    def _kept(self) -> dict[str, IntColumn]:
+    def _daemon_usage(self) -> dict[str, IntColumn]:
         """By resource and node, what the pods of DaemonSets take."""
         used = self._occupied(self._daemons)
         return {name: used.amounts[self._table.row(name)] for name in ("cpu", "memory")}

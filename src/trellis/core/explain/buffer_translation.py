@@ -66,7 +66,7 @@ class BufferFactsBuilder:
 
     def __init__(self, evidence: Evidence, headroom: BufferHeadroom) -> None:
         self._evidence = evidence
-        self._rooms = headroom
+        self._headroom = headroom
         collected, namespace = evidence.collected, evidence.namespace
         self._owners = collected.owners
         self._pods = ObjectLabelIndex(collected.pods.by(BY_NAMESPACE, namespace))
@@ -84,7 +84,7 @@ class BufferFactsBuilder:
             case NodeClassTotals():
                 labels = find_class_labels(meaning, self._evidence.components.buffers)
                 if not isinstance(labels, DetailedReason):
-                    return TranslationFacts(nodes=self._rooms.of_class(labels), filled=filled)
+                    return TranslationFacts(nodes=self._headroom.of_class(labels), filled=filled)
         return TranslationFacts(filled=filled)
 
     def _target(self, buffer: Buffer, target: TargetRef | None) -> TargetFacts | TargetProblem | None:
@@ -103,16 +103,18 @@ class BufferFactsBuilder:
         pod = find_newest_live(self._pods.matching(selector))
         if pod is not None:
             unboosted = remove_boost(pod)
-            return self._found(target, unboosted.spec, unboosted.metadata, TargetFacts(replicas, pod=unboosted))
+            return self._target_facts(target, unboosted.spec, unboosted.metadata, TargetFacts(replicas, pod=unboosted))
         template = find_pod_template(self._owners.find(target))
         if template is not None:
-            return self._found(target, template.spec, template.metadata, TargetFacts(replicas, template=template))
+            return self._target_facts(
+                target, template.spec, template.metadata, TargetFacts(replicas, template=template)
+            )
         last = read_last_shape(buffer)
         if last is None:
             return TargetFacts(replicas)
-        return self._found(target, last.spec, last.metadata, TargetFacts(replicas, last=last))
+        return self._target_facts(target, last.spec, last.metadata, TargetFacts(replicas, last=last))
 
-    def _found(self, target: TargetRef, spec: PodSpec, metadata: ObjectMeta, facts: TargetFacts) -> TargetFacts:
+    def _target_facts(self, target: TargetRef, spec: PodSpec, metadata: ObjectMeta, facts: TargetFacts) -> TargetFacts:
         """With what sizes and boosts new pods of the target."""
         topmost = self._owners.follow(target).topmost or target
         governor = self._governors.find(topmost, metadata.labels, self._owners)

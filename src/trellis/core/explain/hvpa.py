@@ -77,7 +77,7 @@ def build_demand_parts(view: HvpaView, plan: HvpaPlan, *, binary: bool) -> Itera
             "size": plan.shape.size.get(name),
             **_bounds(ladders, ladder, count),
         }
-        demand, by = _asked(plan, name)
+        demand, by = _demand_and_sources(plan, name)
         yield DemandPart(
             resource=name,
             by=by,
@@ -143,7 +143,7 @@ def build_count_capacity_parts(
     }
 
 
-def _asked(plan: HvpaPlan, resource: str) -> tuple[int, tuple[str, ...]]:
+def _demand_and_sources(plan: HvpaPlan, resource: str) -> tuple[int, tuple[str, ...]]:
     """The higher total of the sources, and whose it is; without any, what the plan goes by is of earlier."""
     totals_by_source = {"hpa": plan.hpa.get(resource), "vpa": plan.vpa.get(resource)}
     known_totals = {source: total for source, total in totals_by_source.items() if total is not None}
@@ -175,7 +175,7 @@ _OF_A_FIRST_LOOK: Final = (WISH_UNREAD,)
 
 
 def build_hvpa_part(evidence: Evidence, scaled: HvpaEvidence) -> HvpaPart:
-    """What is said of an Hvpa."""
+    """The part of an explanation about an Hvpa."""
     hvpa, view, plan, meaning = scaled.hvpa, scaled.view, scaled.plan, scaled.meaning
     status = hvpa.status or HvpaStatus()
     part = HvpaPart(

@@ -75,11 +75,11 @@ def find_missing_evidence(
     *,
     with_decisions: bool,
 ) -> Iterator[MissingEvidencePart]:
-    """All of it, what makes an answer partial first; without `verdicts`, only what concerns recommendations."""
+    """All of it, what makes an answer partial first; without `with_decisions`, only what concerns recommendations."""
     collected, recommended = evidence.collected, evidence.recommended
     yield from find_missing_objects(evidence)
-    for name, why in sorted(recommended.unread.items()):
-        yield MissingEvidencePart(CHECKPOINT_UNREADABLE, f"{name}: {why}")
+    for name, error in sorted(recommended.unread.items()):
+        yield MissingEvidencePart(CHECKPOINT_UNREADABLE, f"{name}: {error}")
     for problem in evidence.components.problems:
         yield MissingEvidencePart(FLAG_UNREADABLE, problem)
     if containers and not len(collected.usage) and not collected.history:
@@ -161,7 +161,7 @@ _WITH_SAY: Final = (
 def find_missing_node_evidence(
     collected: ClusterState, groups: KnownNodeGroups, components: CollectedSettings, noded: NodeEvidence | None
 ) -> Iterator[MissingEvidencePart]:
-    """All of it, for an answer about a node."""
+    """All missing evidence of an answer about a node."""
     if not collected.is_whole:
         yield MissingEvidencePart(DUMP_CUT_OFF)
     for missing in collected.missing:

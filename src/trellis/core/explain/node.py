@@ -32,22 +32,22 @@ from trellis.core.nodes.state.pods import PlacedPod
 def build_node_part(node: Node, noded: NodeEvidence | None) -> NodePart:
     """What is said of a node; without plans, only what it says itself."""
     name = node.metadata.name
-    ready = any(each.type == "Ready" and each.status == "True" for each in node.status.conditions)
+    ready = any(condition.type == "Ready" and condition.status == "True" for condition in node.status.conditions)
     part = NodePart(name, ready)
-    verdict = noded.verdict(name) if noded is not None else None
-    if noded is None or verdict is None:
+    decision = noded.verdict(name) if noded is not None else None
+    if noded is None or decision is None:
         return part
     later = None
-    if verdict.said.reason == NODE_UNNEEDED and verdict.look is not None:
-        later = noded.later(name, verdict.look)
+    if decision.said.reason == NODE_UNNEEDED and decision.look is not None:
+        later = noded.later(name, decision.look)
     return msgspec.structs.replace(
         part,
-        outcome=verdict.outcome.value,
-        told=build_reason_part(verdict.said),
-        used=verdict.utilization,
+        outcome=decision.outcome.value,
+        told=build_reason_part(decision.said),
+        used=decision.utilization,
         threshold=noded.components.nodes_down.scale_down_utilization_threshold,
-        since=format_timestamp(verdict.since),
-        next_look=format_timestamp(verdict.look),
+        since=format_timestamp(decision.since),
+        next_look=format_timestamp(decision.look),
         then=build_reason_part(later.said) if later is not None else None,
         group=_group(noded, name),
         shares=tuple(_shares(noded, name)),
@@ -57,10 +57,10 @@ def build_node_part(node: Node, noded: NodeEvidence | None) -> NodePart:
 
 
 def _group(noded: NodeEvidence, name: str) -> NodeGroupPart | None:
-    known = noded.snapshot.ties.instances.get(name)
-    if known is None:
+    instance_in_group = noded.snapshot.ties.instances.get(name)
+    if instance_in_group is None:
         return None
-    state, instance = noded.snapshot.groups[known[0]], known[1]
+    state, instance = noded.snapshot.groups[instance_in_group[0]], instance_in_group[1]
     group = state.group
     since = format_timestamp(instance.since)
     return NodeGroupPart(
@@ -72,10 +72,10 @@ def _shares(noded: NodeEvidence, name: str) -> Iterator[ResourceSharePart]:
     table, used = noded.snapshot.table, noded.snapshot.running.used
     number = table.find(name)
     for resource, row in table.resources.items():
-        offered, asked = int(table.allocatable[row, number]), int(used.amounts[row, number])
-        if offered or asked:
+        offered, requested = int(table.allocatable[row, number]), int(used.amounts[row, number])
+        if offered or requested:
             yield ResourceSharePart(
-                resource, format_resource_amount(resource, asked), format_resource_amount(resource, offered)
+                resource, format_resource_amount(resource, requested), format_resource_amount(resource, offered)
             )
 
 
@@ -99,12 +99,12 @@ def _fate(placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSett
 
 
 def _chunks(noded: NodeEvidence, name: str) -> Counter[str]:
-    found: Counter[str] = Counter()
-    for verdict in noded.up.buffers:
-        count = verdict.nodes.count(name)
+    chunks: Counter[str] = Counter()
+    for decision in noded.up.buffers:
+        count = decision.nodes.count(name)
         if count:
-            found["/".join(verdict.key)] = count
-    return found
+            chunks["/".join(decision.key)] = count
+    return chunks
 
 
 def _requests(demand: Demand) -> QuantityTexts:
@@ -128,10 +128,10 @@ def explain_node(
     node = collected.nodes.get("", name)
     if node is None:
         raise _unknown(collected, name)
-    given, at = components or CollectedSettings(), collected.time if now is None else now
-    noded = run_node_autoscaler(collected, groups, given, at)
+    settings, at = components or CollectedSettings(), collected.time if now is None else now
+    noded = run_node_autoscaler(collected, groups, settings, at)
     part = build_node_part(node, noded)
-    unseen = tuple(find_missing_node_evidence(collected, groups, given, noded))
+    unseen = tuple(find_missing_node_evidence(collected, groups, settings, noded))
     return ObjectExplanation(
         kind=NODE_KIND,
         namespace="",
@@ -150,6 +150,6 @@ def _unknown(collected: ClusterState, name: str) -> InvalidInput:
             return InvalidInput(name, f"is no Node that can be seen: {missing.why}")
     if ("", name) in collected.nodes.rejected:
         return InvalidInput(name, f"cannot be read: {collected.nodes.rejected['', name]}")
-    guess = suggest_name(name, [each.metadata.name for each in collected.nodes])
+    guess = suggest_name(name, [node.metadata.name for node in collected.nodes])
     hint = f' (did you mean "{guess}"?)' if guess else "" if collected.is_whole else " (the dump is cut off)"
     return InvalidInput(name, f"there is no Node of that name{hint}")

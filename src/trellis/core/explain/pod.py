@@ -42,14 +42,14 @@ class PlannedPod(msgspec.Struct, frozen=True):
 
 
 def list_pod_decisions(evidence: Evidence) -> Iterator[PlannedPod]:
-    """All verdicts on the pods of the namespace."""
+    """All decisions about the pods of the namespace."""
     for workload, planned in evidence.updated.plans.items():
         for decision in planned.plan.verdicts:
             yield PlannedPod(workload, planned, decision)
 
 
 def build_pod_part(evidence: Evidence, planned_pod: PlannedPod) -> PodPart:
-    """What is said of a pod that has a verdict."""
+    """The part about a pod with a decision."""
     decision, planned, updated = planned_pod.verdict, planned_pod.planned, evidence.updated
     view = updated.views[decision.pod.uid]
     governor = planned.gathered.governor
@@ -76,7 +76,7 @@ def build_pod_part(evidence: Evidence, planned_pod: PlannedPod) -> PodPart:
 
 
 def build_undecided_pod_part(evidence: Evidence, pod: Pod) -> PodPart:
-    """What is said of a pod that no plan is about."""
+    """The part about a pod that is in no plan."""
     name = pod.metadata.name
     governor = evidence.recommended.roster.governance.governor.get(name, "")
     failed = next(

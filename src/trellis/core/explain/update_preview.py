@@ -44,7 +44,7 @@ _UNREQUESTED: Final = {"cpu": 100, "memory": 2**27}
 
 
 class UpdatePreview(msgspec.Struct, frozen=True):
-    """What the plan answers for so many replicas.
+    """The outcome of the updater's plan for a number of replicas.
 
     `resized` and `evicted` say that some change is made in that way. `restarting` are the resources whose resize
     restarts a container, `waiting` those whose change waits for more replicas. `held` is why nothing is done.

@@ -94,7 +94,7 @@ def explain_recommendation(evidence: Evidence, name: str, container: str = "") -
     vpa = _vpa(evidence, name)
     part, containers = build_vpa_part(evidence, vpa)
     if container:
-        chosen = tuple(each for each in containers if each.name == container)
+        chosen = tuple(part for part in containers if part.name == container)
         if not chosen:
             guess = suggest_name(container, [container.name for container in containers])
             hint = f' (did you mean "{guess}"?)' if guess else ""

@@ -143,12 +143,12 @@ def build_vpa_spec(hvpa: Hvpa, meaning: EffectiveHvpa) -> dict[str, Any]:
     return {**spec, "targetRef": msgspec.to_builtins(hvpa.spec.target_ref), "updatePolicy": policy}
 
 
-def _behavior(given: Any) -> Any:
+def _behavior(template_behavior: Any) -> Any:
     """With a window of its own on the way down. What is no behavior is left to the API server, which says so."""
-    behavior = {} if given is None else given
-    down = behavior.get("scaleDown") if isinstance(behavior, dict) else given
+    behavior = {} if template_behavior is None else template_behavior
+    down = behavior.get("scaleDown") if isinstance(behavior, dict) else template_behavior
     down = {} if down is None else down
     if not isinstance(down, dict):
-        return given
+        return template_behavior
     window = down.get("stabilizationWindowSeconds")
     return {**behavior, "scaleDown": {**down, "stabilizationWindowSeconds": 0 if window is None else window}}

@@ -59,7 +59,7 @@ class RequestDrift(msgspec.Struct, frozen=True):
 
 
 def detect_request_drift(view: HvpaView, now: float) -> RequestDrift:
-    """Nothing is done about it here."""
+    """Detect requests changed by other clients; the updater sets them right."""
     at = now if view.edited else view.memory.edited
     if at is None:
         return RequestDrift()

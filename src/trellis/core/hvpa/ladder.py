@@ -55,13 +55,13 @@ class Ladder(msgspec.Struct, frozen=True):
     def count_for(self, total: int) -> int:
         """The smallest configured count that can hold the total, else the highest."""
         for span in self.spans:
-            if total <= self._room(span, span.last):
+            if total <= self._capacity(span, span.last):
                 return span.first + bisect_left(_BucketCapacities(span), total)
         return self.spans[-1].last
 
     def holds(self, count: int) -> int:
         """The largest whole total that this configured count can hold."""
-        return self._room(self._span(count), count)
+        return self._capacity(self._span(count), count)
 
     def edge(self, count: int) -> Fraction:
         """The largest total of this configured count, exact."""
@@ -87,7 +87,7 @@ class Ladder(msgspec.Struct, frozen=True):
         return next(span for span in self.spans if span.first <= count <= span.last)
 
     @staticmethod
-    def _room(span: BucketSpan, count: int) -> int:
+    def _capacity(span: BucketSpan, count: int) -> int:
         return count * span.most(count) // span.over
 
 

@@ -39,10 +39,10 @@ class HvpaMemory(msgspec.Struct, frozen=True):
     """What is known of earlier plans, per resource where it is a mapping.
 
     `hpa` holds the HPA's totals of the scale-down window and `vpa` the VPA's; `low` holds the totals of the scale-up
-    window. `settled` are the totals that the last plan went by. `held` stands for a VPA's total that nobody has told
+    window. `settled` are the totals that the last plan went by. `held` stands for a VPA's total that is not published
     yet. `count` is the target's count after the last plan, and `left` what `spec.replicas` says then; None if that is
     not known. `told` is when the HPA's total last changed, `scaled` when the target's count was last written, and
-    `repaired` when somebody else's count was last set back. `edited` is when somebody else last changed a pod's
+    `repaired` when a count of another client was last set back. `edited` is when another client last changed a pod's
     requests, and `anew` when the target last became another one. `measured` is the mean demand by the HPA's metrics,
     and `awaited` since when a wish waits for the HPA's status. `excess` is since when the VPA's total is a little more
     than the count holds, where the HPA's metrics are within it.

@@ -114,13 +114,13 @@ def plan_hvpa(view: HvpaView, now: float, settings: HvpaSettings) -> HvpaPlan:
     choice = _choice(view, demand, stands, drift, now)
     decided = _decided(view, stands, choice.shape, now, settings)
     if drift is not None and drift.until is not None and view.memory.decided is not None:
-        decided, taken = view.memory.decided, ShapeTransition(stands.count, stands.size, None, drift.until)
+        decided, transition = view.memory.decided, ShapeTransition(stands.count, stands.size, None, drift.until)
     else:
-        taken = plan_transition(view, decided, demand.totals, now, settings)
+        transition = plan_transition(view, decided, demand.totals, now, settings)
     # A wish that waits for the HPA's status is left standing, and read then.
     waits = by_hpa.awaited is not None
-    left = view.wish if waits and view.wish is not None else replicas_to_write_back(view, taken.count)
-    notes = [*by_hpa.notes, *demand.notes, drift.reason if drift is not None else None, sizes.reason, taken.reason]
+    left = view.wish if waits and view.wish is not None else replicas_to_write_back(view, transition.count)
+    notes = [*by_hpa.notes, *demand.notes, drift.reason if drift is not None else None, sizes.reason, transition.reason]
     if limited_resources(view.meaning.ladders, demand.totals):
         notes.append(LIMITED)
     about = dict(by_hpa.about)
@@ -128,11 +128,11 @@ def plan_hvpa(view: HvpaView, now: float, settings: HvpaSettings) -> HvpaPlan:
         notes.append(NO_TOTALS)
         about[NO_TOTALS.code] = describe_held_totals(view, by_vpa.held)
     return HvpaPlan(
-        actions=_actions(view, taken.count, left),
+        actions=_actions(view, transition.count, left),
         shape=choice.shape,
         containers={}
         if _untouched(view, stands, choice)
-        else split_among_containers(taken.size, demand.totals, view.containers),
+        else split_among_containers(transition.size, demand.totals, view.containers),
         verdict=_summarize(view, stands, choice, tuple(note for note in notes if note is not None), about),
         memory=HvpaMemory(
             hpa=by_hpa.windows,
@@ -143,10 +143,10 @@ def plan_hvpa(view: HvpaView, now: float, settings: HvpaSettings) -> HvpaPlan:
             held=by_vpa.held,
             decided=decided,
             # A count of another client that is left alone is not remembered as decided here.
-            count=view.memory.count if drift is not None and drift.until is not None else taken.count,
+            count=view.memory.count if drift is not None and drift.until is not None else transition.count,
             left=view.memory.left if waits else left,
             told=_hpa_demand_since(view, by_hpa, now),
-            scaled=now if taken.count != view.replicas else view.memory.scaled,
+            scaled=now if transition.count != view.replicas else view.memory.scaled,
             repaired=now if drift is not None and drift.until is None else view.memory.repaired,
             edited=sizes.at,
             anew=view.memory.anew,
@@ -158,7 +158,7 @@ def plan_hvpa(view: HvpaView, now: float, settings: HvpaSettings) -> HvpaPlan:
         hpa=by_hpa.totals,
         vpa=by_vpa.totals,
         next_look=_next_pass(
-            view, choice, (*by_hpa.looks, *follows.looks, *demand.looks, taken.look, sizes.until), now
+            view, choice, (*by_hpa.looks, *follows.looks, *demand.looks, transition.look, sizes.until), now
         ),
     )
 

@@ -31,7 +31,7 @@ NO_RECOMMENDATION = Reason("NoRecommendation", "Neither an HPA nor a VPA has sai
 
 
 class StepDirection(StrEnum):
-    """Where a step goes."""
+    """The direction of a step."""
 
     UP = "Up"
     DOWN = "Down"
@@ -45,7 +45,7 @@ class WorkloadShape(msgspec.Struct, frozen=True):
 
     @property
     def totals(self) -> ResourceAmounts:
-        """What all of them have."""
+        """The totals of all replicas, by resource."""
         return {name: self.count * amount for name, amount in self.size.items()}
 
     def describe(self, *, binary: bool) -> str:

@@ -140,7 +140,7 @@ HVPA_REFUSED = Reason("HvpaRefused", "The Hvpa breaks a rule, and its target is 
 
 
 def read_hvpa(hvpa: Hvpa) -> tuple[ResolvedHvpa | None, str]:
-    """What it means, or why that cannot be said."""
+    """The resolved Hvpa, or the reason why it cannot be used."""
     spec = msgspec.to_builtins(hvpa.spec)
     problems = [
         str(problem) for problem in validate(HVPA, {"metadata": {"name": "x"}, "spec": spec}) if problem.is_error

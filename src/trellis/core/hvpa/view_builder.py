@@ -43,7 +43,7 @@ _PERCENT, _MILLI = 100, 1000
 
 def read_hpa(hpa: HorizontalPodAutoscaler, requests: Mapping[str, ResourceAmounts], *, owned: bool) -> HpaView:
     """What an HPA says; `requests` is what each container of a pod requests on average, scaled or not."""
-    ratios = [ratio for metric in hpa.spec.metrics if (ratio := _found(hpa, metric, requests)) is not None]
+    ratios = [ratio for metric in hpa.spec.metrics if (ratio := _current_ratio(hpa, metric, requests)) is not None]
     down = hpa.spec.behavior.scale_down if hpa.spec.behavior is not None else None
     waits = down is None or down.stabilization_window_seconds != 0
     return HpaView(
@@ -57,7 +57,9 @@ def read_hpa(hpa: HorizontalPodAutoscaler, requests: Mapping[str, ResourceAmount
     )
 
 
-def _found(hpa: HorizontalPodAutoscaler, metric: Metric, requests: Mapping[str, ResourceAmounts]) -> Fraction | None:
+def _current_ratio(
+    hpa: HorizontalPodAutoscaler, metric: Metric, requests: Mapping[str, ResourceAmounts]
+) -> Fraction | None:
     """The ratio of a metric, if its status has it."""
     ratios = (_ratio(metric, current, requests) for current in hpa.status.current_metrics if _same(metric, current))
     return max((ratio for ratio in ratios if ratio is not None), default=None)
@@ -68,7 +70,7 @@ def _own(hpa: HorizontalPodAutoscaler, requests: Mapping[str, ResourceAmounts]) 
     ratios: dict[str, Fraction] = {}
     for metric in hpa.spec.metrics:
         source = metric.resource or metric.container_resource
-        ratio = _found(hpa, metric, requests)
+        ratio = _current_ratio(hpa, metric, requests)
         if source is None or not source.target.average_utilization or ratio is None:
             return {}
         ratios[source.name] = max(ratio, ratios.get(source.name, ratio))
@@ -91,12 +93,12 @@ def _same(metric: Metric, current: Metric) -> bool:
 
 def _ratio(metric: Metric, current: Metric, requests: Mapping[str, ResourceAmounts]) -> Fraction | None:
     """Current over target; None if either is not known."""
-    one, observed = metric.source, current.source
-    if one is None or observed is None:
+    source, observed = metric.source, current.source
+    if source is None or observed is None:
         return None
-    target, now = one.target, observed.current
+    target, now = source.target, observed.current
     if target.average_utilization:
-        return _utilization(one, observed, target.average_utilization, requests)
+        return _utilization(source, observed, target.average_utilization, requests)
     pairs = ((now.average_value, target.average_value), (now.value, target.value))
     return next((_over(current_amount, aim) for current_amount, aim in pairs if current_amount and aim), None)
 
@@ -114,8 +116,8 @@ def _utilization(
     return Fraction(utilization, percent) if utilization is not None else None
 
 
-def _over(found: str, aim: str) -> Fraction | None:
-    amount, target = _amount(found), _amount(aim)
+def _over(current: str, aim: str) -> Fraction | None:
+    amount, target = _amount(current), _amount(aim)
     return amount / target if amount is not None and target else None
 
 
@@ -136,7 +138,7 @@ class HvpaPodMeta(ObservedPodMeta, frozen=True):
 
 
 class HvpaPod(ObservedPod, frozen=True):
-    """A pod, as far as its Hvpa asks for it."""
+    """A pod with the fields that a plan for its Hvpa reads."""
 
     metadata: HvpaPodMeta = HvpaPodMeta()
 

@@ -49,9 +49,9 @@ class TranslationInput(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, buffer: Buffer, facts: TranslationFacts, now: float) -> TranslationInput:
-        found = facts.target
-        problem = found if isinstance(found, TargetProblem) else None
-        target = _without_nan_age(found) if isinstance(found, TargetFacts) else None
+        target_facts = facts.target
+        problem = target_facts if isinstance(target_facts, TargetProblem) else None
+        target = _without_nan_age(target_facts) if isinstance(target_facts, TargetFacts) else None
         return cls(key_of(buffer), now, _strip_spec(buffer.spec), target, problem, facts.nodes, facts.filled)
 
     @property

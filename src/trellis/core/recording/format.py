@@ -50,7 +50,7 @@ def diff_objects(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) ->
 
 
 def apply_changes(store: ObjectStore[Object], gone: Iterable[ObjectKey], put: Iterable[Object]) -> None:
-    """Repeat a step."""
+    """Apply recorded changes to a store."""
     for key in gone:
         store.remove(key)
     for value in put:

@@ -33,7 +33,7 @@ class HvpaPlanInput(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class RecordedHeldStep(msgspec.Struct, frozen=True, omit_defaults=True):
-    """A step that is not taken."""
+    """A step that is held back."""
 
     direction: str
     reason: str

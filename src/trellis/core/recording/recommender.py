@@ -132,7 +132,7 @@ class UsageLine(msgspec.Struct, frozen=True):
 
 
 class TimeLine(msgspec.Struct, frozen=True):
-    """A step that is told nothing but the time."""
+    """A step whose only input is the time."""
 
     now: float
 
@@ -171,7 +171,7 @@ class DecidedStatus(msgspec.Struct, frozen=True):
 
 
 class DecidedTotals(msgspec.Struct, frozen=True):
-    """What an Hvpa is to know of its workload."""
+    """The totals of a workload that are published for its Hvpa."""
 
     namespace: str
     name: str
@@ -180,7 +180,7 @@ class DecidedTotals(msgspec.Struct, frozen=True):
 
 
 def list_decided_statuses(result: PassResult) -> list[DecidedStatus]:
-    """What is to be compared of a pass."""
+    """The statuses of a pass, as a replay compares them."""
     return [
         DecidedStatus(
             write.namespace,
@@ -196,9 +196,12 @@ def list_decided_statuses(result: PassResult) -> list[DecidedStatus]:
 
 
 def list_decided_totals(totals: Sequence[HvpaTotals]) -> list[DecidedTotals]:
-    """What is to be compared of totals."""
+    """The totals of a pass, as a replay compares them."""
     return [
-        DecidedTotals(each.hvpa.metadata.namespace, each.hvpa.metadata.name, each.cpu, each.memory) for each in totals
+        DecidedTotals(
+            hvpa_totals.hvpa.metadata.namespace, hvpa_totals.hvpa.metadata.name, hvpa_totals.cpu, hvpa_totals.memory
+        )
+        for hvpa_totals in totals
     ]
 
 
@@ -206,11 +209,13 @@ def build_pods_line(
     now: float,
     waiting: PendingHistory,
     scales: Mapping[TargetRef, ScaleInfo],
-    known: Mapping[TargetRef, ScaleInfo] | None,
+    written: Mapping[TargetRef, ScaleInfo] | None,
 ) -> PodsLine:
-    """To be written, without the answers of scales if they are those that are known."""
-    told = None if scales == known else tuple(scales.items())
-    return PodsLine(now, tuple(sorted(waiting.fetching)), tuple(sorted(waiting.without)), waiting.problem, told)
+    """To be written, without the answers of scales if they are as last written."""
+    changed_scales = None if scales == written else tuple(scales.items())
+    return PodsLine(
+        now, tuple(sorted(waiting.fetching)), tuple(sorted(waiting.without)), waiting.problem, changed_scales
+    )
 
 
 _VPA: Final = "VerticalPodAutoscaler"
@@ -229,7 +234,7 @@ _KINDS: Final[Mapping[str, type[Any]]] = {_VPA: VerticalPodAutoscaler, _POD: Obs
 
 
 class KindChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one kind."""
+    """Changes of the objects of one kind."""
 
     gone: tuple[ObjectKey, ...] = ()
     put: tuple[msgspec.Raw, ...] = ()
@@ -249,14 +254,14 @@ class KillLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @classmethod
     def of(cls, kill: PodOomKill) -> KillLine:
-        what = kill.kill
-        memory = None if math.isnan(what.memory) else what.memory
-        return cls(what.namespace, what.pod, what.uid, what.container, what.time, memory, kill.pod, what.old_limit)
+        oom = kill.kill
+        memory = None if math.isnan(oom.memory) else oom.memory
+        return cls(oom.namespace, oom.pod, oom.uid, oom.container, oom.time, memory, kill.pod, oom.old_limit)
 
     def kill(self) -> PodOomKill:
         memory = math.nan if self.memory is None else self.memory
-        what = OomKill(self.namespace, self.pod, self.uid, self.container, self.time, memory, self.old_limit)
-        return PodOomKill(what, self.shown)
+        oom = OomKill(self.namespace, self.pod, self.uid, self.container, self.time, memory, self.old_limit)
+        return PodOomKill(oom, self.shown)
 
 
 class SnapshotLine(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -274,21 +279,26 @@ class SnapshotRecorder:
     def __init__(self) -> None:
         self._written: dict[str, Mapping[ObjectKey, Any]] = {}
 
-    def line(self, seen: RecommenderSnapshot) -> SnapshotLine:
+    def line(self, observed: RecommenderSnapshot) -> SnapshotLine:
         """The changes since the last snapshot."""
-        kinds: dict[str, Snapshot[Any]] = {_VPA: seen.vpas, _POD: seen.pods, _HVPA: seen.hvpas, **seen.workloads}
+        kinds: dict[str, Snapshot[Any]] = {
+            _VPA: observed.vpas,
+            _POD: observed.pods,
+            _HVPA: observed.hvpas,
+            **observed.workloads,
+        }
         steps = {kind: diff_objects(self._written.get(kind, {}), snapshot.objects) for kind, snapshot in kinds.items()}
         self._written = {kind: snapshot.objects for kind, snapshot in kinds.items()}
-        news = seen.changes
+        changes = observed.changes
         return SnapshotLine(
             {
-                kind: KindChangesLine(each.gone, tuple(msgspec.Raw(encode_payload(found)) for found in each.put))
-                for kind, each in steps.items()
-                if each
+                kind: KindChangesLine(change.gone, tuple(msgspec.Raw(encode_payload(item)) for item in change.put))
+                for kind, change in steps.items()
+                if change
             },
-            tuple(sorted(news.vpas)),
-            tuple(sorted(news.namespaces)),
-            tuple(map(KillLine.of, news.kills)),
+            tuple(sorted(changes.vpas)),
+            tuple(sorted(changes.namespaces)),
+            tuple(map(KillLine.of, changes.kills)),
         )
 
 
@@ -302,14 +312,14 @@ class SnapshotReplayer:
 
     def look(self, line: SnapshotLine) -> RecommenderSnapshot:
         """The snapshot of a line; raises `InvalidRecording`."""
-        for kind, each in line.objects.items():
-            apply_changes(self._stores[kind], each.gone, (decode_payload(found, _KINDS[kind]) for found in each.put))
+        for kind, change in line.objects.items():
+            apply_changes(self._stores[kind], change.gone, (decode_payload(item, _KINDS[kind]) for item in change.put))
         return RecommenderSnapshot(
             vpas=self._stores[_VPA].snapshot(),
             pods=self._stores[_POD].snapshot(),
             hvpas=self._stores[_HVPA].snapshot(),
             workloads={kind: self._stores[kind].snapshot() for kind in _WORKLOADS},
             changes=SnapshotChanges(
-                frozenset(line.vpas), frozenset(line.namespaces), tuple(each.kill() for each in line.kills)
+                frozenset(line.vpas), frozenset(line.namespaces), tuple(kill.kill() for kill in line.kills)
             ),
         )

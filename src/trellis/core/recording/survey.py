@@ -54,7 +54,7 @@ class _SurveyedUsageLine(msgspec.Struct, frozen=True):
 
 
 class _WorkloadUsageLine(msgspec.Struct, frozen=True):
-    """Whole millicores and bytes, and -1 where nobody measured."""
+    """Whole millicores and bytes, and -1 where there is no measurement."""
 
     start: float
     step: float
@@ -65,13 +65,13 @@ class _WorkloadUsageLine(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, totals: WorkloadUsage) -> _WorkloadUsageLine:
         cpu, memory = (
-            tuple(np.where(np.isnan(each), -1, np.rint(each)).astype(np.int64).tolist())
-            for each in (totals.cpu, totals.memory)
+            tuple(np.where(np.isnan(usage), -1, np.rint(usage)).astype(np.int64).tolist())
+            for usage in (totals.cpu, totals.memory)
         )
         return cls(totals.start, totals.step, tuple(totals.pods.tolist()), cpu, memory)
 
     def totals(self) -> WorkloadUsage:
-        cpu, memory = (np.array(each, dtype=np.float64) for each in (self.cpu, self.memory))
+        cpu, memory = (np.array(usage, dtype=np.float64) for usage in (self.cpu, self.memory))
         pods = np.array(self.pods, dtype=np.int64)
         return WorkloadUsage(
             self.start, self.step, pods, np.where(cpu < 0, np.nan, cpu), np.where(memory < 0, np.nan, memory)
@@ -113,17 +113,17 @@ def encode_survey_start(time: float, figures: Mapping[str, str], release: str) -
     )
 
 
-def encode_namespace(found: SavedNamespace) -> bytes:
+def encode_namespace(saved: SavedNamespace) -> bytes:
     """What is written when all of a namespace was read."""
-    rows = tuple(map(_SurveyedUsageLine.of, found.rows))
-    totals = {key: _WorkloadUsageLine.of(each) for key, each in found.totals.items()}
-    return encode_line(_NAMESPACE, _NamespaceLine(found.namespace, rows, found.samples, found.series, totals))
+    rows = tuple(map(_SurveyedUsageLine.of, saved.rows))
+    totals = {key: _WorkloadUsageLine.of(usage) for key, usage in saved.totals.items()}
+    return encode_line(_NAMESPACE, _NamespaceLine(saved.namespace, rows, saved.samples, saved.series, totals))
 
 
 def read_saved_survey(lines: bytes | Iterable[bytes], figures: Mapping[str, str]) -> SavedSurvey:
     """What a file has of a survey by the same figures; raises `InvalidRecording`."""
     time = math.nan
-    found: dict[str, SavedNamespace] = {}
+    namespaces: dict[str, SavedNamespace] = {}
     for kind, data in read_lines(lines):
         if kind == HEADER:
             _refuse(read_header(kind, data), figures)
@@ -131,12 +131,12 @@ def read_saved_survey(lines: bytes | Iterable[bytes], figures: Mapping[str, str]
             time = decode_payload(data, _SurveyStartLine).time
         elif kind == _NAMESPACE:
             line = decode_payload(data, _NamespaceLine)
-            rows = tuple(each.used() for each in line.rows)
-            totals = {key: each.totals() for key, each in line.totals.items()}
-            found[line.namespace] = SavedNamespace(line.namespace, rows, line.samples, line.series, totals)
+            rows = tuple(row.used() for row in line.rows)
+            totals = {key: usage.totals() for key, usage in line.totals.items()}
+            namespaces[line.namespace] = SavedNamespace(line.namespace, rows, line.samples, line.series, totals)
     if math.isnan(time):
         raise InvalidRecording("", "does not say when the survey began: whoever wrote it was stopped")
-    return SavedSurvey(time, found)
+    return SavedSurvey(time, namespaces)
 
 
 def _refuse(header: RecordingHeader, figures: Mapping[str, str]) -> None:

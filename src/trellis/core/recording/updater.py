@@ -109,7 +109,7 @@ WORKLOAD_KINDS: Final[Mapping[str, type[KubeObject]]] = {
 
 
 class _UpdaterLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The base of what a line says."""
+    """The base of the lines of the updater."""
 
 
 class UpdaterStarted(_UpdaterLine, frozen=True):
@@ -137,7 +137,7 @@ class PutGovernor(_UpdaterLine, frozen=True):
 
     @property
     def compiled(self) -> Governor | None:
-        """The governor that was told of."""
+        """The governor of a line."""
         return _created(self.governor, math.nan) if self.governor is not None and self.undated else self.governor
 
 

@@ -12,7 +12,7 @@ from trellis.core.usage.histograms.decaying_histograms import SavedHistogram
 
 
 class HistogramLine(msgspec.Struct, frozen=True):
-    """Buckets and their weights, in order: sums of them depend on it."""
+    """The bins of a histogram and their weights, in order: sums of them depend on it."""
 
     reference: float | None
     weights: tuple[tuple[int, int], ...]
@@ -20,11 +20,11 @@ class HistogramLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, saved: SavedHistogram) -> HistogramLine:
-        """To be written."""
+        """The line of a histogram."""
         return cls(_number(saved.reference), tuple(saved.weights.items()), saved.total)
 
     def saved(self) -> SavedHistogram:
-        """As it was."""
+        """The histogram that was written."""
         return SavedHistogram(_nan(self.reference), dict(self.weights), self.total)
 
 
@@ -43,15 +43,17 @@ class UsageRowLine(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, row: SavedRow) -> UsageRowLine:
-        """To be written."""
-        found = (row.cpu, row.memory, row.cpu_total, row.memory_total)
-        histograms = tuple(HistogramLine.of(each) if each is not None else None for each in found)
+        """The line of a row."""
+        saved = (row.cpu, row.memory, row.cpu_total, row.memory_total)
+        histograms = tuple(HistogramLine.of(histogram) if histogram is not None else None for histogram in saved)
         times = (_number(row.first), _number(row.last), row.count, _number(row.updated))
         return cls(row.key, *times, histograms, row.history, row.runs, row.peaks)
 
     def saved(self) -> SavedRow:
-        """As it was."""
-        cpu, memory, cpu_total, memory_total = (each.saved() if each else None for each in self.histograms)
+        """The row that was written."""
+        cpu, memory, cpu_total, memory_total = (
+            histogram.saved() if histogram else None for histogram in self.histograms
+        )
         return SavedRow(
             key=self.key,
             first=_nan(self.first),

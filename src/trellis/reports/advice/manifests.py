@@ -16,7 +16,7 @@ _COMPONENT = {"apiVersion": "kustomize.config.k8s.io/v1alpha1", "kind": "Compone
 
 
 class Emitted(StrEnum):
-    """What is written."""
+    """The kind of manifests to write."""
 
     PATCHES = "patches"
     VPA = "vpa"
@@ -33,18 +33,18 @@ class Files(msgspec.Struct, frozen=True):
 def manifest_files(advised: SurveyAdvice, form: Emitted, update_mode: str = "Off") -> Files:
     """A file for each workload; for kustomize also a component that lists them, to be named by a kustomization."""
     if form is Emitted.VPA:
-        made = build_vpas(advised, update_mode)
-        return Files(dict(_texts(made)), made.left_out)
-    made = build_patches(advised)
-    texts = dict(_texts(made))
+        manifests = build_vpas(advised, update_mode)
+        return Files(dict(_texts(manifests)), manifests.left_out)
+    manifests = build_patches(advised)
+    texts = dict(_texts(manifests))
     if form is Emitted.KUSTOMIZE:
-        listed = {"patches": [_listed(workload) for workload, _ in made.objects]} if texts else {}
+        listed = {"patches": [_listed(workload) for workload, _ in manifests.objects]} if texts else {}
         texts = {"kustomization.yaml": encode_yaml([{**_COMPONENT, **listed}]), **texts}
-    return Files(texts, made.left_out)
+    return Files(texts, manifests.left_out)
 
 
-def _texts(made: AdviceManifests) -> Iterator[tuple[str, str]]:
-    for workload, manifest in made.objects:
+def _texts(manifests: AdviceManifests) -> Iterator[tuple[str, str]]:
+    for workload, manifest in manifests.objects:
         yield _path(workload), encode_yaml([manifest])
 
 

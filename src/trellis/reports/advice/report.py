@@ -53,7 +53,7 @@ def as_json(advised: SurveyAdvice) -> bytes:
 
 
 def as_yaml(advised: SurveyAdvice) -> str:
-    """The same as YAML."""
+    """The advice as YAML."""
     return encode_yaml([build_document(advised)])
 
 
@@ -63,10 +63,10 @@ def as_csv(advised: SurveyAdvice) -> str:
 
 
 def build_document(advised: SurveyAdvice) -> AdviceDocument:
-    """Everything; what is not known is null."""
+    """The advice as a document; unknown figures are null."""
     surveyed = advised.surveyed
     order = {id(row.workload): number for number, row in reversed(list(enumerate(advised.rows)))}
-    ranked = sorted(advised.workloads, key=lambda each: order.get(id(each), len(order)))
+    ranked = sorted(advised.workloads, key=lambda workload: order.get(id(workload), len(order)))
     prices = advised.prices
     return {
         "kind": "Advice",
@@ -80,8 +80,8 @@ def build_document(advised: SurveyAdvice) -> AdviceDocument:
         "partial": surveyed.is_partial,
         "total": _totals(advised.total),
         "namespaces": [{"namespace": name, **_totals(total)} for name, total in advised.namespaces],
-        "workloads": [_workload(each) for each in ranked],
-        "missing": [{"what": each.what, "where": each.where, "why": each.why} for each in surveyed.missing],
+        "workloads": [_workload(workload) for workload in ranked],
+        "missing": [{"what": missing.what, "where": missing.where, "why": missing.why} for missing in surveyed.missing],
         "notes": list(surveyed.notes),
         "effort": {
             "queries": surveyed.effort.queries,
@@ -122,14 +122,19 @@ def _number(value: float, places: int) -> float | None:
 
 
 def _workload(advice: WorkloadAdvice) -> AdviceDocument:
-    each = advice.surveyed
-    identity = {"namespace": each.namespace, "apiVersion": each.api_version, "kind": each.kind, "name": each.name}
-    group = {"group": each.group, "members": each.members} if each.group else {}
+    surveyed = advice.surveyed
+    identity = {
+        "namespace": surveyed.namespace,
+        "apiVersion": surveyed.api_version,
+        "kind": surveyed.kind,
+        "name": surveyed.name,
+    }
+    group = {"group": surveyed.group, "members": surveyed.members} if surveyed.group else {}
     return {
         **identity,
         **group,
         "pods": advice.pods,
-        "verticalPodAutoscalers": list(each.vpas),
+        "verticalPodAutoscalers": list(surveyed.vpas),
         "containers": [_container(container) for container in advice.containers],
         "scalePoints": [_scale_point(point) for point in advice.scale_points],
     }
@@ -150,12 +155,12 @@ def _container(advice: ContainerAdvice) -> AdviceDocument:
         "kills": surveyed.kills,
         "highest": {resource: _text(resource, select_resource(surveyed.highest, resource)) for resource in RESOURCES},
         "podsOfOtherSizes": surveyed.differing,
-        "said": _said(surveyed.estimate.said),
+        "said": _explanation(surveyed.estimate.said),
     }
 
 
-def _said(said: Mapping[str, float | str]) -> AdviceDocument:
-    return {name: _number(value, 6) if isinstance(value, float) else value for name, value in said.items()}
+def _explanation(explanation: Mapping[str, float | str]) -> AdviceDocument:
+    return {name: _number(value, 6) if isinstance(value, float) else value for name, value in explanation.items()}
 
 
 def _change(resource: str, change: ResourceAdvice, difference: float) -> AdviceDocument:

@@ -133,14 +133,14 @@ _RULES = {
 
 
 def workload_name(workload: WorkloadAdvice) -> str:
-    """As people call it: `shop/web`."""
-    each = workload.surveyed
-    return printable_name(f"{each.namespace}/{each.name}" if each.namespace else each.name)
+    """The name with its namespace: `shop/web`."""
+    surveyed = workload.surveyed
+    return printable_name(f"{surveyed.namespace}/{surveyed.name}" if surveyed.namespace else surveyed.name)
 
 
 def printable_name(name: str) -> str:
     """A name from a file or a metric may be anything; in a table it has one line."""
-    return name if name.isprintable() else "".join(each if each.isprintable() else "?" for each in name)
+    return name if name.isprintable() else "".join(character if character.isprintable() else "?" for character in name)
 
 
 def severity_mark(container: ContainerAdvice) -> str:
@@ -153,21 +153,21 @@ def severity_mark(container: ContainerAdvice) -> str:
 def list_facts(advised: SurveyAdvice) -> list[str]:
     """What was surveyed and how, a few words each."""
     surveyed, total = advised.surveyed, advised.total
-    told = [
+    facts = [
         pluralize(total.workloads, "workload"),
         pluralize(total.containers, "container"),
         pluralize(total.pods, "pod"),
     ]
     days = sorted(row.container.surveyed.days for row in advised.rows if row.container.surveyed.samples)
     if days:
-        told.append(f"{format_span(days[len(days) // 2] * 86_400)} of history")
+        facts.append(f"{format_span(days[len(days) // 2] * 86_400)} of history")
     parameters = ", ".join(f"{name}={value}" for name, value in advised.parameters.items())
-    told.append(f"recommender {surveyed.recommender}" + (f" ({parameters})" if parameters else ""))
-    return [*told, f"from {surveyed.source}", describe_limits(advised.policy.limits)]
+    facts.append(f"recommender {surveyed.recommender}" + (f" ({parameters})" if parameters else ""))
+    return [*facts, f"from {surveyed.source}", describe_limits(advised.policy.limits)]
 
 
 def describe_limits(limits: LimitRules) -> str:
-    """What becomes of limits."""
+    """How limits follow from requests, in words."""
     if limits.cpu is limits.memory:
         return f"limits {_RULES[limits.cpu]}"
     return f"CPU limits {_RULES[limits.cpu]}, memory limits {_RULES[limits.memory]}"
@@ -178,8 +178,8 @@ def partial_notice(advised: SurveyAdvice) -> str:
     missing = advised.surveyed.missing
     if not missing:
         return ""
-    what = "1 thing that is" if len(missing) == 1 else f"{len(missing)} things that are"
-    return f"Partial: {what} listed below could not be looked at."
+    things = "1 thing that is" if len(missing) == 1 else f"{len(missing)} things that are"
+    return f"Partial: {things} listed below could not be looked at."
 
 
 def answer_sentences(advised: SurveyAdvice) -> Iterator[str]:
@@ -191,9 +191,9 @@ def answer_sentences(advised: SurveyAdvice) -> Iterator[str]:
     unknown = total.reasons.get(REQUEST_UNKNOWN.code, 0)
     if unknown:
         needed = join_words([text for text in (_cores(total.after.cpu), _gib(total.after.memory)) if text])
-        whose = "" if unknown == total.containers else f" of {pluralize(unknown, 'container')}"
-        yield f"{needed or 'Nothing'} are needed in all; what is requested now{whose} could not be seen."
-    early = sum(total.reasons.get(each.code, 0) for each in (LOW_CONFIDENCE, NO_USAGE_KNOWN))
+        containers = "" if unknown == total.containers else f" of {pluralize(unknown, 'container')}"
+        yield f"{needed or 'Nothing'} are needed in all; what is requested now{containers} could not be seen."
+    early = sum(total.reasons.get(reason.code, 0) for reason in (LOW_CONFIDENCE, NO_USAGE_KNOWN))
     if unknown != total.containers:
         yield from _sums(advised, is_judged=early < total.containers)
     if early:
@@ -213,19 +213,21 @@ def _sums(advised: SurveyAdvice, *, is_judged: bool) -> Iterator[str]:
         yield "Nothing is requested that is not needed."
     if _is_some(total, "short"):
         short = join_words([text for text in (_cores(total.short.cpu), _gib(total.short.memory)) if text])
-        who = sum(total.reasons.get(each.code, 0) for each in (MEMORY_AT_RISK, UNDER_REQUESTED, NO_REQUEST))
+        short_containers = sum(
+            total.reasons.get(reason.code, 0) for reason in (MEMORY_AT_RISK, UNDER_REQUESTED, NO_REQUEST)
+        )
         cost = (
             f" ({advised.prices.currency} {format_money(total.money_short)} a month)" if total.money_short > 0 else ""
         )
-        yield f"{short}{cost} are needed and not requested, by {pluralize(who, 'container')}."
+        yield f"{short}{cost} are needed and not requested, by {pluralize(short_containers, 'container')}."
     risky = total.reasons.get(MEMORY_AT_RISK.code, 0)
     if risky:
         yield f"{pluralize(risky, 'container')} {'is' if risky == 1 else 'are'} at risk for lack of memory."
 
 
-def _is_some(total: AdviceTotals, what: str) -> bool:
-    found = total.saved if what == "saved" else total.short
-    return found.cpu >= 1000 * _NOTHING or found.memory >= _NOTHING * GIB
+def _is_some(total: AdviceTotals, side: str) -> bool:
+    usage = total.saved if side == "saved" else total.short
+    return usage.cpu >= 1000 * _NOTHING or usage.memory >= _NOTHING * GIB
 
 
 def _cores(milli: float) -> str:
@@ -245,8 +247,8 @@ def scale_point_sentences(advised: SurveyAdvice) -> Iterator[str]:
 
 def scale_point_sentence(point: HpaScalePoint) -> str:
     """What happens to one target of an HPA."""
-    of = f"the {RESOURCE_WORDS[point.resource]} request" + (f" of {point.container}" if point.container else "")
-    target = f"HPA {point.hpa} keeps usage at {point.utilization:g} % of {of}"
+    request = f"the {RESOURCE_WORDS[point.resource]} request" + (f" of {point.container}" if point.container else "")
+    target = f"HPA {point.hpa} keeps usage at {point.utilization:g} % of {request}"
     if point.reason is SCALE_POINT_MISSING:
         return f"{target}, and cannot act as long as a container has none."
     before, after = (format_amount(point.resource, value) for value in (point.before, point.after))
@@ -263,7 +265,7 @@ def list_remarks(advised: SurveyAdvice) -> Iterator[str]:
     governed = [workload for workload in advised.workloads if workload.is_change and workload.surveyed.vpas]
     if governed:
         rest = f" and {len(governed) - _NAMED} more" if len(governed) > _NAMED else ""
-        names = ", ".join(workload_name(each) for each in governed[:_NAMED])
+        names = ", ".join(workload_name(workload) for workload in governed[:_NAMED])
         yield f"Note: VerticalPodAutoscalers may set other requests: {names}{rest}"
     for row in advised.rows:
         yield from _bounds(row)
@@ -276,10 +278,10 @@ def _bounds(row: AdviceRow) -> Iterator[str]:
     for resource in RESOURCES:
         change = row.container.of(resource)
         if change.capped is not None:
-            found, left = format_amount(resource, change.found), format_amount(resource, change.request)
+            needed, allowed = format_amount(resource, change.found), format_amount(resource, change.request)
             container = printable_name(row.container.surveyed.name)
-            what = f"{workload_name(row.workload)} {container}: {RESOURCE_WORDS[resource]}"
-            yield f"Note: {what} of {found} is needed, {left} is allowed ({change.capped.code})"
+            subject = f"{workload_name(row.workload)} {container}: {RESOURCE_WORDS[resource]}"
+            yield f"Note: {subject} of {needed} is needed, {allowed} is allowed ({change.capped.code})"
 
 
 def describe_effort(used: SurveyEffort) -> str:

@@ -14,19 +14,19 @@ _SAME = 0.005
 
 def list_facts(result: BacktestResult) -> list[str]:
     """What was replayed, a few words each."""
-    told = [f"{len(result.facts)} series"]
+    facts = [f"{len(result.facts)} series"]
     if result.facts:
         lengths = sorted(fact.end - fact.begin for fact in result.facts)
         middle = lengths[len(lengths) // 2]
-        told.append(
+        facts.append(
             f"{format_days(middle)} each" if lengths[0] > 0.9 * lengths[-1] else f"{format_days(middle)} in the middle"
         )
-    told.append(f"a decision every {format_span(result.step)}")
+    facts.append(f"a decision every {format_span(result.step)}")
     if result.warm_up > 0:
-        told.append(f"the first {format_days(result.warm_up)} not scored")
+        facts.append(f"the first {format_days(result.warm_up)} not scored")
     if result.threshold > 0:
-        told.append(f"changes below {result.threshold * 100:g} % not applied")
-    return told
+        facts.append(f"changes below {result.threshold * 100:g} % not applied")
+    return facts
 
 
 def partial_notice(result: BacktestResult) -> str:
@@ -37,7 +37,7 @@ def partial_notice(result: BacktestResult) -> str:
 
 
 def compare_all(result: BacktestResult) -> Iterator[str]:
-    """Two for each variant after the first."""
+    """Two sentences for each variant after the first."""
     for variant in result.variants[1:]:
         yield " ".join(compare_variant(variant, result.variants[0]))
 
@@ -45,8 +45,8 @@ def compare_all(result: BacktestResult) -> Iterator[str]:
 def compare_variant(variant: VariantScore, first: VariantScore) -> tuple[str, str]:
     """What a variant requests against the first, and what it risks."""
     both = (("CPU", variant.cpu, first.cpu), ("memory", variant.memory, first.memory))
-    requests = [f"{_ratio(each.footprint)} {name}" for name, each, _ in both if each is not None]
-    risks = [f"{name} {_risk(each, other)}" for name, each, other in both if each is not None]
+    requests = [f"{_ratio(score.footprint)} {name}" for name, score, _ in both if score is not None]
+    risks = [f"{name} {_risk(score, first_score)}" for name, score, first_score in both if score is not None]
     if not requests:
         return f"{variant.name} has nothing to be scored on.", ""
     risk = "; ".join(risks)
@@ -74,9 +74,9 @@ def _than(requests: list[str]) -> str:
     return "as" if requests[-1].startswith("as much") else "than"
 
 
-def _risk(each: OverallScore, other: OverallScore | None) -> str:
-    over = format_share(each.figures.time_over)
-    before = format_share(other.figures.time_over) if other is not None else over
+def _risk(score: OverallScore, first_score: OverallScore | None) -> str:
+    over = format_share(score.figures.time_over)
+    before = format_share(first_score.figures.time_over) if first_score is not None else over
     return f"{over} of the time" + ("" if over == before else f" (against {before})")
 
 
@@ -85,12 +85,12 @@ def find_best(result: BacktestResult) -> int:
 
     Where there is no CPU it is memory that counts.
     """
-    found, least = 0, 1.0 - _SAME
+    best, least = 0, 1.0 - _SAME
     for number, variant in enumerate(result.variants):
-        each = variant.cpu or variant.memory
-        if each is None or not math.isfinite(each.footprint):
+        score = variant.cpu or variant.memory
+        if score is None or not math.isfinite(score.footprint):
             continue
-        safe = not (each.time_over > 1.0 + _SAME)  # NaN: the first has none, and neither is compared
-        if safe and each.footprint < least:
-            found, least = number, each.footprint
-    return found
+        safe = not (score.time_over > 1.0 + _SAME)  # NaN: the first has none, and neither is compared
+        if safe and score.footprint < least:
+            best, least = number, score.footprint
+    return best

@@ -66,26 +66,26 @@ class ScoredVariant(msgspec.Struct, frozen=True):
 def score_variants(result: BacktestResult, resource: str) -> list[ScoredVariant]:
     """Every variant that was scored on a resource."""
     measures = measures_for(resource)
-    told = []
+    scored = []
     for number, variant in enumerate(result.variants):
-        each = overall_score(variant, resource)
-        if each is None:
+        score = overall_score(variant, resource)
+        if score is None:
             continue
-        numbers = [measure.read(each.figures) for measure in measures]
+        numbers = [measure.read(score.figures) for measure in measures]
         shown = [measure.show(value) for measure, value in zip(measures, numbers, strict=True)]
-        improvement = FOOTPRINT.improvement(each.footprint, 1.0)
-        told.append(
+        improvement = FOOTPRINT.improvement(score.footprint, 1.0)
+        scored.append(
             ScoredVariant(
                 number,
                 variant.name,
-                each.footprint,
-                format_footprint_ratio(each.footprint),
+                score.footprint,
+                format_footprint_ratio(score.footprint),
                 improvement,
                 shown,
                 numbers,
             )
         )
-    return told
+    return scored
 
 
 def measures_for(resource: str) -> tuple[Measure[ResourceScore], ...]:

@@ -37,7 +37,7 @@ from trellis.sim.backtest.results import (
 def build_chart_data(result: BacktestResult) -> dict[str, Any]:
     """Everything that the page's script reads."""
     columns = ChartColumns()
-    facts = {each.name: each for each in result.facts}
+    facts = {fact.name: fact for fact in result.facts}
     charts = [_chart(chart, columns) for chart in result.charts if chart.times]
     for chart in charts:
         fact = facts.get(chart["name"])

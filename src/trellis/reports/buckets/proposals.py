@@ -60,7 +60,7 @@ class WorkloadProposals(msgspec.Struct, frozen=True):
     @property
     def reasons(self) -> list[tuple[Reason, int]]:
         """Why there are no buckets, and for how many workloads."""
-        counts = Counter(other.suggestion.reason for other in self.others)
+        counts = Counter(proposal.suggestion.reason for proposal in self.others)
         return [(reason, many) for reason, many in counts.most_common() if reason is not None]
 
 
@@ -68,16 +68,16 @@ def proposals_for(advised: SurveyAdvice, rules: SuggestionRules = SuggestionRule
     """What is proposed for everything that was surveyed."""
     prices = choose_weights(advised.prices)
     workloads = advised.surveyed.workloads
-    taken = Counter((workload.namespace, name) for workload in workloads for name in _names(workload))
-    found = []
+    name_counts = Counter((workload.namespace, name) for workload in workloads for name in _names(workload))
+    proposals = []
     for workload in workloads:
-        is_shared = taken[workload.namespace, workload.name] > 1
+        is_shared = name_counts[workload.namespace, workload.name] > 1
         name = f"{workload.name}-{workload.kind.lower()}" if is_shared else workload.name
-        found.append(WorkloadProposal(workload, suggest(workload_history(workload, advised, name), rules, prices)))
-    proposed = [each for each in found if each.suggestion.manifest]
-    proposed.sort(key=lambda each: (-each.saves, each.workload.namespace, each.workload.name))
+        proposals.append(WorkloadProposal(workload, suggest(workload_history(workload, advised, name), rules, prices)))
+    proposed = [proposal for proposal in proposals if proposal.suggestion.manifest]
+    proposed.sort(key=lambda proposal: (-proposal.saves, proposal.workload.namespace, proposal.workload.name))
     return WorkloadProposals(
-        advised, rules, tuple(proposed), tuple(each for each in found if not each.suggestion.manifest)
+        advised, rules, tuple(proposed), tuple(proposal for proposal in proposals if not proposal.suggestion.manifest)
     )
 
 
@@ -115,8 +115,8 @@ def workload_history(workload: SurveyedWorkload, advised: SurveyAdvice, name: st
 
 def _sum(amounts: Sequence[float]) -> float:
     """What containers request together; those count that request anything."""
-    known = [amount for amount in amounts if not math.isnan(amount)]
-    return math.fsum(known) if known else math.nan
+    requested = [amount for amount in amounts if not math.isnan(amount)]
+    return math.fsum(requested) if requested else math.nan
 
 
 def _largest(workload: SurveyedWorkload, advised: SurveyAdvice, resource: str) -> float:
@@ -134,6 +134,8 @@ def _largest(workload: SurveyedWorkload, advised: SurveyAdvice, resource: str) -
 
 def _hpa(hpa: SurveyedHpa) -> ObservedHpa:
     shares = [target.utilization / 100 for target in hpa.targets if target.resource == "cpu" and not target.container]
-    known = [share for share in shares if not math.isnan(share)]
-    others = len(hpa.targets) + hpa.others - len(known[:1])
-    return ObservedHpa(hpa.name, max(hpa.least, 1), max(hpa.most, 1), known[0] if known else math.nan, others)
+    utilizations = [share for share in shares if not math.isnan(share)]
+    others = len(hpa.targets) + hpa.others - len(utilizations[:1])
+    return ObservedHpa(
+        hpa.name, max(hpa.least, 1), max(hpa.most, 1), utilizations[0] if utilizations else math.nan, others
+    )

@@ -44,16 +44,16 @@ def as_yaml(proposals: WorkloadProposals) -> str:
     """Hvpas to apply, each below the reasons for it."""
     if not proposals.proposed:
         return f"# {answer_sentence(proposals)}\n"
-    return "".join(_explained(each) for each in proposals.proposed)
+    return "".join(_explained(proposal) for proposal in proposals.proposed)
 
 
 def as_csv(proposals: WorkloadProposals) -> str:
     """A row for each workload; CPU in cores, memory in bytes, and shares of the time."""
-    return encode_csv(_COLUMNS, (_row(each, proposals) for each in (*proposals.proposed, *proposals.others)))
+    return encode_csv(_COLUMNS, (_row(proposal, proposals) for proposal in (*proposals.proposed, *proposals.others)))
 
 
 def build_document(proposals: WorkloadProposals) -> BucketDocument:
-    """Everything; what is not known is null."""
+    """The proposals as a document; unknown figures are null."""
     surveyed, prices = proposals.advised.surveyed, proposals.advised.prices
     return {
         "kind": "BucketAdvice",
@@ -62,20 +62,20 @@ def build_document(proposals: WorkloadProposals) -> BucketDocument:
         "source": surveyed.source,
         "prices": {"currency": prices.currency, "coreHour": prices.core_hour, "gibHour": prices.gib_hour},
         "partial": surveyed.is_partial,
-        "workloads": [_workload(each, proposals) for each in (*proposals.proposed, *proposals.others)],
-        "missing": [{"what": each.what, "where": each.where, "why": each.why} for each in surveyed.missing],
+        "workloads": [_workload(proposal, proposals) for proposal in (*proposals.proposed, *proposals.others)],
+        "missing": [{"what": missing.what, "where": missing.where, "why": missing.why} for missing in surveyed.missing],
         "notes": list(surveyed.notes),
     }
 
 
 def _explained(proposal: WorkloadProposal) -> str:
-    told = [
+    comments = [
         line
-        for each in (f"{proposal_name(proposal)}:", *reason_sentences(proposal))
-        for line in textwrap.wrap(each, _WIDTH)
+        for sentence in (f"{proposal_name(proposal)}:", *reason_sentences(proposal))
+        for line in textwrap.wrap(sentence, _WIDTH)
     ]
     begin, _, rest = encode_yaml([proposal.suggestion.manifest]).partition("\n")
-    return "\n".join([begin, *(f"# {line}" for line in told), rest])
+    return "\n".join([begin, *(f"# {line}" for line in comments), rest])
 
 
 def _workload(proposal: WorkloadProposal, proposals: WorkloadProposals) -> BucketDocument:
@@ -89,39 +89,39 @@ def _workload(proposal: WorkloadProposal, proposals: WorkloadProposals) -> Bucke
         "days": round(suggestion.days, 2),
         "hvpa": suggestion.manifest or None,
         "why": list(reason_sentences(proposal)),
-        "seen": _seen(suggestion.rungs),
+        "seen": _observed_usage(suggestion.rungs),
         "outcomes": {
-            way: _outcome(found, proposals)
-            for way, found in zip(_WAYS, (suggestion.now, suggestion.by_hpa, suggestion.by_buckets), strict=True)
+            way: _outcome(cost, proposals)
+            for way, cost in zip(_WAYS, (suggestion.now, suggestion.by_hpa, suggestion.by_buckets), strict=True)
         },
     }
 
 
-def _seen(found: BucketProposal | None) -> BucketDocument | None:
-    if found is None:
+def _observed_usage(proposal: BucketProposal | None) -> BucketDocument | None:
+    if proposal is None:
         return None
     return {
-        "lowestCores": round(found.quiet / 1000, 6),
-        "highestCores": round(found.peak / 1000, 6),
-        "highestBytes": round(found.memory_peak),
-        "baseBytes": round(found.base.memory),
-        "baseIsKnown": found.base.is_known,
-        "fewestBy": str(found.fewest_by),
-        "largestBy": str(found.largest_by),
+        "lowestCores": round(proposal.quiet / 1000, 6),
+        "highestCores": round(proposal.peak / 1000, 6),
+        "highestBytes": round(proposal.memory_peak),
+        "baseBytes": round(proposal.base.memory),
+        "baseIsKnown": proposal.base.is_known,
+        "fewestBy": str(proposal.fewest_by),
+        "largestBy": str(proposal.largest_by),
     }
 
 
-def _outcome(found: ReplayCost | None, proposals: WorkloadProposals) -> BucketDocument | None:
-    if found is None:
+def _outcome(cost: ReplayCost | None, proposals: WorkloadProposals) -> BucketDocument | None:
+    if cost is None:
         return None
     return {
-        "replicas": {"fewest": found.fewest, "most": found.most},
-        "coreHours": round(found.core_hours, 3),
-        "gibHours": round(found.gib_hours, 3),
-        "moneyMonth": round(proposals.money(found), 2),
-        "cpuShort": round(found.cpu_over, 6),
-        "memoryShort": round(found.memory_over, 6),
-        "changes": found.changes,
+        "replicas": {"fewest": cost.fewest, "most": cost.most},
+        "coreHours": round(cost.core_hours, 3),
+        "gibHours": round(cost.gib_hours, 3),
+        "moneyMonth": round(proposals.money(cost), 2),
+        "cpuShort": round(cost.cpu_over, 6),
+        "memoryShort": round(cost.memory_over, 6),
+        "changes": cost.changes,
     }
 
 
@@ -129,8 +129,10 @@ def _row(proposal: WorkloadProposal, proposals: WorkloadProposals) -> list[CsvCe
     workload, suggestion = proposal.workload, proposal.suggestion
     reason = suggestion.reason.code if suggestion.reason is not None else ""
     cells: list[CsvCell] = [workload.namespace, workload.kind, workload.name, reason, round(suggestion.days, 2)]
-    found = suggestion.rungs
-    cells += [None] * 4 if found is None else [found.fewest, found.most, found.largest[0] / 1000, found.largest[1]]
+    buckets = suggestion.rungs
+    cells += (
+        [None] * 4 if buckets is None else [buckets.fewest, buckets.most, buckets.largest[0] / 1000, buckets.largest[1]]
+    )
     for way in (suggestion.now, suggestion.by_hpa, suggestion.by_buckets):
         cells += _figures(way, proposals)
     return cells

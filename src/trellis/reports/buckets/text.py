@@ -81,7 +81,7 @@ def _indent(lines: list[str]) -> Iterator[str]:
 def _reasons(proposals: WorkloadProposals) -> Iterator[str]:
     """Why the other workloads have no buckets."""
     for reason, count in proposals.reasons:
-        names = [proposal_name(other) for other in proposals.others if other.suggestion.reason == reason]
+        names = [proposal_name(proposal) for proposal in proposals.others if proposal.suggestion.reason == reason]
         rest = f" and {count - _NAMED} more" if count > _NAMED else ""
         yield f"None for {', '.join(names[:_NAMED])}{rest}: {reason.meaning} ({reason.code})"
 
@@ -97,7 +97,7 @@ def as_markdown(proposals: WorkloadProposals, top: int = 0) -> str:
         lines += [
             "### Without buckets",
             "",
-            *_markdown_table(["workload", "kind", "why"], [_markdown_other(other) for other in proposals.others]),
+            *_markdown_table(["workload", "kind", "why"], [_markdown_other(proposal) for proposal in proposals.others]),
         ]
     return "\n".join(lines).rstrip() + "\n"
 

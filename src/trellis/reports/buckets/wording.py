@@ -15,26 +15,26 @@ _DAY = 86_400.0
 
 
 def proposal_name(proposal: WorkloadProposal) -> str:
-    """As people call it: `shop/web`."""
+    """The name of the workload with its namespace: `shop/web`."""
     return printable_name(f"{proposal.workload.namespace}/{proposal.workload.name}")
 
 
 def answer_sentence(proposals: WorkloadProposals) -> str:
-    """What it comes to."""
+    """For how many workloads buckets are proposed, and what they cost instead."""
     many = len(proposals.proposed)
     everything = pluralize(many + len(proposals.others), "workload")
     if not many:
         return f"There are no buckets to propose for {everything}."
     now, then = _money(proposals)
     prices = proposals.advised.prices
-    told = f"Buckets for {many} of {everything}"
+    summary = f"Buckets for {many} of {everything}"
     if prices.are_free:
-        return f"{told}."
-    return f"{told}: {prices.currency} {format_money(then)} a month instead of {format_money(now)}."
+        return f"{summary}."
+    return f"{summary}: {prices.currency} {format_money(then)} a month instead of {format_money(now)}."
 
 
 def _money(proposals: WorkloadProposals) -> tuple[float, float]:
-    pairs = [(each.suggestion.now, each.suggestion.by_buckets) for each in proposals.proposed]
+    pairs = [(proposal.suggestion.now, proposal.suggestion.by_buckets) for proposal in proposals.proposed]
     return (
         sum(now.money for now, _ in pairs if now is not None),
         sum(then.money for _, then in pairs if then is not None),
@@ -43,48 +43,51 @@ def _money(proposals: WorkloadProposals) -> tuple[float, float]:
 
 def reason_sentences(proposal: WorkloadProposal) -> Iterator[str]:
     """Sentences: what was seen, and what follows from it."""
-    suggestion, found = proposal.suggestion, proposal.suggestion.rungs
-    if found is None:
+    suggestion, buckets = proposal.suggestion, proposal.suggestion.rungs
+    if buckets is None:
         return
-    cores = format_from_to(format_significant(found.quiet / 1000), format_significant(found.peak / 1000))
-    memory, time = format_amount("memory", found.memory_peak), format_span(suggestion.days * _DAY)
+    cores = format_from_to(format_significant(buckets.quiet / 1000), format_significant(buckets.peak / 1000))
+    memory, time = format_amount("memory", buckets.memory_peak), format_span(suggestion.days * _DAY)
     yield f"All pods together used {cores} cores and at most {memory} of memory in {time}."
-    yield _fewest(proposal, found)
-    yield _largest(proposal, found)
-    if found.most > found.fewest:
-        times = found.most * found.largest[0] * suggestion.utilization / found.peak
+    yield _fewest(proposal, buckets)
+    yield _largest(proposal, buckets)
+    if buckets.most > buckets.fewest:
+        times = buckets.most * buckets.largest[0] * suggestion.utilization / buckets.peak
         at = format_share(suggestion.utilization)
-        yield f"{found.most} replicas of that size hold {times:.1f} times the most that was used, at {at} of their CPU."
-    base = format_amount("memory", found.base.memory)
-    if found.base.is_known:
+        most = f"{buckets.most} replicas of that size"
+        yield f"{most} hold {times:.1f} times the most that was used, at {at} of their CPU."
+    base = format_amount("memory", buckets.base.memory)
+    if buckets.base.is_known:
         yield f"Each replica has {base} of memory in any case; the fewest can hold what all of them have."
     else:
         yield f"The number of pods hardly changed: the {base} that one had at the least are taken for its base usage."
     yield from _others(proposal)
 
 
-def _fewest(proposal: WorkloadProposal, found: BucketProposal) -> str:
-    few = pluralize(found.fewest, "replica")
-    if found.fewest_by is FewestReason.HPA:
+def _fewest(proposal: WorkloadProposal, buckets: BucketProposal) -> str:
+    few = pluralize(buckets.fewest, "replica")
+    if buckets.fewest_by is FewestReason.HPA:
         return f"At least {few}: HPA {proposal.workload.hpas[0].name} has no fewer."
-    if found.fewest_by is FewestReason.MEMBERS:
+    if buckets.fewest_by is FewestReason.MEMBERS:
         return f"At least {few}, as now: members of a {proposal.workload.kind} may need one another."
-    if found.fewest_by is FewestReason.AVAILABILITY:
+    if buckets.fewest_by is FewestReason.AVAILABILITY:
         return f"At least {few}: there were never fewer, and one alone would be gone while it is replaced."
     return f"At least {few}: there was no more at some times."
 
 
-def _largest(proposal: WorkloadProposal, found: BucketProposal) -> str:
-    size = _cores(found.largest[0])
-    told = f"Replicas grow to {size} before there are more of them"
-    if found.largest_by is LargestReason.REQUEST:
-        return f"{told}: it is what one requests now."
-    if found.largest_by is LargestReason.HPA:
-        return f"{told}: the {proposal.workload.hpas[0].most} of HPA {proposal.workload.hpas[0].name} are then enough."
-    if found.largest_by is LargestReason.BOUND:
-        memory = format_amount("memory", found.largest[1])
+def _largest(proposal: WorkloadProposal, buckets: BucketProposal) -> str:
+    size = _cores(buckets.largest[0])
+    growth = f"Replicas grow to {size} before there are more of them"
+    if buckets.largest_by is LargestReason.REQUEST:
+        return f"{growth}: it is what one requests now."
+    if buckets.largest_by is LargestReason.HPA:
+        return (
+            f"{growth}: the {proposal.workload.hpas[0].most} of HPA {proposal.workload.hpas[0].name} are then enough."
+        )
+    if buckets.largest_by is LargestReason.BOUND:
+        memory = format_amount("memory", buckets.largest[1])
         return f"Replicas grow to {size} and {memory}: no more is allowed, or fits twice on the largest node."
-    return f"{told}: it is what a pod needs at the busiest times."
+    return f"{growth}: it is what a pod needs at the busiest times."
 
 
 def _cores(milli: float) -> str:
@@ -92,7 +95,7 @@ def _cores(milli: float) -> str:
 
 
 def _others(proposal: WorkloadProposal) -> Iterator[str]:
-    """Who else scales or sizes it."""
+    """Sentences on HPAs and VPAs of the same workload."""
     workload = proposal.workload
     if workload.hpas:
         hpa = workload.hpas[0]
@@ -108,11 +111,11 @@ def list_outcomes(proposal: WorkloadProposal) -> Iterator[tuple[str, ReplayCost]
     """Ways of scaling, with what each comes to."""
     suggestion = proposal.suggestion
     ways = (("as now", suggestion.now), ("HPA alone", suggestion.by_hpa), ("buckets", suggestion.by_buckets))
-    yield from ((name, found) for name, found in ways if found is not None)
+    yield from ((name, cost) for name, cost in ways if cost is not None)
 
 
 def cost_headers(proposals: WorkloadProposals) -> list[str]:
-    """Over the columns of `cost_cells`."""
+    """The headers of the columns of `cost_cells`."""
     prices = proposals.advised.prices
     priced = [] if prices.are_free else [f"{prices.currency}/month"]
     return [*_HEADS, *priced, "CPU short", "memory short", "changes"]
@@ -135,14 +138,14 @@ def cost_cells(name: str, found: ReplayCost, proposals: WorkloadProposals) -> li
 
 def bucket_cells(proposal: WorkloadProposal) -> Iterator[list[str]]:
     """A row for each bucket: replicas, what one may have, and what all of them hold."""
-    found = proposal.suggestion.rungs
-    for each in found.buckets if found is not None else ():
+    buckets = proposal.suggestion.rungs
+    for bucket in buckets.buckets if buckets is not None else ():
         sizes = [
             format_from_to(format_amount(name, low), format_amount(name, high))
-            for name, low, high in zip(("cpu", "memory"), each.least, each.largest, strict=True)
+            for name, low, high in zip(("cpu", "memory"), bucket.least, bucket.largest, strict=True)
         ]
-        holds = [_cores(each.last * each.largest[0]), format_amount("memory", each.last * each.largest[1])]
-        yield [format_from_to(str(each.first), str(each.last)), *sizes, ", ".join(holds)]
+        holds = [_cores(bucket.last * bucket.largest[0]), format_amount("memory", bucket.last * bucket.largest[1])]
+        yield [format_from_to(str(bucket.first), str(bucket.last)), *sizes, ", ".join(holds)]
 
 
 BUCKET_HEADERS = ["replicas", "CPU of one", "memory of one", "hold at most"]

@@ -32,12 +32,12 @@ REFUSED: Final = "Does nothing: it is refused, see below."
 def describe_objects(checked: CheckResult) -> list[dict[str, Any]]:
     """Object, file and sentences for every object of ours, as JSON shows them; one that is refused says so."""
     sound = {id(ours) for ours in checked.sound}
-    found = []
+    described = []
     for ours in checked.objects:
         manifest = ours.manifest
-        told = describe_object(ours, checked.workloads) if id(ours) in sound else [REFUSED]
-        found.append({"object": manifest.title, "file": manifest.file, "sentences": told})
-    return found
+        sentences = describe_object(ours, checked.workloads) if id(ours) in sound else [REFUSED]
+        described.append({"object": manifest.title, "file": manifest.file, "sentences": sentences})
+    return described
 
 
 def describe_object(ours: TrellisObject, workloads: WorkloadIndex) -> list[str]:

@@ -15,19 +15,19 @@ from trellis.reports.text.phrases import format_duration, join_words
 
 
 def buffer_sentences(buffer: EffectiveBuffer) -> list[str]:
-    """How much room, how it is counted, and when."""
+    """How much capacity it asks for, how that is counted, and when."""
     if not buffer.is_ours:
         return [f"Is left alone: {buffer.type} is not a type that Trellis provisions."]
-    found = [_room(buffer), *_shape(buffer), _strategy(buffer)]
+    sentences = [_capacity_sentence(buffer), *_shape(buffer), _strategy(buffer)]
     if buffer.schedule is not None:
         windows = [
             f"begin at {window.start} and last {format_duration(window.duration)}" for window in buffer.schedule.windows
         ]
-        found.append(f"Only in windows that {join_words(windows, 'or')}; outside of them it counts for nothing.")
-    return found
+        sentences.append(f"Only in windows that {join_words(windows, 'or')}; outside of them it counts for nothing.")
+    return sentences
 
 
-def _room(buffer: EffectiveBuffer) -> str:
+def _capacity_sentence(buffer: EffectiveBuffer) -> str:
     target = f"{buffer.target.kind} {buffer.target.name}" if buffer.target else ""
     match buffer.capacity:
         case FixedReplicas(count=count):
@@ -40,7 +40,7 @@ def _room(buffer: EffectiveBuffer) -> str:
         case NodeClassTotals() as totals:
             return _totals(totals, target)
         case GivenPods(count=count) as pods:
-            return f"Keeps room for {pluralize(count, 'pod')} of the given spec{_each(pods)}."
+            return f"Keeps room for {pluralize(count, 'pod')} of the given spec{_size_phrase(pods)}."
         case _:
             return "Keeps no room: it states no capacity that can be read."
 
@@ -49,16 +49,16 @@ def _totals(totals: NodeClassTotals, target: str) -> str:
     labels = [f"{key}={value}" for key, value in sorted(totals.node_selector.items())]
     where = [f"of {target}"] if target else []
     where += [f"labelled {join_words(labels)}"] if labels else []
-    room = f"Keeps up to {totals.cpu} CPU and {totals.memory} memory on nodes {join_words(where)}"
+    capacity = f"Keeps up to {totals.cpu} CPU and {totals.memory} memory on nodes {join_words(where)}"
     if totals.chunk is None:
-        return f"{room}, in equal chunks that fit the smallest of them."
+        return f"{capacity}, in equal chunks that fit the smallest of them."
     chunk = [f"{size} {RESOURCE_WORDS.get(name, name)}" for name, size in totals.chunk.items()]
     chunks = split_into_chunks(totals, NodeClassFacts(), BufferSettings())
     many = f"; that makes {pluralize(chunks.count, 'chunk')}" if isinstance(chunks, NodeClassChunks) else ""
-    return f"{room}, in chunks of {join_words(chunk)}{many}."
+    return f"{capacity}, in chunks of {join_words(chunk)}{many}."
 
 
-def _each(pods: GivenPods) -> str:
+def _size_phrase(pods: GivenPods) -> str:
     """What one of the pods requests."""
     shape = shape_from_spec(pods.pod_spec)
     if isinstance(shape, DetailedReason):

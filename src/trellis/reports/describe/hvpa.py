@@ -22,16 +22,16 @@ def hvpa_sentences(hvpa: EffectiveHvpa, target: TargetReference, expected: tuple
     """What is scaled, from which demand, along which buckets, how running pods get their size, and when."""
     name = f"{target.kind} {target.name}"
     fewest, most = hvpa.replicas
-    found = [
+    sentences = [
         f"Sets the replica count of {name} between {fewest} and {most}, and the size of its pods.",
         _sources(hvpa),
     ]
     for bucket in hvpa.buckets:
-        found += _bucket(bucket)
-    found.append(_size(hvpa))
-    found += _running(expected)
-    found += [_direction("up", hvpa.up, hvpa), _direction("down", hvpa.down, hvpa)]
-    return found
+        sentences += _bucket(bucket)
+    sentences.append(_size(hvpa))
+    sentences += _running(expected)
+    sentences += [_direction("up", hvpa.up, hvpa), _direction("down", hvpa.down, hvpa)]
+    return sentences
 
 
 def _sources(hvpa: EffectiveHvpa) -> str:
@@ -90,10 +90,10 @@ def _running(expected: tuple[UpdatePreview, ...]) -> Iterator[str]:
     yield f"{changes[:1].upper()}{changes[1:]}{alone}."
     yield from restart_sentences(most)
     if fewest.waiting:
-        what = join_words([RESOURCE_WORDS[each] for each in sorted(fewest.waiting)], "or")
+        resources = join_words([RESOURCE_WORDS[resource] for resource in sorted(fewest.waiting)], "or")
         yield (
-            f"At {pluralize(fewest.replicas, 'replica')} a change of {what} waits: at least {fewest.minimum} replicas "
-            "must live before a container is restarted or a pod evicted."
+            f"At {pluralize(fewest.replicas, 'replica')} a change of {resources} waits: at least {fewest.minimum} "
+            "replicas must live before a container is restarted or a pod evicted."
         )
 
 

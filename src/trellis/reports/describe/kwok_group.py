@@ -24,20 +24,20 @@ def kwok_group_sentences(group: KwokNodeGroup) -> list[str]:
     shape = _shape(spec.resources)
     sizes = f"{spec.min_size or 0} to {pluralize(spec.max_size or 0, 'node')}"
     boot = describe_span(parse_span(spec.boot_time or DEFAULT_BOOT_TIME))
-    found = [f"A group of {sizes} with {shape} each.", f"A node is up {boot} after it was ordered."]
+    sentences = [f"A group of {sizes} with {shape} each.", f"A node is up {boot} after it was ordered."]
     if spec.price is not None:
-        found.append(f"A node costs {spec.price:g} an hour.")
+        sentences.append(f"A node costs {spec.price:g} an hour.")
     if spec.taints:
         keys = [f"{taint.key}:{taint.effect}" for taint in spec.taints]
-        found.append(f"Keeps away pods that do not tolerate {join_words(keys)}.")
+        sentences.append(f"Keeps away pods that do not tolerate {join_words(keys)}.")
     if spec.fails is not None:
-        found.append(_mishap(spec.fails))
-    return found
+        sentences.append(_mishap(spec.fails))
+    return sentences
 
 
 def _mishap(failure: GroupFailure) -> str:
-    what = _MISHAPS.get(failure.how) or f"nodes come up with {_shape(failure.resources)}"
-    return f"Goes wrong: {what}, beyond the first {failure.after}." if failure.after else f"Goes wrong: {what}."
+    mishap = _MISHAPS.get(failure.how) or f"nodes come up with {_shape(failure.resources)}"
+    return f"Goes wrong: {mishap}, beyond the first {failure.after}." if failure.after else f"Goes wrong: {mishap}."
 
 
 def _shape(resources: Mapping[str, object] | None) -> str:

@@ -61,7 +61,7 @@ def change_sentences(workload: str, expected: tuple[UpdatePreview, ...]) -> Iter
 def restart_sentences(expected: UpdatePreview) -> Iterator[str]:
     """Which resizes restart a container."""
     if expected.restarting:
-        resources = join_words([RESOURCE_WORDS[each] for each in sorted(expected.restarting)], "or")
+        resources = join_words([RESOURCE_WORDS[resource] for resource in sorted(expected.restarting)], "or")
         yield f"A resize of {resources} restarts the container, because its `resizePolicy` is RestartContainer."
 
 

@@ -11,16 +11,16 @@ def scenario_sentences(spec: ScenarioSpec) -> list[str]:
     """What is simulated, for how long, what is compared and what goes wrong."""
     written = [pluralize(len(spec.workloads), "workload")] if spec.workloads else []
     drawn = [f"{pluralize(spec.fleet.count or 0, 'workload')} drawn from a mix"] if spec.fleet is not None else []
-    found = [
+    sentences = [
         f"Plays {spec.duration} of {join_words(written + drawn)}, with a figure of usage every {spec.step or '1m'}."
     ]
     names = [variant.name for variant in spec.variants or ()] or [
         "fixed",
         *(policy.name for policy in spec.policies or ()),
     ]
-    found.append(f"Compares {join_words(names)}." if len(names) > 1 else f"Plays {names[0]} alone.")
+    sentences.append(f"Compares {join_words(names)}." if len(names) > 1 else f"Plays {names[0]} alone.")
     if spec.warm_up is not None:
-        found.append(f"The first {spec.warm_up} are not scored.")
+        sentences.append(f"The first {spec.warm_up} are not scored.")
     if spec.faults:
-        found.append(f"Goes wrong: {join_words([f'{fault.kind} after {fault.begin}' for fault in spec.faults])}.")
-    return found
+        sentences.append(f"Goes wrong: {join_words([f'{fault.kind} after {fault.begin}' for fault in spec.faults])}.")
+    return sentences

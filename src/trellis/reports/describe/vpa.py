@@ -43,16 +43,16 @@ def vpa_sentences(
     `expected` is what the updater's plan answers for the workload, at the least and at the most replicas.
     """
     name = f"{target.kind} {target.name}"
-    found = list(_mode(vpa, name, expected))
-    found += _policies(vpa)
-    found += _requirements(vpa)
-    found += _boosts(vpa, name, workload)
+    sentences = list(_mode(vpa, name, expected))
+    sentences += _policies(vpa)
+    sentences += _requirements(vpa)
+    sentences += _boosts(vpa, name, workload)
     if vpa.parameters:
         settings = join_words([f"{key}={value}" for key, value in sorted(vpa.parameters.items())])
-        found.append(f"The recommender {vpa.recommender} computes the recommendation, with {settings}.")
+        sentences.append(f"The recommender {vpa.recommender} computes the recommendation, with {settings}.")
     else:
-        found.append(f"The recommender {vpa.recommender} computes the recommendation.")
-    return found
+        sentences.append(f"The recommender {vpa.recommender} computes the recommendation.")
+    return sentences
 
 
 def _mode(vpa: EffectiveVpa, name: str, expected: tuple[UpdatePreview, ...]) -> Iterator[str]:
@@ -67,13 +67,13 @@ def _mode(vpa: EffectiveVpa, name: str, expected: tuple[UpdatePreview, ...]) -> 
 
 def _policies(vpa: EffectiveVpa) -> Iterator[str]:
     for name, container in vpa.containers.items():
-        who = "Every container without a policy of its own" if name == ANY_CONTAINER else f"Container {name}"
+        subject = "Every container without a policy of its own" if name == ANY_CONTAINER else f"Container {name}"
         if not container.scaled:
-            yield f"{who} keeps the requests it was given."
+            yield f"{subject} keeps the requests it was given."
             continue
         rules = list(_limits(container))
         if rules:
-            yield f"{who}: {'; '.join(rules)}."
+            yield f"{subject}: {'; '.join(rules)}."
 
 
 def _limits(container: EffectiveContainerPolicy) -> Iterator[str]:
@@ -92,17 +92,17 @@ def _limits(container: EffectiveContainerPolicy) -> Iterator[str]:
 def _requirements(vpa: EffectiveVpa) -> Iterator[str]:
     if not vpa.requirements:
         return
-    asked = [
+    comparisons = [
         f"the target for {join_words([RESOURCE_WORDS.get(r, r) for r in sorted(item.resources)], 'or')} is "
         f"{_CHANGES[item.change]} the request"
         for item in vpa.requirements
     ]
     if vpa.mode in _EVICTING:
-        yield f"A running pod is evicted only if, for one of its containers, {join_words(asked)}."
+        yield f"A running pod is evicted only if, for one of its containers, {join_words(comparisons)}."
     if vpa.mode in _IN_PLACE and vpa.requirements_for_eviction_only:
         yield "Resizes in place are not restricted."
     elif vpa.mode in _IN_PLACE and vpa.mode not in _EVICTING:
-        yield f"A resource is resized only if it compares as asked itself: {join_words(asked)}."
+        yield f"A resource is resized only if it compares as asked itself: {join_words(comparisons)}."
     elif vpa.mode in _IN_PLACE:
         free = [RESOURCE_WORDS[name] for name in RESOURCES if not any(name in r.resources for r in vpa.requirements)]
         also = f"; {join_words(free)} is changed freely" if free else ""
@@ -125,8 +125,8 @@ def _boosts(vpa: EffectiveVpa, target: str, workload: WorkloadManifest | None) -
     if spared:
         yield f"Not boosted: {join_words(spared)}."
     if workload is None and rest.boost is not None:
-        other = "Every other container" if named else "Every container"
-        yield _boost_sentence(f"{other} of {target}", rest.boost, _recommended(vpa, rest), plural=False)
+        containers = "Every other container" if named else "Every container"
+        yield _boost_sentence(f"{containers} of {target}", rest.boost, _recommended(vpa, rest), plural=False)
 
 
 def _group(names: list[str], target: str, all_containers: bool) -> str:
@@ -141,7 +141,7 @@ def _recommended(vpa: EffectiveVpa, container: EffectiveContainerPolicy) -> bool
     return vpa.mode is not UpdateMode.OFF and container.scaled and "cpu" in container.controlled
 
 
-def _boost_sentence(who: str, boost: Boost, recommended: bool, plural: bool) -> str:
+def _boost_sentence(containers: str, boost: Boost, recommended: bool, plural: bool) -> str:
     starts, owner = ("start", "their") if plural else ("starts", "its")
     requests = "they request" if plural else "it requests"
     if boost.kind is BoostKind.FACTOR:
@@ -156,4 +156,4 @@ def _boost_sentence(who: str, boost: Boost, recommended: bool, plural: bool) -> 
         if boost.give_up_after
         else ""
     )
-    return f"{who} {starts} with {how} {until}{give_up}."
+    return f"{containers} {starts} with {how} {until}{give_up}."

@@ -22,7 +22,7 @@ _NARROWEST, _WIDEST = 8, 14
 
 
 class _DrawingCharacters(msgspec.Struct, frozen=True):
-    """What lines and marks are drawn with."""
+    """The characters of lines and marks."""
 
     line: str
     rise: str
@@ -44,7 +44,7 @@ _PLAIN: Final = _DrawingCharacters("-", ".", "'", "|", "+", "+", "~", "o", "*", 
 def draw_buckets(hvpa: HvpaPart, demand: DemandPart, width: int, *, plain: bool) -> Iterator[str]:
     """The lines of a drawing, no wider than this if there is room for three counts."""
     pens = _PLAIN if plain else _FINE
-    edge = len(str(max(each.count for each in hvpa.rungs[demand.resource]))) + 2
+    edge = len(str(max(rung.count for rung in hvpa.rungs[demand.resource]))) + 2
     stairs = _BucketStairs(hvpa, demand, width - edge - 1)
     rows = stairs.rows(pens)
     yield f"Replicas by {resource_word(demand.resource)} in total, each count equally wide:"
@@ -54,7 +54,7 @@ def draw_buckets(hvpa: HvpaPart, demand: DemandPart, width: int, *, plain: bool)
     yield f"{'':>{edge - 1}}{pens.corner}{pens.line}{ticks}"
     lowest = format_short_quantity(demand.resource, stairs.edges[0], hvpa.binary)
     labels = "".join(
-        f"{format_short_quantity(demand.resource, each, hvpa.binary):>{stairs.wide}}" for each in stairs.edges[1:]
+        f"{format_short_quantity(demand.resource, total, hvpa.binary):>{stairs.wide}}" for total in stairs.edges[1:]
     )
     yield f"{lowest:>{edge + 1}}{labels}"
     yield from _legend(stairs, pens, width)
@@ -63,16 +63,16 @@ def draw_buckets(hvpa: HvpaPart, demand: DemandPart, width: int, *, plain: bool)
 class _BucketStairs:
     """The counts that are shown, and where totals are on them."""
 
-    def __init__(self, hvpa: HvpaPart, demand: DemandPart, room: int) -> None:
+    def __init__(self, hvpa: HvpaPart, demand: DemandPart, width: int) -> None:
         self.hvpa, self.demand = hvpa, demand
         rungs = hvpa.rungs[demand.resource]
         matter = {hvpa.replicas, hvpa.count, demand.count}
-        places = {each.count: at for at, each in enumerate(rungs) if each.count in matter}
-        shown = _shown(rungs, list(places.values()), places.get(hvpa.count, 0), room // _NARROWEST)
+        places = {rung.count: at for at, rung in enumerate(rungs) if rung.count in matter}
+        shown = _shown(rungs, list(places.values()), places.get(hvpa.count, 0), width // _NARROWEST)
         self.rungs = rungs[shown.start : shown.stop]
         before = rungs[shown.start - 1].total if shown.start else "0"
         self.edges = [_exact(before), *(_exact(rung.total) for rung in self.rungs)]
-        self.wide = max(min(room // len(self.rungs), _WIDEST), _NARROWEST)
+        self.wide = max(min(width // len(self.rungs), _WIDEST), _NARROWEST)
 
     def rows(self, pens: _DrawingCharacters) -> list[list[str]]:
         """A row for each count, from the lowest, without labels."""
@@ -86,20 +86,20 @@ class _BucketStairs:
                 row[(at + 1) * wide] = pens.turn
         self._keep(rows, pens)
         for mark, total, count in self.marks(pens):
-            found = self.row_of(count)
-            if found is not None:
-                rows[found][self.column(total)] = mark
+            row_number = self.row_of(count)
+            if row_number is not None:
+                rows[row_number][self.column(total)] = mark
         return rows
 
     def marks(self, pens: _DrawingCharacters) -> Iterator[tuple[str, Fraction, int]]:
         """What is marked: a sign, a total and a count."""
         hvpa, demand = self.hvpa, self.demand
-        asked, total, has = (_exact(text) for text in (demand.asked, demand.total, demand.has))
+        demanded, total, has = (_exact(text) for text in (demand.asked, demand.total, demand.has))
         if self.is_held:
             total = has
-        if asked != total:
-            held = next((rung.count for rung in self.rungs if asked <= _exact(rung.total)), self.rungs[-1].count)
-            yield pens.asked, asked, held
+        if demanded != total:
+            held = next((rung.count for rung in self.rungs if demanded <= _exact(rung.total)), self.rungs[-1].count)
+            yield pens.asked, demanded, held
         here = self.column(total) == self.column(has) and hvpa.replicas == hvpa.count
         if not here and hvpa.replicas is not None:
             yield pens.now, has, hvpa.replicas
@@ -112,10 +112,10 @@ class _BucketStairs:
 
     def row_of(self, count: int) -> int | None:
         """Which row is that of a count; None if it is not shown."""
-        return next((at for at, each in enumerate(self.rungs) if each.count == count), None)
+        return next((at for at, rung in enumerate(self.rungs) if rung.count == count), None)
 
     def column(self, total: Fraction) -> int:
-        """Where a total is."""
+        """The column of a total."""
         last = len(self.rungs) * self.wide
         for at, (low, high) in enumerate(zip(self.edges, self.edges[1:], strict=False)):
             if total <= high:
@@ -135,33 +135,33 @@ def _legend(stairs: _BucketStairs, pens: _DrawingCharacters, width: int) -> Iter
     """What the marks mean, in as few lines as they need."""
     hvpa, demand = stairs.hvpa, stairs.demand
 
-    def told(text: str) -> str:
+    def quantity(text: str) -> str:
         return format_bucket_quantity(demand.resource, text, hvpa.binary)
 
-    total = told(demand.has if stairs.is_held else demand.total)
+    total = quantity(demand.has if stairs.is_held else demand.total)
     hidden = "" if stairs.row_of(hvpa.replicas or 0) is not None else " (not drawn)"
     texts = {
         pens.decided: f"decided: {pluralize(hvpa.count, 'replica')} for {total}",
         pens.both: f"as decided: {pluralize(hvpa.count, 'replica')} for {total}",
-        pens.now: f"now: {pluralize(hvpa.replicas or 0, 'replica')} with {told(demand.has)}{hidden}",
-        pens.asked: f"asked for: {told(demand.asked)}",
+        pens.now: f"now: {pluralize(hvpa.replicas or 0, 'replica')} with {quantity(demand.has)}{hidden}",
+        pens.asked: f"asked for: {quantity(demand.asked)}",
     }
-    found = [f"{mark} {texts[mark]}" for mark, _, _ in stairs.marks(pens)]
+    legend = [f"{mark} {texts[mark]}" for mark, _, _ in stairs.marks(pens)]
     if demand.kept_above and stairs.row_of(hvpa.count):
-        found.append(f"{pens.kept} kept above {told(demand.kept_above)}")
+        legend.append(f"{pens.kept} kept above {quantity(demand.kept_above)}")
     line = ""
-    for each in found:
-        if line and len(line) + len(each) + 3 > width:
+    for entry in legend:
+        if line and len(line) + len(entry) + 3 > width:
             yield line
             line = ""
-        line = f"{line}   {each}" if line else each
+        line = f"{line}   {entry}" if line else entry
     yield line
 
 
-def _shown(rungs: Sequence[CountCapacityPart], matter: Sequence[int], decided: int, room: int) -> range:
+def _shown(rungs: Sequence[CountCapacityPart], matter: Sequence[int], decided: int, most: int) -> range:
     """As many counts as there is room for, around those that matter; the one that is decided is always among them."""
     first, last = min(matter, default=0), max(matter, default=0)
-    size = min(max(room, 3), len(rungs))
+    size = min(max(most, 3), len(rungs))
     if last - first + 1 > size:
         first = min(last - size + 1, decided)
         last = first + size - 1

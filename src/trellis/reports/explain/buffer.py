@@ -26,54 +26,57 @@ from trellis.reports.text.quantities import format_moment, format_quantities
 def count_lines(buffer: BufferPart) -> Iterator[str]:
     """How the number of chunks comes about, in the order in which it is made."""
     if buffer.asked is not None:
-        yield _asked(buffer, buffer.asked)
+        yield _capacity_sentence(buffer, buffer.asked)
     if buffer.filled_by:
-        what = (
+        requests = (
             f", which request {format_quantities(buffer.filled)}"
             if buffer.filled
             else "; there are none that request anything"
         )
-        yield f"Pods that match {buffer.filled_by} fill it{what}."
+        yield f"Pods that match {buffer.filled_by} fill it{requests}."
     if buffer.schedule is not None and not buffer.schedule.open:
         yield "Outside its schedule it counts for nothing."
     if buffer.limited_by:
         yield f"Quotas of the namespace leave less: {join_words(buffer.limited_by)}."
     if buffer.wanted != buffer.chunks:
         yield f"So it stands for {pluralize(buffer.chunks, 'chunk')} of {buffer.wanted}."
-    yield _counting(buffer)
+    yield _count_sentence(buffer)
 
 
-def _asked(buffer: BufferPart, asked: CapacityPart) -> str:
-    match asked.way:
+def _capacity_sentence(buffer: BufferPart, capacity: CapacityPart) -> str:
+    match capacity.way:
         case "exactly":
-            return f"Its capacity asks for exactly {asked.count}."
+            return f"Its capacity asks for exactly {capacity.count}."
         case "percent":
-            bounds = [f"at least {asked.least}"] if asked.least else []
-            bounds += [f"at most {asked.most}"] if asked.most is not None else []
+            bounds = [f"at least {capacity.least}"] if capacity.least else []
+            bounds += [f"at most {capacity.most}"] if capacity.most is not None else []
             within = f", {join_words(bounds)}" if bounds else ""
-            if asked.replicas is None:
-                return f"{asked.percent} % of the replicas of {buffer.target}{within}; how many they are is not known."
-            return f"{asked.percent} % of {pluralize(asked.replicas, 'replica')}, rounded up{within}: {asked.count}."
+            if capacity.replicas is None:
+                return (
+                    f"{capacity.percent} % of the replicas of {buffer.target}{within}; how many they are is not known."
+                )
+            replicas = pluralize(capacity.replicas, "replica")
+            return f"{capacity.percent} % of {replicas}, rounded up{within}: {capacity.count}."
         case "nodeClass":
-            return _of_class(asked)
+            return _of_class(capacity)
         case _:
-            return f"Its capacity asks for {pluralize(asked.count, 'pod')} of the given spec."
+            return f"Its capacity asks for {pluralize(capacity.count, 'pod')} of the given spec."
 
 
-def _of_class(asked: CapacityPart) -> str:
-    up_to = f"Up to {format_quantities(asked.totals)} in all"
-    if not asked.count:
+def _of_class(capacity: CapacityPart) -> str:
+    up_to = f"Up to {format_quantities(capacity.totals)} in all"
+    if not capacity.count:
         return f"{up_to} is asked for."
-    if asked.chunk:
-        return f"{up_to}, in chunks of {format_quantities(asked.chunk)}: {asked.count} exceed neither total."
-    if not asked.nodes:
-        return f"{up_to}, in as few equal chunks as fit a small node: {asked.count}."
-    which = f"the smallest of its {asked.nodes} nodes" if asked.nodes > 1 else "its only node"
-    smallest = f"{which}, which leaves {format_quantities(asked.smallest)} for pods"
-    return f"{up_to}, in as few equal chunks as fit {smallest}: {asked.count}."
+    if capacity.chunk:
+        return f"{up_to}, in chunks of {format_quantities(capacity.chunk)}: {capacity.count} exceed neither total."
+    if not capacity.nodes:
+        return f"{up_to}, in as few equal chunks as fit a small node: {capacity.count}."
+    which = f"the smallest of its {capacity.nodes} nodes" if capacity.nodes > 1 else "its only node"
+    smallest = f"{which}, which leaves {format_quantities(capacity.smallest)} for pods"
+    return f"{up_to}, in as few equal chunks as fit {smallest}: {capacity.count}."
 
 
-def _counting(buffer: BufferPart) -> str:
+def _count_sentence(buffer: BufferPart) -> str:
     if buffer.filled_by:
         return f"{buffer.strategy}: pods that match fill the room, and none is added; other pods fill nothing."
     if buffer.on_top:
@@ -85,20 +88,20 @@ _NO_ROOM: Final = "It keeps no room now."
 
 
 def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
-    """What is to be known first."""
+    """The lines at the top of an explanation."""
     if buffer.alone is not None:
-        yield f"It is left alone, and so is its status. {_told(buffer.alone)}"
+        yield f"It is left alone, and so is its status. {_reason_sentence(buffer.alone)}"
         return
     yield _keeps(buffer)
     if buffer.ready is not None and buffer.ready.reason.code != BUFFER_READY.code:
         until = buffer.schedule.next_change if buffer.schedule is not None and not buffer.schedule.open else ""
         at = f" The next window opens at {format_moment(until, now)}." if until else ""
-        yield f"{_told(buffer.ready)}{at}"
+        yield f"{_reason_sentence(buffer.ready)}{at}"
     if buffer.limited is not None:
-        yield _told(buffer.limited)
-    yield from map(_told, buffer.notes)
+        yield _reason_sentence(buffer.limited)
+    yield from map(_reason_sentence, buffer.notes)
     if buffer.chunks and buffer.room is not None:
-        yield _found_room(buffer, buffer.room)
+        yield _headroom_sentence(buffer, buffer.room)
     if buffer.cost is not None:
         price = f"{format_trimmed(buffer.cost.hourly)} {buffer.cost.currency}"
         rates = f"{buffer.cost.core_hour:g} for a core and {buffer.cost.gib_hour:g} for a GiB"
@@ -106,7 +109,7 @@ def summary_lines(buffer: BufferPart, now: str) -> Iterator[str]:
 
 
 def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
-    """All else, by titles."""
+    """The lines below the summary, by titles."""
     if buffer.alone is not None:
         return
     yield "HOW MANY", count_lines(buffer)
@@ -115,7 +118,7 @@ def chapters(buffer: BufferPart, now: str) -> Iterator[tuple[str, Iterator[str]]
     if buffer.schedule is not None:
         yield "WHEN", _schedule_lines(buffer.schedule, now)
     if buffer.room is not None:
-        yield "ROOM ON NODES", _room_lines(buffer, buffer.room)
+        yield "ROOM ON NODES", _headroom_lines(buffer, buffer.room)
 
 
 def _shape_lines(chunk: ChunkPart) -> Iterator[str]:
@@ -134,7 +137,7 @@ def _shape_lines(chunk: ChunkPart) -> Iterator[str]:
 
 
 def _schedule_lines(schedule: SchedulePart, now: str) -> Iterator[str]:
-    """When it counts."""
+    """The windows of its schedule."""
     for window in schedule.windows:
         long = format_duration(parse_duration(window["duration"]))
         yield f"A window opens at {window['start']} ({window['timeZone']}), for {long}."
@@ -145,18 +148,19 @@ def _schedule_lines(schedule: SchedulePart, now: str) -> Iterator[str]:
         yield f"None is open now{f'; the next opens at {change}' if change else ''}."
 
 
-def _room_lines(buffer: BufferPart, room: HeadroomPart) -> Iterator[str]:
-    """Whether the nodes there are have room."""
-    yield f"{room.takes} of {pluralize(room.nodes, 'node')} would take a chunk if nothing else ran there."
-    if room.chunks is not None:
-        on = f", on {pluralize(room.on, 'node')}" if room.chunks else ""
-        yield f"{_beside(buffer)} there is room for {room.chunks} of {pluralize(buffer.chunks, 'chunk')}{on}."
+def _headroom_lines(buffer: BufferPart, headroom: HeadroomPart) -> Iterator[str]:
+    """How many chunks fit on the nodes of the cluster."""
+    yield f"{headroom.takes} of {pluralize(headroom.nodes, 'node')} would take a chunk if nothing else ran there."
+    if headroom.chunks is not None:
+        on = f", on {pluralize(headroom.on, 'node')}" if headroom.chunks else ""
+        yield f"{_beside(buffer)} there is room for {headroom.chunks} of {pluralize(buffer.chunks, 'chunk')}{on}."
         yield "Other Buffers are placed beside it, as their status has them."
-    if room.kept_on_top is not None:
-        kept = pluralize(room.kept_on_top, "chunk")
-        yield f"As a CapacityBuffer, which is kept on top of what runs, it stands for {kept}: the rest is used by pods."
-    if room.obstacles:
-        yield f"No further chunk fits {join_words(list(map(format_obstacle, room.obstacles)))}."
+    if headroom.kept_on_top is not None:
+        count = pluralize(headroom.kept_on_top, "chunk")
+        kind = "a CapacityBuffer, which is kept on top of what runs"
+        yield f"As {kind}, it stands for {count}: the rest is used by pods."
+    if headroom.obstacles:
+        yield f"No further chunk fits {join_words(list(map(format_obstacle, headroom.obstacles)))}."
 
 
 def stored_lines(buffer: BufferPart, now: str) -> Iterator[str]:
@@ -173,7 +177,7 @@ def _keeps(buffer: BufferPart) -> str:
     if not buffer.chunks or buffer.chunk is None:
         return _NO_ROOM
     way = buffer.asked.way if buffer.asked is not None else ""
-    each = (
+    sizes = (
         f"{format_quantities(buffer.chunk.requests)} each, {format_quantities(buffer.totals)} in all"
         if buffer.totals
         else "of no size"
@@ -181,23 +185,23 @@ def _keeps(buffer: BufferPart) -> str:
     match way:
         case "nodeClass":
             where = f"nodes of {buffer.target}" if buffer.target else "nodes with its labels"
-            return f"It keeps {pluralize(buffer.chunks, 'chunk')} of room on {where}: {each}."
+            return f"It keeps {pluralize(buffer.chunks, 'chunk')} of room on {where}: {sizes}."
         case "pods":
-            return f"It keeps room for {pluralize(buffer.chunks, 'pod')} of the given spec: {each}."
+            return f"It keeps room for {pluralize(buffer.chunks, 'pod')} of the given spec: {sizes}."
         case _:
-            return f"It keeps room for {pluralize(buffer.chunks, 'further pod')} of {buffer.target}: {each}."
+            return f"It keeps room for {pluralize(buffer.chunks, 'further pod')} of {buffer.target}: {sizes}."
 
 
-def _found_room(buffer: BufferPart, room: HeadroomPart) -> str:
-    if not room.takes:
+def _headroom_sentence(buffer: BufferPart, headroom: HeadroomPart) -> str:
+    if not headroom.takes:
         return "No node that there is would take a chunk, however empty it were."
-    if room.chunks is None:
-        return f"{room.takes} of {pluralize(room.nodes, 'node')} would take a chunk if nothing else ran there."
-    if room.chunks >= buffer.chunks:
+    if headroom.chunks is None:
+        return f"{headroom.takes} of {pluralize(headroom.nodes, 'node')} would take a chunk if nothing else ran there."
+    if headroom.chunks >= buffer.chunks:
         return f"{_beside(buffer)} the nodes that there are have room for all of it."
-    if not room.chunks:
+    if not headroom.chunks:
         return f"{_beside(buffer)} the nodes that there are have room for none of it; it wants new nodes."
-    some = f"{room.chunks} of {pluralize(buffer.chunks, 'chunk')}"
+    some = f"{headroom.chunks} of {pluralize(buffer.chunks, 'chunk')}"
     return f"{_beside(buffer)} the nodes that there are have room for {some}; the rest wants new nodes."
 
 
@@ -222,6 +226,6 @@ def _beside(buffer: BufferPart) -> str:
     return "Beside all that runs now" if buffer.on_top else "If no pods ran but those of DaemonSets,"
 
 
-def _told(told: ReasonPart) -> str:
-    details = told.details or as_clause(told.reason.meaning)
-    return f"{told.reason.code}: {details.removesuffix('.')}."
+def _reason_sentence(part: ReasonPart) -> str:
+    details = part.details or as_clause(part.reason.meaning)
+    return f"{part.reason.code}: {details.removesuffix('.')}."

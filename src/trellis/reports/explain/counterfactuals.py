@@ -50,8 +50,8 @@ def _number(values: _Values, name: str) -> str:
 
 
 def _freeze(values: _Values, _now: str) -> str:
-    why = f" ({values['why']})" if values.get("why") else ""
-    return f"{_text(values, 'by')} lifts the freeze of the {_text(values, 'where')}{why}"
+    reason = f" ({values['why']})" if values.get("why") else ""
+    return f"{_text(values, 'by')} lifts the freeze of the {_text(values, 'where')}{reason}"
 
 
 def _time(values: _Values, now: str) -> str:
@@ -79,26 +79,26 @@ def _skipped(values: _Values, _now: str) -> str:
 
 
 def _hourly(values: _Values, _now: str) -> str:
-    given = [f"{_number(values, name)} {where}" for name, where in _HOURLY.items() if name in values]
-    return f"more than {join_words(given)} may be disturbed within an hour"
+    limits = [f"{_number(values, name)} {where}" for name, where in _HOURLY.items() if name in values]
+    return f"more than {join_words(limits)} may be disturbed within an hour"
 
 
 _HOURLY: Final = {"perHour": "in the cluster", "perHourInNamespace": "in the namespace"}
 
 
 def _requirements(values: _Values, _now: str) -> str:
-    resources = join_words([resource_word(each) for each in _text(values, "resources").split(",")], "or")
+    resources = join_words([resource_word(resource) for resource in _text(values, "resources").split(",")], "or")
     change = _text(values, "change")
     return f"the target for {resources} {_CHANGES.get(change, 'compares as the object asks')}"
 
 
 def _containers(values: _Values, _now: str) -> str:
-    names = [each for each in _text(values, "containers").split(",") if each]
+    names = [name for name in _text(values, "containers").split(",") if name]
     return f"{join_words(names) or 'every container'} {'run' if len(names) > 1 else 'runs'} again"
 
 
 def _hpa(values: _Values, _now: str) -> str:
-    resources = join_words([resource_word(each) for each in _text(values, "resources").split(",")])
+    resources = join_words([resource_word(resource) for resource in _text(values, "resources").split(",")])
     return f"no HPA scales the workload by the utilization of {resources}"
 
 

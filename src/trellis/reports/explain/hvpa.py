@@ -33,15 +33,15 @@ _DECIDED: Final = "Decided: "
 
 
 def summary_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
-    """What is to be known first."""
+    """The lines at the top of an explanation."""
     if hvpa.problem is not None:
         yield f"It leaves {hvpa.target} alone. {hvpa.problem.code}: {hvpa.problem_details or hvpa.problem.meaning}"
     if hvpa.verdict is None or hvpa.replicas is None:
         return
     pods = "" if hvpa.ready == hvpa.pods == hvpa.replicas else f"; {pluralize(hvpa.pods, 'pod')}, {hvpa.ready} Ready"
     yield f"It scales {hvpa.target}, which has {pluralize(hvpa.replicas, 'replica')}{pods}."
-    told = _decision(hvpa) if hvpa.demands else "All is left as it is."
-    yield f"{told} {hvpa.verdict.code}: {as_clause(hvpa.verdict.meaning)}."
+    decision = _decision(hvpa) if hvpa.demands else "All is left as it is."
+    yield f"{decision} {hvpa.verdict.code}: {as_clause(hvpa.verdict.meaning)}."
     if hvpa.rivals:
         yield f"It yields to {join_words(hvpa.rivals)}."
     for note in hvpa.notes:
@@ -53,10 +53,11 @@ def summary_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
 def mention_hvpa(hvpa: HvpaPart) -> str:
     """One sentence about the Hvpa of a pod or of a VPA."""
     if not hvpa.demands:
-        why = hvpa.yields or hvpa.problem or hvpa.verdict
-        return f"Hvpa {hvpa.name} leaves {hvpa.target} alone{f': {as_clause(why.meaning)}' if why is not None else ''}."
-    told = _decision(hvpa).removeprefix(_DECIDED)
-    return f"Hvpa {hvpa.name} decides how many pods {hvpa.target} has and how big each is: {told}"
+        reason = hvpa.yields or hvpa.problem or hvpa.verdict
+        because = f": {as_clause(reason.meaning)}" if reason is not None else ""
+        return f"Hvpa {hvpa.name} leaves {hvpa.target} alone{because}."
+    decision = _decision(hvpa).removeprefix(_DECIDED)
+    return f"Hvpa {hvpa.name} decides how many pods {hvpa.target} has and how big each is: {decision}"
 
 
 def source_lines(hvpa: HvpaPart, now: str) -> Iterator[str]:
@@ -83,13 +84,13 @@ def count_lines(hvpa: HvpaPart, width: int, *, plain: bool) -> Iterator[str]:
         yield from draw_buckets(hvpa, demand, width, plain=plain)
     if hvpa.turns:
         yield ""
-    for turn in hvpa.turns:
+    for change in hvpa.turns:
         totals = [
             f"{resource_word(name)} {format_bucket_quantity(name, text, hvpa.binary)}"
-            for name, text in turn.totals.items()
+            for name, text in change.totals.items()
         ]
-        when = f"above {join_words(totals, 'or')}" if turn.upwards else f"at or below {join_words(totals)}"
-        yield f"It would be {pluralize(turn.count, 'replica')} {when} in total."
+        when = f"above {join_words(totals, 'or')}" if change.upwards else f"at or below {join_words(totals)}"
+        yield f"It would be {pluralize(change.count, 'replica')} {when} in total."
 
 
 def size_lines(hvpa: HvpaPart) -> Iterator[str]:
@@ -102,15 +103,15 @@ def size_lines(hvpa: HvpaPart) -> Iterator[str]:
 
 def stored_lines(hvpa: HvpaPart) -> Iterator[str]:
     """What the controller itself says of steps that it holds back."""
-    for each in hvpa.stored_blocked:
-        told = str(each.get("message", "")).removesuffix(".")
-        way, code = str(each.get("direction", "")).lower(), each["reason"]
-        yield f"The controller holds a step {way} back, {code}{f': {told}' if told else ''}."
+    for step in hvpa.stored_blocked:
+        message = str(step.get("message", "")).removesuffix(".")
+        way, code = str(step.get("direction", "")).lower(), step["reason"]
+        yield f"The controller holds a step {way} back, {code}{f': {message}' if message else ''}."
 
 
 def _decision(hvpa: HvpaPart) -> str:
-    each = f" of {_amounts(hvpa, hvpa.size)} each" if hvpa.size else ""
-    return f"{_DECIDED}{pluralize(hvpa.count, 'replica')}{each}."
+    size = f" of {_amounts(hvpa, hvpa.size)} each" if hvpa.size else ""
+    return f"{_DECIDED}{pluralize(hvpa.count, 'replica')}{size}."
 
 
 def _blocked_step(held: HeldStepPart, now: str) -> str:
@@ -122,17 +123,17 @@ def _blocked_step(held: HeldStepPart, now: str) -> str:
 
 
 def _vpa(hvpa: HvpaPart, vpa: VpaSourcePart) -> Iterator[str]:
-    whose = _whose(vpa)
+    ownership = _ownership(vpa)
     if not vpa.target:
-        yield f"VPA {vpa.name}, {whose}, recommends nothing yet."
+        yield f"VPA {vpa.name}, {ownership}, recommends nothing yet."
         return
-    yield f"VPA {vpa.name}, {whose}, recommends {_amounts(hvpa, vpa.target)} for a pod."
+    yield f"VPA {vpa.name}, {ownership}, recommends {_amounts(hvpa, vpa.target)} for a pod."
     yield f"  For the whole workload that is {_amounts(hvpa, vpa.totals)} in total."
     if vpa.scaled_by:
         yield f"  That is the history of the whole workload, scaled by the target of recommender {vpa.scaled_by}."
     if vpa.held:
-        what = join_words([resource_word(each) for each in vpa.held])
-        yield f"  Of {what} no total is published: it is held at the target times the count of the first pass."
+        resources = join_words([resource_word(resource) for resource in vpa.held])
+        yield f"  Of {resources} no total is published: it is held at the target times the count of the first pass."
 
 
 def _scale_request(hvpa: HvpaPart, wished: ScaleRequestPart, now: str) -> Iterator[str]:
@@ -142,40 +143,40 @@ def _scale_request(hvpa: HvpaPart, wished: ScaleRequestPart, now: str) -> Iterat
         yield f"  {wished.said}"
 
 
-def _whose(source: HpaSourcePart | VpaSourcePart) -> str:
+def _ownership(source: HpaSourcePart | VpaSourcePart) -> str:
     if source.owned:
         return "its own"
     return f"that of Hvpa {source.owner}" if source.owner else "yours"
 
 
 def _hpa(hvpa: HvpaPart, hpa: HpaSourcePart, now: str) -> Iterator[str]:
-    whose = _whose(hpa)
+    ownership = _ownership(hpa)
     metrics = join_words(hpa.metrics) or "no metric that is known"
     at = f", at {format_share(hpa.ratio)} of its target" if hpa.ratio is not None else ", and has seen nothing yet"
     between = f"between {hpa.min_replicas} and {hpa.max_replicas} replicas"
-    yield f"HPA {hpa.name}, {whose}, looks at {metrics}{at}; it may ask for {between}."
+    yield f"HPA {hpa.name}, {ownership}, looks at {metrics}{at}; it may ask for {between}."
     if hpa.totals:
         since = f", since {format_moment(hpa.since, now)}" if hpa.since else ""
         yield f"  It asks for {_amounts(hvpa, hpa.totals)} in total{since}."
     if hvpa.wish is not None and hvpa.wish != hvpa.replicas:
         bound = any(note.code == HPA_BOUNDS.code for note in hvpa.notes)
-        what = "its own bound and no wish" if bound else "a wish that the controller has not answered yet"
-        yield f"  It wrote {hvpa.wish} into spec.replicas, which is {what}."
+        meaning = "its own bound and no wish" if bound else "a wish that the controller has not answered yet"
+        yield f"  It wrote {hvpa.wish} into spec.replicas, which is {meaning}."
 
 
 def _count(hvpa: HvpaPart, demand: DemandPart) -> str:
     name = demand.resource
-    asked, total = (format_bucket_quantity(name, text, hvpa.binary) for text in (demand.asked, demand.total))
+    demanded, total = (format_bucket_quantity(name, text, hvpa.binary) for text in (demand.asked, demand.total))
     sources = {**_SOURCES, "hpa": _WISH} if hvpa.hpa is None else _SOURCES
-    who = f" by {join_words([sources[each] for each in demand.by])}" if demand.by else ""
-    held = f", and {total} counts until a window is over" if total != asked else ""
+    askers = f" by {join_words([sources[source] for source in demand.by])}" if demand.by else ""
+    held = f", and {total} counts until a window is over" if total != demanded else ""
     holds = format_bucket_quantity(name, demand.up_to, hvpa.binary)
     if demand.limited:
         most = f"That is more than the {holds} that {demand.count} hold."
-        return f"{resource_word(name)}: {asked} asked for{who}{held}. {most}"
+        return f"{resource_word(name)}: {demanded} asked for{askers}{held}. {most}"
     fewer = f"fewer hold up to {format_bucket_quantity(name, demand.above, hvpa.binary)}, " if demand.above else ""
     takes = f"takes {pluralize(demand.count, 'replica')}: {fewer}{demand.count} up to {holds}"
-    return f"{resource_word(name)}: {asked} asked for{who}{held}. It {takes}."
+    return f"{resource_word(name)}: {demanded} asked for{askers}{held}. It {takes}."
 
 
 def _deciding_count(hvpa: HvpaPart) -> Iterator[str]:
@@ -210,10 +211,10 @@ def _size(hvpa: HvpaPart, demand: DemandPart) -> str:
     if demand.most:
         low, high = (format_bucket_quantity(name, text, hvpa.binary) for text in (demand.least, demand.most))
         bounds = f"; at this count a share is {low} to {high}"
-    told = f"{total} over {pluralize(hvpa.count, 'replica')} is {part} for each{target}"
+    division = f"{total} over {pluralize(hvpa.count, 'replica')} is {part} for each{target}"
     if demand.held:
-        return f"{resource_word(name)}: {told}. It stays {size} for now: a step is held back."
-    return f"{resource_word(name)}: {told}. With {demand.sizing} {_SIZINGS[demand.sizing]}: {size}{bounds}."
+        return f"{resource_word(name)}: {division}. It stays {size} for now: a step is held back."
+    return f"{resource_word(name)}: {division}. With {demand.sizing} {_SIZINGS[demand.sizing]}: {size}{bounds}."
 
 
 def _container_share(hvpa: HvpaPart, portion: HvpaContainerPart) -> str:
@@ -225,7 +226,10 @@ def _container_share(hvpa: HvpaPart, portion: HvpaContainerPart) -> str:
     return f"{portion.container} gets {_amounts(hvpa, portion.gets)} of it{requests}."
 
 
-def _amounts(hvpa: HvpaPart, found: QuantityTexts) -> str:
+def _amounts(hvpa: HvpaPart, quantities: QuantityTexts) -> str:
     return join_words(
-        [f"{resource_word(name)} {format_bucket_quantity(name, text, hvpa.binary)}" for name, text in found.items()]
+        [
+            f"{resource_word(name)} {format_bucket_quantity(name, text, hvpa.binary)}"
+            for name, text in quantities.items()
+        ]
     )

@@ -34,7 +34,7 @@ _SHOWN: Final = 20
 
 
 def summary_lines(node: NodePart, now: str) -> Iterator[str]:
-    """What is to be known first."""
+    """The lines at the top of an explanation."""
     if node.told is None:
         yield "What becomes of it is not known."
         return
@@ -52,7 +52,7 @@ def summary_lines(node: NodePart, now: str) -> Iterator[str]:
 
 
 def chapters(node: NodePart, now: str) -> Iterator[tuple[str, Iterator[str]]]:
-    """All else, by titles."""
+    """The lines below the summary, by titles."""
     if node.told is None:
         return
     yield "WHY IT IS THERE", _reason_lines(node, now)
@@ -81,10 +81,10 @@ def _group(group: NodeGroupPart, now: str) -> str:
     return f"{came}. Its group {group.name} has {sizes}; one costs {format_trimmed(group.hourly)} an hour."
 
 
-def _share(found: ResourceSharePart) -> str:
-    resource = found.resource
-    asked, offered = format_quantity(resource, found.asked), format_quantity(resource, found.offered)
-    return f"{asked} of {offered} {resource_word(resource)}"
+def _share(share: ResourceSharePart) -> str:
+    resource = share.resource
+    requested, offered = format_quantity(resource, share.asked), format_quantity(resource, share.offered)
+    return f"{requested} of {offered} {resource_word(resource)}"
 
 
 def _tenant_lines(node: NodePart) -> Iterator[str]:
@@ -94,34 +94,34 @@ def _tenant_lines(node: NodePart) -> Iterator[str]:
         yield from map(_tenant, those[:_SHOWN])
         if len(those) > _SHOWN:
             yield f"{pluralize(len(those) - _SHOWN, 'other pod')}, of which the same is to be said."
-    for fate, what in (("going", "deleted already"), ("fixed", "of the node itself")):
+    for fate, state in (("going", "deleted already"), ("fixed", "of the node itself")):
         names = [f"{tenant.namespace}/{tenant.name}" for tenant in node.tenants if tenant.fate == fate]
         more = len(names) - _SHOWN
         shown = [*names[:_SHOWN], pluralize(more, "other")] if more > 0 else names
         if names:
-            yield f"{join_words(shown)} {'is' if len(names) == 1 else 'are'} {what}."
+            yield f"{join_words(shown)} {'is' if len(names) == 1 else 'are'} {state}."
 
 
 def _tenant(tenant: NodePodPart) -> str:
     asks = format_quantities(tenant.requests) or "nothing"
-    who = f"{tenant.namespace}/{tenant.name} asks for {asks}"
+    subject = f"{tenant.namespace}/{tenant.name} asks for {asks}"
     if tenant.held is None:
-        return f"{who}, and would be moved."
-    what = "may not be moved" if tenant.fate == "stay" else "may not be evicted now"
-    why = tenant.held.details.removeprefix(f"{tenant.namespace}/{tenant.name}: ")
-    return f"{who}, and {what}, {tenant.held.reason.code}{f': {why}' if why else ''}."
+        return f"{subject}, and would be moved."
+    restriction = "may not be moved" if tenant.fate == "stay" else "may not be evicted now"
+    details = tenant.held.details.removeprefix(f"{tenant.namespace}/{tenant.name}: ")
+    return f"{subject}, and {restriction}, {tenant.held.reason.code}{f': {details}' if details else ''}."
 
 
 def placement_lines(placing: PlacementPart, noun: str) -> Iterator[str]:
     """What is found for so many of something: chunks, or pods that are alike."""
     yield placement_sentence(placing)
     if placing.count:
-        yield f"Of {pluralize(placing.count, noun)}: {'; '.join(_found(placing))}."
+        yield f"Of {pluralize(placing.count, noun)}: {'; '.join(_placement_counts(placing))}."
     if placing.obstacles:
         obstacles = join_words([format_obstacle(obstacle) for obstacle in placing.obstacles])
         yield f"The nodes that there are take no more: {obstacles}."
-    for each in placing.refused:
-        yield _refusal(each)
+    for refusal in placing.refused:
+        yield _refusal(refusal)
     if placing.orders:
         yield f"The next order, for all who need nodes: {_nodes(placing.orders)}."
     elif placing.unplaced:
@@ -130,11 +130,11 @@ def placement_lines(placing: PlacementPart, noun: str) -> Iterator[str]:
 
 def placement_sentence(placing: PlacementPart) -> str:
     """The decision about the pods; an order in it is part of the next plan and was not carried out."""
-    said = reason_sentence(placing.told)
-    return f"By the next plan, {said}" if placing.ordered else said
+    sentence = reason_sentence(placing.told)
+    return f"By the next plan, {sentence}" if placing.ordered else sentence
 
 
-def _found(placing: PlacementPart) -> Iterator[str]:
+def _placement_counts(placing: PlacementPart) -> Iterator[str]:
     if placing.ready:
         on = (
             f" ({join_words([f'{count} on {name}' for name, count in placing.nodes.items()])})" if placing.nodes else ""

@@ -36,11 +36,11 @@ def summarize_pods(pods: Iterable[PodPart], *, alone: bool = False) -> list[str]
 
 def _fate(group: list[PodPart], *, alone: bool) -> str:
     first = group[0]
-    who = "The pod" if alone else pluralize(len(group), "pod")
-    what = _WAYS[first.way][len(group) > 1]
+    subject = "The pod" if alone else pluralize(len(group), "pod")
+    action = _WAYS[first.way][len(group) > 1]
     need = f"; {as_clause(first.need.meaning)}" if first.need is not None else ""
     details = f" ({first.details})" if first.details else ""
-    return f"{who} {what}: {as_clause(first.reason.meaning)}{details}{need}."
+    return f"{subject} {action}: {as_clause(first.reason.meaning)}{details}{need}."
 
 
 def pod_groups(pods: Iterable[PodPart]) -> list[list[PodPart]]:
@@ -52,7 +52,7 @@ def pod_groups(pods: Iterable[PodPart]) -> list[list[PodPart]]:
 
 
 def pod_title(group: list[PodPart]) -> str:
-    """Who it is about."""
+    """The title of the lines about a pod."""
     names = [pod.name for pod in group]
     more = len(names) - _SHOWN_NAMES
     shown = [*names[:_SHOWN_NAMES], pluralize(more, "other")] if more > 0 else names
@@ -101,8 +101,8 @@ def _boost(boost: BoostPart, now: str) -> str:
     until = f", until {format_moment(boost.until, now)}" if boost.until else ""
     requests = boost.before.get("requests", {})
     before = f"; it requested {format_quantities(requests)} before" if requests else ""
-    why = f"{boost.reason.code}: {as_clause(boost.reason.meaning)}"
-    return f"{boost.container} is boosted ({boost.phase}), {why}{until}{before}."
+    reason = f"{boost.reason.code}: {as_clause(boost.reason.meaning)}"
+    return f"{boost.container} is boosted ({boost.phase}), {reason}{until}{before}."
 
 
 def new_pod_lines(new: NewPodPart) -> Iterator[str]:

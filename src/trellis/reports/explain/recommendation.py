@@ -38,15 +38,15 @@ def container_lines(
     yield from _history(container, now)
     for curve in container.usage:
         yield _curve(curve, plain=plain)
-    yield from _said(decided, parameters)
+    yield from _explanation_lines(decided, parameters)
     for step in container.steps:
         yield f"  {step_sentence(step)}"
     for name, shadow in decided.get("shadows", {}).items():
-        found = shadow["found"].get("target")
-        told = shadow["failure"] or (
-            f"would have found {format_quantities(found)}" if found else "would have found nothing"
+        target = shadow["found"].get("target")
+        result = shadow["failure"] or (
+            f"would have found {format_quantities(target)}" if target else "would have found nothing"
         )
-        yield f"  {name} {told}"
+        yield f"  {name} {result}"
 
 
 def _result(decided: Mapping[str, Any]) -> Iterator[str]:
@@ -73,10 +73,10 @@ def _history(container: ContainerRecommendationPart, now: str) -> Iterator[str]:
     decided = container.decided
     first, last = decided["firstSample"], decided["lastSample"]
     confidence = decided["confidence"]
-    told = f"{format_count(decided['samples'])} CPU samples {_SOURCES[container.history]}"
+    history = f"{format_count(decided['samples'])} CPU samples {_SOURCES[container.history]}"
     if first and last:
-        told += f", the first at {format_moment(first, now)}, the last at {format_moment(last, now)}"
-    yield f"{told}."
+        history += f", the first at {format_moment(first, now)}, the last at {format_moment(last, now)}"
+    yield f"{history}."
     if confidence is not None and decided["samples"]:
         wide = ": below 1, bounds are wider than a longer history would have them" if confidence < 1 else ""
         yield f"Confidence {format_trimmed(confidence)}{wide}."
@@ -89,28 +89,28 @@ def _curve(curve: UsageCurvePart, *, plain: bool) -> str:
     return f"  {resource_word(curve.resource):6}  {drawn}  {ends}, {_CURVES[curve.source]}{when}"
 
 
-def _said(decided: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
+def _explanation_lines(decided: Mapping[str, Any], parameters: Mapping[str, Any]) -> Iterator[str]:
     """What the recommender says for itself: in sentences where it is a percentile with a margin, else as it says it."""
-    said = dict(decided["explanation"])
-    found = decided["found"].get("target", {})
+    explanation = dict(decided["explanation"])
+    target = decided["found"].get("target", {})
     margin = parameters.get("recommendation-margin-fraction")
-    for resource in found:
+    for resource in target:
         fraction = parameters.get(f"target-{resource}-percentile")
-        used, least = said.get(f"{resource}-used"), said.get(f"least-{resource}")
+        used, least = explanation.get(f"{resource}-used"), explanation.get(f"least-{resource}")
         if fraction is None or margin is None or not isinstance(used, float) or not isinstance(least, float):
             continue
-        del said[f"{resource}-used"], said[f"least-{resource}"]
+        del explanation[f"{resource}-used"], explanation[f"least-{resource}"]
         unit = "m" if resource == "cpu" else ""
         most, small = (format_quantity(resource, f"{value:.0f}{unit}") for value in (used, least))
         yield (
             f"  {resource_word(resource)}: {format_share(fraction)} of its usage is at most {most}; "
             f"with a margin of {format_share(margin)}, "
             f"and at least {small} as its share of a small pod, {decided['recommender']} found "
-            f"{format_quantity(resource, found[resource])}"
+            f"{format_quantity(resource, target[resource])}"
         )
-    rest = [f"{name}: {_value(value)}" for name, value in sorted(said.items()) if value is not None]
-    if found and rest:
-        yield f"  {decided['recommender']} found {format_quantities(found)} ({', '.join(rest)})"
+    rest = [f"{name}: {_value(value)}" for name, value in sorted(explanation.items()) if value is not None]
+    if target and rest:
+        yield f"  {decided['recommender']} found {format_quantities(target)} ({', '.join(rest)})"
 
 
 def _value(value: float | str) -> str:

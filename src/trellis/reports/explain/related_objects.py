@@ -14,7 +14,7 @@ BUDGET: Final = "PodDisruptionBudget"
 
 
 def related_object_sentence(say: InfluencePart, now: str) -> str:
-    """What one object says."""
+    """How one object bears on the decision."""
     return _SENTENCES[say.kind](say, now)
 
 
@@ -22,7 +22,7 @@ def _hpa(say: InfluencePart, _now: str) -> str:
     values = say.values
     metrics = join_words(values["metrics"]) or "no metric that is known"
     by = values["byUtilizationOf"]
-    resources = join_words([resource_word(each) for each in by])
+    resources = join_words([resource_word(resource) for resource in by])
     clash = f"; it looks at {resources} as a share of requests, so that a new one moves its scale point" if by else ""
     range_ = f"between {values['minReplicas']} and {values['maxReplicas']} replicas, {values['replicas']} now"
     return f"HPA {say.name} scales the same workload by {metrics}, {range_}{clash}."
@@ -30,10 +30,10 @@ def _hpa(say: InfluencePart, _now: str) -> str:
 
 def _budget(say: InfluencePart, _now: str) -> str:
     values = say.values
-    asked = [f"{name} {values[name]}" for name in ("minAvailable", "maxUnavailable") if name in values]
+    bounds = [f"{name} {values[name]}" for name in ("minAvailable", "maxUnavailable") if name in values]
     allowed = pluralize(values["disruptionsAllowed"], "disruption")
     healthy = f"{pluralize(values['healthy'], 'pod')} healthy, and {values['desired']} must be"
-    return f"PodDisruptionBudget {say.name} ({join_words(asked)}) allows {allowed} now: {healthy}."
+    return f"PodDisruptionBudget {say.name} ({join_words(bounds)}) allows {allowed} now: {healthy}."
 
 
 def _limits(say: InfluencePart, _now: str) -> str:
@@ -54,15 +54,15 @@ def _quota(say: InfluencePart, _now: str) -> str:
 
 
 def _buffer(say: InfluencePart, _now: str) -> str:
-    kept = pluralize(say.values["chunks"], "chunk")
+    chunks = pluralize(say.values["chunks"], "chunk")
     if say.values["sameTarget"]:
-        return f"Buffer {say.name} is about the same target, and keeps {kept} of its own."
-    return f"Buffer {say.name} is older, and had its {kept} of the quotas first."
+        return f"Buffer {say.name} is about the same target, and keeps {chunks} of its own."
+    return f"Buffer {say.name} is older, and had its {chunks} of the quotas first."
 
 
 def _freeze(say: InfluencePart, _now: str) -> str:
-    why = f": {say.values['why']}" if say.values.get("why") else ""
-    return f"The {say.name} is frozen by {say.values['by']}{why}. No running pod is changed until that is lifted."
+    reason = f": {say.values['why']}" if say.values.get("why") else ""
+    return f"The {say.name} is frozen by {say.values['by']}{reason}. No running pod is changed until that is lifted."
 
 
 def _admission(say: InfluencePart, now: str) -> str:

@@ -56,7 +56,7 @@ def as_text(explained: ObjectExplanation, width: int = 100, *, plain: bool = Fal
         if "  " in line.strip() or not line:
             yield f"{indent}{line.strip()}".rstrip()  # a drawing
             continue
-        yield from (f"{indent}{each}" for each in wrap_text(line.strip(), max(width - len(indent), 20)))
+        yield from (f"{indent}{wrapped}" for wrapped in wrap_text(line.strip(), max(width - len(indent), 20)))
 
 
 def as_json(explained: ObjectExplanation) -> bytes:
@@ -93,7 +93,7 @@ def _lines(explained: ObjectExplanation, width: int, *, plain: bool) -> Iterator
 
 
 def _first_lines(explained: ObjectExplanation) -> Iterator[str]:
-    """What is to be known first."""
+    """The lines at the top of an explanation."""
     now = explained.time
     if explained.vpa is not None:
         yield from _vpa_lines(explained.vpa, explained.kind)
@@ -175,13 +175,15 @@ def _around(explained: ObjectExplanation) -> Iterator[tuple[int, str]]:
 
 def _unseen_lines(unseen: Sequence[MissingEvidencePart]) -> Iterator[str]:
     """A line for each reason: with few permissions there would be dozens that differ in a word."""
-    for reason in {each.reason.code: each.reason for each in unseen}.values():
-        by_why: dict[str, list[str]] = {}
-        for each in unseen:
-            if each.reason == reason and each.details:
-                what, _, why = each.details.rpartition(": ")
-                by_why.setdefault(why if what else "", []).append(what or why)
-        details = "; ".join(f"{', '.join(what)}{f': {why}' if why else ''}" for why, what in by_why.items())
+    for reason in {part.reason.code: part.reason for part in unseen}.values():
+        by_cause: dict[str, list[str]] = {}
+        for part in unseen:
+            if part.reason == reason and part.details:
+                subject, _, cause = part.details.rpartition(": ")
+                by_cause.setdefault(cause if subject else "", []).append(subject or cause)
+        details = "; ".join(
+            f"{', '.join(subjects)}{f': {cause}' if cause else ''}" for cause, subjects in by_cause.items()
+        )
         yield f"{reason.code}: {as_clause(reason.meaning)}{f' ({details})' if details else ''}."
 
 
@@ -191,10 +193,10 @@ def _chapter(title: str) -> Iterator[tuple[int, str]]:
 
 
 def _vpa_lines(vpa: VpaPart, kind: str) -> Iterator[str]:
-    who = "It" if kind != _POD else f"VerticalPodAutoscaler {vpa.name}"
+    subject = "It" if kind != _POD else f"VerticalPodAutoscaler {vpa.name}"
     if vpa.problem:
         yield f"Its target cannot be used. {vpa.problem}."
-    yield f"{who} governs {pluralize(vpa.pods, 'pod')} of {vpa.target} in mode {vpa.mode}: {_MODES[vpa.mode]}."
+    yield f"{subject} governs {pluralize(vpa.pods, 'pod')} of {vpa.target} in mode {vpa.mode}: {_MODES[vpa.mode]}."
     if vpa.is_answered:
         yield f"The recommender {vpa.recommender} says what they should request."
     else:
@@ -208,10 +210,14 @@ def _vpa_lines(vpa: VpaPart, kind: str) -> Iterator[str]:
         yield f"Its recommender failed: {vpa.failure}."
 
 
-def _conditions(found: Sequence[Mapping[str, Any]], known: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
-    stored = {each["type"]: each for each in known}
-    for each in found:
-        why = ": ".join(text for text in (each.get("reason", ""), each.get("message", "")) if text)
-        kept = stored.get(each["type"])
-        differs = "" if kept is None or kept["status"] == each["status"] else f" (the status says {kept['status']})"
-        yield f"{each['type']} is {each['status']}{differs}{f', {why}' if why else ''}"
+def _conditions(computed: Sequence[Mapping[str, Any]], stored: Sequence[Mapping[str, Any]] = ()) -> Iterator[str]:
+    stored_by_type = {condition["type"]: condition for condition in stored}
+    for condition in computed:
+        details = ": ".join(text for text in (condition.get("reason", ""), condition.get("message", "")) if text)
+        previous = stored_by_type.get(condition["type"])
+        differs = (
+            ""
+            if previous is None or previous["status"] == condition["status"]
+            else f" (the status says {previous['status']})"
+        )
+        yield f"{condition['type']} is {condition['status']}{differs}{f', {details}' if details else ''}"

@@ -34,7 +34,7 @@ class ChartColumns:
         return self._pooled(float(f"{top / _FINEST:.3e}") if top > _NOTHING else 1.0, column)
 
     def add_times(self, values: Sequence[float]) -> int:
-        """The same for times, to the second."""
+        """The number of a column with these times, to the second."""
         return self._pooled(1.0, np.asarray(values, dtype=np.float64))
 
     def _pooled(self, unit: float, column: FloatColumn) -> int:
@@ -47,9 +47,9 @@ class ChartColumns:
 
 def _steps(counts: FloatColumn) -> str:
     """`5,-1,2*3,n*4`: steps from nought on, with how often; `n` is unknown and steps over. Nought is left out."""
-    known = np.isfinite(counts)
+    is_finite = np.isfinite(counts)
     steps = np.full(len(counts), np.nan)
-    steps[known] = np.diff(counts[known], prepend=0.0)
+    steps[is_finite] = np.diff(counts[is_finite], prepend=0.0)
     if not len(steps):
         return ""
     same = (steps[1:] == steps[:-1]) | (np.isnan(steps[1:]) & np.isnan(steps[:-1]))

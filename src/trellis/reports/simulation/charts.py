@@ -83,12 +83,12 @@ def _fleet(charts: list[FleetChart], columns: ChartColumns) -> dict[str, Any]:
 
 def _workload(same: list[WorkloadResult], begin: float, columns: ChartColumns, words: WordPool) -> dict[str, Any]:
     first = same[0]
-    told = [first.kind, *([first.label] if first.label else [])]
-    pods = max((max(each.chart.pods, default=0.0) for each in same if each.chart is not None), default=0.0)
+    facts = [first.kind, *([first.label] if first.label else [])]
+    pods = max((max(workload.chart.pods, default=0.0) for workload in same if workload.chart is not None), default=0.0)
     return {
         "name": workload_path(first),
-        "told": f"{', '.join(told)}, {format_significant(pods) if pods % 1 else round(pods)} pods at most.",
-        "charts": [each.chart and _chart(each.chart, begin, columns, words) for each in same],
+        "told": f"{', '.join(facts)}, {format_significant(pods) if pods % 1 else round(pods)} pods at most.",
+        "charts": [workload.chart and _chart(workload.chart, begin, columns, words) for workload in same],
     }
 
 

@@ -55,7 +55,7 @@ def build_node_row(measure: Measure[VariantResult], result: RunResult) -> Measur
 
 def build_row(measure: Measure[SimulationTotals], totals: list[SimulationTotals], currency: str) -> MeasureRow:
     """A measure of the same thing in each variant."""
-    return _row(measure, [measure.read(each) for each in totals], currency)
+    return _row(measure, [measure.read(variant_totals) for variant_totals in totals], currency)
 
 
 def _row(measure: Measure[SimulationTotals] | Measure[VariantResult], values: list[float], currency: str) -> MeasureRow:
@@ -82,11 +82,11 @@ def compare_variants(result: RunResult, everything: bool) -> list[MeasureGroup]:
     def rows(
         always: tuple[Measure[SimulationTotals], ...], more: tuple[Measure[SimulationTotals], ...] = ()
     ) -> list[MeasureRow]:
-        told = [each for each in more if any(each.read(totals) > 0 for totals in fleets)]
-        return [build_row(each, fleets, result.currency) for each in (*always, *told)]
+        nonzero = [measure for measure in more if any(measure.read(totals) > 0 for totals in fleets)]
+        return [build_row(measure, fleets, result.currency) for measure in (*always, *nonzero)]
 
     shown = NODES if everything and not has_nodes(result) else ()
-    nodes = [each for each in shown if any(each.read(variant) > 0 for variant in result.variants)]
+    nodes = [measure for measure in shown if any(measure.read(variant) > 0 for variant in result.variants)]
     cost = rows((*COST, *counts), FOOTPRINTS if everything else ())
     cost += [build_node_row(measure, result) for measure in nodes]
     return [
@@ -102,8 +102,8 @@ def _nodes(result: RunResult, everything: bool) -> list[MeasureGroup]:
     if not has_nodes(result):
         return []
     more = (
-        each
-        for each in (*IF_ANY, *(IN_FULL if everything else ()))
-        if any(each.read(variant) > 0 for variant in result.variants)
+        measure
+        for measure in (*IF_ANY, *(IN_FULL if everything else ()))
+        if any(measure.read(variant) > 0 for variant in result.variants)
     )
-    return [MeasureGroup("Nodes", [build_node_row(each, result) for each in (*ALWAYS, *more)])]
+    return [MeasureGroup("Nodes", [build_node_row(measure, result) for measure in (*ALWAYS, *more)])]

@@ -33,7 +33,7 @@ class RankedWorkload(msgspec.Struct, frozen=True):
 
 
 def variant_title(variant: VariantResult) -> str:
-    """How a variant is spoken of."""
+    """The name of a variant in sentences."""
     return variant.title or variant.name
 
 
@@ -42,10 +42,10 @@ def list_facts(result: RunResult) -> list[str]:
     workloads = max((len(variant.workloads) for variant in result.variants), default=0)
     scored = result.end - result.scored_from
     warm_up = result.scored_from - result.begin
-    told = [pluralize(workloads, "workload"), f"{format_days(scored)} scored"]
+    facts = [pluralize(workloads, "workload"), f"{format_days(scored)} scored"]
     if warm_up > 0:
-        told.append(f"after {format_days(warm_up)} of warm-up")
-    return [*told, f"usage every {format_span(result.step)}"]
+        facts.append(f"after {format_days(warm_up)} of warm-up")
+    return [*facts, f"usage every {format_span(result.step)}"]
 
 
 def select_comparable(result: RunResult) -> RunResult:
@@ -55,24 +55,24 @@ def select_comparable(result: RunResult) -> RunResult:
     """
     reached = [_reached(variant, result) for variant in result.variants]
     farthest = max(reached, default=0.0)
-    kept = [variant for variant, end in zip(result.variants, reached, strict=True) if end == farthest]
-    return msgspec.structs.replace(result, variants=kept if farthest > result.scored_from else [])
+    comparable = [variant for variant, end in zip(result.variants, reached, strict=True) if end == farthest]
+    return msgspec.structs.replace(result, variants=comparable if farthest > result.scored_from else [])
 
 
 def describe_stopped(result: RunResult) -> Iterator[str]:
     """What became of each variant that was stopped before its end."""
-    kept = {variant.name for variant in select_comparable(result).variants}
+    compared = {variant.name for variant in select_comparable(result).variants}
     for variant in result.variants:
         if variant.partial_until is not None:
             done = (variant.partial_until - result.begin) / max(result.end - result.begin, 1.0)
-            left_out = "" if variant.name in kept else ", too little to be compared"
+            left_out = "" if variant.name in compared else ", too little to be compared"
             yield f"{variant_title(variant)} got to {format_share(done)} of the time{left_out}."
 
 
 def list_not_played(result: RunResult) -> Iterator[tuple[str, str]]:
     """What of a dump is not played as it is in the cluster, with its count, and why."""
-    for each in () if result.not_played is msgspec.UNSET else result.not_played:
-        yield (pluralize(each.count, each.kind) if each.count else each.kind), each.reason
+    for item in () if result.not_played is msgspec.UNSET else result.not_played:
+        yield (pluralize(item.count, item.kind) if item.count else item.kind), item.reason
 
 
 def _reached(variant: VariantResult, result: RunResult) -> float:
@@ -80,7 +80,7 @@ def _reached(variant: VariantResult, result: RunResult) -> float:
 
 
 def compare_all(result: RunResult) -> Iterator[str]:
-    """Two for each variant after the first."""
+    """Two sentences for each variant after the first."""
     if result.variants:
         for variant in result.variants[1:]:
             yield " ".join(compare_variant(variant, result.variants[0], result.currency))
@@ -147,14 +147,14 @@ def _risk(variant: VariantResult, first: VariantResult) -> str:
     cpu, memory = ((format_share(read(mine)), format_share(read(theirs))) for read in (CPU_OVER.read, MEMORY_OVER.read))
     over = f"Over the CPU request {cpu[0]} of the time{_against(*cpu)}, "
     over += f"over the memory request {memory[0]}{_against(*memory)}"
-    told = [f"{_counted(mine.oom_kills, 'OOM kill')}{_against(mine.oom_kills, theirs.oom_kills)}"]
+    events = [f"{_counted(mine.oom_kills, 'OOM kill')}{_against(mine.oom_kills, theirs.oom_kills)}"]
     if mine.evictions or theirs.evictions:
-        told.append(f"{_counted(mine.evictions, 'eviction')}{_against(mine.evictions, theirs.evictions)}")
+        events.append(f"{_counted(mine.evictions, 'eviction')}{_against(mine.evictions, theirs.evictions)}")
     if mine.resizes:
-        told.append(f"{_counted(mine.resizes, 'resize')} in place")
+        events.append(f"{_counted(mine.resizes, 'resize')} in place")
     if mine.scaling is not msgspec.UNSET:
-        told += _scaling(mine.scaled, theirs.scaled)
-    return f"{over}; {join_words(told)}."
+        events += _scaling(mine.scaled, theirs.scaled)
+    return f"{over}; {join_words(events)}."
 
 
 def _scaling(mine: ScalingTotals, theirs: ScalingTotals) -> list[str]:
@@ -207,13 +207,13 @@ def _range(values: list[float]) -> float:
 def _ranked(
     result: RunResult, most: int, read: Callable[[SimulationTotals], float], weigh: Callable[[list[float]], float]
 ) -> list[RankedWorkload]:
-    found = []
+    ranked = []
     for same in align_workloads(result):
-        weight = weigh([read(each.totals) for each in same])
+        weight = weigh([read(workload.totals) for workload in same])
         if weight > 0:
-            found.append(RankedWorkload(same, weight))
-    found.sort(key=lambda each: (-each.weight, each.workloads[0].namespace, each.workloads[0].name))
-    return found[:most]
+            ranked.append(RankedWorkload(same, weight))
+    ranked.sort(key=lambda workload: (-workload.weight, workload.workloads[0].namespace, workload.workloads[0].name))
+    return ranked[:most]
 
 
 def align_workloads(result: RunResult) -> Iterator[list[WorkloadResult]]:

@@ -288,7 +288,7 @@ _NONE = NodeFigures()
 
 
 def has_nodes(result: RunResult) -> bool:
-    """Whether nodes come and go in it."""
+    """Whether nodes are added and removed in a run."""
     return any(variant.nodes is not msgspec.UNSET for variant in result.variants)
 
 

@@ -47,7 +47,7 @@ def _percent(value: float) -> str:
 
 
 def format_money(value: float) -> str:
-    """With cents while they matter."""
+    """An amount of money, with cents if it is small."""
     if not math.isfinite(value):
         return NO_VALUE
     return f"{value:,.2f}" if abs(value) < 99.995 else f"{value:,.0f}"

@@ -48,9 +48,9 @@ def format_duration(duration: Duration) -> str:
     seconds = Fraction(duration.nanos, 10**9)
     parts = []
     for size, unit in ((3600, "h"), (60, "min")):
-        whole, seconds = divmod(seconds, size)
-        if whole:
-            parts.append(f"{whole} {unit}")
+        count, seconds = divmod(seconds, size)
+        if count:
+            parts.append(f"{count} {unit}")
     if seconds or not parts:
         parts.append(f"{float(seconds):g} s")
     return " ".join(parts)

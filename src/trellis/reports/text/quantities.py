@@ -36,10 +36,10 @@ def format_quantity(resource: str, text: str) -> str:
         return text
     if resource == "cpu":
         return format_trimmed(quantity.milli / 1000)
-    found = quantity.units
+    units = quantity.units
     for size, suffix in _BINARY:
-        if found >= size:
-            return f"{format_trimmed(found / size)}{suffix}"
+        if units >= size:
+            return f"{format_trimmed(units / size)}{suffix}"
     return text
 
 
@@ -89,9 +89,9 @@ def format_seconds(seconds: float) -> str:
     parts: list[str] = []
     left = round(seconds)
     for size, unit in _UNITS:
-        whole, left = divmod(left, size)
-        if parts or whole:
-            parts.append(f"{whole} {unit}" if whole else "")
+        count, left = divmod(left, size)
+        if parts or count:
+            parts.append(f"{count} {unit}" if count else "")
         if len(parts) == 2:
             break
     return " ".join(part for part in parts if part) or "0 s"
@@ -106,8 +106,8 @@ def format_clock(there: datetime, here: datetime) -> str:
 
 def draw_sparkline(values: Sequence[float | None], *, plain: bool = False) -> str:
     """Numbers as a line of blocks, the highest of them as the tallest; a gap where nothing is known."""
-    known = [value for value in values if value is not None]
-    highest = max(known, default=0.0)
+    numbers = [value for value in values if value is not None]
+    highest = max(numbers, default=0.0)
     steps = _PLAIN if plain else _BLOCKS
     if highest <= 0:
         return steps[0] * len(values)

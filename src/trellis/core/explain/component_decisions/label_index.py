@@ -23,7 +23,7 @@ class LabelledObject(Protocol):
 
     @property
     def metadata(self) -> _LabelledMetadata:
-        """Where they are."""
+        """The metadata, which has the labels."""
 
 
 P = TypeVar("P", bound=LabelledObject)

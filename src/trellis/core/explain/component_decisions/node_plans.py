@@ -37,9 +37,9 @@ from trellis.core.nodes.scale_up.plan import plan_scale_up
 
 
 class KnownNodeGroups(msgspec.Struct, frozen=True):
-    """Groups of nodes as a provider tells of them, and what is wrong with others, by name.
+    """The node groups of a provider, and the problems of those that cannot be used, by name.
 
-    Without `declared` nobody was found who declares any.
+    `declared` is False if no declaration of node groups was found.
     """
 
     states: tuple[GroupState, ...] = ()
@@ -60,17 +60,17 @@ class NodeEvidence(msgspec.Struct, frozen=True):
     now: float
 
     def verdict(self, node: str) -> NodeDecision | None:
-        """What is said of a node. One that others came before is tried first instead."""
-        found = _verdict(self.down, node)
-        if found is None or found.said.reason != NODE_NOT_TRIED:
-            return found
+        """The decision about a node. One that was not tried in the plan is decided by a plan that tries it first."""
+        decision = _decision(self.down, node)
+        if decision is None or decision.said.reason != NODE_NOT_TRIED:
+            return decision
         first = msgspec.structs.replace(self.memory, unneeded={node: self.now})
-        return _verdict(plan_scale_down(self.view, first, self.now, self.components.nodes_down), node)
+        return _decision(plan_scale_down(self.view, first, self.now, self.components.nodes_down), node)
 
     def later(self, node: str, at: float) -> NodeDecision | None:
         """What will be said of a node if nothing happens until then."""
         plan = plan_scale_down(self.view, self.down.memory, at, self.components.nodes_down)
-        return _verdict(plan, node)
+        return _decision(plan, node)
 
 
 def run_node_autoscaler(
@@ -82,7 +82,7 @@ def run_node_autoscaler(
     storage = build_storage(collected)
     snapshot = build_node_snapshot(collected, groups, storage, components.expendable_below)
     seats = plan_scale_up(snapshot, ScaleUpMemory(), now, components.nodes_up).memory.seats
-    removals = ScaleDownMemory(removals={each.node: each for each in _removals(snapshot, now)})
+    removals = ScaleDownMemory(removals={removal.node: removal for removal in _removals(snapshot, now)})
     view = ScaleDownInput(snapshot, tuple(collected.pdbs), seats)
     memory = AutoscalerMemory(ScaleUpMemory(seats=seats), removals)
     plans = _plan(snapshot, PassInput(groups.states, view.budgets, memory, now), components)
@@ -94,8 +94,8 @@ def build_node_snapshot(
 ) -> ClusterSnapshot:
     """All that was collected. Volumes come before the pods that have them."""
     snapshot = ClusterSnapshot(expendable_below)
-    for each in collected.namespaces:
-        snapshot.put_namespace(each.metadata.name, each.metadata.labels)
+    for namespace in collected.namespaces:
+        snapshot.put_namespace(namespace.metadata.name, namespace.metadata.labels)
     snapshot.put_storage(storage)
     for node in collected.nodes:
         snapshot.put_node(node.metadata.name, node)
@@ -122,35 +122,35 @@ def build_storage(collected: ClusterState) -> Storage:
     """All claims, volumes and classes."""
     return Storage(
         claims=collected.claims.objects,
-        volumes={each.metadata.name: each for each in collected.volumes},
-        classes={each.metadata.name: each for each in collected.storage_classes},
+        volumes={volume.metadata.name: volume for volume in collected.volumes},
+        classes={storage_class.metadata.name: storage_class for storage_class in collected.storage_classes},
     )
 
 
 def _removals(snapshot: ClusterSnapshot, now: float) -> Iterator[NodeRemoval]:
     """The removals that nodes with a mark may be part of, as if all pods on them had been there from the start."""
     for name, node in snapshot.nodes.items():
-        since, known = leaving_since(node), snapshot.ties.instances.get(name)
-        if since is None or known is None or known[1].state is InstanceState.LEAVING:
+        since, instance_in_group = leaving_since(node), snapshot.ties.instances.get(name)
+        if since is None or instance_in_group is None or instance_in_group[1].state is InstanceState.LEAVING:
             continue
-        here = [each.pod.metadata.uid for each in snapshot.on(name).values() if not each.is_fixed]
+        here = [placed.pod.metadata.uid for placed in snapshot.on(name).values() if not placed.is_fixed]
         pods = frozenset(here)
-        group, instance = known
+        group, instance = instance_in_group
         began = min(since, now)
         yield NodeRemoval(
             name, node.metadata.uid, group, instance.id, began, now, pods, bool(pods), len(pods), marked=began
         )
 
 
-def _plan(snapshot: ClusterSnapshot, given: PassInput, components: CollectedSettings) -> PassPlans:
+def _plan(snapshot: ClusterSnapshot, pass_input: PassInput, components: CollectedSettings) -> PassPlans:
     """Plan a pass, and take the taints that it sets off the snapshot again."""
     nodes = dict(snapshot.nodes)
-    plans = plan_pass(snapshot, given, AutoscalerSettings(components.nodes_up, components.nodes_down))
+    plans = plan_pass(snapshot, pass_input, AutoscalerSettings(components.nodes_up, components.nodes_down))
     for action in plans.down.actions:
         if isinstance(action, SetTaints):
             snapshot.put_node(action.node, nodes[action.node])
     return plans
 
 
-def _verdict(plan: ScaleDownPlan, node: str) -> NodeDecision | None:
-    return next((each for each in plan.nodes if each.node == node), None)
+def _decision(plan: ScaleDownPlan, node: str) -> NodeDecision | None:
+    return next((decision for decision in plan.nodes if decision.node == node), None)

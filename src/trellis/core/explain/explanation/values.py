@@ -47,7 +47,7 @@ def format_timestamp(seconds: float | None) -> str:
 
 
 def format_moment(moment: datetime | None) -> str:
-    """The same of a time that an object has."""
+    """A time of an object as RFC 3339."""
     return format_time(moment) if moment is not None else ""
 
 
@@ -60,7 +60,7 @@ class ExplanationPart(msgspec.Struct, frozen=True, rename="camel", omit_defaults
 
 
 class ReasonPart(ExplanationPart, frozen=True):
-    """A reason, and what it was in this case."""
+    """A reason with its details."""
 
     reason: Reason
     details: str = ""
@@ -75,5 +75,5 @@ class ObstaclePart(ExplanationPart, frozen=True):
 
 
 def build_reason_part(detailed: DetailedReason) -> ReasonPart:
-    """What was said, as a part."""
+    """The part of a reason with its details."""
     return ReasonPart(detailed.reason, detailed.details)

@@ -130,47 +130,55 @@ def read_hpa_totals(view: HvpaView, now: float, settings: HvpaSettings) -> HpaTo
 
 def _read_signals(view: HvpaView, hpa: HpaView, *, moved: bool, unread: bool) -> _HpaSignals:
     bound, requests = is_at_bound(hpa, view.replicas, view.wish), sum_containers(view.containers, "requests")
-    wish = None if unread or bound else _count_written(view, moved=moved)
+    written = None if unread or bound else _count_written(view, moved=moved)
     if not view.all_ready or moved:
-        return _HpaSignals(requests, wish)
+        return _HpaSignals(requests, written)
     # An HPA at its bound does not look at its metrics: what its status has of them may be of long ago.
     demand = {} if bound else demand_by_metrics(hpa, requests, view.pods)
-    return _HpaSignals(requests, wish, hpa.ratio, demand)
+    return _HpaSignals(requests, written, hpa.ratio, demand)
 
 
 def _total(
     view: HvpaView, hpa: HpaView, name: str, signals: _HpaSignals, now: float, *, settings: HvpaSettings
 ) -> _ResourceTotal:
     """The total of one resource: by a wish, by a low ratio, or as before, with noise taken out of it."""
-    current, request, wish = CurrentCount.of(view, name, settings), signals.requests[name], None
+    current, request, filtered = CurrentCount.of(view, name, settings), signals.requests[name], None
     length = current.length
     before = view.memory.hpa.get(name) or add_sample((), view.at_most_held(name, request * view.replicas), now, length)
     held = window_extreme((*drop_expired(before[:-1], now, length), before[-1]))
-    known = update_mean(view.memory.measured.get(name), signals.demand.get(name), now, length)
+    measured = update_mean(view.memory.measured.get(name), signals.demand.get(name), now, length)
     if signals.wish is not None:
-        wish = filter_hpa_count(
-            current, view, request, signals.wish, mean=mean_demand(known, length, least=SHORT_MEAN_WEIGHT)
+        filtered = filter_hpa_count(
+            current, view, request, signals.wish, mean=mean_demand(measured, length, least=SHORT_MEAN_WEIGHT)
         )
     has = request * view.pods
-    total = _total_of_pass(has, wish.total if wish is not None else None, signals.ratio, held=held, settings=settings)
+    total = _total_of_pass(
+        has, filtered.total if filtered is not None else None, signals.ratio, held=held, settings=settings
+    )
     window = add_sample(before, total, now, length)
-    if wish is not None:
+    if filtered is not None:
         # What metrics do not explain is no noise either.
-        if known is not None and total > window_extreme(known.high):
-            known = msgspec.structs.replace(known, high=add_sample(known.high, total, now, length))
-        return _ResourceTotal(window, wish.asked if total == wish.total else total, known)
-    mean = steady_total(current, hpa, window_extreme(window), known)
+        if measured is not None and total > window_extreme(measured.high):
+            measured = msgspec.structs.replace(measured, high=add_sample(measured.high, total, now, length))
+        return _ResourceTotal(window, filtered.asked if total == filtered.total else total, measured)
+    mean = steady_total(current, hpa, window_extreme(window), measured)
     if mean is not None:
-        return _ResourceTotal((WindowSample(mean, now),), mean, known)
-    return _ResourceTotal(window, total, known, next_mean_check(current, window_extreme(window), known, now))
+        return _ResourceTotal((WindowSample(mean, now),), mean, measured)
+    return _ResourceTotal(window, total, measured, next_mean_check(current, window_extreme(window), measured, now))
 
 
 def _awaited_since(view: HvpaView, now: float, settings: HvpaSettings, *, unread: bool) -> float | None:
     """Since when a new wish waits for the status that explains it; None if there is none, or it waited long enough."""
-    hpa, wish = view.hpa, view.wish
-    if hpa is None or unread or wish is None or wish == view.memory.left or is_at_bound(hpa, view.replicas, wish):
+    hpa, written = view.hpa, view.wish
+    if (
+        hpa is None
+        or unread
+        or written is None
+        or written == view.memory.left
+        or is_at_bound(hpa, view.replicas, written)
+    ):
         return None
-    if hpa.desired is None or hpa.desired == wish:
+    if hpa.desired is None or hpa.desired == written:
         return None
     since = view.memory.awaited if view.memory.awaited is not None else now
     return since if now < since + settings.status_patience else None

@@ -60,7 +60,7 @@ class CurrentCount(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, view: HvpaView, resource: str, settings: HvpaSettings) -> CurrentCount:
-        """As the view has it."""
+        """Read the current count from a view."""
         decided, meaning = view.memory.decided, view.meaning
         count = view.replicas if decided is None else decided.shape.count
         return cls(
@@ -76,7 +76,7 @@ class CurrentCount(msgspec.Struct, frozen=True):
 
     @property
     def ladder(self) -> Ladder:
-        """That of the resource."""
+        """The ladder of the resource."""
         return self.ladders.by_resource[self.resource]
 
     def count_for(self, total: int) -> int:
@@ -193,12 +193,12 @@ def demand_by_metrics(hpa: HpaView, requests: ResourceAmounts, pods: int) -> Res
     return {name: math.ceil(requests[name] * pods * ratio) for name, ratio in hpa.own.items() if requests.get(name)}
 
 
-def _fraction(view: HvpaView, request: int, wish: int) -> int | None:
+def _fraction(view: HvpaView, request: int, count: int) -> int | None:
     """The total before it was rounded up to whole pods; None if the metrics do not explain the wish.
 
     They may be older than it, or know nothing of requests.
     """
     ratio = view.hpa.ratio if view.hpa is not None and view.hpa.own else None
-    if ratio is None or view.pods * ratio <= wish - 1:
+    if ratio is None or view.pods * ratio <= count - 1:
         return None
-    return max(min(math.ceil(request * view.pods * ratio), request * wish), 1)
+    return max(min(math.ceil(request * view.pods * ratio), request * count), 1)

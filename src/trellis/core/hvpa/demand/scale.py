@@ -46,9 +46,9 @@ def read_scale_demand(view: HvpaView, now: float) -> ScaleDemand:
     """What was written to the scale, over the scale-down window."""
     length = view.meaning.hvpa.down.stabilization.total_seconds()
     windows = {name: left for name, window in view.memory.hpa.items() if (left := drop_expired(window, now, length))}
-    wish, new = view.memory.wish, _new_scale_write(view)
+    last_write, new = view.memory.wish, _new_scale_write(view)
     if new is not None:
-        wish = ScaleWrite(new, view.wisher, now)
+        last_write = ScaleWrite(new, view.wisher, now)
         requests = sum_containers(view.containers, "requests")
         pod_requests = {name: requests[name] for name in RESOURCES if requests.get(name)}
         if not pod_requests:
@@ -61,8 +61,8 @@ def read_scale_demand(view: HvpaView, now: float) -> ScaleDemand:
     if not windows:
         return ScaleDemand({}, msgspec.UNSET)
     ends = [window[0].until + length for window in windows.values()]
-    details = _describe_write(view, wish, windows, max(window[-1].until for window in windows.values()) + length)
-    return ScaleDemand(windows, wish, (SCALE_WISH,), {SCALE_WISH.code: details}, tuple(ends))
+    details = _describe_write(view, last_write, windows, max(window[-1].until for window in windows.values()) + length)
+    return ScaleDemand(windows, last_write, (SCALE_WISH,), {SCALE_WISH.code: details}, tuple(ends))
 
 
 def _new_scale_write(view: HvpaView) -> int | None:
@@ -71,28 +71,28 @@ def _new_scale_write(view: HvpaView) -> int | None:
     Where it is not known what the last pass left there, at the first pass or after a write that failed, only who wrote
     it tells a wish from the controller's own count, and a wish that has been followed is not followed twice.
     """
-    wish, memory = view.wish, view.memory
-    if wish is None or wish == memory.left:
+    written, memory = view.wish, view.memory
+    if written is None or written == memory.left:
         return None
     if memory.left is not None:
-        return wish
+        return written
     last = memory.wish
-    followed = last is not msgspec.UNSET and (last.replicas, last.by) == (wish, view.wisher)
-    return wish if view.wisher and wish != view.replicas and not followed else None
+    followed = last is not msgspec.UNSET and (last.replicas, last.by) == (written, view.wisher)
+    return written if view.wisher and written != view.replicas and not followed else None
 
 
 def _describe_write(
-    view: HvpaView, wish: ScaleWrite | msgspec.UnsetType, windows: Mapping[str, DemandWindow], until: float
+    view: HvpaView, last_write: ScaleWrite | msgspec.UnsetType, windows: Mapping[str, DemandWindow], until: float
 ) -> str:
     totals = ", ".join(
         f"{RESOURCE_WORDS[name]} {format_amount(window[-1].amount, name, view.meaning.binary, AMOUNTS_PER_UNIT[name])}"
         for name, window in windows.items()
     )
     end = format_time(datetime.fromtimestamp(until, UTC))
-    if wish is msgspec.UNSET:
+    if last_write is msgspec.UNSET:
         return f"{totals} in total, until {end}"
-    count = f"{wish.replicas} replica{'' if wish.replicas == 1 else 's'}"
-    return f"{_named(wish.by)} wishes {count} ({totals} in total), until {end}"
+    count = f"{last_write.replicas} replica{'' if last_write.replicas == 1 else 's'}"
+    return f"{_named(last_write.by)} wishes {count} ({totals} in total), until {end}"
 
 
 def _named(manager: str) -> str:

@@ -31,7 +31,7 @@ class VpaTotals(msgspec.Struct, frozen=True):
 
 
 def read_vpa_totals(view: HvpaView) -> VpaTotals:
-    """Of each resource that the VPA recommends."""
+    """The totals of each resource that the VPA recommends."""
     totals: dict[str, int] = {}
     held: dict[str, int] = {}
     for resource in RESOURCES:

@@ -45,8 +45,8 @@ def estimate_base_usage(history: WorkloadUsageHistory) -> BaseUsage:
         return BaseUsage(least, False)
     # What goes with the load is told by CPU, which a replica without any work has none of.
     columns = np.stack([history.pods.astype(np.float64), history.cpu, np.ones(len(history.cpu))], axis=1)
-    (each, *_), *_ = np.linalg.lstsq(columns, history.memory, rcond=None)
-    return BaseUsage(min(max(float(each), 0.0), least), True)
+    (base, *_), *_ = np.linalg.lstsq(columns, history.memory, rcond=None)
+    return BaseUsage(min(max(float(base), 0.0), least), True)
 
 
 ResourcePair: TypeAlias = tuple[float, float]
@@ -99,13 +99,13 @@ def _between(resource: str, largest: float, fewest: int, most: int) -> float:
 
 
 def round_up(resource: str, amount: float) -> float:
-    """To what people would write."""
+    """Round up to a quantity with few digits."""
     step = _step(resource, amount)
     return math.ceil(amount / step - 1e-9) * step
 
 
 def round_down(resource: str, amount: float) -> float:
-    """To what people would write."""
+    """Round down to a quantity with few digits."""
     step = _step(resource, amount)
     return math.floor(amount / step + 1e-9) * step
 
@@ -215,7 +215,7 @@ def _fewest(workload: WorkloadHistory) -> tuple[int, FewestReason]:
     return 1, FewestReason.NONE
 
 
-def _largest_cpu(workload: WorkloadHistory, share: float, wanted: float) -> tuple[float, LargestReason]:
+def _largest_cpu(workload: WorkloadHistory, share: float, needed: float) -> tuple[float, LargestReason]:
     """What a pod asks for today, or what it was observed to use: that it could use more is unknown.
 
     An HPA's most replicas are to be enough, and no replica may be larger than one can be.
@@ -225,8 +225,8 @@ def _largest_cpu(workload: WorkloadHistory, share: float, wanted: float) -> tupl
     largest = max(busiest, _LEAST_CPU), LargestReason.BUSIEST
     if workload.request[0] >= largest[0]:
         largest = workload.request[0], LargestReason.REQUEST
-    if workload.hpa is not None and workload.hpa.most > 0 and wanted / workload.hpa.most > largest[0]:
-        largest = wanted / workload.hpa.most, LargestReason.HPA
+    if workload.hpa is not None and workload.hpa.most > 0 and needed / workload.hpa.most > largest[0]:
+        largest = needed / workload.hpa.most, LargestReason.HPA
     size = round_up("cpu", largest[0])
     if size <= workload.largest[0]:
         return size, largest[1]

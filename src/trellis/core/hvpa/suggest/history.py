@@ -44,12 +44,12 @@ class WorkloadUsageHistory(msgspec.Struct, frozen=True, eq=False, dict=True):
     @cached_property
     def seen(self) -> WorkloadUsageHistory:
         """Without the times of which something is not known."""
-        known: BoolColumn = (self.pods > 0) & np.isfinite(self.cpu) & np.isfinite(self.memory)
-        return WorkloadUsageHistory(self.step, self.pods[known], self.cpu[known], self.memory[known])
+        is_complete: BoolColumn = (self.pods > 0) & np.isfinite(self.cpu) & np.isfinite(self.memory)
+        return WorkloadUsageHistory(self.step, self.pods[is_complete], self.cpu[is_complete], self.memory[is_complete])
 
     @property
     def seconds(self) -> float:
-        """How long all of it is."""
+        """The length of the history."""
         return self.step * len(self.pods)
 
 

@@ -55,7 +55,7 @@ class ReplayCost(msgspec.Struct, frozen=True):
 
 
 def cost_of_replay(history: WorkloadUsageHistory, allotted: AllottedReplicas, prices: Prices) -> ReplayCost:
-    """What it comes to."""
+    """The cost of a replay."""
     cpu, memory = allotted.replicas * allotted.cpu, allotted.replicas * allotted.memory
     hours = history.step / _HOUR
     return ReplayCost(
@@ -134,7 +134,7 @@ class _SlidingMaximum:
 
     @property
     def highest(self) -> float:
-        """Of those that there are."""
+        """The highest value in the window."""
         return self._values[0][1]
 
 

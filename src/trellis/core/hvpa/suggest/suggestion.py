@@ -32,7 +32,7 @@ Document = dict[str, Any]
 
 
 def build_manifest(workload: WorkloadHistory, proposal: BucketProposal, rules: SuggestionRules) -> Document:
-    """The whole object."""
+    """The manifest of the proposed Hvpa."""
     target = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
     policy = {"containerName": "*", "controlledResources": ["memory"]}
     return {
@@ -64,8 +64,8 @@ def _bucket(rung: ProposedBucket) -> Document:
 
 
 def _quantity(resource: str, amount: float) -> str:
-    whole = int(amount)
-    return str(Quantity.from_milli(whole) if resource == "cpu" else Quantity.from_units(whole, binary=True))
+    rounded = int(amount)
+    return str(Quantity.from_milli(rounded) if resource == "cpu" else Quantity.from_units(rounded, binary=True))
 
 
 class Suggestion(msgspec.Struct, frozen=True):

@@ -50,7 +50,7 @@ class RecordedObjects(Generic[T]):
         self._objects: dict[ObjectKey, T] = {}
 
     def seen(self, key: ObjectKey, now: T | None) -> ObjectLine[T]:
-        """What is to be written of an object."""
+        """The line of an object, against the object last written."""
         if now is None:
             self._objects.pop(key, None)
             return ObjectLine(key)
@@ -60,27 +60,27 @@ class RecordedObjects(Generic[T]):
             return ObjectLine(key, version=version)
         return ObjectLine(key, now)
 
-    def found(self, seen: ObjectLine[T]) -> T | None:
-        """The object that was written."""
-        now = seen.now
-        if now is None and seen.version:
-            before = self._objects.get(seen.key)
+    def found(self, line: ObjectLine[T]) -> T | None:
+        """The object of a line; None if it is gone."""
+        now = line.now
+        if now is None and line.version:
+            before = self._objects.get(line.key)
             if before is None:
-                raise InvalidRecording("/".join(seen.key), "is seen again, and no line before has it")
-            now = _with_version(before, seen.version)
+                raise InvalidRecording("/".join(line.key), "is seen again, and no line before has it")
+            now = _with_version(before, line.version)
         if now is None:
-            self._objects.pop(seen.key, None)
+            self._objects.pop(line.key, None)
         else:
-            self._objects[seen.key] = now
+            self._objects[line.key] = now
         return now
 
 
-def _with_version(found: T, version: str) -> T:
-    return replace(found, metadata=replace(found.metadata, resource_version=version))
+def _with_version(before: T, version: str) -> T:
+    return replace(before, metadata=replace(before.metadata, resource_version=version))
 
 
 def trim_buffer(buffer: Buffer | None) -> Buffer | None:
-    """As much of a Buffer as is read."""
+    """The fields of a Buffer that plans read."""
     if buffer is None:
         return None
     spec, status = buffer.spec, buffer.status
@@ -116,7 +116,7 @@ _MOST: Final = 500
 
 
 class StorageLine(msgspec.Struct, frozen=True):
-    """What became of claims, volumes and classes."""
+    """Changes of claims, volumes and storage classes."""
 
     claims: ObjectChanges[PersistentVolumeClaim]
     volumes: ObjectChanges[PersistentVolume]
@@ -124,7 +124,7 @@ class StorageLine(msgspec.Struct, frozen=True):
 
 
 class ChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Some of what is new."""
+    """A part of the changes of a cluster snapshot."""
 
     namespaces: dict[str, Labels | None] = {}
     storage: StorageLine | None = None
@@ -135,7 +135,7 @@ class ChangesLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ChangesWriter:
-    """Remembers what was written last."""
+    """Builds the lines of changes, against the objects last written."""
 
     def __init__(self) -> None:
         self._nodes: RecordedObjects[Node] = RecordedObjects()
@@ -144,18 +144,20 @@ class ChangesWriter:
         self._daemon_sets: RecordedObjects[DaemonSet] = RecordedObjects()
         self._storage = Storage()
 
-    def lines(self, news: ClusterSnapshotChanges) -> Iterator[ChangesLine]:
+    def lines(self, changes: ClusterSnapshotChanges) -> Iterator[ChangesLine]:
         """What is to be written, in the order in which a snapshot is told."""
-        if news.namespaces or news.storage is not None:
-            yield ChangesLine(news.namespaces, self._stored(news.storage) if news.storage is not None else None)
-        for nodes in _pieces(self._nodes.seen(("", name), node) for name, node in news.nodes.items()):
+        if changes.namespaces or changes.storage is not None:
+            yield ChangesLine(
+                changes.namespaces, self._stored(changes.storage) if changes.storage is not None else None
+            )
+        for nodes in _pieces(self._nodes.seen(("", name), node) for name, node in changes.nodes.items()):
             yield ChangesLine(nodes=nodes)
-        for pods in _pieces(self._pods.seen(key, pod) for key, pod in news.pods.items()):
+        for pods in _pieces(self._pods.seen(key, pod) for key, pod in changes.pods.items()):
             yield ChangesLine(pods=pods)
-        for buffers in _pieces(self._buffers.seen(key, trim_buffer(buffer)) for key, buffer in news.buffers.items()):
+        for buffers in _pieces(self._buffers.seen(key, trim_buffer(buffer)) for key, buffer in changes.buffers.items()):
             yield ChangesLine(buffers=buffers)
         for sets in _pieces(
-            self._daemon_sets.seen(key, trim_daemon_set(daemon_set)) for key, daemon_set in news.daemon_sets.items()
+            self._daemon_sets.seen(key, trim_daemon_set(daemon_set)) for key, daemon_set in changes.daemon_sets.items()
         ):
             yield ChangesLine(daemon_sets=sets)
 
@@ -169,7 +171,7 @@ class ChangesWriter:
 
 
 class ChangesReader:
-    """Knows what was read last."""
+    """Reads the lines of changes, against the objects last read."""
 
     def __init__(self) -> None:
         self._nodes: RecordedObjects[Node] = RecordedObjects()
@@ -181,13 +183,13 @@ class ChangesReader:
         self._classes: ObjectStore[StorageClass] = ObjectStore()
 
     def news(self, line: ChangesLine) -> ClusterSnapshotChanges:
-        """What was new; raises `InvalidRecording`."""
+        """The changes of a line; raises `InvalidRecording`."""
         return ClusterSnapshotChanges(
             namespaces=line.namespaces,
-            nodes={line.key[1]: self._nodes.found(line) for line in line.nodes},
-            pods={line.key: self._pods.found(line) for line in line.pods},
-            buffers={line.key: self._buffers.found(line) for line in line.buffers},
-            daemon_sets={line.key: self._daemon_sets.found(line) for line in line.daemon_sets},
+            nodes={item.key[1]: self._nodes.found(item) for item in line.nodes},
+            pods={item.key: self._pods.found(item) for item in line.pods},
+            buffers={item.key: self._buffers.found(item) for item in line.buffers},
+            daemon_sets={item.key: self._daemon_sets.found(item) for item in line.daemon_sets},
             storage=self._stored(line.storage) if line.storage is not None else None,
         )
 
@@ -206,7 +208,7 @@ def _by_key(named: Mapping[str, K]) -> dict[ObjectKey, K]:
     return {("", name): value for name, value in named.items()}
 
 
-def _pieces(found: Iterable[ObjectLine[Any]]) -> Iterator[tuple[ObjectLine[Any], ...]]:
-    rest = iter(found)
+def _pieces(lines: Iterable[ObjectLine[Any]]) -> Iterator[tuple[ObjectLine[Any], ...]]:
+    rest = iter(lines)
     while piece := tuple(islice(rest, _MOST)):
         yield piece

@@ -46,8 +46,8 @@ class HeadroomRecorder:
         self._on_top: Mapping[str, int] = {}
 
     def of(self, observed: ObservedHeadroom, now: float) -> HeadroomLine:
-        """What is to be compared of one."""
+        """The line of observed headroom."""
         buffers = {"/".join(decision.key): without_current_time(decision, now) for decision in observed.buffers}
-        found = HeadroomLine(changed_entries(self._buffers, buffers), changed_entries(self._on_top, observed.on_top))
+        line = HeadroomLine(changed_entries(self._buffers, buffers), changed_entries(self._on_top, observed.on_top))
         self._buffers, self._on_top = buffers, observed.on_top
-        return found
+        return line

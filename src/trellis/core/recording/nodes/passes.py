@@ -49,17 +49,17 @@ class RecordedBoosts:
     """The last boosts of replacement pods, kept alike by the writer and the reader of a recording."""
 
     def __init__(self) -> None:
-        self._known: dict[ObjectKey, ResourceCounts] = {}
+        self._boosts: dict[ObjectKey, ResourceCounts] = {}
         self._new: dict[ObjectKey, ResourceCounts] = {}
 
     def asking(self, starts: StartupBoosts) -> StartupBoosts:
         """Wrap a source of boosts, and note what it returns."""
 
         def ask(pod: Pod) -> ResourceCounts:
-            found, key = starts(pod), key_of(pod)
-            if found != self._known.get(key, {}):
-                self._known[key] = self._new[key] = found
-            return found
+            boosts, key = starts(pod), key_of(pod)
+            if boosts != self._boosts.get(key, {}):
+                self._boosts[key] = self._new[key] = boosts
+            return boosts
 
         return ask
 
@@ -70,14 +70,14 @@ class RecordedBoosts:
 
     def put(self, line: BoostsLine) -> None:
         """Take the boosts of a line."""
-        self._known.update(line.starts)
+        self._boosts.update(line.starts)
 
     def answer(self, pod: Pod) -> ResourceCounts:
         """The recorded boost of a pod; none for pods that no plan asked about."""
-        return self._known.get(key_of(pod), {})
+        return self._boosts.get(key_of(pod), {})
 
     def forget(self, key: ObjectKey) -> None:
-        self._known.pop(key, None)
+        self._boosts.pop(key, None)
 
 
 M = TypeVar("M", ScaleUpMemory, ScaleDownMemory)
@@ -110,19 +110,21 @@ class PassLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PassInputWriter:
-    """Remembers what was written last."""
+    """Builds the lines of passes, against the input last written."""
 
     def __init__(self) -> None:
         self._groups: tuple[GroupState, ...] = ()
         self._budgets: Mapping[ObjectKey, PodDisruptionBudget] = {}
         self._memory = AutoscalerMemory()
 
-    def line(self, asked: PassInput) -> PassLine:
+    def line(self, pass_input: PassInput) -> PassLine:
         """The line of a pass: what has changed of its input."""
-        budgets = {key_of(budget): budget for budget in asked.budgets}
+        budgets = {key_of(budget): budget for budget in pass_input.budgets}
         changed = diff_objects(self._budgets, budgets)
         self._budgets = budgets
-        return PassLine(asked.now, self._grouped(asked.groups), changed or None, self._remembered(asked.memory))
+        return PassLine(
+            pass_input.now, self._grouped(pass_input.groups), changed or None, self._remembered(pass_input.memory)
+        )
 
     def planned(self, plans: PassPlans) -> None:
         """Note the memory that the next pass is most likely to have."""
@@ -132,16 +134,16 @@ class PassInputWriter:
         before, self._groups = self._groups, tuple(groups)
         if before == self._groups:
             return None
-        known = {state.group.name: state for state in before}
-        return tuple(_group_line(known.get(state.group.name), state) for state in self._groups)
+        groups_before = {state.group.name: state for state in before}
+        return tuple(_group_line(groups_before.get(state.group.name), state) for state in self._groups)
 
     def _remembered(self, now: AutoscalerMemory) -> MemoryLine | None:
-        known = self._memory
-        return None if now == known else MemoryLine(_changed(known.up, now.up), _changed(known.down, now.down))
+        before = self._memory
+        return None if now == before else MemoryLine(_changed(before.up, now.up), _changed(before.down, now.down))
 
 
 class PassInputReader:
-    """Knows what was read last."""
+    """Reads the lines of passes, against the input last read."""
 
     def __init__(self) -> None:
         self._groups: tuple[GroupState, ...] = ()
@@ -153,8 +155,8 @@ class PassInputReader:
         if line.budgets is not None:
             apply_changes(self._budgets, line.budgets.gone, line.budgets.put)
         if line.groups is not None:
-            known = {state.group.name: state for state in self._groups}
-            self._groups = tuple(_group(known.get(group.name), group) for group in line.groups)
+            groups_before = {state.group.name: state for state in self._groups}
+            self._groups = tuple(_group(groups_before.get(group.name), group) for group in line.groups)
         memory, changed = self._memory, line.memory
         if changed is not None:
             memory = AutoscalerMemory(_with_changes(memory.up, changed.up), _with_changes(memory.down, changed.down))
@@ -166,10 +168,13 @@ class PassInputReader:
 
 
 def _group_line(before: GroupState | None, now: GroupState) -> GroupLine:
-    known = before.by_id() if before is not None else {}
+    instances_before = before.by_id() if before is not None else {}
     # Providers list them anew each time.
-    listed = [known[instance.id] if known.get(instance.id) == instance else instance for instance in now.instances]
-    became = diff_objects(_by_key(known.values()), _by_key(listed))
+    listed = [
+        instances_before[instance.id] if instances_before.get(instance.id) == instance else instance
+        for instance in now.instances
+    ]
+    became = diff_objects(_by_key(instances_before.values()), _by_key(listed))
     declared = None if before is not None and before.group == now.group else now.group
     return GroupLine(now.group.name, now.target, declared, became.gone, became.put)
 
@@ -189,15 +194,15 @@ def _by_key(instances: Iterable[Instance]) -> dict[ObjectKey, Instance]:
     return {("", instance.id): instance for instance in instances}
 
 
-def _changed(known: M, now: M) -> dict[str, Any]:
-    names = [name for name in now.__struct_fields__ if getattr(known, name) != getattr(now, name)]
+def _changed(before: M, now: M) -> dict[str, Any]:
+    names = [name for name in now.__struct_fields__ if getattr(before, name) != getattr(now, name)]
     none, values = type(now)(), {name: getattr(now, name) for name in names}
     return {name: None if value == getattr(none, name) else value for name, value in values.items()}
 
 
-def _with_changes(known: M, changed: Mapping[str, Any]) -> M:
+def _with_changes(before: M, changed: Mapping[str, Any]) -> M:
     # What is not named is as if nothing were known.
-    found = decode_payload(
-        encode_payload({name: value for name, value in changed.items() if value is not None}), type(known)
+    values = decode_payload(
+        encode_payload({name: value for name, value in changed.items() if value is not None}), type(before)
     )
-    return replace(known, **{name: getattr(found, name) for name in changed if name in known.__struct_fields__})
+    return replace(before, **{name: getattr(values, name) for name in changed if name in before.__struct_fields__})

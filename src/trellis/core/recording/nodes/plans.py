@@ -54,16 +54,16 @@ class PlansLine(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class PlansRecorder:
-    """Makes of plans what is to be written; remembers who was told what."""
+    """Builds the lines of plans: the decisions that changed since the last line."""
 
     def __init__(self) -> None:
-        self._told: dict[str, EntriesByName] = {}
+        self._written: dict[str, EntriesByName] = {}
 
     def of(self, plans: PassPlans, now: float) -> PlansLine:
-        """What is to be compared of both plans."""
+        """The line of both plans of a pass."""
         up, down = plans.up, plans.down
         codes = {"/".join(key): decision.said.reason.code for decision in up.pods for key in decision.pods}
-        problems = {f"{kind} {'/'.join(key)}": said for (kind, key), said in plans.problems.items()}
+        problems = {f"{kind} {'/'.join(key)}": problem for (kind, key), problem in plans.problems.items()}
         return PlansLine(
             up=_plan_actions(up),
             down=_plan_actions(down),
@@ -77,15 +77,15 @@ class PlansRecorder:
             problems=self._new("problems", problems),
         )
 
-    def _new(self, kind: str, told: EntriesByName) -> EntriesByName:
-        before, self._told[kind] = self._told.get(kind, {}), told
-        return changed_entries(before, told)
+    def _new(self, kind: str, entries: EntriesByName) -> EntriesByName:
+        before, self._written[kind] = self._written.get(kind, {}), entries
+        return changed_entries(before, entries)
 
 
-def changed_entries(before: EntriesByName, told: EntriesByName) -> EntriesByName:
-    """Who is told something else than before, with reasons by their codes; None for who is told nothing any more."""
-    new = {about: _by_code(entry) for about, entry in told.items() if before.get(about) != entry}
-    return new | {about: None for about in before if about not in told}
+def changed_entries(before: EntriesByName, entries: EntriesByName) -> EntriesByName:
+    """The entries that changed, with reasons by their codes; None for those that are gone."""
+    new = {about: _by_code(entry) for about, entry in entries.items() if before.get(about) != entry}
+    return new | {about: None for about in before if about not in entries}
 
 
 def _plan_actions(plan: msgspec.Struct) -> EntriesByName:
@@ -93,14 +93,14 @@ def _plan_actions(plan: msgspec.Struct) -> EntriesByName:
     return {name: _by_code(getattr(plan, name)) for name in plan.__struct_fields__ if name not in _APART}
 
 
-def _counted(verdict: PendingPodsDecision) -> EntriesByName:
-    """Who they are is told one by one."""
-    return {**_by_code(replace(verdict, pods=())), "pods": len(verdict.pods)}
+def _counted(decision: PendingPodsDecision) -> EntriesByName:
+    """A decision with the number of its pods; the pods themselves have entries of their own."""
+    return {**_by_code(replace(decision, pods=())), "pods": len(decision.pods)}
 
 
-def without_current_time(verdict: BufferDecision, now: float) -> BufferDecision:
-    """A Buffer that has all its room has it at this moment, which would make its verdict a new one in each pass."""
-    return replace(verdict, full_at=None) if verdict.full_at == now else verdict
+def without_current_time(decision: BufferDecision, now: float) -> BufferDecision:
+    """The decision without `full_at` if that is now: a fully provisioned Buffer would be a change in each pass."""
+    return replace(decision, full_at=None) if decision.full_at == now else decision
 
 
 def _by_code(value: Any) -> Any:
