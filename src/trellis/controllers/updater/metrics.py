@@ -188,8 +188,8 @@ class UpdaterMetrics:
 
     def planned(self, gathered: WorkloadSnapshot, plan: UpdatePlan) -> None:
         """A plan was made."""
-        ways = Counter((each.way.value, each.reason.code) for each in plan.verdicts)
-        warnings = Counter(warning.code for each in plan.verdicts for warning in each.warnings)
+        ways = Counter((decision.way.value, decision.reason.code) for decision in plan.verdicts)
+        warnings = Counter(warning.code for decision in plan.verdicts for warning in decision.warnings)
         governor, pods = gathered.governor, gathered.live
         vpa, size = governor.vpa, size_label(pods)
         controls = vpa.boosts or vpa.mode not in (UpdateMode.OFF, UpdateMode.INITIAL)
@@ -239,10 +239,10 @@ class UpdaterMetrics:
         """Say how many pods wait for what. It takes milliseconds for thousands of workloads: call it in a thread."""
         by_mode = {spec: Counter[tuple[str, ...]]() for spec in _GAUGES_BY_MODE}
         by_size = {spec: Counter[tuple[str, ...]]() for spec in _GAUGES_BY_SIZE}
-        verdicts: Counter[tuple[str, ...]] = Counter()
+        reasons: Counter[tuple[str, ...]] = Counter()
         warnings: Counter[tuple[str, ...]] = Counter()
         for workload, look in looks.items():
-            verdicts.update(look.ways)
+            reasons.update(look.ways)
             warnings.update({(code,): count for code, count in look.warnings.items()})
             if not look.controls:
                 continue
@@ -261,7 +261,7 @@ class UpdaterMetrics:
             self._set(spec, zeros, counts)
         for spec, counts in by_size.items():
             self._set(spec, {(size,): 0.0 for size in _SIZES}, counts)
-        self._set(VERDICTS, {}, verdicts)
+        self._set(VERDICTS, {}, reasons)
         self._set(WARNINGS, {}, warnings)
         self._metrics.keep(OBJECT, {(look.name, workload[0]) for workload, look in looks.items()})
 
