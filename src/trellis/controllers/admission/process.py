@@ -128,11 +128,11 @@ class ReviewService:
         governors = self._informers.governors
         await self._informer_set.wait_until_synced()
 
-        def known(targets: Any) -> None:
+        def scales_changed(targets: Any) -> None:
             for target in targets:
                 governors.target_changed(target.kind, target.namespace, target.name)
 
-        await self._lookups.keep_scales(governors.scaled_targets, known)
+        await self._lookups.keep_scales(governors.scaled_targets, scales_changed)
 
     async def _export(self, server: ReviewServer | None) -> None:
         while True:

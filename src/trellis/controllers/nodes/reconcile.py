@@ -229,9 +229,9 @@ class NodeController(Controller):
             return due, await self._provider_client.groups(now)
 
         async with asyncio.TaskGroup() as group:
-            asking = group.create_task(ask())
-            await self._interim_status.until_done(asking, self._memory.up)
-        return asking.result()
+            reading = group.create_task(ask())
+            await self._interim_status.until_done(reading, self._memory.up)
+        return reading.result()
 
     async def _run_planner(self, ask: Callable[[NodePlanner, ClusterSnapshotChanges], T]) -> T:
         """Call the planner in its thread with all changes. After a failure the next call starts with all objects."""

@@ -71,7 +71,7 @@ class RecommenderLoopSettings(Settings, frozen=True):
     ] = 10
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """A recommender without a name would serve nobody."""
+        """Names of recommenders must be given, and each only once."""
         names = self.recommender_name
         if not names:
             yield SettingConflict("recommender-name", "must name at least one recommender")

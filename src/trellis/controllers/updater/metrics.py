@@ -158,12 +158,12 @@ class DecisionCounts(msgspec.Struct, frozen=True):
     controls: bool
 
     def matching(self) -> tuple[int, int]:
-        """How many pods are to be evicted and resized: those whose turn it is, and those that wait for theirs."""
+        """How many pods are to be evicted and resized, now or after others."""
         evicts, resizes = (
-            sum(count for (each, _), count in self.ways.items() if each == way.value)
-            for way in (DecisionKind.EVICT, DecisionKind.RESIZE)
+            sum(count for (way, _), count in self.ways.items() if way == kind.value)
+            for kind in (DecisionKind.EVICT, DecisionKind.RESIZE)
         )
-        # Without any whose turn it is, it is others that are out of service, and nobody would be next.
+        # If no pod may be disrupted now, the tolerance is used up by other pods, and no waiting pod is next.
         next_ones = (*_WAITING_REASONS, TOLERANCE_USED_UP) if evicts or resizes else _WAITING_REASONS
         waiting = sum(self.ways[DecisionKind.WAIT.value, reason.code] for reason in next_ones)
         evicts += (
@@ -174,7 +174,7 @@ class DecisionCounts(msgspec.Struct, frozen=True):
 
 
 class UpdaterMetrics:
-    """Counts. Everything but `full_pass` is called on the event loop."""
+    """Exports the metrics of the updater. All methods but `full_pass` are called on the event loop."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
