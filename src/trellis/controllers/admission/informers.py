@@ -57,7 +57,7 @@ _UNLIMITED: Final = NamespaceLimits()
 
 
 class AdmissionInformers:
-    """All that is followed, and what is made of it."""
+    """The informers of admission, and the indexes that they feed."""
 
     def __init__(
         self,
@@ -85,21 +85,21 @@ class AdmissionInformers:
         self._subscribe(rooms)
 
     def limits(self, namespace: str) -> NamespaceLimits:
-        """What LimitRanges say there."""
+        """The limits that LimitRanges set in a namespace."""
         return self._limits.get(namespace, _UNLIMITED)
 
     def lookups(self) -> dict[str, tuple[Resource[Any], ObjectLookup]]:
-        """How a workload is asked for and found, by kind."""
+        """The resources and the lookups of workloads in the caches, by kind."""
         return {kind: (informer.resource, informer.get) for kind, informer in self.workloads.items()}
 
-    def _subscribe(self, rooms: BoostCeilings | None) -> None:
+    def _subscribe(self, ceilings: BoostCeilings | None) -> None:
         self.vpas.subscribe(self._vpa_changed)
         self.limit_ranges.subscribe(self._limits_changed)
         for kind, informer in self.workloads.items():
             informer.subscribe(self._workload_changed(kind))
         self.hvpas.subscribe(self._hvpa_changed)
-        if self.nodes is not None and rooms is not None:
-            self.nodes.subscribe(rooms.node_changed)
+        if self.nodes is not None and ceilings is not None:
+            self.nodes.subscribe(ceilings.node_changed)
 
     def _vpa_changed(self, change: ObjectChange[VerticalPodAutoscaler]) -> None:
         if self._scope.covers(change.key[0]):

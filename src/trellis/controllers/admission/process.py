@@ -66,19 +66,19 @@ class ReviewService:
         self._on_settled = on_settled
         self._synced, new_target = asyncio.Event(), asyncio.Event()
         boost = effective_boost_settings(settings.scope.feature_gates, settings.reviews.max_allowed_cpu_boost, served)
-        rooms = BoostCeilings(must_fit=settings.reviews.require_fit) if boost.enabled else None
+        ceilings = BoostCeilings(must_fit=settings.reviews.require_fit) if boost.enabled else None
         self.tally = ReviewMetrics(metrics)
         self._informer_set = informers
-        self._watching = AdmissionInformers(
+        self._informers = AdmissionInformers(
             informers,
             settings.scope,
             hvpas_served=served.serves(HVPAS),
-            rooms=rooms,
+            rooms=ceilings,
             on_new_target=new_target.set,
         )
         self._lookups = OwnerLookups(
             client,
-            self._watching.lookups(),
+            self._informers.lookups(),
             ScaleLookups(client, draw=draw),
             settings=OwnerLookupSettings(settings.reviews.owner_lookup_deadline.total_seconds()),
             new_target=new_target,
@@ -86,11 +86,11 @@ class ReviewService:
             on_wait=lambda seconds: self.tally.observe(named.LOOKUP_SECONDS, seconds),
         )
         self.decisions = PodDecisions(
-            self._watching.governors,
+            self._informers.governors,
             self._lookups,
-            self._watching.limits,
+            self._informers.limits,
             boost,
-            rooms.ceiling if rooms else _no_ceiling,
+            ceilings.ceiling if ceilings else _no_ceiling,
             is_ready=self._synced.is_set,
         )
         self.answering = ReviewHandler(self.decisions, settings.scope.feature_gates, self.tally)
@@ -121,23 +121,23 @@ class ReviewService:
     async def _settle(self) -> None:
         await self._informer_set.wait_until_synced()
         self._synced.set()
-        _log.info("everything has been seen", governors=len(self._watching.governors))
+        _log.info("everything has been seen", governors=len(self._informers.governors))
         self._on_settled()
 
     async def _keep_scales(self) -> None:
-        governors = self._watching.governors
+        governors = self._informers.governors
         await self._informer_set.wait_until_synced()
 
-        def known(targets: Any) -> None:
+        def scales_changed(targets: Any) -> None:
             for target in targets:
                 governors.target_changed(target.kind, target.namespace, target.name)
 
-        await self._lookups.keep_scales(governors.scaled_targets, known)
+        await self._lookups.keep_scales(governors.scaled_targets, scales_changed)
 
     async def _export(self, server: ReviewServer | None) -> None:
         while True:
             self._informer_set.export(self._metrics)
-            counts = self._watching.governors.counts()
+            counts = self._informers.governors.counts()
             self._metrics.set_all(named.GOVERNORS, {(kind,): float(count) for kind, count in counts.items()})
             self._metrics.set(named.CONNECTIONS, float(len(server)) if server is not None else 0.0)
             await asyncio.sleep(_EXPORT_SECONDS)

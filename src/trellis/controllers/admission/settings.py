@@ -95,8 +95,8 @@ class CertificateSettings(Settings, frozen=True):
         """An authority has to outlive what it vouches for."""
         if self.certificate_lifetime.total_seconds() * 3 > self.authority_lifetime.total_seconds():
             yield SettingConflict("certificate-lifetime", "must be at most a third of --authority-lifetime")
-        if why := check_dns_subdomain(self.certificate_secret):
-            yield SettingConflict("certificate-secret", f"is no name of a Secret: {why}")
+        if problem := check_dns_subdomain(self.certificate_secret):
+            yield SettingConflict("certificate-secret", f"is no name of a Secret: {problem}")
 
     @property
     def from_files(self) -> bool:
@@ -117,10 +117,10 @@ _WRITABLE: Final = frozenset(LabelOperator) - {LabelOperator.GREATER_THAN, Label
 
 def _why_not_selector(text: str) -> str | None:
     try:
-        found = parse_selector(text)
+        selector = parse_selector(text)
     except InvalidSelector as error:
         return error.rule
-    unusable = [each.operator for each in found.requirements if each.operator not in _WRITABLE]
+    unusable = [requirement.operator for requirement in selector.requirements if requirement.operator not in _WRITABLE]
     return f"must not compare with {unusable[0]}" if unusable else None
 
 
@@ -132,8 +132,8 @@ def read_labels(text: str) -> dict[str, str]:
 
 def _why_not_labels(text: str) -> str | None:
     for key, value in read_labels(text).items():
-        if why := check_label_key(key) or check_label_value(value):
-            return f"must be labels such as team:web,tier:front: {key}:{value}: {why}"
+        if problem := check_label_key(key) or check_label_value(value):
+            return f"must be labels such as team:web,tier:front: {key}:{value}: {problem}"
     return None
 
 
@@ -212,12 +212,12 @@ class RegistrationSettings(Settings, frozen=True):
     def conflicts(self) -> Iterator[SettingConflict]:
         """A URL must be one, and names must be names."""
         if self.register_webhook and self.register_by_url:
-            if why := _why_not_url(self.url):
-                yield SettingConflict("webhook-address", f"with --register-by-url {why}")
-        elif why := check_dns_label(self.webhook_service):
-            yield SettingConflict("webhook-service", f"is no name of a Service: {why}")
-        if why := check_dns_label(self.namespace):
-            yield SettingConflict("namespace", f"is no name of a namespace: {why}")
+            if problem := _why_not_url(self.url):
+                yield SettingConflict("webhook-address", f"with --register-by-url {problem}")
+        elif problem := check_dns_label(self.webhook_service):
+            yield SettingConflict("webhook-service", f"is no name of a Service: {problem}")
+        if problem := check_dns_label(self.namespace):
+            yield SettingConflict("namespace", f"is no name of a namespace: {problem}")
 
     @property
     def url(self) -> str:
@@ -265,10 +265,10 @@ class StatusLeaseSettings(Settings, frozen=True):
 
     def conflicts(self) -> Iterator[SettingConflict]:
         """A Lease has a name and stands somewhere."""
-        if why := check_dns_subdomain(self.status_lease_name):
-            yield SettingConflict("status-lease-name", f"is no name of a Lease: {why}")
-        if self.status_lease_namespace and (why := check_dns_label(self.status_lease_namespace)):
-            yield SettingConflict("status-lease-namespace", f"is no name of a namespace: {why}")
+        if problem := check_dns_subdomain(self.status_lease_name):
+            yield SettingConflict("status-lease-name", f"is no name of a Lease: {problem}")
+        if self.status_lease_namespace and (problem := check_dns_label(self.status_lease_namespace)):
+            yield SettingConflict("status-lease-namespace", f"is no name of a namespace: {problem}")
 
 
 _MILLISECOND: Final = Duration(10**6)
@@ -309,7 +309,7 @@ class ReviewSettings(Settings, frozen=True):
 
 
 class AdmissionSettings(Settings, frozen=True):
-    """All of it."""
+    """All settings of the admission controller."""
 
     reviews: ReviewSettings = ReviewSettings()
     certificates: CertificateSettings = CertificateSettings()

@@ -57,11 +57,11 @@ class StatusLease:
 
     async def renew(self) -> None:
         """Renew the Lease once, if pods are being sized."""
-        why = self._why_absent()
-        if why != self._reported:
-            self._reported = why
-            _log.info("the status Lease rests", why=why) if why else _log.info("the status Lease is renewed")
-        if why is None:
+        absence = self._why_absent()
+        if absence != self._reported:
+            self._reported = absence
+            _log.info("the status Lease rests", why=absence) if absence else _log.info("the status Lease is renewed")
+        if absence is None:
             outcome = await self._patch()
             if outcome.result is Result.GONE:
                 await self._create()

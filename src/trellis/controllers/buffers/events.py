@@ -11,19 +11,19 @@ from trellis.runtime.telemetry.event_queue import EventSink
 
 
 class ReportedState(Protocol):
-    """What was told of a buffer so far: the codes of its verdict and of its notes."""
+    """What Events have reported of a buffer so far: the codes of its reason and of its notes."""
 
     verdict: str
     notes: frozenset[str]
 
 
-def record_events(record: EventSink, about: ObjectReference, known: ReportedState, settled: Translation) -> None:
-    """Tell what is new, and remember that it was told. That a buffer is ready is no news if it always was."""
-    verdict = settled.ready.reason
-    if known.verdict != verdict.code and not (verdict is BUFFER_READY and not known.verdict):
-        record(about, verdict, str(settled.ready))
+def record_events(record: EventSink, about: ObjectReference, reported: ReportedState, settled: Translation) -> None:
+    """Record what is new, and keep what was recorded. The first decision is not recorded if the buffer is ready."""
+    reason = settled.ready.reason
+    if reported.verdict != reason.code and not (reason is BUFFER_READY and not reported.verdict):
+        record(about, reason, str(settled.ready))
     notes: list[DetailedReason] = [*settled.notes, *((settled.limited,) if settled.limited is not None else ())]
-    for each in notes:
-        if each.reason.code not in known.notes:
-            record(about, each.reason, str(each))
-    known.verdict, known.notes = verdict.code, frozenset(each.reason.code for each in notes)
+    for note in notes:
+        if note.reason.code not in reported.notes:
+            record(about, note.reason, str(note))
+    reported.verdict, reported.notes = reason.code, frozenset(note.reason.code for note in notes)

@@ -50,7 +50,7 @@ _UNLIMITED: Final = NamespaceLimits()
 
 
 class BufferInformers:
-    """All that the controller follows."""
+    """The informers of the controller, and the indexes that they feed."""
 
     def __init__(self, informers: Informers, served: Served, scope: ScopeSettings) -> None:
         self._scope = scope
@@ -92,9 +92,9 @@ class BufferInformers:
         return self.buffers.by(BY_TARGET, _target(namespace, kind, name))
 
     def jobs_of(self, namespace: str, kind: str, name: str) -> tuple[str, ...]:
-        """The names of the Jobs that this one has made: what sizes it sizes their pods."""
-        found = self.workloads[JOBS.kind].by(BY_CONTROLLER, _target(namespace, kind, name))
-        return tuple(each.metadata.name for each in found)
+        """The names of the Jobs that a workload controls: its governor sizes their pods."""
+        jobs = self.workloads[JOBS.kind].by(BY_CONTROLLER, _target(namespace, kind, name))
+        return tuple(job.metadata.name for job in jobs)
 
     def buffers_in(self, namespace: str) -> tuple[Buffer, ...]:
         """All Buffers of a namespace."""
@@ -105,14 +105,14 @@ class BufferInformers:
         return self.quotas.by(BY_NAMESPACE, namespace)
 
     def limits(self, namespace: str) -> NamespaceLimits:
-        """What LimitRanges say there."""
+        """The limits that LimitRanges set in a namespace."""
         return self._limits.get(namespace, _UNLIMITED)
 
     def finders(self) -> dict[str, ObjectLookup]:
-        """How a workload is found, by kind."""
-        found: dict[str, ObjectLookup] = {kind: each.get for kind, each in self.workloads.items()}
-        found[OBSERVED_CRON_JOBS.kind] = self.cron_jobs.get
-        return found
+        """The lookups of workloads in the caches, by kind."""
+        lookups: dict[str, ObjectLookup] = {kind: informer.get for kind, informer in self.workloads.items()}
+        lookups[OBSERVED_CRON_JOBS.kind] = self.cron_jobs.get
+        return lookups
 
     def _governor_changed(self, kind: str) -> Callable[[ObjectChange[Any]], None]:
         def changed(change: ObjectChange[Any]) -> None:
@@ -140,9 +140,9 @@ def _target(namespace: str, kind: str, name: str) -> str:
     return f"{namespace}/{kind}/{name}"
 
 
-def _controller_of(found: CountedTarget) -> tuple[str, ...]:
-    controller = found.metadata.controller
-    return (_target(found.metadata.namespace, controller.kind, controller.name),) if controller is not None else ()
+def _controller_of(workload: CountedTarget) -> tuple[str, ...]:
+    controller = workload.metadata.controller
+    return (_target(workload.metadata.namespace, controller.kind, controller.name),) if controller is not None else ()
 
 
 def _target_of(buffer: Buffer) -> tuple[str, ...]:

@@ -90,25 +90,25 @@ BUFFER_METRICS: Final[tuple[Spec, ...]] = (
 )
 
 
-def export_buffers(metrics: Metrics, buffers: Informer[Buffer], keeping: BufferStates, most: int) -> None:
-    """Say how all of them are; those that come first by name have figures of their own."""
-    verdicts: Counter[tuple[str, ...]] = Counter()
+def export_buffers(metrics: Metrics, buffers: Informer[Buffer], states: BufferStates, most: int) -> None:
+    """Export the number of Buffers by reason; `most` of them, the first by name, have series of their own."""
+    reasons: Counter[tuple[str, ...]] = Counter()
     notes: Counter[tuple[str, ...]] = Counter()
     own: dict[GaugeSpec, dict[tuple[str, ...], float]] = {spec: {} for spec in (WANTED, CHUNKS, LAST_FULL, LAST_CHANGE)}
-    for key, known in sorted(keeping.all(), key=lambda each: each[0]):
-        if known.verdict:
-            verdicts[(known.verdict,)] += 1
-        notes.update((each,) for each in known.notes)
-        if known.settled is None or len(own[WANTED]) >= most:
+    for key, state in sorted(states.all(), key=lambda item: item[0]):
+        if state.verdict:
+            reasons[(state.verdict,)] += 1
+        notes.update((note,) for note in state.notes)
+        if state.settled is None or len(own[WANTED]) >= most:
             continue
-        own[WANTED][key] = float(known.settled.wanted)
-        own[CHUNKS][key] = float(known.settled.chunks)
+        own[WANTED][key] = float(state.settled.wanted)
+        own[CHUNKS][key] = float(state.settled.chunks)
         full = _last_full(buffers.get(*key))
         if full is not None:
             own[LAST_FULL][key] = full.timestamp()
-        if known.changed is not None:
-            own[LAST_CHANGE][key] = known.changed
-    metrics.set_all(VERDICTS, {labels: float(count) for labels, count in verdicts.items()})
+        if state.changed is not None:
+            own[LAST_CHANGE][key] = state.changed
+    metrics.set_all(VERDICTS, {labels: float(count) for labels, count in reasons.items()})
     metrics.set_all(NOTES, {labels: float(count) for labels, count in notes.items()})
     for spec, values in own.items():
         metrics.set_all(spec, values)
@@ -125,18 +125,20 @@ def _last_full(buffer: Buffer | None) -> datetime | None:
 _HEADROOM_GAUGES: Final = (PROVISIONED, PRICE)
 
 
-def export_headroom(metrics: Metrics, verdicts: Sequence[BufferDecision], buffers: Iterable[Buffer], most: int) -> None:
-    """Set and count; `most` Buffers, the first by name, have series of their own."""
-    own = sorted(verdicts, key=lambda each: each.key)[:most]
-    metrics.keep(BUFFER, {key_of(each) for each in buffers})
-    metrics.set_all(PROVISIONED, {each.key: float(each.on_ready) for each in own})
-    metrics.set_all(PRICE, {each.key: each.price for each in own})
-    for each in own:
-        metrics.add(HITS, each.hits, *each.key)
-        metrics.add(MISSES, each.misses, *each.key)
+def export_headroom(
+    metrics: Metrics, decisions: Sequence[BufferDecision], buffers: Iterable[Buffer], most: int
+) -> None:
+    """Export what was observed of headroom; `most` Buffers, the first by name, have series of their own."""
+    own = sorted(decisions, key=lambda decision: decision.key)[:most]
+    metrics.keep(BUFFER, {key_of(buffer) for buffer in buffers})
+    metrics.set_all(PROVISIONED, {decision.key: float(decision.on_ready) for decision in own})
+    metrics.set_all(PRICE, {decision.key: decision.price for decision in own})
+    for decision in own:
+        metrics.add(HITS, decision.hits, *decision.key)
+        metrics.add(MISSES, decision.misses, *decision.key)
 
 
 def clear_headroom(metrics: Metrics) -> None:
-    """Say nothing more: another process observes now."""
+    """Remove the gauges of headroom, because another process observes now."""
     for spec in _HEADROOM_GAUGES:
         metrics.set_all(spec, {})

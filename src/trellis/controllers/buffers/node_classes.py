@@ -28,18 +28,18 @@ def daemon_node(pod: Pod) -> tuple[str, ...]:
 
 
 class NodeClasses:
-    """All nodes, kept current by a watch, and what runs on each of them anyway."""
+    """All nodes, kept current by a watch, and what DaemonSets take of each of them."""
 
     def __init__(self, pods: Informer[Pod], demands: PodDemands) -> None:
         self._pods = pods
         self._demands = demands
         self._table = NodeTable()
         self._nodes: dict[str, Node] = {}
-        self._kept: Mapping[str, IntColumn] | None = None
-        self._found: dict[tuple[tuple[str, str], ...], NodeClassFacts] = {}
+        self._daemon_usage: Mapping[str, IntColumn] | None = None
+        self._facts: dict[tuple[tuple[str, str], ...], NodeClassFacts] = {}
 
     def node_changed(self, change: ObjectChange[Node]) -> bool:
-        """A node is new, has changed or is gone; whether that can make a difference to a chunk."""
+        """Take in the change of a node; whether it can make a difference to a chunk."""
         name, new = change.key[1], change.new
         if new is None:
             self._table.remove(name)
@@ -53,28 +53,28 @@ class NodeClasses:
         return True
 
     def pod_changed(self, change: ObjectChange[Pod]) -> bool:
-        """The same for a pod: those of DaemonSets take their part of every node."""
-        daemons = any(daemon_node(each) for each in (change.old, change.new) if each is not None)
+        """Take in the change of a pod; whether it can make a difference to a chunk, as pods of DaemonSets can."""
+        daemons = any(daemon_node(pod) for pod in (change.old, change.new) if pod is not None)
         if not daemons or not self._demands.differ(change.old, change.new):
             return False
         self._begin_anew()
         return True
 
     def of(self, labels: Labels) -> NodeClassFacts:
-        """The nodes with these labels."""
+        """The facts about the nodes with these labels."""
         key = tuple(sorted(labels.items()))
-        found = self._found.get(key)
-        if found is None:
-            if self._kept is None:
-                self._kept = self._taken_by_daemons()
-            found = self._found[key] = observe_node_class(self._table, self._nodes, labels, self._kept)
-        return found
+        facts = self._facts.get(key)
+        if facts is None:
+            if self._daemon_usage is None:
+                self._daemon_usage = self._sum_daemon_usage()
+            facts = self._facts[key] = observe_node_class(self._table, self._nodes, labels, self._daemon_usage)
+        return facts
 
     def _begin_anew(self) -> None:
-        self._kept = None
-        self._found.clear()
+        self._daemon_usage = None
+        self._facts.clear()
 
-    def _taken_by_daemons(self) -> Mapping[str, IntColumn]:
+    def _sum_daemon_usage(self) -> Mapping[str, IntColumn]:
         columns = {name: np.zeros(self._table.reach, dtype=np.int64) for name in _RESOURCES}
         for node in self._nodes:
             number = self._table.find(node)

@@ -143,22 +143,28 @@ class BufferReconciler:
         return None if is_uncertain(state, facts) and _has_pods(buffer) else facts
 
     def _translate(self, buffer: Buffer, state: BufferState, facts: TranslationFacts) -> Translation:
-        now, known = self._now(), state.made
-        if known is not None and state.facts == facts and (known.next_change is None or now < known.next_change):
-            return known
+        now, previous = self._now(), state.made
+        if (
+            previous is not None
+            and state.facts == facts
+            and (previous.next_change is None or now < previous.next_change)
+        ):
+            return previous
         self._metrics.add(named.TRANSLATIONS, 1)
         translation = self._translator.translate(buffer, state.meaning, facts, now)
         state.facts = facts
         # An equal translation stays the same object, so that what was published can be compared by identity.
-        if known is None or known != translation:
-            state.made = known = translation
-        return known
+        if previous is None or previous != translation:
+            state.made = previous = translation
+        return previous
 
     async def _publish(self, buffer: Buffer, state: BufferState, settled: Translation) -> float | None:
         """Write the status and record Events; in how many seconds to try again, if that failed."""
         provision = self._headroom.provision(buffer)
         published = (buffer, settled, provision)
-        if state.told is not None and all(one is other for one, other in zip(state.told, published, strict=True)):
+        if state.told is not None and all(
+            published_part is current_part for published_part, current_part in zip(state.told, published, strict=True)
+        ):
             return None
         state.settled = settled
         write = build_status_write(buffer, settled, provision, self._now())

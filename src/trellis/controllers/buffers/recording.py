@@ -23,7 +23,7 @@ class BufferTranslator:
         if not self._recorder.is_on:
             return translate(meaning, facts, now, self._figures)
         self._recorder.write(INPUT_LINE, TranslationInput.of(buffer, facts, now))
-        made = translate(meaning, facts, now, self._figures)
-        self._recorder.write(DECISION_LINE, RecordedTranslation.of(made))
+        translation = translate(meaning, facts, now, self._figures)
+        self._recorder.write(DECISION_LINE, RecordedTranslation.of(translation))
         self._recorder.flush()
-        return made
+        return translation

@@ -146,8 +146,8 @@ class TranslationSettings(Settings, frozen=True):
     ] = 8
 
     def figures(self) -> BufferSettings:
-        """By which Buffers are translated."""
-        labels = dict(each.split("=", 1) for each in self.node_class_labels if "=" in each)
+        """The settings of translation."""
+        labels = dict(entry.split("=", 1) for entry in self.node_class_labels if "=" in entry)
         return BufferSettings(
             most_chunks=self.max_chunks_per_buffer,
             node_class_labels=labels,
@@ -156,15 +156,15 @@ class TranslationSettings(Settings, frozen=True):
 
     def conflicts(self) -> Iterator[SettingConflict]:
         """Each label of a class is a kind, an equals sign and a label."""
-        for each in self.node_class_labels:
-            kind, _, label = each.partition("=")
-            why = "must be written as Kind=label" if not (kind and label) else check_label_key(label)
-            if why is not None:
-                yield SettingConflict("node-class-labels", f'"{each}" {why}')
+        for entry in self.node_class_labels:
+            kind, _, label = entry.partition("=")
+            problem = "must be written as Kind=label" if not (kind and label) else check_label_key(label)
+            if problem is not None:
+                yield SettingConflict("node-class-labels", f'"{entry}" {problem}')
 
 
 class BufferControllerSettings(Settings, frozen=True):
-    """All of it."""
+    """All settings of the Buffer controller."""
 
     translation: TranslationSettings = TranslationSettings()
     elsewhere: CapacityBufferSettings = CapacityBufferSettings()

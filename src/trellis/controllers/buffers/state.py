@@ -35,7 +35,7 @@ from trellis.core.nodes.buffers.status import ProvisioningReport
 
 
 class ShapePod(msgspec.Struct, frozen=True):
-    """The pod that shows a target's shape, as it was when it was asked for; `mark` tells whether it still is."""
+    """The pod that shows a target's shape, as it was read; `mark` differs once the pod has changed."""
 
     mark: tuple[object, ...]
     pod: Pod
@@ -56,7 +56,7 @@ class ShapeTemplate(msgspec.Struct, frozen=True):
 
 
 class TargetState(Protocol):
-    """What is remembered of a target between two looks: its selector, and what shows its shape."""
+    """What is kept of a target between reconciles: its selector, and what shows its shape."""
 
     selection: tuple[object, Selector] | None
     pod: ShapePod | None
@@ -64,26 +64,26 @@ class TargetState(Protocol):
 
 
 class BufferState(msgspec.Struct):
-    """What is remembered of one Buffer."""
+    """What is kept of one Buffer."""
 
     uid: str
     meaning: EffectiveBuffer
     alone: DetailedReason | None
     generation: int
-    # Whether what the status says is of the same target, though of a spec before this one.
+    # Whether the status is about the same target, though about an earlier generation.
     target_stays: bool = False
-    # A workload, and its selector in a form that can be asked.
+    # A workload, and its parsed selector.
     selection: tuple[object, Selector] | None = None
     pod: ShapePod | None = None
     template: ShapeTemplate | None = None
     facts: TranslationFacts | None = None
     made: Translation | None = None
-    # The object, and the translation and the provisioning that it is known to tell.
+    # The object, the translation and the provisioning of the last complete publish.
     told: tuple[Buffer, Translation, ProvisioningReport] | None = None
     settled: Translation | None = None
     # Since when, on the loop's clock, its target may not be read.
     forbidden_since: float | None = None
-    # Until then, on the loop's clock, only a change that is told is a reason to look.
+    # Until then, on the loop's clock, the Buffer is reconciled only if the watch reports a change.
     calm_until: float = -math.inf
     verdict: str = ""
     notes: frozenset[str] = frozenset()
@@ -91,64 +91,64 @@ class BufferState(msgspec.Struct):
 
 
 class BufferStates:
-    """What is remembered of all of them. `selecting` has the pods of targets, `filling` those that fill Buffers."""
+    """The states of all Buffers. `selecting` indexes the pods of targets, `filling` those that fill Buffers."""
 
     def __init__(self, settings: BufferSettings) -> None:
         self._settings = settings
-        self._known: dict[ObjectKey, BufferState] = {}
+        self._states: dict[ObjectKey, BufferState] = {}
         self.selecting = TargetSelectorIndex()
         self.filling = TargetSelectorIndex()
         self.of_classes: set[ObjectKey] = set()
 
     def of(self, buffer: Buffer) -> BufferState:
-        """What is remembered of one; another object of the same name, and another spec, begin anew."""
+        """The state of a Buffer; a new UID or generation starts a new one."""
         key, metadata = key_of(buffer), buffer.metadata
-        known = self._known.get(key)
-        if known is not None and known.uid == metadata.uid and known.generation == metadata.generation != 0:
-            return known
-        before = known if known is not None and known.uid == metadata.uid else None
+        state = self._states.get(key)
+        if state is not None and state.uid == metadata.uid and state.generation == metadata.generation != 0:
+            return state
+        before = state if state is not None and state.uid == metadata.uid else None
         self.forget(key)
         meaning = resolve_buffer(buffer)
-        known = BufferState(metadata.uid, meaning, find_skip_reason(meaning, self._settings), metadata.generation)
+        state = BufferState(metadata.uid, meaning, find_skip_reason(meaning, self._settings), metadata.generation)
         if before is not None and before.meaning.target == meaning.target:
-            known.target_stays = before.target_stays or _observed_generation(buffer) == before.generation
-            known.pod, known.template, known.selection = before.pod, before.template, before.selection
-            known.verdict, known.notes, known.changed = before.verdict, before.notes, before.changed
-        self._known[key] = known
-        if known.alone is None:
+            state.target_stays = before.target_stays or _observed_generation(buffer) == before.generation
+            state.pod, state.template, state.selection = before.pod, before.template, before.selection
+            state.verdict, state.notes, state.changed = before.verdict, before.notes, before.changed
+        self._states[key] = state
+        if state.alone is None:
             if meaning.filled_by is not None:
                 self.filling.put(key, meaning.filled_by)
             if isinstance(meaning.capacity, NodeClassTotals):
                 self.of_classes.add(key)
-        return known
+        return state
 
     def find(self, key: ObjectKey) -> BufferState | None:
-        """What is remembered of the Buffer of this name, if it has been looked at."""
-        return self._known.get(key)
+        """The state of the Buffer with this key, if it has been reconciled."""
+        return self._states.get(key)
 
     def forget(self, key: ObjectKey) -> None:
-        """It is gone."""
-        self._known.pop(key, None)
+        """Forget a Buffer that is deleted."""
+        self._states.pop(key, None)
         self.selecting.forget(key)
         self.filling.forget(key)
         self.of_classes.discard(key)
 
     def forget_templates(self, namespace: str) -> None:
-        """What admission makes of pods there may be something else now."""
-        for key, known in self._known.items():
+        """Forget templates of a namespace, because admission may change its pods differently now."""
+        for key, state in self._states.items():
             if key[0] == namespace:
-                known.template = None
+                state.template = None
 
     def begin_anew(self) -> None:
-        """Forget all: somebody else has led in the meantime."""
-        self._known.clear()
+        """Forget all, because another process has led in the meantime."""
+        self._states.clear()
         self.selecting.clear()
         self.filling.clear()
         self.of_classes.clear()
 
     def all(self) -> Iterable[tuple[ObjectKey, BufferState]]:
-        """All of them."""
-        return self._known.items()
+        """The states of all Buffers, by key."""
+        return self._states.items()
 
 
 def _observed_generation(buffer: Buffer) -> int | None:
@@ -160,52 +160,52 @@ _RESYNC_SECONDS: Final = 600.0
 
 
 def loop_time() -> float:
-    """The loop's clock, by which calm is measured."""
+    """The time of the event loop's clock."""
     return asyncio.get_running_loop().time()
 
 
-def next_resync(known: BufferState) -> float:
-    """When to look again, for a Buffer of which all has been told."""
+def next_resync(state: BufferState) -> float:
+    """When to reconcile a Buffer again whose status is published, on the loop's clock."""
     until = loop_time() + _RESYNC_SECONDS
-    if isinstance(known.meaning.capacity, NodeClassTotals | GivenPods):
+    if isinstance(state.meaning.capacity, NodeClassTotals | GivenPods):
         return until
-    workload = known.selection[0] if known.selection is not None else None
+    workload = state.selection[0] if state.selection is not None else None
     if not isinstance(workload, ObservedObject) or workload.metadata.controller is not None:
         return -math.inf
-    target = known.facts.target if known.facts is not None else None
+    target = state.facts.target if state.facts is not None else None
     if isinstance(target, TargetFacts) and target.pod is not None:
         return until
-    # What admission makes of a template is believed for a while only.
-    return min(until, known.template.until) if known.template is not None else -math.inf
+    # The result of a dry run expires.
+    return min(until, state.template.until) if state.template is not None else -math.inf
 
 
-# In so many seconds a scale is asked again that may have more to tell.
+# A scale that has just changed is read again after so many seconds.
 RECHECK_SECONDS: Final = 3.0
-# A refusal that lasts so long is believed.
+# A target counts as forbidden once reads of it are refused for so long.
 _FORBIDDEN_SECONDS: Final = 30.0
 
 
 class TargetReads(Protocol):
-    """What is remembered of what was asked: `forbidden_since` is when, on the loop's clock, that was first refused."""
+    """What is kept of reads of a target. `forbidden_since`: when, on the loop's clock, a read was first refused."""
 
     selection: tuple[object, Selector] | None
     facts: TranslationFacts | None
     forbidden_since: float | None
 
 
-def is_uncertain(known: TargetReads, facts: TranslationFacts) -> bool:
-    """Whether what was known before is to stand."""
+def is_uncertain(state: TargetReads, facts: TranslationFacts) -> bool:
+    """Whether these facts are too uncertain to replace what was published before."""
     problem = facts.target.reason if isinstance(facts.target, TargetProblem) else None
     if problem is not TARGET_FORBIDDEN:
-        known.forbidden_since = None
+        state.forbidden_since = None
         return problem is TARGET_UNREACHABLE
-    if known.forbidden_since is None:
-        known.forbidden_since = loop_time()
-    return loop_time() < known.forbidden_since + _FORBIDDEN_SECONDS
+    if state.forbidden_since is None:
+        state.forbidden_since = loop_time()
+    return loop_time() < state.forbidden_since + _FORBIDDEN_SECONDS
 
 
-def may_change_again(known: TargetReads, facts: TranslationFacts) -> bool:
-    """Whether these facts are news, and those of a kind whose count no watch shows."""
+def may_change_again(state: TargetReads, facts: TranslationFacts) -> bool:
+    """Whether these facts are new, and are about a kind whose count no watch reports."""
     target = facts.target
     is_counted = isinstance(target, TargetFacts) and target.replicas is not None
-    return is_counted and known.selection is None and known.facts != facts
+    return is_counted and state.selection is None and state.facts != facts

@@ -50,7 +50,7 @@ from trellis.runtime.telemetry.logs import Logger
 
 ENTRY_POINTS: Final = "trellis.buffer_targets"
 
-# Group and kind: people write any version that the kind ever had.
+# Without the version: a reference may have any version that the kind ever had.
 GroupKind: TypeAlias = tuple[str, str]
 
 _log: Final = Logger("trellis.buffers")
@@ -59,23 +59,23 @@ _log: Final = Logger("trellis.buffers")
 def load_target_kinds(announced: Iterable[EntryPoint] | None = None) -> dict[GroupKind, TargetKind]:
     """The kinds that can be read, in the order of their announcements' names."""
     entries = entry_points(group=ENTRY_POINTS) if announced is None else announced
-    found: dict[GroupKind, TargetKind] = {}
-    for entry in sorted(entries, key=lambda each: (each.name, each.value)):
+    kinds: dict[GroupKind, TargetKind] = {}
+    for entry in sorted(entries, key=lambda entry_point: (entry_point.name, entry_point.value)):
         try:
             kind = entry.load()()
-        except Exception as error:  # noqa: BLE001 - somebody else's code must not keep all other Buffers waiting
+        except Exception as error:  # noqa: BLE001 - a plugin that fails must not affect other Buffers
             _log.error("a kind of targets cannot be loaded", name=entry.name, value=entry.value, error=error)
             continue
         if not isinstance(kind, TargetKind) or not all((kind.api_version, kind.kind, kind.plural)):
             _log.error("what is announced is no kind of targets", name=entry.name, value=entry.value)
             continue
         about = group_kind(kind.api_version, kind.kind)
-        if about in found:
+        if about in kinds:
             _log.error("a kind of targets is announced twice", name=entry.name, value=entry.value, kind=kind.kind)
             continue
         _log.info("a kind of targets is known", name=entry.name, kind=kind.kind, api_version=kind.api_version)
-        found[about] = kind
-    return found
+        kinds[about] = kind
+    return kinds
 
 
 def group_kind(api_version: str, kind: str) -> GroupKind:
@@ -83,7 +83,7 @@ def group_kind(api_version: str, kind: str) -> GroupKind:
     return api_version.rpartition("/")[0], kind
 
 
-# A kind that is not there may be installed at any moment, by whoever has just created the Buffer.
+# A kind that is not served may be installed at any moment, together with the Buffer.
 _RETRY_SECONDS: Final = 10.0
 
 
@@ -102,7 +102,7 @@ class TargetDescription(msgspec.Struct, frozen=True):
 
 
 class TargetReader:
-    """Counts. A problem is an answer too."""
+    """Reads the replicas and the selector of targets."""
 
     def __init__(
         self, client: Client, workloads: Mapping[str, Informer[Any]], kinds: Mapping[GroupKind, TargetKind]
@@ -112,27 +112,27 @@ class TargetReader:
         self._kinds = kinds
         self._scalable = ScalableKinds(client, LookupTimes(retry=_RETRY_SECONDS))
 
-    async def count(self, target: TargetRef, known: TargetState) -> TargetDescription | TargetProblem:
-        """What a target says, or why that is not known."""
+    async def count(self, target: TargetRef, state: TargetState) -> TargetDescription | TargetProblem:
+        """The description of a target, or the problem with it."""
         try:
-            found = await self._count(target, known)
+            description = await self._count(target, state)
         except NotFound as error:
             return build_target_problem(classify_error(error), describe_missing(target))
         except (KubeError, UnreadableObject) as error:
             return build_target_problem(classify_error(error), str(error))
         except InvalidSelector as error:
             return build_target_problem(classify_error(error), f"the selector of {target}: {error}")
-        if isinstance(found, TargetProblem):
-            return found
-        return check_target_selector(target, found.selector) or found
+        if isinstance(description, TargetProblem):
+            return description
+        return check_target_selector(target, description.selector) or description
 
-    async def _count(self, target: TargetRef, known: TargetState) -> TargetDescription | TargetProblem:
+    async def _count(self, target: TargetRef, state: TargetState) -> TargetDescription | TargetProblem:
         kind = self._kinds.get(group_kind(target.api_version, target.kind))
         if kind is not None:
             return await self._read(target, kind)
         informer = self._workloads.get(target.kind) if target.is_well_known else None
         if informer is not None:
-            return _read_watched(target, informer, known)
+            return _read_watched(target, informer, state)
         return await self._scale(target)
 
     async def _read(self, target: TargetRef, kind: TargetKind) -> TargetDescription | TargetProblem:
@@ -142,7 +142,7 @@ class TargetReader:
         document = msgspec.json.decode(response.body, type=dict[str, Any])
         try:
             reading = _read_by(kind, document)
-        except Exception as error:  # noqa: BLE001 - somebody else's code: one target it cannot read is one Buffer's
+        except Exception as error:  # noqa: BLE001 - a plugin that fails affects one Buffer only
             _log.warning("a target cannot be read", target=target, error=error)
             return build_target_problem(TARGET_UNREADABLE, f"{target.kind} {target.name}: {error!r}")
         metadata = document.get("metadata", {})
@@ -155,34 +155,34 @@ class TargetReader:
         )
 
     async def _scale(self, target: TargetRef) -> TargetDescription | TargetProblem:
-        found = await self._scalable.read(target)
-        if isinstance(found, TargetProblem):
-            return not_scalable(target.kind) if found.reason is TARGET_NOT_SCALABLE else found
-        scale = found.scale
+        answer = await self._scalable.read(target)
+        if isinstance(answer, TargetProblem):
+            return not_scalable(target.kind) if answer.reason is TARGET_NOT_SCALABLE else answer
+        scale = answer.scale
         text = scale.status.selector
-        answer = ScaleInfo(text, scale.metadata.controller)
+        info = ScaleInfo(text, scale.metadata.controller)
         selector = read_scale_selector(text)
-        return TargetDescription(scale.status.replicas, selector, (scale.metadata.uid, 0), scale=answer)
+        return TargetDescription(scale.status.replicas, selector, (scale.metadata.uid, 0), scale=info)
 
 
 def _read_by(kind: TargetKind, document: Mapping[str, Any]) -> TargetReading:
-    """What a kind makes of an object. Nobody has checked the types of other packages."""
+    """The reading of an object by a plugin, converted because the types of a plugin are not checked."""
     return msgspec.convert(msgspec.structs.asdict(kind.read(document)), TargetReading)
 
 
-def _read_watched(target: TargetRef, informer: Informer[Any], known: TargetState) -> TargetDescription | TargetProblem:
-    found: CountedTarget | None = informer.get(target.namespace, target.name)
-    if found is None:
+def _read_watched(target: TargetRef, informer: Informer[Any], state: TargetState) -> TargetDescription | TargetProblem:
+    workload: CountedTarget | None = informer.get(target.namespace, target.name)
+    if workload is None:
         return build_target_problem(TARGET_NOT_FOUND, describe_missing(target))
-    if known.selection is None or known.selection[0] is not found:
-        known.selection = (found, _selector(found))
-    parallelism = found.spec.parallelism if isinstance(found, CountedWorkload) else None
-    count = count_target_pods(target.kind, found.status.replicas, parallelism)
-    read = (found.metadata.uid, found.metadata.generation)
-    return TargetDescription(count, known.selection[1], read, resource=informer.resource)
+    if state.selection is None or state.selection[0] is not workload:
+        state.selection = (workload, _selector(workload))
+    parallelism = workload.spec.parallelism if isinstance(workload, CountedWorkload) else None
+    count = count_target_pods(target.kind, workload.status.replicas, parallelism)
+    read = (workload.metadata.uid, workload.metadata.generation)
+    return TargetDescription(count, state.selection[1], read, resource=informer.resource)
 
 
-def _selector(found: CountedTarget) -> Selector:
-    if isinstance(found, CountedReplicationController):
-        return selector_from_object(found.spec.selector)
-    return convert_selector(found.spec.selector)
+def _selector(workload: CountedTarget) -> Selector:
+    if isinstance(workload, CountedReplicationController):
+        return selector_from_object(workload.spec.selector)
+    return convert_selector(workload.spec.selector)

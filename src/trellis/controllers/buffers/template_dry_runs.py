@@ -36,41 +36,41 @@ _RETRIABLE: Final = (Throttled, Unreachable, ServerFault)
 
 
 class TemplateDryRuns:
-    """Reads templates, and asks about pods of them."""
+    """Reads templates, and creates pods of them as dry runs."""
 
     def __init__(self, client: Client, metrics: Metrics) -> None:
         self._client = client
         self._metrics = metrics
 
     async def of_workload(
-        self, known: TargetState, resource: Resource[Any], target: TargetRef, read: tuple[str, int]
+        self, state: TargetState, resource: Resource[Any], target: TargetRef, read: tuple[str, int]
     ) -> ShapeTemplate | None:
         """The template of a well-known workload; `read` is its UID and generation."""
-        shown = known.template
+        shown = state.template
         if shown is not None and shown.read == read and _now() < shown.until:
             return shown
         response = await self._client.send(build_get(resource, target.name, target.namespace))
         document = msgspec.json.decode(response.body, type=dict[str, Any])
-        return await self.of_document(known, template_in(document), target, read)
+        return await self.of_document(state, template_in(document), target, read)
 
     async def of_document(
-        self, known: TargetState, template: Mapping[str, Any] | None, target: TargetRef, read: tuple[str, int]
+        self, state: TargetState, template: Mapping[str, Any] | None, target: TargetRef, read: tuple[str, int]
     ) -> ShapeTemplate | None:
-        """A template that has been read."""
+        """The result for a template that has been read."""
         if template is None:
-            known.template = None
+            state.template = None
             return None
         written = msgspec.json.encode(template, order="deterministic")
         digest = blake2b(written, digest_size=16).digest()
-        shown = known.template
+        shown = state.template
         if shown is not None and shown.digest == digest and _now() < shown.until:
-            # Only something else about the workload is new, such as its count.
-            known.template = msgspec.structs.replace(shown, read=read)
+            # Only another field of the workload has changed, such as its replicas.
+            state.template = msgspec.structs.replace(shown, read=read)
         else:
-            known.template = await self._ask(template, target, read, digest, shown)
-        return known.template
+            state.template = await self._dry_run(template, target, read, digest, shown)
+        return state.template
 
-    async def _ask(
+    async def _dry_run(
         self,
         template: Mapping[str, Any],
         target: TargetRef,
@@ -79,21 +79,21 @@ class TemplateDryRuns:
         before: ShapeTemplate | None,
     ) -> ShapeTemplate:
         metadata = template.get("metadata") or {}
-        kept = {name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)}
+        pod_metadata = {name: metadata[name] for name in ("labels", "annotations") if metadata.get(name)}
         document = {
             "apiVersion": "v1",
             "kind": "Pod",
-            "metadata": {"generateName": f"{target.name[:200]}-", "namespace": target.namespace, **kept},
+            "metadata": {"generateName": f"{target.name[:200]}-", "namespace": target.namespace, **pod_metadata},
             "spec": template.get("spec") or {},
         }
-        found = await dry_run_pod(self._client, document, target.namespace)
-        self._metrics.add(named.DRY_RUNS, 1, "made" if isinstance(found, Pod) else "refused")
-        if isinstance(found, Pod):
-            made = PodTemplateSpec(ObjectMeta(labels=found.metadata.labels), found.spec)
-            return ShapeTemplate(read, digest, _now() + _FRESH_SECONDS, made)
-        if isinstance(found, _RETRIABLE) and before is not None and before.digest == digest:
+        result = await dry_run_pod(self._client, document, target.namespace)
+        self._metrics.add(named.DRY_RUNS, 1, "made" if isinstance(result, Pod) else "refused")
+        if isinstance(result, Pod):
+            admitted = PodTemplateSpec(ObjectMeta(labels=result.metadata.labels), result.spec)
+            return ShapeTemplate(read, digest, _now() + _FRESH_SECONDS, admitted)
+        if isinstance(result, _RETRIABLE) and before is not None and before.digest == digest:
             return msgspec.structs.replace(before, read=read, until=_now() + _REFUSED_SECONDS)
-        refusal = f"a pod of the template is refused, and taken as written: {found}"
+        refusal = f"a pod of the template is refused, and taken as written: {result}"
         return ShapeTemplate(read, digest, _now() + _REFUSED_SECONDS, _as_written(template), refusal)
 
 
@@ -101,7 +101,7 @@ def _as_written(template: Mapping[str, Any]) -> PodTemplateSpec:
     try:
         return convert_object(dict(template), PodTemplateSpec)
     except UnreadableObject:
-        # Translated, it is a pod without containers, which is said to be unreadable.
+        # A pod without containers is translated to the reason that it is unreadable.
         return PodTemplateSpec()
 
 

@@ -48,7 +48,7 @@ from trellis.runtime.label_index import candidate_pods
 
 
 class GovernorLookup:
-    """Finds governors. `workloads` are the kinds that are followed; of others the scale is asked, and remembered."""
+    """Finds governors. `workloads` are the kinds with an informer; of others the scale is read, and cached."""
 
     def __init__(self, governors: GovernorIndex, workloads: Mapping[str, ObjectLookup], scales: ScaleLookups) -> None:
         self._governors = governors
@@ -56,25 +56,25 @@ class GovernorLookup:
         self._scales = scales
 
     async def find(self, target: TargetRef, labels: Labels, scale: ScaleInfo | None) -> Governor | None:
-        """What sizes the pods of a target that have these labels; its own scale is needed if it is not followed."""
+        """The governor of the pods of a target with these labels. `scale` is that of a target without an informer."""
         if not self._governors.rules_in(target.namespace):
             return None
         answers = {target: scale} if scale is not None else {}
         owners = Owners(self._workloads, answers)
         while (unasked := owners.follow(target).unasked) is not None:
             answers[unasked] = await self._scales.find(unasked)
-        found = self._governors.find(owners.follow(target).topmost or target, labels, owners)
-        return found if isinstance(found, Governor) else None
+        governor = self._governors.find(owners.follow(target).topmost or target, labels, owners)
+        return governor if isinstance(governor, Governor) else None
 
 
 class BufferViewBuilder:
-    """Gathers facts about Buffers, one at a time each."""
+    """Builds the facts that Buffers are translated from. No Buffer is read twice at a time."""
 
     def __init__(
         self,
         client: Client,
-        watching: BufferInformers,
-        keeping: BufferStates,
+        informers: BufferInformers,
+        states: BufferStates,
         *,
         counting: TargetReader,
         templates: TemplateDryRuns,
@@ -84,21 +84,21 @@ class BufferViewBuilder:
         boosts: BoostSettings,
     ) -> None:
         self._client = client
-        self._watching = watching
-        self._keeping = keeping
-        self._counting = counting
+        self._informers = informers
+        self._states = states
+        self._targets = counting
         self._templates = templates
         self._classes = classes
-        self._governing = governing
+        self._governors = governing
         self._figures = figures
         self._boosts = boosts
 
-    async def facts(self, buffer: Buffer, known: BufferState) -> TranslationFacts:
-        """All that is known of what a Buffer is about. Raises `KubeError` if something could not be asked."""
-        meaning, namespace = known.meaning, buffer.metadata.namespace
+    async def facts(self, buffer: Buffer, state: BufferState) -> TranslationFacts:
+        """The facts about one Buffer. Raises `KubeError` if a request failed."""
+        meaning, namespace = state.meaning, buffer.metadata.namespace
         match meaning.capacity:
             case FixedReplicas() | PercentOfReplicas() if meaning.target is not None:
-                target = await self._target(buffer, known, meaning.target)
+                target = await self._target(buffer, state, meaning.target)
                 return TranslationFacts(target, filled=self._filled(namespace, meaning))
             case NodeClassTotals():
                 labels = find_class_labels(meaning, self._figures)
@@ -107,78 +107,78 @@ class BufferViewBuilder:
         return TranslationFacts(filled=self._filled(namespace, meaning))
 
     async def _target(
-        self, buffer: Buffer, known: BufferState, reference: TargetReference
+        self, buffer: Buffer, state: BufferState, reference: TargetReference
     ) -> TargetFacts | TargetProblem:
         target = TargetRef(buffer.metadata.namespace, reference.api_version, reference.kind, reference.name)
         return await self.target(
-            key_of(buffer), target, known, lambda: read_last_shape(buffer, target_stays=known.target_stays)
+            key_of(buffer), target, state, lambda: read_last_shape(buffer, target_stays=state.target_stays)
         )
 
     async def target(
-        self, key: ObjectKey, target: TargetRef, known: TargetState, last_known: Callable[[], PodTemplateSpec | None]
+        self, key: ObjectKey, target: TargetRef, state: TargetState, last_known: Callable[[], PodTemplateSpec | None]
     ) -> TargetFacts | TargetProblem:
-        """A target as it is now, for whoever has this key; `last_known` is the shape that it had until now."""
-        counted = await self._counting.count(target, known)
+        """The facts about the target of the Buffer with this key; `last_known` returns the shape it had until now."""
+        counted = await self._targets.count(target, state)
         if isinstance(counted, TargetProblem):
             return counted
-        self._keeping.selecting.put(key, counted.selector)
-        pod = await self._newest(target.namespace, counted.selector, known)
+        self._states.selecting.put(key, counted.selector)
+        pod = await self._newest(target.namespace, counted.selector, state)
         if pod is not None:
             return await self._sized(target, counted, pod, TargetFacts(counted.replicas, pod=pod))
-        shown = await self._template(target, counted, known)
+        shown = await self._template(target, counted, state)
         if shown is not None:
-            found = TargetFacts(counted.replicas, template=shown.template, refusal=shown.refusal)
-            return await self._sized(target, counted, shown.template, found)
+            facts = TargetFacts(counted.replicas, template=shown.template, refusal=shown.refusal)
+            return await self._sized(target, counted, shown.template, facts)
         last = last_known()
         if last is None:
             return TargetFacts(counted.replicas)
         return await self._sized(target, counted, last, TargetFacts(counted.replicas, last=last))
 
     async def _sized(
-        self, target: TargetRef, counted: TargetDescription, shape: Pod | PodTemplateSpec, found: TargetFacts
+        self, target: TargetRef, counted: TargetDescription, shape: Pod | PodTemplateSpec, facts: TargetFacts
     ) -> TargetFacts:
-        """With what sizes and boosts new pods of the target."""
-        governor = await self._governing.find(target, shape.metadata.labels, counted.scale)
-        limits = self._watching.limits(target.namespace)
+        """Add the governor, the limits and the boosts of new pods of the target."""
+        governor = await self._governors.find(target, shape.metadata.labels, counted.scale)
+        limits = self._informers.limits(target.namespace)
         boosts = compute_starting_boosts(shape.spec, governor, limits, self._boosts)
-        return msgspec.structs.replace(found, governor=governor, limits=limits, boosts=boosts)
+        return msgspec.structs.replace(facts, governor=governor, limits=limits, boosts=boosts)
 
-    async def _newest(self, namespace: str, selector: Selector, known: TargetState) -> Pod | None:
-        """The newest live pod as a whole; asked for if it is not the one that is known, or no longer the same."""
-        seen = find_newest_live(
+    async def _newest(self, namespace: str, selector: Selector, state: TargetState) -> Pod | None:
+        """The newest live pod with all of its fields; read if it is not the one in the state, or has changed."""
+        newest = find_newest_live(
             pod
-            for pod in candidate_pods(self._watching.pods, namespace, selector)
+            for pod in candidate_pods(self._informers.pods, namespace, selector)
             if selector.matches(pod.metadata.labels)
         )
-        if seen is None:
-            known.pod = None
+        if newest is None:
+            state.pod = None
             return None
-        metadata = seen.metadata
+        metadata = newest.metadata
         # Before Kubernetes 1.33 pods have no generation.
         version = metadata.generation or metadata.resource_version
         mark = (metadata.uid, version, metadata.labels, metadata.annotations)
-        if known.pod is None or known.pod.mark != mark:
+        if state.pod is None or state.pod.mark != mark:
             try:
                 pod = await self._client.get(PODS, metadata.name, namespace)
             except NotFound:
-                # It has just gone; that it has is about to be told.
-                return known.pod.pod if known.pod is not None else None
-            known.pod = ShapePod(mark, remove_boost(pod))
-        return known.pod.pod
+                # It has just been deleted, which the watch is about to report.
+                return state.pod.pod if state.pod is not None else None
+            state.pod = ShapePod(mark, remove_boost(pod))
+        return state.pod.pod
 
     async def _template(
-        self, target: TargetRef, counted: TargetDescription, known: TargetState
+        self, target: TargetRef, counted: TargetDescription, state: TargetState
     ) -> ShapeTemplate | None:
         if counted.resource is not None:
-            return await self._templates.of_workload(known, counted.resource, target, counted.read)
-        return await self._templates.of_document(known, counted.template, target, counted.read)
+            return await self._templates.of_workload(state, counted.resource, target, counted.read)
+        return await self._templates.of_document(state, counted.template, target, counted.read)
 
     def _filled(self, namespace: str, meaning: EffectiveBuffer) -> ResourceAmounts:
         selector = meaning.filled_by
         if selector is None:
             return {}
         return sum_filling_amounts(
-            self._watching.demands.find(pod)
-            for pod in candidate_pods(self._watching.pods, namespace, selector)
+            self._informers.demands.find(pod)
+            for pod in candidate_pods(self._informers.pods, namespace, selector)
             if is_live(pod) and selector.matches(pod.metadata.labels)
         )

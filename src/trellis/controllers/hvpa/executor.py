@@ -1,8 +1,8 @@
 """Executes plans: writes the target's scale, then the Hvpa's `spec.replicas`; maintains its HPA and VPA.
 
-The result of each write is kept, so that the next plan neither takes its own count for somebody else's nor reads a
-`spec.replicas` that was acted on. The same write to an owned object is not repeated within 30 seconds: the watch may be
-late, or another writer may undo it each time.
+The result of each write is kept, so that the next plan neither takes its own count for that of another writer nor reads
+a `spec.replicas` that was acted on. The same write to an owned object is not repeated within 30 seconds: the watch
+may be late, or another writer may undo it each time.
 """
 
 from __future__ import annotations
@@ -117,9 +117,9 @@ class OwnedAutoscalers:
             state.refusals.pop(kind, None)
         for action in upkeep.actions:
             await self._write(state, kind, upkeep, action)
-        taken = [HvpaNote(NAME_TAKEN, upkeep.taken)] if upkeep.taken else []
+        notes = [HvpaNote(NAME_TAKEN, upkeep.taken)] if upkeep.taken else []
         refusal = state.refusals.get(kind)
-        return [*taken, HvpaNote(SOURCE_REFUSED, refusal)] if refusal else taken
+        return [*notes, HvpaNote(SOURCE_REFUSED, refusal)] if refusal else notes
 
     async def _write(self, state: HvpaState, kind: str, upkeep: AutoscalerUpkeep, action: Action) -> None:
         now, key = self._now(), f"{type(action).__name__} {kind} {state.generation}"

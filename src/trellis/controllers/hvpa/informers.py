@@ -62,22 +62,22 @@ class HvpaInformers:
 
 
 def _owned(informer: Informer[T], hvpa: Hvpa) -> Iterable[T]:
-    """Those of an Hvpa, and whoever has the name that its own one would have."""
+    """The autoscalers that an Hvpa owns, and the one with the name of an owned one."""
     namesake = informer.get(*key_of(hvpa))
     return (*informer.by(BY_OWNER, hvpa.metadata.uid), *(() if namesake is None else (namesake,)))
 
 
-def _unique(found: Iterable[T]) -> tuple[T, ...]:
-    return tuple({key_of(each): each for each in found}.values())
+def _unique(autoscalers: Iterable[T]) -> tuple[T, ...]:
+    return tuple({key_of(autoscaler): autoscaler for autoscaler in autoscalers}.values())
 
 
 def _target(namespace: str, kind: str, name: str) -> str:
     return f"{namespace}/{kind}/{name}"
 
 
-def _target_of(found: _Targeting) -> tuple[str, ...]:
-    reference = found.spec.target_ref
-    return (_target(found.metadata.namespace, reference.kind, reference.name),)
+def _target_of(autoscaler: _Targeting) -> tuple[str, ...]:
+    reference = autoscaler.spec.target_ref
+    return (_target(autoscaler.metadata.namespace, reference.kind, reference.name),)
 
 
 def _hpa_target(hpa: HorizontalPodAutoscaler) -> tuple[str, ...]:

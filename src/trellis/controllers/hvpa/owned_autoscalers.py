@@ -66,32 +66,32 @@ def _apply_rule_defaults(rules: ScalingRules | None, usual: ScalingRules) -> Sca
     )
 
 
-def is_same_vpa(wanted: dict[str, Any], found: VerticalPodAutoscalerSpec) -> bool:
-    """Whether a VPA says just what is wanted."""
+def is_same_vpa(wanted: dict[str, Any], stored: VerticalPodAutoscalerSpec) -> bool:
+    """Whether the stored spec of a VPA is the wanted one."""
     try:
-        return msgspec.convert(wanted, VerticalPodAutoscalerSpec) == found
+        return msgspec.convert(wanted, VerticalPodAutoscalerSpec) == stored
     except msgspec.ValidationError:
-        # Nobody can read it, and so nobody can say that it differs.
+        # A spec that cannot be read cannot be compared, and counts as the same.
         return True
 
 
-def is_same_hpa(wanted: dict[str, Any], found: HorizontalPodAutoscalerSpec) -> bool:
-    """What the API server fills in is no difference, and what nobody can read is for it to refuse."""
+def is_same_hpa(wanted: dict[str, Any], stored: HorizontalPodAutoscalerSpec) -> bool:
+    """Whether the stored spec of an HPA is the wanted one, defaults aside. One that cannot be read is written."""
     try:
         ours = convert_object(wanted, HorizontalPodAutoscalerSpec)
     except UnreadableObject:
         return False
-    one, other = msgspec.to_builtins(apply_defaults(ours)), msgspec.to_builtins(apply_defaults(found))
-    return _contains(one, other) and _contains(other, one)
+    our_fields, stored_fields = msgspec.to_builtins(apply_defaults(ours)), msgspec.to_builtins(apply_defaults(stored))
+    return _contains(our_fields, stored_fields) and _contains(stored_fields, our_fields)
 
 
-def _contains(wanted: Any, found: Any) -> bool:
-    """Whether all that is wanted is there. Quantities may be spelled in another way."""
+def _contains(wanted: Any, stored: Any) -> bool:
+    """Whether the stored value has all that is wanted. Quantities may be spelled in another way."""
     if isinstance(wanted, dict):
-        return isinstance(found, dict) and all(_contains(value, found.get(key)) for key, value in wanted.items())
+        return isinstance(stored, dict) and all(_contains(value, stored.get(key)) for key, value in wanted.items())
     if isinstance(wanted, list | tuple):
-        return len(wanted) == len(found or ()) and all(map(_contains, wanted, found))
-    return bool(wanted == found) or _amount(wanted) == _amount(found) is not None
+        return len(wanted) == len(stored or ()) and all(map(_contains, wanted, stored))
+    return bool(wanted == stored) or _amount(wanted) == _amount(stored) is not None
 
 
 def _amount(text: Any) -> Quantity | None:
@@ -110,14 +110,14 @@ SOURCE_REFUSED = Reason(
     "SourceRefused", "The API server refuses the HPA or VPA that is made from the template.", Severity.WARNING
 )
 
-# On what is made here. Without an owner it is an orphan of an Hvpa, and not somebody else's.
+# The label of owned objects. An object with it and without an owner is an orphan of an Hvpa.
 MANAGED_BY: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "trellis-hvpa"}
 
 Source = TypeVar("Source", HorizontalPodAutoscaler, VerticalPodAutoscaler)
 
 
 class AutoscalerUpkeep(msgspec.Struct, frozen=True):
-    """What is to be done for a spec that is wanted, and what is in the way of it."""
+    """The actions that bring an owned autoscaler to the wanted spec; `taken` is a foreign object with its name."""
 
     resource: Resource[Any]
     wanted: dict[str, Any] | None = None
@@ -126,10 +126,10 @@ class AutoscalerUpkeep(msgspec.Struct, frozen=True):
 
 
 class StoredSpec(msgspec.Struct, frozen=True):
-    """A spec that was written, and what the server made of it.
+    """A spec that was written, and the spec that the API server stored.
 
-    Servers differ in what they fill in and in the fields that they know. What comes of a write is right for as long as
-    nothing else is wanted: written again, it would come to the same.
+    Servers differ in their defaults and in the fields that they know. The stored spec is up to date as long as the
+    wanted one is the same: another write would have the same result.
     """
 
     wanted: dict[str, Any]
@@ -137,7 +137,7 @@ class StoredSpec(msgspec.Struct, frozen=True):
 
 
 def read_stored_spec(upkeep: AutoscalerUpkeep, body: bytes) -> StoredSpec | None:
-    """What the server made of a write, by its answer; None if that cannot be told."""
+    """The stored spec after a write, from the response; None if that cannot be read."""
     try:
         return StoredSpec(upkeep.wanted or {}, decode_object(body, upkeep.resource.struct).spec)
     except UnreadableObject:
@@ -145,49 +145,55 @@ def read_stored_spec(upkeep: AutoscalerUpkeep, body: bytes) -> StoredSpec | None
 
 
 def plan_hpa_upkeep(
-    hvpa: Hvpa, meaning: EffectiveHvpa, hpas: Iterable[HorizontalPodAutoscaler], made: StoredSpec | None = None
+    hvpa: Hvpa, meaning: EffectiveHvpa, hpas: Iterable[HorizontalPodAutoscaler], written: StoredSpec | None = None
 ) -> AutoscalerUpkeep:
-    """What has to be done about HPAs; `made` is what became of the last write."""
+    """Plan the writes of the owned HPA; `written` is the result of the last write."""
     upkeep = AutoscalerUpkeep(HPAS, build_hpa_spec(hvpa, meaning) if meaning.deploys_hpa else None)
-    return _plan_upkeep(upkeep, hvpa, tuple(hpas), is_same_hpa, made)
+    return _plan_upkeep(upkeep, hvpa, tuple(hpas), is_same_hpa, written)
 
 
 def plan_vpa_upkeep(
-    hvpa: Hvpa, meaning: EffectiveHvpa, vpas: Iterable[VerticalPodAutoscaler], made: StoredSpec | None = None
+    hvpa: Hvpa, meaning: EffectiveHvpa, vpas: Iterable[VerticalPodAutoscaler], written: StoredSpec | None = None
 ) -> AutoscalerUpkeep:
-    """What has to be done about VPAs."""
+    """Plan the writes of the owned VPA; `written` is the result of the last write."""
     upkeep = AutoscalerUpkeep(VPAS, build_vpa_spec(hvpa, meaning) if meaning.deploys_vpa else None)
-    return _plan_upkeep(upkeep, hvpa, tuple(vpas), is_same_vpa, made)
+    return _plan_upkeep(upkeep, hvpa, tuple(vpas), is_same_vpa, written)
 
 
 def _plan_upkeep(
-    upkeep: AutoscalerUpkeep, hvpa: Hvpa, found: Any, same: Any, made: StoredSpec | None
+    upkeep: AutoscalerUpkeep, hvpa: Hvpa, autoscalers: Any, same: Any, written: StoredSpec | None
 ) -> AutoscalerUpkeep:
     resource, wanted = upkeep.resource, upkeep.wanted
     name, namespace = hvpa.metadata.name, hvpa.metadata.namespace
-    ours = [each for each in found if is_owned_by(each.metadata, hvpa) and each.metadata.deletion_timestamp is None]
-    kept = next((each for each in ours if each.metadata.name == name and wanted is not None), None)
+    ours = [
+        autoscaler
+        for autoscaler in autoscalers
+        if is_owned_by(autoscaler.metadata, hvpa) and autoscaler.metadata.deletion_timestamp is None
+    ]
+    current = next((autoscaler for autoscaler in ours if autoscaler.metadata.name == name and wanted is not None), None)
     actions: list[Action] = [
-        DeleteObject(target_of(resource, each, at_this_version=False)) for each in ours if each is not kept
+        DeleteObject(target_of(resource, autoscaler, at_this_version=False))
+        for autoscaler in ours
+        if autoscaler is not current
     ]
     if wanted is None:
         return msgspec.structs.replace(upkeep, actions=tuple(actions))
-    namesake, taken = next((each for each in found if each.metadata.name == name), None), ""
-    if kept is not None:
-        if not same(wanted, kept.spec) and made != StoredSpec(wanted, kept.spec):
+    namesake, taken = next((autoscaler for autoscaler in autoscalers if autoscaler.metadata.name == name), None), ""
+    if current is not None:
+        if not same(wanted, current.spec) and written != StoredSpec(wanted, current.spec):
             patch = json_patch([{"op": "replace", "path": "/spec", "value": wanted}])
-            actions.append(PatchObject(target_of(resource, kept), patch))
+            actions.append(PatchObject(target_of(resource, current), patch))
     elif namesake is None:
         actions.append(CreateObject(Target(resource, name, namespace), _document(resource, hvpa, wanted)))
     elif _is_orphan(namesake.metadata):
         actions.append(PatchObject(target_of(resource, namesake), _adoption(namesake.metadata, hvpa, wanted)))
     elif not is_owned_by(namesake.metadata, hvpa):
         taken = f"{resource.kind} {namespace}/{name}"
-    # Else it is its own, and on its way out: another one is made when it is gone.
+    # Otherwise it is owned and being deleted: another one is created when it is gone.
     return msgspec.structs.replace(upkeep, actions=tuple(actions), taken=taken)
 
 
-def _document(resource: Resource[Any], hvpa: Hvpa, wanted: dict[str, Any]) -> dict[str, Any]:
+def _document(resource: Resource[Any], hvpa: Hvpa, spec: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -197,24 +203,24 @@ def _document(resource: Resource[Any], hvpa: Hvpa, wanted: dict[str, Any]) -> di
             "labels": dict(MANAGED_BY),
             "ownerReferences": [_owner(hvpa)],
         },
-        "spec": wanted,
+        "spec": spec,
     }
 
 
 def _is_orphan(metadata: ObjectMeta) -> bool:
-    """Whether an Hvpa made an object that nobody has any more, as `kubectl delete --cascade=orphan` leaves it."""
+    """Whether an object was made for an Hvpa and has no owner, as `kubectl delete --cascade=orphan` leaves it."""
     is_going = metadata.deletion_timestamp is not None
     return metadata.controller is None and not is_going and MANAGED_BY.items() <= dict(metadata.labels).items()
 
 
-def _adoption(metadata: ObjectMeta, hvpa: Hvpa, wanted: dict[str, Any]) -> Patch:
+def _adoption(metadata: ObjectMeta, hvpa: Hvpa, spec: dict[str, Any]) -> Patch:
     owners = "/metadata/ownerReferences"
     owned = (
         {"op": "add", "path": f"{owners}/-", "value": _owner(hvpa)}
         if metadata.owner_references
         else {"op": "add", "path": owners, "value": [_owner(hvpa)]}
     )
-    return json_patch([owned, {"op": "replace", "path": "/spec", "value": wanted}])
+    return json_patch([owned, {"op": "replace", "path": "/spec", "value": spec}])
 
 
 def _owner(hvpa: Hvpa) -> dict[str, Any]:

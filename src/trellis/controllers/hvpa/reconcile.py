@@ -171,7 +171,7 @@ class HvpaReconciler:
 def _conditions_of(plan: HvpaPlan) -> list[HvpaNote]:
     """The notes of a plan that are conditions: what is wrong, and what has more to say than its reason."""
     details = plan.verdict.about
-    reasons = [each for each in plan.verdict.notes if each.severity is not Severity.INFO or each.code in details]
+    reasons = [note for note in plan.verdict.notes if note.severity is not Severity.INFO or note.code in details]
     return [HvpaNote(reason, details.get(reason.code, "")) for reason in reasons]
 
 

@@ -22,7 +22,7 @@ class HvpaPlanner:
         if not self._recorder.is_on:
             return plan_hvpa(view, now, self._figures)
         self._recorder.write(INPUT_LINE, HvpaPlanInput(key, now, view))
-        made = plan_hvpa(view, now, self._figures)
-        self._recorder.write(DECISION_LINE, RecordedHvpaPlan.of(made))
+        plan = plan_hvpa(view, now, self._figures)
+        self._recorder.write(DECISION_LINE, RecordedHvpaPlan.of(plan))
         self._recorder.flush()
-        return made
+        return plan

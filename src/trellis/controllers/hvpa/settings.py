@@ -45,7 +45,7 @@ class HvpaLoopSettings(Settings, frozen=True):
 
 
 class HvpaControllerSettings(Settings, frozen=True):
-    """All of it."""
+    """All settings of the Hvpa controller."""
 
     loop: HvpaLoopSettings = HvpaLoopSettings()
     access: AccessSettings = AccessSettings()

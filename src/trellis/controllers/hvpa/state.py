@@ -36,30 +36,30 @@ class StaleRecommendations(msgspec.Struct):
     generation: int = 0
     advice: PodRecommendation | None = None
 
-    def without_it(self, hvpa: Hvpa, around: RelatedAutoscalers) -> tuple[Hvpa, RelatedAutoscalers]:
-        """An Hvpa and what is around it, as if it had not been said."""
+    def without_it(self, hvpa: Hvpa, related: RelatedAutoscalers) -> tuple[Hvpa, RelatedAutoscalers]:
+        """An Hvpa and its related autoscalers, without stale recommendations."""
         if self.totals is not None and hvpa.status is not None:
             if hvpa.status.totals == self.totals:
                 hvpa = msgspec.structs.replace(hvpa, status=msgspec.structs.replace(hvpa.status, totals=None))
             else:
                 self.totals = None
-        vpas = [_without_status(each) if self._is_old(each, hvpa) else each for each in around.vpas]
-        return hvpa, msgspec.structs.replace(around, vpas=vpas)
+        vpas = [_without_status(vpa) if self._is_old(vpa, hvpa) else vpa for vpa in related.vpas]
+        return hvpa, msgspec.structs.replace(related, vpas=vpas)
 
     def _is_old(self, vpa: VerticalPodAutoscaler, hvpa: Hvpa) -> bool:
         target = vpa.spec.target_ref
         if not self.is_awaited or not is_owned_by(vpa.metadata, hvpa):
             return False
         if not is_reference_to(hvpa.spec.target_ref, target.kind, target.name):
-            # It is still to be pointed at the new target, and nobody listens to it before.
+            # It does not have the new target yet, and is not read before.
             return False
         metadata, advice = vpa.metadata, vpa.status.recommendation if vpa.status is not None else None
         if self.uid is None:
             self.uid, self.generation, self.advice = metadata.uid, metadata.generation, advice
-        # Not every recommender tells which spec its recommendation is for.
+        # Not every recommender publishes the generation that its recommendation is for.
         observed = vpa.status.observed_generation if vpa.status is not None else None
         is_old = advice == self.advice if observed is None else observed < self.generation
-        # One that was made since has never been about another target.
+        # A VPA that was created since never had another target.
         self.is_awaited = is_old and metadata.uid == self.uid
         return self.is_awaited
 
@@ -68,15 +68,15 @@ def _without_status(vpa: VerticalPodAutoscaler) -> VerticalPodAutoscaler:
     return msgspec.structs.replace(vpa, status=None)
 
 
-# Of more than these the rest says little more; they would pile up where no plan can be made, for want of a target.
+# The most edits that are kept: without a target no plan takes them, and they would pile up.
 _MOST_EDITS: Final = 1_000
 
-# What becomes of a write that may go well the next time, and that nobody but us would try again.
+# Results of writes that may succeed the next time, and that only another reconcile retries.
 RETRIABLE: Final = frozenset({Result.FAILED, Result.THROTTLED, Result.CONFLICT})
 
 
 class PendingWrite(msgspec.Struct, frozen=True):
-    """Something that we wrote into an Hvpa, and its version then: until the watch shows that, ours is what is true."""
+    """What was written into an Hvpa, and its version then: it is used until the watch shows that version."""
 
     version: str
     replicas: int | None = None
@@ -84,11 +84,11 @@ class PendingWrite(msgspec.Struct, frozen=True):
 
 
 class HvpaState(msgspec.Struct):
-    """What is remembered of one Hvpa."""
+    """What is kept of one Hvpa."""
 
     uid: str
     memory: HvpaMemory
-    # Of the target's scale: a target that was made anew is another one.
+    # The UID of the target's scale: a target that was created again is another one.
     target: str = ""
     # The kind and the name of the target, whether the size in the status is still that of another one, and what
     # recommenders have said of that.
@@ -105,37 +105,36 @@ class HvpaState(msgspec.Struct):
     # The notes that an Event has been recorded of, with what they are about where each of them is news.
     noted: frozenset[tuple[str, str]] = frozenset()
     blocked: tuple[tuple[str, str], ...] = ()
-    # Whether a write of the last look failed that only another look would repeat.
+    # Whether a write of the last reconcile failed that only another reconcile retries.
     unwritten: bool = False
     # How many pods the target's status counts, how many there are if that is another number, and since when.
     behind: tuple[int, int, float] | None = None
-    # What became of its pods since the last plan.
+    # The changes of its pods since the last plan.
     edits: tuple[PodEdit, ...] = ()
-    # When a write of an owned object may be tried again, what the API server said of one that it refused, and what it
-    # made of one that it did not.
+    # When a write of an owned object may be retried, the messages of refused writes, and the specs that were stored.
     upkeep: dict[str, float] = msgspec.field(default_factory=dict)
     refusals: dict[str, str] = msgspec.field(default_factory=dict)
     made: dict[str, StoredSpec] = msgspec.field(default_factory=dict)
 
     def turn(self, hvpa: Hvpa, now: float) -> None:
-        """From here on the target is another one than the status is about."""
+        """Start anew for another target than the one that the status is about."""
         self.memory = HvpaMemory(anew=now)
         self.strange = True
         self.before = StaleRecommendations(hvpa.status.totals if hvpa.status is not None else None)
 
     def wish(self, hvpa: Hvpa) -> int | None:
-        """What `spec.replicas` says, our own last write included."""
+        """The value of `spec.replicas`, after our last write."""
         if self.replicas is not None and _is_older(hvpa, self.replicas):
             return self.replicas.replicas
         return hvpa.spec.replicas
 
     def wisher(self, hvpa: Hvpa) -> str:
-        """Which other writer `spec.replicas` is of, if it is known."""
+        """The other writer that has set `spec.replicas`, if it is known."""
         ours_is_newer = self.replicas is not None and _is_older(hvpa, self.replicas)
         return "" if ours_is_newer else find_scale_writer(hvpa, FIELD_MANAGER)
 
     def published(self, hvpa: Hvpa) -> PodRecommendation | None:
-        """What the status says of the size, our own last write included; nothing if it is of another target."""
+        """The size in the status, after our last write; None if it is that of another target."""
         if self.strange:
             return None
         if self.size is not None and _is_older(hvpa, self.size):
@@ -144,64 +143,64 @@ class HvpaState(msgspec.Struct):
 
 
 class HvpaStates:
-    """What is remembered of all of them."""
+    """The states of all Hvpas."""
 
     def __init__(self) -> None:
-        self._known: dict[ObjectKey, HvpaState] = {}
+        self._states: dict[ObjectKey, HvpaState] = {}
         self.selecting = TargetSelectorIndex()
 
     def of(self, hvpa: Hvpa, now: float) -> HvpaState:
-        """What is remembered of one; another object of the same name begins anew, and so does one for another target.
+        """The state of an Hvpa; a new UID or another target starts a new one.
 
-        What that has needed says nothing of the new one, in the status neither.
+        What one target needed says nothing about another, and neither does the status about it.
         """
         key, target = (hvpa.metadata.namespace, hvpa.metadata.name), hvpa.spec.target_ref
-        known, reference = self._known.get(key), (target.kind, target.name)
-        if known is None or known.uid != hvpa.metadata.uid:
+        state, reference = self._states.get(key), (target.kind, target.name)
+        if state is None or state.uid != hvpa.metadata.uid:
             self.selecting.forget(key)
-            known = self._known[key] = HvpaState(
+            state = self._states[key] = HvpaState(
                 hvpa.metadata.uid, restore_memory(hvpa.status, now), reference=reference
             )
-        elif known.reference != reference:
+        elif state.reference != reference:
             self.selecting.forget(key)
-            known = self._known[key] = HvpaState(hvpa.metadata.uid, HvpaMemory(), reference=reference)
-            known.turn(hvpa, now)
-        if known.generation != hvpa.metadata.generation or known.generation == 0:
-            known.meaning, known.refused = read_hvpa(hvpa)
-            known.generation = hvpa.metadata.generation
-        return known
+            state = self._states[key] = HvpaState(hvpa.metadata.uid, HvpaMemory(), reference=reference)
+            state.turn(hvpa, now)
+        if state.generation != hvpa.metadata.generation or state.generation == 0:
+            state.meaning, state.refused = read_hvpa(hvpa)
+            state.generation = hvpa.metadata.generation
+        return state
 
     def note(self, key: ObjectKey, edit: PodEdit) -> None:
-        """A pod of one was changed, which the next plan is told."""
-        known = self._known.get(key)
-        if known is not None and len(known.edits) < _MOST_EDITS:
-            known.edits = (*known.edits, edit)
+        """Keep the change of a pod for the next plan."""
+        state = self._states.get(key)
+        if state is not None and len(state.edits) < _MOST_EDITS:
+            state.edits = (*state.edits, edit)
 
     def forget(self, key: ObjectKey) -> None:
-        """It is gone."""
-        self._known.pop(key, None)
+        """Forget an Hvpa that is deleted."""
+        self._states.pop(key, None)
         self.selecting.forget(key)
 
     def begin_anew(self) -> None:
-        """Forget all: somebody else has led in the meantime."""
-        self._known.clear()
+        """Forget all, because another process has led in the meantime."""
+        self._states.clear()
         self.selecting.clear()
 
     def all(self) -> Iterable[HvpaState]:
-        """All of them."""
-        return self._known.values()
+        """The states of all Hvpas."""
+        return self._states.values()
 
 
 def pending_write(
     outcome: WriteOutcome, replicas: int | None = None, size: PodRecommendation | None = None
 ) -> PendingWrite | None:
-    """What is to be held against the watch after a write."""
+    """The pending write after an outcome; None if it was not applied."""
     return PendingWrite(outcome.resource_version, replicas, size) if outcome.applied else None
 
 
 def _is_older(hvpa: Hvpa, ours: PendingWrite) -> bool:
     """Whether the watch has not shown our write yet. Versions of one kind are numbers that grow."""
-    seen = hvpa.metadata.resource_version
-    if seen.isdigit() and ours.version.isdigit():
-        return int(seen) < int(ours.version)
+    observed = hvpa.metadata.resource_version
+    if observed.isdigit() and ours.version.isdigit():
+        return int(observed) < int(ours.version)
     return False

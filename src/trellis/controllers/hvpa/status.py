@@ -44,7 +44,7 @@ def build_status(
     hvpa: Hvpa, scale: Scale, plan: HvpaPlan, notes: Iterable[HvpaNote], *, active: bool, now: float
 ) -> HvpaStatus:
     """The status after a plan."""
-    verdict = HvpaNote(plan.verdict.reason, plan.verdict.details)
+    decision = HvpaNote(plan.verdict.reason, plan.verdict.details)
     return HvpaStatus(
         replicas=scale.status.replicas,
         selector=scale.status.selector,
@@ -53,13 +53,13 @@ def build_status(
         last_scale_time=_last_scaled(hvpa, plan),
         hpa=build_hpa_demand(plan),
         blocked=build_blocked_steps(plan) or None,
-        conditions=_conditions(hvpa, verdict, active, notes, now),
+        conditions=_conditions(hvpa, decision, active, notes, now),
         observed_generation=hvpa.metadata.generation,
     )
 
 
 def build_status_without_plan(
-    hvpa: Hvpa, why: HvpaNote, notes: Iterable[HvpaNote], now: float, *, strange: bool
+    hvpa: Hvpa, problem: HvpaNote, notes: Iterable[HvpaNote], now: float, *, strange: bool
 ) -> HvpaStatus:
     """The status while nothing can be decided: the size stands, and so does what the HPA had asked for.
 
@@ -70,7 +70,7 @@ def build_status_without_plan(
         before,
         totals=None,
         blocked=None,
-        conditions=_conditions(hvpa, why, False, notes, now),
+        conditions=_conditions(hvpa, problem, False, notes, now),
         observed_generation=hvpa.metadata.generation,
     )
 
@@ -93,9 +93,11 @@ def build_status_action(hvpa: Hvpa, status: HvpaStatus) -> Action | None:
 
 
 def _bucket(hvpa: Hvpa, count: int) -> int | None:
-    """The place of the bucket that a count is in."""
+    """The index of the bucket that a count is in."""
     places = enumerate(hvpa.spec.buckets or ())
-    return next((at for at, each in places if (each.replicas.min or 0) <= count <= (each.replicas.max or 0)), None)
+    return next(
+        (at for at, bucket in places if (bucket.replicas.min or 0) <= count <= (bucket.replicas.max or 0)), None
+    )
 
 
 def _last_scaled(hvpa: Hvpa, plan: HvpaPlan) -> str | None:
@@ -106,24 +108,24 @@ def _last_scaled(hvpa: Hvpa, plan: HvpaPlan) -> str | None:
 
 
 def _conditions(
-    hvpa: Hvpa, verdict: HvpaNote, active: bool, notes: Iterable[HvpaNote], now: float
+    hvpa: Hvpa, decision: HvpaNote, active: bool, notes: Iterable[HvpaNote], now: float
 ) -> list[StatusCondition]:
-    """Whether it is at work, and each thing worth knowing as a condition of its own."""
-    found = [_condition(hvpa, ACTIVE, active, verdict, now)]
-    found += [_condition(hvpa, each.reason.code, True, each, now) for each in notes]
-    return list({each.type: each for each in found}.values())
+    """The condition `Active`, and a condition for each note."""
+    conditions = [_condition(hvpa, ACTIVE, active, decision, now)]
+    conditions += [_condition(hvpa, note.reason.code, True, note, now) for note in notes]
+    return list({condition.type: condition for condition in conditions}.values())
 
 
-def _condition(hvpa: Hvpa, type_: str, holds: bool, said: HvpaNote, now: float) -> StatusCondition:
+def _condition(hvpa: Hvpa, type_: str, holds: bool, note: HvpaNote, now: float) -> StatusCondition:
     status = "True" if holds else "False"
-    known = (hvpa.status.conditions or ()) if hvpa.status is not None else ()
-    before = next((each for each in known if each.type == type_ and each.status == status), None)
+    stored = (hvpa.status.conditions or ()) if hvpa.status is not None else ()
+    before = next((condition for condition in stored if condition.type == type_ and condition.status == status), None)
     since = before.last_transition_time if before is not None else None
     return StatusCondition(
         type=type_,
         status=status,
         observed_generation=hvpa.metadata.generation,
         last_transition_time=since or format_time(datetime.fromtimestamp(now, UTC)),
-        reason=said.reason.code,
-        message=said.message[:_LONGEST],
+        reason=note.reason.code,
+        message=note.message[:_LONGEST],
     )

@@ -17,7 +17,7 @@ from trellis.kube.client import Client
 from trellis.kube.resources import Resource
 from trellis.kube.scales import LookupTimes, ScalableKinds
 
-# A kind that is not there may be installed at any moment, by whoever has just created the Hvpa.
+# A kind that is not served may be installed at any moment, together with the Hvpa.
 _RETRY_SECONDS: Final = 10.0
 
 
@@ -30,23 +30,23 @@ class TargetScale(msgspec.Struct, frozen=True):
 
 
 class TargetScales:
-    """Asks for scales. A problem is an answer too."""
+    """Reads the scales of targets."""
 
     def __init__(self, client: Client) -> None:
         self._kinds = ScalableKinds(client, LookupTimes(retry=_RETRY_SECONDS))
 
     async def find(self, hvpa: Hvpa) -> TargetScale | HvpaNote:
-        """What the scale of the target says, or why that is not known."""
+        """The scale of the target, or the problem with it."""
         reference = hvpa.spec.target_ref
         target = TargetRef(hvpa.metadata.namespace, reference.api_version, reference.kind, reference.name)
         try:
-            found = await self._kinds.read(target)
-            if isinstance(found, TargetProblem):
-                return HvpaNote(found.reason, found.message)
-            text = found.scale.status.selector
+            answer = await self._kinds.read(target)
+            if isinstance(answer, TargetProblem):
+                return HvpaNote(answer.reason, answer.message)
+            text = answer.scale.status.selector
             if not text:
                 return HvpaNote(TARGET_SELECTS_NOTHING, str(target))
-            return TargetScale(found.resource, found.scale, parse_selector(text))
+            return TargetScale(answer.resource, answer.scale, parse_selector(text))
         except NotFound as error:
             return HvpaNote(classify_error(error), describe_missing(target))
         except (KubeError, UnreadableObject, InvalidSelector) as error:

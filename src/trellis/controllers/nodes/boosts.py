@@ -34,7 +34,7 @@ from trellis.runtime.settings.component import effective_boost_settings
 
 
 class BoostInformers:
-    """Follows all that decides about boosts."""
+    """The informers of everything that boosts depend on."""
 
     def __init__(self, informers: Informers, settings: NodeControllerSettings, served: Served) -> None:
         own = settings.scope.vpa_object_namespace
@@ -55,12 +55,12 @@ class BoostInformers:
         }
 
     def starts(self) -> StartupBoosts:
-        """What is known now, for a plan in another thread."""
-        found = [*self._governors(VPAS.kind, self._vpas), *self._governors(HVPAS.kind, self._hvpas)]
-        if not self._settings.enabled or not any(governor.vpa.boosts for _, governor in found):
+        """The boosts by the present cluster state, for a plan in another thread."""
+        governors = [*self._governors(VPAS.kind, self._vpas), *self._governors(HVPAS.kind, self._hvpas)]
+        if not self._settings.enabled or not any(governor.vpa.boosts for _, governor in governors):
             return no_boosts
         workloads = {kind: informer.snapshot() for kind, informer in self._workloads.items()}
-        return _StartingBoosts(found, workloads, self._limit_ranges.snapshot(), self._settings)
+        return _StartingBoosts(governors, workloads, self._limit_ranges.snapshot(), self._settings)
 
     def _governors(self, kind: str, informer: Informer[Any]) -> Iterable[tuple[tuple[str, str, str], Governor]]:
         for key, vpa in informer.snapshot().objects.items():
@@ -70,7 +70,7 @@ class BoostInformers:
 
 
 class _StartingBoosts:
-    """All of it at one moment; it belongs to whoever asks first."""
+    """Boosts by a snapshot of the cluster state. It is used by one thread only."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class _StartingBoosts:
         limit_ranges: Snapshot[LimitRange],
         settings: BoostSettings,
     ) -> None:
-        self._found = governors
+        self._governor_items = governors
         self._owners = Owners({kind: objects.get for kind, objects in workloads.items()}, {})
         self._limit_ranges = limit_ranges
         self._settings = settings
@@ -92,15 +92,15 @@ class _StartingBoosts:
         if controller is None or not self._governors.rules_in(namespace):
             return {}
         topmost = self._owners.follow(controller).topmost
-        found = self._governors.find(topmost, pod.metadata.labels, self._owners) if topmost is not None else None
-        if not isinstance(found, Governor):
+        governor = self._governors.find(topmost, pod.metadata.labels, self._owners) if topmost is not None else None
+        if not isinstance(governor, Governor):
             return {}
-        return compute_starting_boosts(remove_boost(pod).spec, found, self._limits_in(namespace), self._settings)
+        return compute_starting_boosts(remove_boost(pod).spec, governor, self._limits_in(namespace), self._settings)
 
     @cached_property
     def _governors(self) -> GovernorIndex:
         governors = GovernorIndex()
-        for (kind, namespace, name), governor in self._found:
+        for (kind, namespace, name), governor in self._governor_items:
             governors.put(kind, namespace, name, governor)
         return governors
 

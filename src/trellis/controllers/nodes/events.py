@@ -37,7 +37,7 @@ _log: Final = Logger("trellis.nodes")
 
 
 class ActionReporter:
-    """Logs and counts."""
+    """Logs and counts orders, releases, evictions and problems of node groups."""
 
     def __init__(self, metrics: Metrics, record: EventSink) -> None:
         self._metrics = metrics
@@ -46,17 +46,17 @@ class ActionReporter:
         self._notes: frozenset[tuple[str, str]] = frozenset()
         self._lost: frozenset[tuple[str, float]] = frozenset()
 
-    def ordered(self, order: NodeOrder, why: str | None, lacking: int) -> None:
-        """An order was given; `why` it came to nothing, if so, and how much of it was not written."""
+    def ordered(self, order: NodeOrder, failure: str | None, lacking: int) -> None:
+        """Report an order: the failure, if it failed, and how many of its writes were not applied."""
         fields: dict[str, Any] = {
             "group": order.group,
             "count": order.count,
             "target": order.target,
             "reason": order.why.reason,
         }
-        if why is not None:
+        if failure is not None:
             self._metrics.add(named.ORDERS_FAILED, 1, order.group)
-            _log.warning("an order failed", **fields, why=why)
+            _log.warning("an order failed", **fields, why=failure)
         elif lacking:
             _log.info("an order was not written in full", **fields, lacking=lacking)
         else:
@@ -64,22 +64,22 @@ class ActionReporter:
             _log.info("ordered", **fields)
 
     def orders_lost(self, lost: Mapping[str, float]) -> None:
-        """Orders were confirmed and came to nothing, of each group since when; each counts once."""
-        found = frozenset(lost.items())
-        for group, _ in found - self._lost:
+        """Report confirmed orders whose nodes never came, by group with the time since when; each counts once."""
+        current = frozenset(lost.items())
+        for group, _ in current - self._lost:
             self._metrics.add(named.ORDERS_FAILED, 1, group)
-        self._lost = found
+        self._lost = current
 
-    def given_back(self, group: str, instance: str, said: DetailedReason, why: str | None) -> None:
-        """An instance was given back; `why` it was not taken, if so."""
-        if why is not None:
-            _log.warning("not given back", group=group, instance=instance, why=why)
+    def given_back(self, group: str, instance: str, cause: DetailedReason, failure: str | None) -> None:
+        """Report the release of an instance: the failure, if it failed."""
+        if failure is not None:
+            _log.warning("not given back", group=group, instance=instance, why=failure)
             return
-        self._metrics.add(named.RELEASED, 1, group, said.reason.code)
-        _log.info("given back", group=group, instance=instance, reason=said.reason, why=said)
+        self._metrics.add(named.RELEASED, 1, group, cause.reason.code)
+        _log.info("given back", group=group, instance=instance, reason=cause.reason, why=cause)
 
     def evicted(self, outcome: WriteOutcome) -> None:
-        """An eviction was tried; a budget that forbids it for the moment is no news."""
+        """Report an eviction that was applied; one that a disruption budget forbids is tried again."""
         if outcome.applied:
             self._metrics.add(named.EVICTED, 1)
             pod = outcome.action.target
@@ -87,24 +87,24 @@ class ActionReporter:
             _log.info("evicted", pod=f"{pod.namespace}/{pod.name}")
 
     def group_problems(self, problems: tuple[GroupProblem, ...]) -> None:
-        """What is wrong with groups: said when it begins."""
-        found = frozenset((problem.group, str(problem.said)) for problem in problems)
-        for group, why in sorted(found - self._problems):
-            _log.warning("a group cannot be used", group=group, why=why)
-        self._problems = found
+        """Report problems of node groups, each when it begins."""
+        current = frozenset((problem.group, str(problem.said)) for problem in problems)
+        for group, message in sorted(current - self._problems):
+            _log.warning("a group cannot be used", group=group, why=message)
+        self._problems = current
 
     def group_notes(self, notes: Mapping[str, DetailedReason]) -> None:
-        """What else is to be said of groups, each when it begins."""
-        found = frozenset((group, str(said)) for group, said in notes.items())
-        for group, why in sorted(found - self._notes):
-            _log.warning("a group is not as it should be", group=group, why=why)
-        self._notes = found
+        """Report notes about node groups, each when it begins."""
+        current = frozenset((group, str(note)) for group, note in notes.items())
+        for group, note in sorted(current - self._notes):
+            _log.warning("a group is not as it should be", group=group, why=note)
+        self._notes = current
 
 
 TRIGGERED_SCALE_UP = Reason("TriggeredScaleUp", "Nodes have been ordered for the pod.")
 NOT_TRIGGER_SCALE_UP = Reason("NotTriggerScaleUp", "No node can be ordered for the pod.", Severity.WARNING)
 
-# Most pods that are told something in one pass; an API server has other things to do.
+# The most pods with a new Event in one pass, for the sake of the API server.
 _MOST_PODS: Final = 100
 _PROVISIONED_REASONS: Final = (BUFFER_PROVISIONED, BUFFER_NEEDS_NOTHING)
 
@@ -114,33 +114,33 @@ class BufferEvents:
 
     def __init__(self, record: EventSink) -> None:
         self._record = record
-        # The code that was last said, by the UID of a Buffer.
-        self._said: dict[str, str] = {}
+        # The code of the last reason, by the UID of a Buffer.
+        self._recorded: dict[str, str] = {}
 
     def begin_anew(self) -> None:
-        """Forget what was said: another process has said something in the meantime."""
-        self._said = {}
+        """Forget the last reasons, because another process has recorded Events in the meantime."""
+        self._recorded = {}
 
-    def buffers(self, verdicts: Iterable[BufferDecision]) -> None:
-        """Buffers whose room is there now, or no longer, or is on its way."""
-        said: dict[str, str] = {}
-        for decision in verdicts:
-            said[decision.uid] = code = decision.said.reason.code
-            before = self._said.get(decision.uid)
+    def buffers(self, decisions: Iterable[BufferDecision]) -> None:
+        """Record Buffers that are provisioned now, or no longer, or whose nodes are upcoming."""
+        recorded: dict[str, str] = {}
+        for decision in decisions:
+            recorded[decision.uid] = code = decision.said.reason.code
+            before = self._recorded.get(decision.uid)
             if before != code and (before is not None or decision.said.reason not in _PROVISIONED_REASONS):
                 about = ObjectReference(BUFFER.name, *decision.key, decision.uid, BUFFER.api_version)
                 self._record(about, decision.said.reason, _chunk_message(decision))
-        self._said = said
+        self._recorded = recorded
 
 
 class NodeEvents:
-    """Tells what is new."""
+    """Records Events on pods, Buffers, DaemonSets and nodes whose reason is new."""
 
-    def __init__(self, record: EventSink, watching: NodeInformers) -> None:
+    def __init__(self, record: EventSink, informers: NodeInformers) -> None:
         self._record = record
-        self._watching = watching
-        self._about_buffers = BufferEvents(record)
-        # What was last said: to pods by UID, about nodes, with their UID, by name.
+        self._informers = informers
+        self._buffer_events = BufferEvents(record)
+        # The codes of the last reasons: of pods by UID, of nodes, with their UID, by name.
         self._pods: dict[str, str] = {}
         self._nodes: dict[str, tuple[str, str]] = {}
         self._unread: dict[str, str] = {}
@@ -148,84 +148,84 @@ class NodeEvents:
     def begin_anew(self) -> None:
         """Forget the last Events: another process has led in the meantime."""
         self._pods, self._nodes, self._unread = {}, {}, {}
-        self._about_buffers.begin_anew()
+        self._buffer_events.begin_anew()
 
-    def pods(self, verdicts: Iterable[PendingPodsDecision], failed: frozenset[str] = frozenset()) -> None:
-        """Pods for which nodes are ordered, and those for which none can be. Of `failed` groups nothing came."""
-        said: dict[str, str] = {}
-        told = 0
-        for key, reason, message in _pod_messages(verdicts, failed):
-            pod = self._watching.pods.get(*key)
+    def pods(self, decisions: Iterable[PendingPodsDecision], failed: frozenset[str] = frozenset()) -> None:
+        """Record pods for which nodes are ordered, or for which none can be. Orders of `failed` groups failed."""
+        recorded: dict[str, str] = {}
+        new_events = 0
+        for key, reason, message in _pod_messages(decisions, failed):
+            pod = self._informers.pods.get(*key)
             uid = pod.metadata.uid if pod is not None else ""
             code = reason.code if reason is not None else self._pods.get(uid, "")
             if not uid or not code:
                 continue
             if reason is not None and self._pods.get(uid) != code:
-                if told >= _MOST_PODS:
+                if new_events >= _MOST_PODS:
                     continue
-                told += 1
+                new_events += 1
                 self._record(ObjectReference("Pod", key[0], key[1], uid, "v1"), reason, message)
-            said[uid] = code
-        self._pods = said
+            recorded[uid] = code
+        self._pods = recorded
 
-    def buffers(self, verdicts: Iterable[BufferDecision]) -> None:
-        """Buffers whose room is there now, or no longer, or is on its way."""
-        self._about_buffers.buffers(verdicts)
+    def buffers(self, decisions: Iterable[BufferDecision]) -> None:
+        """Record Buffers that are provisioned now, or no longer, or whose nodes are upcoming."""
+        self._buffer_events.buffers(decisions)
 
     def unreadable(self, problems: Mapping[tuple[str, ObjectKey], DetailedReason]) -> None:
-        """Pods and DaemonSets that cannot be read; what a Buffer cannot be read for is its verdict."""
-        said: dict[str, str] = {}
-        for (kind, key), why in problems.items():
-            found = self._watching.find(kind, key) if kind != BUFFER.name else None
-            if found is None:
+        """Record pods and DaemonSets that cannot be read; for a Buffer, `buffers` records it."""
+        recorded: dict[str, str] = {}
+        for (kind, key), problem in problems.items():
+            unreadable = self._informers.find(kind, key) if kind != BUFFER.name else None
+            if unreadable is None:
                 continue
-            uid = found.metadata.uid
-            said[uid] = why.reason.code
-            if self._unread.get(uid) != why.reason.code:
+            uid = unreadable.metadata.uid
+            recorded[uid] = problem.reason.code
+            if self._unread.get(uid) != problem.reason.code:
                 version = "v1" if kind == "Pod" else "apps/v1"
-                self._record(ObjectReference(kind, *key, uid, version), why.reason, str(why))
-        self._unread = said
+                self._record(ObjectReference(kind, *key, uid, version), problem.reason, str(problem))
+        self._unread = recorded
 
-    def nodes(self, verdicts: Iterable[NodeDecision]) -> None:
-        """Nodes that go, step by step, and those that are kept after all."""
-        said: dict[str, tuple[str, str]] = {}
-        for decision in verdicts:
+    def nodes(self, decisions: Iterable[NodeDecision]) -> None:
+        """Record nodes that are being removed, step by step, and those whose removal is given up."""
+        recorded: dict[str, tuple[str, str]] = {}
+        for decision in decisions:
             reason, (before, uid) = decision.said.reason, self._nodes.get(decision.node, ("", ""))
             goes = decision.outcome is NodeOutcome.LEAVING
             if not goes and not before:
                 continue
-            node = self._watching.nodes.get("", decision.node)
-            # One that has just been given back is gone by now.
+            node = self._informers.nodes.get("", decision.node)
+            # A node that has just been released is not in the cache any more.
             uid = node.metadata.uid if node is not None else uid
             if before != reason.code and reason is not NODE_SETTLING:
                 self._record(ObjectReference("Node", "", decision.node, uid, "v1"), reason, str(decision.said))
             if goes:
-                said[decision.node] = (reason.code, uid)
-        self._nodes = said
+                recorded[decision.node] = (reason.code, uid)
+        self._nodes = recorded
 
 
 def _pod_messages(
-    verdicts: Iterable[PendingPodsDecision], failed: frozenset[str]
+    decisions: Iterable[PendingPodsDecision], failed: frozenset[str]
 ) -> Iterator[tuple[ObjectKey, Reason | None, str]]:
-    """What each pod is told, if anything.
+    """The reason and the message for each pod, if any.
 
-    Of pods alike those come first that have room, then those for which nodes are ordered, then the others. After an
-    order that failed, the next pass knows whether there is another way.
+    Of like pods those come first that fit on nodes, then those for which nodes are ordered, then the others. After an
+    order that failed, the next pass decides whether another group can be used.
     """
-    for decision in verdicts:
+    for decision in decisions:
         first = len(decision.pods) - decision.unplaced
         ordered = first - sum(decision.ordered.values())
         groups = ", ".join(sorted(decision.ordered.keys() - failed))
-        why = "; ".join((str(decision.said), *map(str, decision.refused)))
+        refusal = "; ".join((str(decision.said), *map(str, decision.refused)))
         for place, key in enumerate(decision.pods):
             if place >= first:
-                yield key, NOT_TRIGGER_SCALE_UP, why
+                yield key, NOT_TRIGGER_SCALE_UP, refusal
             elif place >= ordered and groups:
                 yield key, TRIGGERED_SCALE_UP, f"nodes of {groups} have been ordered"
             else:
                 yield key, None, ""
 
 
-def _chunk_message(verdict: BufferDecision) -> str:
-    refused = "".join(f"; {refusal}" for refusal in verdict.refused)
-    return f"{describe_provisioned_chunks(verdict)}: {verdict.said}{refused}"
+def _chunk_message(decision: BufferDecision) -> str:
+    refused = "".join(f"; {refusal}" for refusal in decision.refused)
+    return f"{describe_provisioned_chunks(decision)}: {decision.said}{refused}"

@@ -37,7 +37,7 @@ from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.kube.write.patches import merge_patch
 from trellis.kube.write.writer import Writer
 
-# A watch that is later than this is not waited for: what is planned then is planned again.
+# How long to wait for the watch; after that the next pass may plan the same again.
 _PATIENCE_SECONDS: Final = 5.0
 
 
@@ -46,7 +46,7 @@ class PendingNodeWrites:
 
     def __init__(self, nodes: Informer[Node]) -> None:
         self._nodes = nodes
-        # By the names of their nodes: of thousands that were ordered each is looked for when it comes.
+        # By the name of the node, so that a change is compared with the writes of its node only.
         self._unseen: dict[str, list[WriteOutcome]] = {}
         self._all_seen = asyncio.Event()
 
@@ -87,15 +87,15 @@ class PendingNodeWrites:
         return node is None or _is_as_new(node.metadata.resource_version, outcome.resource_version)
 
 
-def _is_as_new(seen: str, written: str) -> bool:
+def _is_as_new(observed: str, written: str) -> bool:
     """Versions of one kind are numbers that grow."""
-    return not (seen.isdigit() and written.isdigit()) or int(seen) >= int(written)
+    return not (observed.isdigit() and written.isdigit()) or int(observed) >= int(written)
 
 
 class NodePlanResult(msgspec.Struct, frozen=True):
-    """What is to be remembered, what was written, and which nodes are not as the plan would have them.
+    """The memory for the next pass, what was written, and the nodes whose taints were not written.
 
-    `failed` are the groups of which nothing could be ordered.
+    `failed` are the groups whose order failed.
     """
 
     memory: AutoscalerMemory
@@ -106,7 +106,7 @@ class NodePlanResult(msgspec.Struct, frozen=True):
 
 _Change: TypeAlias = SetTaints | DrainPod
 
-# What says that an order will be refused again; anything else is over with the next view of the cluster.
+# Results after which the same order would be refused again; after any other, the next pass may retry it.
 _FINAL: Final = (Result.INVALID,)
 
 
@@ -114,11 +114,11 @@ class NodeExecutor:
     """Executes the plans of a pass."""
 
     def __init__(
-        self, writer: Writer, providing: ProviderClient, reporting: ActionReporter, settings: ScaleUpSettings
+        self, writer: Writer, provider_client: ProviderClient, reporter: ActionReporter, settings: ScaleUpSettings
     ) -> None:
         self._writer = writer
-        self._providing = providing
-        self._reporting = reporting
+        self._provider_client = provider_client
+        self._reporter = reporter
         self._settings = settings
 
     async def carry_out(self, plans: PassPlans, now: float) -> NodePlanResult:
@@ -141,10 +141,10 @@ class NodeExecutor:
         failed: set[str] = set()
         outcomes = [*changing.result()]
         for order, task in orders:
-            became = task.result()
-            up, down = self._ordered(order, became, up, down, now)
-            outcomes += became.outcomes
-            if not _is_made(became) and not _is_skipped(became):
+            result = task.result()
+            up, down = self._ordered(order, result, up, down, now)
+            outcomes += result.outcomes
+            if not _is_made(result) and not _is_skipped(result):
                 failed.add(order.group)
         for giving in backs:
             released, written = giving.result()
@@ -162,20 +162,20 @@ class NodeExecutor:
         return NodePlanResult(AutoscalerMemory(up, down), tuple(outcomes), unmarked, frozenset(failed))
 
     async def _order(self, order: NodeOrder, now: float) -> OrderResult:
-        return await self._providing.order(order.group, order.target, now)
+        return await self._provider_client.order(order.group, order.target, now)
 
     def _ordered(
-        self, order: NodeOrder, became: OrderResult, up: ScaleUpMemory, down: ScaleDownMemory, now: float
+        self, order: NodeOrder, result: OrderResult, up: ScaleUpMemory, down: ScaleDownMemory, now: float
     ) -> tuple[ScaleUpMemory, ScaleDownMemory]:
-        lacking = [outcome for outcome in became.outcomes if not outcome.applied]
+        lacking = [outcome for outcome in result.outcomes if not outcome.applied]
         final = next((outcome.message for outcome in lacking if outcome.result in _FINAL), None)
-        why = str(became.said) if became.said is not None else final
-        self._reporting.ordered(order, why, len(lacking))
-        if why is not None:
-            up = record_failed_order(up, order.group, why, now, self._settings)
+        failure = str(result.said) if result.said is not None else final
+        self._reporter.ordered(order, failure, len(lacking))
+        if failure is not None:
+            up = record_failed_order(up, order.group, failure, now, self._settings)
         elif lacking:
             up = record_unfinished_order(up, order.group)
-        return up, record_added_nodes(down, now) if _is_made(became) else down
+        return up, record_added_nodes(down, now) if _is_made(result) else down
 
     async def _give_back(
         self, group: str, backs: Sequence[ReleaseFailedInstance], now: float, order: asyncio.Task[OrderResult] | None
@@ -183,12 +183,12 @@ class NodeExecutor:
         """Release failed instances of a group; those that were released, and what was written."""
         await _finish(order)
         instances = [back.instance for back in backs]
-        giving = await self._providing.release(group, instances, now)
+        giving = await self._provider_client.release(group, instances, now)
         released: list[ReleaseFailedInstance] = []
         for back in backs:
-            why = _why_not(back.instance, giving, instances)
-            self._reporting.given_back(group, back.instance, back.why, why)
-            if why is None:
+            failure = _release_failure(back.instance, giving, instances)
+            self._reporter.given_back(group, back.instance, back.why, failure)
+            if failure is None:
                 released.append(back)
         return released, giving.outcomes
 
@@ -196,16 +196,16 @@ class NodeExecutor:
         self, release: ReleaseNode, now: float, order: asyncio.Task[OrderResult] | None
     ) -> tuple[bool, tuple[WriteOutcome, ...]]:
         await _finish(order)
-        giving = await self._providing.release(release.group, [release.instance], now)
-        why = _why_not(release.instance, giving)
-        self._reporting.given_back(release.group, release.node, DetailedReason(NODE_RELEASED), why)
-        return why is None, giving.outcomes
+        giving = await self._provider_client.release(release.group, [release.instance], now)
+        failure = _release_failure(release.instance, giving)
+        self._reporter.given_back(release.group, release.node, DetailedReason(NODE_RELEASED), failure)
+        return failure is None, giving.outcomes
 
     async def _change(self, actions: Iterable[_Change]) -> tuple[WriteOutcome, ...]:
         outcomes = await self._writer.write_all(map(_to_kube_action, actions))
         for outcome in outcomes:
             if isinstance(outcome.action, kube.CreateEviction):
-                self._reporting.evicted(outcome)
+                self._reporter.evicted(outcome)
         return outcomes
 
 
@@ -220,7 +220,7 @@ async def _finish(order: asyncio.Task[OrderResult] | None) -> None:
 
 
 def _to_kube_action(action: _Change) -> kube.Action:
-    """The same for the writer."""
+    """The write that executes an action of the plan."""
     match action:
         case SetTaints(node=name, uid=uid, resource_version=version, taints=taints):
             # The list is replaced as a whole, which holds for this version of the node alone.
@@ -238,31 +238,31 @@ def _untainted(outcomes: Iterable[WriteOutcome]) -> Iterable[str]:
 
 
 def _by_group(backs: Iterable[ReleaseFailedInstance]) -> Iterable[tuple[str, list[ReleaseFailedInstance]]]:
-    """A provider is asked once for each group: an order of a thousand nodes may fail as a whole."""
-    found: dict[str, list[ReleaseFailedInstance]] = {}
+    """Failed instances by group, for one request each: an order of a thousand nodes may fail at once."""
+    by_group: dict[str, list[ReleaseFailedInstance]] = {}
     for back in backs:
-        found.setdefault(back.group, []).append(back)
-    return found.items()
+        by_group.setdefault(back.group, []).append(back)
+    return by_group.items()
 
 
-def _is_made(became: OrderResult) -> bool:
-    """Whether anything came of an order."""
-    if not became.outcomes:
-        return became.said is None
-    return any(outcome.applied for outcome in became.outcomes)
+def _is_made(result: OrderResult) -> bool:
+    """Whether an order succeeded at least in part."""
+    if not result.outcomes:
+        return result.said is None
+    return any(outcome.applied for outcome in result.outcomes)
 
 
-def _is_skipped(became: OrderResult) -> bool:
+def _is_skipped(result: OrderResult) -> bool:
     """Whether nothing was tried, because nothing may be written."""
-    tried = [outcome for outcome in became.outcomes if outcome.result is not Result.SKIPPED]
-    return became.said is None and not tried
+    tried = [outcome for outcome in result.outcomes if outcome.result is not Result.SKIPPED]
+    return result.said is None and not tried
 
 
-def _why_not(instance: str, giving: ReleaseResult, together: Collection[str] = ()) -> str | None:
-    """Why an instance was not given back, of those that were given back `together`; None if it was."""
-    said = giving.refused.get(instance)
-    if said is not None:
-        return str(said)
+def _release_failure(instance: str, giving: ReleaseResult, together: Collection[str] = ()) -> str | None:
+    """Why an instance was not released, of those that were released `together`; None if it was."""
+    refusal = giving.refused.get(instance)
+    if refusal is not None:
+        return str(refusal)
     others = {*together} - {instance}
     lacking = (outcome for outcome in giving.outcomes if not outcome.applied and outcome.result is not Result.GONE)
     return next((outcome.message for outcome in lacking if outcome.action.target.name not in others), None)

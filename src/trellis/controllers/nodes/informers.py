@@ -40,7 +40,7 @@ from trellis.runtime.informers import Informers
 
 
 class NodeInformers:
-    """All that the autoscaler follows. Only Buffers may be those of one namespace: nodes are everybody's."""
+    """The informers of the autoscaler. Only Buffers may be limited to one namespace: nodes hold pods of all of them."""
 
     def __init__(self, informers: Informers, settings: NodeControllerSettings, served: Served) -> None:
         self.nodes: Informer[Node] = informers.follow(NODES)
@@ -64,12 +64,12 @@ class NodeInformers:
         """All claims, volumes and classes as they are now."""
         return Storage(
             claims=self.claims.snapshot().objects,
-            volumes={each.metadata.name: each for each in self.volumes.snapshot()},
-            classes={each.metadata.name: each for each in self.classes.snapshot()},
+            volumes={volume.metadata.name: volume for volume in self.volumes.snapshot()},
+            classes={storage_class.metadata.name: storage_class for storage_class in self.classes.snapshot()},
         )
 
     def kwok_objects(self) -> KwokObjects:
-        """What the provider of kwok nodes goes by."""
+        """The objects that the provider of kwok nodes reads."""
         return KwokObjects(self.config.get(*self._config_name), self.nodes.snapshot().objects.values())
 
     def find(self, kind: str, key: ObjectKey) -> AnyObject | None:
@@ -79,5 +79,5 @@ class NodeInformers:
             BUFFERS.kind: self.buffers,
             DAEMON_SETS.kind: self.daemon_sets,
         }
-        found: AnyObject | None = informers[kind].get(*key)
-        return found
+        cached: AnyObject | None = informers[kind].get(*key)
+        return cached

@@ -83,7 +83,7 @@ NODE_METRICS: Final[tuple[Spec, ...]] = (
 
 
 class NodeAutoscalerMetrics:
-    """Sets and counts. `most` Buffers have figures of their own."""
+    """Exports the metrics of passes. `most` Buffers have series of their own."""
 
     def __init__(self, metrics: Metrics, most: int) -> None:
         self._metrics = metrics
@@ -92,7 +92,7 @@ class NodeAutoscalerMetrics:
     def planned(
         self, groups: Groups, plans: PassPlans, pods: Sequence[PendingPodsDecision], buffers: Sequence[BufferDecision]
     ) -> None:
-        """Both plans have been made, and this is said of pods and Buffers since orders were answered."""
+        """Export both plans, with the decisions about pods and Buffers after the results of orders."""
         pending: Counter[tuple[str, ...]] = Counter()
         for decision in pods:
             pending[(decision.said.reason.code,)] += len(decision.pods)
@@ -101,12 +101,12 @@ class NodeAutoscalerMetrics:
         self._set(UNREADABLE, Counter((kind,) for kind, _ in plans.problems))
         self._set(GROUP_PROBLEMS, Counter((problem.said.reason.code,) for problem in groups.problems))
         self._metrics.set_all(INSTANCES, _instances(groups.states))
-        for verdict in self.observed(buffers):
-            self._metrics.add(HITS, verdict.hits, *verdict.key)
-            self._metrics.add(MISSES, verdict.misses, *verdict.key)
+        for buffer in self.observed(buffers):
+            self._metrics.add(HITS, buffer.hits, *buffer.key)
+            self._metrics.add(MISSES, buffer.misses, *buffer.key)
 
     def observed(self, buffers: Sequence[BufferDecision]) -> Sequence[BufferDecision]:
-        """This is said of Buffers; those that have figures of their own. Hits and misses are counted by plans alone."""
+        """Export decisions about Buffers; returns those with series of their own. Only plans count hits and misses."""
         self._set(BUFFERS, Counter((decision.said.reason.code,) for decision in buffers))
         own = sorted(buffers, key=lambda decision: decision.key)[: self._most]
         self._metrics.keep(BUFFER, {decision.key for decision in own})

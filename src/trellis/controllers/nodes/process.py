@@ -50,7 +50,7 @@ def nodes_spec(settings: NodeControllerSettings) -> ComponentSpec[NodeController
 
 
 def nodes_main(settings: NodeControllerSettings, shared: SharedInformers | None = None) -> Main:
-    """What a process with these settings does until it is told to stop; `shared` are its informers."""
+    """The main function of a process with these settings; `shared` are its informers."""
     return component_main(nodes_spec(settings), settings, shared=shared)
 
 

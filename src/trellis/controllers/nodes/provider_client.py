@@ -23,8 +23,8 @@ from trellis.runtime.telemetry.metrics import Metrics
 PROVIDER_SILENT = Reason("ProviderSilent", "The provider did not answer in time.", Severity.WARNING)
 PROVIDER_FAILED = Reason("ProviderFailed", "The provider could not answer.", Severity.WARNING)
 
-# A provider that has said nothing for so long counts as one without groups: what is known of its nodes is too old to
-# remove one by it, and Buffers and pods are to be told what is true without it.
+# A provider that has not answered for so long counts as one without groups: its last answer is too old to remove a node
+# by it, and Buffers and pods get the status that holds without it.
 _BELIEVED_SECONDS: Final = 120.0
 
 T = TypeVar("T")
@@ -33,21 +33,21 @@ _log: Final = Logger("trellis.nodes")
 
 
 class OrderResult(msgspec.Struct, frozen=True):
-    """What became of an order: what the provider refused, and what was written."""
+    """The result of an order: what the provider refused, and what was written."""
 
     said: DetailedReason | None = None
     outcomes: tuple[WriteOutcome, ...] = ()
 
 
 class ReleaseResult(msgspec.Struct, frozen=True):
-    """What became of instances that were given back: those that were not, and what was written."""
+    """The result of a release: the instances that were refused, and what was written."""
 
     refused: dict[str, DetailedReason]
     outcomes: tuple[WriteOutcome, ...] = ()
 
 
 class ProviderClient:
-    """One provider, asked with patience of so many seconds."""
+    """Calls a provider, with a timeout of `patience` seconds."""
 
     def __init__(self, provider: Provider, writer: Writer, patience: float, metrics: Metrics) -> None:
         self._provider = provider
@@ -57,8 +57,8 @@ class ProviderClient:
         self._silent_since: float | None = None
 
     async def groups(self, now: float) -> Groups | None:
-        """All groups that can be used; None if the provider does not say, and no groups if it has not for long."""
-        answer = await self._asked("groups", Groups, self._provider.groups(now))
+        """All usable groups; None if the provider does not answer, and no groups if it has not for long."""
+        answer = await self._call("groups", Groups, self._provider.groups(now))
         if not isinstance(answer, DetailedReason):
             self._silent_since = None
             return _without_invalid_groups(answer)
@@ -68,40 +68,40 @@ class ProviderClient:
         return None if is_believed else Groups(problems=(GroupProblem("", answer),))
 
     async def tend(self, now: float) -> tuple[float | None, tuple[WriteOutcome, ...]]:
-        """Do what instances need; when there will be more to do, and what was written."""
-        answer = await self._asked("tend", Tended, self._provider.tend(now))
+        """Write what instances need; when the next such write is due, and what was written."""
+        answer = await self._call("tend", Tended, self._provider.tend(now))
         if isinstance(answer, DetailedReason):
             return None, ()
         return answer.next, await self._write(answer.steps)
 
     async def order(self, group: str, target: int, now: float) -> OrderResult:
-        """Have a group grow."""
-        answer = await self._asked("order", Ordered, self._provider.order(group, target, now), group)
+        """Order nodes, up to the target of a group."""
+        answer = await self._call("order", Ordered, self._provider.order(group, target, now), group)
         if isinstance(answer, DetailedReason):
             return OrderResult(answer)
         return OrderResult(answer.error, await self._write(answer.steps))
 
     async def release(self, group: str, instances: Sequence[str], now: float) -> ReleaseResult:
-        """Give instances back."""
-        answer = await self._asked("release", Released, self._provider.release(group, instances, now), group)
+        """Release instances of a group."""
+        answer = await self._call("release", Released, self._provider.release(group, instances, now), group)
         if isinstance(answer, DetailedReason):
             return ReleaseResult(dict.fromkeys(instances, answer))
         return ReleaseResult(dict(answer.refused), await self._write(answer.steps))
 
-    async def _asked(self, call: str, kind: type[T], question: Awaitable[T], group: str = "") -> T | DetailedReason:
+    async def _call(self, call: str, kind: type[T], question: Awaitable[T], group: str = "") -> T | DetailedReason:
         try:
             async with asyncio.timeout(self._patience):
                 answer = await question
             if isinstance(answer, kind):
                 return answer
-            said = DetailedReason(PROVIDER_FAILED, f"{self._provider.name} answered with a {type(answer).__name__}")
+            failure = DetailedReason(PROVIDER_FAILED, f"{self._provider.name} answered with a {type(answer).__name__}")
         except TimeoutError:
-            said = DetailedReason(PROVIDER_SILENT, f"{self._provider.name} did not answer in {self._patience:g} s")
+            failure = DetailedReason(PROVIDER_SILENT, f"{self._provider.name} did not answer in {self._patience:g} s")
         except Exception as error:  # noqa: BLE001 - code of a provider: any error is its answer
-            said = DetailedReason(PROVIDER_FAILED, f"{self._provider.name}: {error!r}")
-        self._metrics.add(named.PROVIDER_FAILURES, 1, call, said.reason.code)
-        _log.warning("the provider did not answer", call=call, group=group, reason=said.reason, why=said)
-        return said
+            failure = DetailedReason(PROVIDER_FAILED, f"{self._provider.name}: {error!r}")
+        self._metrics.add(named.PROVIDER_FAILURES, 1, call, failure.reason.code)
+        _log.warning("the provider did not answer", call=call, group=group, reason=failure.reason, why=failure)
+        return failure
 
     async def _write(self, steps: Steps) -> tuple[WriteOutcome, ...]:
         outcomes: list[WriteOutcome] = []
@@ -113,10 +113,10 @@ class ProviderClient:
         return tuple(outcomes)
 
 
-def _without_invalid_groups(told: Groups) -> Groups:
-    """Without the groups of which something is said that cannot be."""
-    wrong = {state.group.name: said for state in told.states if (said := find_group_problem(state)) is not None}
+def _without_invalid_groups(groups: Groups) -> Groups:
+    """The groups without those whose state is invalid, which become problems."""
+    wrong = {state.group.name: problem for state in groups.states if (problem := find_group_problem(state)) is not None}
     if not wrong:
-        return told
-    states = tuple(state for state in told.states if state.group.name not in wrong)
-    return Groups(states, (*told.problems, *(GroupProblem(name, said) for name, said in wrong.items())))
+        return groups
+    states = tuple(state for state in groups.states if state.group.name not in wrong)
+    return Groups(states, (*groups.problems, *(GroupProblem(name, problem) for name, problem in wrong.items())))

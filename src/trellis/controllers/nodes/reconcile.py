@@ -95,45 +95,45 @@ class InterimBufferStatus:
 
 # How long the Buffer controller gets to translate Buffers again after pods have come.
 _TRANSLATION_SECONDS: Final = 1.0
-# So long after sight was lost it is asked again whether it is back.
+# How long to wait before checking again whether the caches can be trusted.
 _UNTRUSTED_SECONDS: Final = 2.0
 
 T = TypeVar("T")
 
 
 class NodeController(Controller):
-    """One process's node autoscaler."""
+    """Runs passes of the node autoscaler: build the view, plan, execute, publish."""
 
     def __init__(
         self,
-        given: ControllerContext,
+        context: ControllerContext,
         settings: NodeControllerSettings,
         *,
         provider: Callable[[NodeInformers], Provider] | None = None,
         on_settled: Callable[[], object] = lambda: None,
     ) -> None:
-        served, metrics, record, now = given.served, given.metrics, given.record_event, given.now
-        writer = self._writer = given.writer
+        served, metrics, record, now = context.served, context.metrics, context.record_event, context.now
+        writer = self._writer = context.writer
         self._settings = settings
         self._metrics = metrics
-        self._may_act = given.may_act
+        self._may_act = context.may_act
         self._now = now
         self._on_settled = on_settled
-        self._recorder = given.recorder
-        self.informers = given.informers
+        self._recorder = context.recorder
+        self.informers = context.informers
         self.watching = NodeInformers(self.informers, settings, served)
         self._boosts = BoostInformers(self.informers, settings, served)
         where = settings.provider.kwok_node_groups
-        made = provider(self.watching) if provider else KwokProvider(self.watching.kwok_objects, where)
+        chosen_provider = provider(self.watching) if provider else KwokProvider(self.watching.kwok_objects, where)
         patience = settings.provider.provider_timeout.total_seconds()
-        self._provider_client = ProviderClient(made, writer, patience, metrics)
+        self._provider_client = ProviderClient(chosen_provider, writer, patience, metrics)
         self._reporter = ActionReporter(metrics, record)
         self._executor = NodeExecutor(writer, self._provider_client, self._reporter, settings.up.figures())
         self._loop = Periodic(
             "nodes",
             self._pass,
             settings.loop.scan_interval.total_seconds(),
-            on_pass=passes.pass_reporter(given.activity, _log),
+            on_pass=passes.pass_reporter(context.activity, _log),
             jitter=0.0,
         )
         self._trigger = PassTrigger(self._loop, now)
@@ -177,7 +177,7 @@ class NodeController(Controller):
         await self._loop.run()
 
     async def _pass(self) -> None:
-        """Look at everything, and do what is to be done."""
+        """Read the provider, plan and execute the plans."""
         if await self._is_idle():
             return
         clock = asyncio.get_running_loop().time
@@ -195,8 +195,8 @@ class NodeController(Controller):
             self._trigger.at([due])
             return
         budgets, starts = self.watching.budgets.snapshot(), self._boosts.starts()
-        given = PassInput(groups.states, budgets, self._memory, now, starts)
-        plans = await self._run_planner(lambda planner, changes: planner.plan(changes, given))
+        pass_input = PassInput(groups.states, budgets, self._memory, now, starts)
+        plans = await self._run_planner(lambda planner, changes: planner.plan(changes, pass_input))
         timer.step(named.PLAN)
         try:
             self._memory = (await self._execute(groups, plans, now)).memory
@@ -210,18 +210,18 @@ class NodeController(Controller):
         timer.total()
 
     async def _is_idle(self) -> bool:
-        """Whether nothing may be decided now; what is new is then taken in."""
-        why = self.informers.why_not_trusted() if self._may_act() else "not leading"
-        if why is None:
+        """Whether no plan may be made now; the snapshot is then updated only."""
+        skip_reason = self.informers.why_not_trusted() if self._may_act() else "not leading"
+        if skip_reason is None:
             return False
-        _log.detail(2, "this pass changes nothing", why=why)
+        _log.detail(2, "this pass changes nothing", why=skip_reason)
         await self._run_planner(lambda planner, changes: planner.update(changes))
         if self._may_act():
             self._trigger.at([self._now() + _UNTRUSTED_SECONDS])
         return True
 
     async def _read_provider(self, now: float) -> tuple[float | None, Groups | None]:
-        """When something is due, and all groups; Buffers are told what is true while the provider is silent."""
+        """When something is due, and all groups. Until the provider answers, the status of Buffers is kept current."""
 
         async def ask() -> tuple[float | None, Groups | None]:
             due, outcomes = await self._provider_client.tend(now)
@@ -229,9 +229,9 @@ class NodeController(Controller):
             return due, await self._provider_client.groups(now)
 
         async with asyncio.TaskGroup() as group:
-            asking = group.create_task(ask())
-            await self._interim_status.until_done(asking, self._memory.up)
-        return asking.result()
+            reading = group.create_task(ask())
+            await self._interim_status.until_done(reading, self._memory.up)
+        return reading.result()
 
     async def _run_planner(self, ask: Callable[[NodePlanner, ClusterSnapshotChanges], T]) -> T:
         """Call the planner in its thread with all changes. After a failure the next call starts with all objects."""
@@ -245,9 +245,9 @@ class NodeController(Controller):
             changes = self._accumulator.take_all()
         else:
             changes = self._accumulator.take()
-        found = await self._thread.run(ask, planner, changes)
+        result = await self._thread.run(ask, planner, changes)
         self._planner = planner
-        return found
+        return result
 
     async def _execute(self, groups: Groups, plans: PassPlans, now: float) -> NodePlanResult:
         planned = with_unreadable_buffers(plans.up.buffers, plans.problems, self.watching.buffers)
@@ -258,7 +258,7 @@ class NodeController(Controller):
             async with asyncio.TaskGroup() as group:
                 executing = group.create_task(self._executor.carry_out(plans, now))
                 if plans.up.orders:
-                    # A provider that hangs keeps no Buffer from its status.
+                    # The status of Buffers does not wait for a provider that hangs.
                     await asyncio.wait({executing}, timeout=ANSWER_SECONDS)
                 if not executing.done():
                     await self._publish(planned, now)
@@ -267,7 +267,7 @@ class NodeController(Controller):
             result = executing.result()
             buffers = correct_for_failed_orders(planned, result.failed)
             if has_observed:
-                # Others have been told something since, of whom the plan knows nothing.
+                # Buffers that the plan does not include have a newer status since.
                 await self._interim_status.look(result.memory.up)
             elif buffers != published:
                 await self._publish(buffers, now)

@@ -293,7 +293,7 @@ class SharedProcessSettings(Settings, frozen=True):
 
 
 class NodeControllerSettings(Settings, frozen=True):
-    """All of it."""
+    """All settings of the node autoscaler."""
 
     loop: NodeLoopSettings = NodeLoopSettings()
     provider: ProviderSettings = ProviderSettings()

@@ -23,12 +23,12 @@ from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.informer import Informer
 from trellis.runtime.passes import Periodic
 
-# Pods come in numbers: so long the rest of them is waited for. A pass that takes longer is given as long a rest.
+# Pods are created in numbers: a pass waits so long for the rest of them, or as long as the last pass took.
 _DEBOUNCE_SECONDS: Final = 0.25
 
 
 class PassTrigger:
-    """Wakes a loop, by the earliest of all moments that it is told. `now` is the clock of those moments."""
+    """Wakes a loop at the earliest of all given moments. `now` is the clock of those moments."""
 
     def __init__(self, loop: Periodic, now: Callable[[], float]) -> None:
         self._loop = loop
@@ -36,13 +36,13 @@ class PassTrigger:
         self._timer: asyncio.TimerHandle | None = None
 
     def soon(self) -> None:
-        """Something has changed."""
+        """Wake the loop soon, because something has changed."""
         last = self._loop.last
         self._wake_in(max(_DEBOUNCE_SECONDS, last.seconds if last is not None else 0.0))
 
     def at(self, moments: Iterable[float | None]) -> None:
-        """Something is due at these moments."""
-        first = min((each for each in moments if each is not None), default=None)
+        """Wake the loop at the earliest of these moments."""
+        first = min((moment for moment in moments if moment is not None), default=None)
         if first is not None:
             self._wake_in(max(_DEBOUNCE_SECONDS, first - self._now()))
 
@@ -57,7 +57,7 @@ class PassTrigger:
 
 
 class ClusterInformers(Protocol):
-    """The informers whose changes make up the news of a snapshot. Without `daemon_sets` no new node is planned for."""
+    """The informers whose changes update a snapshot. Without `daemon_sets` no new node is planned."""
 
     nodes: Informer[Node]
     pods: Informer[Pod]
@@ -76,78 +76,85 @@ class ClusterInformers(Protocol):
 
 
 class ChangeAccumulator:
-    """Notes all changes; `wake` is called for those that cannot wait for the next interval.
+    """Accumulates changes between passes; `wake` is called for those that cannot wait for the next interval.
 
     `covers` says of which namespaces Buffers are kept.
     """
 
-    def __init__(self, watching: ClusterInformers, covers: Callable[[str], bool], wake: Callable[[], None]) -> None:
-        self._watching = watching
+    def __init__(self, informers: ClusterInformers, covers: Callable[[str], bool], wake: Callable[[], None]) -> None:
+        self._informers = informers
         self._covers = covers
         self._wake = wake
-        # When a pod last came to a node, on the loop's clock.
+        # When a pod was last bound to a node, on the loop's clock.
         self.last_arrival = -math.inf
-        # Whether something has happened that may change what is true of a Buffer's room.
+        # Whether a change may make a difference to how a Buffer is provisioned.
         self.matters_to_buffers = False
-        self._news = ClusterSnapshotChanges()
+        self._changes = ClusterSnapshotChanges()
         self._stored = True
         self._subscriptions: list[Callable[[], None]] = []
 
     def subscribe(self) -> None:
-        """Begin: everything there is counts as new."""
-        watching = self._watching
+        """Subscribe to all informers; every existing object counts as a change."""
+        informers = self._informers
         self._subscriptions += (
-            watching.namespaces.subscribe(self._namespace_changed),
-            watching.nodes.subscribe(self._node_changed),
-            watching.pods.subscribe(self._pod_changed),
-            watching.buffers.subscribe(self._buffer_changed),
-            *(each.subscribe(self._storage_changed) for each in (watching.claims, watching.volumes, watching.classes)),
+            informers.namespaces.subscribe(self._namespace_changed),
+            informers.nodes.subscribe(self._node_changed),
+            informers.pods.subscribe(self._pod_changed),
+            informers.buffers.subscribe(self._buffer_changed),
+            *(
+                informer.subscribe(self._storage_changed)
+                for informer in (informers.claims, informers.volumes, informers.classes)
+            ),
         )
-        if watching.daemon_sets is not None:
-            self._subscriptions.append(watching.daemon_sets.subscribe(self._daemon_set_changed))
+        if informers.daemon_sets is not None:
+            self._subscriptions.append(informers.daemon_sets.subscribe(self._daemon_set_changed))
 
     def unsubscribe(self) -> None:
-        """End: an informer that others follow as well goes on, and calls this one no longer."""
+        """Unsubscribe from all informers, which other components may share."""
         for unsubscribe in self._subscriptions:
             unsubscribe()
         self._subscriptions.clear()
 
     def take(self) -> ClusterSnapshotChanges:
-        """What is new since this was last asked."""
-        news, self._news, self.matters_to_buffers = self._news, ClusterSnapshotChanges(), False
+        """The changes since the last call."""
+        changes, self._changes, self.matters_to_buffers = self._changes, ClusterSnapshotChanges(), False
         if self._stored:
-            news.storage, self._stored = self._watching.storage(), False
-        return news
+            changes.storage, self._stored = self._informers.storage(), False
+        return changes
 
     def take_all(self) -> ClusterSnapshotChanges:
-        """Everything there is, for a snapshot that begins anew."""
-        watching = self._watching
-        self._news, self._stored, self.matters_to_buffers = ClusterSnapshotChanges(), False, False
+        """All objects, for a new snapshot."""
+        informers = self._informers
+        self._changes, self._stored, self.matters_to_buffers = ClusterSnapshotChanges(), False, False
         return ClusterSnapshotChanges(
-            namespaces={each.metadata.name: each.metadata.labels for each in watching.namespaces.snapshot()},
-            nodes={each.metadata.name: each for each in watching.nodes.snapshot()},
-            pods=dict(watching.pods.snapshot().objects),
-            buffers={key: each for key, each in watching.buffers.snapshot().objects.items() if self._covers(key[0])},
-            daemon_sets=dict(watching.daemon_sets.snapshot().objects) if watching.daemon_sets is not None else {},
-            storage=watching.storage(),
+            namespaces={
+                namespace.metadata.name: namespace.metadata.labels for namespace in informers.namespaces.snapshot()
+            },
+            nodes={node.metadata.name: node for node in informers.nodes.snapshot()},
+            pods=dict(informers.pods.snapshot().objects),
+            buffers={
+                key: buffer for key, buffer in informers.buffers.snapshot().objects.items() if self._covers(key[0])
+            },
+            daemon_sets=dict(informers.daemon_sets.snapshot().objects) if informers.daemon_sets is not None else {},
+            storage=informers.storage(),
         )
 
     def look_again(self, node: str) -> None:
-        """A node may be another than the snapshot shows, because something that was planned did not happen."""
-        self._news.nodes[node] = self._watching.nodes.get("", node)
+        """Take a node from the cache again, because a planned write of it was not applied."""
+        self._changes.nodes[node] = self._informers.nodes.get("", node)
 
     def _namespace_changed(self, change: ObjectChange[KubeObject]) -> None:
-        self._news.namespaces[change.key[1]] = change.new.metadata.labels if change.new is not None else None
+        self._changes.namespaces[change.key[1]] = change.new.metadata.labels if change.new is not None else None
 
     def _node_changed(self, change: ObjectChange[Node]) -> None:
-        self._news.nodes[change.key[1]] = change.new
+        self._changes.nodes[change.key[1]] = change.new
         if _node_matters(change.old, change.new):
-            # One that comes belongs to an order that is under way.
+            # A new node belongs to an order that is in flight.
             self.matters_to_buffers |= change.old is not None
             self._wake()
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
-        self._news.pods[change.key] = change.new
+        self._changes.pods[change.key] = change.new
         if change.new is None or is_daemon_or_mirror_pod(change.new):
             return
         if _is_newly_scheduled(change.old, change.new):
@@ -160,7 +167,7 @@ class ChangeAccumulator:
     def _buffer_changed(self, change: ObjectChange[Buffer]) -> None:
         if not self._covers(change.key[0]):
             return
-        self._news.buffers[change.key] = change.new
+        self._changes.buffers[change.key] = change.new
         if _buffer_key(change.old) != _buffer_key(change.new):
             self.matters_to_buffers = True
             self._wake()
@@ -169,35 +176,38 @@ class ChangeAccumulator:
         # Its status changes with each of its pods.
         before = change.old.spec if change.old is not None else None
         if change.new is None or change.new.spec != before:
-            self._news.daemon_sets[change.key] = change.new
+            self._changes.daemon_sets[change.key] = change.new
 
     def _storage_changed(self, _change: ObjectChange[Any]) -> None:
         self._stored = True
 
 
 def _node_matters(old: Node | None, new: Node | None) -> bool:
-    """Whether a node came, went, or can be used otherwise than before; most changes say that it is still there."""
+    """Whether a node is new, deleted, or differs in what scheduling reads; most changes are heartbeats."""
     return old is None or new is None or _node_key(old) != _node_key(new)
 
 
 def _node_key(node: Node) -> tuple[object, ...]:
-    metadata, ready = node.metadata, tuple(each.status for each in node.status.conditions if each.type == "Ready")
+    metadata, ready = (
+        node.metadata,
+        tuple(condition.status for condition in node.status.conditions if condition.type == "Ready"),
+    )
     gone = metadata.deletion_timestamp is not None
     return metadata.uid, metadata.labels, metadata.annotations, gone, node.spec, node.status.allocatable, ready
 
 
 def _is_newly_scheduled(old: Pod | None, new: Pod) -> bool:
-    """Whether a pod has come to a node, where a chunk may have been."""
+    """Whether a pod has just been bound to a node, perhaps in place of a chunk."""
     return bool(new.spec.node_name) and (old is None or not old.spec.node_name)
 
 
 def _needs_node(pod: Pod) -> bool:
-    """Whether the scheduler has no node for a pod, and none in view that others make way on."""
+    """Whether a pod is unschedulable, and not nominated to a node by preemption."""
     return is_unschedulable(pod) and not pod.status.nominated_node_name
 
 
 def _buffer_key(buffer: Buffer | None) -> tuple[object, ...]:
-    """All that is read of a Buffer; the rest of its status is what is said about it."""
+    """All fields of a Buffer that plans read."""
     if buffer is None:
         return ()
     pods = buffer.status.pod_based_buffer_spec if buffer.status is not None else None

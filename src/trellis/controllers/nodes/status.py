@@ -24,56 +24,56 @@ FIELD_MANAGER: Final = "trellis-nodes"
 
 
 def with_unreadable_buffers(
-    verdicts: Iterable[BufferDecision],
+    decisions: Iterable[BufferDecision],
     problems: Mapping[tuple[str, ObjectKey], DetailedReason],
     buffers: Informer[Buffer],
 ) -> tuple[BufferDecision, ...]:
-    """Verdicts, with those about Buffers that cannot be read: whatever they stand for has no room."""
-    found = [*verdicts]
-    for (kind, key), said in problems.items():
+    """The decisions, with one for each Buffer that cannot be read: none of its chunks is provisioned."""
+    all_decisions = [*decisions]
+    for (kind, key), problem in problems.items():
         buffer = buffers.get(*key) if kind == BUFFER.name else None
         if buffer is not None:
             pods = buffer.status.pod_based_buffer_spec if buffer.status is not None else None
             count = max(1, pods.replica_num or 0) if pods is not None else 1
-            found.append(BufferDecision(key, buffer.metadata.uid, said, count, unplaced=count))
-    return tuple(found)
+            all_decisions.append(BufferDecision(key, buffer.metadata.uid, problem, count, unplaced=count))
+    return tuple(all_decisions)
 
 
 class BufferStatusPublisher:
-    """Finds what is to be written. `covers` says of which namespaces Buffers are ours to look at."""
+    """Builds the status writes of Buffers. `covers` says in which namespaces Buffers are managed."""
 
     def __init__(self, buffers: Informer[Buffer], covers: Callable[[str], bool]) -> None:
         self._buffers = buffers
         self._covers = covers
-        # The UIDs of Buffers that tell something of ours.
-        self._told: frozenset[str] = frozenset()
+        # The UIDs of the Buffers of the last decisions.
+        self._published: frozenset[str] = frozenset()
 
-    def actions(self, verdicts: Iterable[BufferDecision], now: float) -> Iterator[Action]:
-        """Write what is new, and take back what was said of Buffers of which nothing is said any more."""
-        told: set[str] = set()
-        for decision in verdicts:
+    def actions(self, decisions: Iterable[BufferDecision], now: float) -> Iterator[Action]:
+        """Write each status that differs, and remove the condition of Buffers without a decision."""
+        published: set[str] = set()
+        for decision in decisions:
             buffer = self._buffers.get(*decision.key)
             if buffer is None or buffer.metadata.uid != decision.uid:
                 continue
-            told.add(decision.uid)
+            published.add(decision.uid)
             status = build_provisioned_status(decision, buffer.status, translated_generation(buffer), now)
             if status is not None:
                 yield _apply(buffer, status)
         for buffer in self._buffers.snapshot():
-            if buffer.metadata.uid not in told and _has_condition(buffer) and self._is_ours(buffer):
+            if buffer.metadata.uid not in published and _has_condition(buffer) and self._is_ours(buffer):
                 yield _apply(buffer, _without_condition(buffer))
-        self._told = frozenset(told)
+        self._published = frozenset(published)
 
     def _is_ours(self, buffer: Buffer) -> bool:
-        """Whether this process writes the condition: for a Buffer out of scope only if it wrote it before."""
+        """Whether to remove the condition: in a covered namespace, if published here or if the Buffer is managed."""
         covered = self._covers(buffer.metadata.namespace)
-        return covered and (buffer.metadata.uid in self._told or resolve_buffer(buffer).is_ours)
+        return covered and (buffer.metadata.uid in self._published or resolve_buffer(buffer).is_ours)
 
 
 def translated_generation(buffer: Buffer) -> int:
-    """The generation that was translated, where whoever translates says so; of a later one no room is known yet."""
-    told = buffer.status.observed_generation if buffer.status is not None else None
-    return buffer.metadata.generation if told is None else told
+    """The generation that was translated, if the status has it; otherwise the present one."""
+    observed = buffer.status.observed_generation if buffer.status is not None else None
+    return buffer.metadata.generation if observed is None else observed
 
 
 def _has_condition(buffer: Buffer) -> bool:
@@ -82,7 +82,7 @@ def _has_condition(buffer: Buffer) -> bool:
 
 
 def _without_condition(buffer: Buffer) -> dict[str, Any]:
-    """When there was room last stays true."""
+    """The status without the condition; when the Buffer was last fully provisioned stays."""
     full = buffer.status.last_fully_provisioned if buffer.status is not None else None
     return {"lastFullyProvisioned": full} if full and resolve_buffer(buffer).is_ours else {}
 

@@ -42,7 +42,7 @@ Serves = Callable[[str, str], bool]
 
 
 class _CheckpointOwner(KubeObject, frozen=True):
-    """A checkpoint without its histograms: enough to know whose it is."""
+    """A checkpoint without its histograms: enough to know its VPA."""
 
     spec: CheckpointSpec = CheckpointSpec()
 
@@ -60,61 +60,61 @@ class CheckpointStore:
         self._writer = writer
         self._log = log
         self._stored: dict[RowKey, str] = {}
-        self._whose: dict[tuple[str, str], RowKey] = {}
-        self._in_danger: set[tuple[str, str]] = set()
+        self._keys: dict[tuple[str, str], RowKey] = {}
+        self._uncopied: set[tuple[str, str]] = set()
         self.unreadable: set[tuple[str, str]] = set()
 
     async def load(self, namespace: str, serves: Serves, now: float) -> list[SavedRow]:
-        """The history of every VPA that is served, of one namespace or of all; others are not looked at."""
-        found: list[SavedRow] = []
+        """The history of every served VPA, of one namespace or of all; checkpoints of other VPAs are skipped."""
+        rows: list[SavedRow] = []
         async for page in self._client.list_pages(CHECKPOINTS, namespace):
             for rejected in page.rejected:
-                # Whose it is cannot be read either, so it is kept as well.
+                # Its VPA cannot be read either, so it is kept whether served or not.
                 await self._keep_aside(rejected.namespace, rejected.name, rejected.message)
             for item in page.items:
                 if KEPT_FROM_ANNOTATION in item.metadata.annotations or not serves(
                     item.metadata.namespace, item.spec.vpa_object_name
                 ):
                     continue
-                await self._read(item, found, now)
+                await self._read(item, rows, now)
             # A page of 500 takes some milliseconds: leases and probes get their turn in between.
             await asyncio.sleep(0)
-        return found
+        return rows
 
-    async def _read(self, item: VerticalPodAutoscalerCheckpoint, found: list[SavedRow], now: float) -> None:
+    async def _read(self, item: VerticalPodAutoscalerCheckpoint, rows: list[SavedRow], now: float) -> None:
         try:
             saved = read_checkpoint(item, now)
         except InvalidCheckpoint as error:
             await self._keep_aside(item.metadata.namespace, item.metadata.name, str(error))
             return
-        self._keep_in_mind(saved.key, item.metadata.name)
-        found.append(saved)
+        self._remember(saved.key, item.metadata.name)
+        rows.append(saved)
 
-    async def _keep_aside(self, namespace: str, name: str, why: str) -> None:
+    async def _keep_aside(self, namespace: str, name: str, problem: str) -> None:
         """Copy a checkpoint that cannot be read, once, before its name is used again."""
-        self._log.error("checkpoint cannot be read and is kept aside", namespace=namespace, name=name, why=why)
+        self._log.error("checkpoint cannot be read and is kept aside", namespace=namespace, name=name, why=problem)
         self.unreadable.add((namespace, name))
-        self._in_danger.add((namespace, name))
+        self._uncopied.add((namespace, name))
         await self._rescue(namespace, name)
 
     async def _rescue(self, namespace: str, name: str) -> bool:
-        """Make the copy; whether the name may be used again."""
+        """Create the copy; whether the name may be used again."""
         try:
             response = await self._client.send(build_get(CHECKPOINTS, name, namespace))
         except NotFound:
-            self._in_danger.discard((namespace, name))
+            self._uncopied.discard((namespace, name))
             return True
         copy = _unreadable_copy(msgspec.json.decode(response.body, type=dict[str, Any]), name)
         outcome = await self._writer.write(CreateObject(Target(CHECKPOINTS, copy["metadata"]["name"], namespace), copy))
         if outcome.applied or outcome.result is Result.CONFLICT:
-            self._in_danger.discard((namespace, name))
-        return (namespace, name) not in self._in_danger
+            self._uncopied.discard((namespace, name))
+        return (namespace, name) not in self._uncopied
 
     async def write(self, rows: Sequence[SavedRow], budget: float, seconds: float) -> list[RowKey]:
-        """Write these, as far as the time allows; the answer is which were written.
+        """Write rows, as far as the time allows; the keys of those that were written.
 
-        After the budget no further one is begun, but for the first few: something must be written however slow the
-        server is. After so many seconds those under way are given up.
+        After `budget` seconds no further write is started, except for the first few: something must be written however
+        slow the server is. After `seconds`, writes in flight are cancelled.
         """
         done: set[RowKey] = set()
         waiting = iter(enumerate(rows))
@@ -140,7 +140,7 @@ class CheckpointStore:
 
     async def _write_one(self, row: SavedRow) -> bool:
         target = self._target(row.key)
-        if (target.namespace, target.name) in self._in_danger and not await self._rescue(target.namespace, target.name):
+        if (target.namespace, target.name) in self._uncopied and not await self._rescue(target.namespace, target.name):
             return False
         first, second = _create(row, target), _replace(row, target)
         if row.key in self._stored:
@@ -149,23 +149,23 @@ class CheckpointStore:
         if outcome.result in (Result.GONE, Result.CONFLICT):
             outcome = await self._writer.write(second)
         if outcome.applied:
-            self._keep_in_mind(row.key, target.name)
+            self._remember(row.key, target.name)
             self.unreadable.discard((target.namespace, target.name))
         return outcome.applied
 
-    def _keep_in_mind(self, key: RowKey, name: str) -> None:
+    def _remember(self, key: RowKey, name: str) -> None:
         self._stored[key] = name
-        self._whose[key.namespace, name] = key
+        self._keys[key.namespace, name] = key
 
     def _forget(self, key: RowKey) -> None:
         name = self._stored.pop(key, None)
         if name is not None:
-            self._whose.pop((key.namespace, name), None)
+            self._keys.pop((key.namespace, name), None)
 
     def _target(self, key: RowKey) -> Target:
-        """Where a row is kept. VPA `a` with container `b-c` and VPA `a-b` with `c` would share a name: not here."""
+        """The checkpoint of a row. VPA `a` with container `b-c` and VPA `a-b` with `c` get different names."""
         name = self._stored.get(key) or build_checkpoint_name(key.vpa, key.container)
-        if self._whose.get((key.namespace, name), key) != key:
+        if self._keys.get((key.namespace, name), key) != key:
             name = f"{name[:244]}-{zlib.crc32('/'.join(key).encode()):08x}"
         return Target(CHECKPOINTS, name, key.namespace)
 
@@ -176,28 +176,33 @@ class CheckpointStore:
             self._forget(key)
         await self._writer.write_all(map(DeleteObject, stored.values()))
 
-    async def remove_orphans(self, namespace: str, covers: Callable[[str], bool], known: Serves) -> int:
+    async def remove_orphans(self, namespace: str, covers: Callable[[str], bool], exists: Serves) -> int:
         """Remove the checkpoints of VPAs that are gone, served here or not; the result is how many.
 
-        `known` says whether a VPA exists as far as is known. One that is not known is asked for before anything of it
-        is removed, because it may have been created a moment ago.
+        `exists` says whether a VPA is in the cache. One that is not is read before its checkpoints are removed, because
+        it may have been created a moment ago.
         """
         orphans: list[_CheckpointOwner] = []
         async for page in self._client.list_pages(_CHECKPOINT_OWNERS, namespace):
             orphans += [
-                each
-                for each in page.items
-                if covers(each.metadata.namespace) and not known(each.metadata.namespace, each.spec.vpa_object_name)
+                checkpoint
+                for checkpoint in page.items
+                if covers(checkpoint.metadata.namespace)
+                and not exists(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name)
             ]
         gone = {
-            whose: await self._is_gone(*whose)
-            for whose in {(each.metadata.namespace, each.spec.vpa_object_name) for each in orphans}
+            vpa: await self._is_gone(*vpa)
+            for vpa in {(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name) for checkpoint in orphans}
         }
-        doomed = [each for each in orphans if gone[each.metadata.namespace, each.spec.vpa_object_name]]
-        for each in doomed:
-            key = RowKey(each.metadata.namespace, each.spec.vpa_object_name, each.spec.container_name)
+        doomed = [
+            checkpoint for checkpoint in orphans if gone[checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name]
+        ]
+        for checkpoint in doomed:
+            key = RowKey(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name, checkpoint.spec.container_name)
             self._forget(key)
-        outcomes = await self._writer.write_all(DeleteObject(target_of(CHECKPOINTS, each)) for each in doomed)
+        outcomes = await self._writer.write_all(
+            DeleteObject(target_of(CHECKPOINTS, checkpoint)) for checkpoint in doomed
+        )
         return sum(outcome.applied for outcome in outcomes)
 
     async def _is_gone(self, namespace: str, vpa: str) -> bool:

@@ -42,7 +42,7 @@ class PrometheusHistory:
         self._settings = settings.prometheus
         self._metrics = metrics
         self._now = now
-        self._wanted = settings.storage.storage == FROM_PROMETHEUS
+        self._is_enabled = settings.storage.storage == FROM_PROMETHEUS
         self._task: asyncio.Task[list[SavedRow]] | None = None
         self.holds: frozenset[ObjectKey] = _NONE
         self.problem = ""
@@ -51,19 +51,19 @@ class PrometheusHistory:
 
     def claim(self, keys: frozenset[ObjectKey]) -> None:
         """Hold these VPAs until their history has been read, unless that is over."""
-        if self._wanted and self._task is None:
+        if self._is_enabled and self._task is None:
             self.holds |= keys
 
     def begin(self, request: BackfillRequest, on_end: Callable[[], None]) -> None:
         """Begin to read; `on_end` is called when that is over, with or without success."""
-        self._wanted = False
+        self._is_enabled = False
         self._task = asyncio.create_task(self._read(request), name="history")
         self._task.add_done_callback(lambda _task: on_end())
 
     @property
     def is_to_begin(self) -> bool:
         """Whether `begin` is to be called."""
-        return self._wanted and bool(self.holds)
+        return self._is_enabled and bool(self.holds)
 
     def take_rows(self) -> list[SavedRow]:
         """The history that was read, once it is complete. No VPA is held after that, whether it was read or not."""

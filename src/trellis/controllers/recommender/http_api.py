@@ -27,7 +27,7 @@ _JSON: Final = "application/json"
 
 
 class RecommendationApi:
-    """Knows the last pass. `chosen` says which recommender a VPA names, None if there is no such VPA."""
+    """Answers requests about the last pass. `chosen` is the recommender that a VPA names, None if there is no VPA."""
 
     def __init__(self, leading: Leadership, chosen: Callable[[str, str], str | None]) -> None:
         self._leading = leading
@@ -36,56 +36,60 @@ class RecommendationApi:
 
     @property
     def pages(self) -> Mapping[str, Page]:
-        """What is answered at which path."""
-        return dict(zip(PATHS, (self._list, self._list, self._one), strict=True))
+        """The handlers by path."""
+        return dict(zip(PATHS, (self._list, self._list, self._get), strict=True))
 
-    async def _one(self, asked: PageRequest) -> ProbeResponse:
+    async def _get(self, request: PageRequest) -> ProbeResponse:
         last = self.last
         if last is None:
-            return self._refused(503, self._why_nothing())
-        namespace, name = asked.path["namespace"], asked.path["vpa"]
-        # Looking for one among fifty thousand takes a few milliseconds, which probes and leases need not wait for.
-        found = await asyncio.get_running_loop().run_in_executor(None, _find_vpa, last, namespace, name)
-        return self._refused(404, self._why_not(namespace, name)) if found is None else _answer(200, found)
+            return self._build_error(503, self._explain_no_pass())
+        namespace, name = request.path["namespace"], request.path["vpa"]
+        # The search among fifty thousand VPAs takes milliseconds: in a thread it delays neither probes nor leases.
+        document = await asyncio.get_running_loop().run_in_executor(None, _find_vpa, last, namespace, name)
+        return (
+            self._build_error(404, self._explain_missing(namespace, name))
+            if document is None
+            else _answer(200, document)
+        )
 
-    async def _list(self, asked: PageRequest) -> ProbeResponse:
+    async def _list(self, request: PageRequest) -> ProbeResponse:
         last = self.last
         if last is None:
-            return self._refused(503, self._why_nothing())
-        text = asked.query.get("limit", str(MOST_PER_PAGE))
+            return self._build_error(503, self._explain_no_pass())
+        text = request.query.get("limit", str(MOST_PER_PAGE))
         if not text.isascii() or not text.isdigit() or not 1 <= int(text[:9]) <= MOST_PER_PAGE:
-            return self._refused(
+            return self._build_error(
                 400, f"limit: {format_value(text)}: must be a whole number between 1 and {MOST_PER_PAGE}"
             )
-        page = asked.path.get("namespace", ""), asked.query.get("continue", ""), int(text)
-        found = await asyncio.get_running_loop().run_in_executor(None, _list_vpas, last, *page)
-        return _answer(200, self._whereabouts() | found)
+        page = request.path.get("namespace", ""), request.query.get("continue", ""), int(text)
+        document = await asyncio.get_running_loop().run_in_executor(None, _list_vpas, last, *page)
+        return _answer(200, self._whereabouts() | document)
 
     def _whereabouts(self) -> dict[str, Any]:
-        """Which recommenders this process serves, and who leads those that it does not."""
+        """The recommenders that this process serves, and the leaders of those that it does not."""
         return {"serves": sorted(self._leading.served), "elsewhere": self._leading.elsewhere()}
 
-    def _why_nothing(self) -> str:
+    def _explain_no_pass(self) -> str:
         if self._leading.served:
             return "no pass has ended yet; ask again in a minute"
         return f"this process is waiting to lead, and decides nothing{self._leaders()}"
 
-    def _why_not(self, namespace: str, name: str) -> str:
+    def _explain_missing(self, namespace: str, name: str) -> str:
         chosen = self._chosen(namespace, name)
-        what = f"VerticalPodAutoscaler {name} in namespace {namespace}"
+        vpa = f"VerticalPodAutoscaler {name} in namespace {namespace}"
         if chosen is None:
-            return f"there is no {what}, or it is outside of what this process looks at"
+            return f"there is no {vpa}, or it is outside of what this process looks at"
         if chosen in self._leading.served:
-            return f"{what} was not there in the last pass; ask again after the next one"
+            return f"{vpa} was not there in the last pass; ask again after the next one"
         served = ", ".join(sorted(self._leading.served)) or "none"
-        return f"{what} names the recommender {chosen}; this process serves {served}{self._leaders()}"
+        return f"{vpa} names the recommender {chosen}; this process serves {served}{self._leaders()}"
 
     def _leaders(self) -> str:
-        told = [f"{name} is led by {holder or 'nobody'}" for name, holder in self._leading.elsewhere().items()]
-        return f" ({', '.join(told)})" if told else ""
+        leaders = [f"{name} is led by {holder or 'nobody'}" for name, holder in self._leading.elsewhere().items()]
+        return f" ({', '.join(leaders)})" if leaders else ""
 
-    def _refused(self, status: int, why: str) -> ProbeResponse:
-        return _answer(status, {"error": why} | self._whereabouts())
+    def _build_error(self, status: int, message: str) -> ProbeResponse:
+        return _answer(status, {"error": message} | self._whereabouts())
 
 
 def _find_vpa(last: LastPass, namespace: str, name: str) -> dict[str, Any] | None:
@@ -97,17 +101,17 @@ def _list_vpas(last: LastPass, namespace: str, after: str, limit: int) -> dict[s
     keys = last.sorted_keys(namespace)
     begin = tuple(after.split("/", 1))
     left = [number for key, number in keys if key > begin] if after else [number for _, number in keys]
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "time": format_time(datetime.fromtimestamp(last.time, UTC)),
         "count": len(keys),
         "items": [summarize_vpa(last, number) for number in left[:limit]],
     }
     if len(left) > limit:
         vpa = last.entries[left[limit - 1]].vpa
-        found["continue"] = f"{vpa.namespace}/{vpa.name}"
-    return found
+        document["continue"] = f"{vpa.namespace}/{vpa.name}"
+    return document
 
 
 def _answer(status: int, document: Mapping[str, Any]) -> ProbeResponse:
-    """Laid out for people: who asks over HTTP is often one of them."""
+    """A response with indented JSON, for people who read it in a terminal."""
     return ProbeResponse(status, msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n", _JSON)

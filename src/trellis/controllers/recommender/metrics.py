@@ -292,10 +292,10 @@ class RecommenderMetrics:
 
     def observe_recommendations(self, result: PassResult, written: Sequence[VpaStatusWrite], now: float) -> None:
         """Observe what was recommended, once statuses are written."""
-        flags = [str(each).lower() for each in (True, False)]
+        flags = [str(flag).lower() for flag in (True, False)]
         counts: dict[tuple[str, ...], float] = dict.fromkeys(product(COUNTED_MODES, flags, _APIS, flags, flags), 0.0)
         for (mode, *others), number in result.counts.items():
-            has, matches, unsupported = (str(each).lower() for each in others)
+            has, matches, unsupported = (str(flag).lower() for flag in others)
             counts[mode, has, _API, matches, unsupported] = number
         self._metrics.set_all(OBJECTS, counts)
         first = [now - write.created for write in written if write.first]
@@ -307,24 +307,24 @@ class RecommenderMetrics:
         self._metrics.set(UNREADABLE, checkpoints)
 
     def _observe_changes(self, columns: PassColumns, written: Sequence[VpaStatusWrite]) -> None:
-        """By how much published targets moved, in every pass as upstream: one that was not written has not moved."""
-        known = columns.places >= 0
-        places = columns.places[known]
+        """Observe by how much published targets changed, in every pass as upstream: one not written has not changed."""
+        has_place = columns.places >= 0
+        places = columns.places[has_place]
         if not len(places):
             return
         keys = {(write.namespace, write.name) for write in written}
-        moved = np.array([(key.namespace, key.vpa) in keys for key in columns.keys], dtype=np.bool_)[known]
+        moved = np.array([(key.namespace, key.vpa) in keys for key in columns.keys], dtype=np.bool_)[has_place]
         before = columns.previous[:, places]
         after = np.where(moved, columns.amounts[UNCAPPED][:, places], before)
         observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], WRITTEN_MODES)
 
     def _observe_shadows(self, result: PassResult) -> None:
-        """How far shadows are from what was recommended."""
+        """Observe how far shadow recommendations are from those in force."""
         for name, shadow in result.answers.shadows.items():
             self._metrics.add(SHADOW_FAILURES, 1 if shadow.failure else 0, name)
-        for name, resource, found in compare_shadows(result.answers.shadows, result.answers.bounds):
-            self._metrics.observe_all(SHADOW_DIFFERENCE, found, name, resource)
-        unhosted = Counter(each.recommender for each in result.unhosted)
+        for name, resource, differences in compare_shadows(result.answers.shadows, result.answers.bounds):
+            self._metrics.observe_all(SHADOW_DIFFERENCE, differences, name, resource)
+        unhosted = Counter(shadow_use.recommender for shadow_use in result.unhosted)
         self._metrics.set_all(SHADOW_UNHOSTED, {(name,): number for name, number in unhosted.items()})
 
 

@@ -53,20 +53,20 @@ class ShadowLog:
         self._failures: dict[str, str] = {}
 
     def log_changes(self, result: PassResult) -> None:
-        wanted = {shadow.recommender: shadow for shadow in reversed(result.unhosted)}
-        for name in sorted(wanted.keys() - self._unhosted):
-            first = wanted[name]
+        unhosted = {shadow.recommender: shadow for shadow in reversed(result.unhosted)}
+        for name in sorted(unhosted.keys() - self._unhosted):
+            first = unhosted[name]
             _log.warning(
                 "a shadow recommender does not run here; add it to --recommender-name",
                 recommender=name,
                 namespace=first.namespace,
                 vpa=first.vpa,
             )
-        self._unhosted = frozenset(wanted)
+        self._unhosted = frozenset(unhosted)
         failures = {name: shadow.failure for name, shadow in result.answers.shadows.items() if shadow.failure}
-        for name, why in failures.items():
-            if self._failures.get(name) != why:
-                _log.error("a shadow recommender failed", recommender=name, why=why)
+        for name, failure in failures.items():
+            if self._failures.get(name) != failure:
+                _log.error("a shadow recommender failed", recommender=name, why=failure)
         self._failures = failures
 
 
@@ -145,9 +145,9 @@ class RecommenderController(Controller):
         names = self._leading.served
         if not names:
             return
-        why = informers.why_not_trusted()
-        if why is not None:
-            _log.error("this pass changes nothing", why=why)
+        skip_reason = informers.why_not_trusted()
+        if skip_reason is not None:
+            _log.error("this pass changes nothing", why=skip_reason)
             return
         snapshot = informers.take_snapshot()
         try:
@@ -251,5 +251,5 @@ def _log_decision(decision: PassDecision) -> None:
 
 def _log_writes(writes: Sequence[VpaStatusWrite]) -> None:
     for write in writes:
-        why = ",".join(reason.code for reason in write.reasons)
-        _log.detail(5, "wrote a status", namespace=write.namespace, vpa=write.name, why=why)
+        reasons = ",".join(reason.code for reason in write.reasons)
+        _log.detail(5, "wrote a status", namespace=write.namespace, vpa=write.name, why=reasons)

@@ -63,7 +63,11 @@ class RecordedRecommenderEngine(RecommenderEngine):
         self._recorded_scales: Mapping[TargetRef, ScaleInfo] | None = None
 
     def begin(self, observed: ClusterObservation) -> PassNeeds:
-        hosts = {name: why for name, each in observed.recommenders.items() if (why := _why_not_built_in(each))}
+        hosts = {
+            name: difference
+            for name, recommender in observed.recommenders.items()
+            if (difference := _why_not_built_in(recommender))
+        }
         if hosts != self._hosts:
             self._hosts = hosts
             self._write(lines.HOSTS, lines.HostedRecommendersLine(hosts))

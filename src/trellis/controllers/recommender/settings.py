@@ -71,7 +71,7 @@ class RecommenderLoopSettings(Settings, frozen=True):
     ] = 10
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """A recommender without a name would serve nobody."""
+        """Names of recommenders must be given, and each only once."""
         names = self.recommender_name
         if not names:
             yield SettingConflict("recommender-name", "must name at least one recommender")
@@ -308,7 +308,7 @@ class LiveSettings(Settings, frozen=True):
 
 
 class RecommenderSettings(Settings, frozen=True):
-    """All of it."""
+    """All settings of the recommender."""
 
     loop: RecommenderLoopSettings = RecommenderLoopSettings()
     plugins: PluginSettings = PluginSettings()
@@ -329,9 +329,9 @@ class RecommenderSettings(Settings, frozen=True):
         if self.leader.leader_elect:
             where = self.leader.leader_elect_resource_name, self.leader.leader_elect_resource_namespace
             for name, lease in lease_names(self.loop.recommender_name, *where).items():
-                if why := check_dns_subdomain(lease):
+                if problem := check_dns_subdomain(lease):
                     yield SettingConflict(
-                        "recommender-name", f"the lease of {name} would be {lease}, and a name of one {why}"
+                        "recommender-name", f"the lease of {name} would be {lease}, and a name of one {problem}"
                     )
 
 

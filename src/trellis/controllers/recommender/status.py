@@ -19,12 +19,12 @@ FIELD_MANAGER: Final = "trellis-recommender"
 def build_totals_action(totals: HvpaTotals) -> Action:
     """Write the totals, and nothing else."""
     metadata = totals.hvpa.metadata
-    found = {name: text for name, text in (("cpu", totals.cpu), ("memory", totals.memory)) if text is not None}
+    amounts = {name: text for name, text in (("cpu", totals.cpu), ("memory", totals.memory)) if text is not None}
     document = {
         "apiVersion": HVPAS.api_version,
         "kind": HVPAS.kind,
         "metadata": {"name": metadata.name, "namespace": metadata.namespace},
-        "status": {"totals": found},
+        "status": {"totals": amounts},
     }
     # Without the UID: server-side apply would create what is not there, but not through a subresource.
     target = Target(HVPAS, metadata.name, metadata.namespace)

@@ -34,10 +34,10 @@ _log: Final = Logger("trellis.recommender")
 
 
 class UsageScope(Protocol):
-    """What a source may want to know of the VPAs it is asked for."""
+    """The VPAs whose usage is fetched, as far as sources need them."""
 
     def namespaces(self) -> Sequence[str]:
-        """Where there are served VPAs."""
+        """The namespaces of served VPAs."""
 
     def selectors(self) -> Sequence[tuple[ObjectKey, Selector, tuple[str, ...]]]:
         """The VPAs that govern pods, with their selectors and the names of the pods."""
@@ -85,18 +85,18 @@ def prometheus_observer(metrics: Metrics) -> Callable[[str, str, float], None]:
 
 
 class _ResponseMetrics:
-    """Counts answers, and what in them could not be read."""
+    """Counts answers of a source, and entries that could not be read."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         for is_error in ("true", "false"):
             metrics.add(RESPONSES, 0, is_error, CLIENT_NAME)
 
-    def answer(self, why: object = None) -> None:
-        """One answer, or why there was none."""
-        self._metrics.add(RESPONSES, 1, "false" if why is None else "true", CLIENT_NAME)
-        if why is not None:
-            _log.error("no new usage samples in this pass", why=why)
+    def answer(self, problem: object = None) -> None:
+        """Count an answer, or the problem if there was none."""
+        self._metrics.add(RESPONSES, 1, "false" if problem is None else "true", CLIENT_NAME)
+        if problem is not None:
+            _log.error("no new usage samples in this pass", why=problem)
 
     def unread(self, counts: dict[str, int]) -> None:
         """Entries that could not be read, by reason."""
@@ -146,9 +146,9 @@ class _PrometheusSource:
 
     async def fetch(self, asked: UsageScope, now: float) -> Samples:
         try:
-            found = await read_newest(self._client, self._settings, asked.namespaces(), now)
+            samples = await read_newest(self._client, self._settings, asked.namespaces(), now)
         except PrometheusError as error:
             self._counted.answer(error)
             return Samples.empty()
         self._counted.answer()
-        return found
+        return samples

@@ -32,43 +32,43 @@ class AdmissionStatus:
         self._client = client
         self._settings = settings
         self._now = now
-        self._asked = -math.inf
-        self._why: str | None = "nobody has asked yet"
-        # The same in a word, for the metrics.
+        self._read_at = -math.inf
+        self._problem: str | None = "nobody has asked yet"
+        # The problem as a label of metrics.
         self.absence = ""
-        self._asking = asyncio.Lock()
+        self._reading = asyncio.Lock()
 
     @property
     def is_live(self) -> bool:
-        """What was last known."""
-        return self._why is None
+        """Whether the Lease was renewed when it was last read."""
+        return self._problem is None
 
     async def ask(self) -> bool:
         """Whether evictions may go on; the answer is a few seconds old at most."""
         if not self._settings.use_admission_controller_status:
-            self._why, self.absence = None, ""
+            self._problem, self.absence = None, ""
             return True
-        async with self._asking:
+        async with self._reading:
             clock = asyncio.get_running_loop().time()
-            if clock - self._asked >= FRESH_SECONDS:
-                self.absence, why = await self._why_absent()
-                if why != self._why:
-                    _log.info("the admission controller is there") if why is None else _log.warning(
-                        "nothing is evicted: the admission controller is absent", why=why
+            if clock - self._read_at >= FRESH_SECONDS:
+                self.absence, problem = await self._read_absence()
+                if problem != self._problem:
+                    _log.info("the admission controller is there") if problem is None else _log.warning(
+                        "nothing is evicted: the admission controller is absent", why=problem
                     )
-                self._why, self._asked = why, clock
+                self._problem, self._read_at = problem, clock
         return self.is_live
 
-    async def _why_absent(self) -> tuple[str, str | None]:
-        given = self._settings
+    async def _read_absence(self) -> tuple[str, str | None]:
+        settings = self._settings
         name, namespace = (
-            given.admission_controller_status_lease_name,
-            given.admission_controller_status_lease_namespace,
+            settings.admission_controller_status_lease_name,
+            settings.admission_controller_status_lease_namespace,
         )
         try:
             lease = await self._client.get(LEASES, name, namespace or "kube-system")
         except (KubeError, UnreadableObject) as error:
             return named.STATUS_ERROR, str(error)
-        if not is_lease_renewed(lease, given.admission_controller_status_lease_timeout.total_seconds(), self._now()):
+        if not is_lease_renewed(lease, settings.admission_controller_status_lease_timeout.total_seconds(), self._now()):
             return named.STATUS_INVALID, f"the Lease {namespace}/{name} was not renewed for too long"
         return "", None

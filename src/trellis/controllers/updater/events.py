@@ -92,7 +92,9 @@ class UpdaterEvents:
 
     def _record_skipped(self, workload: WorkloadKey, decisions: Collection[PodDecision]) -> None:
         """Record an Event about each pod whose resize is not tried again, when that begins."""
-        skipped = [each.pod for each in decisions if each.way is DecisionKind.LEAVE and each.reason in _SKIPPED]
+        skipped = [
+            decision.pod for decision in decisions if decision.way is DecisionKind.LEAVE and decision.reason in _SKIPPED
+        ]
         before = self._skipped.pop(workload, _NO_PODS)
         for pod in skipped:
             if pod not in before:
@@ -102,7 +104,7 @@ class UpdaterEvents:
 
     def _record_long_boosts(self, workload: WorkloadKey, decisions: Collection[PodDecision]) -> None:
         """Record an Event about each pod that has been boosted for long, when that begins."""
-        long = {each.pod: each for each in decisions if BOOSTED_FOR_LONG in each.warnings}
+        long = {decision.pod: decision for decision in decisions if BOOSTED_FOR_LONG in decision.warnings}
         before = self._long.pop(workload, _NO_PODS)
         for pod, decision in long.items():
             if pod not in before:
@@ -154,14 +156,14 @@ class UpdaterEvents:
             about = f"Pod {same[0].action.pod.name}{others}: {same[0].why or same[0].told}"
             self._record(_subject(governor, same[0].action.pod), UPDATE_REFUSED, about)
 
-    def outdated(self, governor: Governor, action: Action, why: str) -> None:
+    def outdated(self, governor: Governor, action: Action, change: str) -> None:
         """Log an action that was dropped, because its workload has changed since the plan."""
         _log.info(
             "dropped",
             action=type(action).__name__,
             pod=f"{action.pod.namespace}/{action.pod.name}",
             by=_name(governor),
-            why=why,
+            why=change,
         )
 
 

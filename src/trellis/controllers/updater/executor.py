@@ -183,9 +183,9 @@ class UpdateExecutor:
         snapshot = execution.snapshot
         # What ends a boost is right whatever has become of the pods beside it.
         ignored = {pod.metadata.uid for pod in snapshot.pods} if _ends_boost(action) else execution.acted_on
-        why = why_stale(self._state, snapshot, action.pod.uid, self._now(), ignored=ignored)
-        if why is not None:
-            self._events.outdated(snapshot.governor, action, why)
+        stale_reason = why_stale(self._state, snapshot, action.pod.uid, self._now(), ignored=ignored)
+        if stale_reason is not None:
+            self._events.outdated(snapshot.governor, action, stale_reason)
             self._counters.outdated()
             self._memory.ended(action, self._now(), done=False)
             execution.delays.append(0.0)

@@ -158,12 +158,12 @@ class DecisionCounts(msgspec.Struct, frozen=True):
     controls: bool
 
     def matching(self) -> tuple[int, int]:
-        """How many pods are to be evicted and resized: those whose turn it is, and those that wait for theirs."""
+        """How many pods are to be evicted and resized, now or after others."""
         evicts, resizes = (
-            sum(count for (each, _), count in self.ways.items() if each == way.value)
-            for way in (DecisionKind.EVICT, DecisionKind.RESIZE)
+            sum(count for (way, _), count in self.ways.items() if way == kind.value)
+            for kind in (DecisionKind.EVICT, DecisionKind.RESIZE)
         )
-        # Without any whose turn it is, it is others that are out of service, and nobody would be next.
+        # If no pod may be disrupted now, the tolerance is used up by other pods, and no waiting pod is next.
         next_ones = (*_WAITING_REASONS, TOLERANCE_USED_UP) if evicts or resizes else _WAITING_REASONS
         waiting = sum(self.ways[DecisionKind.WAIT.value, reason.code] for reason in next_ones)
         evicts += (
@@ -174,7 +174,7 @@ class DecisionCounts(msgspec.Struct, frozen=True):
 
 
 class UpdaterMetrics:
-    """Counts. Everything but `full_pass` is called on the event loop."""
+    """Exports the metrics of the updater. All methods but `full_pass` are called on the event loop."""
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
@@ -188,8 +188,8 @@ class UpdaterMetrics:
 
     def planned(self, gathered: WorkloadSnapshot, plan: UpdatePlan) -> None:
         """A plan was made."""
-        ways = Counter((each.way.value, each.reason.code) for each in plan.verdicts)
-        warnings = Counter(warning.code for each in plan.verdicts for warning in each.warnings)
+        ways = Counter((decision.way.value, decision.reason.code) for decision in plan.verdicts)
+        warnings = Counter(warning.code for decision in plan.verdicts for warning in decision.warnings)
         governor, pods = gathered.governor, gathered.live
         vpa, size = governor.vpa, size_label(pods)
         controls = vpa.boosts or vpa.mode not in (UpdateMode.OFF, UpdateMode.INITIAL)
@@ -239,10 +239,10 @@ class UpdaterMetrics:
         """Say how many pods wait for what. It takes milliseconds for thousands of workloads: call it in a thread."""
         by_mode = {spec: Counter[tuple[str, ...]]() for spec in _GAUGES_BY_MODE}
         by_size = {spec: Counter[tuple[str, ...]]() for spec in _GAUGES_BY_SIZE}
-        verdicts: Counter[tuple[str, ...]] = Counter()
+        reasons: Counter[tuple[str, ...]] = Counter()
         warnings: Counter[tuple[str, ...]] = Counter()
         for workload, look in looks.items():
-            verdicts.update(look.ways)
+            reasons.update(look.ways)
             warnings.update({(code,): count for code, count in look.warnings.items()})
             if not look.controls:
                 continue
@@ -261,7 +261,7 @@ class UpdaterMetrics:
             self._set(spec, zeros, counts)
         for spec, counts in by_size.items():
             self._set(spec, {(size,): 0.0 for size in _SIZES}, counts)
-        self._set(VERDICTS, {}, verdicts)
+        self._set(VERDICTS, {}, reasons)
         self._set(WARNINGS, {}, warnings)
         self._metrics.keep(OBJECT, {(look.name, workload[0]) for workload, look in looks.items()})
 

@@ -181,8 +181,8 @@ class UpdaterController(Controller):
             group.create_task(self._loop.run(), name="full passes")
 
     async def _pass(self) -> None:
-        if (why := self._why_not()) is not None:
-            _log.info("this pass changes nothing", why=why)
+        if (skip_reason := self._why_not()) is not None:
+            _log.info("this pass changes nothing", why=skip_reason)
             return
         await self._full_pass.run()
         if not self._has_passed:

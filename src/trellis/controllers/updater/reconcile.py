@@ -92,8 +92,8 @@ class PassProgress:
 
     async def wait_until_planned(self, workloads: Iterable[WorkloadKey]) -> None:
         """Return when plans were made for all of these."""
-        wanted = set(workloads)
-        while wanted & self._unplanned:
+        awaited = set(workloads)
+        while awaited & self._unplanned:
             self._changed.clear()
             await self._changed.wait()
 
@@ -177,8 +177,8 @@ class WorkloadReconciler:
 
     async def _reconcile(self, unfinished: dict[WorkloadKey, None]) -> None:
         """Plan for these workloads. One whose plan has actions is taken out of them until the plan is executed."""
-        if (why := self._why_not()) is not None:
-            _log.detail(2, "nothing is looked at", why=why)
+        if (skip_reason := self._why_not()) is not None:
+            _log.detail(2, "nothing is looked at", why=skip_reason)
             for workload in unfinished:
                 self._memory.changed(workload)
             return

@@ -41,15 +41,15 @@ class UpdaterRecording:
 
     @property
     def is_on(self) -> bool:
-        """Whether lines go anywhere."""
+        """Whether lines are recorded."""
         return self._recorder.is_on
 
     def write(self, line: msgspec.Struct) -> None:
-        """Add a line."""
+        """Write a line to the recording."""
         self._recorder.write(lines.LINE_NAMES[type(line)], line)
 
     def flush(self) -> None:
-        """Make what was written so far outlive the process."""
+        """Write all lines so far to the file."""
         self._recorder.flush()
 
 
@@ -163,9 +163,9 @@ class RecordedUpdateMemory(UpdateMemory):
         self._recording = recording
 
     def batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
-        wanted = tuple(self._cache.plannable(workloads))
-        self._recording.write(lines.UpdatesPlanned(wanted, now))
-        return super().batch(wanted, now)
+        plannable = tuple(self._cache.plannable(workloads))
+        self._recording.write(lines.UpdatesPlanned(plannable, now))
+        return super().batch(plannable, now)
 
     def settled(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
         settled = super().settled(plans, sized=sized)

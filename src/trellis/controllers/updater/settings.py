@@ -157,8 +157,8 @@ class DisruptionSettings(Settings, frozen=True):
     def conflicts(self) -> Iterator[SettingConflict]:
         """The switch has a name and stands somewhere."""
         namespace, _, name = self.freeze_config_map.partition("/")
-        if self.freeze_config_map and (why := check_dns_label(namespace) or check_dns_subdomain(name)):
-            yield SettingConflict("freeze-config-map", f"is no namespace/name of a ConfigMap: {why}")
+        if self.freeze_config_map and (problem := check_dns_label(namespace) or check_dns_subdomain(name)):
+            yield SettingConflict("freeze-config-map", f"is no namespace/name of a ConfigMap: {problem}")
 
 
 class AdmissionStatusSettings(Settings, frozen=True):
@@ -187,15 +187,17 @@ class AdmissionStatusSettings(Settings, frozen=True):
 
     def conflicts(self) -> Iterator[SettingConflict]:
         """A Lease has a name and stands somewhere."""
-        if why := check_dns_subdomain(self.admission_controller_status_lease_name):
-            yield SettingConflict("admission-controller-status-lease-name", f"is no name of a Lease: {why}")
+        if problem := check_dns_subdomain(self.admission_controller_status_lease_name):
+            yield SettingConflict("admission-controller-status-lease-name", f"is no name of a Lease: {problem}")
         namespace = self.admission_controller_status_lease_namespace
-        if namespace and (why := check_dns_label(namespace)):
-            yield SettingConflict("admission-controller-status-lease-namespace", f"is no name of a namespace: {why}")
+        if namespace and (problem := check_dns_label(namespace)):
+            yield SettingConflict(
+                "admission-controller-status-lease-namespace", f"is no name of a namespace: {problem}"
+            )
 
 
 class UpdaterSettings(Settings, frozen=True):
-    """All of it."""
+    """All settings of the updater."""
 
     loop: UpdaterLoopSettings = UpdaterLoopSettings()
     disruption: DisruptionSettings = DisruptionSettings()
@@ -213,29 +215,29 @@ _LOWERS_MEMORY_LIMITS = (1, 34)
 
 
 def update_settings(settings: UpdaterSettings, served: Served, version: ServerVersion) -> UpdateSettings:
-    """The figures of the core."""
-    given: DisruptionSettings = settings.disruption
-    # Upstream tries again in every pass: where these are close together, nobody waits for a minute.
+    """The settings of plans."""
+    disruption: DisruptionSettings = settings.disruption
+    # Upstream tries again in every pass: with a short interval, retries are as frequent.
     soon = min(settings.loop.updater_interval.total_seconds(), UpdateSettings().retry)
     gates: FeatureGates = settings.scope.feature_gates
     return UpdateSettings(
-        min_replicas=given.min_replicas,
-        eviction_tolerance=given.eviction_tolerance,
-        update_threshold=given.pod_update_threshold,
-        lifetime=given.in_recommendation_bounds_eviction_lifetime_threshold.total_seconds(),
-        evict_after_oom=given.evict_after_oom_threshold.total_seconds(),
-        down_patience=given.evict_after_container_down.total_seconds(),
-        skip_disruption_budget=given.in_place_skip_disruption_budget,
+        min_replicas=disruption.min_replicas,
+        eviction_tolerance=disruption.eviction_tolerance,
+        update_threshold=disruption.pod_update_threshold,
+        lifetime=disruption.in_recommendation_bounds_eviction_lifetime_threshold.total_seconds(),
+        evict_after_oom=disruption.evict_after_oom_threshold.total_seconds(),
+        down_patience=disruption.evict_after_container_down.total_seconds(),
+        skip_disruption_budget=disruption.in_place_skip_disruption_budget,
         resizes=served.resizes_pods,
         lowers_memory_limits=version.number >= _LOWERS_MEMORY_LIMITS,
         in_place=gates.in_place,
         startup_boost=gates.cpu_startup_boost,
         per_vpa_config=gates.per_vpa_config,
-        hpa_conflict=HpaConflict(given.hpa_conflict),
-        require_fit=given.require_fit,
-        hourly=given.evictions_per_hour,
-        namespace_hourly=given.evictions_per_hour_per_namespace,
-        boost_give_up_after=given.boost_give_up_after.total_seconds() or None,
+        hpa_conflict=HpaConflict(disruption.hpa_conflict),
+        require_fit=disruption.require_fit,
+        hourly=disruption.evictions_per_hour,
+        namespace_hourly=disruption.evictions_per_hour_per_namespace,
+        boost_give_up_after=disruption.boost_give_up_after.total_seconds() or None,
         retry=soon,
         budget_retry=soon,
     )

@@ -29,31 +29,31 @@ from trellis.runtime.settings.component import ScopeSettings
 
 
 class StateFeed:
-    """Follows the informers. What is known is in `gathering`."""
+    """Feeds changes from the informers to the cache of workloads, `gathering`."""
 
-    def __init__(self, watching: UpdaterInformers, scope: ScopeSettings, gathering: WorkloadCache) -> None:
+    def __init__(self, informers: UpdaterInformers, scope: ScopeSettings, gathering: WorkloadCache) -> None:
         self.gathering = gathering
-        self._watching = watching
+        self._informers = informers
         self._scope = scope
         self._subscribe()
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """A pod as it is now."""
-        return self._watching.pods.get(namespace, name)
+        return self._informers.pods.get(namespace, name)
 
     def _subscribe(self) -> None:
-        watching = self._watching
-        watching.vpas.subscribe(self._vpa_changed)
-        watching.hvpas.subscribe(self._hvpa_changed)
-        for kind, informer in watching.workloads.items():
+        informers = self._informers
+        informers.vpas.subscribe(self._vpa_changed)
+        informers.hvpas.subscribe(self._hvpa_changed)
+        for kind, informer in informers.workloads.items():
             informer.subscribe(self._workload_changed(kind))
-        watching.pods.subscribe(self._pod_changed)
-        watching.limit_ranges.subscribe(self._limits_changed)
-        watching.nodes.subscribe(self._node_changed)
-        watching.namespaces.subscribe(self._namespace_changed)
-        watching.hpas.subscribe(self._hpa_changed)
-        if watching.switch is not None:
-            watching.switch.subscribe(self._switched)
+        informers.pods.subscribe(self._pod_changed)
+        informers.limit_ranges.subscribe(self._limits_changed)
+        informers.nodes.subscribe(self._node_changed)
+        informers.namespaces.subscribe(self._namespace_changed)
+        informers.hpas.subscribe(self._hpa_changed)
+        if informers.switch is not None:
+            informers.switch.subscribe(self._switched)
 
     def _vpa_changed(self, change: ObjectChange[VerticalPodAutoscaler]) -> None:
         self._put_governor(VPAS.kind, change.key, change.new)
@@ -61,10 +61,10 @@ class StateFeed:
     def _hvpa_changed(self, change: ObjectChange[Hvpa]) -> None:
         self._put_governor(HVPAS.kind, change.key, change.new)
 
-    def _put_governor(self, kind: str, key: ObjectKey, found: VerticalPodAutoscaler | Hvpa | None) -> None:
+    def _put_governor(self, kind: str, key: ObjectKey, governing: VerticalPodAutoscaler | Hvpa | None) -> None:
         if self._scope.covers(key[0]):
-            annotations = found.metadata.annotations if found is not None else NOTHING
-            self.gathering.put_governor(kind, key, governor_of(found), annotations)
+            annotations = governing.metadata.annotations if governing is not None else NOTHING
+            self.gathering.put_governor(kind, key, governor_of(governing), annotations)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
         self.gathering.put_pod(change.key, change.old, change.new)
@@ -77,7 +77,7 @@ class StateFeed:
 
     def _limits_changed(self, change: ObjectChange[LimitRange]) -> None:
         namespace = change.key[0]
-        self.gathering.put_limits(namespace, self._watching.limit_ranges.snapshot().by(BY_NAMESPACE, namespace))
+        self.gathering.put_limits(namespace, self._informers.limit_ranges.snapshot().by(BY_NAMESPACE, namespace))
 
     def _node_changed(self, change: ObjectChange[Node]) -> None:
         self.gathering.put_node(change.key[1], change.new)
@@ -100,15 +100,15 @@ class ScaleRefresher:
     """Keeps scales current, and reads them at once when a target is new. `run` in a task of its own."""
 
     def __init__(
-        self, gathering: WorkloadCache, watching: UpdaterInformers, lookups: ScaleLookups, new_target: asyncio.Event
+        self, gathering: WorkloadCache, informers: UpdaterInformers, lookups: ScaleLookups, new_target: asyncio.Event
     ) -> None:
-        self._gathering = gathering
+        self._cache = gathering
         self._lookups = lookups
-        self._watched = {kind: each.get for kind, each in watching.workloads.items()}
+        self._watched = {kind: informer.get for kind, informer in informers.workloads.items()}
         self._woken = new_target
 
     async def run(self) -> None:
-        """Ask until cancelled."""
+        """Read scales until cancelled."""
         while True:
             try:
                 async with asyncio.timeout(_REFRESH_SECONDS):
@@ -119,11 +119,11 @@ class ScaleRefresher:
             await self.ask()
 
     async def ask(self) -> None:
-        """Know what the scales of targets of other kinds say, and of whoever controls a target."""
-        governed = self._gathering.governed
-        asked = governed.scaled_targets()
-        found = await self._lookups.find_all(asked) if asked else {}
-        while above := Owners(self._watched, found).unasked(governed.targets()):
-            found |= await self._lookups.find_all(above)
-        if found != self._gathering.scales:
-            self._gathering.put_scales(found)
+        """Read the scales of targets without an informer, and of the controllers of targets."""
+        governed = self._cache.governed
+        targets = governed.scaled_targets()
+        scales = await self._lookups.find_all(targets) if targets else {}
+        while above := Owners(self._watched, scales).unasked(governed.targets()):
+            scales |= await self._lookups.find_all(above)
+        if scales != self._cache.scales:
+            self._cache.put_scales(scales)

@@ -28,7 +28,7 @@ class WritePriority(IntEnum):
 
 
 class WriteQueue:
-    """Jobs in their order, and those who do them. `run` in a task of its own. A job raises nothing."""
+    """A priority queue of jobs, and its workers. `run` in a task of its own. A job raises nothing."""
 
     def __init__(self, seats: int) -> None:
         self._seats = seats
@@ -39,18 +39,18 @@ class WriteQueue:
     def __len__(self) -> int:
         return self._waiting.qsize()
 
-    def add(self, turn: WritePriority, job: WriteJob) -> None:
-        """Do this when its turn has come."""
-        self._waiting.put_nowait((turn, next(self._numbers), job))
+    def add(self, priority: WritePriority, job: WriteJob) -> None:
+        """Add a job with this priority."""
+        self._waiting.put_nowait((priority, next(self._numbers), job))
 
     async def run(self) -> None:
-        """Work until the line is closed, and then finish what has begun."""
+        """Run jobs until the queue is closed, and then finish those that have started."""
         async with asyncio.TaskGroup() as group:
             for number in range(self._seats):
                 group.create_task(self._work(), name=f"write-{number}")
 
     def close(self) -> None:
-        """Begin nothing more."""
+        """Start no further job."""
         self._closed = True
         for _ in range(self._seats):
             self._waiting.put_nowait((-1, next(self._numbers), _nothing))
@@ -67,7 +67,7 @@ async def _nothing() -> None:
 
 
 class WriteRateLimiter:
-    """One rate. `call` is told whose turn it is."""
+    """Limits writes to a rate. `call` is called with a workload whose write may go next."""
 
     def __init__(self, rate: Rate, call: Callable[[WorkloadKey], None]) -> None:
         self._rate = rate

@@ -34,7 +34,7 @@ _RENEWAL_SHARE: Final = 2 / 3
 
 
 class SharedCertificates(msgspec.Struct, frozen=True):
-    """What replicas share: authorities as PEM, newest first, the key of the newest, and what is shown."""
+    """What replicas share: authorities as PEM, newest first, the key of the newest, and the serving certificate."""
 
     authorities: tuple[bytes, ...]
     authority_key: bytes
@@ -42,7 +42,7 @@ class SharedCertificates(msgspec.Struct, frozen=True):
 
     @property
     def bundle(self) -> bytes:
-        """Whom to trust."""
+        """All authorities, as the CA bundle of clients."""
         return b"".join(self.authorities)
 
     @property
@@ -52,38 +52,38 @@ class SharedCertificates(msgspec.Struct, frozen=True):
 
 
 class CertificateLifetimes(msgspec.Struct, frozen=True):
-    """Seconds."""
+    """The lifetimes of new certificates, in seconds."""
 
     authority: float
     serving: float
 
 
 def renew_certificates(
-    kept: SharedCertificates | None, hosts: Iterable[str], now: float, lifetimes: CertificateLifetimes
+    shared: SharedCertificates | None, hosts: Iterable[str], now: float, lifetimes: CertificateLifetimes
 ) -> tuple[SharedCertificates, tuple[str, ...]]:
-    """What should be kept from now on, and a word for each thing that was made anew; none if nothing was."""
-    wanted = frozenset(map(plain_host, hosts))
-    newest = validity_of(kept.authorities[0]) if kept and kept.authorities else None
-    if kept is None or newest is None or now >= newest.ends:
-        # Nothing is left that a successor could stand beside.
-        return _create_certificates(wanted, now, lifetimes)
-    kept = msgspec.structs.replace(kept, authorities=_unexpired(kept.authorities, now))
+    """The certificates to use from now on, and which of them are new, each as a word."""
+    wanted_hosts = frozenset(map(plain_host, hosts))
+    newest = validity_of(shared.authorities[0]) if shared and shared.authorities else None
+    if shared is None or newest is None or now >= newest.ends:
+        # Without a valid authority there is no overlap with a successor.
+        return _create_certificates(wanted_hosts, now, lifetimes)
+    shared = msgspec.structs.replace(shared, authorities=_unexpired(shared.authorities, now))
     done: list[str] = []
-    shown = _presented(kept.serving)
-    if _is_due(kept, shown, wanted, now):
+    shown = _presented(shared.serving)
+    if _is_due(shared, shown, wanted_hosts, now):
         from trellis.controllers.admission.certificates.signing import sign, why_not_signer  # noqa: PLC0415 - 10 MB
 
-        if why_not_signer(kept.signer):
-            return _create_certificates(wanted, now, lifetimes)
-        # For the names of before, too: a replica with other settings shall not want another one in turn.
-        names = wanted | (shown.hosts if shown else frozenset())
-        kept = msgspec.structs.replace(kept, serving=sign(kept.signer, names, now, lifetimes.serving))
+        if why_not_signer(shared.signer):
+            return _create_certificates(wanted_hosts, now, lifetimes)
+        # With the previous names, too, so that replicas with different settings do not renew it in turn.
+        names = wanted_hosts | (shown.hosts if shown else frozenset())
+        shared = msgspec.structs.replace(shared, serving=sign(shared.signer, names, now, lifetimes.serving))
         done.append("certificate")
     if newest.share_gone(now) >= _RENEWAL_SHARE:
-        # Last of all: whatever had to be signed was signed by the one that is trusted already.
-        kept = _add_successor(kept, now, lifetimes)
+        # Last: a certificate that is due is signed by the authority that is trusted already.
+        shared = _add_successor(shared, now, lifetimes)
         done.append("authority")
-    return kept, tuple(done)
+    return shared, tuple(done)
 
 
 def _create_certificates(
@@ -96,16 +96,16 @@ def _create_certificates(
     return SharedCertificates((authority.certificate,), authority.key, serving), ("authority", "certificate")
 
 
-def _add_successor(kept: SharedCertificates, now: float, lifetimes: CertificateLifetimes) -> SharedCertificates:
+def _add_successor(shared: SharedCertificates, now: float, lifetimes: CertificateLifetimes) -> SharedCertificates:
     from trellis.controllers.admission.certificates.signing import make_authority  # noqa: PLC0415 - 10 MB
 
     authority = make_authority(now, lifetimes.authority)
-    return SharedCertificates((authority.certificate, *kept.authorities), authority.key, kept.serving)
+    return SharedCertificates((authority.certificate, *shared.authorities), authority.key, shared.serving)
 
 
 def _unexpired(authorities: tuple[bytes, ...], now: float) -> tuple[bytes, ...]:
-    ends = ((each, validity_of(each)) for each in authorities[1:])
-    return (authorities[0], *(each for each, validity in ends if validity and now < validity.ends))
+    ends = ((authority, validity_of(authority)) for authority in authorities[1:])
+    return (authorities[0], *(authority for authority, validity in ends if validity and now < validity.ends))
 
 
 def _presented(serving: KeyPair) -> PresentedCertificate | None:
@@ -115,19 +115,22 @@ def _presented(serving: KeyPair) -> PresentedCertificate | None:
         return None
 
 
-def _is_due(kept: SharedCertificates, shown: PresentedCertificate | None, wanted: frozenset[str], now: float) -> bool:
-    if shown is None or not wanted <= shown.hosts or now >= shown.validity.ends:
+def _is_due(
+    shared: SharedCertificates, shown: PresentedCertificate | None, wanted_hosts: frozenset[str], now: float
+) -> bool:
+    if shown is None or not wanted_hosts <= shown.hosts or now >= shown.validity.ends:
         return True
-    if why_untrusted(kept.serving, kept.bundle) is not None:
+    if why_untrusted(shared.serving, shared.bundle) is not None:
         return True
-    if not _is_propagated(kept, now):
+    if not _is_propagated(shared, now):
         return False
     return (
-        shown.validity.share_gone(now) >= _RENEWAL_SHARE or why_untrusted(kept.serving, kept.authorities[0]) is not None
+        shown.validity.share_gone(now) >= _RENEWAL_SHARE
+        or why_untrusted(shared.serving, shared.authorities[0]) is not None
     )
 
 
-def _is_propagated(kept: SharedCertificates, now: float) -> bool:
+def _is_propagated(shared: SharedCertificates, now: float) -> bool:
     """Whether every API server trusts the newest authority by now."""
-    validity = validity_of(kept.authorities[0])
-    return len(kept.authorities) == 1 or validity is None or now >= validity.begins + BACKDATED + PROPAGATION_SECONDS
+    validity = validity_of(shared.authorities[0])
+    return len(shared.authorities) == 1 or validity is None or now >= validity.begins + BACKDATED + PROPAGATION_SECONDS

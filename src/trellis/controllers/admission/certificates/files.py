@@ -25,7 +25,7 @@ class CertificateFiles:
         self._key = Path(settings.tls_private_key)
         self._authorities = Path(settings.client_ca_file)
         self._reload = settings.reload_cert
-        self._seen: _Signature = ()
+        self._last_signature: _Signature = ()
         self.trouble = ""
 
     def __str__(self) -> str:
@@ -37,9 +37,9 @@ class CertificateFiles:
             return None
         # Before they are read: what changes in the middle of that is found the next time.
         signature = tuple(map(_signature, (self._certificate, self._key, self._authorities)))
-        if signature == self._seen:
+        if signature == self._last_signature:
             return None
-        self._seen = signature
+        self._last_signature = signature
         try:
             pair = KeyPair(self._certificate.read_bytes(), self._key.read_bytes())
         except OSError as error:
@@ -49,7 +49,7 @@ class CertificateFiles:
         return ServingCertificate(pair, self._bundle())
 
     def _bundle(self) -> bytes:
-        """Only the webhook configuration needs it, and others may write that."""
+        """The CA bundle; empty if it cannot be read, because only the webhook configuration needs it."""
         try:
             return self._authorities.read_bytes()
         except OSError:
@@ -58,7 +58,7 @@ class CertificateFiles:
 
 def _signature(path: Path) -> tuple[int, int, int] | None:
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -63,10 +63,10 @@ def server_context(settings: CertificateSettings) -> ssl.SSLContext:
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     if settings.min_tls_version == TLS_1_3:
         context.minimum_version = ssl.TLSVersion.TLSv1_3
-    known, _ = read_ciphers(settings.tls_ciphers)
-    if known:
-        context.set_ciphers(":".join(known))
-    # Webhooks are asked over HTTP/1.1. Without a word of it Go asks for it all the same.
+    ciphers, _ = read_ciphers(settings.tls_ciphers)
+    if ciphers:
+        context.set_ciphers(":".join(ciphers))
+    # Requests to webhooks are HTTP/1.1. Go uses it without ALPN as well.
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -78,7 +78,7 @@ _log: Final = Logger("trellis.admission")
 
 
 class CertificateKeeper:
-    """Shows the newest certificate that can be shown. `run` in a task of its own; `context` is for the server.
+    """Serves the newest valid certificate. `run` in a task of its own; `context` is for the server.
 
     `now` is in seconds since 1970. `on_bundle` is called with the authorities, as PEM, when they have changed.
     """
@@ -101,14 +101,14 @@ class CertificateKeeper:
         self._newest: ssl.SSLContext | None = None
         self._shown: PresentedCertificate | None = None
         self._bundle = b""
-        self._said = ""
+        self._logged_trouble = ""
         self._ready = asyncio.Event()
         self._on_bundle = on_bundle
         for result in (LOADED, REFUSED):
             metrics.add(LOADS, 0, result)
 
     def ca_bundle(self) -> bytes:
-        """Who vouches for what is shown, as PEM; empty as long as nobody is known to."""
+        """The CA bundle of the serving certificate, as PEM; empty if it is not known."""
         return self._bundle
 
     def why_not_ready(self) -> str | None:
@@ -123,7 +123,7 @@ class CertificateKeeper:
         await self._ready.wait()
 
     async def run(self) -> None:
-        """Look for newer ones until cancelled."""
+        """Check for newer certificates until cancelled."""
         _log.info("certificate", source=self._source)
         _, unknown = read_ciphers(self._settings.tls_ciphers)
         if unknown:
@@ -131,49 +131,49 @@ class CertificateKeeper:
         await Periodic("certificates", self.look, self._source.interval, on_pass=_passed).run()
 
     async def look(self) -> None:
-        """Look once, and show what is new if it is any good."""
-        found = await self._source.look(shown=self._newest is not None)
-        if found is not None:
-            self._take(found)
-        if self._source.trouble != self._said:
-            self._said = self._source.trouble
-            if self._said:
-                _log.warning("certificate", trouble=self._said)
+        """Check once, and serve a new certificate if it is valid."""
+        certificate = await self._source.look(shown=self._newest is not None)
+        if certificate is not None:
+            self._take(certificate)
+        if self._source.trouble != self._logged_trouble:
+            self._logged_trouble = self._source.trouble
+            if self._logged_trouble:
+                _log.warning("certificate", trouble=self._logged_trouble)
 
-    def _take(self, found: ServingCertificate) -> None:
-        why = self._why_not(found)
-        if why is not None:
+    def _take(self, certificate: ServingCertificate) -> None:
+        problem = self._find_problem(certificate)
+        if problem is not None:
             self._metrics.add(LOADS, 1, REFUSED)
-            _log.error("a new certificate is refused, what was shown before still is", why=why)
+            _log.error("a new certificate is refused, what was shown before still is", why=problem)
             return
         if self._newest is not None:
             # Upstream's words, here and below: its users look for them after a rotation.
             _log.info("New certificate found, reloading")
         context = server_context(self._settings)
-        load_certificate_chain(context, found.pair.certificate, found.pair.key)
+        load_certificate_chain(context, certificate.pair.certificate, certificate.pair.key)
         self._newest = context
-        self._shown = shown = examine_pair(found.pair)
+        self._shown = shown = examine_pair(certificate.pair)
         self._metrics.add(LOADS, 1, LOADED)
         self._metrics.set(EXPIRY, shown.validity.ends, SERVING)
         _log.info("certificate loaded", ends=shown.validity.ends, hosts=",".join(sorted(shown.hosts)))
         self._ready.set()
-        self._set_bundle(found.bundle)
+        self._set_bundle(certificate.bundle)
 
-    def _why_not(self, found: ServingCertificate) -> str | None:
-        """What is wrong with it. Where nothing is shown yet anything is better that OpenSSL can show."""
+    def _find_problem(self, certificate: ServingCertificate) -> str | None:
+        """The problem with a certificate. The first one is served with any problem that OpenSSL accepts."""
         try:
-            shown = examine_pair(found.pair)
+            shown = examine_pair(certificate.pair)
         except InvalidInput as error:
             return error.rule
-        why = None
+        problem = None
         if self._now() >= shown.validity.ends:
-            why = "it has expired"
-        elif found.bundle:
-            why = why_untrusted(found.pair, found.bundle)
-        if why and self._newest is None:
-            _log.error("the API server will refuse this certificate", why=why)
+            problem = "it has expired"
+        elif certificate.bundle:
+            problem = why_untrusted(certificate.pair, certificate.bundle)
+        if problem and self._newest is None:
+            _log.error("the API server will refuse this certificate", why=problem)
             return None
-        return why
+        return problem
 
     def _set_bundle(self, bundle: bytes) -> None:
         ends = [validity.ends for validity in map(validity_of, authorities_in(bundle)) if validity]

@@ -19,8 +19,8 @@ from trellis.base.errors import InvalidInput
 from trellis.kube.transport.tls import load_certificate_chain
 
 # X509_V_FLAG_NO_CHECK_TIME of OpenSSL, for which Python has no name.
-_WHATEVER_THE_CLOCK: Final = 0x200000
-# Clocks differ: what we make is valid from a little earlier, so that whoever is slow meets nothing from the future.
+_NO_CHECK_TIME: Final = 0x200000
+# New certificates are valid from a little earlier, for clients whose clocks are behind.
 BACKDATED: Final = 3600.0
 _BLOCK: Final = re.compile(rb"-----BEGIN CERTIFICATE-----[^-]+-----END CERTIFICATE-----")
 
@@ -33,7 +33,7 @@ class KeyPair(msgspec.Struct, frozen=True):
 
 
 class CertificateValidity(msgspec.Struct, frozen=True):
-    """From when until when, in seconds since 1970."""
+    """The time of validity, in seconds since 1970."""
 
     begins: float
     ends: float
@@ -56,11 +56,11 @@ def authorities_in(bundle: bytes) -> tuple[bytes, ...]:
 
 
 def examine_pair(pair: KeyPair) -> PresentedCertificate:
-    """What a client sees of this pair, or `InvalidInput` if OpenSSL cannot show it."""
+    """What a client sees of this pair, or `InvalidInput` if OpenSSL cannot serve it."""
     leaf = next(iter(authorities_in(pair.certificate)), b"")
-    found = _handshake(pair, leaf)
+    certificate = _handshake(pair, leaf)
     return PresentedCertificate(
-        _validity(found), frozenset(plain_host(name) for _, name in found.get("subjectAltName", ()))
+        _validity(certificate), frozenset(plain_host(name) for _, name in certificate.get("subjectAltName", ()))
     )
 
 
@@ -82,27 +82,29 @@ def why_untrusted(pair: KeyPair, bundle: bytes) -> str | None:
 
 
 def validity_of(authority: bytes) -> CertificateValidity | None:
-    """When an authority may vouch; None if it cannot be read, or is none."""
+    """When an authority is valid; None if it cannot be read, or is no authority."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     try:
         context.load_verify_locations(cadata=authority.decode("ascii"))
     except (ssl.SSLError, ValueError):
         return None
-    found = context.get_ca_certs()
-    return _validity(found[0]) if found else None
+    certificates = context.get_ca_certs()
+    return _validity(certificates[0]) if certificates else None
 
 
-def _validity(found: Any) -> CertificateValidity:
-    return CertificateValidity(*(float(ssl.cert_time_to_seconds(found[name])) for name in ("notBefore", "notAfter")))
+def _validity(certificate: Any) -> CertificateValidity:
+    return CertificateValidity(
+        *(float(ssl.cert_time_to_seconds(certificate[name])) for name in ("notBefore", "notAfter"))
+    )
 
 
 def _handshake(pair: KeyPair, trusted: bytes) -> dict[str, Any]:
-    """What a client that trusts these certificates is told by a server that shows the pair."""
+    """The certificate that a client with these trusted certificates gets from a server with the pair."""
     try:
         client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         client.check_hostname = False
-        # The leaf itself may be what is trusted, as where a certificate vouches for itself.
-        client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _WHATEVER_THE_CLOCK
+        # The leaf itself may be trusted, as a self-signed certificate is.
+        client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
         client.load_verify_locations(cadata=trusted.decode("ascii"))
         server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         load_certificate_chain(server, pair.certificate, pair.key)
@@ -113,34 +115,34 @@ def _handshake(pair: KeyPair, trusted: bytes) -> dict[str, Any]:
 
 def _talk(client: ssl.SSLContext, server: ssl.SSLContext) -> dict[str, Any]:
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
-    asking = client.wrap_bio(back, there)
-    answering = server.wrap_bio(there, back, server_side=True)
-    # TLS 1.3 takes two turns; with 1.2 it is three.
+    client_end = client.wrap_bio(back, there)
+    server_end = server.wrap_bio(there, back, server_side=True)
+    # TLS 1.3 takes two iterations; TLS 1.2 takes three.
     for _ in range(4):
-        for side in (asking, answering):
+        for side in (client_end, server_end):
             with suppress(ssl.SSLWantReadError):
                 side.do_handshake()
-    found: dict[str, Any] | None = asking.getpeercert()
-    if not found:
+    certificate: dict[str, Any] | None = client_end.getpeercert()
+    if not certificate:
         raise ValueError("the handshake did not come to its end")
-    return found
+    return certificate
 
 
 class ServingCertificate(msgspec.Struct, frozen=True):
-    """What is shown, and as PEM who vouches for it; the latter is empty if that is not known."""
+    """A certificate to serve, and its CA bundle as PEM, which is empty if it is not known."""
 
     pair: KeyPair
     bundle: bytes
 
 
 class CertificateSource(Protocol):
-    """Files, or a Secret. Asked again and again, `interval` seconds apart; `trouble` is what is wrong with it now."""
+    """Files, or a Secret, checked every `interval` seconds; `trouble` is its present problem."""
 
     trouble: str
 
     @property
     def interval(self) -> float:
-        """Seconds from one look to the next."""
+        """Seconds from one check to the next."""
 
     async def look(self, *, shown: bool) -> ServingCertificate | None:
         """What there is, if it is new. Never raises for what others have done wrong."""

@@ -30,17 +30,17 @@ from trellis.kube.write.patches import merge_patch
 from trellis.kube.write.writer import Writer
 from trellis.runtime.telemetry.logs import Logger
 
-# The names that everybody who reads such Secrets knows.
+# The usual keys of TLS Secrets.
 CERTIFICATE: Final = "tls.crt"
 KEY: Final = "tls.key"
 BUNDLE: Final = "ca.crt"
 AUTHORITY_KEY: Final = "ca.key"
 MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "trellis"}
 
-# Somebody else was faster: what they wrote is there to be read. Nobody is faster three times.
+# After a conflict the Secret that another replica wrote is read, up to so many times.
 _ATTEMPTS: Final = 3
 
-# How often it is asked whether something is due. The handshakes for it take 9 ms, for which reviews have to wait.
+# How often renewal is checked. Its handshakes take 9 ms, in which no review is answered.
 _RENEWAL_CHECK_SECONDS: Final = 300.0
 
 _log: Final = Logger("trellis.admission")
@@ -81,24 +81,24 @@ class CertificateSecret:
         self._hosts = hosts
         self._lifetimes = lifetimes
         self._now = now
-        self._kept: SharedCertificates | None = None
-        self._thought = 0.0
+        self._shared: SharedCertificates | None = None
+        self._checked_at = 0.0
 
     def __str__(self) -> str:
         return str(self._target)
 
     async def look(self, *, shown: bool) -> ServingCertificate | None:
-        """Adopt what is there, renew what is due, and say what to show if that is new."""
-        before = self._kept if shown else None
+        """Read the Secret, renew what is due, and return the certificate if it is new."""
+        before = self._shared if shown else None
         for _ in range(_ATTEMPTS):
-            if await self._agree():
+            if await self._synchronize():
                 break
-        if self._kept is None or self._kept == before:
+        if self._shared is None or self._shared == before:
             return None
-        return ServingCertificate(self._kept.serving, self._kept.bundle)
+        return ServingCertificate(self._shared.serving, self._shared.bundle)
 
-    async def _agree(self) -> bool:
-        """Whether there is nothing more to do now."""
+    async def _synchronize(self) -> bool:
+        """Read, renew and write once; False after a write that failed, to try again."""
         try:
             secret = await self._read()
         except (KubeError, UnreadableObject) as error:
@@ -109,14 +109,14 @@ class CertificateSecret:
             return True
         stored = from_secret_data(secret.data) if secret else None
         now = self._now()
-        if stored is not None and stored == self._kept and 0 <= now - self._thought < _RENEWAL_CHECK_SECONDS:
+        if stored is not None and stored == self._shared and 0 <= now - self._checked_at < _RENEWAL_CHECK_SECONDS:
             self.trouble = ""
             return True
-        kept, renewed = renew_certificates(stored or self._kept, self._hosts, now, self._lifetimes)
-        if stored != kept and not await self._write(kept, secret, renewed):
+        shared, renewed = renew_certificates(stored or self._shared, self._hosts, now, self._lifetimes)
+        if stored != shared and not await self._write(shared, secret, renewed):
             return False
-        self._kept = kept
-        self._thought = now
+        self._shared = shared
+        self._checked_at = now
         self.trouble = ""
         return True
 
@@ -126,9 +126,9 @@ class CertificateSecret:
         except NotFound:
             return None
 
-    async def _write(self, kept: SharedCertificates, secret: Secret | None, renewed: tuple[str, ...]) -> bool:
-        """Whether `kept` is what counts from now on."""
-        outcome = await self._writer.write(self._action(kept, secret))
+    async def _write(self, shared: SharedCertificates, secret: Secret | None, renewed: tuple[str, ...]) -> bool:
+        """Write the Secret; whether these certificates may be used from now on."""
+        outcome = await self._writer.write(self._action(shared, secret))
         if outcome.result in (Result.APPLIED, Result.SKIPPED):
             if renewed or outcome.applied:
                 _log.info("wrote certificates", where=self._target, made=",".join(renewed) or "nothing new")
@@ -136,40 +136,40 @@ class CertificateSecret:
         self.trouble = f"{self._target} cannot be written: {outcome.message}"
         return False
 
-    def _action(self, kept: SharedCertificates, secret: Secret | None) -> Action:
-        data = {name: b64encode(value).decode() for name, value in to_secret_data(kept).items()}
+    def _action(self, shared: SharedCertificates, secret: Secret | None) -> Action:
+        data = {name: b64encode(value).decode() for name, value in to_secret_data(shared).items()}
         if secret is None:
             metadata = {"name": self._target.name, "namespace": self._target.namespace, "labels": MANAGED_BY}
             document: dict[str, Any] = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls"}
             return CreateObject(self._target, document | {"metadata": metadata, "data": data})
-        seen = secret.metadata
-        target = msgspec.structs.replace(self._target, uid=seen.uid, resource_version=seen.resource_version)
+        existing = secret.metadata
+        target = msgspec.structs.replace(self._target, uid=existing.uid, resource_version=existing.resource_version)
         return PatchObject(target, merge_patch({"metadata": {"labels": MANAGED_BY}, "data": data}))
 
 
-def to_secret_data(kept: SharedCertificates) -> dict[str, bytes]:
-    """What is kept, by the names in a Secret."""
+def to_secret_data(shared: SharedCertificates) -> dict[str, bytes]:
+    """The data of the Secret with these certificates."""
     return {
-        CERTIFICATE: kept.serving.certificate,
-        KEY: kept.serving.key,
-        BUNDLE: kept.bundle,
-        AUTHORITY_KEY: kept.authority_key,
+        CERTIFICATE: shared.serving.certificate,
+        KEY: shared.serving.key,
+        BUNDLE: shared.bundle,
+        AUTHORITY_KEY: shared.authority_key,
     }
 
 
 def from_secret_data(data: Mapping[str, str]) -> SharedCertificates | None:
-    """What a Secret keeps; None if that is not all of it, or no base64."""
+    """The certificates in the data of a Secret; None if some are missing, or not base64."""
     try:
-        found = {name: b64decode(value, validate=True) for name, value in data.items()}
+        decoded = {name: b64decode(value, validate=True) for name, value in data.items()}
     except ValueError:
         return None
-    authorities = authorities_in(found.get(BUNDLE, b""))
-    if not authorities or not all(found.get(name) for name in (CERTIFICATE, KEY, AUTHORITY_KEY)):
+    authorities = authorities_in(decoded.get(BUNDLE, b""))
+    if not authorities or not all(decoded.get(name) for name in (CERTIFICATE, KEY, AUTHORITY_KEY)):
         return None
-    return SharedCertificates(authorities, found[AUTHORITY_KEY], KeyPair(found[CERTIFICATE], found[KEY]))
+    return SharedCertificates(authorities, decoded[AUTHORITY_KEY], KeyPair(decoded[CERTIFICATE], decoded[KEY]))
 
 
 def _is_ours(secret: Secret) -> bool:
-    """It says so, or it is empty: somebody has made it so that we need not have the right to."""
+    """Whether a Secret has our label, or is empty: one created in advance saves the right to create Secrets."""
     marked = all(secret.metadata.labels.get(name) == value for name, value in MANAGED_BY.items())
     return marked or not any(secret.data.values())

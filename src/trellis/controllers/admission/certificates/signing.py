@@ -19,7 +19,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from trellis.base.errors import InvalidInput
 from trellis.controllers.admission.certificates.key_pairs import BACKDATED, KeyPair
 
-# What fits into a common name, which nobody reads any more.
+# The longest common name that X.509 allows; clients do not read it any more.
 _LONGEST_COMMON_NAME: Final = 64
 
 

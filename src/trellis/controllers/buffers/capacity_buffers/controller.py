@@ -64,8 +64,8 @@ class CapacityBuffers:
         record: EventSink,
         now: Callable[[], float],
     ) -> None:
-        wanted = settings.serve_capacity_buffers or settings.translate
-        self._informers = CapacityBufferInformers(informers, served) if wanted else None
+        is_enabled = settings.serve_capacity_buffers or settings.translate
+        self._informers = CapacityBufferInformers(informers, served) if is_enabled else None
         self._reconciler: CapacityBufferReconciler | None = None
         self.elsewhere: CapacityBufferMirror | CapacityBufferMirrorRemoval = CapacityBufferMirrorRemoval(client, writer)
         if self._informers is not None and settings.translate:

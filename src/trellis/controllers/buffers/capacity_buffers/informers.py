@@ -28,7 +28,7 @@ class CapacityBufferInformers:
 
     def __init__(self, informers: Informers, served: Served) -> None:
         self._informers = informers
-        there = next((each for each in VERSIONS if served.serves(each)), None)
+        there = next((version for version in VERSIONS if served.serves(version)), None)
         self.buffers: Informer[CapacityBuffer] = informers.follow(
             there or CAPACITY_BUFFERS,
             indexes={BY_REFERENCE: _references, BY_NAMESPACE: index_by_namespace},
@@ -45,35 +45,35 @@ class CapacityBufferInformers:
 
     @property
     def seen(self) -> bool:
-        """Whether all of both has been seen; before that nobody knows which names are taken."""
+        """Whether both caches are synced; before that it is not known which names are taken."""
         return self._informers.sees(self.buffers) and self.templates.synced
 
     def keys(self) -> list[ObjectKey]:
-        """All CapacityBuffers, as they stand in line."""
-        return [capacity_key(key_of(each)) for each in self.buffers.snapshot()]
+        """The keys in the work queue of all CapacityBuffers."""
+        return [capacity_key(key_of(buffer)) for buffer in self.buffers.snapshot()]
 
     def keys_in(self, namespace: str) -> list[ObjectKey]:
-        """Those of a namespace."""
-        return [capacity_key(key_of(each)) for each in self.buffers.by(BY_NAMESPACE, namespace)]
+        """The keys of those in a namespace."""
+        return [capacity_key(key_of(buffer)) for buffer in self.buffers.by(BY_NAMESPACE, namespace)]
 
     def keys_of(self, namespace: str, kind: str, name: str) -> list[ObjectKey]:
-        """Those with this workload, or with this PodTemplate."""
-        found = self.buffers.by(BY_REFERENCE, _reference(namespace, kind, name))
-        return [capacity_key(key_of(each)) for each in found]
+        """The keys of those that refer to this workload or PodTemplate."""
+        buffers = self.buffers.by(BY_REFERENCE, _reference(namespace, kind, name))
+        return [capacity_key(key_of(buffer)) for buffer in buffers]
 
 
 def capacity_key(key: ObjectKey) -> ObjectKey:
-    """A CapacityBuffer where Buffers have their names. No name of an object has a slash."""
+    """The key of a CapacityBuffer in the work queue of Buffers. No name of an object has a slash."""
     return key[0], f"{_KEY_PREFIX}{key[1]}"
 
 
 def is_capacity_key(key: ObjectKey) -> bool:
-    """Whether this is a CapacityBuffer among Buffers."""
+    """Whether a key of the work queue is that of a CapacityBuffer."""
     return key[1].startswith(_KEY_PREFIX)
 
 
 def capacity_buffer_name(key: ObjectKey) -> str:
-    """The name of the CapacityBuffer that a key stands for."""
+    """The name of the CapacityBuffer with this key in the work queue."""
     return key[1].removeprefix(_KEY_PREFIX)
 
 
@@ -83,9 +83,9 @@ def _reference(namespace: str, kind: str, name: str) -> str:
 
 def _references(buffer: CapacityBuffer) -> tuple[str, ...]:
     namespace, spec = buffer.metadata.namespace, buffer.spec
-    found = []
+    references = []
     if spec.scalable_ref is not None:
-        found.append(_reference(namespace, spec.scalable_ref.kind, spec.scalable_ref.name))
+        references.append(_reference(namespace, spec.scalable_ref.kind, spec.scalable_ref.name))
     if spec.pod_template_ref is not None:
-        found.append(_reference(namespace, POD_TEMPLATES.kind, spec.pod_template_ref.name))
-    return tuple(found)
+        references.append(_reference(namespace, POD_TEMPLATES.kind, spec.pod_template_ref.name))
+    return tuple(references)

@@ -75,16 +75,16 @@ KEPT: Final = (KEPT_ELSEWHERE, MINIMUM_KEPT_ELSEWHERE)
 
 
 def find_condition(buffer: Buffer) -> StatusCondition | None:
-    """What a Buffer says of it, if anything."""
-    known = buffer.status.conditions or () if buffer.status is not None else ()
-    return next((each for each in known if each.type == KEPT_AS_CAPACITY_BUFFER), None)
+    """The condition of a Buffer about its CapacityBuffer, if it has one."""
+    conditions = buffer.status.conditions or () if buffer.status is not None else ()
+    return next((condition for condition in conditions if condition.type == KEPT_AS_CAPACITY_BUFFER), None)
 
 
-def build_condition_action(buffer: Buffer, said: DetailedReason, now: float) -> Action | None:
-    """Have it say so; None if it does."""
-    status, before = "True" if said.reason in KEPT else "False", find_condition(buffer)
-    told = (status, said.reason.code, str(said), buffer.metadata.generation)
-    if before is not None and (before.status, before.reason, before.message, before.observed_generation) == told:
+def build_condition_action(buffer: Buffer, detailed: DetailedReason, now: float) -> Action | None:
+    """Apply the condition with this reason; None if the Buffer has it already."""
+    status, before = "True" if detailed.reason in KEPT else "False", find_condition(buffer)
+    wanted = (status, detailed.reason.code, str(detailed), buffer.metadata.generation)
+    if before is not None and (before.status, before.reason, before.message, before.observed_generation) == wanted:
         return None
     since = before.last_transition_time if before is not None and before.status == status else None
     condition = {
@@ -92,14 +92,14 @@ def build_condition_action(buffer: Buffer, said: DetailedReason, now: float) -> 
         "status": status,
         "observedGeneration": buffer.metadata.generation,
         "lastTransitionTime": since or format_time(datetime.fromtimestamp(now, UTC)),
-        "reason": said.reason.code,
-        "message": str(said),
+        "reason": detailed.reason.code,
+        "message": str(detailed),
     }
     return _apply(buffer, {"conditions": [condition]})
 
 
 def build_condition_removal(buffer: Buffer) -> Action:
-    """Have it say nothing of it any more: what an apply does not name is removed."""
+    """Remove the condition: an apply removes what it does not name any more."""
     return _apply(buffer, {})
 
 
@@ -115,19 +115,19 @@ def _apply(buffer: Buffer, status: dict[str, Any]) -> Action:
     return PatchObject(target, apply_patch(document, force=True), subresource="status", field_manager=FIELD_MANAGER)
 
 
-# Who may not write, by its settings, has nothing to try again.
+# A write that the settings skip is not tried again.
 _DONE: Final = (Result.APPLIED, Result.GONE, Result.SKIPPED)
 
 T = TypeVar("T", bound=KubeObject)
 
 
 async def remove_mirror(
-    writer: Writer, buffer: Buffer, found: Iterable[tuple[Resource[Any], KubeObject | None]]
+    writer: Writer, buffer: Buffer, objects: Iterable[tuple[Resource[Any], KubeObject | None]]
 ) -> float | None:
-    """Delete of these what the Buffer owns, then its condition; in how many seconds to try again, if that failed."""
-    for resource, each in found:
-        if each is not None and is_owned(each, buffer.metadata.uid):
-            outcome = await writer.write(DeleteObject(target_of(resource, each, at_this_version=False)))
+    """Delete those objects that the Buffer owns, then its condition; in how many seconds to retry, if that failed."""
+    for resource, mirrored in objects:
+        if mirrored is not None and is_owned(mirrored, buffer.metadata.uid):
+            outcome = await writer.write(DeleteObject(target_of(resource, mirrored, at_this_version=False)))
             if outcome.result not in _DONE:
                 return RETRY_SECONDS
     if find_condition(buffer) is None:
@@ -137,35 +137,35 @@ async def remove_mirror(
 
 
 class CapacityBufferMirrorRemoval:
-    """What is done where Buffers are not translated: what was kept at a time when they were is given up."""
+    """Deletes mirrors of Buffers where Buffers are no longer mirrored."""
 
     def __init__(self, client: Client, writer: Writer) -> None:
         self._client = client
         self._writer = writer
 
     async def keep(self, buffer: Buffer, _settled: Translation) -> float | None:
-        """Keep nothing. Only a Buffer that tells of a CapacityBuffer costs anything."""
+        """Delete the mirror of a Buffer. A Buffer without the condition causes no request."""
         return await self.leave(buffer)
 
     async def leave(self, buffer: Buffer) -> float | None:
-        """The same for one that is none of ours."""
+        """Delete the mirror of a Buffer that is not managed here."""
         if find_condition(buffer) is None:
             return None
         namespace, name = buffer.metadata.namespace, buffer.metadata.name
         try:
-            # The kind may have come, gone and changed its version since: it is asked for in each.
-            found = [(each, await self._find(each, name, namespace)) for each in VERSIONS]
+            # The version that the cluster serves may have changed since: each one is read.
+            candidates = [(version, await self._find(version, name, namespace)) for version in VERSIONS]
             template = await self._find(POD_TEMPLATES, exported_template_name(name), namespace)
         except (KubeError, UnreadableObject):
             return RETRY_SECONDS
-        capacity = next((each for each in found if each[1] is not None), found[0])
+        capacity = next((candidate for candidate in candidates if candidate[1] is not None), candidates[0])
         return await remove_mirror(self._writer, buffer, (capacity, (POD_TEMPLATES, template)))
 
     def forget(self, key: ObjectKey) -> None:
-        """There is nothing to forget."""
+        """No state is kept."""
 
     def begin_anew(self) -> None:
-        """There is nothing to forget."""
+        """No state is kept."""
 
     async def _find(self, resource: Resource[T], name: str, namespace: str) -> T | None:
         try:
@@ -174,69 +174,69 @@ class CapacityBufferMirrorRemoval:
             return None
 
 
-# After so many tries, five seconds apart, it is said that the use of a minimum is not known.
+# After so many tries, five seconds apart, the condition says that the use of a minimum is not known.
 _UNOBSERVED_TRIES: Final = 6
 
 
 class CapacityBufferMirror:
-    """Keeps CapacityBuffers, each by the look at its Buffer."""
+    """Keeps the CapacityBuffer of each Buffer current, when the Buffer is reconciled."""
 
     def __init__(
         self,
-        watching: CapacityBufferInformers,
+        informers: CapacityBufferInformers,
         writer: Writer,
         on_top: Callable[[Buffer], int | None],
         *,
         record: EventSink,
         now: Callable[[], float],
     ) -> None:
-        self._watching = watching
+        self._informers = informers
         self._writer = writer
         self._record = record
         self._now = now
         self._on_top = on_top
         # How often the use of a minimum was not known, in a row.
         self._unobserved: dict[ObjectKey, int] = {}
-        # What agreed at the last look; as long as it is all the same, there is nothing to do.
+        # The inputs of the last reconcile that left nothing to write; while they stay the same, nothing is written.
         self._agreed: dict[ObjectKey, tuple[object, ...]] = {}
 
     async def keep(self, buffer: Buffer, settled: Translation) -> float | None:
-        """Keep what a Buffer has come to; in how many seconds to try again, if that failed."""
+        """Mirror the translation of a Buffer; in how many seconds to try again, if that failed."""
         key = key_of(buffer)
-        capacity, template = self._found(buffer)
+        capacity, template = self._find_mirror(buffer)
         on_top = self._replicas(buffer, settled)
         if on_top is None:
-            return await self._unknown(buffer)
+            return await self._wait_for_usage(buffer)
         self._unobserved.pop(key, None)
-        seen = (buffer, settled, capacity, template, self._watching.seen, on_top)
+        inputs = (buffer, settled, capacity, template, self._informers.seen, on_top)
         agreed = self._agreed.get(key)
-        if agreed is not None and agreed[-1] == on_top and all(map(operator.is_, agreed[:-1], seen[:-1])):
+        if agreed is not None and agreed[-1] == on_top and all(map(operator.is_, agreed[:-1], inputs[:-1])):
             return None
-        kept = await self._upkeep(buffer, msgspec.structs.replace(settled, chunks=on_top), capacity, template)
-        if isinstance(kept, OwnedObjectResult):
-            if kept.problem is None:
-                return kept.retry
-            return await self._tell(buffer, kept.problem) or REFUSED_SECONDS
-        retry = await self._tell(buffer, kept)
+        result = await self._ensure_mirror(buffer, msgspec.structs.replace(settled, chunks=on_top), capacity, template)
+        if isinstance(result, OwnedObjectResult):
+            if result.problem is None:
+                return result.retry
+            return await self._publish_condition(buffer, result.problem) or REFUSED_SECONDS
+        retry = await self._publish_condition(buffer, result)
         if retry is None:
-            self._agreed[key] = seen
+            self._agreed[key] = inputs
         return retry
 
     async def leave(self, buffer: Buffer) -> float | None:
-        """A Buffer is none of ours: what was kept for it goes."""
+        """Delete the mirror of a Buffer that is not managed here."""
         self.forget(key_of(buffer))
-        capacity, template = self._found(buffer)
+        capacity, template = self._find_mirror(buffer)
         return await remove_mirror(
-            self._writer, buffer, ((self._watching.resource, capacity), (POD_TEMPLATES, template))
+            self._writer, buffer, ((self._informers.resource, capacity), (POD_TEMPLATES, template))
         )
 
     def forget(self, key: ObjectKey) -> None:
-        """It is gone, and what it owns goes with it."""
+        """Forget a deleted Buffer; the garbage collector deletes what it owns."""
         self._agreed.pop(key, None)
         self._unobserved.pop(key, None)
 
     def begin_anew(self) -> None:
-        """Forget all: somebody else has led in the meantime."""
+        """Forget all, because another process has led in the meantime."""
         self._agreed.clear()
 
     def _replicas(self, buffer: Buffer, settled: Translation) -> int | None:
@@ -246,72 +246,74 @@ class CapacityBufferMirror:
         on_top = self._on_top(buffer)
         return None if on_top is None else min(on_top, settled.chunks)
 
-    async def _unknown(self, buffer: Buffer) -> float | None:
+    async def _wait_for_usage(self, buffer: Buffer) -> float | None:
         """Leave the CapacityBuffer as it is until the use of the minimum is known, and say so if that takes long."""
         key = key_of(buffer)
         tries = self._unobserved[key] = self._unobserved.get(key, 0) + 1
         if tries < _UNOBSERVED_TRIES:
             return RETRY_SECONDS
-        return await self._tell(buffer, DetailedReason(MINIMUM_NOT_OBSERVED)) or RETRY_SECONDS
+        return await self._publish_condition(buffer, DetailedReason(MINIMUM_NOT_OBSERVED)) or RETRY_SECONDS
 
-    def _found(self, buffer: Buffer) -> tuple[CapacityBuffer | None, PodTemplate | None]:
+    def _find_mirror(self, buffer: Buffer) -> tuple[CapacityBuffer | None, PodTemplate | None]:
         namespace, name = key_of(buffer)
-        return self._watching.buffers.get(namespace, name), self._watching.templates.get(
+        return self._informers.buffers.get(namespace, name), self._informers.templates.get(
             namespace, exported_template_name(name)
         )
 
-    async def _upkeep(
+    async def _ensure_mirror(
         self, buffer: Buffer, settled: Translation, capacity: CapacityBuffer | None, template: PodTemplate | None
     ) -> DetailedReason | OwnedObjectResult[Any]:
-        """What can be said now that all is as it should be, or what came of trying."""
-        if not self._watching.seen:
+        """Write what differs: the reason for the condition if nothing does, otherwise the result of the write."""
+        if not self._informers.seen:
             return OwnedObjectResult(problem=DetailedReason(CAPACITY_BUFFERS_NOT_SERVED))
         namespace, name = key_of(buffer)
         if capacity is not None and not is_owned(capacity, buffer.metadata.uid):
             return OwnedObjectResult(
                 problem=DetailedReason(OWNED_NAME_TAKEN, f"CapacityBuffer {name} belongs to somebody else")
             )
-        wanted = export_buffer(name, settled)
-        if wanted is None:
-            return await self._empty(buffer, capacity)
+        exported = export_buffer(name, settled)
+        if exported is None:
+            return await self._ensure_empty(buffer, capacity)
         owner = owner_reference(BUFFERS, buffer)
-        kept = await ensure_template(self._writer, template, owner, namespace, wanted.template)
-        if kept.found is None:
-            return kept
-        told = await self._capacity(buffer, capacity, wanted.spec)
-        if told is not None:
-            return told
+        template_result = await ensure_template(self._writer, template, owner, namespace, exported.template)
+        if template_result.found is None:
+            return template_result
+        capacity_result = await self._ensure_capacity_buffer(buffer, capacity, exported.spec)
+        if capacity_result is not None:
+            return capacity_result
         if not settled.on_top:
             return DetailedReason(MINIMUM_KEPT_ELSEWHERE)
         return DetailedReason(KEPT_ELSEWHERE, f"kept as CapacityBuffer {name}")
 
-    async def _empty(self, buffer: Buffer, capacity: CapacityBuffer | None) -> DetailedReason | OwnedObjectResult[Any]:
-        """Have it stand for nothing, if it is there: whoever provisions it may keep nothing for what nobody knows."""
+    async def _ensure_empty(
+        self, buffer: Buffer, capacity: CapacityBuffer | None
+    ) -> DetailedReason | OwnedObjectResult[Any]:
+        """Empty an existing CapacityBuffer, so that no capacity is provisioned for it."""
         if capacity is not None:
-            told = await self._capacity(buffer, capacity, build_empty_spec(buffer.metadata.name))
-            if told is not None:
-                return told
+            result = await self._ensure_capacity_buffer(buffer, capacity, build_empty_spec(buffer.metadata.name))
+            if result is not None:
+                return result
         return DetailedReason(NOTHING_ELSEWHERE)
 
-    async def _capacity(
+    async def _ensure_capacity_buffer(
         self, buffer: Buffer, capacity: CapacityBuffer | None, spec: Mapping[str, Any]
     ) -> OwnedObjectResult[CapacityBuffer] | None:
-        """Have the CapacityBuffer say this; None if it does."""
+        """Write the spec of the CapacityBuffer; None if it has this spec already."""
         if capacity is not None and capacity.spec == convert_object(dict(spec), CapacityBufferSpec):
             return None
-        target = Target(self._watching.resource, buffer.metadata.name, buffer.metadata.namespace)
-        kept = await ensure_object(self._writer, capacity, owner_reference(BUFFERS, buffer), target, {"spec": spec})
-        return None if kept.found is not None else kept
+        target = Target(self._informers.resource, buffer.metadata.name, buffer.metadata.namespace)
+        result = await ensure_object(self._writer, capacity, owner_reference(BUFFERS, buffer), target, {"spec": spec})
+        return None if result.found is not None else result
 
-    async def _tell(self, buffer: Buffer, said: DetailedReason) -> float | None:
-        """Say it in the Buffer's condition, and in an Event if it is news; when to try again, if that failed."""
-        action = build_condition_action(buffer, said, self._now())
+    async def _publish_condition(self, buffer: Buffer, detailed: DetailedReason) -> float | None:
+        """Write the condition, and record an Event if its reason is new; in how many seconds to retry, if at all."""
+        action = build_condition_action(buffer, detailed, self._now())
         if action is None:
             return None
         before = find_condition(buffer)
         outcome = await self._writer.write(action)
         if not outcome.applied:
             return RETRY_SECONDS if outcome.result in (Result.FAILED, Result.THROTTLED) else None
-        if said.reason not in KEPT if before is None else before.reason != said.reason.code:
-            self._record(reference_to(BUFFERS, buffer), said.reason, str(said))
+        if detailed.reason not in KEPT if before is None else before.reason != detailed.reason.code:
+            self._record(reference_to(BUFFERS, buffer), detailed.reason, str(detailed))
         return None

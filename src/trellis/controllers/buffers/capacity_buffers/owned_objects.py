@@ -37,7 +37,7 @@ OWNED_REFUSED = Reason(
     "OwnedObjectRefused", "The API server refuses an object that the buffer would own.", Severity.WARNING
 )
 
-# By this people find, and if they like delete, what is kept for buffers.
+# The label that selects all objects that are kept for buffers.
 MANAGED_BY: Final[Mapping[str, str]] = {"app.kubernetes.io/managed-by": "trellis-buffers"}
 
 # A write that failed is tried again after so long, one that was refused later, and one that came too late at once.
@@ -49,9 +49,9 @@ O = TypeVar("O", bound=KubeObject)  # noqa: E741 - an object
 
 
 class OwnedObjectResult(msgspec.Struct, Generic[O], frozen=True):
-    """What came of it: the object once it is known to be as it should, what is wrong with it, or when to try again.
+    """The object if it is up to date, the problem with it, or in how many seconds to try again.
 
-    None of them means that it was written, and that the watch is about to show it.
+    If all are None, the object was written, and the watch is about to report it.
     """
 
     found: O | None = None
@@ -60,32 +60,32 @@ class OwnedObjectResult(msgspec.Struct, Generic[O], frozen=True):
 
 
 def owner_reference(resource: Resource[Any], owner: AnyObject) -> OwnerReference:
-    """The owner as what it owns refers to it."""
+    """The reference to the owner in the metadata of what it owns."""
     metadata = owner.metadata
     return OwnerReference(resource.api_version, resource.kind, metadata.name, metadata.uid, controller=True)
 
 
-def is_owned(found: AnyObject, uid: str) -> bool:
-    """Whether it belongs to the object with this UID; a name may be used again."""
-    controller = found.metadata.controller
+def is_owned(owned: AnyObject, uid: str) -> bool:
+    """Whether the controller of an object has this UID; a name may be used again."""
+    controller = owned.metadata.controller
     return controller is not None and controller.uid == uid
 
 
 async def ensure_object(
-    writer: Writer, found: O | None, owner: OwnerReference, wanted: Target, part: Mapping[str, Any]
+    writer: Writer, existing: O | None, owner: OwnerReference, target: Target, part: Mapping[str, Any]
 ) -> OwnedObjectResult[O]:
-    """Have the object that is `wanted` say this. `part` is what matters of it: one field, such as `spec`.
+    """Create or patch the object `target`. `part` is the field to write, such as `spec`.
 
-    Who calls this has seen that it says something else.
+    The caller has checked that the field of `existing` differs.
     """
-    action = _action(found, owner, wanted, part)
+    action = _action(existing, owner, target, part)
     if isinstance(action, DetailedReason):
         return OwnedObjectResult(problem=action)
     outcome = await writer.write(action)
     match outcome.result:
-        case Result.APPLIED if found is not None and outcome.resource_version == found.metadata.resource_version:
+        case Result.APPLIED if existing is not None and outcome.resource_version == existing.metadata.resource_version:
             # The server has changed nothing: only the spelling was another.
-            return OwnedObjectResult(found)
+            return OwnedObjectResult(existing)
         case Result.APPLIED | Result.SKIPPED:
             return OwnedObjectResult()
         case Result.CONFLICT | Result.GONE:
@@ -93,49 +93,51 @@ async def ensure_object(
         case Result.FAILED | Result.THROTTLED:
             return OwnedObjectResult(retry=RETRY_SECONDS)
         case _:
-            return OwnedObjectResult(problem=DetailedReason(OWNED_REFUSED, f"{wanted}: {outcome.message}"))
+            return OwnedObjectResult(problem=DetailedReason(OWNED_REFUSED, f"{target}: {outcome.message}"))
 
 
 def _action(
-    found: KubeObject | None, owner: OwnerReference, wanted: Target, part: Mapping[str, Any]
+    existing: KubeObject | None, owner: OwnerReference, target: Target, part: Mapping[str, Any]
 ) -> Action | DetailedReason:
-    resource = wanted.resource
-    if found is None:
+    resource = target.resource
+    if existing is None:
         metadata = {
-            "name": wanted.name,
-            "namespace": wanted.namespace,
+            "name": target.name,
+            "namespace": target.namespace,
             "labels": MANAGED_BY,
             "ownerReferences": [msgspec.to_builtins(owner)],
         }
         document = {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **part}
-        return CreateObject(wanted, document)
-    if not is_owned(found, owner.uid):
-        return DetailedReason(OWNED_NAME_TAKEN, f"{resource.kind} {wanted.name} belongs to somebody else")
+        return CreateObject(target, document)
+    if not is_owned(existing, owner.uid):
+        return DetailedReason(OWNED_NAME_TAKEN, f"{resource.kind} {target.name} belongs to somebody else")
     changes = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in part.items()]
-    return PatchObject(target_of(resource, found), json_patch(changes))
+    return PatchObject(target_of(resource, existing), json_patch(changes))
 
 
 _SCHEDULER: Final = "default-scheduler"
 
 
 async def ensure_template(
-    writer: Writer, found: PodTemplate | None, owner: OwnerReference, namespace: str, document: Mapping[str, Any]
+    writer: Writer, existing: PodTemplate | None, owner: OwnerReference, namespace: str, document: Mapping[str, Any]
 ) -> OwnedObjectResult[PodTemplate]:
-    """Have the template that this document describes; `found` is what has its name."""
-    wanted: Mapping[str, Any] = document["template"]
-    if found is not None and is_owned(found, owner.uid) and template_matches(found.template, wanted):
-        return OwnedObjectResult(found)
+    """Create or patch the template of this document; `existing` is the object with its name."""
+    template: Mapping[str, Any] = document["template"]
+    if existing is not None and is_owned(existing, owner.uid) and template_matches(existing.template, template):
+        return OwnedObjectResult(existing)
     target = Target(POD_TEMPLATES, document["metadata"]["name"], namespace)
-    return await ensure_object(writer, found, owner, target, {"template": wanted})
+    return await ensure_object(writer, existing, owner, target, {"template": template})
 
 
-def template_matches(found: PodTemplateSpec, wanted: Mapping[str, Any]) -> bool:
-    """Whether a stored template says what is wanted of it."""
+def template_matches(stored: PodTemplateSpec, document: Mapping[str, Any]) -> bool:
+    """Whether a stored template agrees with this document in all that scheduling reads."""
     try:
-        ours = convert_object(dict(wanted), PodTemplateSpec)
+        ours = convert_object(dict(document), PodTemplateSpec)
     except UnreadableObject:
         return False
-    return found.metadata.labels == ours.metadata.labels and _comparable_spec(found.spec) == _comparable_spec(ours.spec)
+    return stored.metadata.labels == ours.metadata.labels and _comparable_spec(stored.spec) == _comparable_spec(
+        ours.spec
+    )
 
 
 def _comparable_spec(spec: PodSpec) -> PodSpec:

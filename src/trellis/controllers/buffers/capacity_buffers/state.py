@@ -17,12 +17,12 @@ from trellis.core.cluster.target_selectors import TargetSelectorIndex
 
 
 class CapacityBufferState(msgspec.Struct):
-    """What is remembered of one."""
+    """What is kept of one CapacityBuffer."""
 
     uid: str
     generation: int
     workload: ScalableReference | None
-    # Whether what the status says is of the same workload, though of a spec before this one.
+    # Whether the status is about the same workload, though about an earlier generation.
     target_stays: bool = False
     selection: tuple[object, Selector] | None = None
     pod: ShapePod | None = None
@@ -31,53 +31,55 @@ class CapacityBufferState(msgspec.Struct):
     # Since when, on the loop's clock, its workload may not be read.
     forbidden_since: float | None = None
     made: Translation | None = None
-    # The object, the translation and the template that are known to agree.
+    # The object, the translation and the template of the last complete publish.
     told: tuple[CapacityBuffer, Translation, PodTemplate | None] | None = None
     verdict: str = ""
     notes: frozenset[str] = frozenset()
 
 
 class CapacityBufferStates:
-    """What is remembered of all of them. `selecting` has the pods of their workloads, and of those of Buffers."""
+    """The states of all CapacityBuffers. `selecting` indexes the pods of their workloads, and of those of Buffers."""
 
     def __init__(self, selecting: TargetSelectorIndex) -> None:
         self._selecting = selecting
-        self._known: dict[ObjectKey, CapacityBufferState] = {}
+        self._states: dict[ObjectKey, CapacityBufferState] = {}
 
     def of(self, key: ObjectKey, buffer: CapacityBuffer) -> CapacityBufferState:
-        """What is remembered of one; another object of the same name, and another spec, begin anew."""
-        metadata, before = buffer.metadata, self._known.get(key)
+        """The state of a CapacityBuffer; a new UID or generation starts a new one."""
+        metadata, before = buffer.metadata, self._states.get(key)
         if before is not None and (before.uid, before.generation) == (metadata.uid, metadata.generation):
             return before
         self._selecting.forget(key)
-        known = self._known[key] = CapacityBufferState(metadata.uid, metadata.generation, buffer.spec.scalable_ref)
+        state = self._states[key] = CapacityBufferState(metadata.uid, metadata.generation, buffer.spec.scalable_ref)
         if before is not None and before.uid == metadata.uid:
-            told = before.target_stays or observed_generation(buffer) == before.generation
-            known.target_stays = told and before.workload == known.workload
-            known.verdict, known.notes = before.verdict, before.notes
-        return known
+            status_is_current = before.target_stays or observed_generation(buffer) == before.generation
+            state.target_stays = status_is_current and before.workload == state.workload
+            state.verdict, state.notes = before.verdict, before.notes
+        return state
 
     def forget(self, key: ObjectKey) -> None:
-        """It is gone, or none of ours."""
-        self._known.pop(key, None)
+        """Forget a CapacityBuffer that is deleted or not managed here."""
+        self._states.pop(key, None)
         self._selecting.forget(key)
 
     def forget_templates(self, namespace: str) -> None:
-        """What admission makes of pods there may be something else now."""
-        for key, known in self._known.items():
+        """Forget templates of a namespace, because admission may change its pods differently now."""
+        for key, state in self._states.items():
             if key[0] == namespace:
-                known.template = None
+                state.template = None
 
     def begin_anew(self) -> None:
-        """Forget all: somebody else has led in the meantime."""
-        self._known.clear()
+        """Forget all, because another process has led in the meantime."""
+        self._states.clear()
 
     def verdicts(self) -> Counter[str]:
-        """How many there are of each verdict."""
-        return Counter(each.verdict for each in self._known.values() if each.verdict)
+        """The number of CapacityBuffers by reason."""
+        return Counter(state.verdict for state in self._states.values() if state.verdict)
 
 
 def observed_generation(buffer: CapacityBuffer) -> int | None:
     """The generation that the status is about."""
     conditions = buffer.status.conditions
-    return next((each.observed_generation for each in conditions if each.type == LIMITED_BY_QUOTAS), None)
+    return next(
+        (condition.observed_generation for condition in conditions if condition.type == LIMITED_BY_QUOTAS), None
+    )

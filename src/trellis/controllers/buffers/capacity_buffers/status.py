@@ -40,54 +40,62 @@ _OURS: Final = ("podTemplateRef", "podTemplateGeneration", "replicas", "provisio
 
 
 class CapacityBufferPublisher:
-    """Tells what CapacityBuffers have come to."""
+    """Publishes translations of CapacityBuffers: the managed template, the status and Events."""
 
     def __init__(
-        self, watching: CapacityBufferInformers, writer: Writer, *, record: EventSink, now: Callable[[], float]
+        self, informers: CapacityBufferInformers, writer: Writer, *, record: EventSink, now: Callable[[], float]
     ) -> None:
-        self._watching = watching
+        self._informers = informers
         self._writer = writer
         self._record = record
         self._now = now
 
-    async def publish(self, buffer: CapacityBuffer, known: CapacityBufferState, settled: Translation) -> float | None:
-        """Keep the template and tell; in how many seconds to try again, if that failed."""
-        resource, namespace = self._watching.resource, buffer.metadata.namespace
+    async def publish(self, buffer: CapacityBuffer, state: CapacityBufferState, settled: Translation) -> float | None:
+        """Write the template and the status; in how many seconds to try again, if that failed."""
+        resource, namespace = self._informers.resource, buffer.metadata.namespace
         name = managed_template_name(buffer.metadata.name)
-        seen = self._watching.templates.get(namespace, name)
-        now = (buffer, settled, seen)
-        if known.told is not None and all(one is other for one, other in zip(known.told, now, strict=True)):
+        template = self._informers.templates.get(namespace, name)
+        now = (buffer, settled, template)
+        if state.told is not None and all(
+            published_part is current_part for published_part, current_part in zip(state.told, now, strict=True)
+        ):
             return None
-        told, generation = settled, None
+        published, generation = settled, None
         if settled.is_ready:
             document = build_pod_template(name, settled)
-            kept = await ensure_template(self._writer, seen, owner_reference(resource, buffer), namespace, document)
-            if kept.problem is not None:
-                told = msgspec.structs.replace(settled, ready=kept.problem, is_ready=False)
-            elif kept.found is not None:
-                generation = kept.found.metadata.generation
+            result = await ensure_template(
+                self._writer, template, owner_reference(resource, buffer), namespace, document
+            )
+            if result.problem is not None:
+                published = msgspec.structs.replace(settled, ready=result.problem, is_ready=False)
+            elif result.found is not None:
+                generation = result.found.metadata.generation
             else:
-                return kept.retry
-        action = build_status_action(resource, buffer, told, generation, self._now())
+                return result.retry
+        action = build_status_action(resource, buffer, published, generation, self._now())
         if action is not None:
             outcome = await self._writer.write(action)
             if not outcome.applied:
                 return _RETRIES.get(outcome.result)
         # What was refused is tried again at the next pass.
-        known.told = now if told is settled else None
-        record_events(self._record, reference_to(resource, buffer), known, told)
+        state.told = now if published is settled else None
+        record_events(self._record, reference_to(resource, buffer), state, published)
         return None
 
 
 def build_status_action(
-    resource: Resource[CapacityBuffer], buffer: CapacityBuffer, told: Translation, generation: int | None, now: float
+    resource: Resource[CapacityBuffer],
+    buffer: CapacityBuffer,
+    translation: Translation,
+    generation: int | None,
+    now: float,
 ) -> Action | None:
     """Write what a translation says, with the managed template of this generation; None if the status says so."""
-    status = build_capacity_status(buffer, told, generation, now)
+    status = build_capacity_status(buffer, translation, generation, now)
     if _is_written(status, buffer):
         return None
-    types = {each["type"] for each in status["conditions"]}
-    others = [_condition_document(each) for each in buffer.status.conditions if each.type not in types]
+    types = {condition["type"] for condition in status["conditions"]}
+    others = [_condition_document(condition) for condition in buffer.status.conditions if condition.type not in types]
     document = {**dict.fromkeys(_OURS), **status, "conditions": [*others, *status["conditions"]]}
     return PatchStatus(target_of(resource, buffer), document)
 
@@ -98,19 +106,21 @@ def _is_written(status: Mapping[str, Any], buffer: CapacityBuffer) -> bool:
     has = (reference, stored.pod_template_generation, stored.replicas, stored.provisioning_strategy)
     if has != tuple(status.get(name) for name in _OURS):
         return False
-    known = {each.type: each for each in stored.conditions}
-    return all(_is_same_condition(each, known.get(each["type"])) for each in status["conditions"])
+    stored_conditions = {condition.type: condition for condition in stored.conditions}
+    return all(
+        _is_same_condition(condition, stored_conditions.get(condition["type"])) for condition in status["conditions"]
+    )
 
 
-def _is_same_condition(wanted: Mapping[str, Any], stored: Condition | None) -> bool:
+def _is_same_condition(document: Mapping[str, Any], stored: Condition | None) -> bool:
     return stored is not None and (
         (stored.status, stored.reason, stored.message, stored.observed_generation)
-        == (wanted["status"], wanted["reason"], wanted["message"], wanted.get("observedGeneration", 0))
+        == (document["status"], document["reason"], document["message"], document.get("observedGeneration", 0))
     )
 
 
 def _condition_document(condition: Condition) -> dict[str, Any]:
-    """A condition of somebody else's, with every field that the schema wants."""
+    """A condition of another writer, with every field that the schema requires."""
     since, generation = condition.last_transition_time, condition.observed_generation
     return {
         "type": condition.type,

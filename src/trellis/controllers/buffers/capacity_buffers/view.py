@@ -29,58 +29,58 @@ _CORE: Final = "core"
 
 
 class CapacityBufferViewBuilder:
-    """Gathers facts about CapacityBuffers, one at a time each."""
+    """Builds the facts that CapacityBuffers are translated from. No CapacityBuffer is read twice at a time."""
 
     def __init__(
         self,
         client: Client,
-        watching: CapacityBufferInformers,
+        informers: CapacityBufferInformers,
         workloads: BufferViewBuilder,
         templates: TemplateDryRuns,
     ) -> None:
         self._client = client
-        self._watching = watching
+        self._informers = informers
         self._workloads = workloads
         self._templates = templates
 
-    async def facts(self, buffer: CapacityBuffer, known: CapacityBufferState) -> TranslationFacts:
-        """All that is known of what one is about. Raises `KubeError` if something could not be asked."""
+    async def facts(self, buffer: CapacityBuffer, state: CapacityBufferState) -> TranslationFacts:
+        """The facts about one CapacityBuffer. Raises `KubeError` if a request failed."""
         spec, namespace = buffer.spec, buffer.metadata.namespace
         if spec.pod_template_ref is not None:
             return TranslationFacts(
-                await self._template(TargetRef(namespace, "v1", "PodTemplate", spec.pod_template_ref.name), known)
+                await self._template(TargetRef(namespace, "v1", "PodTemplate", spec.pod_template_ref.name), state)
             )
         if spec.scalable_ref is not None:
             target = workload_reference(namespace, spec.scalable_ref)
             key = capacity_key(key_of(buffer))
-            return TranslationFacts(await self._workloads.target(key, target, known, lambda: self._last(buffer, known)))
+            return TranslationFacts(await self._workloads.target(key, target, state, lambda: self._last(buffer, state)))
         return TranslationFacts()
 
-    async def _template(self, target: TargetRef, known: TargetState) -> TargetFacts | TargetProblem:
-        """The template that is referred to; read as a whole, so that all of it is judged when it is tried."""
-        seen = self._watching.templates.get(target.namespace, target.name)
-        if seen is None:
+    async def _template(self, target: TargetRef, state: TargetState) -> TargetFacts | TargetProblem:
+        """The referenced template, read with all of its fields, so that the dry run covers each of them."""
+        template = self._informers.templates.get(target.namespace, target.name)
+        if template is None:
             return TargetProblem(TARGET_NOT_FOUND, describe_missing(target))
-        read = (seen.metadata.uid, seen.metadata.generation)
-        shown = known.template
+        read = (template.metadata.uid, template.metadata.generation)
+        shown = state.template
         if shown is None or shown.read != read or asyncio.get_running_loop().time() >= shown.until:
             response = await self._client.send(build_get(POD_TEMPLATES, target.name, target.namespace))
             document = msgspec.json.decode(response.body, type=dict[str, Any])
-            shown = await self._templates.of_document(known, document.get("template"), target, read)
+            shown = await self._templates.of_document(state, document.get("template"), target, read)
         return TargetFacts() if shown is None else TargetFacts(template=shown.template, refusal=shown.refusal)
 
-    def _last(self, buffer: CapacityBuffer, known: CapacityBufferState) -> PodTemplateSpec | None:
+    def _last(self, buffer: CapacityBuffer, state: CapacityBufferState) -> PodTemplateSpec | None:
         """The shape in the managed template, if it is that of the present spec, or is known to be of its workload."""
         metadata, status = buffer.metadata, buffer.status
-        is_present = observed_generation(buffer) == metadata.generation or known.target_stays
+        is_present = observed_generation(buffer) == metadata.generation or state.target_stays
         # One that the status does not refer to any more is that of an earlier workload.
         if status.pod_template_ref is None or not is_present:
             return None
-        found = self._watching.templates.get(metadata.namespace, managed_template_name(metadata.name))
-        if found is None or not is_owned(found, metadata.uid):
+        template = self._informers.templates.get(metadata.namespace, managed_template_name(metadata.name))
+        if template is None or not is_owned(template, metadata.uid):
             return None
         # Its limits are there for the API server's sake.
-        return msgspec.structs.replace(found.template, spec=select_scheduling_fields(found.template.spec))
+        return msgspec.structs.replace(template.template, spec=select_scheduling_fields(template.template.spec))
 
 
 def workload_reference(namespace: str, reference: ScalableReference) -> TargetRef:

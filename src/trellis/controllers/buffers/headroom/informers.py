@@ -44,6 +44,6 @@ class HeadroomInformers:
         """All claims, volumes and classes as they are now."""
         return Storage(
             claims=self.claims.snapshot().objects,
-            volumes={each.metadata.name: each for each in self.volumes.snapshot()},
-            classes={each.metadata.name: each for each in self.classes.snapshot()},
+            volumes={volume.metadata.name: volume for volume in self.volumes.snapshot()},
+            classes={storage_class.metadata.name: storage_class for storage_class in self.classes.snapshot()},
         )

@@ -64,16 +64,16 @@ class HeadroomLoop:
         await self._loop.run()
 
     async def _pass(self) -> None:
-        why = self._informer_set.why_not_trusted() if self._context.may_act() else "not leading"
-        if why is not None:
-            _log.detail(2, "the headroom of Buffers is not observed", why=why)
+        skip_reason = self._informer_set.why_not_trusted() if self._context.may_act() else "not leading"
+        if skip_reason is not None:
+            _log.detail(2, "the headroom of Buffers is not observed", why=skip_reason)
             return
         observer, self._observer = self._observer, None
         if observer is None:
-            observer, news = create_observer(self._settings, self._context.recorder), self._changes.take_all()
+            observer, changes = create_observer(self._settings, self._context.recorder), self._changes.take_all()
         else:
-            news = self._changes.take()
-        observed = await self._thread.run(observer.observe, news, self._context.now())
+            changes = self._changes.take()
+        observed = await self._thread.run(observer.observe, changes, self._context.now())
         self._observer = observer
         self._on_observed(observed, self._informers)
 

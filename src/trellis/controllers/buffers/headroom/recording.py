@@ -18,28 +18,28 @@ from trellis.runtime.recorder import Recorder
 
 
 def create_observer(settings: ScaleUpSettings, recorder: Recorder) -> HeadroomObserver:
-    """An observer; one that records if that goes anywhere."""
+    """An observer, which records if the recorder is on."""
     return RecordedHeadroomObserver(settings, recorder) if recorder.is_on else HeadroomObserver(settings)
 
 
 class RecordedHeadroomObserver(HeadroomObserver):
-    """Observes, and records both sides."""
+    """Observes, and records inputs and results."""
 
     def __init__(self, settings: ScaleUpSettings, recorder: Recorder) -> None:
         super().__init__(settings)
         self._recorder = recorder
-        self._news = ChangesWriter()
+        self._changes = ChangesWriter()
         self._observations = HeadroomRecorder()
         recorder.write(OBSERVER, HeadroomRecordingStart(settings))
 
     def take_in(self, news: ClusterSnapshotChanges) -> None:
-        """Record what is new, and update the snapshot."""
-        for line in self._news.lines(news):
+        """Record the changes, and update the snapshot."""
+        for line in self._changes.lines(news):
             self._recorder.write(NEWS, line)
         super().take_in(news)
 
     def observe(self, news: ClusterSnapshotChanges, now: float) -> ObservedHeadroom:
-        """Observe, and record what was found."""
+        """Observe, and record the result."""
         self._recorder.write(OBSERVING, HeadroomInputLine(now))
         observed = super().observe(news, now)
         self._recorder.write(OBSERVED, self._observations.of(observed, now))

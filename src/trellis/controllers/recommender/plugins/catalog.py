@@ -30,15 +30,20 @@ class CatalogEntry(msgspec.Struct, frozen=True):
 
 
 def list_recommenders(names: Collection[str] = ()) -> list[CatalogEntry]:
-    """All of them, or those of some names; a name that no recommender has is left out."""
+    """All recommenders, or those with these names; unknown names are left out."""
     built_in = [
-        CatalogEntry(name, needs_history=each.needs_history, needs_runs=needs_runs(each), parameters=each.parameters)
-        for name, each in built_in_recommenders().items()
+        CatalogEntry(
+            name,
+            needs_history=recommender.needs_history,
+            needs_runs=needs_runs(recommender),
+            parameters=recommender.parameters,
+        )
+        for name, recommender in built_in_recommenders().items()
         if not names or name in names
     ]
-    taken = {each.name for each in built_in}
+    built_in_names = {entry.name for entry in built_in}
     installed = [
-        _load_entry(plugin, name in taken, len(plugins) > 1)
+        _load_entry(plugin, name in built_in_names, len(plugins) > 1)
         for name, plugins in installed_plugins().items()
         if not names or name in names
         for plugin in plugins
@@ -47,12 +52,12 @@ def list_recommenders(names: Collection[str] = ()) -> list[CatalogEntry]:
 
 
 def known_names() -> list[str]:
-    """What they are called, without a look at those that are installed."""
+    """The names of all recommenders; installed ones are not loaded."""
     return list(dict.fromkeys([*built_in_recommenders(), *installed_plugins()]))
 
 
 def _load_entry(plugin: RecommenderPlugin, is_built_in: bool, is_ambiguous: bool) -> CatalogEntry:
-    """An installed recommender, loaded in a worker to see whether it can be."""
+    """The entry of an installed recommender, which is loaded in a worker to find problems."""
     about = CatalogEntry(plugin.name, plugin.package, plugin.version)
     if is_built_in:
         return msgspec.structs.replace(about, problem="a recommender of this name comes with Trellis and is used")
@@ -73,4 +78,4 @@ def _load_entry(plugin: RecommenderPlugin, is_built_in: bool, is_ambiguous: bool
 
 
 def _ignore(_name: str, _reason: Reason) -> None:
-    """The list says it."""
+    """Ignore a failure: the catalog has it as the problem."""

@@ -20,7 +20,7 @@ ENTRY_POINTS: Final = "trellis.recommenders"
 
 
 class RecommenderPlugin(msgspec.Struct, frozen=True, order=True):
-    """An announcement: the name of the recommender, what to call for it, and the package that says so."""
+    """An entry point: the name of the recommender, its value, and the package that has it."""
 
     name: str
     value: str
@@ -32,9 +32,9 @@ class RecommenderPlugin(msgspec.Struct, frozen=True, order=True):
 
 
 def installed_plugins() -> dict[str, tuple[RecommenderPlugin, ...]]:
-    """All announcements by name; more than one of a name if several packages announce it."""
-    found: dict[str, set[RecommenderPlugin]] = {}
+    """All entry points by name; more than one of a name if several packages have it."""
+    plugins_by_name: dict[str, set[RecommenderPlugin]] = {}
     for entry in entry_points(group=ENTRY_POINTS):
         package, version = (entry.dist.name, entry.dist.version) if entry.dist else ("an unknown package", "")
-        found.setdefault(entry.name, set()).add(RecommenderPlugin(entry.name, entry.value, package, version))
-    return {name: tuple(sorted(plugins)) for name, plugins in sorted(found.items())}
+        plugins_by_name.setdefault(entry.name, set()).add(RecommenderPlugin(entry.name, entry.value, package, version))
+    return {name: tuple(sorted(plugins)) for name, plugins in sorted(plugins_by_name.items())}

@@ -23,7 +23,7 @@ from trellis.runtime.telemetry.metrics import Metrics
 
 
 def worker_settings(settings: RecommenderSettings) -> WorkerSettings:
-    """How far recommenders of others may go."""
+    """The limits of worker processes."""
     return WorkerSettings(
         deadline=settings.plugins.recommender_deadline.total_seconds(),
         memory=settings.plugins.recommender_memory.units,
@@ -34,7 +34,7 @@ _log: Final = Logger("trellis.recommender")
 
 
 class HostedRecommenders:
-    """The recommenders of this process, by the names they answer to."""
+    """The recommenders of this process, by name."""
 
     def __init__(self, recommenders: Mapping[str, Recommender], workers: Sequence[RecommenderWorker] = ()) -> None:
         self._recommenders = dict(recommenders)
@@ -59,15 +59,15 @@ class HostedRecommenders:
         for worker in self._workers:
             worker.close()
 
-    def _stand_in(self, name: str, why: str) -> None:
-        known = self._recommenders.get(name)
+    def _stand_in(self, name: str, reason: str) -> None:
+        current = self._recommenders.get(name)
         # The same one for the same reason, so that its VPAs need not be evaluated again.
-        if not isinstance(known, UnavailableRecommender) or known.why != why:
-            self._recommenders[name] = UnavailableRecommender(name, why)
+        if not isinstance(current, UnavailableRecommender) or current.why != reason:
+            self._recommenders[name] = UnavailableRecommender(name, reason)
 
 
 def host_recommenders(settings: RecommenderSettings, metrics: Metrics) -> HostedRecommenders:
-    """Who answers to the names that this process was given; `InvalidInput` if `--set` cannot be meant."""
+    """The recommenders with the names in the settings; `InvalidInput` if `--set` is invalid."""
     names = settings.loop.recommender_name
     try:
         presets = read_presets(settings.plugins.parameters, names)
@@ -88,12 +88,12 @@ def host_recommenders(settings: RecommenderSettings, metrics: Metrics) -> Hosted
 
 
 def _create_worker(
-    plugin: RecommenderPlugin, settings: RecommenderSettings, given: Mapping[str, str], metrics: Metrics
+    plugin: RecommenderPlugin, settings: RecommenderSettings, parameters: Mapping[str, str], metrics: Metrics
 ) -> RecommenderWorker:
     return RecommenderWorker(
         plugin,
         worker_settings(settings),
-        given=given,
+        given=parameters,
         observe=lambda name, reason: metrics.add(WORKER_FAILURES, 1, name, reason.code),
     )
 

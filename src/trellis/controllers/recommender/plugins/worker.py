@@ -53,7 +53,7 @@ ObserveFailure: TypeAlias = Callable[[str, Reason], None]
 
 
 class WorkerSettings(msgspec.Struct, frozen=True):
-    """How far a worker may go: seconds for an answer, bytes of memory (0 sets no limit), and seconds to start."""
+    """The limits of a worker: seconds for an answer, bytes of memory (0 sets no limit), and seconds to start."""
 
     deadline: float = 10.0
     memory: int = 0
@@ -61,7 +61,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 
 
 class _FailedQuestion(msgspec.Struct, frozen=True):
-    """What went wrong, in short and with names, how many times in a row, and until when it is not tried again."""
+    """A failure without and with the name, how many times in a row it occurred, and until when not to retry."""
 
     why: str
     message: str
@@ -85,11 +85,11 @@ class RecommenderWorker:
         self.declared: RecommenderDeclaration | None = None
         self._plugin = plugin
         self._settings = settings
-        self._given = given
+        self._presets = given
         self._observe = observe
         self._clock = clock
         self._pauses = RetryBackoff(first=settings.deadline, most=_LONGEST_PAUSE, jitter=0.0)
-        self._troubles: dict[_Question, _FailedQuestion] = {}
+        self._failures: dict[_Question, _FailedQuestion] = {}
         self._threads = DaemonThreads(f"recommender {plugin.name}")
         self._process: WorkerProcess | None = None
         self._closing = threading.Event()
@@ -111,18 +111,18 @@ class RecommenderWorker:
 
     @property
     def why_not(self) -> str:
-        """Why it is not there, in a sentence with its name; empty if nothing is known yet."""
-        trouble = self._troubles.get(_LOADING)
+        """Why it cannot be used, in a sentence with its name; empty if no start has failed."""
+        trouble = self._failures.get(_LOADING)
         return trouble.message if trouble else ""
 
     @property
     def problem(self) -> str:
-        """The same without its name."""
-        trouble = self._troubles.get(_LOADING)
+        """Why it cannot be used, without its name."""
+        trouble = self._failures.get(_LOADING)
         return trouble.why if trouble else ""
 
     def start(self) -> Future[None]:
-        """See to it that there is a process, unless that went wrong just now; the answer can be waited for."""
+        """Start the process if there is none, unless a start failed just now; the result can be awaited."""
         if self._closing.is_set() or self._paused(_LOADING):
             nothing: Future[None] = Future()
             nothing.set_result(None)
@@ -130,7 +130,7 @@ class RecommenderWorker:
         return self._threads.submit(self._load, time.monotonic() + self._settings.start_seconds)
 
     def begin(self, rows: Rows, values: ParameterValues, now: float, /) -> PendingEstimates:
-        """Put a question to the process. It gets copies of the rows asked about, and of nothing else."""
+        """Send a request to the process. It gets copies of the requested rows only."""
         question = tuple(sorted(values.items()))
         if self._closing.is_set():
             return partial(_fail, f"recommender {self.name} is being stopped")
@@ -141,21 +141,21 @@ class RecommenderWorker:
         return self._threads.submit(self._ask, sent, question, time.monotonic() + self._settings.deadline).result
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
-        """The answer, waited for."""
+        """Send a request, and wait for the answer."""
         return self.begin(rows, values, now)()
 
     def close(self) -> None:
-        """End the process. Questions under way fail."""
+        """End the process. Requests in flight fail."""
         if self._closing.is_set():
             return
         self._closing.set()
         process = self._process
         if process is not None:
             process.end()
-        self._threads.submit(self._let_go)
+        self._threads.submit(self._end_process)
         self._threads.shutdown(wait=True)
 
-    # From here on, all is done in the worker's own thread.
+    # The methods below run in the worker's own thread.
 
     def _load(self, until: float) -> None:
         if self._process is not None or self._closing.is_set() or self._paused(_LOADING):
@@ -164,22 +164,24 @@ class RecommenderWorker:
         try:
             process = WorkerProcess(self._plugin.value, deadline=settings.deadline, memory=settings.memory)
         except OSError as error:
-            self._give_up(_LOADING, CRASHED, f"its process cannot be started: {error.strerror}")
+            self._fail_question(_LOADING, CRASHED, f"its process cannot be started: {error.strerror}")
             return
         self._process = process
         if self._closing.is_set():  # since the check above, so that `close` does not know of the process
-            self._let_go()
+            self._end_process()
             return
         try:
             declared = process.load(until)
-            parameters = replace_defaults(declared.parameters, self._given)
+            parameters = replace_defaults(declared.parameters, self._presets)
         except WorkerError as failure:
-            why = {TIMED_OUT: "it did not start in time", NOT_LOADED: str(failure)}.get(failure.reason, f"it {failure}")
-            self._give_up(_LOADING, failure.reason, why)
+            problem = {TIMED_OUT: "it did not start in time", NOT_LOADED: str(failure)}.get(
+                failure.reason, f"it {failure}"
+            )
+            self._fail_question(_LOADING, failure.reason, problem)
         except InvalidInput as error:
-            self._give_up(_LOADING, NOT_LOADED, f"flag --set: {error}")
+            self._fail_question(_LOADING, NOT_LOADED, f"flag --set: {error}")
         else:
-            self._troubles.pop(_LOADING, None)
+            self._failures.pop(_LOADING, None)
             self.declared = self.declared or msgspec.structs.replace(declared, parameters=parameters)
             _log.info("started a recommender", recommender=self.name, package=self._plugin, pid=process.pid)
 
@@ -197,39 +199,41 @@ class RecommenderWorker:
                 self._observe(self.name, RAISED)
                 raise RecommenderFailure(f"recommender {self.name} {failure}") from failure
             late = f"did not answer within {deadline} and was killed"
-            message = self._give_up(question, failure.reason, late if failure.reason is TIMED_OUT else str(failure))
+            message = self._fail_question(
+                question, failure.reason, late if failure.reason is TIMED_OUT else str(failure)
+            )
             self.start()
             raise RecommenderFailure(message) from failure
         except BaseException:
-            self._let_go()  # how much of the question it has read is unknown
+            self._end_process()  # how much of the question it has read is unknown
             raise
-        self._troubles.pop(question, None)
+        self._failures.pop(question, None)
         return answer
 
-    def _give_up(self, question: _Question, reason: Reason, why: str) -> str:
-        """Let go of the process, and note that it is of no use to ask at once again."""
-        self._let_go()
-        before = self._troubles.pop(question, None)
+    def _fail_question(self, question: _Question, reason: Reason, problem: str) -> str:
+        """End the process, and start the backoff of this request; the message of the failure."""
+        self._end_process()
+        before = self._failures.pop(question, None)
         times = before.times + 1 if before else 1
         pause = self._pauses.wait(times, draw=lambda: 0.0)
-        whose = f" of package {self._plugin} cannot be used:" if question == _LOADING else ""
-        message = f"recommender {self.name}{whose} {why}"
-        self._troubles[question] = _FailedQuestion(why, message, times, self._clock() + pause)
-        while len(self._troubles) > _MOST_TROUBLES:
-            self._troubles.pop(next(iter(self._troubles)))
+        origin = f" of package {self._plugin} cannot be used:" if question == _LOADING else ""
+        message = f"recommender {self.name}{origin} {problem}"
+        self._failures[question] = _FailedQuestion(problem, message, times, self._clock() + pause)
+        while len(self._failures) > _MOST_TROUBLES:
+            self._failures.pop(next(iter(self._failures)))
         if not self._closing.is_set():
             self._observe(self.name, reason)
-            _log.error("a recommender failed", recommender=self.name, reason=reason, why=why, pause=f"{pause:g} s")
+            _log.error("a recommender failed", recommender=self.name, reason=reason, why=problem, pause=f"{pause:g} s")
         return message
 
-    def _let_go(self) -> None:
+    def _end_process(self) -> None:
         process, self._process = self._process, None
         if process is not None:
             process.close()
 
     def _paused(self, question: _Question) -> _FailedQuestion | None:
-        """What went wrong with a question, if it is too early to put it again."""
-        trouble = self._troubles.get(question)
+        """The failure of a request that is still in backoff."""
+        trouble = self._failures.get(question)
         return trouble if trouble is not None and self._clock() < trouble.until else None
 
 

@@ -91,15 +91,15 @@ def _receive(questions: BinaryIO) -> Any:
 
 
 def _read_exactly(questions: BinaryIO, size: int) -> bytes:
-    """So many bytes; with less of them, the parent is gone."""
-    found = questions.read(size)
-    if len(found) < size:
+    """Read `size` bytes; if there are fewer, the parent has ended, and so does this process."""
+    data = questions.read(size)
+    if len(data) < size:
         os._exit(0)
-    return found
+    return data
 
 
-def _send(answers: BinaryIO, said: WorkerReply) -> None:
-    answers.write(frame(encode(said)))
+def _send(answers: BinaryIO, reply: WorkerReply) -> None:
+    answers.write(frame(encode(reply)))
     answers.flush()
 
 
@@ -108,7 +108,7 @@ def _limit_memory(memory: int) -> None:
     if memory and (most == resource.RLIM_INFINITY or memory < most):
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     with contextlib.suppress(OSError):
-        # Of all processes in the container this is the one that can be spared.
+        # Of all processes in the container the kernel should kill this one first.
         Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
 
 

@@ -24,10 +24,10 @@ LONGEST: Final = 1 << 31  # no answer is as long as this
 
 
 class LoadRequest(msgspec.Struct, frozen=True):
-    """The first thing a worker is told: where to find what, and how far it may go. 0 is no limit of memory.
+    """The first message to a worker: what to load from where, and its limits. 0 sets no limit of memory.
 
     `value` is that of an entry point, such as `package.module:Class`. `patience` is after how many seconds of one
-    answer the kernel ends the process, should nobody else have done so.
+    answer the kernel ends the process, if the parent has not done so.
     """
 
     path: list[str]
@@ -37,7 +37,7 @@ class LoadRequest(msgspec.Struct, frozen=True):
 
 
 class EstimateRequest(msgspec.Struct, frozen=True):
-    """One question."""
+    """A request for estimates of these rows."""
 
     rows: Rows
     values: ParameterValues
@@ -52,9 +52,9 @@ class ColumnMessage(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, column: FloatColumn) -> ColumnMessage:
-        """A column to send."""
-        found = np.ascontiguousarray(column)
-        return cls(found.shape, found.tobytes())
+        """The message of a column."""
+        contiguous = np.ascontiguousarray(column)
+        return cls(contiguous.shape, contiguous.tobytes())
 
     def read(self) -> FloatColumn:
         """The column that was sent; `ValueError` if there are not as many bytes as its shape says."""
@@ -62,19 +62,19 @@ class ColumnMessage(msgspec.Struct, frozen=True):
 
 
 class LoadReply(msgspec.Struct, frozen=True, tag=True):
-    """The recommender is there, and this is what it declares."""
+    """The recommender is loaded, with its declaration."""
 
     declaration: RecommenderDeclaration
 
 
 class LoadFailure(msgspec.Struct, frozen=True, tag=True):
-    """There is no recommender to be had: why."""
+    """The recommender cannot be loaded, with the reason."""
 
     why: str
 
 
 class EstimateReply(msgspec.Struct, frozen=True, tag=True):
-    """An answer."""
+    """The estimates of a recommender."""
 
     bounds: ColumnMessage
     totals: ColumnMessage | None
@@ -84,7 +84,7 @@ class EstimateReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class EstimateFailure(msgspec.Struct, frozen=True, tag=True):
-    """There is no answer: what the recommender raised, or what is wrong with what it said."""
+    """There are no estimates: what the recommender raised, or why its estimates are invalid."""
 
     what: str
     out_of_memory: bool = False
@@ -101,13 +101,13 @@ def frame(payload: bytes) -> bytes:
     return HEADER.pack(MARK, len(payload)) + payload
 
 
-def encode(said: WorkerReply) -> bytes:
-    """What a worker says."""
-    return _ENCODER.encode(said)
+def encode(reply: WorkerReply) -> bytes:
+    """Encode the reply of a worker."""
+    return _ENCODER.encode(reply)
 
 
 def decode(payload: bytes) -> WorkerReply:
-    """What a worker said; `ValueError` if it is nothing of the kind."""
+    """Decode the reply of a worker; `ValueError` if it is not valid."""
     return _DECODER.decode(payload)
 
 

@@ -89,25 +89,25 @@ class WorkerProcess:
         return self._child.pid
 
     def load(self, until: float) -> RecommenderDeclaration:
-        """Let it load the recommender; what that declares."""
-        said = self._exchange(self._begin, until)
-        if isinstance(said, LoadReply):
-            return said.declaration
-        if isinstance(said, LoadFailure):
-            raise WorkerError(NOT_LOADED, said.why)
+        """Load the recommender in the process; its declaration."""
+        reply = self._exchange(self._begin, until)
+        if isinstance(reply, LoadReply):
+            return reply.declaration
+        if isinstance(reply, LoadFailure):
+            raise WorkerError(NOT_LOADED, reply.why)
         raise WorkerError(GARBLED, "sent an answer before it was asked")
 
     def ask(self, question: EstimateRequest, until: float) -> Estimates:
         """The answer, if it comes in time."""
-        said = self._exchange(question, until)
-        if isinstance(said, EstimateFailure):
-            if said.out_of_memory:
-                raise WorkerError(OUT_OF_MEMORY, f"{said.what}: it may have {self._begin.memory} bytes")
-            raise WorkerError(RAISED, said.what)
-        if not isinstance(said, EstimateReply):
+        reply = self._exchange(question, until)
+        if isinstance(reply, EstimateFailure):
+            if reply.out_of_memory:
+                raise WorkerError(OUT_OF_MEMORY, f"{reply.what}: it may have {self._begin.memory} bytes")
+            raise WorkerError(RAISED, reply.what)
+        if not isinstance(reply, EstimateReply):
             raise WorkerError(GARBLED, "sent something else than an answer")
         try:
-            return from_reply(said)
+            return from_reply(reply)
         except ValueError as error:
             raise WorkerError(GARBLED, f"sent garbage in place of an answer: {error}") from error
 
@@ -118,7 +118,7 @@ class WorkerProcess:
         self._child.wait()
 
     def close(self) -> None:
-        """End it and let go of it."""
+        """End it, and close its pipes."""
         self.end()
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
@@ -147,17 +147,17 @@ class WorkerProcess:
                 raise self._ended(until) from None
 
     def _receive(self, size: int, until: float) -> bytes:
-        found = bytearray()
-        while len(found) < size:
+        data = bytearray()
+        while len(data) < size:
             self._wait(self._up, select.POLLIN, until)
             try:
-                piece = os.read(self._up, min(size - len(found), _PIECE))
+                piece = os.read(self._up, min(size - len(data), _PIECE))
             except BlockingIOError:
                 continue
             if not piece:
                 raise self._ended(until)
-            found += piece
-        return bytes(found)
+            data += piece
+        return bytes(data)
 
     def _wait(self, pipe: int, event: int, until: float) -> None:
         poll = select.poll()
@@ -183,5 +183,5 @@ def _number(pipe: IO[bytes] | None) -> int:
 
 def worker_environment(ours: Mapping[str, str]) -> dict[str, str]:
     """The variables that a worker gets."""
-    kept = {name: text for name, text in ours.items() if name in _VARIABLES or name.startswith(_PREFIXES)}
-    return _ONE_THREAD | kept
+    passed_on = {name: text for name, text in ours.items() if name in _VARIABLES or name.startswith(_PREFIXES)}
+    return _ONE_THREAD | passed_on
