@@ -203,8 +203,10 @@ class SharedInformers:
                 passed_on.append(shared)
         await self._stop(*left, *passed_on)
         for shared in passed_on:
-            shared.informer.client = shared.followers[0].client
-            self._start(shared)
+            # The others may have left meanwhile, and then took the informer with them.
+            if shared.followers:
+                shared.informer.client = shared.followers[0].client
+                self._start(shared)
         if not self._runs and self._discovery is not None:
             discovery, self._discovery = self._discovery, None
             discovery.cancel()

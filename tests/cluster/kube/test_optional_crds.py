@@ -17,7 +17,7 @@ from trellis.kube.auth.kubeconfig import connection_from_kubeconfig
 from trellis.kube.client import Client
 from trellis.kube.resources import PODS, Resource
 from trellis.kube.transport.aiohttp_transport import AiohttpTransport
-from trellis.runtime import optional_kinds
+from trellis.runtime import shared_informers
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
@@ -54,8 +54,8 @@ async def until(what: str, ask: Callable[[], object]) -> None:
 def test_a_kind_that_is_removed_stops_nobody_and_comes_back_in_another_version(
     cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(optional_kinds, "_ABSENT_SECONDS", 1.0)
-    monkeypatch.setattr(optional_kinds, "_DOUBT_SECONDS", 0.5)
+    monkeypatch.setattr(shared_informers, "_ABSENT_SECONDS", 1.0)
+    monkeypatch.setattr(shared_informers, "_DOUBT_SECONDS", 0.5)
     group = f"{namespace}.example.com"
     newer = Resource(group, "v1", "weathers", "Weather", True, KubeObject)
     older = msgspec.structs.replace(newer, version="v1alpha1")

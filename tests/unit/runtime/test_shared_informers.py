@@ -107,6 +107,26 @@ def test_a_slice_that_is_too_narrow_for_a_later_component_is_not_shared() -> Non
     assert world.component().follow(POD_SUMMARIES) in tuple(world.shared)
 
 
+def test_components_that_end_at_the_same_time_leave_nothing_running() -> None:
+    world = World()
+    world.one.follow(POD_SUMMARIES)
+    world.other.follow(POD_SUMMARIES)
+
+    async def main() -> None:
+        runs = [asyncio.create_task(component.run()) for component in (world.one, world.other)]
+        await world.one.wait_until_synced()
+        for run in runs:
+            run.cancel()
+        assert [type(end) for end in await asyncio.gather(*runs, return_exceptions=True)] == [
+            asyncio.CancelledError,
+            asyncio.CancelledError,
+        ]
+        assert tuple(world.shared) == ()
+        assert asyncio.all_tasks() == {asyncio.current_task()}
+
+    virtual_time.run(main())
+
+
 def test_an_informer_goes_on_with_another_client_when_the_first_component_ends() -> None:
     world = World()
     world.one.follow(PODS)
