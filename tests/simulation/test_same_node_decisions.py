@@ -119,13 +119,13 @@ def decided(plans: PassPlans) -> Actions:
                 actions.append(("evict", PodRef(namespace, name, uid)))
             case ReleaseNode(group=group, instance=instance):
                 actions.append(("release", group, instance))
-    return [*actions, *(("release", failed.group, failed.instance) for failed in plans.up.give_backs)]
+    return [*actions, *(("release", failed.group, failed.instance) for failed in plans.up.releases)]
 
 
 def decisions(plans: PassPlans) -> set[tuple[str, str]]:
-    nodes = {(f"node {each.node}", each.said.reason.code) for each in plans.down.nodes}
-    buffers = {(f"buffer {each.uid}", each.said.reason.code) for each in plans.up.buffers}
-    pods = {(f"pod {'/'.join(key)}", each.said.reason.code) for each in plans.up.pods for key in each.pods}
+    nodes = {(f"node {each.node}", each.reason.reason.code) for each in plans.down.nodes}
+    buffers = {(f"buffer {each.uid}", each.reason.reason.code) for each in plans.up.buffers}
+    pods = {(f"pod {'/'.join(key)}", each.reason.reason.code) for each in plans.up.pods for key in each.pods}
     return nodes | buffers | pods
 
 

@@ -172,7 +172,7 @@ class Cluster:
         for order in plan.orders:
             while self.state(order.group).target < order.target:
                 self._begin(order.group, self.now)
-        for back in plan.give_backs:
+        for back in plan.releases:
             left = [instance for instance in self.instances[back.group] if instance.id != back.instance]
             self.instances[back.group] = left
             self.snapshot.put_node(back.instance, None)

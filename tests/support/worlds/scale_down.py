@@ -62,7 +62,7 @@ class ShrinkingCluster(Cluster):
         return self
 
     def look(self) -> ScaleDownPlan:
-        view = ScaleDownInput(self.snapshot, self.budgets, self.memory.seats, self.starts)
+        view = ScaleDownInput(self.snapshot, self.budgets, self.memory.chunk_nodes, self.starts)
         plan = plan_scale_down(view, self.shrunk, self.now, self.down)
         self.shrunk = plan.memory
         self.said = {node.node: node for node in plan.nodes}
@@ -71,7 +71,7 @@ class ShrinkingCluster(Cluster):
 
     def code(self, node: str) -> str:
         """The reason of the last verdict on a node."""
-        return self.said[node].said.reason.code
+        return self.said[node].reason.reason.code
 
     def act(self, plan: ScaleDownPlan) -> None:
         for action in plan.actions:

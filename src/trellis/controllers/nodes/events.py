@@ -125,11 +125,11 @@ class BufferEvents:
         """Record Buffers that are provisioned now, or no longer, or whose nodes are upcoming."""
         recorded: dict[str, str] = {}
         for decision in decisions:
-            recorded[decision.uid] = code = decision.said.reason.code
+            recorded[decision.uid] = code = decision.reason.reason.code
             before = self._recorded.get(decision.uid)
-            if before != code and (before is not None or decision.said.reason not in _PROVISIONED_REASONS):
+            if before != code and (before is not None or decision.reason.reason not in _PROVISIONED_REASONS):
                 about = ObjectReference(BUFFER.name, *decision.key, decision.uid, BUFFER.api_version)
-                self._record(about, decision.said.reason, _chunk_message(decision))
+                self._record(about, decision.reason.reason, _chunk_message(decision))
         self._recorded = recorded
 
 
@@ -190,7 +190,7 @@ class NodeEvents:
         """Record nodes that are being removed, step by step, and those whose removal is given up."""
         recorded: dict[str, tuple[str, str]] = {}
         for decision in decisions:
-            reason, (before, uid) = decision.said.reason, self._nodes.get(decision.node, ("", ""))
+            reason, (before, uid) = decision.reason.reason, self._nodes.get(decision.node, ("", ""))
             goes = decision.outcome is NodeOutcome.LEAVING
             if not goes and not before:
                 continue
@@ -198,7 +198,7 @@ class NodeEvents:
             # A node that has just been released is not in the cache any more.
             uid = node.metadata.uid if node is not None else uid
             if before != reason.code and reason is not NODE_SETTLING:
-                self._record(ObjectReference("Node", "", decision.node, uid, "v1"), reason, str(decision.said))
+                self._record(ObjectReference("Node", "", decision.node, uid, "v1"), reason, str(decision.reason))
             if goes:
                 recorded[decision.node] = (reason.code, uid)
         self._nodes = recorded
@@ -216,7 +216,7 @@ def _pod_messages(
         first = len(decision.pods) - decision.unplaced
         ordered = first - sum(decision.ordered.values())
         groups = ", ".join(sorted(decision.ordered.keys() - failed))
-        refusal = "; ".join((str(decision.said), *map(str, decision.refused)))
+        refusal = "; ".join((str(decision.reason), *map(str, decision.refused)))
         for place, key in enumerate(decision.pods):
             if place >= first:
                 yield key, NOT_TRIGGER_SCALE_UP, refusal
@@ -228,4 +228,4 @@ def _pod_messages(
 
 def _chunk_message(decision: BufferDecision) -> str:
     refused = "".join(f"; {refusal}" for refusal in decision.refused)
-    return f"{describe_provisioned_chunks(decision)}: {decision.said}{refused}"
+    return f"{describe_provisioned_chunks(decision)}: {decision.reason}{refused}"

@@ -130,7 +130,7 @@ class NodeExecutor:
             ordering = {order.group: task for order, task in orders}
             backs = [
                 group.create_task(self._give_back(name, backs, now, ordering.get(name)))
-                for name, backs in _by_group(plans.up.give_backs)
+                for name, backs in _by_group(plans.up.releases)
             ]
             leaving = [
                 (release, group.create_task(self._release(release, now, ordering.get(release.group))))

@@ -95,9 +95,9 @@ class NodeAutoscalerMetrics:
         """Export both plans, with the decisions about pods and Buffers after the results of orders."""
         pending: Counter[tuple[str, ...]] = Counter()
         for decision in pods:
-            pending[(decision.said.reason.code,)] += len(decision.pods)
+            pending[(decision.reason.reason.code,)] += len(decision.pods)
         self._set(PENDING, pending)
-        self._set(NODES, Counter((str(decision.outcome), decision.said.reason.code) for decision in plans.down.nodes))
+        self._set(NODES, Counter((str(decision.outcome), decision.reason.reason.code) for decision in plans.down.nodes))
         self._set(UNREADABLE, Counter((kind,) for kind, _ in plans.problems))
         self._set(GROUP_PROBLEMS, Counter((problem.said.reason.code,) for problem in groups.problems))
         self._metrics.set_all(INSTANCES, _instances(groups.states))
@@ -107,7 +107,7 @@ class NodeAutoscalerMetrics:
 
     def observed(self, buffers: Sequence[BufferDecision]) -> Sequence[BufferDecision]:
         """Export decisions about Buffers; returns those with series of their own. Only plans count hits and misses."""
-        self._set(BUFFERS, Counter((decision.said.reason.code,) for decision in buffers))
+        self._set(BUFFERS, Counter((decision.reason.reason.code,) for decision in buffers))
         own = sorted(buffers, key=lambda decision: decision.key)[: self._most]
         self._metrics.keep(BUFFER, {decision.key for decision in own})
         for decision in own:

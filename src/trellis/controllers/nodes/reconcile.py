@@ -206,7 +206,7 @@ class NodeController(Controller):
             raise
         timer.step(named.CARRY_OUT)
         self.informers.export(self._metrics)
-        self._trigger.at([due, plans.up.next_look, plans.down.next_look])
+        self._trigger.at([due, plans.up.requeue_at, plans.down.requeue_at])
         timer.total()
 
     async def _is_idle(self) -> bool:

@@ -38,17 +38,17 @@ def build_node_part(node: Node, noded: NodeEvidence | None) -> NodePart:
     if noded is None or decision is None:
         return part
     later = None
-    if decision.said.reason == NODE_UNNEEDED and decision.look is not None:
-        later = noded.later(name, decision.look)
+    if decision.reason.reason == NODE_UNNEEDED and decision.recheck_at is not None:
+        later = noded.later(name, decision.recheck_at)
     return msgspec.structs.replace(
         part,
         outcome=decision.outcome.value,
-        told=build_reason_part(decision.said),
+        told=build_reason_part(decision.reason),
         used=decision.utilization,
         threshold=noded.components.nodes_down.scale_down_utilization_threshold,
         since=format_timestamp(decision.since),
-        next_look=format_timestamp(decision.look),
-        then=build_reason_part(later.said) if later is not None else None,
+        next_look=format_timestamp(decision.recheck_at),
+        then=build_reason_part(later.reason) if later is not None else None,
         group=_group(noded, name),
         shares=tuple(_shares(noded, name)),
         tenants=tuple(_pods(noded, name)),

@@ -33,10 +33,10 @@ def explain_buffer_placement(noded: NodeEvidence, key: ObjectKey) -> PlacementPa
     placed = noded.snapshot.running if chunks.on_top else noded.snapshot.fixed
     is_short = decision.on_ready < decision.chunks
     return PlacementPart(
-        told=build_reason_part(decision.said),
+        told=build_reason_part(decision.reason),
         count=decision.chunks,
         ready=decision.on_ready,
-        coming=decision.on_coming,
+        coming=decision.on_upcoming,
         ordered=decision.ordered,
         unplaced=decision.unplaced,
         nodes=dict(sorted(Counter(node for node in decision.nodes if node).items())),
@@ -64,10 +64,10 @@ def explain_pod_placement(noded: NodeEvidence, pod: Pod) -> PlacementPart | None
             ReasonPart(SCHEDULER_HAS_NOT_LOOKED), 1, unplaced=1, orders=_orders(noded), obstacles=obstacles
         )
     return PlacementPart(
-        told=build_reason_part(decision.said),
+        told=build_reason_part(decision.reason),
         count=len(decision.pods),
         ready=decision.on_ready,
-        coming=decision.on_coming,
+        coming=decision.on_upcoming,
         ordered=decision.ordered,
         unplaced=decision.unplaced,
         orders=_orders(noded),

@@ -6,8 +6,8 @@ in the same order, and so decides the same, down to which of two equals comes fi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Final, Generic, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -55,6 +55,12 @@ def apply_changes(store: ObjectStore[Object], gone: Iterable[ObjectKey], put: It
         store.remove(key)
     for value in put:
         store.put(key_of(value), value)
+
+
+def encoded_fields(struct: msgspec.Struct) -> Iterator[tuple[str, Any]]:
+    """The fields of a struct, under the names they are recorded with."""
+    for name, encoded in zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True):
+        yield encoded, getattr(struct, name)
 
 
 def _staying(before: Mapping[ObjectKey, T], after: Mapping[ObjectKey, T]) -> dict[ObjectKey, None]:

@@ -228,7 +228,7 @@ class SimulatedNodeAutoscaler:
         plans = plan_pass(self._snapshot, given, AutoscalerSettings(self._figures.up, self._figures.down))
         self._memory = self._execute(plans, now)
         self._count(plans, now)
-        looks = [plans.down.next_look, plans.up.next_look, self._translating.next_change]
+        looks = [plans.down.requeue_at, plans.up.requeue_at, self._translating.next_change]
         self._next_look = min((time for time in looks if time is not None), default=None)
 
     def _put(self, buffer: Buffer) -> None:
@@ -255,7 +255,7 @@ class SimulatedNodeAutoscaler:
                 up = record_release(up, action.group, action.instance)
             else:
                 down = record_failed_removal(down, action.node, now)
-        for failed in plans.up.give_backs:
+        for failed in plans.up.releases:
             if self.pools.release(failed.group, failed.instance):
                 up = record_release(up, failed.group, failed.instance)
         return AutoscalerMemory(up, down)
@@ -263,10 +263,10 @@ class SimulatedNodeAutoscaler:
     def _count(self, plans: PassPlans, now: float) -> None:
         """Count decisions and account for Buffers."""
         self.keeping.told(plans.up.buffers, now)
-        self._tell((f"node {decision.node}", decision.said.reason.code) for decision in plans.down.nodes)
-        self._tell((f"buffer {decision.uid}", decision.said.reason.code) for decision in plans.up.buffers)
+        self._tell((f"node {decision.node}", decision.reason.reason.code) for decision in plans.down.nodes)
+        self._tell((f"buffer {decision.uid}", decision.reason.reason.code) for decision in plans.up.buffers)
         self._tell(
-            (f"pod {'/'.join(key)}", decision.said.reason.code) for decision in plans.up.pods for key in decision.pods
+            (f"pod {'/'.join(key)}", decision.reason.reason.code) for decision in plans.up.pods for key in decision.pods
         )
 
     def _tell(self, said: Iterable[tuple[str, str]]) -> None:

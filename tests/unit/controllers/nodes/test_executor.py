@@ -79,7 +79,7 @@ def removing_and_waiting() -> tuple[ShrinkingCluster, AutoscalerMemory]:
     taints = add_leaving_taint(small, START - 60).taints
     cluster.nodes(a_node("small-1"), replace(small, spec=replace(small.spec, taints=taints)))
     cluster.run("small-1", a_pod("web", cpu="4")).create(a_pod("new", cpu="4"))
-    removal = NodeRemoval("small-2", "", "small", "small-2", START - 60, START - 60, marked=START - 50)
+    removal = NodeRemoval("small-2", "", "small", "small-2", START - 60, START - 60, tainted_at=START - 50)
     return cluster, AutoscalerMemory(down=ScaleDownMemory(removals={"small-2": removal}))
 
 
@@ -108,7 +108,7 @@ def test_an_order_is_confirmed_although_the_group_released_an_instance_since() -
     assert [(each.count, each.target) for each in plans.up.orders] == [(1, 3)], "of two pods one has a node coming"
     memory = execute(plans, provider).memory
     plans = plan(cluster, provider, memory, START + 20)
-    assert (plans.up.orders, plans.up.memory.promises) == ((), {})
+    assert (plans.up.orders, plans.up.memory.unconfirmed_orders) == ((), {})
 
 
 def test_a_failed_instance_is_released_after_the_order_of_its_group() -> None:
@@ -117,22 +117,22 @@ def test_a_failed_instance_is_released_after_the_order_of_its_group() -> None:
     order = NodeOrder("small", 1, 3, DetailedReason(FOR_PODS))
     up = ScaleUpPlan(
         orders=(order,),
-        give_backs=(ReleaseFailedInstance("small", "small-2", why),),
+        releases=(ReleaseFailedInstance("small", "small-2", why),),
         pods=(),
         buffers=(),
         notes={},
-        memory=ScaleUpMemory(promises={"small": UnconfirmedOrder(3, START)}),
+        memory=ScaleUpMemory(unconfirmed_orders={"small": UnconfirmedOrder(3, START)}),
     )
     memory = execute(PassPlans(up, ScaleDownPlan((), (), ScaleDownMemory()), {}), provider).memory
     assert list(provider.instances) == ["small-1", "small-3"]
-    assert memory.up.promises["small"].released == ("small-2",)
+    assert memory.up.unconfirmed_orders["small"].released == ("small-2",)
 
 
 def test_a_release_lowers_an_unconfirmed_order_once_the_group_shows_it() -> None:
     provider = SlowProvider("small-1", "small-2")
-    memory = ScaleUpMemory(promises={"small": UnconfirmedOrder(3, START)})
+    memory = ScaleUpMemory(unconfirmed_orders={"small": UnconfirmedOrder(3, START)})
     assert record_release(memory, "other", "other-1") == memory
-    order = record_release(memory, "small", "small-2").promises["small"]
+    order = record_release(memory, "small", "small-2").unconfirmed_orders["small"]
     assert order.without_shown_releases(provider.state()) == order
     provider.instances["small-2"] = replace(provider.instances["small-2"], state=InstanceState.LEAVING)
     assert order.without_shown_releases(provider.state()) == UnconfirmedOrder(2, START)

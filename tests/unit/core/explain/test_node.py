@@ -313,7 +313,7 @@ def planned(cluster: Pools) -> tuple[PassPlans, PassPlans]:
     states, budgets = read_node_groups(found).states, tuple(found.pdbs)
     first = planning.plan(changes(found), PassInput(states, budgets, AutoscalerMemory(), found.time))
     memory = AutoscalerMemory(
-        msgspec.structs.replace(AutoscalerMemory().up, seats=first.up.memory.seats), AutoscalerMemory().down
+        msgspec.structs.replace(AutoscalerMemory().up, chunk_nodes=first.up.memory.chunk_nodes), AutoscalerMemory().down
     )
     return first, planning.plan(ClusterSnapshotChanges(), PassInput(states, budgets, memory, found.time))
 
@@ -329,7 +329,7 @@ def test_a_removal_goes_on_as_a_pass_of_the_autoscaler_would_and_the_snapshot_st
     cluster.keep("web", 1, "2")
     noded = cluster.noded()
     found = cluster.collected()
-    memory = AutoscalerMemory(ScaleUpMemory(seats=noded.view.seats), noded.memory)
+    memory = AutoscalerMemory(ScaleUpMemory(chunk_nodes=noded.view.seats), noded.memory)
     planner = NodePlanner(AutoscalerSettings(), EXPENDABLE_PODS_PRIORITY_CUTOFF)
     plans = planner.plan(
         changes(found), PassInput(read_node_groups(found).states, tuple(found.pdbs), memory, found.time)
@@ -369,7 +369,7 @@ def test_the_verdicts_are_those_of_the_autoscaler(
         found = node(cluster, each.node)
         assert (found.outcome, found.used) == (each.outcome.value, each.utilization)
         assert found.told is not None
-        assert (found.told.reason, found.told.details) == (each.said.reason, each.said.details)
+        assert (found.told.reason, found.told.details) == (each.reason.reason, each.reason.details)
 
 
 def test_no_code_is_told_that_nobody_decided() -> None:

@@ -52,6 +52,6 @@ def test_a_look_orders_nothing_and_says_what_is_true() -> None:
     more = a_buffer("spare", 20, a_spec("1"))
     looked = planning.observe_buffers(ClusterSnapshotChanges(buffers={KEY: more}), memory.up, cluster.now)
     [verdict] = looked.buffers
-    assert (verdict.on_ready, verdict.on_coming, verdict.unplaced) == (2, 12, 6)
+    assert (verdict.on_ready, verdict.on_upcoming, verdict.unplaced) == (2, 12, 6)
     assert not verdict.ordered
     assert [str(each) for each in verdict.refused] == ["ScaleUpLimited: small"]

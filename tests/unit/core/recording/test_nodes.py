@@ -56,16 +56,16 @@ MEMORIES = st.sampled_from(
     [
         AutoscalerMemory(),
         AutoscalerMemory(
-            ScaleUpMemory(missed=frozenset({"a", "b"}), seats={"u": ("n1", "")}),
-            ScaleDownMemory({"n1": START}, added=START),
+            ScaleUpMemory(missed_pods=frozenset({"a", "b"}), chunk_nodes={"u": ("n1", "")}),
+            ScaleDownMemory({"n1": START}, last_added_at=START),
         ),
         AutoscalerMemory(
             ScaleUpMemory({"small": GroupBackoff(START, 300.0, "refused")}, {"large": UnconfirmedOrder(3, START)}),
             ScaleDownMemory(
-                held={"n2": UnremovableNode(DetailedReason(NODE_IN_USE), START + 300.0)},
+                unremovable={"n2": UnremovableNode(DetailedReason(NODE_IN_USE), START + 300.0)},
                 removals={"n1": NodeRemoval("n1", "u1", "small", "i1", START, START, frozenset({"p"}))},
-                added=START,
-                failed=START + 1.0,
+                last_added_at=START,
+                last_failed_at=START + 1.0,
             ),
         ),
     ]
@@ -94,7 +94,7 @@ def test_of_a_group_only_instances_that_are_others_are_written_and_of_memory_onl
     writing = PassInputWriter()
     there = [Instance(f"i{number}", InstanceState.RUNNING, START) for number in range(100)]
     memory = AutoscalerMemory(
-        ScaleUpMemory(seats={"u": ("n1",)}), ScaleDownMemory({f"n{number}": START for number in range(100)})
+        ScaleUpMemory(chunk_nodes={"u": ("n1",)}), ScaleDownMemory({f"n{number}": START for number in range(100)})
     )
     writing.line(PassInput([GroupState(GROUPS["small"], 100, tuple(there))], (), AutoscalerMemory(), START))
     writing.planned(plans_that_leave(memory))

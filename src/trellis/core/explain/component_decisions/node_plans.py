@@ -62,9 +62,9 @@ class NodeEvidence(msgspec.Struct, frozen=True):
     def verdict(self, node: str) -> NodeDecision | None:
         """The decision about a node. One that was not tried in the plan is decided by a plan that tries it first."""
         decision = _decision(self.down, node)
-        if decision is None or decision.said.reason != NODE_NOT_TRIED:
+        if decision is None or decision.reason.reason != NODE_NOT_TRIED:
             return decision
-        first = msgspec.structs.replace(self.memory, unneeded={node: self.now})
+        first = msgspec.structs.replace(self.memory, unneeded_since={node: self.now})
         return _decision(plan_scale_down(self.view, first, self.now, self.components.nodes_down), node)
 
     def later(self, node: str, at: float) -> NodeDecision | None:
@@ -81,10 +81,10 @@ def run_node_autoscaler(
         return None
     storage = build_storage(collected)
     snapshot = build_node_snapshot(collected, groups, storage, components.expendable_below)
-    seats = plan_scale_up(snapshot, ScaleUpMemory(), now, components.nodes_up).memory.seats
+    seats = plan_scale_up(snapshot, ScaleUpMemory(), now, components.nodes_up).memory.chunk_nodes
     removals = ScaleDownMemory(removals={removal.node: removal for removal in _removals(snapshot, now)})
     view = ScaleDownInput(snapshot, tuple(collected.pdbs), seats)
-    memory = AutoscalerMemory(ScaleUpMemory(seats=seats), removals)
+    memory = AutoscalerMemory(ScaleUpMemory(chunk_nodes=seats), removals)
     plans = _plan(snapshot, PassInput(groups.states, view.budgets, memory, now), components)
     return NodeEvidence(snapshot, view, plans.down, plans.up, removals, groups, components, now)
 
@@ -138,7 +138,7 @@ def _removals(snapshot: ClusterSnapshot, now: float) -> Iterator[NodeRemoval]:
         group, instance = instance_in_group
         began = min(since, now)
         yield NodeRemoval(
-            name, node.metadata.uid, group, instance.id, began, now, pods, bool(pods), len(pods), marked=began
+            name, node.metadata.uid, group, instance.id, began, now, pods, bool(pods), len(pods), tainted_at=began
         )
 
 

@@ -107,8 +107,8 @@ def observe_headroom(
 
 def _without_groups(decision: BufferDecision) -> BufferDecision:
     """Where no node group is known, which of them might help is not known either."""
-    is_unknown = decision.said.reason is NO_GROUP_FITS
-    return replace(decision, said=DetailedReason(BUFFER_NOT_PROVISIONED)) if is_unknown else decision
+    is_unknown = decision.reason.reason is NO_GROUP_FITS
+    return replace(decision, reason=DetailedReason(BUFFER_NOT_PROVISIONED)) if is_unknown else decision
 
 
 class HeadroomObserver:

@@ -37,11 +37,11 @@ def build_provisioned_status(
     current = {
         "type": PROVISIONED,
         "status": "True" if decision.is_provisioned else "False",
-        "reason": decision.said.reason.code,
+        "reason": decision.reason.reason.code,
         "message": _message(decision),
     }
     written = _time(before.last_fully_provisioned) if before is not None else None
-    full_at = max((time for time in (written, decision.full_at) if time is not None), default=None)
+    full_at = max((time for time in (written, decision.provisioned_at) if time is not None), default=None)
     is_told = was is not None and was.observed_generation == generation and _is_published(current, was)
     if is_told and not _is_stale(written, full_at, decision):
         return None
@@ -142,13 +142,15 @@ def describe_provisioned_chunks(decision: BufferDecision) -> str:
 def _message(decision: BufferDecision) -> str:
     """How many chunks have room, and why others have none; nothing that differs from pass to pass by itself."""
     parts = [describe_provisioned_chunks(decision)]
-    if decision.on_coming:
-        parts.append(f"{decision.on_coming} {choose_form(decision.on_coming, 'waits', 'wait')} for nodes on their way")
+    if decision.on_upcoming:
+        parts.append(
+            f"{decision.on_upcoming} {choose_form(decision.on_upcoming, 'waits', 'wait')} for nodes on their way"
+        )
     if decision.ordered:
         ordered = ", ".join(f"{count} on new nodes of {group}" for group, count in sorted(decision.ordered.items()))
         parts.append(f"{ordered} {choose_form(sum(decision.ordered.values()), 'is', 'are')} to have room")
     if decision.unplaced:
-        refused = "; ".join(map(str, decision.refused)) or str(decision.said)
+        refused = "; ".join(map(str, decision.refused)) or str(decision.reason)
         parts.append(f"{decision.unplaced} {choose_form(decision.unplaced, 'has', 'have')} none: {refused}")
     message = "; ".join(parts)
     return message if len(message) <= _LONGEST else message[: _LONGEST - 3] + "..."

@@ -94,10 +94,10 @@ class NodeDecision(msgspec.Struct, frozen=True):
 
     node: str
     outcome: NodeOutcome
-    said: DetailedReason
+    reason: DetailedReason = msgspec.field(name="said")
     utilization: float = 0.0
     since: float | None = None
-    look: float | None = None
+    recheck_at: float | None = msgspec.field(default=None, name="look")
 
 
 class ScaleDownPlan(msgspec.Struct, frozen=True):
@@ -106,4 +106,4 @@ class ScaleDownPlan(msgspec.Struct, frozen=True):
     actions: tuple[ScaleDownAction, ...]
     nodes: tuple[NodeDecision, ...]
     memory: ScaleDownMemory
-    next_look: float | None = None
+    requeue_at: float | None = msgspec.field(default=None, name="next_look")

@@ -29,13 +29,13 @@ class NodeRemoval(msgspec.Struct, frozen=True):
     uid: str
     group: str
     instance: str
-    since: float
-    progress: float
+    started_at: float = msgspec.field(name="since")
+    progress_at: float = msgspec.field(name="progress")
     pods: frozenset[str] = frozenset()
     drains: bool = False
-    left: int = 0
-    marked: float | None = None
-    released: float | None = None
+    pods_left: int = msgspec.field(default=0, name="left")
+    tainted_at: float | None = msgspec.field(default=None, name="marked")
+    released_at: float | None = msgspec.field(default=None, name="released")
 
 
 class UnremovableNode(msgspec.Struct, frozen=True):
@@ -44,7 +44,7 @@ class UnremovableNode(msgspec.Struct, frozen=True):
     With `since` it is unneeded all the same, and only cannot go.
     """
 
-    said: DetailedReason
+    reason: DetailedReason = msgspec.field(name="said")
     until: float
     since: float | None = None
 
@@ -55,20 +55,20 @@ class ScaleDownMemory(msgspec.Struct, frozen=True):
     `added`, `deleted` and `failed` are when a node last was, or could not be removed.
     """
 
-    unneeded: Mapping[str, float] = MappingProxyType({})
-    held: Mapping[str, UnremovableNode] = MappingProxyType({})
+    unneeded_since: Mapping[str, float] = msgspec.field(default=MappingProxyType({}), name="unneeded")
+    unremovable: Mapping[str, UnremovableNode] = msgspec.field(default=MappingProxyType({}), name="held")
     removals: Mapping[str, NodeRemoval] = MappingProxyType({})
-    added: float = NEVER
-    deleted: float = NEVER
-    failed: float = NEVER
+    last_added_at: float = msgspec.field(default=NEVER, name="added")
+    last_deleted_at: float = msgspec.field(default=NEVER, name="deleted")
+    last_failed_at: float = msgspec.field(default=NEVER, name="failed")
 
 
 def record_added_nodes(memory: ScaleDownMemory, now: float) -> ScaleDownMemory:
     """The same after nodes were ordered: nothing is removed for a while."""
-    return msgspec.structs.replace(memory, added=max(memory.added, now))
+    return msgspec.structs.replace(memory, last_added_at=max(memory.last_added_at, now))
 
 
 def record_failed_removal(memory: ScaleDownMemory, node: str, now: float) -> ScaleDownMemory:
     """The same after a provider refused to take a node back: it is kept, and its mark taken off by the next plan."""
     removals = {name: removal for name, removal in memory.removals.items() if name != node}
-    return msgspec.structs.replace(memory, removals=removals, failed=max(memory.failed, now))
+    return msgspec.structs.replace(memory, removals=removals, last_failed_at=max(memory.last_failed_at, now))

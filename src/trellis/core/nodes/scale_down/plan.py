@@ -120,7 +120,7 @@ class _ScaleDownPlanner:
         self._snapshot = snapshot
         self._look = ScaleDownView(snapshot, stands, used, DisruptionBudgets(view.budgets), memory, now, settings)
         self._screen = CandidateFilter(self._look)
-        self._notes = ScaleDownPlanBuilder(self._look, max(memory.added, _last_order(snapshot, now)))
+        self._notes = ScaleDownPlanBuilder(self._look, max(memory.last_added_at, _last_order(snapshot, now)))
 
     def plan(self) -> ScaleDownPlan:
         removals = self._look.memory.removals.values()
@@ -143,7 +143,7 @@ class _ScaleDownPlanner:
             self._notes.leave(removal, DetailedReason(NODE_GOING))
             return None
         going = OngoingRemoval(removal, self._snapshot.table.find(name), self._screen.tenants(name))
-        if removal.released is not None:
+        if removal.released_at is not None:
             self._step(going, None)
             return None
         reason = self._screen.why_kept(node) or going.tenants.stays or find_new_pod(removal, going.tenants)

@@ -14,8 +14,8 @@ class ScaleDownPlanBuilder:
 
     def __init__(self, view: ScaleDownView, added: float) -> None:
         self.removals: dict[str, NodeRemoval] = {}
-        self.deleted = view.memory.deleted
-        self.failed = view.memory.failed
+        self.deleted = view.memory.last_deleted_at
+        self.failed = view.memory.last_failed_at
         self.added = added
         self._look = view
         self._actions: list[ScaleDownAction] = []
@@ -38,7 +38,7 @@ class ScaleDownPlanBuilder:
         """A node stays, and is not tried again for a while."""
         self._held[name] = held
         outcome = NodeOutcome.KEPT if held.since is None else NodeOutcome.UNNEEDED
-        self._tell(name, outcome, held.said, held.since, held.until)
+        self._tell(name, outcome, held.reason, held.since, held.until)
 
     def unneeded(self, name: str, reason: DetailedReason, since: float, look: float | None) -> None:
         """A node is not needed, and stays for now."""
@@ -48,7 +48,7 @@ class ScaleDownPlanBuilder:
     def leave(self, removal: NodeRemoval, reason: DetailedReason) -> None:
         """A node is on its way out without our help."""
         self.removals[removal.node] = removal
-        self._tell(removal.node, NodeOutcome.LEAVING, reason, removal.since)
+        self._tell(removal.node, NodeOutcome.LEAVING, reason, removal.started_at)
 
     def step(self, name: str, stepped: RemovalStep) -> None:
         """A node comes a step nearer to its end, or is kept after all."""
@@ -59,11 +59,11 @@ class ScaleDownPlanBuilder:
             self._tell(name, NodeOutcome.KEPT, stepped.said)
         else:
             self.removals[name] = removal
-            self._tell(name, NodeOutcome.LEAVING, stepped.said, removal.since, stepped.look)
+            self._tell(name, NodeOutcome.LEAVING, stepped.said, removal.started_at, stepped.look)
 
     def plan(self) -> ScaleDownPlan:
         memory = ScaleDownMemory(self._unneeded, self._held, self.removals, self.added, self.deleted, self.failed)
-        looks = [decision.look for decision in self._verdicts.values() if decision.look is not None]
+        looks = [decision.recheck_at for decision in self._verdicts.values() if decision.recheck_at is not None]
         return ScaleDownPlan(tuple(self._actions), tuple(self._verdicts.values()), memory, min(looks, default=None))
 
     def _tell(

@@ -74,7 +74,7 @@ class CandidateFilter:
             return DetailedReason(NODE_UNREADY_KEPT)
         if ready and used > self._look.settings.scale_down_utilization_threshold:
             return DetailedReason(NODE_IN_USE)
-        held = self._look.memory.held.get(name)
+        held = self._look.memory.unremovable.get(name)
         if held is not None and self._look.now < held.until:
             return held
         pods = self.tenants(name)
@@ -84,7 +84,7 @@ class CandidateFilter:
             return DetailedReason(PODS_ARE_COMING)
         group, instance = member
         price = self._look.snapshot.groups[group].group.price
-        since = self._look.memory.unneeded.get(name, held.since if held is not None else None)
+        since = self._look.memory.unneeded_since.get(name, held.since if held is not None else None)
         return ScaleDownCandidate(name, number, group, instance.id, pods, used, price, ready, since)
 
     def why_kept(self, node: Node) -> DetailedReason | None:

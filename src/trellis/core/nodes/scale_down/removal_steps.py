@@ -113,26 +113,26 @@ def keep_node(node: Node, reason: DetailedReason, *, failed: bool = False) -> Re
 def next_removal_step(removal: NodeRemoval, node: Node, pods: PodsToDrain, view: ScaleDownView) -> RemovalStep:
     """The next step of a removal that nothing speaks against."""
     now, settings = view.now, view.settings
-    if removal.released is not None:
-        late = removal.released + settings.node_release_seconds
+    if removal.released_at is not None:
+        late = removal.released_at + settings.node_release_seconds
         return (
             RemovalStep(DetailedReason(NODE_RELEASED), removal, look=late)
             if now < late
             else keep_node(node, DetailedReason(RELEASE_UNSEEN), failed=True)
         )
     if not has_leaving_taint(node):
-        if removal.marked is not None:
+        if removal.tainted_at is not None:
             return keep_node(node, DetailedReason(MARK_TAKEN_OFF))
-        if now - removal.since >= settings.max_pod_eviction_seconds:
+        if now - removal.started_at >= settings.max_pod_eviction_seconds:
             return keep_node(node, DetailedReason(MARK_UNSEEN), failed=True)
-        return RemovalStep(DetailedReason(NODE_MARKED), removal, (add_leaving_taint(node, removal.since),))
-    if removal.marked is None:
-        removal = msgspec.structs.replace(removal, marked=now, progress=now)
-    settled = (removal.marked or now) + settings.node_delete_delay_after_taint_seconds
+        return RemovalStep(DetailedReason(NODE_MARKED), removal, (add_leaving_taint(node, removal.started_at),))
+    if removal.tainted_at is None:
+        removal = msgspec.structs.replace(removal, tainted_at=now, progress_at=now)
+    settled = (removal.tainted_at or now) + settings.node_delete_delay_after_taint_seconds
     if now < settled:
         return RemovalStep(DetailedReason(NODE_SETTLING), removal, look=settled)
     if pods.is_empty:
-        released = msgspec.structs.replace(removal, released=now)
+        released = msgspec.structs.replace(removal, released_at=now)
         gives_back = ReleaseNode(removal.node, removal.group, removal.instance)
         return RemovalStep(DetailedReason(NODE_RELEASED), released, (gives_back,), now + settings.node_release_seconds)
     return _drain(removal, node, pods, view)
@@ -141,9 +141,9 @@ def next_removal_step(removal: NodeRemoval, node: Node, pods: PodsToDrain, view:
 def _drain(removal: NodeRemoval, node: Node, pods: PodsToDrain, view: ScaleDownView) -> RemovalStep:
     now, left = view.now, len(pods.moving)
     # A pod that terminates may take its grace period; only evictions that are refused are waited for in vain.
-    if pods.going or removal.left != left:
-        removal = msgspec.structs.replace(removal, left=left, progress=now)
-    late = removal.progress + view.settings.max_pod_eviction_seconds
+    if pods.going or removal.pods_left != left:
+        removal = msgspec.structs.replace(removal, pods_left=left, progress_at=now)
+    late = removal.progress_at + view.settings.max_pod_eviction_seconds
     if now >= late:
         details = f"{pluralize(left, 'pod')} {choose_form(left, 'is', 'are')} left"
         return keep_node(node, DetailedReason(EVICTIONS_REFUSED, details), failed=True)

@@ -70,9 +70,9 @@ class PendingPodsDecision(msgspec.Struct, frozen=True):
     """What is said about pods that are alike. `ordered` is for how many of them nodes are ordered, by group."""
 
     pods: tuple[ObjectKey, ...]
-    said: DetailedReason
+    reason: DetailedReason = msgspec.field(name="said")
     on_ready: int = 0
-    on_coming: int = 0
+    on_upcoming: int = msgspec.field(default=0, name="on_coming")
     ordered: dict[str, int] = {}
     unplaced: int = 0
     refused: tuple[GroupsRefusal, ...] = ()
@@ -88,10 +88,10 @@ class BufferDecision(msgspec.Struct, frozen=True):
 
     key: ObjectKey
     uid: str
-    said: DetailedReason
+    reason: DetailedReason = msgspec.field(name="said")
     chunks: int
     on_ready: int = 0
-    on_coming: int = 0
+    on_upcoming: int = msgspec.field(default=0, name="on_coming")
     ordered: dict[str, int] = {}
     unplaced: int = 0
     refused: tuple[GroupsRefusal, ...] = ()
@@ -99,7 +99,7 @@ class BufferDecision(msgspec.Struct, frozen=True):
     hits: int = 0
     misses: int = 0
     price: float = 0.0
-    full_at: float | None = None
+    provisioned_at: float | None = msgspec.field(default=None, name="full_at")
 
     @property
     def is_provisioned(self) -> bool:
@@ -115,12 +115,12 @@ class ScaleUpPlan(msgspec.Struct, frozen=True):
     """
 
     orders: tuple[NodeOrder, ...]
-    give_backs: tuple[ReleaseFailedInstance, ...]
+    releases: tuple[ReleaseFailedInstance, ...] = msgspec.field(name="give_backs")
     pods: tuple[PendingPodsDecision, ...]
     buffers: tuple[BufferDecision, ...]
     notes: dict[str, DetailedReason]
     memory: ScaleUpMemory
-    next_look: float | None = None
+    requeue_at: float | None = msgspec.field(default=None, name="next_look")
     lost: dict[str, float] = {}
 
 
@@ -139,7 +139,7 @@ def correct_for_silent_provider(
 ) -> tuple[BufferDecision, ...]:
     """The verdicts of a look at which nothing could be ordered: who might have had a node is told why there is none."""
     return tuple(
-        msgspec.structs.replace(decision, said=reason, refused=())
+        msgspec.structs.replace(decision, reason=reason, refused=())
         if decision.unplaced and _may_get_node(decision)
         else decision
         for decision in decisions
@@ -157,7 +157,7 @@ def _without_failed_orders(decision: V, failed: Collection[str]) -> V:
         return decision
     return msgspec.structs.replace(
         decision,
-        said=DetailedReason(GROUPS_EXHAUSTED),
+        reason=DetailedReason(GROUPS_EXHAUSTED),
         ordered={group: count for group, count in decision.ordered.items() if group not in lost},
         unplaced=decision.unplaced + sum(lost.values()),
         refused=(*decision.refused, GroupsRefusal(ORDER_FAILED, tuple(sorted(lost)))),

@@ -23,7 +23,7 @@ class UnconfirmedOrder(msgspec.Struct, frozen=True):
     """
 
     target: int
-    at: float
+    ordered_at: float = msgspec.field(name="at")
     released: tuple[str, ...] = ()
 
     def without_shown_releases(self, state: GroupState) -> UnconfirmedOrder:
@@ -36,7 +36,7 @@ class UnconfirmedOrder(msgspec.Struct, frozen=True):
             for instance in self.released
             if instance in instances and instances[instance].state is not InstanceState.LEAVING
         )
-        return UnconfirmedOrder(self.target - len(self.released) + len(pending), self.at, pending)
+        return UnconfirmedOrder(self.target - len(self.released) + len(pending), self.ordered_at, pending)
 
 
 class ScaleUpMemory(msgspec.Struct, frozen=True):
@@ -49,13 +49,13 @@ class ScaleUpMemory(msgspec.Struct, frozen=True):
     """
 
     backoffs: Mapping[str, GroupBackoff] = MappingProxyType({})
-    promises: Mapping[str, UnconfirmedOrder] = MappingProxyType({})
-    missing: Mapping[str, float] = MappingProxyType({})
-    seats: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    places: Mapping[str, str] = MappingProxyType({})
-    full_at: Mapping[str, float] = MappingProxyType({})
-    left: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    missed: frozenset[str] = frozenset()
+    unconfirmed_orders: Mapping[str, UnconfirmedOrder] = msgspec.field(default=MappingProxyType({}), name="promises")
+    missing_since: Mapping[str, float] = msgspec.field(default=MappingProxyType({}), name="missing")
+    chunk_nodes: Mapping[str, tuple[str, ...]] = msgspec.field(default=MappingProxyType({}), name="seats")
+    pod_nodes: Mapping[str, str] = msgspec.field(default=MappingProxyType({}), name="places")
+    provisioned_at: Mapping[str, float] = msgspec.field(default=MappingProxyType({}), name="full_at")
+    vacated_nodes: Mapping[str, tuple[str, ...]] = msgspec.field(default=MappingProxyType({}), name="left")
+    missed_pods: frozenset[str] = msgspec.field(default=frozenset(), name="missed")
 
 
 def record_failed_order(
@@ -69,8 +69,8 @@ def record_failed_order(
 
 def record_unfinished_order(memory: ScaleUpMemory, group: str) -> ScaleUpMemory:
     """The same after an order was not written in full: what there is of it shows in the group."""
-    promises = {name: order for name, order in memory.promises.items() if name != group}
-    return msgspec.structs.replace(memory, promises=promises)
+    promises = {name: order for name, order in memory.unconfirmed_orders.items() if name != group}
+    return msgspec.structs.replace(memory, unconfirmed_orders=promises)
 
 
 def record_release(memory: ScaleUpMemory, group: str, instance: str) -> ScaleUpMemory:
@@ -79,8 +79,8 @@ def record_release(memory: ScaleUpMemory, group: str, instance: str) -> ScaleUpM
     Without this, one node would count as upcoming until the order counts as lost, and the next order would be for one
     node too many.
     """
-    order = memory.promises.get(group)
+    order = memory.unconfirmed_orders.get(group)
     if order is None:
         return memory
     order = msgspec.structs.replace(order, released=(*order.released, instance))
-    return msgspec.structs.replace(memory, promises={**memory.promises, group: order})
+    return msgspec.structs.replace(memory, unconfirmed_orders={**memory.unconfirmed_orders, group: order})

@@ -52,7 +52,7 @@ def place_pods_and_chunks(
     """Put pending pods and then the chunks of Buffers on nodes that are ready, or on their way."""
     groups = build_equivalence_groups(resolve_claim_conflicts(view.snapshot.pending.values(), simulation), view.largest)
     # Who was meant for a node that has been ordered stays so, before others look for room.
-    meant = [[memory.places.get(pod.uid, "") for pod in group.pods] if memory.places else () for group in groups]
+    meant = [[memory.pod_nodes.get(pod.uid, "") for pod in group.pods] if memory.pod_nodes else () for group in groups]
     here = np.concatenate((simulation.ready, simulation.coming))
     back = [
         restore_places(simulation, simulation.running, group.demand, before, here, len(group.pods))
@@ -62,7 +62,7 @@ def place_pods_and_chunks(
     buffers = in_placement_order(view.snapshot.buffers.values())
     chunk_placements = [
         ChunksPlacement(chunks, seats, UnplacedPods(chunks.demand, chunks.count - seats.count))
-        for chunks, seats in zip(buffers, place_chunks(simulation, buffers, memory.seats), strict=True)
+        for chunks, seats in zip(buffers, place_chunks(simulation, buffers, memory.chunk_nodes), strict=True)
     ]
     return waiting, chunk_placements
 

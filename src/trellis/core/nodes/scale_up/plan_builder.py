@@ -104,7 +104,7 @@ def build_scale_up_plan(
     wanted = [placement for placement in decided.waiting if placement.group.is_wanted]
     missing = [(placement.group, len(placement.group.pods) - len(placement.seats.ready)) for placement in wanted]
     on_top = [placement.chunks for placement in decided.kept if placement.chunks.on_top]
-    missed, uids = count_misses([pods for pods in missing if pods[1]], on_top, memory.missed)
+    missed, uids = count_misses([pods for pods in missing if pods[1]], on_top, memory.missed_pods)
     teller = _DecisionBuilder(view, memory, simulation, decided, missed)
     buffers = tuple(teller.buffer(placement) for placement in decided.kept)
     pods = tuple(teller.pods(placement) for placement in wanted)
@@ -112,17 +112,19 @@ def build_scale_up_plan(
     ended = {failure.group: failure for failure in view.coming.failures if not failure.instance}
     remembered = ScaleUpMemory(
         backoffs=view.backoffs,
-        promises={**view.coming.promises, **promised},
-        missing=view.coming.missing,
-        seats=teller.seats,
-        places=teller.places,
-        full_at={decision.uid: decision.full_at for decision in buffers if decision.full_at is not None},
-        left=teller.left,
-        missed=uids,
+        unconfirmed_orders={**view.coming.promises, **promised},
+        missing_since=view.coming.missing,
+        chunk_nodes=teller.seats,
+        pod_nodes=teller.places,
+        provisioned_at={
+            decision.uid: decision.provisioned_at for decision in buffers if decision.provisioned_at is not None
+        },
+        vacated_nodes=teller.left,
+        missed_pods=uids,
     )
     return ScaleUpPlan(
         orders=orders,
-        give_backs=tuple(
+        releases=tuple(
             ReleaseFailedInstance(failure.group, failure.instance, failure.said)
             for failure in view.coming.failures
             if failure.instance
@@ -132,7 +134,7 @@ def build_scale_up_plan(
         # A failure without an instance to release is reported nowhere else.
         notes={**view.templates.notes, **decided.notes, **{name: failure.said for name, failure in ended.items()}},
         memory=remembered,
-        next_look=_next_look(view),
+        requeue_at=_next_look(view),
         lost={name: failure.at for name, failure in ended.items() if failure.said.reason is ORDER_LOST},
     )
 
@@ -164,7 +166,7 @@ class _DecisionBuilder:
 
     def pods(self, placement: PendingPodsPlacement) -> PendingPodsDecision:
         new, coming = self._split(placement.need, placement.seats)
-        before = [self._memory.places.get(pod.uid, "") for pod in placement.group.pods]
+        before = [self._memory.pod_nodes.get(pod.uid, "") for pod in placement.group.pods]
         meant = assign_nodes_to_chunks(
             before, self._tried.names(_all_places(placement.seats, placement.need)), len(before)
         )
@@ -173,9 +175,9 @@ class _DecisionBuilder:
         reason, refused = self._refused(placement.need, placement.group.demand, outcome)
         return PendingPodsDecision(
             pods=placement.group.keys,
-            said=reason,
+            reason=reason,
             on_ready=len(placement.seats.ready),
-            on_coming=coming,
+            on_upcoming=coming,
             ordered=self._ordered(new),
             unplaced=placement.need.left,
             refused=refused,
@@ -184,7 +186,7 @@ class _DecisionBuilder:
     def buffer(self, placement: ChunksPlacement) -> BufferDecision:
         chunks, seats, need = placement.chunks, placement.seats, placement.need
         new, coming = self._split(need, seats)
-        before = self._memory.seats.get(chunks.uid, ())
+        before = self._memory.chunk_nodes.get(chunks.uid, ())
         meant = self.seats[chunks.uid] = assign_nodes_to_chunks(
             before, self._tried.names(_all_places(seats, need)), chunks.count
         )
@@ -200,10 +202,10 @@ class _DecisionBuilder:
         return BufferDecision(
             key=chunks.key,
             uid=chunks.uid,
-            said=reason,
+            reason=reason,
             chunks=chunks.count,
             on_ready=len(seats.ready),
-            on_coming=coming,
+            on_upcoming=coming,
             ordered=self._ordered(new),
             unplaced=need.left,
             refused=refused,
@@ -211,11 +213,11 @@ class _DecisionBuilder:
             hits=hits,
             misses=self._missed[chunks.uid],
             price=self._prices.of(chunks.demand, _all_places(seats, need)),
-            full_at=self._seen.now if is_full else self._memory.full_at.get(chunks.uid),
+            provisioned_at=self._seen.now if is_full else self._memory.provisioned_at.get(chunks.uid),
         )
 
     def _hits_of(self, chunks: BufferChunks, before: Sequence[str], nodes: Sequence[str]) -> int:
-        hits, left = self._hits.take((*before, *self._memory.left.get(chunks.uid, ())), nodes)
+        hits, left = self._hits.take((*before, *self._memory.vacated_nodes.get(chunks.uid, ())), nodes)
         if left:
             self.left[chunks.uid] = left
         return hits

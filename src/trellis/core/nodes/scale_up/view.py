@@ -45,7 +45,7 @@ def build_scale_up_view(
     snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
 ) -> ScaleUpView:
     stands = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
-    coming = find_upcoming_nodes(snapshot, memory.promises, memory.missing, now, settings)
+    coming = find_upcoming_nodes(snapshot, memory.unconfirmed_orders, memory.missing_since, now, settings)
     backoffs = active_backoffs(memory.backoffs, now, settings)
     for failure in sorted(coming.failures, key=lambda failure: failure.at):
         backoffs[failure.group] = back_off(backoffs.get(failure.group), failure.at, str(failure.said), settings)

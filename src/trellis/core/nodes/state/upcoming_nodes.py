@@ -167,5 +167,5 @@ def _unlisted(
         if promise.target <= state.target:
             promise = None
     target = promise.target if promise is not None else state.target
-    since = promise.at if promise is not None else missing_since
+    since = promise.ordered_at if promise is not None else missing_since
     return max(target - _listed(state), 0), since, promise

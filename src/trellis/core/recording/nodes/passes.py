@@ -26,7 +26,7 @@ from trellis.core.nodes.scale_down.memory import ScaleDownMemory
 from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
-from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects
+from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects, encoded_fields
 
 BOOSTED: Final = "boosted"
 
@@ -195,14 +195,19 @@ def _by_key(instances: Iterable[Instance]) -> dict[ObjectKey, Instance]:
 
 
 def _changed(before: M, now: M) -> dict[str, Any]:
-    names = [name for name in now.__struct_fields__ if getattr(before, name) != getattr(now, name)]
-    none, values = type(now)(), {name: getattr(now, name) for name in names}
-    return {name: None if value == getattr(none, name) else value for name, value in values.items()}
+    """The fields that changed, under their recorded names; None for one that has its default again."""
+    defaults, values_before = dict(encoded_fields(type(now)())), dict(encoded_fields(before))
+    return {
+        name: None if value == defaults[name] else value
+        for name, value in encoded_fields(now)
+        if value != values_before[name]
+    }
 
 
 def _with_changes(before: M, changed: Mapping[str, Any]) -> M:
-    # What is not named is as if nothing were known.
+    # A field that is None in the line has its default.
     values = decode_payload(
         encode_payload({name: value for name, value in changed.items() if value is not None}), type(before)
     )
-    return replace(before, **{name: getattr(values, name) for name in changed if name in before.__struct_fields__})
+    names = zip(before.__struct_fields__, before.__struct_encode_fields__, strict=True)
+    return replace(before, **{name: getattr(values, name) for name, recorded in names if recorded in changed})

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from trellis.api.kube.nodes import Taint
 from trellis.base.reasons import DetailedReason, Reason
 from trellis.core.nodes.autoscaler_pass import PassPlans
 from trellis.core.nodes.scale_down.decisions import DrainPod, NodeDecision
@@ -23,6 +24,7 @@ from trellis.core.nodes.scale_up.decisions import (
     PendingPodsDecision,
     ReleaseFailedInstance,
 )
+from trellis.core.recording.format import encoded_fields
 
 _APART: Final = frozenset({"memory", "notes", "nodes", "pods", "buffers"})
 
@@ -62,7 +64,7 @@ class PlansRecorder:
     def of(self, plans: PassPlans, now: float) -> PlansLine:
         """The line of both plans of a pass."""
         up, down = plans.up, plans.down
-        codes = {"/".join(key): decision.said.reason.code for decision in up.pods for key in decision.pods}
+        codes = {"/".join(key): decision.reason.reason.code for decision in up.pods for key in decision.pods}
         problems = {f"{kind} {'/'.join(key)}": problem for (kind, key), problem in plans.problems.items()}
         return PlansLine(
             up=_plan_actions(up),
@@ -90,7 +92,7 @@ def changed_entries(before: EntriesByName, entries: EntriesByName) -> EntriesByN
 
 def _plan_actions(plan: msgspec.Struct) -> EntriesByName:
     """All of a plan but what stands apart."""
-    return {name: _by_code(getattr(plan, name)) for name in plan.__struct_fields__ if name not in _APART}
+    return {name: _by_code(value) for name, value in encoded_fields(plan) if name not in _APART}
 
 
 def _counted(decision: PendingPodsDecision) -> EntriesByName:
@@ -100,7 +102,7 @@ def _counted(decision: PendingPodsDecision) -> EntriesByName:
 
 def without_current_time(decision: BufferDecision, now: float) -> BufferDecision:
     """The decision without `full_at` if that is now: a fully provisioned Buffer would be a change in each pass."""
-    return replace(decision, full_at=None) if decision.full_at == now else decision
+    return replace(decision, provisioned_at=None) if decision.provisioned_at == now else decision
 
 
 def _by_code(value: Any) -> Any:
@@ -109,9 +111,12 @@ def _by_code(value: Any) -> Any:
             return [reason.code, details]
         case Reason():
             return value.code
+        case Taint():
+            # Recorded under the names of its attributes; the API's differ.
+            return {"kind": "Taint", **msgspec.structs.asdict(value)}
         case msgspec.Struct():
             # Its kind, because actions of several kinds stand in one list.
-            fields = {name: _by_code(getattr(value, name)) for name in value.__struct_fields__}
+            fields = {name: _by_code(field) for name, field in encoded_fields(value)}
             kind = type(value)
             return {"kind": _RECORDED_KINDS.get(kind, kind.__name__), **fields}
         case tuple() | list():

@@ -50,11 +50,11 @@ def kept_on_top(nodes: Sequence[Node], pods: Sequence[Pod], count: int) -> int:
 def test_a_buffer_is_provisioned_while_all_chunks_fit_on_ready_nodes_of_whomever() -> None:
     nodes, pods = [a_node("a"), a_node("b")], [on("a", a_pod("p", "2")), on("b", a_pod("q", "3"))]
     [fits] = observed(nodes, pods, a_buffer("spare", 3)).buffers
-    assert (fits.is_provisioned, fits.on_ready, fits.full_at) == (True, 3, START)
-    assert fits.said.reason.code == "BufferProvisioned"
+    assert (fits.is_provisioned, fits.on_ready, fits.provisioned_at) == (True, 3, START)
+    assert fits.reason.reason.code == "BufferProvisioned"
     [lacks] = observed(nodes, pods, a_buffer("spare", 4)).buffers
-    assert (lacks.is_provisioned, lacks.on_ready, lacks.unplaced, lacks.full_at) == (False, 3, 1, None)
-    assert lacks.said.reason.code == "BufferNotProvisioned"
+    assert (lacks.is_provisioned, lacks.on_ready, lacks.unplaced, lacks.provisioned_at) == (False, 3, 1, None)
+    assert lacks.reason.reason.code == "BufferNotProvisioned"
 
 
 def test_nodes_that_leave_or_are_not_ready_hold_no_chunk() -> None:
@@ -83,7 +83,7 @@ def test_pods_that_come_to_where_chunks_were_are_hits_and_pods_that_wait_are_mis
     assert (hit.hits, hit.misses, hit.on_ready) == (1, 0, 1)
     [missed] = observer.observe(news_of(pods=[on("a", a_pod("q")), a_pod("r")]), START + 2).buffers
     assert (missed.hits, missed.misses, missed.on_ready) == (1, 1, 0)
-    assert missed.full_at == START
+    assert missed.provisioned_at == START
 
 
 @pytest.mark.req("BF-35")

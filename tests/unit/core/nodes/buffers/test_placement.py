@@ -117,7 +117,7 @@ def test_what_is_left_of_a_dedicated_minimum_is_kept_on_top_of_what_runs() -> No
     assert cluster.ordered() == {"one": 2}
     cluster.buffers(a_buffer("own", 0, **dedicated))
     cluster.carry_out().wait(60).plan()
-    assert cluster.buffer("own").said.reason.code == "BufferNeedsNothing"
+    assert cluster.buffer("own").reason.reason.code == "BufferNeedsNothing"
     # Pods beyond its size are served as any others.
     assert cluster.create_many(4, prefix="web", labels={"app": "web"}).schedule() == 2
     assert cluster.ordered() == {"one": 2}
@@ -194,14 +194,17 @@ def test_a_buffer_that_shrinks_keeps_the_chunks_with_the_lowest_numbers() -> Non
 def test_provisioned_is_true_only_on_nodes_that_are_ready() -> None:
     cluster = Cluster(a_group("small", boot_seconds=100)).buffers(a_buffer("spare", 4))
     cluster.plan()
-    assert (cluster.buffer("spare").said.reason.code, cluster.buffer("spare").full_at) == ("BufferNodesOrdered", None)
+    assert (cluster.buffer("spare").reason.reason.code, cluster.buffer("spare").provisioned_at) == (
+        "BufferNodesOrdered",
+        None,
+    )
     cluster.carry_out().wait(50).plan()
     found = cluster.buffer("spare")
-    assert (found.said.reason.code, found.is_provisioned, found.on_coming) == ("BufferAwaitsNodes", False, 4)
+    assert (found.reason.reason.code, found.is_provisioned, found.on_upcoming) == ("BufferAwaitsNodes", False, 4)
     cluster.wait(50).plan()
-    assert (cluster.buffer("spare").is_provisioned, cluster.buffer("spare").full_at) == (True, cluster.now)
+    assert (cluster.buffer("spare").is_provisioned, cluster.buffer("spare").provisioned_at) == (True, cluster.now)
     cluster.wait(10).nodes(a_node("small-1", labels={"group": "small"}, ready=False)).plan()
-    assert (cluster.buffer("spare").is_provisioned, cluster.buffer("spare").full_at) == (False, cluster.now - 10)
+    assert (cluster.buffer("spare").is_provisioned, cluster.buffer("spare").provisioned_at) == (False, cluster.now - 10)
 
 
 def test_a_chunk_that_no_group_could_hold_is_told_why() -> None:

@@ -126,7 +126,7 @@ def test_chunks_whose_order_failed_have_no_room_beside_those_that_had_none_befor
         ("default", "spare"), "u", DetailedReason(BUFFER_NODES_ORDERED), 6, ordered={"big": 2, "small": 1}, unplaced=3
     )
     (told,) = correct_for_failed_orders([ordered], {"big", "other"})
-    assert told.said.reason.code == "GroupsExhausted"
+    assert told.reason.reason.code == "GroupsExhausted"
     assert (told.ordered, told.unplaced) == ({"small": 1}, 5)
     assert [str(each) for each in told.refused] == ["OrderFailed: big"]
     assert correct_for_failed_orders([ordered], {"other"}) == (ordered,)

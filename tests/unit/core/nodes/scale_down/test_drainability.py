@@ -155,7 +155,7 @@ def test_a_node_is_told_which_pod_keeps_it() -> None:
     cluster.have("small", 2).place(a_pod("bare", "1"), "small-1")
     cluster.look()
     assert cluster.code("small-1") == "PodNotReplicated"
-    assert str(cluster.said["small-1"].said) == "default/bare: it has no controller"
+    assert str(cluster.said["small-1"].reason) == "default/bare: it has no controller"
 
 
 def test_pods_that_are_going_do_not_keep_a_node_and_those_overdue_are_not_waited_for() -> None:

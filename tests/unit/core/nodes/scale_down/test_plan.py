@@ -125,7 +125,7 @@ def test_ten_empty_nodes_go_at_a_time_and_one_with_pods() -> None:
     leaving = [name for name, each in cluster.said.items() if each.outcome is NodeOutcome.LEAVING]
     assert len(leaving) == 10
     assert sum(bool(cluster.snapshot.on(name)) for name in leaving) <= 1
-    assert "ScaleDownLimited" in {each.said.reason.code for each in cluster.said.values()}
+    assert "ScaleDownLimited" in {each.reason.reason.code for each in cluster.said.values()}
 
 
 def test_one_node_with_pods_goes_at_a_time() -> None:
@@ -219,7 +219,7 @@ def test_a_refusal_of_the_provider_keeps_the_node_and_delays_the_next_try() -> N
     cluster.pass_()
     assert cluster.code("small-1") == "MarkLeftBehind"
     assert cluster.marked == []
-    cluster.shrunk = msgspec.structs.replace(cluster.shrunk, unneeded={"small-1": cluster.now - 1000})
+    cluster.shrunk = msgspec.structs.replace(cluster.shrunk, unneeded_since={"small-1": cluster.now - 1000})
     cluster.look()
     assert cluster.code("small-1") == "ScaleDownDelayed"
 
@@ -277,7 +277,7 @@ def test_a_mark_that_is_not_seen_yet_is_written_again() -> None:
     cluster.wait(10)
     again = cluster.look()
     assert first.actions == again.actions
-    assert cluster.shrunk.removals["small-1"].marked is None
+    assert cluster.shrunk.removals["small-1"].tainted_at is None
 
 
 def test_a_node_on_which_no_mark_is_ever_seen_is_kept_and_makes_way_for_others() -> None:
@@ -287,7 +287,7 @@ def test_a_node_on_which_no_mark_is_ever_seen_is_kept_and_makes_way_for_others()
     cluster.wait(120)
     assert cluster.look().memory.removals == {}
     assert cluster.code("small-1") == "MarkUnseen"
-    assert cluster.shrunk.failed == cluster.now
+    assert cluster.shrunk.last_failed_at == cluster.now
 
 
 def test_a_pod_that_cannot_be_read_keeps_its_node_and_no_other() -> None:
@@ -316,7 +316,7 @@ def test_a_node_that_was_given_back_counts_until_its_group_shows_it() -> None:
     for _ in range(5):
         cluster.wait(10)
         cluster.look()
-        assert sorted(each.said.reason.code for each in cluster.said.values()) == ["GroupAtMinimum", "NodeReleased"]
+        assert sorted(each.reason.reason.code for each in cluster.said.values()) == ["GroupAtMinimum", "NodeReleased"]
 
 
 def test_a_namesake_of_a_node_that_was_being_removed_is_another_node() -> None:
@@ -329,7 +329,7 @@ def test_a_namesake_of_a_node_that_was_being_removed_is_another_node() -> None:
     plan = cluster.look()
     assert cluster.code("small-1") == "MarkLeftBehind"
     assert plan.memory.removals == {}
-    assert plan.memory.deleted == cluster.now
+    assert plan.memory.last_deleted_at == cluster.now
 
 
 def test_a_node_is_kept_if_its_pods_find_no_place_any_more() -> None:
@@ -469,7 +469,7 @@ def test_a_drain_that_budgets_do_not_let_end_is_given_up() -> None:
     cluster.passes(130)
     assert cluster.evicted == []
     assert cluster.marked == []
-    assert cluster.shrunk.failed > 0
+    assert cluster.shrunk.last_failed_at > 0
 
 
 def test_a_node_whose_pods_no_budget_lets_go_is_not_even_marked() -> None:
@@ -616,7 +616,7 @@ def test_one_plan_tries_only_so_many_nodes_with_pods_and_the_others_have_their_t
     for number in range(1, 7):
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "100m"))
     cluster.look()
-    codes = Counter(each.said.reason.code for each in cluster.said.values())
+    codes = Counter(each.reason.reason.code for each in cluster.said.values())
     assert codes == {"NodeInUse": 1, "NodeUnneeded": 2, "NodeNotTried": 4}
     for _ in range(3):
         cluster.pass_()
@@ -660,6 +660,6 @@ def test_a_plan_leaves_the_snapshot_as_it_was() -> None:
 
 def test_the_next_look_is_when_a_verdict_may_change() -> None:
     cluster = a_cluster(1)
-    assert cluster.look().next_look == cluster.now + 600
+    assert cluster.look().requeue_at == cluster.now + 600
     cluster.wait(600)
-    assert cluster.look().next_look is None
+    assert cluster.look().requeue_at is None

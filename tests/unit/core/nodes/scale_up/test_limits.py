@@ -30,7 +30,7 @@ def test_a_group_never_gets_larger_than_it_may() -> None:
     cluster = Cluster(a_group("small", most=2)).create_many(20)
     assert cluster.ordered() == {"small": 2}
     assert cluster.last is not None
-    assert cluster.last.pods[0].said.reason.code == "GroupsExhausted"
+    assert cluster.last.pods[0].reason.reason.code == "GroupsExhausted"
     assert refusals(cluster) == {"GroupAtMaximum": ("small",)}
 
 
@@ -86,9 +86,9 @@ def test_an_instance_that_failed_is_given_back_and_its_group_left_alone() -> Non
     cluster.carry_out().fail("bad")
     plan = cluster.plan()
     assert {each.group: each.count for each in plan.orders} == {"good": 1}
-    assert [(each.instance, each.why.reason.code) for each in plan.give_backs] == [("bad-1", "InstanceFailed")]
+    assert [(each.instance, each.why.reason.code) for each in plan.releases] == [("bad-1", "InstanceFailed")]
     assert cluster.memory.backoffs["bad"].until == START + 300
-    assert plan.next_look == START + 300
+    assert plan.requeue_at == START + 300
 
 
 def test_a_group_is_tried_again_after_its_time_and_left_alone_twice_as_long() -> None:
@@ -120,11 +120,11 @@ def test_a_node_that_never_comes_up_is_given_up_after_its_time() -> None:
     cluster = Cluster(a_group("slow", boot_seconds=1e6)).create_many(4)
     cluster.plan()
     plan = cluster.carry_out().plan()
-    assert plan.next_look == START + 900
+    assert plan.requeue_at == START + 900
     cluster.wait(899)
-    assert (cluster.ordered(), cluster.plan().give_backs) == ({}, ())
+    assert (cluster.ordered(), cluster.plan().releases) == ({}, ())
     plan = cluster.wait(1).plan()
-    assert [(each.instance, each.why.reason.code) for each in plan.give_backs] == [("slow-1", "InstanceOverdue")]
+    assert [(each.instance, each.why.reason.code) for each in plan.releases] == [("slow-1", "InstanceOverdue")]
     assert not plan.orders
     cluster.carry_out().wait(300)
     assert cluster.ordered() == {"slow": 1}
@@ -170,7 +170,7 @@ def test_a_group_whose_machines_are_up_and_become_no_nodes_is_left_alone_and_ano
     plan = cluster.wait(2).plan()
     assert [each.group for each in plan.orders] == ["other"]
     assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].why == "liar-1 has become no node"
-    assert not plan.give_backs
+    assert not plan.releases
 
 
 def test_a_machine_that_had_a_node_for_long_is_no_failure_without_it() -> None:

@@ -73,7 +73,7 @@ def test_a_group_that_failed_is_left_alone_and_tried_again() -> None:
     assert cluster.ordered() == {}
     assert notes(cluster) == {"small": "small is to have 1 node and lacks 1: small is left alone: no machine"}
     plan = cluster.plan()
-    assert plan.next_look == cluster.now + ENFORCED.initial_node_group_backoff_seconds
+    assert plan.requeue_at == cluster.now + ENFORCED.initial_node_group_backoff_seconds
     assert cluster.wait(301).ordered() == {"small": 1}
 
 

@@ -24,7 +24,7 @@ def test_pods_that_wait_get_as_many_nodes_as_they_fill() -> None:
     assert cluster.ordered() == {"small": 3}
     assert cluster.last is not None
     (verdict,) = cluster.last.pods
-    assert (verdict.said.reason.code, verdict.ordered, verdict.unplaced) == ("NodeOrdered", {"small": 10}, 0)
+    assert (verdict.reason.reason.code, verdict.ordered, verdict.unplaced) == ("NodeOrdered", {"small": 10}, 0)
 
 
 def test_orders_say_how_many_there_are_to_be_in_all() -> None:
@@ -39,7 +39,7 @@ def test_nothing_is_ordered_for_pods_that_fit_on_nodes_there_are() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there")).create_many(4)
     assert cluster.ordered() == {}
     assert cluster.last is not None
-    assert cluster.last.pods[0].said.reason.code == "PodHasRoom"
+    assert cluster.last.pods[0].reason.reason.code == "PodHasRoom"
 
 
 def test_nothing_is_ordered_twice_while_nodes_are_on_their_way() -> None:
@@ -50,7 +50,7 @@ def test_nothing_is_ordered_twice_while_nodes_are_on_their_way() -> None:
         cluster.wait(30)
         assert cluster.ordered() == {}
     assert cluster.last is not None
-    assert cluster.last.pods[0].said.reason.code == "PodAwaitsNode"
+    assert cluster.last.pods[0].reason.reason.code == "PodAwaitsNode"
 
 
 def test_an_order_that_the_provider_does_not_show_yet_counts_as_on_its_way() -> None:
@@ -272,7 +272,7 @@ def test_a_pod_that_no_group_could_hold_is_told_why_of_each_group() -> None:
     cluster = Cluster(a_group("small"), a_group("tiny", memory="1Gi"), tainted)
     plan = cluster.create(a_pod("huge", cpu="5", memory="2Gi")).plan()
     (verdict,) = plan.pods
-    assert verdict.said.reason.code == "NoGroupFits"
+    assert verdict.reason.reason.code == "NoGroupFits"
     assert {(str(each.reason), each.resource): each.groups for each in verdict.refused} == {
         ("TaintNotTolerated", ""): ("tainted",),
         ("NodeTooSmall", "cpu"): ("small", "tiny"),
@@ -290,12 +290,12 @@ def test_a_pod_that_only_daemon_sets_leave_no_room_for_is_told_so() -> None:
 def test_a_pod_whose_company_is_nowhere_is_told_that_others_keep_it() -> None:
     cluster = Cluster(*three_zones()).create(a_pod("lonely", **near({"app": "db"})))
     (verdict,) = cluster.plan().pods
-    assert verdict.said.reason.code == "NotBesideOthers"
+    assert verdict.reason.reason.code == "NotBesideOthers"
 
 
 def test_without_groups_pods_are_told_that_none_fits() -> None:
     (verdict,) = Cluster().create(a_pod("one")).plan().pods
-    assert (verdict.said.reason.code, verdict.refused) == ("NoGroupFits", ())
+    assert (verdict.reason.reason.code, verdict.refused) == ("NoGroupFits", ())
 
 
 def test_one_pod_that_cannot_be_read_stops_no_other() -> None:

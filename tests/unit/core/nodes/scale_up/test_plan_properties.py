@@ -92,11 +92,11 @@ def test_limits_are_never_exceeded(rng: Random) -> None:
 def test_everybody_is_accounted_for_once(rng: Random) -> None:
     plan = a_random_cluster(rng).plan()
     for verdict in plan.pods:
-        placed = verdict.on_ready + verdict.on_coming + sum(verdict.ordered.values())
+        placed = verdict.on_ready + verdict.on_upcoming + sum(verdict.ordered.values())
         assert placed + verdict.unplaced == len(verdict.pods)
-        assert bool(verdict.unplaced) == (verdict.said.reason.severity != "info")
+        assert bool(verdict.unplaced) == (verdict.reason.reason.severity != "info")
     for found in plan.buffers:
-        assert found.on_ready + found.on_coming + sum(found.ordered.values()) + found.unplaced == found.chunks
+        assert found.on_ready + found.on_upcoming + sum(found.ordered.values()) + found.unplaced == found.chunks
         assert found.is_provisioned == (found.on_ready == found.chunks)
 
 

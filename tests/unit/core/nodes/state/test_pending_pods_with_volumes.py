@@ -58,7 +58,7 @@ def test_no_node_is_ordered_for_a_pod_whose_claim_is_for_another_pod_alone() -> 
     cluster.place(with_claim("db-0", cpu="4"), "there").create(with_claim("db-1"))
     assert cluster.ordered() == {}
     verdict = told(cluster)
-    assert verdict.said.reason.code == "NoGroupFits"
+    assert verdict.reason.reason.code == "NoGroupFits"
     assert [str(each) for each in verdict.refused] == ["VolumeNotReady: small"]
 
 

@@ -88,7 +88,7 @@ def test_a_place_on_a_node_that_boots_is_not_taken_by_a_more_important_buffer() 
     assert cluster.ordered() == {"special": 1}
     cluster.carry_out().buffers(a_buffer("new", 1, a_spec("3", priority=5)))
     assert cluster.ordered() == {"usual": 1}
-    assert cluster.buffer("bound").on_coming == 1
+    assert cluster.buffer("bound").on_upcoming == 1
     cluster.carry_out().wait(120).plan()
     assert [cluster.buffer(name).nodes for name in ("bound", "new")] == [("special-1",), ("usual-1",)]
 
