@@ -102,7 +102,7 @@ class ShrinkingCluster(Cluster):
     def release(self, name: str, group: str) -> None:
         self.released.append(name)
         self.instances[group] = [instance for instance in self.instances[group] if instance.id != name]
-        for pod in list(self.snapshot.on(name).values()):
+        for pod in list(self.snapshot.pods_on(name).values()):
             self.delete(pod.key[1])
         self.snapshot.put_node(name, None)
         self.show_groups()

@@ -46,7 +46,7 @@ class RecordedNodePlanner(NodePlanner):
 
     def plan(self, changes: ClusterSnapshotChanges, given: PassInput) -> PassPlans:
         """Record the input, plan, and record the plans."""
-        given = replace(given, budgets=tuple(given.budgets), starts=self._boosts.asking(given.starts))
+        given = replace(given, budgets=tuple(given.budgets), startup_boosts=self._boosts.asking(given.startup_boosts))
         self._recorder.write(INPUT_LINE, self._inputs.line(given))
         plans = super().plan(changes, given)
         if (boosts := self._boosts.taken()) is not None:

@@ -127,7 +127,7 @@ def _obstacles(
         numbers = [number for name in decision.nodes if (number := snapshot.table.find(name)) >= 0]
         if chunks.on_top is on_top and numbers:
             where, times = np.unique(np.array(numbers, dtype=np.int64), return_counts=True)
-            placed.add_each(where, chunks.demand, times)
+            placed.add_many(where, chunks.demand, times)
     return _hindrances(explain_unfit_nodes(snapshot.table, demand, placed.used, placed.near))
 
 

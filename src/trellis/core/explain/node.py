@@ -57,7 +57,7 @@ def build_node_part(node: Node, noded: NodeEvidence | None) -> NodePart:
 
 
 def _group(noded: NodeEvidence, name: str) -> NodeGroupPart | None:
-    instance_in_group = noded.snapshot.ties.instances.get(name)
+    instance_in_group = noded.snapshot.node_instances.instances.get(name)
     if instance_in_group is None:
         return None
     state, instance = noded.snapshot.groups[instance_in_group[0]], instance_in_group[1]
@@ -81,7 +81,7 @@ def _shares(noded: NodeEvidence, name: str) -> Iterator[ResourceSharePart]:
 
 def _pods(noded: NodeEvidence, name: str) -> Iterator[NodePodPart]:
     budgets, settings = DisruptionBudgets(noded.view.budgets), noded.components.nodes_down
-    for (namespace, pod), placed in sorted(noded.snapshot.on(name).items()):
+    for (namespace, pod), placed in sorted(noded.snapshot.pods_on(name).items()):
         fate, held = _fate(placed, budgets, settings)
         yield NodePodPart(namespace, pod, fate, _requests(placed.demand), held)
 
@@ -94,7 +94,7 @@ def _fate(placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSett
     stays = why_not_drainable(placed, budgets, settings)
     if stays is not None:
         return "stay", build_reason_part(stays)
-    refused = budgets.why_not(placed.pod)
+    refused = budgets.why_no_eviction(placed.pod)
     return "moved", build_reason_part(refused) if refused is not None else None
 
 

@@ -61,5 +61,5 @@ def _place_daemon_pod(table: NodeTable, used: Occupancy, demand: Demand, among: 
     if among is not None:
         mask &= among
     where = np.flatnonzero(mask)
-    used.add_each(where, demand, np.ones(len(where), dtype=np.int64))
+    used.add_many(where, demand, np.ones(len(where), dtype=np.int64))
     return mask

@@ -48,7 +48,7 @@ class Occupancy:
         for port in demand.ports:
             self._hold(port, number, times)
 
-    def add_each(self, numbers: IntColumn, demand: Demand, times: IntColumn) -> None:
+    def add_many(self, numbers: IntColumn, demand: Demand, times: IntColumn) -> None:
         """Put so many pods that are alike on several nodes, each of them named once."""
         for name, amount in demand.amounts:
             row = self._table.row(name)
@@ -57,7 +57,7 @@ class Occupancy:
             for number, count in zip(numbers.tolist(), times.tolist(), strict=True):
                 self._hold(port, number, count)
 
-    def rooms(self, demand: Demand, numbers: IntColumn) -> IntColumn:
+    def count_fitting(self, demand: Demand, numbers: IntColumn) -> IntColumn:
         """How many pods that are alike would fit on each of some nodes, if nothing but room counted."""
         allocatable, taken = self._table.allocatable, self.amounts
         counts = np.full(len(numbers), 1 if demand.ports else LARGEST_AMOUNT, dtype=np.int64)

@@ -57,7 +57,7 @@ def _pack_group(place: _PackingTarget, demand: Demand, count: int) -> IntColumn:
         else:
             possible &= rule.mask
     numbers = np.flatnonzero(possible) if nodes is None else nodes[possible[nodes]]
-    capacities = used.rooms(demand, numbers)
+    capacities = used.count_fitting(demand, numbers)
     if changing:
         placed = _place_one_by_one(numbers, capacities, changing, count)
         where, times = np.unique(placed, return_counts=True)
@@ -65,8 +65,8 @@ def _pack_group(place: _PackingTarget, demand: Demand, count: int) -> IntColumn:
         where, times = _fill_nodes(numbers, capacities, count)
         placed = np.repeat(where, times)
     if len(where):
-        used.add_each(where, demand, times)
-        near.add_each(where, demand.resident, times)
+        used.add_many(where, demand, times)
+        near.add_many(where, demand.resident, times)
     return placed
 
 

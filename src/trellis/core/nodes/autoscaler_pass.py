@@ -51,7 +51,7 @@ class PassInput(msgspec.Struct, frozen=True):
     budgets: Iterable[PodDisruptionBudget]
     memory: AutoscalerMemory
     now: float
-    starts: StartupBoosts = no_boosts
+    startup_boosts: StartupBoosts = no_boosts
 
 
 class PassPlans(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ class PassPlans(msgspec.Struct, frozen=True):
 def plan_pass(snapshot: ClusterSnapshot, given: PassInput, settings: AutoscalerSettings) -> PassPlans:
     """Plan a pass. The snapshot then shows the groups, and nodes with the taints that the plan sets."""
     snapshot.put_groups(given.groups)
-    view = ScaleDownInput(snapshot, tuple(given.budgets), given.memory.up.chunk_nodes, given.starts)
+    view = ScaleDownInput(snapshot, tuple(given.budgets), given.memory.up.chunk_nodes, given.startup_boosts)
     down = plan_scale_down(view, given.memory.down, given.now, settings.down)
     apply_taints(snapshot, down.actions)
     up = plan_scale_up(snapshot, given.memory.up, given.now, settings.up)

@@ -88,7 +88,7 @@ class _ObservationReplay:
     def read_line(self, kind: str, data: msgspec.Raw) -> None:
         """Take in a line."""
         if kind == NEWS:
-            self._observer.take_in(self._changes.news(decode_payload(data, ChangesLine)))
+            self._observer.update(self._changes.news(decode_payload(data, ChangesLine)))
         else:
             self._observing = decode_payload(data, HeadroomInputLine)
 

@@ -329,7 +329,7 @@ def test_a_removal_goes_on_as_a_pass_of_the_autoscaler_would_and_the_snapshot_st
     cluster.keep("web", 1, "2")
     noded = cluster.noded()
     found = cluster.collected()
-    memory = AutoscalerMemory(ScaleUpMemory(chunk_nodes=noded.view.seats), noded.memory)
+    memory = AutoscalerMemory(ScaleUpMemory(chunk_nodes=noded.view.chunk_nodes), noded.memory)
     planner = NodePlanner(AutoscalerSettings(), EXPENDABLE_PODS_PRIORITY_CUTOFF)
     plans = planner.plan(
         changes(found), PassInput(read_node_groups(found).states, tuple(found.pdbs), memory, found.time)

@@ -159,7 +159,7 @@ def test_what_was_packed_can_be_taken_back() -> None:
     table, asked = zones(), demand()
     used, near = Occupancy(table), ExistingPods(table)
     where, times = np.unique(pack(table, used, [(asked, 7)], near)[0], return_counts=True)
-    used.add_each(where, asked, -times)
-    near.add_each(where, asked.resident, -times)
+    used.add_many(where, asked, -times)
+    near.add_many(where, asked.resident, -times)
     assert not used.amounts.any()
     assert packed(table, (asked, 2)) == [["a1", "a1"]]

@@ -130,8 +130,8 @@ class HeadroomController:
                 self._reports[decision.uid] = ProvisioningReport(StatusOwnership.WRITE, decision, generation)
         for buffer in informers.buffers.snapshot():
             uid, report = buffer.metadata.uid, self.provision(buffer)
-            is_new = report.verdict is None or (
-                build_provisioned_status(report.verdict, buffer.status, report.generation, now) is not None
+            is_new = report.decision is None or (
+                build_provisioned_status(report.decision, buffer.status, report.generation, now) is not None
             )
             if is_first or is_new or before.get(uid) != self._on_top.get(uid):
                 self._enqueue(key_of(buffer))

@@ -32,16 +32,16 @@ class RecordedHeadroomObserver(HeadroomObserver):
         self._observations = HeadroomRecorder()
         recorder.write(OBSERVER, HeadroomRecordingStart(settings))
 
-    def take_in(self, news: ClusterSnapshotChanges) -> None:
+    def update(self, changes: ClusterSnapshotChanges) -> None:
         """Record the changes, and update the snapshot."""
-        for line in self._changes.lines(news):
+        for line in self._changes.lines(changes):
             self._recorder.write(NEWS, line)
-        super().take_in(news)
+        super().update(changes)
 
-    def observe(self, news: ClusterSnapshotChanges, now: float) -> ObservedHeadroom:
+    def observe(self, changes: ClusterSnapshotChanges, now: float) -> ObservedHeadroom:
         """Observe, and record the result."""
         self._recorder.write(OBSERVING, HeadroomInputLine(now))
-        observed = super().observe(news, now)
+        observed = super().observe(changes, now)
         self._recorder.write(OBSERVED, self._observations.of(observed, now))
         self._recorder.flush()
         return observed

@@ -130,10 +130,10 @@ def build_storage(collected: ClusterState) -> Storage:
 def _removals(snapshot: ClusterSnapshot, now: float) -> Iterator[NodeRemoval]:
     """The removals that nodes with a mark may be part of, as if all pods on them had been there from the start."""
     for name, node in snapshot.nodes.items():
-        since, instance_in_group = leaving_since(node), snapshot.ties.instances.get(name)
+        since, instance_in_group = leaving_since(node), snapshot.node_instances.instances.get(name)
         if since is None or instance_in_group is None or instance_in_group[1].state is InstanceState.LEAVING:
             continue
-        here = [placed.pod.metadata.uid for placed in snapshot.on(name).values() if not placed.is_fixed]
+        here = [placed.pod.metadata.uid for placed in snapshot.pods_on(name).values() if not placed.is_fixed]
         pods = frozenset(here)
         group, instance = instance_in_group
         began = min(since, now)

@@ -202,7 +202,7 @@ class ExistingPods:
         if not kind.where:
             self._forget_kind(kind)
 
-    def add_each(self, numbers: IntColumn, resident: PodProfile, times: IntColumn) -> None:
+    def add_many(self, numbers: IntColumn, resident: PodProfile, times: IntColumn) -> None:
         """The same for several nodes, each of them named once."""
         self._fit_columns()
         kind = self._kind(resident)

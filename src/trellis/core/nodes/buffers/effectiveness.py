@@ -33,7 +33,7 @@ class ChunkHits:
         self._arrived = Counter(arrived)
         self._expected = Counter(expected)
 
-    def take(self, before: Iterable[str], after: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+    def take_hits(self, before: Iterable[str], after: Sequence[str]) -> tuple[int, tuple[str, ...]]:
         """On how many places of chunks pods have come, and the nodes of those that chunks have left for pods to come.
 
         `before` has the nodes of chunks at the last plan, and those that they had left then; `after` those of now.
@@ -100,14 +100,14 @@ class NodePrices:
             cores, memory = self._table.offered(CPU) / 1000.0, self._table.offered(MEMORY) / GIB
             self._hourly += cores * prices.core_hour + memory * prices.gib_hour
         groups = view.snapshot.groups
-        for name, (group, _) in view.snapshot.ties.instances.items():
+        for name, (group, _) in view.snapshot.node_instances.instances.items():
             number = simulation.table.find(name)
             if number >= 0:
                 self._hourly[number] = groups[group].group.price
-        for rows in (simulation.coming, simulation.new):
+        for rows in (simulation.upcoming, simulation.new):
             self._hourly[rows] = view.templates.prices[simulation.groups_of(rows)]
 
-    def of(self, demand: Demand, numbers: IntColumn) -> float:
+    def price_of(self, demand: Demand, numbers: IntColumn) -> float:
         """Of pods that are alike, one on each of these nodes: by CPU or memory, whichever they take more of."""
         requests = demand.requests
         share = np.zeros(len(numbers))

@@ -55,15 +55,15 @@ def count_chunks_on_top(
     running, fixed = simulation.running.copy(), fixed.copy()
     for chunks in minimal:
         demand, count = chunks.demand, chunks.count
-        fit_empty = len(simulation.put(running.copy(), demand, count, simulation.ready))
+        fit_empty = len(simulation.place(running.copy(), demand, count, simulation.ready))
         # Twice the count is as good as all: whatever fits beyond that is not needed to cover it.
-        fit_at_all = len(simulation.put(fixed.copy(), demand, 2 * count, simulation.ready))
+        fit_at_all = len(simulation.place(fixed.copy(), demand, 2 * count, simulation.ready))
         missing = count - (fit_at_all - fit_empty)
         unused = count - _used_by_requests(simulation, demand, running, fixed)
-        kept = min(max(missing, min(fit_empty, unused), 0), count)
-        on_top[chunks.uid] = kept
-        simulation.put(running, demand, kept, simulation.ready)
-        simulation.put(fixed, demand, count, simulation.ready)
+        chunks_on_top = min(max(missing, min(fit_empty, unused), 0), count)
+        on_top[chunks.uid] = chunks_on_top
+        simulation.place(running, demand, chunks_on_top, simulation.ready)
+        simulation.place(fixed, demand, count, simulation.ready)
     return on_top
 
 
@@ -96,11 +96,11 @@ def observe_headroom(
     """What holds now. The snapshot is as before afterwards, but for the arrivals of pods, which are taken."""
     view = build_scale_up_view(snapshot, memory, now, replace(settings, max_nodes_per_scaleup=0))
     limits = ScaleUpLimits(view)
-    with simulate_cluster(snapshot, view.stands, view.templates) as simulation:
-        simulation.await_nodes(view.coming)
-        waiting, buffers = place_pods_and_chunks(view, memory, simulation)
+    with simulate_cluster(snapshot, view.readiness, view.templates) as simulation:
+        simulation.add_upcoming_nodes(view.upcoming)
+        pending_pods, buffers = place_pods_and_chunks(view, memory, simulation)
         on_top = count_chunks_on_top(simulation, [placement.chunks for placement in buffers], snapshot.fixed)
-        plan = build_scale_up_plan(view, memory, simulation, ScaleUpPlacement(waiting, buffers, limits))
+        plan = build_scale_up_plan(view, memory, simulation, ScaleUpPlacement(pending_pods, buffers, limits))
     decisions = plan.buffers if snapshot.groups else tuple(_without_groups(decision) for decision in plan.buffers)
     return ObservedHeadroom(decisions, dict(snapshot.problems), plan.memory, on_top)
 
@@ -119,13 +119,13 @@ class HeadroomObserver:
         self._snapshot = ClusterSnapshot(expendable_below)
         self._memory = ScaleUpMemory()
 
-    def take_in(self, news: ClusterSnapshotChanges) -> None:
+    def update(self, changes: ClusterSnapshotChanges) -> None:
         """Update the snapshot."""
-        news.apply(self._snapshot)
+        changes.apply(self._snapshot)
 
-    def observe(self, news: ClusterSnapshotChanges, now: float) -> ObservedHeadroom:
+    def observe(self, changes: ClusterSnapshotChanges, now: float) -> ObservedHeadroom:
         """Take in what is new, and observe."""
-        self.take_in(news)
+        self.update(changes)
         observed = observe_headroom(self._snapshot, self._memory, now, self._settings)
         self._memory = observed.memory
         return observed

@@ -25,72 +25,80 @@ class NodePlaces(msgspec.Struct, frozen=True):
     """The numbers of the nodes that chunks of a Buffer are on: of those there are, and of those on their way."""
 
     ready: IntColumn = _NOWHERE
-    coming: IntColumn = _NOWHERE
+    upcoming: IntColumn = _NOWHERE
 
     @property
     def count(self) -> int:
         """How many chunks have a place."""
-        return len(self.ready) + len(self.coming)
+        return len(self.ready) + len(self.upcoming)
 
 
 def place_chunks(
-    trial: ClusterSimulation, buffers: Sequence[BufferChunks], seats: Mapping[str, Sequence[str]]
+    simulation: ClusterSimulation, buffers: Sequence[BufferChunks], nodes_before: Mapping[str, Sequence[str]]
 ) -> list[NodePlaces]:
     """Put the chunks of all Buffers where there is room. `seats` has, by UID, the names of nodes where they were.
 
     Whoever has a place keeps it, whatever the rank of others: first all on nodes that are ready, then, of those who
     found none there either, all who wait for a node on its way.
     """
-    before = [seats.get(chunks.uid, ())[: chunks.count] for chunks in buffers]
-    ready = _place_on(trial, buffers, before, trial.ready, [chunks.count for chunks in buffers])
+    before = [nodes_before.get(chunks.uid, ())[: chunks.count] for chunks in buffers]
+    ready = _place_on(simulation, buffers, before, simulation.ready, [chunks.count for chunks in buffers])
     left = [chunks.count - len(placed) for chunks, placed in zip(buffers, ready, strict=True)]
-    coming = _place_on(trial, buffers, before, trial.coming, left)
-    return [NodePlaces(*places) for places in zip(ready, coming, strict=True)]
+    upcoming = _place_on(simulation, buffers, before, simulation.upcoming, left)
+    return [NodePlaces(*places) for places in zip(ready, upcoming, strict=True)]
 
 
 def _place_on(
-    trial: ClusterSimulation,
+    simulation: ClusterSimulation,
     buffers: Sequence[BufferChunks],
     before: Sequence[Sequence[str]],
     nodes: IntColumn,
     counts: Sequence[int],
 ) -> list[IntColumn]:
     """Have chunks of all Buffers keep their places on these nodes, and then others find one, in their turn."""
-    kept = [
-        restore_places(trial, placed_pods_for(trial, chunks), chunks.demand, names, nodes, count)
+    restored_places = [
+        restore_places(simulation, placed_pods_for(simulation, chunks), chunks.demand, names, nodes, count)
         for chunks, names, count in zip(buffers, before, counts, strict=True)
     ]
     return [
         np.concatenate(
-            (restored, trial.put(placed_pods_for(trial, chunks), chunks.demand, count - len(restored), nodes))
+            (
+                restored,
+                simulation.place(placed_pods_for(simulation, chunks), chunks.demand, count - len(restored), nodes),
+            )
         )
-        for chunks, restored, count in zip(buffers, kept, counts, strict=True)
+        for chunks, restored, count in zip(buffers, restored_places, counts, strict=True)
     ]
 
 
-def placed_pods_for(trial: ClusterSimulation, chunks: BufferChunks) -> PlacedPods:
+def placed_pods_for(simulation: ClusterSimulation, chunks: BufferChunks) -> PlacedPods:
     """Where chunks are counted."""
-    return trial.running if chunks.on_top else trial.fixed
+    return simulation.running if chunks.on_top else simulation.fixed
 
 
 def restore_places(  # noqa: PLR0917 - one question, and no two of its parts belong together
-    trial: ClusterSimulation, placed: PlacedPods, demand: Demand, before: Sequence[str], among: IntColumn, most: int
+    simulation: ClusterSimulation,
+    placed: PlacedPods,
+    demand: Demand,
+    before: Sequence[str],
+    among: IntColumn,
+    most: int,
 ) -> IntColumn:
     """Put at most so many pods that are alike back where they were, as far as they fit there: the numbers of nodes."""
-    numbers = np.array([trial.find(name) for name in before if name], dtype=np.int64)
+    numbers = np.array([simulation.find(name) for name in before if name], dtype=np.int64)
     numbers = numbers[numbers >= 0]
-    numbers = numbers[trial.mask(among)[numbers]][:most]
+    numbers = numbers[simulation.mask(among)[numbers]][:most]
     if not len(numbers):
         return _NOWHERE
     where, first, times = np.unique(numbers, return_index=True, return_counts=True)
     if depends_on_other_pods(demand):
-        return trial.put(placed, demand, len(numbers), where[np.argsort(first)])
-    open_ = fits(trial.table, demand, placed.used, placed.near)[where]
-    times = np.minimum(times, placed.used.rooms(demand, where)) * open_
+        return simulation.place(placed, demand, len(numbers), where[np.argsort(first)])
+    open_ = fits(simulation.table, demand, placed.used, placed.near)[where]
+    times = np.minimum(times, placed.used.count_fitting(demand, where)) * open_
     some = times > 0
     where, times = where[some], times[some]
     if len(where):
-        placed.add_each(where, demand, times)
+        placed.add_many(where, demand, times)
     return np.repeat(where, times)
 
 

@@ -42,8 +42,8 @@ def build_provisioned_status(
     }
     written = _time(before.last_fully_provisioned) if before is not None else None
     full_at = max((time for time in (written, decision.provisioned_at) if time is not None), default=None)
-    is_told = was is not None and was.observed_generation == generation and _is_published(current, was)
-    if is_told and not _is_stale(written, full_at, decision):
+    is_published = was is not None and was.observed_generation == generation and _is_published(current, was)
+    if is_published and not _is_stale(written, full_at, decision):
         return None
     stays = was is not None and was.status == current["status"]
     since = was.last_transition_time if was is not None and stays else None
@@ -67,8 +67,8 @@ class ProvisioningReport(msgspec.Struct, frozen=True):
     `generation` is the one that the chunks are of.
     """
 
-    duty: StatusOwnership
-    verdict: BufferDecision | None = None
+    ownership: StatusOwnership
+    decision: BufferDecision | None = None
     generation: int = 0
 
 
@@ -93,16 +93,16 @@ def build_provisioned_fields(
     once the other one owns all of it: an apply that leaves out a field removes it if it has no other owner.
     """
     stored = _stored(before)
-    if provision.duty is not StatusOwnership.WRITE:
+    if provision.ownership is not StatusOwnership.WRITE:
         has_pods = before is not None and before.pod_based_buffer_spec is not None
-        if provision.duty is StatusOwnership.LEAVE and (ours <= theirs or not has_pods):
+        if provision.ownership is StatusOwnership.LEAVE and (ours <= theirs or not has_pods):
             return ProvisionedFields({}, is_written=not ours)
         return ProvisionedFields(stored if ours else {}, is_written=True)
-    decision, owned = provision.verdict, bool(ours) and not theirs
+    decision, owned = provision.decision, bool(ours) and not theirs
     if decision is None:
-        kept = {name: value for name, value in stored.items() if name != "conditions"}
-        is_written = owned or not theirs if kept == stored else False
-        return ProvisionedFields(kept, is_written, takes_over=bool(theirs))
+        stored_times = {name: value for name, value in stored.items() if name != "conditions"}
+        is_written = owned or not theirs if stored_times == stored else False
+        return ProvisionedFields(stored_times, is_written, takes_over=bool(theirs))
     fields = build_provisioned_status(decision, before, provision.generation, now)
     if fields is None:
         return ProvisionedFields(stored, is_written=owned, takes_over=bool(theirs))

@@ -37,17 +37,17 @@ class DisruptionBudgets:
         self._buckets: LabelSelectorIndex[ObjectKey] = LabelSelectorIndex()
         self._left: dict[ObjectKey, int] = {}
         for budget in budgets:
-            self._take_in(budget)
+            self._add(budget)
 
     def covers(self, pod: Pod) -> bool:
         """Whether a budget covers the pod."""
-        return bool(self._of(pod))
+        return bool(self._find(pod))
 
-    def why_not(self, pod: Pod) -> DetailedReason | None:
+    def why_no_eviction(self, pod: Pod) -> DetailedReason | None:
         """What forbids that a pod is evicted now; None if nothing does."""
         if _is_free(pod):
             return None
-        budgets = self._of(pod)
+        budgets = self._find(pod)
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         if len(budgets) > 1:
             return DetailedReason(SEVERAL_BUDGETS, f"{name}: {', '.join(key[1] for key in budgets)}")
@@ -55,15 +55,15 @@ class DisruptionBudgets:
             return None
         return DetailedReason(DISRUPTIONS_USED_UP, f"{name}: {budgets[0][1]}")
 
-    def take(self, pod: Pod) -> None:
+    def count_eviction(self, pod: Pod) -> None:
         """Count a pod that is about to be evicted."""
         if _is_free(pod):
             return
-        for key in self._of(pod):
+        for key in self._find(pod):
             if not self._may_go_anyway(pod, key):
                 self._left[key] -= 1
 
-    def _take_in(self, budget: PodDisruptionBudget) -> None:
+    def _add(self, budget: PodDisruptionBudget) -> None:
         try:
             selector = convert_selector(budget.spec.selector)
         except InvalidSelector:
@@ -77,7 +77,7 @@ class DisruptionBudgets:
         self._buckets.put(key, selector, (key[0],))
         self._left[key] = status.disruptions_allowed if is_current else 0
 
-    def _of(self, pod: Pod) -> list[ObjectKey]:
+    def _find(self, pod: Pod) -> list[ObjectKey]:
         labels, namespace = pod.metadata.labels, pod.metadata.namespace
         return sorted(
             key for key in self._buckets.candidates(namespace, labels) if self._budgets[key][0].matches(labels)

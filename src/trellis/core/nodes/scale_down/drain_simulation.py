@@ -51,45 +51,49 @@ class DrainSimulator:
     """Nodes tried one after the other. `order` are the numbers of nodes that may take something, the best first."""
 
     def __init__(
-        self, trial: ClusterSimulation, successors: ReplacementDemands, order: IntColumn, largest: tuple[float, float]
+        self,
+        simulation: ClusterSimulation,
+        replacements: ReplacementDemands,
+        order: IntColumn,
+        largest: tuple[float, float],
     ) -> None:
-        self._trial = trial
-        self._successors = successors
+        self._simulation = simulation
+        self._replacements = replacements
         self._order = order
         self._largest = largest
         # Nodes on which something is to go: they cannot be removed at the same time.
-        self.hosts: BoolColumn = np.zeros(trial.table.reach, dtype=np.bool_)
-        self._seats: defaultdict[int, Counter[str]] = defaultdict(Counter)
+        self.hosts: BoolColumn = np.zeros(simulation.table.reach, dtype=np.bool_)
+        self._chunk_counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self._chunks: dict[str, BufferChunks] = {}
 
-    def seat(self, chunks: BufferChunks, numbers: IntColumn) -> None:
+    def put_chunks(self, chunks: BufferChunks, numbers: IntColumn) -> None:
         """Note on which nodes the chunks of a Buffer are."""
         self._chunks[chunks.uid] = chunks
         for number, count in Counter(numbers.tolist()).items():
-            self._seats[number][chunks.uid] += count
+            self._chunk_counts[number][chunks.uid] += count
 
-    def clear(self, number: int, pods: Sequence[PlacedPod]) -> DetailedReason | None:
+    def drain(self, number: int, pods: Sequence[PlacedPod]) -> DetailedReason | None:
         """Move everything on a node elsewhere; if something fits nowhere, change nothing and return the reason."""
         try:
             groups = self._groups(pods)
         except InvalidInput as error:
             return DetailedReason(DEMAND_UNREADABLE, str(error))
-        attempt = _DrainAttempt(self._trial, self._order[self._order != number])
+        attempt = _DrainAttempt(self._simulation, self._order[self._order != number])
         refusal = self._move(number, pods, groups, attempt)
         if refusal is not None:
             attempt.undo()
             return refusal
         self._order = attempt.nodes
         self.hosts[attempt.used] = True
-        self._seats.pop(number, None)
+        self._chunk_counts.pop(number, None)
         for uid, numbers in attempt.chunks:
-            self.seat(self._chunks[uid], numbers)
+            self.put_chunks(self._chunks[uid], numbers)
         return None
 
     def _move(
         self, number: int, pods: Sequence[PlacedPod], groups: Iterable[tuple[Demand, int]], attempt: _DrainAttempt
     ) -> DetailedReason | None:
-        running = self._trial.running
+        running = self._simulation.running
         for pod in pods:
             if pod.is_counted:
                 attempt.take_away(running, number, pod)
@@ -99,9 +103,9 @@ class DrainSimulator:
                 return DetailedReason(
                     NO_PLACE_FOR_PODS, f"no other node takes {pluralize(count, 'pod')} of namespace {namespace}"
                 )
-        for uid, count in self._seats.get(number, Counter[str]()).items():
+        for uid, count in self._chunk_counts.get(number, Counter[str]()).items():
             chunks = self._chunks[uid]
-            numbers = attempt.move(running if chunks.on_top else self._trial.fixed, number, chunks.demand, count)
+            numbers = attempt.move(running if chunks.on_top else self._simulation.fixed, number, chunks.demand, count)
             if len(numbers) < count:
                 return DetailedReason(NO_PLACE_FOR_CHUNKS, f"Buffer {chunks.key[0]}/{chunks.key[1]}")
             attempt.chunks.append((uid, numbers))
@@ -112,7 +116,7 @@ class DrainSimulator:
 
         First those that do not go everywhere, then the largest: who finds no place is found out early.
         """
-        counts: Counter[Demand] = Counter(self._successors.demand(pod.pod) for pod in pods if pod.is_counted)
+        counts: Counter[Demand] = Counter(self._replacements.demand(pod.pod) for pod in pods if pod.is_counted)
         return sorted(
             counts.items(), key=lambda group: (_fits_anywhere(group[0]), -relative_size(group[0], self._largest))
         )
@@ -125,10 +129,10 @@ def _fits_anywhere(demand: Demand) -> bool:
 class _DrainAttempt:
     """What was done to find out, so that it can be undone."""
 
-    def __init__(self, trial: ClusterSimulation, nodes: IntColumn) -> None:
+    def __init__(self, simulation: ClusterSimulation, nodes: IntColumn) -> None:
         self.nodes = nodes
         self.chunks: list[tuple[str, IntColumn]] = []
-        self._trial = trial
+        self._simulation = simulation
         self._gone: list[tuple[PlacedPods, int, PlacedPod]] = []
         self._put: list[tuple[PlacedPods, Demand, IntColumn, IntColumn]] = []
 
@@ -145,9 +149,9 @@ class _DrainAttempt:
     def put(self, placed: PlacedPods, demand: Demand, count: int) -> IntColumn:
         """Put pods that are alike on the first nodes that take them."""
         # Mostly there is room near the front, and to look at all nodes takes ten times as long.
-        numbers = self._trial.put(placed, demand, count, self.nodes[:_NODES_TRIED_FIRST])
+        numbers = self._simulation.place(placed, demand, count, self.nodes[:_NODES_TRIED_FIRST])
         if len(numbers) < count:
-            rest = self._trial.put(placed, demand, count - len(numbers), self.nodes[_NODES_TRIED_FIRST:])
+            rest = self._simulation.place(placed, demand, count - len(numbers), self.nodes[_NODES_TRIED_FIRST:])
             numbers = np.concatenate((numbers, rest))
         where, times = np.unique(numbers, return_counts=True)
         if len(where):
@@ -157,14 +161,14 @@ class _DrainAttempt:
     def move(self, placed: PlacedPods, number: int, demand: Demand, count: int) -> IntColumn:
         """Take chunks from a node and put them on others."""
         here, less = np.array([number], dtype=np.int64), np.array([-count], dtype=np.int64)
-        placed.add_each(here, demand, less)
+        placed.add_many(here, demand, less)
         self._put.append((placed, demand, here, less))
         return self.put(placed, demand, count)
 
     def undo(self) -> None:
         """Everything as before."""
         for placed, demand, where, times in reversed(self._put):
-            placed.add_each(where, demand, -times)
+            placed.add_many(where, demand, -times)
         for placed, number, pod in self._gone:
             placed.add(number, pod.demand, pod.resident)
 
@@ -174,7 +178,7 @@ class OngoingRemoval(msgspec.Struct, frozen=True):
 
     removal: NodeRemoval
     number: int
-    tenants: PodsToDrain
+    pods: PodsToDrain
 
 
 class DrainSimulationInput(msgspec.Struct, frozen=True):
@@ -184,12 +188,12 @@ class DrainSimulationInput(msgspec.Struct, frozen=True):
     """
 
     snapshot: ClusterSnapshot
-    stands: NodeReadiness
-    seats: Mapping[str, tuple[str, ...]]
-    successors: ReplacementDemands
-    going: Sequence[OngoingRemoval]
+    readiness: NodeReadiness
+    chunk_nodes: Mapping[str, tuple[str, ...]]
+    replacements: ReplacementDemands
+    ongoing: Sequence[OngoingRemoval]
     candidates: Sequence[ScaleDownCandidate]
-    most: int
+    max_drained: int
 
 
 class DrainSimulation(msgspec.Struct, frozen=True):
@@ -200,23 +204,26 @@ class DrainSimulation(msgspec.Struct, frozen=True):
 
     needed: dict[str, DetailedReason]
     candidates: dict[str, DetailedReason]
-    in_vain: frozenset[str]
+    undrainable: frozenset[str]
 
 
-def simulate_drains(given: DrainSimulationInput, minimums: GroupMinimums) -> DrainSimulation:
+def simulate_drains(drain_input: DrainSimulationInput, minimums: GroupMinimums) -> DrainSimulation:
     """Simulate the drains of ongoing removals, then of candidates."""
-    snapshot, stands = given.snapshot, given.stands
-    with _without_leaving_taints(given), simulate_cluster(snapshot, stands, NodeTemplates(snapshot, stands)) as made:
-        out = np.array([ongoing.number for ongoing in given.going], dtype=np.int64)
+    snapshot, stands = drain_input.snapshot, drain_input.readiness
+    with (
+        _without_leaving_taints(drain_input),
+        simulate_cluster(snapshot, stands, NodeTemplates(snapshot, stands)) as made,
+    ):
+        out = np.array([ongoing.number for ongoing in drain_input.ongoing], dtype=np.int64)
         made.ready = made.ready[~np.isin(made.ready, out)]
-        filled = _place_pods_and_chunks(given, made)
-        needed = _find_needed(made, given.going, filled.left)
-        order = _target_order(made.ready, [candidate.number for candidate in given.candidates])
-        clearing = DrainSimulator(made, given.successors, order, _largest_node(snapshot))
+        filled = _place_pods_and_chunks(drain_input, made)
+        needed = _find_needed(made, drain_input.ongoing, filled.left)
+        order = _target_order(made.ready, [candidate.number for candidate in drain_input.candidates])
+        simulator = DrainSimulator(made, drain_input.replacements, order, _largest_node(snapshot))
         for chunks, numbers in filled.seated:
-            clearing.seat(chunks, numbers)
-        _drain_ongoing(given.going, clearing, minimums, needed)
-        return _drain_candidates(given, clearing, minimums, filled, needed)
+            simulator.put_chunks(chunks, numbers)
+        _drain_ongoing(drain_input.ongoing, simulator, minimums, needed)
+        return _drain_candidates(drain_input, simulator, minimums, filled, needed)
 
 
 class _InitialPlacement(msgspec.Struct, frozen=True):
@@ -227,20 +234,20 @@ class _InitialPlacement(msgspec.Struct, frozen=True):
     left: list[tuple[PlacedPods, Demand, int]]
 
 
-def _place_pods_and_chunks(given: DrainSimulationInput, made: ClusterSimulation) -> _InitialPlacement:
-    snapshot = given.snapshot
+def _place_pods_and_chunks(drain_input: DrainSimulationInput, made: ClusterSimulation) -> _InitialPlacement:
+    snapshot = drain_input.snapshot
     expected: set[int] = set()
     left: list[tuple[PlacedPods, Demand, int]] = []
     seated: list[tuple[BufferChunks, IntColumn]] = []
     for group in build_equivalence_groups(
         resolve_claim_conflicts(snapshot.pending.values(), made), _largest_node(snapshot)
     ):
-        numbers = made.put(made.running, group.demand, len(group.pods), made.ready)
+        numbers = made.place(made.running, group.demand, len(group.pods), made.ready)
         expected.update(numbers.tolist())
-        if group.is_wanted and len(numbers) < len(group.pods):
+        if group.needs_node and len(numbers) < len(group.pods):
             left.append((made.running, group.demand, len(group.pods) - len(numbers)))
     buffers = in_placement_order(snapshot.buffers.values())
-    for chunks, seats in zip(buffers, place_chunks(made, buffers, given.seats), strict=True):
+    for chunks, seats in zip(buffers, place_chunks(made, buffers, drain_input.chunk_nodes), strict=True):
         seated.append((chunks, seats.ready))
         if seats.count < chunks.count:
             placed = made.running if chunks.on_top else made.fixed
@@ -256,7 +263,7 @@ def _find_needed(
     names = {ongoing.number: ongoing.removal.node for ongoing in going}
     numbers = np.array([*names], dtype=np.int64)
     for placed, demand, count in left:
-        for number in made.put(placed, demand, count, numbers).tolist():
+        for number in made.place(placed, demand, count, numbers).tolist():
             namespace = demand.resident.namespace
             needed.setdefault(
                 names[number], DetailedReason(NODE_NEEDED_AGAIN, f"for pods or chunks of namespace {namespace}")
@@ -268,7 +275,7 @@ def _find_needed(
 
 def _drain_ongoing(
     going: Sequence[OngoingRemoval],
-    clearing: DrainSimulator,
+    simulator: DrainSimulator,
     minimums: GroupMinimums,
     needed: dict[str, DetailedReason],
 ) -> None:
@@ -276,16 +283,18 @@ def _drain_ongoing(
         name = ongoing.removal.node
         if name in needed:
             continue
-        refusal = minimums.why_not(ongoing.removal.group) or clearing.clear(ongoing.number, ongoing.tenants.moving)
+        refusal = minimums.why_no_removal(ongoing.removal.group) or simulator.drain(
+            ongoing.number, ongoing.pods.to_evict
+        )
         if refusal is not None:
             needed[name] = DetailedReason(NODE_NEEDED_AGAIN, str(refusal))
         else:
-            minimums.take(ongoing.removal.group)
+            minimums.count_removal(ongoing.removal.group)
 
 
 def _drain_candidates(
-    given: DrainSimulationInput,
-    clearing: DrainSimulator,
+    drain_input: DrainSimulationInput,
+    simulator: DrainSimulator,
     minimums: GroupMinimums,
     filled: _InitialPlacement,
     needed: dict[str, DetailedReason],
@@ -293,22 +302,22 @@ def _drain_candidates(
     needed_candidates: dict[str, DetailedReason] = {}
     in_vain: set[str] = set()
     tried: Counter[bool] = Counter()
-    for candidate in given.candidates:
-        is_known = candidate.since is not None
-        refusal = minimums.why_not(candidate.group)
+    for candidate in drain_input.candidates:
+        is_known = candidate.unneeded_since is not None
+        refusal = minimums.why_no_removal(candidate.group)
         if refusal is not None:
             needed_candidates[candidate.name] = refusal
         elif candidate.number in filled.expected:
             needed_candidates[candidate.name] = DetailedReason(PODS_ARE_COMING)
-        elif clearing.hosts[candidate.number]:
+        elif simulator.hosts[candidate.number]:
             needed_candidates[candidate.name] = DetailedReason(NODE_TAKES_OVER)
-        elif candidate.tenants.moving and tried[is_known] >= given.most:
+        elif candidate.pods.to_evict and tried[is_known] >= drain_input.max_drained:
             needed_candidates[candidate.name] = DetailedReason(NODE_NOT_TRIED)
         else:
-            tried[is_known] += bool(candidate.tenants.moving)
-            refusal = clearing.clear(candidate.number, candidate.tenants.moving)
+            tried[is_known] += bool(candidate.pods.to_evict)
+            refusal = simulator.drain(candidate.number, candidate.pods.to_evict)
             if refusal is None:
-                minimums.take(candidate.group)
+                minimums.count_removal(candidate.group)
             else:
                 needed_candidates[candidate.name] = refusal
                 in_vain.add(candidate.name)
@@ -327,10 +336,10 @@ def _largest_node(snapshot: ClusterSnapshot) -> tuple[float, float]:
 
 
 @contextmanager
-def _without_leaving_taints(given: DrainSimulationInput) -> Iterator[None]:
+def _without_leaving_taints(drain_input: DrainSimulationInput) -> Iterator[None]:
     """The table as if nodes that are being removed were not marked: they are asked about as if they stayed."""
-    snapshot = given.snapshot
-    nodes = [snapshot.nodes[ongoing.removal.node] for ongoing in given.going]
+    snapshot = drain_input.snapshot
+    nodes = [snapshot.nodes[ongoing.removal.node] for ongoing in drain_input.ongoing]
     try:
         for node in nodes:
             snapshot.table.update(without_leaving_taint(node))

@@ -91,19 +91,19 @@ class PodsToDrain(msgspec.Struct, frozen=True):
     Pods that were to be gone long ago are not among them.
     """
 
-    moving: tuple[PlacedPod, ...] = ()
-    going: tuple[PlacedPod, ...] = ()
-    stays: DetailedReason | None = None
+    to_evict: tuple[PlacedPod, ...] = ()
+    terminating: tuple[PlacedPod, ...] = ()
+    refusal: DetailedReason | None = None
 
     @property
     def is_empty(self) -> bool:
         """Whether nothing has to be waited for."""
-        return not self.moving and not self.going
+        return not self.to_evict and not self.terminating
 
     @property
     def uids(self) -> frozenset[str]:
         """Who would have to be moved."""
-        return frozenset(pod.pod.metadata.uid for pod in self.moving)
+        return frozenset(pod.pod.metadata.uid for pod in self.to_evict)
 
 
 NO_PODS_TO_DRAIN: Final = PodsToDrain()

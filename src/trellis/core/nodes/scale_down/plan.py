@@ -51,48 +51,48 @@ class RemovalStart(msgspec.Struct, frozen=True):
     If a budget has `forbidden` it, others are to be tried before it is asked about again.
     """
 
-    said: DetailedReason
+    reason: DetailedReason
     removal: NodeRemoval | None = None
-    look: float | None = None
-    forbidden: bool = False
+    recheck_at: float | None = None
+    refused_by_budget: bool = False
 
 
 class RemovalStarter:
     """Decides about one node after the other, beside the removals that go on."""
 
-    def __init__(self, notes: ScaleDownPlanBuilder, view: ScaleDownView) -> None:
-        under_way = list(notes.removals.values())
+    def __init__(self, builder: ScaleDownPlanBuilder, view: ScaleDownView) -> None:
+        under_way = list(builder.removals.values())
         self._count = len(under_way)
         self._drains = sum(removal.drains for removal in under_way)
-        self._look = view
+        self._view = view
         settings = view.settings
         self._delayed_until = max(
-            notes.added + settings.scale_down_delay_after_add_seconds,
-            notes.deleted + settings.scale_down_delay_after_delete_seconds,
-            notes.failed + settings.scale_down_delay_after_failure_seconds,
+            builder.last_added_at + settings.scale_down_delay_after_add_seconds,
+            builder.last_deleted_at + settings.scale_down_delay_after_delete_seconds,
+            builder.last_failed_at + settings.scale_down_delay_after_failure_seconds,
         )
 
     def decide(self, candidate: ScaleDownCandidate, since: float) -> RemovalStart:
         """Whether this one goes now, which has been unneeded since then."""
-        settings, now = self._look.settings, self._look.now
+        settings, now = self._view.settings, self._view.now
         ready = candidate.is_ready
         due = since + (settings.scale_down_unneeded_seconds if ready else settings.scale_down_unready_seconds)
         if now < due:
-            return RemovalStart(DetailedReason(NODE_UNNEEDED), look=due)
+            return RemovalStart(DetailedReason(NODE_UNNEEDED), recheck_at=due)
         if now < self._delayed_until:
-            return RemovalStart(DetailedReason(SCALE_DOWN_DELAYED), look=self._delayed_until)
-        drains = not candidate.tenants.is_empty
+            return RemovalStart(DetailedReason(SCALE_DOWN_DELAYED), recheck_at=self._delayed_until)
+        drains = not candidate.pods.is_empty
         if self._count >= settings.max_scale_down_parallelism:
             return RemovalStart(DetailedReason(SCALE_DOWN_LIMITED, pluralize(self._count, "node")))
         if drains and self._drains >= settings.max_drain_parallelism:
             return RemovalStart(DetailedReason(SCALE_DOWN_LIMITED, f"{pluralize(self._drains, 'node')} with pods"))
-        forbidden = (self._look.budgets.why_not(pod.pod) for pod in candidate.tenants.moving)
+        forbidden = (self._view.budgets.why_no_eviction(pod.pod) for pod in candidate.pods.to_evict)
         refusal = next((refusal for refusal in forbidden if refusal is not None), None)
         if refusal is not None:
-            return RemovalStart(refusal, forbidden=True)
+            return RemovalStart(refusal, refused_by_budget=True)
         self._count += 1
         self._drains += drains
-        uid, pods = self._look.snapshot.nodes[candidate.name].metadata.uid, candidate.tenants.uids
+        uid, pods = self._view.snapshot.nodes[candidate.name].metadata.uid, candidate.pods.uids
         return RemovalStart(
             DetailedReason(NODE_MARKED),
             NodeRemoval(candidate.name, uid, candidate.group, candidate.instance, now, now, pods, drains, len(pods)),
@@ -103,128 +103,148 @@ _NO_SIMULATION = DrainSimulation({}, {}, frozenset())
 
 
 def plan_scale_down(
-    view: ScaleDownInput, memory: ScaleDownMemory, now: float, settings: ScaleDownSettings
+    plan_input: ScaleDownInput, memory: ScaleDownMemory, now: float, settings: ScaleDownSettings
 ) -> ScaleDownPlan:
     """The plan. The snapshot is as before afterwards."""
-    return _ScaleDownPlanner(view, memory, now, settings).plan()
+    return _ScaleDownPlanner(plan_input, memory, now, settings).plan()
 
 
 class _ScaleDownPlanner:
     """One plan while it is made up."""
 
-    def __init__(self, view: ScaleDownInput, memory: ScaleDownMemory, now: float, settings: ScaleDownSettings) -> None:
-        snapshot = view.snapshot
-        stands = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
-        used = node_utilization(snapshot.table, snapshot.running.used)
-        self._view = view
+    def __init__(
+        self, plan_input: ScaleDownInput, memory: ScaleDownMemory, now: float, settings: ScaleDownSettings
+    ) -> None:
+        snapshot = plan_input.snapshot
+        readiness = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
+        utilization = node_utilization(snapshot.table, snapshot.running.used)
+        self._input = plan_input
         self._snapshot = snapshot
-        self._look = ScaleDownView(snapshot, stands, used, DisruptionBudgets(view.budgets), memory, now, settings)
-        self._screen = CandidateFilter(self._look)
-        self._notes = ScaleDownPlanBuilder(self._look, max(memory.last_added_at, _last_order(snapshot, now)))
+        self._view = ScaleDownView(
+            snapshot, readiness, utilization, DisruptionBudgets(plan_input.budgets), memory, now, settings
+        )
+        self._filter = CandidateFilter(self._view)
+        self._builder = ScaleDownPlanBuilder(self._view, max(memory.last_added_at, _last_order(snapshot, now)))
 
     def plan(self) -> ScaleDownPlan:
-        removals = self._look.memory.removals.values()
-        going = [ongoing for removal in removals if (ongoing := self._go_on(removal)) is not None]
-        candidates = self._candidates(frozenset(ongoing.removal.node for ongoing in going))
-        simulation = self._try_out(going, candidates) if going or candidates else _NO_SIMULATION
-        for ongoing in going:
-            self._step(ongoing, simulation.needed.get(ongoing.removal.node))
-        self._start(candidates, simulation)
-        return self._notes.plan()
+        removals = self._view.memory.removals.values()
+        ongoing_removals = [ongoing for removal in removals if (ongoing := self._continue_removal(removal)) is not None]
+        candidates = self._find_candidates(frozenset(ongoing.removal.node for ongoing in ongoing_removals))
+        simulation = (
+            self._simulate_drains(ongoing_removals, candidates) if ongoing_removals or candidates else _NO_SIMULATION
+        )
+        for ongoing in ongoing_removals:
+            self._take_step(ongoing, simulation.needed.get(ongoing.removal.node))
+        self._decide_candidates(candidates, simulation)
+        return self._builder.build()
 
-    def _go_on(self, removal: NodeRemoval) -> OngoingRemoval | None:
+    def _continue_removal(self, removal: NodeRemoval) -> OngoingRemoval | None:
         """A removal that could go on; what becomes of others is clear."""
         name = removal.node
         node = self._snapshot.nodes.get(name)
         if node is None or node.metadata.uid != removal.uid:
-            self._notes.gone()
+            self._builder.record_deleted()
             return None
-        if self._look.is_going(name):
-            self._notes.leave(removal, DetailedReason(NODE_GOING))
+        if self._view.is_being_deleted(name):
+            self._builder.await_deletion(removal, DetailedReason(NODE_GOING))
             return None
-        going = OngoingRemoval(removal, self._snapshot.table.find(name), self._screen.tenants(name))
+        ongoing_removals = OngoingRemoval(removal, self._snapshot.table.find(name), self._filter.find_pods(name))
         if removal.released_at is not None:
-            self._step(going, None)
+            self._take_step(ongoing_removals, None)
             return None
-        reason = self._screen.why_kept(node) or going.tenants.stays or find_new_pod(removal, going.tenants)
-        if self._look.group_of(name) != removal.group:
+        reason = (
+            self._filter.why_not_removable(node)
+            or ongoing_removals.pods.refusal
+            or find_new_pod(removal, ongoing_removals.pods)
+        )
+        if self._view.group_of(name) != removal.group:
             reason = DetailedReason(NODE_OF_NO_GROUP)
         if reason is not None:
-            self._step(going, reason)
+            self._take_step(ongoing_removals, reason)
             return None
-        return going
+        return ongoing_removals
 
-    def _step(self, going: OngoingRemoval, needed: DetailedReason | None) -> None:
-        name = going.removal.node
+    def _take_step(self, ongoing_removals: OngoingRemoval, needed: DetailedReason | None) -> None:
+        name = ongoing_removals.removal.node
         node = self._snapshot.nodes[name]
-        stepped = (
-            next_removal_step(going.removal, node, going.tenants, self._look)
+        step = (
+            next_removal_step(ongoing_removals.removal, node, ongoing_removals.pods, self._view)
             if needed is None
             else keep_node(node, needed)
         )
-        self._notes.step(name, stepped)
+        self._builder.apply_step(name, step)
 
-    def _candidates(self, going: frozenset[str]) -> list[ScaleDownCandidate]:
+    def _find_candidates(self, ongoing_removals: frozenset[str]) -> list[ScaleDownCandidate]:
         """The nodes to be tried, in their turn; of all others it is said why they are none."""
         candidates: list[ScaleDownCandidate] = []
         for name, node in self._snapshot.nodes.items():
-            if name in going or self._notes.has(name):
+            if name in ongoing_removals or self._builder.is_decided(name):
                 continue
-            is_ours = bool(self._look.group_of(name))
-            if is_abandoned(node, self._look.now, is_ours=is_ours) and not self._look.is_going(name):
-                self._notes.step(name, keep_node(node, DetailedReason(MARK_LEFT_BEHIND)))
+            is_ours = bool(self._view.group_of(name))
+            if is_abandoned(node, self._view.now, is_ours=is_ours) and not self._view.is_being_deleted(name):
+                self._builder.apply_step(name, keep_node(node, DetailedReason(MARK_LEFT_BEHIND)))
                 continue
-            result = self._screen.look_at(name, node)
+            result = self._filter.check(name, node)
             if isinstance(result, ScaleDownCandidate):
                 candidates.append(result)
             elif isinstance(result, UnremovableNode):
-                self._notes.hold(name, result)
+                self._builder.keep_unremovable(name, result)
             else:
-                self._notes.keep(name, result)
-        return sorted(candidates, key=lambda candidate: candidate.turn)
+                self._builder.keep_node(name, result)
+        return sorted(candidates, key=lambda candidate: candidate.drain_order)
 
-    def _try_out(self, going: list[OngoingRemoval], candidates: list[ScaleDownCandidate]) -> DrainSimulation:
+    def _simulate_drains(
+        self, ongoing_removals: list[OngoingRemoval], candidates: list[ScaleDownCandidate]
+    ) -> DrainSimulation:
         # The group still counts a node that it was given back and does not show as leaving.
         released = [
-            removal for removal in self._notes.removals.values() if self._look.group_of(removal.node) == removal.group
+            removal for removal in self._builder.removals.values() if self._view.group_of(removal.node) == removal.group
         ]
         minimums = GroupMinimums(
-            self._snapshot.groups, [*released, *(ongoing.removal for ongoing in going)], candidates
+            self._snapshot.groups, [*released, *(ongoing.removal for ongoing in ongoing_removals)], candidates
         )
         for removal in released:
-            minimums.take(removal.group)
-        view, look = self._view, self._look
-        successors = ReplacementDemands(self._snapshot.storage, view.starts)
-        most = look.settings.max_nodes_tried
-        given = DrainSimulationInput(self._snapshot, look.stands, view.seats, successors, going, candidates, most)
-        return simulate_drains(given, minimums)
+            minimums.count_removal(removal.group)
+        plan_input, view = self._input, self._view
+        replacements = ReplacementDemands(self._snapshot.storage, plan_input.startup_boosts)
+        max_drained = view.settings.max_nodes_tried
+        drain_input = DrainSimulationInput(
+            self._snapshot,
+            view.readiness,
+            plan_input.chunk_nodes,
+            replacements,
+            ongoing_removals,
+            candidates,
+            max_drained,
+        )
+        return simulate_drains(drain_input, minimums)
 
-    def _start(self, candidates: list[ScaleDownCandidate], simulation: DrainSimulation) -> None:
-        look, notes = self._look, self._notes
-        starting = RemovalStarter(notes, look)
-        until = look.now + look.settings.unremovable_node_recheck_seconds
+    def _decide_candidates(self, candidates: list[ScaleDownCandidate], simulation: DrainSimulation) -> None:
+        view, builder = self._view, self._builder
+        starter = RemovalStarter(builder, view)
+        until = view.now + view.settings.unremovable_node_recheck_seconds
         for candidate in candidates:
             since, reason = (
-                look.now if candidate.since is None else candidate.since,
+                view.now if candidate.unneeded_since is None else candidate.unneeded_since,
                 simulation.candidates.get(candidate.name),
             )
-            if reason is not None and reason.reason is NODE_NOT_TRIED and candidate.since is not None:
-                notes.unneeded(candidate.name, reason, since, None)
-            elif reason is not None and candidate.name in simulation.in_vain:
-                notes.hold(candidate.name, UnremovableNode(reason, until))
+            if reason is not None and reason.reason is NODE_NOT_TRIED and candidate.unneeded_since is not None:
+                builder.keep_unneeded(candidate.name, reason, since, None)
+            elif reason is not None and candidate.name in simulation.undrainable:
+                builder.keep_unremovable(candidate.name, UnremovableNode(reason, until))
             elif reason is not None:
-                notes.keep(candidate.name, reason)
+                builder.keep_node(candidate.name, reason)
             else:
-                self._begin(candidate, starting.decide(candidate, since), since, until)
+                self._apply_start(candidate, starter.decide(candidate, since), since, until)
 
-    def _begin(self, candidate: ScaleDownCandidate, start: RemovalStart, since: float, until: float) -> None:
+    def _apply_start(self, candidate: ScaleDownCandidate, start: RemovalStart, since: float, until: float) -> None:
         name = candidate.name
         if start.removal is not None:
-            self._step(OngoingRemoval(start.removal, candidate.number, candidate.tenants), None)
-        elif start.forbidden:
-            self._notes.hold(name, UnremovableNode(start.said, until, since))
+            self._take_step(OngoingRemoval(start.removal, candidate.number, candidate.pods), None)
+        elif start.refused_by_budget:
+            self._builder.keep_unremovable(name, UnremovableNode(start.reason, until, since))
         else:
-            self._notes.unneeded(name, start.said, since, start.look)
+            self._builder.keep_unneeded(name, start.reason, since, start.recheck_at)
 
 
 def _last_order(snapshot: ClusterSnapshot, now: float) -> float:

@@ -12,67 +12,78 @@ from trellis.core.nodes.scale_down.view import ScaleDownView
 class ScaleDownPlanBuilder:
     """Verdicts, actions, and what to remember. `removals` are those that go on."""
 
-    def __init__(self, view: ScaleDownView, added: float) -> None:
+    def __init__(self, view: ScaleDownView, last_added_at: float) -> None:
         self.removals: dict[str, NodeRemoval] = {}
-        self.deleted = view.memory.last_deleted_at
-        self.failed = view.memory.last_failed_at
-        self.added = added
-        self._look = view
+        self.last_deleted_at = view.memory.last_deleted_at
+        self.last_failed_at = view.memory.last_failed_at
+        self.last_added_at = last_added_at
+        self._view = view
         self._actions: list[ScaleDownAction] = []
-        self._verdicts: dict[str, NodeDecision] = {}
-        self._unneeded: dict[str, float] = {}
-        self._held: dict[str, UnremovableNode] = {}
+        self._decisions: dict[str, NodeDecision] = {}
+        self._unneeded_since: dict[str, float] = {}
+        self._unremovable: dict[str, UnremovableNode] = {}
 
-    def has(self, name: str) -> bool:
+    def is_decided(self, name: str) -> bool:
         """Whether something has been said of a node already."""
-        return name in self._verdicts
+        return name in self._decisions
 
-    def gone(self) -> None:
+    def record_deleted(self) -> None:
         """A node that was being removed is there no more."""
-        self.deleted = self._look.now
+        self.last_deleted_at = self._view.now
 
-    def keep(self, name: str, reason: DetailedReason) -> None:
-        self._tell(name, NodeOutcome.KEPT, reason)
+    def keep_node(self, name: str, reason: DetailedReason) -> None:
+        self._decide(name, NodeOutcome.KEPT, reason)
 
-    def hold(self, name: str, held: UnremovableNode) -> None:
+    def keep_unremovable(self, name: str, unremovable: UnremovableNode) -> None:
         """A node stays, and is not tried again for a while."""
-        self._held[name] = held
-        outcome = NodeOutcome.KEPT if held.since is None else NodeOutcome.UNNEEDED
-        self._tell(name, outcome, held.reason, held.since, held.until)
+        self._unremovable[name] = unremovable
+        outcome = NodeOutcome.KEPT if unremovable.since is None else NodeOutcome.UNNEEDED
+        self._decide(name, outcome, unremovable.reason, unremovable.since, unremovable.until)
 
-    def unneeded(self, name: str, reason: DetailedReason, since: float, look: float | None) -> None:
+    def keep_unneeded(self, name: str, reason: DetailedReason, since: float, recheck_at: float | None) -> None:
         """A node is not needed, and stays for now."""
-        self._unneeded[name] = since
-        self._tell(name, NodeOutcome.UNNEEDED, reason, since, look)
+        self._unneeded_since[name] = since
+        self._decide(name, NodeOutcome.UNNEEDED, reason, since, recheck_at)
 
-    def leave(self, removal: NodeRemoval, reason: DetailedReason) -> None:
+    def await_deletion(self, removal: NodeRemoval, reason: DetailedReason) -> None:
         """A node is on its way out without our help."""
         self.removals[removal.node] = removal
-        self._tell(removal.node, NodeOutcome.LEAVING, reason, removal.started_at)
+        self._decide(removal.node, NodeOutcome.LEAVING, reason, removal.started_at)
 
-    def step(self, name: str, stepped: RemovalStep) -> None:
+    def apply_step(self, name: str, step: RemovalStep) -> None:
         """A node comes a step nearer to its end, or is kept after all."""
-        self._actions += stepped.actions
-        removal = stepped.removal
+        self._actions += step.actions
+        removal = step.removal
         if removal is None:
-            self.failed = self._look.now if stepped.failed else self.failed
-            self._tell(name, NodeOutcome.KEPT, stepped.said)
+            self.last_failed_at = self._view.now if step.failed else self.last_failed_at
+            self._decide(name, NodeOutcome.KEPT, step.reason)
         else:
             self.removals[name] = removal
-            self._tell(name, NodeOutcome.LEAVING, stepped.said, removal.started_at, stepped.look)
+            self._decide(name, NodeOutcome.LEAVING, step.reason, removal.started_at, step.recheck_at)
 
-    def plan(self) -> ScaleDownPlan:
-        memory = ScaleDownMemory(self._unneeded, self._held, self.removals, self.added, self.deleted, self.failed)
-        looks = [decision.recheck_at for decision in self._verdicts.values() if decision.recheck_at is not None]
-        return ScaleDownPlan(tuple(self._actions), tuple(self._verdicts.values()), memory, min(looks, default=None))
+    def build(self) -> ScaleDownPlan:
+        memory = ScaleDownMemory(
+            self._unneeded_since,
+            self._unremovable,
+            self.removals,
+            self.last_added_at,
+            self.last_deleted_at,
+            self.last_failed_at,
+        )
+        recheck_times = [
+            decision.recheck_at for decision in self._decisions.values() if decision.recheck_at is not None
+        ]
+        return ScaleDownPlan(
+            tuple(self._actions), tuple(self._decisions.values()), memory, min(recheck_times, default=None)
+        )
 
-    def _tell(
+    def _decide(
         self,
         name: str,
         outcome: NodeOutcome,
         reason: DetailedReason,
         since: float | None = None,
-        look: float | None = None,
+        recheck_at: float | None = None,
     ) -> None:
-        used = float(self._look.used[self._look.snapshot.table.find(name)])
-        self._verdicts[name] = NodeDecision(name, outcome, reason, used, since, look)
+        used = float(self._view.utilization[self._view.snapshot.table.find(name)])
+        self._decisions[name] = NodeDecision(name, outcome, reason, used, since, recheck_at)

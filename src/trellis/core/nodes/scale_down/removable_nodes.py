@@ -34,72 +34,79 @@ class ScaleDownCandidate(msgspec.Struct, frozen=True):
     number: int
     group: str
     instance: str
-    tenants: PodsToDrain
+    pods: PodsToDrain
     utilization: float
     price: float
     is_ready: bool
-    since: float | None
+    unneeded_since: float | None
 
     @property
-    def turn(self) -> tuple[bool, float, bool, float, float, str]:
+    def drain_order(self) -> tuple[bool, float, bool, float, float, str]:
         """Who is tried first: who has been unneeded for longest; of others who is empty, and of those who costs most.
 
         Then who has the least on it.
         """
-        is_new, occupied = self.since is None, not self.tenants.is_empty
-        return is_new, self.since or 0.0, occupied, 0.0 if occupied else -self.price, self.utilization, self.name
+        is_new, occupied = self.unneeded_since is None, not self.pods.is_empty
+        return (
+            is_new,
+            self.unneeded_since or 0.0,
+            occupied,
+            0.0 if occupied else -self.price,
+            self.utilization,
+            self.name,
+        )
 
 
 class CandidateFilter:
     """Looks at nodes one by one."""
 
     def __init__(self, view: ScaleDownView) -> None:
-        self._look = view
+        self._view = view
 
-    def look_at(self, name: str, node: Node) -> ScaleDownCandidate | UnremovableNode | DetailedReason:
+    def check(self, name: str, node: Node) -> ScaleDownCandidate | UnremovableNode | DetailedReason:
         """A candidate; or that it was tried in vain a short while ago; or why else the node is none."""
-        number = self._look.snapshot.table.find(name)
-        member = self._look.snapshot.ties.instances.get(name)
+        number = self._view.snapshot.table.find(name)
+        member = self._view.snapshot.node_instances.instances.get(name)
         if member is None:
             return DetailedReason(NODE_OF_NO_GROUP)
-        if self._look.stands.leaving[number]:
+        if self._view.readiness.leaving[number]:
             return DetailedReason(NODE_GOING)
-        if self._look.stands.starting[number]:
+        if self._view.readiness.starting[number]:
             return DetailedReason(NODE_STARTING)
-        forbidden = self.why_kept(node)
+        forbidden = self.why_not_removable(node)
         if forbidden is not None:
             return forbidden
-        ready, used = bool(self._look.stands.ready[number]), float(self._look.used[number])
-        if not ready and not self._look.settings.scale_down_unready_enabled:
+        ready, used = bool(self._view.readiness.ready[number]), float(self._view.utilization[number])
+        if not ready and not self._view.settings.scale_down_unready_enabled:
             return DetailedReason(NODE_UNREADY_KEPT)
-        if ready and used > self._look.settings.scale_down_utilization_threshold:
+        if ready and used > self._view.settings.scale_down_utilization_threshold:
             return DetailedReason(NODE_IN_USE)
-        held = self._look.memory.unremovable.get(name)
-        if held is not None and self._look.now < held.until:
+        held = self._view.memory.unremovable.get(name)
+        if held is not None and self._view.now < held.until:
             return held
-        pods = self.tenants(name)
-        if pods.stays is not None:
-            return pods.stays
-        if any(not pod.pod.spec.node_name for pod in pods.moving):
+        pods = self.find_pods(name)
+        if pods.refusal is not None:
+            return pods.refusal
+        if any(not pod.pod.spec.node_name for pod in pods.to_evict):
             return DetailedReason(PODS_ARE_COMING)
         group, instance = member
-        price = self._look.snapshot.groups[group].group.price
-        since = self._look.memory.unneeded_since.get(name, held.since if held is not None else None)
+        price = self._view.snapshot.groups[group].group.price
+        since = self._view.memory.unneeded_since.get(name, held.since if held is not None else None)
         return ScaleDownCandidate(name, number, group, instance.id, pods, used, price, ready, since)
 
-    def why_kept(self, node: Node) -> DetailedReason | None:
+    def why_not_removable(self, node: Node) -> DetailedReason | None:
         """The reason why settings or an annotation keep a node."""
-        if not self._look.settings.scale_down_enabled:
+        if not self._view.settings.scale_down_enabled:
             return DetailedReason(SCALE_DOWN_OFF)
         for key in (SCALE_DOWN_DISABLED_ANNOTATION, DO_NOT_DISRUPT):
             if node.metadata.annotations.get(key) == "true":
                 return DetailedReason(SCALE_DOWN_DISABLED, f"{key}: true")
         return None
 
-    def tenants(self, name: str) -> PodsToDrain:
+    def find_pods(self, name: str) -> PodsToDrain:
         """Who is on a node."""
-        view = self._look
-        return find_pods_to_drain(view.snapshot.on(name).values(), view.now, view.budgets, view.settings)
+        view = self._view
+        return find_pods_to_drain(view.snapshot.pods_on(name).values(), view.now, view.budgets, view.settings)
 
 
 class GroupMinimums:
@@ -119,16 +126,16 @@ class GroupMinimums:
         ):
             wanted.setdefault(group, {})[instance] = None
         self._left: dict[str, int] = {}
-        self._said: dict[str, DetailedReason] = {name: DetailedReason(GROUP_AT_MINIMUM) for name in wanted}
+        self._reasons: dict[str, DetailedReason] = {name: DetailedReason(GROUP_AT_MINIMUM) for name in wanted}
         for name, ids in wanted.items():
             refused = why_no_release(groups[name], ids)
             self._left[name] = len(ids) - len(refused)
-            self._said.update((name, reason) for reason in refused.values())
+            self._reasons.update((name, reason) for reason in refused.values())
 
-    def why_not(self, group: str) -> DetailedReason | None:
+    def why_no_removal(self, group: str) -> DetailedReason | None:
         """Why no more nodes of a group may go; None if another one may."""
-        return None if self._left[group] > 0 else self._said[group]
+        return None if self._left[group] > 0 else self._reasons[group]
 
-    def take(self, group: str) -> None:
+    def count_removal(self, group: str) -> None:
         """Count one that goes."""
         self._left[group] -= 1

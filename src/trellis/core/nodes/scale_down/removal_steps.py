@@ -90,16 +90,16 @@ def _set_taints(node: Node, taints: tuple[Taint, ...]) -> SetTaints:
 class RemovalStep(msgspec.Struct, frozen=True):
     """What is done and said. Without a `removal` the node is kept; `failed` says that it should not have been."""
 
-    said: DetailedReason
+    reason: DetailedReason
     removal: NodeRemoval | None = None
     actions: tuple[ScaleDownAction, ...] = ()
-    look: float | None = None
+    recheck_at: float | None = None
     failed: bool = False
 
 
 def find_new_pod(removal: NodeRemoval, pods: PodsToDrain) -> DetailedReason | None:
     """That a pod has come which was not there when the removal began."""
-    for pod in pods.moving:
+    for pod in pods.to_evict:
         if pod.pod.metadata.uid not in removal.pods:
             return DetailedReason(POD_CAME_MEANWHILE, f"{pod.key[0]}/{pod.key[1]}")
     return None
@@ -114,10 +114,10 @@ def next_removal_step(removal: NodeRemoval, node: Node, pods: PodsToDrain, view:
     """The next step of a removal that nothing speaks against."""
     now, settings = view.now, view.settings
     if removal.released_at is not None:
-        late = removal.released_at + settings.node_release_seconds
+        deadline = removal.released_at + settings.node_release_seconds
         return (
-            RemovalStep(DetailedReason(NODE_RELEASED), removal, look=late)
-            if now < late
+            RemovalStep(DetailedReason(NODE_RELEASED), removal, recheck_at=deadline)
+            if now < deadline
             else keep_node(node, DetailedReason(RELEASE_UNSEEN), failed=True)
         )
     if not has_leaving_taint(node):
@@ -128,33 +128,33 @@ def next_removal_step(removal: NodeRemoval, node: Node, pods: PodsToDrain, view:
         return RemovalStep(DetailedReason(NODE_MARKED), removal, (add_leaving_taint(node, removal.started_at),))
     if removal.tainted_at is None:
         removal = msgspec.structs.replace(removal, tainted_at=now, progress_at=now)
-    settled = (removal.tainted_at or now) + settings.node_delete_delay_after_taint_seconds
-    if now < settled:
-        return RemovalStep(DetailedReason(NODE_SETTLING), removal, look=settled)
+    evict_after = (removal.tainted_at or now) + settings.node_delete_delay_after_taint_seconds
+    if now < evict_after:
+        return RemovalStep(DetailedReason(NODE_SETTLING), removal, recheck_at=evict_after)
     if pods.is_empty:
         released = msgspec.structs.replace(removal, released_at=now)
-        gives_back = ReleaseNode(removal.node, removal.group, removal.instance)
-        return RemovalStep(DetailedReason(NODE_RELEASED), released, (gives_back,), now + settings.node_release_seconds)
+        release = ReleaseNode(removal.node, removal.group, removal.instance)
+        return RemovalStep(DetailedReason(NODE_RELEASED), released, (release,), now + settings.node_release_seconds)
     return _drain(removal, node, pods, view)
 
 
 def _drain(removal: NodeRemoval, node: Node, pods: PodsToDrain, view: ScaleDownView) -> RemovalStep:
-    now, left = view.now, len(pods.moving)
+    now, left = view.now, len(pods.to_evict)
     # A pod that terminates may take its grace period; only evictions that are refused are waited for in vain.
-    if pods.going or removal.pods_left != left:
+    if pods.terminating or removal.pods_left != left:
         removal = msgspec.structs.replace(removal, pods_left=left, progress_at=now)
-    late = removal.progress_at + view.settings.max_pod_eviction_seconds
-    if now >= late:
+    deadline = removal.progress_at + view.settings.max_pod_eviction_seconds
+    if now >= deadline:
         details = f"{pluralize(left, 'pod')} {choose_form(left, 'is', 'are')} left"
         return keep_node(node, DetailedReason(EVICTIONS_REFUSED, details), failed=True)
     evictions = tuple(_evictions(removal.node, pods, view))
-    return RemovalStep(DetailedReason(NODE_DRAINING), removal, evictions, late)
+    return RemovalStep(DetailedReason(NODE_DRAINING), removal, evictions, deadline)
 
 
 def _evictions(node: str, pods: PodsToDrain, view: ScaleDownView) -> Iterator[DrainPod]:
-    for pod in pods.moving:
-        if view.budgets.why_not(pod.pod) is None:
-            view.budgets.take(pod.pod)
+    for pod in pods.to_evict:
+        if view.budgets.why_no_eviction(pod.pod) is None:
+            view.budgets.count_eviction(pod.pod)
             grace = _grace(pod.pod, view.settings.max_graceful_termination_seconds)
             yield DrainPod(node, pod.key[0], pod.key[1], pod.pod.metadata.uid, grace)
 

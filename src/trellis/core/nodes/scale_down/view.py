@@ -44,8 +44,8 @@ class ScaleDownView(msgspec.Struct, frozen=True):
     """The cluster, how its nodes stand and how much of each is `used`, what is remembered, and by which figures."""
 
     snapshot: ClusterSnapshot
-    stands: NodeReadiness
-    used: FloatColumn
+    readiness: NodeReadiness
+    utilization: FloatColumn
     budgets: DisruptionBudgets
     memory: ScaleDownMemory
     now: float
@@ -53,12 +53,12 @@ class ScaleDownView(msgspec.Struct, frozen=True):
 
     def group_of(self, name: str) -> str:
         """The group that counts a node as one of its own, empty if none does."""
-        member = self.snapshot.ties.instances.get(name)
+        member = self.snapshot.node_instances.instances.get(name)
         return member[0] if member is not None and member[1].state is not InstanceState.LEAVING else ""
 
-    def is_going(self, name: str) -> bool:
+    def is_being_deleted(self, name: str) -> bool:
         """Whether a node is deleted, or given back to its group."""
-        member = self.snapshot.ties.instances.get(name)
+        member = self.snapshot.node_instances.instances.get(name)
         is_given_back = member is not None and member[1].state is InstanceState.LEAVING
         return is_given_back or self.snapshot.nodes[name].metadata.deletion_timestamp is not None
 
@@ -72,5 +72,5 @@ class ScaleDownInput(msgspec.Struct, frozen=True):
 
     snapshot: ClusterSnapshot
     budgets: Sequence[PodDisruptionBudget] = ()
-    seats: Mapping[str, tuple[str, ...]] = MappingProxyType({})
-    starts: StartupBoosts = no_boosts
+    chunk_nodes: Mapping[str, tuple[str, ...]] = MappingProxyType({})
+    startup_boosts: StartupBoosts = no_boosts

@@ -34,18 +34,18 @@ class UnplacedPods:
 
     def __init__(self, demand: Demand, count: int) -> None:
         self.demand = demand
-        self.left = count
+        self.count = count
         self.requests = demand.requests
         self.places: IntColumn = np.zeros(0, dtype=np.int64)
 
     @property
-    def goes_by_others(self) -> bool:
+    def depends_on_other_pods(self) -> bool:
         """Whether it depends on other pods where these can be put."""
         return depends_on_other_pods(self.demand)
 
-    def placed(self, numbers: IntColumn) -> None:
+    def record_placed(self, numbers: IntColumn) -> None:
         """Note that some got a place."""
-        self.left -= len(numbers)
+        self.count -= len(numbers)
         self.places = np.concatenate((self.places, numbers))
 
 
@@ -59,7 +59,7 @@ def estimate_options(
 
     `capacities` says how many of each need a node of each group holds, `allowed` how many nodes of each may be ordered.
     """
-    left: FloatColumn = np.array([pods.left for pods in needs], dtype=np.float64)
+    left: FloatColumn = np.array([pods.count for pods in needs], dtype=np.float64)
     some = np.flatnonzero(left)
     groups = np.flatnonzero((allowed > 0) & (capacities[some] > 0).any(axis=0))
     if not len(groups):
@@ -100,11 +100,11 @@ def groups_by_spread_domain(templates: NodeTemplates, demand: Demand, groups: In
 
 
 def groups_meeting_affinity(
-    trial: ClusterSimulation, placed: PlacedPods, demand: Demand, groups: IntColumn
+    simulation: ClusterSimulation, placed: PlacedPods, demand: Demand, groups: IntColumn
 ) -> BoolColumn:
     """The groups whose nodes would be where pods find the company that they ask for."""
     mask = np.ones(len(groups), dtype=np.bool_)
-    table, nodes = trial.table, trial.templates.nodes
+    table, nodes = simulation.table, simulation.templates.nodes
     keys = dict.fromkeys(term.key for term in demand.near)
     rules = (named.rule for named in inter_pod_rules(table, placed.near, demand) if named.reason is POD_AFFINITY_UNMET)
     for key, rule in zip(keys, rules, strict=True):
@@ -131,41 +131,43 @@ class NodeEstimator:
 
     def __init__(
         self,
-        trial: ClusterSimulation,
+        simulation: ClusterSimulation,
         limits: ScaleUpLimits,
         expanders: Sequence[Expander],
         similar: Sequence[IntColumn] | None,
     ) -> None:
-        self._trial = trial
+        self._simulation = simulation
         self._limits = limits
         self._expanders = expanders
         self._similar = similar
-        self._sizes = np.array([state.target for state in trial.templates.states], dtype=np.int64)
+        self._sizes = np.array([state.target for state in simulation.templates.states], dtype=np.int64)
 
-    def open(self, needs: Sequence[UnplacedPods], placed: PlacedPods) -> None:
+    def place_on_new_nodes(self, needs: Sequence[UnplacedPods], placed: PlacedPods) -> None:
         """Put as many as possible on new nodes; what cannot be is left."""
-        templates = self._trial.templates
+        templates = self._simulation.templates
         if not needs or not len(templates):
             return
         first = np.stack([pods_per_new_node(templates, pods.demand) for pods in needs])
         before = -1
         # Who looks for company may find it once others have a place.
-        while before != sum(pods.left for pods in needs):
-            before = sum(pods.left for pods in needs)
-            self._rounds(needs, first.copy(), first, placed)
-            if not any(pods.left and pods.demand.near for pods in needs):
+        while before != sum(pods.count for pods in needs):
+            before = sum(pods.count for pods in needs)
+            self._place_by_groups(needs, first.copy(), first, placed)
+            if not any(pods.count and pods.demand.near for pods in needs):
                 return
 
-    def _rounds(
+    def _place_by_groups(
         self, needs: Sequence[UnplacedPods], capacities: IntMatrix, first: IntMatrix, placed: PlacedPods
     ) -> None:
-        for _ in range(len(self._trial.templates) + _MORE_ROUNDS):
-            options = estimate_options(self._trial.templates, needs, capacities, self._limits.rooms())
+        for _ in range(len(self._simulation.templates) + _MORE_ROUNDS):
+            options = estimate_options(
+                self._simulation.templates, needs, capacities, self._limits.allowed_nodes_by_group()
+            )
             if options is None:
                 return
-            self._round(needs, capacities, first, placed, options)
+            self._place_on_best_group(needs, capacities, first, placed, options)
 
-    def _round(
+    def _place_on_best_group(
         self,
         needs: Sequence[UnplacedPods],
         capacities: IntMatrix,
@@ -176,82 +178,85 @@ class NodeEstimator:
         """Serve all that the best group can hold, in their order. Who is left over does not come back to it."""
         group = choose_group(options, self._expanders)
         for at, need in enumerate(needs):
-            if not need.left or not capacities[at, group]:
+            if not need.count or not capacities[at, group]:
                 continue
-            before = need.left
+            before = need.count
             goes_by_domains = need.demand.near or need.demand.spread
             members = (
-                self._in_domains(need, placed, capacities[at], options)
+                self._groups_by_domain(need, placed, capacities[at], options)
                 if goes_by_domains
-                else self._alike(group, capacities[at])
+                else self._balanced_groups(group, capacities[at])
             )
             if not len(members):
                 capacities[at] = 0
                 continue
-            self._serve(need, placed, members, int(capacities[at, members].max()))
-            if need.goes_by_others and need.left < before:
+            self._place_on_members(need, placed, members, int(capacities[at, members].max()))
+            if need.depends_on_other_pods and need.count < before:
                 # Where these are now may have opened a domain of another group to the others.
                 capacities[at] = first[at]
-            if need.left:
+            if need.count:
                 capacities[at, members] = 0
 
-    def _alike(self, group: int, capacities: IntColumn) -> IntColumn:
+    def _balanced_groups(self, group: int, capacities: IntColumn) -> IntColumn:
         """The groups that grow evenly with one, as far as they can help."""
         alike = self._similar[group] if self._similar is not None else np.array([group], dtype=np.int64)
         return alike[capacities[alike] > 0]
 
-    def _in_domains(
+    def _groups_by_domain(
         self, need: UnplacedPods, placed: PlacedPods, capacities: IntColumn, options: ScaleUpOptions
     ) -> IntColumn:
         """The best group of where pods find company, or of each domain over which they are spread."""
         able = options.take(np.flatnonzero(capacities[options.groups]))
         if need.demand.near:
-            able = able.take(np.flatnonzero(groups_meeting_affinity(self._trial, placed, need.demand, able.groups)))
+            able = able.take(
+                np.flatnonzero(groups_meeting_affinity(self._simulation, placed, need.demand, able.groups))
+            )
             parts = [able] if len(able.groups) else []
         else:
             parts = [
-                able.take(part) for part in groups_by_spread_domain(self._trial.templates, need.demand, able.groups)
+                able.take(part)
+                for part in groups_by_spread_domain(self._simulation.templates, need.demand, able.groups)
             ]
         return np.array([choose_group(part, self._expanders) for part in parts], dtype=np.int64)
 
-    def _serve(self, need: UnplacedPods, placed: PlacedPods, members: IntColumn, most_on_one: int) -> None:
-        trial = self._trial
-        everywhere = np.concatenate((trial.ready, trial.coming))
-        nodes = np.concatenate((everywhere, trial.new)) if need.goes_by_others else trial.new
-        need.placed(trial.put(placed, need.demand, need.left, nodes))
+    def _place_on_members(self, need: UnplacedPods, placed: PlacedPods, members: IntColumn, most_on_one: int) -> None:
+        simulation = self._simulation
+        everywhere = np.concatenate((simulation.ready, simulation.upcoming))
+        nodes = np.concatenate((everywhere, simulation.new)) if need.depends_on_other_pods else simulation.new
+        need.record_placed(simulation.place(placed, need.demand, need.count, nodes))
         rate = float(most_on_one)
-        while need.left:
+        while need.count:
             # One in every domain at least, or the pods cannot lie evenly.
-            fewest = min(len(members), need.left) if need.demand.spread else 1
+            fewest = min(len(members), need.count) if need.demand.spread else 1
             sizes = np.zeros_like(members) if need.demand.spread else self._sizes[members]
-            rows = self._rows(members, sizes, max(int(np.ceil(need.left / rate)), fewest))
+            rows = self._add_nodes(members, sizes, max(int(np.ceil(need.count / rate)), fewest))
             if not len(rows):
                 return
-            nodes = np.concatenate((everywhere, trial.new)) if need.goes_by_others else rows
-            numbers = trial.put(placed, need.demand, need.left, nodes)
-            need.placed(numbers)
-            self._give_back(rows[~trial.mask(numbers)[rows]])
+            nodes = np.concatenate((everywhere, simulation.new)) if need.depends_on_other_pods else rows
+            numbers = simulation.place(placed, need.demand, need.count, nodes)
+            need.record_placed(numbers)
+            self._remove_nodes(rows[~simulation.mask(numbers)[rows]])
             if not len(numbers):
                 return
             rate = min(max(len(numbers) / len(rows), 1.0), rate)
 
-    def _rows(self, members: IntColumn, sizes: IntColumn, count: int) -> IntColumn:
-        allowed = np.array([self._limits.room(member) for member in members.tolist()], dtype=np.int64)
+    def _add_nodes(self, members: IntColumn, sizes: IntColumn, count: int) -> IntColumn:
+        allowed = np.array([self._limits.allowed_nodes(member) for member in members.tolist()], dtype=np.int64)
         shares = balance_nodes(count, sizes, allowed)
         opened: list[IntColumn] = []
         for group, more in zip(members.tolist(), shares.tolist(), strict=True):
             # The limits of the cluster are shared: what one group has taken is not there for the next.
-            given = min(more, self._limits.room(group))
+            given = min(more, self._limits.allowed_nodes(group))
             if given:
-                opened.append(self._trial.open(group, given))
-                self._limits.take(group, given)
+                opened.append(self._simulation.add_new_nodes(group, given))
+                self._limits.count_order(group, given)
                 self._sizes[group] += given
         return np.concatenate(opened) if opened else np.zeros(0, dtype=np.int64)
 
-    def _give_back(self, rows: IntColumn) -> None:
-        groups = self._trial.groups_of(rows)
+    def _remove_nodes(self, rows: IntColumn) -> None:
+        groups = self._simulation.groups_of(rows)
         for group, count in zip(*(column.tolist() for column in np.unique(groups, return_counts=True)), strict=True):
-            self._limits.take(group, -count)
+            self._limits.count_order(group, -count)
             self._sizes[group] -= count
         if len(rows):
-            self._trial.close(rows)
+            self._simulation.remove_new_nodes(rows)

@@ -43,13 +43,13 @@ class ScaleUpLimits:
             "cores": view.templates.cores,
             "memory": view.templates.memory,
         }
-        coming = np.array([view.coming.counts[group.name] for group in groups], dtype=np.float64)
+        upcoming = np.array([view.upcoming.counts[group.name] for group in groups], dtype=np.float64)
         self._left = {
-            name: most - have - float(coming @ self._weights[name]) if most else _ENDLESS
+            name: most - have - float(upcoming @ self._weights[name]) if most else _ENDLESS
             for name, (have, most) in _cluster_totals(view).items()
         }
 
-    def rooms(self) -> IntColumn:
+    def allowed_nodes_by_group(self) -> IntColumn:
         """How many nodes of each group may be ordered now, if none of another are."""
         # Of nodes that have none of something there may be more than any whole number holds.
         least: FloatColumn = np.minimum(self._sizes, self._at_once).astype(np.float64)
@@ -62,21 +62,21 @@ class ScaleUpLimits:
         counts[counts < 0] = 0
         return counts
 
-    def room(self, group: int) -> int:
+    def allowed_nodes(self, group: int) -> int:
         """The same of one group."""
         if group in self._backoffs:
             return 0
         left = (left / max(float(self._weights[name][group]), 1e-9) for name, left in self._left.items())
         return max(0, int(min(self._sizes[group], self._at_once[group], *(amount + 1e-9 for amount in left))))
 
-    def take(self, group: int, count: int) -> None:
+    def count_order(self, group: int, count: int) -> None:
         """Note an order; a negative one gives back what was not needed."""
         self._sizes[group] -= count
         self._at_once[group] -= count
         for name in self._left:
             self._left[name] -= count * float(self._weights[name][group])
 
-    def why_none(self, group: int) -> DetailedReason:
+    def why_no_order(self, group: int) -> DetailedReason:
         """Why nothing more can be had from a group now."""
         name = self._templates.states[group].group.name
         if group in self._backoffs:
@@ -97,7 +97,7 @@ class ScaleUpLimits:
 def _cluster_totals(view: ScaleUpView) -> dict[str, tuple[float, float]]:
     """What the cluster has without what is on its way, and the most it may have; 0 for no limit."""
     table, settings = view.snapshot.table, view.settings
-    there = table.exists & ~view.stands.starting
+    there = table.exists & ~view.readiness.starting
     return {
         "nodes": (float(np.count_nonzero(there)), settings.max_nodes_total),
         "cores": (float(table.offered(CPU)[there].sum()) / 1000, settings.cores_total),
@@ -120,18 +120,18 @@ def fill_to_minimum_sizes(
     if not view.settings.enforce_node_group_min_size:
         return {}
     notes: dict[str, DetailedReason] = {}
-    opened = simulation.orders()
+    opened = simulation.count_new_nodes()
     for number, state in enumerate(view.templates.states):
         group = state.group
         lacking = group.min_size - view.target(group.name) - opened.get(number, 0)
         if lacking <= 0:
             continue
-        given = min(lacking, limits.room(number))
+        given = min(lacking, limits.allowed_nodes(number))
         if given:
-            simulation.open(number, given)
-            limits.take(number, given)
+            simulation.add_new_nodes(number, given)
+            limits.count_order(number, given)
         if given < lacking:
-            why = limits.why_none(number)
+            why = limits.why_no_order(number)
             details = f"{group.name} is to have {pluralize(group.min_size, 'node')} and lacks {lacking - given}: {why}"
             notes[group.name] = DetailedReason(GROUP_BELOW_MINIMUM, details)
     return notes

@@ -69,8 +69,8 @@ def record_failed_order(
 
 def record_unfinished_order(memory: ScaleUpMemory, group: str) -> ScaleUpMemory:
     """The same after an order was not written in full: what there is of it shows in the group."""
-    promises = {name: order for name, order in memory.unconfirmed_orders.items() if name != group}
-    return msgspec.structs.replace(memory, unconfirmed_orders=promises)
+    unconfirmed_orders = {name: order for name, order in memory.unconfirmed_orders.items() if name != group}
+    return msgspec.structs.replace(memory, unconfirmed_orders=unconfirmed_orders)
 
 
 def record_release(memory: ScaleUpMemory, group: str, instance: str) -> ScaleUpMemory:

@@ -41,8 +41,8 @@ def plan_scale_up(
     view = build_scale_up_view(snapshot, memory, now, settings)
     # Before rows are added: limits count the nodes that there are.
     limits = ScaleUpLimits(view)
-    with simulate_cluster(snapshot, view.stands, view.templates) as simulation:
-        simulation.await_nodes(view.coming)
+    with simulate_cluster(snapshot, view.readiness, view.templates) as simulation:
+        simulation.add_upcoming_nodes(view.upcoming)
         return build_scale_up_plan(view, memory, simulation, _decide(view, memory, simulation, limits))
 
 
@@ -50,34 +50,46 @@ def place_pods_and_chunks(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation
 ) -> tuple[list[PendingPodsPlacement], list[ChunksPlacement]]:
     """Put pending pods and then the chunks of Buffers on nodes that are ready, or on their way."""
-    groups = build_equivalence_groups(resolve_claim_conflicts(view.snapshot.pending.values(), simulation), view.largest)
+    groups = build_equivalence_groups(
+        resolve_claim_conflicts(view.snapshot.pending.values(), simulation), view.largest_node
+    )
     # Who was meant for a node that has been ordered stays so, before others look for room.
-    meant = [[memory.pod_nodes.get(pod.uid, "") for pod in group.pods] if memory.pod_nodes else () for group in groups]
-    here = np.concatenate((simulation.ready, simulation.coming))
-    back = [
-        restore_places(simulation, simulation.running, group.demand, before, here, len(group.pods))
-        for group, before in zip(groups, meant, strict=True)
+    nodes_before = [
+        [memory.pod_nodes.get(pod.uid, "") for pod in group.pods] if memory.pod_nodes else () for group in groups
     ]
-    waiting = [_place_group(simulation, group, restored) for group, restored in zip(groups, back, strict=True)]
+    existing_nodes = np.concatenate((simulation.ready, simulation.upcoming))
+    restored_places = [
+        restore_places(simulation, simulation.running, group.demand, before, existing_nodes, len(group.pods))
+        for group, before in zip(groups, nodes_before, strict=True)
+    ]
+    pending_pods = [
+        _place_group(simulation, group, restored) for group, restored in zip(groups, restored_places, strict=True)
+    ]
     buffers = in_placement_order(view.snapshot.buffers.values())
     chunk_placements = [
-        ChunksPlacement(chunks, seats, UnplacedPods(chunks.demand, chunks.count - seats.count))
-        for chunks, seats in zip(buffers, place_chunks(simulation, buffers, memory.chunk_nodes), strict=True)
+        ChunksPlacement(chunks, places, UnplacedPods(chunks.demand, chunks.count - places.count))
+        for chunks, places in zip(buffers, place_chunks(simulation, buffers, memory.chunk_nodes), strict=True)
     ]
-    return waiting, chunk_placements
+    return pending_pods, chunk_placements
 
 
 def _decide(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, limits: ScaleUpLimits
 ) -> ScaleUpPlacement:
-    waiting, buffers = place_pods_and_chunks(view, memory, simulation)
+    pending_pods, buffers = place_pods_and_chunks(view, memory, simulation)
     similar = find_similar_groups([state.group for state in view.templates.states])
     balanced = similar if view.settings.balance_similar_node_groups else None
-    opening = NodeEstimator(simulation, limits, expanders_by_name(view.settings.expanders), balanced)
-    opening.open(_unplaced(placement.need for placement in waiting if placement.group.is_wanted), simulation.running)
-    opening.open(_unplaced(placement.need for placement in buffers if placement.chunks.on_top), simulation.running)
-    opening.open(_unplaced(placement.need for placement in buffers if not placement.chunks.on_top), simulation.fixed)
-    return ScaleUpPlacement(waiting, buffers, limits, fill_to_minimum_sizes(view, simulation, limits))
+    estimator = NodeEstimator(simulation, limits, expanders_by_name(view.settings.expanders), balanced)
+    estimator.place_on_new_nodes(
+        _unplaced(placement.unplaced for placement in pending_pods if placement.group.needs_node), simulation.running
+    )
+    estimator.place_on_new_nodes(
+        _unplaced(placement.unplaced for placement in buffers if placement.chunks.on_top), simulation.running
+    )
+    estimator.place_on_new_nodes(
+        _unplaced(placement.unplaced for placement in buffers if not placement.chunks.on_top), simulation.fixed
+    )
+    return ScaleUpPlacement(pending_pods, buffers, limits, fill_to_minimum_sizes(view, simulation, limits))
 
 
 def _place_group(
@@ -85,12 +97,12 @@ def _place_group(
 ) -> PendingPodsPlacement:
     """Put pods on the nodes there are, then on those on their way."""
     count = len(group.pods) - len(restored)
-    ready = simulation.put(simulation.running, group.demand, count, simulation.ready)
-    coming = simulation.put(simulation.running, group.demand, count - len(ready), simulation.coming)
+    ready = simulation.place(simulation.running, group.demand, count, simulation.ready)
+    upcoming = simulation.place(simulation.running, group.demand, count - len(ready), simulation.upcoming)
     there = simulation.mask(simulation.ready)[restored]
-    seats = NodePlaces(np.concatenate((restored[there], ready)), np.concatenate((restored[~there], coming)))
-    return PendingPodsPlacement(group, seats, UnplacedPods(group.demand, len(group.pods) - seats.count))
+    places = NodePlaces(np.concatenate((restored[there], ready)), np.concatenate((restored[~there], upcoming)))
+    return PendingPodsPlacement(group, places, UnplacedPods(group.demand, len(group.pods) - places.count))
 
 
 def _unplaced(needs: Iterable[UnplacedPods]) -> list[UnplacedPods]:
-    return [pods for pods in needs if pods.left]
+    return [pods for pods in needs if pods.count]

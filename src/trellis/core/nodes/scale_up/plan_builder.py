@@ -49,23 +49,23 @@ class PendingPodsPlacement(msgspec.Struct, frozen=True):
     """Pods that wait: where they have room, and what was ordered for the others."""
 
     group: PodEquivalenceGroup
-    seats: NodePlaces
-    need: UnplacedPods
+    places: NodePlaces
+    unplaced: UnplacedPods
 
 
 class ChunksPlacement(msgspec.Struct, frozen=True):
     """The chunks of a Buffer: the same."""
 
     chunks: BufferChunks
-    seats: NodePlaces
-    need: UnplacedPods
+    places: NodePlaces
+    unplaced: UnplacedPods
 
 
 class ScaleUpPlacement(msgspec.Struct, frozen=True):
     """All that was found; `notes` are about groups that have fewer nodes than they are to have."""
 
-    waiting: Sequence[PendingPodsPlacement]
-    kept: Sequence[ChunksPlacement]
+    pending_pods: Sequence[PendingPodsPlacement]
+    chunks: Sequence[ChunksPlacement]
     limits: ScaleUpLimits
     notes: Mapping[str, DetailedReason] = {}
 
@@ -76,12 +76,12 @@ def explain_group_refusals(
     """What to say of pods that no group could take, and why of each group; those that fail alike are told together."""
     names = templates.names
     able = pods_per_new_node(templates, demand) > 0
-    allowed = limits.rooms() > 0
+    allowed = limits.allowed_nodes_by_group() > 0
     unfit_groups: dict[tuple[Reason, str], list[int]] = {}
     for unfit in find_unfit_nodes(templates.table, demand, templates.used):
         unfit_groups.setdefault((unfit.reason, unfit.resource), []).extend(np.flatnonzero(unfit.nodes & ~able).tolist())
     for group in np.flatnonzero(able).tolist():
-        reason = NOT_BESIDE_OTHERS if allowed[group] else limits.why_none(group).reason
+        reason = NOT_BESIDE_OTHERS if allowed[group] else limits.why_no_order(group).reason
         unfit_groups.setdefault((reason, ""), []).append(group)
     refusals = tuple(
         GroupsRefusal(reason, tuple(names[group] for group in sorted(groups)), resource)
@@ -98,44 +98,52 @@ def _refusal_reason(fits_somewhere: bool, is_limited: bool) -> DetailedReason:
 
 
 def build_scale_up_plan(
-    view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, decided: ScaleUpPlacement
+    view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, placement_result: ScaleUpPlacement
 ) -> ScaleUpPlan:
-    orders = tuple(_orders(view, simulation, decided))
-    wanted = [placement for placement in decided.waiting if placement.group.is_wanted]
-    missing = [(placement.group, len(placement.group.pods) - len(placement.seats.ready)) for placement in wanted]
-    on_top = [placement.chunks for placement in decided.kept if placement.chunks.on_top]
+    orders = tuple(_orders(view, simulation, placement_result))
+    unschedulable = [placement for placement in placement_result.pending_pods if placement.group.needs_node]
+    missing = [
+        (placement.group, len(placement.group.pods) - len(placement.places.ready)) for placement in unschedulable
+    ]
+    on_top = [placement.chunks for placement in placement_result.chunks if placement.chunks.on_top]
     missed, uids = count_misses([pods for pods in missing if pods[1]], on_top, memory.missed_pods)
-    teller = _DecisionBuilder(view, memory, simulation, decided, missed)
-    buffers = tuple(teller.buffer(placement) for placement in decided.kept)
-    pods = tuple(teller.pods(placement) for placement in wanted)
-    promised = {order.group: _unconfirmed(view, order) for order in orders}
-    ended = {failure.group: failure for failure in view.coming.failures if not failure.instance}
-    remembered = ScaleUpMemory(
+    builder = _DecisionBuilder(view, memory, simulation, placement_result, missed)
+    buffers = tuple(builder.decide_buffer(placement) for placement in placement_result.chunks)
+    pods = tuple(builder.decide_pods(placement) for placement in unschedulable)
+    unconfirmed_orders = {order.group: _unconfirmed(view, order) for order in orders}
+    group_failures = {failure.group: failure for failure in view.upcoming.failures if not failure.instance}
+    memory_after = ScaleUpMemory(
         backoffs=view.backoffs,
-        unconfirmed_orders={**view.coming.promises, **promised},
-        missing_since=view.coming.missing,
-        chunk_nodes=teller.seats,
-        pod_nodes=teller.places,
+        unconfirmed_orders={**view.upcoming.unconfirmed_orders, **unconfirmed_orders},
+        missing_since=view.upcoming.missing_since,
+        chunk_nodes=builder.chunk_nodes,
+        pod_nodes=builder.pod_nodes,
         provisioned_at={
             decision.uid: decision.provisioned_at for decision in buffers if decision.provisioned_at is not None
         },
-        vacated_nodes=teller.left,
+        vacated_nodes=builder.vacated_nodes,
         missed_pods=uids,
     )
     return ScaleUpPlan(
         orders=orders,
         releases=tuple(
-            ReleaseFailedInstance(failure.group, failure.instance, failure.said)
-            for failure in view.coming.failures
+            ReleaseFailedInstance(failure.group, failure.instance, failure.reason)
+            for failure in view.upcoming.failures
             if failure.instance
         ),
         pods=pods,
         buffers=buffers,
         # A failure without an instance to release is reported nowhere else.
-        notes={**view.templates.notes, **decided.notes, **{name: failure.said for name, failure in ended.items()}},
-        memory=remembered,
-        requeue_at=_next_look(view),
-        lost={name: failure.at for name, failure in ended.items() if failure.said.reason is ORDER_LOST},
+        notes={
+            **view.templates.notes,
+            **placement_result.notes,
+            **{name: failure.reason for name, failure in group_failures.items()},
+        },
+        memory=memory_after,
+        requeue_at=_requeue_at(view),
+        lost={
+            name: failure.failed_at for name, failure in group_failures.items() if failure.reason.reason is ORDER_LOST
+        },
     )
 
 
@@ -147,116 +155,124 @@ class _DecisionBuilder:
         view: ScaleUpView,
         memory: ScaleUpMemory,
         simulation: ClusterSimulation,
-        decided: ScaleUpPlacement,
+        placement_result: ScaleUpPlacement,
         missed: Counter[str],
     ) -> None:
-        self._seen = view
+        self._view = view
         self._memory = memory
-        self._tried = simulation
-        self._limits = decided.limits
+        self._simulation = simulation
+        self._limits = placement_result.limits
         self._missed = missed
-        expected = [name for placement in decided.waiting for name in simulation.names(placement.seats.ready)]
+        expected = [
+            name for placement in placement_result.pending_pods for name in simulation.names(placement.places.ready)
+        ]
         self._hits = ChunkHits(view.snapshot.take_arrivals(), expected)
         self._prices = NodePrices(view, simulation)
         self._new = simulation.mask(simulation.new)
         # What is meant for whom, to be remembered.
-        self.seats: dict[str, tuple[str, ...]] = {}
-        self.places: dict[str, str] = {}
-        self.left: dict[str, tuple[str, ...]] = {}
+        self.chunk_nodes: dict[str, tuple[str, ...]] = {}
+        self.pod_nodes: dict[str, str] = {}
+        self.vacated_nodes: dict[str, tuple[str, ...]] = {}
 
-    def pods(self, placement: PendingPodsPlacement) -> PendingPodsDecision:
-        new, coming = self._split(placement.need, placement.seats)
+    def decide_pods(self, placement: PendingPodsPlacement) -> PendingPodsDecision:
+        new, upcoming = self._split(placement.unplaced, placement.places)
         before = [self._memory.pod_nodes.get(pod.uid, "") for pod in placement.group.pods]
         meant = assign_nodes_to_chunks(
-            before, self._tried.names(_all_places(placement.seats, placement.need)), len(before)
+            before, self._simulation.names(_all_places(placement.places, placement.unplaced)), len(before)
         )
-        self.places.update((pod.uid, name) for pod, name in zip(placement.group.pods, meant, strict=True) if name)
-        outcome: Reason = NODE_ORDERED if len(placement.need.places) else POD_AWAITS_NODE if coming else POD_HAS_ROOM
-        reason, refused = self._refused(placement.need, placement.group.demand, outcome)
+        self.pod_nodes.update((pod.uid, name) for pod, name in zip(placement.group.pods, meant, strict=True) if name)
+        outcome: Reason = (
+            NODE_ORDERED if len(placement.unplaced.places) else POD_AWAITS_NODE if upcoming else POD_HAS_ROOM
+        )
+        reason, refused = self._refused(placement.unplaced, placement.group.demand, outcome)
         return PendingPodsDecision(
             pods=placement.group.keys,
             reason=reason,
-            on_ready=len(placement.seats.ready),
-            on_upcoming=coming,
+            on_ready=len(placement.places.ready),
+            on_upcoming=upcoming,
             ordered=self._ordered(new),
-            unplaced=placement.need.left,
+            unplaced=placement.unplaced.count,
             refused=refused,
         )
 
-    def buffer(self, placement: ChunksPlacement) -> BufferDecision:
-        chunks, seats, need = placement.chunks, placement.seats, placement.need
-        new, coming = self._split(need, seats)
+    def decide_buffer(self, placement: ChunksPlacement) -> BufferDecision:
+        chunks, places, unplaced = placement.chunks, placement.places, placement.unplaced
+        new, upcoming = self._split(unplaced, places)
         before = self._memory.chunk_nodes.get(chunks.uid, ())
-        meant = self.seats[chunks.uid] = assign_nodes_to_chunks(
-            before, self._tried.names(_all_places(seats, need)), chunks.count
+        meant = self.chunk_nodes[chunks.uid] = assign_nodes_to_chunks(
+            before, self._simulation.names(_all_places(places, unplaced)), chunks.count
         )
-        ready = set(self._tried.names(np.unique(seats.ready)))
+        ready = set(self._simulation.names(np.unique(places.ready)))
         nodes = tuple(name if name in ready else "" for name in meant)
-        hits = self._hits_of(chunks, before, nodes) if chunks.on_top else 0
-        is_full = len(seats.ready) == chunks.count
+        hits = self._take_hits(chunks, before, nodes) if chunks.on_top else 0
+        is_full = len(places.ready) == chunks.count
         if is_full:
             outcome = BUFFER_PROVISIONED if chunks.count else BUFFER_NEEDS_NOTHING
         else:
-            outcome = BUFFER_NODES_ORDERED if len(need.places) else BUFFER_AWAITS_NODES
-        reason, refused = self._refused(need, chunks.demand, outcome)
+            outcome = BUFFER_NODES_ORDERED if len(unplaced.places) else BUFFER_AWAITS_NODES
+        reason, refused = self._refused(unplaced, chunks.demand, outcome)
         return BufferDecision(
             key=chunks.key,
             uid=chunks.uid,
             reason=reason,
             chunks=chunks.count,
-            on_ready=len(seats.ready),
-            on_upcoming=coming,
+            on_ready=len(places.ready),
+            on_upcoming=upcoming,
             ordered=self._ordered(new),
-            unplaced=need.left,
+            unplaced=unplaced.count,
             refused=refused,
             nodes=nodes,
             hits=hits,
             misses=self._missed[chunks.uid],
-            price=self._prices.of(chunks.demand, _all_places(seats, need)),
-            provisioned_at=self._seen.now if is_full else self._memory.provisioned_at.get(chunks.uid),
+            price=self._prices.price_of(chunks.demand, _all_places(places, unplaced)),
+            provisioned_at=self._view.now if is_full else self._memory.provisioned_at.get(chunks.uid),
         )
 
-    def _hits_of(self, chunks: BufferChunks, before: Sequence[str], nodes: Sequence[str]) -> int:
-        hits, left = self._hits.take((*before, *self._memory.vacated_nodes.get(chunks.uid, ())), nodes)
+    def _take_hits(self, chunks: BufferChunks, before: Sequence[str], nodes: Sequence[str]) -> int:
+        hits, left = self._hits.take_hits((*before, *self._memory.vacated_nodes.get(chunks.uid, ())), nodes)
         if left:
-            self.left[chunks.uid] = left
+            self.vacated_nodes[chunks.uid] = left
         return hits
 
     def _refused(
-        self, need: UnplacedPods, demand: Demand, outcome: Reason
+        self, unplaced: UnplacedPods, demand: Demand, outcome: Reason
     ) -> tuple[DetailedReason, tuple[GroupsRefusal, ...]]:
-        if not need.left:
+        if not unplaced.count:
             return DetailedReason(outcome), ()
-        return explain_group_refusals(self._seen.templates, self._limits, demand)
+        return explain_group_refusals(self._view.templates, self._limits, demand)
 
-    def _split(self, need: UnplacedPods, seats: NodePlaces) -> tuple[IntColumn, int]:
+    def _split(self, unplaced: UnplacedPods, places: NodePlaces) -> tuple[IntColumn, int]:
         """The new nodes among the places of a need, and how many wait for any others.
 
         What fits a node that is there only once others have come, waits as well.
         """
-        is_new = self._new[need.places]
-        return need.places[is_new], len(seats.coming) + len(need.places) - int(np.count_nonzero(is_new))
+        is_new = self._new[unplaced.places]
+        return unplaced.places[is_new], len(places.upcoming) + len(unplaced.places) - int(np.count_nonzero(is_new))
 
     def _ordered(self, new: IntColumn) -> dict[str, int]:
-        names = self._seen.templates.names
-        counts = np.bincount(self._tried.groups_of(new)) if len(new) else new
+        names = self._view.templates.names
+        counts = np.bincount(self._simulation.groups_of(new)) if len(new) else new
         return {names[group]: int(counts[group]) for group in np.flatnonzero(counts).tolist()}
 
 
-def _all_places(seats: NodePlaces, need: UnplacedPods) -> IntColumn:
-    return np.concatenate((seats.ready, seats.coming, need.places))
+def _all_places(places: NodePlaces, unplaced: UnplacedPods) -> IntColumn:
+    return np.concatenate((places.ready, places.upcoming, unplaced.places))
 
 
-def _orders(view: ScaleUpView, simulation: ClusterSimulation, decided: ScaleUpPlacement) -> Iterable[NodeOrder]:
-    pods, chunks = (_groups_serving(simulation, needs) for needs in (decided.waiting, decided.kept))
-    for group, count in simulation.orders().items():
+def _orders(
+    view: ScaleUpView, simulation: ClusterSimulation, placement_result: ScaleUpPlacement
+) -> Iterable[NodeOrder]:
+    pods, chunks = (
+        _groups_serving(simulation, needs) for needs in (placement_result.pending_pods, placement_result.chunks)
+    )
+    for group, count in simulation.count_new_nodes().items():
         name = view.templates.states[group].group.name
         why = DetailedReason(FOR_PODS if group in pods else FOR_BUFFERS if group in chunks else FOR_MINIMUM)
         yield NodeOrder(name, count, view.target(name) + count, why)
 
 
 def _unconfirmed(view: ScaleUpView, order: NodeOrder) -> UnconfirmedOrder:
-    before = view.coming.promises.get(order.group)
+    before = view.upcoming.unconfirmed_orders.get(order.group)
     return UnconfirmedOrder(order.target, view.now, before.released if before is not None else ())
 
 
@@ -264,13 +280,13 @@ def _groups_serving(
     simulation: ClusterSimulation, placements: Sequence[PendingPodsPlacement] | Sequence[ChunksPlacement]
 ) -> set[int]:
     """The groups of which new nodes are meant for some of these."""
-    places = [placement.need.places for placement in placements if len(placement.need.places)]
+    places = [placement.unplaced.places for placement in placements if len(placement.unplaced.places)]
     meant = np.concatenate(places) if places else simulation.new[:0]
     return set(np.unique(simulation.groups_of(meant[simulation.mask(simulation.new)[meant]])).tolist())
 
 
-def _next_look(view: ScaleUpView) -> float | None:
+def _requeue_at(view: ScaleUpView) -> float | None:
     moments = [backoff.until for backoff in view.backoffs.values() if backoff.until > view.now]
-    if view.coming.next_look is not None:
-        moments.append(view.coming.next_look)
+    if view.upcoming.requeue_at is not None:
+        moments.append(view.upcoming.requeue_at)
     return min(moments, default=None)

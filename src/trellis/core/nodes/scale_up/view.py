@@ -20,8 +20,8 @@ class ScaleUpView(msgspec.Struct, frozen=True):
     """The cluster, how its nodes stand, what is on its way, what new nodes would be, and who failed."""
 
     snapshot: ClusterSnapshot
-    stands: NodeReadiness
-    coming: UpcomingNodes
+    readiness: NodeReadiness
+    upcoming: UpcomingNodes
     templates: NodeTemplates
     backoffs: Mapping[str, GroupBackoff]
     now: float
@@ -29,12 +29,12 @@ class ScaleUpView(msgspec.Struct, frozen=True):
 
     def target(self, name: str) -> int:
         """How many instances a group is to have, as far as it was asked."""
-        promise = self.coming.promises.get(name)
+        unconfirmed_order = self.upcoming.unconfirmed_orders.get(name)
         shown = self.snapshot.groups[name].target
-        return shown if promise is None else max(shown, promise.target)
+        return shown if unconfirmed_order is None else max(shown, unconfirmed_order.target)
 
     @property
-    def largest(self) -> tuple[float, float]:
+    def largest_node(self) -> tuple[float, float]:
         """The most millicores and the most bytes that any node has or would have."""
         tables = (self.snapshot.table, self.templates.table)
         cores, memory = (max(float(table.offered(name).max(initial=0)) for table in tables) for name in (CPU, MEMORY))
@@ -44,9 +44,11 @@ class ScaleUpView(msgspec.Struct, frozen=True):
 def build_scale_up_view(
     snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
 ) -> ScaleUpView:
-    stands = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
-    coming = find_upcoming_nodes(snapshot, memory.unconfirmed_orders, memory.missing_since, now, settings)
+    readiness = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
+    upcoming = find_upcoming_nodes(snapshot, memory.unconfirmed_orders, memory.missing_since, now, settings)
     backoffs = active_backoffs(memory.backoffs, now, settings)
-    for failure in sorted(coming.failures, key=lambda failure: failure.at):
-        backoffs[failure.group] = back_off(backoffs.get(failure.group), failure.at, str(failure.said), settings)
-    return ScaleUpView(snapshot, stands, coming, NodeTemplates(snapshot, stands), backoffs, now, settings)
+    for failure in sorted(upcoming.failures, key=lambda failure: failure.failed_at):
+        backoffs[failure.group] = back_off(
+            backoffs.get(failure.group), failure.failed_at, str(failure.reason), settings
+        )
+    return ScaleUpView(snapshot, readiness, upcoming, NodeTemplates(snapshot, readiness), backoffs, now, settings)

@@ -36,11 +36,11 @@ class NodeTemplates:
     In the columns are the cores and bytes of a node of each group, what an hour of it costs, and which come first.
     """
 
-    def __init__(self, snapshot: ClusterSnapshot, stands: NodeReadiness) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, readiness: NodeReadiness) -> None:
         self.states: tuple[GroupState, ...] = tuple(snapshot.groups[name] for name in sorted(snapshot.groups))
         self.names: list[str] = [state.group.name for state in self.states]
         self.notes: dict[str, DetailedReason] = {}
-        nodes = (_template_as_delivered(state, snapshot, stands, self.notes) for state in self.states)
+        nodes = (_template_as_delivered(state, snapshot, readiness, self.notes) for state in self.states)
         self.nodes: tuple[Node, ...] = tuple(map(node_from_template, nodes, self.names))
         self.table = NodeTable(self.nodes)
         self.used = Occupancy(self.table)
@@ -68,10 +68,10 @@ def node_from_template(template: Node, name: str) -> Node:
 
 
 def _template_as_delivered(
-    state: GroupState, snapshot: ClusterSnapshot, stands: NodeReadiness, notes: dict[str, DetailedReason]
+    state: GroupState, snapshot: ClusterSnapshot, readiness: NodeReadiness, notes: dict[str, DetailedReason]
 ) -> Node:
     template = state.group.template
-    newest = _newest(state, snapshot, stands)
+    newest = _newest(state, snapshot, readiness)
     if newest is None:
         return template
     promised, delivered = template.status.allocatable, newest.status.allocatable
@@ -87,14 +87,14 @@ def _template_as_delivered(
     return msgspec.structs.replace(template, status=msgspec.structs.replace(template.status, allocatable=least))
 
 
-def _newest(state: GroupState, snapshot: ClusterSnapshot, stands: NodeReadiness) -> Node | None:
+def _newest(state: GroupState, snapshot: ClusterSnapshot, readiness: NodeReadiness) -> Node | None:
     """The node of the group that came up last."""
     running: Iterable[tuple[float, str]] = (
-        (instance.since, snapshot.ties.nodes.get((state.group.name, instance.id), ""))
+        (instance.since, snapshot.node_instances.nodes.get((state.group.name, instance.id), ""))
         for instance in state.instances
         if instance.state is InstanceState.RUNNING
     )
-    up = [(since, name) for since, name in running if name and stands.ready[snapshot.table.find(name)]]
+    up = [(since, name) for since, name in running if name and readiness.ready[snapshot.table.find(name)]]
     return snapshot.nodes[max(up)[1]] if up else None
 
 
@@ -109,6 +109,6 @@ def _is_short(promised: str, delivered: str) -> bool:
 
 def pods_per_new_node(templates: NodeTemplates, demand: Demand) -> IntColumn:
     """How many pods that are alike fit on a new node of each group, whatever other pods there are."""
-    counts = templates.used.rooms(demand, np.arange(len(templates)))
+    counts = templates.used.count_fitting(demand, np.arange(len(templates)))
     counts[~eligible_nodes(templates.table, demand)] = 0
     return counts

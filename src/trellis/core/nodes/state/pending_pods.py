@@ -28,7 +28,7 @@ class PodEquivalenceGroup(msgspec.Struct, frozen=True):
 
     demand: Demand
     priority: int
-    is_wanted: bool
+    needs_node: bool
     pods: tuple[PendingPod, ...]
 
     @property
@@ -60,7 +60,7 @@ def _equivalence_group(pods: Sequence[PendingPod]) -> PodEquivalenceGroup:
     return PodEquivalenceGroup(first.demand, first.priority, first.is_unschedulable, ordered)
 
 
-def resolve_claim_conflicts(pods: Iterable[PendingPod], trial: ClusterSimulation) -> list[PendingPod]:
+def resolve_claim_conflicts(pods: Iterable[PendingPod], simulation: ClusterSimulation) -> list[PendingPod]:
     """All pods; those of which another has the claim ask for a volume that can be had nowhere."""
     all_pods = [*pods]
     with_claims = [pod for pod in all_pods if pod.alone]
@@ -74,7 +74,7 @@ def resolve_claim_conflicts(pods: Iterable[PendingPod], trial: ClusterSimulation
         if not taken.isdisjoint(pod.alone):
             demand = demands.setdefault(id(pod.demand), _without_volume(pod.demand))
             late[pod.key] = msgspec.structs.replace(pod, demand=demand)
-        elif _fits_any_node(pod.demand, trial):
+        elif _fits_any_node(pod.demand, simulation):
             taken.update(pod.alone)
     return [late.get(pod.key, pod) for pod in all_pods] if late else all_pods
 
@@ -83,9 +83,10 @@ def _without_volume(demand: Demand) -> Demand:
     return msgspec.structs.replace(demand, volumes=(*demand.volumes, ()))
 
 
-def _fits_any_node(demand: Demand, trial: ClusterSimulation) -> bool:
+def _fits_any_node(demand: Demand, simulation: ClusterSimulation) -> bool:
     """Whether a node has room for such a pod, or a new one would."""
-    running = trial.running
+    running = simulation.running
     return bool(
-        pods_per_new_node(trial.templates, demand).any() or fits(trial.table, demand, running.used, running.near).any()
+        pods_per_new_node(simulation.templates, demand).any()
+        or fits(simulation.table, demand, running.used, running.near).any()
     )

@@ -216,10 +216,10 @@ class PlacedPods(NamedTuple):
         self.used.remove(number, demand)
         self.near.remove(number, resident)
 
-    def add_each(self, numbers: IntColumn, demand: Demand, times: IntColumn) -> None:
+    def add_many(self, numbers: IntColumn, demand: Demand, times: IntColumn) -> None:
         """Put so many pods that are alike on several nodes, each of them named once; -1 times takes one away."""
-        self.used.add_each(numbers, demand, times)
-        self.near.add_each(numbers, demand.resident, times)
+        self.used.add_many(numbers, demand, times)
+        self.near.add_many(numbers, demand.resident, times)
 
     def copy(self) -> PlacedPods:
         """The same, to try something with."""

@@ -32,7 +32,7 @@ class RowNames:
     def __init__(self, groups: Sequence[str]) -> None:
         self._groups = groups
         self._next = [0] * len(groups)
-        self._after_awaited = list(self._next)
+        self._after_upcoming = list(self._next)
         self._aliases: dict[str, int] = {}
 
     def next(self, group: int) -> str:
@@ -44,34 +44,34 @@ class RowNames:
         """Let a node that is there be found by the next name as well."""
         self._aliases[self.next(group)] = number
 
-    def all_awaited(self) -> None:
+    def end_upcoming(self) -> None:
         """Note that what is named from now on is to be ordered."""
-        self._after_awaited = list(self._next)
+        self._after_upcoming = list(self._next)
 
     def find(self, name: str) -> int:
         """The number of the node that has a name as its second; -1 if none has."""
         return self._aliases.get(name, -1)
 
-    def in_next_look(self, numbers: IntColumn, groups: IntColumn) -> dict[int, str]:
+    def names_in_next_pass(self, numbers: IntColumn, groups: IntColumn) -> dict[int, str]:
         """What rows to be ordered will be called: numbered on, without the gaps of those that were closed."""
-        serials = list(self._after_awaited)
-        called: dict[int, str] = {}
+        serials = list(self._after_upcoming)
+        next_names: dict[int, str] = {}
         for number, group in zip(numbers.tolist(), groups.tolist(), strict=True):
-            called[number] = self._name(group, serials[group])
+            next_names[number] = self._name(group, serials[group])
             serials[group] += 1
-        return called
+        return next_names
 
     def _name(self, group: int, serial: int) -> str:
         return f"{self._groups[group]}:{serial}"
 
 
-def empty_nodes(snapshot: ClusterSnapshot, stands: NodeReadiness) -> dict[str, list[int]]:
+def empty_nodes(snapshot: ClusterSnapshot, readiness: NodeReadiness) -> dict[str, list[int]]:
     """The nodes of each group that are ready and have no pod but those that belong to them."""
     pods = snapshot.fixed.used.free(PODS) - snapshot.running.used.free(PODS)
-    empty = stands.ready & (pods <= 0)
+    empty = readiness.ready & (pods <= 0)
     numbers: dict[str, list[int]] = {}
     for number, name in zip(np.flatnonzero(empty).tolist(), snapshot.table.names(empty), strict=True):
-        member = snapshot.ties.instances.get(name)
+        member = snapshot.node_instances.instances.get(name)
         if member is not None:
             numbers.setdefault(member[0], []).append(number)
     return numbers
@@ -83,32 +83,32 @@ _NO_ROWS: IntColumn = np.zeros(0, dtype=np.int64)
 class ClusterSimulation:
     """`ready` are the numbers of nodes that can be used now, `coming` those on their way, `new` those to be ordered."""
 
-    def __init__(self, snapshot: ClusterSnapshot, stands: NodeReadiness, templates: NodeTemplates) -> None:
+    def __init__(self, snapshot: ClusterSnapshot, readiness: NodeReadiness, templates: NodeTemplates) -> None:
         self.table = snapshot.table
         self.running = snapshot.running.copy()
         self.fixed = snapshot.fixed.copy()
         self.templates = templates
-        self.ready: IntColumn = np.flatnonzero(stands.ready)
-        self.coming: IntColumn = _NO_ROWS
+        self.ready: IntColumn = np.flatnonzero(readiness.ready)
+        self.upcoming: IntColumn = _NO_ROWS
         self.new: IntColumn = _NO_ROWS
         self._snapshot = snapshot
         # Nodes that are in the table as they will be, as they are.
         self._changed: list[Node] = []
         self._names: dict[int, str] = {}
         self._groups: IntColumn = _NO_ROWS
-        self._empty = empty_nodes(snapshot, stands)
+        self._empty = empty_nodes(snapshot, readiness)
         self._row_names = RowNames(templates.names)
-        self._called: dict[int, str] | None = None
+        self._next_names: dict[int, str] | None = None
 
-    def await_nodes(self, awaited: UpcomingNodes) -> None:
+    def add_upcoming_nodes(self, awaited: UpcomingNodes) -> None:
         """Have rows for the nodes that are on their way; a Node that is there already is taken to be as it will be."""
         for group, name in enumerate(self.templates.names):
             there = [self._starting(group, node) for node in awaited.nodes.get(name, ())]
             rows = self._rows(group, awaited.counts.get(name, 0) - len(there))
-            self.coming = np.concatenate((self.coming, np.array(there, dtype=np.int64), rows))
+            self.upcoming = np.concatenate((self.upcoming, np.array(there, dtype=np.int64), rows))
             for number in (*there, *self._empty.get(name, ())):
                 self._row_names.alias(group, number)
-        self._row_names.all_awaited()
+        self._row_names.end_upcoming()
 
     def find(self, name: str) -> int:
         """The number of a node or row; -1 if there is none of the name."""
@@ -117,28 +117,28 @@ class ClusterSimulation:
 
     def names(self, numbers: IntColumn) -> list[str]:
         """What nodes and rows are to be called in the next look, when rows to be ordered are on their way."""
-        if self._called is None:
-            self._called = self._row_names.in_next_look(self.new, self.groups_of(self.new))
-        called, rows = self._called, numbers.tolist()
-        return [called.get(number, name) for number, name in zip(rows, self.table.keys(rows), strict=True)]
+        if self._next_names is None:
+            self._next_names = self._row_names.names_in_next_pass(self.new, self.groups_of(self.new))
+        next_names, rows = self._next_names, numbers.tolist()
+        return [next_names.get(number, name) for number, name in zip(rows, self.table.keys(rows), strict=True)]
 
-    def open(self, group: int, count: int) -> IntColumn:
+    def add_new_nodes(self, group: int, count: int) -> IntColumn:
         """Rows for nodes that might be ordered, with the pods on them that every node of the group has."""
         rows = self._rows(group, count)
         self.new = np.concatenate((self.new, rows))
-        self._called = None
+        self._next_names = None
         return rows
 
-    def close(self, numbers: IntColumn) -> None:
+    def remove_new_nodes(self, numbers: IntColumn) -> None:
         """Remove rows that are not needed."""
         self.new = self.new[~self.mask(numbers)[self.new]]
-        self._called = None
+        self._next_names = None
         for number in numbers.tolist():
             for placed in (self.running, self.fixed):
                 placed.used.clear(number)
             self.table.remove(self._names.pop(number))
 
-    def put(self, placed: PlacedPods, demand: Demand, count: int, nodes: IntColumn) -> IntColumn:
+    def place(self, placed: PlacedPods, demand: Demand, count: int, nodes: IntColumn) -> IntColumn:
         """Put pods that are alike on the first nodes that take them; the number of the node of each that got one."""
         if not count or not len(nodes):
             return _NO_ROWS
@@ -154,7 +154,7 @@ class ClusterSimulation:
         mask[numbers] = True
         return mask
 
-    def orders(self) -> dict[int, int]:
+    def count_new_nodes(self) -> dict[int, int]:
         """How many rows of each group are to be ordered."""
         groups, counts = np.unique(self.groups_of(self.new), return_counts=True)
         return dict(zip(groups.tolist(), counts.tolist(), strict=True))
@@ -175,8 +175,8 @@ class ClusterSimulation:
         number = self.table.update(node_from_template(self.templates.nodes[group], name))
         for placed in (self.running, self.fixed):
             placed.used.clear(number)
-        self._equip(group, np.array([number], dtype=np.int64))
-        for pod in self._snapshot.on(name).values():
+        self._add_daemon_pods(group, np.array([number], dtype=np.int64))
+        for pod in self._snapshot.pods_on(name).values():
             if pod.is_counted and not pod.is_fixed:
                 self.running.used.add(number, pod.demand)
         return number
@@ -184,10 +184,10 @@ class ClusterSimulation:
     def _rows(self, group: int, count: int) -> IntColumn:
         rows = np.array([self._row(group) for _ in range(count)], dtype=np.int64)
         if count > 0:
-            self._equip(group, rows)
+            self._add_daemon_pods(group, rows)
         return rows
 
-    def _equip(self, group: int, rows: IntColumn) -> None:
+    def _add_daemon_pods(self, group: int, rows: IntColumn) -> None:
         """Note the group of rows, and put the pods on them that every node of the group has."""
         if len(self._groups) < self.table.capacity:
             more = np.full(self.table.capacity - len(self._groups), -1, dtype=np.int64)
@@ -195,7 +195,7 @@ class ClusterSimulation:
         self._groups[rows] = group
         for demand in self.templates.daemons[group]:
             for placed in (self.running, self.fixed):
-                placed.used.add_each(rows, demand, np.ones(len(rows), dtype=np.int64))
+                placed.used.add_many(rows, demand, np.ones(len(rows), dtype=np.int64))
 
     def _row(self, group: int) -> int:
         name = self._row_names.next(group)
@@ -206,10 +206,10 @@ class ClusterSimulation:
 
 @contextmanager
 def simulate_cluster(
-    snapshot: ClusterSnapshot, stands: NodeReadiness, templates: NodeTemplates
+    snapshot: ClusterSnapshot, readiness: NodeReadiness, templates: NodeTemplates
 ) -> Iterator[ClusterSimulation]:
     """Simulate on the snapshot; its table is as before afterwards."""
-    simulation = ClusterSimulation(snapshot, stands, templates)
+    simulation = ClusterSimulation(snapshot, readiness, templates)
     try:
         yield simulation
     finally:

@@ -98,18 +98,18 @@ class NodesAndPods:
         self._expendable_below = expendable_below
         self.storage = Storage()
         self._read = DemandReader()
-        self._on: dict[str, dict[ObjectKey, PlacedPod]] = {}
+        self._pods_by_node: dict[str, dict[ObjectKey, PlacedPod]] = {}
         self._with_volumes: dict[ObjectKey, Pod] = {}
-        self._holders = ClaimUsage()
+        self._claim_usage = ClaimUsage()
         # Pods that the scheduler has promised a node and not given one yet.
-        self._promised: dict[ObjectKey, Pod] = {}
+        self._nominated: dict[ObjectKey, Pod] = {}
         self._arrived: dict[str, int] = {}
         self._demands: InternedValues[Demand] = InternedValues()
         self._residents: InternedValues[PodProfile] = InternedValues()
 
-    def on(self, node: str) -> Mapping[ObjectKey, PlacedPod]:
+    def pods_on(self, node: str) -> Mapping[ObjectKey, PlacedPod]:
         """The pods on a node; not to be changed."""
-        return self._on.get(node, {})
+        return self._pods_by_node.get(node, {})
 
     def take_arrivals(self) -> dict[str, int]:
         """Return the pods that came to each node since the last call, without DaemonSet and mirror pods, and reset."""
@@ -127,36 +127,36 @@ class NodesAndPods:
             if number < 0:
                 number = self.table.update(node)
                 # Pods may come before their node.
-                for pod in self.on(name).values():
+                for pod in self.pods_on(name).values():
                     self._count(number, pod)
-                self._look_again(name)
+                self._reread_nominated(name)
             else:
                 self.table.update(node)
         elif number >= 0:
             del self.nodes[name]
-            for pod in self.on(name).values():
+            for pod in self.pods_on(name).values():
                 self._uncount(number, pod)
             self.table.remove(name)
             # In a process that does not lead no plan takes arrivals, and names would pile up.
             self._arrived.pop(name, None)
-            self._look_again(name)
+            self._reread_nominated(name)
 
     def put_pod(self, key: ObjectKey, pod: Pod | None) -> None:
-        left = self._leave(key)
+        left = self._forget(key)
         if pod is None or is_finished(pod):
             return
         node = pod.spec.node_name
         if not node and pod.status.nominated_node_name:
-            self._promised[key] = pod
+            self._nominated[key] = pod
             # A pod that the scheduler has nominated for a node counts as there: others make way for it already. The
             # nomination of a node that is gone is void, and the scheduler may not notice for minutes.
             node = pod.status.nominated_node_name if pod.status.nominated_node_name in self.nodes else ""
         if node:
-            placed = self._enter(key, pod, node)
+            placed = self._place(key, pod, node)
             if node != left and not placed.is_fixed:
                 self._arrived[node] = self._arrived.get(node, 0) + 1
         elif is_pending(pod, self._expendable_below):
-            self._wait(key, pod)
+            self._read_pending(key, pod)
 
     def put_namespace(self, name: str, labels: Labels | None) -> None:
         """The labels of a namespace."""
@@ -167,16 +167,16 @@ class NodesAndPods:
         """All claims, volumes and classes; pods that wait with volumes are read again."""
         self.storage = storage
         for key, pod in [*self._with_volumes.items()]:
-            self._holders.wait_no_more(pod)
-            self._wait(key, pod)
+            self._claim_usage.wait_no_more(pod)
+            self._read_pending(key, pod)
 
-    def _look_again(self, node: str) -> None:
+    def _reread_nominated(self, node: str) -> None:
         """Read pods that are nominated for a node again after it has come or gone."""
-        for key, pod in [*self._promised.items()]:
+        for key, pod in [*self._nominated.items()]:
             if pod.status.nominated_node_name == node:
                 self.put_pod(key, pod)
 
-    def _wait(self, key: ObjectKey, pod: Pod) -> None:
+    def _read_pending(self, key: ObjectKey, pod: Pod) -> None:
         """Read what a pod asks for; one that waits already is read again, and keeps what it was promised."""
         alone: tuple[ObjectKey, ...] = ()
         if has_volume_claims(pod):
@@ -184,16 +184,16 @@ class NodesAndPods:
             alone = tuple(
                 claim for claim in claims_of_pod(pod) if is_read_write_once_pod(self.storage.claims.get(claim))
             )
-            self._holders.wait(pod, alone)
+            self._claim_usage.wait(pod, alone)
         try:
-            demand = self._demands.one(self._read.read(pod, self.storage, self._holders))
+            demand = self._demands.one(self._read.read(pod, self.storage, self._claim_usage))
         except InvalidInput as error:
             self.problems["Pod", key] = DetailedReason(DEMAND_UNREADABLE, str(error))
             return
         priority = pod.spec.priority or 0
         self.pending[key] = PendingPod(key, pod.metadata.uid, demand, priority, is_unschedulable(pod), alone)
 
-    def _enter(self, key: ObjectKey, pod: Pod, node: str) -> PlacedPod:
+    def _place(self, key: ObjectKey, pod: Pod, node: str) -> PlacedPod:
         try:
             demand = self._demands.one(running_demand(pod))
         except InvalidInput as error:
@@ -203,47 +203,47 @@ class NodesAndPods:
         is_expendable = (pod.spec.priority or 0) < self._expendable_below
         placed = PlacedPod(key, pod, node, demand, resident, is_daemon_or_mirror_pod(pod), is_expendable)
         self.placed[key] = placed
-        self._on.setdefault(node, {})[key] = placed
+        self._pods_by_node.setdefault(node, {})[key] = placed
         self._count(self.table.find(node), placed)
         if pod.spec.volumes:
-            self._changed_hands(self._holders.add(pod))
+            self._reread_waiting(self._claim_usage.add(pod))
         return placed
 
-    def _leave(self, key: ObjectKey) -> str:
+    def _forget(self, key: ObjectKey) -> str:
         """Forget a pod; the node it was on."""
         self.problems.pop(("Pod", key), None)
-        self._promised.pop(key, None)
+        self._nominated.pop(key, None)
         self.pending.pop(key, None)
         waited = self._with_volumes.pop(key, None)
         if waited is not None:
-            self._holders.wait_no_more(waited)
+            self._claim_usage.wait_no_more(waited)
         placed = self.placed.pop(key, None)
         if placed is None:
             return ""
         self._uncount(self.table.find(placed.node), placed)
-        on = self._on[placed.node]
+        on = self._pods_by_node[placed.node]
         del on[key]
         if not on:
-            del self._on[placed.node]
+            del self._pods_by_node[placed.node]
         if placed.pod.spec.volumes:
-            self._changed_hands(self._holders.remove(placed.pod))
+            self._reread_waiting(self._claim_usage.remove(placed.pod))
         return placed.node
 
-    def _changed_hands(self, claims: set[ObjectKey]) -> None:
+    def _reread_waiting(self, claims: set[ObjectKey]) -> None:
         """Read the pods again that wait for a ReadWriteOncePod claim that was taken or released."""
         for claim in claims:
-            for pod in self._holders.waiting(claim):
-                self._wait(key_of(pod), pod)
+            for pod in self._claim_usage.waiting(claim):
+                self._read_pending(key_of(pod), pod)
 
     def _count(self, number: int, placed: PlacedPod) -> None:
-        for pods in self._worlds(placed):
+        for pods in self._tallies(placed):
             pods.add(number, placed.demand, placed.resident)
 
     def _uncount(self, number: int, placed: PlacedPod) -> None:
-        for pods in self._worlds(placed):
+        for pods in self._tallies(placed):
             pods.remove(number, placed.demand, placed.resident)
 
-    def _worlds(self, placed: PlacedPod) -> Iterator[PlacedPods]:
+    def _tallies(self, placed: PlacedPod) -> Iterator[PlacedPods]:
         if placed.is_counted:
             yield self.running
             if placed.is_fixed:
@@ -263,29 +263,29 @@ class ClusterSnapshot(NodesAndPods):
         self.buffers: dict[ObjectKey, BufferChunks] = {}
         self.daemons: dict[ObjectKey, Demand] = {}
         self.groups: dict[str, GroupState] = {}
-        self._ties: NodeInstances | None = None
+        self._node_instances: NodeInstances | None = None
 
     @property
-    def ties(self) -> NodeInstances:
+    def node_instances(self) -> NodeInstances:
         """Which instance is behind which node."""
-        if self._ties is None:
-            self._ties = match_instances(self.groups.values(), self.nodes)
-        return self._ties
+        if self._node_instances is None:
+            self._node_instances = match_instances(self.groups.values(), self.nodes)
+        return self._node_instances
 
     def group_of(self, node: str) -> GroupState | None:
         """The group of a node; None if it has none."""
-        member = self.ties.instances.get(node)
+        member = self.node_instances.instances.get(node)
         return self.groups.get(member[0]) if member is not None else None
 
     def put_node(self, name: str, node: Node | None) -> None:
         before = self.nodes.get(name)
         super().put_node(name, node)
         if before is None or node is None or before.spec.provider_id != node.spec.provider_id:
-            self._ties = None
+            self._node_instances = None
 
     def put_groups(self, states: Iterable[GroupState]) -> None:
         self.groups = {state.group.name: state for state in states}
-        self._ties = None
+        self._node_instances = None
 
     def put_buffer(self, key: ObjectKey, buffer: Buffer | None) -> None:
         self.buffers.pop(key, None)

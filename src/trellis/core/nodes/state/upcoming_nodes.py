@@ -32,8 +32,8 @@ class ProvisioningFailure(msgspec.Struct, frozen=True):
     """What went wrong with a group, and when. `instance` is to be given back; it is empty if there is none to give."""
 
     group: str
-    at: float
-    said: DetailedReason
+    failed_at: float
+    reason: DetailedReason
     instance: str = ""
 
 
@@ -47,75 +47,85 @@ class UpcomingNodes(msgspec.Struct, frozen=True):
     counts: Mapping[str, int]
     nodes: Mapping[str, tuple[str, ...]] = {}
     failures: tuple[ProvisioningFailure, ...] = ()
-    promises: Mapping[str, UnconfirmedOrder] = {}
-    missing: Mapping[str, float] = {}
-    next_look: float | None = None
+    unconfirmed_orders: Mapping[str, UnconfirmedOrder] = {}
+    missing_since: Mapping[str, float] = {}
+    requeue_at: float | None = None
 
 
 class _UpcomingOfGroup(NamedTuple):
     """The same of one group; `until` are the moments at which something of it is overdue."""
 
-    coming: int
+    node_count: int
     nodes: tuple[str, ...]
     failures: list[ProvisioningFailure]
-    promise: UnconfirmedOrder | None
+    unconfirmed_order: UnconfirmedOrder | None
     missing_since: float | None
-    until: list[float]
+    deadlines: list[float]
 
 
 def find_upcoming_nodes(
     snapshot: ClusterSnapshot,
-    promises: Mapping[str, UnconfirmedOrder],
+    unconfirmed_orders: Mapping[str, UnconfirmedOrder],
     missing: Mapping[str, float],
     now: float,
     settings: ScaleUpSettings,
 ) -> UpcomingNodes:
     """What is on its way. `promises` and `missing` are those of the last look."""
-    patience = settings.max_node_provision_seconds
+    max_provision_seconds = settings.max_node_provision_seconds
     groups = {
-        name: _upcoming_of_group(snapshot, state, promises.get(name), (missing.get(name, now), now, patience))
+        name: _upcoming_of_group(
+            snapshot, state, unconfirmed_orders.get(name), (missing.get(name, now), now, max_provision_seconds)
+        )
         for name, state in snapshot.groups.items()
     }
     return UpcomingNodes(
-        counts={name: group.coming for name, group in groups.items()},
+        counts={name: group.node_count for name, group in groups.items()},
         nodes={name: group.nodes for name, group in groups.items()},
         failures=tuple(failure for group in groups.values() for failure in group.failures),
-        promises={name: group.promise for name, group in groups.items() if group.promise is not None},
-        missing={name: group.missing_since for name, group in groups.items() if group.missing_since is not None},
-        next_look=min((moment for group in groups.values() for moment in group.until), default=None),
+        unconfirmed_orders={
+            name: group.unconfirmed_order for name, group in groups.items() if group.unconfirmed_order is not None
+        },
+        missing_since={name: group.missing_since for name, group in groups.items() if group.missing_since is not None},
+        requeue_at=min((moment for group in groups.values() for moment in group.deadlines), default=None),
     )
 
 
 def _upcoming_of_group(
-    snapshot: ClusterSnapshot, state: GroupState, promise: UnconfirmedOrder | None, times: tuple[float, float, float]
+    snapshot: ClusterSnapshot,
+    state: GroupState,
+    unconfirmed_order: UnconfirmedOrder | None,
+    times: tuple[float, float, float],
 ) -> _UpcomingOfGroup:
-    missing_since, now, patience = times
+    missing_since, now, max_provision_seconds = times
     name = state.group.name
-    coming = [instance for instance in state.instances if _is_upcoming(name, instance, snapshot)]
-    timely = [instance for instance in coming if now - instance.since < patience]
-    until = [instance.since + patience for instance in timely]
-    failures = [*_failures(name, state, now, patience), *_without_node(name, snapshot, state, now, patience)]
-    unseen, since, promise = _unlisted(state, promise, missing_since)
-    if unseen and now - since >= patience:
-        lost = DetailedReason(ORDER_LOST, f"{pluralize(unseen, 'node')} of {name} never came")
-        failures.append(ProvisioningFailure(name, since + patience, lost))
-        unseen, promise = 0, None
-    elif unseen:
-        until.append(since + patience)
-    names = (snapshot.ties.nodes.get((name, instance.id)) for instance in timely)
+    upcoming = [instance for instance in state.instances if _is_upcoming(name, instance, snapshot)]
+    timely = [instance for instance in upcoming if now - instance.since < max_provision_seconds]
+    until = [instance.since + max_provision_seconds for instance in timely]
+    failures = [
+        *_failures(name, state, now, max_provision_seconds),
+        *_without_node(name, snapshot, state, now, max_provision_seconds),
+    ]
+    unlisted, since, unconfirmed_order = _unlisted(state, unconfirmed_order, missing_since)
+    if unlisted and now - since >= max_provision_seconds:
+        lost = DetailedReason(ORDER_LOST, f"{pluralize(unlisted, 'node')} of {name} never came")
+        failures.append(ProvisioningFailure(name, since + max_provision_seconds, lost))
+        unlisted, unconfirmed_order = 0, None
+    elif unlisted:
+        until.append(since + max_provision_seconds)
+    names = (snapshot.node_instances.nodes.get((name, instance.id)) for instance in timely)
     return _UpcomingOfGroup(
-        coming=len(timely) + unseen,
+        node_count=len(timely) + unlisted,
         nodes=tuple(sorted(node for node in names if node is not None)),
         failures=failures,
-        promise=promise if unseen else None,
+        unconfirmed_order=unconfirmed_order if unlisted else None,
         missing_since=missing_since if state.target > _listed(state) else None,
-        until=until,
+        deadlines=until,
     )
 
 
 def _is_upcoming(name: str, instance: Instance, snapshot: ClusterSnapshot) -> bool:
     """Whether pods could be placed on its node later, but not now."""
-    node = snapshot.ties.nodes.get((name, instance.id))
+    node = snapshot.node_instances.nodes.get((name, instance.id))
     if node is not None and is_leaving(snapshot.nodes[node]):
         return False
     if instance.state is not InstanceState.RUNNING:
@@ -125,31 +135,34 @@ def _is_upcoming(name: str, instance: Instance, snapshot: ClusterSnapshot) -> bo
     return not snapshot.table.ready[snapshot.table.find(node)]
 
 
-def _failures(name: str, state: GroupState, now: float, patience: float) -> Iterator[ProvisioningFailure]:
+def _failures(name: str, state: GroupState, now: float, max_provision_seconds: float) -> Iterator[ProvisioningFailure]:
     for instance in state.instances:
         if instance.state is InstanceState.FAILED:
             details = f": {instance.error}" if instance.error is not None else ""
             yield ProvisioningFailure(
                 name, instance.since, DetailedReason(INSTANCE_FAILED, f"{instance.id} failed{details}"), instance.id
             )
-        elif instance.state is InstanceState.ORDERED and now - instance.since >= patience:
-            reason = DetailedReason(INSTANCE_OVERDUE, f"{instance.id} has not come up in {patience:g} s")
-            yield ProvisioningFailure(name, instance.since + patience, reason, instance.id)
+        elif instance.state is InstanceState.ORDERED and now - instance.since >= max_provision_seconds:
+            reason = DetailedReason(INSTANCE_OVERDUE, f"{instance.id} has not come up in {max_provision_seconds:g} s")
+            yield ProvisioningFailure(name, instance.since + max_provision_seconds, reason, instance.id)
 
 
 def _without_node(
-    name: str, snapshot: ClusterSnapshot, state: GroupState, now: float, patience: float
+    name: str, snapshot: ClusterSnapshot, state: GroupState, now: float, max_provision_seconds: float
 ) -> Iterator[ProvisioningFailure]:
     """Machines that should be nodes by now. They are not released: pods may run on them under another node name.
 
     One that came up long before had a node once, or was not missed.
     """
     for instance in state.instances:
-        is_up = instance.state is InstanceState.RUNNING and patience <= now - instance.since < 2 * patience
-        if is_up and (name, instance.id) not in snapshot.ties.nodes:
+        is_up = (
+            instance.state is InstanceState.RUNNING
+            and max_provision_seconds <= now - instance.since < 2 * max_provision_seconds
+        )
+        if is_up and (name, instance.id) not in snapshot.node_instances.nodes:
             yield ProvisioningFailure(
                 name,
-                instance.since + patience,
+                instance.since + max_provision_seconds,
                 DetailedReason(INSTANCE_WITHOUT_NODE, f"{instance.id} has become no node"),
             )
 
@@ -159,13 +172,13 @@ def _listed(state: GroupState) -> int:
 
 
 def _unlisted(
-    state: GroupState, promise: UnconfirmedOrder | None, missing_since: float
+    state: GroupState, unconfirmed_order: UnconfirmedOrder | None, missing_since: float
 ) -> tuple[int, float, UnconfirmedOrder | None]:
     """How many are ordered without an instance, since when, and the order that the target does not show yet."""
-    if promise is not None:
-        promise = promise.without_shown_releases(state)
-        if promise.target <= state.target:
-            promise = None
-    target = promise.target if promise is not None else state.target
-    since = promise.ordered_at if promise is not None else missing_since
-    return max(target - _listed(state), 0), since, promise
+    if unconfirmed_order is not None:
+        unconfirmed_order = unconfirmed_order.without_shown_releases(state)
+        if unconfirmed_order.target <= state.target:
+            unconfirmed_order = None
+    target = unconfirmed_order.target if unconfirmed_order is not None else state.target
+    since = unconfirmed_order.ordered_at if unconfirmed_order is not None else missing_since
+    return max(target - _listed(state), 0), since, unconfirmed_order

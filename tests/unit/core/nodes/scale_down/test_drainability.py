@@ -162,10 +162,10 @@ def test_pods_that_are_going_do_not_keep_a_node_and_those_overdue_are_not_waited
     going = ShrinkingCluster(a_group("small"))
     going.have("small", 1).place(a_pod("bare"), "small-1")
     going.going("bare", START + 100)
-    on = going.snapshot.on("small-1").values()
+    on = going.snapshot.pods_on("small-1").values()
     before = find_pods_to_drain(on, START, DisruptionBudgets(()), DOWN)
-    assert [each.key[1] for each in before.going] == ["bare"]
-    assert before.stays is None
+    assert [each.key[1] for each in before.terminating] == ["bare"]
+    assert before.refusal is None
     assert find_pods_to_drain(on, START + 131, DisruptionBudgets(()), DOWN).is_empty
 
 
@@ -173,7 +173,7 @@ def test_pods_that_are_going_do_not_keep_a_node_and_those_overdue_are_not_waited
 
 
 def refused(pod: PlacedPod, *budgets: Any) -> str | None:
-    said = DisruptionBudgets(budgets).why_not(pod.pod)
+    said = DisruptionBudgets(budgets).why_no_eviction(pod.pod)
     return said.reason.code if said is not None else None
 
 
@@ -181,9 +181,9 @@ def test_a_budget_is_used_up_by_what_is_taken_from_it() -> None:
     budgets = DisruptionBudgets([a_budget("web", 2, WEB)])
     pods = [placed(a_web_pod(f"web-{at}", labels=WEB)).pod for at in range(3)]
     for pod in pods[:2]:
-        assert budgets.why_not(pod) is None
-        budgets.take(pod)
-    said = budgets.why_not(pods[2])
+        assert budgets.why_no_eviction(pod) is None
+        budgets.count_eviction(pod)
+    said = budgets.why_no_eviction(pods[2])
     assert said is not None
     assert (said.reason.code, str(said)) == ("DisruptionsUsedUp", "default/web-2: web")
 
@@ -220,7 +220,7 @@ def test_a_budget_that_cannot_be_read_covers_nobody_and_stops_no_other() -> None
 
 def test_a_pod_that_does_not_run_yet_is_under_no_budget() -> None:
     pod = a_web_pod("web", labels=WEB)
-    assert DisruptionBudgets([a_budget("web", 0, WEB)]).why_not(pod) is None
+    assert DisruptionBudgets([a_budget("web", 0, WEB)]).why_no_eviction(pod) is None
 
 
 def test_an_eviction_shortens_only_a_grace_period_that_is_too_long() -> None:

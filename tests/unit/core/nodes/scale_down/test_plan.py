@@ -124,7 +124,7 @@ def test_ten_empty_nodes_go_at_a_time_and_one_with_pods() -> None:
     cluster.look()
     leaving = [name for name, each in cluster.said.items() if each.outcome is NodeOutcome.LEAVING]
     assert len(leaving) == 10
-    assert sum(bool(cluster.snapshot.on(name)) for name in leaving) <= 1
+    assert sum(bool(cluster.snapshot.pods_on(name)) for name in leaving) <= 1
     assert "ScaleDownLimited" in {each.reason.reason.code for each in cluster.said.values()}
 
 

@@ -93,7 +93,7 @@ def check_evictions(cluster: ShrinkingCluster, plan: ScaleDownPlan) -> None:
 def check_marks(cluster: ShrinkingCluster, plan: ScaleDownPlan) -> None:
     newly = [each.node for each in plan.actions if isinstance(each, SetTaints) and each.taints]
     for name in newly:
-        assert not any(each.pod.metadata.annotations for each in cluster.snapshot.on(name).values())
+        assert not any(each.pod.metadata.annotations for each in cluster.snapshot.pods_on(name).values())
     if newly:
         assert fit_all(*rooms_and_movers(cluster))
     leaving = list(cluster.shrunk.removals.values())

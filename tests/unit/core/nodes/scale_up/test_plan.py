@@ -150,7 +150,7 @@ def test_the_promise_of_a_node_that_is_gone_helps_nobody_until_it_is_there_again
     assert cluster.snapshot.pending.keys() == {("default", "promised")}
     cluster.nodes(a_node("there"))
     assert not cluster.snapshot.pending
-    assert cluster.snapshot.on("there").keys() == {("default", "promised")}
+    assert cluster.snapshot.pods_on("there").keys() == {("default", "promised")}
 
 
 def test_new_nodes_are_taken_to_have_the_pods_of_daemon_sets_on_them() -> None:

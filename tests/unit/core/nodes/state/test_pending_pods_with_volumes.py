@@ -109,7 +109,7 @@ def test_whoever_was_promised_a_node_is_on_it_when_it_comes_whatever_became_of_c
     assert cluster.snapshot.pending.keys() == {("default", "db-0")}
     cluster.nodes(a_node("there"))
     assert not cluster.snapshot.pending
-    assert cluster.snapshot.on("there").keys() == {("default", "db-0")}
+    assert cluster.snapshot.pods_on("there").keys() == {("default", "db-0")}
 
 
 def test_a_pod_whose_claim_is_made_for_it_is_read_again_when_that_is_there() -> None:

@@ -69,9 +69,9 @@ def test_whatever_came_and_went_is_counted_as_if_it_had_all_come_at_once(rng: Ra
 
 def test_pods_are_found_by_their_node() -> None:
     cluster = Cluster().nodes(a_node("a")).place(a_pod("one"), "a").place(a_pod("two"), "a")
-    assert sorted(cluster.snapshot.on("a")) == [("default", "one"), ("default", "two")]
+    assert sorted(cluster.snapshot.pods_on("a")) == [("default", "one"), ("default", "two")]
     cluster.delete("one", "two")
-    assert not cluster.snapshot.on("a")
+    assert not cluster.snapshot.pods_on("a")
 
 
 def test_arrivals_are_told_once_and_without_pods_that_belong_to_their_node() -> None:
