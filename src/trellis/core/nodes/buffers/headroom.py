@@ -78,7 +78,7 @@ def _used_by_requests(simulation: ClusterSimulation, demand: Demand, running: Pl
 
 
 class ObservedHeadroom(msgspec.Struct, frozen=True):
-    """What holds of each Buffer, and what to remember for the next observation.
+    """The decision about each Buffer, and the memory for the next observation.
 
     `on_top` has, by the UID of a `KeepMinimum` Buffer, how many chunks an autoscaler has to keep that only knows
     `KeepEmpty`. `problems` are objects that cannot be read, by kind and name.
@@ -93,7 +93,7 @@ class ObservedHeadroom(msgspec.Struct, frozen=True):
 def observe_headroom(
     snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
 ) -> ObservedHeadroom:
-    """What holds now. The snapshot is as before afterwards, but for the arrivals of pods, which are taken."""
+    """Observe the headroom. The snapshot stays as it is, except that the arrivals of pods are taken."""
     view = build_scale_up_view(snapshot, memory, now, replace(settings, max_nodes_per_scaleup=0))
     limits = ScaleUpLimits(view)
     with simulate_cluster(snapshot, view.readiness, view.templates) as simulation:
@@ -124,7 +124,7 @@ class HeadroomObserver:
         changes.apply(self._snapshot)
 
     def observe(self, changes: ClusterSnapshotChanges, now: float) -> ObservedHeadroom:
-        """Take in what is new, and observe."""
+        """Apply changes, and observe."""
         self.update(changes)
         observed = observe_headroom(self._snapshot, self._memory, now, self._settings)
         self._memory = observed.memory

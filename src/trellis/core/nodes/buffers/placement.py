@@ -22,7 +22,7 @@ _NOWHERE: IntColumn = np.zeros(0, dtype=np.int64)
 
 
 class NodePlaces(msgspec.Struct, frozen=True):
-    """The numbers of the nodes that chunks of a Buffer are on: of those there are, and of those on their way."""
+    """The numbers of the nodes that chunks of a Buffer are on, ready and upcoming."""
 
     ready: IntColumn = _NOWHERE
     upcoming: IntColumn = _NOWHERE
@@ -36,10 +36,10 @@ class NodePlaces(msgspec.Struct, frozen=True):
 def place_chunks(
     simulation: ClusterSimulation, buffers: Sequence[BufferChunks], nodes_before: Mapping[str, Sequence[str]]
 ) -> list[NodePlaces]:
-    """Put the chunks of all Buffers where there is room. `seats` has, by UID, the names of nodes where they were.
+    """Place the chunks of all Buffers. `nodes_before` has, by UID, the names of the nodes that they were on.
 
-    Whoever has a place keeps it, whatever the rank of others: first all on nodes that are ready, then, of those who
-    found none there either, all who wait for a node on its way.
+    A chunk keeps its node before chunks of a higher priority are placed: first on ready nodes, then, for the chunks
+    that fit on none of them, on upcoming nodes.
     """
     before = [nodes_before.get(chunks.uid, ())[: chunks.count] for chunks in buffers]
     ready = _place_on(simulation, buffers, before, simulation.ready, [chunks.count for chunks in buffers])
@@ -55,7 +55,7 @@ def _place_on(
     nodes: IntColumn,
     counts: Sequence[int],
 ) -> list[IntColumn]:
-    """Have chunks of all Buffers keep their places on these nodes, and then others find one, in their turn."""
+    """Restore the chunks that were on these nodes, then place the others, in the order of the Buffers."""
     restored_places = [
         restore_places(simulation, placed_pods_for(simulation, chunks), chunks.demand, names, nodes, count)
         for chunks, names, count in zip(buffers, before, counts, strict=True)
@@ -72,11 +72,11 @@ def _place_on(
 
 
 def placed_pods_for(simulation: ClusterSimulation, chunks: BufferChunks) -> PlacedPods:
-    """Where chunks are counted."""
+    """The pods that the chunks are placed beside: all pods, or DaemonSet and mirror pods alone."""
     return simulation.running if chunks.on_top else simulation.fixed
 
 
-def restore_places(  # noqa: PLR0917 - one question, and no two of its parts belong together
+def restore_places(  # noqa: PLR0917 - no two of the arguments belong together
     simulation: ClusterSimulation,
     placed: PlacedPods,
     demand: Demand,
@@ -84,7 +84,7 @@ def restore_places(  # noqa: PLR0917 - one question, and no two of its parts bel
     among: IntColumn,
     most: int,
 ) -> IntColumn:
-    """Put at most so many pods that are alike back where they were, as far as they fit there: the numbers of nodes."""
+    """Put at most `most` equal pods back on their nodes, where they still fit; return the numbers of the nodes."""
     numbers = np.array([simulation.find(name) for name in before if name], dtype=np.int64)
     numbers = numbers[numbers >= 0]
     numbers = numbers[simulation.mask(among)[numbers]][:most]

@@ -32,7 +32,7 @@ _LONGEST: Final = 1_024
 def build_provisioned_status(
     decision: BufferDecision, before: BufferStatus | None, generation: int, now: float
 ) -> dict[str, Any] | None:
-    """Our fields of the status; None if the object says so already. `generation` is the one that the pods are of."""
+    """Our fields of the status; None if the object has them already. `generation` is that of the pods."""
     was = _condition(before)
     current = {
         "type": PROVISIONED,
@@ -54,7 +54,7 @@ def build_provisioned_status(
 
 
 class StatusOwnership(StrEnum):
-    """Who writes the two fields: this process, another one, or it is not known yet."""
+    """Whether this process writes the two fields, leaves them to another, or waits until that is known."""
 
     WRITE = "Write"
     LEAVE = "Leave"
@@ -62,7 +62,7 @@ class StatusOwnership(StrEnum):
 
 
 class ProvisioningReport(msgspec.Struct, frozen=True):
-    """What this process has to say of a Buffer. Without a `verdict` there is nothing to say: no chunks are known.
+    """The report of this process about a Buffer. Without a `decision` no chunks of it are known.
 
     `generation` is the one that the chunks are of.
     """
@@ -127,20 +127,20 @@ def _is_published(condition: Mapping[str, str], was: StatusCondition) -> bool:
 
 
 def _is_stale(written: float | None, full_at: float | None, decision: BufferDecision) -> bool:
-    """Whether the time that is written is too old: by a while as long as it goes on, by a second once it is over."""
+    """Whether the written time is too old: by the refresh interval while provisioned, by a second afterwards."""
     if full_at is None or written is None:
         return full_at is not None
     return full_at - written >= (_REFRESH_SECONDS if decision.is_provisioned else 1)
 
 
 def describe_provisioned_chunks(decision: BufferDecision) -> str:
-    """How many chunks have room."""
+    """The number of chunks that fit on ready nodes, as text."""
     have = choose_form(decision.chunks, "has", "have")
     return f"{decision.on_ready} of {pluralize(decision.chunks, 'chunk')} {have} room on nodes that are ready"
 
 
 def _message(decision: BufferDecision) -> str:
-    """How many chunks have room, and why others have none; nothing that differs from pass to pass by itself."""
+    """The number of chunks that fit, and why others do not. The text is the same while nothing changes."""
     parts = [describe_provisioned_chunks(decision)]
     if decision.on_upcoming:
         parts.append(

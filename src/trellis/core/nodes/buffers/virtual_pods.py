@@ -27,8 +27,8 @@ _MOST_CHUNKS = 100_000
 class BufferChunks(msgspec.Struct, frozen=True):
     """The chunks of one Buffer, from 0 to `count` - 1; `uid` and the number are what one is known by.
 
-    Those `on_top` are kept beside all that runs. The others are counted as if no pod ran but those that belong to
-    their nodes: it does not matter to them whether they are used.
+    Chunks `on_top` are kept beside all running pods. The others are counted as if only DaemonSet and mirror pods ran:
+    capacity counts whether it is used or not.
     """
 
     key: ObjectKey
@@ -39,15 +39,15 @@ class BufferChunks(msgspec.Struct, frozen=True):
     priority: int = 0
 
     def name_of(self, number: int) -> str:
-        """What one chunk is called; the same for ever, and never the name of a pod."""
+        """The name of one chunk. It never changes, and no pod can have it."""
         return f"{self.uid}#{number}"
 
 
 def in_placement_order(buffers: Iterable[BufferChunks]) -> list[BufferChunks]:
-    """Who is given room first: the highest priority, and of one priority those that only some nodes may take.
+    """Buffers in the order of placement: by priority, then those with a node selector or affinity before others.
 
-    Whoever may go anywhere would else take the only places of the others, and a node would be ordered though there is
-    room for all.
+    Chunks that fit anywhere would otherwise take the only nodes of the others, and a node would be ordered although
+    all of them fit.
     """
     return sorted(buffers, key=lambda chunks: (-chunks.priority, not _selects_nodes(chunks.demand), chunks.key))
 
@@ -57,7 +57,7 @@ def _selects_nodes(demand: Demand) -> bool:
 
 
 def read_chunks(buffer: Buffer) -> BufferChunks | DetailedReason | None:
-    """The chunks; why they cannot be read; None if the Buffer is not ours or not translated yet."""
+    """The chunks, or the reason why they are unreadable; None if the Buffer is not ours or not translated yet."""
     meaning = resolve_buffer(buffer)
     pods = buffer.status.pod_based_buffer_spec if buffer.status is not None else None
     if not meaning.is_ours or pods is None or buffer.metadata.deletion_timestamp is not None:

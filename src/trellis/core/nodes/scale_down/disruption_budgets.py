@@ -44,7 +44,7 @@ class DisruptionBudgets:
         return bool(self._find(pod))
 
     def why_no_eviction(self, pod: Pod) -> DetailedReason | None:
-        """What forbids that a pod is evicted now; None if nothing does."""
+        """Why a pod may not be evicted now; None if it may."""
         if _is_free(pod):
             return None
         budgets = self._find(pod)
@@ -84,7 +84,7 @@ class DisruptionBudgets:
         )
 
     def _may_go_anyway(self, pod: Pod, key: ObjectKey) -> bool:
-        """Whether a pod that is of no use to its budget may go without being counted."""
+        """Whether an unhealthy pod may be evicted without counting against its budget."""
         ready = pod.status.condition(READY)
         if ready is not None and ready.status == "True":
             return False
@@ -95,5 +95,5 @@ class DisruptionBudgets:
 
 
 def _is_free(pod: Pod) -> bool:
-    """Whether no budget is asked: the pod does not run, or is going already."""
+    """Whether no budget applies: the pod does not run, or terminates already."""
     return pod.status.phase in _NOT_RUNNING or pod.metadata.deletion_timestamp is not None

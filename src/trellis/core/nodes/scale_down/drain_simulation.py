@@ -48,7 +48,7 @@ _NODES_TRIED_FIRST: Final = 512
 
 
 class DrainSimulator:
-    """Nodes tried one after the other. `order` are the numbers of nodes that may take something, the best first."""
+    """Drains one node after the other. `order` are the numbers of nodes that may take pods, the best first."""
 
     def __init__(
         self,
@@ -61,13 +61,13 @@ class DrainSimulator:
         self._replacements = replacements
         self._order = order
         self._largest = largest
-        # Nodes on which something is to go: they cannot be removed at the same time.
+        # Nodes that take pods or chunks: they cannot be removed at the same time.
         self.hosts: BoolColumn = np.zeros(simulation.table.reach, dtype=np.bool_)
         self._chunk_counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self._chunks: dict[str, BufferChunks] = {}
 
     def put_chunks(self, chunks: BufferChunks, numbers: IntColumn) -> None:
-        """Note on which nodes the chunks of a Buffer are."""
+        """Record the nodes of the chunks of a Buffer."""
         self._chunks[chunks.uid] = chunks
         for number, count in Counter(numbers.tolist()).items():
             self._chunk_counts[number][chunks.uid] += count
@@ -112,9 +112,9 @@ class DrainSimulator:
         return None
 
     def _groups(self, pods: Sequence[PlacedPod]) -> list[tuple[Demand, int]]:
-        """What has to find a place, pods that are alike together; those that make way for all need none.
+        """The demands to place, with the number of equal pods; expendable pods need no place.
 
-        First those that do not go everywhere, then the largest: who finds no place is found out early.
+        Constrained pods come first, then the largest, so that a drain that fails does so early.
         """
         counts: Counter[Demand] = Counter(self._replacements.demand(pod.pod) for pod in pods if pod.is_counted)
         return sorted(
@@ -127,7 +127,7 @@ def _fits_anywhere(demand: Demand) -> bool:
 
 
 class _DrainAttempt:
-    """What was done to find out, so that it can be undone."""
+    """The changes of one drain, so that they can be undone."""
 
     def __init__(self, simulation: ClusterSimulation, nodes: IntColumn) -> None:
         self.nodes = nodes
@@ -138,7 +138,7 @@ class _DrainAttempt:
 
     @property
     def used(self) -> IntColumn:
-        """The nodes that something was put on."""
+        """The nodes that pods or chunks were placed on."""
         columns = [where[times > 0] for _, _, where, times in self._put]
         return np.unique(np.concatenate(columns)) if columns else self.nodes[:0]
 
@@ -148,7 +148,7 @@ class _DrainAttempt:
 
     def put(self, placed: PlacedPods, demand: Demand, count: int) -> IntColumn:
         """Put pods that are alike on the first nodes that take them."""
-        # Mostly there is room near the front, and to look at all nodes takes ten times as long.
+        # Most pods fit on the first nodes, and checking all takes ten times as long.
         numbers = self._simulation.place(placed, demand, count, self.nodes[:_NODES_TRIED_FIRST])
         if len(numbers) < count:
             rest = self._simulation.place(placed, demand, count - len(numbers), self.nodes[_NODES_TRIED_FIRST:])
@@ -166,7 +166,7 @@ class _DrainAttempt:
         return self.put(placed, demand, count)
 
     def undo(self) -> None:
-        """Everything as before."""
+        """Undo all changes."""
         for placed, demand, where, times in reversed(self._put):
             placed.add_many(where, demand, -times)
         for placed, number, pod in self._gone:
@@ -174,7 +174,7 @@ class _DrainAttempt:
 
 
 class OngoingRemoval(msgspec.Struct, frozen=True):
-    """A node that is being removed and could still be kept, with who is on it."""
+    """A removal that can still be stopped, with the pods to drain."""
 
     removal: NodeRemoval
     number: int
@@ -325,7 +325,7 @@ def _drain_candidates(
 
 
 def _target_order(ready: IntColumn, candidates: Sequence[int]) -> IntColumn:
-    """Who takes what is moved: first the nodes that stay anyway, last those that are to go first."""
+    """The order in which nodes take pods: first nodes that are no candidates, then candidates, the first last."""
     last = np.array([*reversed(candidates)], dtype=np.int64)
     return np.concatenate((ready[~np.isin(ready, last)], last[np.isin(last, ready)]))
 

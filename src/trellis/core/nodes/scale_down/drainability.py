@@ -44,7 +44,7 @@ _REPLICATING_KINDS: Final = frozenset({"ReplicaSet", "ReplicationController", "S
 def why_not_drainable(
     placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSettings
 ) -> DetailedReason | None:
-    """What forbids that a pod is moved, other than a budget that is used up; None if nothing does."""
+    """Why a pod may not be evicted, apart from disruption budgets; None if it may."""
     pod = placed.pod
     annotations = pod.metadata.annotations
     if annotations.get(SAFE_TO_EVICT) == "false":
@@ -86,9 +86,9 @@ _OVERDUE_SECONDS: Final = 30.0
 
 
 class PodsToDrain(msgspec.Struct, frozen=True):
-    """`moving` would have to go elsewhere, `going` are being deleted already; `stays` says why one may not be moved.
+    """The pods of a node that a drain has to wait for: those to evict, and those that terminate already.
 
-    Pods that were to be gone long ago are not among them.
+    `refusal` is why one of them may not be evicted. Pods whose deletion is long overdue are left out.
     """
 
     to_evict: tuple[PlacedPod, ...] = ()
@@ -97,12 +97,12 @@ class PodsToDrain(msgspec.Struct, frozen=True):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has to be waited for."""
+        """Whether the node is drained."""
         return not self.to_evict and not self.terminating
 
     @property
     def uids(self) -> frozenset[str]:
-        """Who would have to be moved."""
+        """The UIDs of the pods to evict."""
         return frozenset(pod.pod.metadata.uid for pod in self.to_evict)
 
 
@@ -112,7 +112,7 @@ NO_PODS_TO_DRAIN: Final = PodsToDrain()
 def find_pods_to_drain(
     pods: Iterable[PlacedPod], now: float, budgets: DisruptionBudgets, settings: ScaleDownSettings
 ) -> PodsToDrain:
-    """Those of one node."""
+    """The pods to drain among those of one node."""
     others = [pod for pod in pods if not pod.is_fixed and not _is_overdue(pod.pod, now)]
     if not others:
         return NO_PODS_TO_DRAIN

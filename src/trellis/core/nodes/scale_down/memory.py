@@ -18,11 +18,11 @@ NEVER: Final = float("-inf")
 
 
 class NodeRemoval(msgspec.Struct, frozen=True):
-    """A node on its way out, as it was when that began.
+    """A removal in progress, with the node as it was at the start.
 
-    `pods` are the UIDs of those that were to be moved, and `drains` says that there were any. `marked` is when our mark
-    was first seen on the node, `released` when the node was given back. `left` pods were there at the last look, and
-    `progress` is when there were last fewer.
+    `pods` are the UIDs of the pods to evict, and `drains` says that there were any. `tainted_at` is when our taint was
+    first observed on the node, `released_at` when the node was released. `pods_left` were there in the last pass, and
+    `progress_at` is when their number last changed.
     """
 
     node: str
@@ -39,9 +39,9 @@ class NodeRemoval(msgspec.Struct, frozen=True):
 
 
 class UnremovableNode(msgspec.Struct, frozen=True):
-    """A node that was tried in vain: why, and until when it is not tried again.
+    """A node that cannot be drained: why, and until when it is not tried again.
 
-    With `since` it is unneeded all the same, and only cannot go.
+    With `since` the node is unneeded, and only a disruption budget keeps it.
     """
 
     reason: DetailedReason = msgspec.field(name="said")
@@ -50,9 +50,9 @@ class UnremovableNode(msgspec.Struct, frozen=True):
 
 
 class ScaleDownMemory(msgspec.Struct, frozen=True):
-    """By node: since when it is unneeded, that it was tried in vain, that it is being removed.
+    """By node: since when it is unneeded, that it is unremovable, that its removal is in progress.
 
-    `added`, `deleted` and `failed` are when a node last was, or could not be removed.
+    The times are those of the last node that was added, deleted, or could not be removed.
     """
 
     unneeded_since: Mapping[str, float] = msgspec.field(default=MappingProxyType({}), name="unneeded")

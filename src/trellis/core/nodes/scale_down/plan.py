@@ -46,9 +46,9 @@ from trellis.core.nodes.state.snapshot import ClusterSnapshot
 
 
 class RemovalStart(msgspec.Struct, frozen=True):
-    """What is said of an unneeded node; with a `removal` it goes.
+    """The decision about an unneeded node; with a `removal`, its removal starts.
 
-    If a budget has `forbidden` it, others are to be tried before it is asked about again.
+    A node that is `refused_by_budget` counts as unremovable for a while, so that others are tried first.
     """
 
     reason: DetailedReason
@@ -58,7 +58,7 @@ class RemovalStart(msgspec.Struct, frozen=True):
 
 
 class RemovalStarter:
-    """Decides about one node after the other, beside the removals that go on."""
+    """Decides which unneeded nodes to remove, beside the removals in progress."""
 
     def __init__(self, builder: ScaleDownPlanBuilder, view: ScaleDownView) -> None:
         under_way = list(builder.removals.values())
@@ -73,7 +73,7 @@ class RemovalStarter:
         )
 
     def decide(self, candidate: ScaleDownCandidate, since: float) -> RemovalStart:
-        """Whether this one goes now, which has been unneeded since then."""
+        """Decide about a candidate that has been unneeded since then."""
         settings, now = self._view.settings, self._view.now
         ready = candidate.is_ready
         due = since + (settings.scale_down_unneeded_seconds if ready else settings.scale_down_unready_seconds)
@@ -105,12 +105,12 @@ _NO_SIMULATION = DrainSimulation({}, {}, frozenset())
 def plan_scale_down(
     plan_input: ScaleDownInput, memory: ScaleDownMemory, now: float, settings: ScaleDownSettings
 ) -> ScaleDownPlan:
-    """The plan. The snapshot is as before afterwards."""
+    """Plan a scale-down. The snapshot stays as it is."""
     return _ScaleDownPlanner(plan_input, memory, now, settings).plan()
 
 
 class _ScaleDownPlanner:
-    """One plan while it is made up."""
+    """Builds one plan."""
 
     def __init__(
         self, plan_input: ScaleDownInput, memory: ScaleDownMemory, now: float, settings: ScaleDownSettings
@@ -139,7 +139,7 @@ class _ScaleDownPlanner:
         return self._builder.build()
 
     def _continue_removal(self, removal: NodeRemoval) -> OngoingRemoval | None:
-        """A removal that could go on; what becomes of others is clear."""
+        """The removal if only a drain simulation can stop it; otherwise decide, and return None."""
         name = removal.node
         node = self._snapshot.nodes.get(name)
         if node is None or node.metadata.uid != removal.uid:
@@ -175,7 +175,7 @@ class _ScaleDownPlanner:
         self._builder.apply_step(name, step)
 
     def _find_candidates(self, ongoing_removals: frozenset[str]) -> list[ScaleDownCandidate]:
-        """The nodes to be tried, in their turn; of all others it is said why they are none."""
+        """The candidates in drain order. All other nodes get a decision."""
         candidates: list[ScaleDownCandidate] = []
         for name, node in self._snapshot.nodes.items():
             if name in ongoing_removals or self._builder.is_decided(name):
@@ -196,7 +196,7 @@ class _ScaleDownPlanner:
     def _simulate_drains(
         self, ongoing_removals: list[OngoingRemoval], candidates: list[ScaleDownCandidate]
     ) -> DrainSimulation:
-        # The group still counts a node that it was given back and does not show as leaving.
+        # The group still counts a released node until it shows it as leaving.
         released = [
             removal for removal in self._builder.removals.values() if self._view.group_of(removal.node) == removal.group
         ]

@@ -10,7 +10,7 @@ from trellis.core.nodes.scale_down.view import ScaleDownView
 
 
 class ScaleDownPlanBuilder:
-    """Verdicts, actions, and what to remember. `removals` are those that go on."""
+    """Collects decisions, actions and memory. `removals` are those in progress."""
 
     def __init__(self, view: ScaleDownView, last_added_at: float) -> None:
         self.removals: dict[str, NodeRemoval] = {}
@@ -24,34 +24,34 @@ class ScaleDownPlanBuilder:
         self._unremovable: dict[str, UnremovableNode] = {}
 
     def is_decided(self, name: str) -> bool:
-        """Whether something has been said of a node already."""
+        """Whether there is a decision about a node."""
         return name in self._decisions
 
     def record_deleted(self) -> None:
-        """A node that was being removed is there no more."""
+        """Record that a node whose removal was in progress is deleted."""
         self.last_deleted_at = self._view.now
 
     def keep_node(self, name: str, reason: DetailedReason) -> None:
         self._decide(name, NodeOutcome.KEPT, reason)
 
     def keep_unremovable(self, name: str, unremovable: UnremovableNode) -> None:
-        """A node stays, and is not tried again for a while."""
+        """Keep a node, and do not try it again for a while."""
         self._unremovable[name] = unremovable
         outcome = NodeOutcome.KEPT if unremovable.since is None else NodeOutcome.UNNEEDED
         self._decide(name, outcome, unremovable.reason, unremovable.since, unremovable.until)
 
     def keep_unneeded(self, name: str, reason: DetailedReason, since: float, recheck_at: float | None) -> None:
-        """A node is not needed, and stays for now."""
+        """Keep an unneeded node for now."""
         self._unneeded_since[name] = since
         self._decide(name, NodeOutcome.UNNEEDED, reason, since, recheck_at)
 
     def await_deletion(self, removal: NodeRemoval, reason: DetailedReason) -> None:
-        """A node is on its way out without our help."""
+        """Record that a node is being deleted, and needs no further step."""
         self.removals[removal.node] = removal
         self._decide(removal.node, NodeOutcome.LEAVING, reason, removal.started_at)
 
     def apply_step(self, name: str, step: RemovalStep) -> None:
-        """A node comes a step nearer to its end, or is kept after all."""
+        """Apply the next step of a removal, or keep the node."""
         self._actions += step.actions
         removal = step.removal
         if removal is None:

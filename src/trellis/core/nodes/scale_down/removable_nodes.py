@@ -28,7 +28,7 @@ SCALE_DOWN_DISABLED_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/scale-
 
 
 class ScaleDownCandidate(msgspec.Struct, frozen=True):
-    """A node that might go. `since` is since when it has been unneeded, None if it was not."""
+    """A node that might be removed. `unneeded_since` is None if it was needed in the last pass."""
 
     name: str
     number: int
@@ -42,10 +42,7 @@ class ScaleDownCandidate(msgspec.Struct, frozen=True):
 
     @property
     def drain_order(self) -> tuple[bool, float, bool, float, float, str]:
-        """Who is tried first: who has been unneeded for longest; of others who is empty, and of those who costs most.
-
-        Then who has the least on it.
-        """
+        """Sorts candidates: the longest unneeded first, then empty nodes by price, then by utilization."""
         is_new, occupied = self.unneeded_since is None, not self.pods.is_empty
         return (
             is_new,
@@ -58,13 +55,13 @@ class ScaleDownCandidate(msgspec.Struct, frozen=True):
 
 
 class CandidateFilter:
-    """Looks at nodes one by one."""
+    """Checks which nodes are candidates."""
 
     def __init__(self, view: ScaleDownView) -> None:
         self._view = view
 
     def check(self, name: str, node: Node) -> ScaleDownCandidate | UnremovableNode | DetailedReason:
-        """A candidate; or that it was tried in vain a short while ago; or why else the node is none."""
+        """The candidate; or that the node was unremovable a short while ago; or why it is no candidate."""
         number = self._view.snapshot.table.find(name)
         member = self._view.snapshot.node_instances.instances.get(name)
         if member is None:
@@ -95,7 +92,7 @@ class CandidateFilter:
         return ScaleDownCandidate(name, number, group, instance.id, pods, used, price, ready, since)
 
     def why_not_removable(self, node: Node) -> DetailedReason | None:
-        """The reason why settings or an annotation keep a node."""
+        """The setting or annotation that forbids the removal of a node; None if there is none."""
         if not self._view.settings.scale_down_enabled:
             return DetailedReason(SCALE_DOWN_OFF)
         for key in (SCALE_DOWN_DISABLED_ANNOTATION, DO_NOT_DISRUPT):
@@ -104,13 +101,13 @@ class CandidateFilter:
         return None
 
     def find_pods(self, name: str) -> PodsToDrain:
-        """Who is on a node."""
+        """The pods to drain from a node."""
         view = self._view
         return find_pods_to_drain(view.snapshot.pods_on(name).values(), view.now, view.budgets, view.settings)
 
 
 class GroupMinimums:
-    """How many nodes of each group may still go. Those that come first are asked about first."""
+    """How many nodes of each group may still be removed without going below its minimum size."""
 
     def __init__(
         self,
@@ -118,7 +115,7 @@ class GroupMinimums:
         removals: Iterable[NodeRemoval],
         candidates: Iterable[ScaleDownCandidate],
     ) -> None:
-        # Two nodes may say that they are the same instance; it goes once.
+        # Two nodes may have the same instance; it counts once.
         wanted: dict[str, dict[str, None]] = {}
         for group, instance in (
             *((removal.group, removal.instance) for removal in removals),
@@ -133,9 +130,9 @@ class GroupMinimums:
             self._reasons.update((name, reason) for reason in refused.values())
 
     def why_no_removal(self, group: str) -> DetailedReason | None:
-        """Why no more nodes of a group may go; None if another one may."""
+        """Why no more nodes of a group may be removed; None if another may."""
         return None if self._left[group] > 0 else self._reasons[group]
 
     def count_removal(self, group: str) -> None:
-        """Count one that goes."""
+        """Count a node of a group that is removed."""
         self._left[group] -= 1

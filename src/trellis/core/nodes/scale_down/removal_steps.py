@@ -42,12 +42,12 @@ _OTHERS_SECONDS: Final = 1_800.0
 
 
 def has_leaving_taint(node: Node) -> bool:
-    """Whether the node has our mark."""
+    """Whether the node has our taint."""
     return any(taint.key == LEAVING_TAINT for taint in node.spec.taints)
 
 
 def leaving_since(node: Node) -> float | None:
-    """Since when it has it; None if it has none. A mark that does not say has been there for ever."""
+    """The time in our taint; None without the taint, `NEVER` if it has no time."""
     mark = next((taint for taint in node.spec.taints if taint.key == LEAVING_TAINT), None)
     if mark is None:
         return None
@@ -64,17 +64,17 @@ def is_abandoned(node: Node, now: float, *, is_ours: bool) -> bool:
 
 
 def add_leaving_taint(node: Node, since: float) -> SetTaints:
-    """Put the mark on a node."""
+    """Add our taint to a node."""
     return _set_taints(node, (*_other_taints(node), Taint(LEAVING_TAINT, f"{since:.0f}", _EFFECT)))
 
 
 def remove_leaving_taint(node: Node) -> SetTaints:
-    """Take the mark off."""
+    """Remove our taint from a node."""
     return _set_taints(node, _other_taints(node))
 
 
 def without_leaving_taint(node: Node) -> Node:
-    """The node as it is without the mark."""
+    """The node without our taint."""
     return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=_other_taints(node)))
 
 
@@ -88,7 +88,7 @@ def _set_taints(node: Node, taints: tuple[Taint, ...]) -> SetTaints:
 
 
 class RemovalStep(msgspec.Struct, frozen=True):
-    """What is done and said. Without a `removal` the node is kept; `failed` says that it should not have been."""
+    """A decision about a node. Without a `removal` it is kept; `failed` says that its removal failed."""
 
     reason: DetailedReason
     removal: NodeRemoval | None = None
@@ -98,7 +98,7 @@ class RemovalStep(msgspec.Struct, frozen=True):
 
 
 def find_new_pod(removal: NodeRemoval, pods: PodsToDrain) -> DetailedReason | None:
-    """That a pod has come which was not there when the removal began."""
+    """The reason to keep a node on which a pod was placed since the removal began; None if there is none."""
     for pod in pods.to_evict:
         if pod.pod.metadata.uid not in removal.pods:
             return DetailedReason(POD_CAME_MEANWHILE, f"{pod.key[0]}/{pod.key[1]}")
@@ -106,12 +106,12 @@ def find_new_pod(removal: NodeRemoval, pods: PodsToDrain) -> DetailedReason | No
 
 
 def keep_node(node: Node, reason: DetailedReason, *, failed: bool = False) -> RemovalStep:
-    """The node stays, without our mark."""
+    """Keep the node, and remove our taint."""
     return RemovalStep(reason, actions=(remove_leaving_taint(node),) if has_leaving_taint(node) else (), failed=failed)
 
 
 def next_removal_step(removal: NodeRemoval, node: Node, pods: PodsToDrain, view: ScaleDownView) -> RemovalStep:
-    """The next step of a removal that nothing speaks against."""
+    """The next step of a removal."""
     now, settings = view.now, view.settings
     if removal.released_at is not None:
         deadline = removal.released_at + settings.node_release_seconds

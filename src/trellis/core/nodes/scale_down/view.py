@@ -25,9 +25,9 @@ from trellis.core.usage.columns import FloatColumn
 
 
 def node_utilization(table: NodeTable, used: Occupancy) -> FloatColumn:
-    """Of each number of the table; a node that offers nothing of what is asked for counts as full.
+    """The utilization by node number; a node that has none of a requested resource counts as full.
 
-    Chunks of Buffers are not in it: they hold a node only if they would find no other.
+    Chunks of Buffers do not count: they keep a node only if they fit on no other.
     """
     utilization = np.zeros(table.reach)
     amounts = used.amounts
@@ -41,7 +41,7 @@ def node_utilization(table: NodeTable, used: Occupancy) -> FloatColumn:
 
 
 class ScaleDownView(msgspec.Struct, frozen=True):
-    """The cluster, how its nodes stand and how much of each is `used`, what is remembered, and by which figures."""
+    """The snapshot, the readiness and utilization of its nodes, disruption budgets, memory and settings."""
 
     snapshot: ClusterSnapshot
     readiness: NodeReadiness
@@ -52,22 +52,22 @@ class ScaleDownView(msgspec.Struct, frozen=True):
     settings: ScaleDownSettings
 
     def group_of(self, name: str) -> str:
-        """The group that counts a node as one of its own, empty if none does."""
+        """The name of the group of a node; empty if it has none, or its instance is leaving."""
         member = self.snapshot.node_instances.instances.get(name)
         return member[0] if member is not None and member[1].state is not InstanceState.LEAVING else ""
 
     def is_being_deleted(self, name: str) -> bool:
-        """Whether a node is deleted, or given back to its group."""
+        """Whether a node is deleted, or its instance released."""
         member = self.snapshot.node_instances.instances.get(name)
         is_given_back = member is not None and member[1].state is InstanceState.LEAVING
         return is_given_back or self.snapshot.nodes[name].metadata.deletion_timestamp is not None
 
 
 class ScaleDownInput(msgspec.Struct, frozen=True):
-    """What a plan is made from.
+    """The input of a scale-down plan.
 
-    `seats` are those that the last plan for more nodes remembered; `starts` says with how much CPU the successor of a
-    pod would start.
+    `chunk_nodes` are those of the last scale-up plan; `startup_boosts` returns the CPU that the replacement of a pod
+    would start with.
     """
 
     snapshot: ClusterSnapshot

@@ -38,7 +38,7 @@ FOR_MINIMUM = Reason("OrderedForMinimum", "The group had fewer nodes than it is 
 
 
 class NodeOrder(msgspec.Struct, frozen=True):
-    """Have a group grow by `count`, to `target` instances in all: given twice, it orders nothing twice."""
+    """Grow a group by `count`, to `target` instances in all. Executing an order twice orders nothing twice."""
 
     group: str
     count: int
@@ -47,7 +47,7 @@ class NodeOrder(msgspec.Struct, frozen=True):
 
 
 class ReleaseFailedInstance(msgspec.Struct, frozen=True):
-    """Give an instance back that will not come up."""
+    """Release an instance that failed to come up."""
 
     group: str
     instance: str
@@ -55,7 +55,7 @@ class ReleaseFailedInstance(msgspec.Struct, frozen=True):
 
 
 class GroupsRefusal(msgspec.Struct, frozen=True):
-    """Why some groups cannot help. `resource` says of what their nodes have too little, or which label they lack."""
+    """Why no node of some groups is ordered. `resource` is what their nodes have too little of, or a missing label."""
 
     reason: Reason
     groups: tuple[str, ...]
@@ -67,7 +67,7 @@ class GroupsRefusal(msgspec.Struct, frozen=True):
 
 
 class PendingPodsDecision(msgspec.Struct, frozen=True):
-    """What is said about pods that are alike. `ordered` is for how many of them nodes are ordered, by group."""
+    """The decision about equal pending pods. `ordered` is for how many of them nodes are ordered, by group."""
 
     pods: tuple[ObjectKey, ...]
     reason: DetailedReason = msgspec.field(name="said")
@@ -79,11 +79,11 @@ class PendingPodsDecision(msgspec.Struct, frozen=True):
 
 
 class BufferDecision(msgspec.Struct, frozen=True):
-    """What is said about one Buffer.
+    """The decision about one Buffer.
 
-    `hits` are pods that have come to where chunks were, `misses` pods that wait although a chunk like them was meant
-    to be there; both since the last plan. `price` is money for an hour of the room that its chunks have or will have.
-    `full_at` is when all chunks last had room on nodes that were ready.
+    `hits` are pods placed where chunks were, `misses` pending pods that a chunk was meant for; both since the last
+    plan. `price` is the hourly price of the capacity of its chunks. `provisioned_at` is when all chunks last fitted on
+    ready nodes.
     """
 
     key: ObjectKey
@@ -103,15 +103,15 @@ class BufferDecision(msgspec.Struct, frozen=True):
 
     @property
     def is_provisioned(self) -> bool:
-        """Whether all chunks have room on nodes that are ready."""
+        """Whether all chunks fit on ready nodes."""
         return self.on_ready >= self.chunks
 
 
 class ScaleUpPlan(msgspec.Struct, frozen=True):
-    """What to do about more nodes, what is said about whom, what to remember, and when to look again at the latest.
+    """Orders and releases, decisions about pods and Buffers, memory, and the time of the next pass at the latest.
 
-    `lost` has, by group, since when it is certain that an order which was confirmed came to nothing; it is there for as
-    long as the group says that it has what it does not show.
+    `lost` has, by group, when a confirmed order was given up as lost, for as long as the target of the group exceeds
+    its instances.
     """
 
     orders: tuple[NodeOrder, ...]
@@ -130,14 +130,14 @@ V = TypeVar("V", PendingPodsDecision, BufferDecision)
 
 
 def correct_for_failed_orders(decisions: Iterable[V], failed: Collection[str]) -> tuple[V, ...]:
-    """The verdicts, where nothing came of the orders from some groups; the next plan knows another way, if any."""
+    """The decisions after orders of some groups failed. The next plan tries other groups."""
     return tuple(_without_failed_orders(decision, failed) for decision in decisions)
 
 
 def correct_for_silent_provider(
     decisions: Iterable[BufferDecision], reason: DetailedReason
 ) -> tuple[BufferDecision, ...]:
-    """The verdicts of a look at which nothing could be ordered: who might have had a node is told why there is none."""
+    """The decisions of a pass without orders: Buffers that could have got a node get the reason why they do not."""
     return tuple(
         msgspec.structs.replace(decision, reason=reason, refused=())
         if decision.unplaced and _may_get_node(decision)

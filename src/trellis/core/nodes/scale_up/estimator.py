@@ -30,7 +30,7 @@ from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 
 
 class UnplacedPods:
-    """Pods that are alike and have no place: how many are left, and where the others are once nodes have come."""
+    """Equal pods without a place: their number, and the places of those that were placed on new nodes."""
 
     def __init__(self, demand: Demand, count: int) -> None:
         self.demand = demand
@@ -40,11 +40,11 @@ class UnplacedPods:
 
     @property
     def depends_on_other_pods(self) -> bool:
-        """Whether it depends on other pods where these can be put."""
+        """Whether rules about other pods restrict where these fit."""
         return depends_on_other_pods(self.demand)
 
     def record_placed(self, numbers: IntColumn) -> None:
-        """Note that some got a place."""
+        """Record the nodes that some were placed on."""
         self.count -= len(numbers)
         self.places = np.concatenate((self.places, numbers))
 
@@ -102,14 +102,14 @@ def groups_by_spread_domain(templates: NodeTemplates, demand: Demand, groups: In
 def groups_meeting_affinity(
     simulation: ClusterSimulation, placed: PlacedPods, demand: Demand, groups: IntColumn
 ) -> BoolColumn:
-    """The groups whose nodes would be where pods find the company that they ask for."""
+    """The groups whose nodes are in domains that meet the pod affinity."""
     mask = np.ones(len(groups), dtype=np.bool_)
     table, nodes = simulation.table, simulation.templates.nodes
     keys = dict.fromkeys(term.key for term in demand.near)
     rules = (named.rule for named in inter_pod_rules(table, placed.near, demand) if named.reason is POD_AFFINITY_UNMET)
     for key, rule in zip(keys, rules, strict=True):
         if rule.changes:
-            # The first of its like may be anywhere.
+            # The first pod of its kind may be in any domain.
             continue
         there = table.exists & rule.mask
         answers: dict[str | None, bool] = {}
@@ -127,7 +127,7 @@ _MORE_ROUNDS: Final = 64
 
 
 class NodeEstimator:
-    """Opens nodes for needs, within limits. `similar` has for each group those that are alike."""
+    """Estimates new nodes for unplaced pods, within limits. `similar` has the similar groups of each group."""
 
     def __init__(
         self,
@@ -143,13 +143,13 @@ class NodeEstimator:
         self._sizes = np.array([state.target for state in simulation.templates.states], dtype=np.int64)
 
     def place_on_new_nodes(self, needs: Sequence[UnplacedPods], placed: PlacedPods) -> None:
-        """Put as many as possible on new nodes; what cannot be is left."""
+        """Place as many pods as possible on new nodes."""
         templates = self._simulation.templates
         if not needs or not len(templates):
             return
         first = np.stack([pods_per_new_node(templates, pods.demand) for pods in needs])
         before = -1
-        # Who looks for company may find it once others have a place.
+        # Pod affinity may be met once other pods are placed.
         while before != sum(pods.count for pods in needs):
             before = sum(pods.count for pods in needs)
             self._place_by_groups(needs, first.copy(), first, placed)
@@ -175,7 +175,7 @@ class NodeEstimator:
         placed: PlacedPods,
         options: ScaleUpOptions,
     ) -> None:
-        """Serve all that the best group can hold, in their order. Who is left over does not come back to it."""
+        """Place pods on new nodes of the best group. Pods that do not fit do not try this group again."""
         group = choose_group(options, self._expanders)
         for at, need in enumerate(needs):
             if not need.count or not capacities[at, group]:
@@ -198,14 +198,14 @@ class NodeEstimator:
                 capacities[at, members] = 0
 
     def _balanced_groups(self, group: int, capacities: IntColumn) -> IntColumn:
-        """The groups that grow evenly with one, as far as they can help."""
+        """The groups that are balanced with this one and have capacity for the pods."""
         alike = self._similar[group] if self._similar is not None else np.array([group], dtype=np.int64)
         return alike[capacities[alike] > 0]
 
     def _groups_by_domain(
         self, need: UnplacedPods, placed: PlacedPods, capacities: IntColumn, options: ScaleUpOptions
     ) -> IntColumn:
-        """The best group of where pods find company, or of each domain over which they are spread."""
+        """The best group that meets the affinity, or the best of each domain that pods are spread over."""
         able = options.take(np.flatnonzero(capacities[options.groups]))
         if need.demand.near:
             able = able.take(

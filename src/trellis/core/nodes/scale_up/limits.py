@@ -26,7 +26,7 @@ _ENDLESS: Final = np.inf
 
 
 class ScaleUpLimits:
-    """What is left of all limits, while orders are made up."""
+    """What is left of all limits while a plan is built."""
 
     def __init__(self, view: ScaleUpView) -> None:
         self._templates, self._settings = view.templates, view.settings
@@ -50,8 +50,8 @@ class ScaleUpLimits:
         }
 
     def allowed_nodes_by_group(self) -> IntColumn:
-        """How many nodes of each group may be ordered now, if none of another are."""
-        # Of nodes that have none of something there may be more than any whole number holds.
+        """How many nodes of each group may be ordered, if none of other groups are."""
+        # As floats: a node without a resource makes the quotient larger than any integer.
         least: FloatColumn = np.minimum(self._sizes, self._at_once).astype(np.float64)
         for name, left in self._left.items():
             if left < _ENDLESS:
@@ -63,21 +63,21 @@ class ScaleUpLimits:
         return counts
 
     def allowed_nodes(self, group: int) -> int:
-        """The same of one group."""
+        """How many nodes of one group may be ordered."""
         if group in self._backoffs:
             return 0
         left = (left / max(float(self._weights[name][group]), 1e-9) for name, left in self._left.items())
         return max(0, int(min(self._sizes[group], self._at_once[group], *(amount + 1e-9 for amount in left))))
 
     def count_order(self, group: int, count: int) -> None:
-        """Note an order; a negative one gives back what was not needed."""
+        """Count an order; a negative count takes it back."""
         self._sizes[group] -= count
         self._at_once[group] -= count
         for name in self._left:
             self._left[name] -= count * float(self._weights[name][group])
 
     def why_no_order(self, group: int) -> DetailedReason:
-        """Why nothing more can be had from a group now."""
+        """Why no more nodes of a group may be ordered."""
         name = self._templates.states[group].group.name
         if group in self._backoffs:
             return DetailedReason(GROUP_BACKED_OFF, f"{name} is left alone: {self._backoffs[group].why}")
@@ -95,7 +95,7 @@ class ScaleUpLimits:
 
 
 def _cluster_totals(view: ScaleUpView) -> dict[str, tuple[float, float]]:
-    """What the cluster has without what is on its way, and the most it may have; 0 for no limit."""
+    """The size of the cluster without upcoming nodes, and its limit; 0 for no limit."""
     table, settings = view.snapshot.table, view.settings
     there = table.exists & ~view.readiness.starting
     return {
@@ -113,9 +113,9 @@ GROUP_BELOW_MINIMUM = Reason(
 def fill_to_minimum_sizes(
     view: ScaleUpView, simulation: ClusterSimulation, limits: ScaleUpLimits
 ) -> dict[str, DetailedReason]:
-    """Have new nodes for groups that lack some, beside those that were opened for others.
+    """Add new nodes to groups below their minimum size, beside those that were added for pods.
 
-    Returns what is to be said of groups that lack some all the same.
+    Returns the reasons of groups that stay below it.
     """
     if not view.settings.enforce_node_group_min_size:
         return {}

@@ -40,12 +40,12 @@ class UnconfirmedOrder(msgspec.Struct, frozen=True):
 
 
 class ScaleUpMemory(msgspec.Struct, frozen=True):
-    """`promises` are orders that their groups do not show yet, `missing` since when groups have less than they say.
+    """`missing_since` has, by group, since when it has fewer instances than its target.
 
-    `seats` has, by the UID of a Buffer, the node or row of each chunk, empty for one that had none, and `places`, by
-    the UID of a pod that waits, the one that is meant for it; rows stand for nodes on their way. `full_at` is when all
-    chunks of a Buffer last had room. `left` has, by the UID of a Buffer, the nodes on which chunks have made way for
-    pods that are not there yet. `missed` are UIDs of pods for which a Buffer had none, so that each counts once.
+    `chunk_nodes` has, by the UID of a Buffer, the node of each chunk, empty for one without, and `pod_nodes`, by the
+    UID of a pending pod, the node that is meant for it; an upcoming node is named by its row. `provisioned_at` has, by
+    the UID of a Buffer, when all of its chunks last fitted. `vacated_nodes` has, by the UID of a Buffer, the nodes on
+    which chunks made way for pods that are still pending. `missed_pods` are UIDs of pods that were counted as misses.
     """
 
     backoffs: Mapping[str, GroupBackoff] = MappingProxyType({})

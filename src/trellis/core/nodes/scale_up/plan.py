@@ -37,7 +37,7 @@ from trellis.core.usage.columns import IntColumn
 def plan_scale_up(
     snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
 ) -> ScaleUpPlan:
-    """The plan. The snapshot is as before afterwards, but for the arrivals of pods, which are taken."""
+    """Plan a scale-up. The snapshot stays as it is, except that the arrivals of pods are taken."""
     view = build_scale_up_view(snapshot, memory, now, settings)
     # Before rows are added: limits count the nodes that there are.
     limits = ScaleUpLimits(view)
@@ -49,11 +49,11 @@ def plan_scale_up(
 def place_pods_and_chunks(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation
 ) -> tuple[list[PendingPodsPlacement], list[ChunksPlacement]]:
-    """Put pending pods and then the chunks of Buffers on nodes that are ready, or on their way."""
+    """Place pending pods, then chunks of Buffers, on ready and upcoming nodes."""
     groups = build_equivalence_groups(
         resolve_claim_conflicts(view.snapshot.pending.values(), simulation), view.largest_node
     )
-    # Who was meant for a node that has been ordered stays so, before others look for room.
+    # Pods keep the upcoming node that was ordered for them before others are placed.
     nodes_before = [
         [memory.pod_nodes.get(pod.uid, "") for pod in group.pods] if memory.pod_nodes else () for group in groups
     ]
@@ -95,7 +95,7 @@ def _decide(
 def _place_group(
     simulation: ClusterSimulation, group: PodEquivalenceGroup, restored: IntColumn
 ) -> PendingPodsPlacement:
-    """Put pods on the nodes there are, then on those on their way."""
+    """Place pods on ready nodes, then on upcoming ones."""
     count = len(group.pods) - len(restored)
     ready = simulation.place(simulation.running, group.demand, count, simulation.ready)
     upcoming = simulation.place(simulation.running, group.demand, count - len(ready), simulation.upcoming)

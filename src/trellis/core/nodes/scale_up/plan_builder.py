@@ -46,7 +46,7 @@ from trellis.core.usage.columns import IntColumn
 
 
 class PendingPodsPlacement(msgspec.Struct, frozen=True):
-    """Pods that wait: where they have room, and what was ordered for the others."""
+    """The places of equal pending pods, and the rest that fits on no existing or upcoming node."""
 
     group: PodEquivalenceGroup
     places: NodePlaces
@@ -54,7 +54,7 @@ class PendingPodsPlacement(msgspec.Struct, frozen=True):
 
 
 class ChunksPlacement(msgspec.Struct, frozen=True):
-    """The chunks of a Buffer: the same."""
+    """The places of the chunks of a Buffer, and the rest."""
 
     chunks: BufferChunks
     places: NodePlaces
@@ -62,7 +62,7 @@ class ChunksPlacement(msgspec.Struct, frozen=True):
 
 
 class ScaleUpPlacement(msgspec.Struct, frozen=True):
-    """All that was found; `notes` are about groups that have fewer nodes than they are to have."""
+    """All placements of a plan; `notes` are about groups below their minimum size."""
 
     pending_pods: Sequence[PendingPodsPlacement]
     chunks: Sequence[ChunksPlacement]
@@ -73,7 +73,7 @@ class ScaleUpPlacement(msgspec.Struct, frozen=True):
 def explain_group_refusals(
     templates: NodeTemplates, limits: ScaleUpLimits, demand: Demand
 ) -> tuple[DetailedReason, tuple[GroupsRefusal, ...]]:
-    """What to say of pods that no group could take, and why of each group; those that fail alike are told together."""
+    """The reason for pods that no group can take, and the refusals of the groups; equal refusals are one."""
     names = templates.names
     able = pods_per_new_node(templates, demand) > 0
     allowed = limits.allowed_nodes_by_group() > 0
@@ -148,7 +148,7 @@ def build_scale_up_plan(
 
 
 class _DecisionBuilder:
-    """Puts into words what was found."""
+    """Builds decisions from placements, and the memory of them."""
 
     def __init__(
         self,
@@ -169,7 +169,6 @@ class _DecisionBuilder:
         self._hits = ChunkHits(view.snapshot.take_arrivals(), expected)
         self._prices = NodePrices(view, simulation)
         self._new = simulation.mask(simulation.new)
-        # What is meant for whom, to be remembered.
         self.chunk_nodes: dict[str, tuple[str, ...]] = {}
         self.pod_nodes: dict[str, str] = {}
         self.vacated_nodes: dict[str, tuple[str, ...]] = {}
@@ -242,9 +241,9 @@ class _DecisionBuilder:
         return explain_group_refusals(self._view.templates, self._limits, demand)
 
     def _split(self, unplaced: UnplacedPods, places: NodePlaces) -> tuple[IntColumn, int]:
-        """The new nodes among the places of a need, and how many wait for any others.
+        """The places on new nodes, and the number of pods that wait for upcoming ones.
 
-        What fits a node that is there only once others have come, waits as well.
+        A pod that fits on an existing node only once others are placed waits as well.
         """
         is_new = self._new[unplaced.places]
         return unplaced.places[is_new], len(places.upcoming) + len(unplaced.places) - int(np.count_nonzero(is_new))
@@ -279,7 +278,7 @@ def _unconfirmed(view: ScaleUpView, order: NodeOrder) -> UnconfirmedOrder:
 def _groups_serving(
     simulation: ClusterSimulation, placements: Sequence[PendingPodsPlacement] | Sequence[ChunksPlacement]
 ) -> set[int]:
-    """The groups of which new nodes are meant for some of these."""
+    """The groups whose new nodes are meant for some of these pods or chunks."""
     places = [placement.unplaced.places for placement in placements if len(placement.unplaced.places)]
     meant = np.concatenate(places) if places else simulation.new[:0]
     return set(np.unique(simulation.groups_of(meant[simulation.mask(simulation.new)[meant]])).tolist())

@@ -17,7 +17,7 @@ from trellis.core.nodes.state.upcoming_nodes import UpcomingNodes, find_upcoming
 
 
 class ScaleUpView(msgspec.Struct, frozen=True):
-    """The cluster, how its nodes stand, what is on its way, what new nodes would be, and who failed."""
+    """The snapshot, the readiness of its nodes, upcoming nodes, templates of new nodes, and backoffs of groups."""
 
     snapshot: ClusterSnapshot
     readiness: NodeReadiness
@@ -28,14 +28,14 @@ class ScaleUpView(msgspec.Struct, frozen=True):
     settings: ScaleUpSettings
 
     def target(self, name: str) -> int:
-        """How many instances a group is to have, as far as it was asked."""
+        """The target of a group, unconfirmed orders included."""
         unconfirmed_order = self.upcoming.unconfirmed_orders.get(name)
         shown = self.snapshot.groups[name].target
         return shown if unconfirmed_order is None else max(shown, unconfirmed_order.target)
 
     @property
     def largest_node(self) -> tuple[float, float]:
-        """The most millicores and the most bytes that any node has or would have."""
+        """The most millicores and bytes of any existing or new node."""
         tables = (self.snapshot.table, self.templates.table)
         cores, memory = (max(float(table.offered(name).max(initial=0)) for table in tables) for name in (CPU, MEMORY))
         return cores, memory

@@ -88,7 +88,7 @@ def _template_as_delivered(
 
 
 def _newest(state: GroupState, snapshot: ClusterSnapshot, readiness: NodeReadiness) -> Node | None:
-    """The node of the group that came up last."""
+    """The newest ready node of the group."""
     running: Iterable[tuple[float, str]] = (
         (instance.since, snapshot.node_instances.nodes.get((state.group.name, instance.id), ""))
         for instance in state.instances
@@ -108,7 +108,7 @@ def _is_short(promised: str, delivered: str) -> bool:
 
 
 def pods_per_new_node(templates: NodeTemplates, demand: Demand) -> IntColumn:
-    """How many pods that are alike fit on a new node of each group, whatever other pods there are."""
+    """How many equal pods fit on an empty new node of each group."""
     counts = templates.used.count_fitting(demand, np.arange(len(templates)))
     counts[~eligible_nodes(templates.table, demand)] = 0
     return counts

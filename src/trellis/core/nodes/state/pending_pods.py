@@ -21,9 +21,9 @@ from trellis.core.nodes.state.simulation import ClusterSimulation
 
 
 class PodEquivalenceGroup(msgspec.Struct, frozen=True):
-    """Pods that ask for the same, in the order of their names.
+    """Pods with equal demands, in the order of their names.
 
-    Only if the scheduler has looked at them and found no node is one `wanted` for them; others may have one soon.
+    `needs_node` says that the scheduler found them unschedulable; others may be placed soon.
     """
 
     demand: Demand
@@ -33,12 +33,12 @@ class PodEquivalenceGroup(msgspec.Struct, frozen=True):
 
     @property
     def keys(self) -> tuple[ObjectKey, ...]:
-        """What the pods are called."""
+        """Namespaces and names of the pods."""
         return tuple(pod.key for pod in self.pods)
 
 
 def build_equivalence_groups(pods: Iterable[PendingPod], largest: tuple[float, float]) -> list[PodEquivalenceGroup]:
-    """All of them: the most important first, then the largest, beside what the largest node has of CPU and memory."""
+    """The groups by priority, then by size relative to the CPU and memory of the largest node."""
     alike: dict[tuple[int, int, bool], list[PendingPod]] = {}
     for pod in pods:
         # Equal demands are one object, so that they need not be compared in depth.
@@ -48,7 +48,7 @@ def build_equivalence_groups(pods: Iterable[PendingPod], largest: tuple[float, f
 
 
 def relative_size(demand: Demand, largest: tuple[float, float]) -> float:
-    """How large a pod is beside the largest node: what fills a node first is to be placed first."""
+    """The size of a pod relative to the largest node; larger pods are placed first."""
     requests = demand.requests
     millicores, bytes_ = largest
     return requests.get(CPU, 0) / max(millicores, 1.0) + requests.get(MEMORY, 0) / max(bytes_, 1.0)
@@ -61,7 +61,7 @@ def _equivalence_group(pods: Sequence[PendingPod]) -> PodEquivalenceGroup:
 
 
 def resolve_claim_conflicts(pods: Iterable[PendingPod], simulation: ClusterSimulation) -> list[PendingPod]:
-    """All pods; those of which another has the claim ask for a volume that can be had nowhere."""
+    """All pods; one whose claim goes to another pod gets a volume that no node can reach."""
     all_pods = [*pods]
     with_claims = [pod for pod in all_pods if pod.alone]
     waiting = Counter(claim for pod in with_claims for claim in pod.alone)
@@ -84,7 +84,7 @@ def _without_volume(demand: Demand) -> Demand:
 
 
 def _fits_any_node(demand: Demand, simulation: ClusterSimulation) -> bool:
-    """Whether a node has room for such a pod, or a new one would."""
+    """Whether the pod fits on an existing node or a new one."""
     running = simulation.running
     return bool(
         pods_per_new_node(simulation.templates, demand).any()

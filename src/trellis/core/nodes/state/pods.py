@@ -48,7 +48,7 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def is_counted(self) -> bool:
-        """Whether it takes room from others."""
+        """Whether its requests count."""
         return not self.is_expendable
 
 
@@ -168,12 +168,12 @@ class ClaimUsage:
         return [*self._waiting.get(claim, {}).values()]
 
     def wait(self, pod: Pod, claims: Iterable[ObjectKey]) -> None:
-        """A pod waits for a node with these claims, each of which is for one pod."""
+        """Record a pending pod with its ReadWriteOncePod claims."""
         for claim in claims:
             self._waiting.setdefault(claim, {})[key_of(pod)] = pod
 
     def wait_no_more(self, pod: Pod) -> None:
-        """It waits no longer."""
+        """Forget a pod that waited."""
         for claim in claims_of_pod(pod):
             waiting = self._waiting.get(claim, {})
             waiting.pop(key_of(pod), None)
@@ -207,20 +207,20 @@ class PlacedPods(NamedTuple):
         return cls(Occupancy(table), ExistingPods(table))
 
     def add(self, number: int, demand: Demand, resident: PodProfile) -> None:
-        """Put a pod on a node."""
+        """Add a pod to a node."""
         self.used.add(number, demand)
         self.near.add(number, resident)
 
     def remove(self, number: int, demand: Demand, resident: PodProfile) -> None:
-        """Take one away that was put there like this."""
+        """Remove a pod that was added with these values."""
         self.used.remove(number, demand)
         self.near.remove(number, resident)
 
     def add_many(self, numbers: IntColumn, demand: Demand, times: IntColumn) -> None:
-        """Put so many pods that are alike on several nodes, each of them named once; -1 times takes one away."""
+        """Add equal pods to several distinct nodes, `times` to each; a negative number removes some."""
         self.used.add_many(numbers, demand, times)
         self.near.add_many(numbers, demand.resident, times)
 
     def copy(self) -> PlacedPods:
-        """The same, to try something with."""
+        """A copy for a simulation."""
         return PlacedPods(self.used.copy(), self.near.copy())

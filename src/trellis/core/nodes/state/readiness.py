@@ -37,7 +37,7 @@ class NodeReadiness(msgspec.Struct, frozen=True):
 
 
 def classify_nodes(snapshot: ClusterSnapshot, now: float, patience: float) -> NodeReadiness:
-    """How all nodes stand. A node that has been up for less than `patience` seconds may yet become ready."""
+    """Classify all nodes. One that is not ready counts as starting until its instance is `patience` seconds old."""
     table, instances = snapshot.table, snapshot.node_instances.instances
     starting, leaving = (np.zeros(table.reach, dtype=np.bool_) for _ in range(2))
     is_up = table.ready[: table.reach].copy()

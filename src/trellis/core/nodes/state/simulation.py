@@ -45,7 +45,7 @@ class RowNames:
         self._aliases[self.next(group)] = number
 
     def end_upcoming(self) -> None:
-        """Note that what is named from now on is to be ordered."""
+        """Names from now on are those of nodes to be ordered."""
         self._after_upcoming = list(self._next)
 
     def find(self, name: str) -> int:
@@ -53,7 +53,7 @@ class RowNames:
         return self._aliases.get(name, -1)
 
     def names_in_next_pass(self, numbers: IntColumn, groups: IntColumn) -> dict[int, str]:
-        """What rows to be ordered will be called: numbered on, without the gaps of those that were closed."""
+        """The names of new rows in the next pass: numbered without the gaps that removed rows left."""
         serials = list(self._after_upcoming)
         next_names: dict[int, str] = {}
         for number, group in zip(numbers.tolist(), groups.tolist(), strict=True):
@@ -66,7 +66,7 @@ class RowNames:
 
 
 def empty_nodes(snapshot: ClusterSnapshot, readiness: NodeReadiness) -> dict[str, list[int]]:
-    """The nodes of each group that are ready and have no pod but those that belong to them."""
+    """The ready nodes of each group that run DaemonSet and mirror pods alone."""
     pods = snapshot.fixed.used.free(PODS) - snapshot.running.used.free(PODS)
     empty = readiness.ready & (pods <= 0)
     numbers: dict[str, list[int]] = {}
@@ -81,7 +81,7 @@ _NO_ROWS: IntColumn = np.zeros(0, dtype=np.int64)
 
 
 class ClusterSimulation:
-    """`ready` are the numbers of nodes that can be used now, `coming` those on their way, `new` those to be ordered."""
+    """The numbers of `ready` nodes, of `upcoming` nodes, and of `new` nodes that are to be ordered."""
 
     def __init__(self, snapshot: ClusterSnapshot, readiness: NodeReadiness, templates: NodeTemplates) -> None:
         self.table = snapshot.table
@@ -101,7 +101,7 @@ class ClusterSimulation:
         self._next_names: dict[int, str] | None = None
 
     def add_upcoming_nodes(self, awaited: UpcomingNodes) -> None:
-        """Have rows for the nodes that are on their way; a Node that is there already is taken to be as it will be."""
+        """Add rows for upcoming nodes. A registered Node that is not ready gets the shape of its group's template."""
         for group, name in enumerate(self.templates.names):
             there = [self._starting(group, node) for node in awaited.nodes.get(name, ())]
             rows = self._rows(group, awaited.counts.get(name, 0) - len(there))
@@ -116,14 +116,14 @@ class ClusterSimulation:
         return number if number >= 0 else self.table.find(name)
 
     def names(self, numbers: IntColumn) -> list[str]:
-        """What nodes and rows are to be called in the next look, when rows to be ordered are on their way."""
+        """The names of nodes and rows in the next pass, in which ordered rows are upcoming."""
         if self._next_names is None:
             self._next_names = self._row_names.names_in_next_pass(self.new, self.groups_of(self.new))
         next_names, rows = self._next_names, numbers.tolist()
         return [next_names.get(number, name) for number, name in zip(rows, self.table.keys(rows), strict=True)]
 
     def add_new_nodes(self, group: int, count: int) -> IntColumn:
-        """Rows for nodes that might be ordered, with the pods on them that every node of the group has."""
+        """Add rows for nodes to be ordered, with the DaemonSet pods of their group."""
         rows = self._rows(group, count)
         self.new = np.concatenate((self.new, rows))
         self._next_names = None
@@ -139,7 +139,7 @@ class ClusterSimulation:
             self.table.remove(self._names.pop(number))
 
     def place(self, placed: PlacedPods, demand: Demand, count: int, nodes: IntColumn) -> IntColumn:
-        """Put pods that are alike on the first nodes that take them; the number of the node of each that got one."""
+        """Place equal pods first fit; return the number of the node of each pod that fits."""
         if not count or not len(nodes):
             return _NO_ROWS
         return pack(self.table, placed.used, [(demand, count)], placed.near, nodes)[0]
@@ -170,7 +170,7 @@ class ClusterSimulation:
         self._changed.clear()
 
     def _starting(self, group: int, name: str) -> int:
-        """The number of a node that starts, as it will be: with the pods that have come to it already."""
+        """The number of a starting node in the shape of its template, with the pods that are on it already."""
         self._changed.append(self._snapshot.nodes[name])
         number = self.table.update(node_from_template(self.templates.nodes[group], name))
         for placed in (self.running, self.fixed):
@@ -188,7 +188,7 @@ class ClusterSimulation:
         return rows
 
     def _add_daemon_pods(self, group: int, rows: IntColumn) -> None:
-        """Note the group of rows, and put the pods on them that every node of the group has."""
+        """Record the group of rows, and place the DaemonSet pods of the group on them."""
         if len(self._groups) < self.table.capacity:
             more = np.full(self.table.capacity - len(self._groups), -1, dtype=np.int64)
             self._groups = np.concatenate((self._groups, more))

@@ -49,7 +49,7 @@ from trellis.core.nodes.state.pods import (
 
 
 class NodeInstances(msgspec.Struct, frozen=True):
-    """The group and the instance of each node that has one; and the node of each instance, as far as it is there."""
+    """The group and instance of each node, and the node of each instance that is registered."""
 
     instances: Mapping[str, tuple[str, Instance]] = {}
     nodes: Mapping[tuple[str, str], str] = {}
@@ -101,7 +101,7 @@ class NodesAndPods:
         self._pods_by_node: dict[str, dict[ObjectKey, PlacedPod]] = {}
         self._with_volumes: dict[ObjectKey, Pod] = {}
         self._claim_usage = ClaimUsage()
-        # Pods that the scheduler has promised a node and not given one yet.
+        # Pods with a nominated node that are not bound yet.
         self._nominated: dict[ObjectKey, Pod] = {}
         self._arrived: dict[str, int] = {}
         self._demands: InternedValues[Demand] = InternedValues()
@@ -177,7 +177,7 @@ class NodesAndPods:
                 self.put_pod(key, pod)
 
     def _read_pending(self, key: ObjectKey, pod: Pod) -> None:
-        """Read what a pod asks for; one that waits already is read again, and keeps what it was promised."""
+        """Read the demand of a pending pod; one that is known is read again."""
         alone: tuple[ObjectKey, ...] = ()
         if has_volume_claims(pod):
             self._with_volumes[key] = pod
@@ -210,7 +210,7 @@ class NodesAndPods:
         return placed
 
     def _forget(self, key: ObjectKey) -> str:
-        """Forget a pod; the node it was on."""
+        """Forget a pod; return the node it was on."""
         self.problems.pop(("Pod", key), None)
         self._nominated.pop(key, None)
         self.pending.pop(key, None)
@@ -267,7 +267,7 @@ class ClusterSnapshot(NodesAndPods):
 
     @property
     def node_instances(self) -> NodeInstances:
-        """Which instance is behind which node."""
+        """Which node belongs to which instance."""
         if self._node_instances is None:
             self._node_instances = match_instances(self.groups.values(), self.nodes)
         return self._node_instances
@@ -308,7 +308,7 @@ class ClusterSnapshot(NodesAndPods):
 
 
 class ClusterSnapshotChanges(msgspec.Struct):
-    """What is new; None says that an object is gone."""
+    """Changed objects; None for one that was deleted."""
 
     namespaces: dict[str, Labels | None] = msgspec.field(default_factory=dict)
     nodes: dict[str, Node | None] = msgspec.field(default_factory=dict)

@@ -29,7 +29,7 @@ ORDER_LOST = Reason("OrderLost", "Nodes were ordered long ago, and the provider 
 
 
 class ProvisioningFailure(msgspec.Struct, frozen=True):
-    """What went wrong with a group, and when. `instance` is to be given back; it is empty if there is none to give."""
+    """A failure of a group. `instance` is to be released; it is empty if there is none."""
 
     group: str
     failed_at: float
@@ -38,10 +38,9 @@ class ProvisioningFailure(msgspec.Struct, frozen=True):
 
 
 class UpcomingNodes(msgspec.Struct, frozen=True):
-    """What is on its way, by group; what failed; orders not yet shown, and since when groups have less than they say.
+    """The number of upcoming nodes by group, failures, unconfirmed orders, and since when instances are missing.
 
-    `nodes` are the names of those on their way whose Node is there already. `next_look` is when something is overdue,
-    if nothing happens before.
+    `nodes` are the names of upcoming nodes whose Node is registered. `requeue_at` is when the next of them is overdue.
     """
 
     counts: Mapping[str, int]
@@ -53,7 +52,7 @@ class UpcomingNodes(msgspec.Struct, frozen=True):
 
 
 class _UpcomingOfGroup(NamedTuple):
-    """The same of one group; `until` are the moments at which something of it is overdue."""
+    """The upcoming nodes of one group; `deadlines` are the times at which they are overdue."""
 
     node_count: int
     nodes: tuple[str, ...]
@@ -70,7 +69,7 @@ def find_upcoming_nodes(
     now: float,
     settings: ScaleUpSettings,
 ) -> UpcomingNodes:
-    """What is on its way. `promises` and `missing` are those of the last look."""
+    """Find upcoming nodes. `unconfirmed_orders` and `missing` are those of the last pass."""
     max_provision_seconds = settings.max_node_provision_seconds
     groups = {
         name: _upcoming_of_group(
@@ -124,7 +123,7 @@ def _upcoming_of_group(
 
 
 def _is_upcoming(name: str, instance: Instance, snapshot: ClusterSnapshot) -> bool:
-    """Whether pods could be placed on its node later, but not now."""
+    """Whether the node of an instance will be ready later, and is not now."""
     node = snapshot.node_instances.nodes.get((name, instance.id))
     if node is not None and is_leaving(snapshot.nodes[node]):
         return False

@@ -101,7 +101,7 @@ def _counted(decision: PendingPodsDecision) -> EntriesByName:
 
 
 def without_current_time(decision: BufferDecision, now: float) -> BufferDecision:
-    """The decision without `full_at` if that is now: a fully provisioned Buffer would be a change in each pass."""
+    """The decision without `provisioned_at` if that is now: it would be a change in every pass."""
     return replace(decision, provisioned_at=None) if decision.provisioned_at == now else decision
 
 
