@@ -39,7 +39,7 @@ class Compared(SimulatedNodesRun):
         self.passes: list[PassPlans] = []
         self.done: Actions = []
         super().__init__(fleet, *objects, **settings)
-        autoscaler = self.deciding._noding
+        autoscaler = self.control_plane._noding
         assert autoscaler is not None
         self.autoscaler: SimulatedNodeAutoscaler = autoscaler
         figures = autoscaler._figures
@@ -93,7 +93,7 @@ class Compared(SimulatedNodesRun):
 
     def _watch_actions(self) -> None:
         pools, cluster = self.autoscaler.pools, self.cluster
-        order, release, taint, move = pools.order, pools.release, cluster.joining.taint, cluster.move
+        order, release, taint, move = pools.order, pools.release, cluster.machines.taint, cluster.move
 
         def watched(name: str, call: Callable[..., Any]) -> Callable[..., Any]:
             def act(*given: Any) -> Any:
@@ -104,7 +104,7 @@ class Compared(SimulatedNodesRun):
 
         pools.order = watched("order", order)  # type: ignore[method-assign]
         pools.release = watched("release", release)  # type: ignore[method-assign]
-        cluster.joining.taint = watched("taint", taint)  # type: ignore[method-assign]
+        cluster.machines.taint = watched("taint", taint)  # type: ignore[method-assign]
         cluster.move = watched("evict", move)  # type: ignore[method-assign]
 
 

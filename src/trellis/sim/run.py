@@ -76,25 +76,29 @@ class _VariantRun:
         self._variant = variant
         self._kernel = Kernel(fleet.clock.begin)
         self._scoring = Scorer(fleet)
-        self._deciding = ControlPlane(
+        # The same draws for every variant, so that they differ by decisions alone.
+        rng = np.random.default_rng(fleet.seed)
+        self._cluster = ModelCluster(fleet, self._kernel, self._admit, rng, self)
+        self._control_plane = ControlPlane(
             fleet,
             variant,
             self._kernel,
+            self._cluster,
             advised=self._scoring.advised,
             because=self._scoring.marking.note_reason,
         )
-        # The same draws for every variant, so that they differ by decisions alone.
-        rng = np.random.default_rng(fleet.seed)
-        self._cluster = ModelCluster(fleet, self._kernel, self._deciding.admit, rng, self)
-        self._deciding.begin(self._cluster)
+        self._control_plane.begin()
         self._cluster.begin()
+
+    def _admit(self, pod: Pod) -> Pod:
+        return self._control_plane.admit(pod)
 
     def step(self, number: int, time: float) -> None:
         """Run all events until a step begins, and the step."""
         self._kernel.run_until(time)
         usage = self._cluster.step(number)
-        self._deciding.measured(usage, self._cluster.rows)
-        self._scoring.step(usage, self._cluster, self._deciding.chunks)
+        self._control_plane.measured(usage, self._cluster.rows)
+        self._scoring.step(usage, self._cluster, self._control_plane.chunks)
 
     def end(self, time: float) -> None:
         """Run all events of the last step."""
@@ -102,28 +106,28 @@ class _VariantRun:
 
     def result(self, partial_until: float | None) -> VariantResult:
         """The result so far."""
-        nodes = self._deciding.node_figures
-        return self._scoring.result(self._variant, self._cluster, self._deciding.verdicts, partial_until, nodes)
+        nodes = self._control_plane.node_figures
+        return self._scoring.result(self._variant, self._cluster, self._control_plane.verdicts, partial_until, nodes)
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
         """Handle a change of a pod."""
-        self._deciding.pod(old, new)
+        self._control_plane.pod(old, new)
         if new is None and old is not None:
             self._scoring.marking.gone(old.metadata.uid)
 
     def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
         """Handle a change of a controller."""
-        self._deciding.workload(kind, old, new)
+        self._control_plane.workload(kind, old, new)
         if old is not None and new is not None:
             self._scoring.changed(self._kernel.now, kind, old, new)
 
     def node(self, old: Node | None, new: Node | None) -> None:
         """Handle a change of a node."""
-        self._deciding.node(old, new)
+        self._control_plane.node(old, new)
 
     def event(self, event: Event) -> None:
         """Handle an eviction by a kubelet."""
-        self._deciding.event(event)
+        self._control_plane.event(event)
 
     def on_pod_event(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
         """Handle an event of a pod."""

@@ -87,13 +87,19 @@ class SimulatedNodesRun:
         self.nodes: dict[str, Node] = {}
         self.log: list[tuple[float, PodEvent, str]] = []
         variant = Variant("only", objects=objects, settings={**QUICK, **settings})
-        self.deciding = ControlPlane(found, variant, self.kernel, advised=lambda *_: None, because=lambda *_: None)
-        self.cluster = ModelCluster(found, self.kernel, self.deciding.admit, np.random.default_rng(found.seed), self)
-        self.deciding.begin(self.cluster)
+        rng = np.random.default_rng(found.seed)
+        self.cluster = ModelCluster(found, self.kernel, self._admit, rng, self)
+        self.control_plane = ControlPlane(
+            found, variant, self.kernel, self.cluster, advised=lambda *_: None, because=lambda *_: None
+        )
+        self.control_plane.begin()
         self.cluster.begin()
         for number in range(found.clock.steps):
             time = found.clock.begin + number * found.clock.step
             self.kernel.at(time, lambda number=number: self._step(number), Priority.USAGE)  # type: ignore[misc]
+
+    def _admit(self, pod: Pod) -> Pod:
+        return self.control_plane.admit(pod)
 
     def until(self, seconds: float) -> SimulatedNodesRun:
         """Let time go by until so long after the beginning."""
@@ -103,7 +109,7 @@ class SimulatedNodesRun:
     # What the cluster tells.
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
-        self.deciding.pod(old, new)
+        self.control_plane.pod(old, new)
         if new is None:
             assert old is not None
             del self.pods[old.metadata.name]
@@ -111,10 +117,10 @@ class SimulatedNodesRun:
             self.pods[new.metadata.name] = new
 
     def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
-        self.deciding.workload(kind, old, new)
+        self.control_plane.workload(kind, old, new)
 
     def node(self, old: Node | None, new: Node | None) -> None:
-        self.deciding.node(old, new)
+        self.control_plane.node(old, new)
         if new is None:
             assert old is not None
             del self.nodes[old.metadata.name]
@@ -122,7 +128,7 @@ class SimulatedNodesRun:
             self.nodes[new.metadata.name] = new
 
     def event(self, event: Event) -> None:
-        self.deciding.event(event)
+        self.control_plane.event(event)
 
     def on_pod_event(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
         del workload, text
@@ -153,13 +159,13 @@ class SimulatedNodesRun:
 
     @property
     def chunks(self) -> int:
-        return self.deciding.chunks
+        return self.control_plane.chunks
 
     @property
     def figures(self) -> NodeFigures:
-        node_figures = self.deciding.node_figures
+        node_figures = self.control_plane.node_figures
         assert isinstance(node_figures, NodeFigures)
         return node_figures
 
     def _step(self, number: int) -> None:
-        self.deciding.measured(self.cluster.step(number), self.cluster.rows)
+        self.control_plane.measured(self.cluster.step(number), self.cluster.rows)

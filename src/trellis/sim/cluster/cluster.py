@@ -28,6 +28,7 @@ from trellis.sim.cluster.kubelet.usage import StepUsageModel
 from trellis.sim.cluster.node_lifecycle import NodeMembership, NodeOutages
 from trellis.sim.cluster.nodes import ModelNodes
 from trellis.sim.cluster.pod_lifecycle import PodLifecycle
+from trellis.sim.cluster.pod_state import ModelContainer, ModelPod
 from trellis.sim.cluster.scheduler import Preemption, Scheduler
 from trellis.sim.cluster.state import Admit, ModelState
 from trellis.sim.cluster.telemetry import ClusterWatcher, PendingTimes, StepUsage, WorkloadCounters
@@ -79,26 +80,38 @@ class ModelCluster:
     def __init__(
         self, fleet: Fleet, kernel: Kernel, admit: Admit, rng: np.random.Generator, watcher: ClusterWatcher
     ) -> None:
-        self._state = state = ModelState(fleet, kernel, admit, rng, watcher)
-        self._scheduler = Scheduler(state)
-        making = PodLifecycle(state, self._scheduler.enqueue)
+        self._state = state = ModelState(
+            fleet,
+            kernel,
+            admit,
+            rng,
+            watcher,
+            wake=self._wake,
+            kick=self._kick,
+            on_capacity_freed=self._retry_resizes,
+            on_nodes_changed=self._wake_daemon_sets,
+        )
+        lifecycle = PodLifecycle(state, self._enqueue)
         self._demand = FleetDemand(fleet, state.templates)
-        starting = PodStarts(state, self._demand)
-        ending = Terminations(state, making, self._demand, starting)
-        self._scheduler.bind = starting.bind
-        self._preempting = self._scheduler.preempting = Preemption(state, making) if fleet.pools else None
-        resizing = PodResizes(state, starting, ending)
-        self._server = PodWriteApi(state, making, resizing)
-        self._scaling = WorkloadScales(state)
+        starts = PodStarts(
+            state,
+            self._demand,
+            on_up=self._check_memory,
+            on_run_over=self._complete,
+        )
+        self._terminations = Terminations(state, lifecycle, self._demand, starts)
+        self._preemption = Preemption(state, lifecycle) if fleet.pools else None
+        self._scheduler = Scheduler(state, starts.bind, self._preemption)
+        self._resizes = PodResizes(state, starts, self._terminations)
+        self._pod_writes = PodWriteApi(state, lifecycle, self._resizes)
+        self._scales = WorkloadScales(state)
         self.targets = WorkloadLookup(state)
-        self._stepping = StepUsageModel(state, self._demand, starting, ending)
-        self._outages = NodeOutages(state, making, ending)
-        self.joining = NodeMembership(state, making)
-        self._controllers = [_controller(state, making, number) for number in range(len(fleet.workloads))]
+        self._usage = StepUsageModel(state, self._demand, starts, self._terminations)
+        self._outages = NodeOutages(state, lifecycle, self._terminations)
+        self.machines = NodeMembership(state, lifecycle)
+        self._controllers = [_controller(state, lifecycle, number) for number in range(len(fleet.workloads))]
         self._woken: dict[int, Ticket] = {}
         self._on_each_node = [number for number, workload in enumerate(fleet.workloads) if workload.kind == "DaemonSet"]
-        state.wake = self._wake
-        state.on_nodes = self._wake_daemon_sets
 
     def begin(self) -> None:
         """Create nodes, workloads and their pods, and schedule rollouts and faults."""
@@ -115,35 +128,35 @@ class ModelCluster:
 
     def step(self, number: int) -> StepUsage:
         """Compute the usage of the step that begins now. Kills and evictions that follow are events of this moment."""
-        return self._stepping.step(number)
+        return self._usage.step(number)
 
     def evict(self, ref: PodRef) -> WriteResult:
         """Evict a pod, if its disruption budget permits."""
-        return self._server.evict(ref)
+        return self._pod_writes.evict(ref)
 
     def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[WriteResult, str]:
         """Patch the resources of a pod's containers; a refusal comes with its reason."""
-        return self._server.resize(ref, patch)
+        return self._pod_writes.resize(ref, patch)
 
     def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> WriteResult:
         """Patch the annotations of a pod."""
-        return self._server.annotate(ref, patch)
+        return self._pod_writes.annotate(ref, patch)
 
     def move(self, ref: PodRef) -> WriteResult:
         """Evict a pod because its node is drained, if its disruption budget permits."""
-        return self._server.move(ref)
+        return self._pod_writes.move(ref)
 
     def scale(self, namespace: str, kind: str, name: str) -> Scale | None:
         """The scale of a workload; None if it does not exist, or is of a kind without a scale."""
-        return self._scaling.scale(namespace, kind, name)
+        return self._scales.scale(namespace, kind, name)
 
     def set_scale(self, namespace: str, kind: str, name: str, replicas: int, *, version: str = "") -> WriteResult:
         """Set the replicas of a workload; with a `version`, only if the workload is still of that version."""
-        return self._scaling.set_scale(namespace, kind, name, replicas, version)
+        return self._scales.set_scale(namespace, kind, name, replicas, version)
 
     def selected(self, namespace: str, selector: str) -> tuple[int, ...]:
         """The numbers of the workloads whose pods a selector matches."""
-        return self._scaling.selected(namespace, selector)
+        return self._scales.selected(namespace, selector)
 
     def waiting(self) -> Iterator[tuple[int, Pod]]:
         """The pods without a node, each with the number of its workload."""
@@ -162,7 +175,7 @@ class ModelCluster:
     @property
     def preempted(self) -> int:
         """How many pods were preempted."""
-        return self._preempting.count if self._preempting is not None else 0
+        return self._preemption.count if self._preemption is not None else 0
 
     @property
     def rows(self) -> ModelContainerTable:
@@ -209,6 +222,23 @@ class ModelCluster:
         """A pod by name."""
         living = self._state.pods.get((namespace, name))
         return living.pod if living is not None else None
+
+    # The parts of a cluster depend on one another: these resolve the later ones when they are called.
+
+    def _kick(self) -> None:
+        self._scheduler.kick()
+
+    def _enqueue(self, pod: ModelPod) -> None:
+        self._scheduler.enqueue(pod)
+
+    def _retry_resizes(self, node: int) -> None:
+        self._resizes.retry_deferred(node)
+
+    def _check_memory(self, container: ModelContainer) -> None:
+        self._terminations.check_memory(container)
+
+    def _complete(self, pod: ModelPod) -> None:
+        self._terminations.complete(pod)
 
     def _wake_daemon_sets(self) -> None:
         for number in self._on_each_node:

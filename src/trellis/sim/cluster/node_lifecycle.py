@@ -42,8 +42,8 @@ class NodeMembership:
             number = state.nodes.add(node, price)
             state.watcher.node(None, node)
             up()
-            state.on_room(number)
-            state.on_nodes()
+            state.on_capacity_freed(number)
+            state.on_nodes_changed()
             state.kick()
 
         state.nodes.booting[name] = price
@@ -66,7 +66,7 @@ class NodeMembership:
             else:
                 self._making.lose(living, f"node {name} is gone")
         state.watcher.node(state.nodes.remove(number), None)
-        state.on_nodes()
+        state.on_nodes_changed()
 
     def taint(self, name: str, taints: tuple[Taint, ...]) -> None:
         """Replace the taints of a node. Its pods stay, whatever the taints say."""
@@ -77,7 +77,7 @@ class NodeMembership:
             new = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, taints=taints))
             state.nodes.replace(number, new)
             state.watcher.node(old, new)
-            state.on_nodes()
+            state.on_nodes_changed()
             state.kick()
 
 
@@ -114,8 +114,8 @@ class NodeOutages:
         state.watcher.node(*state.nodes.switch(number, up, state.now))
         if up:
             self._ending.switch_on(number)
-            state.on_room(number)
-            state.on_nodes()
+            state.on_capacity_freed(number)
+            state.on_nodes_changed()
             state.kick()
         else:
             self._ending.switch_off(number)

@@ -153,17 +153,19 @@ Bind: TypeAlias = Callable[[ModelPod, int], None]
 
 
 class Scheduler:
-    """Places pods. `bind` is the kubelet's part: what follows when a pod has its node."""
+    """Places pods. `bind` is the kubelet's part: what follows when a pod has its node.
 
-    def __init__(self, state: ModelState) -> None:
+    Without a `preemption` none is preempted.
+    """
+
+    def __init__(self, state: ModelState, bind: Bind, preemption: Preemption | None) -> None:
         self._state = state
-        self._tells = bool(state.fleet.pools)
-        self.preempting: Preemption | None = None
+        self._marks_unschedulable = bool(state.fleet.pools)
+        self._bind = bind
+        self._preemption = preemption
         self._waiting: list[tuple[int, bool, int, ModelPod]] = []
         self._order = count()
         self._ticket: Ticket | None = None
-        self.bind: Bind = lambda _living, _node: None
-        state.kick = self.kick
 
     @property
     def waiting(self) -> list[ModelPod]:
@@ -197,15 +199,15 @@ class Scheduler:
             demand = self._demand(living)
             node = -1 if demand in hopeless else self._choose(living, demand)
             if node >= 0:
-                self.bind(living, node)
+                self._bind(living, node)
                 continue
             left.append(entry)
             # A pod with affinity to another may fit as soon as that one has its node.
             if not demand.near:
                 hopeless.add(demand)
-            if self.preempting is not None:
-                self.preempting.preempt(living, demand)
-            if self._tells:
+            if self._preemption is not None:
+                self._preemption.preempt(living, demand)
+            if self._marks_unschedulable:
                 self._state.put(living, with_unschedulable(living.pod, self._state.now))
         self._waiting = left
         heapq.heapify(self._waiting)
@@ -216,10 +218,10 @@ class Scheduler:
 
     def _choose(self, living: ModelPod, demand: Demand) -> int:
         nodes = self._state.nodes
-        if self.preempting is None:
+        if self._preemption is None:
             possible = fits(nodes.table, demand, nodes.occupancy, nodes.near)
         else:
-            with self.preempting.nominated(living):
+            with self._preemption.nominated(living):
                 possible = fits(nodes.table, demand, nodes.occupancy, nodes.near)
         return self._best(possible, demand) if possible.any() else -1
 

@@ -31,11 +31,22 @@ class ModelState:
     """The cluster as data; `mates` are the pods of each workload, `present` how many of them are not terminating.
 
     `replicas` is how many pods each workload is to have, and `objects` are the workloads as the API server shows them.
-    `wake` tells a workload's controller that something has changed, `kick` the scheduler.
+    The callables are called after a change: `wake` with the workload whose controller is to reconcile, `kick` for the
+    scheduler, `on_capacity_freed` with a node on which resizes may be deferred, and `on_nodes_changed` for DaemonSets.
     """
 
     def __init__(
-        self, fleet: Fleet, kernel: Kernel, admit: Admit, rng: np.random.Generator, watcher: ClusterWatcher
+        self,
+        fleet: Fleet,
+        kernel: Kernel,
+        admit: Admit,
+        rng: np.random.Generator,
+        watcher: ClusterWatcher,
+        *,
+        wake: Callable[[int], None],
+        kick: Callable[[], None],
+        on_capacity_freed: Callable[[int], None],
+        on_nodes_changed: Callable[[], None],
     ) -> None:
         self.fleet = fleet
         self.kernel = kernel
@@ -53,12 +64,10 @@ class ModelState:
         self.present: IntColumn = np.zeros(len(fleet.workloads), dtype=np.int64)
         self.replicas = [workload.replicas for workload in fleet.workloads]
         self.objects: list[KubeObject | None] = [None] * len(fleet.workloads)
-        self.wake: Callable[[int], None] = lambda _workload: None
-        self.kick: Callable[[], None] = lambda: None
-        # Called when capacity is freed on a node, for resizes that are deferred there.
-        self.on_room: Callable[[int], None] = lambda _node: None
-        # Called when nodes have joined, left or changed, for DaemonSets.
-        self.on_nodes: Callable[[], None] = lambda: None
+        self.wake = wake
+        self.kick = kick
+        self.on_capacity_freed = on_capacity_freed
+        self.on_nodes_changed = on_nodes_changed
         # The free places of a workload's pods, and the first that was never used.
         self._places: list[tuple[list[int], count[int]]] = [([], count()) for _ in fleet.workloads]
         self._versions = count(1)
@@ -172,7 +181,7 @@ class ModelState:
         self.nodes.allocate(living, {})
         del self.nodes.pods[living.node][living.key]
         node, living.node = living.node, -1
-        self.on_room(node)
+        self.on_capacity_freed(node)
         self.kick()
 
     def runs(self, living: ModelPod) -> bool:

@@ -128,11 +128,12 @@ class _BufferRecord(msgspec.Struct):
 class SimulatedBuffers:
     """The Buffer controller of a variant, without quotas."""
 
-    cluster: ModelCluster
-
-    def __init__(self, buffers: Iterable[Buffer], sizing: PodSizing, boosts: BoostSettings) -> None:
+    def __init__(
+        self, buffers: Iterable[Buffer], cluster: ModelCluster, sizing: PodSizing, boosts: BoostSettings
+    ) -> None:
         meant = ((buffer, resolve_buffer(buffer)) for buffer in buffers)
         self._records = [_BufferRecord(*pair) for pair in meant if find_skip_reason(pair[1], _SETTINGS) is None]
+        self._cluster = cluster
         self._sizing = sizing
         self._boosts = boosts
 
@@ -173,20 +174,20 @@ class SimulatedBuffers:
         return TranslationFacts(filled=filled)
 
     def _filling(self, namespace: str, selector: Selector) -> Iterator[Pod]:
-        for pod in self.cluster.pods():
+        for pod in self._cluster.pods():
             if pod.metadata.namespace == namespace and selector.matches(pod.metadata.labels):
                 yield pod
 
     def _target(self, namespace: str, reference: TargetReference) -> TargetFacts | TargetProblem:
         kind, name = reference.kind, reference.name
-        result: Any = self.cluster.targets.find(namespace, kind, name)
+        result: Any = self._cluster.targets.find(namespace, kind, name)
         if result is None:
             return build_target_problem(TARGET_NOT_FOUND, f"there is no {kind} {name}")
         if kind in _WITHOUT_SCALE:
             return not_scalable(kind)
-        scale = self.cluster.scale(namespace, kind, name)
+        scale = self._cluster.scale(namespace, kind, name)
         replicas = scale.status.replicas if scale is not None else getattr(result.spec, "parallelism", None)
-        newest = find_newest_live(self.cluster.targets.pods_of(namespace, kind, name))
+        newest = find_newest_live(self._cluster.targets.pods_of(namespace, kind, name))
         pod = remove_boost(newest) if newest is not None else None
         template = result.spec.template if pod is None else None
         shape = pod if pod is not None else result.spec.template

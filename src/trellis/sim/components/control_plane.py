@@ -47,15 +47,21 @@ K = TypeVar("K", bound=KubeObject)
 
 
 class ControlPlane:
-    """The components of a variant. `begin` is called once the cluster exists."""
+    """The components of a variant. `begin` is called before the cluster begins."""
 
     def __init__(
-        self, fleet: Fleet, variant: Variant, kernel: Kernel, *, advised: OnRecommendation, because: OnReason
+        self,
+        fleet: Fleet,
+        variant: Variant,
+        kernel: Kernel,
+        cluster: ModelCluster,
+        *,
+        advised: OnRecommendation,
+        because: OnReason,
     ) -> None:
         figures, begin = read_flags(variant.settings), fleet.clock.begin
         self._policies = policies = add_owned_autoscalers(read_objects(variant.objects, begin), begin)
         self._fleet = fleet
-        self._scales = variant.scales
         self._kernel = kernel
         self._faults = Faults(fleet.faults)
         self._sampling = UsageSampler(fleet, self._faults)
@@ -64,11 +70,19 @@ class ControlPlane:
         self.decides = bool(policies.vpas or policies.hvpas)
         """Whether there is anything to decide: without a VPA or Hvpa nobody needs to be told anything."""
         self._admitting = SimulatedAdmission(policies.limits, figures)
-        self.updating = SimulatedUpdater(kernel, self, figures, because, self._changed)
-        gathering = self.updating.gathering
-        self.hvpas = SimulatedHvpas(
-            kernel, policies.hvpas, pods=self._pods_of, publish=self._sized, figures=figures.hvpas
+        self.updating = SimulatedUpdater(
+            kernel, cluster, self, figures=figures, because=because, on_change=self._changed
         )
+        gathering = self.updating.gathering
+        scales = ScaleRegistry(cluster)
+        self.hvpas = SimulatedHvpas(
+            kernel, policies.hvpas, scales=scales, pods=self._pods_of, publish=self._sized, figures=figures.hvpas
+        )
+        scales.register(HVPA.name, self.hvpas)
+        self._pod_metrics = ModelPodMetrics(cluster)
+        self._hpas = SimulatedHpas(kernel, scales, self._pod_metrics, cluster.selected, on_status=self.hvpas.hpa)
+        for hpa in policies.hpas if variant.scales else ():
+            self._hpas.put(hpa)
         self._advising = RecommendationCharts(fleet, advised, self.hvpas.__contains__)
         self._recommending = SimulatedRecommender(
             policies.vpas,
@@ -80,8 +94,10 @@ class ControlPlane:
         )
         self._noding: SimulatedNodeAutoscaler | None = None
         if fleet.pools:
-            translating = SimulatedBuffers(policies.buffers, self._admitting, figures.boosts)
-            self._noding = SimulatedNodeAutoscaler(fleet, kernel, translating, figures, self._admitting.starts)
+            translating = SimulatedBuffers(policies.buffers, cluster, self._admitting, figures.boosts)
+            self._noding = SimulatedNodeAutoscaler(
+                fleet, kernel, cluster, translating=translating, figures=figures, starts=self._admitting.starts
+            )
         for namespace in sorted({limit.metadata.namespace for limit in policies.limits}):
             gathering.put_limits(
                 namespace, [limit for limit in policies.limits if limit.metadata.namespace == namespace]
@@ -95,15 +111,8 @@ class ControlPlane:
         for hvpa in policies.hvpas:
             self._govern_by_hvpa(hvpa)
 
-    def begin(self, cluster: ModelCluster) -> None:
+    def begin(self) -> None:
         """Start the components, at the fleet's intervals."""
-        self.updating.writes = cluster
-        self.hvpas.scales = scales = ScaleRegistry(cluster)
-        scales.register(HVPA.name, self.hvpas)
-        self._pod_metrics = ModelPodMetrics(cluster)
-        hpas = SimulatedHpas(self._kernel, scales, self._pod_metrics, cluster.selected, on_status=self.hvpas.hpa)
-        for hpa in self._policies.hpas if self._scales else ():
-            hpas.put(hpa)
         intervals = self._fleet.intervals
         if self.decides:
             self._every(intervals.recommender, self._recommend, Priority.RECOMMENDER)
@@ -111,12 +120,12 @@ class ControlPlane:
             for fault in self._faults.of(VPA_DELETED):
                 for moment in (fault.begin, fault.end):
                     self._kernel.at(max(moment, self._kernel.now), self._delete_or_create, Priority.FAULT)
-        if len(hpas):
-            self._every(intervals.hpa, hpas.work, Priority.HPA)
+        if len(self._hpas):
+            self._every(intervals.hpa, self._hpas.work, Priority.HPA)
         if len(self.hvpas):
             self._every(intervals.hvpa, self.hvpas.reconcile_all, Priority.HVPA)
         if self._noding is not None:
-            self._noding.begin(cluster)
+            self._noding.begin()
             self._every(intervals.nodes, self._noding.look, Priority.NODES)
 
     def updates(self) -> bool:

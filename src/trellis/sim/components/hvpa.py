@@ -120,21 +120,21 @@ _ALL_PODS: Final = Selector.everything()
 class SimulatedHvpas:
     """The Hvpas of a variant. `pods` finds those of a workload; `publish` is called with an Hvpa of another size.
 
-    Each of them has a scale of its own, on which an HPA sets replicas. `scales` is given once there is a cluster.
+    Each of them has a scale of its own, on which an HPA sets replicas; `scales` has those of the targets.
     """
-
-    scales: ScaleRegistry
 
     def __init__(
         self,
         kernel: Kernel,
         hvpas: Iterable[Hvpa],
         *,
+        scales: ScaleRegistry,
         pods: Callable[[WorkloadKey], Sequence[Pod]],
         publish: Callable[[Hvpa], None],
         figures: HvpaSettings,
     ) -> None:
         self._kernel = kernel
+        self._scales = scales
         self._pods = pods
         self._publish = publish
         self._figures = figures
@@ -213,7 +213,7 @@ class SimulatedHvpas:
         record.next_pass = self._kernel.at(at, partial(self._reconcile, record), Priority.HVPA)
 
     def _reconcile(self, record: HvpaRecord) -> None:
-        scale = self.scales.get(*record.target)
+        scale = self._scales.get(*record.target)
         if scale is None:
             self._wake(record, _RETRY_SECONDS)
             return
@@ -253,7 +253,7 @@ class SimulatedHvpas:
         for action in made.actions:
             if isinstance(action, SetScale):
                 version = scale.metadata.resource_version
-                if self.scales.put(*record.target, action.replicas, version=version) is not WriteResult.APPLIED:
+                if self._scales.put(*record.target, action.replicas, version=version) is not WriteResult.APPLIED:
                     return False
             elif isinstance(action, WriteBack):
                 record.set_replicas(action.replicas)

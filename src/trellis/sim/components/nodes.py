@@ -54,10 +54,9 @@ class Machines(Protocol):
 class SimulatedNodeGroups:
     """All groups. Nodes are called after their group, and no name comes twice. `ordered` counts them."""
 
-    machines: Machines
-
-    def __init__(self, pools: Iterable[NodePool], kernel: Kernel) -> None:
+    def __init__(self, pools: Iterable[NodePool], kernel: Kernel, machines: Machines) -> None:
         self._kernel = kernel
+        self._machines = machines
         self._groups: dict[str, NodeGroup] = {}
         self._names: dict[str, Iterator[int]] = {}
         self._instances: dict[str, dict[str, Instance]] = {}
@@ -86,7 +85,7 @@ class SimulatedNodeGroups:
             node = f"{name}-{next(self._names[name])}"
             self._instances[name][node] = Instance(node, InstanceState.ORDERED, self._kernel.now)
             up = partial(self._came_up, name, node)
-            self.machines.boot(group.template, node, group.price, group.boot_seconds, up)
+            self._machines.boot(group.template, node, group.price, group.boot_seconds, up)
         self.ordered += more
         return more
 
@@ -96,7 +95,7 @@ class SimulatedNodeGroups:
             return False
         del self._instances[name][instance]
         self.removed += 1
-        self.machines.remove(instance)
+        self._machines.remove(instance)
         return True
 
     def _state(self, name: str) -> GroupState:
@@ -128,17 +127,18 @@ _AT_LEAST_EVERY: Final = 300.0
 class SimulatedNodeAutoscaler:
     """The node autoscaler of a variant, with a Buffer controller beside it. `starts` is about boosts of moved pods."""
 
-    cluster: ModelCluster
-
     def __init__(
         self,
         fleet: Fleet,
         kernel: Kernel,
+        cluster: ModelCluster,
+        *,
         translating: SimulatedBuffers,
         figures: SimulationSettings,
         starts: StartupBoosts,
     ) -> None:
         self._kernel = kernel
+        self._cluster = cluster
         self._translating = translating
         self._figures = figures
         self._starts = starts
@@ -149,7 +149,7 @@ class SimulatedNodeAutoscaler:
         self._next_look: float | None = None
         self._woken: Ticket | None = None
         self._told: dict[str, str] = {}
-        self.pools = SimulatedNodeGroups(fleet.pools, kernel)
+        self.pools = SimulatedNodeGroups(fleet.pools, kernel, cluster.machines)
         self.keeping = BufferAccounting(fleet.clock.scored_from)
         self._moved = 0
         self._most = 0
@@ -158,10 +158,8 @@ class SimulatedNodeAutoscaler:
         self.verdicts: Counter[str] = Counter()
         """How often nodes, pods and Buffers were told what, each as often as it was told something else."""
 
-    def begin(self, cluster: ModelCluster) -> None:
-        """The cluster is there."""
-        self.cluster = self._translating.cluster = cluster
-        self.pools.machines = cluster.joining
+    def begin(self) -> None:
+        """Schedule the time from which nodes are counted."""
         if self._scored_from > self._kernel.now:
             self._kernel.at(self._scored_from, self._begin_scoring, Priority.FAULT)
 
@@ -212,7 +210,7 @@ class SimulatedNodeAutoscaler:
         self._most = len(self._snapshot.nodes)
 
     def _counts(self) -> tuple[int, int, int, int]:
-        return self.pools.ordered, self.pools.removed, self._moved, self.cluster.preempted
+        return self.pools.ordered, self.pools.removed, self._moved, self._cluster.preempted
 
     def _wake(self) -> None:
         if self._woken is None or not self._woken.waits:
@@ -223,7 +221,7 @@ class SimulatedNodeAutoscaler:
         self._looked, self._has_changed = now, False
         for buffer in self._translating.changed(self._snapshot.table, self._snapshot.nodes, now):
             self._put(buffer)
-        budgets = tuple(self.cluster.targets.budgets())
+        budgets = tuple(self._cluster.targets.budgets())
         given = PassInput(self.pools.states(), budgets, self._memory, now, self._starts)
         plans = plan_pass(self._snapshot, given, AutoscalerSettings(self._figures.up, self._figures.down))
         self._memory = self._execute(plans, now)
@@ -247,9 +245,9 @@ class SimulatedNodeAutoscaler:
                 up = record_failed_order(up, order.group, "the group is full", now, self._figures.up)
         for action in plans.down.actions:
             if isinstance(action, SetTaints):
-                self.cluster.joining.taint(action.node, action.taints)
+                self._cluster.machines.taint(action.node, action.taints)
             elif isinstance(action, DrainPod):
-                result = self.cluster.move(PodRef(action.namespace, action.name, action.uid))
+                result = self._cluster.move(PodRef(action.namespace, action.name, action.uid))
                 self._moved += result is WriteResult.APPLIED
             elif self.pools.release(action.group, action.instance):
                 up = record_release(up, action.group, action.instance)

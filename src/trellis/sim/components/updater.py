@@ -56,20 +56,20 @@ class SimulatedUpdater:
     """The updater of a variant. `because` is called with the reason for what is about to happen to a pod.
 
     `on_change` is called with each workload that a change concerns, and hands it on to `changed`.
-    `writes` is given once there is a cluster.
     """
-
-    writes: PodWriter
 
     def __init__(
         self,
         kernel: Kernel,
+        pods: PodWriter,
         presence: ComponentPresence,
+        *,
         figures: SimulationSettings,
         because: Callable[[str, str, str], None],
         on_change: Callable[[WorkloadKey], None],
     ) -> None:
         self._kernel = kernel
+        self._pods = pods
         self._presence = presence
         self._figures = figures
         self._because = because
@@ -173,9 +173,9 @@ class SimulatedUpdater:
             self._because(action.pod.uid, reason.code, decision.details)
         message = ""
         if isinstance(action, EvictPod):
-            result = self.writes.evict(action.pod)
+            result = self._pods.evict(action.pod)
         elif isinstance(action, ResizePod):
-            result, message = self.writes.resize(action.pod, action.patch)
+            result, message = self._pods.resize(action.pod, action.patch)
         else:
-            result = self.writes.annotate(action.pod, action.patch)
+            result = self._pods.annotate(action.pod, action.patch)
         return ActionResult(action, result, why=message)

@@ -9,9 +9,11 @@ import pytest
 from support.builders.manifests import STORY_1
 from support.worlds.simulated_workloads import by_utilization, hvpa, vpa
 from trellis.api.kinds.hvpa import Hvpa
+from trellis.api.kube.scaling import Scale
 from trellis.base.errors import InvalidInput
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.hvpa import HvpaSettings
+from trellis.sim.cluster.api_server import ScaleRegistry
 from trellis.sim.components.hvpa import SimulatedHvpas
 from trellis.sim.components.objects import VariantObjects, add_owned_autoscalers, read_objects
 from trellis.sim.kernel import Kernel
@@ -23,8 +25,26 @@ def stored(*documents: Any) -> VariantObjects:
     return add_owned_autoscalers(read_objects(documents, BEGIN), BEGIN)
 
 
+class NoScales:
+    """A cluster without workloads."""
+
+    def scale(self, *_: str) -> Scale | None:
+        return None
+
+    def set_scale(self, namespace: str, kind: str, name: str, replicas: int, /, *, version: str = "") -> WriteResult:
+        del namespace, kind, name, replicas, version
+        return WriteResult.GONE
+
+
 def hvpas(found: Hvpa) -> SimulatedHvpas:
-    return SimulatedHvpas(Kernel(BEGIN), [found], pods=lambda _: (), publish=lambda _: None, figures=HvpaSettings())
+    return SimulatedHvpas(
+        Kernel(BEGIN),
+        [found],
+        scales=ScaleRegistry(NoScales()),
+        pods=lambda _: (),
+        publish=lambda _: None,
+        figures=HvpaSettings(),
+    )
 
 
 def test_sources_are_made_from_the_templates_and_belong_to_the_hvpa() -> None:

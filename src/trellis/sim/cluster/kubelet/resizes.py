@@ -95,7 +95,6 @@ class PodResizes:
         self._starting = starting
         self._ending = ending
         self._deferred: defaultdict[int, dict[tuple[str, str], ModelPod]] = defaultdict(dict)
-        state.on_room = self.retry_deferred
         for fault in state.faults.of(DEFER_RESIZES):
             state.kernel.at(max(fault.end, state.now), self._all_again)
 

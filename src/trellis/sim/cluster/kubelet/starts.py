@@ -36,17 +36,26 @@ _SAME_PACE: Final = 0.01
 
 
 class PodStarts:
-    """Starts pods, for the kubelets of all nodes. `load` is the cores in use on each node, starts aside."""
+    """Starts pods, for the kubelets of all nodes. `load` is the cores in use on each node, starts aside.
 
-    def __init__(self, state: ModelState, demand: FleetDemand) -> None:
+    `on_up` is called with a container that is up, and `on_run_over` with a pod that ran to completion.
+    """
+
+    def __init__(
+        self,
+        state: ModelState,
+        demand: FleetDemand,
+        *,
+        on_up: Callable[[ModelContainer], None],
+        on_run_over: Callable[[ModelPod], None],
+    ) -> None:
         self._state = state
         self._demand = demand
         self.load: FloatColumn = np.zeros(len(state.nodes))
         # Drawn by place and not by pod, so that demand is the same however often pods are replaced.
         self._draws = state.rng.uniform(-1.0, 1.0, (_PLACES, len(demand.series)))
-        # Called with a container that is up, and with a pod whose run is over.
-        self.on_up: Callable[[ModelContainer], None] = lambda _unit: None
-        self.on_run_over: Callable[[ModelPod], None] = lambda _living: None
+        self._on_up = on_up
+        self._on_run_over = on_run_over
 
     def bind(self, living: ModelPod, node: int) -> None:
         """Start a pod on its node."""
@@ -84,7 +93,7 @@ class PodStarts:
         unit.cancel()
         unit.ticket = state.kernel.after(unit.start.seconds * slower, partial(self._work, unit))
         if living.seconds is not None and unit is living.units[0]:
-            living.run = state.kernel.after(living.seconds, partial(self.on_run_over, living))
+            living.run = state.kernel.after(living.seconds, partial(self._on_run_over, living))
         if not unit.start.probe:
             unit.up = True
             self.tell_readiness(living)
@@ -183,4 +192,4 @@ class PodStarts:
             living.came_up = True
             state.tally.start_seconds[living.workload] += state.now - living.placed_at
             state.report(living, PodEvent.STARTED)
-        self.on_up(unit)
+        self._on_up(unit)

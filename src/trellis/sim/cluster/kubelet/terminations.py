@@ -49,8 +49,6 @@ class Terminations:
         self._demand = demand
         self._starting = starting
         self.step = 0
-        starting.on_up = self._came_up
-        starting.on_run_over = self._end
 
     def memory_of(self, unit: ModelContainer) -> float:
         """The bytes that a container demands now."""
@@ -91,9 +89,24 @@ class Terminations:
                 for unit in living.units:
                     self._restart(unit)
 
-    def _came_up(self, unit: ModelContainer) -> None:
+    def check_memory(self, unit: ModelContainer) -> None:
+        """Kill a container that has come up with a demand above its memory limit."""
         if self.memory_of(unit) > self._state.rows.memory_limit[unit.row]:
             self.kill_soon(unit)
+
+    def complete(self, living: ModelPod) -> None:
+        """End a pod that ran to completion."""
+        state = self._state
+        if not state.runs(living):
+            return
+        pod = living.pod
+        for unit in living.units:
+            terminated = terminated_state(float(state.rows.started[unit.row]), state.now, "Completed", 0)
+            pod = with_container(pod, unit.name, state=terminated, ready=False, started=False)
+        state.put(living, as_finished(pod, SUCCEEDED, "", state.now))
+        state.vacate(living)
+        state.report(living, PodEvent.ENDED)
+        state.wake(living.workload)
 
     def _kill(self, unit: ModelContainer, incarnation: int) -> None:
         state, living = self._state, unit.living
@@ -142,20 +155,6 @@ class Terminations:
         state.put(living, running)
         state.report(living, PodEvent.RESTARTED, unit.name)
         self._starting.start(unit)
-
-    def _end(self, living: ModelPod) -> None:
-        """End a run."""
-        state = self._state
-        if not state.runs(living):
-            return
-        pod = living.pod
-        for unit in living.units:
-            terminated = terminated_state(float(state.rows.started[unit.row]), state.now, "Completed", 0)
-            pod = with_container(pod, unit.name, state=terminated, ready=False, started=False)
-        state.put(living, as_finished(pod, SUCCEEDED, "", state.now))
-        state.vacate(living)
-        state.report(living, PodEvent.ENDED)
-        state.wake(living.workload)
 
     def _fail(self, living: ModelPod, reason: str) -> None:
         """End a pod with a failure; its controller creates another."""

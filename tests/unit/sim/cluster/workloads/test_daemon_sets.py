@@ -97,13 +97,13 @@ TEMPLATE = convert_object({"status": {"capacity": {"cpu": "4", "memory": "16Gi",
 
 def test_a_node_that_joins_has_its_pod_and_takes_it_along() -> None:
     world = Joined(fleet(agent(), nodes=(shape(),))).run(20)
-    world.cluster.joining.boot(TEMPLATE, "late", 0.0, 30.0, lambda: None)
+    world.cluster.machines.boot(TEMPLATE, "late", 0.0, 30.0, lambda: None)
     world.run(20)
     assert where(world) == ["node-1"]
     world.run(20)
     assert where(world) == ["late", "node-1"]
     assert daemon_set(world).status.desired_number_scheduled == 2
-    world.cluster.joining.remove("late")
+    world.cluster.machines.remove("late")
     world.run(10)
     assert where(world) == ["node-1"]
     assert daemon_set(world).status.desired_number_scheduled == 1
@@ -113,7 +113,7 @@ def test_a_node_that_joins_has_its_pod_and_takes_it_along() -> None:
 
 def test_a_taint_that_comes_later_drives_no_pod_of_a_daemon_set_away() -> None:
     world = World(fleet(agent(), nodes=(shape(count=2),))).run(20)
-    world.cluster.joining.taint("node-1", (Taint("gone", "", "NoSchedule"),))
+    world.cluster.machines.taint("node-1", (Taint("gone", "", "NoSchedule"),))
     world.run(20)
     assert where(world) == ["node-1", "node-2"]
 
