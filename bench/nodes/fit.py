@@ -61,7 +61,7 @@ def _beside_others(rng: Random) -> list[Row]:
     table = NodeTable(msgspec.convert(node_of_many(rng, at), Node) for at in range(NODES))
     pods = [msgspec.convert(pod_of_many(rng, at, mixed=True), Pod) for at in range(PODS)]
     demands = [Demand.of(pod.spec, metadata=pod.metadata) for pod in pods]
-    placed = [(rng.randrange(NODES), rng.choice(demands).resident) for _ in range(PLACED)]
+    placed = [(rng.randrange(NODES), rng.choice(demands).profile) for _ in range(PLACED)]
     used, near = Occupancy(table), ExistingPods(table, placed)
     size = f"{PODS:,} pods with rules, {NODES:,} nodes"
 

@@ -131,7 +131,7 @@ def _round(cluster: Cluster, clusters: Iterable[Small], at: int, namespaces: Map
         asked = Demand.of(read.spec, metadata=read.metadata)
         before = Demand.of(template.spec, metadata=template.metadata)
         # What the API server fills in for a pod we fill in for a template.
-        if (before.near, before.spread, before.resident) != (asked.near, asked.spread, asked.resident):
+        if (before.pod_affinity, before.spread, before.profile) != (asked.pod_affinity, asked.spread, asked.profile):
             differences.append(f"seed {each.seed}: {manifest} was filled in as {pod}")
         expected[pod["metadata"]["name"]] = each.table.names(fits(each.table, asked, each.used, each.near))
     hopeful = {name for name, nodes in expected.items() if nodes}

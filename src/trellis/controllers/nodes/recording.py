@@ -46,12 +46,14 @@ class RecordedNodePlanner(NodePlanner):
 
     def plan(self, changes: ClusterSnapshotChanges, given: PassInput) -> PassPlans:
         """Record the input, plan, and record the plans."""
-        given = replace(given, budgets=tuple(given.budgets), startup_boosts=self._boosts.asking(given.startup_boosts))
-        self._recorder.write(INPUT_LINE, self._inputs.line(given))
+        given = replace(
+            given, budgets=tuple(given.budgets), startup_boosts=self._boosts.record_answers(given.startup_boosts)
+        )
+        self._recorder.write(INPUT_LINE, self._inputs.build_line(given))
         plans = super().plan(changes, given)
-        if (boosts := self._boosts.taken()) is not None:
+        if (boosts := self._boosts.take_changes()) is not None:
             self._recorder.write(BOOSTED, boosts)
-        self._recorder.write(DECISION_LINE, self._plans.of(plans, given.now))
+        self._recorder.write(DECISION_LINE, self._plans.build_line(plans, given.now))
         self._recorder.flush()
-        self._inputs.planned(plans)
+        self._inputs.record_plans(plans)
         return plans

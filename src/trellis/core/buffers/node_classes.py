@@ -84,7 +84,7 @@ def find_class_labels(buffer: EffectiveBuffer, settings: BufferSettings) -> dict
 def observe_node_class(
     table: NodeTable, nodes: Mapping[str, Node], labels: Labels, reserved: Mapping[str, IntColumn] = _NOTHING_RESERVED
 ) -> NodeClassFacts:
-    """The nodes with these labels. `kept` is, by resource and node, what pods take that run on every node anyway."""
+    """The nodes with these labels. `reserved` is, by resource and node, what DaemonSet pods take."""
     mask = table.exists.copy()
     for name, value in labels.items():
         mask &= table.labelled(LabelRequirement(name, LabelOperator.EQUALS, (value,)))

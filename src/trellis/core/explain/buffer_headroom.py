@@ -128,7 +128,7 @@ def _obstacles(
         if chunks.on_top is on_top and numbers:
             where, times = np.unique(np.array(numbers, dtype=np.int64), return_counts=True)
             placed.add_many(where, chunks.demand, times)
-    return _hindrances(explain_unfit_nodes(snapshot.table, demand, placed.used, placed.near))
+    return _hindrances(explain_unfit_nodes(snapshot.table, demand, placed.used, placed.existing_pods))
 
 
 def _is_daemon(pod: Pod) -> bool:

@@ -86,5 +86,5 @@ def _refusals(refused: Iterable[GroupsRefusal]) -> tuple[GroupRefusalPart, ...]:
 
 def _obstacles(noded: NodeEvidence, demand: Demand, placed: PlacedPods) -> tuple[ObstaclePart, ...]:
     """What keeps it from the nodes that there are."""
-    obstacles = explain_unfit_nodes(noded.snapshot.table, demand, placed.used, placed.near)
+    obstacles = explain_unfit_nodes(noded.snapshot.table, demand, placed.used, placed.existing_pods)
     return tuple(ObstaclePart(obstacle.reason, obstacle.nodes, obstacle.resource) for obstacle in obstacles)

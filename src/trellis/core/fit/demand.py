@@ -50,20 +50,20 @@ class Demand(msgspec.Struct, frozen=True):
 
     `amounts` are millicores of CPU and units of all else, in the order of their names and none of them zero; one of
     `pods` is always among them. `overhead` is the part of them that belongs to no container. Of each of `volumes` one
-    term must hold; one without terms can be had nowhere. `resident` is what the rules of other pods see of this one.
+    term must hold; one without terms can be had nowhere. `profile` is what the rules of other pods match.
     """
 
     amounts: ResourceAmounts = ((PODS, 1),)
     overhead: ResourceAmounts = ()
     node_name: str = ""
     selector: tuple[LabelRequirement, ...] = ()
-    terms: tuple[NodeTerm, ...] | None = None
+    node_affinity: tuple[NodeTerm, ...] | None = None
     tolerations: tuple[Toleration, ...] = ()
     ports: tuple[HostPort, ...] = ()
     volumes: tuple[tuple[NodeTerm, ...], ...] = ()
-    near: tuple[PodTerm, ...] = ()
+    pod_affinity: tuple[PodTerm, ...] = ()
     spread: tuple[SpreadConstraint, ...] = ()
-    resident: PodProfile = _NO_PROFILE
+    profile: PodProfile = _NO_PROFILE
 
     @classmethod
     def of(
@@ -91,13 +91,13 @@ class Demand(msgspec.Struct, frozen=True):
             overhead=_amounts(extra),
             node_name="" if moves else spec.node_name,
             selector=node_selector_requirements(spec),
-            terms=node_affinity_terms(spec),
+            node_affinity=node_affinity_terms(spec),
             tolerations=hard_tolerations(spec.tolerations),
             ports=host_ports(spec),
             volumes=volumes,
-            near=affinity_terms(spec, metadata) if metadata is not None else (),
+            pod_affinity=affinity_terms(spec, metadata) if metadata is not None else (),
             spread=spread_constraints(spec, metadata) if metadata is not None else (),
-            resident=read_pod_profile(spec, metadata) if metadata is not None else _NO_PROFILE,
+            profile=read_pod_profile(spec, metadata) if metadata is not None else _NO_PROFILE,
         )
 
     @property

@@ -144,7 +144,7 @@ def _filter_sizes(table: NodeTable, demand: Demand) -> Iterator[_FilterResult]:
 
 def _filter_free_resources(used: Occupancy, demand: Demand) -> Iterator[_FilterResult]:
     for port in demand.ports:
-        yield _FilterResult(HOST_PORT_TAKEN, used.port_free(port))
+        yield _FilterResult(HOST_PORT_TAKEN, used.nodes_with_free_port(port))
     for resource, amount in demand.amounts:
         yield _FilterResult(NODE_FULL, used.free(resource) >= amount, resource)
 
@@ -152,7 +152,7 @@ def _filter_free_resources(used: Occupancy, demand: Demand) -> Iterator[_FilterR
 def _filter_inter_pod(table: NodeTable, demand: Demand, near: ExistingPods | None) -> Iterator[_FilterResult]:
     if near is None:
         # Without other pods, a pod's rules about its like still say where the first of them can go.
-        if not (demand.near or demand.spread):
+        if not (demand.pod_affinity or demand.spread):
             return
         near = ExistingPods(table)
     for reason, rule in inter_pod_rules(table, near, demand):

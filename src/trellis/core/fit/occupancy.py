@@ -70,7 +70,7 @@ class Occupancy:
             left //= amount
             np.minimum(counts, left, out=counts)
         for port in demand.ports:
-            counts[~self.port_free(port)[numbers]] = 0
+            counts[~self.nodes_with_free_port(port)[numbers]] = 0
         return np.maximum(counts, 0, out=counts)
 
     def copy(self) -> Occupancy:
@@ -94,7 +94,7 @@ class Occupancy:
             for held in addresses.values():
                 held.pop(number, None)
 
-    def port_free(self, port: HostPort) -> BoolColumn:
+    def nodes_with_free_port(self, port: HostPort) -> BoolColumn:
         """The nodes on which a pod could have this port."""
         free = np.ones(self._table.reach, dtype=np.bool_)
         for address, held in self._ports.get((port.protocol, port.port), {}).items():

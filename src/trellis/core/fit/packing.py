@@ -66,7 +66,7 @@ def _pack_group(place: _PackingTarget, demand: Demand, count: int) -> IntColumn:
         placed = np.repeat(where, times)
     if len(where):
         used.add_many(where, demand, times)
-        near.add_many(where, demand.resident, times)
+        near.add_many(where, demand.profile, times)
     return placed
 
 

@@ -141,7 +141,7 @@ class Preemption:
         for number, demand in added:
             used.add(number, demand, times)
             if near is not None:
-                near.add(number, demand.resident, times)
+                near.add(number, demand.profile, times)
         for pod in removed:
             if pod.held is not None:
                 used.add(pod.node, pod.held, -times)
@@ -203,7 +203,7 @@ class Scheduler:
                 continue
             left.append(entry)
             # A pod with affinity to another may fit as soon as that one has its node.
-            if not demand.near:
+            if not demand.pod_affinity:
                 hopeless.add(demand)
             if self._preemption is not None:
                 self._preemption.preempt(living, demand)

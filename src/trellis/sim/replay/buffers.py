@@ -98,4 +98,4 @@ class _ObservationReplay:
         if observing is None:
             raise InvalidRecording(OBSERVED, f"comes before a line of kind {OBSERVING}")
         observed = self._observer.observe(ClusterSnapshotChanges(), observing.now)
-        return self._observations.of(observed, observing.now)
+        return self._observations.build_line(observed, observing.now)

@@ -62,7 +62,7 @@ class _NodesReplay:
         elif kind == NEWS:
             self._apply(self._changes.news(decode_payload(data, ChangesLine)))
         elif kind == BOOSTED:
-            self._boosts.put(decode_payload(data, BoostsLine))
+            self._boosts.apply_line(decode_payload(data, BoostsLine))
         else:
             raise InvalidRecording(kind, "is no line of a recording of the node autoscaler")
 
@@ -71,9 +71,11 @@ class _NodesReplay:
         time, self._pass = self._pass, None
         if time is None:
             raise InvalidRecording(DECISION_LINE, f"comes before a line of kind {INPUT_LINE}")
-        plans = self._planning.plan(ClusterSnapshotChanges(), self._questions.question(time, self._boosts.answer))
-        self._questions.planned(plans)
-        return self._decisions.of(plans, time.now)
+        plans = self._planning.plan(
+            ClusterSnapshotChanges(), self._questions.read_input(time, self._boosts.find_boosts)
+        )
+        self._questions.record_plans(plans)
+        return self._decisions.build_line(plans, time.now)
 
     def _apply(self, changes: ClusterSnapshotChanges) -> None:
         for key, pod in changes.pods.items():

@@ -101,7 +101,7 @@ def test_packing_leaves_behind_what_putting_pods_one_by_one_would(rng: Random) -
             first = next(each for each in order.tolist() if fits(table, demand, used, near)[each])
             assert number == first
             used.add(number, demand)
-            near.add(number, demand.resident)
+            near.add(number, demand.profile)
         assert len(numbers) == count or not fits(table, demand, used, near)[order].any()
     assert np.array_equal(tried.amounts, used.amounts)
     for demand, _ in groups:
@@ -138,7 +138,7 @@ def test_pods_that_want_to_be_together_follow_the_first() -> None:
     assert packed(table, (together, 10)) == [["a1"] * 4 + ["a2"] * 4]
     used, near = Occupancy(table), ExistingPods(table)
     used.add(table.find("a1"), demand("4"))
-    near.add(table.find("c1"), demand().resident)
+    near.add(table.find("c1"), demand().profile)
     assert table.keys(pack(table, used, [(together, 2)], near)[0].tolist()) == ["c1", "c1"]
 
 
@@ -160,6 +160,6 @@ def test_what_was_packed_can_be_taken_back() -> None:
     used, near = Occupancy(table), ExistingPods(table)
     where, times = np.unique(pack(table, used, [(asked, 7)], near)[0], return_counts=True)
     used.add_many(where, asked, -times)
-    near.add_many(where, asked.resident, -times)
+    near.add_many(where, asked.profile, -times)
     assert not used.amounts.any()
     assert packed(table, (asked, 2)) == [["a1", "a1"]]

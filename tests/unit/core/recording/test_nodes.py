@@ -82,12 +82,12 @@ def test_questions_are_read_as_they_were_asked(passes: list[tuple[Any, ...]]) ->
     writing, reading = PassInputWriter(), PassInputReader()
     for number, (states, budgets, count, memory, left) in enumerate(passes):
         asked = PassInput(states, budgets[:count], memory, START + number)
-        again = reading.question(decode_payload(encode_payload(writing.line(asked)), PassLine), no_boosts)
+        again = reading.read_input(decode_payload(encode_payload(writing.build_line(asked)), PassLine), no_boosts)
         assert list(again.groups) == states
         assert list(again.budgets) == budgets[:count]
         assert (again.memory, again.now) == (memory, asked.now)
         for one in (writing, reading):
-            one.planned(plans_that_leave(left))
+            one.record_plans(plans_that_leave(left))
 
 
 def test_of_a_group_only_instances_that_are_others_are_written_and_of_memory_only_what_became_of_plans() -> None:
@@ -96,12 +96,12 @@ def test_of_a_group_only_instances_that_are_others_are_written_and_of_memory_onl
     memory = AutoscalerMemory(
         ScaleUpMemory(chunk_nodes={"u": ("n1",)}), ScaleDownMemory({f"n{number}": START for number in range(100)})
     )
-    writing.line(PassInput([GroupState(GROUPS["small"], 100, tuple(there))], (), AutoscalerMemory(), START))
-    writing.planned(plans_that_leave(memory))
+    writing.build_line(PassInput([GroupState(GROUPS["small"], 100, tuple(there))], (), AutoscalerMemory(), START))
+    writing.record_plans(plans_that_leave(memory))
     there[7] = Instance("i7", InstanceState.LEAVING, START)
     refused = replace(memory.up, backoffs={"small": GroupBackoff(START, 300.0)})
     now = PassInput([GroupState(GROUPS["small"], 99, tuple(there))], (), AutoscalerMemory(refused, memory.down), START)
-    line = msgspec.json.decode(encode_payload(writing.line(now)))
+    line = msgspec.json.decode(encode_payload(writing.build_line(now)))
     (group,) = line["groups"]
     assert (set(group), [each["id"] for each in group["put"]]) == ({"name", "target", "put"}, ["i7"])
     assert line["memory"] == {"up": {"backoffs": {"small": {"failed_at": START, "seconds": 300.0, "why": ""}}}}
@@ -165,23 +165,23 @@ def test_storage_is_read_as_it_was_and_only_what_changed_of_it_is_written() -> N
 
 def test_an_answer_about_a_boost_is_written_once_and_forgotten_with_its_pod() -> None:
     pod, boosts, read = a_pod("web"), RecordedBoosts(), RecordedBoosts()
-    ask = boosts.asking(lambda _: {"app": 2_000})
+    ask = boosts.record_answers(lambda _: {"app": 2_000})
     assert ask(pod) == ask(pod) == {"app": 2_000}
-    line = boosts.taken()
+    line = boosts.take_changes()
     assert line == BoostsLine(((("default", "web"), {"app": 2_000}),))
-    read.put(line)
-    assert read.answer(pod) == {"app": 2_000}
+    read.apply_line(line)
+    assert read.find_boosts(pod) == {"app": 2_000}
     ask(pod)
-    assert boosts.taken() is None
+    assert boosts.take_changes() is None
     # The boost is over: an answer like any other.
-    boosts.asking(no_boosts)(pod)
-    over = boosts.taken()
+    boosts.record_answers(no_boosts)(pod)
+    over = boosts.take_changes()
     assert over is not None
-    read.put(over)
-    assert read.answer(pod) == {}
-    read.put(line)
+    read.apply_line(over)
+    assert read.find_boosts(pod) == {}
+    read.apply_line(line)
     read.forget(("default", "web"))
-    assert read.answer(pod) == {}
+    assert read.find_boosts(pod) == {}
 
 
 def test_without_a_recorder_nobody_stands_between_news_and_plans() -> None:

@@ -42,6 +42,6 @@ class RecordedHeadroomObserver(HeadroomObserver):
         """Observe, and record the result."""
         self._recorder.write(OBSERVING, HeadroomInputLine(now))
         observed = super().observe(changes, now)
-        self._recorder.write(OBSERVED, self._observations.of(observed, now))
+        self._recorder.write(OBSERVED, self._observations.build_line(observed, now))
         self._recorder.flush()
         return observed

@@ -31,8 +31,8 @@ def node_selection_masks(table: NodeTable, demand: Demand) -> Iterator[BoolColum
     """The selector and the affinity of a pod, each as a mask that is not to be changed; all must hold."""
     for requirement in demand.selector:
         yield table.labelled(requirement)
-    if demand.terms is not None:
-        yield nodes_matching_any_term(table, demand.terms)
+    if demand.node_affinity is not None:
+        yield nodes_matching_any_term(table, demand.node_affinity)
 
 
 POD_AFFINITY_UNMET = Reason("PodAffinityUnmet", "No pod that the pod must be near to runs in the node's domain.")
@@ -50,7 +50,9 @@ class InterPodRule(NamedTuple):
 
 def required_topology_labels(demand: Demand) -> Iterator[LabelRequirement]:
     """Labels that a node must have, because a rule asks in which of its domains the node is."""
-    for key in dict.fromkeys((*(constraint.key for constraint in demand.spread), *(term.key for term in demand.near))):
+    for key in dict.fromkeys(
+        (*(constraint.key for constraint in demand.spread), *(term.key for term in demand.pod_affinity))
+    ):
         yield LabelRequirement(key, LabelOperator.EXISTS)
 
 
@@ -58,15 +60,15 @@ def inter_pod_rules(table: NodeTable, existing: ExistingPods, demand: Demand) ->
     """The rules, in the scheduler's order."""
     if demand.spread:
         yield from _spread_rules(table, existing, demand)
-    if demand.near:
+    if demand.pod_affinity:
         yield from _affinity_rules(table, existing, demand)
-    for term in demand.resident.apart:
+    for term in demand.profile.apart:
         codes, size = table.domains(term.key)
         counts = existing.counts(AffinityPodQuery((term.query,)))
         from_self = _matches_own_pod(term.query, existing, demand)
         if from_self or counts.any():
             yield InterPodRule(POD_ANTI_AFFINITY_BROKEN, AntiAffinityRule(codes, size, counts, from_self=from_self))
-    for term in existing.keeping_away(demand.resident):
+    for term in existing.keeping_away(demand.profile):
         codes, size = table.domains(term.key)
         yield InterPodRule(
             KEPT_AWAY_BY_PODS,
@@ -75,11 +77,11 @@ def inter_pod_rules(table: NodeTable, existing: ExistingPods, demand: Demand) ->
 
 
 def _affinity_rules(table: NodeTable, existing: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
-    counts = existing.counts(AffinityPodQuery(tuple(term.query for term in demand.near)))
-    domains = [table.domains(key) for key in dict.fromkeys(term.key for term in demand.near)]
+    counts = existing.counts(AffinityPodQuery(tuple(term.query for term in demand.pod_affinity)))
+    domains = [table.domains(key) for key in dict.fromkeys(term.key for term in demand.pod_affinity)]
     # A pod on a node that is in none of the domains is no company: the scheduler does not see it.
     alone = not any(pods_per_domain(codes, size, counts).any() for codes, size in domains)
-    first = alone and all(_matches_own_pod(term.query, existing, demand) for term in demand.near)
+    first = alone and all(_matches_own_pod(term.query, existing, demand) for term in demand.pod_affinity)
     for codes, size in domains:
         yield InterPodRule(POD_AFFINITY_UNMET, AffinityRule(codes, size, counts, first=first))
 
@@ -88,7 +90,7 @@ def _spread_rules(table: NodeTable, existing: ExistingPods, demand: Demand) -> I
     in_all = table.exists.copy()
     for rule in demand.spread:
         in_all &= table.domains(rule.key)[0] > 0
-    labels, namespace = dict(demand.resident.labels), demand.resident.namespace
+    labels, namespace = dict(demand.profile.labels), demand.profile.namespace
     no_pods = np.zeros(table.reach, dtype=np.int32)
     for rule in demand.spread:
         counted = in_all.copy()
@@ -112,5 +114,5 @@ def _eligibility_masks(
 
 
 def _matches_own_pod(query: PodQuery, existing: ExistingPods, demand: Demand) -> bool:
-    resident = demand.resident
+    resident = demand.profile
     return query.means(resident.namespace, existing.namespace_labels(resident.namespace), dict(resident.labels))

@@ -82,7 +82,7 @@ def _served_by(group: PodEquivalenceGroup, candidates: Sequence[BufferChunks]) -
 
 
 def _place(demand: Demand) -> Hashable:
-    return demand.selector, demand.terms, demand.tolerations
+    return demand.selector, demand.node_affinity, demand.tolerations
 
 
 def _covers(chunk: Demand, pod: Demand) -> bool:

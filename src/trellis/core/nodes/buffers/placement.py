@@ -93,7 +93,7 @@ def restore_places(  # noqa: PLR0917 - no two of the arguments belong together
     where, first, times = np.unique(numbers, return_index=True, return_counts=True)
     if depends_on_other_pods(demand):
         return simulation.place(placed, demand, len(numbers), where[np.argsort(first)])
-    open_ = fits(simulation.table, demand, placed.used, placed.near)[where]
+    open_ = fits(simulation.table, demand, placed.used, placed.existing_pods)[where]
     times = np.minimum(times, placed.used.count_fitting(demand, where)) * open_
     some = times > 0
     where, times = where[some], times[some]

@@ -53,7 +53,7 @@ def in_placement_order(buffers: Iterable[BufferChunks]) -> list[BufferChunks]:
 
 
 def _selects_nodes(demand: Demand) -> bool:
-    return bool(demand.selector) or demand.terms is not None
+    return bool(demand.selector) or demand.node_affinity is not None
 
 
 def read_chunks(buffer: Buffer) -> BufferChunks | DetailedReason | None:

@@ -99,7 +99,7 @@ class DrainSimulator:
                 attempt.take_away(running, number, pod)
         for demand, count in groups:
             if len(attempt.put(running, demand, count)) < count:
-                namespace = demand.resident.namespace
+                namespace = demand.profile.namespace
                 return DetailedReason(
                     NO_PLACE_FOR_PODS, f"no other node takes {pluralize(count, 'pod')} of namespace {namespace}"
                 )
@@ -123,7 +123,7 @@ class DrainSimulator:
 
 
 def _fits_anywhere(demand: Demand) -> bool:
-    return not (demand.selector or demand.terms is not None or demand.volumes or depends_on_other_pods(demand))
+    return not (demand.selector or demand.node_affinity is not None or demand.volumes or depends_on_other_pods(demand))
 
 
 class _DrainAttempt:
@@ -143,7 +143,7 @@ class _DrainAttempt:
         return np.unique(np.concatenate(columns)) if columns else self.nodes[:0]
 
     def take_away(self, placed: PlacedPods, number: int, pod: PlacedPod) -> None:
-        placed.remove(number, pod.demand, pod.resident)
+        placed.remove(number, pod.demand, pod.profile)
         self._gone.append((placed, number, pod))
 
     def put(self, placed: PlacedPods, demand: Demand, count: int) -> IntColumn:
@@ -170,7 +170,7 @@ class _DrainAttempt:
         for placed, demand, where, times in reversed(self._put):
             placed.add_many(where, demand, -times)
         for placed, number, pod in self._gone:
-            placed.add(number, pod.demand, pod.resident)
+            placed.add(number, pod.demand, pod.profile)
 
 
 class OngoingRemoval(msgspec.Struct, frozen=True):
@@ -264,7 +264,7 @@ def _find_needed(
     numbers = np.array([*names], dtype=np.int64)
     for placed, demand, count in left:
         for number in made.place(placed, demand, count, numbers).tolist():
-            namespace = demand.resident.namespace
+            namespace = demand.profile.namespace
             needed.setdefault(
                 names[number], DetailedReason(NODE_NEEDED_AGAIN, f"for pods or chunks of namespace {namespace}")
             )

@@ -105,8 +105,12 @@ def groups_meeting_affinity(
     """The groups whose nodes are in domains that meet the pod affinity."""
     mask = np.ones(len(groups), dtype=np.bool_)
     table, nodes = simulation.table, simulation.templates.nodes
-    keys = dict.fromkeys(term.key for term in demand.near)
-    rules = (named.rule for named in inter_pod_rules(table, placed.near, demand) if named.reason is POD_AFFINITY_UNMET)
+    keys = dict.fromkeys(term.key for term in demand.pod_affinity)
+    rules = (
+        named.rule
+        for named in inter_pod_rules(table, placed.existing_pods, demand)
+        if named.reason is POD_AFFINITY_UNMET
+    )
     for key, rule in zip(keys, rules, strict=True):
         if rule.changes:
             # The first pod of its kind may be in any domain.
@@ -153,7 +157,7 @@ class NodeEstimator:
         while before != sum(pods.count for pods in needs):
             before = sum(pods.count for pods in needs)
             self._place_by_groups(needs, first.copy(), first, placed)
-            if not any(pods.count and pods.demand.near for pods in needs):
+            if not any(pods.count and pods.demand.pod_affinity for pods in needs):
                 return
 
     def _place_by_groups(
@@ -181,7 +185,7 @@ class NodeEstimator:
             if not need.count or not capacities[at, group]:
                 continue
             before = need.count
-            goes_by_domains = need.demand.near or need.demand.spread
+            goes_by_domains = need.demand.pod_affinity or need.demand.spread
             members = (
                 self._groups_by_domain(need, placed, capacities[at], options)
                 if goes_by_domains
@@ -207,7 +211,7 @@ class NodeEstimator:
     ) -> IntColumn:
         """The best group that meets the affinity, or the best of each domain that pods are spread over."""
         able = options.take(np.flatnonzero(capacities[options.groups]))
-        if need.demand.near:
+        if need.demand.pod_affinity:
             able = able.take(
                 np.flatnonzero(groups_meeting_affinity(self._simulation, placed, need.demand, able.groups))
             )

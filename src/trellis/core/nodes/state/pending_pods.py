@@ -63,19 +63,19 @@ def _equivalence_group(pods: Sequence[PendingPod]) -> PodEquivalenceGroup:
 def resolve_claim_conflicts(pods: Iterable[PendingPod], simulation: ClusterSimulation) -> list[PendingPod]:
     """All pods; one whose claim goes to another pod gets a volume that no node can reach."""
     all_pods = [*pods]
-    with_claims = [pod for pod in all_pods if pod.alone]
-    waiting = Counter(claim for pod in with_claims for claim in pod.alone)
-    rivals = [pod for pod in with_claims if any(waiting[claim] > 1 for claim in pod.alone)]
+    with_claims = [pod for pod in all_pods if pod.exclusive_claims]
+    waiting = Counter(claim for pod in with_claims for claim in pod.exclusive_claims)
+    rivals = [pod for pod in with_claims if any(waiting[claim] > 1 for claim in pod.exclusive_claims)]
     taken: set[ObjectKey] = set()
     late: dict[ObjectKey, PendingPod] = {}
     # Equal demands are one object, as everywhere.
     demands: dict[int, Demand] = {}
     for pod in sorted(rivals, key=lambda pod: (-pod.priority, pod.key)):
-        if not taken.isdisjoint(pod.alone):
+        if not taken.isdisjoint(pod.exclusive_claims):
             demand = demands.setdefault(id(pod.demand), _without_volume(pod.demand))
             late[pod.key] = msgspec.structs.replace(pod, demand=demand)
         elif _fits_any_node(pod.demand, simulation):
-            taken.update(pod.alone)
+            taken.update(pod.exclusive_claims)
     return [late.get(pod.key, pod) for pod in all_pods] if late else all_pods
 
 
@@ -88,5 +88,5 @@ def _fits_any_node(demand: Demand, simulation: ClusterSimulation) -> bool:
     running = simulation.running
     return bool(
         pods_per_new_node(simulation.templates, demand).any()
-        or fits(simulation.table, demand, running.used, running.near).any()
+        or fits(simulation.table, demand, running.used, running.existing_pods).any()
     )

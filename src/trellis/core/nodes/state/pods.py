@@ -42,7 +42,7 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
     pod: Pod
     node: str
     demand: Demand
-    resident: PodProfile
+    profile: PodProfile
     is_fixed: bool = False
     is_expendable: bool = False
 
@@ -55,7 +55,7 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
 class PendingPod(msgspec.Struct, frozen=True, gc=False):
     """A pod that waits for a node. `is_unschedulable` says that the scheduler has looked and found none.
 
-    `alone` are the claims for volumes that it names and that are for one pod.
+    `exclusive_claims` are its ReadWriteOncePod claims.
     """
 
     key: ObjectKey
@@ -63,7 +63,7 @@ class PendingPod(msgspec.Struct, frozen=True, gc=False):
     demand: Demand
     priority: int
     is_unschedulable: bool
-    alone: tuple[ObjectKey, ...] = ()
+    exclusive_claims: tuple[ObjectKey, ...] = ()
 
 
 def is_finished(pod: Pod) -> bool:
@@ -143,7 +143,7 @@ class DemandReader:
 
 def depends_on_other_pods(demand: Demand) -> bool:
     """Whether rules about other pods restrict where such a pod fits."""
-    return bool(demand.near or demand.spread or demand.resident.apart)
+    return bool(demand.pod_affinity or demand.spread or demand.profile.apart)
 
 
 def claims_of_pod(pod: Pod) -> Iterator[ObjectKey]:
@@ -199,7 +199,7 @@ class PlacedPods(NamedTuple):
     """Pods on the nodes of one table. There is that of all pods, and that of those alone that belong to their nodes."""
 
     used: Occupancy
-    near: ExistingPods
+    existing_pods: ExistingPods
 
     @classmethod
     def of(cls, table: NodeTable) -> PlacedPods:
@@ -209,18 +209,18 @@ class PlacedPods(NamedTuple):
     def add(self, number: int, demand: Demand, resident: PodProfile) -> None:
         """Add a pod to a node."""
         self.used.add(number, demand)
-        self.near.add(number, resident)
+        self.existing_pods.add(number, resident)
 
     def remove(self, number: int, demand: Demand, resident: PodProfile) -> None:
         """Remove a pod that was added with these values."""
         self.used.remove(number, demand)
-        self.near.remove(number, resident)
+        self.existing_pods.remove(number, resident)
 
     def add_many(self, numbers: IntColumn, demand: Demand, times: IntColumn) -> None:
         """Add equal pods to several distinct nodes, `times` to each; a negative number removes some."""
         self.used.add_many(numbers, demand, times)
-        self.near.add_many(numbers, demand.resident, times)
+        self.existing_pods.add_many(numbers, demand.profile, times)
 
     def copy(self) -> PlacedPods:
         """A copy for a simulation."""
-        return PlacedPods(self.used.copy(), self.near.copy())
+        return PlacedPods(self.used.copy(), self.existing_pods.copy())

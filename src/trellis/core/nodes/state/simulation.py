@@ -142,7 +142,7 @@ class ClusterSimulation:
         """Place equal pods first fit; return the number of the node of each pod that fits."""
         if not count or not len(nodes):
             return _NO_ROWS
-        return pack(self.table, placed.used, [(demand, count)], placed.near, nodes)[0]
+        return pack(self.table, placed.used, [(demand, count)], placed.existing_pods, nodes)[0]
 
     def groups_of(self, numbers: IntColumn) -> IntColumn:
         """The groups of rows, by their numbers among the templates."""

@@ -161,7 +161,7 @@ class NodesAndPods:
     def put_namespace(self, name: str, labels: Labels | None) -> None:
         """The labels of a namespace."""
         for pods in (self.running, self.fixed):
-            pods.near.name_namespace(name, labels or NOTHING)
+            pods.existing_pods.name_namespace(name, labels or NOTHING)
 
     def put_storage(self, storage: Storage) -> None:
         """All claims, volumes and classes; pods that wait with volumes are read again."""
@@ -237,11 +237,11 @@ class NodesAndPods:
 
     def _count(self, number: int, placed: PlacedPod) -> None:
         for pods in self._tallies(placed):
-            pods.add(number, placed.demand, placed.resident)
+            pods.add(number, placed.demand, placed.profile)
 
     def _uncount(self, number: int, placed: PlacedPod) -> None:
         for pods in self._tallies(placed):
-            pods.remove(number, placed.demand, placed.resident)
+            pods.remove(number, placed.demand, placed.profile)
 
     def _tallies(self, placed: PlacedPod) -> Iterator[PlacedPods]:
         if placed.is_counted:

@@ -45,7 +45,7 @@ class HeadroomRecorder:
         self._buffers: Mapping[str, Any] = {}
         self._on_top: Mapping[str, int] = {}
 
-    def of(self, observed: ObservedHeadroom, now: float) -> HeadroomLine:
+    def build_line(self, observed: ObservedHeadroom, now: float) -> HeadroomLine:
         """The line of observed headroom."""
         buffers = {"/".join(decision.key): without_current_time(decision, now) for decision in observed.buffers}
         line = HeadroomLine(changed_entries(self._buffers, buffers), changed_entries(self._on_top, observed.on_top))

@@ -52,7 +52,7 @@ class RecordedBoosts:
         self._boosts: dict[ObjectKey, ResourceCounts] = {}
         self._new: dict[ObjectKey, ResourceCounts] = {}
 
-    def asking(self, starts: StartupBoosts) -> StartupBoosts:
+    def record_answers(self, starts: StartupBoosts) -> StartupBoosts:
         """Wrap a source of boosts, and note what it returns."""
 
         def ask(pod: Pod) -> ResourceCounts:
@@ -63,16 +63,16 @@ class RecordedBoosts:
 
         return ask
 
-    def taken(self) -> BoostsLine | None:
+    def take_changes(self) -> BoostsLine | None:
         """Return the boosts that changed since the last call."""
         new, self._new = self._new, {}
         return BoostsLine(tuple(new.items())) if new else None
 
-    def put(self, line: BoostsLine) -> None:
+    def apply_line(self, line: BoostsLine) -> None:
         """Take the boosts of a line."""
         self._boosts.update(line.starts)
 
-    def answer(self, pod: Pod) -> ResourceCounts:
+    def find_boosts(self, pod: Pod) -> ResourceCounts:
         """The recorded boost of a pod; none for pods that no plan asked about."""
         return self._boosts.get(key_of(pod), {})
 
@@ -117,27 +117,27 @@ class PassInputWriter:
         self._budgets: Mapping[ObjectKey, PodDisruptionBudget] = {}
         self._memory = AutoscalerMemory()
 
-    def line(self, pass_input: PassInput) -> PassLine:
+    def build_line(self, pass_input: PassInput) -> PassLine:
         """The line of a pass: what has changed of its input."""
         budgets = {key_of(budget): budget for budget in pass_input.budgets}
         changed = diff_objects(self._budgets, budgets)
         self._budgets = budgets
         return PassLine(
-            pass_input.now, self._grouped(pass_input.groups), changed or None, self._remembered(pass_input.memory)
+            pass_input.now, self._group_lines(pass_input.groups), changed or None, self._memory_line(pass_input.memory)
         )
 
-    def planned(self, plans: PassPlans) -> None:
+    def record_plans(self, plans: PassPlans) -> None:
         """Note the memory that the next pass is most likely to have."""
         self._memory = AutoscalerMemory(plans.up.memory, plans.down.memory)
 
-    def _grouped(self, groups: Sequence[GroupState]) -> tuple[GroupLine, ...] | None:
+    def _group_lines(self, groups: Sequence[GroupState]) -> tuple[GroupLine, ...] | None:
         before, self._groups = self._groups, tuple(groups)
         if before == self._groups:
             return None
         groups_before = {state.group.name: state for state in before}
         return tuple(_group_line(groups_before.get(state.group.name), state) for state in self._groups)
 
-    def _remembered(self, now: AutoscalerMemory) -> MemoryLine | None:
+    def _memory_line(self, now: AutoscalerMemory) -> MemoryLine | None:
         before = self._memory
         return None if now == before else MemoryLine(_changed(before.up, now.up), _changed(before.down, now.down))
 
@@ -150,7 +150,7 @@ class PassInputReader:
         self._budgets: ObjectStore[PodDisruptionBudget] = ObjectStore()
         self._memory = AutoscalerMemory()
 
-    def question(self, line: PassLine, starts: StartupBoosts) -> PassInput:
+    def read_input(self, line: PassLine, starts: StartupBoosts) -> PassInput:
         """The input of a pass; raises `InvalidRecording`."""
         if line.budgets is not None:
             apply_changes(self._budgets, line.budgets.gone, line.budgets.put)
@@ -162,7 +162,7 @@ class PassInputReader:
             memory = AutoscalerMemory(_with_changes(memory.up, changed.up), _with_changes(memory.down, changed.down))
         return PassInput(self._groups, tuple(self._budgets.snapshot()), memory, line.now, starts)
 
-    def planned(self, plans: PassPlans) -> None:
+    def record_plans(self, plans: PassPlans) -> None:
         """What the next question goes on from: what is remembered now, which may be other than it was then."""
         self._memory = AutoscalerMemory(plans.up.memory, plans.down.memory)
 

@@ -61,7 +61,7 @@ class PlansRecorder:
     def __init__(self) -> None:
         self._written: dict[str, EntriesByName] = {}
 
-    def of(self, plans: PassPlans, now: float) -> PlansLine:
+    def build_line(self, plans: PassPlans, now: float) -> PlansLine:
         """The line of both plans of a pass."""
         up, down = plans.up, plans.down
         codes = {"/".join(key): decision.reason.reason.code for decision in up.pods for key in decision.pods}
@@ -69,17 +69,19 @@ class PlansRecorder:
         return PlansLine(
             up=_plan_actions(up),
             down=_plan_actions(down),
-            nodes=self._new("nodes", {decision.node: decision for decision in down.nodes}),
-            pods=self._new("pods", codes),
-            alike=self._new("alike", {"/".join(decision.pods[0]): _counted(decision) for decision in up.pods}),
-            buffers=self._new(
+            nodes=self._changed_entries("nodes", {decision.node: decision for decision in down.nodes}),
+            pods=self._changed_entries("pods", codes),
+            alike=self._changed_entries(
+                "alike", {"/".join(decision.pods[0]): _counted(decision) for decision in up.pods}
+            ),
+            buffers=self._changed_entries(
                 "buffers", {"/".join(decision.key): without_current_time(decision, now) for decision in up.buffers}
             ),
-            notes=self._new("notes", up.notes),
-            problems=self._new("problems", problems),
+            notes=self._changed_entries("notes", up.notes),
+            problems=self._changed_entries("problems", problems),
         )
 
-    def _new(self, kind: str, entries: EntriesByName) -> EntriesByName:
+    def _changed_entries(self, kind: str, entries: EntriesByName) -> EntriesByName:
         before, self._written[kind] = self._written.get(kind, {}), entries
         return changed_entries(before, entries)
 

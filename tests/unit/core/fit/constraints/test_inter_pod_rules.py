@@ -356,7 +356,7 @@ def test_without_word_of_other_pods_a_pod_is_the_first_of_its_kind() -> None:
 
 def test_without_metadata_nothing_is_asked_about_other_pods() -> None:
     asked = Demand.of(pod(**near({}) | spread({})).spec)
-    assert (asked.near, asked.spread, asked.resident) == ((), (), PodProfile())
+    assert (asked.pod_affinity, asked.spread, asked.profile) == ((), (), PodProfile())
 
 
 # Bad input

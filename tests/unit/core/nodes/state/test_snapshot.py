@@ -26,8 +26,8 @@ def counted(snapshot: ClusterSnapshot) -> dict[str, tuple[int, ...]]:
     """What is taken on each node, of everything and of that which belongs to it, and who keeps others away."""
     table = snapshot.table
     columns = [*snapshot.running.used.amounts, *snapshot.fixed.used.amounts]
-    probe = next(iter(snapshot.placed.values())).resident if snapshot.placed else None
-    terms = len(snapshot.running.near.keeping_away(probe)) if probe is not None else 0
+    probe = next(iter(snapshot.placed.values())).profile if snapshot.placed else None
+    terms = len(snapshot.running.existing_pods.keeping_away(probe)) if probe is not None else 0
     return {name: (*(int(each[table.find(name)]) for each in columns), terms) for name in snapshot.nodes}
 
 
