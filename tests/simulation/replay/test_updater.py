@@ -133,7 +133,7 @@ def test_what_is_no_recording_is_refused_with_the_reason(kind: str, payload: obj
         list(replay_updater(read_lines(line(kind, payload))))
 
 
-def test_a_controller_of_a_kind_that_nobody_watches_is_refused() -> None:
+def test_a_controller_of_an_unwatched_kind_is_refused() -> None:
     put = encode_line("workload", {"kind": "Rollout", "key": ["shop", "web"], "new": None, "old": None})
     began = line("began", {"settings": {}, "rooms": False})
     with pytest.raises(InvalidRecording, match=r"Rollout.*is no kind of controller"):

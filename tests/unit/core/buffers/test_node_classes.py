@@ -166,7 +166,7 @@ def test_a_class_is_a_label_known_or_configured(kind: str, label: str) -> None:
 
 
 @pytest.mark.req("BF-18")
-def test_a_kind_that_nobody_knows_is_not_ready() -> None:
+def test_an_unknown_kind_is_not_ready() -> None:
     document = class_buffer()
     document["spec"]["targetRef"]["kind"] = "Deployment"
     made = translated(document)

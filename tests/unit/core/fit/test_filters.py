@@ -173,7 +173,7 @@ def test_who_asks_for_nothing_of_a_resource_fits_where_too_much_of_it_is_taken()
     assert used.free("cpu").tolist() == [-2000]
 
 
-def test_a_pod_on_a_node_that_nobody_knows_takes_nothing() -> None:
+def test_a_pod_on_an_unknown_node_takes_no_resources() -> None:
     table = NodeTable([node("a"), node("b")])
     used = Occupancy(table, [(table.find("gone"), demand({"cpu": "4"}))])
     used.add(table.find("gone"), demand({"cpu": "4"}))

@@ -40,7 +40,7 @@ def later(looks: int) -> PassPlans:
     return planning.plan(ClusterSnapshotChanges(nodes=dict(nodes), pods=dict(pods)), asked(cluster, memory))
 
 
-def test_the_next_plan_is_the_same_as_if_nobody_had_looked() -> None:
+def test_observing_buffers_does_not_change_the_next_plan() -> None:
     plans = later(0)
     assert plans.up.buffers[0].hits == 1
     assert later(1) == later(2) == plans

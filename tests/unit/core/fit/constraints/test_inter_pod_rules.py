@@ -231,7 +231,7 @@ def test_a_term_is_forgotten_with_the_last_pod_that_had_it() -> None:
     assert neighbours.keeping_away(other) == []
 
 
-def test_a_node_without_the_label_is_in_nobodys_way() -> None:
+def test_a_node_without_the_label_blocks_no_pod() -> None:
     table, loner = three_zones(), pod(**apart({}))
     assert where(table, loner, [("x1", loner)]) == ["a1", "a2", "b1", "c1", "x1"]
 
@@ -376,7 +376,7 @@ def test_a_selector_that_cannot_be_read_is_refused_with_its_place(spec: Json, pl
     assert place in refused.value.rule
 
 
-def test_a_placed_pod_whose_terms_cannot_be_read_keeps_nobody_away() -> None:
+def test_a_placed_pod_with_unreadable_terms_keeps_no_pod_away() -> None:
     odd = PodProfile.of(pod(**apart({"labelSelector": {"matchLabels": {"a b": "c"}}})))
     assert (odd.namespace, odd.labels, odd.apart) == ("red", (("app", "web"),), ())
 

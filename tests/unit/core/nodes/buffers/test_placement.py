@@ -125,7 +125,7 @@ def test_what_is_left_of_a_dedicated_minimum_is_kept_on_top_of_what_runs() -> No
 
 @pytest.mark.req("BF-05")
 @pytest.mark.req("BF-43")
-def test_any_pod_takes_the_room_at_once_whoever_owns_the_buffer() -> None:
+def test_any_pod_takes_the_capacity_of_a_buffer_at_once() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 8)).settle()
     assert cluster.create_many(8, namespace="stranger", cpu="1").schedule() == 8
 

@@ -69,7 +69,7 @@ def test_a_pod_that_tolerates_the_mark_is_not_moved(toleration: dict[str, str], 
     assert stays(with_annotation(SAFE, "true", tolerations=[toleration])) is None
 
 
-def test_nobody_is_evicted_over_and_over_from_the_node_that_it_comes_back_to() -> None:
+def test_no_pod_is_evicted_repeatedly_from_a_node_it_would_return_to() -> None:
     cluster = ShrinkingCluster(a_group("small")).have("small", 2)
     cluster.run("small-1", a_web_pod("everywhere", "500m", tolerations=[{"operator": "Exists"}]))
     cluster.run("small-2", a_web_pod("large", "2500m"))
@@ -78,7 +78,7 @@ def test_nobody_is_evicted_over_and_over_from_the_node_that_it_comes_back_to() -
     assert cluster.code("small-1") == "PodWouldComeBack"
 
 
-def test_a_pod_of_a_controller_that_nobody_knows_is_not_moved_unless_settings_allow_it() -> None:
+def test_a_pod_of_a_custom_controller_is_not_evicted_unless_settings_allow_it() -> None:
     pod = a_web_pod("web", owner=("Widget", "w"))
     assert stays(pod) == "PodOfCustomController"
     assert stays(pod, ScaleDownSettings(skip_nodes_with_custom_controller_pods=False)) is None
@@ -211,7 +211,7 @@ def test_a_pod_that_is_not_ready_may_go_if_enough_others_are_or_the_budget_says_
     assert refused(placed(a_web_pod("web", labels=WEB)), always) == "DisruptionsUsedUp"
 
 
-def test_a_budget_that_cannot_be_read_covers_nobody_and_stops_no_other() -> None:
+def test_an_unreadable_budget_covers_no_pod_and_affects_no_other() -> None:
     bad = a_budget("bad", 0, {}, spec={"selector": {"matchExpressions": [{"key": "app", "operator": "Like"}]}})
     pod = placed(a_web_pod("web", labels=WEB))
     assert refused(pod, bad) is None

@@ -66,7 +66,7 @@ def test_a_node_whose_pods_fit_nowhere_else_stays_and_is_told_so() -> None:
     assert cluster.released == []
 
 
-def test_a_node_that_was_tried_in_vain_is_not_tried_again_for_five_minutes() -> None:
+def test_an_unremovable_node_is_not_tried_again_for_five_minutes() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3")).run("small-2", a_web_pod("b", "1500m"))
     cluster.pass_()
     cluster.delete("a")
@@ -108,7 +108,7 @@ def test_a_group_never_gets_smaller_than_its_minimum() -> None:
     assert {cluster.code(name) for name in cluster.snapshot.nodes} == {"GroupAtMinimum"}
 
 
-def test_nodes_of_nobody_are_left_alone() -> None:
+def test_nodes_of_no_group_are_left_alone() -> None:
     cluster = a_cluster(0)
     cluster.nodes(a_node("bare"))
     cluster.passes(1500, every=30)
@@ -344,7 +344,7 @@ def test_a_node_is_kept_if_its_pods_find_no_place_any_more() -> None:
     assert cluster.evicted == []
 
 
-def test_a_node_whose_mark_somebody_takes_off_is_kept() -> None:
+def test_a_node_whose_leaving_taint_is_removed_by_others_is_kept() -> None:
     cluster = a_cluster(1)
     cluster.pass_(600)
     cluster.pass_(1)
@@ -658,7 +658,7 @@ def test_a_plan_leaves_the_snapshot_as_it_was() -> None:
     assert first.nodes == again.nodes
 
 
-def test_the_next_look_is_when_a_verdict_may_change() -> None:
+def test_the_requeue_time_is_when_a_decision_may_change() -> None:
     cluster = a_cluster(1)
     assert cluster.look().requeue_at == cluster.now + 600
     cluster.wait(600)

@@ -108,7 +108,7 @@ def check_marks(cluster: ShrinkingCluster, plan: ScaleDownPlan) -> None:
     allowed=st.tuples(st.integers(0, 2), st.integers(0, 2)),
     crash=st.integers(0, 2 * PASSES),
 )
-def test_nobody_who_said_no_is_disturbed_and_what_goes_fits_elsewhere(
+def test_no_protected_pod_is_evicted_and_evicted_pods_fit_elsewhere(
     drawn: list[Drawn], least: int, allowed: tuple[int, int], crash: int
 ) -> None:
     cluster = a_world(drawn, least, allowed)

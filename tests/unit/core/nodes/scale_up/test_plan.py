@@ -143,7 +143,7 @@ def test_a_node_is_ordered_for_an_important_pod_as_long_as_the_scheduler_promise
     assert cluster.create(a_pod("important", cpu="4", priority=1000)).ordered() == {"small": 1}
 
 
-def test_the_promise_of_a_node_that_is_gone_helps_nobody_until_it_is_there_again() -> None:
+def test_a_nominated_node_that_is_gone_does_not_count_until_it_is_back() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there"))
     cluster.create(a_pod("promised", status={"phase": "Pending", "nominatedNodeName": "there"}))
     cluster.snapshot.put_node("there", None)
@@ -198,7 +198,7 @@ def test_each_expander_chooses_by_its_own(expander: str, chosen: str) -> None:
     assert chosen in {each.group for each in plan.orders}
 
 
-def test_an_expander_that_nobody_knows_is_refused() -> None:
+def test_an_unknown_expander_is_refused() -> None:
     with pytest.raises(InvalidInput, match="the expanders are least-waste"):
         expanders_by_name(["random"])
 

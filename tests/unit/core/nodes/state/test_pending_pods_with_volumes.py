@@ -71,7 +71,7 @@ def test_once_the_other_pod_is_gone_a_node_is_ordered() -> None:
     assert cluster.ordered() == {"small": 1}
 
 
-def test_whoever_waits_is_read_again_when_another_takes_the_claim() -> None:
+def test_a_pending_pod_is_read_again_when_another_pod_takes_its_claim() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there", cpu="1"))
     cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
     cluster.create(with_claim("db-1", cpu="4"))
@@ -79,7 +79,7 @@ def test_whoever_waits_is_read_again_when_another_takes_the_claim() -> None:
     assert cluster.ordered() == {}
 
 
-def test_a_claim_that_several_pods_may_use_keeps_nobody() -> None:
+def test_a_claim_that_several_pods_may_use_blocks_no_pod() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there"))
     cluster.snapshot.put_storage(stored("z"))
     cluster.place(with_claim("db-0", cpu="4"), "there").create(with_claim("db-1"))
@@ -156,7 +156,7 @@ def test_once_the_first_of_those_that_wait_is_gone_it_is_the_turn_of_the_next() 
     assert unhelped(cluster) == []
 
 
-def test_once_the_first_of_those_that_wait_has_a_node_nobody_else_gets_one() -> None:
+def test_once_the_first_pending_pod_has_a_node_no_other_gets_one() -> None:
     cluster = sharing(with_claim("db-0"), with_claim("db-1"), with_claim("db-2")).nodes(a_node("there"))
     cluster.place(with_claim("db-0"), "there")
     assert unhelped(cluster) == ["db-1", "db-2"]
@@ -164,11 +164,11 @@ def test_once_the_first_of_those_that_wait_has_a_node_nobody_else_gets_one() -> 
     assert unhelped(cluster) == ["db-2"]
 
 
-def test_a_pod_that_cannot_be_read_keeps_a_claim_from_nobody() -> None:
+def test_an_unreadable_pod_keeps_a_claim_from_no_pod() -> None:
     assert sharing(with_claim("db-0", cpu="much"), with_claim("db-1")).ordered() == {"small": 1}
 
 
-def test_a_pod_that_no_node_could_help_keeps_a_claim_from_nobody() -> None:
+def test_a_pod_that_fits_no_node_keeps_a_claim_from_no_pod() -> None:
     cluster = sharing(with_claim("db-0", cpu="64"), with_claim("db-1"))
     assert cluster.ordered() == {"small": 1}
     assert unhelped(cluster) == []
