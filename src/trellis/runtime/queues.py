@@ -22,7 +22,6 @@ from typing import Any, Final, Generic, TypeAlias, TypeVar
 import msgspec
 
 from trellis.kube.flow_control import Draw, RetryBackoff
-from trellis.runtime.shutdown import Shutdown
 from trellis.runtime.tasks import run_task
 
 K = TypeVar("K", bound=Hashable)
@@ -200,25 +199,3 @@ async def _worker(queue: WorkQueue[K], handle: Handler[K], on_failure: Callable[
         queue.forget(key)
         if settled.value is not None:
             queue.add_after(key, settled.value)
-
-
-async def run_controller(
-    stop: Shutdown,
-    queue: WorkQueue[K],
-    handle: Handler[K],
-    *following: Coroutine[Any, Any, None],
-    on_failure: Callable[[WorkFailure], None],
-    workers: int = WORKERS,
-) -> None:
-    """Follow, such as `informer.run()`, and work; on a stop finish the keys that are ready, then stop following.
-
-    A source that fails ends everything with its error: a controller that sees nothing must not go on deciding.
-    """
-    async with asyncio.TaskGroup() as group:
-        sources = [group.create_task(source) for source in following]
-        working = group.create_task(run_workers(queue, handle, workers=workers, on_failure=on_failure))
-        await stop.wait()
-        queue.close()
-        await asyncio.wait({working})
-        for source in sources:
-            source.cancel()

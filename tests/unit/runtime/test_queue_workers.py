@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from support import virtual_time
 from trellis.kube.flow_control import RetryBackoff
-from trellis.runtime.queues import Handler, WorkFailure, WorkQueue, run_controller, run_workers
-from trellis.runtime.shutdown import Shutdown
+from trellis.runtime.queues import Handler, WorkFailure, WorkQueue, run_workers
 
 EXACT = RetryBackoff(first=1.0, most=60.0, jitter=0.0)
 
@@ -151,48 +150,6 @@ def test_cancelling_the_workers_cancels_the_work() -> None:
         return ended
 
     assert virtual_time.run(main()) == ["a"]
-
-
-def test_a_controller_finishes_its_keys_before_it_stops_watching() -> None:
-    async def main() -> list[str]:
-        queue: WorkQueue[str] = WorkQueue()
-        stop = Shutdown()
-        seen: list[str] = []
-
-        async def watch() -> None:
-            try:
-                queue.add("first")
-                await asyncio.sleep(1)
-                queue.add("second")
-                await asyncio.Event().wait()
-            finally:
-                seen.append("stopped watching")
-
-        async def handle(key: str) -> None:
-            await asyncio.sleep(3)
-            seen.append(key)
-
-        asyncio.get_running_loop().call_later(2, stop.request, "SIGTERM")
-        await run_controller(stop, queue, handle, watch(), workers=1, on_failure=unexpected)
-        return seen
-
-    assert virtual_time.run(main()) == ["first", "second", "stopped watching"]
-
-
-def test_a_controller_whose_source_fails_ends_with_that_error() -> None:
-    async def main() -> None:
-        async def watch() -> None:
-            await asyncio.sleep(1)
-            raise ZeroDivisionError("a bug")
-
-        async def handle(key: str) -> None:
-            raise AssertionError(key)
-
-        await run_controller(Shutdown(), WorkQueue[str](), handle, watch(), on_failure=unexpected)
-
-    with pytest.raises(ExceptionGroup) as raised:
-        virtual_time.run(main())
-    assert raised.group_contains(ZeroDivisionError, match="a bug")
 
 
 CHANGES = st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abc"), st.integers(0, 7)), max_size=25)
