@@ -68,10 +68,7 @@ NOT_YET_DISCOVERED: Final = "the API server has not said what it serves"
 
 
 class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that a controller works with. `now` is the wall clock, `served` what the API server serves.
-
-    `shared` are the informers of the process: components that are given the same ones share their caches.
-    """
+    """Everything that a controller works with. `now` is the wall clock, `served` what the API server serves."""
 
     client: Client
     informers: Informers
@@ -84,7 +81,6 @@ class ControllerContext(msgspec.Struct, frozen=True, kw_only=True):
     recorder: Recorder = NO_RECORDER
     now: Callable[[], float]
     draw: Draw
-    shared: SharedInformers = msgspec.field(default_factory=SharedInformers)
 
     def may_act(self) -> bool:
         """Whether no other process can be at work at this moment."""
@@ -167,8 +163,9 @@ class ComponentSpec(msgspec.Struct, Generic[C], frozen=True, kw_only=True):
 class Component(Generic[C]):
     """One component of a process.
 
-    What is not given is made for this component alone: several components of a process may share a client, informers,
-    leadership and metrics. A component that changes nothing takes no lease, so that it never stops the one that works.
+    What is not given is made for this component alone: several components of a process may share a client, the caches
+    of their informers, leadership and metrics. A component that changes nothing takes no lease, so that it never stops
+    the one that works.
     """
 
     def __init__(
@@ -180,7 +177,6 @@ class Component(Generic[C]):
         *,
         recorder: Recorder = NO_RECORDER,
         metrics: Metrics | None = None,
-        informers: Informers | None = None,
         leadership: Leadership | None = None,
         shared: SharedInformers | None = None,
     ) -> None:
@@ -194,13 +190,12 @@ class Component(Generic[C]):
         self.metrics = metrics or Metrics(spec.metrics)
         self.activity = _expect_activity(spec.interval)
         report = write_reporter(self.metrics, spec.log, spec.is_usual)
-        self._shared = shared if shared is not None else SharedInformers()
-        self.informers = informers or Informers(
+        self.informers = Informers(
             client,
             UnreadableKinds(self.metrics, spec.log),
             draw=random.random,
             namespace=spec.namespace,
-            shared=self._shared,
+            shared=shared,
         )
         self.leadership = leadership or create_leadership(spec.election, client, report=report, is_idle=is_idle)
         self._writer = Writer(
@@ -270,7 +265,6 @@ class Component(Generic[C]):
             recorder=self._recorder,
             now=lambda: _wall_clock().timestamp(),
             draw=random.random,
-            shared=self._shared,
         )
 
     async def _lead(self, controller: C) -> None:

@@ -58,6 +58,10 @@ class Informers:
         self._shared = shared if shared is not None else SharedInformers()
         self._informers: list[SharedInformer[Any]] = []
 
+    def create_set(self, unreadable: UnreadableKinds, *, namespace: str = "") -> Informers:
+        """More informers of the same component, which run apart from these and share their caches."""
+        return Informers(self.client, unreadable, draw=self._draw, namespace=namespace, shared=self._shared)
+
     def __iter__(self) -> Iterator[Informer[Any]]:
         return (shared.informer for shared in self._informers if shared.is_followed_by(self))
 

@@ -83,7 +83,6 @@ class ControlledWorld(ABC):
         client = self.server.client
         settings = WriterSettings(read_only=self.read_only, **writing)
         unreadable = UnreadableKinds(self.metrics, Logger("trellis.test"))
-        shared = shared if shared is not None else SharedInformers()
         self.informers = Informers(client, unreadable, draw=lambda: 0.5, namespace=namespace, shared=shared)
         return ControllerContext(
             client=client,
@@ -97,7 +96,6 @@ class ControlledWorld(ABC):
             recorder=recorder,
             now=self.now,
             draw=lambda: 0.5,
-            shared=shared,
         )
 
     @staticmethod

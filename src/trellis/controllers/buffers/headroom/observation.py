@@ -12,7 +12,6 @@ from trellis.controllers.nodes.state import ChangeAccumulator, PassTrigger
 from trellis.core.nodes.buffers.headroom import HeadroomObserver, ObservedHeadroom
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.runtime.component import ControllerContext
-from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.passes import PassReport, PassThread, Periodic
 from trellis.runtime.settings.component import NamespaceSettings
@@ -38,9 +37,7 @@ class HeadroomLoop:
         self._context = context
         self._settings = settings
         self._on_observed = on_observed
-        self._informer_set = Informers(
-            context.client, UnreadableKinds(context.metrics, _log), draw=context.draw, shared=context.shared
-        )
+        self._informer_set = context.informers.create_set(UnreadableKinds(context.metrics, _log))
         self._informers = HeadroomInformers(self._informer_set, scope.vpa_object_namespace)
         self._loop = Periodic("headroom", self._pass, _INTERVAL_SECONDS, on_pass=_report, jitter=0.0)
         self._changes = ChangeAccumulator(self._informers, scope.covers, PassTrigger(self._loop, context.now).soon)
