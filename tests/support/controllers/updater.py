@@ -26,7 +26,7 @@ from trellis.base.json_lines import FORMAT_VERSION, HEADER, RecordingHeader, rea
 from trellis.base.reasons import Reason
 from trellis.base.times import format_time
 from trellis.controllers.updater.metrics import UPDATER_METRICS
-from trellis.controllers.updater.process import UpdaterController
+from trellis.controllers.updater.process import UpdaterController, build_updater
 from trellis.controllers.updater.settings import UpdaterSettings, update_settings
 from trellis.core.recording.format import UPDATER
 from trellis.kube.transport.requests import Request
@@ -236,7 +236,7 @@ class World(ControlledWorld):
             concurrency=settings.loop.concurrent_writes,
         )
         update = update_settings(settings, context.served, await context.client.version())
-        updater = UpdaterController(context, settings, update)
+        updater = build_updater(context, settings, update)
         try:
             async with virtual_time.working(self.running(context, updater)):
                 yield updater

@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from trellis.base.garbage_collection import freeze_live_objects
 from trellis.controllers.updater.admission_status import AdmissionStatus
 from trellis.controllers.updater.events import UpdaterEvents
@@ -28,6 +30,8 @@ from trellis.core.recording.updater import UpdaterStarted
 from trellis.core.resize.planner import UpdatePlanner
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.headroom import NodeHeadroom
+from trellis.core.resize.state.memory import UpdateMemory
+from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.kube.flow_control import Rate
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.write.outcomes import Result, WriteOutcome
@@ -53,92 +57,53 @@ _REFUSALS: Final = (Result.REFUSED, Result.INFEASIBLE, Result.INVALID)
 _log: Final = Logger("trellis.updater")
 
 
+class UpdaterState(msgspec.Struct, frozen=True, kw_only=True):
+    """What the updater knows of workloads, and what keeps it current."""
+
+    cache: WorkloadCache
+    changes: ChangedWorkloads
+    feed: StateFeed
+    scales: ScaleRefresher
+    memory: UpdateMemory
+
+
+class UpdaterParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What reconciles and full passes share. `why_not` says why nothing may be decided now, if so."""
+
+    planner: UpdatePlanner
+    thread: PassThread
+    writes: WriteQueue
+    admission: AdmissionStatus
+    counters: UpdaterMetrics
+    why_not: Callable[[], str | None]
+
+
 class UpdaterController(Controller):
     """The updater of a process. `on_settled` is called when much has been built up that will stay."""
 
     def __init__(
         self,
         context: ControllerContext,
-        settings: UpdaterSettings,
-        update: UpdateSettings,
+        state: UpdaterState,
+        parts: UpdaterParts,
+        reconciler: WorkloadReconciler,
+        full_pass: FullPass,
         *,
-        on_settled: Callable[[], object] = lambda: None,
+        interval: float,
+        on_settled: Callable[[], object],
     ) -> None:
-        metrics, now = context.metrics, context.now
         self._informer_set = context.informers
-        self._may_act = context.may_act
+        self._cache = state.cache
+        self._changes = state.changes
+        self._scales = state.scales
+        self._memory = state.memory
+        self._thread = parts.thread
+        self._writes = parts.writes
+        self._why_not = parts.why_not
+        self._reconciler = reconciler
+        self._full_pass = full_pass
         self._on_settled = on_settled
         self._has_passed = False
-        self._thread = PassThread("updater")
-        self._writes = WriteQueue(settings.loop.concurrent_writes)
-        informers = UpdaterInformers(context.informers, settings, context.served)
-        knows_headroom = informers.knows_rooms
-        recording = UpdaterRecording(context.recorder)
-        recording.write(UpdaterStarted(update, knows_headroom))
-        self._changes = ChangedWorkloads(WorkQueue(draw=context.draw))
-        new_target = asyncio.Event()
-
-        def withdraws_in(namespace: str) -> bool:
-            """Whether boosts that no object gives are taken back there: only where all objects can be read."""
-            return settings.scope.covers(namespace) and not context.informers.is_lacking(informers.hvpas)
-
-        self._cache = create_workload_cache(
-            recording,
-            knows_rooms=knows_headroom,
-            on_change=self._changes.note,
-            on_new_target=new_target.set,
-            withdraws_in=withdraws_in,
-        )
-        state = StateFeed(informers, settings.scope, self._cache)
-        self._scales = ScaleRefresher(
-            self._cache, informers, ScaleLookups(context.client, draw=context.draw), new_target
-        )
-        planner = UpdatePlanner(update, NodeHeadroom(must_know=update.require_fit) if knows_headroom else None)
-        self._memory = create_memory(recording, self._cache, update)
-        admission = AdmissionStatus(context.client, settings.admission, now)
-        events, counters = UpdaterEvents(context.record_event), UpdaterMetrics(metrics)
-        executor = UpdateExecutor(
-            context.writer,
-            state,
-            self._writes,
-            memory=self._memory,
-            events=events,
-            counters=counters,
-            rate=_rate(settings),
-            now=now,
-            requeue=self._changes.note,
-        )
-        self._reconciler = WorkloadReconciler(
-            self._changes,
-            self._memory,
-            planner,
-            executor,
-            self._thread,
-            admission=admission,
-            events=events,
-            counters=counters,
-            metrics=metrics,
-            activity=context.activity,
-            why_not=self._why_not,
-            now=now,
-        )
-        interval = settings.loop.updater_interval.total_seconds()
-        self._full_pass = FullPass(
-            self._cache,
-            self._changes,
-            self._memory,
-            planner,
-            self._reconciler,
-            thread=self._thread,
-            admission=admission,
-            counters=counters,
-            metrics=metrics,
-            recording=recording,
-            pods=informers.pods.snapshot,
-            waiting=self._writes.__len__,
-            export=partial(context.informers.export, metrics),
-            interval=interval,
-        )
         self._loop = Periodic(
             "updater", self._pass, interval, on_pass=passes.pass_reporter(context.activity, _log), jitter=0.0
         )
@@ -189,9 +154,112 @@ class UpdaterController(Controller):
             self._has_passed = True
             self._on_settled()
 
-    def _why_not(self) -> str | None:
-        """Why nothing may be decided at the moment, if so."""
-        return self._informer_set.why_not_trusted() if self._may_act() else "not leading"
+
+def build_updater(
+    context: ControllerContext,
+    settings: UpdaterSettings,
+    update: UpdateSettings,
+    *,
+    on_settled: Callable[[], object] = lambda: None,
+) -> UpdaterController:
+    """The updater with all its parts."""
+    informers = UpdaterInformers(context.informers, settings, context.served)
+    recording = UpdaterRecording(context.recorder)
+    recording.write(UpdaterStarted(update, informers.knows_rooms))
+    state = _build_state(context, settings, update, informers, recording)
+    headroom = NodeHeadroom(must_know=update.require_fit) if informers.knows_rooms else None
+    parts = UpdaterParts(
+        planner=UpdatePlanner(update, headroom),
+        thread=PassThread("updater"),
+        writes=WriteQueue(settings.loop.concurrent_writes),
+        admission=AdmissionStatus(context.client, settings.admission, context.now),
+        counters=UpdaterMetrics(context.metrics),
+        why_not=partial(_why_not, context),
+    )
+    reconciler = _build_reconciler(context, settings, state, parts)
+    interval = settings.loop.updater_interval.total_seconds()
+    full_pass = FullPass(
+        state.cache,
+        state.changes,
+        state.memory,
+        parts.planner,
+        reconciler,
+        thread=parts.thread,
+        admission=parts.admission,
+        counters=parts.counters,
+        metrics=context.metrics,
+        recording=recording,
+        pods=informers.pods.snapshot,
+        waiting=parts.writes.__len__,
+        export=partial(context.informers.export, context.metrics),
+        interval=interval,
+    )
+    return UpdaterController(context, state, parts, reconciler, full_pass, interval=interval, on_settled=on_settled)
+
+
+def _build_state(
+    context: ControllerContext,
+    settings: UpdaterSettings,
+    update: UpdateSettings,
+    informers: UpdaterInformers,
+    recording: UpdaterRecording,
+) -> UpdaterState:
+    changes, new_target = ChangedWorkloads(WorkQueue(draw=context.draw)), asyncio.Event()
+
+    def withdraws_in(namespace: str) -> bool:
+        """Whether boosts that no object gives are taken back there: only where all objects can be read."""
+        return settings.scope.covers(namespace) and not context.informers.is_lacking(informers.hvpas)
+
+    cache = create_workload_cache(
+        recording,
+        knows_rooms=informers.knows_rooms,
+        on_change=changes.note,
+        on_new_target=new_target.set,
+        withdraws_in=withdraws_in,
+    )
+    return UpdaterState(
+        cache=cache,
+        changes=changes,
+        feed=StateFeed(informers, settings.scope, cache),
+        scales=ScaleRefresher(cache, informers, ScaleLookups(context.client, draw=context.draw), new_target),
+        memory=create_memory(recording, cache, update),
+    )
+
+
+def _build_reconciler(
+    context: ControllerContext, settings: UpdaterSettings, state: UpdaterState, parts: UpdaterParts
+) -> WorkloadReconciler:
+    events = UpdaterEvents(context.record_event)
+    executor = UpdateExecutor(
+        context.writer,
+        state.feed,
+        parts.writes,
+        memory=state.memory,
+        events=events,
+        counters=parts.counters,
+        rate=_rate(settings),
+        now=context.now,
+        requeue=state.changes.note,
+    )
+    return WorkloadReconciler(
+        state.changes,
+        state.memory,
+        parts.planner,
+        executor,
+        parts.thread,
+        admission=parts.admission,
+        events=events,
+        counters=parts.counters,
+        metrics=context.metrics,
+        activity=context.activity,
+        why_not=parts.why_not,
+        now=context.now,
+    )
+
+
+def _why_not(context: ControllerContext) -> str | None:
+    """Why nothing may be decided at the moment, if so."""
+    return context.informers.why_not_trusted() if context.may_act() else "not leading"
 
 
 def updater_spec(settings: UpdaterSettings) -> ComponentSpec[UpdaterController]:
@@ -201,7 +269,7 @@ def updater_spec(settings: UpdaterSettings) -> ComponentSpec[UpdaterController]:
     async def build(context: ControllerContext) -> AsyncIterator[UpdaterController]:
         version = await retry_until_answered(context.client.version, _log)
         update = update_settings(settings, context.served, version)
-        yield UpdaterController(context, settings, update, on_settled=freeze_live_objects)
+        yield build_updater(context, settings, update, on_settled=freeze_live_objects)
 
     return ComponentSpec(
         name=COMPONENT,
