@@ -17,8 +17,7 @@ from trellis.base.errors import KubeError
 from trellis.base.times import format_time
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.plugins.hosted_recommenders import host_recommenders
-from trellis.controllers.recommender.process import ASSUMED
-from trellis.controllers.recommender.reconcile import RecommenderController
+from trellis.controllers.recommender.process import ASSUMED, RecommenderController, build_recommender
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.recommender.usage_source import open_usage_source
 from trellis.kube.transport.requests import Request
@@ -179,7 +178,7 @@ class World:
         )
         with closing(host_recommenders(self.settings, self.metrics)) as hosted:
             async with open_usage_source(client, self.settings, self.metrics) as source:
-                recommender = RecommenderController(context, self.settings, hosted=hosted, source=source)
+                recommender = build_recommender(context, self.settings, hosted=hosted, source=source)
                 async with virtual_time.working(run_all(informers.run(), recommender.run())):
                     yield recommender
 

@@ -27,12 +27,20 @@ _JSON: Final = "application/json"
 
 
 class RecommendationApi:
-    """Answers requests about the last pass. `chosen` is the recommender that a VPA names, None if there is no VPA."""
+    """Answers requests about the last pass, which is None before the first has ended.
 
-    def __init__(self, leading: Leadership, chosen: Callable[[str, str], str | None]) -> None:
-        self._leading = leading
-        self._chosen = chosen
-        self.last: LastPass | None = None
+    `find_recommender` returns the recommender that a VPA names, None if there is no such VPA.
+    """
+
+    def __init__(
+        self,
+        leadership: Leadership,
+        find_recommender: Callable[[str, str], str | None],
+        last_pass: Callable[[], LastPass | None],
+    ) -> None:
+        self._leadership = leadership
+        self._find_recommender = find_recommender
+        self.last_pass = last_pass
 
     @property
     def pages(self) -> Mapping[str, Page]:
@@ -40,7 +48,7 @@ class RecommendationApi:
         return dict(zip(PATHS, (self._list, self._list, self._get), strict=True))
 
     async def _get(self, request: PageRequest) -> ProbeResponse:
-        last = self.last
+        last = self.last_pass()
         if last is None:
             return self._build_error(503, self._explain_no_pass())
         namespace, name = request.path["namespace"], request.path["vpa"]
@@ -53,7 +61,7 @@ class RecommendationApi:
         )
 
     async def _list(self, request: PageRequest) -> ProbeResponse:
-        last = self.last
+        last = self.last_pass()
         if last is None:
             return self._build_error(503, self._explain_no_pass())
         text = request.query.get("limit", str(MOST_PER_PAGE))
@@ -67,25 +75,25 @@ class RecommendationApi:
 
     def _whereabouts(self) -> dict[str, Any]:
         """The recommenders that this process serves, and the leaders of those that it does not."""
-        return {"serves": sorted(self._leading.served), "elsewhere": self._leading.elsewhere()}
+        return {"serves": sorted(self._leadership.served), "elsewhere": self._leadership.elsewhere()}
 
     def _explain_no_pass(self) -> str:
-        if self._leading.served:
+        if self._leadership.served:
             return "no pass has ended yet; ask again in a minute"
         return f"this process is waiting to lead, and decides nothing{self._leaders()}"
 
     def _explain_missing(self, namespace: str, name: str) -> str:
-        chosen = self._chosen(namespace, name)
+        recommender = self._find_recommender(namespace, name)
         vpa = f"VerticalPodAutoscaler {name} in namespace {namespace}"
-        if chosen is None:
+        if recommender is None:
             return f"there is no {vpa}, or it is outside of what this process looks at"
-        if chosen in self._leading.served:
+        if recommender in self._leadership.served:
             return f"{vpa} was not there in the last pass; ask again after the next one"
-        served = ", ".join(sorted(self._leading.served)) or "none"
-        return f"{vpa} names the recommender {chosen}; this process serves {served}{self._leaders()}"
+        served = ", ".join(sorted(self._leadership.served)) or "none"
+        return f"{vpa} names the recommender {recommender}; this process serves {served}{self._leaders()}"
 
     def _leaders(self) -> str:
-        leaders = [f"{name} is led by {holder or 'nobody'}" for name, holder in self._leading.elsewhere().items()]
+        leaders = [f"{name} is led by {holder or 'nobody'}" for name, holder in self._leadership.elsewhere().items()]
         return f" ({', '.join(leaders)})" if leaders else ""
 
     def _build_error(self, status: int, message: str) -> ProbeResponse:

@@ -8,6 +8,7 @@ from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.observed_pods import ObservedPod
+from trellis.api.resolve import resolve_vpa
 from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
 from trellis.core.recommend.state.snapshot import RecommenderSnapshot, SnapshotChangeCollector
 from trellis.kube.resources import EVENTS, HVPAS, OBSERVED_PODS, OBSERVED_WORKLOADS, VPAS
@@ -38,6 +39,11 @@ class RecommenderInformers:
         self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, indexes=by, dispensable=_NO_HVPAS, served=hvpas_served)
         self._changes = SnapshotChangeCollector()
         self._subscribe()
+
+    def find_recommender(self, namespace: str, name: str) -> str | None:
+        """The recommender that a VPA names; None if there is no such VPA."""
+        vpa = self.vpas.get(namespace, name)
+        return resolve_vpa(vpa).recommender if vpa is not None else None
 
     def why_not_trusted(self) -> str | None:
         """Why a pass must not go by what is known of the VPAs, if it must not."""

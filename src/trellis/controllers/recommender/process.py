@@ -1,24 +1,34 @@
-"""The spec of the recommender as a component: one lease for each name, and pages that explain recommendations."""
+"""Composes the recommender: its spec as a component, with one lease for each name, and the controller from its parts.
+
+Passes run every interval. Pages beside the metrics explain recommendations.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, closing
 from functools import partial
 from typing import Final
 
 from trellis.base.garbage_collection import freeze_live_objects
-from trellis.controllers.recommender.http_api import PATHS
+from trellis.controllers.recommender.history import RecommenderHistory
+from trellis.controllers.recommender.http_api import PATHS, RecommendationApi
+from trellis.controllers.recommender.informers import RecommenderInformers
 from trellis.controllers.recommender.leader_election import lease_names
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.plugins.hosted_recommenders import HostedRecommenders, host_recommenders
-from trellis.controllers.recommender.reconcile import RecommenderController
+from trellis.controllers.recommender.reconcile import RecommenderReconciler
+from trellis.controllers.recommender.recording import create_engine
 from trellis.controllers.recommender.settings import RecommenderSettings
-from trellis.controllers.recommender.usage_source import open_usage_source
+from trellis.controllers.recommender.usage_source import UsageSource, open_usage_source
 from trellis.core.recording.format import RECOMMENDER
 from trellis.kube.discovery import Served, ServedKind
-from trellis.runtime.component import ComponentSpec, ControllerContext, component_main
+from trellis.kube.resources import HVPAS
+from trellis.kube.scales import ScaleLookups
+from trellis.runtime import passes
+from trellis.runtime.component import ComponentSpec, Controller, ControllerContext, component_main
 from trellis.runtime.leadership import lease_per_name
+from trellis.runtime.passes import PassThread, Periodic
 from trellis.runtime.recorder import open_recorder
 from trellis.runtime.shutdown import Main, Shutdown
 from trellis.runtime.telemetry.health import ProbeResponse
@@ -35,6 +45,112 @@ ASSUMED: Final = Served((ServedKind("", "v1", "pods", "Pod", namespaced=True, su
 _log: Final = Logger("trellis.recommender")
 
 
+class RecommenderController(Controller):
+    """The recommender of a process. `on_settled` is called when much has been built up that will stay."""
+
+    def __init__(
+        self,
+        context: ControllerContext,
+        settings: RecommenderSettings,
+        informers: RecommenderInformers,
+        reconciler: RecommenderReconciler,
+        *,
+        history: RecommenderHistory,
+        hosted: HostedRecommenders,
+        thread: PassThread,
+        on_settled: Callable[[], object],
+    ) -> None:
+        self._informer_set = context.informers
+        self._leadership = context.leadership
+        self._metrics = context.metrics
+        self._now = context.now
+        self._informers = informers
+        self._reconciler = reconciler
+        self._history = history
+        self._hosted = hosted
+        self._start_seconds = settings.plugins.recommender_deadline.total_seconds()
+        self._thread = thread
+        self._on_settled = on_settled
+        self._has_passed = False
+        interval = settings.loop.recommender_interval.total_seconds()
+        self._loop = Periodic(
+            "recommender", self._pass, interval, on_pass=passes.pass_reporter(context.activity, _log), jitter=0.0
+        )
+        self.http_api = RecommendationApi(context.leadership, informers.find_recommender, lambda: reconciler.last_pass)
+
+    def on_started_leading(self) -> None:
+        """Serve another name from the next pass on, which begins now."""
+        self._loop.wake()
+
+    async def run(self) -> None:
+        """Work until cancelled."""
+        try:
+            await self._run_passes()
+        finally:
+            await self._history.close()
+            self._thread.close()
+
+    async def _run_passes(self) -> None:
+        await self._informer_set.wait_until_synced()
+        await self._thread.run(self._hosted.start, self._start_seconds)
+        vpas, pods = self._informers.vpas.snapshot(), self._informers.pods.snapshot()
+        _log.info("everything has been seen", vpas=len(vpas), pods=len(pods))
+        self._on_settled()
+        await self._loop.run()
+
+    async def _pass(self) -> None:
+        names = self._leadership.served
+        if not names:
+            return
+        skip_reason = self._informers.why_not_trusted()
+        if skip_reason is not None:
+            _log.error("this pass changes nothing", why=skip_reason)
+            return
+        await self._reconciler.reconcile(names, self._now(), self._loop.wake)
+        if not self._has_passed:
+            self._has_passed = True
+            self._on_settled()
+        self._informer_set.export(self._metrics)
+
+
+def build_recommender(
+    context: ControllerContext,
+    settings: RecommenderSettings,
+    *,
+    hosted: HostedRecommenders,
+    source: UsageSource,
+    on_settled: Callable[[], object] = lambda: None,
+) -> RecommenderController:
+    """The recommender with all its parts."""
+    client, metrics, thread = context.client, context.metrics, PassThread("recommender")
+    history = RecommenderHistory(client, context.writer, settings, thread, metrics=metrics, now=context.now)
+    informers = RecommenderInformers(context.informers, hvpas_served=context.served.serves(HVPAS))
+    reconciler = RecommenderReconciler(
+        settings,
+        informers,
+        create_engine(settings, context.recorder),
+        history,
+        thread,
+        hosted=hosted,
+        source=source,
+        scales=ScaleLookups(client, draw=context.draw),
+        writer=context.writer,
+        metrics=metrics,
+        recorder=context.recorder,
+        can_resize=context.served.resizes_pods,
+    )
+    return RecommenderController(
+        context,
+        settings,
+        informers,
+        reconciler,
+        history=history,
+        hosted=hosted,
+        thread=thread,
+        on_settled=on_settled,
+    )
+
+
 def recommender_spec(settings: RecommenderSettings, hosted: HostedRecommenders) -> ComponentSpec[RecommenderController]:
     """The recommender as a component, with the recommenders behind its names."""
     leader, names = settings.leader, settings.loop.recommender_name
@@ -43,7 +159,7 @@ def recommender_spec(settings: RecommenderSettings, hosted: HostedRecommenders) 
     @asynccontextmanager
     async def build(context: ControllerContext) -> AsyncIterator[RecommenderController]:
         async with open_usage_source(context.client, settings, context.metrics) as source:
-            yield RecommenderController(context, settings, hosted=hosted, source=source, on_settled=freeze_live_objects)
+            yield build_recommender(context, settings, hosted=hosted, source=source, on_settled=freeze_live_objects)
 
     return ComponentSpec(
         name=COMPONENT,

@@ -10,20 +10,18 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from trellis.api.resolve import resolve_vpa
 from trellis.base.garbage_collection import pause_garbage_collection
 from trellis.controllers.recommender import metrics as named
 from trellis.controllers.recommender.history import RecommenderHistory
-from trellis.controllers.recommender.http_api import RecommendationApi
 from trellis.controllers.recommender.informers import RecommenderInformers
 from trellis.controllers.recommender.metrics import RecommenderMetrics
 from trellis.controllers.recommender.plugins.hosted_recommenders import HostedRecommenders
-from trellis.controllers.recommender.recording import create_engine
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.controllers.recommender.status import build_status_action, build_totals_action
 from trellis.controllers.recommender.usage_source import UsageSource
 from trellis.core.cluster.owners import ScaleInfo, TargetRef
-from trellis.core.recommend.engine import PassDecision, PassNeeds, PassStage, PassWrites
+from trellis.core.recommend.engine import PassDecision, PassNeeds, PassStage, PassWrites, RecommenderEngine
+from trellis.core.recommend.explanations import LastPass
 from trellis.core.recommend.recommendation_pass import PassResult
 from trellis.core.recommend.state.governance import build_owners, read_vpa_target
 from trellis.core.recommend.state.snapshot import (
@@ -33,14 +31,13 @@ from trellis.core.recommend.state.snapshot import (
     RecommenderSnapshot,
 )
 from trellis.core.recommend.state.tables import VpaStatusWrite
-from trellis.kube.resources import HVPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.write.outcomes import WriteOutcome
-from trellis.runtime import passes
-from trellis.runtime.component import Controller, ControllerContext
-from trellis.runtime.passes import PassThread, Periodic
+from trellis.kube.write.writer import Writer
+from trellis.runtime.passes import PassThread
+from trellis.runtime.recorder import Recorder
 from trellis.runtime.telemetry.logs import Logger
-from trellis.runtime.telemetry.metrics import StepTimer
+from trellis.runtime.telemetry.metrics import Metrics, StepTimer
 
 _log: Final = Logger("trellis.recommender")
 
@@ -76,92 +73,57 @@ _STEPS: Final = {PassStage.INGESTED: named.LOAD_PODS, PassStage.COLLECTED: named
 _WRITES_AT_ONCE: Final = 1_000
 
 
-class RecommenderController(Controller):
-    """Runs the passes of one process, whatever the names of its recommenders."""
+class RecommenderReconciler:
+    """Runs passes, whatever the names of the recommenders. `last_pass` is what explanations are made of."""
 
     def __init__(
         self,
-        context: ControllerContext,
         settings: RecommenderSettings,
+        informers: RecommenderInformers,
+        engine: RecommenderEngine,
+        history: RecommenderHistory,
+        thread: PassThread,
         *,
         hosted: HostedRecommenders,
         source: UsageSource,
-        on_settled: Callable[[], object] = lambda: None,
+        scales: ScaleLookups,
+        writer: Writer,
+        metrics: Metrics,
+        recorder: Recorder,
+        can_resize: bool,
     ) -> None:
-        client, metrics, now = context.client, context.metrics, context.now
-        self._writer = context.writer
         self._settings = settings
+        self._informers = informers
+        self._engine = engine
+        self._history = history
+        self._thread = thread
         self._hosted = hosted
         self._source = source
-        self._leading = context.leadership
+        self._scales = scales
+        self._writer = writer
         self._metrics = metrics
-        self._now = now
-        # Called when much has been built up that will stay: after caches have synced, and after the first pass.
-        self._on_settled = on_settled
-        self._has_worked = False
+        self._recorder = recorder
+        self._can_resize = can_resize
         self._observed = RecommenderMetrics(metrics)
         self._shadow_log = ShadowLog()
-        self._scales = ScaleLookups(client, draw=context.draw)
-        self._thread = PassThread("recommender")
-        self._recorder = context.recorder
-        self._engine = create_engine(settings, context.recorder)
-        self._can_resize = context.served.resizes_pods
-        self._history = RecommenderHistory(client, context.writer, settings, self._thread, metrics=metrics, now=now)
-        interval = settings.loop.recommender_interval.total_seconds()
-        self._loop = Periodic(
-            "recommender", self._pass, interval, on_pass=passes.pass_reporter(context.activity, _log), jitter=0.0
-        )
-        self.informers = context.informers
-        self._informers = RecommenderInformers(context.informers, hvpas_served=context.served.serves(HVPAS))
-        self.http_api = RecommendationApi(context.leadership, self._find_recommender)
+        self.last_pass: LastPass | None = None
 
-    def _find_recommender(self, namespace: str, name: str) -> str | None:
-        """The recommender that a VPA names; None if there is no such VPA."""
-        vpa = self._informers.vpas.get(namespace, name)
-        return resolve_vpa(vpa).recommender if vpa is not None else None
-
-    def on_started_leading(self) -> None:
-        """Serve another name from the next pass on, which begins now."""
-        self._loop.wake()
-
-    async def run(self) -> None:
-        """Work until cancelled."""
+    async def reconcile(self, names: frozenset[str], now: float, wake: Callable[[], None]) -> None:
+        """Run a pass for the recommenders of these names; `wake` is called when history has been fetched."""
+        snapshot = self._informers.take_snapshot()
         try:
-            await self._run_passes()
-        finally:
-            await self._history.close()
-            self._thread.close()
-
-    async def _run_passes(self) -> None:
-        informers = self._informers
-        await self.informers.wait_until_synced()
-        await self._thread.run(self._hosted.start, self._settings.plugins.recommender_deadline.total_seconds())
-        _log.info("everything has been seen", vpas=len(informers.vpas.snapshot()), pods=len(informers.pods.snapshot()))
-        self._on_settled()
-        await self._loop.run()
-
-    async def _pass(self) -> None:
-        informers = self._informers
-        names = self._leading.served
-        if not names:
-            return
-        skip_reason = informers.why_not_trusted()
-        if skip_reason is not None:
-            _log.error("this pass changes nothing", why=skip_reason)
-            return
-        snapshot = informers.take_snapshot()
-        try:
-            await self._reconcile(snapshot, names, self._now())
+            await self._reconcile(snapshot, names, now, wake)
         except BaseException:
-            informers.give_back(snapshot)
+            self._informers.give_back(snapshot)
             raise
         await self._thread.run(self._recorder.flush)
-        self.informers.export(self._metrics)
 
-    async def _reconcile(self, snapshot: RecommenderSnapshot, names: frozenset[str], now: float) -> None:
+    async def _reconcile(
+        self, snapshot: RecommenderSnapshot, names: frozenset[str], now: float, wake: Callable[[], None]
+    ) -> None:
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
         needs = await self._begin(snapshot, names)
-        pending = await self._history.fetch(needs, self._loop.wake, now)
+        pending = await self._history.fetch(needs, wake, now)
         served, waiting = len(needs.served), len(pending.fetching)
         _log.detail(3, "loaded VPAs", served=served, known=len(snapshot.vpas), waiting=waiting)
         timer.step(named.LOAD_VPAS)
@@ -178,9 +140,6 @@ class RecommenderController(Controller):
         self._observed.set_unreadable(self._history.unreadable)
         timer.step(named.GARBAGE)
         timer.total()
-        if not self._has_worked:
-            self._has_worked = True
-            self._on_settled()
 
     async def _begin(self, snapshot: RecommenderSnapshot, names: frozenset[str]) -> PassNeeds:
         loop = self._settings.loop
@@ -232,7 +191,7 @@ class RecommenderController(Controller):
 
     def _commit(self, decision: PassDecision, written: PassWrites, now: float) -> None:
         result, writes = decision.recommendations, [write for write, _ in written.statuses]
-        self.http_api.last = self._engine.commit(decision, written, now)
+        self.last_pass = self._engine.commit(decision, written, now)
         _log_writes(writes)
         self._observed.observe_recommendations(result, writes, now)
         self._shadow_log.log_changes(result)

@@ -147,7 +147,7 @@ def test_a_vpa_that_is_not_served_here_is_told_apart_from_one_that_is_not_there(
 
 def test_a_process_that_does_not_lead_says_so_and_who_does() -> None:
     waiting = RecommendationApi(
-        Elsewhere(holders={"default": "host-2_x", "seasonal": ""}), lambda _namespace, _name: None
+        Elsewhere(holders={"default": "host-2_x", "seasonal": ""}), lambda _namespace, _name: None, lambda: None
     )
 
     async def main() -> None:
@@ -170,8 +170,8 @@ def test_of_names_that_are_led_elsewhere_it_says_by_whom() -> None:
     async def main() -> None:
         async with world.recommending() as recommender:
             await world.passes(1)
-            other = RecommendationApi(Elsewhere("default", holders={"seasonal": "host-2_x"}), lambda *_: "seasonal")
-            other.last = recommender.http_api.last
+            leadership = Elsewhere("default", holders={"seasonal": "host-2_x"})
+            other = RecommendationApi(leadership, lambda *_: "seasonal", recommender.http_api.last_pass)
             status, found = await get(other, NAMESPACE, "batch")
             assert status == 404
             assert found["error"].endswith(
