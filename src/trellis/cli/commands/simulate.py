@@ -131,7 +131,7 @@ def _from_dump(
     collected = read_dump(dump)
     groups = read_node_groups(collected)
     loaded = build_fleet_from_dump(collected, dump.name, recommenders=recommenders, seed=seed, groups=groups)
-    cut = [] if collected.is_whole else ["the dump is cut off: what came after its last line is missing"]
+    cut = [] if collected.is_complete else ["the dump is cut off: what came after its last line is missing"]
     return loaded.fleet, [*cut, *loaded.notes], loaded.not_played
 
 

@@ -64,8 +64,8 @@ DUMPED_KINDS: Final[Mapping[str, type[Any]]] = {
     registry.HVPA.name: Hvpa,
     registry.BUFFER.name: Buffer,
     **{
-        each.__name__: each
-        for each in (
+        kind_type.__name__: kind_type
+        for kind_type in (
             *WORKLOAD_KINDS,
             ConfigMap,
             Event,

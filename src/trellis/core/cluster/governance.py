@@ -85,23 +85,23 @@ def assign_governors(
 ) -> Governance:
     """Assign the pods of one namespace to its claims."""
     ranked = sorted(claims, key=lambda claim: claim.seniority)
-    shapes = _PodGroups(_group_pods(pods, owners), claims)
+    groups = _PodGroups(_group_pods(pods, owners), claims)
     governor: dict[str, str] = {}
     rivals: dict[str, tuple[str, ...]] = {}
     matched: dict[str, int] = {}
     for rank, claim in enumerate(ranked):
         older: set[int] = set()
         count = 0
-        for shape in shapes.within_reach(claim):
-            if not _fits(claim, shape.labels, shape.topmost, owner_required=owner_required):
+        for group in groups.list_candidates(claim):
+            if not _fits(claim, group.labels, group.topmost, owner_required=owner_required):
                 continue
-            if shape.governor is None:
-                shape.governor = rank
-                for pod in shape.pods:
+            if group.governor is None:
+                group.governor = rank
+                for pod in group.pods:
                     governor[pod] = claim.name
-                count += len(shape.pods)
+                count += len(group.pods)
             else:
-                older.add(shape.governor)
+                older.add(group.governor)
         matched[claim.name] = count
         if older:
             rivals[claim.name] = tuple(ranked[position].name for position in sorted(older))
@@ -132,7 +132,7 @@ class _PodGroup:
 
 
 def _group_pods(pods: Iterable[ObservedPod], owners: Owners) -> Iterable[_PodGroup]:
-    shapes: dict[tuple[str, ...], _PodGroup] = {}
+    groups: dict[tuple[str, ...], _PodGroup] = {}
     topmost: dict[tuple[str, str], TargetRef | None] = {("", ""): None}
     for pod in pods:
         metadata = pod.metadata
@@ -140,43 +140,43 @@ def _group_pods(pods: Iterable[ObservedPod], owners: Owners) -> Iterable[_PodGro
         controller = metadata.controller
         direct = (controller.kind, controller.name) if controller else ("", "")
         # A flat tuple of text, because the cycle collector leaves those alone: with sets the same takes twice as long.
-        # The API server writes labels in one order; in another they would only make one more shape.
+        # The API server writes labels in one order; in another they would only make one more group.
         key = (*direct, *labels, *labels.values())
-        shape = shapes.get(key)
-        if shape is None:
+        group = groups.get(key)
+        if group is None:
             if direct not in topmost:
                 start = build_controller_ref(metadata.namespace, controller)
                 topmost[direct] = owners.follow(start).topmost if start else None
-            shape = shapes[key] = _PodGroup(labels, topmost[direct])
-        shape.pods.append(metadata.name)
-    return shapes.values()
+            group = groups[key] = _PodGroup(labels, topmost[direct])
+        group.pods.append(metadata.name)
+    return groups.values()
 
 
 class _PodGroups:
-    """The shapes of a namespace, by the topmost controller; those without one by the labels that claims ask for."""
+    """The groups of a namespace by topmost controller; those without one by the labels that selectors require."""
 
-    def __init__(self, shapes: Iterable[_PodGroup], claims: Iterable[TargetClaim]) -> None:
+    def __init__(self, groups: Iterable[_PodGroup], claims: Iterable[TargetClaim]) -> None:
         self._owned: dict[tuple[str, str], list[_PodGroup]] = {}
         self._loose: list[_PodGroup] = []
-        for shape in shapes:
-            if shape.topmost is not None:
-                self._owned.setdefault((shape.topmost.kind, shape.topmost.name), []).append(shape)
+        for group in groups:
+            if group.topmost is not None:
+                self._owned.setdefault((group.topmost.kind, group.topmost.name), []).append(group)
             else:
-                self._loose.append(shape)
-        label_pairs = _equalities(claims) if self._loose else ()
+                self._loose.append(group)
+        label_pairs = _list_required_labels(claims) if self._loose else ()
         self._labelled: dict[tuple[str, str], list[_PodGroup]] = {pair: [] for pair in label_pairs}
-        for shape in self._loose:
-            for pair in shape.labels.items() & self._labelled.keys():
-                self._labelled[pair].append(shape)
+        for group in self._loose:
+            for pair in group.labels.items() & self._labelled.keys():
+                self._labelled[pair].append(group)
 
-    def within_reach(self, claim: TargetClaim) -> Iterator[_PodGroup]:
-        """Shapes that the claim may fit; no others can."""
+    def list_candidates(self, claim: TargetClaim) -> Iterator[_PodGroup]:
+        """Groups that the claim may fit; it fits no others."""
         yield from self._owned.get((claim.target.kind, claim.target.name), ())
         if self._loose and claim.selector is not None:
-            yield from self._rarest(claim.selector)
+            yield from self._list_rarest(claim.selector)
 
-    def _rarest(self, selector: Selector) -> Iterator[_PodGroup]:
-        """Loose shapes that satisfy the equality which the fewest do; all of them if none is asked for."""
+    def _list_rarest(self, selector: Selector) -> Iterator[_PodGroup]:
+        """Groups without a known owner that have the rarest label the selector requires; all if it requires none."""
         fewest: Iterable[Sequence[_PodGroup]] = (self._loose,)
         count = len(self._loose)
         for requirement in selector.requirements:
@@ -185,12 +185,12 @@ class _PodGroups:
                 size = sum(map(len, having))
                 if size < count:
                     fewest, count = having, size
-        for shapes in fewest:
-            yield from shapes
+        for groups in fewest:
+            yield from groups
 
 
-def _equalities(claims: Iterable[TargetClaim]) -> Iterator[tuple[str, str]]:
-    """Every pair of labels that some selector asks for."""
+def _list_required_labels(claims: Iterable[TargetClaim]) -> Iterator[tuple[str, str]]:
+    """Every label, with its value, that a selector of a claim requires."""
     for claim in claims:
         for requirement in claim.selector.requirements if claim.selector else ():
             if requirement.operator in _EQUALITY:

@@ -91,7 +91,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     components: tuple[DumpedComponent, ...]
     usage: UsageColumns
     history: tuple[ContainerHistory, ...]
-    is_whole: bool = True
+    is_complete: bool = True
     """Whether its last line is there: it was written and copied to the end."""
 
     @classmethod
@@ -240,5 +240,5 @@ class _DumpReader:
             components=tuple(self._components),
             usage=UsageColumns.joined(self._usage),
             history=tuple(self._history),
-            is_whole=self._ended,
+            is_complete=self._ended,
         )

@@ -48,20 +48,20 @@ BY_OWNER: Final = "owner"
 BY_NODE: Final = "node"
 
 
-def key_of(found: AnyObject) -> ObjectKey:
+def key_of(stored: AnyObject) -> ObjectKey:
     """The name that an object has as long as it exists; a later object may have it again, with another UID."""
-    metadata = found.metadata
+    metadata = stored.metadata
     return metadata.namespace, metadata.name
 
 
-def index_by_namespace(found: AnyObject) -> tuple[str, ...]:
+def index_by_namespace(stored: AnyObject) -> tuple[str, ...]:
     """Index by namespace."""
-    return (found.metadata.namespace,)
+    return (stored.metadata.namespace,)
 
 
-def index_by_owner(found: AnyObject) -> tuple[str, ...]:
+def index_by_owner(stored: AnyObject) -> tuple[str, ...]:
     """Index by the UID of the controller, because a name may be used again; without a controller, in no group."""
-    for owner in found.metadata.owner_references:
+    for owner in stored.metadata.owner_references:
         if owner.controller:
             return (owner.uid,)
     return ()

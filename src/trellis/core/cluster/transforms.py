@@ -342,8 +342,8 @@ class AnnotationTransform:
     def __init__(self, *keys: str) -> None:
         self._keys = keys
 
-    def __call__(self, found: KubeObject) -> KubeObject:
-        return KubeObject(_cut_metadata(found.metadata, select_annotations(found.metadata, self._keys)))
+    def __call__(self, stored: KubeObject) -> KubeObject:
+        return KubeObject(_cut_metadata(stored.metadata, select_annotations(stored.metadata, self._keys)))
 
 
 def select_annotations(metadata: ObjectMeta, keys: tuple[str, ...]) -> Labels:

@@ -99,7 +99,7 @@ def find_missing_evidence(
 
 def find_missing_objects(evidence: Evidence, without: Collection[str] = ()) -> Iterator[MissingEvidencePart]:
     """Objects that are not there, but for kinds that have no say."""
-    if not evidence.collected.is_whole:
+    if not evidence.collected.is_complete:
         yield MissingEvidencePart(DUMP_CUT_OFF)
     for missing in _missing(evidence):
         kind = missing.what.partition(" ")[0]
@@ -162,7 +162,7 @@ def find_missing_node_evidence(
     collected: ClusterState, groups: KnownNodeGroups, components: CollectedSettings, noded: NodeEvidence | None
 ) -> Iterator[MissingEvidencePart]:
     """All missing evidence of an answer about a node."""
-    if not collected.is_whole:
+    if not collected.is_complete:
         yield MissingEvidencePart(DUMP_CUT_OFF)
     for missing in collected.missing:
         is_none = missing.why == NOT_SERVED and missing.what == BUFFER.name

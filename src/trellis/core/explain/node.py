@@ -151,5 +151,5 @@ def _unknown(collected: ClusterState, name: str) -> InvalidInput:
     if ("", name) in collected.nodes.rejected:
         return InvalidInput(name, f"cannot be read: {collected.nodes.rejected['', name]}")
     guess = suggest_name(name, [node.metadata.name for node in collected.nodes])
-    hint = f' (did you mean "{guess}"?)' if guess else "" if collected.is_whole else " (the dump is cut off)"
+    hint = f' (did you mean "{guess}"?)' if guess else "" if collected.is_complete else " (the dump is cut off)"
     return InvalidInput(name, f"there is no Node of that name{hint}")

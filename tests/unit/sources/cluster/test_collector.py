@@ -272,13 +272,13 @@ def test_other_recordings_and_half_a_dump_are_refused() -> None:
 
 def test_a_dump_that_was_cut_off_says_so() -> None:
     lines = dump_of(shop())
-    assert ClusterState.of(lines).is_whole
-    assert not ClusterState.of(lines[:-1]).is_whole
+    assert ClusterState.of(lines).is_complete
+    assert not ClusterState.of(lines[:-1]).is_complete
 
 
 def test_a_command_works_from_what_a_dump_would_say() -> None:
     found = run(collect_state(shop().client, CollectionScope(("shop",)), NOW))
-    assert found.is_whole
+    assert found.is_complete
     assert [each.metadata.name for each in found.vpas] == ["web-vpa"]
 
 

@@ -68,6 +68,6 @@ def unknown_object_error(kind: str, name: str, evidence: Evidence, among: Snapsh
     hint = f' (did you mean "{guess}"?)' if guess else ""
     if elsewhere:
         hint = f" (there is one in {', '.join(elsewhere)})"
-    elif not guess and not collected.is_whole:
+    elif not guess and not collected.is_complete:
         hint = " (the dump is cut off)"
     return InvalidInput(name, f"there is no {kind} of that name in namespace {namespace}{hint}")
