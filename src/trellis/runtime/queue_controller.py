@@ -17,6 +17,7 @@ from abc import abstractmethod
 from typing import Final, Protocol
 
 from trellis.core.cluster.store import ObjectKey
+from trellis.kube.flow_control import Draw
 from trellis.runtime.component import Controller, ControllerContext
 from trellis.runtime.passes import Periodic, pass_reporter
 from trellis.runtime.queues import WorkFailure, WorkQueue, run_workers
@@ -35,6 +36,19 @@ class Enqueue(Protocol):
         """Have it reconciled soon, or in so many seconds."""
 
 
+class ObjectQueue:
+    """The work queue of the objects in covered namespaces, which handlers and reconcilers put them into."""
+
+    def __init__(self, scope: NamespaceSettings, draw: Draw) -> None:
+        self._scope = scope
+        self.queue: WorkQueue[ObjectKey] = WorkQueue(draw=draw)
+
+    def enqueue(self, key: ObjectKey, delay: float = 0.0) -> None:
+        """Have an object reconciled soon, or in so many seconds, if its namespace is covered."""
+        if self._scope.covers(key[0]):
+            self.queue.add_after(key, delay)
+
+
 class QueueController(Controller):
     """A controller with a work queue of objects. `noun` is what one of them is called in the log.
 
@@ -45,7 +59,7 @@ class QueueController(Controller):
     def __init__(
         self,
         context: ControllerContext,
-        scope: NamespaceSettings,
+        objects: ObjectQueue,
         *,
         noun: str,
         interval: float,
@@ -54,14 +68,14 @@ class QueueController(Controller):
         log: Logger,
     ) -> None:
         self._informer_set = context.informers
-        self._scope = scope
+        self.enqueue = objects.enqueue
         self._noun = noun
         self._workers = workers
         self._failures = failures
         self._log = log
         self._metrics = context.metrics
         self._may_act = context.may_act
-        self._queue: WorkQueue[ObjectKey] = WorkQueue(draw=context.draw)
+        self._queue = objects.queue
         self._loop = Periodic(
             noun, self.reconcile_all, interval, on_pass=pass_reporter(context.activity, log), jitter=0.0
         )
@@ -93,11 +107,6 @@ class QueueController(Controller):
             reconciles = run_workers(self._queue, self._reconcile, workers=self._workers, on_failure=self._failed)
             group.create_task(reconciles, name="reconciles")
             group.create_task(self._loop.run(), name="full passes")
-
-    def enqueue(self, key: ObjectKey, delay: float = 0.0) -> None:
-        """Reconcile an object soon, or in so many seconds, if its namespace is covered."""
-        if self._scope.covers(key[0]):
-            self._queue.add_after(key, delay)
 
     async def drained(self) -> None:
         """Return once no object waits to be reconciled now."""

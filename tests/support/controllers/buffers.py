@@ -25,7 +25,7 @@ from trellis.api.kube.meta import ObjectReference
 from trellis.base.reasons import Reason
 from trellis.base.times import format_time
 from trellis.controllers.buffers.metrics import BUFFER_METRICS
-from trellis.controllers.buffers.process import BufferController
+from trellis.controllers.buffers.process import BufferController, build_buffer_controller
 from trellis.controllers.buffers.settings import BufferControllerSettings, TranslationSettings
 from trellis.controllers.buffers.targets import GroupKind
 from trellis.core.buffers import TargetKind
@@ -280,7 +280,7 @@ class World(ControlledWorld):
         with self.recording.recorder() as recorder:
             namespace = self.settings.scope.vpa_object_namespace
             context = await self.context(namespace=namespace, recorder=recorder)
-            controller = BufferController(context, self.settings, kinds=self.kinds)
+            controller = build_buffer_controller(context, self.settings, kinds=self.kinds)
             async with virtual_time.working(self.running(context, controller)):
                 yield controller
 

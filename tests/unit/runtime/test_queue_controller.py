@@ -13,7 +13,7 @@ from trellis.base.reasons import Reason
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.kube.resources import PODS
 from trellis.runtime.component import ControllerContext
-from trellis.runtime.queue_controller import QueueController
+from trellis.runtime.queue_controller import ObjectQueue, QueueController
 from trellis.runtime.settings.component import NamespaceSettings
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.logs import Logger
@@ -42,7 +42,8 @@ class Shepherd(QueueController):
         self.errors: list[Exception] = []
         self.reconciled: list[tuple[float, str]] = []
         log = Logger("trellis.test")
-        super().__init__(context, scope, noun="sheep", interval=60.0, workers=2, failures=FAILURES, log=log)
+        objects = ObjectQueue(scope, context.draw)
+        super().__init__(context, objects, noun="sheep", interval=60.0, workers=2, failures=FAILURES, log=log)
         self.pods = context.informers.follow(PODS)
 
     def subscribe(self) -> None:

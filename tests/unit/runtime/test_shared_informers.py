@@ -11,7 +11,7 @@ import msgspec
 from support import virtual_time
 from support.api_server.server import ModelServer, pod_path
 from support.controllers.buffers import World as BufferWorld
-from trellis.controllers.buffers.process import BufferController
+from trellis.controllers.buffers.process import build_buffer_controller
 from trellis.controllers.nodes.metrics import NODE_METRICS
 from trellis.controllers.nodes.reconcile import NodeController
 from trellis.controllers.nodes.settings import NodeControllerSettings
@@ -197,7 +197,7 @@ def test_the_node_autoscaler_and_the_buffer_controller_list_and_watch_each_kind_
     async def main() -> None:
         shared = SharedInformers((*NODE_KINDS, *BUFFER_KINDS))
         context = await world.context(shared=shared)
-        buffers = BufferController(context, world.settings, kinds=world.kinds)
+        buffers = build_buffer_controller(context, world.settings, kinds=world.kinds)
         metrics = Metrics(NODE_METRICS, about_process=False)
         unreadable = UnreadableKinds(metrics, Logger("trellis.test"))
         informers = Informers(context.client, unreadable, draw=context.draw, shared=shared)

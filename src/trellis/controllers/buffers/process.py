@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Final
 
+import msgspec
+
 from trellis.controllers.buffers import metrics as named
 from trellis.controllers.buffers.capacity_buffers.controller import CapacityBuffers, SharedWithBuffers
 from trellis.controllers.buffers.capacity_buffers.informers import is_capacity_key
@@ -35,7 +37,7 @@ from trellis.core.recording.format import BUFFERS
 from trellis.kube.scales import ScaleLookups
 from trellis.runtime.component import ComponentSpec, ControllerContext, component_main
 from trellis.runtime.leadership import one_lease
-from trellis.runtime.queue_controller import QueueController
+from trellis.runtime.queue_controller import ObjectQueue, QueueController
 from trellis.runtime.recorder import open_recorder
 from trellis.runtime.settings.component import effective_boost_settings
 from trellis.runtime.shared_informers import SharedInformers
@@ -51,94 +53,43 @@ _NAMESPACE: Final = ""
 _log: Final = Logger("trellis.buffers")
 
 
+class BufferParts(msgspec.Struct, frozen=True, kw_only=True):
+    """What the Buffer controller works with."""
+
+    informers: BufferInformers
+    states: BufferStates
+    shares: QuotaShares
+    settlement: QuotaSettlement
+    headroom: HeadroomController
+    capacity: CapacityBuffers
+    reconciler: BufferReconciler
+    handlers: BufferChangeHandlers
+
+
 class BufferController(QueueController):
-    """The Buffer controller of a process. `kinds` are the targets that plug-ins know."""
+    """The Buffer controller of a process."""
 
     def __init__(
-        self,
-        context: ControllerContext,
-        settings: BufferControllerSettings,
-        *,
-        kinds: Mapping[GroupKind, TargetKind],
+        self, context: ControllerContext, settings: BufferControllerSettings, objects: ObjectQueue, parts: BufferParts
     ) -> None:
         super().__init__(
             context,
-            settings.scope,
+            objects,
             noun="buffer",
             interval=settings.translation.buffer_interval.total_seconds(),
             workers=settings.translation.concurrent_writes,
             failures=named.FAILURES,
             log=_log,
         )
-        client, writer, served, metrics = context.client, context.writer, context.served, context.metrics
         self._most_exported = settings.translation.metrics_buffers
-        translation = settings.translation.figures()
-        self._informers = BufferInformers(context.informers, served, settings.scope)
-        self._states = BufferStates(translation)
-        self._shares = QuotaShares(self._informers.quotas_in)
-        self._settlement = QuotaSettlement(self._shares, self._is_awaited, self.enqueue)
-        classes = NodeClasses(self._informers.pods, self._informers.demands)
-        templates = TemplateDryRuns(client, metrics)
-        view = BufferViewBuilder(
-            client,
-            self._informers,
-            self._states,
-            counting=TargetReader(client, self._informers.workloads, kinds),
-            templates=templates,
-            classes=classes,
-            governing=GovernorLookup(
-                self._informers.governors, self._informers.finders(), ScaleLookups(client, draw=context.draw)
-            ),
-            figures=translation,
-            boosts=effective_boost_settings(
-                settings.scope.feature_gates, settings.translation.max_allowed_cpu_boost, served
-            ),
-        )
-        self._headroom = HeadroomController(
-            context,
-            settings.scope,
-            settings.headroom,
-            always=settings.elsewhere.translate,
-            most_exported=self._most_exported,
-            keys=lambda: [key_of(buffer) for buffer in self._informers.buffers.snapshot()],
-            enqueue=self.enqueue,
-        )
-        self._capacity = CapacityBuffers(
-            client,
-            writer,
-            settings.elsewhere,
-            SharedWithBuffers(
-                view, templates, self._shares, self._states.selecting, translation, self._headroom.on_top
-            ),
-            informers=context.informers,
-            served=served,
-            settle=self._enqueue_namespace,
-            metrics=metrics,
-            record=context.record_event,
-            now=context.now,
-        )
-        self._reconciler = BufferReconciler(
-            self._informers,
-            view,
-            self._shares,
-            self._states,
-            writer,
-            elsewhere=self._capacity.elsewhere,
-            headroom=self._headroom,
-            translator=BufferTranslator(translation, context.recorder),
-            settle=self._enqueue_namespace,
-            metrics=metrics,
-            record=context.record_event,
-            now=context.now,
-        )
-        self._handlers = BufferChangeHandlers(
-            self._informers,
-            self._states,
-            classes,
-            self._capacity,
-            enqueue=self.enqueue,
-            settle=self._enqueue_namespace,
-        )
+        self._informers = parts.informers
+        self._states = parts.states
+        self._shares = parts.shares
+        self._settlement = parts.settlement
+        self._headroom = parts.headroom
+        self._capacity = parts.capacity
+        self._reconciler = parts.reconciler
+        self._handlers = parts.handlers
 
     async def run(self) -> None:
         """Work until cancelled."""
@@ -179,12 +130,108 @@ class BufferController(QueueController):
         self._informer_set.export(self._metrics)
         timer.total()
 
-    def _is_awaited(self, namespace: str) -> bool:
-        """Whether some Buffer is not translated yet, and may be older than those that are."""
-        return self._reconciler.is_awaited(namespace) or self._capacity.is_awaited(namespace)
 
-    def _enqueue_namespace(self, namespace: str, delay: float = 0.0) -> None:
-        self.enqueue((namespace, _NAMESPACE), delay)
+def build_buffer_controller(
+    context: ControllerContext, settings: BufferControllerSettings, *, kinds: Mapping[GroupKind, TargetKind]
+) -> BufferController:
+    """The Buffer controller with all its parts. `kinds` are the targets that plug-ins know."""
+    objects = ObjectQueue(settings.scope, context.draw)
+    translation = settings.translation.figures()
+    informers = BufferInformers(context.informers, context.served, settings.scope)
+    states, shares = BufferStates(translation), QuotaShares(informers.quotas_in)
+    classes = NodeClasses(informers.pods, informers.demands)
+    templates = TemplateDryRuns(context.client, context.metrics)
+    view = _build_view(context, settings, kinds, informers, states, classes=classes, templates=templates)
+    headroom = _build_headroom(context, settings, informers, objects)
+    enqueue_namespace = partial(_enqueue_namespace, objects)
+    capacity = CapacityBuffers(
+        context.client,
+        context.writer,
+        settings.elsewhere,
+        SharedWithBuffers(view, templates, shares, states.selecting, translation, headroom.on_top),
+        informers=context.informers,
+        served=context.served,
+        settle=enqueue_namespace,
+        metrics=context.metrics,
+        record=context.record_event,
+        now=context.now,
+    )
+    reconciler = BufferReconciler(
+        informers,
+        view,
+        shares,
+        states,
+        context.writer,
+        elsewhere=capacity.elsewhere,
+        headroom=headroom,
+        translator=BufferTranslator(translation, context.recorder),
+        settle=enqueue_namespace,
+        metrics=context.metrics,
+        record=context.record_event,
+        now=context.now,
+    )
+    parts = BufferParts(
+        informers=informers,
+        states=states,
+        shares=shares,
+        settlement=QuotaSettlement(shares, partial(_is_awaited, reconciler, capacity), objects.enqueue),
+        headroom=headroom,
+        capacity=capacity,
+        reconciler=reconciler,
+        handlers=BufferChangeHandlers(
+            informers, states, classes, capacity, enqueue=objects.enqueue, settle=enqueue_namespace
+        ),
+    )
+    return BufferController(context, settings, objects, parts)
+
+
+def _build_view(
+    context: ControllerContext,
+    settings: BufferControllerSettings,
+    kinds: Mapping[GroupKind, TargetKind],
+    informers: BufferInformers,
+    states: BufferStates,
+    *,
+    classes: NodeClasses,
+    templates: TemplateDryRuns,
+) -> BufferViewBuilder:
+    client, translation = context.client, settings.translation
+    return BufferViewBuilder(
+        client,
+        informers,
+        states,
+        counting=TargetReader(client, informers.workloads, kinds),
+        templates=templates,
+        classes=classes,
+        governing=GovernorLookup(informers.governors, informers.finders(), ScaleLookups(client, draw=context.draw)),
+        figures=translation.figures(),
+        boosts=effective_boost_settings(
+            settings.scope.feature_gates, translation.max_allowed_cpu_boost, context.served
+        ),
+    )
+
+
+def _build_headroom(
+    context: ControllerContext, settings: BufferControllerSettings, informers: BufferInformers, objects: ObjectQueue
+) -> HeadroomController:
+    return HeadroomController(
+        context,
+        settings.scope,
+        settings.headroom,
+        always=settings.elsewhere.translate,
+        most_exported=settings.translation.metrics_buffers,
+        keys=lambda: [key_of(buffer) for buffer in informers.buffers.snapshot()],
+        enqueue=objects.enqueue,
+    )
+
+
+def _is_awaited(reconciler: BufferReconciler, capacity: CapacityBuffers, namespace: str) -> bool:
+    """Whether some Buffer is not translated yet, and may be older than those that are."""
+    return reconciler.is_awaited(namespace) or capacity.is_awaited(namespace)
+
+
+def _enqueue_namespace(objects: ObjectQueue, namespace: str, delay: float = 0.0) -> None:
+    objects.enqueue((namespace, _NAMESPACE), delay)
 
 
 def buffers_spec(settings: BufferControllerSettings) -> ComponentSpec[BufferController]:
@@ -192,7 +239,7 @@ def buffers_spec(settings: BufferControllerSettings) -> ComponentSpec[BufferCont
 
     @asynccontextmanager
     async def build(context: ControllerContext) -> AsyncIterator[BufferController]:
-        yield BufferController(context, settings, kinds=load_target_kinds())
+        yield build_buffer_controller(context, settings, kinds=load_target_kinds())
 
     return ComponentSpec(
         name=COMPONENT,

@@ -30,7 +30,7 @@ from trellis.kube.write.actions import PatchObject
 from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime.component import ComponentSpec, ControllerContext, component_main
 from trellis.runtime.leadership import one_lease
-from trellis.runtime.queue_controller import QueueController
+from trellis.runtime.queue_controller import ObjectQueue, QueueController
 from trellis.runtime.recorder import open_recorder
 from trellis.runtime.shutdown import Main
 from trellis.runtime.telemetry import cluster_metrics
@@ -48,7 +48,7 @@ class HvpaController(QueueController):
     def __init__(self, context: ControllerContext, settings: HvpaControllerSettings) -> None:
         super().__init__(
             context,
-            settings.scope,
+            ObjectQueue(settings.scope, context.draw),
             noun="hvpa",
             interval=settings.loop.hvpa_interval.total_seconds(),
             workers=settings.loop.concurrent_writes,
