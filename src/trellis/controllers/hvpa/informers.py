@@ -17,8 +17,9 @@ from trellis.core.cluster.store import BY_OWNER, T, index_by_owner, key_of
 from trellis.core.hvpa.autoscalers import RelatedAutoscalers
 from trellis.core.hvpa.view_builder import HvpaPod, WatchedHvpa, select_live_pods
 from trellis.kube.discovery import Served
-from trellis.kube.resources import HPAS, HVPAS, PODS, VPAS
+from trellis.kube.resources import HVPAS, PODS, VPAS
 from trellis.kube.watch.informer import Informer
+from trellis.runtime.cached_kinds import WHOLE_HPAS
 from trellis.runtime.informers import Informers
 from trellis.runtime.label_index import BY_LABELS, candidate_pods
 
@@ -37,7 +38,7 @@ class HvpaInformers:
         self.hvpas: Informer[WatchedHvpa] = informers.follow(WATCHED_HVPAS, indexes={BY_TARGET: _target_of})
         self.pods: Informer[HvpaPod] = informers.follow(HVPA_PODS, indexes=BY_LABELS)
         self.hpas: Informer[HorizontalPodAutoscaler] = informers.follow(
-            HPAS, indexes={BY_TARGET: _hpa_target, BY_OWNER: index_by_owner}
+            WHOLE_HPAS, indexes={BY_TARGET: _hpa_target, BY_OWNER: index_by_owner}
         )
         # Without the definition there are no VPAs, and an HPA alone may be enough.
         self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
