@@ -159,7 +159,7 @@ class RecommenderInMemory:
         """Look at the namespaces in which pods have changed, or as if they had changed in all."""
         spent = Spent()
         if everywhere:
-            self._touched.update(self._pods.snapshot().groups(BY_NAMESPACE))
+            self._touched.update(self._pods.snapshot().index_values(BY_NAMESPACE))
         with spent.on("pods"):
             self._begin()
             self.engine.ingest(FetchedUsage(), _at(minute))

@@ -36,7 +36,7 @@ def name_file_in_errors(path: Path) -> Iterator[None]:
 def read_dump(dump: Path) -> ClusterState:
     """Read the cluster state of a dump; raises `InvalidRecording`."""
     with name_file_in_errors(dump):
-        return ClusterState.of(read_recording(dump))
+        return ClusterState.from_dump(read_recording(dump))
 
 
 S = TypeVar("S", bound=Settings)

@@ -43,6 +43,6 @@ def candidate_pods(pods: Informer[P], namespace: str, selector: Selector) -> Ite
         [_label(namespace, requirement.key, value) for value in requirement.values] for requirement in selector.wanted
     ]
     if not choices:
-        return pods.by(BY_NAMESPACE, namespace)
+        return pods.by_index(BY_NAMESPACE, namespace)
     rarest = min(choices, key=lambda groups: sum(pods.count(BY_LABEL, group) for group in groups))
-    return (pod for group in rarest for pod in pods.by(BY_LABEL, group))
+    return (pod for group in rarest for pod in pods.by_index(BY_LABEL, group))

@@ -64,7 +64,7 @@ def rows_of(containers: Sequence[Used], now: float = NOW, *, history: bool = Tru
     pods = [_pod(name, used, now) for name, used in zip(names, containers, strict=True)]
     earlier = [pod for name, used in zip(names, containers, strict=True) for pod in _earlier_pods(name, used, now)]
     model.follow(_NAMESPACE, [*pods, *earlier], now - DAY)
-    model.ingest(Samples.joined([_samples(*named, now) for named in zip(names, containers, strict=True)]), now)
+    model.ingest(Samples.concatenate([_samples(*named, now) for named in zip(names, containers, strict=True)]), now)
     kills = ((name, used.killed) for name, used in zip(names, containers, strict=True) if not math.isnan(used.killed))
     model.record_ooms([OomKill(_NAMESPACE, name, name, _CONTAINER, now - ago, math.nan) for name, ago in kills], now)
     alive = [pod for pod, used in zip(pods, containers, strict=True) if not math.isnan(used.age)]

@@ -55,7 +55,7 @@ def dump(kubeconfig: Path, path: Path, *arguments: str) -> tuple[Result, Cluster
     command = ["dump", "--quiet", "-o", str(path), "--kubeconfig", str(kubeconfig), *arguments]
     result = CliRunner().invoke(trellis, command, catch_exceptions=False)
     assert result.exit_code == 0, result.output
-    return result, ClusterState.of(read_recording(path))
+    return result, ClusterState.from_dump(read_recording(path))
 
 
 def restricted(cluster: Cluster, namespace: str) -> Path:
@@ -88,7 +88,7 @@ def test_a_dump_has_what_is_there_and_no_secrets(cluster: Cluster, shop: str, tm
     result = until("usage of both pods", measured, seconds=USAGE_SECONDS)
     assert result.about.server.startswith("v1.")
     assert result.about.resizes_pods
-    pods = result.pods.by(BY_NAMESPACE, shop)
+    pods = result.pods.by_index(BY_NAMESPACE, shop)
     assert len(pods) == 2
     owner = build_controller_ref(shop, pods[0].metadata.controller)
     assert owner is not None

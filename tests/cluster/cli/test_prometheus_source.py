@@ -99,7 +99,7 @@ def using(server: Prometheus, work: Callable[[PrometheusClient], Awaitable[T]], 
 
 async def everything(client: PrometheusClient, **settings: Any) -> Samples:
     asked = PrometheusSettings(**settings)
-    return Samples.joined([batch async for batch in read_history(client, asked, ["shop", "data"], NOW)])
+    return Samples.concatenate([batch async for batch in read_history(client, asked, ["shop", "data"], NOW)])
 
 
 def by_container(samples: Samples) -> dict[Container, list[tuple[int, float, float]]]:

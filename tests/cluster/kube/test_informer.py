@@ -95,7 +95,7 @@ def test_pods_that_come_change_and_go_are_seen(cluster: Cluster, namespace: str)
             await client.create(PODS, pod("late"), namespace)
             late = await until("late", lambda: informer.snapshot().get(namespace, "late"))
             assert late.spec.containers[0].resources.requests["cpu"] == "100m"
-            await until("a node", lambda: len(informer.snapshot().by(BY_NODE, "")) == 0)
+            await until("a node", lambda: len(informer.snapshot().by_index(BY_NODE, "")) == 0)
             change = merge_patch({"metadata": {"labels": {"seen": "yes"}}})
             changed = await patch(client, PODS, "late", change, namespace)
             await until("the label", lambda: "seen" in informer.snapshot().objects[namespace, "late"].metadata.labels)
@@ -119,7 +119,7 @@ def test_pods_are_found_by_the_replica_set_that_owns_them(cluster: Cluster, name
             following(client, REPLICA_SETS.as_metadata(), namespace) as owners,
         ):
             [owner] = owners.snapshot()
-            assert len(pods.snapshot().by(BY_OWNER, owner.metadata.uid)) == 3
+            assert len(pods.snapshot().by_index(BY_OWNER, owner.metadata.uid)) == 3
 
     run(cluster.kubeconfig, work)
 

@@ -231,7 +231,7 @@ class Cluster:
 
     def collected(self) -> ClusterState:
         """What is read of it."""
-        return ClusterState.of(self.lines())
+        return ClusterState.from_dump(self.lines())
 
     def evidence(self, components: CollectedSettings | None = None) -> Evidence:
         """What the components decide."""

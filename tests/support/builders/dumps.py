@@ -93,7 +93,7 @@ def dump_of(
 
 def collected_from(server: ModelServer, *patterns: str, mask: Anonymizer | None = None) -> ClusterState:
     """What such a dump says."""
-    return ClusterState.of(dump_of(server, *patterns, mask=mask))
+    return ClusterState.from_dump(dump_of(server, *patterns, mask=mask))
 
 
 def _noted(**metadata: Any) -> dict[str, Any]:

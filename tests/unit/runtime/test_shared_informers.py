@@ -94,7 +94,7 @@ def test_two_components_make_one_list_and_one_watch_and_read_the_same_objects() 
         await asyncio.sleep(1.0)
         assert changes == ["web-0", "web-1"]
         assert summaries.get("shop", "web-1") is placed.get("shop", "web-1") is not None
-        assert len(summaries.by(BY_NAMESPACE, "shop")) == 2
+        assert len(summaries.by_index(BY_NAMESPACE, "shop")) == 2
 
     world.run(play)
 

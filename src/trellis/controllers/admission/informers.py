@@ -115,7 +115,7 @@ class AdmissionInformers:
 
     def _limits_changed(self, change: ObjectChange[LimitRange]) -> None:
         namespace = change.key[0]
-        ranges = self.limit_ranges.snapshot().by(BY_NAMESPACE, namespace)
+        ranges = self.limit_ranges.snapshot().by_index(BY_NAMESPACE, namespace)
         if ranges:
             self._limits[namespace] = read_limit_ranges(ranges)
         else:

@@ -70,7 +70,7 @@ class BufferChangeHandlers:
         for pod in (change.old, change.new):
             if pod is not None:
                 for selectors in (self._states.selecting, self._states.filling):
-                    for key in selectors.concerned(change.key[0], pod.metadata.labels):
+                    for key in selectors.find_matching(change.key[0], pod.metadata.labels):
                         self._enqueue(key, DEBOUNCE_SECONDS)
 
     def _node_changed(self, change: ObjectChange[Node]) -> None:

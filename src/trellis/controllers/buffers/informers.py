@@ -89,20 +89,20 @@ class BufferInformers:
 
     def buffers_of(self, namespace: str, kind: str, name: str) -> tuple[Buffer, ...]:
         """The Buffers with this target."""
-        return self.buffers.by(BY_TARGET, _target(namespace, kind, name))
+        return self.buffers.by_index(BY_TARGET, _target(namespace, kind, name))
 
     def jobs_of(self, namespace: str, kind: str, name: str) -> tuple[str, ...]:
         """The names of the Jobs that a workload controls: its governor sizes their pods."""
-        jobs = self.workloads[JOBS.kind].by(BY_CONTROLLER, _target(namespace, kind, name))
+        jobs = self.workloads[JOBS.kind].by_index(BY_CONTROLLER, _target(namespace, kind, name))
         return tuple(job.metadata.name for job in jobs)
 
     def buffers_in(self, namespace: str) -> tuple[Buffer, ...]:
         """All Buffers of a namespace."""
-        return self.buffers.by(BY_NAMESPACE, namespace)
+        return self.buffers.by_index(BY_NAMESPACE, namespace)
 
     def quotas_in(self, namespace: str) -> tuple[ResourceQuota, ...]:
         """The quotas of a namespace."""
-        return self.quotas.by(BY_NAMESPACE, namespace)
+        return self.quotas.by_index(BY_NAMESPACE, namespace)
 
     def limits(self, namespace: str) -> NamespaceLimits:
         """The limits that LimitRanges set in a namespace."""
@@ -129,7 +129,7 @@ class BufferInformers:
 
     def _limits_changed(self, change: ObjectChange[LimitRange]) -> None:
         namespace = change.key[0]
-        ranges = self.limit_ranges.by(BY_NAMESPACE, namespace)
+        ranges = self.limit_ranges.by_index(BY_NAMESPACE, namespace)
         if ranges:
             self._limits[namespace] = read_limit_ranges(ranges)
         else:

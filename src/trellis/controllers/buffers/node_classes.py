@@ -78,7 +78,7 @@ class NodeClasses:
         columns = {name: np.zeros(self._table.reach, dtype=np.int64) for name in _RESOURCES}
         for node in self._nodes:
             number = self._table.find(node)
-            for pod in self._pods.by(BY_DAEMON_NODE, node):
+            for pod in self._pods.by_index(BY_DAEMON_NODE, node):
                 if is_live(pod):
                     for name, amount in self._demands.find(pod):
                         if name in columns:

@@ -61,7 +61,7 @@ class GovernorLookup:
             return None
         answers = {target: scale} if scale is not None else {}
         owners = Owners(self._workloads, answers)
-        while (unasked := owners.follow(target).unasked) is not None:
+        while (unasked := owners.follow(target).unread_scale) is not None:
             answers[unasked] = await self._scales.find(unasked)
         governor = self._governors.find(owners.follow(target).topmost or target, labels, owners)
         return governor if isinstance(governor, Governor) else None

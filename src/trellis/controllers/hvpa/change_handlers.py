@@ -64,7 +64,7 @@ class HvpaChangeHandlers:
         # A pod whose labels have changed may have left one target and joined another.
         for pod in (change.old, change.new):
             if pod is not None:
-                for key in self._states.selecting.concerned(change.key[0], pod.metadata.labels):
+                for key in self._states.selecting.find_matching(change.key[0], pod.metadata.labels):
                     self._enqueue(key, _DEBOUNCE_SECONDS)
                     if edit is not None and pod is change.new:
                         self._states.note(key, edit)

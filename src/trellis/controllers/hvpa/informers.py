@@ -47,15 +47,19 @@ class HvpaInformers:
 
     def hvpas_of(self, namespace: str, kind: str, name: str) -> tuple[Hvpa, ...]:
         """The Hvpas with this target."""
-        return self.hvpas.by(BY_TARGET, _target(namespace, kind, name))
+        return self.hvpas.by_index(BY_TARGET, _target(namespace, kind, name))
 
     def around(self, hvpa: Hvpa) -> RelatedAutoscalers:
         """The autoscalers that have to do with an Hvpa: about its target or itself, its own, or in its own's place."""
         namespace, name, reference = hvpa.metadata.namespace, hvpa.metadata.name, hvpa.spec.target_ref
         target, itself = _target(namespace, reference.kind, reference.name), _target(namespace, HVPAS.kind, name)
-        hpas = (*self.hpas.by(BY_TARGET, target), *self.hpas.by(BY_TARGET, itself), *_owned(self.hpas, hvpa))
-        vpas = (*self.vpas.by(BY_TARGET, target), *_owned(self.vpas, hvpa))
-        return RelatedAutoscalers(self.hvpas.by(BY_TARGET, target), _unique(hpas), _unique(vpas))
+        hpas = (
+            *self.hpas.by_index(BY_TARGET, target),
+            *self.hpas.by_index(BY_TARGET, itself),
+            *_owned(self.hpas, hvpa),
+        )
+        vpas = (*self.vpas.by_index(BY_TARGET, target), *_owned(self.vpas, hvpa))
+        return RelatedAutoscalers(self.hvpas.by_index(BY_TARGET, target), _unique(hpas), _unique(vpas))
 
     def pods_of(self, namespace: str, selector: Selector) -> list[HvpaPod]:
         """The pods of a target."""
@@ -65,7 +69,7 @@ class HvpaInformers:
 def _owned(informer: Informer[T], hvpa: Hvpa) -> Iterable[T]:
     """The autoscalers that an Hvpa owns, and the one with the name of an owned one."""
     namesake = informer.get(*key_of(hvpa))
-    return (*informer.by(BY_OWNER, hvpa.metadata.uid), *(() if namesake is None else (namesake,)))
+    return (*informer.by_index(BY_OWNER, hvpa.metadata.uid), *(() if namesake is None else (namesake,)))
 
 
 def _unique(autoscalers: Iterable[T]) -> tuple[T, ...]:

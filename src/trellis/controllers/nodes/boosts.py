@@ -106,6 +106,6 @@ class _StartingBoosts:
 
     def _limits_in(self, namespace: str) -> NamespaceLimits:
         if namespace not in self._limits:
-            ranges = self._limit_ranges.by(BY_NAMESPACE, namespace)
+            ranges = self._limit_ranges.by_index(BY_NAMESPACE, namespace)
             self._limits[namespace] = read_limit_ranges(ranges) if ranges else NamespaceLimits()
         return self._limits[namespace]

@@ -161,7 +161,7 @@ class RecommenderReconciler:
         scales: dict[TargetRef, ScaleInfo] = {}
         while True:
             scales |= await self._scales.find_all(unknown)
-            unknown = await self._thread.run(build_owners(snapshot, scales).unasked, targets)
+            unknown = await self._thread.run(build_owners(snapshot, scales).find_unread_scales, targets)
             if not unknown:
                 return scales
 

@@ -77,7 +77,7 @@ class StateFeed:
 
     def _limits_changed(self, change: ObjectChange[LimitRange]) -> None:
         namespace = change.key[0]
-        self.gathering.put_limits(namespace, self._informers.limit_ranges.snapshot().by(BY_NAMESPACE, namespace))
+        self.gathering.put_limits(namespace, self._informers.limit_ranges.snapshot().by_index(BY_NAMESPACE, namespace))
 
     def _node_changed(self, change: ObjectChange[Node]) -> None:
         self.gathering.put_node(change.key[1], change.new)
@@ -123,7 +123,7 @@ class ScaleRefresher:
         governed = self._cache.governed
         targets = governed.scaled_targets()
         scales = await self._lookups.find_all(targets) if targets else {}
-        while above := Owners(self._watched, scales).unasked(governed.targets()):
+        while above := Owners(self._watched, scales).find_unread_scales(governed.targets()):
             scales |= await self._lookups.find_all(above)
         if scales != self._cache.scales:
             self._cache.put_scales(scales)

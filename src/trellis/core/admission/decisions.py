@@ -110,7 +110,7 @@ class PodAdmitter:
     def decide(self, pod: Pod, namespace: str, chain: OwnerChain, owners: Owners) -> PodAdmissionDecision:
         """Decide about a pod of that namespace. `chain` leads from its controller upwards."""
         if chain.topmost is None:
-            return _OWNER_UNKNOWN if chain.trouble or chain.unasked else NOT_GOVERNED
+            return _OWNER_UNKNOWN if chain.problem or chain.unread_scale else NOT_GOVERNED
         governor = self._governors.find(chain.topmost, pod.metadata.labels, owners)
         if isinstance(governor, Governor):
             return self._admit(pod, governor, self._limits(namespace))

@@ -152,7 +152,7 @@ class UsageColumns(msgspec.Struct, frozen=True):
         return len(self.times)
 
     @classmethod
-    def joined(cls, parts: Sequence[UsageColumns]) -> UsageColumns:
+    def concatenate(cls, parts: Sequence[UsageColumns]) -> UsageColumns:
         """The rows of several parts, in order."""
         names = (
             [part.namespaces for part in parts],

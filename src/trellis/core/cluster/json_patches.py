@@ -34,7 +34,7 @@ class PatchOp(msgspec.Struct, frozen=True):
 class ResourceChange(msgspec.Struct, frozen=True):
     """What one container is to have, in millicores and bytes; what is absent stays. `written` is its spec as it is."""
 
-    place: str
+    field: str
     index: int
     container: str
     written: ResourceRequirements
@@ -44,7 +44,7 @@ class ResourceChange(msgspec.Struct, frozen=True):
     @property
     def path(self) -> str:
         """Where the container stands in its pod."""
-        return f"/spec/{self.place}/{self.index}"
+        return f"/spec/{self.field}/{self.index}"
 
 
 def build_resource_ops(changes: Iterable[ResourceChange]) -> list[PatchOp]:

@@ -1,4 +1,4 @@
-"""Follows owner references upwards: from a pod's ReplicaSet to the Deployment that people mean.
+"""Follows owner references upwards: from a pod's ReplicaSet to the Deployment that is a VPA's target.
 
 A chain of controllers is followed through well-known kinds, whose objects are in the cache, and through kinds with a
 scale subresource, whose scales have been fetched. It ends at an object without a controller, or below a controller of
@@ -31,7 +31,7 @@ ObjectLookup: TypeAlias = Callable[[str, str], KubeObject | ObservedObject | Non
 
 
 class TargetRef(msgspec.Struct, frozen=True, gc=False):
-    """What an autoscaler is about, or who controls something: an object by name."""
+    """The target of an autoscaler, or the controller of an object: a reference by name."""
 
     namespace: str
     api_version: str
@@ -56,7 +56,7 @@ class TargetRef(msgspec.Struct, frozen=True, gc=False):
 
 
 class ScaleInfo(msgspec.Struct, frozen=True):
-    """What a scale subresource says: the selector of the pods and the controller, or why there is no saying."""
+    """Content of a scale subresource: the selector of the pods and the controller, or why it could not be read."""
 
     selector: str = ""
     controller: OwnerReference | None = None
@@ -64,15 +64,15 @@ class ScaleInfo(msgspec.Struct, frozen=True):
 
 
 class OwnerChain(msgspec.Struct, frozen=True):
-    """Where a chain of controllers leads.
+    """The result of following a chain of controllers.
 
-    `topmost` is None if unknown: then `unasked` is the one whose scale has to be asked for first, or `trouble`
-    says what is wrong. Neither is set for a chain that leads nowhere, as that of a static pod.
+    `topmost` is None if unknown: then `unread_scale` is the object whose scale has to be read first, or `problem` says
+    what is wrong. Neither is set for a chain without a target, such as that of a static pod.
     """
 
     topmost: TargetRef | None = None
-    unasked: TargetRef | None = None
-    trouble: str = ""
+    unread_scale: TargetRef | None = None
+    problem: str = ""
 
 
 class Owners:
@@ -93,33 +93,33 @@ class Owners:
 
     def follow(self, start: TargetRef) -> OwnerChain:
         """The chain from a controller, itself included, to the topmost one that could be a target."""
-        passed: list[TargetRef] = []
-        at: TargetRef | None = start
-        while at is not None and at.kind != _NODE:
-            if at in passed:
-                return OwnerChain(trouble="cycle detected in ownership chain")
-            if at.is_well_known:
-                workload = self.find(at)
+        followed: list[TargetRef] = []
+        current: TargetRef | None = start
+        while current is not None and current.kind != _NODE:
+            if current in followed:
+                return OwnerChain(problem="cycle detected in ownership chain")
+            if current.is_well_known:
+                workload = self.find(current)
                 if workload is None:
-                    return OwnerChain(trouble=describe_missing(at))
+                    return OwnerChain(problem=describe_missing(current))
                 controller = workload.metadata.controller
             else:
-                answer = self.scale(at)
-                if answer is None:
-                    return OwnerChain(unasked=at)
-                if answer.problem is not None:
-                    if answer.problem.reason in _INCONCLUSIVE:
-                        return OwnerChain(trouble=answer.problem.message)
+                scale = self.scale(current)
+                if scale is None:
+                    return OwnerChain(unread_scale=current)
+                if scale.problem is not None:
+                    if scale.problem.reason in _INCONCLUSIVE:
+                        return OwnerChain(problem=scale.problem.message)
                     break
-                controller = answer.controller
-            passed.append(at)
-            at = build_controller_ref(at.namespace, controller)
-        return OwnerChain(passed[-1] if passed else None)
+                controller = scale.controller
+            followed.append(current)
+            current = build_controller_ref(current.namespace, controller)
+        return OwnerChain(followed[-1] if followed else None)
 
-    def unasked(self, starts: Iterable[TargetRef]) -> frozenset[TargetRef]:
-        """Whose scales have to be asked for before these chains are known; there may be others above them."""
+    def find_unread_scales(self, starts: Iterable[TargetRef]) -> frozenset[TargetRef]:
+        """The objects whose scales have to be read to follow these chains further."""
         chains = map(self.follow, starts)
-        return frozenset(chain.unasked for chain in chains if chain.unasked is not None)
+        return frozenset(chain.unread_scale for chain in chains if chain.unread_scale is not None)
 
 
 def build_controller_ref(namespace: str, controller: OwnerReference | None) -> TargetRef | None:

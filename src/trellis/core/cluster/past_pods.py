@@ -57,7 +57,7 @@ class PastPods:
         ]
         self._labelled = frozenset(labels)
 
-    def governor(self, pod: str) -> str | None:
+    def find_governor(self, pod: str) -> str | None:
         """The VPA whose history the pod is part of."""
         vpa_name = self._governors.get(pod)
         if vpa_name is None and pod not in self._labelled:

@@ -95,15 +95,15 @@ class ClusterState(msgspec.Struct, frozen=True):
     """Whether its last line is there: it was written and copied to the end."""
 
     @classmethod
-    def of(cls, lines: bytes | Iterable[bytes]) -> ClusterState:
+    def from_dump(cls, lines: bytes | Iterable[bytes]) -> ClusterState:
         """What the lines of a dump say; raises `InvalidRecording` if they are something else."""
         reader = _DumpReader()
         for number, (kind, data) in enumerate(read_lines(lines)):
             if number == 0:
                 reader.begin(data)
             else:
-                reader.take(kind, data)
-        return reader.collected()
+                reader.read_line(kind, data)
+        return reader.build_state()
 
     @property
     def time(self) -> float:
@@ -165,13 +165,13 @@ class _DumpReader:
             raise InvalidRecording(header.component, "recorded this, and only what `trellis dump` wrote is a dump")
         self._release = header.release
 
-    def take(self, kind: str, data: msgspec.Raw) -> None:
+    def read_line(self, kind: str, data: msgspec.Raw) -> None:
         """One line. A kind that a later release added is no reason to refuse all the others."""
         match kind:
             case dump_format.ABOUT:
                 self._about = decode_payload(data, DumpInfo)
             case dump_format.OBJECT:
-                self._object(data)
+                self._read_object(data)
             case dump_format.SCALE:
                 line = decode_payload(data, DumpedScale)
                 self._scales[line.target] = line.answer
@@ -188,7 +188,7 @@ class _DumpReader:
             case dump_format.END:
                 self._ended = True
 
-    def _object(self, data: msgspec.Raw) -> None:
+    def _read_object(self, data: msgspec.Raw) -> None:
         header = decode_payload(data, _ObjectHeader)
         struct = DUMPED_KINDS.get(header.kind)
         if struct is None:
@@ -202,7 +202,7 @@ class _DumpReader:
         except UnreadableObject as error:
             store.reject(header.key, str(error))
 
-    def collected(self) -> ClusterState:
+    def build_state(self) -> ClusterState:
         if self._about is None:
             raise InvalidRecording("", "has no line that says what it is about: whoever wrote this dump was stopped")
         snapshots = {kind: store.snapshot() for kind, store in self._stores.items()}
@@ -238,7 +238,7 @@ class _DumpReader:
                 (config_map for config_map in maps if config_map.metadata.name != FREEZE_CONFIG_MAP), None
             ),
             components=tuple(self._components),
-            usage=UsageColumns.joined(self._usage),
+            usage=UsageColumns.concatenate(self._usage),
             history=tuple(self._history),
             is_complete=self._ended,
         )

@@ -107,11 +107,11 @@ class Snapshot(Generic[T]):
         """The object of that name, if it is stored."""
         return self.objects.get((namespace, name))
 
-    def by(self, index: str, group: str) -> tuple[T, ...]:
+    def by_index(self, index: str, group: str) -> tuple[T, ...]:
         """The objects of a group, in the order in which they came into it; empty if there is no such group."""
         return tuple(map(self.objects.__getitem__, self._indexes[index].get(group, ())))
 
-    def groups(self, index: str) -> Collection[str]:
+    def index_values(self, index: str) -> Collection[str]:
         """The groups that have members."""
         return self._indexes[index].keys()
 
@@ -126,7 +126,7 @@ class ObjectStore(Generic[T]):
         self._indexes = {name: _GroupIndex(function) for name, function in self._functions.items()}
         self.resource_version = ""
 
-    def emptied(self) -> ObjectStore[T]:
+    def create_empty(self) -> ObjectStore[T]:
         """Another store with the same indexes and nothing in it: a list is filled in there and then takes over."""
         return ObjectStore(self._functions)
 
@@ -148,7 +148,7 @@ class ObjectStore(Generic[T]):
         """The object stored under a key."""
         return self._objects.map.get(key)
 
-    def group(self, index: str, group: str) -> Collection[ObjectKey]:
+    def index_keys(self, index: str, group: str) -> Collection[ObjectKey]:
         """The keys of a group as they are now, to be read before the next change."""
         return self._indexes[index].members(group)
 

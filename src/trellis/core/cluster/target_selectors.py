@@ -123,7 +123,7 @@ def _why_not_topmost(target: TargetRef, chain: OwnerChain) -> TargetProblem | No
     if chain.topmost is not None:
         message = f"The target {target} has a parent controller but it should point to {rule}: {chain.topmost}"
         return TargetProblem(TARGET_NOT_TOPMOST, message)
-    cause = chain.trouble or f"the scale sub-resource of {chain.unasked} has not been read yet"
+    cause = chain.problem or f"the scale sub-resource of {chain.unread_scale} has not been read yet"
     return TargetProblem(TARGET_OWNERS_UNKNOWN, f"Error checking if target {target} is {rule}: {cause}")
 
 
@@ -170,7 +170,7 @@ class TargetSelectorIndex:
         self._places.clear()
         self._filed.clear()
 
-    def concerned(self, namespace: str, labels: Mapping[str, str]) -> list[ObjectKey]:
+    def find_matching(self, namespace: str, labels: Mapping[str, str]) -> list[ObjectKey]:
         """The objects whose pods include one with these labels."""
         places = [(namespace, _ANY, _ANY), *((namespace, key, value) for key, value in labels.items())]
         candidates = [key for place in places for key in self._filed.get(place, ())]

@@ -69,8 +69,8 @@ class BufferFactsBuilder:
         self._headroom = headroom
         collected, namespace = evidence.collected, evidence.namespace
         self._owners = collected.owners
-        self._pods = ObjectLabelIndex(collected.pods.by(BY_NAMESPACE, namespace))
-        self._limits = read_limit_ranges(collected.limit_ranges.by(BY_NAMESPACE, namespace))
+        self._pods = ObjectLabelIndex(collected.pods.by_index(BY_NAMESPACE, namespace))
+        self._limits = read_limit_ranges(collected.limit_ranges.by_index(BY_NAMESPACE, namespace))
         self._governors = GovernorIndex()
         for kind, name, governor in list_governors(collected, namespace):
             self._governors.put(kind, namespace, name, governor)
@@ -174,7 +174,7 @@ def translate_buffers(evidence: Evidence, headroom: BufferHeadroom) -> dict[str,
     builder, settings = BufferFactsBuilder(evidence, headroom), evidence.components.buffers
     translated: dict[str, BufferEvidence] = {}
     translations: dict[tuple[str, ...], tuple[float, Translation]] = {}
-    for buffer in collected.buffers.by(BY_NAMESPACE, namespace):
+    for buffer in collected.buffers.by_index(BY_NAMESPACE, namespace):
         meaning = resolve_buffer(buffer)
         name, alone = buffer.metadata.name, find_skip_reason(meaning, settings)
         if alone is not None:
@@ -184,7 +184,7 @@ def translate_buffers(evidence: Evidence, headroom: BufferHeadroom) -> dict[str,
         translation = translate(meaning, facts, evidence.now, settings)
         translated[name] = BufferEvidence(buffer, meaning, None, facts, translation)
         translations[key_of(buffer)] = (read_creation_time(buffer), translation)
-    shared = apply_quotas(translations, collected.quotas.by(BY_NAMESPACE, namespace))
+    shared = apply_quotas(translations, collected.quotas.by_index(BY_NAMESPACE, namespace))
     for key, translation in shared.items():
         name = key[-1]
         translated[name] = msgspec.structs.replace(translated[name], translation=translation)

@@ -39,19 +39,19 @@ def find_influences(evidence: Evidence, target: TargetRef | None, pods: Iterable
     collected, namespace = evidence.collected, evidence.namespace
     if target is not None:
         yield from _freezes(evidence, target)
-        for hpa in collected.hpas.by(BY_NAMESPACE, namespace):
+        for hpa in collected.hpas.by_index(BY_NAMESPACE, namespace):
             scaled = hpa.spec.scale_target_ref
             if (scaled.kind, scaled.name) == (target.kind, target.name):
                 yield _hpa(hpa)
     among = list(pods)
-    for budget in collected.pdbs.by(BY_NAMESPACE, namespace):
+    for budget in collected.pdbs.by_index(BY_NAMESPACE, namespace):
         if _covers(budget, among):
             yield _budget(budget)
-    for limits in collected.limit_ranges.by(BY_NAMESPACE, namespace):
+    for limits in collected.limit_ranges.by_index(BY_NAMESPACE, namespace):
         items = [_item(item) for item in limits.spec.limits if item.type in _SIZED_TYPES]
         if items:
             yield InfluencePart("LimitRange", limits.metadata.name, {"limits": items})
-    for quota in collected.quotas.by(BY_NAMESPACE, namespace):
+    for quota in collected.quotas.by_index(BY_NAMESPACE, namespace):
         values = {"hard": dict(quota.status.hard or quota.spec.hard), "used": dict(quota.status.used)}
         yield InfluencePart("ResourceQuota", quota.metadata.name, values)
     yield from _admission(evidence)
@@ -135,7 +135,7 @@ def find_namespace_events(
     """The same in a namespace, whatever was decided."""
     events = [
         event
-        for event in collected.events.by(BY_NAMESPACE, namespace)
+        for event in collected.events.by_index(BY_NAMESPACE, namespace)
         if (event.involved_object.kind, event.involved_object.name) in objects
     ]
     return [_happened(event) for event in sorted(events, key=_when)[-_MOST_EVENTS:]]

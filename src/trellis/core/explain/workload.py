@@ -63,7 +63,7 @@ def explain_hvpa(evidence: Evidence, name: str) -> ObjectExplanation:
     scaled = evidence.scaled.get(name)
     if scaled is None:
         raise unknown_object_error(HVPA.name, name, evidence, evidence.collected.hvpas)
-    every, own = evidence.collected.pods.by(BY_NAMESPACE, evidence.namespace), frozenset(scaled.pods)
+    every, own = evidence.collected.pods.by_index(BY_NAMESPACE, evidence.namespace), frozenset(scaled.pods)
     pods = [pod for pod in every if pod.metadata.name in own]
     return _explain_subject(evidence, _ExplanationSubject(HVPA_KIND, name, None, (), pods, scaled.target, scaled))
 
@@ -173,7 +173,7 @@ def _pods_of(evidence: Evidence, vpa: str, target: TargetRef) -> list[Pod]:
     governor = evidence.recommended.roster.governance.governor
     planned = evidence.updated.plans.get((target.namespace, target.kind, target.name))
     below = {pod.metadata.name for pod in planned.gathered.pods} if planned is not None else set()
-    pods = evidence.collected.pods.by(BY_NAMESPACE, evidence.namespace)
+    pods = evidence.collected.pods.by_index(BY_NAMESPACE, evidence.namespace)
     return [pod for pod in pods if governor.get(pod.metadata.name) == vpa or pod.metadata.name in below]
 
 

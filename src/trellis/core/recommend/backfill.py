@@ -89,7 +89,7 @@ class UsageBackfill:
 
     def _follow(self, namespace: str, pod: str, container: str) -> str:
         pods = self._pods.get(namespace)
-        vpa = pods.governor(pod) if pods else None
+        vpa = pods.find_governor(pod) if pods else None
         if vpa is None or (namespace, vpa) not in self._past.wanted:
             return ""
         containers = self._past.namespaces[namespace].containers.get(vpa)

@@ -164,7 +164,7 @@ class PassNeeds:
         tunings: dict[RowKey, Tuning] = {}
         for namespace in {key[0] for key in vpas} & self._governance.keys():
             governance = self._governance[namespace]
-            pods = self._snapshot.pods.by(BY_NAMESPACE, namespace)
+            pods = self._snapshot.pods.by_index(BY_NAMESPACE, namespace)
             governed = select_governed_pods(governance, pods, lambda _: True)
             containers = group_containers_by_vpa([track_pod(pod, vpa) for pod, vpa in governed])
             namespaces[namespace] = NamespaceBackfill(

@@ -73,7 +73,7 @@ class Samples(msgspec.Struct, frozen=True):
         return cls([], [], [], np.zeros(0), np.zeros(0), np.zeros(0))
 
     @classmethod
-    def joined(cls, parts: Sequence[Samples]) -> Samples:
+    def concatenate(cls, parts: Sequence[Samples]) -> Samples:
         """All samples of some batches, in order."""
         if not parts:
             return cls.empty()

@@ -69,7 +69,7 @@ class InformerCache(Generic[T]):
         self.events = 0
         self._log = log
         self._transform = transform
-        self._listed: ObjectStore[T] = self.store.emptied()
+        self._listed: ObjectStore[T] = self.store.create_empty()
         self._nameless = 0
         self._forbidden = False
 
@@ -80,7 +80,7 @@ class InformerCache(Generic[T]):
 
     def list_began(self) -> None:
         """Whatever an earlier list brought and did not finish is void."""
-        self._listed = self.store.emptied()
+        self._listed = self.store.create_empty()
         self._nameless = 0
 
     def page_came(self, page: DecodedList[T], at: float) -> None:
@@ -98,7 +98,7 @@ class InformerCache(Generic[T]):
         """Replace the store by the list, and pass the changes to handlers."""
         self._keep_what_may_exist()
         before = self.store.snapshot()
-        self.store, self._listed = self._listed, self.store.emptied()
+        self.store, self._listed = self._listed, self.store.create_empty()
         self.store.resource_version = resource_version
         self.lists += 1
         # A handler that is added meanwhile receives all objects, and not these changes as well.

@@ -7,7 +7,7 @@ cache has synced, how long ago it last heard from the server, and which objects 
     pods.subscribe(lambda change: queue.add(change.key))
     task = asyncio.create_task(pods.run())
     await pods.wait_until_synced()
-    for pod in pods.snapshot().by(BY_NODE, "node-1"): ...
+    for pod in pods.snapshot().by_index(BY_NODE, "node-1"): ...
 """
 
 from __future__ import annotations
@@ -95,14 +95,14 @@ class Informer(Generic[T]):
         """One object as it is now; for several, take a snapshot."""
         return self._cache.store.get((namespace, name))
 
-    def by(self, index: str, group: str) -> tuple[T, ...]:
+    def by_index(self, index: str, group: str) -> tuple[T, ...]:
         """The objects of a group as they are now. A question for each change is cheap here, as no snapshot is."""
-        objects = map(self._cache.store.get, self._cache.store.group(index, group))
+        objects = map(self._cache.store.get, self._cache.store.index_keys(index, group))
         return tuple(member for member in objects if member is not None)
 
     def count(self, index: str, group: str) -> int:
         """How many objects a group has now."""
-        return len(self._cache.store.group(index, group))
+        return len(self._cache.store.index_keys(index, group))
 
     def staleness(self) -> Staleness:
         """How far all this can be trusted now."""

@@ -89,7 +89,7 @@ def find_workloads(collected: ClusterState, clock: SimulationClock, ledger: NotP
     for target in sorted(serving, key=lambda key: (key.namespace, _rank(key.kind), key.name, key.kind)):
         budgets = [
             budget
-            for budget in collected.pdbs.by(BY_NAMESPACE, target.namespace)
+            for budget in collected.pdbs.by_index(BY_NAMESPACE, target.namespace)
             if _is_about(budget, groups[target][0].metadata.labels)
         ]
         guarded.update(map(key_of, budgets))
@@ -148,7 +148,7 @@ def _cron_jobs(
             )
             ledger.add(CronJob.__name__, reason)
             continue
-        owned = collected.workloads[Job.__name__].by(BY_OWNER, metadata.uid) if metadata.uid else ()
+        owned = collected.workloads[Job.__name__].by_index(BY_OWNER, metadata.uid) if metadata.uid else ()
         jobs = tuple(job for job in owned if isinstance(job, Job))
         target = TargetRef(metadata.namespace, _BATCH, CronJob.__name__, metadata.name)
         result = _batch(target, workload.spec.job_template.spec, groups, jobs)

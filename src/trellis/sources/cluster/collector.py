@@ -104,7 +104,9 @@ async def collect_state(
 ) -> ClusterState:
     """The state of a cluster; raises `KubeError` if the API server does not answer."""
     writing = DumpWriter()
-    return ClusterState.of([*[line async for line in collect_lines(client, wanted, writing, now, tell)], writing.end()])
+    return ClusterState.from_dump(
+        [*[line async for line in collect_lines(client, wanted, writing, now, tell)], writing.end()]
+    )
 
 
 async def collect_lines(

@@ -44,7 +44,7 @@ async def read_newest(
                 raise
             middle = len(group) // 2
             waiting.extendleft((group[middle:], group[:middle]))
-    return Samples.joined(batches)
+    return Samples.concatenate(batches)
 
 
 async def _read_group(

@@ -35,7 +35,7 @@ async def read_prometheus(
     parts = [part async for part in read_history(client, settings, namespaces, now, report)]
     if not parts:
         raise InvalidSeries(address, "knows no containers; look at the metrics, labels and the job that are asked for")
-    return _by_container(Samples.joined(parts), address)
+    return _by_container(Samples.concatenate(parts), address)
 
 
 async def _namespaces(

@@ -91,7 +91,7 @@ def test_patterns_and_anonymous_go_together(run: Callable[..., Result]) -> None:
     result = run("--quiet", "-n", "sh*", "--anonymous", "-o", "dump.jsonl")
     assert result.exit_code == 0
     assert b"web" not in Path("dump.jsonl").read_bytes()
-    found = ClusterState.of(read_recording(Path("dump.jsonl")))
+    found = ClusterState.from_dump(read_recording(Path("dump.jsonl")))
     assert found.about.anonymous
     assert len(found.pods) == 2
 
@@ -99,7 +99,9 @@ def test_patterns_and_anonymous_go_together(run: Callable[..., Result]) -> None:
 def test_no_two_dumps_use_the_same_names(run: Callable[..., Result]) -> None:
     for name in ("a.jsonl", "b.jsonl"):
         run("--quiet", "--anonymous", "-o", name)
-    one, other = (next(iter(ClusterState.of(read_recording(Path(name))).vpas)) for name in ("a.jsonl", "b.jsonl"))
+    one, other = (
+        next(iter(ClusterState.from_dump(read_recording(Path(name))).vpas)) for name in ("a.jsonl", "b.jsonl")
+    )
     assert one.metadata.name != other.metadata.name
 
 
@@ -203,7 +205,7 @@ def test_usage_of_the_last_days_comes_from_prometheus(
     result = run("--quiet", "-n", "shop", "-o", "d.jsonl", "--prometheus-url", "http://p", "--history", "14d")
     assert result.exit_code == 0, result.output
     assert asked == [(PrometheusOptions("http://p", "14d", "5m"), ("shop",), True)]
-    (history,) = ClusterState.of(read_recording(Path("d.jsonl"))).history
+    (history,) = ClusterState.from_dump(read_recording(Path("d.jsonl"))).history
     assert (history.namespace, history.pod, history.container) == ("shop", f"web-{HASH}-x2x9z", "app")
     assert history.cpu[0] == 0.1
     assert np.isnan(history.cpu[1])
@@ -217,13 +219,13 @@ def test_without_prometheus_the_rest_is_written(run: Callable[..., Result], monk
     result = run("--quiet", "-o", "d.jsonl", "--prometheus-url", "http://p")
     assert result.exit_code == 0
     assert "  everywhere: history could not be read: no such host" in result.stderr
-    assert len(ClusterState.of(read_recording(Path("d.jsonl"))).pods) == 3
+    assert len(ClusterState.from_dump(read_recording(Path("d.jsonl"))).pods) == 3
 
 
 def explained(lines: list[bytes], path: Path) -> Any:
     """What is said of the only VPA of a dump."""
     path.write_bytes(b"".join(lines))
-    (vpa,) = ClusterState.of(lines).vpas
+    (vpa,) = ClusterState.from_dump(lines).vpas
     name = f"{vpa.metadata.namespace}/{vpa.metadata.name}"
     result = CliRunner().invoke(trellis, ["explain", "vpa", name, "--dump", str(path), "--json"])
     assert result.exit_code == 0, result.output

@@ -151,7 +151,7 @@ def test_selectors_stand_under_the_label_that_tells_them_apart() -> None:
         selecting.put(("shop", f"app-{number}"), selector_from_object(labels))
     with pytest.MonkeyPatch.context() as patch:
         counted = Counted(patch)
-        assert selecting.concerned("shop", {"app": "app-7", "chart": "web"}) == [("shop", "app-7")]
+        assert selecting.find_matching("shop", {"app": "app-7", "chart": "web"}) == [("shop", "app-7")]
         # The first of them stands under the chart: nobody was there yet who shares it.
         assert counted.take() <= 2
 
@@ -186,6 +186,6 @@ def test_the_hvpas_that_are_found_are_those_whose_selectors_match(
             selecting.put(key, selector)
             plain[key] = selector
     expected = {key for key, selector in plain.items() if key[0] == "shop" and selector.matches(labels)}
-    found = selecting.concerned("shop", labels)
+    found = selecting.find_matching("shop", labels)
     assert len(found) == len(set(found))
     assert set(found) == expected

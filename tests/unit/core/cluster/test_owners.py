@@ -85,17 +85,17 @@ def test_a_controller_that_cannot_be_a_target_ends_the_chain_below_itself(reason
 def test_a_controller_of_which_nothing_could_be_read_leaves_the_chain_unknown(reason: Reason) -> None:
     problem = build_target_problem(reason, "no answer")
     world = World(("Deployment", "Fleet"), Fleet=ScaleInfo(problem=problem))
-    assert world.follow("Deployment") == OwnerChain(trouble=problem.message)
+    assert world.follow("Deployment") == OwnerChain(problem=problem.message)
 
 
 def test_a_missing_controller_leaves_the_chain_unknown_and_is_named() -> None:
     world = World(("ReplicaSet", "Deployment"))
-    assert world.follow("ReplicaSet") == OwnerChain(trouble="Deployment shop/x does not exist")
+    assert world.follow("ReplicaSet") == OwnerChain(problem="Deployment shop/x does not exist")
 
 
 def test_a_cycle_is_found_however_long() -> None:
     world = World(("ReplicaSet", "Deployment"), ("Deployment", "Job"), ("Job", "ReplicaSet"), ("CronJob", "CronJob"))
-    cycle = OwnerChain(trouble="cycle detected in ownership chain")
+    cycle = OwnerChain(problem="cycle detected in ownership chain")
     assert [world.follow(kind) for kind in ("ReplicaSet", "Deployment", "Job", "CronJob")] == [cycle] * 4
 
 
@@ -108,11 +108,11 @@ def test_a_node_owns_nothing() -> None:
 def test_scales_on_the_way_up_are_asked_for_one_after_the_other() -> None:
     world = World(("ReplicaSet", "Rollout"), ("Deployment", None))
     starts = [target("ReplicaSet"), target("Deployment"), target("Rollout")]
-    assert world.owners().unasked(starts) == {target("Rollout")}
+    assert world.owners().find_unread_scales(starts) == {target("Rollout")}
     world.scales[target("Rollout")] = ScaleInfo("a=b", controlled_by("Fleet"))
-    assert world.owners().unasked(starts) == {target("Fleet")}
+    assert world.owners().find_unread_scales(starts) == {target("Fleet")}
     world.scales[target("Fleet")] = ScaleInfo("a=b")
-    assert world.owners().unasked(starts) == frozenset()
+    assert world.owners().find_unread_scales(starts) == frozenset()
 
 
 @pytest.mark.parametrize("api_version", ["", "v1", "apps/v1", "apps/v1beta1", "extensions/v1beta1", "nonsense"])
@@ -129,7 +129,7 @@ def test_a_kind_of_another_group_that_is_called_alike_is_not_well_known() -> Non
     theirs = target("Job", api_version="batch.volcano.sh/v1alpha1")
     assert not theirs.is_well_known
     assert world.owners().find(theirs) is None
-    assert world.owners().follow(theirs) == OwnerChain(unasked=theirs)
+    assert world.owners().follow(theirs) == OwnerChain(unread_scale=theirs)
     world.scales[theirs] = ScaleInfo("a=b")
     assert world.owners().follow(theirs) == OwnerChain(theirs)
 

@@ -44,22 +44,22 @@ def test_of_a_custom_kind_nobody_knows_the_names() -> None:
 
 def test_the_governor_of_a_living_pod_wins_over_labels_and_name() -> None:
     pods = PastPods([claim("web", "app=web"), claim("api", "app=api")], {"web-6d4b75cb6d-x5k2p": "api"}, {})
-    assert pods.governor("web-6d4b75cb6d-x5k2p") == "api"
+    assert pods.find_governor("web-6d4b75cb6d-x5k2p") == "api"
 
 
 def test_labels_win_over_the_name() -> None:
     claims = [claim("web", "app=web"), claim("api", "app=api")]
     pods = PastPods(claims, {}, {"web-6d4b75cb6d-x5k2p": {"app": "api"}, "web-6d4b75cb6d-b2c4d": {"app": "other"}})
-    assert pods.governor("web-6d4b75cb6d-x5k2p") == "api"
-    assert pods.governor("web-6d4b75cb6d-b2c4d") is None
-    assert pods.governor("web-6d4b75cb6d-zzzzz") == "web"
+    assert pods.find_governor("web-6d4b75cb6d-x5k2p") == "api"
+    assert pods.find_governor("web-6d4b75cb6d-b2c4d") is None
+    assert pods.find_governor("web-6d4b75cb6d-zzzzz") == "web"
 
 
 def test_labels_as_prometheus_has_to_write_them_are_understood() -> None:
     pods = PastPods([claim("web", "app.kubernetes.io/name=web")], {}, {"gone": {"app_kubernetes_io_name": "web"}})
-    assert pods.governor("gone") == "web"
+    assert pods.find_governor("gone") == "web"
 
 
 def test_of_two_claims_on_a_name_the_older_has_it() -> None:
     claims = [claim("young", "app=a", target="web", created=2.0), claim("old", "app=b", target="web", created=1.0)]
-    assert PastPods(claims, {}, {}).governor("web-6d4b75cb6d-x5k2p") == "old"
+    assert PastPods(claims, {}, {}).find_governor("web-6d4b75cb6d-x5k2p") == "old"

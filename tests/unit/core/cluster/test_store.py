@@ -36,7 +36,7 @@ def filled(*pods: Pod) -> ObjectStore[Pod]:
 
 
 def names(snapshot: Snapshot[Pod], index: str, group: str) -> list[str]:
-    return [pod.metadata.name for pod in snapshot.by(index, group)]
+    return [pod.metadata.name for pod in snapshot.by_index(index, group)]
 
 
 def test_objects_are_found_by_name_namespace_owner_and_node() -> None:
@@ -48,15 +48,15 @@ def test_objects_are_found_by_name_namespace_owner_and_node() -> None:
     assert names(found, BY_NAMESPACE, "shop") == ["a", "b"]
     assert names(found, BY_OWNER, "rs-1") == ["a", "b"]
     assert names(found, BY_NODE, "n1") == ["a", "c"]
-    assert set(found.groups(BY_NODE)) == {"n1", "n2"}
+    assert set(found.index_values(BY_NODE)) == {"n1", "n2"}
 
 
 def test_a_group_can_be_read_as_it_is_now_while_snapshots_stay_as_they_were() -> None:
     store = filled(make("a", node="n1"), make("b", node="n2"))
     before = store.snapshot()
     store.put(("shop", "b"), make("b", node="n1"))
-    assert list(store.group(BY_NODE, "n1")) == [("shop", "a"), ("shop", "b")]
-    assert list(store.group(BY_NODE, "n2")) == []
+    assert list(store.index_keys(BY_NODE, "n1")) == [("shop", "a"), ("shop", "b")]
+    assert list(store.index_keys(BY_NODE, "n2")) == []
     assert names(before, BY_NODE, "n1") == ["a"]
 
 
@@ -79,13 +79,13 @@ def test_a_pod_that_gets_a_node_changes_its_group() -> None:
     store = filled(make("a"), make("b", node="n1"))
     store.put(("shop", "a"), make("a", node="n1"))
     assert names(store.snapshot(), BY_NODE, "n1") == ["b", "a"]
-    assert "" not in store.snapshot().groups(BY_NODE)
+    assert "" not in store.snapshot().index_values(BY_NODE)
 
 
 def test_a_group_without_members_is_no_group() -> None:
     store = filled(make("a", node="n1"))
     store.remove(("shop", "a"))
-    assert list(store.snapshot().groups(BY_NODE)) == []
+    assert list(store.snapshot().index_values(BY_NODE)) == []
     assert names(store.snapshot(), BY_NODE, "n1") == []
 
 
@@ -151,7 +151,10 @@ def test_every_snapshot_stays_what_the_store_was_when_it_was_taken(steps: list[t
             expected: dict[str, set[ObjectKey]] = {}
             for key, pod in then.items():
                 expected.setdefault(function(pod)[0], set()).add(key)
-            found = {group: {key_of(pod) for pod in snapshot.by(index, group)} for group in snapshot.groups(index)}
+            found = {
+                group: {key_of(pod) for pod in snapshot.by_index(index, group)}
+                for group in snapshot.index_values(index)
+            }
             assert found == expected
 
 

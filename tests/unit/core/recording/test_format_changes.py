@@ -25,7 +25,7 @@ def changed(
         found = made(name, version)
         if what == "list":
             known = sorted(store.snapshot(), key=lambda each: (each.metadata.name > name, each.metadata.name))
-            store = store.emptied()
+            store = store.create_empty()
             apply_changes(store, (), known)
             continue
         if what != "put":
@@ -48,7 +48,7 @@ def test_the_same_objects_in_the_same_order_whatever_happened(history: list[list
         shown = copy.snapshot()
         assert list(shown) == list(after)
         for namespace in ("shop", "bank"):
-            assert shown.by(BY_NAMESPACE, namespace) == after.by(BY_NAMESPACE, namespace)
+            assert shown.by_index(BY_NAMESPACE, namespace) == after.by_index(BY_NAMESPACE, namespace)
         before = after
 
 

@@ -135,10 +135,10 @@ def test_columns_of_different_lengths_are_a_bug() -> None:
 
 def test_batches_are_joined_in_order() -> None:
     one, two = batch(("a", "x", 1.0, 2.0, 3.0)), batch(("b", "y", 4.0, 5.0, 6.0))
-    joined = Samples.joined([one, Samples.empty(), two])
+    joined = Samples.concatenate([one, Samples.empty(), two])
     assert (joined.pods, joined.containers, joined.namespaces) == (["a", "b"], ["x", "y"], ["shop", "shop"])
     assert (joined.times.tolist(), joined.cpu.tolist(), joined.memory.tolist()) == ([1, 4], [2, 5], [3, 6])
-    assert len(Samples.joined([])) == 0
+    assert len(Samples.concatenate([])) == 0
 
 
 @pytest.mark.parametrize(

@@ -85,10 +85,10 @@ def test_it_sees_what_is_there_and_every_change_after_that() -> None:
         server.delete(pod_path("a"))
         await asyncio.sleep(0.1)
         assert versions(informer) == truth(server)
-        assert {found.metadata.name for found in informer.snapshot().by(BY_NODE, "node-2")} == {"b", "c"}
-        assert {found.metadata.name for found in informer.by(BY_NODE, "node-2")} == {"b", "c"}
+        assert {found.metadata.name for found in informer.snapshot().by_index(BY_NODE, "node-2")} == {"b", "c"}
+        assert {found.metadata.name for found in informer.by_index(BY_NODE, "node-2")} == {"b", "c"}
         assert informer.count(BY_NODE, "node-2") == 2
-        assert (informer.by(BY_NODE, "node-9"), informer.count(BY_NODE, "node-9")) == ((), 0)
+        assert (informer.by_index(BY_NODE, "node-9"), informer.count(BY_NODE, "node-9")) == ((), 0)
         assert (informer.get("shop", "a"), informer.get("shop", "c")) == (None, informer.snapshot().get("shop", "c"))
         assert (informer.lists, informer.events) == (1, 3)
 
@@ -380,7 +380,7 @@ def test_20_000_changes_at_once_end_in_the_truth_while_others_get_their_turn() -
         assert versions(informer) == truth(server)
         # One state per pod is kept, not one per change.
         assert len(informer.snapshot()) == 100
-        assert set(informer.snapshot().groups(BY_NODE)) == {"node-199"}
+        assert set(informer.snapshot().index_values(BY_NODE)) == {"node-199"}
 
     on(server, work)
     assert turns >= 200
@@ -393,7 +393,7 @@ def test_a_snapshot_taken_for_a_pass_stays_the_same_while_a_thread_reads_it() ->
         snapshot = informer.snapshot()
 
         def read() -> set[tuple[int, int]]:
-            return {(len(snapshot), len(snapshot.by(BY_NODE, "node-1"))) for _ in range(2_000)}
+            return {(len(snapshot), len(snapshot.by_index(BY_NODE, "node-1"))) for _ in range(2_000)}
 
         reading = asyncio.get_running_loop().run_in_executor(None, read)
         for i in range(50):
@@ -401,7 +401,7 @@ def test_a_snapshot_taken_for_a_pass_stays_the_same_while_a_thread_reads_it() ->
             await asyncio.sleep(0)
         assert await reading == {(50, 50)}
         await asyncio.sleep(0.1)
-        assert len(informer.snapshot().by(BY_NODE, "node-2")) == 50
+        assert len(informer.snapshot().by_index(BY_NODE, "node-2")) == 50
 
     on(server, work)
 

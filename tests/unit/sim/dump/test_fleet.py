@@ -205,7 +205,7 @@ def test_without_a_checkpoint_usage_stays_as_it_is_now() -> None:
 
 def test_without_any_usage_half_of_the_request_is_assumed() -> None:
     server = _with_status(lambda status: status.update(version="v2"))
-    collected = msgspec.structs.replace(collected_from(server), usage=UsageColumns.joined([]))
+    collected = msgspec.structs.replace(collected_from(server), usage=UsageColumns.concatenate([]))
     fleet = build_fleet_from_dump(collected, "shop")
     assert np.mean(web(fleet).demand[0].cpu) == pytest.approx(0.25, rel=0.02)
     assert "what is used follows from half of what is requested (2 containers)" in fleet.notes

@@ -76,17 +76,20 @@ def test_everything_still_belongs_together() -> None:
     target = TargetRef(namespace, "apps/v1", vpa.spec.target_ref.kind or "", vpa.spec.target_ref.name or "")
     selector = resolve_selector(target, found.owners)
     assert isinstance(selector, Selector)
-    pods = found.pods.by(BY_NAMESPACE, namespace)
+    pods = found.pods.by_index(BY_NAMESPACE, namespace)
     assert len(pods) == 2
     assert all(selector.matches(pod.metadata.labels) for pod in pods)
     for pod in pods:
         owner = build_controller_ref(namespace, pod.metadata.controller)
         assert owner is not None
         assert found.owners.follow(owner).topmost == target
-        assert pod.spec.containers[0].resources == plain.pods.by(BY_NAMESPACE, "shop")[0].spec.containers[0].resources
+        assert (
+            pod.spec.containers[0].resources
+            == plain.pods.by_index(BY_NAMESPACE, "shop")[0].spec.containers[0].resources
+        )
         assert pod.metadata.annotations["vpaObservedContainers"] == pod.spec.containers[0].name
     (node,) = found.nodes
-    assert len(found.pods.by(BY_NODE, node.metadata.name)) == 2
+    assert len(found.pods.by_index(BY_NODE, node.metadata.name)) == 2
     assert node.metadata.labels["kubernetes.io/hostname"] == node.metadata.name
     assert node.metadata.labels["kubernetes.io/arch"] == "amd64"
     assert {key for key in node.status.allocatable if not key.startswith("key-")} == {"cpu", "memory", "pods"}

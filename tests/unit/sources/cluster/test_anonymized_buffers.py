@@ -29,7 +29,7 @@ def masked(cluster: Cluster, mask: Anonymizer) -> list[bytes]:
 
 
 def told(lines: list[bytes], namespace: str, name: str) -> BufferPart:
-    found = explain_buffer(build_evidence(ClusterState.of(lines), namespace, COMPONENTS_SEEN), name)
+    found = explain_buffer(build_evidence(ClusterState.from_dump(lines), namespace, COMPONENTS_SEEN), name)
     assert found.buffer is not None
     return found.buffer
 

@@ -40,7 +40,7 @@ def test_the_decision_is_the_same_without_names() -> None:
     cluster, mask = search(), Anonymizer(b"0")
     components = CollectedSettings(seen=COMPONENTS)
     plain = told(explain_hvpa(cluster.evidence(), "search"))
-    found = build_evidence(ClusterState.of(masked(cluster, mask)), mask.namespace(NAMESPACE), components)
+    found = build_evidence(ClusterState.from_dump(masked(cluster, mask)), mask.namespace(NAMESPACE), components)
     part = told(explain_hvpa(found, mask.name("search")))
     assert (part.verdict, part.count, part.size) == (plain.verdict, plain.count, plain.size)
     assert (part.demands, part.turns, part.rungs) == (plain.demands, plain.turns, plain.rungs)

@@ -139,7 +139,7 @@ def test_annotations_that_decide_about_nodes_are_kept() -> None:
 def masked(cluster: Pools, mask: Anonymizer) -> ClusterState:
     """What a dump says of which the objects are masked."""
     lines = cluster.lines()
-    return ClusterState.of(
+    return ClusterState.from_dump(
         encode_line(OBJECT, mask.document(msgspec.json.decode(data))) if kind == OBJECT else line
         for line, (kind, data) in zip(lines, read_lines(lines), strict=True)
     )
@@ -178,7 +178,7 @@ def test_no_name_is_left_in_groups() -> None:
 
     dump = run(read())
     assert not re.search(rb"bank|vault|pv-1|fast", dump)
-    states = read_node_groups(ClusterState.of(dump)).states
+    states = read_node_groups(ClusterState.from_dump(dump)).states
     assert [(each.group.max_size, each.group.boot_seconds) for each in states] == [(5, 120.0)]
     offered = states[0].group.template.status.allocatable
     assert sorted(offered.values()) == ["110", "16Gi", "2", "4"]

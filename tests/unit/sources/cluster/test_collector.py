@@ -34,9 +34,9 @@ def test_a_dump_says_what_was_there() -> None:
     assert vpa is not None
     assert vpa.spec.target_ref.name == "web"
     assert found.checkpoints.get("shop", "web-vpa-app") is not None
-    assert len(found.pods.by(BY_NAMESPACE, "shop")) == 2
-    assert len(found.pods.by(BY_NODE, "ip-10-0-0-7")) == 2
-    assert len(found.observed_pods.by(BY_OWNER, "r-1")) == 2
+    assert len(found.pods.by_index(BY_NAMESPACE, "shop")) == 2
+    assert len(found.pods.by_index(BY_NODE, "ip-10-0-0-7")) == 2
+    assert len(found.observed_pods.by_index(BY_OWNER, "r-1")) == 2
     deployment = found.workloads["Deployment"].get("shop", "web")
     assert deployment is not None
     assert found.owners.follow(TargetRef("shop", "apps/v1", "ReplicaSet", f"web-{HASH}")).topmost == TargetRef(
@@ -241,7 +241,7 @@ def test_many_pages_are_one_list() -> None:
     for number in range(1_203):
         server.put(f"/api/v1/namespaces/shop/pods/many-{number}", {"spec": {"containers": []}})
     writing = DumpWriter()
-    found = ClusterState.of(dump_of(server, writing=writing))
+    found = ClusterState.from_dump(dump_of(server, writing=writing))
     assert len(found.pods) == writing.counts["Pod"] == 1_206
 
 
@@ -263,17 +263,17 @@ def test_scales_of_unknown_kinds_are_asked_for_and_of_what_is_above_them() -> No
 def test_other_recordings_and_half_a_dump_are_refused() -> None:
     other = [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, "updater", "1"))]
     with pytest.raises(InvalidRecording, match="only what `trellis dump` wrote"):
-        ClusterState.of(other)
+        ClusterState.from_dump(other)
     with pytest.raises(InvalidRecording, match="was stopped"):
-        ClusterState.of(dump_of(shop())[:1])
+        ClusterState.from_dump(dump_of(shop())[:1])
     with pytest.raises(InvalidRecording, match="no line of a recording"):
-        ClusterState.of(b"hello\n")
+        ClusterState.from_dump(b"hello\n")
 
 
 def test_a_dump_that_was_cut_off_says_so() -> None:
     lines = dump_of(shop())
-    assert ClusterState.of(lines).is_complete
-    assert not ClusterState.of(lines[:-1]).is_complete
+    assert ClusterState.from_dump(lines).is_complete
+    assert not ClusterState.from_dump(lines[:-1]).is_complete
 
 
 def test_a_command_works_from_what_a_dump_would_say() -> None:
@@ -284,7 +284,7 @@ def test_a_command_works_from_what_a_dump_would_say() -> None:
 
 def test_a_line_of_a_later_release_is_passed_over() -> None:
     lines = [*dump_of(shop()), encode_line("weather", {"rain": True}), encode_line("object", {"kind": "Cloud"})]
-    assert len(ClusterState.of(lines).pods) == 3
+    assert len(ClusterState.from_dump(lines).pods) == 3
 
 
 def test_every_line_is_json_that_says_what_it_is() -> None:

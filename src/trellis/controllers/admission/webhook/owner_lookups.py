@@ -100,7 +100,7 @@ class OwnerLookups:
             current_targets = targets()
             refreshed = {*current_targets, *(self._scale_infos if len(self._scale_infos) < _MAX_SCALES else ())}
             scales = await self._scales.find_all(refreshed) if refreshed else {}
-            while above := Owners(self._lookups, scales).unasked(current_targets):
+            while above := Owners(self._lookups, scales).find_unread_scales(current_targets):
                 scales |= await self._scales.find_all(above)
             self._scale_infos.clear()
             self._scale_infos.update(scales)
@@ -129,7 +129,7 @@ class OwnerLookups:
             if controller is None:
                 return None
             if not controller.is_well_known:
-                return self.owners.follow(start).unasked
+                return self.owners.follow(start).unread_scale
             owner = self.owners.find(controller)
             if owner is None:
                 fetched = self._fetched.get((controller.kind, controller.namespace, controller.name))

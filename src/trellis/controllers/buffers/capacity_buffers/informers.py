@@ -54,11 +54,11 @@ class CapacityBufferInformers:
 
     def keys_in(self, namespace: str) -> list[ObjectKey]:
         """The keys of those in a namespace."""
-        return [capacity_key(key_of(buffer)) for buffer in self.buffers.by(BY_NAMESPACE, namespace)]
+        return [capacity_key(key_of(buffer)) for buffer in self.buffers.by_index(BY_NAMESPACE, namespace)]
 
     def keys_of(self, namespace: str, kind: str, name: str) -> list[ObjectKey]:
         """The keys of those that refer to this workload or PodTemplate."""
-        buffers = self.buffers.by(BY_REFERENCE, _reference(namespace, kind, name))
+        buffers = self.buffers.by_index(BY_REFERENCE, _reference(namespace, kind, name))
         return [capacity_key(key_of(buffer)) for buffer in buffers]
 
 

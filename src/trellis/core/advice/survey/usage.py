@@ -250,7 +250,7 @@ class NamespaceUsageCounter:
         """Name a container, with an empty name if its workload is not surveyed; returns whether it is new."""
         if (pod, container) in self._names:
             return False
-        key = self._pods.governor(pod)
+        key = self._pods.find_governor(pod)
         containers = self._containers.get(key) if key is not None else None
         if key is None or containers is None or (containers and container not in containers):
             self._names[pod, container] = ""

@@ -59,7 +59,7 @@ def unknown_object_error(kind: str, name: str, evidence: Evidence, among: Snapsh
             return InvalidInput(name, f"is no {kind} that can be seen in namespace {namespace}: {missing.why}")
         if missing.what == "Namespace" and missing.where == namespace:
             return InvalidInput(namespace, f"is a namespace that cannot be seen: it {missing.why}")
-    names = sorted(obj.metadata.name for obj in among.by(BY_NAMESPACE, namespace))
+    names = sorted(obj.metadata.name for obj in among.by_index(BY_NAMESPACE, namespace))
     # Of pods one knows the workload, which their names begin with.
     guess = suggest_name(name, names) or next(
         (known_name for known_name in names if known_name.startswith(f"{name}-")), None

@@ -41,18 +41,18 @@ class HvpaNeighbourhood:
     """Autoscalers of one namespace by their target, and pods by their labels."""
 
     def __init__(self, collected: ClusterState, namespace: str) -> None:
-        self.hvpas = tuple(collected.hvpas.by(BY_NAMESPACE, namespace))
+        self.hvpas = tuple(collected.hvpas.by_index(BY_NAMESPACE, namespace))
         self._hvpas: defaultdict[_Target, list[Hvpa]] = defaultdict(list)
         self._vpas: defaultdict[_Target, list[VerticalPodAutoscaler]] = defaultdict(list)
         self._hpas: defaultdict[_Target, list[HorizontalPodAutoscaler]] = defaultdict(list)
         for hvpa in self.hvpas:
             self._hvpas[_key(hvpa.spec.target_ref)].append(hvpa)
-        for vpa in collected.vpas.by(BY_NAMESPACE, namespace):
+        for vpa in collected.vpas.by_index(BY_NAMESPACE, namespace):
             self._vpas[_key(vpa.spec.target_ref)].append(vpa)
-        for hpa in collected.hpas.by(BY_NAMESPACE, namespace):
+        for hpa in collected.hpas.by_index(BY_NAMESPACE, namespace):
             self._hpas[_key(hpa.spec.scale_target_ref)].append(hpa)
         # Pods are looked up for Hvpas only.
-        pods = collected.observed_pods.by(BY_NAMESPACE, namespace) if self.hvpas else ()
+        pods = collected.observed_pods.by_index(BY_NAMESPACE, namespace) if self.hvpas else ()
         self._pods = ObjectLabelIndex(_with_annotations(collected, pod) for pod in pods)
 
     def around(self, hvpa: Hvpa) -> RelatedAutoscalers:

@@ -47,7 +47,7 @@ def admit_new_pods(
         governors.put(kind, namespace, name, governor)
         if governor is not None:
             targets[governor.claim.target] = None
-    limits = read_limit_ranges(collected.limit_ranges.by(BY_NAMESPACE, namespace))
+    limits = read_limit_ranges(collected.limit_ranges.by_index(BY_NAMESPACE, namespace))
     table = NodeTable(collected.nodes)
     decisions = PodAdmitter(
         governors,
@@ -66,9 +66,9 @@ def admit_new_pods(
 
 def list_governors(collected: ClusterState, namespace: str) -> Iterator[tuple[str, str, Governor | None]]:
     """All that may size or boost pods of a namespace, by kind and name."""
-    for vpa in collected.vpas.by(BY_NAMESPACE, namespace):
+    for vpa in collected.vpas.by_index(BY_NAMESPACE, namespace):
         yield vpa.kind, vpa.metadata.name, compile_vpa_governor(vpa)
-    for hvpa in collected.hvpas.by(BY_NAMESPACE, namespace):
+    for hvpa in collected.hvpas.by_index(BY_NAMESPACE, namespace):
         yield hvpa.kind, hvpa.metadata.name, compile_hvpa_governor(hvpa)
 
 

@@ -65,7 +65,7 @@ def run_recommender(
     collected: ClusterState, namespace: str, components: CollectedSettings, now: float
 ) -> RecommendationEvidence:
     """One pass over the VPAs of a namespace."""
-    named = {resolve_vpa(vpa).recommender for vpa in collected.vpas.by(BY_NAMESPACE, namespace)}
+    named = {resolve_vpa(vpa).recommender for vpa in collected.vpas.by_index(BY_NAMESPACE, namespace)}
     answered = built_in_recommenders(components.estimates).keys() | set(components.names)
     names = sorted(answered)
     recommenders = build_recommenders(names, components.estimates, components.presets)
@@ -100,7 +100,7 @@ def run_recommender(
 
 def _build_snapshot(collected: ClusterState, namespace: str) -> RecommenderSnapshot:
     """The namespace as the recommender watches it: pods that run nothing yet are not looked at."""
-    there = [pod for pod in collected.observed_pods.by(BY_NAMESPACE, namespace) if pod.status.phase != _PENDING]
+    there = [pod for pod in collected.observed_pods.by_index(BY_NAMESPACE, namespace) if pod.status.phase != _PENDING]
     pods: ObjectStore[ObservedPod] = ObjectStore({BY_NAMESPACE: index_by_namespace})
     for pod in there:
         pods.put(key_of(pod), pod)
@@ -108,7 +108,7 @@ def _build_snapshot(collected: ClusterState, namespace: str) -> RecommenderSnaps
     kills = [PodOomKill(kill, pod) for pod in there for kill in find_oom_kills(None, pod)]
     kills += [
         PodOomKill(kill, snapshot.get(kill.namespace, kill.pod))
-        for event in collected.events.by(BY_NAMESPACE, namespace)
+        for event in collected.events.by_index(BY_NAMESPACE, namespace)
         for kill in read_eviction(event)
     ]
     changes = SnapshotChanges(namespaces=frozenset({namespace}), kills=tuple(kills))
@@ -118,7 +118,7 @@ def _build_snapshot(collected: ClusterState, namespace: str) -> RecommenderSnaps
 def _saved(collected: ClusterState, namespace: str, now: float) -> tuple[list[SavedRow], dict[str, str]]:
     checkpoints: list[SavedRow] = []
     unread: dict[str, str] = {}
-    for checkpoint in collected.checkpoints.by(BY_NAMESPACE, namespace):
+    for checkpoint in collected.checkpoints.by_index(BY_NAMESPACE, namespace):
         if KEPT_FROM_ANNOTATION in checkpoint.metadata.annotations:
             continue
         try:

@@ -68,21 +68,21 @@ def run_updater(collected: ClusterState, namespace: str, components: CollectedSe
 def _workload_cache(collected: ClusterState, namespace: str, *, knows_headroom: bool) -> WorkloadCache:
     withdraws = knows_all_governors(collected)
     cache = WorkloadCache(knows_rooms=knows_headroom, withdraws_in=lambda _namespace: withdraws)
-    for vpa in collected.vpas.by(BY_NAMESPACE, namespace):
+    for vpa in collected.vpas.by_index(BY_NAMESPACE, namespace):
         cache.put_governor(vpa.kind, key_of(vpa), compile_vpa_governor(vpa), vpa.metadata.annotations)
-    for hvpa in collected.hvpas.by(BY_NAMESPACE, namespace):
+    for hvpa in collected.hvpas.by_index(BY_NAMESPACE, namespace):
         cache.put_governor(hvpa.kind, key_of(hvpa), compile_hvpa_governor(hvpa), hvpa.metadata.annotations)
     for kind, snapshot in collected.workloads.items():
-        for workload in snapshot.by(BY_NAMESPACE, namespace):
+        for workload in snapshot.by_index(BY_NAMESPACE, namespace):
             cache.put_workload(kind, key_of(workload), None, workload)
-    for pod in collected.pods if knows_headroom else collected.pods.by(BY_NAMESPACE, namespace):
+    for pod in collected.pods if knows_headroom else collected.pods.by_index(BY_NAMESPACE, namespace):
         cache.put_pod(key_of(pod), None, pod)
-    cache.put_limits(namespace, collected.limit_ranges.by(BY_NAMESPACE, namespace))
+    cache.put_limits(namespace, collected.limit_ranges.by_index(BY_NAMESPACE, namespace))
     for node in collected.nodes:
         cache.put_node(node.metadata.name, node)
     for entry in collected.namespaces:
         cache.put_namespace(entry.metadata.name, entry.metadata.annotations)
-    for hpa in collected.hpas.by(BY_NAMESPACE, namespace):
+    for hpa in collected.hpas.by_index(BY_NAMESPACE, namespace):
         cache.put_hpa(key_of(hpa), None, hpa)
     cache.put_switch(collected.freeze)
     cache.put_scales(collected.scales)

@@ -117,7 +117,7 @@ def select_namespace(
     snapshot: RecommenderSnapshot, namespace: str
 ) -> tuple[Sequence[VerticalPodAutoscaler], Sequence[ObservedPod], Sequence[Hvpa]]:
     """The VPAs, pods and Hvpas of a namespace, and pods that are gone but ran out of memory since the last pass."""
-    pods = snapshot.pods.by(BY_NAMESPACE, namespace)
+    pods = snapshot.pods.by_index(BY_NAMESPACE, namespace)
     killed = [kill for kill in snapshot.changes.kills if kill.pod is not None and kill.kill.namespace == namespace]
     if killed:
         by_name = {pod.metadata.name: pod for pod in pods}
@@ -125,7 +125,7 @@ def select_namespace(
             if kill.pod is not None:
                 by_name.setdefault(kill.kill.pod, kill.pod)
         pods = tuple(by_name.values())
-    return snapshot.vpas.by(BY_NAMESPACE, namespace), pods, snapshot.hvpas.by(BY_NAMESPACE, namespace)
+    return snapshot.vpas.by_index(BY_NAMESPACE, namespace), pods, snapshot.hvpas.by_index(BY_NAMESPACE, namespace)
 
 
 def _sort_oldest_last(hvpas: Sequence[Hvpa]) -> list[Hvpa]:
