@@ -90,7 +90,7 @@ class _World:
         self._pods: dict[tuple[str, str], Pod] = {}
 
     def _changed(self, workload: WorkloadKey) -> None:
-        self._memory.changed(workload)
+        self._memory.mark_changed(workload)
 
     def fill(self) -> float:
         """Put everything, which takes so many seconds; making it does not count."""
@@ -123,7 +123,7 @@ class _World:
             for planned in self._made(batch):
                 if planned.error is not None or planned.plan.actions or not planned.gathered.pods:
                     raise CannotMeasure(f"{planned.gathered.workload} needs something, and none should: {planned}")
-                self._memory.decided(planned)
+                self._memory.record_plan(planned)
                 self._counting.planned(planned.gathered, planned.plan)
         self._counting.full_pass(dict(self._counting.looks))
 

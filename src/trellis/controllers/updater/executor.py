@@ -54,7 +54,7 @@ def why_stale(
         is_it = pod.metadata.uid == uid
         if is_it or pod.metadata.uid not in ignored:
             current = state.pod(pod.metadata.namespace, pod.metadata.name)
-            current = cache.echoes.as_it_will_be(current, now) if current is not None else None
+            current = cache.echoes.apply_to(current, now) if current is not None else None
             if _readiness(current) != _readiness(pod):
                 return "the pod has changed" if is_it else f"the pod {pod.metadata.name} beside it has changed"
     return None
@@ -157,7 +157,7 @@ class UpdateExecutor:
     def _drop(self, execution: _PlanExecution, actions: Sequence[core.Action]) -> None:
         """The rate is used up: another plan will be made of what is known then."""
         for action in actions:
-            self._memory.ended(action, self._now(), done=False)
+            self._memory.record_action_end(action, self._now(), done=False)
         # Not before the caller is done with this plan.
         asyncio.get_running_loop().call_soon(self._close, execution)
 
@@ -187,13 +187,13 @@ class UpdateExecutor:
         if stale_reason is not None:
             self._events.outdated(snapshot.governor, action, stale_reason)
             self._counters.outdated()
-            self._memory.ended(action, self._now(), done=False)
+            self._memory.record_action_end(action, self._now(), done=False)
             execution.delays.append(0.0)
             return
         began = asyncio.get_running_loop().time()
         outcome = await self._writer.write(_to_kube_action(action))
         now = self._now()
-        self._memory.ended(action, now, done=outcome.applied)
+        self._memory.record_action_end(action, now, done=outcome.applied)
         self._remember(snapshot.workload, action, outcome, now)
         decision: PodDecision | None = execution.decisions.get(action.pod.uid)
         self._events.executed(snapshot.governor, action, decision, outcome)
@@ -209,13 +209,13 @@ class UpdateExecutor:
         pending = self._state.gathering.echoes
         if isinstance(action, core.EvictPod):
             if outcome.applied:
-                pending.evicted(action.pod.uid)
+                pending.expect_eviction(action.pod.uid)
             elif outcome.uncertain:
-                pending.evicted(action.pod.uid, now + _UNCERTAIN_SECONDS)
+                pending.expect_eviction(action.pod.uid, now + _UNCERTAIN_SECONDS)
                 # If it was not carried out nothing changes, and no watch would enqueue the workload.
                 asyncio.get_running_loop().call_later(_UNCERTAIN_SECONDS, self._requeue, workload)
         elif outcome.applied:
-            pending.written(action.pod.uid, outcome.resource_version)
+            pending.expect_write(action.pod.uid, outcome.resource_version)
 
     async def _mark(self, action: core.ResizePod) -> None:
         """Set upstream's annotation on a pod that was resized; if that fails, the pod is resized all the same."""
@@ -225,7 +225,7 @@ class UpdateExecutor:
         patch = merge_patch({"metadata": {"annotations": {IN_PLACE_UPDATED_ANNOTATION: "true"}}})
         outcome = await self._writer.write(PatchObject(_target(action), patch))
         if outcome.applied:
-            self._state.gathering.echoes.written(action.pod.uid, outcome.resource_version)
+            self._state.gathering.echoes.expect_write(action.pod.uid, outcome.resource_version)
 
 
 def _priority(action: core.Action) -> WritePriority:

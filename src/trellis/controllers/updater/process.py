@@ -117,7 +117,7 @@ class UpdaterController(Controller):
         """Plan for every workload now."""
         if self._informer_set.synced:
             self._changes.start_enqueueing()
-            self._memory.all_changed()
+            self._memory.mark_all_changed()
             self._loop.wake()
 
     async def run(self) -> None:

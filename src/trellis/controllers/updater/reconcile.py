@@ -180,7 +180,7 @@ class WorkloadReconciler:
         if (skip_reason := self._why_not()) is not None:
             _log.detail(2, "nothing is looked at", why=skip_reason)
             for workload in unfinished:
-                self._memory.changed(workload)
+                self._memory.mark_changed(workload)
             return
         self._changes.discard(unfinished)
         batch = self._memory.batch(unfinished, self._now())
@@ -201,7 +201,7 @@ class WorkloadReconciler:
         sized = not evicting or await self.is_admission_live()
         for planned in () if sized else evicting:
             self._queue.add_after(planned.gathered.workload, FRESH_SECONDS)
-        return self._memory.settled(plans, sized=sized)
+        return self._memory.filter_evictions(plans, sized=sized)
 
     def _decide(self, planned: PlanResult, unfinished: dict[WorkloadKey, None]) -> None:
         workload, plan = planned.gathered.workload, planned.plan
@@ -211,7 +211,7 @@ class WorkloadReconciler:
             _log.error("no plan could be made", workload="/".join(workload), error=planned.error)
             return
         self._queue.forget(workload)
-        self._memory.decided(planned)
+        self._memory.record_plan(planned)
         self._counters.planned(planned.gathered, plan)
         self._events.decided(workload, planned.gathered.governor, plan.verdicts)
         if plan.next_look is not None:
@@ -223,7 +223,7 @@ class WorkloadReconciler:
             self._progress.planned(workload)
 
     def _executed(self, result: UpdatePlanResult) -> None:
-        self._memory.carried(result.workload, result.outcomes, self._now())
+        self._memory.record_results(result.workload, result.outcomes, self._now())
         self._activity.touch()
         self._finish(result.workload, result.retry_in)
 
@@ -280,7 +280,7 @@ class FullPass:
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
         self._counters.begin_pass()
         for workload in self._changes.take():
-            self._memory.changed(workload)
+            self._memory.mark_changed(workload)
         workloads = self._memory.restless((*self._cache.governed.workloads(), *self._cache.ungoverned()))
         timer.step(named.LIST_VPAS)
         await self._thread.run(self._planner.forget, self._pods())

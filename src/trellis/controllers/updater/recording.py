@@ -87,13 +87,13 @@ class RecordedPodWrites(PendingPodWrites):
         super().__init__()
         self._recording = recording
 
-    def evicted(self, uid: str, until: float = math.inf) -> None:
+    def expect_eviction(self, uid: str, until: float = math.inf) -> None:
         self._recording.write(lines.PodEvicted(uid, None if until == math.inf else until))
-        super().evicted(uid, until)
+        super().expect_eviction(uid, until)
 
-    def written(self, uid: str, resource_version: str) -> None:
+    def expect_write(self, uid: str, resource_version: str) -> None:
         self._recording.write(lines.PodWritten(uid, resource_version))
-        super().written(uid, resource_version)
+        super().expect_write(uid, resource_version)
 
 
 class RecordedWorkloadCache(WorkloadCache):
@@ -167,20 +167,20 @@ class RecordedUpdateMemory(UpdateMemory):
         self._recording.write(lines.UpdatesPlanned(plannable, now))
         return super().batch(plannable, now)
 
-    def settled(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
-        settled = super().settled(plans, sized=sized)
-        self._recording.write(UpdatesDecided.of(settled, sized=sized))
+    def filter_evictions(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
+        permitted = super().filter_evictions(plans, sized=sized)
+        self._recording.write(UpdatesDecided.of(permitted, sized=sized))
         self._recording.flush()
-        return settled
+        return permitted
 
-    def ended(self, action: Action, now: float, *, done: bool) -> None:
+    def record_action_end(self, action: Action, now: float, *, done: bool) -> None:
         self._recording.write(lines.ActionEnded(action, now, done))
-        super().ended(action, now, done=done)
+        super().record_action_end(action, now, done=done)
 
-    def carried(self, workload: WorkloadKey, outcomes: Iterable[ActionResult], now: float) -> None:
+    def record_results(self, workload: WorkloadKey, outcomes: Iterable[ActionResult], now: float) -> None:
         results = tuple(outcomes)
         self._recording.write(lines.PlanExecuted(workload, results, now))
-        super().carried(workload, results, now)
+        super().record_results(workload, results, now)
 
 
 def _raw(obj: KubeObject | None) -> msgspec.Raw:

@@ -100,7 +100,7 @@ class SimulatedUpdater:
 
     def changed(self, workload: WorkloadKey) -> None:
         """Plan a workload in a moment, because something about it has changed."""
-        self._memory.changed(workload)
+        self._memory.mark_changed(workload)
         if not self._settles:
             self._settles = True
             self._kernel.after(REQUEUE_AFTER_CHANGE_SECONDS, self._settled, Priority.UPDATER)
@@ -132,12 +132,12 @@ class SimulatedUpdater:
         now = self._kernel.now
         plans = self._planner.plan_all(self._memory.batch(workloads, now))
         sized = not self._figures.admission.is_heeded or self._presence.admits()
-        for made, planned in zip(plans, self._memory.settled(plans, sized=sized), strict=True):
+        for made, planned in zip(plans, self._memory.filter_evictions(plans, sized=sized), strict=True):
             if planned.error is not None:
                 raise planned.error
             if planned is not made:
                 self._plan_later(planned.gathered.workload, now + _ABSENT_SECONDS)
-            self._memory.decided(planned)
+            self._memory.record_plan(planned)
             self._decided(planned, now)
 
     def _decided(self, planned: PlanResult, now: float) -> None:
@@ -158,12 +158,12 @@ class SimulatedUpdater:
         again: list[float] = []
         for action in plan.actions:
             outcome = self._execute(action, decisions.get(action.pod.uid))
-            self._memory.ended(action, now, done=outcome.told is WriteResult.APPLIED)
+            self._memory.record_action_end(action, now, done=outcome.told is WriteResult.APPLIED)
             outcomes.append(outcome)
             pause = requeue_delay(outcome.told)
             if pause is not None:
                 again.append(max(pause, SHORTEST_REQUEUE_SECONDS))
-        self._memory.carried(workload, outcomes, now)
+        self._memory.record_results(workload, outcomes, now)
         if again:
             self._plan_later(workload, now + min(again))
 

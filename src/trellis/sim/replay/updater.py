@@ -72,11 +72,11 @@ class _UpdaterReplay:
             lines.PutFreeze: lambda line: self._cache.put_switch(line.data),
             lines.PutScales: lambda line: self._cache.put_scales(dict(line.answers)),
             lines.PodEvicted: self._evicted,
-            lines.PodWritten: lambda line: self._cache.echoes.written(line.uid, line.resource_version),
+            lines.PodWritten: lambda line: self._cache.echoes.expect_write(line.uid, line.resource_version),
             lines.UpdatesPlanned: self._read_pass,
             lines.HeadroomCounted: lambda _line: self._count(),
-            lines.ActionEnded: lambda line: self._memory.ended(line.action, line.now, done=line.done),
-            lines.PlanExecuted: lambda line: self._memory.carried(line.workload, line.outcomes, line.now),
+            lines.ActionEnded: lambda line: self._memory.record_action_end(line.action, line.now, done=line.done),
+            lines.PlanExecuted: lambda line: self._memory.record_results(line.workload, line.outcomes, line.now),
         }
 
     def read_line(self, line: object) -> None:
@@ -86,9 +86,9 @@ class _UpdaterReplay:
     def decided(self, then: UpdatesDecided) -> UpdatesDecided:
         """Decide about the workloads of the last pass."""
         plans, self._plans = self._plans, []
-        settled = self._memory.settled(plans, sized=then.sized)
+        settled = self._memory.filter_evictions(plans, sized=then.sized)
         for planned in settled:
-            self._memory.decided(planned)
+            self._memory.record_plan(planned)
         return UpdatesDecided.of(settled, sized=then.sized)
 
     def _read_pass(self, line: lines.UpdatesPlanned) -> None:
@@ -126,4 +126,4 @@ class _UpdaterReplay:
             self._hpas[line.key] = line.new
 
     def _evicted(self, line: lines.PodEvicted) -> None:
-        self._cache.echoes.evicted(line.uid, math.inf if line.until is None else line.until)
+        self._cache.echoes.expect_eviction(line.uid, math.inf if line.until is None else line.until)

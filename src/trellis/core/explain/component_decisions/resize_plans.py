@@ -51,7 +51,7 @@ def run_updater(collected: ClusterState, namespace: str, components: CollectedSe
     workloads = (*cache.governed.in_namespace(namespace), *cache.ungoverned(namespace))
     plans = planner.plan_all(memory.batch(workloads, now))
     sized = _is_sized(collected, components, now)
-    results = {result.gathered.workload: result for result in memory.settled(plans, sized=sized is not False)}
+    results = {result.gathered.workload: result for result in memory.filter_evictions(plans, sized=sized is not False)}
     views: dict[str, PodView] = {}
     sizes: dict[str, PodSize] = {}
     phases: dict[str, PodBoostPhases] = {}

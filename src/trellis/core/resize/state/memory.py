@@ -27,7 +27,7 @@ _NOTHING: Final = WorkloadAttempts()
 class UpdateMemory:
     """What is remembered of all workloads.
 
-    One pass is a `batch`, plans for it, `settled`, `decided` for each plan, and `carried`.
+    One pass is a `batch`, plans for it, `filter_evictions`, `record_plan` for each plan, and `record_results`.
     """
 
     def __init__(self, cache: WorkloadCache, settings: UpdateSettings) -> None:
@@ -39,11 +39,11 @@ class UpdateMemory:
         self._at_rest: dict[WorkloadKey, Mapping[str, ResourceAmounts] | None] = {}
         self._nodes: Mapping[str, ResourceAmounts] = {}
 
-    def changed(self, workload: WorkloadKey) -> None:
+    def mark_changed(self, workload: WorkloadKey) -> None:
         """Something about a workload has changed, or no plan could be made for it."""
         self._at_rest.pop(workload, None)
 
-    def all_changed(self) -> None:
+    def mark_all_changed(self) -> None:
         """Anything may have changed about any workload."""
         self._at_rest.clear()
 
@@ -70,11 +70,11 @@ class UpdateMemory:
         self._nodes = self._cache.nodes
         return PlanningBatch(remembered, self._nodes, nodes, pods, self._hourly.ledger(now), now, unknown)
 
-    def settled(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
+    def filter_evictions(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
         """Plans as they are executed: unless new pods are `sized` by an admission controller, nothing is evicted."""
         return list(plans) if sized else [_without_evictions(planned) for planned in plans]
 
-    def decided(self, planned: PlanResult) -> None:
+    def record_plan(self, planned: PlanResult) -> None:
         """Such a plan is executed now, or the workload is at rest."""
         if planned.error is not None:
             return
@@ -84,11 +84,11 @@ class UpdateMemory:
             needy = any(decision.need is not None for decision in planned.plan.verdicts)
             self._at_rest[planned.gathered.workload] = self._nodes if needy else None
 
-    def ended(self, action: Action, now: float, *, done: bool) -> None:
+    def record_action_end(self, action: Action, now: float, *, done: bool) -> None:
         """An action of a plan is over, or was not tried."""
         self._hourly.end(action, now, done=done)
 
-    def carried(self, workload: WorkloadKey, outcomes: Iterable[ActionResult], now: float) -> None:
+    def record_results(self, workload: WorkloadKey, outcomes: Iterable[ActionResult], now: float) -> None:
         """A plan has been executed."""
         attempts = self._attempts.get(workload, _NOTHING)
         for outcome in outcomes:

@@ -21,11 +21,11 @@ class PendingPodWrites:
         self._evicted: dict[str, float] = {}
         self._written: dict[str, str] = {}
 
-    def evicted(self, uid: str, until: float = math.inf) -> None:
+    def expect_eviction(self, uid: str, until: float = math.inf) -> None:
         """A pod was evicted; with `until`, perhaps it was, and by then its end has been seen or will not come."""
         self._evicted[uid] = until
 
-    def written(self, uid: str, resource_version: str) -> None:
+    def expect_write(self, uid: str, resource_version: str) -> None:
         """A pod was changed, and has this version since."""
         self._written[uid] = resource_version
 
@@ -34,7 +34,7 @@ class PendingPodWrites:
         version = self._written.get(pod.metadata.uid)
         return version is not None and _is_older(pod.metadata.resource_version, version)
 
-    def as_it_will_be(self, pod: Pod, now: float) -> Pod:
+    def apply_to(self, pod: Pod, now: float) -> Pod:
         """The pod; one that we have evicted is on its way out."""
         until = self._evicted.get(pod.metadata.uid, -math.inf)
         if until <= now or pod.metadata.deletion_timestamp is not None:
@@ -42,14 +42,14 @@ class PendingPodWrites:
         going = msgspec.structs.replace(pod.metadata, deletion_timestamp=datetime.fromtimestamp(now, UTC))
         return msgspec.structs.replace(pod, metadata=going)
 
-    def seen(self, pod: Pod) -> None:
+    def observe(self, pod: Pod) -> None:
         """The pod has changed: what it shows needs no memory."""
         if not self.is_awaited(pod):
             self._written.pop(pod.metadata.uid, None)
         if pod.metadata.deletion_timestamp is not None:
             self._evicted.pop(pod.metadata.uid, None)
 
-    def gone(self, uid: str) -> None:
+    def forget(self, uid: str) -> None:
         """The pod does not exist any more."""
         self._evicted.pop(uid, None)
         self._written.pop(uid, None)

@@ -112,7 +112,7 @@ class WorkloadCache:
             return None
         below = list(self._family.below(workload))
         pods = tuple(
-            self.echoes.as_it_will_be(pod, now)
+            self.echoes.apply_to(pod, now)
             for each in below
             for pod in self._family.pods_of(each)
             if selection.matches(pod.metadata.labels)
@@ -154,7 +154,7 @@ class WorkloadCache:
         return WorkloadSnapshot(
             workload,
             NO_GOVERNOR,
-            (self.echoes.as_it_will_be(pod, now),),
+            (self.echoes.apply_to(pod, now),),
             frozenset(),
             {},
             self._surroundings.limits(namespace),
@@ -212,12 +212,12 @@ class WorkloadCache:
         self._family.put_pod(key[1], old, new)
         self._put_boosted(key, old, new)
         if new is not None:
-            self.echoes.seen(new)
+            self.echoes.observe(new)
             self._missed.put(new)
         if old is not None and (new is None or new.metadata.uid != old.metadata.uid):
             self._missed.forget(old.metadata.uid)
         if old is not None and new is None:
-            self.echoes.gone(old.metadata.uid)
+            self.echoes.forget(old.metadata.uid)
         if awaited or old is None or new is None or not _is_alike(old, new):
             self._concern_above(key[0], old, new)
 

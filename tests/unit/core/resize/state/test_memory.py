@@ -23,12 +23,12 @@ class Looks:
         settings = settings or UpdateSettings()
         self.told = CachedWorkload().put_all()
         self.memory = UpdateMemory(self.told.known, settings)
-        self.told.listeners.append(self.memory.changed)
+        self.told.listeners.append(self.memory.mark_changed)
         self.planner = UpdatePlanner(settings, NodeHeadroom(must_know=False))
 
     def look(self, now: float = NOW, *, sized: bool = True) -> PlanResult:
-        [planned] = self.memory.settled(self.planner.plan_all(self.memory.batch([WEB], now)), sized=sized)
-        self.memory.decided(planned)
+        [planned] = self.memory.filter_evictions(self.planner.plan_all(self.memory.batch([WEB], now)), sized=sized)
+        self.memory.record_plan(planned)
         return planned
 
     def rests(self) -> bool:
@@ -55,7 +55,7 @@ def test_who_has_nothing_to_do_rests_until_something_changes() -> None:
     looks.told.known.put_namespace("shop", {"any": "thing"})
     assert not looks.rests()
     looks.look()
-    looks.memory.all_changed()
+    looks.memory.mark_all_changed()
     assert not looks.rests()
 
 
@@ -77,7 +77,7 @@ def test_while_nobody_sizes_new_pods_nothing_is_evicted() -> None:
 def test_what_became_of_an_attempt_is_known_at_the_next_look_and_forgotten_with_the_pod() -> None:
     looks = Looks()
     action = only(looks.look())
-    looks.memory.carried(WEB, [ActionResult(action, Answer.FAILED)], NOW)
+    looks.memory.record_results(WEB, [ActionResult(action, Answer.FAILED)], NOW)
     [(_, attempts)] = looks.memory.batch([WEB], NOW).gathered
     assert attempts.pods[action.pod.uid].failures == 1
     before = looks.told.gathered().pods
@@ -91,17 +91,17 @@ def test_what_is_under_way_counts_for_the_hour_and_what_failed_does_not() -> Non
     looks = Looks(UpdateSettings(hourly=1))
     action = only(looks.look())
     assert looks.memory.batch([WEB], NOW).ledger.left("shop").cluster == 0
-    looks.memory.ended(action, NOW, done=False)
+    looks.memory.record_action_end(action, NOW, done=False)
     assert looks.memory.batch([WEB], NOW).ledger.left("shop").cluster == 1
     only(looks.look())
-    looks.memory.ended(action, NOW, done=True)
+    looks.memory.record_action_end(action, NOW, done=True)
     assert looks.memory.batch([WEB], NOW).ledger.left("shop").cluster == 0
     assert looks.memory.batch([WEB], NOW + 3601).ledger.left("shop").cluster == 1
 
 
 def test_whoever_waits_for_what_we_wrote_is_left_out_and_whoever_is_unknown_is_named() -> None:
     looks = Looks()
-    looks.told.known.echoes.written("uid-web-1-a", "9")
+    looks.told.known.echoes.expect_write("uid-web-1-a", "9")
     other = ("shop", "Deployment", "other")
     batch = looks.memory.batch([WEB, other], NOW)
     assert batch.gathered == []
@@ -111,7 +111,7 @@ def test_whoever_waits_for_what_we_wrote_is_left_out_and_whoever_is_unknown_is_n
 def test_a_plan_that_failed_leaves_nobody_at_rest() -> None:
     looks = Looks()
     planned = looks.look()
-    looks.memory.all_changed()
+    looks.memory.mark_all_changed()
     broken = msgspec.structs.replace(planned, plan=msgspec.structs.replace(planned.plan, actions=()), error=OSError())
-    looks.memory.decided(broken)
+    looks.memory.record_plan(broken)
     assert not looks.rests()

@@ -71,14 +71,14 @@ def test_what_is_gone_is_known_no_more() -> None:
 
 def test_a_pod_that_we_evicted_is_on_its_way_out_before_anybody_sees_it() -> None:
     told = CachedWorkload().put_all()
-    told.known.echoes.evicted("uid-web-1-a")
-    told.known.echoes.evicted("uid-web-1-b", until=NOW - 1)
+    told.known.echoes.expect_eviction("uid-web-1-a")
+    told.known.echoes.expect_eviction("uid-web-1-b", until=NOW - 1)
     assert [each.metadata.deletion_timestamp is not None for each in told.gathered().pods] == [True, False]
 
 
 def test_what_we_wrote_is_awaited_until_it_is_seen_and_that_is_a_change() -> None:
     told = CachedWorkload().put_all()
-    told.known.echoes.written("uid-web-1-a", "9")
+    told.known.echoes.expect_write("uid-web-1-a", "9")
     assert told.known.is_awaited(told.gathered())
     told.known.put_pod(("shop", "web-1-a"), pod(), pod(resourceVersion="9"))
     assert not told.known.is_awaited(told.gathered())
