@@ -84,7 +84,7 @@ class World:
             new["status"] = old.get("status")
         self.store(name, new)
         self.states.setdefault(name, VpaState(0))
-        self.vpa_store.state(NAMESPACE, name, self.states[name])
+        self.vpa_store.set_state(NAMESPACE, name, self.states[name])
 
     def store(self, name: str, document: dict[str, Any]) -> None:
         self.versions += 1
@@ -128,7 +128,7 @@ class World:
     def say(self, vpa: str = "web", **state: Any) -> None:
         """What is known of a VPA's target."""
         self.states[vpa] = msgspec.structs.replace(self.states.get(vpa, VpaState(0)), **state)
-        self.vpa_store.state(NAMESPACE, vpa, self.states[vpa])
+        self.vpa_store.set_state(NAMESPACE, vpa, self.states[vpa])
 
     def use(self, cpu: float = 1.0, memory: float = 2**30, *, vpa: str = "web", minutes: int = 1) -> None:
         """So many minutes of steady usage by all containers of a VPA's pods, one sample a minute."""
@@ -168,7 +168,7 @@ class World:
         self.versions += 1
         document["metadata"]["resourceVersion"] = str(self.versions)
         self.stored[write.name] = document
-        self.vpa_store.published(write, str(self.versions), self.now)
+        self.vpa_store.record_write(write, str(self.versions), self.now)
         if seen:
             self.put(write.name)
 
@@ -177,7 +177,7 @@ class World:
         self.vpa_store = VpaStore()
         for name in self.stored:
             self.put(name)
-            self.vpa_store.state(NAMESPACE, name, self.states[name])
+            self.vpa_store.set_state(NAMESPACE, name, self.states[name])
 
     # What is there to see
 

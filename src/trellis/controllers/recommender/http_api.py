@@ -106,7 +106,7 @@ def _find_vpa(last: LastPass, namespace: str, name: str) -> dict[str, Any] | Non
 
 
 def _list_vpas(last: LastPass, namespace: str, after: str, limit: int) -> dict[str, Any]:
-    keys = last.sorted_keys(namespace)
+    keys = last.list_vpas(namespace)
     begin = tuple(after.split("/", 1))
     left = [number for key, number in keys if key > begin] if after else [number for _, number in keys]
     document: dict[str, Any] = {

@@ -298,7 +298,7 @@ class RecommenderMetrics:
             has, matches, unsupported = (str(flag).lower() for flag in others)
             counts[mode, has, _API, matches, unsupported] = number
         self._metrics.set_all(OBJECTS, counts)
-        first = [now - write.created for write in written if write.first]
+        first = [now - write.created for write in written if write.is_first]
         self._metrics.observe_all(FIRST_RECOMMENDATION, np.array(first, dtype=np.float64))
         self._observe_changes(result.columns, written)
         self._observe_shadows(result)
@@ -308,8 +308,8 @@ class RecommenderMetrics:
 
     def _observe_changes(self, columns: PassColumns, written: Sequence[VpaStatusWrite]) -> None:
         """Observe by how much published targets changed, in every pass as upstream: one not written has not changed."""
-        has_place = columns.places >= 0
-        places = columns.places[has_place]
+        has_place = columns.container_numbers >= 0
+        places = columns.container_numbers[has_place]
         if not len(places):
             return
         keys = {(write.namespace, write.name) for write in written}
@@ -320,15 +320,15 @@ class RecommenderMetrics:
 
     def _observe_shadows(self, result: PassResult) -> None:
         """Observe how far shadow recommendations are from those in force."""
-        for name, shadow in result.answers.shadows.items():
+        for name, shadow in result.estimates.shadows.items():
             self._metrics.add(SHADOW_FAILURES, 1 if shadow.failure else 0, name)
-        for name, resource, differences in compare_shadows(result.answers.shadows, result.answers.bounds):
+        for name, resource, differences in compare_shadows(result.estimates.shadows, result.estimates.bounds):
             self._metrics.observe_all(SHADOW_DIFFERENCE, differences, name, resource)
-        unhosted = Counter(shadow_use.recommender for shadow_use in result.unhosted)
+        unhosted = Counter(shadow_use.recommender for shadow_use in result.missing_shadows)
         self._metrics.set_all(SHADOW_UNHOSTED, {(name,): number for name, number in unhosted.items()})
 
 
 def _in_force(columns: PassColumns, rows: IntColumn) -> tuple[FloatColumn, FloatColumn, IntColumn]:
     """The recommendation for some rows, in cores and bytes, and the modes of their VPAs."""
-    uncapped = columns.previously_of(rows)
-    return uncapped[CPU] / MILLICORES_PER_CORE, uncapped[MEMORY], columns.modes_of(rows)
+    uncapped = columns.find_previous_targets(rows)
+    return uncapped[CPU] / MILLICORES_PER_CORE, uncapped[MEMORY], columns.find_modes(rows)

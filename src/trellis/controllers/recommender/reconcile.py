@@ -50,7 +50,7 @@ class ShadowLog:
         self._failures: dict[str, str] = {}
 
     def log_changes(self, result: PassResult) -> None:
-        unhosted = {shadow.recommender: shadow for shadow in reversed(result.unhosted)}
+        unhosted = {shadow.recommender: shadow for shadow in reversed(result.missing_shadows)}
         for name in sorted(unhosted.keys() - self._unhosted):
             first = unhosted[name]
             _log.warning(
@@ -60,7 +60,7 @@ class ShadowLog:
                 vpa=first.vpa,
             )
         self._unhosted = frozenset(unhosted)
-        failures = {name: shadow.failure for name, shadow in result.answers.shadows.items() if shadow.failure}
+        failures = {name: shadow.failure for name, shadow in result.estimates.shadows.items() if shadow.failure}
         for name, failure in failures.items():
             if self._failures.get(name) != failure:
                 _log.error("a shadow recommender failed", recommender=name, why=failure)

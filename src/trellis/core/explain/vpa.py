@@ -190,12 +190,12 @@ def _containers(
         pod for pod, governor in recommended.roster.governance.governor.items() if governor == vpa.metadata.name
     )
     collected = {(history.namespace, history.pod) for history in evidence.collected.history}
-    for row, document in zip(recommended.last.rows(number), documents, strict=True):
+    for row, document in zip(recommended.last.find_rows(number), documents, strict=True):
         key = columns.keys[row]
         history = HISTORY_FROM_CHECKPOINT if key in recommended.checkpointed else HISTORY_FROM_NOW
         if history is HISTORY_FROM_NOW and any((key.namespace, pod) in collected for pod in pods):
             history = HISTORY_FROM_SERIES
-        place = int(columns.places[row])
+        place = int(columns.container_numbers[row])
         yield ContainerRecommendationPart(
             document["name"],
             document,

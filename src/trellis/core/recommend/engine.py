@@ -253,7 +253,7 @@ class RecommenderEngine:
         obsolete = self._collect(now)
         on_stage(PassStage.COLLECTED)
         view = self.model.view()
-        recommendations = run_pass(view, self.store, self._recommenders, self._pipeline, now, watch=on_amounts)
+        recommendations = run_pass(view, self.store, self._recommenders, self._pipeline, now, observer=on_amounts)
         totals, totals_failure = self._compute_totals(view, now)
         return PassDecision(
             recommendations=recommendations,
@@ -267,9 +267,9 @@ class RecommenderEngine:
 
     def commit(self, decision: PassDecision, written: PassWrites, now: float) -> LastPass:
         """Record what was written; the result explains the pass."""
-        self.store.all_published(written.statuses, now)
+        self.store.record_writes(written.statuses, now)
         self._mark_saved(written.checkpoints, now)
-        return LastPass.of(decision.recommendations, self.store, (write for write, _ in written.statuses), now)
+        return LastPass.build(decision.recommendations, self.store, (write for write, _ in written.statuses), now)
 
     def _load_vpas(self, observed: ClusterObservation) -> frozenset[ObjectKey]:
         """Take in VPAs that changed, or all if the scope did; the result is which are served now and were not."""
@@ -427,8 +427,8 @@ class RecommenderEngine:
             sums = compute_totals(view, recommender, governed, now)
         except Exception as error:  # noqa: BLE001 - a recommender that fails must not keep statuses from being written
             return [], f"{type(error).__name__}: {format_value(str(error), 200)}"
-        totals = (HvpaTotals.of(self._governance[key[0]].hvpas[key[1]], total) for key, total in sums.items())
-        return [hvpa_totals for hvpa_totals in totals if hvpa_totals.differs], ""
+        totals = (HvpaTotals.from_amounts(self._governance[key[0]].hvpas[key[1]], total) for key, total in sums.items())
+        return [hvpa_totals for hvpa_totals in totals if hvpa_totals.needs_write], ""
 
     def _find_without_totals(self, key: ObjectKey) -> GovernedVpa | None:
         """A VPA under an Hvpa whose own status has no totals; None if it has, or if it is about to have them."""
@@ -476,7 +476,7 @@ class RecommenderEngine:
                 boost_reason=boost_reason,
                 publishes_totals=name in governance.publishing,
             )
-            self.store.state(namespace, name, state)
+            self.store.set_state(namespace, name, state)
 
     def _find_boost_problem(self, key: ObjectKey, restarting: Collection[str]) -> tuple[str, str]:
         """Why containers are not boosted although the VPA asks for it: a reason and a message."""

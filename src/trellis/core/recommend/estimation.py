@@ -35,7 +35,7 @@ class RowSelection(msgspec.Struct, frozen=True):
     owners: IntColumn
     siblings: FloatColumn
 
-    def part(self, which: IntColumn | BoolColumn) -> RowSelection:
+    def select(self, which: IntColumn | BoolColumn) -> RowSelection:
         return RowSelection(self.positions[which], self.numbers[which], self.owners[which], self.siblings[which])
 
 
@@ -44,57 +44,57 @@ class EstimateQuery(msgspec.Struct, frozen=True):
 
     recommender: str
     values: ParameterValues
-    about: RowSelection
+    rows: RowSelection
 
 
-def select_live_rows(view: RowsView, placed: IntColumn, store: VpaStore) -> RowSelection:
-    """The rows that are current and belong to a container that is sized; `placed` has their container numbers."""
+def select_live_rows(view: RowsView, container_numbers: IntColumn, store: VpaStore) -> RowSelection:
+    """The rows that are current and belong to a container that is sized; `container_numbers` is by row."""
     containers = store.containers
-    placed_rows = placed >= 0
-    sized = np.zeros(len(placed), dtype=np.bool_)
-    sized[placed_rows] = containers.scaled[placed[placed_rows]]
-    positions = np.flatnonzero(placed_rows & sized & view.current)
-    numbers = placed[positions]
+    has_container = container_numbers >= 0
+    sized = np.zeros(len(container_numbers), dtype=np.bool_)
+    sized[has_container] = containers.scaled[container_numbers[has_container]]
+    positions = np.flatnonzero(has_container & sized & view.current)
+    numbers = container_numbers[positions]
     owners = containers.vpa[numbers]
     siblings = np.bincount(owners, minlength=store.vpas.reach)[owners].astype(np.float64)
     return RowSelection(positions, numbers, owners, siblings)
 
 
 def build_queries(live: RowSelection, store: VpaStore) -> list[EstimateQuery]:
-    """One for each group. Those whose recommender failed last time come last: it may fail the others, too."""
+    """One query per group. Groups whose recommender failed in the last pass come last."""
     groups = store.vpas.group[live.owners]
     order = np.argsort(groups, kind="stable")
     numbers, begins = np.unique(groups[order], return_index=True)
     ends = np.append(begins, len(order))[1:]
     queries = [
-        EstimateQuery(store.groups[group].recommender, store.groups[group].values, live.part(order[begin:end]))
+        EstimateQuery(store.groups[group].recommender, store.groups[group].values, live.select(order[begin:end]))
         for group, begin, end in zip(numbers.tolist(), begins.tolist(), ends.tolist(), strict=True)
         if group >= 0
     ]
-    return sorted(queries, key=lambda question: bool(store.vpas.failed[question.about.owners].any()))
+    return sorted(queries, key=lambda query: bool(store.vpas.failed[query.rows.owners].any()))
 
 
 def build_shadow_queries(
     live: RowSelection, store: VpaStore, recommenders: Mapping[str, Recommender]
 ) -> Iterator[EstimateQuery]:
-    """One for each recommender that is a shadow of any VPA, with the defaults of its parameters."""
+    """One query per recommender that is a shadow of any VPA, with the defaults of its parameters."""
     for name, vpas in store.shadows.by_recommender(recommenders).items():
-        wants = np.zeros(store.vpas.reach, dtype=np.bool_)
-        wants[vpas] = True
+        is_shadowed = np.zeros(store.vpas.reach, dtype=np.bool_)
+        is_shadowed[vpas] = True
         values = {parameter.name: parameter.default for parameter in recommenders[name].parameters}
-        yield EstimateQuery(name, values, live.part(wants[live.owners]))
+        yield EstimateQuery(name, values, live.select(is_shadowed[live.owners]))
 
 
-# Gives the answer, or raises.
+# Waits for the estimates and returns them, or raises.
 PendingEstimates: TypeAlias = Callable[[], Estimates]
 
 
 @runtime_checkable
 class RemoteRecommender(Protocol):
-    """A recommender in another process: `begin` starts the estimate, and the result is collected later."""
+    """A recommender in another process: `start_estimate` starts the estimate, and the result is collected later."""
 
-    def begin(self, rows: Rows, values: ParameterValues, now: float, /) -> PendingEstimates:
-        """Begin, and come back at once."""
+    def start_estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> PendingEstimates:
+        """Start an estimate and return at once; the result is a function that waits for it."""
 
 
 class EstimateOrigin(msgspec.Struct, frozen=True):
@@ -109,29 +109,30 @@ NO_ORIGIN: Final = EstimateOrigin("", {}, NO_EXPLANATION)
 
 
 class PassEstimates(msgspec.Struct, frozen=True):
-    """Everything that was answered, by container number; NaN where nothing was.
+    """The estimates of all recommenders, by container number; NaN where there is none.
 
-    `live` are containers that exist now, are sized and have a row, which `positions` says in the view; -1 without.
-    `failures` are messages by VPA number. `told` are the answers one by one: a container is the `nth` row of number
-    `asked` among them, which is -1 without any. `shadows` is what other recommenders would have said, by their names.
+    `positions` has the row of each container in the view, -1 without: the containers that exist now and are sized.
+    `failures` are messages by VPA number. `origins` has one entry per query that was answered; `origin_numbers` is the
+    entry of a container, -1 without any, and `origin_rows` its row in that query. `shadows` has the estimates of shadow
+    recommenders, by name.
     """
 
     bounds: FloatColumn
     totals: FloatColumn
     confidence: FloatColumn
     positions: IntColumn
-    asked: IntColumn
-    nth: IntColumn
+    origin_numbers: IntColumn
+    origin_rows: IntColumn
     failures: Mapping[int, str] = {}
-    told: Sequence[EstimateOrigin] = ()
+    origins: Sequence[EstimateOrigin] = ()
     shadows: Mapping[str, ShadowEstimates] = {}
 
     @classmethod
-    def none(cls, containers: int) -> PassEstimates:
-        """No answer, for so many container numbers."""
-        nowhere = np.full(containers, -1, dtype=np.int64)
+    def empty(cls, containers: int) -> PassEstimates:
+        """No estimates, for so many container numbers."""
+        no_numbers = np.full(containers, -1, dtype=np.int64)
         unknown = np.full((3, len(RESOURCES), containers), np.nan)
-        return cls(unknown, unknown[0].copy(), unknown[0, 0].copy(), nowhere, nowhere.copy(), nowhere.copy())
+        return cls(unknown, unknown[0].copy(), unknown[0, 0].copy(), no_numbers, no_numbers.copy(), no_numbers.copy())
 
     @property
     def live(self) -> BoolColumn:
@@ -140,100 +141,100 @@ class PassEstimates(msgspec.Struct, frozen=True):
 
 
 def estimate_all(
-    view: RowsView, placed: IntColumn, store: VpaStore, recommenders: Mapping[str, Recommender], now: float
+    view: RowsView, container_numbers: IntColumn, store: VpaStore, recommenders: Mapping[str, Recommender], now: float
 ) -> PassEstimates:
-    """The answers for all rows that are current and belong to a container that is sized."""
-    live = select_live_rows(view, placed, store)
+    """The estimates for all rows that are current and belong to a container that is sized."""
+    live = select_live_rows(view, container_numbers, store)
     queries = build_queries(live, store)
     shadows = list(build_shadow_queries(live, store, recommenders))
     results = _run_queries([*queries, *shadows], view, recommenders, now)
-    answers = PassEstimates.none(store.containers.reach)
-    answers.positions[live.numbers] = live.positions
+    estimates = PassEstimates.empty(store.containers.reach)
+    estimates.positions[live.numbers] = live.positions
     failures: dict[int, str] = {}
     origins: list[EstimateOrigin] = []
-    for question, answer in zip(queries, results, strict=False):
-        failures |= _find_failures(store, recommenders[question.recommender].name, question.about, answer)
+    for query, answer in zip(queries, results, strict=False):
+        failures |= _find_failures(store, recommenders[query.recommender].name, query.rows, answer)
         if isinstance(answer, Estimates):
-            _store_estimates(answers, question.about, answer, len(origins))
-            origins.append(EstimateOrigin(question.recommender, question.values, answer.explanation))
+            _store_estimates(estimates, query.rows, answer, len(origins))
+            origins.append(EstimateOrigin(query.recommender, query.values, answer.explanation))
     if failures:
-        withheld = np.isin(store.containers.vpa[: store.containers.reach], list(failures))
-        answers.bounds[:, :, withheld] = np.nan
-        answers.totals[:, withheld] = np.nan
-        answers.confidence[withheld] = np.nan
-    beside = {
-        query.recommender: _build_shadow(store, recommenders[query.recommender].name, query.about, answer)
+        is_failed = np.isin(store.containers.vpa[: store.containers.reach], list(failures))
+        estimates.bounds[:, :, is_failed] = np.nan
+        estimates.totals[:, is_failed] = np.nan
+        estimates.confidence[is_failed] = np.nan
+    shadow_estimates = {
+        query.recommender: _build_shadow(store, recommenders[query.recommender].name, query.rows, answer)
         for query, answer in zip(shadows, results[len(queries) :], strict=True)
     }
-    return msgspec.structs.replace(answers, failures=failures, told=origins, shadows=beside)
+    return msgspec.structs.replace(estimates, failures=failures, origins=origins, shadows=shadow_estimates)
 
 
 def _run_queries(
     queries: Sequence[EstimateQuery], view: RowsView, recommenders: Mapping[str, Recommender], now: float
 ) -> list[Estimates | str]:
     """The estimates for each query, or an error message."""
-    begun = [_start_query(recommenders[query.recommender], view, query, now) for query in queries]
+    started = [_start_query(recommenders[query.recommender], view, query, now) for query in queries]
     results: dict[int, Estimates | str] = {}
-    for number in sorted(range(len(queries)), key=lambda at: begun[at].is_elsewhere):
-        results[number] = _collect_estimates(begun[number])
+    for number in sorted(range(len(queries)), key=lambda at: started[at].is_remote):
+        results[number] = _collect_estimates(started[number])
     return [results[number] for number in range(len(queries))]
 
 
 class _StartedQuery(msgspec.Struct, frozen=True):
     recommender: str
     rows: int
-    is_elsewhere: bool
+    is_remote: bool
     pending: PendingEstimates
 
 
-def _start_query(recommender: Recommender, view: RowsView, question: EstimateQuery, now: float) -> _StartedQuery:
-    rows = Rows.of(view, question.about.positions, question.about.siblings)
+def _start_query(recommender: Recommender, view: RowsView, query: EstimateQuery, now: float) -> _StartedQuery:
+    rows = Rows.of(view, query.rows.positions, query.rows.siblings)
     is_elsewhere = isinstance(recommender, RemoteRecommender)
     if isinstance(recommender, RemoteRecommender):
-        pending = recommender.begin(rows, question.values, now)
+        pending = recommender.start_estimate(rows, query.values, now)
     else:
-        pending = partial(recommender.estimate, rows, question.values, now)
+        pending = partial(recommender.estimate, rows, query.values, now)
     return _StartedQuery(recommender.name, len(rows), is_elsewhere, pending)
 
 
-def _collect_estimates(begun: _StartedQuery) -> Estimates | str:
-    """The answer, or what went wrong."""
+def _collect_estimates(started: _StartedQuery) -> Estimates | str:
+    """The estimates of a query, or an error message."""
     try:
-        answer = begun.pending()
+        answer = started.pending()
     except RecommenderFailure as failure:
         return str(failure)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the other recommenders must not suffer for it
-        return f"recommender {begun.recommender} failed: {type(error).__name__}: {format_value(str(error), 200)}"
-    wrong = find_shape_problem(answer, begun.rows)
-    return f"recommender {begun.recommender} {wrong}" if wrong else answer
+    except Exception as error:  # noqa: BLE001 - the failure of one recommender must not stop the others
+        return f"recommender {started.recommender} failed: {type(error).__name__}: {format_value(str(error), 200)}"
+    wrong = find_shape_problem(answer, started.rows)
+    return f"recommender {started.recommender} {wrong}" if wrong else answer
 
 
-def _store_estimates(answers: PassEstimates, about: RowSelection, answer: Estimates, number: int) -> None:
+def _store_estimates(estimates: PassEstimates, about: RowSelection, answer: Estimates, number: int) -> None:
     at = about.numbers
-    answers.bounds[:, :, at] = np.trunc(np.minimum(answer.bounds, LARGEST_AMOUNT))
+    estimates.bounds[:, :, at] = np.trunc(np.minimum(answer.bounds, LARGEST_AMOUNT))
     if answer.totals is not None:
-        answers.totals[:, at] = np.trunc(np.minimum(answer.totals, LARGEST_AMOUNT))
+        estimates.totals[:, at] = np.trunc(np.minimum(answer.totals, LARGEST_AMOUNT))
     if answer.confidence is not None:
-        answers.confidence[at] = answer.confidence
-    answers.asked[at], answers.nth[at] = number, np.arange(len(at))
+        estimates.confidence[at] = answer.confidence
+    estimates.origin_numbers[at], estimates.origin_rows[at] = number, np.arange(len(at))
 
 
 def _find_failures(store: VpaStore, name: str, about: RowSelection, answer: Estimates | str) -> dict[int, str]:
-    """What went wrong, by VPA number; of an impossible answer for several containers of one, the first."""
+    """Error messages by VPA number; of several invalid containers of a VPA, the first."""
     if isinstance(answer, str):
         return dict.fromkeys(np.unique(about.owners).tolist(), answer)
-    blamed: dict[int, str] = {}
+    failures: dict[int, str] = {}
     for at in np.flatnonzero(find_impossible_rows(answer)).tolist():
         owner = int(about.owners[at])
-        if owner not in blamed:
+        if owner not in failures:
             (key,) = store.containers.keys([int(about.numbers[at])])
             described = describe_bounds(answer.bounds[:, :, at])
-            blamed[owner] = f"recommender {name} gave an impossible answer for {key.container}: {described}"
-    return blamed
+            failures[owner] = f"recommender {name} gave an impossible answer for {key.container}: {described}"
+    return failures
 
 
 def _build_shadow(store: VpaStore, name: str, about: RowSelection, answer: Estimates | str) -> ShadowEstimates:
-    """What came of a shadow. It may well be wrong about one VPA and right about the others."""
+    """The estimates of a shadow recommender, NaN for VPAs for which they are invalid."""
     failures = _find_failures(store, name, about, answer)
     if isinstance(answer, str):
         return ShadowEstimates.failed(about.numbers, failures)

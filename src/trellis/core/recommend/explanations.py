@@ -22,12 +22,8 @@ from trellis.base.reasons import Reason
 from trellis.base.times import format_time
 from trellis.core.recommend.amounts import LOWER, MIDDLE, RESOURCES, TARGET, UPPER
 from trellis.core.recommend.capping.policy import compile_policy_bounds
-from trellis.core.recommend.publish.status import (
-    HistoryShortage,
-    build_conditions,
-    build_container_recommendations,
-    format_resources,
-)
+from trellis.core.recommend.publish.conditions import HistoryShortage, build_conditions
+from trellis.core.recommend.publish.status import build_container_recommendations, format_resources
 from trellis.core.recommend.recommendation_pass import ContainerExplanation, PassResult, find_shortages
 from trellis.core.recommend.state.condition_types import (
     CONDITION_TYPES,
@@ -44,36 +40,42 @@ _NO_MESSAGES = ConditionMessages()
 
 
 class PassConditionSubject(msgspec.Struct, frozen=True):
-    """A VPA as the pass saw it: what its conditions are made from."""
+    """A VPA as the pass read it: the input of its conditions."""
 
     generation: int
-    texts: ConditionMessages
+    messages: ConditionMessages
     transitions: Mapping[str, ConditionTransition]
 
 
 class LastPass(msgspec.Struct, frozen=True):
     """The result of a pass without its writes, and the VPAs by number.
 
-    `texts` is what there was to say, of those of whom there was anything. `written` are those whose status was written:
-    of the others the status is older.
+    `messages` are those of VPAs with a problem. `written` are the VPAs whose status was written in this pass.
     """
 
     time: float
     result: PassResult
     entries: Mapping[int, VpaEntry]
-    texts: Mapping[int, ConditionMessages]
+    messages: Mapping[int, ConditionMessages]
     written: BoolColumn
 
     @classmethod
-    def of(cls, result: PassResult, store: VpaStore, writes: Iterable[VpaStatusWrite], now: float) -> LastPass:
-        """What to keep, once the store knows of these writes."""
+    def build(cls, result: PassResult, store: VpaStore, writes: Iterable[VpaStatusWrite], now: float) -> LastPass:
+        """The pass as the store has it after these writes."""
         vpas = store.vpas
         written = np.zeros(vpas.reach, dtype=np.bool_)
         written[[vpas.find((write.namespace, write.name)) for write in writes]] = True
-        troubled = vpas.problem | vpas.rivals | vpas.failed | vpas.unwarmed | vpas.unboosted | (vpas.group == NO_GROUP)
+        has_message = (
+            vpas.problem
+            | vpas.rivals
+            | vpas.failed
+            | vpas.history_unavailable
+            | vpas.boost_unavailable
+            | (vpas.group == NO_GROUP)
+        )
         entries = dict(vpas.entries)
-        texts = {number: entries[number].texts for number in np.flatnonzero(troubled).tolist()}
-        return cls(now, msgspec.structs.replace(result, writes=[]), entries, texts, written)
+        messages = {number: entries[number].messages for number in np.flatnonzero(has_message).tolist()}
+        return cls(now, msgspec.structs.replace(result, writes=[]), entries, messages, written)
 
     def find(self, namespace: str, name: str) -> int:
         """The number of a VPA; -1 if it was not served."""
@@ -82,26 +84,26 @@ class LastPass(msgspec.Struct, frozen=True):
                 return number
         return -1
 
-    def sorted_keys(self, namespace: str = "") -> list[tuple[VpaKey, int]]:
+    def list_vpas(self, namespace: str = "") -> list[tuple[VpaKey, int]]:
         """Namespace, name and number of all VPAs, or of those of one namespace, sorted."""
         vpas = ((entry.vpa, number) for number, entry in self.entries.items())
         return sorted(((vpa.namespace, vpa.name), number) for vpa, number in vpas if namespace in ("", vpa.namespace))
 
-    def rows(self, number: int) -> Sequence[int]:
+    def find_rows(self, number: int) -> Sequence[int]:
         """Where the rows of a VPA's containers are in the columns, in the order of their names."""
         columns = self.result.columns
-        own = np.isin(columns.places, np.flatnonzero(columns.owners == number))
+        own = np.isin(columns.container_numbers, np.flatnonzero(columns.owners == number))
         positions: list[int] = np.flatnonzero(own).tolist()
         return sorted(positions, key=lambda position: columns.keys[position].container)
 
-    def spoken(self, number: int) -> PassConditionSubject:
-        """What its conditions are made from."""
+    def condition_subject(self, number: int) -> PassConditionSubject:
+        """The input of a VPA's conditions."""
         entry = self.entries[number]
-        return PassConditionSubject(entry.generation, self.texts.get(number, _NO_MESSAGES), entry.transitions)
+        return PassConditionSubject(entry.generation, self.messages.get(number, _NO_MESSAGES), entry.transitions)
 
-    def shortage(self, number: int) -> HistoryShortage | None:
-        """Its container that is least known, if that is too little."""
-        return find_shortages(np.array([number]), self.result.answers, self.result.columns).get(number)
+    def find_shortage(self, number: int) -> HistoryShortage | None:
+        """The container of a VPA with the least history, if its confidence is low."""
+        return find_shortages(np.array([number]), self.result.estimates, self.result.columns).get(number)
 
 
 _BOUND_FIELDS: Final = (("lowerBound", LOWER), ("target", MIDDLE), ("upperBound", UPPER))
@@ -109,10 +111,10 @@ _BOUND_FIELDS: Final = (("lowerBound", LOWER), ("target", MIDDLE), ("upperBound"
 
 def describe_vpa(last: LastPass, number: int) -> dict[str, Any]:
     """Everything about one VPA."""
-    entry, texts = last.entries[number], last.spoken(number).texts
+    entry, messages = last.entries[number], last.condition_subject(number).messages
     vpa = entry.vpa
-    rows = last.rows(number)
-    explained = [last.result.explained(row) for row in rows]
+    rows = last.find_rows(number)
+    explained = [last.result.explain_row(row) for row in rows]
     document: dict[str, Any] = {
         "namespace": vpa.namespace,
         "name": vpa.name,
@@ -125,23 +127,23 @@ def describe_vpa(last: LastPass, number: int) -> dict[str, Any]:
         "conditions": _condition_documents(last, number, rows),
         "containers": _container_documents(last, number, rows, explained),
     }
-    if texts.failure:
-        document["failure"] = texts.failure
+    if messages.failure:
+        document["failure"] = messages.failure
     absent = [
-        unhosted.recommender for unhosted in last.result.unhosted if (unhosted.namespace, unhosted.vpa) == _key(entry)
+        shadow.recommender for shadow in last.result.missing_shadows if (shadow.namespace, shadow.vpa) == _key(entry)
     ]
     return document | ({"shadowsNotRunning": absent} if absent else {})
 
 
 def summarize_vpa(last: LastPass, number: int) -> dict[str, Any]:
     """A VPA in a list: its recommender, and which conditions hold."""
-    entry, truth = last.entries[number], int(last.result.truth[number])
+    entry, conditions = last.entries[number], int(last.result.conditions[number])
     vpa = entry.vpa
     document: dict[str, Any] = {
         "namespace": vpa.namespace,
         "name": vpa.name,
         "recommender": vpa.recommender,
-        "conditions": sorted(type_ for bit, type_ in CONDITION_TYPES.items() if truth & bit),
+        "conditions": sorted(type_ for bit, type_ in CONDITION_TYPES.items() if conditions & bit),
     }
     shadows = read_shadow_names(vpa.annotations, vpa.recommender)
     return document | ({"shadows": list(shadows)} if shadows else {})
@@ -150,10 +152,10 @@ def summarize_vpa(last: LastPass, number: int) -> dict[str, Any]:
 def _condition_documents(last: LastPass, number: int, rows: Iterable[int]) -> list[dict[str, Any]]:
     if last.entries[number].state is None:
         return []  # its target has not been read yet
-    truth = int(last.result.truth[number])
-    shortage = last.shortage(number) if truth & ConditionBit.LOW_CONFIDENCE else None
-    sizes_any = last.entries[number].vpa.sizes_any(last.result.columns.keys[row].container for row in rows)
-    return build_conditions(last.spoken(number), truth, shortage, _time(last.time), sizes_any=sizes_any)
+    conditions = int(last.result.conditions[number])
+    shortage = last.find_shortage(number) if conditions & ConditionBit.LOW_CONFIDENCE else None
+    sizes_any = last.entries[number].vpa.sizes_any_container(last.result.columns.keys[row].container for row in rows)
+    return build_conditions(last.condition_subject(number), conditions, shortage, _time(last.time), sizes_any=sizes_any)
 
 
 def _container_documents(
@@ -168,18 +170,18 @@ def _container_documents(
             "reason": container.reason.code,
             "meaning": container.reason.meaning,
             "recommender": container.recommender,
-            "explanation": _explanation_document(container.said),
+            "explanation": _explanation_document(container.explanation),
             "confidence": _number(container.confidence),
             "samples": int(columns.count[row]),
             "firstSample": _moment(columns.first[row]),
             "lastSample": _moment(columns.last[row]),
-            "found": _bounds_document(container.found),
+            "found": _bounds_document(container.estimates),
             "recommended": recommended.get(container.key.container, {}),
             "published": published.get(container.key.container, {}),
             "shadows": {
                 name: {
-                    "found": _bounds_document(shadow.found),
-                    "explanation": _explanation_document(shadow.said),
+                    "found": _bounds_document(shadow.estimates),
+                    "explanation": _explanation_document(shadow.explanation),
                     "failure": shadow.failure,
                 }
                 for name, shadow in sorted(container.shadows.items())
@@ -253,7 +255,7 @@ class TargetTrace:
         self._stages: list[tuple[Reason | None, FloatColumn]] = []
 
     def __call__(self, reason: Reason | None, amounts: FloatColumn) -> None:
-        """A stage is over; without a reason, all of them are still to come."""
+        """Record the targets after a stage; without a reason, before the first."""
         self._stages.append((reason, amounts[TARGET].copy()))
 
     def steps(self, place: int) -> Iterator[TargetStep]:

@@ -94,9 +94,9 @@ _CAPPED_FIELDS: Final = slice(TARGET, UPPER_BOUND + 1)
 
 
 class PostProcessingContext(msgspec.Struct, frozen=True):
-    """What stages go by."""
+    """The input of post-processors beside the amounts."""
 
-    answers: PassEstimates
+    estimates: PassEstimates
     store: VpaStore
     settings: PipelineSettings
     controlled: BoolColumn
@@ -114,76 +114,76 @@ AmountsObserver: TypeAlias = Callable[[Reason | None, FloatColumn], None]
 
 
 def post_process(
-    answers: PassEstimates, store: VpaStore, settings: PipelineSettings, watch: AmountsObserver | None = None
+    estimates: PassEstimates, store: VpaStore, settings: PipelineSettings, observer: AmountsObserver | None = None
 ) -> FloatColumn:
     """The amounts that should be published, (what, resource, container number).
 
-    Who wants to `watch` sees what was found, without a reason, and what each stage makes of it.
+    The `observer` is called with the estimates, without a reason, and after every stage.
     """
     containers = store.containers
     reach = containers.reach
     amounts = np.empty((len(STATUS_FIELDS), len(RESOURCES), reach))
-    amounts[TARGET] = amounts[UNCAPPED] = answers.bounds[MIDDLE]
-    amounts[LOWER_BOUND], amounts[UPPER_BOUND] = answers.bounds[LOWER], answers.bounds[UPPER]
-    amounts[TOTAL] = np.where(store.vpas.totals[containers.vpa[:reach]], answers.totals, np.nan)
-    if watch is not None:
-        watch(None, amounts)
-    going_by = PostProcessingContext(answers, store, settings, containers.controlled())
+    amounts[TARGET] = amounts[UNCAPPED] = estimates.bounds[MIDDLE]
+    amounts[LOWER_BOUND], amounts[UPPER_BOUND] = estimates.bounds[LOWER], estimates.bounds[UPPER]
+    amounts[TOTAL] = np.where(store.vpas.totals[containers.vpa[:reach]], estimates.totals, np.nan)
+    if observer is not None:
+        observer(None, amounts)
+    context = PostProcessingContext(estimates, store, settings, containers.controlled())
     for stage in POST_PROCESSORS:
-        stage.change(amounts, going_by)
-        if watch is not None:
-            watch(stage.reason, amounts)
+        stage.change(amounts, context)
+        if observer is not None:
+            observer(stage.reason, amounts)
     return amounts
 
 
-def _remove_uncontrolled(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    amounts[:, ~by.controlled] = np.nan
+def _remove_uncontrolled(amounts: FloatColumn, context: PostProcessingContext) -> None:
+    amounts[:, ~context.controlled] = np.nan
 
 
-def _round_to_multiples(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    if by.settings.round_cpu_millicores > 1:
-        amounts[:, CPU] = round_up(amounts[:, CPU], by.settings.round_cpu_millicores)
-    if by.settings.round_memory_bytes > 1:
-        amounts[:, MEMORY] = round_up(amounts[:, MEMORY], by.settings.round_memory_bytes)
+def _round_to_multiples(amounts: FloatColumn, context: PostProcessingContext) -> None:
+    if context.settings.round_cpu_millicores > 1:
+        amounts[:, CPU] = round_up(amounts[:, CPU], context.settings.round_cpu_millicores)
+    if context.settings.round_memory_bytes > 1:
+        amounts[:, MEMORY] = round_up(amounts[:, MEMORY], context.settings.round_memory_bytes)
 
 
-def _humanize_memory(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    if by.settings.humanize_memory:
+def _humanize_memory(amounts: FloatColumn, context: PostProcessingContext) -> None:
+    if context.settings.humanize_memory:
         amounts[:, MEMORY] = humanize_memory(amounts[:, MEMORY])
 
 
-def _round_to_whole_cores(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    containers = by.store.containers
-    integer = containers.integer[: containers.reach]
-    if by.settings.integer_cpu and integer.any():
-        amounts[:TOTAL, CPU, integer] = round_up_to_cores(amounts[:TOTAL, CPU, integer])
+def _round_to_whole_cores(amounts: FloatColumn, context: PostProcessingContext) -> None:
+    containers = context.store.containers
+    whole_cpus = containers.whole_cpus[: containers.reach]
+    if context.settings.integer_cpu and whole_cpus.any():
+        amounts[:TOTAL, CPU, whole_cpus] = round_up_to_cores(amounts[:TOTAL, CPU, whole_cpus])
 
 
-def _keep_published(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    containers, vpas = by.store.containers, by.store.vpas
+def _keep_published(amounts: FloatColumn, context: PostProcessingContext) -> None:
+    containers, vpas = context.store.containers, context.store.vpas
     published = containers.published[:, :, : containers.reach]
-    held = vpas.problem | vpas.fetching | (vpas.group == NO_GROUP)
-    held[list(by.answers.failures)] = True
-    stays = by.controlled & (by.answers.live | held[containers.vpa[: containers.reach]])
+    is_held = vpas.problem | vpas.fetching | (vpas.group == NO_GROUP)
+    is_held[list(context.estimates.failures)] = True
+    stays = context.controlled & (context.estimates.live | is_held[containers.vpa[: containers.reach]])
     stays &= np.isnan(amounts[TARGET]) & ~np.isnan(published[TARGET])
     if stays.any():
         amounts[:, stays] = published[:, stays]
-    # The few samples since the start say less than what is about to come.
+    # The history that is being fetched outweighs the few samples since the start.
     fetching = vpas.fetching[containers.vpa[: containers.reach]]
     amounts[:, :, fetching] = published[:, :, fetching]
 
 
-def _raise_to_minimum(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    raise_to_min_allowed(amounts[_CAPPED_FIELDS], by.store.containers.least())
+def _raise_to_minimum(amounts: FloatColumn, context: PostProcessingContext) -> None:
+    raise_to_min_allowed(amounts[_CAPPED_FIELDS], context.store.containers.least())
 
 
-def _lower_to_maximum(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    lower_to_max_allowed(amounts[_CAPPED_FIELDS], by.store.containers.most())
+def _lower_to_maximum(amounts: FloatColumn, context: PostProcessingContext) -> None:
+    lower_to_max_allowed(amounts[_CAPPED_FIELDS], context.store.containers.most())
 
 
-def _lower_to_cluster(amounts: FloatColumn, by: PostProcessingContext) -> None:
-    cluster = (by.settings.max_allowed_cpu, by.settings.max_allowed_memory)
-    lower_to_cluster_maximum(amounts[_CAPPED_FIELDS], by.store.containers.most(), cluster)
+def _lower_to_cluster(amounts: FloatColumn, context: PostProcessingContext) -> None:
+    cluster = (context.settings.max_allowed_cpu, context.settings.max_allowed_memory)
+    lower_to_cluster_maximum(amounts[_CAPPED_FIELDS], context.store.containers.most(), cluster)
 
 
 POST_PROCESSORS: Final = (

@@ -21,14 +21,8 @@ from trellis.core.recommend.estimation import NO_ORIGIN, EstimateOrigin, PassEst
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.post_processing import RECOMMENDATION_KEPT, AmountsObserver, post_process
 from trellis.core.recommend.protocol import Recommender, read_row_explanation
-from trellis.core.recommend.publish.status import (
-    DesiredStatuses,
-    HistoryShortage,
-    build_status_writes,
-    find_conditions,
-    find_low_confidence,
-    find_write_reasons,
-)
+from trellis.core.recommend.publish.conditions import HistoryShortage, find_conditions, find_low_confidence
+from trellis.core.recommend.publish.status import DesiredStatuses, build_status_writes, find_write_reasons
 from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.recommend.state.condition_types import NO_SAMPLES, ConditionBit
 from trellis.core.recommend.state.shadows import MissingShadow, ShadowEstimates
@@ -63,41 +57,42 @@ class VpaProblem(NamedTuple):
 
 
 class ShadowExplanation(msgspec.Struct, frozen=True):
-    """What another recommender would have found, (bound, resource), and why; or what went wrong with it."""
+    """The estimates of a shadow recommender, (bound, resource), and its explanation, or its failure."""
 
-    found: FloatColumn
-    said: Mapping[str, float | str]
+    estimates: FloatColumn
+    explanation: Mapping[str, float | str]
     failure: str = ""
 
 
 class ContainerExplanation(msgspec.Struct, frozen=True):
-    """One container: what was found, (bound, resource), what became of it, (what, resource), and why.
+    """One container: its estimates, (bound, resource), the amounts after post-processing, (what, resource), and why.
 
-    `said` is what the recommender says of it, in its own words, and `values` the parameters it was asked with;
-    `shadows` is what others would have found, by their names.
+    `explanation` is the recommender's own, `values` are its parameters; `shadows` has the estimates of shadow
+    recommenders, by name.
     """
 
     key: RowKey
     reason: Reason
-    found: FloatColumn
+    estimates: FloatColumn
     amounts: FloatColumn
     confidence: float
     recommender: str = ""
     values: ParameterValues = {}
-    said: Mapping[str, float | str] = {}
+    explanation: Mapping[str, float | str] = {}
     shadows: Mapping[str, ShadowExplanation] = {}
 
 
 class PassColumns(msgspec.Struct, frozen=True):
-    """The recommendations of a pass. `places` leads from rows to container numbers, by which amounts and the like go.
+    """The recommendations of a pass: usage rows, and columns by container number.
 
-    `owners` are the numbers of the containers' VPAs, `modes` and `pods` what those have. `previous` is the uncapped
-    target that was published before. Of each row, `count` is how many samples there were, `first` and `last` when.
+    `container_numbers` are those of the rows, -1 without. By container number, `owners` are the numbers of the VPAs,
+    `modes` and `pods` those of the VPAs, and `previous` is the uncapped target that was published before. By row,
+    `count` is how many samples there were, `first` and `last` when.
     """
 
     keys: Sequence[RowKey]
     rows: IntColumn
-    places: IntColumn
+    container_numbers: IntColumn
     owners: IntColumn
     count: IntColumn
     first: FloatColumn
@@ -108,43 +103,47 @@ class PassColumns(msgspec.Struct, frozen=True):
     pods: IntColumn
     sized: BoolColumn
 
-    def uncapped(self) -> FloatColumn:
+    def uncapped_targets(self) -> FloatColumn:
         """Of every row, (resource, row); NaN where nothing is recommended."""
-        return _gather_rows(self.amounts[UNCAPPED], self.places)
+        return _gather_rows(self.amounts[UNCAPPED], self.container_numbers)
 
-    def previously(self) -> FloatColumn:
+    def previous_targets(self) -> FloatColumn:
         """What was published of every row before this pass."""
-        return _gather_rows(self.previous, self.places)
+        return _gather_rows(self.previous, self.container_numbers)
 
-    def previously_of(self, rows: IntColumn) -> FloatColumn:
+    def find_previous_targets(self, rows: IntColumn) -> FloatColumn:
         """The same of some rows of the usage model, (resource, row), in millicores and bytes."""
-        return _gather_rows(self.previous, self._places_of(rows))
+        return _gather_rows(self.previous, self._find_container_numbers(rows))
 
-    def modes_of(self, rows: IntColumn) -> IntColumn:
+    def find_modes(self, rows: IntColumn) -> IntColumn:
         """The update mode of their VPAs, as a number in `WRITTEN_MODES`.
 
         -1 for those of VPAs that are not served, and for containers that are not to be sized.
         """
-        places = self._places_of(rows)
-        return np.where((places >= 0) & self.sized[places], self.modes[places], -1) if len(self.modes) else places
+        container_numbers = self._find_container_numbers(rows)
+        return (
+            np.where((container_numbers >= 0) & self.sized[container_numbers], self.modes[container_numbers], -1)
+            if len(self.modes)
+            else container_numbers
+        )
 
-    def _places_of(self, rows: IntColumn) -> IntColumn:
-        places = np.full(int(max(self.rows.max(initial=-1), rows.max(initial=-1))) + 1, -1, dtype=np.int64)
-        places[self.rows] = self.places
-        return places[rows]
+    def _find_container_numbers(self, rows: IntColumn) -> IntColumn:
+        container_numbers = np.full(int(max(self.rows.max(initial=-1), rows.max(initial=-1))) + 1, -1, dtype=np.int64)
+        container_numbers[self.rows] = self.container_numbers
+        return container_numbers[rows]
 
 
 class PassResult(msgspec.Struct, frozen=True):
-    """Everything a pass decided. `truth` has the conditions that hold, as bits by VPA number."""
+    """Everything a pass decided. `conditions` has the conditions that hold, as bits by VPA number."""
 
     writes: list[VpaStatusWrite]
     columns: PassColumns
-    answers: PassEstimates
-    truth: IntColumn
+    estimates: PassEstimates
+    conditions: IntColumn
     counts: Mapping[VpaCountLabels, int]
     failures: tuple[VpaProblem, ...]
     bad_parameters: tuple[VpaProblem, ...]
-    unhosted: tuple[MissingShadow, ...] = ()
+    missing_shadows: tuple[MissingShadow, ...] = ()
 
     @property
     def vpas(self) -> int:
@@ -153,86 +152,88 @@ class PassResult(msgspec.Struct, frozen=True):
 
     def totals(self) -> FloatColumn:
         """For all replicas together, (resource, row), of rows that keep such a history, published or not."""
-        return _gather_rows(self.answers.totals, self.columns.places)
+        return _gather_rows(self.estimates.totals, self.columns.container_numbers)
 
-    def containers(self) -> Iterator[ContainerExplanation]:
-        """Every container that has a row: an object for each, so nothing for a pass."""
-        return map(self.explained, range(len(self.columns.keys)))
+    def explain_all(self) -> Iterator[ContainerExplanation]:
+        """All containers that have a row. It makes an object for each: too slow for every pass."""
+        return map(self.explain_row, range(len(self.columns.keys)))
 
-    def for_vpa(self, namespace: str, vpa: str) -> list[ContainerExplanation]:
+    def explain_vpa(self, namespace: str, vpa: str) -> list[ContainerExplanation]:
         """The containers of one VPA that have a row."""
         keys = enumerate(self.columns.keys)
-        return [self.explained(at) for at, key in keys if key.vpa == vpa and key.namespace == namespace]
+        return [self.explain_row(at) for at, key in keys if key.vpa == vpa and key.namespace == namespace]
 
-    def explained(self, position: int) -> ContainerExplanation:
+    def explain_row(self, position: int) -> ContainerExplanation:
         """One container, by the position of its row."""
-        columns, answers = self.columns, self.answers
-        key, place = columns.keys[position], int(columns.places[position])
-        if place < 0:
+        columns, estimates = self.columns, self.estimates
+        key, container = columns.keys[position], int(columns.container_numbers[position])
+        if container < 0:
             nothing = np.full((3, 2), np.nan), np.full((len(STATUS_FIELDS), 2), np.nan)
             return ContainerExplanation(key, NOT_SERVED_HERE, *nothing, confidence=float("nan"))
-        bounds, amounts = answers.bounds[:, :, place], columns.amounts[:, :, place]
-        origin, explanation = self._read_origin(place)
+        bounds, amounts = estimates.bounds[:, :, container], columns.amounts[:, :, container]
+        origin, explanation = self._read_origin(container)
         return ContainerExplanation(
             key=key,
-            reason=self._reason(place, bounds, amounts),
-            found=bounds,
+            reason=self._find_reason(container, bounds, amounts),
+            estimates=bounds,
             amounts=amounts,
-            confidence=float(answers.confidence[place]),
+            confidence=float(estimates.confidence[container]),
             recommender=origin.recommender,
             values=origin.values,
-            said=explanation,
-            shadows=self._shadows(place),
+            explanation=explanation,
+            shadows=self._explain_shadows(container),
         )
 
-    def _read_origin(self, place: int) -> tuple[EstimateOrigin, dict[str, float | str]]:
+    def _read_origin(self, container: int) -> tuple[EstimateOrigin, dict[str, float | str]]:
         """The recommender that estimated a container, and its explanation."""
-        number = int(self.answers.asked[place])
+        number = int(self.estimates.origin_numbers[container])
         if number < 0:
             return NO_ORIGIN, {}
-        origin = self.answers.told[number]
-        return origin, read_row_explanation(origin.explanation, int(self.answers.nth[place]))
+        origin = self.estimates.origins[number]
+        return origin, read_row_explanation(origin.explanation, int(self.estimates.origin_rows[container]))
 
-    def _shadows(self, place: int) -> dict[str, ShadowExplanation]:
-        owner = int(self.columns.owners[place])
-        explanations = {name: _explain_shadow(shadow, place, owner) for name, shadow in self.answers.shadows.items()}
-        return {name: would_be for name, would_be in explanations.items() if would_be is not None}
+    def _explain_shadows(self, container: int) -> dict[str, ShadowExplanation]:
+        owner = int(self.columns.owners[container])
+        explanations = {
+            name: _explain_shadow(shadow, container, owner) for name, shadow in self.estimates.shadows.items()
+        }
+        return {name: explanation for name, explanation in explanations.items() if explanation is not None}
 
-    def _reason(self, place: int, bounds: FloatColumn, amounts: FloatColumn) -> Reason:
-        if not self.columns.sized[place]:
+    def _find_reason(self, container: int, bounds: FloatColumn, amounts: FloatColumn) -> Reason:
+        if not self.columns.sized[container]:
             return CONTAINER_OFF
         if not np.isnan(bounds[MIDDLE]).all():
             return RECOMMENDED
         if not np.isnan(amounts[TARGET]).all():
             return RECOMMENDATION_KEPT
-        return NO_SAMPLES if self.answers.positions[place] >= 0 else CONTAINER_GONE
+        return NO_SAMPLES if self.estimates.positions[container] >= 0 else CONTAINER_GONE
 
 
-def _explain_shadow(shadow: ShadowEstimates, place: int, owner: int) -> ShadowExplanation | None:
-    at = np.flatnonzero(shadow.numbers == place)
+def _explain_shadow(shadow: ShadowEstimates, container: int, owner: int) -> ShadowExplanation | None:
+    at = np.flatnonzero(shadow.numbers == container)
     if not len(at):
         return None
     explanation = read_row_explanation(shadow.explanation, int(at[0]))
     return ShadowExplanation(shadow.bounds[:, :, at[0]], explanation, shadow.failures.get(owner, ""))
 
 
-def _gather_rows(by_container: FloatColumn, places: IntColumn) -> FloatColumn:
-    gathered = np.full((*by_container.shape[:-1], len(places)), np.nan)
-    placed = places >= 0
-    gathered[..., placed] = by_container[..., places[placed]]
-    return gathered
+def _gather_rows(by_container: FloatColumn, container_numbers: IntColumn) -> FloatColumn:
+    columns = np.full((*by_container.shape[:-1], len(container_numbers)), np.nan)
+    has_container = container_numbers >= 0
+    columns[..., has_container] = by_container[..., container_numbers[has_container]]
+    return columns
 
 
-def find_shortages(of: IntColumn, answers: PassEstimates, columns: PassColumns) -> dict[int, HistoryShortage]:
-    """Of each of these VPA numbers: the container with the least confidence, if it is too little."""
-    numbers = np.flatnonzero(find_low_confidence(answers))
+def find_shortages(vpas: IntColumn, estimates: PassEstimates, columns: PassColumns) -> dict[int, HistoryShortage]:
+    """By VPA number: the container with the lowest confidence, where confidence is low."""
+    numbers = np.flatnonzero(find_low_confidence(estimates))
     owners = columns.owners[numbers]
-    is_asked = np.zeros(max(int(columns.owners.max(initial=-1)), int(of.max(initial=-1))) + 1, dtype=np.bool_)
-    is_asked[of] = True
-    numbers, owners = numbers[is_asked[owners]], owners[is_asked[owners]]
-    order = np.lexsort((answers.confidence[numbers], owners))
+    is_selected = np.zeros(max(int(columns.owners.max(initial=-1)), int(vpas.max(initial=-1))) + 1, dtype=np.bool_)
+    is_selected[vpas] = True
+    numbers, owners = numbers[is_selected[owners]], owners[is_selected[owners]]
+    order = np.lexsort((estimates.confidence[numbers], owners))
     vpa_numbers, first = np.unique(owners[order], return_index=True)
-    at = answers.positions[numbers[order][first]]
+    at = estimates.positions[numbers[order][first]]
     spans = np.nan_to_num(columns.last[at] - columns.first[at])
     names = [columns.keys[position].container for position in at.tolist()]
     shortages = map(HistoryShortage, names, columns.count[at].tolist(), spans.tolist())
@@ -249,38 +250,38 @@ def run_pass(
     settings: PipelineSettings,
     now: float,
     *,
-    watch: AmountsObserver | None = None,
+    observer: AmountsObserver | None = None,
 ) -> PassResult:
-    """One pass over all rows; the store learns of the writes when they are applied. `watch` sees answers finished."""
-    store.settle(recommenders)
-    places = store.places(view.keys)
-    answers = estimate_all(view, places, store, recommenders, now)
-    store.fail(answers.failures)
-    amounts = post_process(answers, store, settings, watch)
-    truth = find_conditions(amounts, answers, store)
-    reasons = find_write_reasons(amounts, truth, store, settings, now)
+    """One pass over all rows; the store records writes once they are applied. `observer` follows post-processing."""
+    store.apply_changes(recommenders)
+    container_numbers = store.find_container_numbers(view.keys)
+    estimates = estimate_all(view, container_numbers, store, recommenders, now)
+    store.record_failures(estimates.failures)
+    amounts = post_process(estimates, store, settings, observer)
+    conditions = find_conditions(amounts, estimates, store)
+    reasons = find_write_reasons(amounts, conditions, store, settings, now)
     due = np.flatnonzero(reasons)
-    columns = _build_columns(view, places, amounts, store)
-    desired = DesiredStatuses(amounts, truth, reasons, find_shortages(due, answers, columns))
+    columns = _build_columns(view, container_numbers, amounts, store)
+    desired = DesiredStatuses(amounts, conditions, reasons, find_shortages(due, estimates, columns))
     return PassResult(
         writes=list(build_status_writes(due.tolist(), desired, store, now)),
         columns=columns,
-        answers=answers,
-        truth=truth,
-        counts=_count_vpas(truth, store),
+        estimates=estimates,
+        conditions=conditions,
+        counts=_count_vpas(conditions, store),
         failures=_list_problems(store, np.flatnonzero(store.vpas.failed)),
         bad_parameters=_list_problems(store, np.flatnonzero(store.vpas.group == NO_GROUP)),
-        unhosted=tuple(store.shadows.unhosted(recommenders)),
+        missing_shadows=tuple(store.shadows.unhosted(recommenders)),
     )
 
 
-def _build_columns(view: RowsView, places: IntColumn, amounts: FloatColumn, store: VpaStore) -> PassColumns:
+def _build_columns(view: RowsView, container_numbers: IntColumn, amounts: FloatColumn, store: VpaStore) -> PassColumns:
     containers, vpas = store.containers, store.vpas
     owners = containers.vpa[: containers.reach]
     return PassColumns(
         keys=view.keys,
         rows=view.rows,
-        places=places,
+        container_numbers=container_numbers,
         owners=owners.copy(),
         count=view.count,
         first=view.first,
@@ -293,17 +294,17 @@ def _build_columns(view: RowsView, places: IntColumn, amounts: FloatColumn, stor
     )
 
 
-def _count_vpas(truth: IntColumn, store: VpaStore) -> dict[VpaCountLabels, int]:
+def _count_vpas(conditions: IntColumn, store: VpaStore) -> dict[VpaCountLabels, int]:
     served = np.flatnonzero(store.vpas.active())
-    bits = truth[served]
-    has, lacks, wrong = (
+    bits = conditions[served]
+    has_recommendation, has_no_pods, is_unsupported = (
         (bits & bit > 0).astype(np.int64)
         for bit in (ConditionBit.PROVIDED, ConditionBit.NO_PODS, ConditionBit.UNSUPPORTED_CONFIG)
     )
     modes = store.vpas.mode[served]
-    # Only quality is told apart by whether a mode was written.
+    # Metrics of quality alone distinguish whether a mode was written.
     modes = np.where(modes == WRITTEN_MODES.index(NO_MODE), COUNTED_MODES.index(UpdateMode.RECREATE), modes)
-    codes, counts = np.unique(modes * 8 + has * 4 + lacks * 2 + wrong, return_counts=True)
+    codes, counts = np.unique(modes * 8 + has_recommendation * 4 + has_no_pods * 2 + is_unsupported, return_counts=True)
     return {
         VpaCountLabels(COUNTED_MODES[code // 8], bool(code & 4), not code & 2, bool(code & 1)): count
         for code, count in zip(codes.tolist(), counts.tolist(), strict=True)

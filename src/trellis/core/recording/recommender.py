@@ -188,7 +188,7 @@ def list_decided_statuses(result: PassResult) -> list[DecidedStatus]:
             write.uid,
             write.resource_version,
             write.status,
-            write.first,
+            write.is_first,
             tuple(reason.code for reason in write.reasons),
         )
         for write in result.writes

@@ -45,7 +45,7 @@ def decided(evidence: Evidence) -> Atoms:
         found.see(describe_vpa(recommended.last, number))
         found.see(recommended.last.entries[number].state)
     for row in range(len(recommended.last.result.columns.keys)):
-        place = int(recommended.last.result.columns.places[row])
+        place = int(recommended.last.result.columns.container_numbers[row])
         found.see(recommended.trace.steps(place) if place >= 0 else ())
     found.see(read_pre_boost_resources(pod.metadata.annotations) for pod in evidence.collected.pods)
     found.see([recommended.roster.governance, recommended.roster.problems, recommended.unread])

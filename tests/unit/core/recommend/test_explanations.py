@@ -36,7 +36,7 @@ def passed(shop: World) -> LastPass:
     result = shop.decide()
     for write in result.writes:
         shop.write(write, seen=False)
-    return LastPass.of(result, shop.vpa_store, result.writes, shop.now)
+    return LastPass.build(result, shop.vpa_store, result.writes, shop.now)
 
 
 def asked(last: LastPass, name: str = "web") -> dict[str, Any]:
@@ -197,12 +197,12 @@ def test_in_a_list_a_vpa_is_a_line() -> None:
     shop.run_pods()
     shop.use()
     last = passed(shop)
-    assert [key for key, _ in last.sorted_keys()] == [(NAMESPACE, "db"), (NAMESPACE, "web")]
-    db, web = (summarize_vpa(last, number) for _, number in last.sorted_keys(NAMESPACE))
+    assert [key for key, _ in last.list_vpas()] == [(NAMESPACE, "db"), (NAMESPACE, "web")]
+    db, web = (summarize_vpa(last, number) for _, number in last.list_vpas(NAMESPACE))
     assert db == {"namespace": NAMESPACE, "name": "db", "recommender": "other", "conditions": ["NoPodsMatched"]}
     assert web["shadows"] == ["other"]
     assert web["conditions"] == ["RecommendationProvided"]
-    assert last.sorted_keys("elsewhere") == []
+    assert last.list_vpas("elsewhere") == []
     assert last.find("elsewhere", "web") == -1
 
 
@@ -215,5 +215,5 @@ def test_what_is_kept_is_columns_and_no_status(containers: int) -> None:
         shop.use()
     last = passed(shop)
     assert last.result.writes == []
-    assert (len(last.texts), len(last.entries)) == (0, 1)
+    assert (len(last.messages), len(last.entries)) == (0, 1)
     assert len(asked(last)["containers"]) == containers

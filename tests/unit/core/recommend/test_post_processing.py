@@ -35,7 +35,7 @@ def test_every_stage_is_seen_once_in_its_order_and_the_last_shows_what_is_publis
         found.recommenders,
         found.settings,
         found.now,
-        watch=lambda reason, amounts: seen.append((reason, amounts.copy())),
+        observer=lambda reason, amounts: seen.append((reason, amounts.copy())),
     )
     assert [reason for reason, _ in seen] == [None, *(stage.reason for stage in POST_PROCESSORS)]
     np.testing.assert_array_equal(seen[-1][1], result.columns.amounts)
@@ -44,14 +44,16 @@ def test_every_stage_is_seen_once_in_its_order_and_the_last_shows_what_is_publis
 def test_watching_changes_nothing() -> None:
     found = world()
     alone, watched = found.decide(), TargetTrace()
-    again = run_pass(found.model.view(), found.vpa_store, found.recommenders, found.settings, found.now, watch=watched)
+    again = run_pass(
+        found.model.view(), found.vpa_store, found.recommenders, found.settings, found.now, observer=watched
+    )
     np.testing.assert_array_equal(alone.columns.amounts, again.columns.amounts)
     assert [write.status for write in alone.writes] == [write.status for write in again.writes]
 
 
 def test_a_trace_tells_what_each_stage_made_of_a_target() -> None:
     found, trace = world(), TargetTrace()
-    run_pass(found.model.view(), found.vpa_store, found.recommenders, found.settings, found.now, watch=trace)
+    run_pass(found.model.view(), found.vpa_store, found.recommenders, found.settings, found.now, observer=trace)
     steps = [(step.resource, step.reason.code, step.before, step.after) for step in trace.steps(0)]
     assert steps == [
         ("cpu", "RoundedUp", 777.0, 800.0),

@@ -39,7 +39,7 @@ def test_usage_becomes_a_recommendation() -> None:
     assert entry["uncappedTarget"] == ONE_CORE
     assert set(entry) == {"containerName", "target", "lowerBound", "upperBound", "uncappedTarget"}
     assert shop.status()["observedGeneration"] == 1
-    assert (write.first, write.created) == (True, START - 100)
+    assert (write.is_first, write.created) == (True, START - 100)
 
 
 def test_a_pass_that_finds_nothing_new_writes_nothing() -> None:
@@ -131,7 +131,7 @@ def test_a_container_that_is_switched_off_leaves_the_recommendation() -> None:
     shop.run()
     shop.apply(resourcePolicy=policy(mode="Off"))
     result = shop.decide()
-    (explained,) = result.for_vpa(NAMESPACE, "web")
+    (explained,) = result.explain_vpa(NAMESPACE, "web")
     assert explained.reason is CONTAINER_OFF
     shop.run()
     assert shop.status()["recommendation"] == {}
@@ -235,7 +235,7 @@ def test_lost_history_does_not_take_a_recommendation_back() -> None:
     shop.model = World().model
     shop.restart()
     shop.run_pods()
-    (explained,) = shop.decide().for_vpa(NAMESPACE, "web")
+    (explained,) = shop.decide().explain_vpa(NAMESPACE, "web")
     assert explained.reason is RECOMMENDATION_KEPT
     shop.run()
     assert shop.advice() == before
@@ -298,9 +298,9 @@ def test_an_object_that_was_deleted_and_made_again_starts_anew() -> None:
     document["metadata"] |= {"uid": "another", "generation": 1}
     document.pop("status")
     shop.store("web", document)
-    shop.vpa_store.state(NAMESPACE, "web", shop.states["web"])
+    shop.vpa_store.set_state(NAMESPACE, "web", shop.states["web"])
     (write,) = shop.run()
-    assert (write.uid, write.first) == ("another", True)
+    assert (write.uid, write.is_first) == ("another", True)
 
 
 def test_a_write_for_an_object_that_is_gone_is_forgotten() -> None:
@@ -308,12 +308,12 @@ def test_a_write_for_an_object_that_is_gone_is_forgotten() -> None:
     (write,) = shop.decide().writes
     shop.vpa_store.drop(NAMESPACE, "web")
     shop.vpa_store.drop(NAMESPACE, "web")
-    shop.vpa_store.published(write, "7", shop.now)
-    shop.vpa_store.state(NAMESPACE, "web", shop.states["web"])
+    shop.vpa_store.record_write(write, "7", shop.now)
+    shop.vpa_store.set_state(NAMESPACE, "web", shop.states["web"])
     assert len(shop.vpa_store) == 0
     result = shop.decide()
     assert result.writes == []
-    (explained,) = result.containers()
+    (explained,) = result.explain_all()
     assert explained.reason is NOT_SERVED_HERE
 
 
@@ -346,7 +346,7 @@ def test_a_status_that_somebody_cleared_is_written_again() -> None:
     shop.store("web", shop.stored["web"])
     (write,) = shop.run()
     assert shop.target() == ONE_CORE
-    assert not write.first
+    assert not write.is_first
 
 
 def test_a_status_with_amounts_that_nobody_can_read_is_replaced() -> None:
@@ -403,25 +403,25 @@ def test_samples_can_be_compared_with_what_was_recommended() -> None:
     result = shop.decide()
     columns = result.columns
     order = [key.vpa for key in columns.keys]
-    assert np.array_equal(columns.uncapped()[:, order.index("web")], [1168, 1238659775])
-    assert np.array_equal(columns.previously()[:, order.index("web")], [1168, 1238659775])
+    assert np.array_equal(columns.uncapped_targets()[:, order.index("web")], [1168, 1238659775])
+    assert np.array_equal(columns.previous_targets()[:, order.index("web")], [1168, 1238659775])
     rows = columns.rows[[order.index("stranger"), order.index("web"), order.index("web")]]
-    assert np.array_equal(columns.previously_of(rows)[0], [np.nan, 1168, 1168], equal_nan=True)
+    assert np.array_equal(columns.find_previous_targets(rows)[0], [np.nan, 1168, 1168], equal_nan=True)
     unwritten = WRITTEN_MODES.index(NO_MODE)
-    assert columns.modes_of(rows).tolist() == [-1, unwritten, unwritten]
+    assert columns.find_modes(rows).tolist() == [-1, unwritten, unwritten]
 
 
 def test_samples_of_containers_that_are_not_sized_are_compared_with_nothing() -> None:
     shop = world(resourcePolicy=policy(mode="Off"))
     shop.run()
     columns = shop.decide().columns
-    assert columns.modes_of(columns.rows).tolist() == [-1]
+    assert columns.find_modes(columns.rows).tolist() == [-1]
 
 
 def test_every_container_can_be_explained() -> None:
     shop = world(resourcePolicy=policy(maxAllowed={"cpu": "300m"}))
-    (explained,) = shop.decide().for_vpa(NAMESPACE, "web")
+    (explained,) = shop.decide().explain_vpa(NAMESPACE, "web")
     assert explained.reason is RECOMMENDED
-    assert explained.found[1].tolist() == [1168, 1238659775]
+    assert explained.estimates[1].tolist() == [1168, 1238659775]
     assert explained.amounts[0].tolist() == [300, 1238659775]
     assert 0 < explained.confidence < 1

@@ -34,16 +34,16 @@ def test_each_container_gets_what_was_said_of_it_and_by_whom() -> None:
         shop.run_pods(name, *containers)
         shop.use(vpa=name)
     result = shop.decide()
-    found = {(each.key.vpa, each.key.container): each for each in result.containers()}
+    found = {(each.key.vpa, each.key.container): each for each in result.explain_all()}
     assert {key: each.recommender for key, each in found.items()} == {
         ("web", "app"): "default",
         ("web", "proxy"): "default",
         ("db", "main"): "other",
         ("mute", "app"): "silent",
     }
-    assert all(each.said["container"] == key[1] for key, each in found.items() if key[0] != "mute")
-    assert {each.said["place"] for each in result.for_vpa(NAMESPACE, "web")} == {0.0, 1.0}
-    assert found["mute", "app"].said == {}
+    assert all(each.explanation["container"] == key[1] for key, each in found.items() if key[0] != "mute")
+    assert {each.explanation["place"] for each in result.explain_vpa(NAMESPACE, "web")} == {0.0, 1.0}
+    assert found["mute", "app"].explanation == {}
 
 
 def test_of_a_recommender_that_failed_nothing_is_said() -> None:
@@ -53,8 +53,8 @@ def test_of_a_recommender_that_failed_nothing_is_said() -> None:
     shop.run_pods()
     shop.use()
     talkative.error = ValueError("no")
-    [found] = shop.decide().for_vpa(NAMESPACE, "web")
-    assert found.said == {}
+    [found] = shop.decide().explain_vpa(NAMESPACE, "web")
+    assert found.explanation == {}
 
 
 def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
@@ -66,8 +66,8 @@ def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
     shop.apply()
     shop.run_pods()
     shop.use()
-    [found] = shop.decide().for_vpa(NAMESPACE, "web")
-    assert found.said == {"why": "x" * 200}
+    [found] = shop.decide().explain_vpa(NAMESPACE, "web")
+    assert found.explanation == {"why": "x" * 200}
 
 
 @pytest.mark.parametrize(

@@ -94,7 +94,7 @@ def _of_some(
         model.follow(namespace, here, now)
     store = _board(workloads, recommender)
     result = run_pass(model.view(), store, {recommender.name: recommender}, settings.pipeline, now)
-    explanations = {explanation.key: explanation for explanation in result.containers()}
+    explanations = {explanation.key: explanation for explanation in result.explain_all()}
     missing = [
         *(
             MissingData(HISTORY, key.namespace, f"{key.vpa}, {key.container}: {error}")
@@ -147,7 +147,7 @@ def _board(workloads: Mapping[ObjectKey, SurveyedWorkload], recommender: Recomme
     )
     for (namespace, name), workload in workloads.items():
         store.put(ServedVpa(namespace, name, f"{namespace}/{name}", "1", 1, 0.0, effective, recommender.name))
-        store.state(namespace, name, VpaState(max(1, workload.pods)))
+        store.set_state(namespace, name, VpaState(max(1, workload.pods)))
     return store
 
 
@@ -180,7 +180,9 @@ def _estimate(explanation: ContainerExplanation) -> Estimate:
     target, lower, upper = (
         ResourceAmount(*explanation.amounts[bound].tolist()) for bound in (TARGET, LOWER_BOUND, UPPER_BOUND)
     )
-    return Estimate(target, lower, upper, explanation.confidence, explanation.reason.code, dict(explanation.said))
+    return Estimate(
+        target, lower, upper, explanation.confidence, explanation.reason.code, dict(explanation.explanation)
+    )
 
 
 def estimate_from_vpas(

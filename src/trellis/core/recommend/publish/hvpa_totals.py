@@ -25,13 +25,13 @@ class HvpaTotals(msgspec.Struct, frozen=True):
     memory: str | None
 
     @classmethod
-    def of(cls, hvpa: Hvpa, total: FloatColumn) -> HvpaTotals:
+    def from_amounts(cls, hvpa: Hvpa, total: FloatColumn) -> HvpaTotals:
         """From millicores and bytes; what is nothing is not known."""
         (cpu,), (memory,) = format_cpu_column(total[:1]), format_memory_column(total[1:])
         return cls(hvpa, cpu if total[0] else None, memory if total[1] else None)
 
     @property
-    def differs(self) -> bool:
+    def needs_write(self) -> bool:
         """Whether the status says something else."""
         published = self.hvpa.status.totals if self.hvpa.status else None
         return (
@@ -109,5 +109,5 @@ def _scale_total(total: FloatColumn, target: FloatColumn, own: FloatColumn) -> F
 
 
 def _container_recommendations(vpa: VerticalPodAutoscaler | None) -> Sequence[ContainerRecommendation]:
-    advice = vpa.status.recommendation if vpa is not None and vpa.status is not None else None
-    return (advice.container_recommendations or ()) if advice is not None else ()
+    recommendation = vpa.status.recommendation if vpa is not None and vpa.status is not None else None
+    return (recommendation.container_recommendations or ()) if recommendation is not None else ()

@@ -1,7 +1,4 @@
-"""Statuses of VerticalPodAutoscalers: their conditions, when they are written, and the documents to write.
-
-Conditions are found for all VPAs at once, as bits; their types, reasons and messages are in
-`trellis.core.recommend.state.condition_types`.
+"""Statuses of VerticalPodAutoscalers: when they are written, and the documents to write.
 
 A status is written at once when the target, the uncapped target or the total moved by more than `change_threshold` of
 what is published, when a bound moved away from the target by as much, when a value appears or vanishes, or when the
@@ -26,12 +23,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
 
-from trellis.base.durations import Duration
 from trellis.base.reasons import Reason
 from trellis.base.times import format_time
 from trellis.core.recommend.amounts import (
@@ -46,151 +42,12 @@ from trellis.core.recommend.amounts import (
     format_cpu_column,
     format_memory_column,
 )
-from trellis.core.recommend.estimation import PassEstimates
+from trellis.core.recommend.publish.conditions import HistoryShortage, build_conditions, mark_owners
 from trellis.core.recommend.settings import PipelineSettings
-from trellis.core.recommend.state.condition_types import (
-    CONDITION_TYPES,
-    HISTORY_LOADING,
-    HISTORY_SOURCE_DOWN,
-    NO_PODS_MATCHED,
-    NO_SAMPLES,
-    NOTHING_TO_SIZE,
-    RECOMMENDER_FAILED,
-    SHORT_HISTORY,
-    ConditionBit,
-    ConditionMessages,
-    ConditionTransition,
-)
-from trellis.core.recommend.state.tables import NO_GROUP, VpaStatusWrite
+from trellis.core.recommend.state.condition_types import ConditionBit
+from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.core.recommend.state.vpa_store import VpaStore
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
-
-_SORTED_TYPES = sorted((type_, bit) for bit, type_ in CONDITION_TYPES.items())
-
-
-class HistoryShortage(NamedTuple):
-    """The container that is least known: its samples, and over how many seconds."""
-
-    container: str
-    samples: int
-    span: float
-
-    def __str__(self) -> str:
-        over = Duration.from_seconds(int(self.span))
-        return f"container {self.container} has a history of {self.samples} samples over {over}"
-
-
-class ConditionSubject(Protocol):
-    """The object that conditions are about."""
-
-    @property
-    def generation(self) -> int:
-        """Which one the conditions are made from."""
-
-    @property
-    def texts(self) -> ConditionMessages:
-        """What there is to say."""
-
-    @property
-    def transitions(self) -> Mapping[str, ConditionTransition]:
-        """What is published."""
-
-
-def build_conditions(
-    about: ConditionSubject, truth: int, shortage: HistoryShortage | None, now: str, *, sizes_any: bool = True
-) -> list[dict[str, Any]]:
-    """The list as it is written, sorted by type. The time of a transition moves only with the status.
-
-    `sizes_any` is whether any of its containers is to be sized.
-    """
-    documents = []
-    for type_, bit in _SORTED_TYPES:
-        holds = bool(truth & bit)
-        if not holds and bit is not ConditionBit.PROVIDED:
-            continue
-        status = "True" if holds else "False"
-        was = about.transitions.get(type_)
-        since = was.since if was is not None and was.status == status and was.since else now
-        document: dict[str, Any] = {
-            "type": type_,
-            "status": status,
-            "observedGeneration": about.generation,
-            "lastTransitionTime": since,
-        }
-        reason, message = _find_reason_and_message(bit, truth, about.texts, shortage, sizes_any)
-        if reason:
-            document["reason"] = reason
-        if message:
-            document["message"] = message
-        documents.append(document)
-    return documents
-
-
-def _find_reason_and_message(
-    bit: ConditionBit, truth: int, texts: ConditionMessages, shortage: HistoryShortage | None, sizes_any: bool
-) -> tuple[str, str]:
-    """The reason and the message of a condition; the one that always is there says why it is false."""
-    match bit:
-        case ConditionBit.PROVIDED if truth & ConditionBit.PROVIDED:
-            return "", ""
-        case ConditionBit.PROVIDED if not truth & ConditionBit.NO_PODS and not sizes_any:
-            return NOTHING_TO_SIZE.code, "All containers have policies of mode Off, or such as control no resource"
-        case ConditionBit.PROVIDED if not truth & ConditionBit.NO_PODS:
-            return NO_SAMPLES.code, "No container that is to be sized has usage samples yet"
-        case ConditionBit.PROVIDED | ConditionBit.NO_PODS:
-            return NO_PODS_MATCHED.code, "No pods match this VPA object"
-        case ConditionBit.UNSUPPORTED_CONFIG:
-            return texts.config_reason, texts.config
-        case ConditionBit.LOW_CONFIDENCE:
-            return SHORT_HISTORY.code, str(shortage) if shortage is not None else SHORT_HISTORY.meaning
-        case ConditionBit.FETCHING:
-            return HISTORY_LOADING.code, "Past usage is still being fetched"
-        case ConditionBit.NO_HISTORY:
-            return HISTORY_SOURCE_DOWN.code, texts.history
-        case ConditionBit.NO_BOOST:
-            return texts.boost_reason, texts.boost
-        case ConditionBit.CONFLICTING:
-            return texts.conflict_reason, texts.conflict
-        case ConditionBit.FAILED:
-            return RECOMMENDER_FAILED.code, texts.failure
-
-
-def find_conditions(amounts: FloatColumn, answers: PassEstimates, store: VpaStore) -> IntColumn:
-    """The bits of every VPA number. A VPA whose recommender did not run, or failed, keeps its confidence."""
-    vpas, containers = store.vpas, store.containers
-    reach, owners = vpas.reach, containers.vpa[: containers.reach]
-    low = _mark_owners(find_low_confidence(answers), owners, reach)
-    not_asked = vpas.failed[:reach] | (vpas.group[:reach] == NO_GROUP)
-    low = np.where(not_asked, (vpas.truth[:reach] > 0) & (vpas.truth[:reach] & ConditionBit.LOW_CONFIDENCE > 0), low)
-    conditions = np.zeros(reach, dtype=np.int64)
-    for bit, holds in (
-        (ConditionBit.PROVIDED, _mark_owners(~np.isnan(amounts[TARGET]).all(axis=0), owners, reach)),
-        (ConditionBit.NO_PODS, vpas.pods[:reach] == 0),
-        (ConditionBit.UNSUPPORTED_CONFIG, vpas.problem[:reach] | (vpas.group[:reach] == NO_GROUP)),
-        (ConditionBit.LOW_CONFIDENCE, low),
-        (ConditionBit.FETCHING, vpas.fetching[:reach]),
-        (ConditionBit.CONFLICTING, vpas.rivals[:reach]),
-        (ConditionBit.FAILED, vpas.failed[:reach]),
-        (ConditionBit.NO_HISTORY, vpas.unwarmed[:reach]),
-        (ConditionBit.NO_BOOST, vpas.unboosted[:reach]),
-    ):
-        conditions[holds] |= bit
-    return conditions
-
-
-def find_low_confidence(answers: PassEstimates) -> BoolColumn:
-    """Containers that were recommended for with less than full confidence."""
-    answered = ~np.isnan(answers.bounds).all(axis=(0, 1))
-    is_low: BoolColumn = answered & (answers.confidence < 1)
-    return is_low
-
-
-def _mark_owners(containers: BoolColumn, owners: IntColumn, reach: int) -> BoolColumn:
-    """Which VPA numbers have any of these containers."""
-    marked = np.zeros(reach + 1, dtype=np.bool_)  # the last is for numbers that no VPA has
-    marked[owners[containers]] = True
-    return marked[:-1]
-
 
 GENERATION_OBSERVED = Reason("GenerationObserved", "The object was edited since its status was written.")
 CONDITIONS_CHANGED = Reason("ConditionsChanged", "A condition, or a message that matters, is another one.")
@@ -212,22 +69,23 @@ _ESTIMATES = [TARGET, UNCAPPED, TOTAL]
 
 
 def find_write_reasons(
-    amounts: FloatColumn, truth: IntColumn, store: VpaStore, settings: PipelineSettings, now: float
+    amounts: FloatColumn, conditions: IntColumn, store: VpaStore, settings: PipelineSettings, now: float
 ) -> IntColumn:
     """Why each VPA needs a write, as bits of `WRITE_REASONS`; 0 where it needs none."""
     vpas, containers = store.vpas, store.containers
     reach = vpas.reach
     owners = containers.vpa[: containers.reach]
     differences = _compare_amounts(amounts, containers.published[:, :, : containers.reach], settings)
-    vpas.written[vpas.used & np.isnan(vpas.written)] = now  # as old as it is known
-    old = now - vpas.written[:reach] >= settings.max_age * vpas.patience[:reach]
+    vpas.written_at[vpas.used & np.isnan(vpas.written_at)] = now  # as old as it is known
+    is_old = now - vpas.written_at[:reach] >= settings.max_age * vpas.max_age_share[:reach]
     causes = (
-        vpas.observed[:reach] != vpas.generation[:reach],
-        (truth != vpas.truth[:reach]) | (vpas.said[:reach] != vpas.told[:reach]),
-        _mark_owners(differences.came_or_went, owners, reach),
-        _mark_owners(differences.moved, owners, reach),
-        _mark_owners(differences.bounds_moved, owners, reach),
-        old & _mark_owners(differences.any_at_all, owners, reach),
+        vpas.observed_generation[:reach] != vpas.generation[:reach],
+        (conditions != vpas.published_conditions[:reach])
+        | (vpas.desired_messages[:reach] != vpas.published_messages[:reach]),
+        mark_owners(differences.came_or_went, owners, reach),
+        mark_owners(differences.moved, owners, reach),
+        mark_owners(differences.bounds_moved, owners, reach),
+        is_old & mark_owners(differences.any_at_all, owners, reach),
     )
     reasons = np.zeros(reach, dtype=np.int64)
     for bit, cause in enumerate(causes):
@@ -273,7 +131,7 @@ class DesiredStatuses(msgspec.Struct, frozen=True):
     """
 
     amounts: FloatColumn
-    truth: IntColumn
+    conditions: IntColumn
     reasons: IntColumn
     shortages: Mapping[int, HistoryShortage]
 
@@ -294,14 +152,14 @@ def build_status_writes(
     begin = 0
     for number, own in zip(due, listed, strict=True):
         end = begin + len(own)
-        entry, truth = vpas.entries[number], int(desired.truth[number])
+        entry, conditions = vpas.entries[number], int(desired.conditions[number])
         vpa = entry.vpa
         # Where anything is recommended, something is to be sized.
-        sizes_any = bool(own) or vpa.sizes_any(map(containers.name_of, entry.containers))
+        sizes_any = bool(own) or vpa.sizes_any_container(map(containers.find_name, entry.containers))
         status = {
             # Null, because a merge patch would leave the list of before under an empty object.
             "recommendation": {"containerRecommendations": documents[begin:end] or None},
-            "conditions": build_conditions(entry, truth, desired.shortages.get(number), time, sizes_any=sizes_any),
+            "conditions": build_conditions(entry, conditions, desired.shortages.get(number), time, sizes_any=sizes_any),
             "observedGeneration": vpa.generation,
         }
         yield VpaStatusWrite(
@@ -311,12 +169,12 @@ def build_status_writes(
             resource_version=vpa.resource_version,
             created=vpa.created,
             status=status,
-            first=bool(truth & ConditionBit.PROVIDED) and not vpas.ever[number],
+            is_first=bool(conditions & ConditionBit.PROVIDED) and not vpas.was_recommended[number],
             reasons=decode_write_reasons(int(desired.reasons[number])),
             containers=tuple(names[begin:end]),
             amounts=amounts[:, :, begin:end],
-            truth=truth,
-            said=int(vpas.said[number]),
+            conditions=conditions,
+            messages_digest=int(vpas.desired_messages[number]),
         )
         begin = end
 

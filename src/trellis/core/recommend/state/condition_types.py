@@ -11,7 +11,7 @@ Upstream's types, of which those that do not hold are left out but for `Recommen
 `ConfigDeprecated` is never set. The list is ours alone, as a status has one writer: conditions that others put there
 are dropped with the next write, but are no cause for one.
 
-A pass works with bits, one per type; `trellis.core.recommend.publish.status` makes documents for what is written.
+A pass works with bits, one per type; `trellis.core.recommend.publish.conditions` makes the documents.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class ConditionMessages(msgspec.Struct, frozen=True, gc=False):
     boost_reason: str = ""
 
     @classmethod
-    def about(cls, state: VpaState, parameter_problem: str, failure: str) -> ConditionMessages:
+    def build(cls, state: VpaState, parameter_problem: str, failure: str) -> ConditionMessages:
         """What there is to say; a target that cannot be used comes first."""
         config = "; ".join(text for text in (state.problem, parameter_problem) if text)
         reason = (state.problem_reason or TARGET_UNUSABLE.code) if state.problem else BAD_PARAMETERS.code
@@ -166,19 +166,19 @@ class ConditionTransition(msgspec.Struct, frozen=True, gc=False):
 class StoredConditions(NamedTuple):
     """Published conditions as a pass compares them."""
 
-    truth: int
-    told: int
+    conditions: int
+    messages_digest: int
     transitions: dict[str, ConditionTransition]
 
 
 def read_conditions(conditions: Iterable[StatusCondition]) -> StoredConditions:
     """What a status says; a list without `RecommendationProvided` is not one of ours and says nothing."""
-    truth, texts = 0, {}
+    bits, texts = 0, {}
     transitions = {}
     for condition in conditions:
         transitions[condition.type] = ConditionTransition(condition.status, condition.last_transition_time or "")
         if condition.status == "True":
-            truth |= _BITS.get(condition.type, 0)
+            bits |= _BITS.get(condition.type, 0)
             texts[condition.type] = condition.message
     messages = ConditionMessages(
         texts.get(CONDITION_TYPES[ConditionBit.UNSUPPORTED_CONFIG], ""),
@@ -188,7 +188,7 @@ def read_conditions(conditions: Iterable[StatusCondition]) -> StoredConditions:
         boost=texts.get(CONDITION_TYPES[ConditionBit.NO_BOOST], ""),
     )
     return StoredConditions(
-        truth if CONDITION_TYPES[ConditionBit.PROVIDED] in transitions else -1, messages.digest(), transitions
+        bits if CONDITION_TYPES[ConditionBit.PROVIDED] in transitions else -1, messages.digest(), transitions
     )
 
 

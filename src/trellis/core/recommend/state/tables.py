@@ -52,17 +52,17 @@ class ServedVpa(msgspec.Struct, frozen=True, gc=False):
     annotations: Mapping[str, str] = NO_ANNOTATIONS
     status: VerticalPodAutoscalerStatus | None = None
 
-    def sizes_any(self, containers: Iterable[str]) -> bool:
+    def sizes_any_container(self, containers: Iterable[str]) -> bool:
         """Whether any of its containers is to be sized; while it has none, one may come that is."""
-        meanings = [self.effective.container(name) for name in containers]
-        return not meanings or any(meaning.scaled and meaning.controlled for meaning in meanings)
+        policies = [self.effective.container(name) for name in containers]
+        return not policies or any(policy.scaled and policy.controlled for policy in policies)
 
 
-def read_served_vpa(vpa: VerticalPodAutoscaler, known: ServedVpa | None) -> ServedVpa:
+def read_served_vpa(vpa: VerticalPodAutoscaler, previous: ServedVpa | None) -> ServedVpa:
     """What is to be known of a VPA. Its meaning changes with its generation alone, and is costly to find."""
     metadata = vpa.metadata
-    same = known is not None and (known.uid, known.generation) == (metadata.uid, metadata.generation)
-    effective = known.effective if known is not None and same else resolve_vpa(vpa)
+    same = previous is not None and (previous.uid, previous.generation) == (metadata.uid, metadata.generation)
+    effective = previous.effective if previous is not None and same else resolve_vpa(vpa)
     created = metadata.creation_timestamp
     return ServedVpa(
         namespace=metadata.namespace,
@@ -81,7 +81,7 @@ def read_served_vpa(vpa: VerticalPodAutoscaler, known: ServedVpa | None) -> Serv
 class VpaStatusWrite(msgspec.Struct, frozen=True, gc=False):
     """A status that should be written, and why.
 
-    `status` is whole, as the document of a merge patch: what should vanish is null. `first` is the object's first
+    `status` is whole, as the document of a merge patch: what should vanish is null. `is_first` is the object's first
     recommendation ever, `created` when it was made. The rest is for the store, which is told once it is written.
     """
 
@@ -91,12 +91,12 @@ class VpaStatusWrite(msgspec.Struct, frozen=True, gc=False):
     resource_version: str
     created: float
     status: dict[str, Any]
-    first: bool
+    is_first: bool
     reasons: tuple[Reason, ...]
     containers: tuple[str, ...]
     amounts: FloatColumn
-    truth: int
-    said: int
+    conditions: int
+    messages_digest: int
 
 
 VpaKey: TypeAlias = tuple[str, str]  # namespace and name
@@ -118,7 +118,7 @@ class VpaEntry(msgspec.Struct, gc=False):
     transitions: dict[str, ConditionTransition] = {}
     parameter_problem: str = ""
     failure: str = ""
-    texts: ConditionMessages = ConditionMessages()
+    messages: ConditionMessages = ConditionMessages()
     written_version: str = ""
 
     @property
@@ -128,31 +128,31 @@ class VpaEntry(msgspec.Struct, gc=False):
 
 
 class ServedVpaTable(KeyedTable[VpaKey]):
-    """Desired and published state; `observed` and `told` are what the stored status says."""
+    """Desired and published state; `observed_generation` and `published_messages` are what the stored status says."""
 
     fills = {
         "generation": -1,
-        "observed": -1,
+        "observed_generation": -1,
         "mode": 0,
         "group": NOT_SERVED,
         "pods": -1,
         "problem": False,
         "fetching": False,
-        "unwarmed": False,
-        "unboosted": False,
+        "history_unavailable": False,
+        "boost_unavailable": False,
         "rivals": False,
         "totals": False,
         "failed": False,
-        "said": 0,
-        "told": 0,
-        "truth": -1,
-        "ever": False,
-        "written": math.nan,
-        "patience": 1.0,
+        "desired_messages": 0,
+        "published_messages": 0,
+        "published_conditions": -1,
+        "was_recommended": False,
+        "written_at": math.nan,
+        "max_age_share": 1.0,
     }
 
     generation: IntColumn
-    observed: IntColumn
+    observed_generation: IntColumn
     mode: IntColumn
     group: IntColumn
     """Which recommender with which parameters: a number of `Groups`, `NO_GROUP` or `NOT_OURS`."""
@@ -160,35 +160,35 @@ class ServedVpaTable(KeyedTable[VpaKey]):
     """-1 before the state of the target is known."""
     problem: BoolColumn
     fetching: BoolColumn
-    unwarmed: BoolColumn
+    history_unavailable: BoolColumn
     """Whether past usage could not be fetched."""
-    unboosted: BoolColumn
+    boost_unavailable: BoolColumn
     """Whether containers are not boosted although the object asks for it."""
     rivals: BoolColumn
     totals: BoolColumn
     failed: BoolColumn
-    said: IntColumn
+    desired_messages: IntColumn
     """A hash of the messages that matter, as they should be."""
-    told: IntColumn
+    published_messages: IntColumn
     """The same, as they are published."""
-    truth: IntColumn
+    published_conditions: IntColumn
     """Which conditions are published as true, as bits; -1 if nothing usable is."""
-    ever: BoolColumn
+    was_recommended: BoolColumn
     """Whether it ever had a recommendation."""
-    written: FloatColumn
+    written_at: FloatColumn
     """When the status was written, or first seen."""
-    patience: FloatColumn
+    max_age_share: FloatColumn
     """How much of the maximum age an object waits for: different for each, so that they do not all come at once."""
 
     def __init__(self) -> None:
         super().__init__()
         self.entries: dict[int, VpaEntry] = {}
 
-    def enter(self, vpa: ServedVpa) -> int:
+    def add_vpa(self, vpa: ServedVpa) -> int:
         """A number for an object."""
         number = self.name((vpa.namespace, vpa.name))
         self.entries[number] = VpaEntry(vpa, [])
-        self.patience[number] = 0.5 + (zlib.crc32(f"{vpa.namespace}/{vpa.name}".encode()) % 1024) / 2048
+        self.max_age_share[number] = 0.5 + (zlib.crc32(f"{vpa.namespace}/{vpa.name}".encode()) % 1024) / 2048
         return number
 
     def release(self, numbers: IntColumn) -> None:
@@ -203,7 +203,7 @@ class ServedVpaTable(KeyedTable[VpaKey]):
         is_active: BoolColumn = self.used[:reach] & (self.group[:reach] != NOT_SERVED) & (self.pods[:reach] >= 0)
         return is_active
 
-    def update(self, number: int) -> None:
+    def update_columns(self, number: int) -> None:
         """Put what an entry says now into the columns."""
         entry = self.entries[number]
         state = entry.state
@@ -213,13 +213,13 @@ class ServedVpaTable(KeyedTable[VpaKey]):
             self.pods[number] = state.pods
             self.problem[number] = bool(state.problem)
             self.fetching[number] = state.fetching_history
-            self.unwarmed[number] = bool(state.history_problem)
-            self.unboosted[number] = bool(state.boost_problem)
+            self.history_unavailable[number] = bool(state.history_problem)
+            self.boost_unavailable[number] = bool(state.boost_problem)
             self.rivals[number] = bool(state.rivals)
             self.totals[number] = state.publishes_totals
         self.failed[number] = bool(entry.failure)
-        entry.texts = ConditionMessages.about(state or VpaState(0), entry.parameter_problem, entry.failure)
-        self.said[number] = entry.texts.digest()
+        entry.messages = ConditionMessages.build(state or VpaState(0), entry.parameter_problem, entry.failure)
+        self.desired_messages[number] = entry.messages.digest()
 
 
 class ContainerTable(KeyedTable[RowKey]):
@@ -230,7 +230,7 @@ class ContainerTable(KeyedTable[RowKey]):
         "scaled": True,
         "cpu": True,
         "memory": True,
-        "integer": False,
+        "whole_cpus": False,
         "least_cpu": 0.0,
         "least_memory": 0.0,
         "most_cpu": math.nan,
@@ -243,7 +243,7 @@ class ContainerTable(KeyedTable[RowKey]):
     cpu: BoolColumn
     """Whether it is among the controlled resources."""
     memory: BoolColumn
-    integer: BoolColumn
+    whole_cpus: BoolColumn
     """Whether an annotation asks for whole CPUs."""
     least_cpu: FloatColumn
     least_memory: FloatColumn
@@ -260,15 +260,15 @@ class ContainerTable(KeyedTable[RowKey]):
         """The number of each key; -1 where there is none."""
         return np.fromiter(map(self._numbers.get, keys, repeat(-1)), dtype=np.int64, count=len(keys))
 
-    def name_of(self, number: int) -> str:
+    def find_name(self, number: int) -> str:
         """What a container is called."""
         return self.keys((number,))[0].container
 
-    def compile(self, number: int, meaning: EffectiveContainerPolicy, caps: PolicyBounds, *, integer: bool) -> None:
+    def set_policy(self, number: int, policy: EffectiveContainerPolicy, caps: PolicyBounds, *, integer: bool) -> None:
         """Put a container's policy into the columns."""
-        self.scaled[number] = meaning.scaled
-        self.cpu[number], self.memory[number] = (resource in meaning.controlled for resource in RESOURCES)
-        self.integer[number] = integer
+        self.scaled[number] = policy.scaled
+        self.cpu[number], self.memory[number] = (resource in policy.controlled for resource in RESOURCES)
+        self.whole_cpus[number] = integer
         self.least_cpu[number], self.least_memory[number] = caps.least
         self.most_cpu[number], self.most_memory[number] = caps.most
         self.spelled.pop(number, None)

@@ -70,21 +70,21 @@ class RecommenderGroups:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def place(self, name: str, given: Mapping[str, str], recommenders: Mapping[str, Recommender]) -> GroupAssignment:
+    def assign(self, name: str, given: Mapping[str, str], recommenders: Mapping[str, Recommender]) -> GroupAssignment:
         """The group of a VPA that names a recommender and gives it parameters."""
         if given:
-            return self._place(name, given, recommenders)
+            return self._assign_new(name, given, recommenders)
         if name not in self._without_parameters:
-            self._without_parameters[name] = self._place(name, given, recommenders)
+            self._without_parameters[name] = self._assign_new(name, given, recommenders)
         return self._without_parameters[name]
 
-    def keep(self, numbers: Collection[int]) -> None:
+    def retain(self, numbers: Collection[int]) -> None:
         """Forget all other groups, which no VPA is in any more."""
         self._groups = {number: group for number, group in self._groups.items() if number in numbers}
         self._numbers = {key: number for key, number in self._numbers.items() if number in numbers}
         self._without_parameters.clear()
 
-    def _place(
+    def _assign_new(
         self, name: str, own_values: Mapping[str, str], recommenders: Mapping[str, Recommender]
     ) -> GroupAssignment:
         recommender = recommenders.get(name)
@@ -113,10 +113,10 @@ class VpaStore:
         self.shadows = ShadowTable()
         self._recommenders: Mapping[str, Recommender] = {}
         self._edited: set[int] = set()
-        self._restated: set[int] = set()
-        self._unread: set[int] = set()
+        self._state_changed: set[int] = set()
+        self._status_changed: set[int] = set()
         self._keys: list[RowKey] = []
-        self._places: IntColumn | None = None
+        self._container_numbers: IntColumn | None = None
 
     def __len__(self) -> int:
         return self.vpas.size
@@ -128,10 +128,10 @@ class VpaStore:
             self.drop(vpa.namespace, vpa.name)
             number = -1
         if number < 0:
-            number = self.vpas.enter(vpa)
+            number = self.vpas.add_vpa(vpa)
             self._edited.add(number)
-            self._unread.add(number)
-            self._places = None
+            self._status_changed.add(number)
+            self._container_numbers = None
             return
         entry = self.vpas.entries[number]
         before, entry.vpa = entry.vpa, vpa
@@ -141,7 +141,7 @@ class VpaStore:
             self._edited.add(number)
         # What our own write made comes back as an event, and is known already.
         if not vpa.resource_version or vpa.resource_version not in {before.resource_version, entry.written_version}:
-            self._unread.add(number)
+            self._status_changed.add(number)
 
     def drop(self, namespace: str, name: str) -> None:
         """Remove an object that is gone, or is served by another process now."""
@@ -151,22 +151,22 @@ class VpaStore:
         self.containers.release(np.array(self.vpas.entries[number].containers, dtype=np.int64))
         self.vpas.release(np.array([number], dtype=np.int64))
         self.shadows.drop(number)
-        for changed in (self._edited, self._restated, self._unread):
+        for changed in (self._edited, self._state_changed, self._status_changed):
             changed.discard(number)
-        self._places = None
+        self._container_numbers = None
 
-    def state(self, namespace: str, name: str, state: VpaState) -> None:
+    def set_state(self, namespace: str, name: str, state: VpaState) -> None:
         """Set what is known of a VPA's target, before which nothing is written about it; ignored if it is not here."""
         number = self.vpas.find((namespace, name))
         if number >= 0 and self.vpas.entries[number].state != state:
             self.vpas.entries[number].state = state
-            self._restated.add(number)
+            self._state_changed.add(number)
 
-    def published(self, write: VpaStatusWrite, resource_version: str, now: float) -> None:
+    def record_write(self, write: VpaStatusWrite, resource_version: str, now: float) -> None:
         """Record a write that was applied: from now on this is what is published."""
-        self.all_published([(write, resource_version)], now)
+        self.record_writes([(write, resource_version)], now)
 
-    def all_published(self, written: Iterable[tuple[VpaStatusWrite, str]], now: float) -> None:
+    def record_writes(self, written: Iterable[tuple[VpaStatusWrite, str]], now: float) -> None:
         """Record many writes, one for each VPA: columns are changed once."""
         numbers: list[int] = []
         writes: list[VpaStatusWrite] = []
@@ -177,7 +177,7 @@ class VpaStore:
             if number < 0 or self.vpas.entries[number].vpa.uid != write.uid:
                 continue
             entry = self.vpas.entries[number]
-            containers += self._numbers(number, write.containers)
+            containers += self._number_containers(number, write.containers)
             before += entry.containers
             numbers.append(number)
             writes.append(write)
@@ -187,131 +187,136 @@ class VpaStore:
                 write.resource_version,
                 resource_version,
             }:  # else it was changed since
-                self._unread.discard(number)
+                self._status_changed.discard(number)
         if not writes:
             return
         self.containers.published[:, :, before] = np.nan
         self.containers.published[:, :, containers] = np.concatenate([write.amounts for write in writes], axis=2)
         vpas = self.vpas
-        vpas.observed[numbers] = [write.status["observedGeneration"] for write in writes]
-        vpas.truth[numbers] = [write.truth for write in writes]
-        vpas.told[numbers] = [write.said for write in writes]
-        vpas.written[numbers] = now
-        vpas.ever[numbers] |= [bool(write.containers) for write in writes]
+        vpas.observed_generation[numbers] = [write.status["observedGeneration"] for write in writes]
+        vpas.published_conditions[numbers] = [write.conditions for write in writes]
+        vpas.published_messages[numbers] = [write.messages_digest for write in writes]
+        vpas.written_at[numbers] = now
+        vpas.was_recommended[numbers] |= [bool(write.containers) for write in writes]
 
-    def settle(self, recommenders: Mapping[str, Recommender]) -> None:
+    def apply_changes(self, recommenders: Mapping[str, Recommender]) -> None:
         """Work out all that came since the last pass."""
         if dict(recommenders) != self._recommenders:
             self._recommenders = dict(recommenders)
             self.groups = RecommenderGroups()
             self._edited.update(self.vpas.entries)
         for number in self._edited:
-            self._place_in_group(self.vpas.entries[number], number)
+            self._assign_group(self.vpas.entries[number], number)
             self.shadows.put(number, self.vpas.entries[number].vpa)
-        for number in self._edited | self._restated:
-            self.vpas.update(number)
+        for number in self._edited | self._state_changed:
+            self.vpas.update_columns(number)
         for number in self._edited:
-            self._compile(number, self.vpas.entries[number].containers)
+            self._compile_policies(number, self.vpas.entries[number].containers)
         if self._edited:
-            self.groups.keep(set(np.unique(self.vpas.group).tolist()))
-        self._read()
-        self._edited, self._restated, self._unread = set(), set(), set()
+            self.groups.retain(set(np.unique(self.vpas.group).tolist()))
+        self._read_statuses()
+        self._edited, self._state_changed, self._status_changed = set(), set(), set()
 
-    def places(self, keys: list[RowKey]) -> IntColumn:
+    def find_container_numbers(self, keys: list[RowKey]) -> IntColumn:
         """The container number of each row of a view; -1 for rows of VPAs that are not here."""
         # Equal lists of the same tuples compare by identity, 100,000 of them in half a millisecond.
-        if self._places is None or keys != self._keys:
-            self._places = self._find(keys)
+        if self._container_numbers is None or keys != self._keys:
+            self._container_numbers = self._match_containers(keys)
             self._keys = keys
-        return self._places
+        return self._container_numbers
 
-    def fail(self, failures: Mapping[int, str]) -> None:
+    def record_failures(self, failures: Mapping[int, str]) -> None:
         """Record failures of recommenders in this pass, by VPA number; the others did not fail."""
         failed = set(np.flatnonzero(self.vpas.failed).tolist())
         for number in failed.union(failures):
             entry = self.vpas.entries[number]
             if entry.failure != failures.get(number, ""):
                 entry.failure = failures.get(number, "")
-                self.vpas.update(number)
+                self.vpas.update_columns(number)
 
-    def _numbers(self, number: int, names: Iterable[str]) -> list[int]:
+    def _number_containers(self, number: int, names: Iterable[str]) -> list[int]:
         """The containers of a VPA by name, which get a number if they have none."""
         vpa = self.vpas.entries[number].vpa
         keys = [RowKey(vpa.namespace, vpa.name, name) for name in names]
         numbers = [self.containers.find(key) for key in keys]
         if -1 not in numbers:
             return numbers
-        self._add(number, [key for key in keys if self.containers.find(key) < 0])
+        self._add_containers(number, [key for key in keys if self.containers.find(key) < 0])
         return [self.containers.find(key) for key in keys]
 
-    def _add(self, number: int, keys: Sequence[RowKey]) -> None:
+    def _add_containers(self, number: int, keys: Sequence[RowKey]) -> None:
         if not keys:
             return
         entry = self.vpas.entries[number]
         added = [self.containers.name(key) for key in sorted(set(keys))]
         self.containers.vpa[added] = number
-        entry.containers = sorted(entry.containers + added, key=self.containers.name_of) if entry.containers else added
-        self._compile(number, added)
+        entry.containers = (
+            sorted(entry.containers + added, key=self.containers.find_name) if entry.containers else added
+        )
+        self._compile_policies(number, added)
 
-    def _place_in_group(self, entry: VpaEntry, number: int) -> None:
-        placed = self.groups.place(entry.vpa.recommender, entry.vpa.effective.parameters, self._recommenders)
+    def _assign_group(self, entry: VpaEntry, number: int) -> None:
+        placed = self.groups.assign(entry.vpa.recommender, entry.vpa.effective.parameters, self._recommenders)
         self.vpas.group[number] = placed.group
         entry.parameter_problem = placed.problem
 
-    def _compile(self, number: int, containers: Sequence[int]) -> None:
+    def _compile_policies(self, number: int, containers: Sequence[int]) -> None:
         """Policies and annotations to columns; those of one policy are read once."""
         vpa = self.vpas.entries[number].vpa
         if not vpa.effective.containers and not vpa.annotations and number not in self._edited:
             return  # the columns begin with what no policy means
         compiled: dict[int, PolicyBounds] = {}
         for container in containers:
-            name = self.containers.name_of(container)
-            meaning = vpa.effective.container(name)
-            if id(meaning) not in compiled:
-                compiled[id(meaning)] = compile_policy_bounds(meaning)
-            caps = compiled[id(meaning)]
+            name = self.containers.find_name(container)
+            policy = vpa.effective.container(name)
+            if id(policy) not in compiled:
+                compiled[id(policy)] = compile_policy_bounds(policy)
+            caps = compiled[id(policy)]
             integer = bool(vpa.annotations) and wants_integer_cpu(vpa.annotations, name)
-            self.containers.compile(container, meaning, caps, integer=integer)
+            self.containers.set_policy(container, policy, caps, integer=integer)
 
-    def _read(self) -> None:
+    def _read_statuses(self) -> None:
         """Stored statuses to columns."""
         recommendations: list[ContainerRecommendation] = []
         numbers: list[int] = []
-        for number in self._unread:
+        for number in self._status_changed:
             entry = self.vpas.entries[number]
             status = entry.vpa.status
             stored = read_conditions((status.conditions if status is not None else None) or ())
             entry.transitions = stored.transitions
-            self.vpas.truth[number], self.vpas.told[number] = stored.truth, stored.told
+            self.vpas.published_conditions[number], self.vpas.published_messages[number] = (
+                stored.conditions,
+                stored.messages_digest,
+            )
             observed = status.observed_generation if status is not None else None
-            self.vpas.observed[number] = -1 if observed is None else observed
+            self.vpas.observed_generation[number] = -1 if observed is None else observed
             if entry.containers:
                 self.containers.published[:, :, entry.containers] = np.nan
             published = list_recommendations(status)
             recommendations += published
-            numbers += self._numbers(number, [recommendation.container_name for recommendation in published])
-            self.vpas.ever[number] |= bool(published)
+            numbers += self._number_containers(number, [recommendation.container_name for recommendation in published])
+            self.vpas.was_recommended[number] |= bool(published)
         if numbers:
             self.containers.published[:, :, numbers] = read_published_amounts(recommendations)
 
-    def _find(self, keys: list[RowKey]) -> IntColumn:
-        places = self.containers.lookup(keys)
+    def _match_containers(self, keys: list[RowKey]) -> IntColumn:
+        container_numbers = self.containers.lookup(keys)
         new: dict[int, list[RowKey]] = defaultdict(list)
-        for position in np.flatnonzero(places < 0).tolist():
+        for position in np.flatnonzero(container_numbers < 0).tolist():
             key = keys[position]
             new[self.vpas.find((key.namespace, key.vpa))].append(key)
         new.pop(-1, None)
-        for number, theirs in new.items():
-            self._add(number, theirs)
+        for number, vpa_keys in new.items():
+            self._add_containers(number, vpa_keys)
         if new:
-            places = self.containers.lookup(keys)
-        self._forget(places)
-        return places
+            container_numbers = self.containers.lookup(keys)
+        self._release_unused(container_numbers)
+        return container_numbers
 
-    def _forget(self, places: IntColumn) -> None:
+    def _release_unused(self, container_numbers: IntColumn) -> None:
         """Let containers go that have neither a row nor anything published."""
         idle = self.containers.used & np.isnan(self.containers.published[TARGET]).all(axis=0)
-        idle[places[places >= 0]] = False
+        idle[container_numbers[container_numbers >= 0]] = False
         numbers = np.flatnonzero(idle)
         for number in numbers.tolist():
             self.vpas.entries[int(self.containers.vpa[number])].containers.remove(number)

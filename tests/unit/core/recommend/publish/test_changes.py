@@ -143,8 +143,8 @@ def test_a_write_that_failed_is_made_again() -> None:
     shop.run_pods()
     (first,) = shop.decide().writes
     (again,) = shop.decide().writes
-    assert first.first
-    assert again.first
+    assert first.is_first
+    assert again.is_first
     assert again.status == first.status
 
 

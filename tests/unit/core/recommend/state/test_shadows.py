@@ -44,14 +44,14 @@ def test_a_shadow_is_asked_about_the_rows_of_who_wants_it_and_changes_no_status(
     plain.run()
     assert plain.advice("web") == shop.advice("web")
     assert plain.true_conditions("web") == shop.true_conditions("web")
-    assert [each.shadows.keys() for each in result.for_vpa(NAMESPACE, "calm")] == [set(), set()]
-    for found in result.for_vpa(NAMESPACE, "web"):
+    assert [each.shadows.keys() for each in result.explain_vpa(NAMESPACE, "calm")] == [set(), set()]
+    for found in result.explain_vpa(NAMESPACE, "web"):
         assert found.recommender == "default"
-        assert found.shadows["other"].found[:, CPU].tolist() == list(OTHER)
+        assert found.shadows["other"].estimates[:, CPU].tolist() == list(OTHER)
 
 
 def test_differences_are_relative_to_what_is_recommended() -> None:
-    answers = shadowed_world(Stub("other", OTHER, (1e9, 1e9, 1e9))).decide().answers
+    answers = shadowed_world(Stub("other", OTHER, (1e9, 1e9, 1e9))).decide().estimates
     found = {
         (name, resource): column.tolist() for name, resource, column in compare_shadows(answers.shadows, answers.bounds)
     }
@@ -60,7 +60,7 @@ def test_differences_are_relative_to_what_is_recommended() -> None:
 
 def test_where_one_of_the_two_cannot_say_there_is_no_difference() -> None:
     other = Stub("other", (np.nan,) * 3)
-    answers = shadowed_world(other).decide().answers
+    answers = shadowed_world(other).decide().estimates
     found = {resource: len(column) for _, resource, column in compare_shadows(answers.shadows, answers.bounds)}
     assert found == {"cpu": 0, "memory": 2}
 
@@ -71,7 +71,7 @@ def test_a_shadow_that_fails_fails_nobody() -> None:
     shop = shadowed_world(other)
     result = shop.decide()
     assert result.failures == ()
-    assert result.answers.shadows["other"].failure == 'recommender other failed: ZeroDivisionError: "no"'
+    assert result.estimates.shadows["other"].failure == 'recommender other failed: ZeroDivisionError: "no"'
     shop.run()
     assert "RecommenderFailed" not in shop.conditions("web")
     assert shop.target("web")["cpu"] == "1"
@@ -86,7 +86,7 @@ def test_an_impossible_shadow_is_told_and_left_out() -> None:
 
     shop = shadowed_world(Half("other", OTHER))
     shop.apply("calm", annotations={SHADOW_RECOMMENDERS: "other"})
-    shadow = shop.decide().answers.shadows["other"]
+    shadow = shop.decide().estimates.shadows["other"]
     assert "gave an impossible answer for app" in shadow.failure
     assert np.isnan(shadow.bounds[MIDDLE, CPU]).sum() == 2
     assert (shadow.bounds[MIDDLE, CPU] == 1500.0).sum() == 2
@@ -95,17 +95,20 @@ def test_an_impossible_shadow_is_told_and_left_out() -> None:
 def test_a_shadow_that_cannot_be_had_is_told_like_any_failure() -> None:
     shop = shadowed_world(UnavailableRecommender("other", "recommender other cannot be used: not today"))
     result = shop.decide()
-    assert result.answers.shadows["other"].failure == "recommender other cannot be used: not today"
+    assert result.estimates.shadows["other"].failure == "recommender other cannot be used: not today"
     assert result.failures == ()
 
 
 def test_who_does_not_run_here_is_named_with_the_vpa_that_wants_it() -> None:
     shop = shadowed_world(names="nobody, other ,")
     result = shop.decide()
-    assert [tuple(each) for each in result.unhosted] == [("nobody", NAMESPACE, "web"), ("other", NAMESPACE, "web")]
-    assert result.answers.shadows == {}
+    assert [tuple(each) for each in result.missing_shadows] == [
+        ("nobody", NAMESPACE, "web"),
+        ("other", NAMESPACE, "web"),
+    ]
+    assert result.estimates.shadows == {}
     shop.apply("web")
-    assert shop.decide().unhosted == ()
+    assert shop.decide().missing_shadows == ()
 
 
 def test_a_vpa_that_is_gone_wants_nothing_any_more() -> None:
@@ -114,7 +117,7 @@ def test_a_vpa_that_is_gone_wants_nothing_any_more() -> None:
     shop.decide()
     shop.vpa_store.drop(NAMESPACE, "web")
     asked = other.asked
-    assert shop.decide().unhosted == ()
+    assert shop.decide().missing_shadows == ()
     assert other.asked == asked
 
 
