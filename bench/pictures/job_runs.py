@@ -69,7 +69,7 @@ def _of_run(recommender: Recommender, model: UsageModel, number: int, used: Floa
     start = BEGIN + number * EVERY * MINUTE
     name = f"{_VPA}-{number}"
     pod = TrackedPod(_NAMESPACE, name, name, _VPA, True, (TrackedContainer(_CONTAINER),), start)
-    model.follow(_NAMESPACE, [pod], start)
+    model.track_pods(_NAMESPACE, [pod], start)
     target = np.nan
     for minute, cores in enumerate(used.tolist()):
         now = start + minute * MINUTE
@@ -79,12 +79,12 @@ def _of_run(recommender: Recommender, model: UsageModel, number: int, used: Floa
         yield target
         sample = (np.array([now]), np.array([cores]), np.array([300 * _MIB]))
         model.ingest(Samples([_NAMESPACE], [name], [_CONTAINER], *sample), now + MINUTE)
-    model.follow(_NAMESPACE, [], start + len(used) * MINUTE)
+    model.track_pods(_NAMESPACE, [], start + len(used) * MINUTE)
 
 
 def _asked(recommender: Recommender, model: UsageModel, now: float) -> float:
     """The target in cores."""
-    view = model.view(model.find([RowKey(_NAMESPACE, _VPA, _CONTAINER)]))
+    view = model.view(model.find_rows([RowKey(_NAMESPACE, _VPA, _CONTAINER)]))
     values = {parameter.name: parameter.default for parameter in recommender.parameters}
     estimate = recommender.estimate(Rows(view, np.ones(len(view))), values, now)
     return float(estimate.target[CPU, 0]) / MILLICORES_PER_CORE

@@ -33,7 +33,7 @@ from testbed.workloads import container, deployment
 PODS_OF_A_NODE = 300
 VPAS_OF_A_NAMESPACE = 50
 CONTAINER = "app"
-TOGETHER = 16
+SAME_RUN_SECONDS = 16
 
 # Seconds until usage of all pods must be reported: thousands of pods take minutes, on a busy machine many.
 PATIENCE = 1800
@@ -146,7 +146,7 @@ def patiently(what: str, ask: Callable[[], bool], seconds: float, every: float =
 
 def together(act: Callable[[Any], object], subjects: Iterable[Any]) -> None:
     """Do it to all of them, some at a time; the first failure is raised."""
-    with ThreadPoolExecutor(TOGETHER) as threads:
+    with ThreadPoolExecutor(SAME_RUN_SECONDS) as threads:
         for _ in threads.map(act, subjects):
             pass
 

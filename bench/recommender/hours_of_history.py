@@ -34,8 +34,8 @@ class Containers:
         self._model.keep_history([(_NAMESPACE, name) for name in self._names])
         container = (TrackedContainer(_CONTAINER),)
         pods = [TrackedPod(_NAMESPACE, name, name, name, True, container) for name in self._names]
-        self._model.follow(_NAMESPACE, pods, BEGIN - HOUR)
-        self._found = self._model.find([RowKey(_NAMESPACE, name, _CONTAINER) for name in self._names])
+        self._model.track_pods(_NAMESPACE, pods, BEGIN - HOUR)
+        self._found = self._model.find_rows([RowKey(_NAMESPACE, name, _CONTAINER) for name in self._names])
         self._busy = self._draw.uniform(0.2, 2.0, count)
         for day in range(DAYS, 0, -1):
             self._remember(day)

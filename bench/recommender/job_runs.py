@@ -35,7 +35,7 @@ class Jobs:
             for minute in range(0, MINUTES, _MINUTES_A_SAMPLE):
                 self._use(self._start + minute * _MINUTE)
         self._begin(RUNS)
-        self._found = self._model.find([RowKey(_NAMESPACE, name, _CONTAINER) for name in self._names])
+        self._found = self._model.find_rows([RowKey(_NAMESPACE, name, _CONTAINER) for name in self._names])
         self.now = self._start
 
     def pass_by(self, minutes: float) -> None:
@@ -63,4 +63,4 @@ class Jobs:
             TrackedPod(_NAMESPACE, pod, pod, name, True, container, self._start)
             for pod, name in zip(self._pods, self._names, strict=True)
         ]
-        self._model.follow(_NAMESPACE, pods, self._start)
+        self._model.track_pods(_NAMESPACE, pods, self._start)

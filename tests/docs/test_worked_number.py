@@ -29,7 +29,7 @@ def after(minutes: int) -> list[float]:
     count = len(times)
     used = np.full(count, HALF_A_CORE)
     model = UsageModel()
-    model.follow("shop", [TrackedPod("shop", "web-0", "uid", "web", True, (TrackedContainer("app"),))], NOW)
+    model.track_pods("shop", [TrackedPod("shop", "web-0", "uid", "web", True, (TrackedContainer("app"),))], NOW)
     model.ingest(Samples(["shop"] * count, ["web-0"] * count, ["app"] * count, times, used, used * 1e9), NOW)
     recommender, view = DefaultRecommender(), model.view()
     defaults = {parameter.name: parameter.default for parameter in recommender.parameters}
@@ -53,6 +53,6 @@ def test_a_row_of_the_table_is_what_the_recommender_says(row: tuple[str, ...]) -
 
 def test_the_bucket_is_the_one_that_the_page_names() -> None:
     [begins, ends] = re.findall(r"begins at (\d\.\d+) cores and ends at\s+(\d\.\d+),", PAGE.read_text())[0]
-    bucket = int(bins.CPU_BINS.find(np.array([HALF_A_CORE]))[0])
+    bucket = int(bins.CPU_BINS.find_bins(np.array([HALF_A_CORE]))[0])
     starts = bins.CPU_BINS.starts[bucket : bucket + 2]
     assert [f"{start:.3f}" for start in starts] == [begins, ends]

@@ -86,7 +86,7 @@ def must_agree(first: Estimates, second: Estimates, rows: Rows, who: str) -> Non
 def select_rows(rows: Rows, positions: Sequence[int]) -> Rows:
     """Some of the rows, in the order given."""
     chosen = np.array(positions, dtype=np.int64)
-    return Rows(rows.usage.part(chosen), rows.containers[chosen])
+    return Rows(rows.usage.select(chosen), rows.containers[chosen])
 
 
 def select_estimates(answer: Estimates, positions: IntColumn) -> Estimates:
@@ -119,8 +119,8 @@ def fingerprint(rows: Rows) -> str:
     columns.append(usage.run_rows)
     for bank in (usage.cpu, usage.memory):
         columns += [bank.weights(usage.rows), bank.totals(usage.rows), bank.references(usage.rows)]
-    columns.append(usage.history.summaries(usage.history_rows[usage.history_rows >= 0], NOW))
-    columns += usage.runs.seen(usage.run_rows[usage.run_rows >= 0])
+    columns.append(usage.history.read_summaries(usage.history_rows[usage.history_rows >= 0], NOW))
+    columns += usage.runs.read_recent(usage.run_rows[usage.run_rows >= 0])
     for column in columns:
         digest.update(np.ascontiguousarray(column).tobytes())
     return digest.hexdigest()

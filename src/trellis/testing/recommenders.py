@@ -244,7 +244,7 @@ def _cases(recommender: Recommender) -> Iterator[Rows]:
 
 def _copy_rows(rows: Rows) -> Rows:
     """A copy, so that what one rule finds changed is whole again for the next."""
-    copy: Rows = pickle.loads(pickle.dumps(Rows(rows.usage.copied(history=True, runs=True), rows.containers)))  # noqa: S301
+    copy: Rows = pickle.loads(pickle.dumps(Rows(rows.usage.detach(history=True, runs=True), rows.containers)))  # noqa: S301
     return copy
 
 

@@ -63,13 +63,13 @@ def rows_of(containers: Sequence[Used], now: float = NOW, *, history: bool = Tru
         model.keep_runs([(_NAMESPACE, name) for name in names])
     pods = [_pod(name, used, now) for name, used in zip(names, containers, strict=True)]
     earlier = [pod for name, used in zip(names, containers, strict=True) for pod in _earlier_pods(name, used, now)]
-    model.follow(_NAMESPACE, [*pods, *earlier], now - DAY)
+    model.track_pods(_NAMESPACE, [*pods, *earlier], now - DAY)
     model.ingest(Samples.concatenate([_samples(*named, now) for named in zip(names, containers, strict=True)]), now)
     kills = ((name, used.killed) for name, used in zip(names, containers, strict=True) if not math.isnan(used.killed))
     model.record_ooms([OomKill(_NAMESPACE, name, name, _CONTAINER, now - ago, math.nan) for name, ago in kills], now)
     alive = [pod for pod, used in zip(pods, containers, strict=True) if not math.isnan(used.age)]
-    model.follow(_NAMESPACE, alive, now)
-    rows = model.find([RowKey(_NAMESPACE, name, _CONTAINER) for name in names])
+    model.track_pods(_NAMESPACE, alive, now)
+    rows = model.find_rows([RowKey(_NAMESPACE, name, _CONTAINER) for name in names])
     siblings = np.array([container.siblings for container in containers], dtype=np.float64)
     return Rows(model.view(rows), siblings)
 

@@ -191,14 +191,14 @@ class Cluster:
         model = UsageModel()
         model.keep_history({(NAMESPACE, vpa)} if hours else ())
         pod = TrackedPod(NAMESPACE, "p", "u", vpa, True, (TrackedContainer(container),))
-        model.follow(NAMESPACE, [pod], NOW - days * DAY)
+        model.track_pods(NAMESPACE, [pod], NOW - days * DAY)
         times = np.arange(NOW - days * DAY, NOW - 600, 600.0)
         size = len(times)
         drift = 1 + 0.2 * np.sin(times / 9000)
         names = [NAMESPACE] * size, ["p"] * size, [container] * size
         model.ingest(Samples(*names, times, cpu * drift, memory * drift), NOW)
-        rows = model.find([RowKey(NAMESPACE, vpa, container)])
-        (saved,) = model.saved(rows, NOW)
+        rows = model.find_rows([RowKey(NAMESPACE, vpa, container)])
+        (saved,) = model.save_rows(rows, NOW)
         spec = {"vpaObjectName": vpa, "containerName": container}
         self.put(
             "VerticalPodAutoscalerCheckpoint",

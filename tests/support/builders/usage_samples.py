@@ -47,7 +47,7 @@ def kill(name: str, time: float, memory: float = math.nan, *, container: str = "
 
 def row(model: UsageModel, container: str = "app", vpa: str = "web") -> IntColumn:
     """The row of a container, in a column of one."""
-    row = model.find([RowKey("shop", vpa, container)])
+    row = model.find_rows([RowKey("shop", vpa, container)])
     assert row[0] >= 0
     return row
 

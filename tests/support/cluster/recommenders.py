@@ -79,12 +79,12 @@ def hourly_history(namespace: str, vpa: str, cpu: Sequence[float], memory: float
     model = UsageModel()
     model.keep_history([(namespace, vpa)])
     pod = TrackedPod(namespace, "past", "past", vpa, True, (TrackedContainer(container),))
-    model.follow(namespace, [pod], now)
+    model.track_pods(namespace, [pod], now)
     size = len(cpu)
     times = now - 60.0 - 3600.0 * np.arange(size - 1, -1, -1, dtype=np.float64)
     used = np.asarray(cpu, dtype=np.float64), np.full(size, memory)
     model.ingest(Samples([namespace] * size, ["past"] * size, [container] * size, times, *used), now)
-    [row] = model.saved(model.view().rows, now)
+    [row] = model.save_rows(model.view().rows, now)
     return history(vpa, {}, {}, container=container) | {"status": build_checkpoint_status(row)}
 
 

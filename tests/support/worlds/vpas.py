@@ -122,7 +122,7 @@ class World:
         for number in range(count):
             pod = TrackedPod(NAMESPACE, f"{vpa}-{number}", f"uid-{vpa}-{number}", vpa, True, tuple(names))
             self.pods[pod.name] = pod
-        self.model.follow(NAMESPACE, list(self.pods.values()), self.now)
+        self.model.track_pods(NAMESPACE, list(self.pods.values()), self.now)
         self.say(vpa, pods=count)
 
     def say(self, vpa: str = "web", **state: Any) -> None:

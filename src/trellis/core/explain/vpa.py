@@ -74,7 +74,7 @@ def _hours(evidence: Evidence, row: int, which: int) -> UsageCurvePart | None:
     number = int(view.history_rows[row])
     if number < 0:
         return None
-    rings = view.history.summaries(np.array([number]), evidence.now)[0, which, MAXIMUM].astype(np.float64)
+    rings = view.history.read_summaries(np.array([number]), evidence.now)[0, which, MAXIMUM].astype(np.float64)
     hours = np.flatnonzero(np.isfinite(rings))
     if not len(hours):
         return None
@@ -104,7 +104,7 @@ def _histogram(evidence: Evidence, row: int, which: int) -> UsageCurvePart | Non
     view = evidence.recommended.view
     bank = view.memory if which else view.cpu
     at = view.rows[row : row + 1]
-    if bank.empty(at)[0]:
+    if bank.is_empty(at)[0]:
         return None
     weights = bank.weights(at)[:, 0]
     used = np.flatnonzero(weights > 0)

@@ -74,7 +74,7 @@ class NodeTable(KeyedTable[str]):
         """Take a new or changed node; its number. An amount that cannot be read is one it does not have."""
         number = self.find(node.metadata.name)
         if number < 0:
-            number = self.name(node.metadata.name)
+            number = self.add(node.metadata.name)
         self.ready[number] = _is_ready(node.status.conditions)
         self.unschedulable[number] = node.spec.unschedulable
         self._set_allocatable(number, node.status.allocatable)

@@ -76,16 +76,16 @@ class UsageBackfill:
                 self._names[key] = self._follow(*key)
                 met.add(key[0])
         for namespace in met:
-            self._model.follow(namespace, list(self._ghosts.get(namespace, {}).values()), now)
+            self._model.track_pods(namespace, list(self._ghosts.get(namespace, {}).values()), now)
         named = msgspec.structs.replace(samples, pods=[self._names[key] for key in keys])
         return self._model.ingest(named, now).accepted
 
     def rows(self, now: float) -> list[SavedRow]:
         """What came of it."""
         view = self._model.view()
-        rows = view.rows[(view.count > 0) | ~view.memory.empty(view.rows)]
+        rows = view.rows[(view.count > 0) | ~view.memory.is_empty(view.rows)]
         # Kills are not in the usage that came: those that containers still show must count, whenever they were.
-        return [msgspec.structs.replace(row, updated=np.nan) for row in self._model.saved(np.asarray(rows), now)]
+        return [msgspec.structs.replace(row, updated=np.nan) for row in self._model.save_rows(np.asarray(rows), now)]
 
     def _follow(self, namespace: str, pod: str, container: str) -> str:
         pods = self._pods.get(namespace)

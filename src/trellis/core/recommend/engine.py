@@ -307,7 +307,7 @@ class RecommenderEngine:
         """Empty the rows of a VPA that was pointed at another workload: the old one's usage says nothing of it."""
         if not self._targets.setdefault(key, target).is_same(target):
             self._targets[key] = target
-            self.model.abandon(*key)
+            self.model.reset_vpa(*key)
 
     def _drop_vpa(self, key: ObjectKey, *, is_gone: bool) -> None:
         """Stop serving a VPA: it is gone, for a moment perhaps, or another process serves it."""
@@ -319,7 +319,7 @@ class RecommenderEngine:
         self._retention.forget(key)
         self.store.drop(*key)
         if not is_gone:
-            self.model.abandon(*key)
+            self.model.reset_vpa(*key)
 
     def _load_governance(self, snapshot: RecommenderSnapshot, scales: Mapping[TargetRef, ScaleInfo]) -> None:
         """Recompute which VPA governs which pods, in namespaces in which something changed.
@@ -346,7 +346,7 @@ class RecommenderEngine:
             refused |= self.model.restore_all(history.rows)
             if not history.stored:
                 keys = [row.key for row in history.rows if row.key not in refused]
-                self.model.mark_unsaved(self.model.find(keys), now)
+                self.model.mark_unsaved(self.model.find_rows(keys), now)
         return refused
 
     def _follow_pods(self, pending: PendingHistory, now: float) -> Counter[str]:
@@ -367,14 +367,14 @@ class RecommenderEngine:
     def _follow_namespace(self, namespace: str, now: float) -> Counter[str]:
         governance = self._governance.get(namespace)
         if governance is None or self._snapshot is None:
-            self.model.follow(namespace, [], now)
+            self.model.track_pods(namespace, [], now)
             return Counter()
         pods = select_namespace(self._snapshot, namespace)[1]
         governed = select_governed_pods(governance, pods, lambda name: self._is_followed((namespace, name)))
         tracked = [track_pod(pod, vpa) for pod, vpa in governed]
         self._update_states(namespace, governance, self._find_restarting(namespace, governed))
         self._retention.tune(tracked)
-        self.model.follow(namespace, tracked, now)
+        self.model.track_pods(namespace, tracked, now)
         return count_resource_sources(pod for pod, _ in governed)
 
     def _is_followed(self, key: ObjectKey) -> bool:
@@ -394,25 +394,25 @@ class RecommenderEngine:
 
     def _collect(self, now: float) -> list[RowKey]:
         """Forget usage that is gone for good; the result is which containers of VPAs that are still served."""
-        gone = self.model.collect(self._served.keys() | self._with_totals, now)
+        gone = self.model.collect_garbage(self._served.keys() | self._with_totals, now)
         return [key for key in gone if (key.namespace, key.vpa) in self._served]
 
     def _select_checkpoints(self, limit: int, now: float) -> list[SavedRow]:
         """Rows whose checkpoints are to be written; VPAs that wait for their history come later."""
         # VPAs that wait must not take the places of those that do not.
         most = self.model.sizes().rows if self._pending.fetching else limit
-        rows = self.model.due(now, most)
+        rows = self.model.select_due(now, most)
         keys = self.model.keys(rows)
         # The process that serves a VPA writes its checkpoints.
         self._mark_saved([key for key in keys if (key.namespace, key.vpa) not in self._served], now)
         chosen = [at for at, key in enumerate(keys) if self._may_save((key.namespace, key.vpa))]
-        return self.model.saved(rows[chosen[:limit]], now)
+        return self.model.save_rows(rows[chosen[:limit]], now)
 
     def _may_save(self, key: ObjectKey) -> bool:
         return key in self._served and key not in self._pending.fetching
 
     def _mark_saved(self, keys: Sequence[RowKey], now: float) -> None:
-        rows = self.model.find(keys)
+        rows = self.model.find_rows(keys)
         self.model.mark_saved(rows[rows >= 0], now)
 
     def _compute_totals(self, view: RowsView, now: float) -> tuple[list[HvpaTotals], str]:
@@ -494,7 +494,7 @@ def _ingest_steps(model: UsageModel, steps: Sequence[StepSamples], now: float) -
     slots: dict[int, IntColumn] = {}
     for step in steps:
         if id(step.names) not in slots:
-            slots[id(step.names)] = model.slots(*step.names)
+            slots[id(step.names)] = model.find_slots(*step.names)
     joined = np.concatenate([slots[id(step.names)] for step in steps])
     # Those of one container side by side, as the model wants them; containers that are not followed come first.
     order = np.argsort(joined, kind="stable")[np.count_nonzero(joined < 0) :]
@@ -503,4 +503,4 @@ def _ingest_steps(model: UsageModel, steps: Sequence[StepSamples], now: float) -
         np.concatenate([step.measured.cpu for step in steps])[order],
         np.concatenate([step.measured.memory for step in steps])[order],
     )
-    model.ingest_at(joined[order], measured, now)
+    model.ingest_slots(joined[order], measured, now)

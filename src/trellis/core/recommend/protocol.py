@@ -96,7 +96,7 @@ class Rows(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, view: RowsView, positions: IntColumn, containers: FloatColumn) -> Rows:
         """Some rows of a view."""
-        return cls(view if len(positions) == len(view) else view.part(positions), containers)
+        return cls(view if len(positions) == len(view) else view.select(positions), containers)
 
     def __len__(self) -> int:
         return len(self.containers)
@@ -149,7 +149,7 @@ class Rows(msgspec.Struct, frozen=True):
         usage = self.usage
         bank, scale = (usage.cpu, MILLICORES_PER_CORE) if resource == CPU else (usage.memory, 1.0)
         percentiles = bank.percentiles(fractions, usage.rows) * scale
-        percentiles[:, bank.empty(usage.rows)] = np.nan
+        percentiles[:, bank.is_empty(usage.rows)] = np.nan
         return percentiles
 
     def hours(self, now: float, positions: IntColumn | slice = slice(None)) -> Ring:
@@ -162,7 +162,7 @@ class Rows(msgspec.Struct, frozen=True):
         """
         numbers = self.usage.history_rows[positions]
         with_history = numbers >= 0
-        summaries = self.usage.history.summaries(numbers[with_history], now)
+        summaries = self.usage.history.read_summaries(numbers[with_history], now)
         summaries[:, CPU] *= np.float32(MILLICORES_PER_CORE)
         if with_history.all():
             return summaries
@@ -179,7 +179,7 @@ class Rows(msgspec.Struct, frozen=True):
         numbers = self.usage.history_rows[positions]
         with_history = numbers >= 0
         peaks = np.full((len(numbers), CELLS), np.nan, dtype=np.float32)
-        peaks[with_history] = self.usage.history.peaks(numbers[with_history], now)
+        peaks[with_history] = self.usage.history.read_peaks(numbers[with_history], now)
         return peaks
 
     def runs(
@@ -192,7 +192,7 @@ class Rows(msgspec.Struct, frozen=True):
         """
         numbers = self.usage.run_rows[positions]
         with_runs = np.flatnonzero(numbers >= 0)
-        recent = self.usage.runs.seen(numbers[with_runs], longest, most)
+        recent = self.usage.runs.read_recent(numbers[with_runs], longest, most)
         recent.values[:, :, CPU] *= np.float32(MILLICORES_PER_CORE)
         if len(with_runs) == len(numbers):
             return recent

@@ -1,7 +1,7 @@
 """Columns: the array types, the key of a usage row, and tables made of columns.
 
-In a table a thing is a number, and each fact about it an entry in a column. Numbers that are released are given out
-again, so that columns are never longer than the most things there were at once.
+An object is a number in a table, and each of its attributes an entry in a column. Released numbers are allocated again,
+so that columns are never longer than the most objects there were at once.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BoolColumn: TypeAlias = npt.NDArray[np.bool_]
 
 
 class RowKey(NamedTuple):
-    """Whose usage a row holds: all containers of one name, in all pods that one VPA governs.
+    """The key of a usage row: all containers of one name, in all pods that one VPA governs.
 
     The pods' labels are no part of it, so that a rollout leaves the row, its size and its history as they are.
     """
@@ -28,7 +28,7 @@ class RowKey(NamedTuple):
     container: str
 
 
-def split_into_rounds(rows: IntColumn) -> list[IntColumn]:
+def split_into_unique_batches(rows: IntColumn) -> list[IntColumn]:
     """The positions of a batch, split so that no row comes twice in a part and each row's samples keep their order."""
     order = np.argsort(rows, kind="stable")
     ordered = rows[order]
@@ -36,8 +36,8 @@ def split_into_rounds(rows: IntColumn) -> list[IntColumn]:
     if begins.all():
         return [np.arange(len(rows), dtype=np.int64)] if len(rows) else []
     starts = np.flatnonzero(begins)
-    round_numbers = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
-    return [np.sort(order[round_numbers == number]) for number in range(int(round_numbers.max()) + 1)]
+    occurrences = np.arange(len(rows)) - np.repeat(starts, np.diff(starts, append=len(rows)))
+    return [np.sort(order[occurrences == number]) for number in range(int(occurrences.max()) + 1)]
 
 
 K = TypeVar("K", bound=Hashable)
@@ -46,7 +46,7 @@ _FIRST_CAPACITY = 64
 
 
 class ColumnTable:
-    """Numbers in use, and columns that grow with them. A kind of table says which, and what is in them at first."""
+    """Numbers in use, and columns that grow with them. Subclasses declare the columns and their initial values."""
 
     # A fill's type is the column's: float, int or bool.
     fills: ClassVar[Mapping[str, float | int | bool]] = {}
@@ -62,7 +62,7 @@ class ColumnTable:
 
     @property
     def capacity(self) -> int:
-        """How many numbers the columns have room for."""
+        """The length of the columns."""
         return len(self.used)
 
     @property
@@ -85,22 +85,22 @@ class ColumnTable:
         return np.flatnonzero(self.used)
 
     def reset(self, numbers: IntColumn, names: Iterable[str]) -> None:
-        """Put into some columns what is in them at first."""
+        """Set some columns back to their initial values."""
         for name in names:
             self._column(name)[numbers] = self.fills[name]
 
-    def take(self, count: int) -> IntColumn:
-        """So many numbers that were not in use, their columns as at first."""
-        return np.array([self._take() for _ in range(count)], dtype=np.int64)
+    def allocate(self, count: int) -> IntColumn:
+        """So many unused numbers, their columns with initial values."""
+        return np.array([self._allocate_one() for _ in range(count)], dtype=np.int64)
 
     def release(self, numbers: IntColumn) -> None:
-        """Give numbers back."""
+        """Release numbers for reuse."""
         self.used[numbers] = False
         for name, fill in self.fills.items():
             self._column(name)[numbers] = fill
         self._free.extend(numbers.tolist())
 
-    def _take(self) -> int:
+    def _allocate_one(self) -> int:
         if self._free:
             number = self._free.pop()
         else:
@@ -111,10 +111,10 @@ class ColumnTable:
         return number
 
     def _grow(self, capacity: int) -> None:
-        # Twice the room at least: over a life of growth each entry is copied once or twice.
-        self.used = _grown(self.used, capacity, False)
+        # At least doubled, so that each entry is copied once or twice over the life of a table.
+        self.used = _grow_column(self.used, capacity, False)
         for name, fill in self.fills.items():
-            setattr(self, name, _grown(self._column(name), capacity, fill))
+            setattr(self, name, _grow_column(self._column(name), capacity, fill))
 
     def _column(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
         column: np.ndarray[Any, np.dtype[Any]] = getattr(self, name)
@@ -122,7 +122,7 @@ class ColumnTable:
 
 
 class KeyedTable(ColumnTable, Generic[K]):
-    """A table whose things have names."""
+    """A table whose objects have keys."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -133,9 +133,9 @@ class KeyedTable(ColumnTable, Generic[K]):
         """The number of a key; -1 if it has none."""
         return self._numbers.get(key, -1)
 
-    def name(self, key: K) -> int:
-        """A number for a key that has none."""
-        number = self._take()
+    def add(self, key: K) -> int:
+        """Allocate a number for a new key."""
+        number = self._allocate_one()
         self._numbers[key] = number
         if number == len(self._keys):
             self._keys.append(key)
@@ -144,11 +144,11 @@ class KeyedTable(ColumnTable, Generic[K]):
         return number
 
     def keys(self, numbers: Iterable[int]) -> list[K]:
-        """What the numbers stand for; all of them are in use."""
+        """The keys of numbers that are in use."""
         return [self._keys[number] for number in numbers]  # type: ignore[misc]  # in use, so there is a key
 
     def release(self, numbers: IntColumn) -> None:
-        """Give numbers back and forget their keys."""
+        """Release numbers and their keys."""
         for number in numbers.tolist():
             key = self._keys[number]
             if key is not None:
@@ -157,7 +157,7 @@ class KeyedTable(ColumnTable, Generic[K]):
         super().release(numbers)
 
 
-def _grown(column: np.ndarray[Any, np.dtype[Any]], capacity: int, fill: float) -> np.ndarray[Any, np.dtype[Any]]:
+def _grow_column(column: np.ndarray[Any, np.dtype[Any]], capacity: int, fill: float) -> np.ndarray[Any, np.dtype[Any]]:
     grown = np.full(capacity, fill, dtype=column.dtype)
     grown[: len(column)] = column
     return grown

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, split_into_rounds
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, split_into_unique_batches
 from trellis.core.usage.histograms.bins import MIN_WEIGHT
 from trellis.core.usage.history.hourly import CPU_SERIES, MEMORY_SERIES
 from trellis.core.usage.peaks import Readings, add_peaks, find_highest_before, group_by_slot, reduce_to_windows
@@ -26,33 +26,35 @@ from trellis.core.usage.state import UsageState
 
 
 class _IntakeResult(NamedTuple):
-    """Which values of a resource were taken, and which came too late or again."""
+    """Which values of a resource were accepted, and which were late or repeated."""
 
-    taken: BoolColumn
+    accepted: BoolColumn
     late: BoolColumn
     repeated: BoolColumn
 
 
 def ingest_samples(state: UsageState, samples: Measurements, slots: IntColumn, now: float) -> IngestResult:
-    """Add a batch to the histograms; `slots` are those of its containers, -1 for one that is not followed."""
+    """Add a batch to the histograms; `slots` are those of its containers, -1 for one that is not tracked."""
     screened = screen_samples(samples, slots, now)
     rows = np.where(slots >= 0, state.slots.row[slots], -1) if state.slots.capacity else slots
     pods = _ready_pods(state, slots[screened.cpu | screened.memory])
     cpu, memory = (_IntakeResult(*np.zeros((3, len(samples)), dtype=np.bool_)) for _ in range(2))
-    for values, sound, take, outcome in (
-        (samples.cpu, screened.cpu, _take_cpu, cpu),
-        (samples.memory, screened.memory, _take_memory, memory),
+    for values, sound, add_values, outcome in (
+        (samples.cpu, screened.cpu, _add_cpu, cpu),
+        (samples.memory, screened.memory, _add_memory, memory),
     ):
-        here = _grouped(slots, sound)
-        mine = rows[here]
-        worth = pods[state.rows.vpa[mine]] if state.totals.size else np.broadcast_to(np.int64(1), mine.shape)
-        result = take(state, Readings(slots[here], mine, samples.times[here], values[here], worth))
-        for noted, new in zip(outcome, result, strict=True):
-            noted[here] = new
-    _add_history(state, rows, samples, cpu.taken, memory.taken)
-    _add_runs(state, slots, rows, samples, (cpu.taken, memory.taken))
-    state.history.close(now)
-    taken = cpu.taken | memory.taken
+        here = _order_by_slot(slots, sound)
+        sample_rows = rows[here]
+        pod_counts = (
+            pods[state.rows.vpa[sample_rows]] if state.totals.size else np.broadcast_to(np.int64(1), sample_rows.shape)
+        )
+        result = add_values(state, Readings(slots[here], sample_rows, samples.times[here], values[here], pod_counts))
+        for column, new in zip(outcome, result, strict=True):
+            column[here] = new
+    _add_history(state, rows, samples, cpu.accepted, memory.accepted)
+    _add_runs(state, slots, rows, samples, (cpu.accepted, memory.accepted))
+    state.history.close_quiet_hours(now)
+    taken = cpu.accepted | memory.accepted
     accepted = slice(None) if taken.all() else np.flatnonzero(taken)
     touched = np.zeros(state.rows.capacity, dtype=np.bool_)
     touched[rows[accepted]] = True
@@ -61,15 +63,15 @@ def ingest_samples(state: UsageState, samples: Measurements, slots: IntColumn, n
     return IngestResult(
         accepted=int(np.count_nonzero(taken)),
         dropped=screened.dropped | count_dropped(order),
-        touched=np.flatnonzero(touched),
+        changed_rows=np.flatnonzero(touched),
         slots=slots[accepted],
         rows=rows[accepted],
-        cpu=_only(samples.cpu, cpu.taken)[accepted],
-        memory=_only(samples.memory, memory.taken)[accepted],
+        cpu=_mask_dropped(samples.cpu, cpu.accepted)[accepted],
+        memory=_mask_dropped(samples.memory, memory.accepted)[accepted],
     )
 
 
-def _grouped(slots: IntColumn, sound: BoolColumn) -> IntColumn | slice:
+def _order_by_slot(slots: IntColumn, sound: BoolColumn) -> IntColumn | slice:
     """The places of sound samples, those of one slot side by side; all of them where a batch came like that."""
     if sound.all() and (slots[1:] >= slots[:-1]).all():
         return slice(None)
@@ -77,25 +79,25 @@ def _grouped(slots: IntColumn, sound: BoolColumn) -> IntColumn | slice:
     return here[group_by_slot(slots[here])]
 
 
-def _only(values: FloatColumn, accepted: BoolColumn) -> FloatColumn:
+def _mask_dropped(values: FloatColumn, accepted: BoolColumn) -> FloatColumn:
     return values if accepted.all() else np.where(accepted, values, np.nan)
 
 
-def _take_cpu(state: UsageState, readings: Readings) -> _IntakeResult:
+def _add_cpu(state: UsageState, readings: Readings) -> _IntakeResult:
     last = np.fmax(state.slots.last_cpu[readings.slots], find_highest_before(readings.slots, readings.times))
     late, repeated = readings.times < last, readings.times == last
     accepted = ~(late | repeated)
-    new = readings.only(accepted)
+    new = readings.select(accepted)
     state.slots.last_cpu[new.slots] = new.times  # the last of a slot is its newest, and it is what stays
     state.cpu.add(new.rows, new.times, new.values, MIN_WEIGHT)
     state.rows.count_samples(new.rows, new.times)
     if state.totals.size:
-        workload_readings = new.of_workload(state.rows.total).only(state.rows.total[new.rows] >= 0)
+        workload_readings = new.scale_to_workload(state.rows.total).select(state.rows.total[new.rows] >= 0)
         state.cpu_total.add(workload_readings.rows, workload_readings.times, workload_readings.values, MIN_WEIGHT)
     return _IntakeResult(accepted, late, repeated)
 
 
-def _take_memory(state: UsageState, readings: Readings) -> _IntakeResult:
+def _add_memory(state: UsageState, readings: Readings) -> _IntakeResult:
     table = state.slots
     last = table.last_memory[readings.slots]
     late = readings.times < np.fmax(last, find_highest_before(readings.slots, readings.times))
@@ -103,10 +105,10 @@ def _take_memory(state: UsageState, readings: Readings) -> _IntakeResult:
     peaks = np.fmax(table.memory_peak[readings.slots], table.oom_peak[readings.slots])
     repeated = (readings.times == last) & (readings.values <= peaks)
     accepted = ~(late | repeated)
-    new = readings.only(accepted)
+    new = readings.select(accepted)
     highest = reduce_to_windows(new, table.window_end[new.slots], state.rows.memory_window[new.rows])
-    for batch in split_into_rounds(highest.slots):
-        add_peaks(state, highest.at(batch), killed=False)
+    for batch in split_into_unique_batches(highest.slots):
+        add_peaks(state, highest.take(batch), killed=False)
     table.last_memory[new.slots] = new.times
     return _IntakeResult(accepted, late, repeated)
 
@@ -134,14 +136,14 @@ def _ready_pods(state: UsageState, slots: IntColumn) -> IntColumn:
 
 
 def _add_history(
-    state: UsageState, rows: IntColumn, samples: Measurements, cpu_taken: BoolColumn, memory_taken: BoolColumn
+    state: UsageState, rows: IntColumn, samples: Measurements, cpu_accepted: BoolColumn, memory_accepted: BoolColumn
 ) -> None:
     if not state.history.size:
         return
     numbers = np.where(rows >= 0, state.rows.history[rows], -1)
     for resource, values, accepted in (
-        (CPU_SERIES, samples.cpu, cpu_taken),
-        (MEMORY_SERIES, samples.memory, memory_taken),
+        (CPU_SERIES, samples.cpu, cpu_accepted),
+        (MEMORY_SERIES, samples.memory, memory_accepted),
     ):
         recorded = accepted & (numbers >= 0)
         state.history.add(numbers[recorded], resource, samples.times[recorded], values[recorded])
@@ -153,10 +155,10 @@ def _add_runs(
     if not state.runs.size:
         return
     numbers = np.where(rows >= 0, state.rows.runs[rows], -1)
-    for resource, values, mine in (
+    for resource, values, sample_rows in (
         (CPU_SERIES, samples.cpu, accepted[0]),
         (MEMORY_SERIES, samples.memory, accepted[1]),
     ):
-        recorded = np.flatnonzero(mine & (numbers >= 0))
+        recorded = np.flatnonzero(sample_rows & (numbers >= 0))
         started = state.slots.started[slots[recorded]]
         state.runs.add(numbers[recorded], resource, started, samples.times[recorded], values[recorded])

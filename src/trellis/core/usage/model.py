@@ -1,7 +1,7 @@
 """The usage model: what every container has used. It is the one mutable value of the core.
 
 A model belongs to one thread. Pods are tracked, samples and OOM kills come in, rows are saved and restored, and a view
-of all rows goes out to recommenders. History survives whatever happens to pods: only `collect` forgets rows.
+of all rows goes out to recommenders. History survives whatever happens to pods: only `collect_garbage` removes rows.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ class UsageModel:
 
     @property
     def namespaces(self) -> list[str]:
-        """The namespaces whose pods are followed; `follow` without pods ends that."""
+        """The namespaces whose pods are tracked; `track_pods` without pods ends that."""
         return self._pods.namespaces
 
-    def follow(self, namespace: str, pods: Sequence[TrackedPod], now: float) -> None:
-        """Follow exactly these pods of a namespace. Samples of others are not stored."""
-        for pod, slots in self._pods.follow(namespace, pods, now):
+    def track_pods(self, namespace: str, pods: Sequence[TrackedPod], now: float) -> None:
+        """Track exactly these pods of a namespace. Samples of other pods are dropped."""
+        for pod, slots in self._pods.track(namespace, pods, now):
             for container, slot in zip(pod.containers, slots, strict=True):
-                self._state.slots.row[slot] = self._state.row(RowKey(namespace, pod.vpa, container.name))
-        # A peak of a container that runs is in no checkpoint. When it is gone, that is where its peak belongs.
-        gone = self._pods.parted()
+                self._state.slots.row[slot] = self._state.find_or_add_row(RowKey(namespace, pod.vpa, container.name))
+        # Checkpoints leave out the peak of a running container's window. Once it is gone, they include it.
+        gone = self._pods.take_departed_slots()
         gone = gone[~np.isnan(self._state.slots.memory_peak[gone])]
         self._state.rows.mark_unsaved(self._state.slots.row[gone], now)
 
@@ -84,20 +84,20 @@ class UsageModel:
         self._state.keep_history(vpas)
 
     def keep_runs(self, vpas: Collection[VpaKey]) -> None:
-        """Remember the last runs of the rows of exactly these VPAs (namespace, name)."""
+        """Keep the last runs of the rows of exactly these VPAs (namespace, name)."""
         self._state.keep_runs(vpas)
 
     def ingest(self, samples: Samples, now: float) -> IngestResult:
-        """Take in a batch of samples, live or of old times; those of one container are in the order of their times."""
-        slots = self._pods.lookup(samples.namespaces, samples.pods, samples.containers)
+        """Add a batch of samples, live or past; those of one container are in the order of their times."""
+        slots = self._pods.find_slots(samples.namespaces, samples.pods, samples.containers)
         return ingest_samples(self._state, samples.measured, slots, now)
 
-    def slots(self, namespaces: Sequence[str], pods: Sequence[str], containers: Sequence[str]) -> IntColumn:
-        """The numbers of followed containers, for as long as they are followed; -1 where one is not."""
-        return self._pods.lookup(namespaces, pods, containers)
+    def find_slots(self, namespaces: Sequence[str], pods: Sequence[str], containers: Sequence[str]) -> IntColumn:
+        """The slots of tracked containers, valid while they are tracked; -1 where one is not."""
+        return self._pods.find_slots(namespaces, pods, containers)
 
-    def ingest_at(self, slots: IntColumn, measured: Measurements, now: float) -> IngestResult:
-        """Take in a batch of the containers of such numbers, as `ingest` does; faster for many samples of few."""
+    def ingest_slots(self, slots: IntColumn, measured: Measurements, now: float) -> IngestResult:
+        """Add a batch of samples of the containers in these slots, as `ingest` does without the lookup."""
         return ingest_samples(self._state, measured, slots, now)
 
     def record_ooms(self, kills: Sequence[OomKill], now: float) -> OomRecord:
@@ -110,47 +110,47 @@ class UsageModel:
             raise problem
 
     def restore_all(self, saved: Sequence[SavedRow]) -> dict[RowKey, InvalidCheckpoint]:
-        """Merge many checkpoints, ten times faster than one by one; those that are refused do not stop the others."""
+        """Merge many checkpoints, ten times faster than one by one; refused ones do not stop the others."""
         return saved_rows.restore_checkpoints(self._state, saved)
 
-    def saved(self, rows: IntColumn, now: float) -> list[SavedRow]:
+    def save_rows(self, rows: IntColumn, now: float) -> list[SavedRow]:
         """Rows as checkpoints have them."""
         return saved_rows.save_rows(self._state, rows, now)
 
-    def due(self, now: float, limit: int) -> IntColumn:
+    def select_due(self, now: float, limit: int) -> IntColumn:
         """At most so many rows that have something unsaved: OOM kills first, then what has waited for longest."""
-        return self._state.rows.due(now, limit)
+        return self._state.rows.select_due(now, limit)
 
     def mark_saved(self, rows: IntColumn, now: float) -> None:
-        """Note that checkpoints are written as `saved` gave them, with the `now` it was given."""
+        """Record that checkpoints are written as `save_rows` gave them, with the same `now`."""
         self._state.rows.mark_saved(rows, now)
 
     def mark_unsaved(self, rows: IntColumn, now: float) -> None:
-        """Note that rows hold what no checkpoint has, such as history from elsewhere."""
+        """Record that rows hold what no checkpoint has, such as backfilled history."""
         self._state.rows.mark_unsaved(rows, now)
 
-    def abandon(self, namespace: str, vpa: str) -> None:
-        """Empty the rows of a VPA whose history another process keeps from now on."""
-        retention.abandon_vpa(self._state, (namespace, vpa))
+    def reset_vpa(self, namespace: str, vpa: str) -> None:
+        """Clear the rows of a VPA that another process serves from now on, or that has another target."""
+        retention.reset_vpa(self._state, (namespace, vpa))
 
-    def collect(self, alive: Collection[VpaKey], now: float) -> list[RowKey]:
-        """Forget what can be forgotten; the rows that went. `alive` are all VPAs (namespace, name) there are."""
+    def collect_garbage(self, alive: Collection[VpaKey], now: float) -> list[RowKey]:
+        """Remove unused rows and return their keys. `alive` are all existing VPAs (namespace, name)."""
         return retention.forget_unused(self._state, self._pods, self._counted_kills, alive, now)
 
     def view(self, rows: IntColumn | None = None) -> RowsView:
-        """Given rows, or all, as recommenders see them; it holds until the model changes."""
+        """The view of given rows, or of all, that recommenders read; valid until the model changes."""
         return build_rows_view(self._state, rows)
 
-    def find(self, keys: Sequence[RowKey]) -> IntColumn:
+    def find_rows(self, keys: Sequence[RowKey]) -> IntColumn:
         """The rows of keys; -1 where there is none."""
         return np.array([self._state.rows.find(key) for key in keys], dtype=np.int64)
 
     def keys(self, rows: IntColumn) -> list[RowKey]:
-        """Whose rows they are."""
+        """The keys of rows."""
         return self._state.rows.keys(rows.tolist())
 
     def sizes(self) -> UsageModelSizes:
-        """How much there is of everything."""
+        """The sizes of all tables."""
         state = self._state
         return UsageModelSizes(
             vpas=state.vpas.size,

@@ -17,7 +17,7 @@ import numpy as np
 
 from trellis.base.reasons import Reason
 from trellis.core.cluster.oom_kills import OomKill
-from trellis.core.usage.columns import FloatColumn, IntColumn, split_into_rounds
+from trellis.core.usage.columns import FloatColumn, IntColumn, split_into_unique_batches
 from trellis.core.usage.history.hourly import MEMORY_SERIES
 from trellis.core.usage.peaks import Readings, add_peaks
 from trellis.core.usage.samples import (
@@ -62,8 +62,8 @@ class CountedKills:
     def __len__(self) -> int:
         return len(self._times)
 
-    def is_new(self, slot: int, time: float) -> bool:
-        """Whether a kill was not seen before; from now on it was. One older than all that are remembered was, too."""
+    def add_if_new(self, slot: int, time: float) -> bool:
+        """Record a kill and return whether it is new. One older than all recorded ones counts as known."""
         times = self._times.setdefault(slot, [])
         place = bisect_left(times, time)
         if place < len(times) and times[place] == time:
@@ -76,22 +76,22 @@ class CountedKills:
         return True
 
     def forget(self, slots: IntColumn) -> None:
-        """Forget the kills of slots that are given back."""
+        """Remove the kills of released slots."""
         if self._times:
             for slot in slots.tolist():
                 self._times.pop(slot, None)
 
 
 def record_oom_kills(
-    state: UsageState, pods: TrackedPods, seen: CountedKills, kills: Sequence[OomKill], now: float
+    state: UsageState, pods: TrackedPods, counted: CountedKills, kills: Sequence[OomKill], now: float
 ) -> OomRecord:
     """Count kills, in the order in which they are given."""
     dropped: Counter[str] = Counter()
     fresh: list[OomKill] = []
     slots: list[int] = []
     for kill in kills:
-        slot = pods.find(kill.namespace, kill.pod, kill.uid, kill.container)
-        reason = _objection(state, seen, kill, slot, now)
+        slot = pods.find_slot(kill.namespace, kill.pod, kill.uid, kill.container)
+        reason = _find_drop_reason(state, counted, kill, slot, now)
         if reason is None:
             fresh.append(kill)
             slots.append(slot)
@@ -107,8 +107,8 @@ def record_oom_kills(
         pods=state.vpas.pods[state.rows.vpa[rows]],
     )
     memory = np.full(len(fresh), np.nan)
-    for batch in split_into_rounds(killed):
-        memory[batch] = _add(state, readings.at(batch))
+    for batch in split_into_unique_batches(killed):
+        memory[batch] = _add(state, readings.take(batch))
     recorded = np.flatnonzero(~np.isnan(memory))
     if len(recorded) < len(fresh):
         dropped[OLD_KILL.code] += len(fresh) - len(recorded)
@@ -125,7 +125,7 @@ def record_oom_kills(
     return OomRecord(tuple(fresh[number] for number in recorded.tolist()), rows, memory, dict(dropped))
 
 
-def _objection(state: UsageState, counted: CountedKills, kill: OomKill, slot: int, now: float) -> Reason | None:
+def _find_drop_reason(state: UsageState, counted: CountedKills, kill: OomKill, slot: int, now: float) -> Reason | None:
     if slot < 0:
         return UNKNOWN_CONTAINER
     if math.isnan(kill.time):
@@ -134,7 +134,7 @@ def _objection(state: UsageState, counted: CountedKills, kill: OomKill, slot: in
         return FUTURE_SAMPLE
     if kill.time < now - OLDEST or kill.memory < 0 or kill.memory > MOST_BYTES:
         return ABSURD_SAMPLE
-    if kill.time <= state.rows.restored[state.slots.row[slot]] or not counted.is_new(slot, kill.time):
+    if kill.time <= state.rows.restored_from[state.slots.row[slot]] or not counted.add_if_new(slot, kill.time):
         return KNOWN_KILL
     return KILL_UNDER_OLD_LIMIT if kill.old_limit else None
 
@@ -143,9 +143,9 @@ def _add(state: UsageState, kills: Readings) -> FloatColumn:
     """Count one kill each of some slots; the memory each is taken to have needed, NaN for one that is too old."""
     table = state.slots
     current = ~(kills.times < table.last_memory[kills.slots] - state.rows.memory_window[kills.rows])
-    requested = np.where(np.isnan(kills.values), table.request[kills.slots], kills.values)
+    requested = np.where(np.isnan(kills.values), table.memory_request[kills.slots], kills.values)
     used = np.nan_to_num(np.fmax(requested, table.memory_peak[kills.slots]))
     bumped = np.trunc(used * state.rows.oom_bump_up_ratio[kills.rows])
     needed = np.maximum(used + np.trunc(state.rows.oom_min_bump_up[kills.rows]), bumped)
-    add_peaks(state, kills._replace(values=needed).only(current), killed=True)
+    add_peaks(state, kills._replace(values=needed).select(current), killed=True)
     return np.where(current, needed, np.nan)

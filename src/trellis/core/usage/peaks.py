@@ -3,8 +3,8 @@
 Of memory not the usage counts but its peak: one sample per container and window, at the time the window ends. A higher
 value in the same window replaces the lower one in the histogram, and an OOM kill is such a value too.
 
-History comes as thousands of readings per container. They are not taken in one after the other: what comes before each
-of them is computed for all at once.
+History comes as thousands of readings per container. They are not added one by one: what precedes
+each of them is computed for all at once.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class Readings(NamedTuple):
     times: FloatColumn
     values: FloatColumn
     pods: IntColumn
-    """By how much a value counts for the whole workload."""
+    """How many pods a value stands for in the totals of its workload."""
 
-    def only(self, which: BoolColumn) -> Readings:
-        """Those that a mask marks."""
-        return self if which.all() else self.at(np.flatnonzero(which))
+    def select(self, which: BoolColumn) -> Readings:
+        """The readings that a mask selects."""
+        return self if which.all() else self.take(np.flatnonzero(which))
 
-    def at(self, positions: IntColumn) -> Readings:
-        """Those in some places."""
+    def take(self, positions: IntColumn) -> Readings:
+        """The readings at some positions."""
         slots, rows, pods = self.slots[positions], self.rows[positions], self.pods[positions]
         return Readings(slots, rows, self.times[positions], self.values[positions], pods)
 
-    def of_workload(self, totals: IntColumn) -> Readings:
-        """What each is for the whole workload; `totals` are the rows of workloads, by row."""
+    def scale_to_workload(self, totals: IntColumn) -> Readings:
+        """Readings of whole workloads: values times pods; `totals` are the rows of workloads, by row."""
         return self._replace(rows=totals[self.rows], values=self.values * self.pods)
 
 
@@ -70,68 +70,67 @@ def find_highest_before(slots: IntColumn, values: FloatColumn) -> FloatColumn:
     return highest
 
 
-def reduce_to_windows(found: Readings, ends: FloatColumn, lengths: FloatColumn) -> Readings:
+def reduce_to_windows(readings: Readings, ends: FloatColumn, lengths: FloatColumn) -> Readings:
     """The highest value of each slot and memory window, at the time of its first: the others leave no trace.
 
     Readings are grouped by slot, their times ascending. `ends` is where the window of each reading's slot ends so far,
     NaN if it has none.
     """
-    starts = find_run_starts(found.slots)
-    if len(starts) == len(found.slots):
-        return found
-    first = np.repeat(found.times[starts], np.diff(starts, append=len(found.slots)))
+    starts = find_run_starts(readings.slots)
+    if len(starts) == len(readings.slots):
+        return readings
+    first = np.repeat(readings.times[starts], np.diff(starts, append=len(readings.slots)))
     ends = np.where(np.isnan(ends), first, ends)
-    window = np.where(found.times < ends, 0, np.trunc((found.times - ends) / lengths) + 1).astype(np.int64)
-    starts = find_run_starts(found.slots, window)
-    return found.at(starts)._replace(values=np.maximum.reduceat(found.values, starts))
+    window = np.where(readings.times < ends, 0, np.trunc((readings.times - ends) / lengths) + 1).astype(np.int64)
+    starts = find_run_starts(readings.slots, window)
+    return readings.take(starts)._replace(values=np.maximum.reduceat(readings.values, starts))
 
 
 PEAK_WEIGHT = 1.0
 
 
-def add_peaks(state: UsageState, found: Readings, *, killed: bool) -> None:
-    """Take in memory readings, or what killed containers are taken to have needed."""
+def add_peaks(state: UsageState, readings: Readings, *, killed: bool) -> None:
+    """Add memory readings, or the needs estimated for killed containers."""
     table = state.slots
-    ends = move_windows(table, found, state.rows.memory_window[found.rows])
+    ends = move_windows(table, readings, state.rows.memory_window[readings.rows])
     peaks, others = (table.oom_peak, table.memory_peak) if killed else (table.memory_peak, table.oom_peak)
-    raise_peaks(state.memory, found, ends, peaks, others)
+    raise_peaks(state.memory, readings, ends, peaks, others)
     if state.totals.size:
-        has_totals = state.rows.total[found.rows] >= 0
-        workload_readings = found.of_workload(state.rows.total)
+        has_totals = state.rows.total[readings.rows] >= 0
+        workload_readings = readings.scale_to_workload(state.rows.total)
         if killed:
             peaks, others = table.total_oom_peak, table.total_peak
         else:
             peaks, others = table.total_peak, table.total_oom_peak
-        raise_peaks(state.memory_total, workload_readings.only(has_totals), ends[has_totals], peaks, others)
+        raise_peaks(state.memory_total, workload_readings.select(has_totals), ends[has_totals], peaks, others)
 
 
-def move_windows(table: SlotTable, found: Readings, lengths: FloatColumn) -> FloatColumn:
+def move_windows(table: SlotTable, readings: Readings, lengths: FloatColumn) -> FloatColumn:
     """Begin a new window, without peaks, wherever the old one has ended; where each one ends now.
 
     A length is only read when a window begins, so that a changed one never moves a peak that is in the histogram.
     """
-    ends = table.window_end[found.slots]
-    ends = np.where(np.isnan(ends), found.times, ends)
-    over = ~(found.times < ends)
-    full_windows = np.trunc((found.times - ends) / lengths) * lengths
-    ends = np.where(over, ends + (full_windows + lengths), ends)
-    table.window_end[found.slots] = ends
-    table.last_memory[found.slots] = found.times
-    begun = found.slots[over]
+    ends = table.window_end[readings.slots]
+    ends = np.where(np.isnan(ends), readings.times, ends)
+    has_ended = ~(readings.times < ends)
+    full_windows = np.trunc((readings.times - ends) / lengths) * lengths
+    ends = np.where(has_ended, ends + (full_windows + lengths), ends)
+    table.window_end[readings.slots] = ends
+    table.last_memory[readings.slots] = readings.times
+    begun = readings.slots[has_ended]
     for peaks in (table.memory_peak, table.oom_peak, table.total_peak, table.total_oom_peak):
         peaks[begun] = np.nan
     return ends
 
 
 def raise_peaks(
-    bank: HistogramBank, found: Readings, ends: FloatColumn, peaks: FloatColumn, other_peaks: FloatColumn
+    bank: HistogramBank, readings: Readings, ends: FloatColumn, peaks: FloatColumn, other_peaks: FloatColumn
 ) -> None:
     """Where a value is above both peaks of its slot, put it into `peaks` and into the histogram in their place.
 
-    A peak of nothing is a peak: a container that is first seen with 0 bytes is not blind until its window ends, as it
-    is with upstream.
+    A peak of 0 bytes counts: upstream ignores later samples of such a window.
     """
-    rows, slots, values = found.rows, found.slots, found.values
+    rows, slots, values = readings.rows, readings.slots, readings.values
     highest = np.fmax(peaks[slots], other_peaks[slots])
     higher = ~(values <= highest)
     replaced = higher & ~np.isnan(highest)

@@ -28,18 +28,18 @@ VpaKey: TypeAlias = tuple[str, str]  # namespace and name
 class VpaTable(KeyedTable[VpaKey]):
     """One entry per VPA that has rows."""
 
-    fills = {"totals": False, "history": False, "runs": False, "pods": 1, "gone": math.nan}
+    fills = {"totals": False, "history": False, "runs": False, "pods": 1, "deleted_at": math.nan}
 
     totals: BoolColumn
     """Whether its rows keep the histograms of the whole workload."""
     history: BoolColumn
     """Whether its rows keep hourly summaries."""
     runs: BoolColumn
-    """Whether its rows remember their runs."""
+    """Whether its rows keep their runs."""
     pods: IntColumn
     """Ready pods in the newest batch that had any, which is by how much an OOM kill counts for the whole workload."""
-    gone: FloatColumn
-    """Since when there is no such VPA."""
+    deleted_at: FloatColumn
+    """When the VPA was found to be deleted."""
 
 
 class RowTable(KeyedTable[RowKey]):
@@ -53,13 +53,13 @@ class RowTable(KeyedTable[RowKey]):
         "first": math.nan,
         "last": math.nan,
         "count": 0,
-        "idle": math.nan,
+        "idle_since": math.nan,
         "last_oom": math.nan,
-        "unsaved": math.nan,
-        "changed": math.nan,
-        "killed": math.nan,
-        "stored": False,
-        "restored": math.nan,
+        "unsaved_since": math.nan,
+        "changed_at": math.nan,
+        "unsaved_kill_at": math.nan,
+        "has_checkpoint": False,
+        "restored_from": math.nan,
         "memory_window": math.nan,
         "memory_windows": 1,
         "oom_bump_up_ratio": math.nan,
@@ -72,23 +72,23 @@ class RowTable(KeyedTable[RowKey]):
     history: IntColumn
     """Its number in the history; -1 for none."""
     runs: IntColumn
-    """Its number in the memory of runs; -1 for none."""
+    """Its number in the run history; -1 for none."""
     first: FloatColumn
     last: FloatColumn
     count: IntColumn
     """CPU samples, as upstream counts: they alone decide how sure a recommendation is."""
-    idle: FloatColumn
+    idle_since: FloatColumn
     """Since when no container feeds it."""
     last_oom: FloatColumn
-    unsaved: FloatColumn
+    unsaved_since: FloatColumn
     """Since when there is something that no checkpoint has."""
-    changed: FloatColumn
+    changed_at: FloatColumn
     """When something new last came."""
-    killed: FloatColumn
+    unsaved_kill_at: FloatColumn
     """When an OOM kill came that no checkpoint has."""
-    stored: BoolColumn
+    has_checkpoint: BoolColumn
     """Whether the row's checkpoint is ours: read, or written."""
-    restored: FloatColumn
+    restored_from: FloatColumn
     """When the checkpoint was written that the row began with: OOM kills up to then are in it."""
     memory_window: FloatColumn
     memory_windows: IntColumn
@@ -113,23 +113,23 @@ class RowTable(KeyedTable[RowKey]):
         np.add.at(self.count, mine, np.diff(starts, append=len(rows)))
 
     def mark_unsaved(self, rows: IntColumn, now: float, *, killed: bool = False) -> None:
-        """Note that rows have something new."""
-        self.unsaved[rows] = np.fmin(self.unsaved[rows], now)
-        self.changed[rows] = now
+        """Mark rows as changed since their checkpoints."""
+        self.unsaved_since[rows] = np.fmin(self.unsaved_since[rows], now)
+        self.changed_at[rows] = now
         if killed:
-            self.killed[rows] = now
+            self.unsaved_kill_at[rows] = now
 
     def mark_saved(self, rows: IntColumn, when: float) -> None:
-        """Note that checkpoints have all that came up to a time."""
-        changed = self.changed[rows]
-        self.unsaved[rows] = np.where(changed > when, changed, np.nan)
-        self.killed[rows] = np.where(self.killed[rows] > when, self.killed[rows], np.nan)
-        self.stored[rows] = True
+        """Mark rows as saved up to a time."""
+        changed = self.changed_at[rows]
+        self.unsaved_since[rows] = np.where(changed > when, changed, np.nan)
+        self.unsaved_kill_at[rows] = np.where(self.unsaved_kill_at[rows] > when, self.unsaved_kill_at[rows], np.nan)
+        self.has_checkpoint[rows] = True
 
-    def due(self, now: float, limit: int) -> IntColumn:
-        """Rows to save, at most `limit`: those with OOM kills first, then those that have waited for longest."""
-        waiting = np.flatnonzero(self.unsaved <= now)
-        order = np.lexsort((waiting, self.unsaved[waiting], np.isnan(self.killed[waiting])))
+    def select_due(self, now: float, limit: int) -> IntColumn:
+        """Rows to save, at most `limit`: those with OOM kills first, then those that have waited longest."""
+        waiting = np.flatnonzero(self.unsaved_since <= now)
+        order = np.lexsort((waiting, self.unsaved_since[waiting], np.isnan(self.unsaved_kill_at[waiting])))
         return waiting[order[:limit]]
 
 
@@ -141,10 +141,10 @@ class SlotTable(ColumnTable):
         "leader": -1,
         "ready": False,
         "was_ready": False,
-        "request": math.nan,
+        "memory_request": math.nan,
         "cpu_request": math.nan,
         "started": math.nan,
-        "departed": math.nan,
+        "departed_at": math.nan,
         "last_cpu": math.nan,
         "last_memory": math.nan,
         "window_end": math.nan,
@@ -159,14 +159,14 @@ class SlotTable(ColumnTable):
     """The slot of the pod's first container: one number for all containers of a pod."""
     ready: BoolColumn
     was_ready: BoolColumn
-    """Whether its pod was Ready when it was sampled before. Told of leaders alone."""
-    request: FloatColumn
+    """Whether its pod was Ready when it was sampled before. Only set for leaders."""
+    memory_request: FloatColumn
     """The memory request in bytes; NaN if there is none."""
     cpu_request: FloatColumn
     """The CPU request in millicores; NaN if there is none."""
     started: FloatColumn
     """When the pod started; NaN if unknown."""
-    departed: FloatColumn
+    departed_at: FloatColumn
     last_cpu: FloatColumn
     last_memory: FloatColumn
     window_end: FloatColumn
@@ -181,8 +181,8 @@ class SlotTable(ColumnTable):
     @property
     def live(self) -> BoolColumn:
         """Which slots are those of followed pods."""
-        return self.used & np.isnan(self.departed)
+        return self.used & np.isnan(self.departed_at)
 
-    def per_row(self, which: BoolColumn, rows: int) -> IntColumn:
+    def count_per_row(self, which: BoolColumn, rows: int) -> IntColumn:
         """How many of some slots feed each of so many rows."""
         return np.bincount(self.row[which], minlength=rows)

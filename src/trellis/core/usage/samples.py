@@ -88,16 +88,16 @@ class Samples(msgspec.Struct, frozen=True):
 
 
 class IngestResult(msgspec.Struct, frozen=True):
-    """What became of a batch.
+    """The result of a batch.
 
-    `accepted` counts samples of which CPU or memory was taken; `dropped` counts, by reason code, samples of which one
-    or both were not. `touched` are the rows with something new. The other columns are the accepted samples, NaN where a
-    value was not taken.
+    `accepted` counts samples of which CPU or memory was accepted; `dropped` counts, by reason code, samples of which
+    one or both were not. `changed_rows` are the rows with something new. The other columns are the accepted samples,
+    NaN where a value was dropped.
     """
 
     accepted: int
     dropped: dict[str, int]
-    touched: IntColumn
+    changed_rows: IntColumn
     slots: IntColumn
     rows: IntColumn
     cpu: FloatColumn

@@ -16,7 +16,7 @@ from trellis.core.usage.settings import Tuning, UsageSettings
 
 
 class UsageState:
-    """Everything that changes, and the changes that concern more than one part."""
+    """All tables and banks, and the changes that concern more than one of them."""
 
     def __init__(self, settings: UsageSettings) -> None:
         self.tuning = settings.tuning
@@ -35,7 +35,7 @@ class UsageState:
         self._with_history: set[VpaKey] = set()
         self._with_runs: set[VpaKey] = set()
 
-    def row(self, key: RowKey) -> int:
+    def find_or_add_row(self, key: RowKey) -> int:
         """The row of a key, made if there is none."""
         row = self.rows.find(key)
         if row >= 0:
@@ -43,36 +43,36 @@ class UsageState:
         vpa_key = (key.namespace, key.vpa)
         vpa = self.vpas.find(vpa_key)
         if vpa < 0:
-            vpa = self.vpas.name(vpa_key)
+            vpa = self.vpas.add(vpa_key)
             self.vpas.totals[vpa] = vpa_key in self._with_totals
             self.vpas.history[vpa] = vpa_key in self._with_history
             self.vpas.runs[vpa] = vpa_key in self._with_runs
-        row = self.rows.name(key)
+        row = self.rows.add(key)
         self.rows.vpa[row] = vpa
         self.rows.tune(row, self.tunings.get(key, self.tuning))
         if row >= self.cpu.capacity:
             self.cpu.reserve(row + 1)
             self.memory.reserve(row + 1)
         if self.vpas.totals[vpa]:
-            self.give_totals(np.array([row]))
+            self.add_totals(np.array([row]))
         if self.vpas.history[vpa]:
-            self.give_history(np.array([row]))
+            self.add_history(np.array([row]))
         if self.vpas.runs[vpa]:
-            self.give_runs(np.array([row]))
+            self.add_runs(np.array([row]))
         return row
 
-    def empty(self, rows: IntColumn) -> None:
-        """Take everything out of rows that was ever counted."""
+    def clear_rows(self, rows: IntColumn) -> None:
+        """Clear all usage of rows."""
         self.cpu.clear(rows)
         self.memory.clear(rows)
         self.drop_totals(rows)
         self.drop_history(rows)
         self.drop_runs(rows)
-        self.rows.reset(rows, ("first", "last", "count", "last_oom", "unsaved", "changed", "killed"))
-        self.rows.reset(rows, ("stored", "restored"))
+        self.rows.reset(rows, ("first", "last", "count", "last_oom", "unsaved_since", "changed_at", "unsaved_kill_at"))
+        self.rows.reset(rows, ("has_checkpoint", "restored_from"))
 
-    def forget(self, rows: IntColumn) -> None:
-        """Give rows back that no slot feeds."""
+    def remove_rows(self, rows: IntColumn) -> None:
+        """Remove rows that no slot feeds."""
         self.drop_totals(rows)
         self.drop_history(rows)
         self.drop_runs(rows)
@@ -83,41 +83,41 @@ class UsageState:
     def keep_totals(self, vpas: Collection[VpaKey]) -> None:
         """Keep the second pair of histograms for the rows of exactly these VPAs."""
         self._with_totals = set(vpas)
-        self._mark(self.vpas.totals, self._with_totals)
+        self._mark_vpas(self.vpas.totals, self._with_totals)
         rows = self.rows.numbers()
         needs = self.vpas.totals[self.rows.vpa[rows]]
         has = self.rows.total[rows] >= 0
         self.drop_totals(rows[has & ~needs])
-        self.give_totals(rows[needs & ~has])
+        self.add_totals(rows[needs & ~has])
 
     def keep_history(self, vpas: Collection[VpaKey]) -> None:
         """Keep hourly summaries for the rows of exactly these VPAs."""
         self._with_history = set(vpas)
-        self._mark(self.vpas.history, self._with_history)
+        self._mark_vpas(self.vpas.history, self._with_history)
         rows = self.rows.numbers()
         needs = self.vpas.history[self.rows.vpa[rows]]
         has = self.rows.history[rows] >= 0
         self.drop_history(rows[has & ~needs])
-        self.give_history(rows[needs & ~has])
+        self.add_history(rows[needs & ~has])
 
     def keep_runs(self, vpas: Collection[VpaKey]) -> None:
-        """Remember runs for the rows of exactly these VPAs."""
+        """Keep runs for the rows of exactly these VPAs."""
         self._with_runs = set(vpas)
-        self._mark(self.vpas.runs, self._with_runs)
+        self._mark_vpas(self.vpas.runs, self._with_runs)
         rows = self.rows.numbers()
         needs = self.vpas.runs[self.rows.vpa[rows]]
         has = self.rows.runs[rows] >= 0
         self.drop_runs(rows[has & ~needs])
-        self.give_runs(rows[needs & ~has])
+        self.add_runs(rows[needs & ~has])
 
-    def give_totals(self, rows: IntColumn) -> None:
-        """Begin to count whole workloads, for rows that do not yet."""
-        self.rows.total[rows] = self.totals.take(len(rows))
+    def add_totals(self, rows: IntColumn) -> None:
+        """Add workload totals to rows that have none."""
+        self.rows.total[rows] = self.totals.allocate(len(rows))
         self.cpu_total.reserve(self.totals.reach)
         self.memory_total.reserve(self.totals.reach)
 
     def drop_totals(self, rows: IntColumn) -> None:
-        """Stop counting whole workloads, for those of some rows that do."""
+        """Drop the workload totals of rows."""
         rows = rows[self.rows.total[rows] >= 0]
         if not len(rows):
             return
@@ -130,29 +130,29 @@ class UsageState:
         self.slots.total_peak[counted] = np.nan
         self.slots.total_oom_peak[counted] = np.nan
 
-    def give_history(self, rows: IntColumn) -> None:
-        """Begin to sum up hours, for rows that do not yet."""
-        self.rows.history[rows] = self.history.take(len(rows))
+    def add_history(self, rows: IntColumn) -> None:
+        """Add hourly history to rows that have none."""
+        self.rows.history[rows] = self.history.allocate(len(rows))
 
     def drop_history(self, rows: IntColumn) -> None:
-        """Stop summing up hours, for those of some rows that do."""
+        """Drop the hourly history of rows."""
         rows = rows[self.rows.history[rows] >= 0]
         if len(rows):
             self.history.release(self.rows.history[rows])
             self.rows.history[rows] = -1
 
-    def give_runs(self, rows: IntColumn) -> None:
-        """Begin to remember runs, for rows that do not yet."""
-        self.rows.runs[rows] = self.runs.take(len(rows))
+    def add_runs(self, rows: IntColumn) -> None:
+        """Add run history to rows that have none."""
+        self.rows.runs[rows] = self.runs.allocate(len(rows))
 
     def drop_runs(self, rows: IntColumn) -> None:
-        """Forget runs, for those of some rows that remember them."""
+        """Drop the run history of rows."""
         rows = rows[self.rows.runs[rows] >= 0]
         if len(rows):
             self.runs.release(self.rows.runs[rows])
             self.rows.runs[rows] = -1
 
-    def _mark(self, column: BoolColumn, vpas: set[VpaKey]) -> None:
+    def _mark_vpas(self, column: BoolColumn, vpas: set[VpaKey]) -> None:
         numbers = self.vpas.numbers()
         column[numbers] = [key in vpas for key in self.vpas.keys(numbers.tolist())]
 

@@ -81,8 +81,8 @@ class _TrackedSlots(msgspec.Struct, frozen=True, gc=False):
     pod: TrackedPod
     slots: Slots
 
-    def feeds_what(self, pod: TrackedPod) -> bool:
-        """Whether a pod can go on with these slots: the same one, feeding the same rows."""
+    def can_serve(self, pod: TrackedPod) -> bool:
+        """Whether these slots fit a pod: it is the same pod and feeds the same rows."""
         mine = self.pod
         return (
             mine.uid == pod.uid
@@ -100,7 +100,7 @@ class TrackedPods:
         self._live: dict[str, dict[str, _TrackedSlots]] = {}
         self._departed: dict[_PodKey, _TrackedSlots] = {}  # in the order in which they went
         self._replaced: list[int] = []
-        self._parted: list[int] = []
+        self._newly_departed: list[int] = []
 
     @property
     def namespaces(self) -> list[str]:
@@ -112,7 +112,7 @@ class TrackedPods:
         """How many names are kept, of pods that are followed or departed."""
         return len(self._slots) + len(self._departed) + sum(map(len, self._live.values()))
 
-    def lookup(self, namespaces: Sequence[str], pods: Sequence[str], containers: Sequence[str]) -> IntColumn:
+    def find_slots(self, namespaces: Sequence[str], pods: Sequence[str], containers: Sequence[str]) -> IntColumn:
         """The slot of each sample; -1 for a container that is not followed."""
         names = zip(namespaces, pods, containers, strict=True)
         slots = np.empty(len(pods), dtype=np.int64)
@@ -121,7 +121,7 @@ class TrackedPods:
             part[:] = np.fromiter(map(self._slots.get, islice(names, len(part)), repeat(-1)), np.int64, len(part))
         return slots
 
-    def find(self, namespace: str, pod: str, uid: str, container: str) -> int:
+    def find_slot(self, namespace: str, pod: str, uid: str, container: str) -> int:
         """The slot of one container, also if its pod has departed; -1 if there is none."""
         tracked = self._live.get(namespace, {}).get(pod)
         if tracked is None or (uid and tracked.pod.uid != uid):
@@ -133,36 +133,36 @@ class TrackedPods:
                 return slot
         return -1
 
-    def follow(self, namespace: str, pods: Iterable[TrackedPod], now: float) -> list[tuple[TrackedPod, Slots]]:
-        """Follow exactly these pods of a namespace. Answers with those that got new slots: they feed no row yet."""
+    def track(self, namespace: str, pods: Iterable[TrackedPod], now: float) -> list[tuple[TrackedPod, Slots]]:
+        """Track exactly these pods of a namespace; returns those with new slots, which feed no row yet."""
         pods_by_name = {pod.name: pod for pod in pods}
         live = self._live.setdefault(namespace, {})
         for name in [name for name in live if name not in pods_by_name]:
-            self._depart(namespace, live.pop(name), now)
+            self._remove_pod(namespace, live.pop(name), now)
         changed = [
             pod
             for name, pod in pods_by_name.items()
             if (tracked := live.get(name)) is None or (tracked.pod is not pod and tracked.pod != pod)
         ]
-        new = [pod for pod in changed if not self._goes_on(live, namespace, pod, now)]
-        numbers = iter(self._table.take(sum(len(pod.containers) for pod in new)).tolist())
+        new = [pod for pod in changed if not self._reuse_slots(live, namespace, pod, now)]
+        numbers = iter(self._table.allocate(sum(len(pod.containers) for pod in new)).tolist())
         for pod in new:
-            self._enter(live, namespace, _TrackedSlots(pod, tuple(next(numbers) for _ in pod.containers)))
-        self._describe([live[pod.name] for pod in changed])
+            self._add_pod(live, namespace, _TrackedSlots(pod, tuple(next(numbers) for _ in pod.containers)))
+        self._update_columns([live[pod.name] for pod in changed])
         if not live:
             del self._live[namespace]
         return [(pod, live[pod.name].slots) for pod in new]
 
-    def parted(self) -> IntColumn:
-        """The slots of pods that departed since this was last asked."""
-        slots, self._parted = np.array(self._parted, dtype=np.int64), []
+    def take_departed_slots(self) -> IntColumn:
+        """The slots of pods that departed since the last call."""
+        slots, self._newly_departed = np.array(self._newly_departed, dtype=np.int64), []
         return slots
 
     def release(self, before: float) -> IntColumn:
-        """Forget the pods that departed up to a time, and give back their slots; which these were."""
+        """Remove the pods that departed up to a time, and return their released slots."""
         freed, self._replaced = self._replaced, []
         for key, tracked in list(self._departed.items()):
-            if tracked.slots and self._table.departed[tracked.slots[0]] > before:
+            if tracked.slots and self._table.departed_at[tracked.slots[0]] > before:
                 break
             del self._departed[key]
             freed.extend(tracked.slots)
@@ -170,34 +170,34 @@ class TrackedPods:
         self._table.release(slots)
         return slots
 
-    def _goes_on(self, live: dict[str, _TrackedSlots], namespace: str, pod: TrackedPod, now: float) -> bool:
-        """Whether a pod goes on with slots that it has, or had until just now."""
+    def _reuse_slots(self, live: dict[str, _TrackedSlots], namespace: str, pod: TrackedPod, now: float) -> bool:
+        """Give a pod the slots that it has, or had until just now; returns whether there are such."""
         tracked = live.get(pod.name)
-        if tracked is not None and tracked.feeds_what(pod):
+        if tracked is not None and tracked.can_serve(pod):
             live[pod.name] = _TrackedSlots(pod, tracked.slots)
             return True
         earlier = self._departed.get((namespace, pod.name, pod.uid))
-        comes_back = earlier is not None and earlier.feeds_what(pod)
-        if comes_back:
+        returned = earlier is not None and earlier.can_serve(pod)
+        if returned:
             del self._departed[namespace, pod.name, pod.uid]
         if tracked is not None:
-            self._depart(namespace, live.pop(pod.name), now)
-        if earlier is not None and comes_back:
-            self._enter(live, namespace, _TrackedSlots(pod, earlier.slots))
-        return comes_back
+            self._remove_pod(namespace, live.pop(pod.name), now)
+        if earlier is not None and returned:
+            self._add_pod(live, namespace, _TrackedSlots(pod, earlier.slots))
+        return returned
 
-    def _enter(self, live: dict[str, _TrackedSlots], namespace: str, tracked: _TrackedSlots) -> None:
+    def _add_pod(self, live: dict[str, _TrackedSlots], namespace: str, tracked: _TrackedSlots) -> None:
         pod = tracked.pod
         live[pod.name] = tracked
         for container, slot in zip(pod.containers, tracked.slots, strict=True):
             self._slots[namespace, pod.name, container.name] = slot
 
-    def _depart(self, namespace: str, tracked: _TrackedSlots, now: float) -> None:
+    def _remove_pod(self, namespace: str, tracked: _TrackedSlots, now: float) -> None:
         pod, slots = tracked.pod, tracked.slots
         for container in pod.containers:
             self._slots.pop((namespace, pod.name, container.name), None)
-        self._table.departed[list(slots)] = now
-        self._parted.extend(slots)
+        self._table.departed_at[list(slots)] = now
+        self._newly_departed.extend(slots)
         self._table.ready[list(slots)] = False
         key = (namespace, pod.name, pod.uid)
         replaced = self._departed.pop(key, None)
@@ -205,13 +205,13 @@ class TrackedPods:
             self._replaced.extend(replaced.slots)
         self._departed[key] = tracked
 
-    def _describe(self, changed: Sequence[_TrackedSlots]) -> None:
-        """Put what pods say about themselves into the columns."""
+    def _update_columns(self, changed: Sequence[_TrackedSlots]) -> None:
+        """Write readiness, requests and start times of pods into the columns."""
         slots = [slot for tracked in changed for slot in tracked.slots]
-        self._table.departed[slots] = np.nan
+        self._table.departed_at[slots] = np.nan
         self._table.leader[slots] = [tracked.slots[0] for tracked in changed for _ in tracked.slots]
         self._table.ready[slots] = [tracked.pod.ready for tracked in changed for _ in tracked.slots]
-        self._table.request[slots] = [
+        self._table.memory_request[slots] = [
             container.memory_request for tracked in changed for container in tracked.pod.containers
         ]
         self._table.cpu_request[slots] = [

@@ -38,9 +38,9 @@ class RowsView(msgspec.Struct, frozen=True):
     total_rows: IntColumn
     """Where each row is in `cpu_total` and `memory_total`; -1 if no totals are kept."""
     history_rows: IntColumn
-    """What each row is called in `history`; -1 if none is kept."""
+    """Where each row is in `history`; -1 if none is kept."""
     run_rows: IntColumn
-    """What each row is called in `runs`; -1 if they are not remembered."""
+    """Where each row is in `runs`; -1 if none are kept."""
     cpu: HistogramBank
     memory: HistogramBank
     cpu_total: HistogramBank
@@ -51,22 +51,22 @@ class RowsView(msgspec.Struct, frozen=True):
     def __len__(self) -> int:
         return len(self.rows)
 
-    def part(self, positions: IntColumn) -> RowsView:
+    def select(self, positions: IntColumn) -> RowsView:
         """Some of the rows, in the order given; banks, history and runs are still the model's."""
         columns = {name: getattr(self, name)[..., positions] for name in _COLUMNS}
         keys = [self.keys[position] for position in positions.tolist()]
         return msgspec.structs.replace(self, keys=keys, **columns)
 
-    def copied(self, *, history: bool, runs: bool = False) -> RowsView:
+    def detach(self, *, history: bool, runs: bool = False) -> RowsView:
         """The same rows with banks of their own and without other rows: a view that can be sent to another process.
 
         Without `history` or `runs`, as if none were kept. With them, 42 and 21 KB for each row that has them.
         """
-        totals, total_rows = _renumbered(self.total_rows)
-        hours, history_rows = _renumbered(self.history_rows)
+        totals, total_rows = _renumber(self.total_rows)
+        hours, history_rows = _renumber(self.history_rows)
         if not history:
             hours, history_rows = hours[:0], np.full(len(self), -1, dtype=np.int64)
-        remembered, run_rows = _renumbered(self.run_rows)
+        remembered, run_rows = _renumber(self.run_rows)
         if not runs:
             remembered, run_rows = remembered[:0], np.full(len(self), -1, dtype=np.int64)
         return msgspec.structs.replace(
@@ -75,12 +75,12 @@ class RowsView(msgspec.Struct, frozen=True):
             total_rows=total_rows,
             history_rows=history_rows,
             run_rows=run_rows,
-            cpu=self.cpu.copied(self.rows),
-            memory=self.memory.copied(self.rows),
-            cpu_total=self.cpu_total.copied(totals),
-            memory_total=self.memory_total.copied(totals),
-            history=self.history.copied(hours),
-            runs=self.runs.copied(remembered),
+            cpu=self.cpu.copy_rows(self.rows),
+            memory=self.memory.copy_rows(self.rows),
+            cpu_total=self.cpu_total.copy_rows(totals),
+            memory_total=self.memory_total.copy_rows(totals),
+            history=self.history.copy_rows(hours),
+            runs=self.runs.copy_rows(remembered),
         )
 
 
@@ -126,16 +126,16 @@ def _current(state: UsageState) -> BoolColumn:
     to nothing, or between two runs, stays in it.
     """
     table = state.rows
-    fed = state.slots.per_row(state.slots.live, table.capacity) > 0
+    has_slots = state.slots.count_per_row(state.slots.live, table.capacity) > 0
     rows = table.numbers()
     vpas = table.vpa[rows]
     has_pods = np.zeros(state.vpas.capacity, dtype=np.bool_)
-    has_pods[vpas[fed[rows]]] = True
+    has_pods[vpas[has_slots[rows]]] = True
     sampled = np.nan_to_num(table.last[rows], nan=-np.inf)
     newest = np.full(state.vpas.capacity, -np.inf)
     np.maximum.at(newest, vpas, sampled)
     current = np.zeros(table.capacity, dtype=np.bool_)
-    current[rows] = fed[rows] | (~has_pods[vpas] & ~np.isinf(sampled) & (sampled >= newest[vpas] - DAY))
+    current[rows] = has_slots[rows] | (~has_pods[vpas] & ~np.isinf(sampled) & (sampled >= newest[vpas] - DAY))
     return current
 
 
@@ -153,14 +153,14 @@ def _newest_pods(state: UsageState) -> tuple[FloatColumn, FloatColumn]:
     is_newest = started == newest[rows]
     live, rows = live[is_newest], rows[is_newest]
     requests = np.full((2, capacity), -np.inf)
-    for column, requested in zip(requests, (slots.cpu_request, slots.request), strict=True):
+    for column, requested in zip(requests, (slots.cpu_request, slots.memory_request), strict=True):
         np.maximum.at(column, rows, np.nan_to_num(requested[live], nan=-np.inf))
     requests[np.isinf(requests)] = np.nan
     newest[np.isinf(newest)] = np.nan
     return newest, requests
 
 
-def _renumbered(numbers: IntColumn) -> tuple[IntColumn, IntColumn]:
+def _renumber(numbers: IntColumn) -> tuple[IntColumn, IntColumn]:
     """Those of some numbers that are not -1, and where each is among them."""
     valid = numbers >= 0
     return numbers[valid], np.where(valid, np.cumsum(valid) - 1, -1)

@@ -98,7 +98,7 @@ class ModelContainerTable(ColumnTable):
 
     def place(self, unit: ModelContainer, workload: int, series: int, node: int, factor: float) -> int:
         """Add a row for a container."""
-        row = self._take()
+        row = self._allocate_one()
         self._units.extend([None] * (row + 1 - len(self._units)))
         self._units[row] = unit
         if row >= self._names.shape[1]:

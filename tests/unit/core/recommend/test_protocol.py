@@ -26,7 +26,7 @@ from trellis.testing.usage import any_rows
 def pods(*facts: tuple[float, float, float]) -> Rows:
     """One row, fed by pods that started then and request so much."""
     model = UsageModel()
-    model.follow(
+    model.track_pods(
         "shop",
         [
             TrackedPod("shop", f"web-{at}", f"u{at}", "web", True, (TrackedContainer("app", memory, cpu),), started)
@@ -97,7 +97,7 @@ def test_the_last_kill_is_told() -> None:
 
 def sent(rows: Rows, *, history: bool = True) -> Rows:
     """The rows as they arrive in another process."""
-    copy: Rows = pickle.loads(pickle.dumps(Rows(rows.usage.copied(history=history), rows.containers)))  # noqa: S301
+    copy: Rows = pickle.loads(pickle.dumps(Rows(rows.usage.detach(history=history), rows.containers)))  # noqa: S301
     return copy
 
 

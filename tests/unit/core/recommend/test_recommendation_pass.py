@@ -204,7 +204,7 @@ def test_a_target_that_is_missing_for_a_while_keeps_the_recommendation_and_says_
     shop = world()
     shop.run()
     shop.pods = {}
-    shop.model.follow(NAMESPACE, [], shop.now)
+    shop.model.track_pods(NAMESPACE, [], shop.now)
     shop.say(pods=0, problem="Cannot read targetRef. Reason: Deployment shop/web does not exist")
     shop.run()
     assert shop.target() == ONE_CORE
@@ -331,8 +331,8 @@ def test_numbers_are_given_out_again_and_nothing_grows() -> None:
         shop.vpa_store.drop(NAMESPACE, name)
         del shop.stored[name]
         shop.run_pods(name, count=0)
-        shop.model.collect([], shop.now + 20 * DAY)
-        shop.model.collect([], shop.now + 40 * DAY)
+        shop.model.collect_garbage([], shop.now + 20 * DAY)
+        shop.model.collect_garbage([], shop.now + 40 * DAY)
         assert shop.run() == []
     assert shop.vpa_store.vpas.reach == 1
     assert shop.vpa_store.containers.size == 0

@@ -36,13 +36,13 @@ def test_samples_by_number_count_as_samples_by_name() -> None:
     samples = Samples(["shop"] * 100, names, ["app"] * 100, times, draw.random(100), 1e9 * draw.random(100))
     by_name, by_number = UsageModel(), UsageModel()
     for model in (by_name, by_number):
-        model.follow("shop", pods, NOW)
+        model.track_pods("shop", pods, NOW)
     end = float(times.max())
     first = by_name.ingest(samples, end)
-    slots = by_number.slots(samples.namespaces, samples.pods, samples.containers)
-    second = by_number.ingest_at(slots, samples.measured, end)
+    slots = by_number.find_slots(samples.namespaces, samples.pods, samples.containers)
+    second = by_number.ingest_slots(slots, samples.measured, end)
     assert first.accepted == second.accepted == 100
-    assert by_number.slots(["shop"], ["c"], ["app"]).tolist() == [-1]
+    assert by_number.find_slots(["shop"], ["c"], ["app"]).tolist() == [-1]
     views = [model.view() for model in (by_name, by_number)]
     for bank in ("cpu", "memory"):
         one, other = (getattr(view, bank).percentiles([0.5, 0.9, 1.0], view.rows) for view in views)

@@ -66,7 +66,7 @@ class Life:
         return f"web-{which}-{self.generations[which]}"
 
     def follow(self) -> None:
-        self.model.follow("shop", [pod(self.name(n), memory=3e8) for n in range(len(self.generations))], self.now)
+        self.model.track_pods("shop", [pod(self.name(n), memory=3e8) for n in range(len(self.generations))], self.now)
 
     def replace(self, which: int) -> None:
         self.generations[which] += 1
@@ -160,7 +160,7 @@ def test_two_samples_of_a_container_in_one_batch_count_both() -> None:
 
 def test_containers_of_one_pod_feed_rows_of_their_own() -> None:
     model = UsageModel()
-    model.follow("shop", [pod("web-1", containers=("app", "proxy"))], START)
+    model.track_pods("shop", [pod("web-1", containers=("app", "proxy"))], START)
     model.ingest(batch(("web-1", "app", START, 1.0, 1e9), ("web-1", "proxy", START, 0.1, 1e8)), START)
     view = model.view()
     assert {
@@ -173,11 +173,11 @@ def test_containers_of_one_pod_feed_rows_of_their_own() -> None:
 
 def test_what_was_taken_is_told_for_metrics() -> None:
     model = UsageModel()
-    model.follow("shop", [pod("a"), pod("b")], START)
+    model.track_pods("shop", [pod("a"), pod("b")], START)
     taken = model.ingest(batch(("a", "app", START, 1.0, 1e9), ("b", "app", START, math.nan, 2e9)), START)
     assert taken.accepted == 2
     assert taken.dropped == {}
-    assert taken.touched.tolist() == row(model).tolist()
+    assert taken.changed_rows.tolist() == row(model).tolist()
     assert taken.rows.tolist() == row(model).tolist() * 2
     assert taken.memory.tolist() == [1e9, 2e9]
     assert taken.cpu[0] == 1.0
@@ -188,7 +188,7 @@ def test_what_was_taken_is_told_for_metrics() -> None:
 def test_a_row_can_have_a_memory_window_of_its_own() -> None:
     model = UsageModel()
     model.tune("shop", "web", "app", Tuning(memory_window=3600.0))
-    model.follow("shop", [pod("a", containers=("app", "other"))], START)
+    model.track_pods("shop", [pod("a", containers=("app", "other"))], START)
     for hour in range(24):
         time = START + hour * 3600
         model.ingest(batch(("a", "app", time, 0.1, 1e8), ("a", "other", time, 0.1, 1e8)), time)
@@ -200,7 +200,7 @@ def test_a_row_can_have_a_memory_window_of_its_own() -> None:
 
 def test_tuning_that_is_removed_goes_back_to_the_settings() -> None:
     model = UsageModel(UsageSettings(oom_bump_up_ratio=1.5))
-    model.follow("shop", [pod("a"), pod("b"), pod("c")], START)
+    model.track_pods("shop", [pod("a"), pod("b"), pod("c")], START)
     needed = []
     for name, tuning in (("a", None), ("b", Tuning(oom_bump_up_ratio=3.0)), ("c", None)):
         model.tune("shop", "web", "app", tuning)

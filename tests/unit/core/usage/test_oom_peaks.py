@@ -20,7 +20,7 @@ MIB = 2.0**20
 @pytest.fixture
 def model() -> UsageModel:
     model = UsageModel()
-    model.follow("shop", [pod("web-1", memory=1e9)], START)
+    model.track_pods("shop", [pod("web-1", memory=1e9)], START)
     return model
 
 
@@ -55,14 +55,14 @@ def test_a_kill_of_which_no_memory_is_known_counts_from_the_request(model: Usage
 
 def test_without_request_and_samples_a_kill_asks_for_the_least_there_is() -> None:
     model = UsageModel()
-    model.follow("shop", [pod("web-1")], START)
+    model.track_pods("shop", [pod("web-1")], START)
     assert needed(model, START) == [100 * MIB]
     assert peak(model) > 100 * MIB
 
 
 def test_ratio_and_least_bump_can_be_set_and_neutralised() -> None:
     model = UsageModel(UsageSettings(oom_bump_up_ratio=1.0, oom_min_bump_up=0.0))
-    model.follow("shop", [pod("web-1")], START)
+    model.track_pods("shop", [pod("web-1")], START)
     assert needed(model, START, memory=1e9) == [1e9]
     model.tune("shop", "web", "app", Tuning(oom_bump_up_ratio=2.0, oom_min_bump_up=0.0))
     assert needed(model, START + 1, memory=1e9) == [2e9]
@@ -154,24 +154,24 @@ def test_a_kill_that_makes_no_sense_is_counted_and_left_out(model: UsageModel, f
 
 
 def test_a_kill_of_a_pod_that_is_gone_counts_for_ten_minutes(model: UsageModel) -> None:
-    model.follow("shop", [], START)
-    model.collect([("shop", "web")], START + 599)
+    model.track_pods("shop", [], START)
+    model.collect_garbage([("shop", "web")], START + 599)
     assert model.record_ooms([kill("web-1", START, 1e9)], START + 599).memory.tolist() == [1.2e9]
-    model.collect([("shop", "web")], START + 600)
+    model.collect_garbage([("shop", "web")], START + 600)
     assert model.record_ooms([kill("web-1", START + 1, 1e9)], START + 600).dropped == {"UnknownContainer": 1}
 
 
 def test_a_kill_of_a_pod_whose_name_is_taken_again_counts(model: UsageModel) -> None:
-    model.follow("shop", [pod("web-1", uid="second", memory=4e9)], START + 60)
+    model.track_pods("shop", [pod("web-1", uid="second", memory=4e9)], START + 60)
     assert model.record_ooms([kill("web-1", START, 1e9)], START + 60).memory.tolist() == [1.2e9]
     assert model.record_ooms([kill("web-1", START + 60, uid="second")], START + 60).memory.tolist() == [4.8e9]
 
 
 def test_a_row_with_a_kill_is_saved_before_all_others(model: UsageModel) -> None:
-    model.follow("shop", [pod("a", "first"), pod("web-1", memory=1e9), pod("z", "last")], START)
+    model.track_pods("shop", [pod("a", "first"), pod("web-1", memory=1e9), pod("z", "last")], START)
     model.ingest(batch(("a", "app", START, 1.0, 1e8)), START)
     model.ingest(batch(("z", "app", START + 1, 1.0, 1e8)), START + 1)
     model.record_ooms([kill("web-1", START)], START + 2)
-    due = model.due(START + 3, 10)
+    due = model.select_due(START + 3, 10)
     assert [model.view(np.array([number])).keys[0].vpa for number in due.tolist()] == ["web", "first", "last"]
     assert due[0] == row(model)[0]

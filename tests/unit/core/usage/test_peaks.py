@@ -18,13 +18,13 @@ DAY = 86_400.0
 
 def buckets(*values: float) -> list[int]:
     """The buckets of values, ascending."""
-    return [int(bucket) for bucket in MEMORY_BINS.find(np.array(sorted(values)))]
+    return [int(bucket) for bucket in MEMORY_BINS.find_bins(np.array(sorted(values)))]
 
 
 @pytest.fixture
 def model() -> UsageModel:
     model = UsageModel()
-    model.follow("shop", [pod("web-1")], START)
+    model.track_pods("shop", [pod("web-1")], START)
     return model
 
 
@@ -45,7 +45,7 @@ def test_every_window_has_a_peak(model: UsageModel) -> None:
 
 
 def test_every_container_has_a_peak_of_its_own(model: UsageModel) -> None:
-    model.follow("shop", [pod("web-1"), pod("web-2")], START)
+    model.track_pods("shop", [pod("web-1"), pod("web-2")], START)
     use(model, START, 2e8, "web-1")
     use(model, START, 8e8, "web-2")
     use(model, START + 60, 4e8, "web-1")
@@ -96,7 +96,7 @@ def test_after_a_batch_with_several_values_the_newest_is_what_others_are_older_t
 
 def test_the_length_of_a_window_can_be_set() -> None:
     model = UsageModel(UsageSettings(memory_window=3600.0))
-    model.follow("shop", [pod("web-1")], START)
+    model.track_pods("shop", [pod("web-1")], START)
     for hour, memory in enumerate([2e8, 5e8, 3e8]):
         use(model, START + 3600 * hour, memory)
     assert list(memory_weights(model)) == buckets(2e8, 3e8, 5e8)

@@ -22,7 +22,7 @@ INF = math.inf
 
 def followed() -> UsageModel:
     model = UsageModel()
-    model.follow("shop", [pod("good"), pod("bad", "other")], START)
+    model.track_pods("shop", [pod("good"), pod("bad", "other")], START)
     model.keep_totals([("shop", "web"), ("shop", "other")])
     model.keep_history([("shop", "web"), ("shop", "other")])
     return model
@@ -54,7 +54,7 @@ def test_a_bad_sample_is_counted_and_left_out(line: Line, reason: str) -> None:
     assert taken.dropped == {reason: 1}
     view = model.view()
     assert dict(zip([key.vpa for key in view.keys], view.count.tolist(), strict=True)) == {"web": 1, "other": 0}
-    assert view.memory.empty(view.rows).tolist() == [False, True]
+    assert view.memory.is_empty(view.rows).tolist() == [False, True]
 
 
 def test_the_good_half_of_a_sample_is_taken() -> None:
@@ -95,14 +95,14 @@ def test_a_model_that_follows_nothing_takes_nothing() -> None:
     assert model.ingest(batch(("good", "app", START, 0.1, 1e8)), START).dropped == {"UnknownContainer": 1}
     assert model.ingest(Samples.empty(), START).accepted == 0
     assert len(model.view()) == 0
-    assert model.collect([], START) == []
-    assert model.due(START, 10).tolist() == []
-    assert model.saved(np.zeros(0, dtype=np.int64), START) == []
+    assert model.collect_garbage([], START) == []
+    assert model.select_due(START, 10).tolist() == []
+    assert model.save_rows(np.zeros(0, dtype=np.int64), START) == []
     assert model.restore_all([]) == {}
     assert model.record_ooms([], START).kills == ()
     model.keep_totals([("shop", "web")])
     model.keep_history([("shop", "web")])
-    model.follow("shop", [], START)
+    model.track_pods("shop", [], START)
 
 
 any_number = st.sampled_from([NAN, INF, -INF, -1.0, 0.0, 1e-300, 0.1, 1e8, 1e18, 1e308])
@@ -125,7 +125,7 @@ def test_no_sample_whatever_breaks_the_model(batches: list[list[Line]]) -> None:
         assert (bank.weights(rows) >= 0).all()
         assert np.isfinite(bank.percentiles([0.5, 0.9], rows)).all()
     copy = UsageModel()
-    assert copy.restore_all(model.saved(view.rows, START)) == {}
+    assert copy.restore_all(model.save_rows(view.rows, START)) == {}
 
 
 def test_columns_of_different_lengths_are_a_bug() -> None:

@@ -136,7 +136,7 @@ class RecommenderWorker:
             return partial(_fail, f"recommender {self.name} is being stopped")
         if trouble := self._paused(question):
             return partial(_fail, trouble.message)
-        copy = rows.usage.copied(history=self.needs_history, runs=self.needs_runs)
+        copy = rows.usage.detach(history=self.needs_history, runs=self.needs_runs)
         sent = EstimateRequest(Rows(copy, rows.containers), values, now)
         return self._threads.submit(self._ask, sent, question, time.monotonic() + self._settings.deadline).result
 

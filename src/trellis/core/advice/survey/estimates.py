@@ -91,7 +91,7 @@ def _of_some(
     for key, workload in workloads.items():
         pods.setdefault(key[0], []).append(_pod(key, workload))
     for namespace, here in pods.items():
-        model.follow(namespace, here, now)
+        model.track_pods(namespace, here, now)
     store = _board(workloads, recommender)
     result = run_pass(model.view(), store, {recommender.name: recommender}, settings.pipeline, now)
     explanations = {explanation.key: explanation for explanation in result.explain_all()}

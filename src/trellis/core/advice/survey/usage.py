@@ -168,12 +168,12 @@ class NamespaceUsageCounter:
         if self._totals is not None:
             keys = [self._ghosts[name].vpa if name else "" for name in names]
             self._totals.take_in(keys, [pod for pod, _ in containers], which, measured)
-        slots = self._model.slots([self._namespace] * len(names), names, [name for _, name in containers])
+        slots = self._model.find_slots([self._namespace] * len(names), names, [name for _, name in containers])
         accepted = 0
         for some in self._stretches(measured.times):
             part = Measurements(measured.times[some], measured.cpu[some], measured.memory[some])
             self._kill(float(part.times.min(initial=math.inf)), now)
-            result = self._model.ingest_at(slots[which[some]], part, now)
+            result = self._model.ingest_slots(slots[which[some]], part, now)
             self._reach(int(result.rows.max(initial=-1)) + 1)
             np.fmax.at(self._highest[0], result.rows, result.cpu * MILLICORES_PER_CORE)
             np.fmax.at(self._highest[1], result.rows, result.memory)
@@ -199,7 +199,7 @@ class NamespaceUsageCounter:
             return
         for kill in due:
             self._register(kill.pod, kill.container, kill.time)
-        self._model.follow(self._namespace, list(self._ghosts.values()), now)
+        self._model.track_pods(self._namespace, list(self._ghosts.values()), now)
         named = [self._named(kill) for kill in due if self._names[kill.pod, kill.container]]
         record = self._model.record_ooms(named, now)
         for kill, row in zip(record.kills, record.rows.tolist(), strict=True):
@@ -220,10 +220,10 @@ class NamespaceUsageCounter:
         """What came of it."""
         self._kill(math.inf, now)
         view = self._model.view()
-        rows = np.asarray(view.rows[(view.count > 0) | ~view.memory.empty(view.rows)])
+        rows = np.asarray(view.rows[(view.count > 0) | ~view.memory.is_empty(view.rows)])
         self._reach(int(rows.max(initial=-1)) + 1)
         # Peaks of open windows are part of it: they are not reported again.
-        saved = self._model.saved(rows, math.inf)
+        saved = self._model.save_rows(rows, math.inf)
         return [
             SurveyedUsage(
                 msgspec.structs.replace(row, updated=now),
@@ -244,7 +244,7 @@ class NamespaceUsageCounter:
         for (pod, container), time in zip(containers, first.tolist(), strict=True):
             met |= self._register(pod, container, time)
         if met:
-            self._model.follow(self._namespace, list(self._ghosts.values()), now)
+            self._model.track_pods(self._namespace, list(self._ghosts.values()), now)
 
     def _register(self, pod: str, container: str, time: float) -> bool:
         """Name a container, with an empty name if its workload is not surveyed; returns whether it is new."""

@@ -195,10 +195,10 @@ class RecommenderRule:
             self._model.keep_runs([(_NAMESPACE, name) for name in self._names])
         container = (TrackedContainer(_CONTAINER),)
         pods = [TrackedPod(_NAMESPACE, name, name, name, True, container) for name in self._names]
-        self._model.follow(_NAMESPACE, pods, clock.begin)
+        self._model.track_pods(_NAMESPACE, pods, clock.begin)
         count = len(self._names)
-        self._slots = self._model.slots([_NAMESPACE] * count, self._names, [_CONTAINER] * count)
-        self._rows = self._model.find([RowKey(_NAMESPACE, name, _CONTAINER) for name in self._names])
+        self._slots = self._model.find_slots([_NAMESPACE] * count, self._names, [_CONTAINER] * count)
+        self._rows = self._model.find_rows([RowKey(_NAMESPACE, name, _CONTAINER) for name in self._names])
 
     def decide(self, _step: int, now: float, /) -> FloatColumn:
         """The targets, in the units of the series."""
@@ -224,7 +224,7 @@ class RecommenderRule:
         if unknown.any():
             known = np.flatnonzero(~unknown)
             slots, times, cpu, memory = slots[known], times[known], cpu[known], memory[known]
-        self._model.ingest_at(slots, Measurements(times, cpu, memory), now)
+        self._model.ingest_slots(slots, Measurements(times, cpu, memory), now)
         killed = [self._names[number] for number in np.flatnonzero(~np.isnan(needed[count:])).tolist()]
         kills = [OomKill(_NAMESPACE, name, name, _CONTAINER, now - 1.0, math.nan) for name in killed]
         self._model.record_ooms(kills, now)

@@ -25,7 +25,7 @@ from trellis.core.recommend.pod_minimums import pod_minimum_parameters
 from trellis.core.recommend.settings import DAY, DefaultSettings
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 from trellis.core.usage.history.hours import Ring
-from trellis.core.usage.history.runs import HIGHEST, MEAN, RUNS, TOGETHER, RecentRuns
+from trellis.core.usage.history.runs import HIGHEST, MEAN, RUNS, SAME_RUN_SECONDS, RecentRuns
 
 _MINUTE = 60.0
 
@@ -155,7 +155,7 @@ def forecast_phases(seen: RecentRuns, started: FloatColumn, figures: PhaseSettin
         phases, np.where(open_runs.run >= 0, open_runs.row * runs + open_runs.run, -1), open_runs.place
     )
     earlier = phases.of_rows(runs, open_runs.row)
-    compared = (seen.begin[open_runs.row] < open_runs.begin[:, np.newaxis] - TOGETHER) & (earlier.lengths > 0)
+    compared = (seen.begin[open_runs.row] < open_runs.begin[:, np.newaxis] - SAME_RUN_SECONDS) & (earlier.lengths > 0)
     compared &= np.cumsum(compared, axis=1) <= figures.runs
     at = align_runs(running, earlier, negligible[open_runs.row])
     alike = at.alike & compared
@@ -191,7 +191,7 @@ def _judge(known: IntColumn, alike: IntColumn, figures: PhaseSettings) -> IntCol
 def _find_open_runs(runs: RecentRuns, started: FloatColumn, now: float) -> _OpenRuns:
     """What is to be sized: of each row all runs that go on, the newest last; the one to come if there is no pod."""
     has_pod = ~np.isnan(started)[:, np.newaxis]
-    newest = np.abs(runs.begin - started[:, np.newaxis]) <= TOGETHER
+    newest = np.abs(runs.begin - started[:, np.newaxis]) <= SAME_RUN_SECONDS
     goes_on = has_pod & (newest | ((runs.last >= now - SILENCE_SECONDS) & (runs.begin < started[:, np.newaxis])))
     row, run = np.nonzero(goes_on[:, ::-1])  # seen are the newest first
     run = runs.begin.shape[1] - 1 - run

@@ -138,7 +138,7 @@ class DefaultRecommender:
             np.maximum(sized, least[resource], out=sized)
             np.minimum(sized[LOWER], sized[MIDDLE], out=sized[LOWER])
             np.maximum(sized[UPPER], sized[MIDDLE], out=sized[UPPER])
-            sized[:, bank.empty(usage.rows)] = percentiles[:, bank.empty(usage.rows)] = np.nan
+            sized[:, bank.is_empty(usage.rows)] = percentiles[:, bank.is_empty(usage.rows)] = np.nan
             bounds[:, resource], used[resource] = sized, percentiles[MIDDLE]
         # What the margin was added to, and what the target is at least: the two that make it.
         explanation = {
@@ -177,5 +177,5 @@ def _estimate_total(
     bank: HistogramBank, rows: IntColumn, fraction: float, scale: float, figures: DefaultSettings
 ) -> FloatColumn:
     total = add_margin(bank.percentiles([fraction], rows)[0] * scale, figures.margin_fraction)
-    total[bank.empty(rows)] = np.nan
+    total[bank.is_empty(rows)] = np.nan
     return total

@@ -186,7 +186,7 @@ class ServedVpaTable(KeyedTable[VpaKey]):
 
     def add_vpa(self, vpa: ServedVpa) -> int:
         """A number for an object."""
-        number = self.name((vpa.namespace, vpa.name))
+        number = self.add((vpa.namespace, vpa.name))
         self.entries[number] = VpaEntry(vpa, [])
         self.max_age_share[number] = 0.5 + (zlib.crc32(f"{vpa.namespace}/{vpa.name}".encode()) % 1024) / 2048
         return number

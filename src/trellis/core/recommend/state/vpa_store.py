@@ -248,7 +248,7 @@ class VpaStore:
         if not keys:
             return
         entry = self.vpas.entries[number]
-        added = [self.containers.name(key) for key in sorted(set(keys))]
+        added = [self.containers.add(key) for key in sorted(set(keys))]
         self.containers.vpa[added] = number
         entry.containers = (
             sorted(entry.containers + added, key=self.containers.find_name) if entry.containers else added

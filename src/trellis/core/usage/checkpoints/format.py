@@ -66,14 +66,14 @@ def build_checkpoint_name(vpa: str, container: str) -> str:
 def build_checkpoint_status(saved: SavedRow) -> dict[str, Any]:
     """The status of a row's checkpoint, as JSON has it."""
     status = CheckpointStatus(
-        last_update_time=_text(saved.updated),
+        last_update_time=_format_time(saved.updated),
         version=CHECKPOINT_VERSION,
-        cpu_histogram=_written(saved.cpu),
-        memory_histogram=_written(saved.memory),
-        cpu_total_histogram=_written(saved.cpu_total) if saved.cpu_total else None,
-        memory_total_histogram=_written(saved.memory_total) if saved.memory_total else None,
-        first_sample_start=_text(saved.first),
-        last_sample_start=_text(saved.last),
+        cpu_histogram=_encode_histogram(saved.cpu),
+        memory_histogram=_encode_histogram(saved.memory),
+        cpu_total_histogram=_encode_histogram(saved.cpu_total) if saved.cpu_total else None,
+        memory_total_histogram=_encode_histogram(saved.memory_total) if saved.memory_total else None,
+        first_sample_start=_format_time(saved.first),
+        last_sample_start=_format_time(saved.last),
         total_samples_count=saved.count,
         history=saved.history,
         runs=saved.runs,
@@ -83,53 +83,57 @@ def build_checkpoint_status(saved: SavedRow) -> dict[str, Any]:
     return document
 
 
-def read_checkpoint(found: VerticalPodAutoscalerCheckpoint, now: float = math.nan) -> SavedRow:
+def read_checkpoint(checkpoint: VerticalPodAutoscalerCheckpoint, now: float = math.nan) -> SavedRow:
     """The row that a checkpoint holds; raises `InvalidCheckpoint`.
 
     Without `now`, times are compared with when the checkpoint says it was written, which may be wrong itself.
     """
     for field, name in (
-        ("metadata.namespace", found.metadata.namespace),
-        ("spec.vpaObjectName", found.spec.vpa_object_name),
-        ("spec.containerName", found.spec.container_name),
+        ("metadata.namespace", checkpoint.metadata.namespace),
+        ("spec.vpaObjectName", checkpoint.spec.vpa_object_name),
+        ("spec.containerName", checkpoint.spec.container_name),
     ):
         if not name:
             raise InvalidCheckpoint(field, name, "must not be empty: nobody can tell whose history it is")
-    status = found.status or CheckpointStatus()
+    status = checkpoint.status or CheckpointStatus()
     if status.version != CHECKPOINT_VERSION:
         raise InvalidCheckpoint("status.version", status.version, f'must be "{CHECKPOINT_VERSION}"')
     count = status.total_samples_count or 0
     if not 0 <= count <= _LARGEST_COUNT:
         raise InvalidCheckpoint("status.totalSamplesCount", count, f"must be from 0 to {_LARGEST_COUNT}")
-    updated = _time("lastUpdateTime", status.last_update_time, now + _LATEST)
+    updated = _parse_time("lastUpdateTime", status.last_update_time, now + _LATEST)
     latest = (updated if math.isnan(now) else now) + _LATEST
     cpu_total, memory_total = status.cpu_total_histogram, status.memory_total_histogram
     return SavedRow(
-        key=RowKey(found.metadata.namespace, found.spec.vpa_object_name, found.spec.container_name),
-        first=_time("firstSampleStart", status.first_sample_start, latest),
-        last=_time("lastSampleStart", status.last_sample_start, latest),
+        key=RowKey(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name, checkpoint.spec.container_name),
+        first=_parse_time("firstSampleStart", status.first_sample_start, latest),
+        last=_parse_time("lastSampleStart", status.last_sample_start, latest),
         count=count,
         updated=updated,
-        cpu=_read("cpuHistogram", status.cpu_histogram or HistogramCheckpoint(), CPU_BINS, latest),
-        memory=_read("memoryHistogram", status.memory_histogram or HistogramCheckpoint(), MEMORY_BINS, latest),
-        cpu_total=_read("cpuTotalHistogram", cpu_total, CPU_TOTAL_BINS, latest) if cpu_total else None,
-        memory_total=_read("memoryTotalHistogram", memory_total, MEMORY_TOTAL_BINS, latest) if memory_total else None,
+        cpu=_decode_histogram("cpuHistogram", status.cpu_histogram or HistogramCheckpoint(), CPU_BINS, latest),
+        memory=_decode_histogram(
+            "memoryHistogram", status.memory_histogram or HistogramCheckpoint(), MEMORY_BINS, latest
+        ),
+        cpu_total=_decode_histogram("cpuTotalHistogram", cpu_total, CPU_TOTAL_BINS, latest) if cpu_total else None,
+        memory_total=_decode_histogram("memoryTotalHistogram", memory_total, MEMORY_TOTAL_BINS, latest)
+        if memory_total
+        else None,
         history=status.history,
         runs=status.runs,
         peaks=status.peaks,
     )
 
 
-def _written(saved: SavedHistogram) -> HistogramCheckpoint:
+def _encode_histogram(saved: SavedHistogram) -> HistogramCheckpoint:
     return HistogramCheckpoint(
-        reference_timestamp=_text(saved.reference),
+        reference_timestamp=_format_time(saved.reference),
         bucket_weights={str(bucket): weight for bucket, weight in saved.weights.items()},
         total_weight=saved.total,
     )
 
 
-def _read(name: str, checkpoint: HistogramCheckpoint, layout: BinLayout, latest: float) -> SavedHistogram:
-    reference = _time(f"{name}.referenceTimestamp", checkpoint.reference_timestamp, latest)
+def _decode_histogram(name: str, checkpoint: HistogramCheckpoint, layout: BinLayout, latest: float) -> SavedHistogram:
+    reference = _parse_time(f"{name}.referenceTimestamp", checkpoint.reference_timestamp, latest)
     total = checkpoint.total_weight or 0.0
     if not 0 <= total <= _LARGEST_TOTAL:  # NaN is refused with the rest
         raise InvalidCheckpoint(f"status.{name}.totalWeight", total, f"must be from 0 to {_LARGEST_TOTAL:g}")
@@ -146,9 +150,9 @@ def _read(name: str, checkpoint: HistogramCheckpoint, layout: BinLayout, latest:
 
 
 def _bucket(field: str, key: str, layout: BinLayout) -> int:
-    if not _DECIMAL.fullmatch(key) or int(key) >= layout.buckets:
+    if not _DECIMAL.fullmatch(key) or int(key) >= layout.bins:
         raise InvalidCheckpoint(
-            field, key, f"must have bucket indexes in decimal, from 0 to {layout.buckets - 1}, as keys"
+            field, key, f"must have bucket indexes in decimal, from 0 to {layout.bins - 1}, as keys"
         )
     return int(key)
 
@@ -159,7 +163,7 @@ def _weight(field: str, weight: int) -> int:
     return weight
 
 
-def _time(name: str, text: str | None, latest: float = math.nan) -> float:
+def _parse_time(name: str, text: str | None, latest: float = math.nan) -> float:
     """Seconds since the epoch. Go's zero time is none, however it is written."""
     if text is None:
         return math.nan
@@ -176,5 +180,5 @@ def _time(name: str, text: str | None, latest: float = math.nan) -> float:
     return seconds
 
 
-def _text(seconds: float) -> str | None:
+def _format_time(seconds: float) -> str | None:
     return None if math.isnan(seconds) else format_time(datetime.fromtimestamp(seconds, UTC))

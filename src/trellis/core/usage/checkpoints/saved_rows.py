@@ -23,13 +23,15 @@ def save_rows(state: UsageState, rows: IntColumn, now: float) -> list[SavedRow]:
     """Rows as checkpoints have them."""
     table, slots = state.rows, state.slots
     cpu = state.cpu.save(rows)
-    running = _find_open_windows(state, rows, now)
-    memory = _save_without(running, state.memory, rows, slots.memory_peak, slots.oom_peak)
+    open_windows = _find_open_windows(state, rows, now)
+    memory = _save_without_open_peaks(open_windows, state.memory, rows, slots.memory_peak, slots.oom_peak)
     counted = np.flatnonzero(table.total[rows] >= 0)
     totals = table.total[rows[counted]]
     cpu_total = dict(zip(counted.tolist(), state.cpu_total.save(totals), strict=True))
-    running = _find_open_windows(state, rows[counted], now)
-    saved_totals = _save_without(running, state.memory_total, totals, slots.total_peak, slots.total_oom_peak)
+    open_windows = _find_open_windows(state, rows[counted], now)
+    saved_totals = _save_without_open_peaks(
+        open_windows, state.memory_total, totals, slots.total_peak, slots.total_oom_peak
+    )
     memory_total = dict(zip(counted.tolist(), saved_totals, strict=True))
     facts = zip(table.first[rows].tolist(), table.last[rows].tolist(), table.count[rows].tolist(), strict=True)
     histories, runs = table.history[rows].tolist(), table.runs[rows].tolist()
@@ -44,11 +46,11 @@ def save_rows(state: UsageState, rows: IntColumn, now: float) -> list[SavedRow]:
             memory=memory[number],
             cpu_total=cpu_total.get(number),
             memory_total=memory_total.get(number),
-            history=compressed_history.encode_history(*state.history.recorded(histories[number]))
+            history=compressed_history.encode_history(*state.history.export_hours(histories[number]))
             if histories[number] >= 0
             else "",
-            runs=compressed_history.encode_runs(state.runs.recorded(runs[number])) if runs[number] >= 0 else "",
-            peaks=compressed_history.encode_peaks(*state.history.recorded_peaks(histories[number]))
+            runs=compressed_history.encode_runs(state.runs.export_runs(runs[number])) if runs[number] >= 0 else "",
+            peaks=compressed_history.encode_peaks(*state.history.export_peaks(histories[number]))
             if histories[number] >= 0
             else "",
         )
@@ -73,18 +75,18 @@ def _find_open_windows(state: UsageState, rows: IntColumn, now: float) -> _OpenW
     return _OpenWindows(places[places >= 0], slots, state.slots.window_end[slots])
 
 
-def _save_without(
-    running: _OpenWindows, bank: HistogramBank, rows: IntColumn, peaks: FloatColumn, oom_peaks: FloatColumn
+def _save_without_open_peaks(
+    open_windows: _OpenWindows, bank: HistogramBank, rows: IntColumn, peaks: FloatColumn, oom_peaks: FloatColumn
 ) -> list[SavedHistogram]:
     """Rows of a bank without the peaks of windows that are not over.
 
     The next process begins a window with the next sample of a container, and would count its peak twice. An
     OOM kill is not reported again, so its peak is kept, where upstream loses it.
     """
-    mine = peaks[running.slots]
-    counted = np.flatnonzero((mine >= 0) & ~(oom_peaks[running.slots] > mine))
-    copy = bank.copied(rows)
-    copy.subtract(running.places[counted], running.ends[counted], mine[counted], PEAK_WEIGHT)
+    slot_peaks = peaks[open_windows.slots]
+    counted = np.flatnonzero((slot_peaks >= 0) & ~(oom_peaks[open_windows.slots] > slot_peaks))
+    copy = bank.copy_rows(rows)
+    copy.subtract(open_windows.places[counted], open_windows.ends[counted], slot_peaks[counted], PEAK_WEIGHT)
     return copy.save(np.arange(len(rows)))
 
 
@@ -96,33 +98,33 @@ _Cells: TypeAlias = tuple[int, Peaks]  # the newest, and the peaks up to it
 
 
 def restore_checkpoints(state: UsageState, saved: Sequence[SavedRow]) -> dict[RowKey, InvalidCheckpoint]:
-    """Merge checkpoints into their rows; those that make no sense are left out and said why.
+    """Merge checkpoints into their rows; invalid ones are returned with their errors.
 
     A row whose checkpoint was read or written before is left as it is: that checkpoint is known.
     """
     refused: dict[RowKey, InvalidCheckpoint] = {}
-    fresh: list[SavedRow] = []
+    restored: list[SavedRow] = []
     histories: list[_Hours | None] = []
     runs: list[list[StoredRun]] = []
     peaks: list[_Cells | None] = []
     rows: list[int] = []
     for saved_row in saved:
         try:
-            history, ran, highest = _read_history(saved_row), _read_runs(saved_row), _read_peaks(saved_row)
+            history, row_runs, row_peaks = _read_history(saved_row), _read_runs(saved_row), _read_peaks(saved_row)
         except InvalidCheckpoint as error:
             refused[saved_row.key] = error
             continue
-        row = state.row(saved_row.key)
-        if not state.rows.stored[row]:
-            state.rows.stored[row] = True
-            fresh.append(saved_row)
+        row = state.find_or_add_row(saved_row.key)
+        if not state.rows.has_checkpoint[row]:
+            state.rows.has_checkpoint[row] = True
+            restored.append(saved_row)
             histories.append(history)
-            runs.append(ran)
-            peaks.append(highest)
+            runs.append(row_runs)
+            peaks.append(row_peaks)
             rows.append(row)
-    if fresh:
-        _restore_rows(state, np.array(rows), fresh)
-        _restore_totals(state, np.array(rows), fresh)
+    if restored:
+        _restore_rows(state, np.array(rows), restored)
+        _restore_totals(state, np.array(rows), restored)
         _restore_histories(state, np.array(rows), histories)
         _restore_peaks(state, np.array(rows), peaks)
         _restore_runs(state, np.array(rows), runs)
@@ -131,7 +133,7 @@ def restore_checkpoints(state: UsageState, saved: Sequence[SavedRow]) -> dict[Ro
 
 def _restore_rows(state: UsageState, rows: IntColumn, saved: Sequence[SavedRow]) -> None:
     table = state.rows
-    table.restored[rows] = [saved_row.updated for saved_row in saved]
+    table.restored_from[rows] = [saved_row.updated for saved_row in saved]
     table.first[rows] = np.fmin(table.first[rows], [saved_row.first for saved_row in saved])
     table.last[rows] = np.fmax(table.last[rows], [saved_row.last for saved_row in saved])
     table.count[rows] += [min(saved_row.count, _MOST_SAMPLES) for saved_row in saved]
@@ -144,7 +146,7 @@ def _restore_totals(state: UsageState, rows: IntColumn, saved: Sequence[SavedRow
     if not with_totals:
         return
     rows = rows[with_totals]
-    state.give_totals(rows[state.rows.total[rows] < 0])
+    state.add_totals(rows[state.rows.total[rows] < 0])
     totals = state.rows.total[rows]
     _merge(state.cpu_total, totals, [saved[number].cpu_total or SavedHistogram() for number in with_totals])
     _merge(state.memory_total, totals, [saved[number].memory_total or SavedHistogram() for number in with_totals])
@@ -155,8 +157,8 @@ def _restore_histories(state: UsageState, rows: IntColumn, histories: Sequence[_
     if not with_history:
         return
     rows = np.array([row for row, _ in with_history])
-    state.give_history(rows[state.rows.history[rows] < 0])
-    summaries = [_summaries(int(state.rows.history[row]), *hours) for row, hours in with_history]
+    state.add_history(rows[state.rows.history[rows] < 0])
+    summaries = [_build_summaries(int(state.rows.history[row]), *hours) for row, hours in with_history]
     state.history.merge(
         HourSummaries(
             np.concatenate([summary.series for summary in summaries]),
@@ -173,7 +175,7 @@ def _restore_peaks(state: UsageState, rows: IntColumn, peaks: Sequence[_Cells | 
         if cells is None:
             continue
         if state.rows.history[row] < 0:
-            state.give_history(np.array([row]))
+            state.add_history(np.array([row]))
         newest, values = cells
         measured = np.flatnonzero(~np.isnan(values))
         numbers = np.full(len(measured), state.rows.history[row])
@@ -184,9 +186,9 @@ def _restore_runs(state: UsageState, rows: IntColumn, runs: Sequence[list[Stored
     with_runs = [number for number, row_runs in enumerate(runs) if row_runs]
     if not with_runs:
         return
-    mine = rows[with_runs]
-    state.give_runs(mine[state.rows.runs[mine] < 0])
-    numbers = np.repeat(state.rows.runs[mine], [len(runs[number]) for number in with_runs])
+    run_rows = rows[with_runs]
+    state.add_runs(run_rows[state.rows.runs[run_rows] < 0])
+    numbers = np.repeat(state.rows.runs[run_rows], [len(runs[number]) for number in with_runs])
     state.runs.merge(numbers, [run for number in with_runs for run in runs[number]])
 
 
@@ -227,7 +229,7 @@ def _merge(bank: HistogramBank, rows: IntColumn, saved: Sequence[SavedHistogram]
     bank.merge(rows, loaded, positions)
 
 
-def _summaries(number: int, newest: int, values: Ring) -> HourSummaries:
+def _build_summaries(number: int, newest: int, values: Ring) -> HourSummaries:
     """What a stored history has of each hour."""
     resource, place = np.nonzero(~np.isnan(values[:, 0]))
     return HourSummaries(

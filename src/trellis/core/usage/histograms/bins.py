@@ -20,23 +20,23 @@ EPSILON = 0.001 * MIN_WEIGHT
 
 
 class BinLayout(msgspec.Struct, frozen=True, dict=True):
-    """Buckets that grow exponentially. `first` is the width of bucket 0."""
+    """Bins that grow exponentially. `first_width` is the width of bin 0."""
 
-    first: float
-    buckets: int
+    first_width: float
+    bins: int
     growth: float = 0.05
 
     @cached_property
     def starts(self) -> FloatColumn:
-        """Where each bucket starts, and a last entry for the end of the last one: its start, as it has no end."""
-        powers = np.array([math.pow(1 + self.growth, bucket) for bucket in range(self.buckets)])
-        edges = np.append(self.first * (powers - 1) / self._ratio_less_one, np.nan)
+        """Where each bin starts, and a last entry for the end of the last one: its start, as it has no end."""
+        powers = np.array([math.pow(1 + self.growth, number) for number in range(self.bins)])
+        edges = np.append(self.first_width * (powers - 1) / self._ratio_less_one, np.nan)
         edges[-1] = edges[-2]
         edges.flags.writeable = False
         return edges
 
-    def find(self, values: FloatColumn) -> IntColumn:
-        """The bucket of each value; values are not negative."""
+    def find_bins(self, values: FloatColumn) -> IntColumn:
+        """The bin of each value; values are not negative."""
         # By the logarithm it would be faster and, right at an edge such as 10m, a matter of the processor's rounding.
         return np.searchsorted(self.starts[1:-1], values, side="right")
 
@@ -46,13 +46,13 @@ class BinLayout(msgspec.Struct, frozen=True, dict=True):
 
 
 def build_layout(first: float, largest: float) -> BinLayout:
-    """The shortest layout whose last bucket starts at `largest` or above."""
+    """The shortest layout whose last bin starts at `largest` or above."""
     layout = BinLayout(first, 1)
     steps = math.log(largest * layout._ratio_less_one / first + 1) / math.log(1 + layout.growth)
     return BinLayout(first, math.ceil(steps) + 1)
 
 
-# Cores and bytes. A whole workload uses more than one container can, in buckets of the same widths.
+# Cores and bytes. A whole workload uses more than one container can, in bins of the same widths.
 CPU_BINS = build_layout(0.01, 1e3)
 MEMORY_BINS = build_layout(1e7, 1e12)
 CPU_TOTAL_BINS = build_layout(0.01, 1e6)

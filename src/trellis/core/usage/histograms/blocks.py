@@ -16,50 +16,50 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 
 
 class WeightBlock:
-    """The weights of some rows, the first of them row `begin`. Outside `low`..`high` - 1 no bucket was ever written."""
+    """The weights of some rows, the first of them row `begin`. Outside `low`..`high` - 1 no bin was ever written."""
 
-    def __init__(self, begin: int, buckets: int, rows: int) -> None:
-        self.weights: FloatColumn = np.zeros((buckets, rows))
+    def __init__(self, begin: int, bins: int, rows: int) -> None:
+        self.weights: FloatColumn = np.zeros((bins, rows))
         self.rows = slice(begin, begin + rows)
-        self.low = buckets
+        self.low = bins
         self.high = 0
         self._width = rows
         self._flat = self.weights.reshape(-1)
 
     @property
     def used(self) -> FloatColumn:
-        """The buckets that have been written, of all rows."""
+        """The bins that have been written, of all rows."""
         return self.weights[self.low : self.high]
 
-    def add(self, buckets: IntColumn, columns: IntColumn, weights: FloatColumn) -> FloatColumn:
-        """Add to some buckets, which may repeat; what they weigh afterwards."""
-        index = self._index(buckets, columns)
+    def add(self, bins: IntColumn, columns: IntColumn, weights: FloatColumn) -> FloatColumn:
+        """Add to some bins, which may repeat; what they weigh afterwards."""
+        index = self._index(bins, columns)
         np.add.at(self._flat, index, weights)
         return self._flat[index]
 
-    def subtract(self, buckets: IntColumn, columns: IntColumn, weights: FloatColumn, epsilon: float) -> None:
-        """Take from some buckets, which may repeat; what then weighs less than `epsilon` weighs nothing."""
-        subtract_weights(self._flat, self._index(buckets, columns), weights, epsilon)
+    def subtract(self, bins: IntColumn, columns: IntColumn, weights: FloatColumn, epsilon: float) -> None:
+        """Take from some bins, which may repeat; what then weighs less than `epsilon` weighs nothing."""
+        subtract_weights(self._flat, self._index(bins, columns), weights, epsilon)
 
-    def walked(self, buckets: IntColumn, columns: IntColumn, step: int, epsilon: float) -> IntColumn:
-        """From each bucket on, up or down, the first that weighs `epsilon` or more; else the very last one."""
+    def find_nonempty_bins(self, bins: IntColumn, columns: IntColumn, step: int, epsilon: float) -> IntColumn:
+        """The first bin from each given one, up or down, that weighs `epsilon` or more; else the outermost."""
         end = len(self.weights) - 1 if step > 0 else 0
-        reached = buckets.copy()
+        reached = bins.copy()
         walking = np.arange(len(reached))
         while len(walking):
-            at = reached[walking]
-            light = self._flat[at * self._width + columns[walking]] < epsilon
-            walking, at = walking[light], at[light] + step
-            over = (at >= self.high) if step > 0 else (at < self.low)
-            reached[walking] = np.where(over, end, at)
-            walking = walking[~over]
+            current = reached[walking]
+            light = self._flat[current * self._width + columns[walking]] < epsilon
+            walking, current = walking[light], current[light] + step
+            is_past_end = (current >= self.high) if step > 0 else (current < self.low)
+            reached[walking] = np.where(is_past_end, end, current)
+            walking = walking[~is_past_end]
         return reached
 
-    def _index(self, buckets: IntColumn, columns: IntColumn) -> IntColumn:
-        """Where the buckets lie that are about to be written."""
-        self.low = min(self.low, int(buckets.min()))
-        self.high = max(self.high, int(buckets.max()) + 1)
-        return buckets * self._width + columns
+    def _index(self, bins: IntColumn, columns: IntColumn) -> IntColumn:
+        """Where the bins lie that are about to be written."""
+        self.low = min(self.low, int(bins.min()))
+        self.high = max(self.high, int(bins.max()) + 1)
+        return bins * self._width + columns
 
 
 class BlockPart(NamedTuple):
@@ -73,14 +73,14 @@ class BlockPart(NamedTuple):
 class WeightBlocks:
     """All blocks of a bank."""
 
-    def __init__(self, buckets: int, rows_per_block: int) -> None:
-        self._buckets = buckets
+    def __init__(self, bins: int, rows_per_block: int) -> None:
+        self._bins = bins
         self._width = rows_per_block
         self._blocks: list[WeightBlock] = []
 
     @property
     def capacity(self) -> int:
-        """Rows there is room for."""
+        """How many rows fit without growing."""
         return len(self._blocks) * self._width
 
     @property
@@ -89,11 +89,11 @@ class WeightBlocks:
         return sum(block.weights.nbytes for block in self._blocks)
 
     def reserve(self, rows: int) -> None:
-        """Make room for rows 0 to `rows` - 1."""
+        """Grow to rows 0 to `rows` - 1."""
         while self.capacity < rows:
-            self._blocks.append(WeightBlock(self.capacity, self._buckets, self._width))
+            self._blocks.append(WeightBlock(self.capacity, self._bins, self._width))
 
-    def parts(self, rows: IntColumn) -> Iterator[BlockPart]:
+    def split_by_block(self, rows: IntColumn) -> Iterator[BlockPart]:
         """A batch, block by block."""
         if not len(rows):
             return
@@ -109,19 +109,19 @@ class WeightBlocks:
                 yield BlockPart(self._blocks[number], positions, columns[positions])
                 begin += size
 
-    def gathered(self, rows: IntColumn) -> FloatColumn:
-        """A copy of some rows, (buckets, rows)."""
-        copy = self.copied(rows)
-        return copy._blocks[0].weights if len(rows) else np.zeros((self._buckets, 0))
+    def copy_weights(self, rows: IntColumn) -> FloatColumn:
+        """A copy of some rows, (bins, rows)."""
+        copy = self.copy_rows(rows)
+        return copy._blocks[0].weights if len(rows) else np.zeros((self._bins, 0))
 
-    def copied(self, rows: IntColumn) -> WeightBlocks:
+    def copy_rows(self, rows: IntColumn) -> WeightBlocks:
         """Some rows, in the order given, in one block of their own; none if there are none."""
-        copy = WeightBlocks(self._buckets, max(len(rows), 1))
+        copy = WeightBlocks(self._bins, max(len(rows), 1))
         copy.reserve(len(rows))
-        for block, here, columns in self.parts(rows):
-            mine = copy._blocks[0]
-            mine.weights[block.low : block.high, here] = block.used[:, columns]
-            mine.low, mine.high = min(mine.low, block.low), max(mine.high, block.high)
+        for block, here, columns in self.split_by_block(rows):
+            target = copy._blocks[0]
+            target.weights[block.low : block.high, here] = block.used[:, columns]
+            target.low, target.high = min(target.low, block.low), max(target.high, block.high)
         return copy
 
 
@@ -133,7 +133,7 @@ def subtract_weights(column: FloatColumn, index: IntColumn, weights: FloatColumn
 
 
 def trim_weights(weights: FloatColumn, epsilon: float) -> FloatColumn:
-    """The same array with nothing left below the first and above the last bucket that weighs `epsilon` or more."""
+    """The same array with nothing left below the first and above the last bin that weighs `epsilon` or more."""
     counts = weights >= epsilon
     inside = np.maximum.accumulate(counts)
     inside &= np.maximum.accumulate(counts[::-1])[::-1]
@@ -148,11 +148,11 @@ def find_percentile_bins(
     within: tuple[IntColumn, IntColumn],
     fractions: FloatColumn,
 ) -> IntColumn:
-    """The bucket of each fraction and row, (fractions, rows), from some columns, or all, of weights (buckets, rows).
+    """The bin of each fraction and row, (fractions, rows), from some columns, or all, of weights (bins, rows).
 
-    `within` are the lowest and the highest bucket of each row. The weights are added up from the lowest on; the first
-    bucket whose sum reaches `fraction * total` is it, the highest at the latest. What an empty row gets, with a highest
-    bucket below its lowest, means nothing.
+    `within` are the lowest and the highest bin of each row. The weights are added up from the lowest on; the first
+    bin whose sum reaches `fraction * total` is it, the highest at the latest. What an empty row gets, with a highest
+    bin below its lowest, means nothing.
     """
     lowest, highest = within
     first, last = int(lowest.min()), int(highest.max())
@@ -160,17 +160,17 @@ def find_percentile_bins(
     sums = np.zeros(len(totals))
     below = np.zeros(thresholds.shape, dtype=np.bool_)
     # Counting up in bytes is an eighth of the memory to go through.
-    buckets = np.zeros(thresholds.shape, dtype=np.uint8 if len(weights) <= 255 else np.uint16)
+    bins = np.zeros(thresholds.shape, dtype=np.uint8 if len(weights) <= 255 else np.uint16)
     order = np.argsort(lowest.astype(np.uint16), kind="stable")
     begins = np.concatenate(([0], np.cumsum(np.bincount(lowest, minlength=len(weights)))))
-    for bucket in range(first, last):
-        beginning = order[begins[bucket] : begins[bucket + 1]]
-        if len(beginning):  # what lies below their lowest bucket is too little to count
+    for number in range(first, last):
+        beginning = order[begins[number] : begins[number + 1]]
+        if len(beginning):  # what lies below their lowest bin is too little to count
             sums[beginning] = 0
-            buckets[:, beginning] = bucket
-        sums += weights[bucket] if columns is None else weights[bucket].take(columns)
+            bins[:, beginning] = number
+        sums += weights[number] if columns is None else weights[number].take(columns)
         np.less(sums, thresholds, out=below)
-        np.add(buckets, below.view(np.uint8), out=buckets)
+        np.add(bins, below.view(np.uint8), out=bins)
     unswept = order[begins[max(first, last)] :]
-    buckets[:, unswept] = lowest[unswept]
-    return np.minimum(buckets, highest)
+    bins[:, unswept] = lowest[unswept]
+    return np.minimum(bins, highest)

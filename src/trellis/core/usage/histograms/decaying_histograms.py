@@ -1,4 +1,4 @@
-"""The bank: all histograms of one resource, a row each, with upstream's arithmetic.
+"""Decaying histograms: the bank of all histograms of one resource, a row each, with upstream's arithmetic.
 
 Rows are numbered by the caller. Every operation takes a batch of rows and works on columns: adding 100,000 samples
 takes 10 ms, and three percentiles of 100,000 rows 30 ms.
@@ -71,7 +71,7 @@ LARGEST_WEIGHT = 10_000
 
 
 class SavedHistogram(msgspec.Struct, frozen=True):
-    """One row: weight by bucket, what all of them weigh together, and since when (NaN if there is nothing)."""
+    """One row: weight by bin, what all of them weigh together, and since when (NaN if there is nothing)."""
 
     reference: float = math.nan
     weights: Mapping[int, int] = {}
@@ -79,21 +79,21 @@ class SavedHistogram(msgspec.Struct, frozen=True):
 
 
 class HistogramEntries(NamedTuple):
-    """Rows taken apart: for each of their buckets the row's position, the bucket and its weight; and rows' totals."""
+    """Rows taken apart: for each of their bins the row's position, the bin and its weight; and rows' totals."""
 
     positions: IntColumn
-    buckets: IntColumn
+    bins: IntColumn
     weights: FloatColumn
     totals: FloatColumn
 
 
 def save_histograms(weights: FloatColumn, references: FloatColumn, totals: FloatColumn) -> list[SavedHistogram]:
-    """Rows from their weights (buckets, rows), which are scaled in place. A bucket too light to show is left out."""
+    """Rows from their weights (bins, rows), which are scaled in place. A bin too light to show is left out."""
     most = weights.max(axis=0)
     weights *= LARGEST_WEIGHT / np.where(most > 0, most, 1.0)
     weights += 0.5
-    positions, buckets = np.nonzero(weights.T >= 1)
-    listed, rounded = buckets.tolist(), weights[buckets, positions].astype(np.int64).tolist()
+    positions, bins = np.nonzero(weights.T >= 1)
+    listed, rounded = bins.tolist(), weights[bins, positions].astype(np.int64).tolist()
     ends = np.cumsum(np.bincount(positions, minlength=len(totals))).tolist()
     saved = []
     begin = 0
@@ -104,15 +104,15 @@ def save_histograms(weights: FloatColumn, references: FloatColumn, totals: Float
 
 
 def split_histograms(saved: Sequence[SavedHistogram]) -> HistogramEntries:
-    """What rows weighed before they were written down: each bucket's share of the total."""
+    """What rows weighed before they were written down: each bin's share of the total."""
     sizes = np.fromiter((len(histogram.weights) for histogram in saved), dtype=np.int64, count=len(saved))
     positions = np.repeat(np.arange(len(saved)), sizes)
-    buckets = np.fromiter(chain.from_iterable(histogram.weights for histogram in saved), dtype=np.int64)
+    bins = np.fromiter(chain.from_iterable(histogram.weights for histogram in saved), dtype=np.int64)
     weights = np.fromiter(chain.from_iterable(histogram.weights.values() for histogram in saved), dtype=np.float64)
     sums = np.bincount(positions, weights, minlength=len(saved))
     totals = np.fromiter((histogram.total for histogram in saved), dtype=np.float64, count=len(saved))
     ratios = np.divide(totals, sums, out=np.zeros(len(saved)), where=sums > 0)
-    return HistogramEntries(positions, buckets, weights * ratios[positions], np.where(sums > 0, totals, 0.0))
+    return HistogramEntries(positions, bins, weights * ratios[positions], np.where(sums > 0, totals, 0.0))
 
 
 __all__ = ["FEW_ROWS", "ROWS_PER_BLOCK", "HistogramBank", "SavedHistogram"]
@@ -126,17 +126,17 @@ class _WeightedSamples(NamedTuple):
     """Samples with the weight they have in their row."""
 
     rows: IntColumn
-    buckets: IntColumn
+    bins: IntColumn
     weights: FloatColumn
 
 
 class HistogramBank:
-    """The histograms. Outside the lowest and highest bucket of a row, every bucket weighs less than EPSILON."""
+    """The histograms. Outside the lowest and highest bin of a row, every bin weighs less than EPSILON."""
 
     def __init__(self, layout: BinLayout, half_life: float, rows_per_block: int = ROWS_PER_BLOCK) -> None:
         self.layout = layout
         self.half_life = half_life
-        self._blocks = WeightBlocks(layout.buckets, rows_per_block)
+        self._blocks = WeightBlocks(layout.bins, rows_per_block)
         self._totals: FloatColumn = np.zeros(0)
         self._references: FloatColumn = np.zeros(0)
         self._lowest: IntColumn = np.zeros(0, dtype=np.int64)
@@ -144,7 +144,7 @@ class HistogramBank:
 
     @property
     def capacity(self) -> int:
-        """Rows there is room for."""
+        """How many rows fit without growing."""
         return len(self._totals)
 
     @property
@@ -154,7 +154,7 @@ class HistogramBank:
         return self._blocks.nbytes + sum(column.nbytes for column in columns)
 
     def reserve(self, rows: int) -> None:
-        """Make room for rows 0 to `rows` - 1; new ones are empty."""
+        """Grow to rows 0 to `rows` - 1; new ones are empty."""
         self._blocks.reserve(rows)
         begin, end = self.capacity, self._blocks.capacity
         if end > begin:
@@ -162,68 +162,66 @@ class HistogramBank:
             self._references = np.resize(self._references, end)
             self._lowest = np.resize(self._lowest, end)
             self._highest = np.resize(self._highest, end)
-            self._forget(slice(begin, end))
+            self._reset_columns(slice(begin, end))
 
     def totals(self, rows: IntColumn) -> FloatColumn:
         """What the samples of each row weigh together."""
         return self._totals[rows]
 
     def weights(self, rows: IntColumn) -> FloatColumn:
-        """What each bucket of each row weighs, (buckets, rows)."""
-        return self._blocks.gathered(rows)
+        """What each bin of each row weighs, (bins, rows)."""
+        return self._blocks.copy_weights(rows)
 
     def references(self, rows: IntColumn) -> FloatColumn:
         """When a sample weighs what it was given; NaN for a row that has none."""
         return self._references[rows]
 
-    def empty(self, rows: IntColumn) -> BoolColumn:
-        """Which rows have no bucket that counts."""
+    def is_empty(self, rows: IntColumn) -> BoolColumn:
+        """Which rows have no bin that counts."""
         return self._highest[rows] < self._lowest[rows]
 
     def add(self, rows: IntColumn, times: FloatColumn, values: FloatColumn, weights: FloatColumn | float) -> None:
         """Add samples; rows may repeat. All is finite, and neither values nor weights are negative."""
-        for part in self._weighed(rows, times, values, weights):
+        for part in self._weigh_samples(rows, times, values, weights):
             np.add.at(self._totals, part.rows, part.weights)
-            self._pile(part)
+            self._add_weights(part)
 
     def subtract(self, rows: IntColumn, times: FloatColumn, values: FloatColumn, weights: FloatColumn | float) -> None:
         """Take samples away again; what would leave less than EPSILON, or than nothing, leaves nothing."""
-        for part in self._weighed(rows, times, values, weights):
+        for part in self._weigh_samples(rows, times, values, weights):
             subtract_weights(self._totals, part.rows, part.weights, EPSILON)
-            for block, here, columns in self._blocks.parts(part.rows):
-                block.subtract(part.buckets[here], columns, part.weights[here], EPSILON)
-            self._trim(part.rows)
+            for block, here, columns in self._blocks.split_by_block(part.rows):
+                block.subtract(part.bins[here], columns, part.weights[here], EPSILON)
+            self._update_bin_ranges(part.rows)
 
     def percentiles(self, fractions: Sequence[float], rows: IntColumn | None = None) -> FloatColumn:
-        """The end of the bucket that each fraction falls into, (fractions, rows); 0 where a row is empty."""
+        """The end of the bin that each fraction falls into, (fractions, rows); 0 where a row is empty."""
         if rows is None:
             rows = np.arange(self.capacity, dtype=np.int64)
         requested = np.asarray(fractions, dtype=np.float64)
         results = np.zeros((len(requested), len(rows)))
         ends = self.layout.starts[1:]
-        for block, here, columns in self._blocks.parts(rows):
+        for block, here, columns in self._blocks.split_by_block(rows):
             # From a quarter of a block on, reading all of it in order is faster than picking.
             use_all_columns = 4 * len(columns) >= block.weights.shape[1]
             which = block.rows if use_all_columns else rows[here]
             within = self._lowest[which], self._highest[which]
             totals = self._totals[which]
-            buckets = find_percentile_bins(
-                block.weights, None if use_all_columns else columns, totals, within, requested
-            )
-            answer = np.where(within[1] < within[0], 0.0, ends[buckets])
+            bins = find_percentile_bins(block.weights, None if use_all_columns else columns, totals, within, requested)
+            answer = np.where(within[1] < within[0], 0.0, ends[bins])
             results[:, here] = answer[:, columns] if use_all_columns else answer
         return results
 
     def clear(self, rows: IntColumn) -> None:
         """Empty some rows."""
-        for block, _, columns in self._blocks.parts(rows):
+        for block, _, columns in self._blocks.split_by_block(rows):
             block.used[:, columns] = 0
-        self._forget(rows)
+        self._reset_columns(rows)
 
-    def copied(self, rows: IntColumn) -> HistogramBank:
+    def copy_rows(self, rows: IntColumn) -> HistogramBank:
         """Some rows in a bank of their own, where they are numbered from 0 on."""
         copy = HistogramBank(self.layout, self.half_life, max(len(rows), 1))
-        copy._blocks = self._blocks.copied(rows)
+        copy._blocks = self._blocks.copy_rows(rows)
         copy._totals, copy._references = self._totals[rows], self._references[rows]
         copy._lowest, copy._highest = self._lowest[rows], self._highest[rows]
         return copy
@@ -231,19 +229,19 @@ class HistogramBank:
     def merge(self, rows: IntColumn, other: HistogramBank, other_rows: IntColumn) -> None:
         """Add rows of a bank of the same kind to rows of this one, which may repeat. The youngest reference stays."""
         if other.layout != self.layout or other.half_life != self.half_life:
-            raise InternalError("only banks with the same buckets and half-life can be merged")
+            raise InternalError("only banks with the same bins and half-life can be merged")
         merged, into = np.unique(rows, return_inverse=True)
         references = self._references[merged]
         np.fmax.at(references, into, other._references[other_rows])
-        self._shift(merged, references)
+        self._move_references(merged, references)
         for begin in range(0, len(rows), _ROWS_AT_ONCE):
             now = slice(begin, begin + _ROWS_AT_ONCE)
             there = other_rows[now]
-            by = compute_row_scales(other._references[there], references[into[now]], self.half_life)
-            np.add.at(self._totals, rows[now], other._totals[there] * by)
-            weights = trim_weights(other.weights(there) * by, EPSILON)
-            positions, buckets = np.nonzero(weights.T)
-            self._pile(_WeightedSamples(rows[now][positions], buckets, weights[buckets, positions]))
+            scales = compute_row_scales(other._references[there], references[into[now]], self.half_life)
+            np.add.at(self._totals, rows[now], other._totals[there] * scales)
+            weights = trim_weights(other.weights(there) * scales, EPSILON)
+            positions, bins = np.nonzero(weights.T)
+            self._add_weights(_WeightedSamples(rows[now][positions], bins, weights[bins, positions]))
 
     def save(self, rows: IntColumn) -> list[SavedHistogram]:
         """Some rows as a checkpoint has them."""
@@ -263,24 +261,24 @@ class HistogramBank:
         before = np.array([histogram.reference for histogram in saved], dtype=np.float64)
         # What was saved with another half-life has a reference that is no multiple of ours; without one it has no age.
         references = round_to_half_life(before, self.half_life)
-        by = np.nan_to_num(compute_decay_factors(before, references, self.half_life), nan=0.0)
-        positions, buckets, weights, totals = split_histograms(saved)
+        scales = np.nan_to_num(compute_decay_factors(before, references, self.half_life), nan=0.0)
+        positions, bins, weights, totals = split_histograms(saved)
         self._references[rows] = references
-        self._totals[rows] = totals * by
-        self._pile(_WeightedSamples(rows[positions], buckets, weights * by[positions]))
+        self._totals[rows] = totals * scales
+        self._add_weights(_WeightedSamples(rows[positions], bins, weights * scales[positions]))
 
-    def _weighed(
+    def _weigh_samples(
         self, rows: IntColumn, times: FloatColumn, values: FloatColumn, weights: FloatColumn | float
     ) -> Iterator[_WeightedSamples]:
         """Samples with their weights, in parts: before each part the references that it needs have moved."""
-        buckets = self.layout.find(values)
+        bins = self.layout.find_bins(values)
         broadcast = np.broadcast_to(np.asarray(weights, dtype=np.float64), rows.shape)
-        for now in self._in_step(rows, times):
+        for now in self._split_at_reference_moves(rows, times):
             here = rows[now]
             weight = broadcast[now] * compute_decay_factors(times[now], self._references[here], self.half_life)
-            yield _WeightedSamples(here, buckets[now], weight)
+            yield _WeightedSamples(here, bins[now], weight)
 
-    def _in_step(self, rows: IntColumn, times: FloatColumn) -> Iterator[IntColumn | slice]:
+    def _split_at_reference_moves(self, rows: IntColumn, times: FloatColumn) -> Iterator[IntColumn | slice]:
         late = find_overdue(times, self._references[rows], self.half_life)
         if not late.any():
             yield slice(None)
@@ -292,44 +290,44 @@ class HistogramBank:
             early, first = split_before_overdue(rows[waiting], late)
             yield waiting[early]
             moving = waiting[first]
-            self._shift(rows[moving], round_to_half_life(times[moving], self.half_life))
+            self._move_references(rows[moving], round_to_half_life(times[moving], self.half_life))
             waiting = waiting[~early]
             late = find_overdue(times[waiting], self._references[rows[waiting]], self.half_life)
         yield waiting
 
-    def _pile(self, part: _WeightedSamples) -> None:
-        """Add to buckets; one that becomes heavy enough to count may be the lowest or highest of its row."""
-        for block, here, columns in self._blocks.parts(part.rows):
-            buckets = part.buckets[here]
-            counts = block.add(buckets, columns, part.weights[here]) >= EPSILON
+    def _add_weights(self, part: _WeightedSamples) -> None:
+        """Add weights to bins, and update the lowest and highest bin of their rows."""
+        for block, here, columns in self._blocks.split_by_block(part.rows):
+            bins = part.bins[here]
+            counts = block.add(bins, columns, part.weights[here]) >= EPSILON
             rows = part.rows[here]
-            lower = counts & (buckets < self._lowest[rows])
-            higher = counts & (buckets > self._highest[rows])
+            lower = counts & (bins < self._lowest[rows])
+            higher = counts & (bins > self._highest[rows])
             if lower.any():
-                np.minimum.at(self._lowest, rows[lower], buckets[lower])
+                np.minimum.at(self._lowest, rows[lower], bins[lower])
             if higher.any():
-                np.maximum.at(self._highest, rows[higher], buckets[higher])
+                np.maximum.at(self._highest, rows[higher], bins[higher])
 
-    def _shift(self, rows: IntColumn, references: FloatColumn) -> None:
+    def _move_references(self, rows: IntColumn, references: FloatColumn) -> None:
         """Move the references of rows, each named once, and scale what they hold."""
         before = self._references[rows]
         self._references[rows] = references
-        held = np.flatnonzero((before != references) & ~np.isnan(before))
-        rows, by = rows[held], compute_row_scales(before[held], references[held], self.half_life)
-        self._totals[rows] *= by
-        for block, here, columns in self._blocks.parts(rows):
-            block.used[:, columns] *= by[here]
-        self._trim(rows)
+        moved = np.flatnonzero((before != references) & ~np.isnan(before))
+        rows, scales = rows[moved], compute_row_scales(before[moved], references[moved], self.half_life)
+        self._totals[rows] *= scales
+        for block, here, columns in self._blocks.split_by_block(rows):
+            block.used[:, columns] *= scales[here]
+        self._update_bin_ranges(rows)
 
-    def _trim(self, rows: IntColumn) -> None:
-        """Find the lowest and highest bucket that count, after weights have become less."""
-        for block, here, columns in self._blocks.parts(rows):
+    def _update_bin_ranges(self, rows: IntColumn) -> None:
+        """Find the lowest and highest bin that count, after weights have become less."""
+        for block, here, columns in self._blocks.split_by_block(rows):
             which = rows[here]
-            self._lowest[which] = block.walked(self._lowest[which], columns, 1, EPSILON)
-            self._highest[which] = block.walked(self._highest[which], columns, -1, EPSILON)
+            self._lowest[which] = block.find_nonempty_bins(self._lowest[which], columns, 1, EPSILON)
+            self._highest[which] = block.find_nonempty_bins(self._highest[which], columns, -1, EPSILON)
 
-    def _forget(self, rows: IntColumn | slice) -> None:
+    def _reset_columns(self, rows: IntColumn | slice) -> None:
         self._totals[rows] = 0
         self._references[rows] = np.nan
-        self._lowest[rows] = self.layout.buckets - 1
+        self._lowest[rows] = self.layout.bins - 1
         self._highest[rows] = 0

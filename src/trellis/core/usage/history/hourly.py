@@ -50,19 +50,19 @@ class HourlyHistory:
         """What all of it occupies."""
         return self._running.nbytes + self._rings.nbytes + self._peaks.nbytes
 
-    def take(self, count: int) -> IntColumn:
+    def allocate(self, count: int) -> IntColumn:
         """Numbers for so many more rows."""
-        numbers = self._numbers.take(count)
+        numbers = self._numbers.allocate(count)
         series = 2 * self._numbers.reach
         self._rings.reserve(series)
         self._peaks.reserve(self._numbers.reach)
-        self._running.take(series - self._running.size)
+        self._running.allocate(series - self._running.size)
         return numbers
 
     def release(self, numbers: IntColumn) -> None:
         """Clear rows and release their numbers."""
         series = _series(numbers)
-        self._running.begin(series, np.full(len(series), -1))
+        self._running.restart(series, np.full(len(series), -1))
         self._rings.clear(series)
         self._peaks.clear(numbers)
         self._numbers.release(numbers)
@@ -75,41 +75,41 @@ class HourlyHistory:
         self._running.add(series[running], values[running])
         newest = self._running.hour.copy()
         np.maximum.at(newest, series, hours)
-        self._close(np.flatnonzero(newest > self._running.hour), newest)
+        self._close_hours(np.flatnonzero(newest > self._running.hour), newest)
         begun = ~running & (hours == newest[series])
         self._running.add(series[begun], values[begun])
         late = ~running & ~begun
         if late.any():
             self.merge(summarise_hours(series[late], hours[late], values[late]))
 
-    def close(self, now: float) -> None:
+    def close_quiet_hours(self, now: float) -> None:
         """Sum up hours that are over and get no more samples."""
         quiet = np.flatnonzero((self._running.hour >= 0) & (self._running.hour < now // HOUR - 1))
         if len(quiet):
-            self._close(quiet, np.full(self._running.capacity, -1))
+            self._close_hours(quiet, np.full(self._running.capacity, -1))
 
-    def merge(self, found: HourSummaries) -> None:
+    def merge(self, summaries: HourSummaries) -> None:
         """Take in hours that are summed up already; the series of number n are 2n for CPU and 2n + 1 for memory."""
-        self._rings.merge(found)
-        memory = np.flatnonzero(found.series % 2 == MEMORY_SERIES)
+        self._rings.merge(summaries)
+        memory = np.flatnonzero(summaries.series % 2 == MEMORY_SERIES)
         if len(memory):
-            cells = found.hours[memory] // CELL_HOURS
-            self._peaks.add(found.series[memory] // 2, cells, found.values[memory, MAXIMUM])
+            cells = summaries.hours[memory] // CELL_HOURS
+            self._peaks.add(summaries.series[memory] // 2, cells, summaries.values[memory, MAXIMUM])
 
     def merge_peaks(self, numbers: IntColumn, cells: IntColumn, values: FloatColumn) -> None:
         """Take in peaks of memory that were stored: cells of `CELL_HOURS` hours since the epoch."""
         self._peaks.add(numbers, cells, values)
         for number in np.unique(numbers).tolist():
-            self._rings.touch(2 * number + MEMORY_SERIES)
+            self._rings.bump_revision(2 * number + MEMORY_SERIES)
 
-    def peaks(self, numbers: IntColumn, until: float) -> Peaks:
+    def read_peaks(self, numbers: IntColumn, until: float) -> Peaks:
         """(rows, cells): the peaks of memory up to the cell in which a time is, oldest first; NaN where unknown.
 
-        An hour that is not closed yet is left out: `summaries` has it.
+        An hour that is not closed yet is left out: `read_summaries` has it.
         """
         return self._peaks.read(numbers, int(until // HOUR) // CELL_HOURS)
 
-    def recorded_peaks(self, number: int) -> tuple[int, Peaks]:
+    def export_peaks(self, number: int) -> tuple[int, Peaks]:
         """The peaks of one row and the cell of the newest."""
         newest = self._peaks.newest(number)
         return newest, self._peaks.read(np.array([number]), newest)[0]
@@ -122,14 +122,14 @@ class HourlyHistory:
                 self._peaks.add(np.array([series // 2]), np.array([hour // CELL_HOURS]), np.array([value]))
             if self._running.hour[series] == hour:
                 self._running.highest[series] = max(self._running.highest[series], value)
-                self._rings.touch(series)
-            elif self._rings.knows(series, hour):
+                self._rings.bump_revision(series)
+            elif self._rings.has_samples(series, hour):
                 self._rings.raise_maximum(series, hour, value)
             else:
-                needed = np.full((1, len(MEASURES)), value)
-                self._rings.merge(HourSummaries(np.array([series]), np.array([hour]), needed, np.array([1])))
+                values_needed = np.full((1, len(MEASURES)), value)
+                self._rings.merge(HourSummaries(np.array([series]), np.array([hour]), values_needed, np.array([1])))
 
-    def summaries(self, numbers: IntColumn, until: float) -> Ring:
+    def read_summaries(self, numbers: IntColumn, until: float) -> Ring:
         """(rows, resources, measures, hours): the whole hours before a time, oldest first; NaN where nothing is known.
 
         17 KB a row and resource: ask for a few thousand rows at a time.
@@ -138,7 +138,7 @@ class HourlyHistory:
         return self._read(_series(numbers), last).reshape(len(numbers), 2, len(MEASURES), self.hours)
 
     def revisions(self, numbers: IntColumn, until: float) -> IntColumn:
-        """(rows, resources): numbers that are others whenever `summaries` of these rows may be others."""
+        """(rows, resources): numbers that are others whenever `read_summaries` of these rows may be others."""
         series = _series(numbers)
         # An hour that is over and not summed up yet is read as it stands, and a late sample may still change it.
         waiting = (self._running.hour[series] >= 0) & (self._running.hour[series] < until // HOUR)
@@ -146,18 +146,18 @@ class HourlyHistory:
         revisions: IntColumn = (self._rings.revisions(series) << 32) + counts
         return revisions.reshape(len(numbers), 2)
 
-    def copied(self, numbers: IntColumn) -> HourlyHistory:
+    def copy_rows(self, numbers: IntColumn) -> HourlyHistory:
         """Some rows in a history of their own, where they are numbered from 0 on."""
         copy = HourlyHistory(self.hours // 24)
-        copy._numbers.take(len(numbers))
+        copy._numbers.allocate(len(numbers))
         series = _series(numbers)
-        copy._rings = self._rings.copied(series)
-        copy._peaks = self._peaks.copied(numbers)
-        copy._running = self._running.copied(series)
+        copy._rings = self._rings.copy_series(series)
+        copy._peaks = self._peaks.copy_rows(numbers)
+        copy._running = self._running.copy_series(series)
         return copy
 
-    def recorded(self, number: int) -> tuple[int, Ring]:
-        """Everything of one row, as `summaries` and up to the newest hour; the running hour as far as it has come."""
+    def export_hours(self, number: int) -> tuple[int, Ring]:
+        """All hours of one row, as `read_summaries`, up to the newest; the running hour as far as it has come."""
         series = _series(np.array([number]))
         newest = int(max(self._rings.newest(series).max(), self._running.hour[series].max()))
         return newest, self._read(series, newest)
@@ -168,17 +168,17 @@ class HourlyHistory:
         first = last - self.hours + 1
         hour = self._running.hour[series]
         at = np.flatnonzero((hour >= first) & (hour <= last) & (self._running.count[series] > 0))
-        running = self._running.summed_up(series[at])
+        running = self._running.summarise(series[at])
         place = running.hours - first
         share = running.counts / (counts[at, place] + running.counts)
         values[at, :, place] = mix_summaries(values[at, :, place], running.values, share)
         counts[at, place] += running.counts
         return np.where(counts[:, np.newaxis] > 0, values, np.float32(np.nan))
 
-    def _close(self, series: IntColumn, hours: IntColumn) -> None:
+    def _close_hours(self, series: IntColumn, hours: IntColumn) -> None:
         """Sum up the running hours of some series, and begin others; `hours` are those of all series."""
-        self.merge(self._running.summed_up(series))
-        self._running.begin(series, hours[series])
+        self.merge(self._running.summarise(series))
+        self._running.restart(series, hours[series])
 
 
 def _series(numbers: IntColumn) -> IntColumn:

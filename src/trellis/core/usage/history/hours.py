@@ -25,7 +25,7 @@ MEASURES = ("mean", "p50", "p90", "p95", "maximum")
 MAXIMUM = 4
 _FRACTIONS = (0.5, 0.9, 0.95)
 _LAYOUTS = (CPU_BINS, MEMORY_BINS)  # by the resource of a series
-_BUCKETS = max(layout.buckets for layout in _LAYOUTS)
+_BINS = max(layout.bins for layout in _LAYOUTS)
 
 
 class HourSummaries(NamedTuple):
@@ -49,27 +49,27 @@ class RunningHours(ColumnTable):
 
     def __init__(self) -> None:
         super().__init__()
-        self._buckets: npt.NDArray[np.uint32] = np.zeros((0, _BUCKETS), dtype=np.uint32)
+        self._bins: npt.NDArray[np.uint32] = np.zeros((0, _BINS), dtype=np.uint32)
 
     @property
     def nbytes(self) -> int:
         """What all of it occupies."""
-        return super().nbytes + self._buckets.nbytes
+        return super().nbytes + self._bins.nbytes
 
     def add(self, series: IntColumn, values: FloatColumn) -> None:
         """Count samples of the running hour."""
-        if len(self._buckets) < self.capacity:
-            grown = np.zeros((self.capacity, _BUCKETS), dtype=np.uint32)
-            grown[: len(self._buckets)] = self._buckets
-            self._buckets = grown
+        if len(self._bins) < self.capacity:
+            grown = np.zeros((self.capacity, _BINS), dtype=np.uint32)
+            grown[: len(self._bins)] = self._bins
+            self._bins = grown
         np.add.at(self.count, series, 1)
         np.add.at(self.total, series, values)
         np.maximum.at(self.highest, series, values)
         for resource, layout in enumerate(_LAYOUTS):
             mine = series % 2 == resource
-            np.add.at(self._buckets, (series[mine], layout.find(values[mine])), 1)
+            np.add.at(self._bins, (series[mine], layout.find_bins(values[mine])), 1)
 
-    def summed_up(self, series: IntColumn) -> HourSummaries:
+    def summarise(self, series: IntColumn) -> HourSummaries:
         """The running hours as far as they have come; series without a sample are left out."""
         series = series[self.count[series] > 0]
         counts = self.count[series]
@@ -78,30 +78,30 @@ class RunningHours(ColumnTable):
         values[:, MAXIMUM] = self.highest[series]
         for resource, layout in enumerate(_LAYOUTS):
             mine = series % 2 == resource
-            buckets = self._buckets[series[mine], : layout.buckets]
+            bins = self._bins[series[mine], : layout.bins]
             values[mine, 1:MAXIMUM] = np.minimum(
-                _percentiles(buckets, layout.starts), self.highest[series[mine], np.newaxis]
+                _percentiles(bins, layout.starts), self.highest[series[mine], np.newaxis]
             )
         return HourSummaries(series, self.hour[series], values, counts)
 
-    def copied(self, series: IntColumn) -> RunningHours:
+    def copy_series(self, series: IntColumn) -> RunningHours:
         """Some series in a table of their own, numbered from 0 on."""
         copy = RunningHours()
-        copy.take(len(series))
+        copy.allocate(len(series))
         for name in self.fills:
             copy._column(name)[: len(series)] = self._column(name)[series]
-        copy._buckets = np.zeros((copy.capacity, _BUCKETS), dtype=np.uint32)
-        counted = np.flatnonzero(series < len(self._buckets))
-        copy._buckets[counted] = self._buckets[series[counted]]
+        copy._bins = np.zeros((copy.capacity, _BINS), dtype=np.uint32)
+        counted = np.flatnonzero(series < len(self._bins))
+        copy._bins[counted] = self._bins[series[counted]]
         return copy
 
-    def begin(self, series: IntColumn, hours: IntColumn) -> None:
-        """Start anew, in given hours."""
+    def restart(self, series: IntColumn, hours: IntColumn) -> None:
+        """Clear series and begin given hours."""
         self.hour[series] = hours
         self.count[series] = 0
         self.total[series] = 0.0
         self.highest[series] = 0.0
-        self._buckets[series[series < len(self._buckets)]] = 0
+        self._bins[series[series < len(self._bins)]] = 0
 
 
 def summarise_hours(series: IntColumn, hours: IntColumn, values: FloatColumn) -> HourSummaries:
@@ -118,17 +118,17 @@ def summarise_hours(series: IntColumn, hours: IntColumn, values: FloatColumn) ->
     return HourSummaries(series[begins], hours[begins], summaries, counts)
 
 
-def _percentiles(buckets: npt.NDArray[np.uint32], starts: FloatColumn) -> FloatColumn:
-    """Percentiles of rows of buckets, as if the samples of a bucket were spread evenly over it."""
-    sums = np.cumsum(buckets, axis=1, dtype=np.float64)
-    percentiles = np.empty((len(buckets), len(_FRACTIONS)))
-    positions = np.arange(len(buckets))
+def _percentiles(bins: npt.NDArray[np.uint32], starts: FloatColumn) -> FloatColumn:
+    """Percentiles of rows of bins, as if the samples of a bin were spread evenly over it."""
+    sums = np.cumsum(bins, axis=1, dtype=np.float64)
+    percentiles = np.empty((len(bins), len(_FRACTIONS)))
+    positions = np.arange(len(bins))
     for measure, fraction in enumerate(_FRACTIONS):
         target_weight = fraction * sums[:, -1]
-        bucket = (sums >= target_weight[:, np.newaxis]).argmax(axis=1)
-        inside = buckets[positions, bucket]
-        missing = target_weight - (sums[positions, bucket] - inside)
-        percentiles[:, measure] = starts[bucket] + (starts[bucket + 1] - starts[bucket]) * missing / np.maximum(
+        position = (sums >= target_weight[:, np.newaxis]).argmax(axis=1)
+        inside = bins[positions, position]
+        missing = target_weight - (sums[positions, position] - inside)
+        percentiles[:, measure] = starts[position] + (starts[position + 1] - starts[position]) * missing / np.maximum(
             inside, 1
         )
     return percentiles
@@ -166,7 +166,7 @@ class Rings:
         return sum(block.values.nbytes + block.counts.nbytes for block in self._blocks)
 
     def reserve(self, series: int) -> None:
-        """Make room for so many series."""
+        """Grow to so many series."""
         while len(self._blocks) * self._per_block < series:
             self._blocks.append(_HourBlock(self.hours, self._per_block))
         more = max(series - len(self._newest), 0)
@@ -174,7 +174,7 @@ class Rings:
         self._revisions = np.append(self._revisions, np.zeros(more, dtype=np.int64))
 
     def clear(self, series: IntColumn) -> None:
-        """Forget what is known of some series."""
+        """Clear some series."""
         self._newest[series] = -1
         self._revisions[series] += 1
         for block, where, _ in self._parts(series):
@@ -188,7 +188,7 @@ class Rings:
         """A number for each series that is another one whenever anything in its ring has changed."""
         return self._revisions[series]
 
-    def knows(self, series: int, hour: int) -> bool:
+    def has_samples(self, series: int, hour: int) -> bool:
         """Whether an hour has samples."""
         return self._newest[series] - self.hours < hour <= self._newest[series] and bool(
             self._blocks[series // self._per_block].counts[series % self._per_block, hour % self.hours]
@@ -198,23 +198,23 @@ class Rings:
         """Raise the maximum of an hour that has samples."""
         highest = self._blocks[series // self._per_block].values[series % self._per_block, MAXIMUM]
         highest[hour % self.hours] = max(highest[hour % self.hours], value)
-        self.touch(series)
+        self.bump_revision(series)
 
-    def touch(self, series: int) -> None:
-        """Note that something is new about a series, here or beside its ring."""
+    def bump_revision(self, series: int) -> None:
+        """Mark a series as changed, in its ring or beside it."""
         self._revisions[series] += 1
 
-    def merge(self, found: HourSummaries) -> None:
-        """Work summaries in, and turn rings on to new hours; what is older than they reach is left out."""
-        self._advance(found.series, found.hours)
-        self._revisions[found.series] += 1
-        inside = np.flatnonzero(found.hours > self._newest[found.series] - self.hours)
-        for block, where, positions in self._parts(found.series[inside]):
+    def merge(self, summaries: HourSummaries) -> None:
+        """Merge summaries, and advance rings to new hours; what is older than the rings is dropped."""
+        self._advance(summaries.series, summaries.hours)
+        self._revisions[summaries.series] += 1
+        inside = np.flatnonzero(summaries.hours > self._newest[summaries.series] - self.hours)
+        for block, where, positions in self._parts(summaries.series[inside]):
             here = inside[positions]
-            place = found.hours[here] % self.hours
-            together = block.counts[where, place] + found.counts[here]
-            share = found.counts[here] / together
-            block.values[where, :, place] = mix_summaries(block.values[where, :, place], found.values[here], share)
+            place = summaries.hours[here] % self.hours
+            together = block.counts[where, place] + summaries.counts[here]
+            share = summaries.counts[here] / together
+            block.values[where, :, place] = mix_summaries(block.values[where, :, place], summaries.values[here], share)
             block.counts[where, place] = np.minimum(together, _MOST_SAMPLES)
 
     def read(self, series: IntColumn, last: int) -> tuple[Ring, IntColumn]:
@@ -233,7 +233,7 @@ class Rings:
                 counts[positions, here] = np.where(inside[positions, here], block.counts[where, there], 0)
         return values, counts
 
-    def copied(self, series: IntColumn) -> Rings:
+    def copy_series(self, series: IntColumn) -> Rings:
         """Some series in rings of their own, numbered from 0 on."""
         copy = Rings(self.hours, max(len(series), 1))
         copy.reserve(len(series))
@@ -251,8 +251,8 @@ class Rings:
         moved = np.flatnonzero((newest > self._newest) & (self._newest >= 0))
         steps = np.minimum(newest[moved] - self._newest[moved], self.hours)
         which = np.repeat(moved, steps)
-        nth = np.arange(len(which)) - np.repeat(np.cumsum(steps) - steps, steps)
-        place = (newest[which] - nth) % self.hours
+        offset = np.arange(len(which)) - np.repeat(np.cumsum(steps) - steps, steps)
+        place = (newest[which] - offset) % self.hours
         for block, where, positions in self._parts(which):
             block.counts[where, place[positions]] = 0
         self._newest = newest

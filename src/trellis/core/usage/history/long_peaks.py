@@ -75,7 +75,7 @@ class LongPeaks:
         peaks[(cells > newest) | (cells <= newest - CELLS)] = _UNKNOWN
         return peaks
 
-    def copied(self, rows: IntColumn) -> LongPeaks:
+    def copy_rows(self, rows: IntColumn) -> LongPeaks:
         """Some rows in rings of their own, numbered from 0 on."""
         copy = LongPeaks(max(len(rows), 1))
         copy.reserve(len(rows))
@@ -91,8 +91,8 @@ class LongPeaks:
         moved = np.flatnonzero((newest > self._newest) & (self._newest >= 0))
         steps = np.minimum(newest[moved] - self._newest[moved], CELLS)
         which = np.repeat(moved, steps)
-        nth = np.arange(len(which)) - np.repeat(np.cumsum(steps) - steps, steps)
-        place = (newest[which] - nth) % CELLS
+        offset = np.arange(len(which)) - np.repeat(np.cumsum(steps) - steps, steps)
+        place = (newest[which] - offset) % CELLS
         for block, where, positions in self._parts(which):
             block[where, place[positions]] = _UNKNOWN
         self._newest = newest

@@ -20,7 +20,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from trellis.core.usage.columns import BoolColumn, ColumnTable, FloatColumn, IntColumn, split_into_rounds
+from trellis.core.usage.columns import BoolColumn, ColumnTable, FloatColumn, IntColumn, split_into_unique_batches
 
 PLACES = 96
 MEAN, HIGHEST = 0, 1
@@ -32,7 +32,7 @@ _CELLS_PER_BLOCK = 1536  # 2.7 MB
 _MOST_SAMPLES = 255  # a place with more weighs no more: 8 bits
 
 
-class CellStretches(NamedTuple):
+class CellUpdates(NamedTuple):
     """What is known of places of cells, no place twice. One that `counts` nothing only raises the highest."""
 
     cells: IntColumn
@@ -62,34 +62,34 @@ class RunCells:
         return sum(block.values.nbytes + block.counts.nbytes for block in self._blocks)
 
     def reserve(self, cells: int) -> None:
-        """Make room for so many."""
+        """Grow to so many cells."""
         while len(self._blocks) * self._per_block < cells:
             self._blocks.append(_CellBlock(self._per_block))
 
     def clear(self, cells: IntColumn) -> None:
-        """Forget what is known of some cells."""
+        """Clear some cells."""
         for block, where, _ in self._parts(cells):
             block.counts[where] = 0
 
-    def merge(self, found: CellStretches) -> None:
-        """Work in what is new of some places."""
-        for block, where, positions in self._parts(found.cells):
-            resource, place = found.resources[positions], found.places[positions]
+    def merge(self, updates: CellUpdates) -> None:
+        """Merge updates of places."""
+        for block, where, positions in self._parts(updates.cells):
+            resource, place = updates.resources[positions], updates.places[positions]
             old = block.counts[where, resource, place]
-            counts = np.maximum(found.counts[positions], old == 0)
+            counts = np.maximum(updates.counts[positions], old == 0)
             share = counts / (old + counts)
-            highest = found.highest[positions]
+            highest = updates.highest[positions]
             mean, top = block.values[where, resource, MEAN, place], block.values[where, resource, HIGHEST, place]
             has_samples = old > 0
-            mixed = mean + (found.means[positions] - mean) * share
-            block.values[where, resource, MEAN, place] = np.where(has_samples, mixed, found.means[positions])
+            mixed = mean + (updates.means[positions] - mean) * share
+            block.values[where, resource, MEAN, place] = np.where(has_samples, mixed, updates.means[positions])
             block.values[where, resource, HIGHEST, place] = np.where(has_samples, np.maximum(top, highest), highest)
             block.counts[where, resource, place] = np.minimum(old + counts, _MOST_SAMPLES)
 
     def widen(self, cells: IntColumn) -> None:
         """Join places in pairs; no cell comes twice."""
         for block, where, _ in self._parts(cells):
-            block.values[where], block.counts[where] = halve_cells(block.values[where], block.counts[where])
+            block.values[where], block.counts[where] = join_place_pairs(block.values[where], block.counts[where])
 
     def read(self, cells: IntColumn) -> tuple[CellValues, CellCounts]:
         """Copies of some cells; what is in a place without samples means nothing."""
@@ -99,7 +99,7 @@ class RunCells:
             values[positions], counts[positions] = block.values[where], block.counts[where]
         return values, counts
 
-    def copied(self, cells: IntColumn) -> RunCells:
+    def copy_cells(self, cells: IntColumn) -> RunCells:
         """Some cells by themselves, numbered from 0 on."""
         copy = RunCells(max(len(cells), 1))
         copy.reserve(len(cells))
@@ -115,7 +115,7 @@ class RunCells:
             yield self._blocks[number], where[positions], positions
 
 
-def halve_cells(values: CellValues, counts: CellCounts) -> tuple[CellValues, CellCounts]:
+def join_place_pairs(values: CellValues, counts: CellCounts) -> tuple[CellValues, CellCounts]:
     """The same with places of twice the length: half as many, and the rest unknown."""
     pairs = values.reshape(*values.shape[:-1], PLACES // 2, 2)
     weights = counts.reshape(*counts.shape[:-1], PLACES // 2, 2).astype(np.float32)
@@ -128,8 +128,8 @@ def halve_cells(values: CellValues, counts: CellCounts) -> tuple[CellValues, Cel
 
 
 RUNS = 12
-FIRST_WIDTH = 60.0  # seconds
-TOGETHER = 30.0  # seconds between the starts of pods of one run; a CronJob can start one every minute
+FIRST_PLACE_SECONDS = 60.0  # seconds
+SAME_RUN_SECONDS = 30.0  # seconds between the starts of pods of one run; a CronJob can start one every minute
 MOST_DOUBLINGS = 24  # three thousand years
 
 _MOST_WEIGHT = 255
@@ -158,7 +158,7 @@ class StoredRun(NamedTuple):
 
 
 class RunHistory:
-    """The runs of all rows that have such a memory, by the number that a row was given here."""
+    """The runs of all rows that have a run history, by the number of the row in it."""
 
     def __init__(self) -> None:
         self._numbers = ColumnTable()
@@ -179,9 +179,9 @@ class RunHistory:
         columns = (self._begin, self._last, self._doublings, self._revisions)
         return self._cells.nbytes + sum(column.nbytes for column in columns)
 
-    def take(self, count: int) -> IntColumn:
+    def allocate(self, count: int) -> IntColumn:
         """Numbers for so many more rows."""
-        numbers = self._numbers.take(count)
+        numbers = self._numbers.allocate(count)
         more = self._numbers.capacity - len(self._begin)
         if more > 0:
             self._begin = np.append(self._begin, np.full((more, RUNS), np.nan), axis=0)
@@ -202,26 +202,26 @@ class RunHistory:
     def add(
         self, numbers: IntColumn, resource: int, started: FloatColumn, times: FloatColumn, values: FloatColumn
     ) -> None:
-        """Take in samples of pods that started at given times, in any order; those of an unknown start are left out."""
-        self._put(numbers, resource, started, times, values, weight=1)
+        """Add samples of pods that started at given times, in any order; those of an unknown start are left out."""
+        self._add_samples(numbers, resource, started, times, values, weight=1)
 
     def raise_highest(
         self, numbers: IntColumn, resource: int, started: FloatColumn, times: FloatColumn, values: FloatColumn
     ) -> None:
         """Note that more was needed than was ever sampled: an OOM kill."""
-        self._put(numbers, resource, started, times, values, weight=0)
+        self._add_samples(numbers, resource, started, times, values, weight=0)
 
     def merge(self, numbers: IntColumn, runs: list[StoredRun]) -> None:
-        """Take in runs that were stored, one for each number; numbers may repeat."""
+        """Merge stored runs, one for each number; numbers may repeat."""
         begin = np.array([run.begin for run in runs])
-        cells = self._cells_of(numbers, begin)
+        cells = self._find_or_begin_cells(numbers, begin)
         placed = np.flatnonzero(cells >= 0)
-        for batch in split_into_rounds(cells[placed]):
+        for batch in split_into_unique_batches(cells[placed]):
             here = placed[batch]
-            self._merge(cells[here], [runs[at] for at in here.tolist()])
+            self._merge_runs(cells[here], [runs[at] for at in here.tolist()])
         self._revisions[numbers] += 1
 
-    def seen(self, numbers: IntColumn, longest: float = math.inf, most: int = RUNS) -> RecentRuns:
+    def read_recent(self, numbers: IntColumn, longest: float = math.inf, most: int = RUNS) -> RecentRuns:
         """The newest runs of rows, at most so many, and of them those that lasted no longer than so many seconds.
 
         18 KB a row: ask for a few thousand at a time.
@@ -235,27 +235,27 @@ class RunHistory:
         most_doublings = np.where(there, doublings, 0).max(axis=1, initial=0)
         values, counts = self._cells.read((RUNS * numbers[:, np.newaxis] + newest).reshape(-1))
         missing = np.where(there, most_doublings[:, np.newaxis] - doublings, 0).reshape(-1)
-        values, counts = _widened(values, counts, missing)
+        values, counts = _widen_places(values, counts, missing)
         has_samples = (counts > 0) & there.reshape(-1)[:, np.newaxis, np.newaxis]
         values[~np.broadcast_to(has_samples[:, :, np.newaxis], values.shape)] = np.nan
         shape = (len(numbers), newest.shape[1], *values.shape[1:])
-        return RecentRuns(begin, last, FIRST_WIDTH * np.exp2(most_doublings), values.reshape(shape))
+        return RecentRuns(begin, last, FIRST_PLACE_SECONDS * np.exp2(most_doublings), values.reshape(shape))
 
     def revisions(self, numbers: IntColumn) -> IntColumn:
         """A number for each row that is another one whenever anything of its runs has changed."""
         return self._revisions[numbers]
 
-    def copied(self, numbers: IntColumn) -> RunHistory:
+    def copy_rows(self, numbers: IntColumn) -> RunHistory:
         """Some rows in a memory of their own, where they are numbered from 0 on."""
         copy = RunHistory()
-        copy.take(len(numbers))
+        copy.allocate(len(numbers))
         mine = slice(len(numbers))
         copy._begin[mine], copy._last[mine] = self._begin[numbers], self._last[numbers]
         copy._doublings[mine], copy._revisions[mine] = self._doublings[numbers], self._revisions[numbers]
-        copy._cells = self._cells.copied(_cells(numbers))
+        copy._cells = self._cells.copy_cells(_cells(numbers))
         return copy
 
-    def recorded(self, number: int) -> list[StoredRun]:
+    def export_runs(self, number: int) -> list[StoredRun]:
         """Everything of one row, oldest first."""
         order = np.argsort(self._begin[number])
         order = order[~np.isnan(self._begin[number, order])]
@@ -268,7 +268,7 @@ class RunHistory:
             for at, run in zip(order.tolist(), values, strict=True)
         ]
 
-    def _put(
+    def _add_samples(
         self,
         numbers: IntColumn,
         resource: int,
@@ -280,38 +280,38 @@ class RunHistory:
     ) -> None:
         cells = np.full(len(numbers), -1)
         placed = np.flatnonzero(~np.isnan(started))
-        cells[placed] = self._cells_of(numbers[placed], started[placed])
+        cells[placed] = self._find_or_begin_cells(numbers[placed], started[placed])
         valid = np.flatnonzero(cells >= 0)
         if not len(valid):
             return
         cells, values = cells[valid], values[valid]
         np.fmax.at(self._last.reshape(-1), cells, times[valid])
-        minutes = np.floor(np.maximum(times[valid] - started[valid], 0.0) / FIRST_WIDTH).astype(np.int64)
-        self._widen(cells, count_doublings(minutes))
+        minutes = np.floor(np.maximum(times[valid] - started[valid], 0.0) / FIRST_PLACE_SECONDS).astype(np.int64)
+        self._widen_cells(cells, count_doublings(minutes))
         places = minutes >> self._doublings.reshape(-1)[cells]
         unique, inverse, counts = np.unique(cells * PLACES + places, return_inverse=True, return_counts=True)
         highest = np.full(len(unique), -np.inf)
         np.maximum.at(highest, inverse, values)
         means = np.bincount(inverse, weights=values, minlength=len(unique)) / counts
         which = np.full(len(unique), resource)
-        self._cells.merge(CellStretches(unique // PLACES, which, unique % PLACES, means, highest, counts * weight))
+        self._cells.merge(CellUpdates(unique // PLACES, which, unique % PLACES, means, highest, counts * weight))
         self._revisions[numbers[valid]] += 1
 
-    def _merge(self, cells: IntColumn, runs: list[StoredRun]) -> None:
+    def _merge_runs(self, cells: IntColumn, runs: list[StoredRun]) -> None:
         """Work stored runs into their cells, of which none comes twice."""
         np.fmax.at(self._last.reshape(-1), cells, np.array([run.last for run in runs]))
         doublings = np.array([run.doublings for run in runs])
-        self._widen(cells, doublings)
+        self._widen_cells(cells, doublings)
         missing = self._doublings.reshape(-1)[cells] - doublings
         values = np.stack([run.values for run in runs])
         measured = ~np.isnan(values[:, :, MEAN])
         # The count of samples in a place is not stored: assume one a minute.
         weight = np.minimum(np.exp2(doublings), _MOST_WEIGHT)[:, np.newaxis, np.newaxis]
-        values, counts = _widened(np.nan_to_num(values), np.where(measured, weight, 0).astype(np.uint8), missing)
+        values, counts = _widen_places(np.nan_to_num(values), np.where(measured, weight, 0).astype(np.uint8), missing)
         at, resource, place = np.nonzero(counts)
         measures = values[at, resource, :, place].astype(np.float64)
         self._cells.merge(
-            CellStretches(
+            CellUpdates(
                 cells[at],
                 resource,
                 place,
@@ -321,24 +321,24 @@ class RunHistory:
             )
         )
 
-    def _cells_of(self, numbers: IntColumn, started: FloatColumn) -> IntColumn:
+    def _find_or_begin_cells(self, numbers: IntColumn, started: FloatColumn) -> IntColumn:
         """The cell of the run that each pod belongs to, made if there is none; -1 if it is too long ago.
 
-        The newest are made first, so that there are never more turns than a row has runs.
+        The newest are made first, so that the loop ends after at most as many rounds as a row has runs.
         """
-        waiting = np.flatnonzero(self._near(numbers, started) < 0)
+        waiting = np.flatnonzero(self._find_nearest_cells(numbers, started) < 0)
         while len(waiting):
             newest = np.full(len(self._begin), -np.inf)
             np.maximum.at(newest, numbers[waiting], started[waiting])
             waiting = waiting[self._begin_runs(newest)[numbers[waiting]]]
-            waiting = waiting[self._near(numbers[waiting], started[waiting]) < 0]
+            waiting = waiting[self._find_nearest_cells(numbers[waiting], started[waiting]) < 0]
         # Only now: a run that begins may have taken the place of one that was there.
-        return self._near(numbers, started)
+        return self._find_nearest_cells(numbers, started)
 
-    def _near(self, numbers: IntColumn, started: FloatColumn) -> IntColumn:
+    def _find_nearest_cells(self, numbers: IntColumn, started: FloatColumn) -> IntColumn:
         distance = np.nan_to_num(np.abs(self._begin[numbers] - started[:, np.newaxis]), nan=np.inf)
         nearest = distance.argmin(axis=1) if len(numbers) else np.zeros(0, dtype=np.int64)
-        near = np.take_along_axis(distance, nearest[:, np.newaxis], axis=1)[:, 0] <= TOGETHER
+        near = np.take_along_axis(distance, nearest[:, np.newaxis], axis=1)[:, 0] <= SAME_RUN_SECONDS
         cells: IntColumn = np.where(near, RUNS * numbers + nearest, -1)
         return cells
 
@@ -354,7 +354,7 @@ class RunHistory:
         self._cells.clear(RUNS * numbers + at)
         return begun
 
-    def _widen(self, cells: IntColumn, doublings: IntColumn) -> None:
+    def _widen_cells(self, cells: IntColumn, doublings: IntColumn) -> None:
         """See to it that cells have been doubled so often at least."""
         mine = self._doublings.reshape(-1)
         while len(short := np.unique(cells[mine[cells] < doublings])):
@@ -368,11 +368,11 @@ def count_doublings(minutes: IntColumn) -> IntColumn:
     return doublings
 
 
-def _widened(values: CellValues, counts: CellCounts, times: IntColumn) -> tuple[CellValues, CellCounts]:
+def _widen_places(values: CellValues, counts: CellCounts, times: IntColumn) -> tuple[CellValues, CellCounts]:
     """Cells with places joined so many times each."""
-    for round_number in range(int(times.max(initial=0))):
-        more = np.flatnonzero(times > round_number)
-        values[more], counts[more] = halve_cells(values[more], counts[more])
+    for step in range(int(times.max(initial=0))):
+        more = np.flatnonzero(times > step)
+        values[more], counts[more] = join_place_pairs(values[more], counts[more])
     return values, counts
 
 

@@ -129,7 +129,7 @@ def test_the_estimate_is_what_the_recommender_says_of_a_vpa_with_this_usage() ->
     counted(counting, found)
     [workload] = estimate_workloads({("shop", KEY): WEB}, counting.rows(NOW), SurveySettings(DEFAULT), NOW).workloads
     model = UsageModel()
-    model.follow("shop", [TrackedPod("shop", "p", "p", "vpa", True, (TrackedContainer("app"),))], NOW)
+    model.track_pods("shop", [TrackedPod("shop", "p", "p", "vpa", True, (TrackedContainer("app"),))], NOW)
     names = ["shop"] * len(found), ["p"] * len(found), ["app"] * len(found)
     model.ingest(Samples(*names, found.times, found.cpu, found.memory), NOW)
     view = model.view()

@@ -57,12 +57,12 @@ class World:
         name = f"web-{self.names}"
         pod = TrackedPod("shop", name, f"uid-of-{name}", "web", True, (TrackedContainer("app"),), self.now)
         self.pods.append(pod)
-        self.model.follow("shop", self.pods, self.now)
+        self.model.track_pods("shop", self.pods, self.now)
         return pod
 
     def stop(self, pod: TrackedPod) -> None:
         self.pods.remove(pod)
-        self.model.follow("shop", self.pods, self.now)
+        self.model.track_pods("shop", self.pods, self.now)
 
     def use(self, *used: tuple[TrackedPod, float, float]) -> None:
         """A minute, in which pods use so many cores and GiB."""
@@ -323,11 +323,11 @@ def test_after_a_restart_it_says_the_same() -> None:
     for _ in range(25):
         world.use((pod, 0.2, 1.0))
     before = world.ask()
-    saved = world.model.saved(row(world.model), world.now)
+    saved = world.model.save_rows(row(world.model), world.now)
     world.model = UsageModel()
     world.model.keep_runs([VPA])
     world.model.restore_all(saved)
-    world.model.follow("shop", world.pods, world.now)
+    world.model.track_pods("shop", world.pods, world.now)
     after = world.ask()
     assert after.bounds == pytest.approx(before.bounds, rel=0.012)
     assert {name: said(after, name) for name in after.explanation} == {

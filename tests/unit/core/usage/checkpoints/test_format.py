@@ -115,7 +115,7 @@ times = st.integers(0, 4_000_000_000).map(float)
 histograms = st.builds(
     SavedHistogram,
     times,
-    st.dictionaries(st.integers(0, CPU_BINS.buckets - 1), st.integers(1, 10_000)),
+    st.dictionaries(st.integers(0, CPU_BINS.bins - 1), st.integers(1, 10_000)),
     st.floats(0, 1e40),
 )
 saved_rows = st.builds(

@@ -23,7 +23,7 @@ WEB = ("shop", "web")
 def lived(days: int = 3) -> UsageModel:
     """A model with some days of history of two pods."""
     model = UsageModel()
-    model.follow("shop", [pod("web-1", memory=1e9), pod("web-2", memory=1e9)], START)
+    model.track_pods("shop", [pod("web-1", memory=1e9), pod("web-2", memory=1e9)], START)
     for hour in range(24 * days):
         now = START + 3600 * hour
         lines = [(f"web-{n}", "app", now, 0.1 * n + 0.01 * (hour % 24), 1e8 * n + 1e6 * hour) for n in (1, 2)]
@@ -32,7 +32,7 @@ def lived(days: int = 3) -> UsageModel:
 
 
 def saved(model: UsageModel, now: float) -> SavedRow:
-    (found,) = model.saved(row(model), now)
+    (found,) = model.save_rows(row(model), now)
     return found
 
 
@@ -40,7 +40,7 @@ def test_a_saved_row_is_the_slow_one_without_the_peaks_of_windows_that_run() -> 
     slow = SlowRow()
     containers = {"a": SlowContainer(slow), "b": SlowContainer(slow)}
     model = UsageModel()
-    model.follow("shop", [pod("a"), pod("b")], START)
+    model.track_pods("shop", [pod("a"), pod("b")], START)
     for hour in range(40):
         for name, container in containers.items():
             time, memory = START + 3600 * hour, 1e8 + 3e7 * ((hour * 7) % 11)
@@ -69,10 +69,10 @@ def test_saving_changes_nothing() -> None:
 
 def test_a_pod_that_departed_has_its_last_peak_saved() -> None:
     model = UsageModel()
-    model.follow("shop", [pod("web-1")], START)
+    model.track_pods("shop", [pod("web-1")], START)
     model.ingest(batch(("web-1", "app", START, 0.1, 1e9)), START)
     assert saved(model, START + 60).memory.weights == {}
-    model.follow("shop", [], START + 120)
+    model.track_pods("shop", [], START + 120)
     assert list(saved(model, START + 120).memory.weights.values()) == [10_000]
 
 
@@ -97,7 +97,7 @@ def test_samples_after_a_restart_merge_with_the_history() -> None:
     first = lived(3)
     copy = UsageModel()
     copy.restore(saved(first, now - 3600))
-    copy.follow("shop", [pod("web-1"), pod("web-2")], now)
+    copy.track_pods("shop", [pod("web-1"), pod("web-2")], now)
     for hour in range(72, 96):
         time = START + 3600 * hour
         lines = [(f"web-{n}", "app", time, 0.1 * n + 0.01 * (hour % 24), 1e8 * n + 1e6 * hour) for n in (1, 2)]
@@ -113,7 +113,7 @@ def test_a_checkpoint_that_comes_late_merges_into_what_the_row_has() -> None:
     stored = saved(lived(), START + 9 * DAY)
     model = UsageModel()
     now = START + 9 * DAY
-    model.follow("shop", [pod("web-3")], now)
+    model.track_pods("shop", [pod("web-3")], now)
     model.ingest(batch(("web-3", "app", now, 0.1, 5e9)), now)
     model.restore(stored)
     assert model.view().count.tolist() == [stored.count + 1]
@@ -146,7 +146,7 @@ def test_a_row_is_restored_before_its_vpa_is_followed() -> None:
     model = UsageModel()
     model.restore(saved(lived(), START + 9 * DAY))
     assert model.view().keys == [RowKey("shop", "web", "app")]
-    model.follow("shop", [pod("web-7")], START + 9 * DAY)
+    model.track_pods("shop", [pod("web-7")], START + 9 * DAY)
     assert model.sizes().rows == 1
 
 
@@ -154,9 +154,9 @@ def test_a_restart_after_a_long_time_does_not_forget_before_pods_are_followed() 
     model = UsageModel()
     model.restore(saved(lived(), START + 9 * DAY))
     now = START + 60 * DAY
-    assert model.collect([WEB], now) == []
-    model.follow("shop", [pod("web-7")], now + 60)
-    assert model.collect([WEB], now + 3600) == []
+    assert model.collect_garbage([WEB], now) == []
+    model.track_pods("shop", [pod("web-7")], now + 60)
+    assert model.collect_garbage([WEB], now + 3600) == []
 
 
 def test_kills_that_the_checkpoint_covers_are_known_after_a_restart() -> None:
@@ -165,7 +165,7 @@ def test_kills_that_the_checkpoint_covers_are_known_after_a_restart() -> None:
     model.record_ooms([kill("web-1", now - 60)], now)
     copy = UsageModel()
     copy.restore(saved(model, now))
-    copy.follow("shop", [pod("web-1", memory=1e9)], now + 30)
+    copy.track_pods("shop", [pod("web-1", memory=1e9)], now + 30)
     found = copy.record_ooms([kill("web-1", now - 60), kill("web-1", now), kill("web-1", now + 1)], now + 30)
     assert found.dropped == {"KnownOomKill": 2}
     assert len(found.kills) == 1
@@ -183,7 +183,7 @@ def test_a_kill_in_a_window_that_runs_outlives_a_restart() -> None:
 
 def test_the_peak_below_a_kill_is_not_taken_away_a_second_time() -> None:
     model = UsageModel()
-    model.follow("shop", [pod("web-1")], START)
+    model.track_pods("shop", [pod("web-1")], START)
     model.ingest(batch(("web-1", "app", START, 0.1, 1e8)), START)
     model.record_ooms([kill("web-1", START + 60, 5e9)], START + 60)
     view = model.view()
@@ -192,7 +192,7 @@ def test_the_peak_below_a_kill_is_not_taken_away_a_second_time() -> None:
 
 def test_a_window_in_which_usage_passed_the_kill_is_not_saved() -> None:
     model = UsageModel()
-    model.follow("shop", [pod("web-1")], START)
+    model.track_pods("shop", [pod("web-1")], START)
     model.record_ooms([kill("web-1", START, 1e9)], START)
     model.ingest(batch(("web-1", "app", START + 60, 0.1, 5e9)), START + 60)
     assert saved(model, START + 60).memory.weights == {}
@@ -200,18 +200,18 @@ def test_a_window_in_which_usage_passed_the_kill_is_not_saved() -> None:
 
 def test_many_rows_are_saved_at_once_and_in_order() -> None:
     model = UsageModel()
-    model.follow("shop", [pod(f"p-{n}", f"vpa-{n}", ("app", "proxy")) for n in range(30)], START)
+    model.track_pods("shop", [pod(f"p-{n}", f"vpa-{n}", ("app", "proxy")) for n in range(30)], START)
     lines = [(f"p-{n}", name, START, 0.01 * (n + 1), 1e7 * (n + 1)) for n in range(30) for name in ("app", "proxy")]
     model.ingest(batch(*lines), START)
     rows = model.view().rows[::-1]
-    found = model.saved(rows, START + 2 * DAY)
+    found = model.save_rows(rows, START + 2 * DAY)
     assert [each.key for each in found] == model.view(rows).keys
     assert [each.memory.weights for each in found] == [
-        each.memory.weights for n in rows for each in model.saved(np.array([n]), START + 2 * DAY)
+        each.memory.weights for n in rows for each in model.save_rows(np.array([n]), START + 2 * DAY)
     ]
     copy = UsageModel()
     copy.restore_all(found)
-    order = copy.find([each.key for each in found])
+    order = copy.find_rows([each.key for each in found])
     assert copy.view().cpu.percentiles([0.9], order).tolist() == model.view().cpu.percentiles([0.9], rows).tolist()
 
 
@@ -220,55 +220,55 @@ class TestDue:
 
     def test_rows_wait_in_the_order_in_which_they_changed(self) -> None:
         model = UsageModel()
-        model.follow("shop", [pod(f"p-{n}", f"vpa-{n}") for n in range(3)], START)
+        model.track_pods("shop", [pod(f"p-{n}", f"vpa-{n}") for n in range(3)], START)
         for second, n in enumerate([2, 0, 1, 2]):
             model.ingest(batch((f"p-{n}", "app", START + second, 0.1, 1e8)), START + second)
-        assert [key.vpa for key in model.view(model.due(START + 9, 9)).keys] == ["vpa-2", "vpa-0", "vpa-1"]
-        assert [key.vpa for key in model.view(model.due(START + 9, 2)).keys] == ["vpa-2", "vpa-0"]
+        assert [key.vpa for key in model.view(model.select_due(START + 9, 9)).keys] == ["vpa-2", "vpa-0", "vpa-1"]
+        assert [key.vpa for key in model.view(model.select_due(START + 9, 2)).keys] == ["vpa-2", "vpa-0"]
 
     def test_a_row_that_is_saved_is_not_due_until_it_changes(self) -> None:
         model = UsageModel()
-        model.follow("shop", [pod("web-1")], START)
+        model.track_pods("shop", [pod("web-1")], START)
         model.ingest(batch(("web-1", "app", START, 0.1, 1e8)), START)
-        model.mark_saved(model.due(START, 9), START)
-        assert model.due(START + 60, 9).tolist() == []
+        model.mark_saved(model.select_due(START, 9), START)
+        assert model.select_due(START + 60, 9).tolist() == []
         model.ingest(batch(("web-1", "app", START + 60, 0.1, 1e8)), START + 60)
-        assert model.due(START + 60, 9).tolist() == row(model).tolist()
+        assert model.select_due(START + 60, 9).tolist() == row(model).tolist()
 
     def test_what_came_while_a_row_was_written_is_due(self) -> None:
         model = UsageModel()
-        model.follow("shop", [pod("web-1")], START)
+        model.track_pods("shop", [pod("web-1")], START)
         model.ingest(batch(("web-1", "app", START, 0.1, 1e8)), START)
-        model.saved(row(model), START)
+        model.save_rows(row(model), START)
         model.record_ooms([kill("web-1", START + 30)], START + 30)
         model.mark_saved(row(model), START)
-        assert model.due(START + 60, 9).tolist() == row(model).tolist()
+        assert model.select_due(START + 60, 9).tolist() == row(model).tolist()
 
     def test_a_row_whose_pod_departs_is_due_for_the_peak_that_no_checkpoint_has(self) -> None:
         model = UsageModel()
-        model.follow("shop", [pod("web-1"), pod("web-2"), pod("idle-1", "idle")], START)
+        model.track_pods("shop", [pod("web-1"), pod("web-2"), pod("idle-1", "idle")], START)
         model.ingest(batch(*((f"web-{n}", "app", START, 0.1, 1e8) for n in (1, 2))), START)
         model.mark_saved(row(model), START)
-        model.follow("shop", [pod("web-2"), pod("idle-1", "idle")], START + 60)
-        assert model.due(START + 60, 9).tolist() == row(model).tolist()
+        model.track_pods("shop", [pod("web-2"), pod("idle-1", "idle")], START + 60)
+        assert model.select_due(START + 60, 9).tolist() == row(model).tolist()
         model.mark_saved(row(model), START + 60)
-        model.follow("shop", [pod("web-2")], START + 120)
-        assert model.due(START + 120, 9).tolist() == []
+        model.track_pods("shop", [pod("web-2")], START + 120)
+        assert model.select_due(START + 120, 9).tolist() == []
 
     def test_rows_that_were_only_restored_are_not_due(self) -> None:
         model = UsageModel()
         model.restore(saved(lived(), START + 9 * DAY))
-        assert model.due(math.inf, 9).tolist() == []
+        assert model.select_due(math.inf, 9).tolist() == []
 
     def test_a_batch_of_what_is_known_makes_nothing_due(self) -> None:
         model = UsageModel()
-        model.follow("shop", [pod("web-1")], START)
+        model.track_pods("shop", [pod("web-1")], START)
         samples = batch(("web-1", "app", START, 0.1, 1e8))
         model.ingest(samples, START)
         model.mark_saved(row(model), START)
         again = model.ingest(samples, START + 60)
         assert (again.accepted, again.dropped) == (0, {"RepeatedSample": 1})
-        assert model.due(START + 60, 9).tolist() == []
+        assert model.select_due(START + 60, 9).tolist() == []
 
 
 def test_a_history_that_cannot_be_read_changes_nothing_and_stops_no_other() -> None:
@@ -284,8 +284,8 @@ def test_a_history_that_cannot_be_read_changes_nothing_and_stops_no_other() -> N
 
 def test_a_vpa_that_somebody_else_served_meanwhile_comes_back_with_what_they_remembered() -> None:
     model = lived()
-    (mine,) = model.saved(model.view().rows, START)
-    model.abandon("shop", "web")
+    (mine,) = model.save_rows(model.view().rows, START)
+    model.reset_vpa("shop", "web")
     assert model.view().count.tolist() == [0]
     theirs = msgspec.structs.replace(mine, count=mine.count + 100)
     model.restore(theirs)
@@ -295,12 +295,12 @@ def test_a_vpa_that_somebody_else_served_meanwhile_comes_back_with_what_they_rem
 def test_a_workload_without_pods_keeps_its_history_and_a_container_that_was_removed_does_not() -> None:
     later = START + 20 * DAY
     idle = lived()
-    idle.follow("shop", [], START + 4 * DAY)
+    idle.track_pods("shop", [], START + 4 * DAY)
     for now in (later, later + 700, later + 1400):
-        idle.collect({WEB}, now)
+        idle.collect_garbage({WEB}, now)
     assert idle.view().count.tolist()[0] > 0
     renamed = lived()
-    renamed.follow("shop", [pod("web-3", containers=["other"])], START + 4 * DAY)
+    renamed.track_pods("shop", [pod("web-3", containers=["other"])], START + 4 * DAY)
     for now in (later, later + 700, later + 1400):
-        renamed.collect({WEB}, now)
+        renamed.collect_garbage({WEB}, now)
     assert [key.container for key in renamed.view().keys] == ["other"]

@@ -77,7 +77,7 @@ class Oracles:
         self.heaviest = 0.0
 
     def new(self) -> SlowHistogram:
-        return SlowHistogram(self.layout.first, self.layout.buckets, self.half_life)
+        return SlowHistogram(self.layout.first_width, self.layout.bins, self.half_life)
 
     def do(self, step: Step) -> None:
         for row, time, value, weight in step.samples:
@@ -121,7 +121,7 @@ def assert_same(bank: HistogramBank, oracles: Oracles, heaviest: float) -> None:
     np.testing.assert_allclose(bank.totals(rows), totals, rtol=1e-9, atol=1e-9 * heaviest)
     weights = np.array([slow.weights for slow in oracles.rows]).T
     np.testing.assert_allclose(bank.weights(rows), weights, rtol=1e-9, atol=1e-9 * heaviest)
-    assert bank.empty(rows).tolist() == [slow.weights[slow.lowest] < EPSILON for slow in oracles.rows]
+    assert bank.is_empty(rows).tolist() == [slow.weights[slow.lowest] < EPSILON for slow in oracles.rows]
     assert_same_percentiles(bank, oracles)
 
 
@@ -212,7 +212,7 @@ def test_steady_usage_is_the_end_of_its_bucket(layout: BinLayout, value: float, 
 def test_an_empty_row_has_no_percentile() -> None:
     bank = filled(1.0)
     assert bank.percentiles(FRACTIONS, ints(1)).tolist() == [[0.0]] * len(FRACTIONS)
-    assert bank.empty(ints(0, 1)).tolist() == [False, True]
+    assert bank.is_empty(ints(0, 1)).tolist() == [False, True]
     assert math.isnan(bank.references(ints(1))[0])
     assert bank.totals(ints(1)).tolist() == [0.0]
 
@@ -234,9 +234,9 @@ def test_the_last_bucket_is_as_large_as_its_start() -> None:
 
 def test_what_is_lighter_than_a_thousandth_of_the_lightest_sample_does_not_count() -> None:
     bank = filled(1.0, weight=0.99 * EPSILON)
-    assert bank.empty(ints(0)).all()
+    assert bank.is_empty(ints(0)).all()
     feed(bank, [Sample(0, MIDNIGHT, 1.0, 0.02 * EPSILON)])
-    assert not bank.empty(ints(0)).any()
+    assert not bank.is_empty(ints(0)).any()
 
 
 def test_light_buckets_at_both_ends_are_passed_over() -> None:
@@ -274,7 +274,7 @@ def test_taking_a_sample_away_leaves_the_row_as_it_was() -> None:
 def test_taking_away_more_than_there_is_leaves_nothing_and_nothing_negative() -> None:
     bank = filled(0.5)
     feed(bank, [Sample(0, MIDNIGHT, 0.5, 3.0), Sample(0, MIDNIGHT, 0.5, 3.0)], subtract=True)
-    assert bank.empty(ints(0)).all()
+    assert bank.is_empty(ints(0)).all()
     assert bank.totals(ints(0)).tolist() == [0.0]
     assert bank.weights(ints(0)).min() == 0.0
 
@@ -324,7 +324,7 @@ def test_the_older_reference_follows_the_younger_in_a_merge() -> None:
     old, young = bank_of(), bank_of()
     feed(old, [Sample(1, MIDNIGHT, 0.5, 8.0)])
     feed(young, [Sample(2, MIDNIGHT + 3 * DAY, 4.0, 1.0)])
-    for into, row, other, other_row in ((old.copied(ints(1)), 0, young, 2), (young.copied(ints(2)), 0, old, 1)):
+    for into, row, other, other_row in ((old.copy_rows(ints(1)), 0, young, 2), (young.copy_rows(ints(2)), 0, old, 1)):
         into.merge(ints(row), other, ints(other_row))
         assert into.references(ints(row)).tolist() == [MIDNIGHT + 3 * DAY]
         assert into.totals(ints(row)).tolist() == [2.0]
@@ -361,18 +361,18 @@ def test_histograms_of_different_kinds_are_never_merged() -> None:
 def test_a_copy_is_independent_and_dense() -> None:
     bank = filled(0.5)
     feed(bank, [Sample(3, MIDNIGHT, 4.0, 2.0)])
-    copy = bank.copied(ints(3, 0))
+    copy = bank.copy_rows(ints(3, 0))
     bank.clear(ints(0, 3))
     assert copy.totals(ints(0, 1)).tolist() == [2.0, 1.0]
     assert copy.percentiles([0.5]).tolist()[0] == pytest.approx([4.124698514, 0.511134538], rel=1e-8)
-    assert bank.copied(ints()).capacity == 0
+    assert bank.copy_rows(ints()).capacity == 0
 
 
 def test_a_cleared_row_is_as_new_and_its_neighbours_stay() -> None:
     bank = filled(0.5)
     feed(bank, [Sample(1, MIDNIGHT, 4.0, 1.0)])
     bank.clear(ints(0))
-    assert bank.empty(ints(0, 1)).tolist() == [True, False]
+    assert bank.is_empty(ints(0, 1)).tolist() == [True, False]
     assert math.isnan(bank.references(ints(0))[0])
     feed(bank, [Sample(0, MIDNIGHT - 300 * DAY, 1.0, 1.0)])
     assert bank.references(ints(0)).tolist() == [MIDNIGHT - 300 * DAY]
@@ -391,7 +391,7 @@ def test_growing_keeps_what_is_there_and_an_unused_bank_takes_nothing() -> None:
     bank.reserve(7)
     assert (bank.capacity, bank.nbytes) == (8, 4 * small)
     assert bank.totals(ints(0, 7)).tolist() == [1.0, 0.0]
-    assert bank.empty(ints(1, 7)).all()
+    assert bank.is_empty(ints(1, 7)).all()
 
 
 def test_percentiles_of_few_rows_of_a_block_are_those_of_all() -> None:
@@ -444,7 +444,7 @@ def test_loading_many_is_loading_each() -> None:
 def test_weights_without_a_reference_have_no_age_and_are_not_loaded() -> None:
     bank = filled(1.0)
     bank.load(0, SavedHistogram(math.nan, {25: 10_000}, 3.0))
-    assert bank.empty(ints(0)).all()
+    assert bank.is_empty(ints(0)).all()
     feed(bank, [Sample(0, MIDNIGHT, 4.0, 1.0)])
     assert bank.totals(ints(0)).tolist() == [1.0]
 

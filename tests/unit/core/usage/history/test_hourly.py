@@ -30,7 +30,7 @@ WEB = ("shop", "web")
 
 def history(days: int = 2) -> HourlyHistory:
     made = HourlyHistory(days)
-    assert made.take(1).tolist() == [0]
+    assert made.allocate(1).tolist() == [0]
     return made
 
 
@@ -41,7 +41,7 @@ def add(to: HourlyHistory, *samples: tuple[float, float], number: int = 0, resou
 
 def known(of: HourlyHistory, until: float, number: int = 0, resource: int = CPU_SERIES) -> dict[int, list[float]]:
     """Hours since START to their five measures."""
-    values = of.summaries(np.array([number]), until)[0, resource]
+    values = of.read_summaries(np.array([number]), until)[0, resource]
     first = int((until - START) // HOUR) - of.hours
     hours = np.flatnonzero(~np.isnan(values[0]))
     return {first + int(hour): values[:, hour].tolist() for hour in hours}
@@ -62,7 +62,7 @@ def test_means_and_maxima_are_those_of_all_samples_in_whatever_order_they_come(
         for time, value in samples:
             slow[math.floor((time - START) / HOUR)].append(value)
     until = START + 90 * HOUR
-    ring.close(until)
+    ring.close_quiet_hours(until)
     found = known(ring, until)
     assert sorted(found) == sorted(slow)
     for hour, values in slow.items():
@@ -108,7 +108,7 @@ def test_an_hour_is_the_same_before_and_after_it_is_closed() -> None:
     add(ring, *((START + 60 * minute, 1.0 + minute) for minute in range(50)))
     add(ring, (START - HOUR, 7.0), (START + 60, 7.0))
     before = known(ring, START + 2 * HOUR)
-    ring.close(START + 2 * HOUR)
+    ring.close_quiet_hours(START + 2 * HOUR)
     assert known(ring, START + 2 * HOUR) == before
     assert list(before) == [-1, 0]
 
@@ -142,13 +142,13 @@ def test_what_is_older_than_the_ring_is_left_out() -> None:
 
 def test_rows_and_resources_have_rings_of_their_own() -> None:
     ring = HourlyHistory(2)
-    numbers = ring.take(300)  # more than fit a block
+    numbers = ring.allocate(300)  # more than fit a block
     times_of_all = np.full(300, START)
     for resource, factor in ((CPU_SERIES, 1.0), (MEMORY_SERIES, 1e8)):
         values = np.array([(number + 1) * factor for number in range(300)])
         ring.add(numbers, resource, times_of_all, values)
         ring.add(numbers, resource, times_of_all + 3600, values)
-    found = ring.summaries(numbers, START + HOUR)
+    found = ring.read_summaries(numbers, START + HOUR)
     assert found.shape == (300, 2, len(MEASURES), 48)
     assert found.dtype == np.float32
     assert found[:, CPU_SERIES, MEAN, -1].tolist() == (numbers + 1).tolist()
@@ -257,7 +257,7 @@ class TestInTheModel:
     def lived(self, hours: int) -> UsageModel:
         model = UsageModel(UsageSettings(history_days=2))
         model.keep_history([WEB])
-        model.follow("shop", [pod("web-1"), pod("web-2"), pod("api-1", "api")], START)
+        model.track_pods("shop", [pod("web-1"), pod("web-2"), pod("api-1", "api")], START)
         for quarter in range(4 * hours):
             now = START + 900 * quarter
             lines = [(name, "app", now, 0.1 * (quarter // 4 + 1), 1e8) for name in ("web-1", "web-2", "api-1")]
@@ -280,7 +280,7 @@ class TestInTheModel:
         model = UsageModel()
         model.keep_history([WEB])
         now = START + 24 * HOUR
-        model.follow("shop", [pod("web-1"), pod("web-2")], now)
+        model.track_pods("shop", [pod("web-1"), pod("web-2")], now)
         for name in ("web-1", "web-2"):
             model.ingest(batch(*((name, "app", START + hour * HOUR, 0.1 * (hour + 1), 1e8) for hour in range(24))), now)
         assert self.means(model, now) == pytest.approx({hour: 0.1 * (hour + 1) for hour in range(24)})
@@ -289,7 +289,7 @@ class TestInTheModel:
     def test_it_outlives_a_restart_and_the_hour_that_was_running_with_it(self) -> None:
         model = self.lived(3)
         stopped = START + 3 * HOUR - 60
-        (saved,) = model.saved(row(model), stopped)
+        (saved,) = model.save_rows(row(model), stopped)
         assert 0 < len(saved.history) < 300
         copy = UsageModel(UsageSettings(history_days=2))
         copy.restore(saved)
@@ -298,11 +298,11 @@ class TestInTheModel:
 
     def test_it_is_not_saved_where_nobody_asks_for_it(self) -> None:
         model = self.lived(1)
-        (saved,) = model.saved(row(model, vpa="api"), START + HOUR)
+        (saved,) = model.save_rows(row(model, vpa="api"), START + HOUR)
         assert saved.history == ""
 
     def test_a_history_from_the_future_is_refused(self) -> None:
-        (saved,) = self.lived(2).saved(row(self.lived(2)), START + 2 * HOUR)
+        (saved,) = self.lived(2).save_rows(row(self.lived(2)), START + 2 * HOUR)
         ahead = msgspec.structs.replace(saved, history=encode_history(10_000_000, decode_history(saved.history)[1]))
         with pytest.raises(InvalidCheckpoint, match="lastUpdateTime"):
             UsageModel().restore(ahead)

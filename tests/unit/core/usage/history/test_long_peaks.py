@@ -31,7 +31,7 @@ FIRST = round(START / CELL)
 
 def known(of: HourlyHistory, until: float, number: int = 0) -> dict[int, float]:
     """Cells since START to their peaks, in units of 1e8."""
-    [values] = of.peaks(np.array([number]), until)
+    [values] = of.read_peaks(np.array([number]), until)
     first = int(until // CELL) - CELLS + 1
     return {first + int(cell) - FIRST: float(values[cell]) / 1e8 for cell in np.flatnonzero(~np.isnan(values))}
 
@@ -40,7 +40,7 @@ def lived(hours: int) -> UsageModel:
     """Memory that grows by 1e8 an hour, from 1e8."""
     model = UsageModel()
     model.keep_history([WEB])
-    model.follow("shop", [pod("web-1")], START)
+    model.track_pods("shop", [pod("web-1")], START)
     for hour in range(hours):
         now = START + hour * HOUR
         model.ingest(batch(("web-1", "app", now, 0.1, 1e8 * (hour + 1))), now)
@@ -89,7 +89,7 @@ def test_a_kill_raises_its_peak() -> None:
 def test_they_outlive_a_restart_beside_what_comes_later() -> None:
     stopped = START + 15 * HOUR
     model = lived(15)
-    (saved,) = model.saved(row(model), stopped)
+    (saved,) = model.save_rows(row(model), stopped)
     assert 0 < len(saved.peaks) < 100
     assert build_checkpoint_status(saved)["peaks"] == saved.peaks
     copy = UsageModel()
@@ -100,7 +100,7 @@ def test_they_outlive_a_restart_beside_what_comes_later() -> None:
 
 def test_a_checkpoint_of_an_earlier_release_has_the_peaks_of_its_hours() -> None:
     model = lived(15)
-    (saved,) = model.saved(row(model), START + 15 * HOUR)
+    (saved,) = model.save_rows(row(model), START + 15 * HOUR)
     copy = UsageModel()
     copy.restore(msgspec.structs.replace(saved, peaks=""))
     copy.keep_history([WEB])
@@ -108,20 +108,20 @@ def test_a_checkpoint_of_an_earlier_release_has_the_peaks_of_its_hours() -> None
 
 
 def test_a_recording_of_an_earlier_release_is_read() -> None:
-    line = msgspec.to_builtins(UsageRowLine.of(lived(3).saved(row(lived(3)), START + 3 * HOUR)[0]))
+    line = msgspec.to_builtins(UsageRowLine.of(lived(3).save_rows(row(lived(3)), START + 3 * HOUR)[0]))
     assert line.pop("peaks")
     assert msgspec.convert(line, UsageRowLine).saved().peaks == ""
 
 
 def test_peaks_that_change_are_news_of_the_row() -> None:
     ring = HourlyHistory(2)
-    ring.take(1)
+    ring.allocate(1)
     before = ring.revisions(np.array([0]), START)
     ring.merge_peaks(np.zeros(1, dtype=np.int64), np.array([FIRST]), np.array([1e9]))
     assert (ring.revisions(np.array([0]), START) != before).tolist() == [[False, True]]
-    assert ring.copied(np.array([0])).peaks(np.array([0]), START).tolist()[0][-1] == 1e9
+    assert ring.copy_rows(np.array([0])).read_peaks(np.array([0]), START).tolist()[0][-1] == 1e9
     ring.release(np.array([0]))
-    ring.take(1)
+    ring.allocate(1)
     assert known(ring, START) == {}
     ring.add(np.zeros(2, dtype=np.int64), MEMORY_SERIES, np.array([START, START + HOUR]), np.array([2e8, 3e8]))
     assert known(ring, START + HOUR) == pytest.approx({0: 2.0})
@@ -172,7 +172,7 @@ def test_a_text_that_has_no_peaks_is_refused(text: str) -> None:
 
 
 def test_peaks_from_the_future_are_refused() -> None:
-    (saved,) = lived(2).saved(row(lived(2)), START + 2 * HOUR)
+    (saved,) = lived(2).save_rows(row(lived(2)), START + 2 * HOUR)
     ahead = msgspec.structs.replace(saved, peaks=encode_peaks(FIRST + 1000, decode_peaks(saved.peaks)[1]))
     with pytest.raises(InvalidCheckpoint, match="lastUpdateTime"):
         UsageModel().restore(ahead)

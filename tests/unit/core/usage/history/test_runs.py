@@ -19,13 +19,13 @@ from trellis.api.kinds.checkpoint import RUNS_LENGTH
 from trellis.base.errors import InvalidCheckpoint
 from trellis.core.usage.checkpoints.compressed_history import LONGEST_RUNS_TEXT, decode_runs, encode_runs
 from trellis.core.usage.history.runs import (
-    FIRST_WIDTH,
+    FIRST_PLACE_SECONDS,
     HIGHEST,
     MEAN,
     MOST_DOUBLINGS,
     PLACES,
     RUNS,
-    TOGETHER,
+    SAME_RUN_SECONDS,
     RunHistory,
     StoredRun,
 )
@@ -59,7 +59,7 @@ class Oracle:
     def seen(self, number: int) -> list[tuple[float, dict[int, tuple[float, float]]]]:
         """Runs, newest first, each as mean and maximum by place."""
         runs = [(begin, mine) for begin, mine in zip(self.begins[number], self.samples[number], strict=True) if mine]
-        minutes = [int(offset // FIRST_WIDTH) for _, mine in runs for offset, _ in mine]
+        minutes = [int(offset // FIRST_PLACE_SECONDS) for _, mine in runs for offset, _ in mine]
         width = 1
         while any(minute // width >= PLACES for minute in minutes):
             width *= 2
@@ -67,14 +67,14 @@ class Oracle:
         for begin, mine in sorted(runs, key=lambda run: -run[0]):
             places: dict[int, list[float]] = {}
             for offset, value in mine:
-                places.setdefault(int(offset // FIRST_WIDTH) // width, []).append(value)
+                places.setdefault(int(offset // FIRST_PLACE_SECONDS) // width, []).append(value)
             found.append((begin, {place: (float(np.mean(all_)), max(all_)) for place, all_ in places.items()}))
         return found
 
     def _find(self, number: int, start: float) -> int | None:
         distances = [abs(begin - start) for begin in self.begins[number]]
         at = distances.index(min(distances))
-        return at if distances[at] <= TOGETHER else None
+        return at if distances[at] <= SAME_RUN_SECONDS else None
 
     def _begin(self, number: int, start: float) -> None:
         begins = self.begins[number]
@@ -90,7 +90,7 @@ def added(runs: RunHistory, samples: list[Sample], resource: int = CPU) -> None:
 
 def seen(runs: RunHistory, number: int, resource: int = CPU) -> list[tuple[float, dict[int, tuple[float, float]]]]:
     """What is remembered, as the oracle says it."""
-    found = runs.seen(np.array([number]))
+    found = runs.read_recent(np.array([number]))
     return [
         (begin, {place: (float(run[MEAN, place]), float(run[HIGHEST, place])) for place in known(run)})
         for begin, run in zip(found.begin[0].tolist(), found.values[0, :, resource], strict=True)
@@ -114,7 +114,7 @@ samples_of = st.tuples(
 @given(st.lists(st.lists(samples_of, min_size=1, max_size=20), min_size=1, max_size=8))
 def test_it_remembers_what_an_oracle_does(batches: list[list[Sample]]) -> None:
     runs, oracle = RunHistory(), Oracle(3)
-    runs.take(3)
+    runs.allocate(3)
     for each in batches:
         added(runs, each)
         oracle.add(each)
@@ -129,8 +129,8 @@ def test_it_remembers_what_an_oracle_does(batches: list[list[Sample]]) -> None:
 @given(st.lists(samples_of, min_size=1, max_size=40))
 def test_rows_do_not_touch_each_other(samples: list[Sample]) -> None:
     together, alone = RunHistory(), RunHistory()
-    together.take(3)
-    alone.take(3)
+    together.allocate(3)
+    alone.allocate(3)
     added(together, samples)
     for number in range(3):
         mine = [each for each in samples if each[0] == number]
@@ -145,7 +145,7 @@ class TestRuns:
 
     def one(self, *samples: tuple[float, float, float]) -> RunHistory:
         runs = RunHistory()
-        runs.take(1)
+        runs.allocate(1)
         for sample in samples:
             added(runs, [(0, *sample)])
         return runs
@@ -160,16 +160,16 @@ class TestRuns:
 
     def test_a_long_run_has_longer_places(self) -> None:
         runs = self.one(*((0.0, MINUTE * minute, float(minute)) for minute in range(12 * 60)))
-        found = runs.seen(np.array([0]))
+        found = runs.read_recent(np.array([0]))
         assert found.width.tolist() == [8 * MINUTE]
         assert found.values[0, 0, CPU, HIGHEST, 10] == 87.0
         assert found.values[0, 0, CPU, MEAN, 10] == pytest.approx(83.5)
 
     def test_short_runs_are_widened_to_be_seen_beside_a_long_one_and_else_are_not(self) -> None:
         runs = self.one((0.0, 90_000.0, 1.0), (200_000.0, 0.0, 2.0), (200_000.0, 60.0, 4.0))
-        assert runs.seen(np.array([0])).width.tolist() == [16 * MINUTE]
+        assert runs.read_recent(np.array([0])).width.tolist() == [16 * MINUTE]
         assert seen(runs, 0)[0] == (200_000.0, {0: (3.0, 4.0)})
-        short = runs.seen(np.array([0]), longest=86_400.0)
+        short = runs.read_recent(np.array([0]), longest=86_400.0)
         assert short.width.tolist() == [MINUTE]
         assert short.values[0, 0, CPU, HIGHEST, :2].tolist() == [2.0, 4.0]
         assert np.isnan(short.begin[0, 1:]).all()
@@ -180,7 +180,7 @@ class TestRuns:
 
     def test_a_thousand_pods_that_come_at_once_leave_the_newest_runs(self) -> None:
         runs = RunHistory()
-        runs.take(1)
+        runs.allocate(1)
         added(runs, [(0, 100.0 * number, 0.0, float(number)) for number in range(1000)])
         assert [begin for begin, _ in seen(runs, 0)] == [100.0 * number for number in range(999, 999 - RUNS, -1)]
 
@@ -202,24 +202,24 @@ class TestRuns:
         runs = self.one((1000.0, 60.0, 1.0))
         before = runs.revisions(np.array([0]))[0]
         runs.release(np.array([0]))
-        assert runs.take(1).tolist() == [0]
+        assert runs.allocate(1).tolist() == [0]
         assert seen(runs, 0) == []
         assert runs.revisions(np.array([0]))[0] > before
 
     def test_it_takes_21_kilobytes_a_row_whatever_happens(self) -> None:
         runs = RunHistory()
-        runs.take(1024)
+        runs.allocate(1024)
         added(runs, [(number, 100.0 * run, 1e6, 1.0) for number in range(0, 1024, 64) for run in range(20)])
         assert runs.nbytes / 1024 < 21_600
 
     def test_a_copy_can_be_sent_and_has_the_rows_asked_for_alone(self) -> None:
         runs = RunHistory()
-        runs.take(3)
+        runs.allocate(3)
         added(runs, [(number, 100.0, 60.0, float(number)) for number in range(3)])
-        copy = pickle.loads(pickle.dumps(runs.copied(np.array([2, 0]))))  # noqa: S301 - made here
+        copy = pickle.loads(pickle.dumps(runs.copy_rows(np.array([2, 0]))))  # noqa: S301 - made here
         assert [seen(copy, number) for number in range(2)] == [seen(runs, 2), seen(runs, 0)]
         assert copy.size == 2
-        assert runs.copied(np.zeros(0, dtype=np.int64)).size == 0
+        assert runs.copy_rows(np.zeros(0, dtype=np.int64)).size == 0
 
 
 def made_up(begin: float, doublings: int, seed: int, places: int) -> StoredRun:
@@ -303,7 +303,7 @@ class TestInTheModel:
         model.keep_runs([WEB])
         for number in range(runs):
             begin = START + 3600.0 * number
-            model.follow("shop", [job(f"web-{number}", begin), job(f"api-{number}", begin, "api")], begin)
+            model.track_pods("shop", [job(f"web-{number}", begin), job(f"api-{number}", begin, "api")], begin)
             for minute in range(minutes):
                 now = begin + MINUTE * minute + 30
                 lines = [(f"{name}-{number}", "app", now, 0.1 * (minute + 1), 1e8) for name in ("web", "api")]
@@ -312,7 +312,7 @@ class TestInTheModel:
 
     def highest(self, model: UsageModel) -> list[list[float]]:
         view = model.view(row(model))
-        found = view.runs.seen(view.run_rows)
+        found = view.runs.read_recent(view.run_rows)
         runs = found.values[0, ~np.isnan(found.begin[0]), CPU, HIGHEST]
         return [run[~np.isnan(run)].tolist() for run in runs]
 
@@ -326,11 +326,11 @@ class TestInTheModel:
 
     def test_it_outlives_a_restart_and_the_run_goes_on(self) -> None:
         model = self.lived(2)
-        (saved,) = model.saved(row(model), START + 4000)
+        (saved,) = model.save_rows(row(model), START + 4000)
         assert 0 < len(saved.runs) < 400
         copy = UsageModel()
         copy.keep_runs([WEB])
-        copy.follow("shop", [job("web-1", START + 3600)], START + 4000)
+        copy.track_pods("shop", [job("web-1", START + 3600)], START + 4000)
         copy.ingest(batch(("web-1", "app", START + 4020, 0.7, 1e8)), START + 4020)
         copy.restore(saved)
         assert self.highest(copy) == [
@@ -340,7 +340,7 @@ class TestInTheModel:
 
     def test_what_was_restored_twice_is_there_once(self) -> None:
         model = self.lived(2)
-        (saved,) = model.saved(row(model), START + 4000)
+        (saved,) = model.save_rows(row(model), START + 4000)
         copy = UsageModel()
         copy.restore(saved)
         once = self.highest(copy)
@@ -349,10 +349,10 @@ class TestInTheModel:
 
     def test_a_long_run_is_restored_into_one_that_has_just_begun(self) -> None:
         model = self.lived(1, minutes=300)
-        (saved,) = model.saved(row(model), START + 20_000)
+        (saved,) = model.save_rows(row(model), START + 20_000)
         copy = UsageModel()
         copy.keep_runs([WEB])
-        copy.follow("shop", [job("web-0", START)], START)
+        copy.track_pods("shop", [job("web-0", START)], START)
         copy.ingest(batch(("web-0", "app", START, 99.0, 1e8)), START)
         copy.restore(saved)
         (highest,) = self.highest(copy)
@@ -362,12 +362,12 @@ class TestInTheModel:
 
     def test_it_is_not_saved_where_nobody_asks_for_it(self) -> None:
         model = self.lived(1)
-        (saved,) = model.saved(row(model, vpa="api"), START + 4000)
+        (saved,) = model.save_rows(row(model, vpa="api"), START + 4000)
         assert saved.runs == ""
 
     def test_a_run_from_the_future_is_refused(self) -> None:
         model = self.lived(1)
-        (saved,) = model.saved(row(model), START + 4000)
+        (saved,) = model.save_rows(row(model), START + 4000)
         ahead = [run._replace(begin=START + 1e7) for run in decode_runs(saved.runs)]
         with pytest.raises(InvalidCheckpoint, match="lastUpdateTime"):
             UsageModel().restore(msgspec.structs.replace(saved, runs=encode_runs(ahead)))
@@ -376,16 +376,16 @@ class TestInTheModel:
         model = self.lived(1)
         model.record_ooms([kill("web-0", START + 120, 5e9)], START + 300)
         view = model.view(row(model))
-        assert view.runs.seen(view.run_rows).values[0, 0, MEMORY, HIGHEST, 2] == pytest.approx(6e9)
+        assert view.runs.read_recent(view.run_rows).values[0, 0, MEMORY, HIGHEST, 2] == pytest.approx(6e9)
 
     def test_an_abandoned_row_has_forgotten_its_runs(self) -> None:
         model = self.lived(2)
-        model.abandon(*WEB)
+        model.reset_vpa(*WEB)
         assert model.sizes().runs == 0
 
     def test_a_view_that_is_sent_has_runs_if_it_is_to(self) -> None:
         view = self.lived(2).view()
-        with_runs, without = view.copied(history=False, runs=True), view.copied(history=False)
+        with_runs, without = view.detach(history=False, runs=True), view.detach(history=False)
         assert sorted(with_runs.run_rows.tolist()) == [-1, 0]
         assert set(without.run_rows.tolist()) == {-1}
         assert without.runs.size == 0
