@@ -189,12 +189,12 @@ class _StartedQuery(msgspec.Struct, frozen=True):
 
 def _start_query(recommender: Recommender, view: RowsView, query: EstimateQuery, now: float) -> _StartedQuery:
     rows = Rows.of(view, query.rows.positions, query.rows.siblings)
-    is_elsewhere = isinstance(recommender, RemoteRecommender)
+    is_remote = isinstance(recommender, RemoteRecommender)
     if isinstance(recommender, RemoteRecommender):
         pending = recommender.start_estimate(rows, query.values, now)
     else:
         pending = partial(recommender.estimate, rows, query.values, now)
-    return _StartedQuery(recommender.name, len(rows), is_elsewhere, pending)
+    return _StartedQuery(recommender.name, len(rows), is_remote, pending)
 
 
 def _collect_estimates(started: _StartedQuery) -> Estimates | str:

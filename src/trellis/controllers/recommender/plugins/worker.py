@@ -129,7 +129,7 @@ class RecommenderWorker:
             return nothing
         return self._threads.submit(self._load, time.monotonic() + self._settings.start_seconds)
 
-    def begin(self, rows: Rows, values: ParameterValues, now: float, /) -> PendingEstimates:
+    def start_estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> PendingEstimates:
         """Send a request to the process. It gets copies of the requested rows only."""
         question = tuple(sorted(values.items()))
         if self._closing.is_set():
@@ -142,7 +142,7 @@ class RecommenderWorker:
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """Send a request, and wait for the answer."""
-        return self.begin(rows, values, now)()
+        return self.start_estimate(rows, values, now)()
 
     def close(self) -> None:
         """End the process. Requests in flight fail."""

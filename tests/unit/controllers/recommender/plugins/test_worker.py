@@ -19,6 +19,7 @@ from trellis.controllers.recommender.plugins.entry_points import RecommenderPlug
 from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
 from trellis.controllers.recommender.plugins.worker_process import worker_environment
 from trellis.core.recommend.amounts import CPU, MIDDLE
+from trellis.core.recommend.estimation import RemoteRecommender
 from trellis.core.recommend.parameters import ParameterKind
 from trellis.testing.estimates import select_rows
 from trellis.testing.rows import NOW, Used, rows_of
@@ -124,7 +125,9 @@ def test_each_way_to_fail_is_named_and_others_are_answered_after_it(
 def test_one_that_hangs_is_killed_with_all_it_has_started_and_holds_up_the_others_for_one_deadline() -> None:
     with working() as (worker, seen):
         child = pid_of(worker)
-        hanging, queued = (worker.begin(ROWS, {"mood": mood, "millicores": 1.0}, NOW) for mood in ("fork", "fine"))
+        hanging, queued = (
+            worker.start_estimate(ROWS, {"mood": mood, "millicores": 1.0}, NOW) for mood in ("fork", "fine")
+        )
         with pytest.raises(RecommenderFailure, match="recommender unruly did not answer within 1 s and was killed"):
             hanging()
         with pytest.raises(RecommenderFailure, match="took its 1 s for VPAs with other parameters"):
@@ -207,7 +210,7 @@ def test_defaults_of_the_process_are_checked_against_what_it_declares() -> None:
 def test_closing_leaves_no_process_behind_whatever_it_does() -> None:
     with working() as (worker, _):
         child = pid_of(worker)
-        pending = worker.begin(ROWS, {"mood": "spin", "millicores": 1.0}, NOW)
+        pending = worker.start_estimate(ROWS, {"mood": "spin", "millicores": 1.0}, NOW)
         worker.close()
         with pytest.raises(RecommenderFailure):
             pending()
@@ -225,7 +228,7 @@ from trellis.controllers.recommender.plugins.worker import RecommenderWorker, Wo
 plugin = RecommenderPlugin("unruly", "unruly_recommender:Unruly", "unruly-package", "1.0")
 worker = RecommenderWorker(plugin, WorkerSettings(60.0), given={{}}, observe=print)
 worker.start().result()
-worker.begin(rows_of([Used()]), {{"mood": "spin", "millicores": 1.0}}, NOW)
+worker.start_estimate(rows_of([Used()]), {{"mood": "spin", "millicores": 1.0}}, NOW)
 print(worker._process.pid, flush=True)
 time.sleep(60)
 """
@@ -241,6 +244,11 @@ def test_kill_9_of_the_parent_ends_a_child_that_spins() -> None:
         assert not ending.poll(0)
         parent.kill()
     assert ending.poll(20_000)
+
+
+def test_a_pass_starts_the_estimates_of_a_worker_before_it_waits_for_them() -> None:
+    with working() as (worker, _):
+        assert isinstance(worker, RemoteRecommender)
 
 
 def test_a_worker_gets_neither_tokens_nor_the_way_to_the_cluster() -> None:
