@@ -106,7 +106,7 @@ class RecommenderInMemory:
             with spent.on("checkpoints"):
                 rows += map(read_checkpoint, decode_list(page, CHECKPOINTS.struct).items)
         with spent.on("checkpoints"):
-            report = self.engine.ingest(FetchedUsage(history=[FetchedHistory(rows, stored=True)]), _at(0))
+            report = self.engine.ingest(FetchedUsage(history=[FetchedHistory(rows, from_checkpoints=True)]), _at(0))
         if report.refused:
             raise CannotMeasure(f"{len(report.refused)} checkpoints were refused")
         return spent

@@ -95,12 +95,12 @@ class PrometheusHistory:
         now = self._now()
         used = 0
         async with PrometheusClient(self._settings, observe=prometheus_observer(self._metrics)) as client:
-            _log.info("reading history", address=self._settings.prometheus_address, vpas=len(request.wanted))
+            _log.info("reading history", address=self._settings.prometheus_address, vpas=len(request.vpas))
             labels = await query_pod_labels(client, self._settings, now)
             usage = await asyncio.to_thread(UsageBackfill, request, labels)
             async for samples in read_history(client, self._settings, request.namespaces.keys(), now, _ProgressLog()):
-                used += await asyncio.to_thread(usage.take_in, samples, now)
-        rows = await asyncio.to_thread(usage.rows, now)
+                used += await asyncio.to_thread(usage.ingest, samples, now)
+        rows = await asyncio.to_thread(usage.save_rows, now)
         if not used:
             _log.warning(
                 "Prometheus has no history of these VPAs; do --prometheus-cadvisor-job-name, "

@@ -61,7 +61,7 @@ class RecommenderInformers:
 
     def give_back(self, snapshot: RecommenderSnapshot) -> None:
         """Have the next snapshot repeat the changes of one whose pass failed."""
-        self._changes.give_back(snapshot.changes)
+        self._changes.restore(snapshot.changes)
 
     def _subscribe(self) -> None:
         changes = self._changes

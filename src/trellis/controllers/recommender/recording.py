@@ -91,7 +91,8 @@ class RecordedRecommenderEngine(RecommenderEngine):
     ) -> PassDecision:
         for history in fetched.history:
             self._write(
-                lines.RESTORE, lines.RestoreLine(now, history.stored, tuple(map(UsageRowLine.of, history.rows)))
+                lines.RESTORE,
+                lines.RestoreLine(now, history.from_checkpoints, tuple(map(UsageRowLine.of, history.rows))),
             )
         self._write(
             lines.PODS, lines.build_pods_line(now, fetched.pending, self._observed_scales, self._recorded_scales)

@@ -36,17 +36,17 @@ _log: Final = Logger("trellis.recommender")
 class UsageScope(Protocol):
     """The VPAs whose usage is fetched, as far as sources need them."""
 
-    def namespaces(self) -> Sequence[str]:
+    def list_namespaces(self) -> Sequence[str]:
         """The namespaces of served VPAs."""
 
-    def selectors(self) -> Sequence[tuple[ObjectKey, Selector, tuple[str, ...]]]:
+    def list_selectors(self) -> Sequence[tuple[ObjectKey, Selector, tuple[str, ...]]]:
         """The VPAs that govern pods, with their selectors and the names of the pods."""
 
 
 class UsageSource(Protocol):
     """A source of the newest samples."""
 
-    async def fetch(self, asked: UsageScope, now: float) -> Samples:
+    async def fetch(self, scope: UsageScope, now: float) -> Samples:
         """The newest samples; none if the source does not answer."""
 
 
@@ -111,7 +111,7 @@ class _MetricsApiSource:
         self._source = source
         self._counted = counted
 
-    async def fetch(self, asked: UsageScope, now: float) -> Samples:  # noqa: ARG002 - it says everything it knows
+    async def fetch(self, scope: UsageScope, now: float) -> Samples:  # noqa: ARG002 - it says everything it knows
         try:
             batch = await self._source.fetch()
         except KubeError as error:
@@ -127,8 +127,8 @@ class _ExternalMetricsSource:
         self._source = source
         self._counted = counted
 
-    async def fetch(self, asked: UsageScope, now: float) -> Samples:  # noqa: ARG002 - the answers carry their times
-        queries = [ExternalQuery(*key, selector, pods) for key, selector, pods in asked.selectors()]
+    async def fetch(self, scope: UsageScope, now: float) -> Samples:  # noqa: ARG002 - the answers carry their times
+        queries = [ExternalQuery(*key, selector, pods) for key, selector, pods in scope.list_selectors()]
         batch = await self._source.fetch(queries)
         for problem in batch.problems:
             self._counted.answer(f"{problem.namespace}/{problem.vpa}: {problem.metric}: {problem.message}")
@@ -144,9 +144,9 @@ class _PrometheusSource:
         self._settings = settings
         self._counted = counted
 
-    async def fetch(self, asked: UsageScope, now: float) -> Samples:
+    async def fetch(self, scope: UsageScope, now: float) -> Samples:
         try:
-            samples = await read_newest(self._client, self._settings, asked.namespaces(), now)
+            samples = await read_newest(self._client, self._settings, scope.list_namespaces(), now)
         except PrometheusError as error:
             self._counted.answer(error)
             return Samples.empty()

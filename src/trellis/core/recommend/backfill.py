@@ -29,14 +29,14 @@ class NamespaceBackfill(msgspec.Struct, frozen=True):
     """
 
     claims: tuple[TargetClaim, ...]
-    living: Mapping[str, str]
+    governors: Mapping[str, str]
     containers: Mapping[str, frozenset[str]]
 
 
 class BackfillRequest(msgspec.Struct, frozen=True):
     """The VPAs that need history, and what is needed to assign samples to them."""
 
-    wanted: frozenset[ObjectKey]
+    vpas: frozenset[ObjectKey]
     namespaces: Mapping[str, NamespaceBackfill]
     usage: UsageSettings
     tunings: Mapping[RowKey, Tuning]
@@ -44,58 +44,58 @@ class BackfillRequest(msgspec.Struct, frozen=True):
 
 
 class UsageBackfill:
-    """Counts samples of the past, oldest first."""
+    """A usage model of past samples, which come oldest first."""
 
-    def __init__(self, past: BackfillRequest, labels: PodLabels) -> None:
-        self._past = past
-        self._model = UsageModel(past.usage)
-        self._model.keep_history(past.with_history)
-        for key, tuning in past.tunings.items():
+    def __init__(self, request: BackfillRequest, labels: PodLabels) -> None:
+        self._past = request
+        self._model = UsageModel(request.usage)
+        self._model.keep_history(request.with_history)
+        for key, tuning in request.tunings.items():
             self._model.tune(*key, tuning)
-        by_namespace: dict[str, dict[str, Mapping[str, str]]] = {name: {} for name in past.namespaces}
+        by_namespace: dict[str, dict[str, Mapping[str, str]]] = {name: {} for name in request.namespaces}
         for (namespace, pod), pod_labels in labels.items():
             if namespace in by_namespace:
                 by_namespace[namespace][pod] = pod_labels
         self._pods = {
-            name: PastPods(followed.claims, followed.living, by_namespace[name])
-            for name, followed in past.namespaces.items()
+            name: PastPods(namespace_request.claims, namespace_request.governors, by_namespace[name])
+            for name, namespace_request in request.namespaces.items()
         }
-        self._ghosts: dict[str, dict[str, TrackedPod]] = {}
+        self._tracked_pods: dict[str, dict[str, TrackedPod]] = {}
         self._names: dict[tuple[str, str, str], str] = {}
 
-    def take_in(self, samples: Samples, now: float) -> int:
-        """Count a batch; the answer is how many samples were of use.
+    def ingest(self, samples: Samples, now: float) -> int:
+        """Add a batch; returns how many samples were accepted.
 
-        A container that is met for the first time is followed as a pod of its own, because which containers a pod had
-        is only known when its last sample has come.
+        Each new container is tracked as a pod of its own, because the containers of a past pod are only known after its
+        last sample.
         """
         keys = list(zip(samples.namespaces, samples.pods, samples.containers, strict=True))
-        met: set[str] = set()
+        changed: set[str] = set()
         for key in keys:
             if key not in self._names:
-                self._names[key] = self._follow(*key)
-                met.add(key[0])
-        for namespace in met:
-            self._model.track_pods(namespace, list(self._ghosts.get(namespace, {}).values()), now)
-        named = msgspec.structs.replace(samples, pods=[self._names[key] for key in keys])
-        return self._model.ingest(named, now).accepted
+                self._names[key] = self._track_container(*key)
+                changed.add(key[0])
+        for namespace in changed:
+            self._model.track_pods(namespace, list(self._tracked_pods.get(namespace, {}).values()), now)
+        renamed = msgspec.structs.replace(samples, pods=[self._names[key] for key in keys])
+        return self._model.ingest(renamed, now).accepted
 
-    def rows(self, now: float) -> list[SavedRow]:
-        """What came of it."""
+    def save_rows(self, now: float) -> list[SavedRow]:
+        """The rows with usage, as checkpoints have them."""
         view = self._model.view()
         rows = view.rows[(view.count > 0) | ~view.memory.is_empty(view.rows)]
-        # Kills are not in the usage that came: those that containers still show must count, whenever they were.
+        # Past usage has no OOM kills: those that containers still show must count, whenever they were.
         return [msgspec.structs.replace(row, updated=np.nan) for row in self._model.save_rows(np.asarray(rows), now)]
 
-    def _follow(self, namespace: str, pod: str, container: str) -> str:
+    def _track_container(self, namespace: str, pod: str, container: str) -> str:
         pods = self._pods.get(namespace)
         vpa = pods.find_governor(pod) if pods else None
-        if vpa is None or (namespace, vpa) not in self._past.wanted:
+        if vpa is None or (namespace, vpa) not in self._past.vpas:
             return ""
         containers = self._past.namespaces[namespace].containers.get(vpa)
         if containers and container not in containers:
             return ""
         name = f"{pod}/{container}"
-        ghost = TrackedPod(namespace, name, name, vpa, False, (TrackedContainer(container),))
-        self._ghosts.setdefault(namespace, {})[name] = ghost
+        tracked = TrackedPod(namespace, name, name, vpa, False, (TrackedContainer(container),))
+        self._tracked_pods.setdefault(namespace, {})[name] = tracked
         return name

@@ -144,11 +144,11 @@ class PassNeeds:
         self._governance = governance
         self._retention = retention
 
-    def namespaces(self) -> list[str]:
+    def list_namespaces(self) -> list[str]:
         """The namespaces of served VPAs."""
         return sorted({namespace for namespace, _ in self.served})
 
-    def selectors(self) -> list[tuple[ObjectKey, Selector, tuple[str, ...]]]:
+    def list_selectors(self) -> list[tuple[ObjectKey, Selector, tuple[str, ...]]]:
         """The served VPAs that govern pods, with the selectors of their targets and the names of the pods."""
         return [
             ((namespace, claim.name), claim.selector, tuple(pods[claim.name]))
@@ -173,7 +173,7 @@ class PassNeeds:
                 {vpa: frozenset(names) for (_, vpa), names in containers.items()},
             )
             for key, names in containers.items():
-                own_tunings = self._retention.tunings(key, names)
+                own_tunings = self._retention.read_tunings(key, names)
                 tunings |= {RowKey(*key, name): tuning for name, tuning in own_tunings.items() if tuning}
         retention = self._retention
         return BackfillRequest(vpas, namespaces, retention.settings, tunings, vpas & retention.with_history)
@@ -197,7 +197,7 @@ class RecommenderEngine:
         self._estimates = estimates
         self._scope = RecommenderScope(frozenset())
         self._recommenders: Mapping[str, Recommender] = {}
-        self._can_resize = True
+        self._can_resize_pods = True
         self._snapshot: RecommenderSnapshot | None = None
         self._served: dict[ObjectKey, ServedVpa] = {}
         self._retention = UsageRetention(self.model, self._served, gates)
@@ -209,13 +209,13 @@ class RecommenderEngine:
         self._kills: tuple[PodOomKill, ...] = ()
         self._namespaces_with_kills: set[str] = set()
         self._ungoverned: set[str] = set()
-        self._unfollowed: set[str] = set()
+        self._untracked: set[str] = set()
         self._with_totals: set[ObjectKey] = set()
 
     def begin(self, observed: ClusterObservation) -> PassNeeds:
         """Take in what changed in the cluster; the result says what has to be fetched."""
         snapshot = observed.snapshot
-        self._can_resize = observed.can_resize
+        self._can_resize_pods = observed.can_resize
         new = self._load_vpas(observed)
         self._load_governance(snapshot, observed.scales)
         self._snapshot = snapshot
@@ -228,7 +228,7 @@ class RecommenderEngine:
         `finish` does it by itself. The simulator does it after every step, where samples count by the pods of the step.
         """
         refused = self._restore(fetched, now)
-        sources = self._follow_pods(fetched.pending, now)
+        sources = self._track_pods(fetched.pending, now)
         for samples in fetched.past:
             self.model.ingest(samples, now)
         if fetched.steps:
@@ -250,7 +250,7 @@ class RecommenderEngine:
         """Take in what was fetched, and decide what is to be written; `on_amounts` observes how amounts come about."""
         ingested = self.ingest(fetched, now)
         on_stage(PassStage.INGESTED)
-        obsolete = self._collect(now)
+        obsolete = self._collect_garbage(now)
         on_stage(PassStage.COLLECTED)
         view = self.model.view()
         recommendations = run_pass(view, self.store, self._recommenders, self._pipeline, now, observer=on_amounts)
@@ -284,7 +284,7 @@ class RecommenderEngine:
         self._ungoverned |= {key[0] for key in new}
         if self._retention_changed:
             self._retention_changed = False
-            self._retention.keep_for(self._recommenders)
+            self._retention.retain_for(self._recommenders)
         self._scope = scope
         return frozenset(new)
 
@@ -298,12 +298,12 @@ class RecommenderEngine:
         # Most changes are of a status, which changes no retention.
         if previous is None or previous.effective is not served.effective or previous.annotations != served.annotations:
             self._retention_changed = True
-        self._retarget(key, read_vpa_target(vpa))
+        self._reset_on_new_target(key, read_vpa_target(vpa))
         self._served[key] = served
         self.store.put(served)
         return previous is None or previous.uid != served.uid
 
-    def _retarget(self, key: ObjectKey, target: TargetRef) -> None:
+    def _reset_on_new_target(self, key: ObjectKey, target: TargetRef) -> None:
         """Empty the rows of a VPA that was pointed at another workload: the old one's usage says nothing of it."""
         if not self._targets.setdefault(key, target).is_same(target):
             self._targets[key] = target
@@ -337,47 +337,47 @@ class RecommenderEngine:
             else:
                 self._governance.pop(namespace, None)
         self._scales, self._namespaces_with_kills, self._ungoverned = scales, with_kills, set()
-        self._unfollowed |= changed
+        self._untracked |= changed
 
     def _restore(self, fetched: FetchedUsage, now: float) -> Mapping[RowKey, InvalidCheckpoint]:
         """Merge history into the model; the result is what could not be."""
         refused: dict[RowKey, InvalidCheckpoint] = {}
         for history in fetched.history:
             refused |= self.model.restore_all(history.rows)
-            if not history.stored:
+            if not history.from_checkpoints:
                 keys = [row.key for row in history.rows if row.key not in refused]
                 self.model.mark_unsaved(self.model.find_rows(keys), now)
         return refused
 
-    def _follow_pods(self, pending: PendingHistory, now: float) -> Counter[str]:
-        """Have the model follow the pods of VPAs; the result is where the pods' resources were read from."""
-        changed = self._unfollowed
+    def _track_pods(self, pending: PendingHistory, now: float) -> Counter[str]:
+        """Have the model track the pods of VPAs; the result is where the pods' resources were read from."""
+        changed = self._untracked
         changed |= {key[0] for key in self._pending.fetching ^ pending.fetching}
-        changed |= {key[0] for key in self._pending.without ^ pending.without}
-        self._pending, self._unfollowed = pending, set()
+        changed |= {key[0] for key in self._pending.unavailable ^ pending.unavailable}
+        self._pending, self._untracked = pending, set()
         sources: Counter[str] = Counter()
         for namespace in sorted(changed):
-            sources += self._follow_namespace(namespace, now)
-        with_totals = {key for key in self._list_vpas_under_hvpas() if self._is_followed(key)}
+            sources += self._track_namespace(namespace, now)
+        with_totals = {key for key in self._list_vpas_under_hvpas() if self._is_tracked(key)}
         if with_totals != self._with_totals:
             self._with_totals = with_totals
             self.model.keep_totals(with_totals)
         return sources
 
-    def _follow_namespace(self, namespace: str, now: float) -> Counter[str]:
+    def _track_namespace(self, namespace: str, now: float) -> Counter[str]:
         governance = self._governance.get(namespace)
         if governance is None or self._snapshot is None:
             self.model.track_pods(namespace, [], now)
             return Counter()
         pods = select_namespace(self._snapshot, namespace)[1]
-        governed = select_governed_pods(governance, pods, lambda name: self._is_followed((namespace, name)))
+        governed = select_governed_pods(governance, pods, lambda name: self._is_tracked((namespace, name)))
         tracked = [track_pod(pod, vpa) for pod, vpa in governed]
         self._update_states(namespace, governance, self._find_restarting(namespace, governed))
         self._retention.tune(tracked)
         self.model.track_pods(namespace, tracked, now)
         return count_resource_sources(pod for pod, _ in governed)
 
-    def _is_followed(self, key: ObjectKey) -> bool:
+    def _is_tracked(self, key: ObjectKey) -> bool:
         """Whether the usage of a VPA's pods is retained: it is served, or an Hvpa needs the whole workload's.
 
         The latter is written by one process alone, whichever recommender serves the VPA.
@@ -392,7 +392,7 @@ class RecommenderEngine:
         for namespace, governance in self._governance.items():
             yield from ((namespace, name) for name in governance.hvpas)
 
-    def _collect(self, now: float) -> list[RowKey]:
+    def _collect_garbage(self, now: float) -> list[RowKey]:
         """Forget usage that is gone for good; the result is which containers of VPAs that are still served."""
         gone = self.model.collect_garbage(self._served.keys() | self._with_totals, now)
         return [key for key in gone if (key.namespace, key.vpa) in self._served]
@@ -471,7 +471,7 @@ class RecommenderEngine:
                 rivals=governance.governance.rivals.get(name, ()),
                 is_outranked=governance.is_outranked(name),
                 fetching_history=key in self._pending.fetching,
-                history_problem=self._pending.problem if key in self._pending.without else "",
+                history_problem=self._pending.problem if key in self._pending.unavailable else "",
                 boost_problem=boost_problem,
                 boost_reason=boost_reason,
                 publishes_totals=name in governance.publishing,
@@ -482,7 +482,7 @@ class RecommenderEngine:
         """Why containers are not boosted although the VPA asks for it: a reason and a message."""
         if not self._gates.cpu_startup_boost or not self._served[key].effective.boosts:
             return "", ""
-        if not self._can_resize:
+        if not self._can_resize_pods:
             return RESIZE_NOT_SERVED.code, _RESIZE_NOT_SERVED_MESSAGE
         if restarting:
             return RESIZE_RESTARTS.code, _RESIZE_RESTARTS_MESSAGE.format(", ".join(sorted(restarting)))

@@ -78,7 +78,7 @@ def build_shadow_queries(
     live: RowSelection, store: VpaStore, recommenders: Mapping[str, Recommender]
 ) -> Iterator[EstimateQuery]:
     """One query per recommender that is a shadow of any VPA, with the defaults of its parameters."""
-    for name, vpas in store.shadows.by_recommender(recommenders).items():
+    for name, vpas in store.shadows.group_by_recommender(recommenders).items():
         is_shadowed = np.zeros(store.vpas.reach, dtype=np.bool_)
         is_shadowed[vpas] = True
         values = {parameter.name: parameter.default for parameter in recommenders[name].parameters}
@@ -205,8 +205,8 @@ def _collect_estimates(started: _StartedQuery) -> Estimates | str:
         return str(failure)
     except Exception as error:  # noqa: BLE001 - the failure of one recommender must not stop the others
         return f"recommender {started.recommender} failed: {type(error).__name__}: {format_value(str(error), 200)}"
-    wrong = find_shape_problem(answer, started.rows)
-    return f"recommender {started.recommender} {wrong}" if wrong else answer
+    problem = find_shape_problem(answer, started.rows)
+    return f"recommender {started.recommender} {problem}" if problem else answer
 
 
 def _store_estimates(estimates: PassEstimates, about: RowSelection, answer: Estimates, number: int) -> None:

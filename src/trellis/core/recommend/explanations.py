@@ -197,9 +197,9 @@ def _recommended_documents(entry: VpaEntry, explained: Sequence[ContainerExplana
         return {}
     names = [container.key.container for container in explained]
     amounts = np.stack([container.amounts for container in explained], axis=-1)
-    spelled = [compile_policy_bounds(entry.vpa.effective.container(name)).spelled for name in names]
+    bound_texts = [compile_policy_bounds(entry.vpa.effective.container(name)).texts for name in names]
     documents = build_container_recommendations(
-        names, amounts, {at: texts for at, texts in enumerate(spelled) if texts}
+        names, amounts, {at: texts for at, texts in enumerate(bound_texts) if texts}
     )
     return {
         document.pop("containerName"): {key: value for key, value in document.items() if value}

@@ -87,7 +87,7 @@ class Rows(msgspec.Struct, frozen=True):
 
     A row is all containers of one name in all pods of a VPA, those of the past included. `containers` is how many
     containers of the row's pod are recommended for, this one included: what a pod is to have at least is shared among
-    so many. `usage` has the histograms themselves, for who wants more than percentiles of them.
+    so many. `usage` has the histograms themselves, for recommenders that need more than percentiles.
     """
 
     usage: RowsView

@@ -271,7 +271,7 @@ def run_pass(
         counts=_count_vpas(conditions, store),
         failures=_list_problems(store, np.flatnonzero(store.vpas.failed)),
         bad_parameters=_list_problems(store, np.flatnonzero(store.vpas.group == NO_GROUP)),
-        missing_shadows=tuple(store.shadows.unhosted(recommenders)),
+        missing_shadows=tuple(store.shadows.find_missing(recommenders)),
     )
 
 

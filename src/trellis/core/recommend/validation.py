@@ -41,9 +41,9 @@ class RecommenderDeclaration(msgspec.Struct, frozen=True):
 
 def read_declaration(recommender: object) -> RecommenderDeclaration:
     """What it declares, or `InvalidInput` with everything that keeps it from being a recommender."""
-    wrong = list(_find_problems(recommender))
-    if wrong:
-        raise InvalidInput(type(recommender).__name__, f"is no recommender: {'; '.join(wrong)}")
+    problems = list(_find_problems(recommender))
+    if problems:
+        raise InvalidInput(type(recommender).__name__, f"is no recommender: {'; '.join(problems)}")
     declared: Recommender = recommender  # type: ignore[assignment]  # looked at above
     return RecommenderDeclaration(declared.needs_history, tuple(declared.parameters), needs_runs(declared))
 
@@ -126,9 +126,9 @@ def find_explanation_problem(explanation: object, rows: int) -> str:
     for name, column in explanation.items():
         if not isinstance(name, str) or not 0 < len(name) <= LONGEST_EXPLANATION_TEXT:
             return "explained itself with a column whose name is no short text"
-        wrong = _find_column_problem(column, rows)
-        if wrong:
-            return f"explained itself with a column {name} {wrong}"
+        problem = _find_column_problem(column, rows)
+        if problem:
+            return f"explained itself with a column {name} {problem}"
     return ""
 
 
@@ -149,14 +149,14 @@ def _find_column_problem(column: object, rows: int) -> str:
 _BOUND_NAMES = ("lower bound", "target", "upper bound")
 
 
-def find_shape_problem(answer: object, rows: int) -> str:
+def find_shape_problem(estimates: object, rows: int) -> str:
     """What is wrong with an answer as a whole; empty if nothing is."""
-    if not isinstance(answer, Estimates):
-        return f"answered with {type(answer).__name__}, not with estimates"
+    if not isinstance(estimates, Estimates):
+        return f"answered with {type(estimates).__name__}, not with estimates"
     columns: tuple[tuple[str, object, tuple[int, ...]], ...] = (
-        ("bounds", answer.bounds, (3, len(RESOURCES), rows)),
-        ("totals", answer.totals, (len(RESOURCES), rows)),
-        ("confidence", answer.confidence, (rows,)),
+        ("bounds", estimates.bounds, (3, len(RESOURCES), rows)),
+        ("totals", estimates.totals, (len(RESOURCES), rows)),
+        ("confidence", estimates.confidence, (rows,)),
     )
     for name, column, shape in columns:
         if column is None:
@@ -165,19 +165,19 @@ def find_shape_problem(answer: object, rows: int) -> str:
             return f"answered with {name} that are no column of floats"
         if column.shape != shape:
             return f"answered with {name} of shape {column.shape} where {shape} was asked for"
-    return find_explanation_problem(answer.explanation, rows)
+    return find_explanation_problem(estimates.explanation, rows)
 
 
-def find_impossible_rows(answer: Estimates) -> BoolColumn:
+def find_impossible_rows(estimates: Estimates) -> BoolColumn:
     """Which rows have an amount that is negative, infinite, out of order, or missing beside others that are not."""
-    bounds = answer.bounds
+    bounds = estimates.bounds
     missing = np.isnan(bounds)
-    wrong = missing.any(axis=0) & ~missing.all(axis=0)
-    wrong |= ((bounds < 0) | np.isinf(bounds)).any(axis=0)
-    wrong |= (bounds[LOWER] > bounds[MIDDLE]) | (bounds[MIDDLE] > bounds[UPPER])
-    if answer.totals is not None:
-        wrong |= (answer.totals < 0) | np.isinf(answer.totals)
-    impossible: BoolColumn = wrong.any(axis=0)
+    is_impossible = missing.any(axis=0) & ~missing.all(axis=0)
+    is_impossible |= ((bounds < 0) | np.isinf(bounds)).any(axis=0)
+    is_impossible |= (bounds[LOWER] > bounds[MIDDLE]) | (bounds[MIDDLE] > bounds[UPPER])
+    if estimates.totals is not None:
+        is_impossible |= (estimates.totals < 0) | np.isinf(estimates.totals)
+    impossible: BoolColumn = is_impossible.any(axis=0)
     return impossible
 
 

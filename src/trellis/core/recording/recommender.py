@@ -214,7 +214,7 @@ def build_pods_line(
     """To be written, without the answers of scales if they are as last written."""
     changed_scales = None if scales == written else tuple(scales.items())
     return PodsLine(
-        now, tuple(sorted(waiting.fetching)), tuple(sorted(waiting.without)), waiting.problem, changed_scales
+        now, tuple(sorted(waiting.fetching)), tuple(sorted(waiting.unavailable)), waiting.problem, changed_scales
     )
 
 

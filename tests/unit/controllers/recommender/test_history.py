@@ -43,8 +43,8 @@ def hourly(pod: str, container: str, hours: int, cores: float, used: float) -> S
 def test_pods_of_the_past_feed_the_row_of_their_vpa_and_strangers_feed_nobodys() -> None:
     usage = UsageBackfill(past(), {("shop", "gone"): {"app": "web"}})
     for pod in ("web-0", "gone", "web-6d4b75cb6d-x5k2p", "database-0"):
-        usage.take_in(hourly(pod, "app", 48, 0.5, 3e8), NOW)
-    (row,) = usage.rows(NOW)
+        usage.ingest(hourly(pod, "app", 48, 0.5, 3e8), NOW)
+    (row,) = usage.save_rows(NOW)
     assert row.key == RowKey("shop", "web", "app")
     assert row.count == 3 * 48
     assert list(row.cpu.weights) == [25]
@@ -52,16 +52,16 @@ def test_pods_of_the_past_feed_the_row_of_their_vpa_and_strangers_feed_nobodys()
 
 def test_containers_that_no_pod_has_now_are_left_out() -> None:
     usage = UsageBackfill(past(frozenset({"app"})), {})
-    usage.take_in(hourly("web-0", "app", 5, 0.5, 3e8), NOW)
-    usage.take_in(hourly("web-0", "init", 5, 5.0, 3e9), NOW)
-    assert [row.key.container for row in usage.rows(NOW)] == ["app"]
+    usage.ingest(hourly("web-0", "app", 5, 0.5, 3e8), NOW)
+    usage.ingest(hourly("web-0", "init", 5, 5.0, 3e9), NOW)
+    assert [row.key.container for row in usage.save_rows(NOW)] == ["app"]
 
 
 def test_what_was_counted_apart_counts_the_same_in_the_model_that_takes_it_over() -> None:
     usage = UsageBackfill(past(), {})
-    usage.take_in(hourly("web-0", "app", 48, 0.5, 3e8), NOW)
+    usage.ingest(hourly("web-0", "app", 48, 0.5, 3e8), NOW)
     model = UsageModel()
-    model.restore_all(usage.rows(NOW))
+    model.restore_all(usage.save_rows(NOW))
     view = model.view()
     assert model.settings.cpu_half_life == view.cpu.half_life
     assert view.cpu.percentiles([0.9], view.rows)[0, 0] > 0.5
@@ -77,9 +77,9 @@ def test_a_cycle_of_memory_is_recognised_from_history_alone() -> None:
     for day in range(95):
         part = slice(24 * day, 24 * day + 24)
         names = samples.namespaces[part], samples.pods[part], samples.containers[part]
-        usage.take_in(Samples(*names, samples.times[part], samples.cpu[part], peaks[part]), NOW)
+        usage.ingest(Samples(*names, samples.times[part], samples.cpu[part], peaks[part]), NOW)
     model = UsageModel()
-    model.restore_all(usage.rows(NOW))
+    model.restore_all(usage.save_rows(NOW))
     model.keep_history([("shop", "web")])
     rows = Rows(model.view(), np.ones(1))
     for days, needed in ((0.0, 1e9), (24.7, 4e9)):

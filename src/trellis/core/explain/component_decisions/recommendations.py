@@ -84,7 +84,7 @@ def run_recommender(
     refused = UsageModel(components.usage).restore_all(saved)
     checkpointed = frozenset(row.key for row in saved if row.key not in refused)
     past = _samples(collected, namespace, governance, {key.vpa for key in checkpointed})
-    fetched = FetchedUsage(_usage(collected), [FetchedHistory(saved, stored=True)], past=list(past))
+    fetched = FetchedUsage(_usage(collected), [FetchedHistory(saved, from_checkpoints=True)], past=list(past))
     trace = TargetTrace()
     decision = engine.finish(fetched, now, on_amounts=trace)
     return RecommendationEvidence(

@@ -42,7 +42,7 @@ class PodContainer(msgspec.Struct, frozen=True):
     limits: ResourceAmounts = _NONE
 
     @classmethod
-    def of(cls, name: str, resources: ResourceRequirements) -> PodContainer:
+    def from_resources(cls, name: str, resources: ResourceRequirements) -> PodContainer:
         """From the resources of a pod's spec, or those in force from its status."""
         return cls(name, parse_amounts(resources.requests), parse_amounts(resources.limits))
 
@@ -54,7 +54,7 @@ class AmountBound(msgspec.Struct, frozen=True):
     is_maximum: bool
     reason: Reason
 
-    def cuts(self, amount: int) -> bool:
+    def is_violated_by(self, amount: int) -> bool:
         """Whether an amount is on the wrong side."""
         return amount > self.amount if self.is_maximum else amount < self.amount
 
@@ -63,18 +63,18 @@ _NOTHING_BOUND: Mapping[str, Sequence[AmountBound]] = {}
 
 
 def find_bounds(
-    container: PodContainer, meaning: EffectiveContainerPolicy, limits: ResourceRange
+    container: PodContainer, policy: EffectiveContainerPolicy, limits: ResourceRange
 ) -> Mapping[str, Sequence[AmountBound]]:
     """What bounds each resource of a container, in the order in which it is applied; nothing for most containers."""
-    least, most = meaning.min_allowed, meaning.max_allowed
-    if meaning.limits_follow and not (least or most or limits.least or limits.most):
+    least, most = policy.min_allowed, policy.max_allowed
+    if policy.limits_follow and not (least or most or limits.least or limits.most):
         return _NOTHING_BOUND
     by_resource = {}
     for resource in RESOURCES:
         low, high, limit = least.get(resource), most.get(resource), container.limits.get(resource, 0)
-        bounds = _range_bounds(resource, container, meaning, limits)
+        bounds = _range_bounds(resource, container, policy, limits)
         bounds += _policy_bounds(resource, low.nanos if low is not None else 0, high.nanos if high is not None else 0)
-        if limit > 0 and not meaning.limits_follow:
+        if limit > 0 and not policy.limits_follow:
             bounds.append(AmountBound(limit, True, CAPPED_TO_LIMIT))
         by_resource[resource] = bounds
     return by_resource
@@ -84,14 +84,14 @@ def select_violated_bounds(amount: int, bounds: Sequence[AmountBound]) -> Sequen
     """The bounds that change an amount, in the order in which they apply; the last of them determines it."""
     violated = []
     for bound in bounds:
-        if bound.cuts(amount):
+        if bound.is_violated_by(amount):
             amount = bound.amount
             violated.append(bound)
     return violated
 
 
 def _range_bounds(
-    resource: str, container: PodContainer, meaning: EffectiveContainerPolicy, limits: ResourceRange
+    resource: str, container: PodContainer, policy: EffectiveContainerPolicy, limits: ResourceRange
 ) -> list[AmountBound]:
     """A bound for the limit holds for the request in proportion, if the limit follows it."""
     range_bounds = []
@@ -99,11 +99,11 @@ def _range_bounds(
     if low > 0:
         # Both request and limit must reach a minimum, so that the higher of the two requests counts.
         request = (
-            max(low, _request_at(low, resource, container, limits, at_least=True)) if meaning.limits_follow else low
+            max(low, _request_at(low, resource, container, limits, at_least=True)) if policy.limits_follow else low
         )
         range_bounds.append(AmountBound(request, False, CAPPED_TO_RANGE_MIN))
     if high > 0:
-        request = _request_at(high, resource, container, limits, at_least=False) if meaning.limits_follow else high
+        request = _request_at(high, resource, container, limits, at_least=False) if policy.limits_follow else high
         # Without a limit there is none that could be too high.
         if request > 0:
             range_bounds.append(AmountBound(request, True, CAPPED_TO_RANGE_MAX))

@@ -43,13 +43,13 @@ def read_limit_ranges(ranges: Iterable[LimitRange]) -> NamespaceLimits:
     items = [item for limit_range in ranges for item in limit_range.spec.limits]
     by_type: dict[str, ResourceRange] = {}
     for type_ in ("Container", "Pod"):
-        ours = [item for item in items if item.type == type_]
-        defaults = [parse_amounts(item.default) for item in ours if item.default]
+        type_items = [item for item in items if item.type == type_]
+        defaults = [parse_amounts(item.default) for item in type_items if item.default]
         by_type[type_] = ResourceRange(
-            least=_combine((parse_amounts(item.min) for item in ours), max),
-            most=_combine((parse_amounts(item.max) for item in ours), min),
+            least=_combine((parse_amounts(item.min) for item in type_items), max),
+            most=_combine((parse_amounts(item.max) for item in type_items), min),
             default_limit=defaults[-1] if defaults else _NONE,
-            ratio=_lowest_ratios(ours),
+            ratio=_lowest_ratios(type_items),
         )
     return NamespaceLimits(by_type["Container"], by_type["Pod"])
 

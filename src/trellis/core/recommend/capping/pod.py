@@ -40,13 +40,13 @@ from trellis.core.recommend.capping.proportions import exact_proportional_limit,
 
 
 class _PodShare(msgspec.Struct, frozen=True):
-    """What a container adds to its pod: a request, and a limit if it has one; `moves` says what is scaled."""
+    """What a container adds to its pod: a request, and a limit if it has one; `is_scaled` says what is scaled."""
 
     name: str
     request: int
     limit: Fraction
-    moves: bool
-    limit_moves: bool
+    is_scaled: bool
+    is_limit_scaled: bool
 
 
 def fit_pod_range(
@@ -85,15 +85,15 @@ def _build_share(
     if moves and limits_follow.get(container.name, True):
         follows = exact_proportional_limit(recommended_request, request, limit, default)
         return _PodShare(
-            container.name, recommended_request, follows or Fraction(0), moves, limit_moves=follows is not None
+            container.name, recommended_request, follows or Fraction(0), moves, is_limit_scaled=follows is not None
         )
-    return _PodShare(container.name, recommended_request, Fraction(limit or default), moves, limit_moves=False)
+    return _PodShare(container.name, recommended_request, Fraction(limit or default), moves, is_limit_scaled=False)
 
 
 def _scale_requests(shares: Sequence[_PodShare], goal: int) -> dict[str, int]:
-    moving = [share for share in shares if share.moves]
+    moving = [share for share in shares if share.is_scaled]
     movable = sum(share.request for share in moving)
-    fixed = sum(share.request for share in shares if not share.moves)
+    fixed = sum(share.request for share in shares if not share.is_scaled)
     if not movable:
         return {}
     factor = Fraction(goal - fixed, movable)
@@ -102,11 +102,11 @@ def _scale_requests(shares: Sequence[_PodShare], goal: int) -> dict[str, int]:
 
 def _scale_limits(shares: Sequence[_PodShare], goal: int, *, up: bool) -> dict[str, int]:
     """A limit moves with its request, and a container without a limit shares the cut, as upstream has it."""
-    movable = sum((share.limit for share in shares if share.limit_moves), Fraction(0))
-    left = goal - sum((share.limit for share in shares if not share.limit_moves), Fraction(0))
+    movable = sum((share.limit for share in shares if share.is_limit_scaled), Fraction(0))
+    left = goal - sum((share.limit for share in shares if not share.is_limit_scaled), Fraction(0))
     if not movable or left <= 0:
         return {}
-    scaling = [share for share in shares if share.limit_moves or (share.moves and not share.limit)]
+    scaling = [share for share in shares if share.is_limit_scaled or (share.is_scaled and not share.limit)]
     return {share.name: scale_count(share.request, left / movable, up=up) for share in scaling}
 
 
@@ -162,23 +162,23 @@ class _ContainerCapping(msgspec.Struct):
     """What is recommended for a container, by field, while it is being bounded."""
 
     container: PodContainer
-    meaning: EffectiveContainerPolicy
+    policy: EffectiveContainerPolicy
     amounts: dict[str, dict[str, int]]
     notes: list[CapNote] = []
 
-    def change(self, field: str, resource: str, amount: int, reason: Reason) -> None:
+    def set_amount(self, field: str, resource: str, amount: int, reason: Reason) -> None:
         """Set an amount; changes of targets are noted with the reason."""
         self.amounts[field][resource] = amount
         if field == TARGET_FIELD:
             self.notes.append(CapNote(resource, reason, amount))
 
-    def capped(self, *, advised: bool) -> CappedResources:
-        """What has become of it.
+    def build_result(self, *, advised: bool) -> CappedResources:
+        """The result for this container.
 
         Without a recommendation there are no bounds: the container is resized along with its neighbours, and is never
         the reason to disturb a pod. A resource of it that nothing changed stays out.
         """
-        name, follow, notes = self.container.name, self.meaning.limits_follow, tuple(self.notes)
+        name, follow, notes = self.container.name, self.policy.limits_follow, tuple(self.notes)
         if advised:
             return CappedResources(name, **self.amounts, notes=notes, limits_follow=follow)
         changed = {note.resource for note in notes}
@@ -213,29 +213,29 @@ def cap_for_pod(
     """The advice for a pod's containers, in the order of the pod; only those fields of it that are asked for."""
     advice_by_container = {resources.container: resources for resources in advice}
     # Most namespaces have no LimitRange for whole pods.
-    whole_pod = bool(limits.pod.least or limits.pod.most) and any(
+    has_pod_range = bool(limits.pod.least or limits.pod.most) and any(
         container.name in advice_by_container for container in containers
     )
-    meanings = {container.name: vpa.container(container.name) for container in containers}
-    ours: dict[str, _ContainerCapping] = {}
+    policies = {container.name: vpa.container(container.name) for container in containers}
+    cappings: dict[str, _ContainerCapping] = {}
     for container in containers:
-        meaning = meanings[container.name]
+        policy = policies[container.name]
         resources = advice_by_container.get(container.name) or (
-            _recommend_current_requests(container) if whole_pod else None
+            _recommend_current_requests(container) if has_pod_range else None
         )
-        if resources is not None and meaning.scaled:
-            amounts = {field: _select_controlled(getattr(resources, field), meaning) for field in fields}
-            ours[container.name] = _ContainerCapping(container, meaning, amounts)
-    if whole_pod:
-        follow = {name: meaning.limits_follow for name, meaning in meanings.items()}
+        if resources is not None and policy.scaled:
+            amounts = {field: _select_controlled(getattr(resources, field), policy) for field in fields}
+            cappings[container.name] = _ContainerCapping(container, policy, amounts)
+    if has_pod_range:
+        limits_follow = {name: policy.limits_follow for name, policy in policies.items()}
         for field in fields:
-            _fit_to_pod_range(field, ours, containers, follow, limits.pod)
-    for capping in ours.values():
-        _cap_to_bounds(capping, find_bounds(capping.container, capping.meaning, limits.container))
+            _fit_to_pod_range(field, cappings, containers, limits_follow, limits.pod)
+    for capping in cappings.values():
+        _cap_to_bounds(capping, find_bounds(capping.container, capping.policy, limits.container))
     return tuple(
         [
-            capping.capped(advised=name in advice_by_container)
-            for name, capping in ours.items()
+            capping.build_result(advised=name in advice_by_container)
+            for name, capping in cappings.items()
             if name in advice_by_container or capping.notes
         ]
     )
@@ -249,7 +249,7 @@ def _recommend_current_requests(container: PodContainer) -> RecommendedResources
 
 def _fit_to_pod_range(
     field: str,
-    ours: Mapping[str, _ContainerCapping],
+    cappings: Mapping[str, _ContainerCapping],
     containers: Sequence[PodContainer],
     limits_follow: Mapping[str, bool],
     limits: ResourceRange,
@@ -258,12 +258,12 @@ def _fit_to_pod_range(
     for resource in RESOURCES:
         amounts = {
             name: capping.amounts[field][resource]
-            for name, capping in ours.items()
+            for name, capping in cappings.items()
             if resource in capping.amounts[field]
         }
         for name, amount in fit_pod_range(amounts, resource, containers, limits_follow, limits).items():
             if amount != amounts[name]:
-                ours[name].change(field, resource, amount, FITTED_TO_POD_RANGE)
+                cappings[name].set_amount(field, resource, amount, FITTED_TO_POD_RANGE)
 
 
 def _cap_to_bounds(capping: _ContainerCapping, bounds: Mapping[str, Sequence[AmountBound]]) -> None:
@@ -273,8 +273,8 @@ def _cap_to_bounds(capping: _ContainerCapping, bounds: Mapping[str, Sequence[Amo
     for field, amounts in capping.amounts.items():
         for resource, amount in amounts.items():
             for bound in select_violated_bounds(amount, bounds[resource]):
-                capping.change(field, resource, bound.amount, bound.reason)
+                capping.set_amount(field, resource, bound.amount, bound.reason)
 
 
-def _select_controlled(amounts: ResourceAmounts, meaning: EffectiveContainerPolicy) -> dict[str, int]:
-    return {resource: amounts[resource] for resource in meaning.controlled if resource in amounts}
+def _select_controlled(amounts: ResourceAmounts, policy: EffectiveContainerPolicy) -> dict[str, int]:
+    return {resource: amounts[resource] for resource in policy.controlled if resource in amounts}

@@ -40,25 +40,25 @@ _WRITTEN_AS = {"cpu": format_cpu_column, "memory": format_memory_column}
 class PolicyBounds(msgspec.Struct, frozen=True):
     """One container's policy in numbers, CPU first. A maximum of NaN is left open, an infinite one is none.
 
-    `spelled` has the texts of those bounds that would be printed otherwise if only their number were known, such as
+    `texts` has the texts of those bounds that would be printed otherwise if only their number were known, such as
     `1G` of memory.
     """
 
     least: tuple[float, float] = (0.0, 0.0)
     most: tuple[float, float] = (math.nan, math.nan)
-    spelled: Mapping[tuple[str, float], str] = {}
+    texts: Mapping[tuple[str, float], str] = {}
 
 
 NO_POLICY_BOUNDS: Final = PolicyBounds()
 
 
-def compile_policy_bounds(meaning: EffectiveContainerPolicy) -> PolicyBounds:
+def compile_policy_bounds(policy: EffectiveContainerPolicy) -> PolicyBounds:
     """The numbers of a policy. What is finer than a millicore or a byte is rounded into the allowed range."""
-    if not meaning.min_allowed and not meaning.max_allowed:
+    if not policy.min_allowed and not policy.max_allowed:
         return NO_POLICY_BOUNDS
-    least, spelled = _bounds(meaning.min_allowed, absent=0.0, upper=False)
-    most, spelled_too = _bounds(meaning.max_allowed, absent=math.nan, upper=True)
-    return PolicyBounds((least[CPU], least[MEMORY]), (most[CPU], most[MEMORY]), spelled | spelled_too)
+    least, texts = _bounds(policy.min_allowed, absent=0.0, upper=False)
+    most, max_texts = _bounds(policy.max_allowed, absent=math.nan, upper=True)
+    return PolicyBounds((least[CPU], least[MEMORY]), (most[CPU], most[MEMORY]), texts | max_texts)
 
 
 def raise_to_min_allowed(amounts: FloatColumn, least: FloatColumn) -> None:
@@ -84,7 +84,7 @@ def _bounds(
 ) -> tuple[list[float], dict[tuple[str, float], str]]:
     """One end of a policy as numbers, CPU first, and the texts of those that are spelled in a way of their own."""
     numbers: list[float] = []
-    spelled: dict[tuple[str, float], str] = {}
+    texts: dict[tuple[str, float], str] = {}
     for resource in RESOURCES:
         amount = amounts.get(resource)
         if amount is None:
@@ -93,8 +93,8 @@ def _bounds(
         number, text = read_bound(amount.nanos, amount.format, resource, upper)
         numbers.append(number)
         if text:
-            spelled[resource, number] = text
-    return numbers, spelled
+            texts[resource, number] = text
+    return numbers, texts
 
 
 # A cluster has few different bounds, and reading one takes as long as ten containers take in a pass.

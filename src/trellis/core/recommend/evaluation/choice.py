@@ -83,7 +83,7 @@ class CandidateChoice(msgspec.Struct, frozen=True):
 
 
 def choose_candidates(
-    summaries: Ring, candidates: Sequence[ForecastCandidate], terms: ChoiceSettings
+    summaries: Ring, candidates: Sequence[ForecastCandidate], settings: ChoiceSettings
 ) -> CandidateChoice:
     """From summaries of CPU (rows, measures, hours) up to the moment of the choice."""
     summaries = trim_unknown_hours(summaries)
@@ -92,10 +92,10 @@ def choose_candidates(
         return CandidateChoice(
             np.zeros(len(summaries), dtype=np.int64), np.full((len(candidates), len(summaries)), np.nan)
         )
-    first = max(hours - terms.window - (_DAYS_CHOSEN - 1) * _DAY, 1)
-    remembered = HistoryAtMoments(normalize_hours(summaries), np.arange(first, hours))
-    quantiles = [candidate.quantiles(remembered, (terms.fraction,))[0] for candidate in candidates]
-    decisions = np.moveaxis(np.stack(quantiles) * (1.0 + terms.margin), 2, 0)
+    first = max(hours - settings.window - (_DAYS_CHOSEN - 1) * _DAY, 1)
+    history = HistoryAtMoments(normalize_hours(summaries), np.arange(first, hours))
+    quantiles = [candidate.quantiles(history, (settings.fraction,))[0] for candidate in candidates]
+    decisions = np.moveaxis(np.stack(quantiles) * (1.0 + settings.margin), 2, 0)
     used = np.moveaxis(summaries[:, SAMPLE_MEASURES, first:], (0, 1, 2), (2, 1, 0)).astype(np.float64)
     usage = ReplayedUsage(used, weights=SAMPLE_SHARES)
     comparable = np.logical_not(np.isnan(decisions).any(axis=1))
@@ -104,10 +104,10 @@ def choose_candidates(
         name: np.cumsum(np.concatenate([getattr(part, name) for part in steps]), axis=0)
         for name in ScoreSums.__struct_fields__
     }
-    return _choose_day_by_day(sums, hours - first, terms)
+    return _choose_day_by_day(sums, hours - first, settings)
 
 
-def _choose_day_by_day(sums: dict[str, FloatColumn], steps: int, terms: ChoiceSettings) -> CandidateChoice:
+def _choose_day_by_day(sums: dict[str, FloatColumn], steps: int, settings: ChoiceSettings) -> CandidateChoice:
     """The choices of the last days, one after the other."""
     number = np.zeros(sums["time"].shape[-1], dtype=np.int64)
     rows = np.arange(len(number))
@@ -116,21 +116,21 @@ def _choose_day_by_day(sums: dict[str, FloatColumn], steps: int, terms: ChoiceSe
         end = steps - ago * _DAY
         if end < 1:
             continue
-        costs = _window_costs(sums, end, terms)
+        costs = _window_costs(sums, end, settings)
         with np.errstate(invalid="ignore"):
             best = np.argmin(np.nan_to_num(costs, nan=np.inf), axis=0)
-            switches = costs[best, rows] < costs[number, rows] * (1.0 - terms.gain)
+            switches = costs[best, rows] < costs[number, rows] * (1.0 - settings.gain)
         number = np.where(switches, best, number)
     return CandidateChoice(number, costs)
 
 
-def _window_costs(sums: dict[str, FloatColumn], end: int, terms: ChoiceSettings) -> FloatColumn:
+def _window_costs(sums: dict[str, FloatColumn], end: int, settings: ChoiceSettings) -> FloatColumn:
     """(candidates, rows) over the window that ends before a step."""
-    begin = end - terms.window
+    begin = end - settings.window
     tally = ScoreSums(
         **{name: column[end - 1] - (column[begin - 1] if begin > 0 else 0.0) for name, column in sums.items()}
     )
-    costs = compute_cost(tally.scores(HOUR), terms.weights)
+    costs = compute_cost(tally.compute_scores(HOUR), settings.weights)
     costs[:, tally.steps < _LEAST_HOURS] = np.nan
     return costs
 
@@ -140,18 +140,18 @@ _BACKFILLED_HOURS = 48  # hours that are known more since the last choice: histo
 
 
 class ChoiceTable:
-    """By what a row is called in the history. A history of its own begins anew."""
+    """The choices of rows, by their number in the hourly history. Another history clears the table."""
 
     def __init__(self, candidates: int) -> None:
         self._candidates = candidates
         self._history: HourlyHistory | None = None
-        self._forget()
+        self._reset()
 
-    def due(self, rows: Rows, now: float, limit: int) -> IntColumn:
-        """Positions of rows to be chosen for, those that waited for longest first, and of one moment together."""
+    def select_due(self, rows: Rows, now: float, limit: int) -> IntColumn:
+        """Positions of rows to be chosen for, those that waited longest first, and of one moment together."""
         if rows.usage.history is not self._history:
             self._history = rows.usage.history
-            self._forget()
+            self._reset()
         numbers = rows.usage.history_rows
         self._reserve(int(numbers.max(initial=-1)) + 1)
         with_history = np.flatnonzero(numbers >= 0)
@@ -164,20 +164,22 @@ class ChoiceTable:
         order = np.lexsort((moments[with_history[waiting]], self._moments[numbers[waiting]]))
         return with_history[waiting[order]][:limit]
 
-    def put(self, rows: Rows, positions: IntColumn, now: float, choice: CandidateChoice, known: IntColumn) -> None:
-        """Note what was chosen for rows at their moment, from so many hours of each of which something was known."""
+    def record_choices(
+        self, rows: Rows, positions: IntColumn, now: float, choice: CandidateChoice, known: IntColumn
+    ) -> None:
+        """Record the choices of rows, made from so many known hours of each."""
         numbers = rows.usage.history_rows[positions]
         moments, names = find_daily_slots(rows, now)
         self._moments[numbers], self._names[numbers] = moments[positions], names[positions]
         self._chosen[numbers], self._costs[:, numbers] = choice.number, choice.costs
         self._known_hours_then[numbers] = known
 
-    def note(self, rows: Rows, known: FloatColumn) -> None:
-        """Note of how many hours of each row something is known."""
+    def record_known_hours(self, rows: Rows, known: FloatColumn) -> None:
+        """Record how many hours of each row are known."""
         with_history = rows.usage.history_rows >= 0
         self._known_hours[rows.usage.history_rows[with_history]] = known[with_history]
 
-    def of(self, rows: Rows) -> CandidateChoice:
+    def read_choices(self, rows: Rows) -> CandidateChoice:
         """What was chosen for all rows; the first candidate where nothing was."""
         numbers = rows.usage.history_rows
         with_history = np.flatnonzero(numbers >= 0)
@@ -186,7 +188,7 @@ class ChoiceTable:
         choice.costs[:, with_history] = self._costs[:, numbers[with_history]]
         return choice
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._moments: IntColumn = np.zeros(0, dtype=np.int64)
         self._names: IntColumn = np.zeros(0, dtype=np.int64)
         self._chosen: IntColumn = np.zeros(0, dtype=np.int64)

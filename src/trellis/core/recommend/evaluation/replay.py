@@ -54,7 +54,7 @@ class ReplayedUsage(msgspec.Struct, frozen=True):
         """How many there are."""
         return len(self.values)
 
-    def shares(self, steps: slice) -> FloatColumn:
+    def compute_shares(self, steps: slice) -> FloatColumn:
         """What each point of some steps is worth, as `values`: 0 where nothing is known."""
         known = ~np.isnan(self.values[steps])
         if self.weights is None:
@@ -122,20 +122,20 @@ class ReplayResult(msgspec.Struct, frozen=True):
         return ReplayResult(targets, changes, np.broadcast_to(self.kills[:, np.newaxis], shape))
 
 
-def replay_rule(usage: ReplayedUsage, rule: SizingRule, terms: ReplaySettings = ReplaySettings()) -> ReplayResult:  # noqa: B008 - frozen, so that one can serve all
+def replay_rule(usage: ReplayedUsage, rule: SizingRule, settings: ReplaySettings = ReplaySettings()) -> ReplayResult:  # noqa: B008 - frozen, so that one can serve all
     """Let the rule decide, step by step."""
     target: FloatColumn | None = None
     targets, changes, kills = [], [], []
     for step, used in enumerate(usage.values):
-        decided = np.asarray(rule.decide(step, usage.begin + step * usage.step), dtype=np.float64)
-        target = np.full(decided.shape, np.nan) if target is None else target
+        decision = np.asarray(rule.decide(step, usage.begin + step * usage.step), dtype=np.float64)
+        target = np.full(decision.shape, np.nan) if target is None else target
         # The first target of all is no change of one.
-        begins = np.isnan(target) & ~np.isnan(decided)
-        moves = np.abs(decided - target) > terms.threshold * target
-        target = np.where(begins | moves, decided, target)
+        begins = np.isnan(target) & ~np.isnan(decision)
+        moves = np.abs(decision - target) > settings.threshold * target
+        target = np.where(begins | moves, decision, target)
         held, count, needed = target, np.zeros(target.shape), np.full(target.shape, np.nan)
-        if terms.killed is not None:
-            target, held, count, needed = _apply_kills(used, target, terms, terms.killed)
+        if settings.killed is not None:
+            target, held, count, needed = _apply_kills(used, target, settings, settings.killed)
         targets.append(held)
         changes.append(moves)
         kills.append(count)
@@ -146,7 +146,7 @@ def replay_rule(usage: ReplayedUsage, rule: SizingRule, terms: ReplaySettings = 
 
 
 def _apply_kills(
-    used: FloatColumn, target: FloatColumn, terms: ReplaySettings, killed: BoolColumn
+    used: FloatColumn, target: FloatColumn, settings: ReplaySettings, killed: BoolColumn
 ) -> tuple[FloatColumn, FloatColumn, FloatColumn, FloatColumn]:
     """The target after a step, its mean in it, the kills, and what the killed are taken to need."""
     count, needed = np.zeros(target.shape), np.full(target.shape, np.nan)
@@ -155,7 +155,7 @@ def _apply_kills(
     held = np.zeros(target.shape)
     for value in used:
         dies = (value > target) & killed
-        raised = np.maximum(terms.kill_ratio * value, value + terms.kill_bytes)
+        raised = np.maximum(settings.kill_ratio * value, value + settings.kill_bytes)
         target = np.where(dies, raised, target)
         needed = np.where(dies, np.fmax(needed, raised), needed)
         count += dies

@@ -48,8 +48,8 @@ class ScoreSums(msgspec.Struct, frozen=True):
     changes: FloatColumn
     kills: FloatColumn
 
-    def scores(self, step: float) -> SizingScores:
-        """What it amounts to, with steps of so many seconds."""
+    def compute_scores(self, step: float) -> SizingScores:
+        """The scores, with steps of so many seconds."""
         days = self.steps * step / DAY
         with np.errstate(invalid="ignore", divide="ignore"):
             return SizingScores(
@@ -68,7 +68,7 @@ def compute_scores(usage: ReplayedUsage, replayed: ReplayResult, scored: BoolCol
     for part in sum_steps(usage, replayed, scored):
         for name in ScoreSums.__struct_fields__:
             total[name] = total.get(name, np.zeros(1)) + getattr(part, name).sum(axis=0)
-    return ScoreSums(**total).scores(usage.step)
+    return ScoreSums(**total).compute_scores(usage.step)
 
 
 def sum_steps(usage: ReplayedUsage, replayed: ReplayResult, scored: BoolColumn | None = None) -> Iterator[ScoreSums]:
@@ -77,7 +77,7 @@ def sum_steps(usage: ReplayedUsage, replayed: ReplayResult, scored: BoolColumn |
     at_once = max(1, _SAMPLES_AT_ONCE // max(1, usage.values[0].size * int(np.prod(variants))))
     for begin in range(0, usage.steps, at_once):
         part = slice(begin, begin + at_once)
-        shares = usage.shares(part)
+        shares = usage.compute_shares(part)
         if scored is not None:
             shares *= scored[part, np.newaxis]
         yield _sum_part(usage.values[part], shares, replayed, part)
@@ -119,7 +119,7 @@ def score_margins(
     at_once = max(1, _MARGIN_SAMPLES_AT_ONCE // max(1, usage.values[0].size))
     for begin in range(0, usage.steps, at_once):
         part = slice(begin, begin + at_once)
-        shares = usage.shares(part)
+        shares = usage.compute_shares(part)
         if scored is not None:
             shares *= scored[part, np.newaxis]
         spent = shares.sum(axis=1)
@@ -143,7 +143,7 @@ def score_margins(
         overrun=np.maximum(above[1] - scales * above[2], 0.0),
         changes=np.broadcast_to(changes, (len(factors), series)),
         kills=np.broadcast_to(kills, (len(factors), series)),
-    ).scores(usage.step)
+    ).compute_scores(usage.step)
 
 
 def _sum_above_factors(

@@ -42,14 +42,14 @@ def grow_column(column: npt.NDArray[ItemT], size: int, fill: float, axis: int = 
 
 
 class SettingsCache(Generic[SettingT, CachedT]):
-    """Something for each setting, made by a function of it."""
+    """One cached value per setting, made by a function of it."""
 
     def __init__(self, make: Callable[[SettingT], CachedT]) -> None:
         self._make = make
         self._by_setting: dict[SettingT, CachedT] = {}
 
-    def of(self, setting: SettingT) -> CachedT:
-        """What belongs to a setting."""
+    def get(self, setting: SettingT) -> CachedT:
+        """The value of a setting."""
         if setting not in self._by_setting:
             if len(self._by_setting) >= _MOST_SETTINGS:
                 self._by_setting.clear()
@@ -68,14 +68,14 @@ class HourlyCache:
     def __init__(self, width: int) -> None:
         self._width = width
         self._history: HourlyHistory | None = None
-        self._forget()
+        self._reset()
 
-    def done(self, rows: Rows, now: float, choice: IntColumn, work: ComputeColumns) -> FloatColumn:
-        """The columns of all rows: `work` computes those of positions where something is new; NaN without history."""
+    def get_columns(self, rows: Rows, now: float, choice: IntColumn, compute: ComputeColumns) -> FloatColumn:
+        """The columns of all rows; those of positions that changed come from `compute`. NaN without history."""
         history, numbers = rows.usage.history, rows.usage.history_rows
         if history is not self._history:
             self._history = history
-            self._forget()
+            self._reset()
         columns = np.full((self._width, len(rows)), np.nan)
         with_history = np.flatnonzero(numbers >= 0)
         if not len(with_history):
@@ -87,12 +87,12 @@ class HourlyCache:
         new = np.flatnonzero(~same | (self._revisions[numbers] != revisions).any(axis=1))
         for begin in range(0, len(new), _ROWS_AT_ONCE):
             part = new[begin : begin + _ROWS_AT_ONCE]
-            self._columns[:, numbers[part]] = work(with_history[part])
+            self._columns[:, numbers[part]] = compute(with_history[part])
         self._hours[numbers], self._revisions[numbers], self._choices[numbers] = hour, revisions, choice[with_history]
         columns[:, with_history] = self._columns[:, numbers]
         return columns
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._hours: IntColumn = np.zeros(0, dtype=np.int64)
         self._choices: IntColumn = np.zeros(0, dtype=np.int64)
         self._revisions: IntColumn = np.zeros((0, 2), dtype=np.int64)

@@ -37,9 +37,9 @@ class SeasonalHours(msgspec.Struct, frozen=True):
     days: int = 28
     half_life: float = 7.0
     """Days after which a day counts half."""
-    weekday: float = 3.0
+    weekday_weight: float = 3.0
     """How many times a day counts that is whole weeks ago."""
-    beside: float = 0.5
+    neighbour_weight: float = 0.5
     """What the hour before and the hour after count."""
 
 
@@ -59,9 +59,9 @@ class WeightedHistory(msgspec.Struct, frozen=True):
     name: str
     shares: tuple[tuple[HistorySource, float], ...]
 
-    def quantiles(self, remembered: HistoryAtMoments, fractions: Sequence[float], /) -> FloatColumn:
+    def quantiles(self, history: HistoryAtMoments, fractions: Sequence[float], /) -> FloatColumn:
         """What so many of the samples stay below, (fractions, rows, moments); NaN where nothing is known."""
-        return remembered.recall(self).quantiles(fractions)
+        return history.build_histograms(self).quantiles(fractions)
 
 
 class ForecastHistograms(msgspec.Struct, frozen=True):
@@ -71,8 +71,8 @@ class ForecastHistograms(msgspec.Struct, frozen=True):
     at: IntColumn
     weights: HourHistograms
 
-    def by_load(self) -> ForecastHistograms:
-        """The same, but that a sample counts by how much was used: an hour of work does, one of rest hardly."""
+    def weigh_by_load(self) -> ForecastHistograms:
+        """The same histograms with samples weighted by their usage: idle hours hardly count."""
         loads = np.exp((np.arange(HISTOGRAM_BINS) - HISTOGRAM_BINS) * BIN_WIDTH).astype(np.float32)
         return ForecastHistograms(self.past, self.at, _normalize(self.weights * loads))
 
@@ -89,11 +89,11 @@ class ForecastHistograms(msgspec.Struct, frozen=True):
             inside = np.take_along_axis(self.weights, at, axis=2)[:, :, 0]
             beyond = np.take_along_axis(sums, at, axis=2)[:, :, 0] - threshold
             places[number] = bins + 1 - np.clip(beyond / np.maximum(inside, _SMALLEST), 0.0, 1.0)
-        return np.where(totals > 0.5, self.past.amounts(places, self.at), np.nan)
+        return np.where(totals > 0.5, self.past.convert_to_amounts(places, self.at), np.nan)
 
 
 class HistoryAtMoments:
-    """What is remembered of some rows at some moments, so that several recollections can share it.
+    """The history of some rows before some moments, shared by the candidates that read it.
 
     A moment is the beginning of an hour, by its place in the past: `past.hours` is the hour that comes. For each only
     the hours before it count. Moments follow each other hour by hour.
@@ -105,40 +105,40 @@ class HistoryAtMoments:
         self._by_source: dict[HistorySource, HourHistograms] = {}
         self._hours = build_hour_histograms(past, settled=False) if len(at) > _FEW_MOMENTS else None
 
-    def recall(self, what: WeightedHistory) -> ForecastHistograms:
-        """All sources together."""
+    def build_histograms(self, what: WeightedHistory) -> ForecastHistograms:
+        """The weighted histograms of all sources."""
         mixed = np.zeros((len(self._past.known), len(self._at), HISTOGRAM_BINS), dtype=np.float32)
         total = np.zeros(mixed.shape[:2], dtype=np.float32)
         for source, share in what.shares:
             if source not in self._by_source:
-                self._by_source[source] = _normalize(self._source(source))
+                self._by_source[source] = _normalize(self._build_source(source))
             histograms = self._by_source[source]
             mixed += np.float32(share) * histograms
             total += np.float32(share) * (histograms.sum(axis=2) > 0.5)
         mixed /= np.maximum(total, np.float32(_SMALLEST))[:, :, np.newaxis]
         return ForecastHistograms(self._past, self._at, mixed)
 
-    def _source(self, source: HistorySource) -> HourHistograms:
-        return self._season(source) if isinstance(source, SeasonalHours) else self._recent(source)
+    def _build_source(self, source: HistorySource) -> HourHistograms:
+        return self._sum_seasonal_hours(source) if isinstance(source, SeasonalHours) else self._sum_recent_hours(source)
 
-    def _season(self, source: SeasonalHours) -> HourHistograms:
+    def _sum_seasonal_hours(self, source: SeasonalHours) -> HourHistograms:
         past, at = self._past, self._at
         days = np.arange(1, source.days + 1)
-        ages = np.exp2(-days / source.half_life) * np.where(days % 7 == 0, source.weekday, 1.0)
+        ages = np.exp2(-days / source.half_life) * np.where(days % 7 == 0, source.weekday_weight, 1.0)
         hours = at[:, np.newaxis] - 24 * days
         counts = ages * weigh_similar_days(past, np.minimum(at, past.hours), source.days) * (hours >= 0)
-        settled = past.levels.nearer_settled(at, hours)
+        settled = past.levels.is_nearer_settled(at, hours)
         if self._hours is not None:
-            then = add_neighbours(self._hours, source.beside)
+            then = add_neighbours(self._hours, source.neighbour_weight)
             histograms = sum_same_hours(then, int(at[0]), np.where(settled, 0.0, counts))
-            then = add_neighbours(build_hour_histograms(past, settled=True), source.beside)
+            then = add_neighbours(build_hour_histograms(past, settled=True), source.neighbour_weight)
             histograms += sum_same_hours(then, int(at[0]), np.where(settled, counts, 0.0))
             return histograms
-        beside = counts * source.beside
+        beside = counts * source.neighbour_weight
         every = np.concatenate([hours, hours - 1, hours + 1], axis=1)
         return sum_selected_hours(past, every, np.concatenate([counts, beside, beside], axis=2), np.tile(settled, 3))
 
-    def _recent(self, source: RecentHours) -> HourHistograms:
+    def _sum_recent_hours(self, source: RecentHours) -> HourHistograms:
         at, aged = self._at, float(np.exp2(-1.0 / source.half_life))
         reach = int(np.ceil(_HALF_LIVES * source.half_life))
         if self._hours is not None:
@@ -162,7 +162,7 @@ class ForecastCandidate(Protocol):
     def name(self) -> str:
         """What explanations call it."""
 
-    def quantiles(self, remembered: HistoryAtMoments, fractions: Sequence[float], /) -> FloatColumn:
+    def quantiles(self, history: HistoryAtMoments, fractions: Sequence[float], /) -> FloatColumn:
         """What so many of the samples will stay below, (fractions, rows, moments); NaN where it cannot say."""
 
 

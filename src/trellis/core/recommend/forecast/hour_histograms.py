@@ -80,7 +80,7 @@ def sum_selected_hours(
     begins = (np.arange(rows * moments) * HISTOGRAM_BINS).reshape(rows, moments, 1)
     sums = np.zeros(rows * moments * HISTOGRAM_BINS)
     for measure, share in zip(SAMPLE_MEASURES, SAMPLE_SHARES.tolist(), strict=True):
-        which = past.places(measure, hours, settled) + begins
+        which = past.find_bins(measure, hours, settled) + begins
         sums += share * np.bincount(which.reshape(-1), weights.reshape(-1), len(sums))
     return sums.reshape(rows, moments, HISTOGRAM_BINS).astype(np.float32)
 
@@ -91,7 +91,7 @@ def build_hour_histograms(past: NormalizedHours, *, settled: bool) -> HourHistog
     known = np.flatnonzero(past.known)
     every = np.arange(past.hours)
     for measure, share in zip(SAMPLE_MEASURES, SAMPLE_SHARES.tolist(), strict=True):
-        places = past.places(measure, every, settled).reshape(-1)[known]
+        places = past.find_bins(measure, every, settled).reshape(-1)[known]
         histograms.reshape(-1)[known * HISTOGRAM_BINS + places] += np.float32(share)
     return histograms
 

@@ -107,7 +107,7 @@ def hourly_forecast_parameters(settings: DefaultSettings, margin: float) -> tupl
 
 
 def read_hourly_forecast_settings(values: ParameterValues) -> HourlyForecastSettings:
-    """The figures that a value for every parameter amounts to."""
+    """The settings, from a value for every parameter."""
     fields = HourlyForecastSettings.__struct_fields__
     return msgspec.convert({field: values[field.replace("_", "-")] for field in fields}, HourlyForecastSettings)
 
@@ -130,7 +130,7 @@ class HistoryBounds(msgspec.Struct, frozen=True):
 
     cpu: FloatColumn
     memory: FloatColumn
-    known: FloatColumn
+    known_hours: FloatColumn
     cycle: FloatColumn | None = None
 
 
@@ -142,60 +142,62 @@ class _CycleNeed(NamedTuple):
 
 
 class HourlyForecast:
-    """What has been worked out, for each setting that VPAs have."""
+    """Computes bounds from hourly history, with a cache for each setting that VPAs have."""
 
     def __init__(self, candidates: Sequence[ForecastCandidate]) -> None:
         self._candidates = tuple(candidates)
-        self._done: SettingsCache[HourlyForecastSettings, HourlyCache] = SettingsCache(_new_hourly_cache)
+        self._caches: SettingsCache[HourlyForecastSettings, HourlyCache] = SettingsCache(_new_hourly_cache)
         self._periods: SettingsCache[CycleRule, CyclePeriodCache] = SettingsCache(CyclePeriodCache)
 
-    def sized(self, rows: Rows, figures: HourlyForecastSettings, choice: IntColumn, now: float) -> HistoryBounds:
-        """By the candidate that was chosen for each row, by its number."""
-        moments = _count_moments(figures)
+    def compute_bounds(
+        self, rows: Rows, settings: HourlyForecastSettings, choice: IntColumn, now: float
+    ) -> HistoryBounds:
+        """The bounds of rows; `choice` is the number of the candidate for each."""
+        moments = _count_moments(settings)
 
-        def work(positions: IntColumn) -> FloatColumn:
+        def compute(positions: IntColumn) -> FloatColumn:
             summaries = rows.hours(now, positions)
-            cycle = self._cycles(rows, positions, now, _build_cycle_rule(figures))
-            return self._worked_out(summaries, cycle, choice[positions], figures, moments)
+            cycle = self._find_cycles(rows, positions, now, _build_cycle_rule(settings))
+            return self._compute_columns(summaries, cycle, choice[positions], settings, moments)
 
-        columns = self._done.of(figures).done(rows, now, choice, work)
-        touched = count_touched_hours(now, figures.horizon)
+        columns = self._caches.get(settings).get_columns(rows, now, choice, compute)
+        touched = count_touched_hours(now, settings.horizon)
         lower, target, beside = np.split(columns, [moments, 2 * moments])
         upper, *memory, known_cpu, known_memory, period, until_peak = beside
         known_hours = np.nan_to_num(np.stack([known_cpu, known_memory]))
-        enough = known_hours >= figures.history_needed / HOUR
+        enough = known_hours >= settings.history_needed / HOUR
         cpu = np.stack([lower[:touched].max(axis=0), target[:touched].max(axis=0), upper])
         memory_sized = np.where(enough[MEMORY], np.stack(memory), np.nan)
         return HistoryBounds(
             np.where(enough[CPU], cpu, np.nan), memory_sized, known_hours, np.stack([period, until_peak])
         )
 
-    def _cycles(self, rows: Rows, positions: IntColumn, now: float, rule: CycleRule) -> _CycleNeed:
+    def _find_cycles(self, rows: Rows, positions: IntColumn, now: float, rule: CycleRule) -> _CycleNeed:
         peaks = rows.memory_peaks(now, positions)
         numbers = rows.usage.history_rows[positions]
         hours, _ = find_daily_slots(rows, now, positions)
-        periods = self._periods.of(rule).of(numbers, peaks, hours, int(now // HOUR))
+        periods = self._periods.get(rule).get_periods(numbers, peaks, hours, int(now // HOUR))
         phase = locate_cycle_phase(peaks, periods, rule)
         days = np.stack([np.where(periods > 0, periods, np.nan), phase.until_peak]) * (CELL_HOURS / 24)
         return _CycleNeed(phase.needed, days)
 
-    def _worked_out(
-        self, summaries: Ring, cycle: _CycleNeed, choice: IntColumn, figures: HourlyForecastSettings, moments: int
+    def _compute_columns(
+        self, summaries: Ring, cycle: _CycleNeed, choice: IntColumn, settings: HourlyForecastSettings, moments: int
     ) -> FloatColumn:
-        """By row: lower bounds and targets of the coming hours, and what `_BESIDE` counts."""
-        fractions = (_USUAL, figures.target_cpu_percentile)
+        """By row: lower bounds and targets of the coming hours, and `_OTHER_COLUMNS` more."""
+        fractions = (_USUAL, settings.target_cpu_percentile)
         quantiles = np.empty((2, len(summaries), moments))
         for number in np.unique(choice).tolist():
             mine = choice == number
             hours = normalize_hours(trim_unknown_hours(summaries[mine, CPU]))
-            remembered = HistoryAtMoments(hours, hours.hours + np.arange(moments))
-            quantiles[:, mine] = self._candidates[number].quantiles(remembered, fractions)
+            history = HistoryAtMoments(hours, hours.hours + np.arange(moments))
+            quantiles[:, mine] = self._candidates[number].quantiles(history, fractions)
         lower, target = quantiles
-        more = 1.0 + figures.recommendation_margin_fraction
+        more = 1.0 + settings.recommendation_margin_fraction
         peaks = PeakRule(
-            window=round(figures.memory_window / HOUR),
-            margin=figures.memory_margin_fraction,
-            horizon=figures.growth_horizon / HOUR,
+            window=round(settings.memory_window / HOUR),
+            margin=settings.memory_margin_fraction,
+            horizon=settings.growth_horizon / HOUR,
         )
         upper = busiest_hours_usage(summaries[:, CPU]) * more
         known_hours = (~np.isnan(summaries[:, :, 0])).sum(axis=2).T
@@ -203,26 +205,26 @@ class HourlyForecast:
         return np.concatenate([lower.T, target.T * more, upper[None], memory, known_hours, cycle.days])
 
 
-def _build_cycle_rule(figures: HourlyForecastSettings) -> CycleRule:
+def _build_cycle_rule(settings: HourlyForecastSettings) -> CycleRule:
     cell = CELL_HOURS * HOUR
     return CycleRule(
-        longest=int(figures.longest_memory_cycle // cell),
-        tolerance=round(figures.memory_cycle_tolerance / cell),
-        margin=figures.memory_margin_fraction,
+        longest=int(settings.longest_memory_cycle // cell),
+        tolerance=round(settings.memory_cycle_tolerance / cell),
+        margin=settings.memory_margin_fraction,
     )
 
 
-def _new_hourly_cache(figures: HourlyForecastSettings) -> HourlyCache:
-    return HourlyCache(2 * _count_moments(figures) + _OTHER_COLUMNS)
+def _new_hourly_cache(settings: HourlyForecastSettings) -> HourlyCache:
+    return HourlyCache(2 * _count_moments(settings) + _OTHER_COLUMNS)
 
 
-def _count_moments(figures: HourlyForecastSettings) -> int:
+def _count_moments(settings: HourlyForecastSettings) -> int:
     """How many hours, the current one included, can be touched until the horizon."""
-    return 1 + math.ceil(figures.horizon / HOUR)
+    return 1 + math.ceil(settings.horizon / HOUR)
 
 
 def count_touched_hours(now: float, horizon: float) -> int:
-    """How many of them are by now."""
+    """How many hours the horizon touches now."""
     return max(1, math.ceil((now % HOUR + horizon) / HOUR))
 
 

@@ -79,16 +79,16 @@ def locate_cycle_phase(peaks: Peaks, periods: IntColumn, rule: CycleRule) -> Cyc
     values = np.where(np.isnan(peaks[rows]), np.float32(_NEVER), peaks[rows])
     period = periods[rows]
     ahead = np.arange(int(period.max()))
-    coming = np.full((len(rows), len(ahead)), np.float32(_NEVER))
+    upcoming = np.full((len(rows), len(ahead)), np.float32(_NEVER))
     needed = values[:, -1 - _DAY :].max(axis=1)
     for cycle in range(1, _CYCLES + 1):
         before = CELLS - 1 - cycle * period
         near = before[:, np.newaxis] + np.arange(-rule.tolerance, rule.tolerance + 1)
         needed = np.maximum(needed, _at(values, near).max(axis=1))
-        coming = np.maximum(coming, _at(values, before[:, np.newaxis] + ahead))
-    coming[ahead >= period[:, np.newaxis]] = _NEVER
+        upcoming = np.maximum(upcoming, _at(values, before[:, np.newaxis] + ahead))
+    upcoming[ahead >= period[:, np.newaxis]] = _NEVER
     phase.needed[rows] = needed
-    is_peak = coming >= coming.max(axis=1, keepdims=True) / (1 + rule.margin)
+    is_peak = upcoming >= upcoming.max(axis=1, keepdims=True) / (1 + rule.margin)
     phase.until_peak[rows] = is_peak.argmax(axis=1)
     return phase
 
@@ -237,7 +237,7 @@ class CyclePeriodCache:
         self._tested: npt.NDArray[np.uint64] = np.zeros(0, dtype=np.uint64)
         self._periods: IntColumn = np.full(0, -1, dtype=np.int64)
 
-    def of(self, numbers: IntColumn, peaks: Peaks, moments: IntColumn, hour: int) -> IntColumn:
+    def get_periods(self, numbers: IntColumn, peaks: Peaks, moments: IntColumn, hour: int) -> IntColumn:
         """Periods in cells, 0 for none, from peaks up to the cell of an hour and the hours at which rows are tested."""
         self._reserve(int(numbers.max(initial=-1)) + 1)
         past = _shift_back(peaks, hour // CELL_HOURS - moments // CELL_HOURS + 1)

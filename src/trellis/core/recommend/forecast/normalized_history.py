@@ -38,14 +38,14 @@ class DayLevels(msgspec.Struct, frozen=True):
     before: FloatColumn
     settled: FloatColumn
 
-    def at(self, moments: IntColumn) -> FloatColumn:
+    def read_levels(self, moments: IntColumn) -> FloatColumn:
         """The levels, (rows, moments), at the beginning of hours; those to come have that of now."""
         levels: FloatColumn = self.after[:, np.clip(moments, 1, self.after.shape[1]) - 1]
         return levels
 
-    def nearer_settled(self, moments: IntColumn, hours: IntColumn) -> BoolColumn:
+    def is_nearer_settled(self, moments: IntColumn, hours: IntColumn) -> BoolColumn:
         """Which of some hours (moments, hours) are nearer to the moment by the level that they settled at."""
-        now = self.at(moments)[:, :, np.newaxis]
+        now = self.read_levels(moments)[:, :, np.newaxis]
         hours = np.clip(hours, 0, self.after.shape[1] - 1)
         is_nearer: BoolColumn = np.abs(self.settled[:, hours] - now) < np.abs(self.before[:, hours] - now)
         return is_nearer
@@ -146,7 +146,7 @@ class NormalizedHours(msgspec.Struct, frozen=True):
         """How many there are."""
         return int(self.known.shape[1])
 
-    def places(self, measure: int, hours: IntColumn, settled: BoolColumn | bool) -> BinIndexes:
+    def find_bins(self, measure: int, hours: IntColumn, settled: BoolColumn | bool) -> BinIndexes:
         """The bin of a measure in some hours, (rows, ...), beside the level of the hour that is said."""
         level = np.where(settled, self.levels.settled[:, hours], self.levels.before[:, hours])
         level += self.tops.reshape(-1, *(1,) * hours.ndim)
@@ -155,10 +155,10 @@ class NormalizedHours(msgspec.Struct, frozen=True):
         # Lowest where nothing is known: such an hour counts nothing, but has a place all the same.
         return np.minimum(np.fmax(steps, 1.0 - HISTOGRAM_BINS), 0.0).astype(np.int32) + (HISTOGRAM_BINS - 1)
 
-    def amounts(self, places: FloatColumn, at: IntColumn) -> FloatColumn:
+    def convert_to_amounts(self, places: FloatColumn, at: IntColumn) -> FloatColumn:
         """What places on the scale, (..., rows, moments), are worth at the beginning of hours."""
         amounts: FloatColumn = np.exp(
-            self.tops[:, np.newaxis] - (HISTOGRAM_BINS - places) * BIN_WIDTH + self.levels.at(at)
+            self.tops[:, np.newaxis] - (HISTOGRAM_BINS - places) * BIN_WIDTH + self.levels.read_levels(at)
         )
         return amounts
 

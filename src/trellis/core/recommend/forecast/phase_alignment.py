@@ -40,7 +40,7 @@ class PhaseSequences(NamedTuple):
     phases: IntColumn
     lengths: IntColumn
 
-    def of_rows(self, runs: int, rows: IntColumn) -> PhaseSequences:
+    def select_rows(self, runs: int, rows: IntColumn) -> PhaseSequences:
         """The runs of some rows, as (rows, runs, ...), where each row has so many runs."""
         which = rows[:, np.newaxis] * runs + np.arange(runs)
         return PhaseSequences(
@@ -157,19 +157,19 @@ class RunAlignment(NamedTuple):
     alike: BoolColumn
 
 
-def locate_runs(found: PhaseSequences, which: IntColumn, place: IntColumn) -> RunPositions:
+def locate_runs(phases: PhaseSequences, which: IntColumn, place: IntColumn) -> RunPositions:
     """Some of the runs as they are at places; -1 is a run that has not begun."""
     there = which >= 0
-    phase = np.where(there, found.phases[which] - 1, -1)
+    phase = np.where(there, phases.phases[which] - 1, -1)
     run_rows = which[:, np.newaxis]
     before = phase[:, np.newaxis] - np.arange(len(_PHASE_WEIGHTS))
-    at = np.clip(before, 0, max(found.starts.shape[1] - 1, 0))
-    if not found.starts.shape[1]:
+    at = np.clip(before, 0, max(phases.starts.shape[1] - 1, 0))
+    if not phases.starts.shape[1]:
         levels, begun = np.full((len(which), len(_PHASE_WEIGHTS), 2), np.nan), np.zeros(len(which), dtype=np.int64)
     else:
-        levels = np.where((before >= 0)[..., np.newaxis], found.levels[run_rows, :, at], np.nan)
-        begun = found.starts[which, at[:, 0]]
-    judged = there & (phase >= 0) & (found.lengths[which] >= _LEAST_PLACES)
+        levels = np.where((before >= 0)[..., np.newaxis], phases.levels[run_rows, :, at], np.nan)
+        begun = phases.starts[which, at[:, 0]]
+    judged = there & (phase >= 0) & (phases.lengths[which] >= _LEAST_PLACES)
     return RunPositions(levels, phase, begun, place, judged)
 
 

@@ -102,7 +102,7 @@ def phase_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
 
 
 def read_phase_settings(values: ParameterValues) -> PhaseSettings:
-    """The figures that a value for every parameter amounts to."""
+    """The settings, from a value for every parameter."""
     fields = PhaseSettings.__struct_fields__
     return msgspec.convert({field: values[field.replace("_", "-")] for field in fields}, PhaseSettings)
 
@@ -116,19 +116,20 @@ SIZED_BY_PHASES, TOO_FEW_RUNS, UNLIKE_EARLIER_RUNS, TOO_LONG_RUN = range(4)
 
 
 class PhaseForecast(NamedTuple):
-    """By row: lower bound, target and upper bound (3, resources, rows), NaN where it cannot be said; and why.
+    """By row: lower bound, target and upper bound (3, resources, rows), NaN without a forecast; and the reasons.
 
     `runs` are known and `alike` of them are like the newest; `phase` is its phase, from 1 on, 0 before it begins;
-    `rise` is in how many seconds one of those used more, NaN if none did. All this holds until the time `until`.
+    `seconds_to_rise` is in how many seconds one of those used more, NaN if none did. The forecast holds until
+    `expires_at`.
     """
 
     bounds: FloatColumn
-    why: IntColumn
+    reasons: IntColumn
     runs: IntColumn
     alike: IntColumn
     phase: IntColumn
-    rise: FloatColumn
-    until: FloatColumn
+    seconds_to_rise: FloatColumn
+    expires_at: FloatColumn
 
 
 class _OpenRuns(NamedTuple):
@@ -144,46 +145,46 @@ class _OpenRuns(NamedTuple):
     place: IntColumn
 
 
-def forecast_phases(seen: RecentRuns, started: FloatColumn, figures: PhaseSettings, now: float) -> PhaseForecast:
+def forecast_phases(recent: RecentRuns, started: FloatColumn, settings: PhaseSettings, now: float) -> PhaseForecast:
     """For rows whose newest pod started at a time, NaN if there is none."""
-    open_runs = _find_open_runs(seen, started, now)
-    means, highest = seen.values[:, :, :, MEAN], seen.values[:, :, :, HIGHEST]
-    rows, runs = seen.begin.shape
+    open_runs = _find_open_runs(recent, started, now)
+    means, highest = recent.values[:, :, :, MEAN], recent.values[:, :, :, HIGHEST]
+    rows, runs = recent.begin.shape
     negligible = find_negligible_differences(means)
     phases = split_into_phases(means.reshape(rows * runs, 2, -1), np.repeat(negligible, runs, axis=0))
     running = locate_runs(
         phases, np.where(open_runs.run >= 0, open_runs.row * runs + open_runs.run, -1), open_runs.place
     )
-    earlier = phases.of_rows(runs, open_runs.row)
-    compared = (seen.begin[open_runs.row] < open_runs.begin[:, np.newaxis] - SAME_RUN_SECONDS) & (earlier.lengths > 0)
-    compared &= np.cumsum(compared, axis=1) <= figures.runs
+    earlier = phases.select_rows(runs, open_runs.row)
+    compared = (recent.begin[open_runs.row] < open_runs.begin[:, np.newaxis] - SAME_RUN_SECONDS) & (earlier.lengths > 0)
+    compared &= np.cumsum(compared, axis=1) <= settings.runs
     at = align_runs(running, earlier, negligible[open_runs.row])
     alike = at.alike & compared
     used = np.where(alike[..., np.newaxis, np.newaxis], highest[open_runs.row], np.float32(np.nan))
-    lately = _recent_usage(highest, open_runs, earlier.lengths)
-    width = seen.width[open_runs.row]
-    bounds = _bounds(*_usage_ahead(used, at, earlier.lengths, figures, width), lately, figures)
+    current_usage = _recent_usage(highest, open_runs, earlier.lengths)
+    width = recent.width[open_runs.row]
+    bounds = _bounds(*_usage_ahead(used, at, earlier.lengths, settings, width), current_usage, settings)
     counts = compared.sum(axis=1), alike.sum(axis=1)
-    reasons = _judge(*counts, figures)
+    reasons = _judge(*counts, settings)
     bounds[:, :, reasons != SIZED_BY_PHASES] = np.nan
     newest = np.flatnonzero(
         np.append(open_runs.row[1:] != open_runs.row[:-1], np.ones(min(len(open_runs.row), 1), dtype=np.bool_))
     )
-    reasons = np.where(now - started > figures.longest_run, TOO_LONG_RUN, reasons[newest])
+    reasons = np.where(now - started > settings.longest_run, TOO_LONG_RUN, reasons[newest])
     return PhaseForecast(
         bounds=np.where(reasons == SIZED_BY_PHASES, _highest(bounds, open_runs.row, rows), np.nan),
-        why=reasons,
+        reasons=reasons,
         runs=counts[0][newest],
         alike=counts[1][newest],
         phase=running.phase[newest] + 1,
-        rise=_find_rises(used, at, lately, width)[newest],
-        until=_find_expiry(open_runs, seen, started, figures, now),
+        seconds_to_rise=_find_rises(used, at, current_usage, width)[newest],
+        expires_at=_find_expiry(open_runs, recent, started, settings, now),
     )
 
 
-def _judge(known: IntColumn, alike: IntColumn, figures: PhaseSettings) -> IntColumn:
+def _judge(known: IntColumn, alike: IntColumn, settings: PhaseSettings) -> IntColumn:
     """Whether enough earlier runs are known, and enough of them are alike: one of as few as are needed may be odd."""
-    few, unlike = known < figures.runs_needed, alike < max(figures.runs_needed - 1, 1)
+    few, unlike = known < settings.runs_needed, alike < max(settings.runs_needed - 1, 1)
     reasons: IntColumn = np.where(few, TOO_FEW_RUNS, np.where(unlike, UNLIKE_EARLIER_RUNS, SIZED_BY_PHASES))
     return reasons
 
@@ -217,30 +218,30 @@ def _recent_usage(highest: Ring, open_runs: _OpenRuns, lengths: IntColumn) -> Fl
 
 
 def _usage_ahead(
-    used: Ring, at: RunAlignment, lengths: IntColumn, figures: PhaseSettings, width: FloatColumn
+    used: Ring, at: RunAlignment, lengths: IntColumn, settings: PhaseSettings, width: FloatColumn
 ) -> tuple[FloatColumn, FloatColumn]:
     """(runs, earlier runs, resources): what was used at most until the horizon, and until the end."""
     places = np.arange(used.shape[-1])
     last = np.maximum(lengths - 1, 0)
     begin = np.minimum(np.minimum(at.place, at.last_of_phase), last)[..., np.newaxis]
-    horizons = np.array([figures.horizon, figures.memory_horizon])
+    horizons = np.array([settings.horizon, settings.memory_horizon])
     steps = np.ceil(horizons / width[:, np.newaxis])[:, np.newaxis]
     end = np.maximum(at.place, begin[..., 0])[..., np.newaxis] + steps
-    coming_up = places >= begin[..., np.newaxis]
-    rest = np.where(coming_up, used, np.float32(np.nan))
+    is_ahead = places >= begin[..., np.newaxis]
+    rest = np.where(is_ahead, used, np.float32(np.nan))
     need = np.where(places <= end[..., np.newaxis], rest, np.float32(np.nan))
     return np.fmax.reduce(need, axis=-1).astype(np.float64), np.fmax.reduce(rest, axis=-1).astype(np.float64)
 
 
-def _bounds(need: FloatColumn, rest: FloatColumn, lately: FloatColumn, figures: PhaseSettings) -> FloatColumn:
+def _bounds(need: FloatColumn, rest: FloatColumn, current_usage: FloatColumn, settings: PhaseSettings) -> FloatColumn:
     """(bounds, resources, runs). A pod is too small with less than what is coming, so that it is resized before.
 
     It is too large with more than the rest of the run takes: what is given away between two peaks may be gone when it
     is needed again.
     """
-    margins = np.array([figures.recommendation_margin_fraction, figures.memory_margin_fraction])[:, np.newaxis]
-    needed = np.stack([_fraction(need[..., CPU], figures.target_cpu_percentile), np.fmax.reduce(need[..., MEMORY], 1)])
-    target = np.where(np.isnan(needed), np.nan, np.fmax(needed, lately.T))
+    margins = np.array([settings.recommendation_margin_fraction, settings.memory_margin_fraction])[:, np.newaxis]
+    needed = np.stack([_fraction(need[..., CPU], settings.target_cpu_percentile), np.fmax.reduce(need[..., MEMORY], 1)])
+    target = np.where(np.isnan(needed), np.nan, np.fmax(needed, current_usage.T))
     highest = np.fmax(np.fmax.reduce(rest, axis=1).T, target)
     return np.stack([target, target * (1.0 + margins), np.where(np.isnan(target), np.nan, highest * (1.0 + margins))])
 
@@ -254,10 +255,10 @@ def _fraction(values: FloatColumn, fraction: float) -> FloatColumn:
     return quantile
 
 
-def _find_rises(used: Ring, at: RunAlignment, lately: FloatColumn, width: FloatColumn) -> FloatColumn:
+def _find_rises(used: Ring, at: RunAlignment, current_usage: FloatColumn, width: FloatColumn) -> FloatColumn:
     """In how many seconds the first of the earlier runs used more than is used now."""
     places = np.arange(used.shape[-1])
-    more: BoolColumn = np.any(used > _RISE * lately[:, np.newaxis, :, np.newaxis], axis=2)
+    more: BoolColumn = np.any(used > _RISE * current_usage[:, np.newaxis, :, np.newaxis], axis=2)
     more &= places > np.minimum(at.place, at.last_of_phase)[..., np.newaxis]
     steps = np.where(more, np.maximum(places - at.place[..., np.newaxis], 0), np.inf).min(axis=(1, 2), initial=np.inf)
     seconds: FloatColumn = np.where(np.isinf(steps), np.nan, np.nan_to_num(steps, posinf=0.0) * np.nan_to_num(width))
@@ -273,7 +274,7 @@ def _highest(bounds: FloatColumn, row: IntColumn, rows: int) -> FloatColumn:
 
 
 def _find_expiry(
-    open_runs: _OpenRuns, runs: RecentRuns, started: FloatColumn, figures: PhaseSettings, now: float
+    open_runs: _OpenRuns, runs: RecentRuns, started: FloatColumn, settings: PhaseSettings, now: float
 ) -> FloatColumn:
     """When the next place begins, or a run has been silent for long enough, or has become too long."""
     until = np.full(len(started), np.inf)
@@ -281,6 +282,6 @@ def _find_expiry(
     np.minimum.at(until, open_runs.row, next_place)
     silent = runs.last + SILENCE_SECONDS
     until = np.minimum(until, np.where(silent >= now, silent, np.inf).min(axis=1, initial=np.inf))
-    longest = started + figures.longest_run
+    longest = started + settings.longest_run
     expiry: FloatColumn = np.minimum(until, np.where(longest >= now, longest, np.inf))
     return expiry

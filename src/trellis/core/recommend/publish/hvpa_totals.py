@@ -26,13 +26,13 @@ class HvpaTotals(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_amounts(cls, hvpa: Hvpa, total: FloatColumn) -> HvpaTotals:
-        """From millicores and bytes; what is nothing is not known."""
+        """From millicores and bytes; 0 is unknown."""
         (cpu,), (memory,) = format_cpu_column(total[:1]), format_memory_column(total[1:])
         return cls(hvpa, cpu if total[0] else None, memory if total[1] else None)
 
     @property
     def needs_write(self) -> bool:
-        """Whether the status says something else."""
+        """Whether the status of the Hvpa has other totals."""
         published = self.hvpa.status.totals if self.hvpa.status else None
         return (
             (published.cpu, published.memory) != (self.cpu, self.memory) if published else bool(self.cpu or self.memory)

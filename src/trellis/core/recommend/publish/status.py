@@ -82,10 +82,10 @@ def find_write_reasons(
         vpas.observed_generation[:reach] != vpas.generation[:reach],
         (conditions != vpas.published_conditions[:reach])
         | (vpas.desired_messages[:reach] != vpas.published_messages[:reach]),
-        mark_owners(differences.came_or_went, owners, reach),
+        mark_owners(differences.appeared_or_vanished, owners, reach),
         mark_owners(differences.moved, owners, reach),
         mark_owners(differences.bounds_moved, owners, reach),
-        is_old & mark_owners(differences.any_at_all, owners, reach),
+        is_old & mark_owners(differences.changed, owners, reach),
     )
     reasons = np.zeros(reach, dtype=np.int64)
     for bit, cause in enumerate(causes):
@@ -102,10 +102,10 @@ def decode_write_reasons(bits: int) -> tuple[Reason, ...]:
 class _AmountDifferences(NamedTuple):
     """What happened to each container."""
 
-    came_or_went: BoolColumn
+    appeared_or_vanished: BoolColumn
     moved: BoolColumn
     bounds_moved: BoolColumn
-    any_at_all: BoolColumn
+    changed: BoolColumn
 
 
 def _compare_amounts(amounts: FloatColumn, before: FloatColumn, settings: PipelineSettings) -> _AmountDifferences:
@@ -117,10 +117,10 @@ def _compare_amounts(amounts: FloatColumn, before: FloatColumn, settings: Pipeli
     bounds = (low > much[LOWER_BOUND]) | (low < -little[LOWER_BOUND])
     bounds |= (high > little[UPPER_BOUND]) | (high < -much[UPPER_BOUND])
     return _AmountDifferences(
-        came_or_went=np.any(np.isnan(amounts) != np.isnan(before), axis=(0, 1)),
+        appeared_or_vanished=np.any(np.isnan(amounts) != np.isnan(before), axis=(0, 1)),
         moved=np.any(estimates, axis=(0, 1)),
         bounds_moved=np.any(bounds, axis=0),
-        any_at_all=np.any(np.nan_to_num(step), axis=(0, 1)),
+        changed=np.any(np.nan_to_num(step), axis=(0, 1)),
     )
 
 
@@ -146,8 +146,10 @@ def build_status_writes(
     order = [container for containers in listed for container in containers]
     amounts = desired.amounts[:, :, order]
     names = [key.container for key in containers.keys(order)]
-    spelled = {at: containers.spelled[number] for at, number in enumerate(order) if number in containers.spelled}
-    documents = build_container_recommendations(names, amounts, spelled)
+    bound_texts = {
+        at: containers.bound_texts[number] for at, number in enumerate(order) if number in containers.bound_texts
+    }
+    documents = build_container_recommendations(names, amounts, bound_texts)
     time = format_time(datetime.fromtimestamp(now, UTC))
     begin = 0
     for number, own in zip(due, listed, strict=True):
@@ -180,7 +182,7 @@ def build_status_writes(
 
 
 def build_container_recommendations(
-    names: Sequence[str], amounts: FloatColumn, spelled: Mapping[int, Mapping[tuple[str, float], str]]
+    names: Sequence[str], amounts: FloatColumn, bound_texts: Mapping[int, Mapping[tuple[str, float], str]]
 ) -> list[dict[str, Any]]:
     """The entries of several statuses, one after the other."""
     targets = format_resources(amounts[TARGET])
@@ -193,7 +195,7 @@ def build_container_recommendations(
         for document, texts in zip(documents, formatted, strict=True):
             if texts:
                 document[field] = texts
-    for at, texts_of in spelled.items():
+    for at, texts_of in bound_texts.items():
         _keep_policy_spelling(documents[at], amounts[:, :, at], texts_of)
     return documents
 
@@ -223,10 +225,10 @@ def format_resources(amounts: FloatColumn) -> list[dict[str, str]]:
 
 
 def _keep_policy_spelling(
-    document: dict[str, Any], amounts: FloatColumn, spelled: Mapping[tuple[str, float], str]
+    document: dict[str, Any], amounts: FloatColumn, bound_texts: Mapping[tuple[str, float], str]
 ) -> None:
     for field, row in zip(STATUS_FIELDS, amounts, strict=True):
         for resource, which in (("cpu", CPU), ("memory", MEMORY)):
-            text = spelled.get((resource, float(row[which])))
+            text = bound_texts.get((resource, float(row[which])))
             if text is not None:
                 document[field] = document[field] | {resource: text}

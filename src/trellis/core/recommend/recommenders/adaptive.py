@@ -79,13 +79,15 @@ CHOICE_PARAMETERS = (
 def read_choice_settings(values: ParameterValues, fraction: float, margin: float) -> ChoiceSettings:
     """How to choose, by a value for every parameter, and by the percentile and margin that it is to be used with."""
     own_values = {name: values[name.replace("_", "-")] for name in AdaptiveSettings.__struct_fields__}
-    figures = msgspec.convert(own_values, AdaptiveSettings)
+    forecast_settings = msgspec.convert(own_values, AdaptiveSettings)
     return ChoiceSettings(
-        window=round(figures.replayed_window / HOUR),
+        window=round(forecast_settings.replayed_window / HOUR),
         fraction=fraction,
         margin=margin,
-        gain=figures.switching_gain,
-        weights=CostWeights(figures.time_over_weight, figures.overrun_weight, figures.change_weight),
+        gain=forecast_settings.switching_gain,
+        weights=CostWeights(
+            forecast_settings.time_over_weight, forecast_settings.overrun_weight, forecast_settings.change_weight
+        ),
     )
 
 
@@ -107,33 +109,37 @@ class AdaptiveRecommender:
         self.parameters: tuple[Parameter, ...] = (*sizing, *CHOICE_PARAMETERS)
         self._fallback = fallback
         self._candidates = tuple(candidates)
-        self._hours = HourlyForecast(candidates)
-        self._choices: SettingsCache[ChoiceSettings, ChoiceTable] = SettingsCache(self._no_choices)
+        self._forecast = HourlyForecast(candidates)
+        self._choices: SettingsCache[ChoiceSettings, ChoiceTable] = SettingsCache(self._create_choice_table)
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """By the candidate that was chosen for each row."""
-        figures = read_hourly_forecast_settings(values)
-        terms = read_choice_settings(values, figures.target_cpu_percentile, figures.recommendation_margin_fraction)
-        choices = self._choices.of(terms)
-        self._choose(rows, choices, terms, now)
-        chosen = choices.of(rows)
-        sized = self._hours.sized(rows, figures, chosen.number, now)
-        choices.note(rows, sized.known[CPU])
-        below = estimate_fallback(self._fallback, rows, values, now)
+        forecast_settings = read_hourly_forecast_settings(values)
+        choice_settings = read_choice_settings(
+            values, forecast_settings.target_cpu_percentile, forecast_settings.recommendation_margin_fraction
+        )
+        choices = self._choices.get(choice_settings)
+        self._update_choices(rows, choices, choice_settings, now)
+        chosen = choices.read_choices(rows)
+        sized = self._forecast.compute_bounds(rows, forecast_settings, chosen.number, now)
+        choices.record_known_hours(rows, sized.known_hours[CPU])
+        fallback_estimates = estimate_fallback(self._fallback, rows, values, now)
         least = share_pod_minimums(
-            figures.pod_recommendation_min_cpu_millicores, figures.pod_recommendation_min_memory_mb, rows.containers
+            forecast_settings.pod_recommendation_min_cpu_millicores,
+            forecast_settings.pod_recommendation_min_memory_mb,
+            rows.containers,
         )
         explanation = explain_origins(sized, [self._candidates[number].name for number in chosen.number.tolist()])
         costs = {
             f"cost of {candidate.name}": cost for candidate, cost in zip(self._candidates, chosen.costs, strict=True)
         }
-        return overlay_bounds(below, sized, least, explanation | costs)
+        return overlay_bounds(fallback_estimates, sized, least, explanation | costs)
 
-    def _no_choices(self, _terms: ChoiceSettings) -> ChoiceTable:
+    def _create_choice_table(self, _terms: ChoiceSettings) -> ChoiceTable:
         return ChoiceTable(len(self._candidates))
 
-    def _choose(self, rows: Rows, choices: ChoiceTable, terms: ChoiceSettings, now: float) -> None:
-        due = choices.due(rows, now, max(_LEAST_ROWS, len(rows) // _PASSES))
+    def _update_choices(self, rows: Rows, choices: ChoiceTable, choice_settings: ChoiceSettings, now: float) -> None:
+        due = choices.select_due(rows, now, max(_LEAST_ROWS, len(rows) // _PASSES))
         moments, _ = find_daily_slots(rows, now)
         # Rows of one moment together: nothing that came after it counts, however late they are looked at.
         for moment in np.unique(moments[due]).tolist():
@@ -142,4 +148,6 @@ class AdaptiveRecommender:
                 part = together[begin : begin + _ROWS_AT_ONCE]
                 before = rows.hours(moment * HOUR, part)[:, CPU]
                 known_hours = (~np.isnan(before[:, 0])).sum(axis=1)
-                choices.put(rows, part, now, choose_candidates(before, self._candidates, terms), known_hours)
+                choices.record_choices(
+                    rows, part, now, choose_candidates(before, self._candidates, choice_settings), known_hours
+                )

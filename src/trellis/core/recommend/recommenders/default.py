@@ -40,17 +40,17 @@ def compute_confidence(first: FloatColumn, last: FloatColumn, count: IntColumn, 
     return confidence
 
 
-def lower_bound_factor(confident: FloatColumn) -> FloatColumn:
+def lower_bound_factor(confidence: FloatColumn) -> FloatColumn:
     """What the lower bound is multiplied by."""
     with np.errstate(divide="ignore"):
-        wider = 1.0 + _LOWER_MULTIPLIER / confident
+        wider = 1.0 + _LOWER_MULTIPLIER / confidence
     return 1.0 / (wider * wider)
 
 
-def upper_bound_factor(confident: FloatColumn) -> FloatColumn:
+def upper_bound_factor(confidence: FloatColumn) -> FloatColumn:
     """What the upper bound is multiplied by; infinite without any confidence."""
     with np.errstate(divide="ignore"):
-        return 1.0 + 1.0 / confident
+        return 1.0 + 1.0 / confidence
 
 
 _LONGEST_INTERVAL = 365 * 86400.0
@@ -77,7 +77,7 @@ def default_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
 
 
 def read_default_settings(values: ParameterValues) -> DefaultSettings:
-    """The figures that a value for every parameter amounts to."""
+    """The settings, from a value for every parameter."""
     return msgspec.convert({field: values[name] for name, field in _FIELDS_BY_PARAMETER.items()}, DefaultSettings)
 
 
@@ -111,19 +111,21 @@ class DefaultRecommender:
 
     def estimate(self, rows: Rows, values: ParameterValues, _now: float, /) -> Estimates:
         """Percentile, margin, confidence, minimum: in this order. Histories decay by the times of their samples."""
-        figures, usage = read_default_settings(values), rows.usage
-        least = share_pod_minimums(figures.pod_min_cpu_millicores, figures.pod_min_memory_mebibytes, rows.containers)
-        trust = np.stack(
+        settings, usage = read_default_settings(values), rows.usage
+        minimums = share_pod_minimums(
+            settings.pod_min_cpu_millicores, settings.pod_min_memory_mebibytes, rows.containers
+        )
+        confidence = np.stack(
             [
                 compute_confidence(usage.first, usage.last, usage.count, interval)
-                for interval in (figures.confidence_interval_cpu, figures.confidence_interval_memory)
+                for interval in (settings.confidence_interval_cpu, settings.confidence_interval_memory)
             ]
         )
-        cpu = (figures.lower_bound_cpu_percentile, figures.target_cpu_percentile, figures.upper_bound_cpu_percentile)
+        cpu = (settings.lower_bound_cpu_percentile, settings.target_cpu_percentile, settings.upper_bound_cpu_percentile)
         memory = (
-            figures.lower_bound_memory_percentile,
-            figures.target_memory_percentile,
-            figures.upper_bound_memory_percentile,
+            settings.lower_bound_memory_percentile,
+            settings.target_memory_percentile,
+            settings.upper_bound_memory_percentile,
         )
         bounds, used = np.empty((3, 2, len(rows))), np.empty((2, len(rows)))
         for resource, bank, fractions, scale in (
@@ -131,11 +133,11 @@ class DefaultRecommender:
             (MEMORY, usage.memory, memory, 1.0),
         ):
             percentiles = bank.percentiles(fractions, usage.rows) * scale
-            sized = add_margin(percentiles, figures.margin_fraction)
-            sized[LOWER] = truncate_amounts(sized[LOWER] * lower_bound_factor(trust[resource]))
+            sized = add_margin(percentiles, settings.margin_fraction)
+            sized[LOWER] = truncate_amounts(sized[LOWER] * lower_bound_factor(confidence[resource]))
             with np.errstate(invalid="ignore"):  # nothing used, times no confidence
-                sized[UPPER] = truncate_amounts(sized[UPPER] * upper_bound_factor(trust[resource]))
-            np.maximum(sized, least[resource], out=sized)
+                sized[UPPER] = truncate_amounts(sized[UPPER] * upper_bound_factor(confidence[resource]))
+            np.maximum(sized, minimums[resource], out=sized)
             np.minimum(sized[LOWER], sized[MIDDLE], out=sized[LOWER])
             np.maximum(sized[UPPER], sized[MIDDLE], out=sized[UPPER])
             sized[:, bank.is_empty(usage.rows)] = percentiles[:, bank.is_empty(usage.rows)] = np.nan
@@ -144,10 +146,10 @@ class DefaultRecommender:
         explanation = {
             "cpu-used": used[CPU],
             "memory-used": used[MEMORY],
-            "least-cpu": least[CPU],
-            "least-memory": least[MEMORY],
+            "least-cpu": minimums[CPU],
+            "least-memory": minimums[MEMORY],
         }
-        return Estimates(bounds, _estimate_totals(rows, figures, least), trust.min(axis=0), explanation)
+        return Estimates(bounds, _estimate_totals(rows, settings, minimums), confidence.min(axis=0), explanation)
 
 
 def add_margin(amounts: FloatColumn, fraction: float) -> FloatColumn:
@@ -156,7 +158,7 @@ def add_margin(amounts: FloatColumn, fraction: float) -> FloatColumn:
     return base + truncate_amounts(base * fraction)
 
 
-def _estimate_totals(rows: Rows, figures: DefaultSettings, least: FloatColumn) -> FloatColumn | None:
+def _estimate_totals(rows: Rows, settings: DefaultSettings, minimums: FloatColumn) -> FloatColumn | None:
     usage = rows.usage
     with_totals = np.flatnonzero(usage.total_rows >= 0)
     if not len(with_totals):
@@ -164,18 +166,18 @@ def _estimate_totals(rows: Rows, figures: DefaultSettings, least: FloatColumn) -
     totals = np.full((2, len(rows)), np.nan)
     at = usage.total_rows[with_totals]
     totals[CPU, with_totals] = _estimate_total(
-        usage.cpu_total, at, figures.target_cpu_percentile, MILLICORES_PER_CORE, figures
+        usage.cpu_total, at, settings.target_cpu_percentile, MILLICORES_PER_CORE, settings
     )
     totals[MEMORY, with_totals] = _estimate_total(
-        usage.memory_total, at, figures.target_memory_percentile, 1.0, figures
+        usage.memory_total, at, settings.target_memory_percentile, 1.0, settings
     )
-    np.maximum(totals, least, out=totals)
+    np.maximum(totals, minimums, out=totals)
     return totals
 
 
 def _estimate_total(
-    bank: HistogramBank, rows: IntColumn, fraction: float, scale: float, figures: DefaultSettings
+    bank: HistogramBank, rows: IntColumn, fraction: float, scale: float, settings: DefaultSettings
 ) -> FloatColumn:
-    total = add_margin(bank.percentiles([fraction], rows)[0] * scale, figures.margin_fraction)
+    total = add_margin(bank.percentiles([fraction], rows)[0] * scale, settings.margin_fraction)
     total[bank.is_empty(rows)] = np.nan
     return total

@@ -23,22 +23,24 @@ def estimate_fallback(fallback: Recommender, rows: Rows, values: ParameterValues
     return fallback.estimate(rows, own | shared, now)
 
 
-def overlay_bounds(below: Estimates, sized: HistoryBounds, least: FloatColumn, explanation: Explanations) -> Estimates:
+def overlay_bounds(
+    fallback_estimates: Estimates, sized: HistoryBounds, least: FloatColumn, explanation: Explanations
+) -> Estimates:
     """An answer with the bounds that are known better; nothing is less than `least`, (CPU, MEMORY; row).
 
     What another recommender says about whole workloads stays, and so does how sure it is of rows that are its own.
     """
-    bounds = below.bounds.copy()
+    bounds = fallback_estimates.bounds.copy()
     for resource, resource_bounds in ((CPU, sized.cpu), (MEMORY, sized.memory)):
         known = ~np.isnan(resource_bounds[MIDDLE])
         better = np.maximum(resource_bounds[:, known], least[resource, known])
         better[LOWER] = np.minimum(better[LOWER], better[MIDDLE])
         better[UPPER] = np.maximum(better[UPPER], better[MIDDLE])
         bounds[:, resource, known] = better
-    confidence = below.confidence
+    confidence = fallback_estimates.confidence
     if confidence is not None:
         confidence = np.where(np.isnan(sized.cpu[MIDDLE]), confidence, np.maximum(confidence, 1.0))
-    return msgspec.structs.replace(below, bounds=bounds, confidence=confidence, explanation=explanation)
+    return msgspec.structs.replace(fallback_estimates, bounds=bounds, confidence=confidence, explanation=explanation)
 
 
 def explain_origins(sized: HistoryBounds, candidates: Sequence[str]) -> dict[str, FloatColumn | Sequence[str]]:
@@ -49,7 +51,7 @@ def explain_origins(sized: HistoryBounds, candidates: Sequence[str]) -> dict[str
             TOO_LITTLE_HISTORY if short else name for short, name in zip(little[CPU].tolist(), candidates, strict=True)
         ],
         "memory": [TOO_LITTLE_HISTORY if short else "peaks" for short in little[MEMORY].tolist()],
-        "days": sized.known.max(axis=0) / 24.0,
+        "days": sized.known_hours.max(axis=0) / 24.0,
     }
     if sized.cycle is not None:
         cycle, until_peak = np.where(little[MEMORY], np.nan, sized.cycle)

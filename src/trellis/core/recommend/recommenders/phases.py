@@ -46,18 +46,18 @@ _WIDTH = _BOUNDS + 6
 
 
 class PhaseForecastCache:
-    """Answers, by the number that a row has in the memory of runs."""
+    """Forecasts, by the number of a row in the run history."""
 
     def __init__(self) -> None:
         self._runs: RunHistory | None = None
-        self._forget()
+        self._reset()
 
-    def done(self, rows: Rows, now: float, work: ComputePhases) -> PhaseForecast:
-        """The forecasts of all rows: `work` computes those of positions where something is new."""
+    def get_forecasts(self, rows: Rows, now: float, compute: ComputePhases) -> PhaseForecast:
+        """The forecasts of all rows: `compute` computes those of positions where something is new."""
         runs, numbers = rows.usage.runs, rows.usage.run_rows
         if runs is not self._runs:
             self._runs = runs
-            self._forget()
+            self._reset()
         with_runs = np.flatnonzero(numbers >= 0)
         forecast = _no_forecast(len(rows))
         if not len(with_runs):
@@ -70,12 +70,12 @@ class PhaseForecastCache:
         new = np.flatnonzero(~same)
         for begin in range(0, len(new), _ROWS_AT_ONCE):
             part = new[begin : begin + _ROWS_AT_ONCE]
-            self._columns[:, numbers[part]] = _pack(work(with_runs[part]))
+            self._columns[:, numbers[part]] = _pack(compute(with_runs[part]))
         self._revisions[numbers[new]], self._started[numbers[new]] = revisions[new], started[new]
         self._since[numbers[new]], self._until[numbers[new]] = now, self._columns[-1, numbers[new]]
         return _unpack(self._columns[:, numbers], with_runs, forecast)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._revisions: IntColumn = np.zeros(0, dtype=np.int64)
         self._started: FloatColumn = np.zeros(0)
         self._since: FloatColumn = np.zeros(0)
@@ -94,21 +94,21 @@ def _no_forecast(rows: int) -> PhaseForecast:
     """The forecast of rows without recorded runs: too few runs."""
     return PhaseForecast(
         bounds=np.full((3, 2, rows), np.nan),
-        why=np.full(rows, TOO_FEW_RUNS),
+        reasons=np.full(rows, TOO_FEW_RUNS),
         runs=np.zeros(rows, dtype=np.int64),
         alike=np.zeros(rows, dtype=np.int64),
         phase=np.zeros(rows, dtype=np.int64),
-        rise=np.full(rows, np.nan),
-        until=np.full(rows, np.inf),
+        seconds_to_rise=np.full(rows, np.nan),
+        expires_at=np.full(rows, np.inf),
     )
 
 
 def _pack(forecast: PhaseForecast) -> FloatColumn:
-    counts = (forecast.why, forecast.runs, forecast.alike, forecast.phase)
+    counts = (forecast.reasons, forecast.runs, forecast.alike, forecast.phase)
     return np.concatenate(
         [
             forecast.bounds.reshape(_BOUNDS, -1),
-            *(column[np.newaxis] for column in (*counts, forecast.rise, forecast.until)),
+            *(column[np.newaxis] for column in (*counts, forecast.seconds_to_rise, forecast.expires_at)),
         ]
     )
 
@@ -139,26 +139,26 @@ class PhasesRecommender:
     def __init__(self, fallback: Recommender, settings: DefaultSettings | None = None) -> None:
         self.parameters: tuple[Parameter, ...] = phase_parameters(settings or DefaultSettings())
         self._fallback = fallback
-        self._done: SettingsCache[PhaseSettings, PhaseForecastCache] = SettingsCache(_new_cache)
+        self._caches: SettingsCache[PhaseSettings, PhaseForecastCache] = SettingsCache(_new_cache)
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """For what comes from now until the horizon."""
-        figures = read_phase_settings(values)
+        settings = read_phase_settings(values)
 
-        def work(positions: IntColumn) -> PhaseForecast:
-            most = min(figures.runs + 1, RUNS)
-            runs = rows.runs(positions, longest=figures.longest_run, most=most)
-            return forecast_phases(runs, rows.started[positions], figures, now)
+        def compute(positions: IntColumn) -> PhaseForecast:
+            most = min(settings.runs + 1, RUNS)
+            runs = rows.runs(positions, longest=settings.longest_run, most=most)
+            return forecast_phases(runs, rows.started[positions], settings, now)
 
-        forecast = self._done.of(figures).done(rows, now, work)
+        forecast = self._caches.get(settings).get_forecasts(rows, now, compute)
         least = share_pod_minimums(
-            figures.pod_recommendation_min_cpu_millicores, figures.pod_recommendation_min_memory_mb, rows.containers
+            settings.pod_recommendation_min_cpu_millicores, settings.pod_recommendation_min_memory_mb, rows.containers
         )
-        below = estimate_fallback(self._fallback, rows, values, now)
+        fallback_estimates = estimate_fallback(self._fallback, rows, values, now)
         sized = HistoryBounds(
             forecast.bounds[:, CPU], forecast.bounds[:, MEMORY], forecast.runs.astype(np.float64)[np.newaxis]
         )
-        return overlay_bounds(below, sized, least, _explain(forecast))
+        return overlay_bounds(fallback_estimates, sized, least, _explain(forecast))
 
 
 def _new_cache(_figures: PhaseSettings) -> PhaseForecastCache:
@@ -167,9 +167,9 @@ def _new_cache(_figures: PhaseSettings) -> PhaseForecastCache:
 
 def _explain(forecast: PhaseForecast) -> Explanations:
     """Where each row's sizes come from, and what is known of its runs."""
-    texts = [_WHY_TEXTS[reason] for reason in forecast.why.tolist()]
+    texts = [_WHY_TEXTS[reason] for reason in forecast.reasons.tolist()]
     unknown = np.isnan(forecast.bounds[MIDDLE])
-    sized = forecast.why == SIZED_BY_PHASES
+    sized = forecast.reasons == SIZED_BY_PHASES
     cpu, memory = (
         [_NOT_SAMPLED if lacks else text for lacks, text in zip((sized & column).tolist(), texts, strict=True)]
         for column in unknown
@@ -180,5 +180,5 @@ def _explain(forecast: PhaseForecast) -> Explanations:
         "runs": forecast.runs.astype(np.float64),
         "alike": forecast.alike.astype(np.float64),
         "phase": forecast.phase.astype(np.float64),
-        "seconds-to-rise": forecast.rise,
+        "seconds-to-rise": forecast.seconds_to_rise,
     }

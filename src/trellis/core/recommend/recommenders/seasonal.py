@@ -40,14 +40,16 @@ class SeasonalRecommender:
         self.parameters: tuple[Parameter, ...] = hourly_forecast_parameters(settings or DefaultSettings(), _MARGIN)
         self._fallback = fallback
         self._season = season
-        self._hours = HourlyForecast([season])
+        self._forecast = HourlyForecast([season])
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """For the hours from now until the horizon."""
-        figures = read_hourly_forecast_settings(values)
-        sized = self._hours.sized(rows, figures, np.zeros(len(rows), dtype=np.int64), now)
-        below = estimate_fallback(self._fallback, rows, values, now)
+        forecast_settings = read_hourly_forecast_settings(values)
+        sized = self._forecast.compute_bounds(rows, forecast_settings, np.zeros(len(rows), dtype=np.int64), now)
+        fallback_estimates = estimate_fallback(self._fallback, rows, values, now)
         least = share_pod_minimums(
-            figures.pod_recommendation_min_cpu_millicores, figures.pod_recommendation_min_memory_mb, rows.containers
+            forecast_settings.pod_recommendation_min_cpu_millicores,
+            forecast_settings.pod_recommendation_min_memory_mb,
+            rows.containers,
         )
-        return overlay_bounds(below, sized, least, explain_origins(sized, [self._season.name] * len(rows)))
+        return overlay_bounds(fallback_estimates, sized, least, explain_origins(sized, [self._season.name] * len(rows)))

@@ -108,7 +108,7 @@ def window_parameters(settings: DefaultSettings) -> tuple[Parameter, ...]:
 
 
 def read_window_settings(values: ParameterValues) -> WindowSettings:
-    """The figures that a value for every parameter amounts to."""
+    """The settings, from a value for every parameter."""
     fields = WindowSettings.__struct_fields__
     return msgspec.convert({field: values[field.replace("_", "-")] for field in fields}, WindowSettings)
 
@@ -129,61 +129,61 @@ class WindowRecommender:
     def __init__(self, fallback: Recommender, settings: DefaultSettings | None = None) -> None:
         self.parameters: tuple[Parameter, ...] = window_parameters(settings or DefaultSettings())
         self._fallback = fallback
-        self._done: SettingsCache[WindowSettings, HourlyCache] = SettingsCache(_new_cache)
+        self._caches: SettingsCache[WindowSettings, HourlyCache] = SettingsCache(_new_cache)
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """By the hours before this one."""
-        figures = read_window_settings(values)
+        settings = read_window_settings(values)
 
-        def work(positions: IntColumn) -> FloatColumn:
-            return _compute_columns(rows.hours(now, positions), figures)
+        def compute(positions: IntColumn) -> FloatColumn:
+            return _compute_columns(rows.hours(now, positions), settings)
 
-        columns = self._done.of(figures).done(rows, now, np.zeros(len(rows), dtype=np.int64), work)
+        columns = self._caches.get(settings).get_columns(rows, now, np.zeros(len(rows), dtype=np.int64), compute)
         sized_cpu, sized_memory, known_hours = np.split(columns, [_BOUNDS, 2 * _BOUNDS])
         known_hours = np.nan_to_num(known_hours)
-        enough = known_hours >= figures.history_needed / HOUR
+        enough = known_hours >= settings.history_needed / HOUR
         cpu, memory = np.where(enough[CPU], sized_cpu, np.nan), np.where(enough[MEMORY], sized_memory, np.nan)
         sized = HistoryBounds(cpu, memory, known_hours)
         least = share_pod_minimums(
-            figures.pod_recommendation_min_cpu_millicores, figures.pod_recommendation_min_memory_mb, rows.containers
+            settings.pod_recommendation_min_cpu_millicores, settings.pod_recommendation_min_memory_mb, rows.containers
         )
-        below = estimate_fallback(self._fallback, rows, values, now)
-        return overlay_bounds(below, sized, least, explain_origins(sized, ["window"] * len(rows)))
+        fallback_estimates = estimate_fallback(self._fallback, rows, values, now)
+        return overlay_bounds(fallback_estimates, sized, least, explain_origins(sized, ["window"] * len(rows)))
 
 
 def _new_cache(_figures: WindowSettings) -> HourlyCache:
     return HourlyCache(_WIDTH)
 
 
-def _compute_columns(summaries: Ring, figures: WindowSettings) -> FloatColumn:
+def _compute_columns(summaries: Ring, settings: WindowSettings) -> FloatColumn:
     """By row: the bounds of CPU and of memory, and the hours known of each."""
     known_hours = (~np.isnan(summaries[:, :, 0])).sum(axis=2).T
     return np.concatenate(
-        [_size_cpu(summaries[:, CPU], figures), _size_memory(summaries[:, MEMORY], figures), known_hours]
+        [_size_cpu(summaries[:, CPU], settings), _size_memory(summaries[:, MEMORY], settings), known_hours]
     )
 
 
-def _size_cpu(summaries: Ring, figures: WindowSettings) -> FloatColumn:
+def _size_cpu(summaries: Ring, settings: WindowSettings) -> FloatColumn:
     past = normalize_hours(trim_unknown_hours(summaries), followed=0.0)
-    history = WeightedHistory("window", ((RecentHours(figures.cpu_half_life / HOUR), 1.0),))
-    recalled = HistoryAtMoments(past, np.array([past.hours])).recall(history)
-    lower, target, upper = recalled.by_load().quantiles((_USUAL, figures.target_cpu_percentile, 1.0))[:, :, 0]
-    more = 1.0 + figures.recommendation_margin_fraction
+    history = WeightedHistory("window", ((RecentHours(settings.cpu_half_life / HOUR), 1.0),))
+    histograms = HistoryAtMoments(past, np.array([past.hours])).build_histograms(history)
+    lower, target, upper = histograms.weigh_by_load().quantiles((_USUAL, settings.target_cpu_percentile, 1.0))[:, :, 0]
+    more = 1.0 + settings.recommendation_margin_fraction
     return np.stack([np.minimum(lower, target), target * more, upper * more])
 
 
-def _size_memory(summaries: Ring, figures: WindowSettings) -> FloatColumn:
+def _size_memory(summaries: Ring, settings: WindowSettings) -> FloatColumn:
     """Lower bound, target and upper bound: what kills cost decides how near to the highest peak the target is."""
-    window = round(figures.memory_window / HOUR)
+    window = round(settings.memory_window / HOUR)
     peaks = summaries[:, MAXIMUM, -window:].astype(np.float64)
     highest = np.fmax.reduce(peaks, axis=1)
-    usual, rarely, often = _weighted_quantiles(peaks, figures.memory_half_life / HOUR, (_USUAL, _RARELY, _OFTEN))
+    usual, rarely, often = _weighted_quantiles(peaks, settings.memory_half_life / HOUR, (_USUAL, _RARELY, _OFTEN))
     target = {
         OomTolerance.MINIMAL: highest,
         OomTolerance.LOW: rarely,
         OomTolerance.INTERMEDIATE: np.maximum(often, highest / 2.0),
-    }[figures.oom_tolerance]
-    more = 1.0 + figures.memory_margin_fraction
+    }[settings.oom_tolerance]
+    more = 1.0 + settings.memory_margin_fraction
     return np.stack([np.minimum(usual, target), target * more, np.maximum(highest, target) * more * more])
 
 

@@ -62,13 +62,13 @@ def build_governance(
     """The governance of a namespace from everything in it."""
     claims: list[TargetClaim] = []
     problems: dict[str, TargetProblem] = {}
-    over: dict[str, Hvpa] = {}
+    hvpas_by_vpa: dict[str, Hvpa] = {}
     targets = {(hvpa.spec.target_ref.kind, hvpa.spec.target_ref.name): hvpa for hvpa in _sort_oldest_last(hvpas)}
     for vpa in vpas:
         target = read_vpa_target(vpa)
-        selected = resolve_selector(target, owners)
-        if isinstance(selected, TargetProblem):
-            problems[vpa.metadata.name] = selected
+        selector = resolve_selector(target, owners)
+        if isinstance(selector, TargetProblem):
+            problems[vpa.metadata.name] = selector
         metadata = vpa.metadata
         created = metadata.creation_timestamp
         claims.append(
@@ -78,16 +78,18 @@ def build_governance(
                 metadata.uid,
                 created.timestamp() if created else float("nan"),
                 target,
-                None if isinstance(selected, TargetProblem) else selected,
+                None if isinstance(selector, TargetProblem) else selector,
                 rank=_ACTS if reaches_pods(vpa) else _ONLY_RECOMMENDS,
             )
         )
         if (target.kind, target.name) in targets:
-            over[metadata.name] = targets[target.kind, target.name]
-    publishing = frozenset(vpa.metadata.name for vpa in vpas if vpa.metadata.name in over and _is_made_by_hvpa(vpa))
-    effective = {vpa.metadata.name: resolve_vpa(vpa) for vpa in vpas if vpa.metadata.name in over}
+            hvpas_by_vpa[metadata.name] = targets[target.kind, target.name]
+    publishing = frozenset(
+        vpa.metadata.name for vpa in vpas if vpa.metadata.name in hvpas_by_vpa and _is_made_by_hvpa(vpa)
+    )
+    effective = {vpa.metadata.name: resolve_vpa(vpa) for vpa in vpas if vpa.metadata.name in hvpas_by_vpa}
     return NamespaceGovernance(
-        assign_governors(claims, pods, owners), problems, over, publishing, tuple(claims), effective
+        assign_governors(claims, pods, owners), problems, hvpas_by_vpa, publishing, tuple(claims), effective
     )
 
 

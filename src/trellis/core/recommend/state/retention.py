@@ -18,15 +18,15 @@ from trellis.core.usage.tracked_pods import TrackedPod
 
 def read_tuning(container: EffectiveContainerPolicy, defaults: Tuning) -> Tuning | None:
     """What a VPA sets for one container, on top of the flags; None if it sets nothing."""
-    own = (
+    overrides = (
         container.memory_window,
         container.memory_windows,
         container.oom_bump_up_ratio,
         container.oom_min_bump_up,
     )
-    if all(parameter is None for parameter in own):
+    if all(parameter is None for parameter in overrides):
         return None
-    window, windows, ratio, bump = own
+    window, windows, ratio, bump = overrides
     return Tuning(
         memory_window=window.total_seconds() if window is not None else defaults.memory_window,
         memory_windows=windows if windows is not None else defaults.memory_windows,
@@ -50,7 +50,7 @@ class UsageRetention:
     def settings(self) -> UsageSettings:
         return self._model.settings
 
-    def keep_for(self, recommenders: Mapping[str, Recommender]) -> None:
+    def retain_for(self, recommenders: Mapping[str, Recommender]) -> None:
         """Retain history and runs for VPAs whose recommenders read them."""
         with_history = frozenset(key for key, vpa in self._served.items() if _needs_history(vpa, recommenders))
         if with_history != self.with_history:
@@ -68,7 +68,7 @@ class UsageRetention:
         if not self._gates.per_vpa_config:
             return
         for key, names in group_containers_by_vpa(pods).items():
-            tunings = self.tunings(key, names)
+            tunings = self.read_tunings(key, names)
             tuned = frozenset(name for name, tuning in tunings.items() if tuning is not None)
             for name in sorted(tuned | self._tuned.get(key, frozenset())):
                 self._model.tune(*key, name, tunings.get(name))
@@ -77,7 +77,7 @@ class UsageRetention:
             else:
                 self._tuned.pop(key, None)
 
-    def tunings(self, key: ObjectKey, containers: set[str]) -> dict[str, Tuning | None]:
+    def read_tunings(self, key: ObjectKey, containers: set[str]) -> dict[str, Tuning | None]:
         """How a VPA has the memory of its containers counted; None where it does not say."""
         if key not in self._served or not self._gates.per_vpa_config:
             return {}

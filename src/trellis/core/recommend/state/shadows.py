@@ -41,7 +41,7 @@ class ShadowEstimates(msgspec.Struct, frozen=True):
 
     @property
     def failure(self) -> str:
-        """The first thing that went wrong; empty if nothing did."""
+        """The first failure; empty without any."""
         return next(iter(self.failures.values()), "")
 
 
@@ -77,7 +77,7 @@ class ShadowTable:
         """A VPA that is gone."""
         self._shadow_names.pop(number, None)
 
-    def by_recommender(self, hosted: Collection[str]) -> dict[str, list[int]]:
+    def group_by_recommender(self, hosted: Collection[str]) -> dict[str, list[int]]:
         """The VPAs that want each of the recommenders there are."""
         shadowed: dict[str, list[int]] = {}
         for number, (_, names) in self._shadow_names.items():
@@ -86,8 +86,8 @@ class ShadowTable:
                     shadowed.setdefault(name, []).append(number)
         return shadowed
 
-    def unhosted(self, hosted: Collection[str]) -> list[MissingShadow]:
-        """What is wanted in vain."""
+    def find_missing(self, hosted: Collection[str]) -> list[MissingShadow]:
+        """The shadow recommenders that VPAs name and that do not run here."""
         return [
             MissingShadow(name, vpa.namespace, vpa.name)
             for vpa, names in self._shadow_names.values()

@@ -92,15 +92,15 @@ class PendingHistory(msgspec.Struct, frozen=True):
     """VPAs whose history is being fetched, and those whose history could not be, with the problem."""
 
     fetching: frozenset[ObjectKey] = frozenset()
-    without: frozenset[ObjectKey] = frozenset()
+    unavailable: frozenset[ObjectKey] = frozenset()
     problem: str = ""
 
 
 class FetchedHistory(msgspec.Struct, frozen=True):
-    """History of VPAs; `stored` says that it is what checkpoints hold."""
+    """History of VPAs; `from_checkpoints` says that it is what checkpoints hold."""
 
     rows: Sequence[SavedRow]
-    stored: bool
+    from_checkpoints: bool
 
 
 class StepSamples(msgspec.Struct, frozen=True):
@@ -143,7 +143,7 @@ class SnapshotChangeCollector:
         self._kills.clear()
         return changes
 
-    def give_back(self, changes: SnapshotChanges) -> None:
+    def restore(self, changes: SnapshotChanges) -> None:
         """Add changes again whose pass failed."""
         self._vpas |= changes.vpas
         self._namespaces |= changes.namespaces

@@ -82,7 +82,7 @@ class VpaStatusWrite(msgspec.Struct, frozen=True, gc=False):
     """A status that should be written, and why.
 
     `status` is whole, as the document of a merge patch: what should vanish is null. `is_first` is the object's first
-    recommendation ever, `created` when it was made. The rest is for the store, which is told once it is written.
+    recommendation ever, `created` when it was made. The rest is what the store records once it is written.
     """
 
     namespace: str
@@ -128,7 +128,7 @@ class VpaEntry(msgspec.Struct, gc=False):
 
 
 class ServedVpaTable(KeyedTable[VpaKey]):
-    """Desired and published state; `observed_generation` and `published_messages` are what the stored status says."""
+    """Desired and published state of VPAs."""
 
     fills = {
         "generation": -1,
@@ -155,7 +155,7 @@ class ServedVpaTable(KeyedTable[VpaKey]):
     observed_generation: IntColumn
     mode: IntColumn
     group: IntColumn
-    """Which recommender with which parameters: a number of `Groups`, `NO_GROUP` or `NOT_OURS`."""
+    """Which recommender with which parameters: a number of `RecommenderGroups`, `NO_GROUP` or `NOT_SERVED`."""
     pods: IntColumn
     """-1 before the state of the target is known."""
     problem: BoolColumn
@@ -168,9 +168,9 @@ class ServedVpaTable(KeyedTable[VpaKey]):
     totals: BoolColumn
     failed: BoolColumn
     desired_messages: IntColumn
-    """A hash of the messages that matter, as they should be."""
+    """Digest of the condition messages that the status should have."""
     published_messages: IntColumn
-    """The same, as they are published."""
+    """Digest of the condition messages in the stored status."""
     published_conditions: IntColumn
     """Which conditions are published as true, as bits; -1 if nothing usable is."""
     was_recommended: BoolColumn
@@ -178,7 +178,7 @@ class ServedVpaTable(KeyedTable[VpaKey]):
     written_at: FloatColumn
     """When the status was written, or first seen."""
     max_age_share: FloatColumn
-    """How much of the maximum age an object waits for: different for each, so that they do not all come at once."""
+    """The share of the maximum age after which small changes are written; it differs by object, to spread writes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,13 +198,13 @@ class ServedVpaTable(KeyedTable[VpaKey]):
             del self.entries[number]
 
     def active(self) -> BoolColumn:
-        """Which numbers are objects that this process speaks for and knows the state of."""
+        """Which numbers are VPAs that this process serves and whose targets were read."""
         reach = self.reach
         is_active: BoolColumn = self.used[:reach] & (self.group[:reach] != NOT_SERVED) & (self.pods[:reach] >= 0)
         return is_active
 
     def update_columns(self, number: int) -> None:
-        """Put what an entry says now into the columns."""
+        """Write the current entry of a VPA into the columns."""
         entry = self.entries[number]
         state = entry.state
         self.generation[number] = entry.vpa.generation
@@ -254,26 +254,28 @@ class ContainerTable(KeyedTable[RowKey]):
         super().__init__()
         self.published: FloatColumn = np.full((len(STATUS_FIELDS), len(RESOURCES), 0), np.nan)
         # How bounds are spelled, where it matters; most containers have none.
-        self.spelled: dict[int, dict[tuple[str, float], str]] = {}
+        self.bound_texts: dict[int, dict[tuple[str, float], str]] = {}
 
     def lookup(self, keys: Sequence[RowKey]) -> IntColumn:
         """The number of each key; -1 where there is none."""
         return np.fromiter(map(self._numbers.get, keys, repeat(-1)), dtype=np.int64, count=len(keys))
 
     def find_name(self, number: int) -> str:
-        """What a container is called."""
+        """The name of a container."""
         return self.keys((number,))[0].container
 
-    def set_policy(self, number: int, policy: EffectiveContainerPolicy, caps: PolicyBounds, *, integer: bool) -> None:
+    def set_policy(
+        self, number: int, policy: EffectiveContainerPolicy, bounds: PolicyBounds, *, whole_cpus: bool
+    ) -> None:
         """Put a container's policy into the columns."""
         self.scaled[number] = policy.scaled
         self.cpu[number], self.memory[number] = (resource in policy.controlled for resource in RESOURCES)
-        self.whole_cpus[number] = integer
-        self.least_cpu[number], self.least_memory[number] = caps.least
-        self.most_cpu[number], self.most_memory[number] = caps.most
-        self.spelled.pop(number, None)
-        if caps.spelled:
-            self.spelled[number] = dict(caps.spelled)
+        self.whole_cpus[number] = whole_cpus
+        self.least_cpu[number], self.least_memory[number] = bounds.least
+        self.most_cpu[number], self.most_memory[number] = bounds.most
+        self.bound_texts.pop(number, None)
+        if bounds.texts:
+            self.bound_texts[number] = dict(bounds.texts)
 
     def least(self) -> FloatColumn:
         """Lower ends of the policies, (resource, number), of all numbers ever in use."""
@@ -295,7 +297,7 @@ class ContainerTable(KeyedTable[RowKey]):
         super().release(numbers)
         self.published[:, :, numbers] = np.nan
         for number in numbers.tolist():
-            self.spelled.pop(number, None)
+            self.bound_texts.pop(number, None)
 
     def _grow(self, capacity: int) -> None:
         super()._grow(capacity)

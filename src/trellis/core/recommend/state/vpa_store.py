@@ -79,7 +79,7 @@ class RecommenderGroups:
         return self._without_parameters[name]
 
     def retain(self, numbers: Collection[int]) -> None:
-        """Forget all other groups, which no VPA is in any more."""
+        """Remove all other groups, which have no VPA."""
         self._groups = {number: group for number, group in self._groups.items() if number in numbers}
         self._numbers = {key: number for key, number in self._numbers.items() if number in numbers}
         self._without_parameters.clear()
@@ -90,7 +90,7 @@ class RecommenderGroups:
         recommender = recommenders.get(name)
         if recommender is None:
             return GroupAssignment(NOT_SERVED)
-        # What cannot be had declares nothing, and what is given to it may well be right.
+        # A recommender that cannot be loaded declares no parameters: those of its VPAs may be valid.
         is_there = not isinstance(recommender, UnavailableRecommender)
         read = read_parameters(recommender.parameters, own_values) if is_there else ReadParameters(dict(own_values))
         if read.problems:
@@ -200,7 +200,7 @@ class VpaStore:
         vpas.was_recommended[numbers] |= [bool(write.containers) for write in writes]
 
     def apply_changes(self, recommenders: Mapping[str, Recommender]) -> None:
-        """Work out all that came since the last pass."""
+        """Update the columns by all objects and states that changed since the last pass."""
         if dict(recommenders) != self._recommenders:
             self._recommenders = dict(recommenders)
             self.groups = RecommenderGroups()
@@ -271,9 +271,9 @@ class VpaStore:
             policy = vpa.effective.container(name)
             if id(policy) not in compiled:
                 compiled[id(policy)] = compile_policy_bounds(policy)
-            caps = compiled[id(policy)]
-            integer = bool(vpa.annotations) and wants_integer_cpu(vpa.annotations, name)
-            self.containers.set_policy(container, policy, caps, integer=integer)
+            bounds = compiled[id(policy)]
+            whole_cpus = bool(vpa.annotations) and wants_integer_cpu(vpa.annotations, name)
+            self.containers.set_policy(container, policy, bounds, whole_cpus=whole_cpus)
 
     def _read_statuses(self) -> None:
         """Stored statuses to columns."""
@@ -314,7 +314,7 @@ class VpaStore:
         return container_numbers
 
     def _release_unused(self, container_numbers: IntColumn) -> None:
-        """Let containers go that have neither a row nor anything published."""
+        """Release containers that have neither a row nor a published recommendation."""
         idle = self.containers.used & np.isnan(self.containers.published[TARGET]).all(axis=0)
         idle[container_numbers[container_numbers >= 0]] = False
         numbers = np.flatnonzero(idle)

@@ -54,7 +54,7 @@ def limits(*items: dict[str, Any]) -> NamespaceLimits:
 
 
 def container(name: str = "app", requests: dict[str, str] | None = None, **limit: str) -> PodContainer:
-    return PodContainer.of(name, ResourceRequirements(limits=limit, requests=requests or {}))
+    return PodContainer.from_resources(name, ResourceRequirements(limits=limit, requests=requests or {}))
 
 
 def advice(name: str = "app", cpu: int = 100, memory: int = 1000) -> RecommendedResources:
@@ -125,7 +125,7 @@ def test_how_a_bound_is_spelled_is_remembered_only_if_it_cannot_be_told_from_its
     caps = compile_policy_bounds(
         meaning(minAllowed={"memory": "1G", "cpu": "1"}, maxAllowed={"memory": "2Gi", "cpu": "2000m"})
     )
-    assert caps.spelled == {("memory", 1e9): "1G"}
+    assert caps.texts == {("memory", 1e9): "1G"}
 
 
 bounds = st.one_of(st.none(), st.integers(0, 5000))

@@ -43,7 +43,7 @@ class Times(msgspec.Struct, frozen=True):
     """Another factor for the last two days."""
 
     def quantiles(self, remembered: HistoryAtMoments, fractions: Sequence[float], /) -> FloatColumn:
-        last = remembered.recall(WeightedHistory("last", ((RecentHours(), 1.0),))).quantiles(fractions)
+        last = remembered.build_histograms(WeightedHistory("last", ((RecentHours(), 1.0),))).quantiles(fractions)
         factors = np.full(last.shape[-1], self.factor)
         factors[-48:] = self.factor if self.lately is None else self.lately
         found: FloatColumn = last * factors
@@ -147,9 +147,9 @@ def test_a_choice_does_not_depend_on_other_rows_or_their_order(used: FloatColumn
 
 def waiting(choices: ChoiceTable, now: float, limit: int = 1000) -> IntColumn:
     """Rows that are due, after which they are chosen for."""
-    found = choices.due(ROWS, now, limit)
+    found = choices.select_due(ROWS, now, limit)
     none = np.zeros(len(found), dtype=np.int64)
-    choices.put(ROWS, found, now, CandidateChoice(none + 1, np.zeros((2, len(found)))), none)
+    choices.record_choices(ROWS, found, now, CandidateChoice(none + 1, np.zeros((2, len(found)))), none)
     return found
 
 
@@ -181,7 +181,7 @@ def test_only_so_many_are_chosen_for_in_a_pass_and_each_gets_its_turn() -> None:
 def test_a_row_is_the_first_candidates_until_it_is_chosen_for() -> None:
     choices = ChoiceTable(2)
     first = waiting(choices, NOW, limit=25)
-    number = choices.of(ROWS).number
+    number = choices.read_choices(ROWS).number
     assert number[first].tolist() == [1] * 25
     assert number.sum() == 25
 
@@ -190,11 +190,11 @@ def test_history_that_has_come_from_elsewhere_is_chosen_by_at_once() -> None:
     choices, known = ChoiceTable(2), np.zeros(len(ROWS))
     waiting(choices, NOW)
     known[7] = 500.0
-    choices.note(ROWS, known)
+    choices.record_known_hours(ROWS, known)
     assert waiting(choices, NOW).tolist() == [7]
 
 
 def test_a_history_of_its_own_begins_anew() -> None:
     choices = ChoiceTable(2)
     waiting(choices, NOW)
-    assert len(choices.due(rows_of([Used([0.1] * 3)] * 3), NOW, 1000)) == 3
+    assert len(choices.select_due(rows_of([Used([0.1] * 3)] * 3), NOW, 1000)) == 3

@@ -7,13 +7,13 @@ from trellis.core.recommend.forecast.caches import SettingsCache
 
 def test_a_setting_has_one_thing_and_another_setting_another() -> None:
     kept: SettingsCache[str, list[str]] = SettingsCache(lambda setting: [setting])
-    assert kept.of("a") is kept.of("a")
-    assert kept.of("b") == ["b"]
+    assert kept.get("a") is kept.get("a")
+    assert kept.get("b") == ["b"]
 
 
 def test_more_settings_than_anybody_should_have_do_not_fill_the_memory() -> None:
     made: list[int] = []
     kept: SettingsCache[int, None] = SettingsCache(made.append)
     for setting in [*range(33), 32, 0]:
-        kept.of(setting)
+        kept.get(setting)
     assert made == [*range(33), 0]
