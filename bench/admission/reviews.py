@@ -196,7 +196,13 @@ async def _take(url: str, size: Size) -> Cost:
     settings, metrics = AdmissionSettings(), Metrics(ADMISSION_METRICS)
     informers = Informers(client, UnreadableKinds(metrics, Logger("bench")), draw=lambda: 0.5)
     admission = ReviewService(
-        client, informers, settings, metrics, await client.discover(), draw=lambda: 0.5, on_settled=freeze_live_objects
+        client,
+        informers,
+        settings,
+        metrics,
+        await client.discover(),
+        draw=lambda: 0.5,
+        on_warmed_up=freeze_live_objects,
     )
     running = asyncio.create_task(run_all(informers.run(), admission.run()))
     while admission.why_not_ready():  # noqa: ASYNC110 - a benchmark

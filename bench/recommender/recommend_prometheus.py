@@ -94,8 +94,8 @@ async def surveyed(url: str, now: float) -> dict[str, float]:
     asked = SurveySettings(built_in_recommenders()["default"])
     began = time.perf_counter()
     async with PrometheusClient(settings, environment={}) as client:
-        survey = PrometheusSurvey(client, settings, WorkloadFilter(), asked, keeping=ResumeFile(now))
-        result = await survey.take()
+        survey = PrometheusSurvey(client, settings, WorkloadFilter(), asked, resume_file=ResumeFile(now))
+        result = await survey.run()
     seconds = time.perf_counter() - began
     if result.missing:
         raise CannotMeasure(str(result.missing[0]))

@@ -84,7 +84,7 @@ def dumped(server: ModelServer, path: Path) -> Path:
     async def read() -> list[bytes]:
         wanted = CollectionScope(node_groups="kube-system/groups")
         lines = [line async for line in collect_lines(server.client, wanted, writing, NOW)]
-        return [*lines, writing.history(used), writing.end()]
+        return [*lines, writing.encode_history(used), writing.encode_end()]
 
     path.write_bytes(b"".join(run(read())))
     return path

@@ -154,7 +154,7 @@ class CronWindow(msgspec.Struct, frozen=True):
         if self.duration <= Duration.ZERO:
             raise InvalidSchedule(str(self.duration), "a window must be open for some time")
 
-    def closes(self, now: datetime) -> datetime | None:
+    def closes_at(self, now: datetime) -> datetime | None:
         """When the window that is open at `now` closes; None if it is closed."""
         opened = self.start.previous(now)
         if opened is None or (end := opened + self.duration.timedelta()) <= now:
@@ -167,21 +167,21 @@ class CronWindows(msgspec.Struct, frozen=True):
 
     windows: tuple[CronWindow, ...] = ()
 
-    def active(self, now: datetime) -> bool:
+    def is_active(self, now: datetime) -> bool:
         """Whether a window is open."""
-        return any(window.closes(now) is not None for window in self.windows)
+        return any(window.closes_at(now) is not None for window in self.windows)
 
     def next_change(self, now: datetime) -> datetime | None:
-        """The next instant after `now` at which `active` changes.
+        """The next instant after `now` at which `is_active` changes.
 
         None if none is in sight: windows that overlap are followed for 400 days or 1,000 steps, whichever is less.
         """
         now = in_utc(now)
-        end = _latest(window.closes(now) for window in self.windows)
+        end = _latest(window.closes_at(now) for window in self.windows)
         if end is None:
             return min(filter(None, (window.start.next(now) for window in self.windows)), default=None)
         for _ in range(_MOST_STEPS):
-            later = _latest(window.closes(end) for window in self.windows)
+            later = _latest(window.closes_at(end) for window in self.windows)
             if later is None:
                 return end
             if later > now + _HORIZON:

@@ -19,13 +19,13 @@ class Prices(msgspec.Struct, frozen=True):
     core_hour: float
     gib_hour: float
 
-    def hourly(self, cores: float, bytes_: float) -> float:
+    def cost_per_hour(self, cores: float, bytes_: float) -> float:
         """What so much costs in an hour."""
         return cores * self.core_hour + bytes_ / GIB * self.gib_hour
 
-    def monthly(self, cores: float, bytes_: float) -> float:
+    def cost_per_month(self, cores: float, bytes_: float) -> float:
         """What so much costs in a month."""
-        return self.hourly(cores, bytes_) * HOURS_IN_A_MONTH
+        return self.cost_per_hour(cores, bytes_) * HOURS_IN_A_MONTH
 
     @property
     def are_free(self) -> bool:

@@ -46,7 +46,7 @@ _POWER_OF_TWO = {suffix: 10 * step for step, suffix in enumerate(_BINARY_SUFFIXE
 
 # The nanos one digit of the fraction can move is exact for 69 places: 9 for nanos and 60 for Ei. All that later places
 # can say is "a little more".
-_TELLING_PLACES = 69
+_SIGNIFICANT_PLACES = 69
 
 
 class QuantityFormat(StrEnum):
@@ -112,12 +112,12 @@ def _decimal_nanos(integer: str, fraction: str, power: int) -> int:
     digits = (integer + fraction).lstrip("0")
     if not digits:
         return 0
-    kept_digits = len(digits) - len(fraction) + power + 9  # digits that count whole nanos
-    if kept_digits > _LARGEST_DIGITS:
+    nano_digits = len(digits) - len(fraction) + power + 9  # digits that count whole nanos
+    if nano_digits > _LARGEST_DIGITS:
         return LARGEST_NANOS
-    if kept_digits <= 0:
+    if nano_digits <= 0:
         return 1
-    nanos = int(digits[:kept_digits].ljust(kept_digits, "0")) + bool(digits[kept_digits:].strip("0"))
+    nanos = int(digits[:nano_digits].ljust(nano_digits, "0")) + bool(digits[nano_digits:].strip("0"))
     return min(nanos, LARGEST_NANOS)
 
 
@@ -125,9 +125,9 @@ def _binary_nanos(integer: str, fraction: str, power: int) -> int:
     integer = integer.lstrip("0")
     if len(integer) > 19:  # 2^63-1 has 19 digits
         return LARGEST_COUNT * NANOS_PER_UNIT
-    if len(fraction) > _TELLING_PLACES:
-        a_little_more = "1" if fraction[_TELLING_PLACES:].strip("0") else ""
-        fraction = fraction[:_TELLING_PLACES] + a_little_more
+    if len(fraction) > _SIGNIFICANT_PLACES:
+        a_little_more = "1" if fraction[_SIGNIFICANT_PLACES:].strip("0") else ""
+        fraction = fraction[:_SIGNIFICANT_PLACES] + a_little_more
     scaled = int(integer + fraction or "0") * (NANOS_PER_UNIT << power)
     return min(round_away_from_zero(scaled, 10 ** len(fraction)), LARGEST_COUNT * NANOS_PER_UNIT)
 

@@ -220,9 +220,9 @@ class Selector(msgspec.Struct, frozen=True, gc=False):
         return not self.selects_nothing and all(r.matches(labels) for r in self.requirements)
 
     @property
-    def wanted(self) -> tuple[LabelRequirement, ...]:
+    def value_requirements(self) -> tuple[LabelRequirement, ...]:
         """The requirements that list the values a label must have: by one of them an index finds who may be meant."""
-        return tuple(each for each in self.requirements if each.operator in _LISTS_VALUES)
+        return tuple(requirement for requirement in self.requirements if requirement.operator in _LISTS_VALUES)
 
     def __str__(self) -> str:
         return ",".join(map(str, self.requirements))

@@ -60,7 +60,7 @@ def series_from_prometheus(options: PrometheusOptions, namespaces: Sequence[str]
     settings = options.settings()
 
     async def read() -> LoadedSeries:
-        async with PrometheusClient(settings, hasty=True) as client:
+        async with PrometheusClient(settings, fail_fast=True) as client:
             with show_progress([_PART], lambda steps: f"{steps:,.0f} steps/s", quiet=quiet) as tell:
 
                 def report(progress: HistoryProgress) -> None:

@@ -151,14 +151,14 @@ def _check(traces: Sequence[str], options: SurveyOptions) -> None:
 async def _surveyed(options: SurveyOptions, survey_settings: SurveySettings, now: float) -> SurveyOutcome:
     choice, settings = options.choice, options.settings()
     if options.no_cluster:
-        async with PrometheusClient(settings, hasty=True) as prometheus:
+        async with PrometheusClient(settings, fail_fast=True) as prometheus:
             return await _from_prometheus(options, prometheus, settings, survey_settings=survey_settings, now=now)
     async with connected(options.kubeconfig, options.context, _FIELD_MANAGER) as (client, home):
         present = await list_cluster_workloads(client, choice, home, nodes=options.suggest_buckets)
         if options.vpas:
             return SurveyOutcome(_from_vpas(present, choice, now))
         if options.prometheus_url:
-            async with PrometheusClient(settings, hasty=True) as prometheus:
+            async with PrometheusClient(settings, fail_fast=True) as prometheus:
                 return await _from_prometheus(
                     options, prometheus, settings, survey_settings=survey_settings, now=now, present=present
                 )
@@ -191,11 +191,11 @@ async def _from_prometheus(
     present: SurveyObjects | None = None,
 ) -> SurveyOutcome:
     resume_file = ResumeFile(now, options.resume, resume_key(settings, survey_settings) if options.resume else None)
-    with _follow_progress(quiet=options.quiet) as (tell, stop):
+    with _follow_progress(quiet=options.quiet) as (report, stop):
         survey = PrometheusSurvey(
-            prometheus, settings, options.choice, survey_settings, keeping=resume_file, tell=tell, stop=stop
+            prometheus, settings, options.choice, survey_settings, resume_file=resume_file, report=report, stop=stop
         )
-        surveyed = await survey.take(present)
+        surveyed = await survey.run(present)
         return SurveyOutcome(surveyed, is_stopped=stop())
 
 

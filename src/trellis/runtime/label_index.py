@@ -40,7 +40,8 @@ BY_LABELS: Final[Mapping[str, IndexFunction[Pod | ObservedPod]]] = {
 def candidate_pods(pods: Informer[P], namespace: str, selector: Selector) -> Iterable[P]:
     """The pods of a namespace that a selector may choose; whether it does, it has to be asked."""
     choices = [
-        [_label(namespace, requirement.key, value) for value in requirement.values] for requirement in selector.wanted
+        [_label(namespace, requirement.key, value) for value in requirement.values]
+        for requirement in selector.value_requirements
     ]
     if not choices:
         return pods.by_index(BY_NAMESPACE, namespace)

@@ -107,7 +107,7 @@ class ExternalMetrics:
 
     async def fetch(self, queries: Sequence[ExternalQuery]) -> ExternalBatch:
         """The newest sample of every container that these VPAs select, and what went wrong."""
-        seats = asyncio.Semaphore(_MOST_AT_ONCE)
+        semaphore = asyncio.Semaphore(_MOST_AT_ONCE)
         collector = _SampleCollector(self._container_label)
         requests = [
             (query, resource, metric)
@@ -116,34 +116,34 @@ class ExternalMetrics:
             for resource, metric in self._metrics.items()
             if metric
         ]
-        results = await asyncio.gather(*(self._ask(query, metric, seats) for query, _, metric in requests))
+        results = await asyncio.gather(*(self._query(query, metric, semaphore) for query, _, metric in requests))
         problems = []
         for (query, resource, metric), result in zip(requests, results, strict=True):
             if result.problem:
                 problems.append(ExternalProblem(query.namespace, query.vpa, metric, result.problem))
             for pod, values in result.values.items():
-                collector.take(query.namespace, resource, values, pod)
-        return collector.batch(tuple(problems))
+                collector.add_values(query.namespace, resource, values, pod)
+        return collector.build_batch(tuple(problems))
 
-    async def _ask(self, query: ExternalQuery, metric: str, seats: asyncio.Semaphore) -> _MetricValues:
-        values = await self._list(query, metric, "", seats)
+    async def _query(self, query: ExternalQuery, metric: str, semaphore: asyncio.Semaphore) -> _MetricValues:
+        values = await self._list(query, metric, "", semaphore)
         if isinstance(values, list):
             if not query.pods or any(map(_names_a_pod, values)):
                 return _MetricValues({"": values})
-        # Who answers for single pods alone does so for the first; else there is no need to ask for all of them.
-        elif not query.pods or isinstance(await self._list(query, metric, query.pods[0], seats), str):
+        # An adapter that serves single pods only serves the first; otherwise the others need no requests.
+        elif not query.pods or isinstance(await self._list(query, metric, query.pods[0], semaphore), str):
             return _MetricValues({}, values)
-        parts = await asyncio.gather(*(self._list(query, metric, pod, seats) for pod in query.pods))
+        parts = await asyncio.gather(*(self._list(query, metric, pod, semaphore) for pod in query.pods))
         return _combine_pods(dict(zip(query.pods, parts, strict=True)))
 
     async def _list(
-        self, query: ExternalQuery, metric: str, pod: str, seats: asyncio.Semaphore
+        self, query: ExternalQuery, metric: str, pod: str, semaphore: asyncio.Semaphore
     ) -> list[msgspec.Raw] | str:
         """The values of a metric, of one pod if it is named; or what is wrong."""
         chosen = [str(query.selector), f"{POD_LABEL}={pod}" if pod else ""]
         request = _request(query.namespace, metric, ",".join(filter(None, chosen)))
         try:
-            async with seats:
+            async with semaphore:
                 return _LISTS.decode((await self._client.send(request)).body).items or []
         except KubeError as error:
             return str(error)
@@ -158,10 +158,10 @@ class _SampleCollector:
         self._unreadable = 0
         self._without_time = 0
 
-    def take(self, namespace: str, resource: str, raws: Sequence[msgspec.Raw], asked: str) -> None:
+    def add_values(self, namespace: str, resource: str, raws: Sequence[msgspec.Raw], requested_pod: str) -> None:
         for raw in raws:
             value = _value(raw)
-            pod = asked or (value.metric_labels.get(POD_LABEL) if value else None)
+            pod = requested_pod or (value.metric_labels.get(POD_LABEL) if value else None)
             container = value.metric_labels.get(self._container_label) if value else None
             if value is None or not pod or not container:
                 self._unreadable += 1
@@ -173,7 +173,7 @@ class _SampleCollector:
                 continue
             self._amounts.setdefault(_SampleKey(namespace, pod, container, time), {})[resource] = value.value
 
-    def batch(self, problems: tuple[ExternalProblem, ...]) -> ExternalBatch:
+    def build_batch(self, problems: tuple[ExternalProblem, ...]) -> ExternalBatch:
         # Oldest first: of two samples of a container the model takes them in this order only.
         keys = sorted(self._amounts, key=lambda key: key.time)
         cpu, unreadable_cpu = parse_cores([self._amounts[key].get("cpu") for key in keys])
@@ -195,7 +195,7 @@ class _SampleCollector:
 
 
 def _combine_pods(parts: Mapping[str, list[msgspec.Raw] | str]) -> _MetricValues:
-    """What pods that were asked for one by one are known by; one that is not answered for costs no other its values."""
+    """The values of pods that were queried one by one, and the first problem; a failed pod affects no other."""
     values = {pod: part for pod, part in parts.items() if isinstance(part, list)}
     problems = {pod: part for pod, part in parts.items() if isinstance(part, str)}
     if not problems:

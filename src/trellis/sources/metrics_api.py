@@ -98,8 +98,8 @@ def read_pod_metrics(body: bytes) -> PodMetricsBatch:
     except _UNREADABLE as error:
         raise UnreadableObject("PodMetricsList", f"cannot be read: {error}") from error
     columns = _PodMetricsColumns()
-    columns.take(raws)
-    return columns.batch()
+    columns.add_items(raws)
+    return columns.build_batch()
 
 
 class _PodMetricsColumns:
@@ -115,7 +115,7 @@ class _PodMetricsColumns:
         self.unreadable = 0
         self.without_time = 0
 
-    def take(self, raws: Iterable[msgspec.Raw]) -> None:
+    def add_items(self, raws: Iterable[msgspec.Raw]) -> None:
         # Of 50,000 pods no more than sixty have different times: metrics-server looks at all of them once a minute.
         seconds_by_text: dict[str, float] = {}
         for raw in raws:
@@ -141,7 +141,7 @@ class _PodMetricsColumns:
                 self.cpu.append(container.usage.cpu)
                 self.memory.append(container.usage.memory)
 
-    def batch(self) -> PodMetricsBatch:
+    def build_batch(self) -> PodMetricsBatch:
         cpu, unreadable_cpu = parse_cores(self.cpu)
         memory, unreadable_memory = parse_bytes(self.memory)
         unread = {

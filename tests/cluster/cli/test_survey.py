@@ -79,11 +79,11 @@ def survey(cluster: Cluster, namespace: str, now: float, url: str = "") -> tuple
             here = await list_cluster_workloads(client, choice, home)
             if url:
                 async with PrometheusClient(settings, environment={}) as prometheus:
-                    taken = PrometheusSurvey(prometheus, settings, choice, asked, keeping=ResumeFile(now))
-                    return await taken.take(here), url
+                    taken = PrometheusSurvey(prometheus, settings, choice, asked, resume_file=ResumeFile(now))
+                    return await taken.run(here), url
             async with find_prometheus(client, settings, now) as (prometheus, place):
-                taken = PrometheusSurvey(prometheus, settings, choice, asked, keeping=ResumeFile(now))
-                return await taken.take(here), str(place)
+                taken = PrometheusSurvey(prometheus, settings, choice, asked, resume_file=ResumeFile(now))
+                return await taken.run(here), str(place)
 
     return asyncio.run(main())
 

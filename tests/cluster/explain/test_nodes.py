@@ -27,7 +27,7 @@ def seen(cluster: Cluster, namespace: str) -> ClusterState:
 
     async def read() -> ClusterState:
         async with connected(cluster.kubeconfig, "", "trellis-explain") as (client, own):
-            wanted = CollectionScope((), own, node_groups=f"{namespace}/groups", nodes_alone=True)
+            wanted = CollectionScope((), own, node_groups=f"{namespace}/groups", nodes_only=True)
             return await collect_state(client, wanted, time.time())
 
     return asyncio.run(read())

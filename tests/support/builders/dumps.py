@@ -85,7 +85,7 @@ def dump_of(
     async def read() -> list[bytes]:
         return [
             *[line async for line in collect_lines(server.client, CollectionScope(patterns), into, NOW)],
-            into.end(),
+            into.encode_end(),
         ]
 
     return run(read())
@@ -239,5 +239,5 @@ def example() -> list[bytes]:
     for number, pod in enumerate(("x2x9z", "b4b7d")):
         cpu = np.round(0.05 + 0.2 * day * (1 + 0.2 * number), 3)
         memory = np.round(150e6 + 60e6 * day + 4e6 * number, -5)
-        lines.append(writing.history(ContainerHistory("shop", f"web-{HASH}-{pod}", "app", times, cpu, memory)))
-    return [*lines, writing.end()]
+        lines.append(writing.encode_history(ContainerHistory("shop", f"web-{HASH}-{pod}", "app", times, cpu, memory)))
+    return [*lines, writing.encode_end()]

@@ -200,7 +200,7 @@ def test_office_hours_follow_the_wall_clock_of_their_zone() -> None:
         "2026-12-02T07:00:00Z": True,
         "2026-07-04T10:00:00Z": False,  # a Saturday
     }.items():
-        assert office.active(parse_time(now)) is active
+        assert office.is_active(parse_time(now)) is active
 
 
 def test_the_next_change_is_the_end_of_an_open_window_and_the_start_of_a_closed_one() -> None:
@@ -227,7 +227,7 @@ def test_windows_that_never_part_have_no_next_change(expression: str) -> None:
 
 def test_without_windows_nothing_is_ever_active() -> None:
     now = parse_time("2026-07-01T12:00:00Z")
-    assert not CronWindows().active(now)
+    assert not CronWindows().is_active(now)
     assert CronWindows().next_change(now) is None
 
 
@@ -241,10 +241,10 @@ def test_a_window_without_length_is_refused(length: str) -> None:
 def test_activity_changes_at_the_next_change_and_not_before(some: CronWindows, now: datetime) -> None:
     change = some.next_change(now)
     if change is None:
-        assert some.active(now)
+        assert some.is_active(now)
         return
     assert change > now
-    assert some.active(change) != some.active(now)
+    assert some.is_active(change) != some.is_active(now)
     for part in range(8):
-        assert some.active(now + (change - now) * part / 8) == some.active(now)
-    assert some.active(change - timedelta(microseconds=1)) == some.active(now)
+        assert some.is_active(now + (change - now) * part / 8) == some.is_active(now)
+    assert some.is_active(change - timedelta(microseconds=1)) == some.is_active(now)

@@ -289,7 +289,7 @@ def type_is_known(spec: BufferSpec) -> Iterator[ValidationProblem]:
 
 @rule(BufferSpec, "recreationStrategy", "podSelector", says="a podSelector without effect")
 def selector_has_an_effect(spec: BufferSpec) -> Iterator[ValidationProblem]:
-    """A Buffer that is kept empty is filled by nobody."""
+    """A Buffer that is kept empty is not filled by any workload."""
     if spec.pod_selector is not None and spec.recreation_strategy not in {"KeepMinimum", "keep-minimum"}:
         yield ValidationProblem(("podSelector",), SUSPICIOUS, "has an effect with recreationStrategy KeepMinimum only")
 

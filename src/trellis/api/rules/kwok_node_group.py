@@ -94,7 +94,7 @@ def taints_are_possible(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
 
 @rule(KwokNodeGroupSpec, "bootTime", says="bootTime is longer than a day")
 def boots_within_a_day(spec: KwokNodeGroupSpec) -> Iterator[ValidationProblem]:
-    """Nobody waits longer, and no clock has to count it."""
+    """A longer value is a mistake."""
     if spec.boot_time is not None and parse_span(spec.boot_time) > parse_span(LONGEST_BOOT):
         yield ValidationProblem(("bootTime",), INVALID, f"must be at most {LONGEST_BOOT}", spec.boot_time)
 

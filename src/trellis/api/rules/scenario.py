@@ -66,7 +66,7 @@ def node_of_group_has_resources(group: ScenarioNodeGroup) -> Iterator[Validation
 
 @rule(ScenarioNodeGroup, "bootTime", says="bootTime is longer than a day")
 def group_boots_within_a_day(group: ScenarioNodeGroup) -> Iterator[ValidationProblem]:
-    """Nobody waits longer."""
+    """A longer value is a mistake."""
     if group.boot_time is not None and parse_span(group.boot_time) > parse_span(LONGEST_BOOT):
         yield ValidationProblem(("bootTime",), INVALID, f"must be at most {LONGEST_BOOT}", group.boot_time)
 
@@ -276,7 +276,7 @@ def variants_name_policies(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
 
 @rule(ScenarioSpec, "variants", says="a variant has a recommender or parameters and no policy")
 def recommenders_have_work(spec: ScenarioSpec) -> Iterator[ValidationProblem]:
-    """Without a VPA nobody asks a recommender."""
+    """Without a VPA no recommender runs."""
     for index, variant in enumerate(spec.variants or ()):
         if not variant.policies and (variant.recommender or variant.parameters):
             path: Path = ("variants", index)

@@ -231,7 +231,7 @@ def allowed_range_is_not_empty(policy: ContainerResourcePolicy) -> Iterator[Vali
 
 @rule(ContainerResourcePolicy, "minAllowed", "maxAllowed", says="bounds are whole milli CPUs and whole bytes")
 def allowed_amounts_are_whole(policy: ContainerResourcePolicy) -> Iterator[ValidationProblem]:
-    """Bounds that no request can equal would be rounded without anybody noticing."""
+    """Bounds that no request can equal would be rounded silently."""
     for field, amounts in (("minAllowed", policy.min_allowed), ("maxAllowed", policy.max_allowed)):
         for resource, text in (amounts or {}).items():
             amount = Quantity.parse(text)

@@ -45,13 +45,13 @@ def rewrite_json_as_yaml(text: str) -> str:
 
 
 def _escape(match: re.Match[str]) -> str:
-    found = match[0]
-    if found == "\\\\":
-        return found
-    if found[0] == "\\":
-        (character,) = json.loads(f'["{found}"]')
+    text = match[0]
+    if text == "\\\\":
+        return text
+    if text[0] == "\\":
+        (character,) = json.loads(f'["{text}"]')
         return f"\\U{ord(character):08x}"
-    return f"\\u{ord(found):04x}"
+    return f"\\u{ord(text):04x}"
 
 
 DocumentPath = Sequence[str | int]
@@ -73,12 +73,12 @@ class Document(msgspec.Struct, frozen=True, dict=True):
     source: str
     source_line: int
 
-    def position(self, path: DocumentPath = ()) -> tuple[int, int]:
+    def find_position(self, path: DocumentPath = ()) -> tuple[int, int]:
         """Line and column, from 1, of a field's key or a list's item; if absent, of the nearest parent."""
         at, _ = self._find(path)
         return _place(self._line_starts, self.source_line, at)
 
-    def written(self, path: DocumentPath) -> str | None:
+    def read_source(self, path: DocumentPath) -> str | None:
         """The text of an unquoted scalar as it was written, None for everything else.
 
         It tells `updateMode: Off`, which is the boolean false, from `updateMode: "Off"`.

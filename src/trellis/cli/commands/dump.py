@@ -101,7 +101,7 @@ def command(
 
                 options = PrometheusOptions(prometheus_url, history, resolution, prometheus_config)
                 file.writelines(_history(writing, options, namespaces, quiet=quiet))
-            file.write(writing.end())
+            file.write(writing.encode_end())
     except KeyboardInterrupt:
         click.echo("trellis: stopped; nothing was written", err=True)
         sys.exit(INTERRUPTED)
@@ -148,8 +148,8 @@ def _history(
     from trellis.cli.prometheus_series import history_from_prometheus  # noqa: PLC0415 -- see above
 
     history, missing = history_from_prometheus(options, namespaces, quiet=quiet)
-    yield from map(writing.history, history)
-    yield from map(writing.lacks, missing)
+    yield from map(writing.encode_history, history)
+    yield from map(writing.encode_missing, missing)
 
 
 def _summary(writing: DumpWriter) -> Iterator[str]:

@@ -68,7 +68,7 @@ async def load_cluster_nodes(access: tuple[Path | None, str]) -> ClusterState:
     from trellis.sources.cluster.lists import CollectionScope  # noqa: PLC0415
 
     async with connected(*access, "trellis-explain") as (client, own):
-        scope = CollectionScope((), own, node_groups=CONFIG_MAP, nodes_alone=True)
+        scope = CollectionScope((), own, node_groups=CONFIG_MAP, nodes_only=True)
         return await collect_state(client, scope, time.time())
 
 

@@ -49,7 +49,7 @@ _log: Final = Logger("trellis.admission")
 
 
 class ReviewService:
-    """Answers reviews from what the informers show. `on_settled` is called when the caches are synced."""
+    """Answers reviews from what the informers show. `on_warmed_up` is called when the caches are synced."""
 
     def __init__(
         self,
@@ -60,10 +60,10 @@ class ReviewService:
         served: Served,
         *,
         draw: Draw,
-        on_settled: Callable[[], object] = lambda: None,
+        on_warmed_up: Callable[[], object] = lambda: None,
     ) -> None:
         self._metrics = metrics
-        self._on_settled = on_settled
+        self._on_warmed_up = on_warmed_up
         self._synced, new_target = asyncio.Event(), asyncio.Event()
         boost = effective_boost_settings(settings.scope.feature_gates, settings.reviews.max_allowed_cpu_boost, served)
         ceilings = BoostCeilings(must_fit=settings.reviews.require_fit) if boost.enabled else None
@@ -122,7 +122,7 @@ class ReviewService:
         await self._informer_set.wait_until_synced()
         self._synced.set()
         _log.info("everything has been seen", governors=len(self._informers.governors))
-        self._on_settled()
+        self._on_warmed_up()
 
     async def _keep_scales(self) -> None:
         governors = self._informers.governors
@@ -179,7 +179,7 @@ class AdmissionController(Controller):
             context.metrics,
             context.served,
             draw=context.draw,
-            on_settled=freeze_live_objects,
+            on_warmed_up=freeze_live_objects,
         )
         self._server = self._reviews.server(self._keeper.context)
         self._status = StatusLease(

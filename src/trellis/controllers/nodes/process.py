@@ -32,7 +32,7 @@ def nodes_spec(settings: NodeControllerSettings) -> ComponentSpec[NodeController
 
     @asynccontextmanager
     async def build(context: ControllerContext) -> AsyncIterator[NodeController]:
-        yield NodeController(context, settings, on_settled=freeze_live_objects)
+        yield NodeController(context, settings, on_warmed_up=freeze_live_objects)
 
     return ComponentSpec(
         name=COMPONENT,

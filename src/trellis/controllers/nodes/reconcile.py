@@ -110,7 +110,7 @@ class NodeController(Controller):
         settings: NodeControllerSettings,
         *,
         provider: Callable[[NodeInformers], Provider] | None = None,
-        on_settled: Callable[[], object] = lambda: None,
+        on_warmed_up: Callable[[], object] = lambda: None,
     ) -> None:
         served, metrics, record, now = context.served, context.metrics, context.record_event, context.now
         writer = self._writer = context.writer
@@ -118,7 +118,7 @@ class NodeController(Controller):
         self._metrics = metrics
         self._may_act = context.may_act
         self._now = now
-        self._on_settled = on_settled
+        self._on_warmed_up = on_warmed_up
         self._recorder = context.recorder
         self.informers = context.informers
         self.watching = NodeInformers(self.informers, settings, served)
@@ -173,7 +173,7 @@ class NodeController(Controller):
         self._accumulator.subscribe()
         self.watching.config.subscribe(lambda _change: self._trigger.soon())
         self._pending_writes.subscribe()
-        self._on_settled()
+        self._on_warmed_up()
         await self._loop.run()
 
     async def _pass(self) -> None:

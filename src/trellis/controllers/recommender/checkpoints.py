@@ -70,7 +70,7 @@ class CheckpointStore:
         async for page in self._client.list_pages(CHECKPOINTS, namespace):
             for rejected in page.rejected:
                 # Its VPA cannot be read either, so it is kept whether served or not.
-                await self._keep_aside(rejected.namespace, rejected.name, rejected.message)
+                await self._copy_unreadable(rejected.namespace, rejected.name, rejected.message)
             for item in page.items:
                 if KEPT_FROM_ANNOTATION in item.metadata.annotations or not serves(
                     item.metadata.namespace, item.spec.vpa_object_name
@@ -85,19 +85,19 @@ class CheckpointStore:
         try:
             saved = read_checkpoint(item, now)
         except InvalidCheckpoint as error:
-            await self._keep_aside(item.metadata.namespace, item.metadata.name, str(error))
+            await self._copy_unreadable(item.metadata.namespace, item.metadata.name, str(error))
             return
         self._remember(saved.key, item.metadata.name)
         rows.append(saved)
 
-    async def _keep_aside(self, namespace: str, name: str, problem: str) -> None:
+    async def _copy_unreadable(self, namespace: str, name: str, problem: str) -> None:
         """Copy a checkpoint that cannot be read, once, before its name is used again."""
         self._log.error("checkpoint cannot be read and is kept aside", namespace=namespace, name=name, why=problem)
         self.unreadable.add((namespace, name))
         self._uncopied.add((namespace, name))
-        await self._rescue(namespace, name)
+        await self._create_copy(namespace, name)
 
-    async def _rescue(self, namespace: str, name: str) -> bool:
+    async def _create_copy(self, namespace: str, name: str) -> bool:
         """Create the copy; whether the name may be used again."""
         try:
             response = await self._client.send(build_get(CHECKPOINTS, name, namespace))
@@ -140,7 +140,9 @@ class CheckpointStore:
 
     async def _write_one(self, row: SavedRow) -> bool:
         target = self._target(row.key)
-        if (target.namespace, target.name) in self._uncopied and not await self._rescue(target.namespace, target.name):
+        if (target.namespace, target.name) in self._uncopied and not await self._create_copy(
+            target.namespace, target.name
+        ):
             return False
         first, second = _create(row, target), _replace(row, target)
         if row.key in self._stored:
@@ -194,14 +196,14 @@ class CheckpointStore:
             vpa: await self._is_gone(*vpa)
             for vpa in {(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name) for checkpoint in orphans}
         }
-        doomed = [
+        deleted = [
             checkpoint for checkpoint in orphans if gone[checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name]
         ]
-        for checkpoint in doomed:
+        for checkpoint in deleted:
             key = RowKey(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name, checkpoint.spec.container_name)
             self._forget(key)
         outcomes = await self._writer.write_all(
-            DeleteObject(target_of(CHECKPOINTS, checkpoint)) for checkpoint in doomed
+            DeleteObject(target_of(CHECKPOINTS, checkpoint)) for checkpoint in deleted
         )
         return sum(outcome.applied for outcome in outcomes)
 

@@ -44,33 +44,33 @@ class PrometheusHistory:
         self._now = now
         self._is_enabled = settings.storage.storage == FROM_PROMETHEUS
         self._task: asyncio.Task[list[SavedRow]] | None = None
-        self.holds: frozenset[ObjectKey] = _NONE
+        self.held_vpas: frozenset[ObjectKey] = _NONE
         self.problem = ""
         self._failed: frozenset[ObjectKey] = _NONE
         self._failed_at = 0.0
 
-    def claim(self, keys: frozenset[ObjectKey]) -> None:
+    def hold(self, keys: frozenset[ObjectKey]) -> None:
         """Hold these VPAs until their history has been read, unless that is over."""
         if self._is_enabled and self._task is None:
-            self.holds |= keys
+            self.held_vpas |= keys
 
-    def begin(self, request: BackfillRequest, on_end: Callable[[], None]) -> None:
+    def start(self, request: BackfillRequest, on_end: Callable[[], None]) -> None:
         """Begin to read; `on_end` is called when that is over, with or without success."""
         self._is_enabled = False
         self._task = asyncio.create_task(self._read(request), name="history")
         self._task.add_done_callback(lambda _task: on_end())
 
     @property
-    def is_to_begin(self) -> bool:
-        """Whether `begin` is to be called."""
-        return self._is_enabled and bool(self.holds)
+    def should_start(self) -> bool:
+        """Whether `start` is to be called."""
+        return self._is_enabled and bool(self.held_vpas)
 
     def take_rows(self) -> list[SavedRow]:
         """The history that was read, once it is complete. No VPA is held after that, whether it was read or not."""
         task = self._task
         if task is None or not task.done():
             return []
-        held, self._task, self.holds = self.holds, None, _NONE
+        held, self._task, self.held_vpas = self.held_vpas, None, _NONE
         error = task.exception()
         if error is None:
             return task.result()
@@ -81,7 +81,7 @@ class PrometheusHistory:
         _log.error("no history from Prometheus; checkpoints are used", why=error)
         return []
 
-    def failed_for(self, now: float) -> frozenset[ObjectKey]:
+    def list_failed(self, now: float) -> frozenset[ObjectKey]:
         """VPAs whose history could not be read, until their own is as long as that would have been."""
         length = duration_seconds(self._settings.history_length)
         return self._failed if now < self._failed_at + length else _NONE
@@ -155,14 +155,14 @@ class RecommenderHistory:
         """
         # A VPA that is served without its history would soon overwrite it, and so waits until it can be read.
         self._unloaded = (self._unloaded | needs.new_vpas) & needs.served
-        self._prometheus.claim(needs.new_vpas)
+        self._prometheus.hold(needs.new_vpas)
         self._add(self._prometheus.take_rows(), stored=False)
-        if waiting := self._unloaded - self._prometheus.holds:
+        if waiting := self._unloaded - self._prometheus.held_vpas:
             self._unloaded -= await self._load_checkpoints(waiting, now)
-        if self._prometheus.is_to_begin:
-            request = await self._thread.run(needs.build_backfill, self._prometheus.holds)
-            self._prometheus.begin(request, on_end)
-        return PendingHistory(self._unloaded, self._prometheus.failed_for(now), self._prometheus.problem)
+        if self._prometheus.should_start:
+            request = await self._thread.run(needs.build_backfill, self._prometheus.held_vpas)
+            self._prometheus.start(request, on_end)
+        return PendingHistory(self._unloaded, self._prometheus.list_failed(now), self._prometheus.problem)
 
     def take_fetched(self) -> tuple[FetchedHistory, ...]:
         """Fetched history, once: a pass that fails before it takes it leaves it to the next."""
@@ -201,9 +201,11 @@ class RecommenderHistory:
     async def _load_checkpoints(self, vpas: frozenset[ObjectKey], now: float) -> frozenset[ObjectKey]:
         """Read the checkpoints of VPAs; the result is whose were read."""
         namespaces = sorted({key[0] for key in vpas})
-        places = namespaces if len(namespaces) <= _FEW_NAMESPACES else [self._settings.scope.vpa_object_namespace]
+        namespaces_to_list = (
+            namespaces if len(namespaces) <= _FEW_NAMESPACES else [self._settings.scope.vpa_object_namespace]
+        )
         try:
-            for namespace in places:
+            for namespace in namespaces_to_list:
                 self._add(await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in vpas, now), stored=True)
         except KubeError as error:
             _log.error("checkpoints cannot be read; their VPAs wait", vpas=len(vpas), why=error)

@@ -71,9 +71,9 @@ class RecommendationApi:
             )
         page = request.path.get("namespace", ""), request.query.get("continue", ""), int(text)
         document = await asyncio.get_running_loop().run_in_executor(None, _list_vpas, last, *page)
-        return _answer(200, self._whereabouts() | document)
+        return _answer(200, self._leadership_document() | document)
 
-    def _whereabouts(self) -> dict[str, Any]:
+    def _leadership_document(self) -> dict[str, Any]:
         """The recommenders that this process serves, and the leaders of those that it does not."""
         return {"serves": sorted(self._leadership.served), "elsewhere": self._leadership.elsewhere()}
 
@@ -97,7 +97,7 @@ class RecommendationApi:
         return f" ({', '.join(leaders)})" if leaders else ""
 
     def _build_error(self, status: int, message: str) -> ProbeResponse:
-        return _answer(status, {"error": message} | self._whereabouts())
+        return _answer(status, {"error": message} | self._leadership_document())
 
 
 def _find_vpa(last: LastPass, namespace: str, name: str) -> dict[str, Any] | None:
@@ -108,14 +108,14 @@ def _find_vpa(last: LastPass, namespace: str, name: str) -> dict[str, Any] | Non
 def _list_vpas(last: LastPass, namespace: str, after: str, limit: int) -> dict[str, Any]:
     keys = last.list_vpas(namespace)
     begin = tuple(after.split("/", 1))
-    left = [number for key, number in keys if key > begin] if after else [number for _, number in keys]
+    remaining = [number for key, number in keys if key > begin] if after else [number for _, number in keys]
     document: dict[str, Any] = {
         "time": format_time(datetime.fromtimestamp(last.time, UTC)),
         "count": len(keys),
-        "items": [summarize_vpa(last, number) for number in left[:limit]],
+        "items": [summarize_vpa(last, number) for number in remaining[:limit]],
     }
-    if len(left) > limit:
-        vpa = last.entries[left[limit - 1]].vpa
+    if len(remaining) > limit:
+        vpa = last.entries[remaining[limit - 1]].vpa
         document["continue"] = f"{vpa.namespace}/{vpa.name}"
     return document
 

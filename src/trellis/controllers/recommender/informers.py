@@ -59,7 +59,7 @@ class RecommenderInformers:
             changes=self._changes.take(),
         )
 
-    def give_back(self, snapshot: RecommenderSnapshot) -> None:
+    def restore_changes(self, snapshot: RecommenderSnapshot) -> None:
         """Have the next snapshot repeat the changes of one whose pass failed."""
         self._changes.restore(snapshot.changes)
 

@@ -308,15 +308,17 @@ class RecommenderMetrics:
 
     def _observe_changes(self, columns: PassColumns, written: Sequence[VpaStatusWrite]) -> None:
         """Observe by how much published targets changed, in every pass as upstream: one not written has not changed."""
-        has_place = columns.container_numbers >= 0
-        places = columns.container_numbers[has_place]
-        if not len(places):
+        has_container = columns.container_numbers >= 0
+        containers = columns.container_numbers[has_container]
+        if not len(containers):
             return
         keys = {(write.namespace, write.name) for write in written}
-        moved = np.array([(key.namespace, key.vpa) in keys for key in columns.keys], dtype=np.bool_)[has_place]
-        before = columns.previous[:, places]
-        after = np.where(moved, columns.amounts[UNCAPPED][:, places], before)
-        observe_changes(self._metrics, (before, after), columns.modes[places], columns.pods[places], WRITTEN_MODES)
+        moved = np.array([(key.namespace, key.vpa) in keys for key in columns.keys], dtype=np.bool_)[has_container]
+        before = columns.previous[:, containers]
+        after = np.where(moved, columns.amounts[UNCAPPED][:, containers], before)
+        observe_changes(
+            self._metrics, (before, after), columns.modes[containers], columns.pods[containers], WRITTEN_MODES
+        )
 
     def _observe_shadows(self, result: PassResult) -> None:
         """Observe how far shadow recommendations are from those in force."""

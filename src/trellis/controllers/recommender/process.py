@@ -46,7 +46,7 @@ _log: Final = Logger("trellis.recommender")
 
 
 class RecommenderController(Controller):
-    """The recommender of a process. `on_settled` is called when much has been built up that will stay."""
+    """The recommender of a process. `on_warmed_up` is called when the caches are synced, and after the first pass."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class RecommenderController(Controller):
         history: RecommenderHistory,
         hosted: HostedRecommenders,
         thread: PassThread,
-        on_settled: Callable[[], object],
+        on_warmed_up: Callable[[], object],
     ) -> None:
         self._informer_set = context.informers
         self._leadership = context.leadership
@@ -70,7 +70,7 @@ class RecommenderController(Controller):
         self._hosted = hosted
         self._start_seconds = settings.plugins.recommender_deadline.total_seconds()
         self._thread = thread
-        self._on_settled = on_settled
+        self._on_warmed_up = on_warmed_up
         self._has_passed = False
         interval = settings.loop.recommender_interval.total_seconds()
         self._loop = Periodic(
@@ -95,7 +95,7 @@ class RecommenderController(Controller):
         await self._thread.run(self._hosted.start, self._start_seconds)
         vpas, pods = self._informers.vpas.snapshot(), self._informers.pods.snapshot()
         _log.info("everything has been seen", vpas=len(vpas), pods=len(pods))
-        self._on_settled()
+        self._on_warmed_up()
         await self._loop.run()
 
     async def _pass(self) -> None:
@@ -109,7 +109,7 @@ class RecommenderController(Controller):
         await self._reconciler.reconcile(names, self._now(), self._loop.wake)
         if not self._has_passed:
             self._has_passed = True
-            self._on_settled()
+            self._on_warmed_up()
         self._informer_set.export(self._metrics)
 
 
@@ -119,7 +119,7 @@ def build_recommender(
     *,
     hosted: HostedRecommenders,
     source: UsageSource,
-    on_settled: Callable[[], object] = lambda: None,
+    on_warmed_up: Callable[[], object] = lambda: None,
 ) -> RecommenderController:
     """The recommender with all its parts."""
     client, metrics, thread = context.client, context.metrics, PassThread("recommender")
@@ -147,7 +147,7 @@ def build_recommender(
         history=history,
         hosted=hosted,
         thread=thread,
-        on_settled=on_settled,
+        on_warmed_up=on_warmed_up,
     )
 
 
@@ -159,7 +159,7 @@ def recommender_spec(settings: RecommenderSettings, hosted: HostedRecommenders) 
     @asynccontextmanager
     async def build(context: ControllerContext) -> AsyncIterator[RecommenderController]:
         async with open_usage_source(context.client, settings, context.metrics) as source:
-            yield build_recommender(context, settings, hosted=hosted, source=source, on_settled=freeze_live_objects)
+            yield build_recommender(context, settings, hosted=hosted, source=source, on_warmed_up=freeze_live_objects)
 
     return ComponentSpec(
         name=COMPONENT,

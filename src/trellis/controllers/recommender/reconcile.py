@@ -114,7 +114,7 @@ class RecommenderReconciler:
         try:
             await self._reconcile(snapshot, names, now, wake)
         except BaseException:
-            self._informers.give_back(snapshot)
+            self._informers.restore_changes(snapshot)
             raise
         await self._thread.run(self._recorder.flush)
 
@@ -151,7 +151,7 @@ class RecommenderReconciler:
             totals=loop.hvpa_totals and loop.recommender_name[0] in names,
         )
         scales = await self._fetch_scales(snapshot)
-        observed = ClusterObservation(snapshot, scope, self._hosted.current(), scales, self._can_resize)
+        observed = ClusterObservation(snapshot, scope, self._hosted.get_recommenders(), scales, self._can_resize)
         return await self._thread.run(self._engine.begin, observed)
 
     async def _fetch_scales(self, snapshot: RecommenderSnapshot) -> dict[TargetRef, ScaleInfo]:

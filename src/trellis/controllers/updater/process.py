@@ -79,7 +79,7 @@ class UpdaterParts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UpdaterController(Controller):
-    """The updater of a process. `on_settled` is called when much has been built up that will stay."""
+    """The updater of a process. `on_warmed_up` is called when the caches are synced, and after the first pass."""
 
     def __init__(
         self,
@@ -90,7 +90,7 @@ class UpdaterController(Controller):
         full_pass: FullPass,
         *,
         interval: float,
-        on_settled: Callable[[], object],
+        on_warmed_up: Callable[[], object],
     ) -> None:
         self._informer_set = context.informers
         self._cache = state.cache
@@ -102,7 +102,7 @@ class UpdaterController(Controller):
         self._why_not = parts.why_not
         self._reconciler = reconciler
         self._full_pass = full_pass
-        self._on_settled = on_settled
+        self._on_warmed_up = on_warmed_up
         self._has_passed = False
         self._loop = Periodic(
             "updater", self._pass, interval, on_pass=passes.pass_reporter(context.activity, _log), jitter=0.0
@@ -139,7 +139,7 @@ class UpdaterController(Controller):
         await self._informer_set.wait_until_synced()
         await self._scales.ask()
         _log.info("everything has been seen", workloads=len(self._cache.governed))
-        self._on_settled()
+        self._on_warmed_up()
         self._changes.start_enqueueing()
         async with asyncio.TaskGroup() as group:
             group.create_task(self._scales.run(), name="scales")
@@ -152,7 +152,7 @@ class UpdaterController(Controller):
         await self._full_pass.run()
         if not self._has_passed:
             self._has_passed = True
-            self._on_settled()
+            self._on_warmed_up()
 
 
 def build_updater(
@@ -160,7 +160,7 @@ def build_updater(
     settings: UpdaterSettings,
     update: UpdateSettings,
     *,
-    on_settled: Callable[[], object] = lambda: None,
+    on_warmed_up: Callable[[], object] = lambda: None,
 ) -> UpdaterController:
     """The updater with all its parts."""
     informers = UpdaterInformers(context.informers, settings, context.served)
@@ -194,7 +194,7 @@ def build_updater(
         export=partial(context.informers.export, context.metrics),
         interval=interval,
     )
-    return UpdaterController(context, state, parts, reconciler, full_pass, interval=interval, on_settled=on_settled)
+    return UpdaterController(context, state, parts, reconciler, full_pass, interval=interval, on_warmed_up=on_warmed_up)
 
 
 def _build_state(
@@ -269,7 +269,7 @@ def updater_spec(settings: UpdaterSettings) -> ComponentSpec[UpdaterController]:
     async def build(context: ControllerContext) -> AsyncIterator[UpdaterController]:
         version = await retry_until_answered(context.client.version, _log)
         update = update_settings(settings, context.served, version)
-        yield build_updater(context, settings, update, on_settled=freeze_live_objects)
+        yield build_updater(context, settings, update, on_warmed_up=freeze_live_objects)
 
     return ComponentSpec(
         name=COMPONENT,

@@ -58,7 +58,7 @@ def _sum(counted: Sequence[tuple[ContainerAdvice, int]], read: Read) -> Resource
 
 
 def _monthly(amount: ResourceAmount, prices: Prices) -> float:
-    return prices.monthly(amount.cpu / 1000.0, amount.memory)
+    return prices.cost_per_month(amount.cpu / 1000.0, amount.memory)
 
 
 _RANKS = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
@@ -119,7 +119,7 @@ def _container(
         memory=memory,
         reason=min(cpu.reason, memory.reason, key=ORDER.index),
         difference=difference,
-        money=prices.monthly(difference.cpu / 1000.0, difference.memory),
+        money=prices.cost_per_month(difference.cpu / 1000.0, difference.memory),
     )
 
 
@@ -145,5 +145,5 @@ def _rows(workloads: Sequence[WorkloadAdvice], by: Prices) -> tuple[AdviceRow, .
 def _weight(container: ContainerAdvice, by: Prices) -> float:
     """What is at stake either way: more CPU does not make up for less memory."""
     if container.reason is REQUEST_UNKNOWN:
-        return by.hourly(container.cpu.asked / 1000.0, container.memory.asked)
-    return by.hourly(abs(container.difference.cpu) / 1000.0, abs(container.difference.memory))
+        return by.cost_per_hour(container.cpu.asked / 1000.0, container.memory.asked)
+    return by.cost_per_hour(abs(container.difference.cpu) / 1000.0, abs(container.difference.memory))

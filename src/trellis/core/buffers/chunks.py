@@ -184,7 +184,7 @@ def _schedule(buffer: EffectiveBuffer, now: float) -> tuple[bool, float | None]:
         return True, None
     moment = datetime.fromtimestamp(now, UTC)
     change = buffer.schedule.next_change(moment)
-    return buffer.schedule.active(moment), None if change is None else change.timestamp()
+    return buffer.schedule.is_active(moment), None if change is None else change.timestamp()
 
 
 def _read_capacity(

@@ -181,7 +181,7 @@ class TargetSelectorIndex:
             return ()
         choices = [
             tuple((namespace, requirement.key, value) for value in requirement.values)
-            for requirement in selector.wanted
+            for requirement in selector.value_requirements
         ]
         crowds = [sum(len(self._filed.get(place, ())) for place in places) for places in choices]
         return choices[crowds.index(min(crowds))] if choices else ((namespace, _ANY, _ANY),)

@@ -214,14 +214,14 @@ def _opening(meaning: EffectiveBuffer, translation: Translation, now: float) -> 
     ]
     return SchedulePart(
         tuple(windows),
-        meaning.schedule.active(datetime.fromtimestamp(now, UTC)),
+        meaning.schedule.is_active(datetime.fromtimestamp(now, UTC)),
         format_timestamp(translation.next_change),
     )
 
 
 def _cost(totals: QuantityTexts, prices: Prices) -> CostPart:
     cores = Quantity.parse(totals.get("cpu", "0")).milli / 1000
-    hourly = prices.hourly(cores, Quantity.parse(totals.get("memory", "0")).units)
+    hourly = prices.cost_per_hour(cores, Quantity.parse(totals.get("memory", "0")).units)
     return CostPart(hourly, prices.currency, prices.name, prices.core_hour, prices.gib_hour)
 
 

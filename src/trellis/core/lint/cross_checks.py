@@ -65,7 +65,7 @@ def find_duplicates(objects: Iterable[TrellisObject]) -> Iterator[Finding]:
         key = (directory, ours.kind.name, manifest.namespace, manifest.name)
         earlier = first.setdefault(key, manifest)
         if earlier is not manifest and manifest.name:
-            line, _ = earlier.document.position(earlier.place)
+            line, _ = earlier.document.find_position(earlier.place)
             where = f"{earlier.file}:{line}"
             yield manifest.finding(
                 DUPLICATE_OBJECT, f"{manifest.title} is there already, at {where}", ("metadata", "name")

@@ -57,7 +57,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     def finding(self, reason: Reason, message: str, path: Path = ()) -> Finding:
         """A finding about a field of this object."""
-        line, column = self.document.position(self.place + path)
+        line, column = self.document.find_position(self.place + path)
         shown = format_path(path) if path else ""
         return Finding(self.file, self.document.number, line, column, reason, message, self.title, shown)
 
@@ -69,7 +69,7 @@ class Manifest(msgspec.Struct, frozen=True):
         """YAML's best-known trap: `updateMode: Off` is not text but the boolean false."""
         if not isinstance(problem.value, bool):
             return None
-        written = self.document.written(self.place + problem.path)
+        written = self.document.read_source(self.place + problem.path)
         if written is None or written.lower() in {"true", "false"}:
             return None
         return f'{problem.message}; {written} without quotes is a boolean in YAML: write "{written}"'
@@ -90,7 +90,7 @@ def read_manifests(source: ManifestSource) -> tuple[list[Manifest], list[Finding
             if isinstance(value, dict) and (value.keys() & {"apiVersion", "kind"} or _looks_like_one(value)):
                 manifests.append(Manifest(source.name, document, value, place))
             elif source.named or place:
-                line, column = document.position(place)
+                line, column = document.find_position(place)
                 message = "not a Kubernetes object: it has neither apiVersion nor kind"
                 findings.append(Finding(source.name, document.number, line, column, NOT_AN_OBJECT, message))
     return manifests, findings

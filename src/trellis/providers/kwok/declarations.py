@@ -115,7 +115,7 @@ def _price(spec: KwokNodeGroupSpec) -> float:
     if spec.price is not None:
         return spec.price
     cores, bytes_ = (float(Quantity.parse((spec.resources or {})[name]).exact()) for name in ("cpu", "memory"))
-    return EXAMPLE_PRICES.hourly(cores, bytes_)
+    return EXAMPLE_PRICES.cost_per_hour(cores, bytes_)
 
 
 def _validate(written: Manifest, others: Collection[str]) -> tuple[Manifest, list[Finding]]:

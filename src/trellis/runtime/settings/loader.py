@@ -76,7 +76,7 @@ def from_file(settings: type[Settings], path: Path) -> dict[str, WrittenValue]:
     names = [setting.name for setting in declared_settings(settings)]
     by_name: dict[str, WrittenValue] = {}
     for name, value in document.value.items():
-        place = f"{path}, line {document.position((name,))[0]}"
+        place = f"{path}, line {document.find_position((name,))[0]}"
         if name not in names:
             guess = suggest_name(name, names)
             raise InvalidInput(name, f"{place}: is no setting" + (f" (did you mean {guess}?)" if guess else ""))

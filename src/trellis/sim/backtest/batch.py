@@ -92,7 +92,7 @@ class BatchResult(msgspec.Struct, frozen=True):
 def run_batch(batch: SeriesBatch, tell: OnPartDone) -> BatchResult:
     """Read, replay and score a batch; `tell` is called with the share that is done, and may raise `BatchStopped`."""
     try:
-        result = LoadedSeries.joined([LoadedSeries(list(batch.series), [], []), *_read(batch, tell)])
+        result = LoadedSeries.concatenate([LoadedSeries(list(batch.series), [], []), *_read(batch, tell)])
     except BatchStopped:
         return BatchResult([], [], [], [], [], partial=True)
     run = _BatchRun(batch, _distinct(result.series))

@@ -153,7 +153,7 @@ def backtest(
     loaded_series = LoadedSeries(list(series), [], [])
     if len(parts) < processes:
         # A file is read as a whole, so series of few files can only be shared out once they are read.
-        loaded_series = LoadedSeries.joined(
+        loaded_series = LoadedSeries.concatenate(
             [*(read_part(part, request.terms.machine) for part in parts), loaded_series]
         )
         parts = ()

@@ -155,7 +155,7 @@ class WorkloadScales:
     def selected(self, namespace: str, selector: str) -> tuple[int, ...]:
         """The numbers of the workloads whose pods a selector matches."""
         read = parse_selector(selector)
-        first = next(iter(read.wanted), None)
+        first = next(iter(read.value_requirements), None)
         if first is None:
             result: Iterable[int] = self._by_namespace.get(namespace, ())
         else:

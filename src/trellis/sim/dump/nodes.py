@@ -106,4 +106,4 @@ def _without(offered: dict[str, str], pod: Pod) -> dict[str, str]:
 
 def _price(node: Document, prices: Prices) -> float:
     offered = node["status"]["allocatable"]
-    return prices.hourly(parse_amount(offered.get("cpu")), parse_amount(offered.get("memory")))
+    return prices.cost_per_hour(parse_amount(offered.get("cpu")), parse_amount(offered.get("memory")))

@@ -113,7 +113,9 @@ class FilesBeside:
 
     def _all_series(self, name: str) -> LoadedSeries:
         parts = find_parts([str(self._directory / name)])
-        return LoadedSeries.joined([LoadedSeries([], parts.problems, []), *(read_part(part) for part in parts.parts)])
+        return LoadedSeries.concatenate(
+            [LoadedSeries([], parts.problems, []), *(read_part(part) for part in parts.parts)]
+        )
 
 
 def _is_of_another(problem: InvalidSeries, series: str) -> bool:

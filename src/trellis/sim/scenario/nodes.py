@@ -83,7 +83,7 @@ def _pool(group: ScenarioNodeGroup, prices: Prices) -> NodePool:
 
 def _price(shape: Shape, prices: Prices) -> float:
     """The given price, or the price of its CPU and memory."""
-    return prices.hourly(*_offered(shape)[:2]) if shape.price is None else shape.price
+    return prices.cost_per_hour(*_offered(shape)[:2]) if shape.price is None else shape.price
 
 
 def _offered(shape: Shape) -> Amounts:

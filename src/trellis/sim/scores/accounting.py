@@ -161,7 +161,7 @@ class UsageAccounting:
 
 def cost_of_requests(requested: FloatColumn, seconds: float, prices: Prices) -> float:
     """The cost of cores and bytes for a time."""
-    return prices.hourly(float(requested[0]), float(requested[1])) * seconds / _HOUR
+    return prices.cost_per_hour(float(requested[0]), float(requested[1])) * seconds / _HOUR
 
 
 def _ratio(above: FloatColumn, below: FloatColumn) -> FloatColumn:

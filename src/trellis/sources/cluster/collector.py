@@ -100,22 +100,22 @@ def _ignore_progress(_done: int, _total: int) -> None:
 
 
 async def collect_state(
-    client: Client, wanted: CollectionScope, now: float, tell: ReportLists = _ignore_progress
+    client: Client, scope: CollectionScope, now: float, report: ReportLists = _ignore_progress
 ) -> ClusterState:
     """The state of a cluster; raises `KubeError` if the API server does not answer."""
-    writing = DumpWriter()
+    writer = DumpWriter()
     return ClusterState.from_dump(
-        [*[line async for line in collect_lines(client, wanted, writing, now, tell)], writing.end()]
+        [*[line async for line in collect_lines(client, scope, writer, now, report)], writer.encode_end()]
     )
 
 
 async def collect_lines(
-    client: Client, wanted: CollectionScope, writing: DumpWriter, now: float, tell: ReportLists = _ignore_progress
+    client: Client, scope: CollectionScope, writer: DumpWriter, now: float, report: ReportLists = _ignore_progress
 ) -> AsyncGenerator[bytes, None]:
     """The lines of a dump from its header on, but for the last; raises `KubeError` if the server does not answer."""
     version = await client.version()
-    places = await resolve_namespaces(client, wanted)
-    missing = list(places.missing)
+    namespaces = await resolve_namespaces(client, scope)
+    missing = list(namespaces.missing)
     try:
         resizes = (await client.discover()).resizes_pods
     except (KubeError, UnreadableObject) as error:
@@ -125,118 +125,122 @@ async def collect_lines(
         now,
         version.git_version,
         resizes,
-        places.names,
-        wanted.patterns,
-        everywhere=not wanted.patterns,
-        all_pods=wanted.all_pods or bool(wanted.node_groups),
+        namespaces.names,
+        scope.patterns,
+        everywhere=not scope.patterns,
+        all_pods=scope.all_pods or bool(scope.node_groups),
     )
-    for line in writing.begin(about):
+    for line in writer.encode_start(about):
         yield line
     for missing_data in missing:
-        yield writing.lacks(missing_data)
-    for namespace in places.objects:
-        yield writing.object(namespace, "v1", "Namespace")
-    reading = _ClusterReader(client, writing)
-    async with aclosing(read_in_order(list(_lists(reading, wanted, places)), tell)) as lists:
+        yield writer.encode_missing(missing_data)
+    for namespace in namespaces.objects:
+        yield writer.encode_object(namespace, "v1", "Namespace")
+    reader = _ClusterReader(client, writer)
+    async with aclosing(read_in_order(list(_lists(reader, scope, namespaces)), report)) as lists:
         async for line in lists:
             yield line
-    async for line in reading.scales():
+    async for line in reader.read_scales():
         yield line
-    async for line in reading.components(wanted.node_groups):
+    async for line in reader.read_components(scope.node_groups):
         yield line
 
 
-def _lists(reading: _ClusterReader, scope: CollectionScope, places: NamespaceScope) -> Iterator[ReadList]:
+def _lists(reader: _ClusterReader, scope: CollectionScope, namespaces: NamespaceScope) -> Iterator[ReadList]:
     """The lists to read, in the order of a dump."""
     cluster_wide = _DECIDING_ABOUT_NODES if scope.node_groups else (PODS,) if scope.all_pods else ()
-    yield partial(reading.objects, NODES, _CLUSTER)
+    yield partial(reader.read_objects, NODES, _CLUSTER)
     if scope.node_groups:
-        yield from (partial(reading.objects, resource, _CLUSTER) for resource in _STORAGE)
-        if places.asked != _CLUSTER.asked:
-            yield partial(reading.objects, NAMESPACES, _CLUSTER)
-        yield partial(reading.everywhere, VOLUME_CLAIMS, places)
+        yield from (partial(reader.read_objects, resource, _CLUSTER) for resource in _STORAGE)
+        if namespaces.listed != _CLUSTER.listed:
+            yield partial(reader.read_objects, NAMESPACES, _CLUSTER)
+        yield partial(reader.read_cluster_wide, VOLUME_CLAIMS, namespaces)
     for resource in _NAMESPACED:
         if resource in cluster_wide:
-            yield partial(reading.everywhere, resource, places)
-        elif not scope.nodes_alone:
-            yield partial(reading.objects, resource, places)
+            yield partial(reader.read_cluster_wide, resource, namespaces)
+        elif not scope.nodes_only:
+            yield partial(reader.read_objects, resource, namespaces)
         elif resource is EVENTS:
-            yield partial(reading.objects, resource, _NO_NAMESPACE)
-    if not scope.nodes_alone:
-        yield partial(reading.usage, places)
+            yield partial(reader.read_objects, resource, _NO_NAMESPACE)
+    if not scope.nodes_only:
+        yield partial(reader.read_usage, namespaces)
 
 
 class _ClusterReader:
     """Reads objects, usage and scales from the server, and encodes them as lines."""
 
-    def __init__(self, client: Client, writing: DumpWriter) -> None:
+    def __init__(self, client: Client, writer: DumpWriter) -> None:
         self._client = client
-        self._writing = writing
+        self._writer = writer
         self._targets = ScaleTargets()
         self._replicas = ScaleReplicas(client)
 
-    async def objects(self, resource: Resource[Any], places: NamespaceScope, put: PutLines) -> None:
+    async def read_objects(self, resource: Resource[Any], namespaces: NamespaceScope, put: PutLines) -> None:
         """All objects of one kind in the requested namespaces."""
-        await self._objects(resource, places, put)
+        await self._read_listed(resource, namespaces, put)
 
-    async def everywhere(self, resource: Resource[Any], places: NamespaceScope, put: PutLines) -> None:
+    async def read_cluster_wide(self, resource: Resource[Any], namespaces: NamespaceScope, put: PutLines) -> None:
         """All of one kind in the cluster; where they may not be read, those that are wanted at least."""
-        if places.asked == _CLUSTER.asked or await self._objects(resource, _CLUSTER, put):
-            await self._objects(resource, places, put)
+        if namespaces.listed == _CLUSTER.listed or await self._read_listed(resource, _CLUSTER, put):
+            await self._read_listed(resource, namespaces, put)
 
-    async def _objects(self, resource: Resource[Any], places: NamespaceScope, put: PutLines) -> list[MissingData]:
-        writing = self._writing
+    async def _read_listed(
+        self, resource: Resource[Any], namespaces: NamespaceScope, put: PutLines
+    ) -> list[MissingData]:
+        writer = self._writer
 
-        async def read(place: str) -> str:
+        async def read(namespace: str) -> str:
             try:
-                async for page in list_pages(self._client, resource, place):
+                async for page in list_pages(self._client, resource, namespace):
                     lines = []
                     for item in filter(_is_relevant, page.items):
-                        self._targets.see(item)
-                        lines.append(writing.object(item, resource.api_version, resource.kind))
-                    for unread in page.rejected:
-                        name = f"{resource.kind} {unread.name}"
+                        self._targets.add_object(item)
+                        lines.append(writer.encode_object(item, resource.api_version, resource.kind))
+                    for rejected in page.rejected:
+                        name = f"{resource.kind} {rejected.name}"
                         lines.append(
-                            writing.lacks(MissingData(name, unread.namespace, f"{UNREADABLE}: {unread.message}"))
+                            writer.encode_missing(
+                                MissingData(name, rejected.namespace, f"{UNREADABLE}: {rejected.message}")
+                            )
                         )
                     await put(lines)
             except (KubeError, UnreadableObject) as error:
                 return describe_error(error, resource)
             return ""
 
-        missing = await read_in_namespaces(resource.kind, places, read)
-        await put([writing.lacks(missing_data) for missing_data in missing])
+        missing = await read_in_namespaces(resource.kind, namespaces, read)
+        await put([writer.encode_missing(missing_data) for missing_data in missing])
         return missing
 
-    async def usage(self, places: NamespaceScope, put: PutLines) -> None:
+    async def read_usage(self, namespaces: NamespaceScope, put: PutLines) -> None:
         """What is used now, as metrics.k8s.io has it."""
 
-        async def read(place: str) -> str:
+        async def read(namespace: str) -> str:
             try:
-                batch = await MetricsApi(self._client, place).fetch()
+                batch = await MetricsApi(self._client, namespace).fetch()
             except KubeError as error:
                 return describe_error(error, POD_METRICS)
-            await put([self._writing.usage(batch.samples)])
+            await put([self._writer.encode_usage(batch.samples)])
             return ""
 
         await put(
             [
-                self._writing.lacks(missing_data)
-                for missing_data in await read_in_namespaces(POD_METRICS.kind, places, read)
+                self._writer.encode_missing(missing_data)
+                for missing_data in await read_in_namespaces(POD_METRICS.kind, namespaces, read)
             ]
         )
 
-    async def scales(self) -> AsyncIterator[bytes]:
+    async def read_scales(self) -> AsyncIterator[bytes]:
         """What the scales of kinds say that are not well known, and those of their controllers."""
         lookups = ScaleLookups(self._client, draw=lambda: 0.0)
-        while unasked := self._targets.take_unasked():
-            answers = await lookups.find_all(unasked)
-            for target in unasked:
-                self._targets.see_controller(target.namespace, answers[target].controller)
-                replicas = await self._replicas.find(target) if target in self._targets.counted else None
-                yield self._writing.scale(target, answers[target], replicas)
+        while unread_scales := self._targets.take_unread():
+            scales = await lookups.find_all(unread_scales)
+            for target in unread_scales:
+                self._targets.add_controller(target.namespace, scales[target].controller)
+                replicas = await self._replicas.read(target) if target in self._targets.with_replicas else None
+                yield self._writer.encode_scale(target, scales[target], replicas)
 
-    async def components(self, node_groups: str) -> AsyncIterator[bytes]:
+    async def read_components(self, node_groups: str) -> AsyncIterator[bytes]:
         """The components themselves: how they run, who leads, whether changes are frozen; and node groups.
 
         Node groups are declared in the ConfigMap named by a flag of the node autoscaler, or else by `node_groups`.
@@ -245,30 +249,32 @@ class _ClusterReader:
         try:
             deployments = await self._client.list_all(components.COMPONENT_DEPLOYMENTS, namespace)
         except (KubeError, UnreadableObject) as error:
-            yield self._writing.lacks(MissingData("Deployments of components", namespace, describe_error(error)))
+            yield self._writer.encode_missing(
+                MissingData("Deployments of components", namespace, describe_error(error))
+            )
         else:
             for component in components.find_components(deployments.items):
                 where = _node_groups_flag(component) or where
-                yield self._writing.component(component)
+                yield self._writer.encode_component(component)
         named: list[tuple[Resource[Any], str]] = [(LEASES, name) for name in components.LEASES]
         for resource, name in (*named, (CONFIG_MAPS, CLUSTER_FREEZE_CONFIG_MAP)):
-            async for line in self._one(resource, namespace, name, f"{resource.kind} {name}"):
+            async for line in self._read_one(resource, namespace, name, f"{resource.kind} {name}"):
                 yield line
         if node_groups:
-            place, _, name = where.partition("/")
-            async for line in self._one(CONFIG_MAPS, place, name, NODE_GROUPS):
+            namespace, _, name = where.partition("/")
+            async for line in self._read_one(CONFIG_MAPS, namespace, name, NODE_GROUPS):
                 yield line
 
-    async def _one(self, resource: Resource[Any], namespace: str, name: str, title: str) -> AsyncIterator[bytes]:
+    async def _read_one(self, resource: Resource[Any], namespace: str, name: str, title: str) -> AsyncIterator[bytes]:
         """One object, if there is one."""
         try:
-            got = await self._client.get(resource, name, namespace)
+            item = await self._client.get(resource, name, namespace)
         except NotFound:
             return
         except (KubeError, UnreadableObject) as error:
-            yield self._writing.lacks(MissingData(title, namespace, describe_error(error)))
+            yield self._writer.encode_missing(MissingData(title, namespace, describe_error(error)))
         else:
-            yield self._writing.object(got, resource.api_version, resource.kind)
+            yield self._writer.encode_object(item, resource.api_version, resource.kind)
 
 
 def _node_groups_flag(component: DumpedComponent) -> str:

@@ -45,7 +45,7 @@ class DumpWriter:
         self.counts: Counter[str] = Counter()
         self.missing: list[MissingData] = []
 
-    def begin(self, about: DumpInfo) -> tuple[bytes, bytes]:
+    def encode_start(self, about: DumpInfo) -> tuple[bytes, bytes]:
         """The first two lines."""
         if self._mask is not None:
             namespaces = tuple(map(self._mask.namespace, about.namespaces))
@@ -54,19 +54,19 @@ class DumpWriter:
             dump_format.ABOUT, about
         )
 
-    def end(self) -> bytes:
+    def encode_end(self) -> bytes:
         """The last line."""
         return encode_line(dump_format.END, DumpEnd(dict(sorted(self.counts.items()))))
 
-    def object(self, found: Any, api_version: str, kind: str) -> bytes:
+    def encode_object(self, item: Any, api_version: str, kind: str) -> bytes:
         """The line of an object of any kind."""
         # Only ours say themselves of which kind they are.
-        document = {"apiVersion": api_version, "kind": kind} | msgspec.json.decode(encode_payload(found))
+        document = {"apiVersion": api_version, "kind": kind} | msgspec.json.decode(encode_payload(item))
         redact(document, kind)
         self.counts[kind] += 1
         return encode_line(dump_format.OBJECT, document if self._mask is None else self._mask.document(document))
 
-    def lacks(self, missing: MissingData) -> bytes:
+    def encode_missing(self, missing: MissingData) -> bytes:
         """Missing data; `missing` keeps it in full, even if the dump is anonymized."""
         self.missing.append(missing)
         if self._mask is not None:
@@ -74,20 +74,20 @@ class DumpWriter:
             missing = MissingData(missing.what.partition(" ")[0], self._mask.namespace(missing.where), reason)
         return encode_line(dump_format.MISSING, missing)
 
-    def scale(self, target: TargetRef, answer: ScaleInfo, replicas: int | None = None) -> bytes:
+    def encode_scale(self, target: TargetRef, scale: ScaleInfo, replicas: int | None = None) -> bytes:
         """The scale of a target, with its replicas if they are needed."""
         mask = self._mask
         if mask is not None:
             namespace, name = mask.namespace(target.namespace), mask.name(target.name)
             target = TargetRef(namespace, mask.api_version(target.api_version), mask.kind(target.kind), name)
-            answer = ScaleInfo(
-                mask.selector(answer.selector),
-                None if answer.controller is None else _anonymize_controller(mask, answer.controller),
-                None if answer.problem is None else msgspec.structs.replace(answer.problem, message=""),
+            scale = ScaleInfo(
+                mask.selector(scale.selector),
+                None if scale.controller is None else _anonymize_controller(mask, scale.controller),
+                None if scale.problem is None else msgspec.structs.replace(scale.problem, message=""),
             )
-        return encode_line(dump_format.SCALE, DumpedScale(target, answer, replicas))
+        return encode_line(dump_format.SCALE, DumpedScale(target, scale, replicas))
 
-    def component(self, component: DumpedComponent) -> bytes:
+    def encode_component(self, component: DumpedComponent) -> bytes:
         """A component; of its image and its flags a masked dump has what says nothing about where it is from."""
         self.counts[dump_format.COMPONENT] += 1
         if self._mask is not None:
@@ -98,7 +98,7 @@ class DumpWriter:
             component = msgspec.structs.replace(component, name=name, image=image, flags=flags)
         return encode_line(dump_format.COMPONENT, component)
 
-    def usage(self, samples: Samples) -> bytes:
+    def encode_usage(self, samples: Samples) -> bytes:
         """What containers use now."""
         self.counts[USAGE] += len(samples)
         names = samples.namespaces, samples.pods, samples.containers
@@ -111,7 +111,7 @@ class DumpWriter:
             )
         return encode_line(dump_format.USAGE, UsageColumns(*names, samples.times, samples.cpu, samples.memory))
 
-    def history(self, history: ContainerHistory) -> bytes:
+    def encode_history(self, history: ContainerHistory) -> bytes:
         """What one container used over time."""
         self.counts[HISTORY] += len(history)
         if self._mask is not None:

@@ -94,53 +94,55 @@ _WILD: Final = frozenset("*?[")
 class CollectionScope(msgspec.Struct, frozen=True):
     """Namespaces by name or pattern, all of them if there is none.
 
-    `own` is the namespace to name if there are no patterns and namespaces may not be listed. With `all_pods`, pods of
-    other namespaces are collected too, for what they take of the nodes.
-    `node_groups` is the ConfigMap, as namespace/name, that declares groups of nodes: with it, all that decides about
-    nodes is collected, wherever it is; with `nodes_alone` nothing else.
+    `own_namespace` is named if there are no patterns and namespaces may not be listed. With `all_pods`, pods of other
+    namespaces are collected too, because they take capacity of the nodes.
+    `node_groups` is the ConfigMap, as namespace/name, that declares node groups: with it, all objects that matter to
+    the node autoscaler are collected, in all namespaces; with `nodes_only` nothing else.
     """
 
     patterns: tuple[str, ...] = ()
-    own: str = ""
+    own_namespace: str = ""
     all_pods: bool = False
     node_groups: str = ""
-    nodes_alone: bool = False
+    nodes_only: bool = False
 
 
 class NamespaceScope(msgspec.Struct, frozen=True):
-    """The namespaces to read. `asked` are the lists to request: the empty name for all at once, or one for each."""
+    """The namespaces to read. `listed` are the lists to request: the empty name for all at once, or one for each."""
 
     names: tuple[str, ...]
-    asked: tuple[str, ...]
+    listed: tuple[str, ...]
     objects: tuple[Namespace, ...] = ()
     missing: tuple[MissingData, ...] = ()
 
 
-async def resolve_namespaces(client: Client, wanted: CollectionScope) -> NamespaceScope:
+async def resolve_namespaces(client: Client, scope: CollectionScope) -> NamespaceScope:
     """The namespaces that match the patterns. Plain names need no right to list namespaces."""
-    if wanted.patterns and not any(map(_is_wild, wanted.patterns)):
-        return await _get_namespaces(client, tuple(dict.fromkeys(wanted.patterns)))
+    if scope.patterns and not any(map(_is_wild, scope.patterns)):
+        return await _get_namespaces(client, tuple(dict.fromkeys(scope.patterns)))
     try:
         namespaces = [namespace async for page in list_pages(client, NAMESPACES) for namespace in page.items]
     except (KubeError, UnreadableObject) as error:
         missing = MissingData(NAMESPACES.kind, "", describe_error(error))
-        names = [pattern for pattern in wanted.patterns if not _is_wild(pattern)] or (
-            [wanted.own] if wanted.own else []
+        names = [pattern for pattern in scope.patterns if not _is_wild(pattern)] or (
+            [scope.own_namespace] if scope.own_namespace else []
         )
         # The right to list all pods does not imply the right to list namespaces.
-        listed = tuple(names) if wanted.patterns else ("",)
+        listed = tuple(names) if scope.patterns else ("",)
         return NamespaceScope(tuple(names), listed, (), (missing,))
-    if not wanted.patterns:
+    if not scope.patterns:
         return NamespaceScope(tuple(namespace.metadata.name for namespace in namespaces), ("",), tuple(namespaces))
     chosen = [
         namespace
         for namespace in namespaces
-        if any(fnmatchcase(namespace.metadata.name, pattern) for pattern in wanted.patterns)
+        if any(fnmatchcase(namespace.metadata.name, pattern) for pattern in scope.patterns)
     ]
     names_ = tuple(namespace.metadata.name for namespace in chosen)
-    lacking = [pattern for pattern in wanted.patterns if not any(fnmatchcase(name, pattern) for name in names_)]
-    every = [namespace.metadata.name for namespace in namespaces]
-    missing_ = tuple(MissingData(NAMESPACES.kind, pattern, _does_not_exist(pattern, every)) for pattern in lacking)
+    unmatched = [pattern for pattern in scope.patterns if not any(fnmatchcase(name, pattern) for name in names_)]
+    all_names = [namespace.metadata.name for namespace in namespaces]
+    missing_ = tuple(
+        MissingData(NAMESPACES.kind, pattern, _does_not_exist(pattern, all_names)) for pattern in unmatched
+    )
     return NamespaceScope(names_, names_, tuple(chosen), missing_)
 
 
@@ -165,8 +167,8 @@ async def _list_namespace_names(client: Client) -> list[str]:
         return []
 
 
-def _does_not_exist(name: str, there: Sequence[str]) -> str:
-    guess = None if _is_wild(name) else suggest_name(name, there)
+def _does_not_exist(name: str, existing: Sequence[str]) -> str:
+    guess = None if _is_wild(name) else suggest_name(name, existing)
     return f'{NOT_THERE} (did you mean "{guess}"?)' if guess else NOT_THERE
 
 
@@ -185,7 +187,7 @@ ReadList = Callable[[PutLines], Awaitable[None]]
 ReportLists = Callable[[int, int], None]
 
 
-async def read_in_order(lists: Sequence[ReadList], tell: ReportLists) -> AsyncGenerator[bytes, None]:
+async def read_in_order(lists: Sequence[ReadList], report: ReportLists) -> AsyncGenerator[bytes, None]:
     """The lines of all lists; the first error of one of them ends it."""
     together = asyncio.Semaphore(_TOGETHER)
     queues: list[asyncio.Queue[list[bytes] | None]] = [asyncio.Queue(_PAGES_AHEAD) for _ in lists]
@@ -202,12 +204,12 @@ async def read_in_order(lists: Sequence[ReadList], tell: ReportLists) -> AsyncGe
     tasks = [asyncio.create_task(read(reads, queue)) for reads, queue in zip(lists, queues, strict=True)]
     try:
         for done, (queue, task) in enumerate(zip(queues, tasks, strict=True)):
-            tell(done, len(lists))
+            report(done, len(lists))
             while (page := await queue.get()) is not None:
                 for line in page:
                     yield line
             await task
-        tell(len(lists), len(lists))
+        report(len(lists), len(lists))
     finally:
         for task in tasks:
             task.cancel()
@@ -215,30 +217,30 @@ async def read_in_order(lists: Sequence[ReadList], tell: ReportLists) -> AsyncGe
 
 
 async def read_in_namespaces(
-    what: str, places: NamespaceScope, read: Callable[[str], Awaitable[str]]
+    what: str, scope: NamespaceScope, read: Callable[[str], Awaitable[str]]
 ) -> list[MissingData]:
-    """Read something wherever it is wanted; `read` says why it could not, or nothing.
+    """Read a kind or a source in all namespaces of a scope; `read` returns why it could not, or an empty text.
 
-    What may not be read everywhere at once is tried in each namespace. What is missing in all of them is said once.
+    Where listing all namespaces at once is forbidden, each is read. What is missing in all of them is reported once.
     """
-    hidden = await _find_unreadable(places.asked, read)
-    listed = places.asked
-    if listed == ("",) and hidden.get("") == FORBIDDEN and places.names:
-        listed = places.names
-        hidden = await _find_unreadable(listed, read)
-    whys = set(hidden.values())
-    if len(whys) == 1 and (NOT_SERVED in whys or len(hidden) == len(listed) > 1):
-        return [MissingData(what, "", whys.pop())]
-    return [MissingData(what, place, reason) for place, reason in hidden.items()]
+    unreadable = await _find_unreadable(scope.listed, read)
+    listed = scope.listed
+    if listed == ("",) and unreadable.get("") == FORBIDDEN and scope.names:
+        listed = scope.names
+        unreadable = await _find_unreadable(listed, read)
+    reasons = set(unreadable.values())
+    if len(reasons) == 1 and (NOT_SERVED in reasons or len(unreadable) == len(listed) > 1):
+        return [MissingData(what, "", reasons.pop())]
+    return [MissingData(what, namespace, reason) for namespace, reason in unreadable.items()]
 
 
 async def _find_unreadable(namespaces: Sequence[str], read: Callable[[str], Awaitable[str]]) -> dict[str, str]:
     """Reasons by namespace that could not be read. A kind that is not served in one namespace is served in none."""
-    hidden: dict[str, str] = {}
-    for place in namespaces:
-        reason = await read(place)
+    unreadable: dict[str, str] = {}
+    for namespace in namespaces:
+        reason = await read(namespace)
         if reason:
-            hidden[place] = reason
+            unreadable[namespace] = reason
         if reason == NOT_SERVED:
             break
-    return hidden
+    return unreadable

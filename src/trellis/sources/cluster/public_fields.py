@@ -189,7 +189,7 @@ def is_public_group(group: str) -> bool:
 
 
 def _is_within(domain: str, domains: tuple[str, ...]) -> bool:
-    return any(domain == each or domain.endswith(f".{each}") for each in domains)
+    return any(domain == parent or domain.endswith(f".{parent}") for parent in domains)
 
 
 _RESOURCES: Final = frozenset({"cpu", "memory", "pods", "ephemeral-storage", "storage"})

@@ -84,8 +84,8 @@ def is_relevant_event(event: Event) -> bool:
     """Whether an Event is about what autoscalers did or had to reckon with; probes and pulls are not."""
     if event.involved_object.kind in (VPA.name, HVPA.name, BUFFER.name):
         return True
-    by = event.reporting_component or event.source.component
-    return by.startswith(_AUTOSCALERS) or event.reason in _RELEVANT_REASONS
+    component = event.reporting_component or event.source.component
+    return component.startswith(_AUTOSCALERS) or event.reason in _RELEVANT_REASONS
 
 
 def _keep_known_annotations(value: object) -> None:

@@ -22,47 +22,47 @@ class ScaleTargets:
     """Collects the targets and controllers of objects, and which of them have been looked up."""
 
     def __init__(self) -> None:
-        self._unasked: dict[TargetRef, None] = {}
-        self._looked_up: set[TargetRef] = set()
+        self._unread: dict[TargetRef, None] = {}
+        self._read: set[TargetRef] = set()
         # Targets of Buffers, whose replicas count.
-        self.counted: set[TargetRef] = set()
+        self.with_replicas: set[TargetRef] = set()
 
-    def see(self, found: Any) -> None:
+    def add_object(self, item: Any) -> None:
         """Add the target and the controller of an object, if it has them."""
-        metadata = found.metadata
-        if isinstance(found, VerticalPodAutoscaler | Hvpa):
-            target = found.spec.target_ref
+        metadata = item.metadata
+        if isinstance(item, VerticalPodAutoscaler | Hvpa):
+            target = item.spec.target_ref
             if target is not None:
                 self._add(TargetRef(metadata.namespace, target.api_version or "", target.kind or "", target.name or ""))
-        elif isinstance(found, Buffer):
-            self._see_buffer(found)
-        self.see_controller(metadata.namespace, metadata.controller)
+        elif isinstance(item, Buffer):
+            self._add_buffer(item)
+        self.add_controller(metadata.namespace, metadata.controller)
 
-    def see_controller(self, namespace: str, controller: OwnerReference | None) -> None:
+    def add_controller(self, namespace: str, controller: OwnerReference | None) -> None:
         """Add a controller."""
-        above = build_controller_ref(namespace, controller)
-        if above is not None and above.namespace:
-            self._add(above)
+        owner = build_controller_ref(namespace, controller)
+        if owner is not None and owner.namespace:
+            self._add(owner)
 
-    def take_unasked(self) -> list[TargetRef]:
+    def take_unread(self) -> list[TargetRef]:
         """The targets that have not been looked up yet; marks them as looked up."""
-        targets, self._unasked = list(self._unasked), {}
-        self._looked_up.update(targets)
+        targets, self._unread = list(self._unread), {}
+        self._read.update(targets)
         return targets
 
-    def _see_buffer(self, buffer: Buffer) -> None:
+    def _add_buffer(self, buffer: Buffer) -> None:
         reference = buffer.spec.target_ref
         # A class of nodes is a label, and has no scale.
         if reference is None or isinstance(resolve_buffer(buffer).capacity, NodeClassTotals):
             return
         namespace = buffer.metadata.namespace
         target = TargetRef(namespace, reference.api_version or "", reference.kind or "", reference.name or "")
-        self.counted.add(target)
+        self.with_replicas.add(target)
         self._add(target)
 
     def _add(self, target: TargetRef) -> None:
-        if target.kind and not target.is_well_known and target.kind != _NODE and target not in self._looked_up:
-            self._unasked[target] = None
+        if target.kind and not target.is_well_known and target.kind != _NODE and target not in self._read:
+            self._unread[target] = None
 
 
 class ScaleReplicas:
@@ -71,7 +71,7 @@ class ScaleReplicas:
     def __init__(self, client: Client) -> None:
         self._kinds = ScalableKinds(client, LookupTimes())
 
-    async def find(self, target: TargetRef) -> int | None:
+    async def read(self, target: TargetRef) -> int | None:
         """The replicas of a target; None if its scale cannot be read."""
         try:
             scale = await self._kinds.read(target)

@@ -60,21 +60,21 @@ class PrometheusCredentials:
         if settings.username:
             user, password = settings.username, settings.password
         self._basic = f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}" if user else ""
-        self._shown = Identity()
+        self._identity = Identity()
 
     async def header(self) -> Mapping[str, str]:
         """The Authorization header; empty without credentials."""
         if self._tokens is None:
             return {"Authorization": self._basic} if self._basic else {}
         try:
-            self._shown = await self._tokens.identity()
+            self._identity = await self._tokens.identity()
         except Unauthorized as error:
             raise PrometheusRefused(f"--prometheus-bearer-token-file: {error}", 401) from error
-        return {"Authorization": f"Bearer {self._shown.token}"}
+        return {"Authorization": f"Bearer {self._identity.token}"}
 
     async def renew(self) -> bool:
         """Reload credentials that were refused; returns whether they have changed."""
-        return self._tokens is not None and await self._tokens.renew(self._shown)
+        return self._tokens is not None and await self._tokens.renew(self._identity)
 
 
 # Called for every request with the status of HTTP as text, the method in lower case, and how long it took.
@@ -97,8 +97,8 @@ _LONGEST_WAIT_SECONDS: Final = 60.0
 class PrometheusClient:
     """One Prometheus. To be made and used within one event loop; a context that closes its connections.
 
-    `queries` counts queries, `attempts` the requests that they took. A `hasty` client does not retry if the first
-    connection fails: a command is interactive, and its address may be wrong.
+    `queries` counts queries, `attempts` the requests that they took. With `fail_fast` the first request is not retried
+    if it cannot connect: a command is interactive, and its address may be wrong.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class PrometheusClient:
         backoff: RetryBackoff = _PATIENCE,
         draw: Draw = random.random,
         grace_seconds: float = GRACE_SECONDS,
-        hasty: bool = False,
+        fail_fast: bool = False,
     ) -> None:
         address = URL(settings.prometheus_address.rstrip("/"))
         self._address = str(address.with_user(None))
@@ -126,7 +126,7 @@ class PrometheusClient:
         self._backoff = backoff
         self._draw = draw
         self._method = "POST"
-        self._hasty = hasty
+        self._fail_fast = fail_fast
         self.queries = 0
         self.attempts = 0
         self._session: aiohttp.ClientSession | None = None
@@ -140,7 +140,7 @@ class PrometheusClient:
         await self.close()
 
     async def close(self) -> None:
-        """Let go of every connection, without a goodbye that TLS would wait for."""
+        """Close all connections, without waiting for TLS to shut down."""
         session, self._session = self._session, None
         if session is not None:
             await close_session(session)
@@ -162,28 +162,28 @@ class PrometheusClient:
     async def _query(self, path: str, parameters: Mapping[str, str], read: Callable[[bytes], T]) -> T:
         parameters = {**parameters, "timeout": f"{round(self._query_seconds * 1000)}ms"}
         self.queries += 1
-        body = await self._body(path, parameters)
+        body = await self._send_with_retries(path, parameters)
         try:
             return read(body) if len(body) < _SHORT_BYTES else await asyncio.to_thread(read, body)
         except PrometheusRefused as error:
             raise PrometheusRefused(f"{self._address}: {error}", error.status) from error
 
-    async def _body(self, path: str, parameters: Mapping[str, str]) -> bytes:
-        """The body of an answer, if need be after some attempts."""
+    async def _send_with_retries(self, path: str, parameters: Mapping[str, str]) -> bytes:
+        """The body of the answer, after retries if necessary."""
         failures = 0
         while True:
             failures += 1
             self.attempts += 1
             wait: float | None = None
             try:
-                status, headers, body = await self._answered(path, parameters)
+                status, headers, body = await self._send_authorized(path, parameters)
             except NETWORK_FAILURES as error:
                 # A query that got no answer in minutes will get none in the next ones.
-                if failures > self._retries or _took_too_long(error) or (self._hasty and _is_unconnected(error)):
+                if failures > self._retries or _took_too_long(error) or (self._fail_fast and _is_unconnected(error)):
                     failure = describe_failure(error, self._seconds)
                     raise PrometheusUnreachable(f"Prometheus at {self._address} {failure}") from error
             else:
-                self._hasty = False
+                self._fail_fast = False
                 if status == 200:
                     return body
                 refused = build_refusal(self._address, status, headers, body)
@@ -192,7 +192,7 @@ class PrometheusClient:
                 wait = retry_after(headers, _LONGEST_WAIT_SECONDS)
             await asyncio.sleep(self._backoff.wait(failures, self._draw, wait))
 
-    async def _answered(self, path: str, parameters: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
+    async def _send_authorized(self, path: str, parameters: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body. Some servers take no POST, and a token may just have been replaced."""
         authorization = await self._credentials.header()
         answer = await self._request(path, parameters, authorization)
@@ -210,7 +210,7 @@ class PrometheusClient:
         clock = asyncio.get_running_loop().time
         began, code = clock(), NO_ANSWER
         try:
-            async with self._opened().request(
+            async with self._get_session().request(
                 method,
                 f"{self._address}{path}",
                 data=parameters if posted else None,
@@ -231,20 +231,20 @@ class PrometheusClient:
         parts: list[bytes] = []
         length = 0
         if (response.content_length or 0) > self._limit:
-            raise self._too_long(response)
+            raise self._build_length_error(response)
         while part := await response.content.readany():
             parts.append(part)
             length += len(part)
             if length > self._limit:
-                raise self._too_long(response)
+                raise self._build_length_error(response)
         return b"".join(parts)
 
-    def _too_long(self, response: aiohttp.ClientResponse) -> PrometheusTooMuch:
+    def _build_length_error(self, response: aiohttp.ClientResponse) -> PrometheusTooMuch:
         message = f"the answer of Prometheus at {self._address} is longer than {self._limit} bytes"
         return PrometheusTooMuch(message, response.status)
 
-    def _opened(self) -> aiohttp.ClientSession:
-        """Made with the first request, because it belongs to the event loop that runs then."""
+    def _get_session(self) -> aiohttp.ClientSession:
+        """The session. It is made with the first request, because it belongs to the event loop that runs then."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 headers={"User-Agent": f"trellis/{__version__}", "Accept-Encoding": "identity"},

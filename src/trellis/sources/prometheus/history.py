@@ -58,7 +58,7 @@ class QueryWindows:
         rest = self._waiting[0]
         return QueryWindow(rest.namespaces, rest.first, min(self._steps, rest.steps))
 
-    def done(self) -> None:
+    def mark_read(self) -> None:
         """Mark the next window as read."""
         rest = self._waiting.popleft()
         read = min(self._steps, rest.steps)
@@ -67,7 +67,7 @@ class QueryWindows:
         else:
             self._steps = self._longest
 
-    def too_much(self) -> bool:
+    def halve(self) -> bool:
         """Halve the next window; returns whether it could be halved."""
         rest = self._waiting[0]
         steps = min(self._steps, rest.steps)
@@ -116,7 +116,7 @@ class TimeGrid(msgspec.Struct, frozen=True):
         length, step = duration_seconds(settings.history_length), duration_seconds(settings.history_resolution)
         return cls(now - length, step, int(length / step) + 1)
 
-    def pieces(self, groups: Sequence[tuple[str, ...] | None], longest: float) -> QueryWindows:
+    def split_into_windows(self, groups: Sequence[tuple[str, ...] | None], longest: float) -> QueryWindows:
         """Where to begin: pieces of at most so many steps."""
         return QueryWindows(groups, self.count, max(1, int(min(longest, _MOST_STEPS))))
 
@@ -150,7 +150,9 @@ async def read_history(
     Raises `PrometheusError`. What was yielded before is sound: of each container all there is up to some time.
     """
     times = TimeGrid.until(now, settings)
-    pieces = times.pieces(_groups(settings, namespaces), duration_seconds(settings.history_chunk) / times.step)
+    pieces = times.split_into_windows(
+        _groups(settings, namespaces), duration_seconds(settings.history_chunk) / times.step
+    )
     total, samples, unread = pieces.size, 0, 0
 
     def queries(some: tuple[str, ...] | None) -> tuple[str, str]:
@@ -162,7 +164,7 @@ async def read_history(
             report(HistoryProgress(total - pieces.size, total, samples, unread))
         if len(read.times):
             cpu, memory = read.joined.columns
-            yield await asyncio.to_thread(read.joined.samples, read.times, cpu, memory)
+            yield await asyncio.to_thread(read.joined.build_samples, read.times, cpu, memory)
 
 
 async def read_windows(
@@ -175,10 +177,10 @@ async def read_windows(
         try:
             answers = [await client.query_range(query, start, end, times.step) for query in queries(piece.namespaces)]
         except PrometheusTooMuch:
-            if not pieces.too_much():
+            if not pieces.halve():
                 raise
             continue
-        pieces.done()
+        pieces.mark_read()
         joined = await asyncio.to_thread(join_results, answers, labels, start, times.step)
         del answers  # as long as what was made of them
         yield WindowUsage(joined, start + joined.ticks.astype(np.float64) * times.step)

@@ -62,4 +62,4 @@ async def _read_group(
 def _joined(answers: Sequence[QueryResult], labels: tuple[str, str, str], now: float) -> Samples:
     joined = join_results(answers, labels, now, 1.0)
     cpu, memory, measured = joined.columns
-    return joined.samples(np.where(np.isnan(measured), now, measured), cpu, memory)
+    return joined.build_samples(np.where(np.isnan(measured), now, measured), cpu, memory)

@@ -30,7 +30,7 @@ class JoinedSeries(msgspec.Struct, frozen=True):
         """How many values there are in all columns."""
         return sum(int(np.count_nonzero(~np.isnan(column))) for column in self.columns)
 
-    def samples(self, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn) -> Samples:
+    def build_samples(self, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn) -> Samples:
         """The entries under the names of their containers."""
         names = [np.array(part, dtype=object) for part in zip(*self.containers, strict=True)] or [self.rows] * 3
         namespaces, pods, containers = (part[self.rows].tolist() for part in names)

@@ -35,12 +35,12 @@ class SeriesOrigin(msgspec.Struct, frozen=True):
     memory: str
     series: str = ""
 
-    def wrong(self, place: int, column: str, rule: str) -> InvalidSeries:
+    def build_row_error(self, place: int, column: str, rule: str) -> InvalidSeries:
         """What to raise about one field."""
         suffix = f" (series {self.series})" if self.series else ""
         return InvalidSeries(self.source, f"row {self.rows[place]}, column {column}{suffix}: {rule}")
 
-    def unusable(self, rule: str) -> InvalidSeries:
+    def build_error(self, rule: str) -> InvalidSeries:
         """What to raise about all of it."""
         prefix = f"series {self.series} " if self.series else ""
         return InvalidSeries(self.source, f"{prefix}{rule}")
@@ -49,19 +49,19 @@ class SeriesOrigin(msgspec.Struct, frozen=True):
 def check_series(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn, origin: SeriesOrigin) -> Series:
     """The series, or `InvalidSeries` with the first row that is wrong."""
     if len(times) < _LEAST_SAMPLES:
-        raise origin.unusable("has fewer than two samples")
+        raise origin.build_error("has fewer than two samples")
     for place in _first(~np.isfinite(times)):
-        raise origin.wrong(place, origin.time, "there is no time")
+        raise origin.build_row_error(place, origin.time, "there is no time")
     _check_order(times, origin)
     _check_span(times, origin)
     for values, column in ((cpu, origin.cpu), (memory, origin.memory)):
         for place in _first(values < 0):
-            raise origin.wrong(place, column, f"{values[place]:g} is negative, and usage never is")
+            raise origin.build_row_error(place, column, f"{values[place]:g} is negative, and usage never is")
         for place in _first(np.isinf(values)):
-            raise origin.wrong(place, column, "usage is never infinite")
+            raise origin.build_row_error(place, column, "usage is never infinite")
     _check_units(cpu, memory, origin)
     if np.isnan(cpu).all() and np.isnan(memory).all():
-        raise origin.unusable("has neither CPU nor memory: all fields are empty or NaN")
+        raise origin.build_error("has neither CPU nor memory: all fields are empty or NaN")
     return Series(name, times, cpu, memory, origin.source)
 
 
@@ -92,10 +92,10 @@ def _check_order(times: FloatColumn, origin: SeriesOrigin) -> None:
     for place in _first(apart <= 0):
         above = origin.rows[place]
         if apart[place] == 0:
-            raise origin.wrong(
+            raise origin.build_row_error(
                 place + 1, origin.time, f"the same time as in row {above}; a series has one value a time"
             )
-        raise origin.wrong(place + 1, origin.time, f"earlier than row {above}; sort the rows by time")
+        raise origin.build_row_error(place + 1, origin.time, f"earlier than row {above}; sort the rows by time")
 
 
 def _check_span(times: FloatColumn, origin: SeriesOrigin) -> None:
@@ -109,8 +109,8 @@ def _check_span(times: FloatColumn, origin: SeriesOrigin) -> None:
         rule = (
             f"{apart[longest] / _YEAR:.1f} years after row {origin.rows[longest]}; a series has {_MOST_YEARS} at most"
         )
-        raise origin.wrong(longest + 1, origin.time, rule)
-    raise origin.unusable(
+        raise origin.build_row_error(longest + 1, origin.time, rule)
+    raise origin.build_error(
         f"covers {years:.1f} years, and {_MOST_YEARS} is the most: is column {origin.time} in seconds since 1970?"
     )
 
@@ -123,28 +123,28 @@ def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: SeriesOrigin) ->
     cores, size = _median(cpu), _median(memory)
     too_many, too_small = cores > MOST_CORES, 0 < size < _LEAST_BYTES
     if too_many and _is_rising(cpu):
-        raise origin.unusable(
+        raise origin.build_error(
             f"column {origin.cpu} never falls, and has values such as {cores:.3g}: if it counts seconds, call it "
             "cpu_seconds_total"
         )
     if too_many and (too_small or np.isnan(size)):
-        raise origin.unusable(
+        raise origin.build_error(
             f"column {origin.cpu} has values such as {cores:.3g}, which are no cores but may be bytes: "
             f"are {origin.cpu} and {origin.memory} swapped?"
         )
     if too_many:
-        raise origin.unusable(
+        raise origin.build_error(
             f"column {origin.cpu} has values such as {cores:.3g}, and no container has so many cores: "
             "call it cpu_millicores if they are"
         )
     if too_small:
-        raise origin.unusable(
+        raise origin.build_error(
             f"column {origin.memory} has values such as {size:.3g}, which is too little for bytes: "
             "call it memory_mib or memory_gib if they are"
         )
     for values, column, most in ((cpu, origin.cpu, MOST_CORES), (memory, origin.memory, MOST_BYTES)):
         for place in _first(values > most):
-            raise origin.wrong(place, column, f"{values[place]:g} is more than any container uses")
+            raise origin.build_row_error(place, column, f"{values[place]:g} is more than any container uses")
 
 
 def _is_rising(values: FloatColumn) -> bool:

@@ -46,7 +46,7 @@ class CsvFormat(msgspec.Struct, frozen=True):
     source: str
     fields: int
     separator: str
-    wanted: tuple[int, ...]
+    selected: tuple[int, ...]
 
 
 class CsvBlock(msgspec.Struct, frozen=True):
@@ -89,14 +89,14 @@ def read_blocks(form: CsvFormat, stream: BinaryIO, size: int = _PIECE) -> Iterat
         end = (text.find(b"\n", filled) + 1 or len(text)) if filled else 0
         text, rest = text[:end].removesuffix(b"\n") + b"\n" if end else b"", text[end:]
         if text:
-            columns, rows = (_quoted if b'"' in text else _plain)(form, text, first)
+            columns, rows = (_parse_quoted if b'"' in text else _parse_plain)(form, text, first)
             yield CsvBlock(first, columns)
             first += rows
         if not read:
             return
 
 
-def _plain(form: CsvFormat, text: bytes, first: int) -> tuple[dict[int, TextColumn], int]:
+def _parse_plain(form: CsvFormat, text: bytes, first: int) -> tuple[dict[int, TextColumn], int]:
     characters: _Bytes = np.frombuffer(text, dtype=np.uint8)
     ends_line = characters == _LINE
     marks = np.flatnonzero(ends_line | (characters == ord(form.separator)))
@@ -105,13 +105,13 @@ def _plain(form: CsvFormat, text: bytes, first: int) -> tuple[dict[int, TextColu
         _refuse_fields(form, first, np.diff(np.searchsorted(marks, lines), prepend=-1), text)
     ends = marks.reshape(-1, form.fields)
     columns = {}
-    for field in form.wanted:
+    for field in form.selected:
         before = ends[:, field - 1] if field else np.concatenate(([-1], lines[:-1]))
-        columns[field] = _gathered(form.source, characters, before + 1, ends[:, field], first)
+        columns[field] = _extract_column(form.source, characters, before + 1, ends[:, field], first)
     return columns, len(lines)
 
 
-def _gathered(source: str, text: _Bytes, begins: IntColumn, ends: IntColumn, first: int) -> TextColumn:
+def _extract_column(source: str, text: _Bytes, begins: IntColumn, ends: IntColumn, first: int) -> TextColumn:
     lengths = ends - begins
     width = max(int(lengths.max()), 1)
     if width > _LONGEST:
@@ -128,12 +128,12 @@ def _gathered(source: str, text: _Bytes, begins: IntColumn, ends: IntColumn, fir
     return fields.view(f"S{width}")[:, 0]
 
 
-def _quoted(form: CsvFormat, text: bytes, first: int) -> tuple[dict[int, TextColumn], int]:
+def _parse_quoted(form: CsvFormat, text: bytes, first: int) -> tuple[dict[int, TextColumn], int]:
     rows = list(csv.reader(io.StringIO(text.decode("utf-8", "replace")), delimiter=form.separator))
     counts = np.array([len(row) for row in rows], dtype=np.int64)
     if (counts != form.fields).any():
         _refuse_fields(form, first, counts, text)
-    return {field: np.array([row[field].encode() for row in rows]) for field in form.wanted}, len(rows)
+    return {field: np.array([row[field].encode() for row in rows]) for field in form.selected}, len(rows)
 
 
 def _refuse_fields(form: CsvFormat, first: int, counts: IntColumn, text: bytes) -> None:

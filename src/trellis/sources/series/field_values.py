@@ -51,11 +51,11 @@ def parse_times(source: str, column: str, texts: TextColumn, first: int) -> Floa
     return parse_timestamps(source, column, texts, first)
 
 
-def to_seconds(found: FloatColumn) -> FloatColumn:
+def to_seconds(times: FloatColumn) -> FloatColumn:
     """Times that are milliseconds, microseconds or nanoseconds, by their size."""
-    largest = float(np.nanmax(np.abs(found), initial=0.0))
+    largest = float(np.nanmax(np.abs(times), initial=0.0))
     scale = next((scale for least, scale in _UNITS if largest > least), 1.0)
-    return found / scale
+    return times / scale
 
 
 def parse_amounts(source: str, roles: ColumnRoles, amount: AmountColumn, texts: TextColumn, first: int) -> FloatColumn:

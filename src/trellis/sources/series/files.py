@@ -135,7 +135,7 @@ def _with_manifest(loaded: LoadedSeries, manifest: Path, machine: Machine) -> Lo
     except InvalidSeries as error:
         return replace(loaded, problems=[*loaded.problems, error])
     series = [
-        replace(one_series, declared=one_series.declared.over(stated.get(one_series.name, DeclaredResources())))
+        replace(one_series, declared=one_series.declared.overlay(stated.get(one_series.name, DeclaredResources())))
         for one_series in loaded.series
     ]
     return replace(loaded, series=series)

@@ -25,7 +25,7 @@ class DeclaredResources(msgspec.Struct, frozen=True):
         """Whether nothing is declared."""
         return all(math.isnan(value) for value in msgspec.structs.astuple(self))
 
-    def over(self, other: DeclaredResources) -> DeclaredResources:
+    def overlay(self, other: DeclaredResources) -> DeclaredResources:
         """These resources, completed by the other ones where not declared."""
         pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
         return DeclaredResources(*(second if math.isnan(first) else first for first, second in pairs))

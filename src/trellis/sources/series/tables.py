@@ -49,7 +49,7 @@ class LoadedSeries(msgspec.Struct, frozen=True):
     notes: list[str]
 
     @classmethod
-    def joined(cls, parts: Sequence[LoadedSeries]) -> LoadedSeries:
+    def concatenate(cls, parts: Sequence[LoadedSeries]) -> LoadedSeries:
         """The contents of several parts, in order."""
         return cls(
             [series for part in parts for series in part.series],

@@ -74,23 +74,28 @@ async def list_cluster_workloads(
     `nodes` is whether to read the size of the largest node.
     """
     patterns = tuple(pattern for pattern in choice.namespaces if not pattern.startswith("!"))
-    places = await resolve_namespaces(client, CollectionScope(patterns, own))
-    every = (OBSERVED_PODS, *_WORKLOADS, HPAS, LIMIT_RANGES, VPAS)
-    listed = await asyncio.gather(*(_list(client, resource, places, choice) for resource in every))
+    namespaces = await resolve_namespaces(client, CollectionScope(patterns, own))
+    resources = (OBSERVED_PODS, *_WORKLOADS, HPAS, LIMIT_RANGES, VPAS)
+    listed = await asyncio.gather(*(_list(client, resource, namespaces, choice) for resource in resources))
     pods, *workloads, hpas, ranges, vpas = listed
     lists = (pods, *workloads, hpas, ranges)
-    here = {item.metadata.namespace for some in (pods, *workloads) for item in some.objects}
+    namespace_names = {item.metadata.namespace for kind_list in (pods, *workloads) for item in kind_list.objects}
     # A cluster without the CRD of VPAs lacks nothing.
     others = [missing for missing in vpas.missing if missing.why != NOT_SERVED]
     largest, unread = await _largest_node(client) if nodes else (ResourceAmount(), [])
     return SurveyObjects(
-        namespaces=tuple(sorted(here)),
+        namespaces=tuple(sorted(namespace_names)),
         pods=pods.objects,
-        workloads={resource.kind: some.objects for resource, some in zip(_WORKLOADS, workloads, strict=True)},
+        workloads={resource.kind: kind_list.objects for resource, kind_list in zip(_WORKLOADS, workloads, strict=True)},
         hpas=hpas.objects,
         vpas=vpas.objects,
         limit_ranges=ranges.objects,
-        missing=(*places.missing, *(missing for some in lists for missing in some.missing), *others, *unread),
+        missing=(
+            *namespaces.missing,
+            *(missing for kind_list in lists for missing in kind_list.missing),
+            *others,
+            *unread,
+        ),
         largest_node=largest,
     )
 
@@ -111,13 +116,15 @@ async def _largest_node(client: Client) -> tuple[ResourceAmount, list[MissingDat
     return ResourceAmount(cpu, memory), []
 
 
-async def _list(client: Client, resource: Resource[Any], places: NamespaceScope, choice: WorkloadFilter) -> _KindList:
+async def _list(
+    client: Client, resource: Resource[Any], namespaces: NamespaceScope, choice: WorkloadFilter
+) -> _KindList:
     objects: dict[tuple[str, str], Any] = {}
     missing: list[MissingData] = []
 
-    async def read(place: str) -> str:
+    async def read(namespace: str) -> str:
         try:
-            async for page in list_pages(client, resource, place):
+            async for page in list_pages(client, resource, namespace):
                 objects.update((key_of(item), item) for item in page.items if choice.covers(item.metadata.namespace))
                 missing.extend(
                     MissingData(
@@ -132,5 +139,5 @@ async def _list(client: Client, resource: Resource[Any], places: NamespaceScope,
             return describe_error(error, resource)
         return ""
 
-    missing += await read_in_namespaces(resource.kind, places, read)
+    missing += await read_in_namespaces(resource.kind, namespaces, read)
     return _KindList(list(objects.values()), missing)

@@ -50,34 +50,36 @@ class _FileSurvey:
         self.samples = 0
         self.newest = -np.inf
 
-    def take(self, found: Sequence[Series]) -> None:
+    def add_series(self, all_series: Sequence[Series]) -> None:
         """Take in complete series."""
-        for series in found:
+        for series in all_series:
             namespace, workload, container = _split_name(series.name)
             if not (self._choice.covers(namespace) and self._choice.wants(KIND, {})):
                 continue
-            place = RowKey(namespace, f"{KIND}/{workload}", container)
-            if place in self.used:
+            row_key = RowKey(namespace, f"{KIND}/{workload}", container)
+            if row_key in self.used:
                 self.missing.append(MissingData(series.source, namespace, f"series {series.name} is there twice"))
                 continue
-            self._count(place, workload, series)
+            self._add_usage(row_key, workload, series)
 
-    def _count(self, place: RowKey, workload: str, series: Series) -> None:
-        key = (place.namespace, place.vpa)
+    def _add_usage(self, row_key: RowKey, workload: str, series: Series) -> None:
+        key = (row_key.namespace, row_key.vpa)
         workload_so_far = self.workloads.get(key) or SurveyedWorkload(
-            place.namespace, "", KIND, workload, pods=1, is_sized=False
+            row_key.namespace, "", KIND, workload, pods=1, is_sized=False
         )
         workload_so_far = msgspec.structs.replace(
             workload_so_far, is_sized=workload_so_far.is_sized or not series.declared.is_empty
         )
-        measured = msgspec.structs.replace(workload_so_far, containers=(_container(place.container, series.declared),))
+        measured = msgspec.structs.replace(
+            workload_so_far, containers=(_container(row_key.container, series.declared),)
+        )
         counter = NamespaceUsageCounter(
-            place.namespace, {place.vpa: measured}, {series.name: place.vpa}, self._survey_settings
+            row_key.namespace, {row_key.vpa: measured}, {series.name: row_key.vpa}, self._survey_settings
         )
         now = float(series.times[-1])
         which = np.zeros(len(series), dtype=np.int64)
         counter.take_in(
-            [(series.name, place.container)], which, Measurements(series.times, series.cpu, series.memory), now
+            [(series.name, row_key.container)], which, Measurements(series.times, series.cpu, series.memory), now
         )
         self.used |= {usage.row.key: usage for usage in counter.rows(now)}
         self.workloads[key] = msgspec.structs.replace(
@@ -91,30 +93,30 @@ def survey_files(
     parts: SeriesParts,
     source: str,
     choice: WorkloadFilter,
-    asked: SurveySettings,
+    settings: SurveySettings,
     machine: Machine = Machine(),  # noqa: B008 - frozen
 ) -> SurveyResult:
     """What the files say; it is about the time of their newest sample. What cannot be used is named."""
-    reading = _FileSurvey(asked, choice)
+    survey = _FileSurvey(settings, choice)
     problems: list[InvalidSeries] = list(parts.problems)
     for part in parts.parts:
         loaded = read_part(part, machine)
         problems += loaded.problems
-        reading.notes += loaded.notes
-        reading.take(loaded.series)
-    now = reading.newest if reading.workloads else 0.0
-    workloads = dict(sorted(reading.workloads.items()))
-    result = estimate_workloads(workloads, list(reading.used.values()), asked, now)
+        survey.notes += loaded.notes
+        survey.add_series(loaded.series)
+    now = survey.newest if survey.workloads else 0.0
+    workloads = dict(sorted(survey.workloads.items()))
+    result = estimate_workloads(workloads, list(survey.used.values()), settings, now)
     missing = [MissingData(str(error.value), "", error.rule) for error in problems]
     return SurveyResult(
         time=now,
         source=source,
-        recommender=asked.recommender.name,
+        recommender=settings.recommender.name,
         workloads=result.workloads,
-        values=asked.values,
-        missing=(*missing, *reading.missing, *result.missing),
-        notes=(*_notes(reading), *reading.notes),
-        effort=SurveyEffort(samples=reading.samples, series=len(reading.used)),
+        values=settings.values,
+        missing=(*missing, *survey.missing, *result.missing),
+        notes=(*_notes(survey), *survey.notes),
+        effort=SurveyEffort(samples=survey.samples, series=len(survey.used)),
     )
 
 
@@ -128,10 +130,10 @@ def _container(name: str, declared: DeclaredResources) -> SurveyedContainer:
     return SurveyedContainer(name, request, limit)
 
 
-def _notes(reading: _FileSurvey) -> Iterator[str]:
-    if any(workload.is_sized for workload in reading.workloads.values()):
+def _notes(survey: _FileSurvey) -> Iterator[str]:
+    if any(workload.is_sized for workload in survey.workloads.values()):
         yield "files of usage do not say how many pods there are"
-    elif reading.workloads:
+    elif survey.workloads:
         yield "files of usage do not say what is requested now, nor how many pods there are"
     else:
         yield "there is no usage in them that was asked about"

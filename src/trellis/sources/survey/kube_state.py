@@ -54,46 +54,46 @@ class KubeState:
         self._settings = settings
         self._now = now
         self._since = now - duration_seconds(settings.history_length)
-        self._spelling = LabelNames()
+        self._label_names = LabelNames()
 
-    async def present(self, choice: WorkloadFilter) -> SurveyObjects:
-        """All that is asked about; raises `PrometheusError` if not even the namespaces can be found."""
-        namespaces = [name for name in await self._namespaces() if choice.covers(name)]
-        series = KubeStateObjects(self._spelling)
-        for samples in await self._in_groups(namespaces, self._state):
-            series.take(samples)
+    async def read_objects(self, choice: WorkloadFilter) -> SurveyObjects:
+        """The objects of the chosen namespaces; raises `PrometheusError` if these cannot be listed."""
+        namespaces = [name for name in await self._list_namespaces() if choice.covers(name)]
+        series = KubeStateObjects(self._label_names)
+        for samples in await self._query_in_groups(namespaces, self._query_state):
+            series.add_samples(samples)
         if series.is_empty:
-            return await self._guessed(namespaces)
-        gone, missing = await self._past(series, namespaces)
-        kills, unread = await self.kills(namespaces)
+            return await self._guess_objects(namespaces)
+        gone, missing = await self._read_past_owners(series, namespaces)
+        kills, unread = await self.read_kills(namespaces)
         return SurveyObjects(
             namespaces=tuple(namespaces),
             pods=series.pods(),
             workloads=series.workloads(),
-            makers=series.makers(),
+            makers=series.intermediate_owners(),
             hpas=series.hpas(),
             gone=gone,
             kills=kills,
             missing=(*missing, *unread),
         )
 
-    async def gone(self, namespaces: Sequence[str]) -> tuple[list[ObservedPod], KubeStateObjects]:
-        """Pods that there were, and what is known of who made them; raises `PrometheusError`."""
+    async def read_past_pods(self, namespaces: Sequence[str]) -> tuple[list[ObservedPod], KubeStateObjects]:
+        """Past pods, and the series about their owners; raises `PrometheusError`."""
         await self._list_reported_namespaces()
-        series = KubeStateObjects(self._spelling)
-        for owners in await self._in_groups(namespaces, self._owners):
-            series.take_past(owners)
-        return series.gone(), series
+        series = KubeStateObjects(self._label_names)
+        for owners in await self._query_in_groups(namespaces, self._query_owners):
+            series.add_past_owners(owners)
+        return series.past_pods(), series
 
-    async def kills(self, namespaces: Sequence[str]) -> tuple[list[OomKill], tuple[MissingData, ...]]:
+    async def read_kills(self, namespaces: Sequence[str]) -> tuple[list[OomKill], tuple[MissingData, ...]]:
         """The last out-of-memory kill of every container that had one, and what could not be found out."""
         try:
-            kills_by_group = await self._in_groups(namespaces, self._kills)
+            kills_by_group = await self._query_in_groups(namespaces, self._query_kills)
         except PrometheusError as error:
             return [], (MissingData(KILLS, "", str(error)),)
-        return [kill for some in kills_by_group for kill in some], ()
+        return [kill for group in kills_by_group for kill in group], ()
 
-    async def _namespaces(self) -> list[str]:
+    async def _list_namespaces(self) -> list[str]:
         """Of which anything is known: by kube-state-metrics, which also shows how its labels are spelled, or by use."""
         namespaces = await self._list_reported_namespaces()
         label = self._settings.container_namespace_label
@@ -106,65 +106,71 @@ class KubeState:
         labels = ("namespace", "exported_namespace")
         label_sets = await query_label_values(self._client, self._settings, POD_OWNER, labels, self._now)
         if any("exported_namespace" in labels_of_series for labels_of_series in label_sets):
-            self._spelling = LabelNames("exported_")
-        return {self._spelling.of(labels_of_series, "namespace") for labels_of_series in label_sets}
+            self._label_names = LabelNames("exported_")
+        return {self._label_names.read(labels_of_series, "namespace") for labels_of_series in label_sets}
 
-    async def _in_groups(self, namespaces: Sequence[str], ask: Callable[[tuple[str, ...]], Awaitable[T]]) -> list[T]:
-        return await query_in_groups(namespaces, self._settings.prometheus_namespaces_per_query, ask)
+    async def _query_in_groups(
+        self, namespaces: Sequence[str], query_group: Callable[[tuple[str, ...]], Awaitable[T]]
+    ) -> list[T]:
+        return await query_in_groups(namespaces, self._settings.prometheus_namespaces_per_query, query_group)
 
     def _selector(self, metrics: Sequence[str], namespaces: Sequence[str]) -> str:
-        return f"{{{match_any('__name__', metrics)}, {match_any(f'{self._spelling.prefix}namespace', namespaces)}}}"
+        return f"{{{match_any('__name__', metrics)}, {match_any(f'{self._label_names.prefix}namespace', namespaces)}}}"
 
-    async def _state(self, namespaces: tuple[str, ...]) -> list[MetricSample]:
+    async def _query_state(self, namespaces: tuple[str, ...]) -> list[MetricSample]:
         answer = await self._client.query(self._selector(STATE_METRICS, namespaces), self._now)
         phases = await self._client.query(f"{self._selector([PHASE], namespaces)} == 1", self._now)
         named: list[Labels] = [{**labels, "__name__": PHASE} for labels in phases.labels]
         values = [*answer.values.tolist(), *phases.values.tolist()]
         return list(zip([*answer.labels, *named], values, strict=True))
 
-    async def _owners(self, namespaces: tuple[str, ...]) -> list[dict[str, str]]:
+    async def _query_owners(self, namespaces: tuple[str, ...]) -> list[dict[str, str]]:
         return await self._client.series(self._selector(tuple(OWNER_METRICS), namespaces), self._since, self._now)
 
-    async def _past(
+    async def _read_past_owners(
         self, series: KubeStateObjects, namespaces: Sequence[str]
     ) -> tuple[list[ObservedPod], tuple[MissingData, ...]]:
         try:
-            for owners in await self._in_groups(namespaces, self._owners):
-                series.take_past(owners)
+            for owners in await self._query_in_groups(namespaces, self._query_owners):
+                series.add_past_owners(owners)
         except PrometheusError as error:
             return [], (MissingData("owners of pods that are gone", "", str(error)),)
-        return series.gone(), ()
+        return series.past_pods(), ()
 
-    async def _kills(self, namespaces: tuple[str, ...]) -> list[OomKill]:
+    async def _query_kills(self, namespaces: tuple[str, ...]) -> list[OomKill]:
         """The last kills. Their times are queried only if a cheap query finds killed containers."""
-        where = match_any(f"{self._spelling.prefix}namespace", namespaces)
+        where = match_any(f"{self._label_names.prefix}namespace", namespaces)
         killed = await self._client.series(
             f'{_TERMINATED_REASON}{{reason="OOMKilled", {where}}}', self._since, self._now
         )
-        places = {(*self._spelling.named(labels, "pod"), self._spelling.of(labels, "container")) for labels in killed}
-        if not places:
+        killed_containers = {
+            (*self._label_names.read_name(labels, "pod"), self._label_names.read(labels, "container"))
+            for labels in killed
+        }
+        if not killed_containers:
             return []
-        pods = match_any(f"{self._spelling.prefix}pod", sorted({pod for _, pod, _ in places}))
+        pods = match_any(f"{self._label_names.prefix}pod", sorted({pod for _, pod, _ in killed_containers}))
         query = f"last_over_time({_TERMINATED_TIMESTAMP}{{{where}, {pods}}}[{self._settings.history_length}])"
         answer = await self._client.query(query, self._now)
         return [
-            OomKill(place[0], place[1], "", place[2], time)
+            OomKill(container[0], container[1], "", container[2], time)
             for labels, time in zip(answer.labels, answer.values.tolist(), strict=True)
-            if (place := (*self._spelling.named(labels, "pod"), self._spelling.of(labels, "container"))) in places
+            if (container := (*self._label_names.read_name(labels, "pod"), self._label_names.read(labels, "container")))
+            in killed_containers
         ]
 
-    async def _guessed(self, namespaces: Sequence[str]) -> SurveyObjects:
+    async def _guess_objects(self, namespaces: Sequence[str]) -> SurveyObjects:
         """Pods that use something, each by its name."""
         namespace, pod = self._settings.container_namespace_label, self._settings.container_pod_name_label
 
-        async def ask(some: tuple[str, ...]) -> list[Labels]:
-            used = f"{self._settings.history_memory_metric}{{{match_any(namespace, some)}}}"
+        async def query_group(group: tuple[str, ...]) -> list[Labels]:
+            used = f"{self._settings.history_memory_metric}{{{match_any(namespace, group)}}}"
             answer = await self._client.query(f"group by ({namespace}, {pod}) ({used})", self._now)
             return list(answer.labels)
 
         names = {
             (labels.get(namespace, ""), labels.get(pod, ""))
-            for group in await self._in_groups(namespaces, ask)
+            for group in await self._query_in_groups(namespaces, query_group)
             for labels in group
         }
         pods = [_guess_owner(*name) for name in sorted(names) if all(name)]

@@ -86,30 +86,30 @@ class LabelNames(msgspec.Struct, frozen=True):
 
     prefix: str = ""
 
-    def of(self, labels: Labels, name: str) -> str:
+    def read(self, labels: Labels, name: str) -> str:
         """The value of a label of the object itself."""
         return labels.get(f"{self.prefix}{name}", "")
 
-    def named(self, labels: Labels, name: str) -> ObjectName:
+    def read_name(self, labels: Labels, name: str) -> ObjectName:
         """Namespace and name of the object that a label of this kind names."""
-        return self.of(labels, "namespace"), self.of(labels, name) or labels.get(name, "")
+        return self.read(labels, "namespace"), self.read(labels, name) or labels.get(name, "")
 
 
 _UTILIZATION: Final = "utilization"
 
 
 class KubeStateHpas:
-    """Takes in series, and says which HPAs they were made from."""
+    """Builds HPAs from the series about them."""
 
-    def __init__(self, spelling: LabelNames) -> None:
-        self._spelling = spelling
+    def __init__(self, label_names: LabelNames) -> None:
+        self._label_names = label_names
         self._targets: dict[ObjectName, CrossVersionObjectReference] = {}
         self._metrics: dict[ObjectName, list[Metric]] = {}
         self._counts: dict[ObjectName, dict[str, int]] = {}
 
-    def take(self, metric: str, labels: Labels, value: float) -> None:
+    def add_sample(self, metric: str, labels: Labels, value: float) -> None:
         """One series of a metric about HPAs."""
-        name = self._spelling.named(labels, "horizontalpodautoscaler")
+        name = self._label_names.read_name(labels, "horizontalpodautoscaler")
         if metric == HPA:
             kind, target = labels.get("scaletargetref_kind", ""), labels.get("scaletargetref_name", "")
             api_version = labels.get("scaletargetref_api_version", "")
@@ -119,8 +119,8 @@ class KubeStateHpas:
         else:
             self._counts.setdefault(name, {})[metric] = int(value)
 
-    def found(self) -> list[HorizontalPodAutoscaler]:
-        """Those of which it is known what they scale."""
+    def build_hpas(self) -> list[HorizontalPodAutoscaler]:
+        """The HPAs whose target is known."""
         return [
             _hpa(name, target, tuple(self._metrics.get(name, ())), self._counts.get(name, {}))
             for name, target in sorted(self._targets.items())
@@ -166,55 +166,61 @@ _OwnersByName = dict[ObjectName, OwnerReference | None]
 
 
 class KubeStateObjects:
-    """Takes in series by the names of their metrics, and says what there is."""
+    """Builds pods, workloads and HPAs from the series about them."""
 
-    def __init__(self, spelling: LabelNames) -> None:
-        self._spelling = spelling
-        self._now: _OwnersByName = {}
-        self._past: _OwnersByName = {}
-        self._makers: dict[str, _OwnersByName] = {"ReplicaSet": {}, "Job": {}}
+    def __init__(self, label_names: LabelNames) -> None:
+        self._label_names = label_names
+        self._current_pods: _OwnersByName = {}
+        self._past_pods: _OwnersByName = {}
+        self._intermediate_owners: dict[str, _OwnersByName] = {"ReplicaSet": {}, "Job": {}}
         self._running: dict[ObjectName, dict[str, str]] = {}
         self._amounts: dict[ObjectName, dict[str, dict[str, dict[str, str]]]] = {}
         self._phases: dict[ObjectName, str] = {}
         self._sets: dict[str, dict[ObjectName, int]] = {}
-        self._hpas = KubeStateHpas(spelling)
+        self._hpas = KubeStateHpas(label_names)
 
     @property
     def is_empty(self) -> bool:
         """Whether there were no series of pods and workloads."""
-        return not (self._now or self._sets)
+        return not (self._current_pods or self._sets)
 
-    def take_past(self, found: Iterable[Labels]) -> None:
-        """Take in series about owners at any time of the history."""
-        for labels in found:
-            self._owner(labels.get("__name__", ""), labels, self._past)
+    def add_past_owners(self, samples: Iterable[Labels]) -> None:
+        """Add series about owners at any time of the history."""
+        for labels in samples:
+            self._add_owner(labels.get("__name__", ""), labels, self._past_pods)
 
-    def take(self, found: Iterable[MetricSample]) -> None:
-        """Take in current samples."""
-        for labels, value in found:
+    def add_samples(self, samples: Iterable[MetricSample]) -> None:
+        """Add current samples."""
+        for labels, value in samples:
             metric = labels.get("__name__", "")
             if metric in OWNER_METRICS:
-                self._owner(metric, labels, self._now)
+                self._add_owner(metric, labels, self._current_pods)
             elif metric in RESOURCE_METRICS:
-                self._amount(RESOURCE_METRICS[metric], labels, value)
+                self._add_amount(RESOURCE_METRICS[metric], labels, value)
             elif metric in WORKLOAD_METRICS:
                 kind, label = WORKLOAD_METRICS[metric]
-                self._sets.setdefault(kind, {})[self._spelling.named(labels, label)] = int(value)
+                self._sets.setdefault(kind, {})[self._label_names.read_name(labels, label)] = int(value)
             elif metric in HPA_METRICS:
-                self._hpas.take(metric, labels, value)
+                self._hpas.add_sample(metric, labels, value)
             elif metric == PHASE:
-                self._phases[self._pod_in(labels)] = labels.get("phase", "")
+                self._phases[self._read_pod_name(labels)] = labels.get("phase", "")
             elif metric == CONTAINER or (metric == SIDECAR and labels.get("restart_policy") == _ALWAYS):
                 restarts = _ALWAYS if metric == SIDECAR else ""
-                self._running.setdefault(self._pod_in(labels), {})[self._spelling.of(labels, "container")] = restarts
+                self._running.setdefault(self._read_pod_name(labels), {})[
+                    self._label_names.read(labels, "container")
+                ] = restarts
 
     def pods(self) -> list[ObservedPod]:
         """The pods that exist now."""
-        return [self._pod(name, owner) for name, owner in sorted(self._now.items())]
+        return [self._build_pod(name, owner) for name, owner in sorted(self._current_pods.items())]
 
-    def gone(self) -> list[ObservedPod]:
+    def past_pods(self) -> list[ObservedPod]:
         """The pods that existed and are gone."""
-        return [self._pod(name, owner) for name, owner in sorted(self._past.items()) if name not in self._now]
+        return [
+            self._build_pod(name, owner)
+            for name, owner in sorted(self._past_pods.items())
+            if name not in self._current_pods
+        ]
 
     def workloads(self) -> dict[str, list[KubeObject]]:
         """The current workloads, by kind."""
@@ -223,44 +229,47 @@ class KubeStateObjects:
             for kind, sets in self._sets.items()
         }
 
-    def makers(self) -> dict[str, list[KubeObject]]:
+    def intermediate_owners(self) -> dict[str, list[KubeObject]]:
         """ReplicaSets and Jobs with their owners; they may be gone."""
         return {
             kind: [
                 KubeObject(ObjectMeta(name=name, namespace=namespace, owner_references=(owner,) if owner else ()))
                 for (namespace, name), owner in sorted(owners.items())
             ]
-            for kind, owners in self._makers.items()
+            for kind, owners in self._intermediate_owners.items()
         }
 
     def hpas(self) -> list[HorizontalPodAutoscaler]:
         """The HPAs whose target is known."""
-        return self._hpas.found()
+        return self._hpas.build_hpas()
 
-    def _pod_in(self, labels: Labels) -> ObjectName:
-        return self._spelling.named(labels, "pod")
+    def _read_pod_name(self, labels: Labels) -> ObjectName:
+        return self._label_names.read_name(labels, "pod")
 
-    def _owner(self, metric: str, labels: Labels, pods: _OwnersByName) -> None:
+    def _add_owner(self, metric: str, labels: Labels, pods: _OwnersByName) -> None:
         if metric not in OWNER_METRICS:
             return
         kind, name = labels.get("owner_kind", ""), labels.get("owner_name", "")
         is_controlled = labels.get("owner_is_controller", "true") == "true"
         owner = OwnerReference(_API_VERSIONS.get(kind, ""), kind, name, "", True)
         owned_kind, label = OWNER_METRICS[metric]
-        owners, at = pods if owned_kind == _POD else self._makers[owned_kind], self._spelling.named(labels, label)
-        if all(at):
+        owners, owned_name = (
+            pods if owned_kind == _POD else self._intermediate_owners[owned_kind],
+            self._label_names.read_name(labels, label),
+        )
+        if all(owned_name):
             is_owned = is_controlled and kind not in _NO_OWNER and name not in _NO_OWNER
-            owners[at] = owner if is_owned else owners.get(at)
+            owners[owned_name] = owner if is_owned else owners.get(owned_name)
 
-    def _amount(self, field: str, labels: Labels, value: float) -> None:
-        resource, container = labels.get("resource", ""), self._spelling.of(labels, "container")
-        at = self._pod_in(labels)
-        if resource not in ("cpu", "memory") or not (container and all(at)) or not 0 <= value < _MOST:
+    def _add_amount(self, field: str, labels: Labels, value: float) -> None:
+        resource, container = labels.get("resource", ""), self._label_names.read(labels, "container")
+        owned_name = self._read_pod_name(labels)
+        if resource not in ("cpu", "memory") or not (container and all(owned_name)) or not 0 <= value < _MOST:
             return
-        sizes = self._amounts.setdefault(at, {}).setdefault(container, {"requests": {}, "limits": {}})
+        sizes = self._amounts.setdefault(owned_name, {}).setdefault(container, {"requests": {}, "limits": {}})
         sizes[field][resource] = f"{round(value * 1000)}m" if resource == "cpu" else str(round(value))
 
-    def _pod(self, name: ObjectName, owner: OwnerReference | None) -> ObservedPod:
+    def _build_pod(self, name: ObjectName, owner: OwnerReference | None) -> ObservedPod:
         sizes = self._amounts.get(name, {})
         restart_policies = self._running.get(name) or dict.fromkeys(sizes, "")
         containers = [

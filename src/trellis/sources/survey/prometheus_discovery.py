@@ -41,12 +41,12 @@ class PrometheusServer(msgspec.Struct, frozen=True):
 class ProxiedPrometheus(PrometheusClient):
     """A Prometheus behind the API server."""
 
-    def __init__(self, settings: PrometheusSettings, client: Client, place: PrometheusServer) -> None:
+    def __init__(self, settings: PrometheusSettings, client: Client, server: PrometheusServer) -> None:
         super().__init__(
-            msgspec.structs.replace(settings, prometheus_address=f"http://{place.service}.{place.namespace}")
+            msgspec.structs.replace(settings, prometheus_address=f"http://{server.service}.{server.namespace}")
         )
         self._through = client
-        self._place = place
+        self._place = server
         # POST through a proxy takes the right to create, which read-only roles lack.
         self._method = "GET"
 
@@ -166,12 +166,12 @@ def find_servers(services: Iterable[Service]) -> list[PrometheusServer]:
     """The servers among some Services, those first that are to be asked first."""
     in_order = sorted(services, key=lambda service: (service.metadata.namespace, service.metadata.name))
     servers: dict[str, PrometheusServer] = {}
-    for sort in SERVER_TYPES:
-        for labels in sort.labels:
+    for server_type in SERVER_TYPES:
+        for labels in server_type.labels:
             for service in in_order:
                 if service.spec.ports and labels.items() <= service.metadata.labels.items():
-                    place = _server_of(sort, service)
-                    servers.setdefault(place.path, place)
+                    server = _server_of(server_type, service)
+                    servers.setdefault(server.path, server)
     return list(servers.values())
 
 
@@ -186,20 +186,20 @@ async def find_prometheus(
         raise InvalidInput(
             "services", f"could not be looked through for a Prometheus ({error.message}); {_HOW}"
         ) from error
-    tried: list[str] = []
+    failures: list[str] = []
     # A server that does not answer at once is no candidate: no retries.
-    hasty = msgspec.structs.replace(settings, prometheus_retries=0)
-    for place in find_servers(services.items):
+    without_retries = msgspec.structs.replace(settings, prometheus_retries=0)
+    for server in find_servers(services.items):
         try:
-            answer = await ProxiedPrometheus(hasty, client, place).query(_count_query(settings), now)
+            answer = await ProxiedPrometheus(without_retries, client, server).query(_count_query(settings), now)
         except PrometheusError as error:
-            tried.append(f"{place}: {error}")
+            failures.append(f"{server}: {error}")
             continue
         if len(answer.values):
-            yield ProxiedPrometheus(settings, client, place), place
+            yield ProxiedPrometheus(settings, client, server), server
             return
-        tried.append(f"{place} knows no {settings.history_memory_metric}")
-    reason = "; ".join(tried) or "no Service has the labels of Prometheus, Thanos, VictoriaMetrics or Mimir"
+        failures.append(f"{server} knows no {settings.history_memory_metric}")
+    reason = "; ".join(failures) or "no Service has the labels of Prometheus, Thanos, VictoriaMetrics or Mimir"
     raise InvalidInput("Prometheus", f"was not found in the cluster: {reason}; {_HOW}")
 
 
@@ -207,9 +207,9 @@ def _count_query(settings: PrometheusSettings) -> str:
     return f"count({settings.history_memory_metric})"
 
 
-def _server_of(sort: ServerType, service: Service) -> PrometheusServer:
+def _server_of(server_type: ServerType, service: Service) -> PrometheusServer:
     ports = {port.name: port.port for port in service.spec.ports}
     port = next((ports[name] for name in _PORT_NAMES if name in ports), service.spec.ports[0].port)
     namespace, name = service.metadata.namespace, service.metadata.name
-    path = f"/api/v1/namespaces/{namespace}/services/http:{name}:{port}/proxy{sort.path}"
-    return PrometheusServer(sort.name, namespace, name, path)
+    path = f"/api/v1/namespaces/{namespace}/services/http:{name}:{port}/proxy{server_type.path}"
+    return PrometheusServer(server_type.name, namespace, name, path)

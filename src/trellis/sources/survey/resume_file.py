@@ -25,39 +25,39 @@ class ResumeFile:
             return
         try:
             if path.exists() and path.stat().st_size:
-                saved = read_saved_survey(_whole_lines(path), figures or {})
+                saved = read_saved_survey(_read_complete_lines(path), figures or {})
                 self.time, self._namespaces = saved.time, dict(saved.namespaces)
             else:
                 path.write_bytes(encode_survey_start(now, figures or {}, __version__))
         except OSError as error:
             raise InvalidInput(str(path), f"cannot be used to resume from: {error.strerror}") from error
 
-    def known(self, namespace: str) -> SavedNamespace | None:
-        """What was read of a namespace before, if all of it was; to be asked once."""
+    def take_saved(self, namespace: str) -> SavedNamespace | None:
+        """The saved usage of a namespace, if it was read completely; each is returned once."""
         return self._namespaces.pop(namespace, None)
 
-    async def keep(self, found: SavedNamespace) -> None:
-        """Append a namespace of which everything was read."""
+    async def append(self, namespace: SavedNamespace) -> None:
+        """Append a namespace that was read completely."""
         if self._path is not None:
-            await asyncio.to_thread(_append, self._path, encode_namespace(found))
+            await asyncio.to_thread(_append, self._path, encode_namespace(namespace))
 
 
-def resume_key(settings: PrometheusSettings, asked: SurveySettings) -> dict[str, str]:
-    """What must be the same for a survey to go on."""
-    usage = asked.usage
+def resume_key(settings: PrometheusSettings, survey_settings: SurveySettings) -> dict[str, str]:
+    """The settings that must be equal to resume a survey."""
+    usage = survey_settings.usage
     return {
         "address": settings.prometheus_address,
         "history": settings.history_length,
         "resolution": settings.history_resolution,
-        "hourly history": str(asked.recommender.needs_history).lower(),
-        "runs": str(needs_runs(asked.recommender)).lower(),
+        "hourly history": str(survey_settings.recommender.needs_history).lower(),
+        "runs": str(needs_runs(survey_settings.recommender)).lower(),
         "half-lives": f"{usage.cpu_half_life:g} {usage.memory_half_life:g}",
         "memory windows": f"{usage.memory_window:g} {usage.memory_windows}",
-        **({"totals of workloads": "true"} if asked.totals else {}),
+        **({"totals of workloads": "true"} if survey_settings.totals else {}),
     }
 
 
-def _whole_lines(path: Path) -> bytes:
+def _read_complete_lines(path: Path) -> bytes:
     """The complete lines of the file; truncates a last line that an interruption cut off."""
     text = path.read_bytes()
     complete = text[: text.rfind(b"\n") + 1]

@@ -50,7 +50,7 @@ ReportUsage: TypeAlias = Callable[[UsageProgress], None]
 async def read_usage(
     client: PrometheusClient,
     settings: PrometheusSettings,
-    counting: NamespaceUsageCounter,
+    counter: NamespaceUsageCounter,
     namespace: str,
     *,
     containers: int,
@@ -60,21 +60,21 @@ async def read_usage(
     """All of a namespace, where about so many containers run; raises `PrometheusError`."""
     times = TimeGrid.until(now, settings)
     most = min(_SAMPLES_AT_ONCE / max(1, containers), duration_seconds(settings.history_chunk) / times.step)
-    pieces = times.pieces([(namespace,)], most)
-    total, samples = pieces.size, 0
+    windows = times.split_into_windows([(namespace,)], most)
+    total, samples = windows.size, 0
 
-    def queries(some: tuple[str, ...] | None) -> tuple[str, str]:
+    def queries(namespaces: tuple[str, ...] | None) -> tuple[str, str]:
         step = settings.history_resolution
-        return cpu_query(settings, some, step), memory_peak_query(settings, some, step)
+        return cpu_query(settings, namespaces, step), memory_peak_query(settings, namespaces, step)
 
-    async for read in read_windows(client, pieces, times, queries, container_labels(settings)):
+    async for read in read_windows(client, windows, times, queries, container_labels(settings)):
         joined, measured = read.joined, read.measured
         names = [(pod, container) for _, pod, container in joined.containers]
-        await asyncio.to_thread(counting.take_in, names, joined.rows, measured, now)
+        await asyncio.to_thread(counter.take_in, names, joined.rows, measured, now)
         samples += joined.size
-        report(UsageProgress(total - pieces.size, total, samples))
-    rows = await asyncio.to_thread(counting.rows, now)
-    return SavedNamespace(namespace, tuple(rows), samples, counting.series, counting.totals())
+        report(UsageProgress(total - windows.size, total, samples))
+    rows = await asyncio.to_thread(counter.rows, now)
+    return SavedNamespace(namespace, tuple(rows), samples, counter.series, counter.totals())
 
 
 USAGE: Final = "usage"
@@ -103,33 +103,33 @@ class PrometheusSurvey:
         client: PrometheusClient,
         settings: PrometheusSettings,
         choice: WorkloadFilter,
-        asked: SurveySettings,
+        survey_settings: SurveySettings,
         *,
-        keeping: ResumeFile,
-        tell: ReportSurvey = lambda _progress: None,
+        resume_file: ResumeFile,
+        report: ReportSurvey = lambda _progress: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._client = client
         self._settings = settings
         self._choice = choice
-        self._survey_settings = asked
-        self._resume_file = keeping
-        self._tell = tell
+        self._survey_settings = survey_settings
+        self._resume_file = resume_file
+        self._report = report
         self._stop = stop
-        self._now = keeping.time
+        self._now = resume_file.time
         self._missing: list[MissingData] = []
         self._workloads: list[SurveyedWorkload] = []
         self._samples = self._series = 0
 
-    async def take(self, present: SurveyObjects | None = None) -> SurveyResult:
-        """Of what there is, or of what Prometheus says there is; raises `PrometheusError` if it says nothing at all."""
+    async def run(self, present: SurveyObjects | None = None) -> SurveyResult:
+        """Survey the given objects, or those that Prometheus knows; raises `PrometheusError` if it knows none."""
         clock = asyncio.get_running_loop().time
         began = clock()
         state = KubeState(self._client, self._settings, self._now)
-        objects = await state.present(self._choice) if present is None else await _add_past_pods(present, state)
+        objects = await state.read_objects(self._choice) if present is None else await _add_past_pods(present, state)
         inventory = await asyncio.to_thread(find_workloads, objects, self._choice)
         self._missing += objects.missing
-        await self._all(inventory)
+        await self._survey_namespaces(inventory)
         return SurveyResult(
             time=self._now,
             source=self._settings.prometheus_address,
@@ -149,39 +149,41 @@ class PrometheusSurvey:
             largest_node=objects.largest_node,
         )
 
-    async def _all(self, inventory: WorkloadInventory) -> None:
+    async def _survey_namespaces(self, inventory: WorkloadInventory) -> None:
         """Namespace by namespace; of those that cannot be read, what is known without their usage."""
         unreachable = 0
         reason = ""
         for done, namespace in enumerate(inventory.namespaces):
-            read = SavedNamespace(namespace, ())
+            saved = SavedNamespace(namespace, ())
             if reason := reason or (_STOPPED if self._stop() else ""):
                 self._missing.append(MissingData(USAGE, namespace, reason))
             else:
                 try:
-                    read = self._resume_file.known(namespace) or await self._one(namespace, inventory, done)
+                    saved = self._resume_file.take_saved(namespace) or await self._survey_namespace(
+                        namespace, inventory, done
+                    )
                     unreachable = 0
                 except PrometheusError as error:
                     self._missing.append(MissingData(USAGE, namespace, str(error)))
                     unreachable += isinstance(error, PrometheusUnreachable)
                     reason = str(error) if unreachable >= _MOST_UNREACHABLE else ""
-            await self._estimate(read, inventory)
+            await self._estimate(saved, inventory)
         total = len(inventory.namespaces)
-        self._tell(PrometheusSurveyProgress("", total, total, self._samples))
+        self._report(PrometheusSurveyProgress("", total, total, self._samples))
 
-    async def _estimate(self, read: SavedNamespace, inventory: WorkloadInventory) -> None:
+    async def _estimate(self, saved: SavedNamespace, inventory: WorkloadInventory) -> None:
         """Only what a recommender makes of the rows is kept of them: they may be many."""
-        workloads = {(read.namespace, key): workload for key, workload in inventory.of(read.namespace).items()}
-        result = await asyncio.to_thread(estimate_workloads, workloads, read.rows, self._survey_settings, self._now)
+        workloads = {(saved.namespace, key): workload for key, workload in inventory.of(saved.namespace).items()}
+        result = await asyncio.to_thread(estimate_workloads, workloads, saved.rows, self._survey_settings, self._now)
         self._workloads += (
-            msgspec.structs.replace(workload, totals=read.totals.get(key))
+            msgspec.structs.replace(workload, totals=saved.totals.get(key))
             for (_, key), workload in zip(workloads, result.workloads, strict=True)
         )
         self._missing += result.missing
-        self._samples += read.samples
-        self._series += read.series
+        self._samples += saved.samples
+        self._series += saved.series
 
-    async def _one(self, namespace: str, inventory: WorkloadInventory, done: int) -> SavedNamespace:
+    async def _survey_namespace(self, namespace: str, inventory: WorkloadInventory, done: int) -> SavedNamespace:
         pods = {pod: key for (where, pod), key in inventory.pods.items() if where == namespace}
         workloads = inventory.of(namespace)
         kills: list[OomKill] = [kill for kill in inventory.kills if kill.namespace == namespace]
@@ -197,7 +199,7 @@ class PrometheusSurvey:
         total = len(inventory.namespaces)
 
         def report(progress: UsageProgress) -> None:
-            self._tell(
+            self._report(
                 PrometheusSurveyProgress(
                     namespace, done + progress.done / progress.total, total, before + progress.samples
                 )
@@ -205,7 +207,7 @@ class PrometheusSurvey:
 
         report(UsageProgress(0, 1, 0))
         containers = sum(workload.pods * len(workload.containers) for workload in workloads.values())
-        read = await read_usage(
+        saved = await read_usage(
             self._client,
             self._settings,
             counter,
@@ -214,8 +216,8 @@ class PrometheusSurvey:
             now=self._now,
             report=report,
         )
-        await self._resume_file.keep(read)
-        return read
+        await self._resume_file.append(saved)
+        return saved
 
     def _totals(self, workloads: Mapping[str, SurveyedWorkload]) -> WorkloadUsageCounter:
         times = TimeGrid.until(self._now, self._settings)
@@ -247,15 +249,15 @@ class PrometheusSurvey:
 async def _add_past_pods(present: SurveyObjects, state: KubeState) -> SurveyObjects:
     """The objects with past pods, their owners and OOM kills, as far as Prometheus has them."""
     try:
-        gone, series = await state.gone(present.namespaces)
-        kills, missing = await state.kills(present.namespaces)
+        gone, series = await state.read_past_pods(present.namespaces)
+        kills, missing = await state.read_kills(present.namespaces)
     except PrometheusError as error:
         unknown = MissingData("pods that are gone", "", str(error))
         return msgspec.structs.replace(present, missing=(*present.missing, unknown))
     names = {(pod.metadata.namespace, pod.metadata.name) for pod in present.pods}
     return msgspec.structs.replace(
         present,
-        makers=series.makers(),
+        makers=series.intermediate_owners(),
         gone=[pod for pod in gone if (pod.metadata.namespace, pod.metadata.name) not in names],
         kills=kills,
         missing=(*present.missing, *missing),

@@ -157,7 +157,7 @@ def test_a_schedule_is_active_inside_its_windows_alone() -> None:
     schedule = meaning(document).schedule
     assert schedule is not None
     # 2026-11-16 is a Monday; Berlin is an hour ahead of UTC in November.
-    assert schedule.active(datetime(2026, 11, 16, 7, 0, tzinfo=UTC))
-    assert not schedule.active(datetime(2026, 11, 16, 6, 59, tzinfo=UTC))
-    assert not schedule.active(datetime(2026, 11, 16, 17, 0, tzinfo=UTC))
-    assert not schedule.active(datetime(2026, 11, 15, 12, 0, tzinfo=UTC))
+    assert schedule.is_active(datetime(2026, 11, 16, 7, 0, tzinfo=UTC))
+    assert not schedule.is_active(datetime(2026, 11, 16, 6, 59, tzinfo=UTC))
+    assert not schedule.is_active(datetime(2026, 11, 16, 17, 0, tzinfo=UTC))
+    assert not schedule.is_active(datetime(2026, 11, 15, 12, 0, tzinfo=UTC))

@@ -172,7 +172,7 @@ def test_half_of_a_surrogate_pair_is_refused() -> None:
 def test_json_indented_by_tabs_is_read() -> None:
     text = '{\n\t"kind": "Pod",\n\t"spec": {"n": 1.0, "yes": "no"}\n}\n'
     assert value(text) == {"kind": "Pod", "spec": {"n": 1, "yes": "no"}}
-    assert document(text).position(("spec", "n")) == (3, 11)
+    assert document(text).find_position(("spec", "n")) == (3, 11)
 
 
 def test_json_may_escape_what_yaml_may_not() -> None:
@@ -445,7 +445,7 @@ def test_without_libyaml_the_same_is_read(monkeypatch: pytest.MonkeyPatch) -> No
     expected = value(MANIFEST)
     monkeypatch.setattr(yaml, "__with_libyaml__", False)
     assert value(MANIFEST) == expected
-    assert document(MANIFEST).position(("spec", "buckets", 1, "memory")) == (12, 14)
+    assert document(MANIFEST).find_position(("spec", "buckets", 1, "memory")) == (12, 14)
     assert errors("a: [")
     assert errors("a: \x07")
     assert errors("[" * 500)
@@ -480,34 +480,34 @@ def test_without_libyaml_the_same_is_read(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_path_leads_to_its_key_or_to_the_nearest_parent(
     path: tuple[str | int, ...], position: tuple[int, int]
 ) -> None:
-    assert document(MANIFEST).position(path) == position
+    assert document(MANIFEST).find_position(path) == position
 
 
 def test_positions_count_from_the_top_of_the_file() -> None:
     _, second = read_documents("a: 1\n---\n\n" + MANIFEST)
     assert isinstance(second, Document)
     assert second.line == 5
-    assert second.position(("spec", "updatePolicy")) == (11, 3)
+    assert second.find_position(("spec", "updatePolicy")) == (11, 3)
 
 
 def test_positions_lead_through_aliases_and_merge_keys() -> None:
     read = document("base: &b\n  cpu: 1\n  memory: 2\ncopy: *b\nown:\n  <<: *b\n  cpu: 3\nlist: [*b]\n")
-    assert read.position(("copy",)) == (4, 1)
-    assert read.position(("copy", "memory")) == (3, 3)
-    assert read.position(("own", "memory")) == (3, 3)
-    assert read.position(("own", "cpu")) == (7, 3)
-    assert read.position(("own", "missing")) == (5, 1)
-    assert read.position(("list", 0)) == (8, 8)
-    assert read.position(("list", 0, "cpu")) == (2, 3)
+    assert read.find_position(("copy",)) == (4, 1)
+    assert read.find_position(("copy", "memory")) == (3, 3)
+    assert read.find_position(("own", "memory")) == (3, 3)
+    assert read.find_position(("own", "cpu")) == (7, 3)
+    assert read.find_position(("own", "missing")) == (5, 1)
+    assert read.find_position(("list", 0)) == (8, 8)
+    assert read.find_position(("list", 0, "cpu")) == (2, 3)
 
 
 def test_columns_count_characters_and_windows_line_breaks_do_not_matter() -> None:
     read = document("\N{GRINNING FACE}: 1\r\n{}: {{é: 1, b: 2}}\r\n".format("x"))
-    assert read.position(("x", "b")) == (2, 11)
+    assert read.find_position(("x", "b")) == (2, 11)
 
 
 def test_keys_that_were_not_text_are_found_by_their_text() -> None:
-    assert document("a: 1\non: {1: x}").position(("true", "1")) == (2, 6)
+    assert document("a: 1\non: {1: x}").find_position(("true", "1")) == (2, 6)
 
 
 @pytest.mark.parametrize(
@@ -526,7 +526,7 @@ def test_keys_that_were_not_text_are_found_by_their_text() -> None:
     ],
 )
 def test_what_was_written_without_quotes_can_be_asked(text: str, written: str | None) -> None:
-    assert document(text).written(("a",)) == written
+    assert document(text).read_source(("a",)) == written
 
 
 # Whatever the text, there is an answer.
@@ -599,7 +599,7 @@ def test_any_text_gives_documents_or_errors_within_the_text(text: str | bytes) -
         assert 1 <= one.line <= lines
         if isinstance(one, Document):
             assert is_json(one.value)
-            places = [one.position(path) for path in paths(one.value)]
+            places = [one.find_position(path) for path in paths(one.value)]
         else:
             assert one.errors
             assert all("\n" not in str(error) and "{line}" not in str(error) for error in one.errors)

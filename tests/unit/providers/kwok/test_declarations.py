@@ -56,7 +56,7 @@ def test_a_group_says_what_a_new_node_would_be_like() -> None:
 def test_what_is_absent_has_a_default() -> None:
     found = only(read_declarations(config_map(group(bootTime=None)), WHERE))
     assert (found.min_size, found.boot_seconds, found.priority) == (0, 60.0, 0)
-    assert found.price == EXAMPLE_PRICES.hourly(4, 16 * 2**30)
+    assert found.price == EXAMPLE_PRICES.cost_per_hour(4, 16 * 2**30)
 
 
 def test_documents_may_be_yaml_or_json_in_one_file_or_several() -> None:

@@ -88,7 +88,7 @@ def test_a_group_is_laid_out_with_its_price_and_its_first_nodes() -> None:
     fleet = compiled(scenario(nodeGroups=[{**POOL, "minSize": 1, "bootTime": "90s", "labels": {"zone": "a"}}]))
     (found,) = fleet.pools
     assert (found.name, found.count, found.min_size, found.max_size, found.boot_seconds) == ("pool", 1, 1, 5, 90.0)
-    assert found.price == pytest.approx(fleet.prices.hourly(4.0, 16 * 2.0**30))
+    assert found.price == pytest.approx(fleet.prices.cost_per_hour(4.0, 16 * 2.0**30))
     assert found.document["metadata"]["labels"]["kwok-nodegroup"] == "pool"
     assert fleet.nodes == (), "there are no other nodes, unless they are written"
 

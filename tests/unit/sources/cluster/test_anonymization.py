@@ -163,7 +163,7 @@ def test_a_selector_selects_the_same_pods(text: str) -> None:
 
 
 def test_a_component_under_a_name_of_its_own_is_not_named() -> None:
-    line = DumpWriter(mask()).component(
+    line = DumpWriter(mask()).encode_component(
         DumpedComponent("updater", "kube-system", "acme-updater", "acme.example/acme-up:2")
     )
     assert b"acme" not in line
@@ -194,7 +194,7 @@ def test_annotations_that_are_read_stay() -> None:
 def test_a_kind_that_only_one_cluster_has_is_not_named() -> None:
     writing = DumpWriter(mask())
     target = TargetRef("shop", "acme.example/v1", "CashRegister", "till")
-    line = writing.scale(target, ScaleInfo("app=till")).decode()
+    line = writing.encode_scale(target, ScaleInfo("app=till")).decode()
     for word in ("acme", "CashRegister", "till", "shop"):
         assert word not in line
 

@@ -50,7 +50,7 @@ def with_groups(server: ModelServer, name: str = "trellis-kwok-node-groups") -> 
 
 def around(server: ModelServer, *patterns: str, alone: bool = False) -> ClusterState:
     return run(
-        collect_state(server.client, CollectionScope(patterns, "shop", node_groups=GROUPS, nodes_alone=alone), NOW)
+        collect_state(server.client, CollectionScope(patterns, "shop", node_groups=GROUPS, nodes_only=alone), NOW)
     )
 
 
@@ -174,7 +174,9 @@ def test_no_name_is_left_in_groups() -> None:
     async def read() -> bytes:
         writing = DumpWriter(Anonymizer(b"0"))
         wanted = CollectionScope((), "shop", node_groups=GROUPS)
-        return b"".join([*[line async for line in collect_lines(server.client, wanted, writing, NOW)], writing.end()])
+        return b"".join(
+            [*[line async for line in collect_lines(server.client, wanted, writing, NOW)], writing.encode_end()]
+        )
 
     dump = run(read())
     assert not re.search(rb"bank|vault|pv-1|fast", dump)

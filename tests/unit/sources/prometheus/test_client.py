@@ -38,7 +38,7 @@ TOO_MANY = "query processing would load too many samples into memory in query ex
 @asynccontextmanager
 async def talking_to(url: str, **settings: Any) -> AsyncIterator[PrometheusClient]:
     observe = settings.pop("observe", None)
-    how = {"environment": settings.pop("environment", {}), "hasty": settings.pop("hasty", False)}
+    how = {"environment": settings.pop("environment", {}), "fail_fast": settings.pop("fail_fast", False)}
     made = PrometheusSettings(prometheus_address=url, **settings)
     async with PrometheusClient(made, observe=observe, backoff=AT_ONCE, **how) as client:
         yield client
@@ -207,13 +207,13 @@ def test_tls_trusts_the_authority_that_is_set_and_no_other(tmp_path: Path) -> No
     asyncio.run(main())
 
 
-def test_who_is_hasty_gives_up_at_once_if_nobody_is_there_to_begin_with() -> None:
+def test_a_client_that_fails_fast_gives_up_at_once_if_the_first_connection_fails() -> None:
     async def main() -> tuple[int, int]:
-        async with serving(Scripted(fine, failing(503), fine)) as url, talking_to(url, hasty=True) as client:
+        async with serving(Scripted(fine, failing(503), fine)) as url, talking_to(url, fail_fast=True) as client:
             await client.query("up", 5.0)
             await client.query("up", 5.0)  # whoever was there is waited for
             known = client.attempts
-        async with talking_to(url, hasty=True) as client:
+        async with talking_to(url, fail_fast=True) as client:
             with pytest.raises(PrometheusUnreachable, match="cannot be connected to: Connection refused"):
                 await client.query("up", 5.0)
             return known, client.attempts

@@ -25,10 +25,10 @@ def test_every_step_of_every_namespace_comes_once_and_in_order(
         assert piece.steps <= longest
         assert piece.namespaces is not None
         if piece.size > bearable:
-            assert pieces.too_much()
+            assert pieces.halve()
             continue
         left = pieces.size
-        pieces.done()
+        pieces.mark_read()
         assert pieces.size == left - piece.size
         for namespace in piece.namespaces:
             seen[namespace] += range(piece.first, piece.first + piece.steps)
@@ -42,7 +42,7 @@ def test_time_is_halved_first_and_namespaces_when_one_step_is_left() -> None:
     tried = []
     while (piece := pieces.next()) and piece.size > 1:
         tried.append((piece.namespaces, piece.first, piece.steps))
-        assert pieces.too_much()
+        assert pieces.halve()
     assert tried == [
         (("a", "b", "c"), 0, 3),
         (("a", "b", "c"), 0, 1),
@@ -54,13 +54,13 @@ def test_what_cannot_be_smaller_is_given_up() -> None:
     for group in (("a",), None):
         pieces = QueryWindows([group], 1, 10)
         assert pieces.next() == QueryWindow(group, 0, 1)
-        assert not pieces.too_much()
+        assert not pieces.halve()
 
 
 def test_a_group_begins_with_the_full_length_whatever_the_one_before_needed() -> None:
     pieces = QueryWindows([("a",), ("b",)], 8, 8)
-    assert pieces.too_much()
-    pieces.done()
+    assert pieces.halve()
+    pieces.mark_read()
     assert pieces.next() == QueryWindow(("a",), 4, 4)
-    pieces.done()
+    pieces.mark_read()
     assert pieces.next() == QueryWindow(("b",), 0, 8)

@@ -137,7 +137,7 @@ def test_cpu_and_memory_of_one_container_and_time_are_one_entry() -> None:
     first, second, (name, tick, values) = entries(joined)
     assert [first, second] == [("shop/web/app", 0, [1.0, 5.0]), ("shop/web/app", 1, [2.0, 6.0])]
     assert (name, tick, same(values, [math.nan, 7.0])) == ("shop/db/pg", 1, True)
-    samples = joined.samples(100.0 + 60.0 * joined.ticks.astype(np.float64), *joined.columns)
+    samples = joined.build_samples(100.0 + 60.0 * joined.ticks.astype(np.float64), *joined.columns)
     assert (samples.namespaces, samples.pods) == (["shop"] * 3, ["web", "web", "db"])
     assert samples.containers == ["app", "app", "pg"]
     assert samples.times.tolist() == [100.0, 160.0, 160.0]
@@ -153,7 +153,7 @@ def test_series_that_name_no_container_are_counted_and_entries_that_say_nothing_
 
 def test_nothing_joins_to_nothing() -> None:
     joined = join_results([answer_of(), answer_of()], LABELS, 100.0, 60.0)
-    assert len(joined.samples(np.zeros(0), *joined.columns)) == 0
+    assert len(joined.build_samples(np.zeros(0), *joined.columns)) == 0
 
 
 series = st.dictionaries(

@@ -34,7 +34,7 @@ def written(folder: Path, text: str | bytes, name: str = "usage.csv") -> str:
 
 def read(*paths: str, machine: Machine = Machine()) -> LoadedSeries:  # noqa: B008
     parts = find_parts(paths)
-    return LoadedSeries.joined(
+    return LoadedSeries.concatenate(
         [LoadedSeries([], parts.problems, []), *(read_part(part, machine) for part in parts.parts)]
     )
 

@@ -50,7 +50,7 @@ def survey(
             figures = {**resume_key(settings, asked), "address": "always the same"}
             async with PrometheusClient(settings, environment={}, backoff=AT_ONCE) as client:
                 keeping = ResumeFile(how.pop("now", NOW), resume, figures)
-                return await PrometheusSurvey(client, settings, choice, asked, keeping=keeping, **how).take(present)
+                return await PrometheusSurvey(client, settings, choice, asked, resume_file=keeping, **how).run(present)
 
     return asyncio.run(main())
 
@@ -482,7 +482,7 @@ def test_progress_ends_where_it_should() -> None:
     for namespace in ("office", "shop"):
         server.deploy(namespace, "web", days=0.1)
     told: list[PrometheusSurveyProgress] = []
-    found = survey(server, tell=told.append)
+    found = survey(server, report=told.append)
     assert [each.namespace for each in told] == ["office", "office", "shop", "shop", ""]
     assert [each.done for each in told] == [0, 1, 1, 2, 2]
     assert told[-1].samples == found.effort.samples

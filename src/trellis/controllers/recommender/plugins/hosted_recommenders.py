@@ -44,14 +44,16 @@ class HostedRecommenders:
         """Start the worker processes, and wait for them for so long at most."""
         wait([worker.start() for worker in self._workers], seconds)
 
-    def current(self) -> Mapping[str, Recommender]:
+    def get_recommenders(self) -> Mapping[str, Recommender]:
         """The recommender of each name now. Where none runs yet, a stand-in gives the reason."""
         for worker in self._workers:
             if worker.declared is not None:
                 self._recommenders[worker.name] = worker
                 continue
             worker.start()
-            self._stand_in(worker.name, worker.why_not or f"recommender {worker.name} is still being started")
+            self._set_unavailable(
+                worker.name, worker.unavailable_reason or f"recommender {worker.name} is still being started"
+            )
         return dict(self._recommenders)
 
     def close(self) -> None:
@@ -59,7 +61,7 @@ class HostedRecommenders:
         for worker in self._workers:
             worker.close()
 
-    def _stand_in(self, name: str, reason: str) -> None:
+    def _set_unavailable(self, name: str, reason: str) -> None:
         current = self._recommenders.get(name)
         # The same one for the same reason, so that its VPAs need not be evaluated again.
         if not isinstance(current, UnavailableRecommender) or current.why != reason:

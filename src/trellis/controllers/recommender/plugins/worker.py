@@ -40,15 +40,15 @@ from trellis.runtime.threads import DaemonThreads
 _log: Final = Logger("trellis.recommender")
 
 _LONGEST_PAUSE: Final = 600.0
-_MOST_TROUBLES: Final = 1000
-# With less than this share of its time left a question is not put: it would be blamed for what others took.
+_MOST_FAILURES: Final = 1000
+# With less than this share of the deadline left a request is not sent: the time was used by other requests.
 _LEAST_SHARE: Final = 0.05
 
-# A recommender is asked about the same things with several sets of parameters; each goes wrong for itself.
-_Question: TypeAlias = tuple[tuple[str, ParameterValue], ...]
-_LOADING: Final[_Question] = (("", ""),)
+# A recommender gets one request per set of parameters, and each has its own backoff.
+_RequestKey: TypeAlias = tuple[tuple[str, ParameterValue], ...]
+_LOADING: Final[_RequestKey] = (("", ""),)
 
-# Told of every failure: the name of the recommender, and what kind of failure it was.
+# Called for every failure with the name of the recommender and the reason.
 ObserveFailure: TypeAlias = Callable[[str, Reason], None]
 
 
@@ -60,7 +60,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
     start_seconds: float = 60.0
 
 
-class _FailedQuestion(msgspec.Struct, frozen=True):
+class _FailedRequest(msgspec.Struct, frozen=True):
     """A failure without and with the name, how many times in a row it occurred, and until when not to retry."""
 
     why: str
@@ -89,7 +89,7 @@ class RecommenderWorker:
         self._observe = observe
         self._clock = clock
         self._pauses = RetryBackoff(first=settings.deadline, most=_LONGEST_PAUSE, jitter=0.0)
-        self._failures: dict[_Question, _FailedQuestion] = {}
+        self._failures: dict[_RequestKey, _FailedRequest] = {}
         self._threads = DaemonThreads(f"recommender {plugin.name}")
         self._process: WorkerProcess | None = None
         self._closing = threading.Event()
@@ -110,20 +110,20 @@ class RecommenderWorker:
         return self.declared.parameters if self.declared is not None else ()
 
     @property
-    def why_not(self) -> str:
+    def unavailable_reason(self) -> str:
         """Why it cannot be used, in a sentence with its name; empty if no start has failed."""
-        trouble = self._failures.get(_LOADING)
-        return trouble.message if trouble else ""
+        failure = self._failures.get(_LOADING)
+        return failure.message if failure else ""
 
     @property
     def problem(self) -> str:
         """Why it cannot be used, without its name."""
-        trouble = self._failures.get(_LOADING)
-        return trouble.why if trouble else ""
+        failure = self._failures.get(_LOADING)
+        return failure.why if failure else ""
 
     def start(self) -> Future[None]:
         """Start the process if there is none, unless a start failed just now; the result can be awaited."""
-        if self._closing.is_set() or self._paused(_LOADING):
+        if self._closing.is_set() or self._find_backoff(_LOADING):
             nothing: Future[None] = Future()
             nothing.set_result(None)
             return nothing
@@ -131,14 +131,16 @@ class RecommenderWorker:
 
     def start_estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> PendingEstimates:
         """Send a request to the process. It gets copies of the requested rows only."""
-        question = tuple(sorted(values.items()))
+        request_key = tuple(sorted(values.items()))
         if self._closing.is_set():
             return partial(_fail, f"recommender {self.name} is being stopped")
-        if trouble := self._paused(question):
-            return partial(_fail, trouble.message)
+        if failure := self._find_backoff(request_key):
+            return partial(_fail, failure.message)
         copy = rows.usage.detach(history=self.needs_history, runs=self.needs_runs)
-        sent = EstimateRequest(Rows(copy, rows.containers), values, now)
-        return self._threads.submit(self._ask, sent, question, time.monotonic() + self._settings.deadline).result
+        request = EstimateRequest(Rows(copy, rows.containers), values, now)
+        return self._threads.submit(
+            self._estimate, request, request_key, time.monotonic() + self._settings.deadline
+        ).result
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
         """Send a request, and wait for the answer."""
@@ -158,13 +160,13 @@ class RecommenderWorker:
     # The methods below run in the worker's own thread.
 
     def _load(self, until: float) -> None:
-        if self._process is not None or self._closing.is_set() or self._paused(_LOADING):
+        if self._process is not None or self._closing.is_set() or self._find_backoff(_LOADING):
             return
         settings = self._settings
         try:
             process = WorkerProcess(self._plugin.value, deadline=settings.deadline, memory=settings.memory)
         except OSError as error:
-            self._fail_question(_LOADING, CRASHED, f"its process cannot be started: {error.strerror}")
+            self._record_failure(_LOADING, CRASHED, f"its process cannot be started: {error.strerror}")
             return
         self._process = process
         if self._closing.is_set():  # since the check above, so that `close` does not know of the process
@@ -177,49 +179,49 @@ class RecommenderWorker:
             problem = {TIMED_OUT: "it did not start in time", NOT_LOADED: str(failure)}.get(
                 failure.reason, f"it {failure}"
             )
-            self._fail_question(_LOADING, failure.reason, problem)
+            self._record_failure(_LOADING, failure.reason, problem)
         except InvalidInput as error:
-            self._fail_question(_LOADING, NOT_LOADED, f"flag --set: {error}")
+            self._record_failure(_LOADING, NOT_LOADED, f"flag --set: {error}")
         else:
             self._failures.pop(_LOADING, None)
             self.declared = self.declared or msgspec.structs.replace(declared, parameters=parameters)
             _log.info("started a recommender", recommender=self.name, package=self._plugin, pid=process.pid)
 
-    def _ask(self, ask: EstimateRequest, question: _Question, until: float) -> Estimates:
+    def _estimate(self, request: EstimateRequest, request_key: _RequestKey, until: float) -> Estimates:
         deadline = f"{self._settings.deadline:g} s"
         if until - time.monotonic() < _LEAST_SHARE * self._settings.deadline:
             raise RecommenderFailure(f"recommender {self.name} took its {deadline} for VPAs with other parameters")
         self._load(until)
         if self._process is None:
-            raise RecommenderFailure(self.why_not or f"recommender {self.name} is being started again")
+            raise RecommenderFailure(self.unavailable_reason or f"recommender {self.name} is being started again")
         try:
-            answer = self._process.ask(ask, until)
+            answer = self._process.estimate(request, until)
         except WorkerError as failure:
             if failure.reason is RAISED:
                 self._observe(self.name, RAISED)
                 raise RecommenderFailure(f"recommender {self.name} {failure}") from failure
             late = f"did not answer within {deadline} and was killed"
-            message = self._fail_question(
-                question, failure.reason, late if failure.reason is TIMED_OUT else str(failure)
+            message = self._record_failure(
+                request_key, failure.reason, late if failure.reason is TIMED_OUT else str(failure)
             )
             self.start()
             raise RecommenderFailure(message) from failure
         except BaseException:
             self._end_process()  # how much of the question it has read is unknown
             raise
-        self._failures.pop(question, None)
+        self._failures.pop(request_key, None)
         return answer
 
-    def _fail_question(self, question: _Question, reason: Reason, problem: str) -> str:
+    def _record_failure(self, request_key: _RequestKey, reason: Reason, problem: str) -> str:
         """End the process, and start the backoff of this request; the message of the failure."""
         self._end_process()
-        before = self._failures.pop(question, None)
+        before = self._failures.pop(request_key, None)
         times = before.times + 1 if before else 1
         pause = self._pauses.wait(times, draw=lambda: 0.0)
-        origin = f" of package {self._plugin} cannot be used:" if question == _LOADING else ""
+        origin = f" of package {self._plugin} cannot be used:" if request_key == _LOADING else ""
         message = f"recommender {self.name}{origin} {problem}"
-        self._failures[question] = _FailedQuestion(problem, message, times, self._clock() + pause)
-        while len(self._failures) > _MOST_TROUBLES:
+        self._failures[request_key] = _FailedRequest(problem, message, times, self._clock() + pause)
+        while len(self._failures) > _MOST_FAILURES:
             self._failures.pop(next(iter(self._failures)))
         if not self._closing.is_set():
             self._observe(self.name, reason)
@@ -231,10 +233,10 @@ class RecommenderWorker:
         if process is not None:
             process.close()
 
-    def _paused(self, question: _Question) -> _FailedQuestion | None:
+    def _find_backoff(self, request_key: _RequestKey) -> _FailedRequest | None:
         """The failure of a request that is still in backoff."""
-        trouble = self._failures.get(question)
-        return trouble if trouble is not None and self._clock() < trouble.until else None
+        failure = self._failures.get(request_key)
+        return failure if failure is not None and self._clock() < failure.until else None
 
 
 def _fail(message: str) -> NoReturn:

@@ -41,66 +41,66 @@ _LONGEST_MESSAGE: Final = 400
 
 
 def main() -> None:
-    """Answer until there are no more questions."""
-    questions, answers = _take_pipes()
-    _exit_with_parent(questions)
-    begin: LoadRequest = _receive(questions)
+    """Answer requests until the parent exits."""
+    requests, replies = _take_pipes()
+    _exit_with_parent(requests)
+    begin: LoadRequest = _receive(requests)
     sys.path[:] = begin.path
     _limit_memory(begin.memory)
     recommender = _load(begin.value)
     if isinstance(recommender, LoadFailure):
-        _send(answers, recommender)
+        _send(replies, recommender)
         return
-    _send(answers, LoadReply(read_declaration(recommender)))
+    _send(replies, LoadReply(read_declaration(recommender)))
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
     while True:
-        ask: EstimateRequest = _receive(questions)
+        request: EstimateRequest = _receive(requests)
         # A thread cannot end what spins in a library of C. The kernel can.
-        signal.setitimer(signal.ITIMER_REAL, begin.patience)
-        answer = _answer(recommender, ask)
+        signal.setitimer(signal.ITIMER_REAL, begin.kill_after)
+        reply = _answer(recommender, request)
         signal.setitimer(signal.ITIMER_REAL, 0)
-        _send(answers, answer)
-        del ask, answer
+        _send(replies, reply)
+        del request, reply
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
-    """The two pipes, out of reach of who reads standard input or prints."""
-    questions, answers = os.dup(0), os.dup(1)
+    """The two pipes, detached from standard input and output, which the recommender may use."""
+    requests, replies = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.dup2(2, 1)
     os.close(nothing)
-    return os.fdopen(questions, "rb"), os.fdopen(answers, "wb")
+    return os.fdopen(requests, "rb"), os.fdopen(replies, "wb")
 
 
-def _exit_with_parent(questions: BinaryIO) -> None:
+def _exit_with_parent(requests: BinaryIO) -> None:
     """End when the other end of the pipe is closed, whatever the recommender is doing."""
 
     def watch() -> None:
         poll = select.poll()
-        poll.register(questions.fileno(), 0)  # a hang-up is reported in any case
+        poll.register(requests.fileno(), 0)  # a hang-up is reported in any case
         poll.poll()
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _receive(questions: BinaryIO) -> Any:
-    _, length = HEADER.unpack(_read_exactly(questions, HEADER.size))
-    return pickle.loads(_read_exactly(questions, length))  # noqa: S301 - from our parent
+def _receive(requests: BinaryIO) -> Any:
+    _, length = HEADER.unpack(_read_exactly(requests, HEADER.size))
+    return pickle.loads(_read_exactly(requests, length))  # noqa: S301 - from our parent
 
 
-def _read_exactly(questions: BinaryIO, size: int) -> bytes:
+def _read_exactly(requests: BinaryIO, size: int) -> bytes:
     """Read `size` bytes; if there are fewer, the parent has ended, and so does this process."""
-    data = questions.read(size)
+    data = requests.read(size)
     if len(data) < size:
         os._exit(0)
     return data
 
 
-def _send(answers: BinaryIO, reply: WorkerReply) -> None:
-    answers.write(frame(encode(reply)))
-    answers.flush()
+def _send(replies: BinaryIO, reply: WorkerReply) -> None:
+    replies.write(frame(encode(reply)))
+    replies.flush()
 
 
 def _limit_memory(memory: int) -> None:
@@ -139,11 +139,11 @@ def _remedy(module: str, error: BaseException) -> str:
     return f"`python -c 'import {module}'` shows where"
 
 
-def _answer(recommender: Recommender, ask: EstimateRequest) -> EstimateReply | EstimateFailure:
+def _answer(recommender: Recommender, request: EstimateRequest) -> EstimateReply | EstimateFailure:
     try:
-        answer = recommender.estimate(ask.rows, ask.values, ask.now)
-        wrong = find_shape_problem(answer, len(ask.rows))
-        return EstimateFailure(wrong) if wrong else to_reply(answer)
+        reply = recommender.estimate(request.rows, request.values, request.now)
+        problem = find_shape_problem(reply, len(request.rows))
+        return EstimateFailure(problem) if problem else to_reply(reply)
     except MemoryError:
         gc.collect()
         return EstimateFailure("ran out of memory", out_of_memory=True)

@@ -26,14 +26,14 @@ LONGEST: Final = 1 << 31  # no answer is as long as this
 class LoadRequest(msgspec.Struct, frozen=True):
     """The first message to a worker: what to load from where, and its limits. 0 sets no limit of memory.
 
-    `value` is that of an entry point, such as `package.module:Class`. `patience` is after how many seconds of one
+    `value` is that of an entry point, such as `package.module:Class`. `kill_after` is after how many seconds of one
     answer the kernel ends the process, if the parent has not done so.
     """
 
     path: list[str]
     value: str
     memory: int
-    patience: float
+    kill_after: float
 
 
 class EstimateRequest(msgspec.Struct, frozen=True):

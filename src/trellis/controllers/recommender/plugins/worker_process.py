@@ -97,9 +97,9 @@ class WorkerProcess:
             raise WorkerError(NOT_LOADED, reply.why)
         raise WorkerError(GARBLED, "sent an answer before it was asked")
 
-    def ask(self, question: EstimateRequest, until: float) -> Estimates:
+    def estimate(self, request: EstimateRequest, until: float) -> Estimates:
         """The answer, if it comes in time."""
-        reply = self._exchange(question, until)
+        reply = self._exchange(request, until)
         if isinstance(reply, EstimateFailure):
             if reply.out_of_memory:
                 raise WorkerError(OUT_OF_MEMORY, f"{reply.what}: it may have {self._begin.memory} bytes")

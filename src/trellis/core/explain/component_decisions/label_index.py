@@ -47,7 +47,7 @@ class ObjectLabelIndex(Generic[P]):
         """Those that a selector matches."""
         choices = [
             [self._labelled.get((requirement.key, value), []) for value in requirement.values]
-            for requirement in selector.wanted
+            for requirement in selector.value_requirements
         ]
         rarest = min(choices, key=lambda groups: sum(map(len, groups)), default=[self._all])
         return (obj for group in rarest for obj in group if selector.matches(obj.metadata.labels))

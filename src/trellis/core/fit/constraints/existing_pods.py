@@ -135,9 +135,9 @@ class ProfileIndex:
     def candidates(self, namespace: str, selector: Selector) -> Iterable[ProfileCounts]:
         """Those of one namespace that a selector may select."""
         kinds = self._kinds.get(namespace, {})
-        if not selector.wanted or not kinds:
+        if not selector.value_requirements or not kinds:
             return kinds.values()
-        requirement = selector.wanted[0]
+        requirement = selector.value_requirements[0]
         index = self._index(namespace, requirement.key)
         return chain.from_iterable(index.get(value, {}) for value in requirement.values)
 

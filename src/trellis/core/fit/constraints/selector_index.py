@@ -50,7 +50,7 @@ class LabelSelectorIndex(Generic[T]):
 
 
 def _index_entries(selector: Selector, namespaces: tuple[str, ...] | None) -> Iterator[Hashable]:
-    requirements = selector.wanted
+    requirements = selector.value_requirements
     for where in (None,) if namespaces is None else namespaces:
         if not requirements:
             yield where

@@ -61,7 +61,7 @@ def cost_of_replay(history: WorkloadUsageHistory, allotted: AllottedReplicas, pr
     return ReplayCost(
         core_hours=float(cpu.sum()) / _MILLI * hours,
         gib_hours=float(memory.sum()) / GIB * hours,
-        money=prices.monthly(float(cpu.mean()) / _MILLI, float(memory.mean())),
+        money=prices.cost_per_month(float(cpu.mean()) / _MILLI, float(memory.mean())),
         cpu_over=float(np.mean(history.cpu > cpu)),
         memory_over=float(np.mean(allotted.used_memory > memory)),
         fewest=int(allotted.replicas.min()),

@@ -54,7 +54,7 @@ def test_a_name_that_nobody_has_is_the_default_algorithm_and_the_log_says_so(
 ) -> None:
     caplog.set_level(logging.INFO)
     with hosting("default,frugal") as hosted:
-        found = hosted.current()
+        found = hosted.get_recommenders()
     assert {name: type(each) for name, each in found.items()} == {
         "default": DefaultRecommender,
         "frugal": DefaultRecommender,
@@ -67,39 +67,39 @@ def test_a_name_that_nobody_has_is_the_default_algorithm_and_the_log_says_so(
 def test_an_installed_recommender_answers_to_its_name_and_is_the_same_one_in_every_pass(site: Path) -> None:
     announce(site, "unruly-package", UNRULY)
     with hosting("default,unruly", "unruly.millicores=250") as hosted:
-        before = hosted.current()["unruly"]
+        before = hosted.get_recommenders()["unruly"]
         hosted.start(30.0)
-        found = hosted.current()["unruly"]
+        found = hosted.get_recommenders()["unruly"]
         assert isinstance(before, UnavailableRecommender)
         assert before.why == "recommender unruly is still being started"
         assert defaults(found) == {"mood": "fine", "millicores": 250.0}
-        assert hosted.current()["unruly"] is found
+        assert hosted.get_recommenders()["unruly"] is found
 
 
 def test_what_was_not_asked_for_is_not_even_looked_at(site: Path) -> None:
     announce(site, "broken-package", {"broken": "no_such_module:X"})
     with hosting("default") as hosted:
         hosted.start(30.0)
-        assert list(hosted.current()) == ["default"]
+        assert list(hosted.get_recommenders()) == ["default"]
 
 
 def test_one_that_cannot_be_imported_is_stood_in_for_with_what_is_wrong(site: Path) -> None:
     announce(site, "broken-package", {"broken": "no_such_module:X"})
     with hosting("default,broken") as hosted:
         hosted.start(30.0)
-        broken = hosted.current()["broken"]
+        broken = hosted.get_recommenders()["broken"]
         assert isinstance(broken, UnavailableRecommender)
         assert broken.why.startswith(
             "recommender broken of package broken-package 1.0 cannot be used: no_such_module:X cannot be loaded: "
         )
-        assert hosted.current()["broken"] is broken
+        assert hosted.get_recommenders()["broken"] is broken
 
 
 def test_two_packages_with_one_name_are_told_to_the_user(site: Path) -> None:
     announce(site, "one-package", UNRULY)
     announce(site, "other-package", UNRULY, "2.0")
     with hosting("unruly") as hosted:
-        found = hosted.current()["unruly"]
+        found = hosted.get_recommenders()["unruly"]
     assert isinstance(found, UnavailableRecommender)
     assert found.why == (
         "recommender unruly is installed twice, by one-package 1.0 and other-package 2.0: "
@@ -110,7 +110,7 @@ def test_two_packages_with_one_name_are_told_to_the_user(site: Path) -> None:
 def test_what_comes_with_trellis_cannot_be_replaced(site: Path, caplog: pytest.LogCaptureFixture) -> None:
     announce(site, "sneaky-package", {"default": "unruly_recommender:Unruly"})
     with hosting("default") as hosted:
-        assert isinstance(hosted.current()["default"], DefaultRecommender)
+        assert isinstance(hosted.get_recommenders()["default"], DefaultRecommender)
     assert "a built-in recommender has the name of an installed one" in caplog.text
 
 

@@ -169,8 +169,8 @@ def test_the_same_question_waits_after_a_failure_and_twice_as_long_after_the_nex
 def test_what_is_no_recommender_says_which_package_and_what_is_missing(value: str, told: str) -> None:
     with working(value) as (worker, seen):
         assert worker.declared is None
-        assert worker.why_not.startswith("recommender unruly of package unruly-package 1.0 cannot be used: ")
-        assert told in worker.why_not
+        assert worker.unavailable_reason.startswith("recommender unruly of package unruly-package 1.0 cannot be used: ")
+        assert told in worker.unavailable_reason
         assert seen.failures == ["RecommenderNotLoaded"]
 
 

@@ -71,7 +71,7 @@ def test_pending_pods_that_fit_come_before_chunks() -> None:
 
 def test_chunks_are_priced_by_cores_and_memory_where_no_group_has_a_price() -> None:
     [found] = observed([a_node("a")], [], a_buffer("spare", 2)).buffers
-    node = EXAMPLE_PRICES.hourly(4, 16 * 2**30)
+    node = EXAMPLE_PRICES.cost_per_hour(4, 16 * 2**30)
     assert found.price == pytest.approx(2 * node / 4)
 
 
