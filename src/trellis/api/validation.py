@@ -88,16 +88,16 @@ class Conformance:
             raise self._wrong_type(path, value, "object")
         values: dict[str, Any] = {}
         broken: set[str] = set()
-        for name, below in value.items():
+        for name, items in value.items():
             member = node.members.get(name)
             if member is None:
                 if not node.field.opaque:
                     self._refuse(_unknown_field(node, path, name))
-            elif below is None:
+            elif items is None:
                 continue  # the API server drops a null where null means nothing
             else:
                 try:
-                    values[name] = self.walk(member, below, (*path, name))
+                    values[name] = self.walk(member, items, (*path, name))
                 except _Wrong:
                     broken.add(name)
         for name in node.required:
@@ -128,8 +128,8 @@ class Conformance:
             )
         if node.items is None or node.field.opaque:
             return value
-        items = ((MapKey(key), below) for key, below in value.items() if below is not None)
-        return self._each(items, node.items, path)
+        items = ((MapKey(key), items) for key, items in value.items() if items is not None)
+        return self._validate_items(items, node.items, path)
 
     def _list(self, node: SchemaNode, value: object, path: Path) -> list[Any]:
         if not isinstance(value, list) or node.items is None:
@@ -145,16 +145,16 @@ class Conformance:
             self._refuse(
                 ValidationProblem(path, INVALID, f"must have at least {field.min_items} {noun}", value, in_crd=True)
             )
-        items = self._each(enumerate(value), node.items, path)
+        items = self._validate_items(enumerate(value), node.items, path)
         if field.list_type == "map":
             self._unique_keys(field.list_keys, items, path)
         return list(items.values())
 
-    def _each(self, below: Any, node: SchemaNode, path: Path) -> dict[Any, Any]:
+    def _validate_items(self, items: Any, node: SchemaNode, path: Path) -> dict[Any, Any]:
         """Walk every item before giving up on the container, so that none hides another."""
         values: dict[Any, Any] = {}
         wrong = False
-        for key, item in below:
+        for key, item in items:
             try:
                 values[key] = self.walk(node, item, (*path, key))
             except _Wrong:
@@ -164,15 +164,15 @@ class Conformance:
         return values
 
     def _unique_keys(self, keys: tuple[str, ...], items: dict[Any, Any], path: Path) -> None:
-        seen: set[tuple[Any, ...]] = set()
+        identities: set[tuple[Any, ...]] = set()
         for index, item in items.items():
             identity = tuple(item.get(key) for key in keys)
-            if identity in seen:
+            if identity in identities:
                 shown = item.get(keys[0])
                 self._refuse(
                     ValidationProblem((*path, index), DUPLICATE, f"{keys[0]} must be unique", shown, in_crd=True)
                 )
-            seen.add(identity)
+            identities.add(identity)
 
     def _string(self, node: SchemaNode, value: object, path: Path) -> str:
         if not isinstance(value, str):

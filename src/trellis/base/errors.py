@@ -225,7 +225,7 @@ class Unreachable(KubeError):
 
 
 class PrometheusError(TrellisError):
-    """Prometheus has not told what was asked."""
+    """A query to Prometheus failed."""
 
 
 class PrometheusUnreachable(PrometheusError):
@@ -233,7 +233,7 @@ class PrometheusUnreachable(PrometheusError):
 
 
 class PrometheusRefused(PrometheusError):
-    """Prometheus said no, in its own words. `status` is that of HTTP; `kind` is its `errorType`, or empty."""
+    """Prometheus refused a query, with its message. `status` is that of HTTP; `kind` is its `errorType`, or empty."""
 
     def __init__(self, message: str, status: int = 0, kind: str = "") -> None:
         self.status = status

@@ -221,7 +221,7 @@ class Selector(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def value_requirements(self) -> tuple[LabelRequirement, ...]:
-        """The requirements that list the values a label must have: by one of them an index finds who may be meant."""
+        """The requirements that list the values a label must have: an index files a selector under one of them."""
         return tuple(requirement for requirement in self.requirements if requirement.operator in _LISTS_VALUES)
 
     def __str__(self) -> str:

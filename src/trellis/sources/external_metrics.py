@@ -88,7 +88,7 @@ class _SampleKey(NamedTuple):
 
 
 class _MetricValues(NamedTuple):
-    """The values of a metric by the pod that was asked for, if one was, and what is wrong with the rest."""
+    """The values of a metric by requested pod, empty for all at once, and the problem of the rest."""
 
     values: Mapping[str, Sequence[msgspec.Raw]]
     problem: str = ""

@@ -110,16 +110,16 @@ def effective_boost(default: StartupBoost | None, own: StartupBoost | None) -> B
                 BoostKind.FACTOR,
                 cpu.factor,
                 Quantity.ZERO,
-                _kept(cpu),
+                _read_duration(cpu),
                 stored_seconds(cpu.give_up_after_seconds),
             )
         case BoostKind.QUANTITY if (added := stored_amount(cpu.quantity)) is not None and added > Quantity.ZERO:
-            return Boost(BoostKind.QUANTITY, 1, added, _kept(cpu), stored_seconds(cpu.give_up_after_seconds))
+            return Boost(BoostKind.QUANTITY, 1, added, _read_duration(cpu), stored_seconds(cpu.give_up_after_seconds))
         case _:
             return None
 
 
-def _kept(cpu: CPUBoost) -> Duration:
+def _read_duration(cpu: CPUBoost) -> Duration:
     """How long after Ready; both spellings, `0s` without either."""
     return stored_duration(cpu.duration, default=stored_seconds(cpu.duration_seconds) or Duration.from_seconds(0))
 

@@ -82,7 +82,7 @@ class PrometheusHistory:
         return []
 
     def list_failed(self, now: float) -> frozenset[ObjectKey]:
-        """VPAs whose history could not be read, until their own is as long as that would have been."""
+        """VPAs without history from Prometheus, until their own history is as long."""
         length = duration_seconds(self._settings.history_length)
         return self._failed if now < self._failed_at + length else _NONE
 
@@ -199,7 +199,7 @@ class RecommenderHistory:
             self._fetched.append(FetchedHistory(rows, stored))
 
     async def _load_checkpoints(self, vpas: frozenset[ObjectKey], now: float) -> frozenset[ObjectKey]:
-        """Read the checkpoints of VPAs; the result is whose were read."""
+        """Read the checkpoints of VPAs; the result is the VPAs that were read."""
         namespaces = sorted({key[0] for key in vpas})
         namespaces_to_list = (
             namespaces if len(namespaces) <= _FEW_NAMESPACES else [self._settings.scope.vpa_object_namespace]

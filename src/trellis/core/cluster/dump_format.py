@@ -109,7 +109,7 @@ class DumpEnd(msgspec.Struct, frozen=True):
 
 
 class DumpedScale(msgspec.Struct, frozen=True):
-    """What the scale of a target says whose kind is not well known; `replicas` if a Buffer goes by their number."""
+    """The scale of a target whose kind is not well known; `replicas` if a Buffer depends on their number."""
 
     target: TargetRef
     answer: ScaleInfo

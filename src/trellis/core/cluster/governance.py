@@ -27,10 +27,10 @@ _EQUALITY = (LabelOperator.EQUALS, LabelOperator.DOUBLE_EQUALS, LabelOperator.IN
 
 
 class TargetClaim(msgspec.Struct, frozen=True, gc=False):
-    """What one VPA or Hvpa lays claim to; without a selector, nothing. `created` is seconds since the epoch.
+    """The target and pods that one VPA or Hvpa claims; without a selector, none. `created` is seconds since the epoch.
 
-    Claims of a lower `rank` go first, whatever their age: among those who size pods a VPA that acts comes before an
-    Hvpa, which yields to it. Who follows usage puts VPAs that act before those that only recommend.
+    Claims of a lower `rank` go first, whatever their age: for sizing pods, a VPA that acts comes before an Hvpa, which
+    yields to it. The recommender ranks VPAs that act before those in mode Off.
     """
 
     namespace: str
@@ -43,7 +43,7 @@ class TargetClaim(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def seniority(self) -> tuple[int, float, str]:
-        """Sorts the one first that governs. One of unknown age comes last."""
+        """The sort key of claims: the governing one first, one of unknown age last."""
         return self.rank, (math.inf if math.isnan(self.created) else self.created), self.name
 
 
@@ -90,7 +90,7 @@ def assign_governors(
     rivals: dict[str, tuple[str, ...]] = {}
     matched: dict[str, int] = {}
     for rank, claim in enumerate(ranked):
-        older: set[int] = set()
+        governing: set[int] = set()
         count = 0
         for group in groups.list_candidates(claim):
             if not _fits(claim, group.labels, group.topmost, owner_required=owner_required):
@@ -101,10 +101,10 @@ def assign_governors(
                     governor[pod] = claim.name
                 count += len(group.pods)
             else:
-                older.add(group.governor)
+                governing.add(group.governor)
         matched[claim.name] = count
-        if older:
-            rivals[claim.name] = tuple(ranked[position].name for position in sorted(older))
+        if governing:
+            rivals[claim.name] = tuple(ranked[position].name for position in sorted(governing))
     return Governance(governor, rivals, matched)
 
 
@@ -181,10 +181,10 @@ class _PodGroups:
         count = len(self._loose)
         for requirement in selector.requirements:
             if requirement.operator in _EQUALITY:
-                having = [self._labelled[requirement.key, value] for value in requirement.values]
-                size = sum(map(len, having))
+                groups_with_label = [self._labelled[requirement.key, value] for value in requirement.values]
+                size = sum(map(len, groups_with_label))
                 if size < count:
-                    fewest, count = having, size
+                    fewest, count = groups_with_label, size
         for groups in fewest:
             yield from groups
 

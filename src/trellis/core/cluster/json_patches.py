@@ -122,7 +122,7 @@ def _map_ops(path: str, amounts: Mapping[str, int], written: Mapping[str, str]) 
 
 @lru_cache(maxsize=4096)
 def _amount(resource: str, text: str) -> int | None:
-    """What is written, if it is a whole number of what is counted; nothing that is wanted equals anything else."""
+    """The amount of a quantity in millicores or bytes; None if it is no whole number of these."""
     try:
         quantity = Quantity.parse(text)
     except InvalidQuantity:

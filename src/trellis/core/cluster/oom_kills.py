@@ -73,7 +73,7 @@ class OomKillReader:
         self._before.pop(uid, None)
 
     def _note_requests(self, old: ObservedPod, new: ObservedPod) -> None:
-        """The pod was resized: note what it had, unless it has still what it had before the resize before."""
+        """The pod was resized: record its requests from before, unless the last resize was not applied."""
         uid = new.metadata.uid
         applied = uid not in self._missed and is_missed(old) is False
         if _has_ended(new) and (applied or uid not in self._before):
@@ -124,14 +124,14 @@ def _is_under_old_limit(pod: ObservedPod, time: float, *, missed: bool, has_befo
 
 
 def read_eviction(event: Event) -> tuple[OomKill, ...]:
-    """The containers that used more memory than they asked for when the kubelet evicted their pod for it.
+    """The containers that used more memory than they requested when the kubelet evicted their pod for it.
 
     The kubelet writes one resource for all containers; a list as long as that of the containers is read too.
     """
     about, annotations = event.involved_object, event.metadata.annotations
     # Only the first time stays the same when the Event is repeated.
-    at = event.metadata.creation_timestamp or event.first_timestamp or event.event_time
-    if event.reason != _EVICTED or about.kind != "Pod" or at is None:
+    time = event.metadata.creation_timestamp or event.first_timestamp or event.event_time
+    if event.reason != _EVICTED or about.kind != "Pod" or time is None:
         return ()
     names, usages, resources = (annotations.get(key, "").split(",") for key in (_CONTAINERS, _USAGE, _RESOURCE))
     if len(resources) == 1:
@@ -140,7 +140,7 @@ def read_eviction(event: Event) -> tuple[OomKill, ...]:
         return ()
     namespace = about.namespace or event.metadata.namespace
     return tuple(
-        OomKill(namespace, about.name, about.uid, name, at.timestamp(), memory)
+        OomKill(namespace, about.name, about.uid, name, time.timestamp(), memory)
         for name, usage, resource in zip(names, usages, resources, strict=True)
         if name and resource == "memory" and (memory := parse_memory_bytes(usage)) >= 0
     )
@@ -166,7 +166,7 @@ def _statuses(pod: ObservedPod) -> Iterator[ObservedContainerStatus]:
 
 
 def _killed_at(ended: ObservedTermination) -> float | None:
-    """A kill without a time cannot be told from the last one, and the kubelet always writes one."""
+    """The time of a kill. The kubelet always writes one; without it kills cannot be distinguished."""
     if ended.reason != OOM_KILLED or ended.finished_at is None:
         return None
     return ended.finished_at.timestamp()

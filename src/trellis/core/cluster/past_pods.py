@@ -41,14 +41,16 @@ _NO_OWNERS = Owners({}, {})
 
 
 class PastPods:
-    """The pods of one namespace, those that are gone included. `living` is who governs the pods there are."""
+    """The pods of one namespace, those that are gone included. `governors` are those of the pods that exist."""
 
     def __init__(
-        self, claims: Sequence[TargetClaim], living: Mapping[str, str], labels: Mapping[str, Mapping[str, str]]
+        self, claims: Sequence[TargetClaim], governors: Mapping[str, str], labels: Mapping[str, Mapping[str, str]]
     ) -> None:
-        spelled = {_sanitised(key): key for claim in claims for key in _keys(claim)}
-        gone = [_pod(name, pod_labels, spelled) for name, pod_labels in labels.items() if name not in living]
-        self._governors = {**assign_governors(claims, gone, _NO_OWNERS).governor, **living}
+        original_keys = {_sanitised(key): key for claim in claims for key in _keys(claim)}
+        past_pods = [
+            _pod(name, pod_labels, original_keys) for name, pod_labels in labels.items() if name not in governors
+        ]
+        self._governors = {**assign_governors(claims, past_pods, _NO_OWNERS).governor, **governors}
         named = (
             (build_pod_name_pattern(claim.target), claim) for claim in sorted(claims, key=lambda claim: claim.seniority)
         )
@@ -76,7 +78,7 @@ def _sanitised(key: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_]", "_", key)
 
 
-def _pod(name: str, labels: Mapping[str, str], spelled: Mapping[str, str]) -> ObservedPod:
+def _pod(name: str, labels: Mapping[str, str], original_keys: Mapping[str, str]) -> ObservedPod:
     """A pod that is gone, with its labels spelled as selectors spell them."""
-    original_labels = {spelled.get(key, key): value for key, value in labels.items()}
+    original_labels = {original_keys.get(key, key): value for key, value in labels.items()}
     return ObservedPod(metadata=ObservedPodMeta(name=name, labels=original_labels))

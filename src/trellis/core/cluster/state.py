@@ -60,7 +60,7 @@ class ClusterState(msgspec.Struct, frozen=True):
     `observed_pods` are the same pods as `pods`, read as the recommender reads them. `freeze` is what the ConfigMap
     says that stops all changes; None if there is none. `node_groups` is the ConfigMap that declares node groups, if
     it was requested. An object that cannot be read is named in its snapshot.
-    `replicas` are those that scales tell, of targets of Buffers whose kinds are not well known.
+    `replicas` has those of Buffers' targets whose kinds are not well known, from their scales.
     """
 
     about: DumpInfo
@@ -96,7 +96,7 @@ class ClusterState(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_dump(cls, lines: bytes | Iterable[bytes]) -> ClusterState:
-        """What the lines of a dump say; raises `InvalidRecording` if they are something else."""
+        """The state that the lines of a dump hold; raises `InvalidRecording` if they are no dump."""
         reader = _DumpReader()
         for number, (kind, data) in enumerate(read_lines(lines)):
             if number == 0:
@@ -125,7 +125,7 @@ class ClusterState(msgspec.Struct, frozen=True):
 
 
 class _ObjectHeader(msgspec.Struct):
-    """As little of a document as says what it is, and whose."""
+    """The kind and the name of an object's document."""
 
     class _Name(msgspec.Struct):
         name: str = ""
@@ -140,7 +140,7 @@ class _ObjectHeader(msgspec.Struct):
 
 
 class _DumpReader:
-    """What the lines so far have said."""
+    """Builds a state from the lines of a dump."""
 
     def __init__(self) -> None:
         indexes = {BY_NAMESPACE: index_by_namespace, BY_OWNER: index_by_owner}

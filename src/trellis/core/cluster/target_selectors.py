@@ -133,12 +133,12 @@ def _qualified_name(target: TargetRef) -> str:
 
 _IndexEntry: TypeAlias = tuple[str, str, str]
 
-# Where those stand that want no value of any label: they are asked about every pod of their namespace.
+# The entry of selectors that require no label value: they are matched against every pod of their namespace.
 _ANY: Final = ""
 
 
 class TargetSelectorIndex:
-    """The selectors of all targets, as they were last seen."""
+    """The newest selectors of all targets, indexed by label."""
 
     def __init__(self) -> None:
         self._selectors: dict[ObjectKey, Selector] = {}
@@ -183,5 +183,5 @@ class TargetSelectorIndex:
             tuple((namespace, requirement.key, value) for value in requirement.values)
             for requirement in selector.value_requirements
         ]
-        crowds = [sum(len(self._filed.get(place, ())) for place in places) for places in choices]
-        return choices[crowds.index(min(crowds))] if choices else ((namespace, _ANY, _ANY),)
+        sizes = [sum(len(self._filed.get(place, ())) for place in places) for places in choices]
+        return choices[sizes.index(min(sizes))] if choices else ((namespace, _ANY, _ANY),)

@@ -45,7 +45,7 @@ class Measurements(msgspec.Struct, frozen=True):
 
 
 class Samples(msgspec.Struct, frozen=True):
-    """A batch of usage, in columns of equal length: whose it is, and what was measured."""
+    """A batch of usage, in columns of equal length: the containers, and their measurements."""
 
     namespaces: list[str]
     pods: list[str]
@@ -105,7 +105,7 @@ class IngestResult(msgspec.Struct, frozen=True):
 
 
 class ScreenedSamples(msgspec.Struct, frozen=True):
-    """Which values of a batch make sense, before it is asked what came before them."""
+    """Which values of a batch are valid by themselves, before they are compared with earlier samples."""
 
     cpu: BoolColumn
     memory: BoolColumn
@@ -113,7 +113,7 @@ class ScreenedSamples(msgspec.Struct, frozen=True):
 
 
 def screen_samples(samples: Measurements, slots: IntColumn, now: float) -> ScreenedSamples:
-    """Look at each sample by itself."""
+    """Validate each sample by itself."""
     is_tracked = slots >= 0
     has_cpu, has_memory = ~np.isnan(samples.cpu), ~np.isnan(samples.memory)
     filled = ~np.isnan(samples.times) & (has_cpu | has_memory)

@@ -129,7 +129,7 @@ def read_part(part: SeriesPart, machine: Machine = Machine()) -> LoadedSeries:  
 
 
 def _with_manifest(loaded: LoadedSeries, manifest: Path, machine: Machine) -> LoadedSeries:
-    """What a manifest says of requests and limits goes for series whose files do not say."""
+    """The series with requests and limits of the manifest where their files have none."""
     try:
         stated = read_declared_resources(manifest, machine)
     except InvalidSeries as error:

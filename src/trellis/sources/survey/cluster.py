@@ -60,7 +60,7 @@ _WORKLOADS: Final[Sequence[Resource[Any]]] = (
 
 
 class _KindList(msgspec.Struct, frozen=True):
-    """The objects of a kind that are asked about, and what of them is missing."""
+    """The objects of a kind in the chosen namespaces, and what could not be read."""
 
     objects: list[Any]
     missing: list[MissingData]

@@ -71,7 +71,7 @@ class ProxiedPrometheus(PrometheusClient):
 
 
 def _response_body(answer: Response) -> bytes:
-    """The body; where the API server itself said no, what it said, in the form in which Prometheus says it."""
+    """The body; an error of the API server itself is rewritten in the form of Prometheus."""
     if answer.status < _FIRST_ERROR:
         return answer.body
     error = error_of(answer)
@@ -163,7 +163,7 @@ _HOW: Final = "give its address with --prometheus-url"
 
 
 def find_servers(services: Iterable[Service]) -> list[PrometheusServer]:
-    """The servers among some Services, those first that are to be asked first."""
+    """The servers among some Services, in the order in which they are tried."""
     in_order = sorted(services, key=lambda service: (service.metadata.namespace, service.metadata.name))
     servers: dict[str, PrometheusServer] = {}
     for server_type in SERVER_TYPES:

@@ -210,7 +210,7 @@ def cap_for_pod(
     *,
     fields: Sequence[str] = RECOMMENDED_FIELDS,
 ) -> tuple[CappedResources, ...]:
-    """The advice for a pod's containers, in the order of the pod; only those fields of it that are asked for."""
+    """The capped recommendations of a pod's containers, in the order of the pod; only the given fields."""
     advice_by_container = {resources.container: resources for resources in advice}
     # Most namespaces have no LimitRange for whole pods.
     has_pod_range = bool(limits.pod.least or limits.pod.most) and any(

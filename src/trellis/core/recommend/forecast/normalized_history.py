@@ -147,7 +147,7 @@ class NormalizedHours(msgspec.Struct, frozen=True):
         return int(self.known.shape[1])
 
     def find_bins(self, measure: int, hours: IntColumn, settled: BoolColumn | bool) -> BinIndexes:
-        """The bin of a measure in some hours, (rows, ...), beside the level of the hour that is said."""
+        """The bin of a measure in some hours, (rows, ...), relative to the given level of the hour."""
         level = np.where(settled, self.levels.settled[:, hours], self.levels.before[:, hours])
         level += self.tops.reshape(-1, *(1,) * hours.ndim)
         logs = np.log(np.maximum(self.summaries[:, measure][:, hours], np.float32(LEAST_USAGE)))

@@ -115,7 +115,7 @@ RECOMMENDER_FAILED = Reason(
 
 
 class ConditionMessages(msgspec.Struct, frozen=True, gc=False):
-    """Messages of which a change is worth a write, each with the reason it goes with; empty where nothing is said."""
+    """Messages of which a change is worth a write, each with its reason; empty where there is none."""
 
     config: str = ""
     conflict: str = ""
@@ -128,7 +128,7 @@ class ConditionMessages(msgspec.Struct, frozen=True, gc=False):
 
     @classmethod
     def build(cls, state: VpaState, parameter_problem: str, failure: str) -> ConditionMessages:
-        """What there is to say; a target that cannot be used comes first."""
+        """The messages for a VPA; those about an unusable target come first."""
         config = "; ".join(text for text in (state.problem, parameter_problem) if text)
         reason = (state.problem_reason or TARGET_UNUSABLE.code) if state.problem else BAD_PARAMETERS.code
         conflict, conflict_reason = _describe_conflict(state)

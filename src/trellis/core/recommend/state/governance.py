@@ -106,13 +106,13 @@ def _is_made_by_hvpa(vpa: VerticalPodAutoscaler) -> bool:
 
 
 def select_governed_pods(
-    governance: NamespaceGovernance, pods: Sequence[ObservedPod], is_followed: Callable[[str], bool]
+    governance: NamespaceGovernance, pods: Sequence[ObservedPod], is_tracked: Callable[[str], bool]
 ) -> list[tuple[ObservedPod, str]]:
-    """The pods whose usage is retained, with the names of their VPAs: those of VPAs that are followed."""
+    """The pods whose usage is retained, with the names of their VPAs: those of VPAs that are tracked."""
     governor = governance.governance.governor
-    followed = {vpa for vpa in set(governor.values()) if is_followed(vpa)}
+    tracked = {vpa for vpa in set(governor.values()) if is_tracked(vpa)}
     governed = ((pod, governor.get(pod.metadata.name)) for pod in pods)
-    return [(pod, vpa) for pod, vpa in governed if vpa is not None and vpa in followed]
+    return [(pod, vpa) for pod, vpa in governed if vpa is not None and vpa in tracked]
 
 
 def select_namespace(
