@@ -211,12 +211,12 @@ def _shared() -> Any:
 
 
 async def _sync(components: list[Informers]) -> None:
-    tasks = [asyncio.create_task(each.run()) for each in components]
-    for each in components:
-        await each.wait_until_synced()
+    tasks = [asyncio.create_task(component.run()) for component in components]
+    for component in components:
+        await component.wait_until_synced()
     for task in tasks:
         task.cancel()
-    _KEPT.extend(informer.snapshot() for each in components for informer in each)
+    _KEPT.extend(informer.snapshot() for component in components for informer in component)
 
 
 def main(name: str, what: str) -> None:

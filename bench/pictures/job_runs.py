@@ -61,7 +61,7 @@ def _targets(recommender: Recommender, runs: list[FloatColumn]) -> FloatColumn:
     model = UsageModel()
     model.keep_runs([(_NAMESPACE, _VPA)])
     return np.concatenate(
-        [np.pad(list(_of_run(recommender, model, *each)), (0, EVERY - len(each[1]))) for each in enumerate(runs)]
+        [np.pad(list(_of_run(recommender, model, *run)), (0, EVERY - len(run[1]))) for run in enumerate(runs)]
     )
 
 

@@ -14,7 +14,7 @@ PAGE = render_advice(advise(shop(), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html"
 LARGE = render_advice(advise(many(300), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
 
 
-def test_it_says_nothing_in_the_console_and_asks_nobody_for_anything(opened: Open) -> None:
+def test_it_leaves_the_console_silent_and_sends_no_requests(opened: Open) -> None:
     report = opened(PAGE)
     expect(report.page.locator("#containers-count")).to_have_text("8 in all")
     assert report.said == []

@@ -9,7 +9,7 @@ from trellis.reports.backtest.report import as_html
 PAGE = as_html(backtested(series=12))
 
 
-def test_it_draws_its_charts_without_a_word_and_asks_nobody_for_anything(opened: Open) -> None:
+def test_it_draws_its_charts_with_a_silent_console_and_no_requests(opened: Open) -> None:
     report = opened(PAGE)
     page = report.page
     expect(page.locator("#series-chart .frame path.stroke")).not_to_have_count(0)

@@ -15,7 +15,7 @@ from trellis.reports.buckets.report import render_buckets
 PAGE = render_buckets(advise(living_shop(), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
 
 
-def test_it_says_nothing_in_the_console_and_asks_nobody_for_anything(opened: Open) -> None:
+def test_it_leaves_the_console_silent_and_sends_no_requests(opened: Open) -> None:
     report = opened(PAGE)
     assert report.page.locator("details").count() == 5
     report.page.locator("summary").first.click()

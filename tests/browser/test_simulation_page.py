@@ -17,7 +17,7 @@ def names(found: list[str]) -> list[str]:
     return [name.strip() for name in found]
 
 
-def test_it_draws_its_charts_without_a_word_and_asks_nobody_for_anything(opened: Open) -> None:
+def test_it_draws_its_charts_with_a_silent_console_and_no_requests(opened: Open) -> None:
     report = opened(PAGE)
     page = report.page
     expect(page.locator("[data-fleet] svg path.stroke")).not_to_have_count(0)

@@ -172,7 +172,7 @@ class TestDefinitions:
         assert (answer.ok, answer.versions) == (True, ("v1",)), answer.why
         assert [0 < cost.cost < 100 for cost in answer.costs] == [True]
 
-    def test_a_format_that_nobody_checks_is_warned_about(self, oracle: Oracle) -> None:
+    def test_an_unrecognized_format_causes_a_warning(self, oracle: Oracle) -> None:
         odd = SPEC["properties"] | {"mode": {"type": "string", "format": "duratoin"}}
         assert oracle.load_crd(definition(properties=odd)).warnings == ('unrecognized format "duratoin"',)
         assert oracle.load_crd(DEFINITION).ok  # and back, for the tests that share this oracle

@@ -32,10 +32,10 @@ def test_every_picture_is_there_and_shown(name: str) -> None:
 
 
 def test_every_workload_is_pictured_once() -> None:
-    assert len({each.usage for each in PICTURES.values()}) == len(PICTURES)
+    assert len({picture.usage for picture in PICTURES.values()}) == len(PICTURES)
 
 
-def test_a_drawing_says_who_is_who_and_marks_what_was_too_little() -> None:
+def test_a_chart_labels_its_lines_and_marks_usage_above_request() -> None:
     usage = np.array([1.0, 1.0, 3.0, 1.0])
     line = Line("plain", "2 times", np.full(4, 2.0), usage > 2.0, np.array([2]))
     svg = drawn(Chart("Some", "cores", usage, [line], [(0.0, "Mon")]))

@@ -50,7 +50,7 @@ def test_percentile_and_window_of_the_default_recommender_can_be_set() -> None:
 
 
 @pytest.mark.req("CR-24")
-def test_who_knows_the_cycle_is_short_for_less_time_when_a_spike_arrives() -> None:
+def test_a_recommender_that_knows_the_cycle_spends_less_time_above_request_in_a_spike() -> None:
     when = times(4, HOUR / 4)
     spiky = np.where(when // HOUR % 24 == 10, 2.0, 0.2)
     found = workload("web", 2, demand=(wants(spiky, GIB, steps=len(when)),))

@@ -123,9 +123,9 @@ def decided(plans: PassPlans) -> Actions:
 
 
 def decisions(plans: PassPlans) -> set[tuple[str, str]]:
-    nodes = {(f"node {each.node}", each.reason.reason.code) for each in plans.down.nodes}
-    buffers = {(f"buffer {each.uid}", each.reason.reason.code) for each in plans.up.buffers}
-    pods = {(f"pod {'/'.join(key)}", each.reason.reason.code) for each in plans.up.pods for key in each.pods}
+    nodes = {(f"node {node.node}", node.reason.reason.code) for node in plans.down.nodes}
+    buffers = {(f"buffer {buffer.uid}", buffer.reason.reason.code) for buffer in plans.up.buffers}
+    pods = {(f"pod {'/'.join(key)}", pod.reason.reason.code) for pod in plans.up.pods for key in pod.pods}
     return nodes | buffers | pods
 
 
@@ -135,7 +135,7 @@ def clusters(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
     begins = sorted(draw(st.lists(st.integers(0, 1800), max_size=5, unique=True)))
     budget = draw(st.sampled_from([None, 0, 1]))
     web = plain(replicas=draw(st.integers(0, 8)), cpu=draw(st.sampled_from(["300m", "1", "2"])), max_unavailable=budget)
-    tasks = job("task", [float(each) for each in begins], 200.0, pods=draw(st.integers(1, 9)), cpu="700m")
+    tasks = job("task", [float(begin) for begin in begins], 200.0, pods=draw(st.integers(1, 9)), cpu="700m")
     pools = (
         pool("a", count=draw(st.integers(0, 3)), max_size=draw(st.integers(3, 6))),
         pool("b", "2", "8Gi", count=1, min_size=1, max_size=4, boot_seconds=30.0, price=0.4),

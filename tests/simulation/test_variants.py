@@ -127,7 +127,7 @@ def test_processes_give_what_one_process_gives_and_one_that_fails_costs_no_other
 
 
 @pytest.mark.parametrize("processes", [1, 2])
-def test_who_stops_gets_what_there_is_marked_as_partial(processes: int) -> None:
+def test_stopping_gives_the_results_so_far_marked_as_partial(processes: int) -> None:
     made = shop(FIXED, sized(), cpu=steps_of(0.2, 0.2, each=100 * DAY))
     far: list[SimulationProgress] = []
 

@@ -130,7 +130,7 @@ def resources(life: Life) -> Json:
 
 
 def drawn_pod(rng: Random) -> Life:
-    return Life({"containers": [drawn_container(rng, each) for each in NAMES[: rng.randint(1, 3)]]})
+    return Life({"containers": [drawn_container(rng, name) for name in NAMES[: rng.randint(1, 3)]]})
 
 
 def drawn_container(rng: Random, name: str) -> Json:

@@ -72,7 +72,7 @@ def start_example(cluster: Cluster, namespace: str, name: str) -> list[str]:
 def test_pods_of_every_example_of_the_proposal_start_with_what_its_comment_says(
     cluster: Cluster, namespace: str, admission: Start
 ) -> None:
-    assert {each.stem for each in FOLDER.glob("*.yaml")} == EXAMPLES.keys()
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == EXAMPLES.keys()
     admission(namespace)
     until_asked(cluster, namespace)
     warnings = {name: start_example(cluster, namespace, name) for name in EXAMPLES}
@@ -132,7 +132,7 @@ def without_cpu(made: Json) -> list[Json]:
 
 
 @pytest.mark.req("SB-43", "SB-44", "SB-45")
-def test_without_the_gate_nothing_is_boosted_and_nobody_can_ask_for_it_but_stored_objects_stay_editable(
+def test_without_the_gate_nothing_is_boosted_and_new_boosts_are_refused_but_stored_objects_stay_editable(
     cluster: Cluster, namespace: str, admission: Start
 ) -> None:
     governed(cluster, namespace, "stored", {"app": {"cpu": "300m"}}, **FACTOR)

@@ -201,7 +201,7 @@ def test_the_api_server_asks_us_over_a_connection_that_it_trusts(cluster: Cluste
     assert [webhook["name"] for webhook in stored["webhooks"]] == ["vpa.k8s.io", "objects.autoscaling.x-k8s.io"]
 
 
-def test_when_nobody_answers_pods_start_as_they_are(cluster: Cluster) -> None:
+def test_when_the_webhook_is_down_pods_start_unchanged(cluster: Cluster) -> None:
     async def main() -> None:
         async with replica(cluster) as webhook:
             async with serving(webhook.answer, webhook.keeper.context) as url:

@@ -64,7 +64,7 @@ def test_kubernetes_own_roles_cover_our_kinds_in_their_namespace(
 
 
 @pytest.mark.req("BF-04")
-def test_who_edits_a_namespace_keeps_buffers_there_and_nowhere_else(cluster: Cluster, namespace: str) -> None:
+def test_the_edit_role_covers_buffers_of_its_namespace_only(cluster: Cluster, namespace: str) -> None:
     person(cluster, namespace, "edit")
     owner = cluster.api_for("edit", namespace)
     owner.create(buffer("web"), namespace)

@@ -42,7 +42,7 @@ def sizes(cluster: Cluster, namespace: str) -> Sizes:
 
 def targets(cluster: Cluster, namespace: str) -> Sizes:
     """What is recommended for each pod, as they would be printed."""
-    result = [each["target"] for each in containers_of(cluster, namespace, "web").values()]
+    result = [container["target"] for container in containers_of(cluster, namespace, "web").values()]
     return {tuple(",".join(each[resource] for each in result) for resource in ("cpu", "memory"))}
 
 

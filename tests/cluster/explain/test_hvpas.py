@@ -72,7 +72,7 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_does(
 
     def is_what_is_stored() -> bool:
         conditions = explained(cluster, "hvpa", "web", "-n", namespace)["hvpa"]["conditions"]
-        reasons = {each["type"]: (each["status"], each["reason"]) for each in conditions}
+        reasons = {condition["type"]: (condition["status"], condition["reason"]) for condition in conditions}
         return reasons.get("Active") == conditions_of(cluster, namespace, "web").get("Active", ())
 
     until("its condition to be told as it is stored", is_what_is_stored)

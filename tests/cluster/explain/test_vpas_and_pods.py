@@ -88,9 +88,7 @@ def test_a_pod_is_explained_and_an_unknown_one_answered_with_the_nearest(cluster
     assert 'did you mean "web"' in str(refused.exception)
 
 
-def test_who_may_see_little_gets_a_partial_answer_or_is_told_why_there_is_none(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_a_user_with_few_rights_gets_a_partial_answer_or_the_reason_for_none(cluster: Cluster, namespace: str) -> None:
     running_pods(cluster, namespace, "web", 1)
     governed(cluster, namespace, "web", "Recreate")
     kubeconfig = _reader(cluster, namespace, "pods", "deployments", "replicasets", "verticalpodautoscalers")

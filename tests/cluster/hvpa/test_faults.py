@@ -131,7 +131,7 @@ def test_a_controller_killed_between_its_writes_scales_once_and_the_next_one_fin
         assert cluster.api.get(workload_path(namespace, "web"))["metadata"]["generation"] == first + times
 
 
-def test_a_count_that_somebody_writes_is_set_back_and_told_of_once_in_a_window(
+def test_an_externally_written_count_is_reset_and_reported_once_in_a_window(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     running_web(cluster, namespace, "4", 2)
@@ -152,7 +152,7 @@ def test_a_count_that_somebody_writes_is_set_back_and_told_of_once_in_a_window(
     until("an Event of the other kind", lambda: told(cluster, namespace, "DriftLeft") == 1)
 
 
-def test_a_size_that_somebody_gives_a_pod_is_set_right_and_told_of(
+def test_an_externally_set_pod_size_is_corrected_and_reported(
     cluster: Cluster, namespace: str, controller: Start, updater: Start
 ) -> None:
     running_web(cluster, namespace, "4", 2)

@@ -220,7 +220,7 @@ def test_a_controller_that_starts_anew_changes_nothing_by_itself(
     until("three replicas again", lambda: replicas_of(cluster, namespace, "web") == 3)
 
 
-def test_a_target_that_somebody_scaled_to_zero_stays_there(cluster: Cluster, namespace: str, controller: Start) -> None:
+def test_a_target_scaled_to_zero_stays_there(cluster: Cluster, namespace: str, controller: Start) -> None:
     workload(cluster, namespace, "web", 2)
     cluster.api.create(hvpa("web", vpa={"deploy": True}), namespace)
     started = controller(namespace, "--hvpa-interval=1s")

@@ -51,7 +51,7 @@ async def until(what: str, ask: Callable[[], object]) -> None:
         await asyncio.sleep(0.05)
 
 
-def test_a_kind_that_is_removed_stops_nobody_and_comes_back_in_another_version(
+def test_a_removed_kind_stops_no_informer_and_returns_in_another_version(
     cluster: Cluster, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_informers, "_ABSENT_SECONDS", 1.0)

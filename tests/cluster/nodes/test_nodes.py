@@ -79,7 +79,7 @@ def test_room_of_a_deployments_buffer_is_there_is_used_at_once_and_is_refilled(
 
 
 @pytest.mark.req("BF-08", "BF-45")
-def test_a_buffer_that_somebody_else_translated_is_provisioned_and_every_edit_is_followed(
+def test_a_buffer_that_another_controller_translated_is_provisioned_and_every_edit_is_followed(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start
 ) -> None:
     node_groups.declare()

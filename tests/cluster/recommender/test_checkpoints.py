@@ -184,7 +184,7 @@ def names_of(cluster: Cluster, namespace: str) -> set[str]:
 
 
 @pytest.mark.req("CR-12")
-def test_a_checkpoint_nobody_can_read_is_kept_aside_and_orphans_go_but_not_those_of_others(
+def test_an_unreadable_checkpoint_is_set_aside_and_only_own_orphans_are_deleted(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     # Without pods at first: what is measured would take the place of what cannot be read.

@@ -89,7 +89,7 @@ def restarts(cluster: Cluster, path: str) -> int:
     return int(cluster.api.get(path)["status"]["containerStatuses"][0]["restartCount"])
 
 
-def test_a_kill_counts_even_if_the_pod_is_gone_before_anybody_looks(
+def test_a_kill_counts_even_if_the_pod_is_deleted_before_the_next_pass(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     """One of the pods is even younger than the last look."""

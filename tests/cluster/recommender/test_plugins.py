@@ -165,7 +165,7 @@ def _command(pid: int) -> bytes:
 
 @pytest.mark.req("CR-01", "CR-07", "CR-08", "CR-12", "CR-18", "CR-29")
 @pytest.mark.usefixtures("installed")
-def test_one_process_serves_default_and_a_wheel_and_nobody_suffers_for_a_crash_or_a_hang(
+def test_one_process_serves_default_and_a_wheel_and_a_crash_or_hang_affects_no_other_vpa(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     create(cluster, namespace, "by-default", "default")

@@ -44,7 +44,7 @@ def test_the_kubeconfig_of_a_service_account_names_its_namespace_and_carries_a_t
     assert document["clusters"][0]["cluster"]["server"] == cluster.url
 
 
-def test_kubeconfigs_are_for_nobody_else_to_read(cluster: Cluster) -> None:
+def test_kubeconfigs_are_readable_by_their_owner_only(cluster: Cluster) -> None:
     files = [cluster.kubeconfig, cluster.kubeconfig_for_user("somebody", "developers")]
     assert [file.stat().st_mode & 0o077 for file in files] == [0, 0]
 

@@ -78,7 +78,7 @@ def test_ports_are_free_and_different() -> None:
     assert len(set(ports)) == 20
 
 
-def test_programs_that_somebody_provides_are_not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_provided_programs_are_not_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KUBEBUILDER_ASSETS", str(tmp_path))
     monkeypatch.setenv("PATH", "")
     (tmp_path / "etcd").touch()

@@ -93,7 +93,7 @@ def test_a_row_about_an_example_is_true(row: list[str]) -> None:
 
 
 def test_every_phrase_about_a_boost_is_explained_and_no_other() -> None:
-    phrases = {str(notes.BoostNote(each)) for each in vars(notes).values() if isinstance(each, Reason)}
+    phrases = {str(notes.BoostNote(var)) for var in vars(notes).values() if isinstance(var, Reason)}
     assert {row[0].strip("`") for row in table("| in `vpaUpdates` |")} == phrases
 
 

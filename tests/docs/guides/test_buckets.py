@@ -32,7 +32,7 @@ def test_the_manifest_is_what_is_written() -> None:
 
 
 def test_every_reason_is_explained_and_no_other() -> None:
-    declared = {each.code for each in vars(suitability).values() if isinstance(each, Reason)}
+    declared = {var.code for var in vars(suitability).values() if isinstance(var, Reason)}
     assert set(re.findall(r"^\| `(\w+)` \|", GUIDE, re.MULTILINE)) == declared
 
 

@@ -19,7 +19,7 @@ REFERENCE = (DOCS / "reference" / "buffers-controller.md").read_text()
 
 
 def known_codes() -> set[str]:
-    own = {each.code for each in vars(target_problems).values() if hasattr(each, "code")}
+    own = {var.code for var in vars(target_problems).values() if hasattr(var, "code")}
     return {*pages.all_reasons(), *own}
 
 

@@ -216,10 +216,12 @@ class World(ControlledWorld):
         """By field manager, what it owns of the status: conditions by their type, other fields by their name."""
         managed_fields = self.server.objects[path("buffers", name)]["metadata"].get("managedFields", [])
         owned: dict[str, set[str]] = {}
-        for each in managed_fields:
-            status = each["fieldsV1"]["f:status"]
+        for managed_field in managed_fields:
+            status = managed_field["fieldsV1"]["f:status"]
             types = {key.split('"')[3] for key in status.get("f:conditions", {})}
-            owned[each["manager"]] = types | {name.removeprefix("f:") for name in status if name != "f:conditions"}
+            owned[managed_field["manager"]] = types | {
+                name.removeprefix("f:") for name in status if name != "f:conditions"
+            }
         return owned
 
     def said(self, code: str) -> int:

@@ -114,9 +114,9 @@ class World:
     def target(self, name: str, container: str = "app") -> dict[str, str]:
         """What is recommended for a container; nothing if nothing is."""
         recommendation = self.vpa(name).get("status", {}).get("recommendation", {})
-        for each in recommendation.get("containerRecommendations", ()):
-            if each["containerName"] == container:
-                target: dict[str, str] = each["target"]
+        for container_recommendation in recommendation.get("containerRecommendations", ()):
+            if container_recommendation["containerName"] == container:
+                target: dict[str, str] = container_recommendation["target"]
                 return target
         return {}
 

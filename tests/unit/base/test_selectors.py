@@ -181,15 +181,15 @@ def test_any_text_is_either_read_or_refused_in_one_line(text: str) -> None:
 
 
 @given(selectors, labels)
-def test_whom_a_selector_chooses_has_one_of_the_values_that_it_wants(text: str, some: dict[str, str]) -> None:
+def test_labels_that_a_selector_matches_have_one_of_its_values(text: str, some: dict[str, str]) -> None:
     selector = parse_selector(text)
     if selector.matches(some):
-        assert all(some.get(each.key) in each.values for each in selector.value_requirements)
+        assert all(some.get(requirement.key) in requirement.values for requirement in selector.value_requirements)
 
 
 def test_only_requirements_that_list_values_want_them() -> None:
     selector = parse_selector("a=1,b==2,c in (3,4),d!=5,e notin (6),f,!g,h>7")
-    assert [(each.key, each.values) for each in selector.value_requirements] == [
+    assert [(requirement.key, requirement.values) for requirement in selector.value_requirements] == [
         ("a", ("1",)),
         ("b", ("2",)),
         ("c", ("3", "4")),

@@ -84,11 +84,11 @@ def test_a_list_of_a_version_that_is_gone_is_not_asked_for_for_ever() -> None:
         _list(*[refusal(410, "Expired") for _ in range(2)], resource_version="1", resource_version_match="Exact")
 
 
-def test_pages_are_given_out_one_by_one_for_whoever_wants_no_whole_list() -> None:
+def test_pages_are_yielded_one_by_one_to_callers_that_need_no_full_list() -> None:
     transport = ScriptedTransport(page([_pod("a")], continue_from="next"), page([_pod("b")]))
 
     async def sizes(client: Client) -> list[int]:
-        return [len(each.items) async for each in client.list_pages(PODS, "shop", limit=1)]
+        return [len(list_page.items) async for list_page in client.list_pages(PODS, "shop", limit=1)]
 
     assert _do(transport, sizes) == [1, 1]
 
@@ -118,7 +118,7 @@ def test_a_watch_is_its_events_until_the_server_ends_it() -> None:
     ]
 
 
-def test_an_object_nobody_can_read_does_not_end_a_watch() -> None:
+def test_an_unreadable_object_does_not_end_a_watch() -> None:
     broken = _pod("b") | {"spec": 3}
     script = StreamScript([line("ADDED", broken), line("ADDED", _pod("c"))], ended=True)
     first, second = _watched(ScriptedTransport(script))

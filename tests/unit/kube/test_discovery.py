@@ -112,7 +112,7 @@ def test_a_server_that_only_knows_the_old_lists_is_asked_group_by_group() -> Non
     assert served.stale == ("metrics.k8s.io/v1beta1",)
 
 
-def test_whoever_may_not_ask_is_told_so() -> None:
+def test_discovery_without_rights_is_forbidden() -> None:
     with pytest.raises(Forbidden):
         _discover(ScriptedTransport(refusal(403, "Forbidden", "no discovery for you")))
 

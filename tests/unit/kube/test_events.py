@@ -54,7 +54,7 @@ def events(server: ModelServer) -> list[Document]:
     return list(server.objects.values())
 
 
-def test_an_event_says_what_happened_to_whom_and_who_says_so() -> None:
+def test_an_event_names_its_object_reason_and_reporter() -> None:
     server = ModelServer()
 
     async def work(recorder: EventRecorder) -> None:
@@ -237,7 +237,7 @@ def test_an_event_whose_answer_was_lost_is_found_again_and_counted_on() -> None:
     assert recorder.lost == 0
 
 
-def test_an_event_that_nobody_wants_is_given_up_and_counted() -> None:
+def test_an_event_the_server_refuses_is_dropped_and_counted() -> None:
     server = ModelServer()
     server.faults.extend([refusal(403, "Forbidden", "the namespace is being terminated")])
 

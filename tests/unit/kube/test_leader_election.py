@@ -197,7 +197,7 @@ def test_when_the_leader_dies_the_other_takes_over_within_the_lease_and_old_writ
     run(main())
 
 
-def test_a_leader_that_cannot_renew_stops_writing_before_anybody_else_may_start() -> None:
+def test_a_leader_that_cannot_renew_stops_writing_before_another_may_acquire_the_lease() -> None:
     async def main() -> None:
         server = ModelServer()
         first, second = await leading_and_standing(Candidate(server, "a"), Candidate(server, "b"))
@@ -349,7 +349,7 @@ def test_a_leader_survives_a_server_that_is_away_for_less_than_the_deadline() ->
     run(main())
 
 
-def test_a_lease_that_somebody_deleted_is_made_again() -> None:
+def test_a_deleted_lease_is_created_again() -> None:
     async def main() -> None:
         server = ModelServer()
         first = Candidate(server, "a").start()
@@ -362,7 +362,7 @@ def test_a_lease_that_somebody_deleted_is_made_again() -> None:
     run(main())
 
 
-def test_a_lease_that_somebody_took_by_force_is_let_go_at_once() -> None:
+def test_a_lease_overwritten_by_another_holder_is_given_up_at_once() -> None:
     async def main() -> None:
         server = ModelServer()
         first = Candidate(server, "a").start()
@@ -422,17 +422,17 @@ def test_at_no_moment_may_two_write(cuts: list[tuple[int, float, bool]]) -> None
 
         async def watch() -> None:
             while True:
-                assert sum(each.election.may_write() for each in candidates) <= 1
+                assert sum(candidate.election.may_write() for candidate in candidates) <= 1
                 await asyncio.sleep(0.25)
 
         watching = asyncio.create_task(watch())
         for which, seconds, cut in cuts:
             candidates[which].line.cut = cut
             await asyncio.sleep(seconds)
-        for each in candidates:
-            each.line.cut = False
+        for candidate in candidates:
+            candidate.line.cut = False
         await asyncio.sleep(60)
         assert not watching.done()
-        assert sum(each.election.may_write() for each in candidates) == 1
+        assert sum(candidate.election.may_write() for candidate in candidates) == 1
 
     run(main())

@@ -62,7 +62,7 @@ def test_a_lease_that_may_not_be_patched_is_replaced_and_keeps_everything_else()
         assert (await world.writes.write(LEASE, RECORD)).applied
         assert world.methods()[3:] == ["GET", "PUT"]
         # What was refused first is nobody's business: it was done after all.
-        assert [each.result for each in world.outcomes] == [Result.APPLIED, Result.APPLIED]
+        assert [outcome.result for outcome in world.outcomes] == [Result.APPLIED, Result.APPLIED]
 
     world.run(play)
 

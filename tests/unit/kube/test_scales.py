@@ -89,7 +89,7 @@ def _discovered(kinds: list[ServedKind], stale: list[str]) -> Response:
                 "resource": kind.plural,
                 "responseKind": {"kind": kind.kind},
                 "scope": "Namespaced" if kind.namespaced else "Cluster",
-                "subresources": [{"subresource": each} for each in kind.subresources],
+                "subresources": [{"subresource": subresource} for subresource in kind.subresources],
             }
         )
     listed = [
@@ -186,7 +186,7 @@ def test_a_kind_that_is_not_there_is_said_so_with_what_may_have_been_meant(clust
     assert "no kind Rolout in argoproj.io/v1alpha1 (did you mean Rollout?)" in found.problem.message
 
 
-def test_a_kind_that_may_be_served_by_whoever_does_not_answer_is_not_said_to_be_missing(cluster: Cluster) -> None:
+def test_a_kind_of_an_unreachable_api_service_is_not_reported_missing(cluster: Cluster) -> None:
     cluster.stale = ["broken.io"]
     assert reason(find(cluster, target(kind="Boat", api_version="broken.io/v1"))) == TARGET_UNREACHABLE.code
 
@@ -222,7 +222,7 @@ def test_so_is_a_discovery_that_fails_and_it_fails_once_for_all(
     assert len(cluster.requests) == 1
 
 
-def test_many_who_ask_at_once_share_one_request(cluster: Cluster) -> None:
+def test_concurrent_callers_share_one_request(cluster: Cluster) -> None:
     async def ask(lookups: ScaleLookups) -> list[ScaleInfo]:
         return await asyncio.gather(*(lookups.find(target()) for _ in range(20)))
 
@@ -230,7 +230,7 @@ def test_many_who_ask_at_once_share_one_request(cluster: Cluster) -> None:
     assert len(cluster.asked) == 1
 
 
-def test_who_gives_up_waiting_does_not_take_the_answer_from_others(cluster: Cluster) -> None:
+def test_a_cancelled_caller_does_not_take_the_answer_from_others(cluster: Cluster) -> None:
     async def ask(lookups: ScaleLookups) -> ScaleInfo:
         first, second = asyncio.create_task(lookups.find(target())), asyncio.create_task(lookups.find(target()))
         await asyncio.sleep(2.5)

@@ -79,7 +79,7 @@ def test_volumes_that_may_be_lost_are_known_by_name_and_tokens_make_no_two_pods_
         )
         for number in range(2)
     ]
-    assert [each.name for each in pods[0].spec.volumes] == ["scratch", ""]
+    assert [volume.name for volume in pods[0].spec.volumes] == ["scratch", ""]
     assert pods[0].spec.volumes is pods[1].spec.volumes
     assert pods[0].metadata.annotations == {key: "scratch"}
 
@@ -90,16 +90,16 @@ def test_what_pods_of_a_workload_have_alike_is_kept_once() -> None:
     assert pods[0].spec.containers is pods[1].spec.containers
     assert pods[0].metadata.labels is pods[1].metadata.labels
     assert pods[0].metadata.owner_references is pods[1].metadata.owner_references
-    assert [each.metadata.name for each in pods] == ["web-0", "web-1"]
+    assert [pod.metadata.name for pod in pods] == ["web-0", "web-1"]
     assert not pods[0].status.container_statuses
 
 
 def test_volumes_of_its_own_are_kept() -> None:
     transform = transform_of()
     claims = [[{"name": "data", "persistentVolumeClaim": {"claimName": f"data-{number}"}}] for number in range(2)]
-    pods = [transform(a_pod(f"db-{number}", volumes=each)) for number, each in enumerate(claims)]
-    names = [each.spec.volumes[0].persistent_volume_claim for each in pods]
-    assert [each.claim_name for each in names if each is not None] == ["data-0", "data-1"]
+    pods = [transform(a_pod(f"db-{number}", volumes=claim)) for number, claim in enumerate(claims)]
+    names = [pod.spec.volumes[0].persistent_volume_claim for pod in pods]
+    assert [name.claim_name for name in names if name is not None] == ["data-0", "data-1"]
     assert pods[0].spec.containers is pods[1].spec.containers
 
 

@@ -115,7 +115,7 @@ def remove(world: World) -> None:
     world.server.break_watches()
 
 
-def test_a_kind_that_is_removed_is_empty_stops_nobody_and_is_followed_again_when_it_is_back() -> None:
+def test_a_removed_kind_is_empty_stops_no_informer_and_is_watched_again_once_served() -> None:
     world = with_an_hvpa()
     gone: list[str] = []
     world.hvpas.subscribe(lambda change: gone.append(change.key[1]) if change.new is None else None)
@@ -193,7 +193,7 @@ def test_a_kind_whose_own_server_does_not_answer_is_not_believed_to_be_gone() ->
     world.run(play)
 
 
-def test_kinds_that_cannot_be_read_stop_nobody() -> None:
+def test_unreadable_kinds_stop_no_informer() -> None:
     world = World()
 
     async def play() -> None:

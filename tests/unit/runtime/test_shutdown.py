@@ -42,7 +42,7 @@ def test_work_that_is_over_ends_without_a_reason() -> None:
     assert ended(main) == (ShutdownReport(None, drained=True), -7.0)
 
 
-def test_who_waits_for_the_signal_drains() -> None:
+def test_a_task_that_waits_for_the_signal_drains() -> None:
     drained = []
 
     async def main(stop: Shutdown) -> None:
@@ -54,7 +54,7 @@ def test_who_waits_for_the_signal_drains() -> None:
     assert drained == ["SIGTERM"]
 
 
-def test_who_does_not_listen_is_cancelled_at_the_deadline() -> None:
+def test_a_task_that_ignores_the_signal_is_cancelled_at_the_deadline() -> None:
     unwound = []
 
     async def main(stop: Shutdown) -> None:

@@ -67,7 +67,7 @@ class World:
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     """What was said of HPAs, at a level that people read."""
-    said = [each for each in caplog.records if getattr(each, "trellis_fields", {}).get("what") == NAME]
+    said = [record for record in caplog.records if getattr(record, "trellis_fields", {}).get("what") == NAME]
     return [each.getMessage() for each in said if each.levelno >= logging.WARNING]
 
 
@@ -117,7 +117,7 @@ def test_a_rule_that_comes_later_is_noticed_within_a_minute(caplog: pytest.LogCa
 
     with caplog.at_level(logging.INFO):
         world.run(play)
-    assert sum("going on without" in each for each in warnings(caplog)) == 2
+    assert sum("going on without" in warning for warning in warnings(caplog)) == 2
 
 
 def test_an_api_server_that_forbids_everything_at_first_costs_no_kind() -> None:

@@ -29,7 +29,7 @@ def test_every_fault_that_a_scenario_may_name_is_modelled() -> None:
         (15.0, ("other",), False),
     ],
 )
-def test_a_fault_holds_for_its_time_and_whom_it_is_about(now: float, names: tuple[str, ...], holds: bool) -> None:
+def test_a_fault_holds_for_its_duration_and_its_objects(now: float, names: tuple[str, ...], holds: bool) -> None:
     faults = Faults([Fault("slow-starts", 10.0, 20.0, "web-*")])
     assert faults.holds("slow-starts", now, *names) is holds
     assert not faults.holds("node-down", now, *names)

@@ -103,13 +103,13 @@ class Hurried(Sound):
         (Hurried, "reads-no-clock"),
     ],
 )
-def test_whoever_breaks_a_rule_is_caught_by_it(kind: type[Sound], rule: str) -> None:
+def test_breaking_a_rule_fails_its_check(kind: type[Sound], rule: str) -> None:
     document = {**CHESS, "spec": dict(CHESS["spec"])}
-    assert [each.check for each in failures_of(kind, [document])] == [rule]
+    assert [failure.check for failure in failures_of(kind, [document])] == [rule]
 
 
 def test_without_an_object_nothing_is_shown() -> None:
-    assert [each.check for each in failures_of(Sound, [])] == ["reads-its-own"]
+    assert [failure.check for failure in failures_of(Sound, [])] == ["reads-its-own"]
 
 
 def test_every_rule_says_what_it_is_about() -> None:

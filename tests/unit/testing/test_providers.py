@@ -144,7 +144,7 @@ def priced(price: float) -> Any:
         ({"instance": run_at_once}, "comes-up-as-it-said", "and there is no node for it"),
     ],
 )
-def test_whoever_breaks_a_rule_is_caught_by_it(methods: dict[str, Any], rule: str, told: str) -> None:
+def test_breaking_a_rule_fails_its_check(methods: dict[str, Any], rule: str, told: str) -> None:
     failures = {failure.check: failure.message for failure in failures_of(broken(**methods), run)}
     assert told in failures.get(rule, f"not caught; caught was {failures}")
 
@@ -201,7 +201,7 @@ def test_a_yard_without_room_is_told_so() -> None:
     assert "none of its groups has room for two more instances" in failures[0].message
 
 
-def test_steps_that_nobody_can_carry_out_fail_the_rule_and_not_the_suite() -> None:
+def test_steps_that_cannot_be_executed_fail_the_rule_and_not_the_suite() -> None:
     class Writing(CloudProvider):
         async def tend(self, _now: float, /) -> Tended:
             return Tended(((DeleteObject(Target(NODES, "x")),),))

@@ -150,7 +150,7 @@ def fall_over_nobody(rows: Rows, _answer: Estimates, _now: float) -> None:
         (call_home, "does-no-io", "it does I/O: socket."),
     ],
 )
-def test_who_breaks_a_rule_is_caught_by_it(spoil: Spoil, rule: str, told: str) -> None:
+def test_a_recommender_that_breaks_a_rule_fails_its_check(spoil: Spoil, rule: str, told: str) -> None:
     assert told in told_by(rule, breaking(spoil))
 
 
@@ -169,7 +169,7 @@ class ByPlace(Sound):
 
 
 def test_every_rule_that_is_broken_is_told_and_no_other() -> None:
-    found = {each.check: each.message for each in failures_of(ByPlace)}
+    found = {failure.check: failure.message for failure in failures_of(ByPlace)}
     assert sorted(found) == ["answers-each-row-alone", "ignores-order"]
     assert "asked about alone, it says something else" in found["answers-each-row-alone"]
 
@@ -236,11 +236,11 @@ class Nameless(Sound):
         (object, "declares-itself", "it has no method `estimate`"),
     ],
 )
-def test_who_is_made_wrong_is_caught(make: Any, rule: str, told: str) -> None:
+def test_a_wrongly_constructed_recommender_fails_its_check(make: Any, rule: str, told: str) -> None:
     assert told in told_by(rule, make)
 
 
-def test_who_is_slow_is_warned_and_passes() -> None:
+def test_a_slow_recommender_is_warned_and_passes() -> None:
     def dawdle(rows: Rows, _answer: Estimates, _now: float) -> None:
         end = time.process_time() + (0.25 if len(rows) > 100 else 0.0)
         while time.process_time() < end:

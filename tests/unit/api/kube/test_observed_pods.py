@@ -112,10 +112,10 @@ def test_nulls_and_numbers_are_read_as_they_were_meant() -> None:
     assert read.spec.containers[0].resources.requests == ObservedAmounts("1", "")
 
 
-def test_one_pod_that_nobody_can_read_does_not_hide_the_others() -> None:
+def test_one_unreadable_pod_does_not_hide_the_others() -> None:
     items = [{"metadata": {"name": "good"}}, {"metadata": {"name": "bad"}, "status": {"conditions": 3}}]
     found = decode_list(msgspec.json.encode({"items": items}), ObservedPod)
-    assert [each.metadata.name for each in found.items] == ["good"]
+    assert [item.metadata.name for item in found.items] == ["good"]
     assert [each.name for each in found.rejected] == ["bad"]
 
 

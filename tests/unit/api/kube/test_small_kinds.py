@@ -43,7 +43,7 @@ def test_a_lease_keeps_microseconds() -> None:
     )
 
 
-def test_a_lease_nobody_holds_has_neither_holder_nor_time() -> None:
+def test_a_lease_without_holder_has_no_renew_time() -> None:
     spec = decode_object(b'{"metadata":{"name":"vpa-updater"},"spec":{"holderIdentity":null}}', Lease).spec
     assert (spec.holder_identity, spec.renew_time) == ("", None)
 

@@ -79,7 +79,7 @@ def test_deprecated_mode_is_among_the_warnings() -> None:
 
 @pytest.mark.req("CR-02", "CR-10")
 @pytest.mark.parametrize("recommenders", [None, [], [{"name": "default"}]])
-def test_default_serves_objects_that_name_nobody_and_nobody_else_does(recommenders: Any) -> None:
+def test_only_default_serves_objects_that_name_no_recommender(recommenders: Any) -> None:
     found = meaning(vpa(recommenders=recommenders))
     assert found.recommender == "default"
     assert found.served_by("default")
@@ -117,7 +117,7 @@ def test_a_label_selects_no_recommender() -> None:
 
 
 @pytest.mark.req("CR-07")
-def test_parameters_reach_whoever_serves_the_object() -> None:
+def test_parameters_reach_the_recommender_that_serves_the_object() -> None:
     found = meaning(vpa(recommenders=[{"name": "weekly", "parameters": {"percentile": "0.95"}}]))
     assert found.parameters == {"percentile": "0.95"}
 
@@ -270,7 +270,7 @@ def test_stored_amounts_that_cannot_be_read_bind_nothing() -> None:
 @pytest.mark.parametrize(
     "mode", [None, "Off", "Initial", "Recreate", "Auto", "InPlaceOrRecreate", "InPlace", "Whenever"]
 )
-def test_who_acts_is_whoever_has_a_mode_that_does(mode: str | None) -> None:
+def test_the_acting_vpa_is_one_with_an_acting_mode(mode: str | None) -> None:
     written = [{"updatePolicy": {"updateMode": mode}}] if mode is not None else [{}, {"updatePolicy": {}}]
     for each in written:
         found = msgspec.convert(vpa(**each), VerticalPodAutoscaler)

@@ -111,7 +111,7 @@ def test_totals_of_either_resource_must_not_fall(
     other = "memory" if name == "cpu" else "cpu"
     spans = [{name: low, other: (0, 1)}, {name: high, other: (1, 9)}]
     first, second = (
-        bucket(counts, each["cpu"], each["memory"]) for counts, each in zip(((1, 2), (3, 5)), spans, strict=True)
+        bucket(counts, span["cpu"], span["memory"]) for counts, span in zip(((1, 2), (3, 5)), spans, strict=True)
     )
     (line,) = errors(hvpa(first, second))
     assert line.startswith(f"spec.buckets[1].{name}.{field}: Invalid value")

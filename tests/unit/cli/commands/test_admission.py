@@ -44,7 +44,7 @@ UPSTREAM = {
 
 
 def test_every_flag_of_upstream_is_taken() -> None:
-    known = {each.name: each for each in declared_settings(AdmissionSettings)}
+    known = {setting.name: setting for setting in declared_settings(AdmissionSettings)}
     assert UPSTREAM.keys() <= known.keys()
     given = {known[name].parameter: value for name, value in UPSTREAM.items()}
     settings = load_settings(AdmissionSettings, from_flags(AdmissionSettings, given)).settings

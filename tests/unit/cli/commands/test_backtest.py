@@ -46,7 +46,7 @@ def test_results_are_written_where_they_are_wanted(usage: str, tmp_path: Path) -
     result = run(usage, "--recommenders=default", f"--html={html}", "--json=-", f"--csv={table}")
     assert result.exit_code == 0, result.stderr
     document = json.loads(result.stdout)
-    assert [each["name"] for each in document["facts"]] == ["web", "db"]
+    assert [fact["name"] for fact in document["facts"]] == ["web", "db"]
     assert html.read_text().startswith("<!doctype html>")
     assert len(table.read_text().splitlines()) == 3
 
@@ -148,7 +148,7 @@ def test_an_installed_recommender_is_scored_under_its_name(
     assert "\n  mine " in result.stdout
 
 
-def test_who_presses_ctrl_c_gets_what_is_finished_and_130(usage: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_prints_finished_results_and_exits_with_130(usage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import contextlib
     from collections.abc import Callable, Iterator
 

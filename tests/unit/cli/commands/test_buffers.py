@@ -18,7 +18,7 @@ COMMON = {
 
 
 def test_it_has_the_flags_that_all_components_have() -> None:
-    assert {each.name for each in declared_settings(BufferControllerSettings)} >= COMMON
+    assert {setting.name for setting in declared_settings(BufferControllerSettings)} >= COMMON
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_the_manifest_runs_it_with_its_lease_port_and_account() -> None:
     assert container["command"][:2] == ["trellis", "buffers"]
     assert spec["serviceAccountName"] == documents["ServiceAccount"]["metadata"]["name"]
     assert f":{container['ports'][0]['containerPort']}" == BufferControllerSettings().health.address
-    named = [each.get("resourceNames") for each in documents["Role"]["rules"]]
+    named = [rule.get("resourceNames") for rule in documents["Role"]["rules"]]
     assert [LEASE] in named

@@ -127,9 +127,7 @@ def test_ctrl_c_leaves_what_was_there_before(run: Callable[..., Result], server:
     assert Path("dump.jsonl.gz").read_text() == "yesterday's"
 
 
-def test_a_place_that_cannot_be_written_is_refused_before_anybody_is_asked(
-    run: Callable[..., Result], server: ModelServer
-) -> None:
+def test_an_unwritable_path_is_refused_before_any_query(run: Callable[..., Result], server: ModelServer) -> None:
     result = run("-o", "nowhere/dump.jsonl.gz")
     assert result.exit_code == 2
     assert "there is no directory nowhere" in result.stderr
@@ -163,7 +161,7 @@ def test_a_dash_is_standard_output(run: Callable[..., Result]) -> None:
     assert files() == []
 
 
-def test_a_disk_that_is_full_is_one_line_and_nobody_is_asked_any_more(
+def test_a_full_disk_is_one_line_and_no_request_follows(
     run: Callable[..., Result], server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Full(io.BytesIO):

@@ -18,7 +18,7 @@ COMMON = {
 
 
 def test_it_has_the_flags_that_all_components_have() -> None:
-    assert {each.name for each in declared_settings(HvpaControllerSettings)} >= COMMON
+    assert {setting.name for setting in declared_settings(HvpaControllerSettings)} >= COMMON
 
 
 @pytest.mark.parametrize("flag", ["--hvpa-interval=0s", "--ready-patience=-1s", "--concurrent-writes=0"])
@@ -37,5 +37,5 @@ def test_the_manifest_runs_it_with_its_lease_port_and_account() -> None:
     assert container["command"][:2] == ["trellis", "hvpa"]
     assert spec["serviceAccountName"] == documents["ServiceAccount"]["metadata"]["name"]
     assert f":{container['ports'][0]['containerPort']}" == HvpaControllerSettings().health.address
-    named = [each.get("resourceNames") for each in documents["Role"]["rules"]]
+    named = [rule.get("resourceNames") for rule in documents["Role"]["rules"]]
     assert [LEASE] in named

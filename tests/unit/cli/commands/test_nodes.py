@@ -28,7 +28,7 @@ CLUSTER_AUTOSCALER = {
 
 
 def test_it_has_the_flags_that_all_components_have_and_those_that_people_know() -> None:
-    assert {each.name for each in declared_settings(NodeControllerSettings)} >= COMMON | CLUSTER_AUTOSCALER
+    assert {setting.name for setting in declared_settings(NodeControllerSettings)} >= COMMON | CLUSTER_AUTOSCALER
 
 
 @pytest.mark.parametrize(
@@ -91,6 +91,6 @@ def test_the_manifest_runs_it_with_its_lease_port_account_and_config_map() -> No
     assert container["command"][:2] == ["trellis", "nodes"]
     assert spec["serviceAccountName"] == documents["ServiceAccount"]["metadata"]["name"]
     assert f":{container['ports'][0]['containerPort']}" == NodeControllerSettings().health.address
-    named = [each.get("resourceNames") for each in documents["Role"]["rules"]]
+    named = [rule.get("resourceNames") for rule in documents["Role"]["rules"]]
     assert [LEASE] in named
     assert [CONFIG_MAP.partition("/")[2]] in named

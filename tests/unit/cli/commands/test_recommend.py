@@ -227,7 +227,7 @@ def test_options_that_cannot_be_meant_are_refused(arguments: list[str], message:
         (["--kind="], "is no kind"),
     ],
 )
-def test_what_nobody_can_answer_is_one_line(
+def test_an_unanswerable_question_is_one_line(
     arguments: list[str], message: str, usage: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -239,7 +239,7 @@ def test_what_nobody_can_answer_is_one_line(
     assert message in said
 
 
-def test_settings_of_prometheus_are_checked_before_anybody_is_asked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_of_prometheus_are_checked_before_any_query(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["recommend", "--no-cluster", "--prometheus-url=nowhere", "--quiet"])
     assert ended.value.code == 2

@@ -149,7 +149,7 @@ def refused(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 
 
 def test_every_flag_of_upstream_is_there() -> None:
-    names = {each.name for each in declared_settings(RecommenderSettings)}
+    names = {setting.name for setting in declared_settings(RecommenderSettings)}
     assert (UPSTREAM | LIMITS).keys() <= names
 
 
@@ -162,7 +162,7 @@ def test_each_flag_of_upstream_alone_changes_nothing_at_its_default(reads: Reads
     assert reads(f"--{name}={UPSTREAM[name]}") == RecommenderSettings()
 
 
-def test_requests_are_limited_only_if_somebody_says_so(reads: Reads) -> None:
+def test_requests_are_rate_limited_only_if_configured(reads: Reads) -> None:
     assert (reads().access.kube_api_qps, reads().access.kube_api_burst) == (None, None)
     asked = reads(*(f"--{name}={value}" for name, value in LIMITS.items()))
     assert (asked.access.kube_api_qps, asked.access.kube_api_burst) == (50.0, 100.0)
@@ -292,8 +292,11 @@ def test_help_lists_ours_beside_upstreams_with_their_defaults() -> None:
     assert result.exit_code == 0
     entries = re.split(r"\s(?:-\w, )?--(?=[a-z])", " ".join(result.output.split()))[1:]
     listed = {entry.split()[0]: entry for entry in entries}
-    hidden = {each.name for each in declared_settings(RecommenderSettings) if each.about.obsolete}
-    assert listed.keys() == {each.name for each in declared_settings(RecommenderSettings)} - hidden | {"config", "help"}
+    hidden = {setting.name for setting in declared_settings(RecommenderSettings) if setting.about.obsolete}
+    assert listed.keys() == {setting.name for setting in declared_settings(RecommenderSettings)} - hidden | {
+        "config",
+        "help",
+    }
     assert hidden > {"memory-saver", "min-checkpoints", "logtostderr"}
     assert listed["checkpoint-writes-per-pass"].endswith("[default: 200]")
     assert listed["status-change-threshold"].endswith("[default: 0.05]")

@@ -61,7 +61,10 @@ def test_installed_ones_are_loaded_and_those_that_cannot_be_used_say_why(
     announce(tmp_path, "twin-package", {"homeless": "unruly_recommender:Unruly"})
     result = CliRunner().invoke(trellis, ["recommenders", "-o", "json"])
     assert result.exit_code == 1
-    by_package = {(each["name"], each.get("package")): each for each in json.loads(result.stdout)["recommenders"]}
+    by_package = {
+        (recommender["name"], recommender.get("package")): recommender
+        for recommender in json.loads(result.stdout)["recommenders"]
+    }
     unruly = by_package["unruly", "unruly-package"]
     assert [parameter["name"] for parameter in unruly["parameters"]] == ["mood", "millicores"]
     assert unruly["parameters"][0]["choices"][0] == "fine"
@@ -87,7 +90,7 @@ def test_one_that_is_none_is_told_with_what_it_lacks(tmp_path: Path, monkeypatch
     )
 
 
-def test_a_name_that_nobody_has_is_said() -> None:
+def test_an_unknown_name_is_reported() -> None:
     result = CliRunner().invoke(trellis, ["recommenders", "weekly"])
     assert (result.exit_code, result.stdout) == (1, "")
     assert "there is no recommender weekly, but default, window," in result.stderr

@@ -70,7 +70,10 @@ def test_every_form_of_the_result_is_written_where_it_is_asked_for(folder: Path)
     result = run("tiny.yaml", "--html", "r.html", "--json", "r.json", "--csv", "r.csv")
     assert result.exit_code == 0, result.output
     assert (folder / "r.html").read_text().lower().startswith("<!doctype html>")
-    assert [each["name"] for each in json.loads((folder / "r.json").read_bytes())["variants"]] == ["fixed", "sized"]
+    assert [variant["name"] for variant in json.loads((folder / "r.json").read_bytes())["variants"]] == [
+        "fixed",
+        "sized",
+    ]
     rows = list(csv.DictReader((folder / "r.csv").read_text().splitlines()))
     assert [(row["variant"], row["name"]) for row in rows] == [("fixed", "web"), ("sized", "web")]
 
@@ -90,7 +93,7 @@ def test_json_on_standard_output_is_alone_there() -> None:
 @pytest.mark.usefixtures("folder")
 def test_variants_can_be_chosen_and_a_misspelt_one_is_named() -> None:
     chosen = json.loads(run("tiny.yaml", "--only", "sized", "--json", "-").stdout)
-    assert [each["name"] for each in chosen["variants"]] == ["sized"]
+    assert [variant["name"] for variant in chosen["variants"]] == ["sized"]
     with pytest.raises(Exception, match='did you mean "sized"'):
         CliRunner().invoke(trellis, ["simulate", "tiny.yaml", "--only", "sizd"], catch_exceptions=False)
 

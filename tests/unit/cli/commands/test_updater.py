@@ -52,7 +52,7 @@ RESIZES = Served((ServedKind("", "v1", "pods", "Pod", True, subresources=("resiz
 
 
 def test_every_flag_of_upstream_is_taken_and_has_its_default() -> None:
-    known = {each.name: each for each in declared_settings(UpdaterSettings)}
+    known = {setting.name: setting for setting in declared_settings(UpdaterSettings)}
     assert UPSTREAM.keys() | TAKEN <= known.keys()
     given = {known[name].parameter: value for name, value in UPSTREAM.items()}
     assert load_settings(UpdaterSettings, from_flags(UpdaterSettings, given)).settings == UpdaterSettings()

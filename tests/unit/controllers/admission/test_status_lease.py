@@ -54,7 +54,7 @@ class World:
 
     def run(self, main: Callable[[], Coroutine[Any, Any, None]], *replicas: StatusLease) -> None:
         async def everything() -> None:
-            async with virtual_time.working(*(each.run() for each in replicas)):
+            async with virtual_time.working(*(replica.run() for replica in replicas)):
                 await main()
 
         virtual_time.run(everything())
@@ -160,7 +160,7 @@ def test_name_place_and_interval_can_be_set() -> None:
     world.run(main, world.replica(**settings))
 
 
-def test_who_only_looks_writes_no_lease() -> None:
+def test_a_read_only_replica_writes_no_lease() -> None:
     world = World()
 
     async def main() -> None:

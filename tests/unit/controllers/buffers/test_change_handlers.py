@@ -74,7 +74,7 @@ def test_annotations_of_a_template_are_there_when_its_pod_is_tried() -> None:
     world.run(play)
 
 
-def test_what_admission_made_of_a_template_stands_while_nobody_can_say_more() -> None:
+def test_the_admitted_template_is_used_until_a_new_dry_run_succeeds() -> None:
     world = World()
     world.admit = lambda pod: {**pod, "spec": {**pod["spec"], "priority": 7}}
     world.add_workload(replicas=0)
@@ -126,7 +126,7 @@ def test_the_same_verdict_about_another_spec_is_no_news() -> None:
     world.run(play)
 
 
-def test_who_sizes_the_pods_of_an_owned_workload_is_asked_again_in_every_pass() -> None:
+def test_the_vpa_of_an_owned_workload_is_resolved_again_in_every_pass() -> None:
     world = World()
     owner = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "rose", "uid": "u", "controller": True}
     world.add_workload(replicas=1)

@@ -36,7 +36,7 @@ def looked_at(controller: BufferController, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize("apps", [FEW, MANY])
-def test_a_change_calls_for_a_look_at_whom_it_concerns(apps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_change_enqueues_the_objects_it_concerns(apps: int, monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_of(apps)
 
     async def play(controller: BufferController) -> None:
@@ -54,7 +54,7 @@ def test_a_change_calls_for_a_look_at_whom_it_concerns(apps: int, monkeypatch: p
     world.run(play)
 
 
-def test_a_pass_looks_at_nobody_of_whom_nothing_can_be_new(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_pass_skips_buffers_without_new_input(monkeypatch: pytest.MonkeyPatch) -> None:
     world = world_of(FEW)
     about = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "rose"}
     world.put(path("rollouts", "rose"), {"spec": {}, "status": {"replicas": 1, "selector": "app=rose"}})

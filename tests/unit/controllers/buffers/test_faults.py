@@ -84,7 +84,7 @@ def test_a_scale_without_a_selector_is_said() -> None:
     world.run(play)
 
 
-def test_a_pod_that_somebodys_webhook_refuses_is_taken_as_it_is_written_and_that_is_said() -> None:
+def test_a_pod_refused_by_another_webhook_is_used_as_written_and_reported() -> None:
     world = World()
 
     def admit(pod: Document) -> Document:
@@ -228,7 +228,7 @@ def test_a_status_that_could_not_be_written_is_written_later() -> None:
     world.run(play)
 
 
-def test_a_status_that_somebody_changes_is_set_right() -> None:
+def test_an_externally_changed_status_is_corrected() -> None:
     world = World()
     world.add_workload()
     world.add_buffer()
@@ -312,7 +312,7 @@ def test_a_selector_that_matches_nothing_fills_nothing() -> None:
     world.run(play)
 
 
-def test_one_who_does_not_lead_writes_nothing_and_begins_anew_when_it_does() -> None:
+def test_a_process_that_does_not_lead_writes_nothing_and_starts_anew_when_it_leads() -> None:
     world = World()
     world.leads = False
     world.add_workload()

@@ -89,7 +89,7 @@ def test_nothing_is_written_or_asked_while_nothing_changes() -> None:
         before = len(world.server.requests)
         await world.wait(600.0)
         assert world.writes == 1
-        asked = [each for each in world.server.requests[before:] if "watch" not in dict(each.query)]
+        asked = [request for request in world.server.requests[before:] if "watch" not in dict(request.query)]
         # Whether somebody else says that Buffers are provisioned is known by a Lease alone.
         assert [each for each in asked if each.path != NODES_LEASE] == []
 
@@ -105,7 +105,7 @@ def test_a_pod_that_only_becomes_ready_is_not_asked_for_again() -> None:
         before = len(world.server.requests)
         world.put(where, {**pod, "status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}})
         await world.wait(1.0)
-        assert [each for each in world.server.requests[before:] if each.path == where] == []
+        assert [request for request in world.server.requests[before:] if request.path == where] == []
 
     world.run(play)
 
@@ -252,7 +252,7 @@ def test_a_scale_that_is_not_followed_and_tells_of_its_pods_late_is_asked_again_
         assert world.chunks() == 4
         before = len(world.server.requests)
         await world.wait(40.0)
-        scales = [each for each in world.server.requests[before:] if each.path.endswith("/scale")]
+        scales = [request for request in world.server.requests[before:] if request.path.endswith("/scale")]
         assert len(scales) <= 2, "what does not change is not asked for every few seconds"
 
     world.run(play)
@@ -565,7 +565,7 @@ def test_an_edit_is_not_acknowledged_with_what_was_left_of_the_spec_before_it() 
     world.run(play)
 
 
-def test_a_buffer_that_is_going_keeps_nobody_waiting_for_quotas() -> None:
+def test_a_buffer_being_deleted_blocks_no_other_on_quotas() -> None:
     world = world_with()
     world.add_quota("compute", {"pods": "100"})
     going = {"metadata": {"deletionTimestamp": "2026-11-18T12:00:00Z", "finalizers": ["example.com/wait"]}}
@@ -671,8 +671,8 @@ def test_creating_changing_and_deleting_a_buffer_writes_nothing_but_its_status()
     world.add_buffer(**TWO_OF_WEB, capacity={"replicas": {"exactly": 1}})
 
     def writes() -> list[tuple[str, str]]:
-        changes = [each for each in world.server.requests if each.method != "GET"]
-        return [(each.method, each.path) for each in changes if ("dryRun", "All") not in each.query]
+        changes = [request for request in world.server.requests if request.method != "GET"]
+        return [(change.method, change.path) for change in changes if ("dryRun", "All") not in change.query]
 
     async def play(_: BufferController) -> None:
         await world.wait(120.0)

@@ -139,5 +139,5 @@ def test_announcements_are_loaded_and_those_that_cannot_be_are_left_out() -> Non
     assert isinstance(found["example.com", "Game"], Games)
 
 
-def test_nobody_announces_anything_beside_a_plain_trellis() -> None:
+def test_a_plain_trellis_has_no_target_kinds_of_other_packages() -> None:
     assert load_target_kinds() == {}

@@ -50,7 +50,7 @@ def world_of(apps: int) -> World:
 
 def scales_asked(world: World) -> list[str]:
     """Whose scale was asked for since this was last asked."""
-    found = [each.path.split("/")[-2] for each in world.server.requests if each.path.endswith("/scale")]
+    found = [request.path.split("/")[-2] for request in world.server.requests if request.path.endswith("/scale")]
     world.server.requests.clear()
     return found
 

@@ -127,7 +127,7 @@ def test_units_may_be_mixed() -> None:
 
 
 @pytest.mark.parametrize("lost", [Unreachable("the connection was reset"), refusal(504, "Timeout", "timed out")])
-def test_a_count_of_ours_whose_write_got_no_answer_is_nobody_elses(lost: Answer) -> None:
+def test_an_unanswered_write_of_our_count_is_not_an_external_edit(lost: Answer) -> None:
     world = world_with_vpa()
 
     def is_not_answered(request: Request) -> Answer | None:
@@ -152,7 +152,7 @@ def test_a_count_of_ours_whose_write_got_no_answer_is_nobody_elses(lost: Answer)
 
 
 @pytest.mark.parametrize("is_done", [True, False])
-def test_old_replicas_keep_their_size_also_if_nobody_knows_whether_new_ones_come(is_done: bool) -> None:
+def test_old_replicas_keep_their_size_also_if_new_ones_are_uncertain(is_done: bool) -> None:
     world = world_with_vpa(**AT_ONCE)
     world.start_seconds = 20.0
 
@@ -195,7 +195,7 @@ def test_changes_of_pods_do_not_pile_up_while_no_plan_can_be_made() -> None:
 
 @pytest.mark.parametrize("lost", ["scale", "write-back", "status"])
 @pytest.mark.parametrize("way", ["up", "down"])
-def test_who_is_killed_after_a_write_leaves_something_that_the_next_one_finishes(lost: str, way: str) -> None:
+def test_a_process_killed_after_a_write_leaves_work_that_the_next_one_finishes(lost: str, way: str) -> None:
     world = world_with_vpa(**AT_ONCE)
     count, size, total = (4, "9", "36") if way == "up" else (2, "4500m", "9")
 
@@ -231,7 +231,7 @@ def test_who_is_killed_after_a_write_leaves_something_that_the_next_one_finishes
     world.run(finishes)
 
 
-def test_who_follows_one_that_was_killed_waits_for_its_pods_before_others_shrink() -> None:
+def test_the_successor_of_a_killed_process_waits_for_its_pods_before_others_shrink() -> None:
     world = world_with_vpa(**AT_ONCE)
     world.start_seconds = 20.0
 
@@ -257,7 +257,7 @@ def test_who_follows_one_that_was_killed_waits_for_its_pods_before_others_shrink
     world.run(follows)
 
 
-def test_who_writes_the_count_again_and_again_is_set_back_and_told_of_once_in_a_window() -> None:
+def test_a_repeated_external_count_is_reset_and_reported_once_in_a_window() -> None:
     world = world_with_vpa()
     windows = 6
 
@@ -279,7 +279,7 @@ def test_who_writes_the_count_again_and_again_is_set_back_and_told_of_once_in_a_
 
 
 @pytest.mark.parametrize("rival", ["horizontalpodautoscalers", "verticalpodautoscalers"])
-def test_a_count_of_whom_it_yielded_to_is_no_drift_when_that_is_gone(rival: str) -> None:
+def test_a_count_written_by_the_autoscaler_it_yielded_to_is_no_drift_after_that_is_deleted(rival: str) -> None:
     world = world_with_vpa()
 
     async def play(_: HvpaController) -> None:
@@ -363,7 +363,7 @@ def test_a_target_whose_status_counts_in_another_way_is_not_asked_all_the_time()
     world.late_counts["web"] = 0
 
     def asked() -> int:
-        return sum(each.path.endswith("/scale") for each in world.server.requests)
+        return sum(request.path.endswith("/scale") for request in world.server.requests)
 
     async def play(_: HvpaController) -> None:
         await world.wait(120.0)
@@ -497,7 +497,7 @@ def test_an_hvpa_says_that_it_holds_a_total_while_no_history_is_published() -> N
     world.run(play)
 
 
-def test_who_only_reads_decides_all_the_same_and_writes_nothing() -> None:
+def test_a_read_only_process_decides_and_writes_nothing() -> None:
     world = World()
     world.read_only = True
     world.add_workload()
@@ -512,7 +512,7 @@ def test_who_only_reads_decides_all_the_same_and_writes_nothing() -> None:
         await world.wait(60.0)
         told = [message.partition(":")[0] for code, message in world.events if code == "ScalesUp"]
         steps = ("3 x (CPU 8, memory 2G)", "4 x (CPU 9, memory 2G)")
-        assert told == [f"2 x (CPU 6, memory 2G) to {each}" for each in steps]
+        assert told == [f"2 x (CPU 6, memory 2G) to {step}" for step in steps]
         assert world.said("ScaleRefused") == 0
         assert (world.replicas(), world.status(), world.spec("hvpas")["replicas"]) == (2, {}, 6)
 

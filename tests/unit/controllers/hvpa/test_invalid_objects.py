@@ -23,7 +23,7 @@ def test_every_refused_hvpa_is_told_of_by_its_field_and_none_is_acted_on() -> No
         world.advise("12", "2G", "24", "4G")
         await world.wait(60.0)
         for name, refusal in names.items():
-            [told] = {each["message"] for each in world.status(name)["conditions"]}
+            [told] = {condition["message"] for condition in world.status(name)["conditions"]}
             assert refusal.field in told
             assert world.conditions(name) == {"Active": "HvpaRefused", "HvpaRefused": "HvpaRefused"}
             assert world.replicas(name) == 2

@@ -62,7 +62,7 @@ def is_patched(template: dict[str, Any], **stored: Any) -> bool:
         },
     }
     upkeep = plan_hpa_upkeep(owner, resolve_hvpa(owner), [convert_object(found, HorizontalPodAutoscaler)])
-    return [type(each) for each in upkeep.actions] == [PatchObject]
+    return [type(action) for action in upkeep.actions] == [PatchObject]
 
 
 def test_what_the_api_server_filled_in_is_no_difference() -> None:
@@ -99,7 +99,7 @@ def test_a_minimum_of_nothing_is_not_one() -> None:
 
 def writes_to(world: World, plural: str) -> list[str]:
     """How an object was written so far, in order."""
-    found = [each for each in world.server.requests if f"/{plural}" in each.path]
+    found = [request for request in world.server.requests if f"/{plural}" in request.path]
     return [each.method for each in found if each.method in ("POST", "PATCH", "DELETE")]
 
 
@@ -130,8 +130,8 @@ def test_however_much_the_server_says_against_a_template_the_status_has_room_for
         await world.wait(60.0)
         assert world.size()["cpu"] == "8"
         room = 32_768
-        assert {len(each["message"]) for each in world.status()["conditions"]} & {room}
-        assert all(len(each["message"]) <= room for each in world.status()["conditions"])
+        assert {len(condition["message"]) for condition in world.status()["conditions"]} & {room}
+        assert all(len(condition["message"]) <= room for condition in world.status()["conditions"])
 
     world.run(play)
 
@@ -208,7 +208,7 @@ def test_a_field_that_an_older_definition_of_a_vpa_does_not_know_is_written_once
     world.run(play)
 
 
-def test_its_own_hpa_on_its_way_out_is_waited_for_and_nobody_elses() -> None:
+def test_only_its_own_hpa_being_deleted_is_waited_for() -> None:
     world = World()
     hpas = "horizontalpodautoscalers"
     world.add_workload()
@@ -252,7 +252,7 @@ def test_a_behavior_that_is_none_is_for_the_api_server_to_refuse_and_a_condition
         world.fault = fault
         world.edit("hvpas", "web", hpa={"template": {"spec": template}})
         await world.wait(10.0)
-        [found] = [each for each in world.status()["conditions"] if each["type"] == "SourceRefused"]
+        [found] = [condition for condition in world.status()["conditions"] if condition["type"] == "SourceRefused"]
         assert "cannot unmarshal" in found["message"]
         assert world.spec("horizontalpodautoscalers") == before
         assert len(asked) == 1

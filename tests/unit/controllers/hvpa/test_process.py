@@ -97,5 +97,5 @@ def test_that_an_hpa_was_faster_is_no_news_and_any_other_refusal_is(caplog: pyte
 
     with caplog.at_level(logging.WARNING, "trellis.hvpa"):
         run(world, play)
-    said = [getattr(each, "trellis_fields", {}) for each in caplog.records if each.getMessage() == "not written"]
+    said = [getattr(record, "trellis_fields", {}) for record in caplog.records if record.getMessage() == "not written"]
     assert {str(each["result"]) for each in said} == {"Forbidden"}

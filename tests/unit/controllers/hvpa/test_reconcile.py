@@ -64,7 +64,7 @@ def test_people_read_sizes_as_buckets_are_written_and_the_status_has_them_exactl
         world.advise("12", "2684354561", "24", "5368709122")
         await world.wait(60.0)
         assert world.size() == {"cpu": "8", "memory": "2684354561"}
-        (active,) = [each for each in world.status()["conditions"] if each["type"] == "Active"]
+        (active,) = [condition for condition in world.status()["conditions"] if condition["type"] == "Active"]
         assert active["message"].startswith("3 x (CPU 8, memory 2.5Gi): ")
         (told,) = [message for code, message in world.events if code == "ScalesUp"]
         assert told.startswith("2 x (CPU 6, memory 2Gi) to 3 x (CPU 8, memory 2.5Gi): ")
@@ -128,7 +128,7 @@ def test_what_is_owned_is_set_right_made_again_and_removed_with_deploy_false() -
     world.run(play)
 
 
-def test_what_somebody_else_owns_is_never_touched() -> None:
+def test_objects_of_other_owners_are_never_touched() -> None:
     world = world_with_vpa(hpa={"template": {"spec": {"maxReplicas": 8}}})
     world.add_vpa("web")
     world.add_hpa("web")
@@ -179,7 +179,7 @@ def test_a_name_that_is_taken_by_something_about_another_workload_is_told_of_and
     async def play(_: HvpaController) -> None:
         await world.wait(300.0)
         assert world.conditions()["NameTaken"] == "NameTaken"
-        assert not [each for each in world.outcomes if each.action.target.resource is HPAS]
+        assert not [outcome for outcome in world.outcomes if outcome.action.target.resource is HPAS]
 
     world.run(play)
 
@@ -217,7 +217,7 @@ def test_the_recommenders_totals_in_the_status_are_left_to_it() -> None:
 
 
 @pytest.mark.parametrize("code", ["ConflictingVPA", "ConflictingHPA", "ElderHvpa"])
-def test_an_hvpa_yields_and_says_to_whom(code: str) -> None:
+def test_an_hvpa_yields_and_names_the_other_autoscaler(code: str) -> None:
     world = world_with_vpa(created="2026-06-01T00:00:00Z")
     rivals = {
         "ConflictingVPA": "VerticalPodAutoscaler acts",
@@ -240,7 +240,7 @@ def test_an_hvpa_yields_and_says_to_whom(code: str) -> None:
         assert world.conditions()["Active"] == code
         assert world.conditions()[code] == code
         assert world.said(code) == 1
-        messages = {each["type"]: each["message"] for each in world.status()["conditions"]}
+        messages = {condition["type"]: condition["message"] for condition in world.status()["conditions"]}
         assert messages["Active"].startswith(f"{rivals[code]}: ")
         assert messages[code].startswith(f"{rivals[code]}: ")
 
@@ -308,7 +308,7 @@ def test_a_target_scaled_to_zero_stays_there_until_it_is_scaled_up() -> None:
     world.run(play)
 
 
-def test_a_count_that_somebody_changed_is_set_back_once_in_a_window() -> None:
+def test_an_externally_changed_count_is_reset_once_in_a_window() -> None:
     world = world_with_vpa()
 
     async def play(_: HvpaController) -> None:
@@ -328,7 +328,7 @@ def test_a_count_that_somebody_changed_is_set_back_once_in_a_window() -> None:
     world.run(play)
 
 
-def test_requests_that_somebody_gives_a_pod_are_told_of_once_in_a_window_even_if_they_are_set_right_at_once() -> None:
+def test_externally_set_pod_requests_are_reported_once_in_a_window_even_if_corrected_at_once() -> None:
     world = world_with_vpa()
 
     async def play(_: HvpaController) -> None:
@@ -488,7 +488,7 @@ def test_a_template_that_the_api_server_refuses_is_a_condition_with_its_words() 
 
     async def play(_: HvpaController) -> None:
         await world.wait(10.0)
-        [found] = [each for each in world.status()["conditions"] if each["type"] == "SourceRefused"]
+        [found] = [condition for condition in world.status()["conditions"] if condition["type"] == "SourceRefused"]
         assert "metrics are wrong" in found["message"]
         assert world.find("verticalpodautoscalers") is not None
 
@@ -508,7 +508,7 @@ def test_a_stored_hvpa_that_breaks_a_rule_is_left_alone_and_others_are_not() -> 
     world.run(play)
 
 
-def test_who_does_not_lead_writes_nothing_and_begins_when_it_does() -> None:
+def test_a_process_that_does_not_lead_writes_nothing_and_starts_when_it_leads() -> None:
     world = world_with_vpa()
     world.leads = False
 

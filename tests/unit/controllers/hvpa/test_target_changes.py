@@ -148,7 +148,7 @@ def test_a_size_of_the_target_before_goes_however_late_the_status_can_be_written
     world.run(play)
 
 
-def test_a_target_that_was_named_while_nobody_looked_is_another_one_too() -> None:
+def test_a_target_changed_while_the_controller_was_down_is_a_new_target_too() -> None:
     world = world_of_two(vpa={"deploy": True})
 
     async def first(_: HvpaController) -> None:

@@ -40,7 +40,9 @@ class SlowProvider:
 
     def __init__(self, *instances: str) -> None:
         self._numbers = count(len(instances) + 1)
-        self.instances = {each: Instance(each, InstanceState.RUNNING, START - 3600, each) for each in instances}
+        self.instances = {
+            instance: Instance(instance, InstanceState.RUNNING, START - 3600, instance) for instance in instances
+        }
 
     def state(self) -> GroupState:
         return GroupState(GROUP, len(self.instances), tuple(self.instances.values()))
@@ -51,12 +53,12 @@ class SlowProvider:
     async def order(self, group: str, target: int, now: float, /) -> Ordered:
         await asyncio.sleep(3.0)
         names = [f"{group}-{next(self._numbers)}" for _ in range(len(self.instances), target)]
-        self.instances |= {each: Instance(each, InstanceState.ORDERED, now) for each in names}
+        self.instances |= {name: Instance(name, InstanceState.ORDERED, now) for name in names}
         return Ordered(tuple(names))
 
     async def release(self, _group: str, instances: Sequence[str], _now: float, /) -> Released:
-        for each in instances:
-            del self.instances[each]
+        for instance in instances:
+            del self.instances[instance]
         return Released(tuple(instances))
 
     async def tend(self, _now: float, /) -> Tended:
@@ -92,8 +94,8 @@ def test_a_release_in_the_same_group_does_not_add_to_an_order() -> None:
     cluster, memory = removing_and_waiting()
     provider = SlowProvider("small-1", "small-2")
     plans = plan(cluster, provider, memory, START)
-    assert [(each.count, each.target) for each in plans.up.orders] == [(1, 3)]
-    assert [type(each) for each in plans.down.actions] == [ReleaseNode]
+    assert [(order.count, order.target) for order in plans.up.orders] == [(1, 3)]
+    assert [type(action) for action in plans.down.actions] == [ReleaseNode]
     execute(plans, provider)
     assert list(provider.instances) == ["small-1", "small-3"]
 
@@ -105,7 +107,7 @@ def test_an_order_is_confirmed_although_the_group_released_an_instance_since() -
     cluster.snapshot.put_node("small-2", None)
     cluster.create(a_pod("another", cpu="4"))
     plans = plan(cluster, provider, memory, START + 10)
-    assert [(each.count, each.target) for each in plans.up.orders] == [(1, 3)], "of two pods one has a node coming"
+    assert [(order.count, order.target) for order in plans.up.orders] == [(1, 3)], "of two pods one has a node coming"
     memory = execute(plans, provider).memory
     plans = plan(cluster, provider, memory, START + 20)
     assert (plans.up.orders, plans.up.memory.unconfirmed_orders) == ((), {})

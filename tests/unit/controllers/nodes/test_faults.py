@@ -42,7 +42,7 @@ def in_processes(world: World, *plays: Callable[[NodeController], Awaitable[None
     virtual_time.run(main(), start=START)
 
 
-def test_a_group_that_hangs_holds_nobody_up_and_is_left_alone() -> None:
+def test_a_node_group_that_hangs_delays_no_other_and_is_backed_off() -> None:
     world = World(failing("Hang"), group("slow", priority=-1))
     world.add_buffer()
 
@@ -70,7 +70,7 @@ def test_a_group_that_refuses_is_left_alone_for_a_while_and_the_pod_is_told() ->
 
     world.run(play)
     assert not world.nodes()
-    [message] = [each[3] for each in world.events if each[2] == "NotTriggerScaleUp"][:1]
+    [message] = [event[3] for event in world.events if event[2] == "NotTriggerScaleUp"][:1]
     assert "GroupBackedOff" in message
 
 
@@ -95,7 +95,7 @@ class Boasting(KwokProvider):
 
     async def groups(self, now: float, /) -> Groups:
         told = await super().groups(now)
-        return Groups(tuple(msgspec.structs.replace(each, target=each.target + 1) for each in told.states))
+        return Groups(tuple(msgspec.structs.replace(state, target=state.target + 1) for state in told.states))
 
 
 def test_an_order_that_stays_lost_counts_once() -> None:
@@ -296,7 +296,7 @@ def test_a_buffer_that_cannot_be_read_says_so_and_stops_no_other() -> None:
     assert world.metric("trellis_nodes_unreadable_objects", kind="Buffer") == 1
 
 
-def test_pods_and_nodes_that_make_no_sense_stop_nobody() -> None:
+def test_invalid_pods_and_nodes_do_not_stop_the_autoscaler() -> None:
     world = World()
     world.lives = False
     world.add_node("absurd", cpu="9" * 30)

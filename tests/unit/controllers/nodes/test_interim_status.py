@@ -122,7 +122,7 @@ def test_a_buffer_whose_room_is_taken_says_so_while_the_provider_says_nothing(ca
     assert world.metric("trellis_nodes_buffer_hits_total", name="spare") == 1
 
 
-def test_new_buffers_are_told_while_an_order_is_not_answered_and_nobody_is_told_twice() -> None:
+def test_new_buffers_get_their_status_while_an_order_is_unanswered_and_none_twice() -> None:
     world = World(failing("Hang"))
     world.add_node("there")
 
@@ -143,7 +143,7 @@ def test_new_buffers_are_told_while_an_order_is_not_answered_and_nobody_is_told_
     world.run(play)
 
 
-def test_new_buffers_are_told_while_nobody_takes_a_node_back() -> None:
+def test_new_buffers_get_their_status_while_the_deletion_of_a_node_is_unanswered() -> None:
     quick = {"scale_down_unneeded_time": seconds(20), "scale_down_delay_after_add": seconds(0)}
     world = World(down=quick)
     made = hanging(world, "release")
@@ -178,7 +178,7 @@ def test_without_any_word_of_groups_a_buffer_is_not_told_that_none_fits() -> Non
     world.run(play)
 
 
-def test_who_does_not_lead_tells_nobody_while_the_provider_says_nothing() -> None:
+def test_a_process_that_does_not_lead_reports_nothing_while_the_provider_is_silent() -> None:
     world = World()
     made = hanging(world)
 
@@ -195,7 +195,7 @@ def test_who_does_not_lead_tells_nobody_while_the_provider_says_nothing() -> Non
 
 
 @pytest.mark.parametrize("lost", ["lead", "sight"])
-def test_nothing_is_ordered_by_who_lost_the_lead_or_sight_while_the_provider_said_nothing(lost: str) -> None:
+def test_nothing_is_ordered_after_losing_the_lease_or_the_watches_during_a_call_to_the_provider(lost: str) -> None:
     world = World(provider={"provider_timeout": seconds(120)})
     made = hanging(world, "groups")
 

@@ -32,7 +32,7 @@ async def lead_again(world: World, controller: NodeController) -> None:
     await world.wait(3)
 
 
-def test_who_takes_over_asks_a_group_again_that_failed_when_it_led_before() -> None:
+def test_a_new_leader_retries_a_group_that_failed_in_its_earlier_term() -> None:
     world = World(failing("RefuseOrders"))
 
     async def play(controller: NodeController) -> None:
@@ -45,7 +45,7 @@ def test_who_takes_over_asks_a_group_again_that_failed_when_it_led_before() -> N
     world.run(play)
 
 
-def test_who_takes_over_tells_pods_buffers_and_nodes_anew() -> None:
+def test_a_new_leader_reports_on_pods_buffers_and_nodes_anew() -> None:
     slow = {"node_delete_delay_after_taint": seconds(3600), "unremovable_node_recheck_timeout": seconds(10)}
     quick = {"scale_down_unneeded_time": seconds(20), "scale_down_delay_after_add": seconds(0)}
     world = World(group(maxSize=1), down={**quick, **slow})
@@ -126,7 +126,7 @@ def test_the_condition_is_of_the_generation_that_was_translated_and_follows_it()
 
     def said() -> tuple[str, int]:
         status = world.server.objects[f"{BUFFERS}/spare"]["status"]
-        (told,) = (each for each in status["conditions"] if each["type"] == "Provisioned")
+        (told,) = (condition for condition in status["conditions"] if condition["type"] == "Provisioned")
         return told["status"], told["observedGeneration"]
 
     async def play(_: NodeController) -> None:

@@ -43,7 +43,7 @@ class Lying(KwokProvider):
 
     async def groups(self, now: float, /) -> Groups:
         told = await super().groups(now)
-        return Groups(tuple(self._spoiled(each) for each in told.states), told.problems)
+        return Groups(tuple(self._spoiled(state) for state in told.states), told.problems)
 
     def _spoiled(self, state: GroupState) -> GroupState:
         if state.group.name != "small":
@@ -166,8 +166,14 @@ def test_a_pod_whose_order_was_refused_is_not_counted_among_those_with_a_node_on
 
 def conditions_of(world: World) -> list[str]:
     """Every reason of `Provisioned` that was ever written, in order."""
-    bodies = [each.body or b"" for each in world.server.requests if each.path.endswith("/buffers/spare/status")]
-    return [each["reason"] for body in bodies for each in msgspec.json.decode(body)["status"].get("conditions", ())]
+    bodies = [
+        request.body or b"" for request in world.server.requests if request.path.endswith("/buffers/spare/status")
+    ]
+    return [
+        condition["reason"]
+        for body in bodies
+        for condition in msgspec.json.decode(body)["status"].get("conditions", ())
+    ]
 
 
 def test_a_buffer_is_never_told_of_an_order_that_was_refused() -> None:
@@ -214,7 +220,7 @@ def test_a_buffer_is_told_that_nodes_are_ordered_while_the_provider_is_silent_an
     world.run(play)
 
 
-def test_who_only_reads_says_what_would_be_ordered_and_that_nothing_failed() -> None:
+def test_a_read_only_process_reports_what_would_be_ordered_and_no_failure() -> None:
     world = World()
     world.read_only = True
 
@@ -302,7 +308,7 @@ class Keeping(KwokProvider):
         return Released(refused=dict.fromkeys(instances, DetailedReason(UNKNOWN_GROUP, f"{group} keeps what it has")))
 
 
-def test_a_node_that_nobody_takes_back_is_used_again_at_once() -> None:
+def test_a_node_the_provider_does_not_delete_is_used_again_at_once() -> None:
     quick = {"scale_down_unneeded_time": seconds(60), "scale_down_delay_after_add": seconds(0)}
     world = World(down={**quick, "unremovable_node_recheck_timeout": seconds(10)})
     world.provider = lambda watching: Keeping(watching.kwok_objects)

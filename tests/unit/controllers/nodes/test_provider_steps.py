@@ -69,7 +69,7 @@ def written(call: str, refused: str = "") -> tuple[list[str], list[bool]]:
             outcomes = (await providing.order("small", 3, 0.0)).outcomes
         else:
             outcomes = (await providing.release("small", ["x"], 0.0)).outcomes
-        return [each.applied for each in outcomes]
+        return [outcome.applied for outcome in outcomes]
 
     applied = virtual_time.run(main())
     return [path.removeprefix(f"{NODES}/") for path in server.objects], applied

@@ -46,7 +46,10 @@ def test_room_is_made_for_a_buffer_by_its_status_alone_and_its_condition_is_true
         await world.wait(BOOT + 5)
         assert world.provisioned() == ("True", "BufferProvisioned")
         assert abs(full_at(world.buffer()) - world.now()) < 10
-        assert {each["type"] for each in world.buffer()["conditions"]} == {"ReadyForProvisioning", "Provisioned"}
+        assert {condition["type"] for condition in world.buffer()["conditions"]} == {
+            "ReadyForProvisioning",
+            "Provisioned",
+        }
         assert not [name for name in world.placed() if name]
 
     world.run(play)
@@ -74,7 +77,7 @@ def test_pods_take_the_room_of_a_buffer_at_once_and_it_is_refilled_behind_them()
     assert world.metric("trellis_nodes_buffer_misses_total", name="spare") == 0
 
 
-def test_nodes_that_nobody_needs_are_marked_emptied_and_given_back() -> None:
+def test_unneeded_nodes_are_tainted_drained_and_deleted() -> None:
     world = World(group(minSize=1), down=QUICK)
 
     async def play(_: NodeController) -> None:
@@ -160,13 +163,13 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_told_once() -> None:
 
     world.run(play)
     assert world.told("Pod", "huge") == ["NotTriggerScaleUp"]
-    [message] = [each[3] for each in world.events if each[1] == "huge"]
+    [message] = [event[3] for event in world.events if event[1] == "huge"]
     assert "cpu" in message
     assert "small" in message
     assert world.metric("trellis_nodes_pending_pods", reason="NoGroupFits") == 1
 
 
-def test_what_was_said_is_taken_back_when_a_buffer_is_somebody_elses() -> None:
+def test_the_condition_is_removed_when_a_buffer_gets_another_type() -> None:
     world = World()
 
     async def play(_: NodeController) -> None:
@@ -195,7 +198,7 @@ def test_an_idle_cluster_costs_no_write() -> None:
     world.run(play)
 
 
-def test_who_does_not_lead_writes_nothing_and_takes_over_at_once() -> None:
+def test_a_process_that_does_not_lead_writes_nothing_and_takes_over_at_once() -> None:
     world = World()
     world.leads = False
 
@@ -261,7 +264,7 @@ def test_what_is_to_be_said_of_a_group_is_logged_when_it_begins(caplog: pytest.L
 
     world.run(play)
     assert len(world.nodes()) == 1
-    said = [each for each in caplog.records if each.getMessage() == "a group is not as it should be"]
+    said = [record for record in caplog.records if record.getMessage() == "a group is not as it should be"]
     assert len(said) == 1
 
 

@@ -17,7 +17,10 @@ UNAVAILABLE = "StartupBoostUnavailable"
 def serving(*subresources: str) -> Any:
     """A server that has pods with these subresources, and says so in the old way."""
     pods = [{"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["get"]}]
-    pods += [{"name": f"pods/{each}", "kind": "Pod", "namespaced": True, "verbs": ["patch"]} for each in subresources]
+    pods += [
+        {"name": f"pods/{subresource}", "kind": "Pod", "namespaced": True, "verbs": ["patch"]}
+        for subresource in subresources
+    ]
 
     def reply(request: Request) -> Answer | None:
         if request.path == "/api":
@@ -59,7 +62,7 @@ def test_where_they_can_nothing_is_said() -> None:
     assert told(serving("resize"), startupBoost=BOOST) is None
 
 
-def test_who_asks_for_no_boost_is_told_nothing() -> None:
+def test_a_vpa_without_a_boost_has_no_boost_condition() -> None:
     assert told(serving("status")) is None
 
 

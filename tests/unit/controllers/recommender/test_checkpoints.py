@@ -31,7 +31,7 @@ def world_of_jobs() -> World:
     return world
 
 
-def test_they_are_in_the_checkpoints_of_who_is_served_by_phases_alone() -> None:
+def test_they_are_in_the_checkpoints_of_vpas_served_by_phases_alone() -> None:
     world = world_of_jobs()
 
     async def play() -> None:
@@ -44,7 +44,7 @@ def test_they_are_in_the_checkpoints_of_who_is_served_by_phases_alone() -> None:
     world.run(play)
 
 
-def test_who_has_no_runs_yet_gets_what_default_recommends() -> None:
+def test_a_job_without_runs_gets_the_answer_of_default() -> None:
     world = world_of_jobs()
 
     async def play() -> None:

@@ -40,7 +40,7 @@ def hourly(pod: str, container: str, hours: int, cores: float, used: float) -> S
     return Samples(*names, times, np.full(hours, cores), np.full(hours, used))
 
 
-def test_pods_of_the_past_feed_the_row_of_their_vpa_and_strangers_feed_nobodys() -> None:
+def test_deleted_pods_feed_the_row_of_their_vpa_and_foreign_pods_feed_none() -> None:
     usage = UsageBackfill(past(), {("shop", "gone"): {"app": "web"}})
     for pod in ("web-0", "gone", "web-6d4b75cb6d-x5k2p", "database-0"):
         usage.ingest(hourly(pod, "app", 48, 0.5, 3e8), NOW)
@@ -107,7 +107,7 @@ def test_while_history_is_being_read_what_is_published_stays_and_a_condition_say
 
     def see(request: object) -> None:
         conditions = world.vpa("web").get("status", {}).get("conditions", ())
-        if any(each["type"] == "FetchingHistory" for each in conditions):
+        if any(condition["type"] == "FetchingHistory" for condition in conditions):
             reading.set()
             assert world.target("web") == {"cpu": "2", "memory": "1Gi"}
 

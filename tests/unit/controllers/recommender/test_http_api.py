@@ -75,7 +75,7 @@ def test_after_a_pass_it_says_what_was_decided_and_after_the_next_what_was_decid
     virtual_time.run(main(), start=START)
 
 
-def test_who_is_served_is_listed_in_pages() -> None:
+def test_served_vpas_are_listed_in_pages() -> None:
     world = World()
     for name in ("c", "a", "d", "b"):
         world.add_vpa(name)
@@ -86,14 +86,14 @@ def test_who_is_served_is_listed_in_pages() -> None:
             await world.passes(1)
             answering = recommender.http_api
             _, everything = await get(answering)
-            assert [each["name"] for each in everything["items"]] == ["a", "b", "c", "d"]
+            assert [item["name"] for item in everything["items"]] == ["a", "b", "c", "d"]
             assert (everything["count"], everything["serves"], everything["elsewhere"]) == (4, ["default"], {})
             assert "continue" not in everything
             names: list[str] = []
             page: dict[str, Any] = {"continue": ""}
             while "continue" in page:
                 _, page = await get(answering, NAMESPACE, limit="3", **{"continue": page["continue"]})
-                names += [each["name"] for each in page["items"]]
+                names += [item["name"] for item in page["items"]]
             assert names == ["a", "b", "c", "d"]
             _, empty = await get(answering, "nowhere")
             assert (empty["count"], empty["items"]) == (0, [])
@@ -145,7 +145,7 @@ def test_a_vpa_that_is_not_served_here_is_told_apart_from_one_that_is_not_there(
     virtual_time.run(main(), start=START)
 
 
-def test_a_process_that_does_not_lead_says_so_and_who_does() -> None:
+def test_a_process_that_does_not_lead_names_the_leader() -> None:
     waiting = RecommendationApi(
         Elsewhere(holders={"default": "host-2_x", "seasonal": ""}), lambda _namespace, _name: None, lambda: None
     )
@@ -163,7 +163,7 @@ def test_a_process_that_does_not_lead_says_so_and_who_does() -> None:
     virtual_time.run(main(), start=START)
 
 
-def test_of_names_that_are_led_elsewhere_it_says_by_whom() -> None:
+def test_names_led_elsewhere_are_listed_with_their_leader() -> None:
     world = World("--recommender-name=default")
     world.add_workload("web")
 
@@ -181,7 +181,7 @@ def test_of_names_that_are_led_elsewhere_it_says_by_whom() -> None:
     virtual_time.run(main(), start=START)
 
 
-def test_what_is_written_and_why_is_in_the_log_for_those_who_want_it(caplog: pytest.LogCaptureFixture) -> None:
+def test_status_writes_are_logged_with_their_reason_below_info(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO - 5, "trellis.recommender")
     world = World()
     world.add_workload("web")
@@ -190,7 +190,7 @@ def test_what_is_written_and_why_is_in_the_log_for_those_who_want_it(caplog: pyt
         await world.passes(2)
 
     world.run(play)
-    told = [getattr(each, "trellis_fields", {}) for each in caplog.records if each.message == "wrote a status"]
+    told = [getattr(record, "trellis_fields", {}) for record in caplog.records if record.message == "wrote a status"]
     assert {(each["namespace"], each["vpa"]) for each in told} == {(NAMESPACE, "web")}
     assert "ValuesCameOrWent" in told[0]["why"]
     assert told[1]["why"] == "BoundsMoved"

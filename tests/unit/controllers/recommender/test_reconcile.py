@@ -15,7 +15,9 @@ from trellis.testing.scripted_transport import Answer, refusal
 
 def checkpoint_lists(world: World) -> list[Request]:
     """Requests for all checkpoints, of a namespace or of all."""
-    return [each for each in world.server.requests if each.method == "GET" and each.path.endswith("checkpoints")]
+    return [
+        request for request in world.server.requests if request.method == "GET" and request.path.endswith("checkpoints")
+    ]
 
 
 def test_a_steady_workload_gets_upstreams_recommendation_and_a_checkpoint() -> None:
@@ -79,9 +81,9 @@ def test_while_vpas_cannot_be_listed_the_model_stands_still_and_then_goes_on(
         world.server.break_watches()
         await world.passes(11)
         assert world.checkpoint("web-app")["status"] == before
-        errors = [each for each in caplog.records if each.levelname == "ERROR"]
-        assert {each.getMessage() for each in errors} == {"this pass changes nothing"}
-        assert all("verticalpodautoscalers" in str(getattr(each, "trellis_fields", {})).lower() for each in errors)
+        errors = [record for record in caplog.records if record.levelname == "ERROR"]
+        assert {error.getMessage() for error in errors} == {"this pass changes nothing"}
+        assert all("verticalpodautoscalers" in str(getattr(error, "trellis_fields", {})).lower() for error in errors)
         metrics = [each for each in world.server.requests if "/metrics.k8s.io/" in each.path]
         world.fault = lambda _request: None
         await world.passes(3)
@@ -363,13 +365,13 @@ def test_the_log_counts_those_that_are_served_and_does_not_go_on_about_the_other
 
     world.run(play)
     fields = [getattr(record, "trellis_fields", {}) for record in caplog.records]
-    assert {each["served"] for each in fields if "served" in each} == {1}
-    assert {each["vpas"] for each in fields if "written" in each} == {1}
-    assert not [each for each in fields if "theirs" in str(each)]
+    assert {field["served"] for field in fields if "served" in field} == {1}
+    assert {field["vpas"] for field in fields if "written" in field} == {1}
+    assert not [field for field in fields if "theirs" in str(field)]
 
 
 @pytest.mark.req("CR-19")
-def test_a_label_has_no_effect_and_nobody_is_asked_for_advice() -> None:
+def test_a_label_has_no_effect_and_triggers_no_advice() -> None:
     world = World()
     world.add_workload("web")
     labelled = world.vpa("web")
@@ -450,7 +452,7 @@ def test_the_checkpoints_of_a_vpa_that_went_before_they_could_be_listed_are_not_
     world.run(play)
 
 
-def test_a_checkpoint_that_cannot_be_read_is_kept_aside_and_harms_nobody() -> None:
+def test_an_unreadable_checkpoint_is_set_aside_and_affects_no_other_vpa() -> None:
     world = World()
     world.add_workload("web", pods=1)
     world.add_workload("other", pods=1)

@@ -49,7 +49,7 @@ def test_process_from_start_to_end() -> None:
 
 
 @pytest.mark.parametrize("flag", ["--dry-run=true", "--read-only=true"])
-def test_who_changes_nothing_takes_no_lease_and_posts_no_events(flag: str) -> None:
+def test_a_read_only_component_takes_no_lease_and_records_no_events(flag: str) -> None:
     [probes] = free_ports(1)
     world = World(f"--address=127.0.0.1:{probes}", "--leader-elect=true", flag)
     world.add_workload()

@@ -69,7 +69,7 @@ def test_half_of_a_large_workload_goes_at_a_time_and_never_more() -> None:
         assert len(world.evictions) == 5
         for _ in range(100):
             await asyncio.sleep(0.5)
-            going = sum(not _serves(each) for each in world.pods().values())
+            going = sum(not _serves(pod) for pod in world.pods().values())
             assert going <= 5
         assert world.requests() == ["500m"] * 10
 
@@ -84,13 +84,13 @@ def _serves(pod: dict[str, object]) -> bool:
 def test_in_place_a_pod_keeps_its_identity_and_is_marked_as_upstream_does() -> None:
     world = World()
     world.add_workload(mode="InPlaceOrRecreate")
-    before = {name: each["metadata"]["uid"] for name, each in world.pods().items()}
+    before = {name: pod["metadata"]["uid"] for name, pod in world.pods().items()}
 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(1.5)
         assert world.requests() == ["500m", "500m"]
-        assert {name: each["metadata"]["uid"] for name, each in world.pods().items()} == before
-        assert all(each["metadata"]["annotations"]["vpaInPlaceUpdated"] == "true" for each in world.pods().values())
+        assert {name: pod["metadata"]["uid"] for name, pod in world.pods().items()} == before
+        assert all(pod["metadata"]["annotations"]["vpaInPlaceUpdated"] == "true" for pod in world.pods().values())
         assert world.evictions == []
         assert len(world.resizes) == 2
         assert world.counted("vpa_updater_in_place_updated_pods_total{") == 2
@@ -228,7 +228,7 @@ def test_a_dry_run_asks_the_server_and_changes_nothing(caplog: pytest.LogCapture
     world.run(play)
 
 
-def test_whoever_does_not_lead_does_nothing_and_begins_when_it_does() -> None:
+def test_a_process_that_does_not_lead_does_nothing_and_starts_when_it_leads() -> None:
     world = World()
     world.add_workload()
     world.leads = False
@@ -368,7 +368,7 @@ def test_an_object_that_is_deleted_lets_its_pods_alone() -> None:
     world.run(play)
 
 
-def test_a_pod_of_another_controller_with_the_same_labels_is_nobodys_business() -> None:
+def test_a_pod_of_another_controller_with_the_same_labels_is_ignored() -> None:
     world = World()
     world.add_workload()
     stranger = world.add_pod("web", "stranger")

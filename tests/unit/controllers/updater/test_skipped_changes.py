@@ -66,7 +66,7 @@ def test_a_vpa_that_gets_a_boost_later_boosts_no_running_pod(mode: str) -> None:
         await world.passes(2)
         assert (world.resizes, world.evictions) == ([], [])
         assert world.requests() == ["100m", "100m"]
-        assert [each["metadata"]["annotations"] for each in world.pods().values()] == [{}, {}]
+        assert [pod["metadata"]["annotations"] for pod in world.pods().values()] == [{}, {}]
 
     world.run(play)
 
@@ -153,7 +153,7 @@ def test_a_boost_that_ends_goes_before_evictions_that_wait() -> None:
 
 
 @pytest.mark.parametrize("where", ["cluster", "namespace", "object"])
-def test_a_freeze_stops_everything_at_once_and_says_who_set_it(where: str) -> None:
+def test_a_freeze_stops_all_changes_at_once_and_names_its_author(where: str) -> None:
     world = World()
     note = {"trellis.x-k8s.io/freeze": "alice"}
     world.add_workload(annotations=note if where == "object" else {})

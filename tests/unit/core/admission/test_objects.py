@@ -122,7 +122,7 @@ def test_an_old_mode_is_stored_with_a_warning() -> None:
     assert any("deprecated" in warning for warning in verdict.warnings)
 
 
-def test_a_field_that_nobody_knows_is_left_to_the_api_server_and_mentioned() -> None:
+def test_an_unknown_field_is_left_to_the_api_server_and_reported() -> None:
     verdict = judged(vpa(targetReference={}))
     assert verdict.refusal is None
     assert any("spec.targetReference" in warning for warning in verdict.warnings)
@@ -137,7 +137,7 @@ def test_names_and_labels_are_left_to_the_api_server() -> None:
 BROKEN = {"containerName": "app", "minAllowed": {"cpu": "2"}, "maxAllowed": {"cpu": "1"}}
 
 
-def test_what_a_stored_object_breaks_already_keeps_nobody_from_changing_its_other_fields() -> None:
+def test_rules_a_stored_object_already_breaks_do_not_block_changes_of_other_fields() -> None:
     stored = vpa(resourcePolicy={"containerPolicies": [BROKEN]})
     assert judged(stored).refusal is not None
     # Its fault may even move to another place in the list.

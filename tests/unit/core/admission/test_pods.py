@@ -229,7 +229,7 @@ def test_memory_is_the_same_with_and_without_a_boost() -> None:
         assert resources(boosted)[field]["memory"] == resources(plain)[field]["memory"]
 
 
-def test_a_boost_that_fits_no_node_is_a_warning_for_whoever_makes_the_pod() -> None:
+def test_a_boost_that_fits_no_node_is_a_warning_to_the_client_that_creates_the_pod() -> None:
     after, verdict = admitted(
         pod(container("500m")), governor(startupBoost=TWICE), ceiling=CpuCeiling(900, binding=False)
     )

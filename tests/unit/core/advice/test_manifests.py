@@ -52,7 +52,7 @@ def test_a_sidecar_is_patched_where_it_stands_and_a_cron_job_below_its_jobs() ->
     sidecar = container("proxy", target=(100, 512 * MIB), is_sidecar=True)
     ((_, patch),) = build_patches(only(workload("nightly", sidecar, kind="CronJob"))).objects
     spec = patch["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    assert [each["name"] for each in spec["initContainers"]] == ["proxy"]
+    assert [init_container["name"] for init_container in spec["initContainers"]] == ["proxy"]
     assert "containers" not in spec
 
 
@@ -110,7 +110,7 @@ def test_two_workloads_of_one_name_get_vpas_of_two_names() -> None:
     assert [manifest["metadata"]["name"] for _, manifest in found.objects] == ["web-deployment", "web-statefulset"]
 
 
-def test_a_group_of_jobs_has_nobody_to_point_at() -> None:
+def test_a_group_of_jobs_has_no_owner_to_target() -> None:
     each = msgspec.structs.replace(workload("report", kind="Job"), group="app=report", members=7)
     assert "7 Jobs have no owner" in build_vpas(only(each)).left_out[0].why
 

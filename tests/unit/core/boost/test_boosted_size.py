@@ -142,7 +142,7 @@ def test_a_container_that_restarts_when_its_memory_is_resized_is_boosted() -> No
 
 
 @pytest.mark.parametrize(("os", "cpu"), [("windows", 500), ("linux", 1000)])
-def test_a_pod_for_windows_which_nobody_can_resize_is_not_boosted(os: str, cpu: int) -> None:
+def test_a_windows_pod_cannot_be_resized_and_is_not_boosted(os: str, cpu: int) -> None:
     found = start(pod(container("500m"), os={"name": os}), factor(2))
     assert found.cpu() == (cpu, None)
     assert bool(found.notes()) == (os == "windows")

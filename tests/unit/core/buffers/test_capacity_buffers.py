@@ -172,7 +172,7 @@ def test_a_buffer_is_said_as_a_capacity_buffer_with_a_template() -> None:
     assert template.metadata.labels == {"app": "web", "pod-template-hash": "abc"}
     assert template.spec.priority is None
     written = found_elsewhere.template["template"]["spec"]
-    assert all(each["image"] for each in (*written["containers"], *written["initContainers"]))
+    assert all(container["image"] for container in (*written["containers"], *written["initContainers"]))
 
 
 def test_a_dedicated_and_a_scheduled_buffer_are_a_number() -> None:

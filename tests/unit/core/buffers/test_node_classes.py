@@ -103,13 +103,13 @@ def test_a_stored_chunk_without_a_size_says_what_it_lacks() -> None:
 def test_a_chunk_larger_than_every_node_is_said_but_kept_since_larger_nodes_may_come() -> None:
     made = translated(class_buffer(perChunkResources={"cpu": "16", "memory": "1Gi"}), TranslationFacts(nodes=SMALLEST))
     assert (made.chunks, made.is_ready) == (2, True)
-    assert [each.reason for each in made.notes] == [CHUNK_LARGER_THAN_NODES]
+    assert [note.reason for note in made.notes] == [CHUNK_LARGER_THAN_NODES]
     assert str(made.notes[0]) == "a chunk asks for 16 cpu, where no node leaves more than 15900m"
 
 
 def test_while_a_class_has_no_node_chunks_are_made_for_a_small_one() -> None:
     made = translated(class_buffer())
-    assert [each.reason for each in made.notes] == [NODE_CLASS_EMPTY]
+    assert [note.reason for note in made.notes] == [NODE_CLASS_EMPTY]
     assert (made.chunks, made.is_ready) == (80, True)
     assert requests_of(made) == {"cpu": "500m", "memory": "64Mi"}
 
@@ -217,7 +217,7 @@ def test_chunks_tolerate_the_taints_that_all_nodes_of_the_class_have_for_good() 
 )
 def test_a_taint_that_comes_and_goes_with_the_life_of_a_node_is_no_part_of_its_class(key: str) -> None:
     nodes = [pool("n1", "8", taints=[SPOT, {"key": key, "effect": "NoSchedule"}])]
-    assert [each.key for each in of(nodes, {POOL: "spot"}).taints] == ["spot"]
+    assert [taint.key for taint in of(nodes, {POOL: "spot"}).taints] == ["spot"]
 
 
 @pytest.mark.parametrize("chunk", [{}, {"perChunkResources": {"cpu": "1", "memory": "128Mi"}}])

@@ -73,7 +73,7 @@ def test_without_pods_and_template_a_buffer_waits_for_the_first_pod() -> None:
 def test_a_template_that_the_server_refuses_is_used_as_it_is_written_and_that_is_said() -> None:
     made = translated(TWO, found(pod=None, template=a_template(), refusal="denied the request: no"))
     assert made.is_ready
-    assert [each.reason for each in made.notes] == [TEMPLATE_REFUSED]
+    assert [note.reason for note in made.notes] == [TEMPLATE_REFUSED]
     assert str(made.notes[0]) == "denied the request: no"
 
 
@@ -136,7 +136,7 @@ def test_volumes_that_tie_a_pod_to_a_node_are_dropped_and_named() -> None:
     assert made.is_ready
     assert made.pod_spec is not None
     assert "volumes" not in made.pod_spec
-    assert [each.reason for each in made.notes] == [VOLUMES_DROPPED]
+    assert [note.reason for note in made.notes] == [VOLUMES_DROPPED]
     assert str(made.notes[0]) == "without volumes[1] (claim data-web-0), volumes[2] (ephemeral)"
 
 
@@ -195,7 +195,7 @@ def test_sidecars_and_ports_of_the_hosts_network_are_kept() -> None:
     spec = a_spec(container, initContainers=[sidecar, app("init", cpu="3")], hostNetwork=True)
     made = translated(given(spec)).pod_spec
     assert made is not None
-    assert [each.get("restartPolicy") for each in made["initContainers"]] == ["Always", None]
+    assert [init_container.get("restartPolicy") for init_container in made["initContainers"]] == ["Always", None]
     assert "restartPolicy" not in made["containers"][0]
     assert made["containers"][0]["ports"] == [{"containerPort": 80, "hostPort": 80}]
     assert Demand.of(msgspec.convert(made, PodSpec)) == Demand.of(msgspec.convert(spec, PodSpec))
@@ -217,7 +217,10 @@ def test_sidecars_are_as_big_as_recommended_too() -> None:
     made = translated(TWO, found(spec=spec, governor=a_vpa({"cpu": "800m"}))).pod_spec
     assert made is not None
     assert made["containers"][0]["resources"] == {"requests": {"cpu": "1"}}
-    assert [each["resources"]["requests"]["cpu"] for each in made["initContainers"]] == ["1", "800m"]
+    assert [init_container["resources"]["requests"]["cpu"] for init_container in made["initContainers"]] == [
+        "1",
+        "800m",
+    ]
 
 
 def test_a_recommendation_is_bounded_as_for_a_new_pod() -> None:

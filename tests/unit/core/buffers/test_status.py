@@ -28,7 +28,7 @@ def stored(status: Document) -> BufferStatus:
 
 
 def conditions(status: Document) -> dict[str, tuple[str, str]]:
-    return {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+    return {condition["type"]: (condition["status"], condition["reason"]) for condition in status["conditions"]}
 
 
 def limited(chunks: int) -> Translation:
@@ -120,8 +120,8 @@ def test_every_change_is_written() -> None:
 
 def test_the_time_of_a_transition_moves_only_with_the_status() -> None:
     before = stored(build_status(limited(4), None, 1, NOON))
-    fewer = {each["type"]: each for each in build_status(limited(3), before, 1, LATER)["conditions"]}
+    fewer = {condition["type"]: condition for condition in build_status(limited(3), before, 1, LATER)["conditions"]}
     assert {each["lastTransitionTime"] for each in fewer.values()} == {"2026-11-18T12:00:00Z"}
-    none = {each["type"]: each for each in build_status(limited(10), before, 1, LATER)["conditions"]}
+    none = {condition["type"]: condition for condition in build_status(limited(10), before, 1, LATER)["conditions"]}
     assert none["LimitedByQuotas"]["lastTransitionTime"] == "2026-11-18T13:00:00Z"
     assert none["ReadyForProvisioning"]["lastTransitionTime"] == "2026-11-18T12:00:00Z"

@@ -64,7 +64,7 @@ def test_a_pod_without_its_boost_has_the_cpu_that_it_came_with() -> None:
     had = '{"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {}}'
     spec = a_spec(app(cpu="2", memory="3Gi", limits={"cpu": "4"}), app("proxy", cpu="1"))
     pod = remove_boost(a_pod(spec, annotations={"vpaCpuStartupBoost/app": had}))
-    assert [dict(each.resources.requests) for each in pod.spec.containers] == [
+    assert [dict(container.resources.requests) for container in pod.spec.containers] == [
         {"memory": "3Gi", "cpu": "500m"},
         {"cpu": "1"},
     ]

@@ -111,7 +111,7 @@ def test_the_labels_of_another_workload_may_overlap_without_its_pods_being_taken
 @pytest.mark.parametrize(
     "controller", [None, ("Node", "node-1"), ("Unheard", "of"), ("Operator", "queue"), ("ReplicaSet", "deleted")]
 )
-def test_where_nobody_knows_the_topmost_owner_labels_decide_unless_certainty_is_asked_for(
+def test_where_the_topmost_owner_is_unknown_labels_decide_unless_certainty_is_required(
     controller: tuple[str, str] | None,
 ) -> None:
     loose = pod("a", {"app": "web"}, controller)
@@ -126,7 +126,7 @@ def test_a_selector_that_matches_everything_takes_only_what_its_target_owns() ->
     assert found.governor == {"a": "v"}
 
 
-def test_the_older_governs_and_the_younger_learns_who_does() -> None:
+def test_the_older_governs_and_the_younger_names_it() -> None:
     claims = [
         claim("young", WEB, "app=web", created=30),
         claim("of-unknown-age", WEB, "app=web", created=NAN),
@@ -150,13 +150,13 @@ def test_of_equally_old_ones_the_first_by_name_governs() -> None:
     assert (found.governor, found.rivals) == ({"p": "a"}, {"b": ("a",), "c": ("a",)})
 
 
-def test_a_claim_whose_target_cannot_be_used_governs_nothing_and_is_nobodys_rival() -> None:
+def test_a_claim_whose_target_cannot_be_used_governs_nothing_and_conflicts_with_none() -> None:
     claims = [claim("broken", WEB, None, created=1), claim("good", WEB, "app=web", created=2)]
     found = decide(claims, pod("p", {"app": "web"}, ("ReplicaSet", "web-1")))
     assert found == Governance({"p": "good"}, {}, {"broken": 0, "good": 1})
 
 
-def test_nobody_claims_anything() -> None:
+def test_without_claims_or_pods_nothing_is_governed() -> None:
     assert decide([], pod("p", {"app": "web"})) == Governance({}, {}, {})
     assert decide([claim("v", WEB, "app=web")]) == Governance({}, {}, {"v": 0})
 

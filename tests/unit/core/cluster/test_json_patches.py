@@ -155,7 +155,7 @@ def test_nothing_to_change_is_no_patch_at_all() -> None:
         lambda it: it["spec"]["containers"][0]["resources"]["requests"].pop("cpu"),
     ],
 )
-def test_a_pod_that_somebody_else_has_changed_is_not_patched(elsewhere: Any) -> None:
+def test_a_pod_changed_by_another_writer_is_not_patched(elsewhere: Any) -> None:
     stored = pod(copy.deepcopy(RUNNING))
     elsewhere(stored)
     with pytest.raises(PatchRefused):

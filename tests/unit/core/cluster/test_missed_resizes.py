@@ -129,8 +129,8 @@ def test_a_kill_before_the_kubelet_could_apply_the_resize_belongs_to_the_old_req
     assert versions(*PHANTOM, *healed)[3:] == [(-38, 100, False)]
 
 
-def test_a_kill_after_a_missed_resize_is_marked_if_nobody_knows_what_was_requested_before() -> None:
-    [(_, memory, marked)] = [each for each in versions(PHANTOM[5]) if each[0] == -80]
+def test_a_kill_after_a_missed_resize_is_marked_if_the_earlier_request_is_unknown() -> None:
+    [(_, memory, marked)] = [version for version in versions(PHANTOM[5]) if version[0] == -80]
     assert math.isnan(memory)
     assert marked
     (_, phantom) = sorted(find_oom_kills(None, msgspec.convert(PHANTOM[5], ObservedPod)), key=lambda each: each.time)

@@ -23,7 +23,7 @@ def test_it_says_of_itself_what_its_labels_say(labels: dict[str, str], system: s
     assert document["metadata"]["labels"] == {"pool": "a", OS: system, ARCHITECTURE: architecture}
 
 
-def test_it_is_ready_and_offers_all_it_has_to_who_tolerates_its_taints() -> None:
+def test_it_is_ready_and_offers_its_allocatable_to_pods_that_tolerate_its_taints() -> None:
     taints = [NodeTaint(key="gpu", value="yes", effect="NoSchedule"), NodeTaint(key="slow", effect="NoExecute")]
     document = build_node_manifest(OFFERED, {}, taints, "v1.36.0")
     assert document["spec"]["taints"] == [
@@ -31,6 +31,6 @@ def test_it_is_ready_and_offers_all_it_has_to_who_tolerates_its_taints() -> None
         {"key": "slow", "effect": "NoExecute"},
     ]
     node = convert_object(document, Node)
-    assert [(each.type, each.status) for each in node.status.conditions] == [("Ready", "True")]
+    assert [(condition.type, condition.status) for condition in node.status.conditions] == [("Ready", "True")]
     assert document["status"]["capacity"] == document["status"]["allocatable"] == OFFERED
     assert "taints" not in build_node_manifest(OFFERED, {}, (), "v1.36.0")["spec"]

@@ -119,7 +119,7 @@ _versions = st.builds(lambda state, last: pod(container(state, last)), _states, 
 def test_whatever_versions_a_watch_skips_no_kill_that_still_shows_is_lost(
     versions: list[ObservedPod], data: st.DataObject
 ) -> None:
-    seen = [each for each in versions[:-1] if data.draw(st.booleans())] + versions[-1:]
+    seen = [version for version in versions[:-1] if data.draw(st.booleans())] + versions[-1:]
     told = {
         (found.container, found.time)
         for old, new in zip([None, *seen], seen, strict=False)

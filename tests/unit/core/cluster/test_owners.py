@@ -56,7 +56,7 @@ class World:
 
 
 @pytest.mark.parametrize(("below", "above"), [("ReplicaSet", "Deployment"), ("Job", "CronJob")])
-def test_a_chain_leads_to_the_one_that_nobody_controls(below: str, above: str) -> None:
+def test_a_chain_of_owners_ends_at_the_object_without_a_controller(below: str, above: str) -> None:
     world = World((below, above), (above, None))
     assert world.follow(below) == world.follow(above) == OwnerChain(target(above))
 

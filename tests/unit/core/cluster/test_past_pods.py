@@ -38,7 +38,7 @@ def test_names_follow_the_rules_of_their_controllers(kind: str, pod: str, is_one
     assert bool(pattern.fullmatch(pod)) is is_one
 
 
-def test_of_a_custom_kind_nobody_knows_the_names() -> None:
+def test_of_a_custom_kind_the_names_are_unknown() -> None:
     assert build_pod_name_pattern(TargetRef("shop", "argoproj.io/v1alpha1", "Rollout", "web")) is None
 
 

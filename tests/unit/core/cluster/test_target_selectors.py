@@ -146,7 +146,7 @@ def test_a_scale_without_a_selector_is_refused_in_the_words_people_search_for() 
 
 
 @pytest.mark.parametrize("selector", ["app in", "=", "a=b,,", "a b"])
-def test_a_selector_that_nobody_can_read_is_quoted(selector: str) -> None:
+def test_an_unreadable_selector_is_quoted(selector: str) -> None:
     found = problem(resolve_selector(target("Rollout"), scaled(ScaleInfo(selector))))
     assert found.reason is TARGET_SELECTOR_UNREADABLE
     assert "Rollout shop/web" in found.message

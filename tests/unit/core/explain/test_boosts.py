@@ -32,7 +32,7 @@ def test_a_boosted_pod_without_an_object_is_told_when_its_boost_ends() -> None:
     cluster = boosted()
     found = the_pod(cluster)
     assert (found.by, found.way, found.reason.code) == ("", "Leave", "BoostWithoutPolicy")
-    assert [(each.container, each.phase) for each in found.boosts] == [("app", "Held")]
+    assert [(boost.container, boost.phase) for boost in found.boosts] == [("app", "Held")]
     assert found.boosts[0].before == {"requests": {"cpu": "200m", "memory": "1Gi"}}
     text = "\n".join(as_text(explain_pod(cluster.evidence(), "job-1-0"), 300))
     assert "No object gives the container a boost any more" in text or "no object gives the container a boost" in text
@@ -60,7 +60,7 @@ def test_a_pod_that_has_been_boosted_for_more_than_ten_minutes_is_named(age: flo
     cluster = boosted(ready=False, age=age)
     cluster.add_vpa("job", startupBoost=FACTOR)
     found = the_pod(cluster)
-    assert [each.code for each in found.warnings] == (["BoostedForLong"] if warned else [])
+    assert [warning.code for warning in found.warnings] == (["BoostedForLong"] if warned else [])
     text = "\n".join(as_text(explain_vpa(cluster.evidence(), "job"), 300))
     assert ("Warning, BoostedForLong" in text) is warned
     assert "job-1-0" in text

@@ -119,7 +119,7 @@ def test_without_a_live_pod_the_template_shows_the_shape_as_it_is_written() -> N
     assert "TemplateUnseen" in unseen_codes(found)
 
 
-def test_what_a_scale_says_counts_for_kinds_that_nobody_knows() -> None:
+def test_the_scale_subresource_counts_for_unknown_kinds() -> None:
     cluster = world(4, targetRef=ROLLOUT, capacity={"replicas": {"percent": {"percent": 50}}})
     target = TargetRef(NAMESPACE, "argoproj.io/v1alpha1", "Rollout", "web")
     cluster.scales = [DumpedScale(target, ScaleInfo("app=web"), replicas=9)]
@@ -202,7 +202,7 @@ def test_pods_that_fill_a_dedicated_buffer_are_counted() -> None:
     part = explained(spare(), "builds")
     assert (part.wanted, part.chunks, part.filled_by) == (4, 2, "app=build")
     assert part.filled == {"cpu": "4", "memory": "8Gi"}
-    assert [each.reason.code for each in part.notes] == ["BufferFilled"]
+    assert [note.reason.code for note in part.notes] == ["BufferFilled"]
 
 
 @pytest.mark.parametrize(
@@ -276,7 +276,9 @@ def test_room_is_counted_beside_what_runs_or_as_if_nothing_did(on_top: bool) -> 
     part = explained(cluster)
     room = room_of(part)
     assert (room.nodes, room.takes, room.chunks, part.on_top) == (1, 1, 1 if on_top else 3, on_top)
-    assert [(each.reason.code, each.resource) for each in room.obstacles] == ([("NodeFull", "cpu")] if on_top else [])
+    assert [(obstacle.reason.code, obstacle.resource) for obstacle in room.obstacles] == (
+        [("NodeFull", "cpu")] if on_top else []
+    )
     # Pods use all of the minimum: an autoscaler that keeps chunks on top of what runs has none to keep.
     assert room.kept_on_top == (None if on_top else 0)
 
@@ -284,7 +286,9 @@ def test_room_is_counted_beside_what_runs_or_as_if_nothing_did(on_top: bool) -> 
 def test_a_chunk_that_no_node_takes_says_why() -> None:
     room = room_of(explained(world(**given_pods(2, container(cpu="500")))))
     assert (room.takes, room.chunks) == (0, 0)
-    assert [(each.reason.code, each.resource, each.nodes) for each in room.obstacles] == [("NodeTooSmall", "cpu", 1)]
+    assert [(obstacle.reason.code, obstacle.resource, obstacle.nodes) for obstacle in room.obstacles] == [
+        ("NodeTooSmall", "cpu", 1)
+    ]
 
 
 def test_a_node_that_is_not_ready_has_no_room() -> None:
@@ -293,7 +297,7 @@ def test_a_node_that_is_not_ready_has_no_room() -> None:
     assert room_of(explained(cluster)).chunks == 0
 
 
-def test_where_not_all_pods_are_known_nobody_says_what_is_free() -> None:
+def test_where_not_all_pods_are_known_free_capacity_is_not_reported() -> None:
     cluster = world(**exactly(2))
     cluster.patterns = ("shop",)
     found = explain_buffer(cluster.evidence(), "web")
@@ -399,9 +403,9 @@ def test_the_counts_and_reasons_are_those_of_the_translation(cluster: Cluster) -
         made.on_top,
     )
     assert part.ready is not None
-    assert [part.ready.reason, *(each.reason for each in part.notes)] == [
+    assert [part.ready.reason, *(note.reason for note in part.notes)] == [
         made.ready.reason,
-        *(each.reason for each in made.notes),
+        *(note.reason for note in made.notes),
     ]
     if part.room is not None:
         assert 0 <= (part.room.chunks or 0) <= part.chunks
@@ -417,7 +421,7 @@ def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> No
     found.see(msgspec.structs.replace(part, room=None, cost=None, totals={}, chunk=None))
     found.see([part.chunk.containers, part.chunk.source] if part.chunk is not None else [])
     assert found.codes <= known.codes
-    assert not {each for each in found.numbers if each not in known.numbers and not math.isnan(each)}
+    assert not {number for number in found.numbers if number not in known.numbers and not math.isnan(number)}
 
 
 def _made(evidence: Evidence) -> Translation:
@@ -433,6 +437,6 @@ def _known(evidence: Evidence) -> Atoms:
     found.see([buffered, _made(evidence).limited, evidence.now, True, False])
     found.codes |= {"ShapedLikePod", "ShapedLikeTemplate", "ShapeOfClass", "ShapeGiven"}
     # An amount is written in another unit than it is counted in, and a text is read in both.
-    found.numbers |= {1000 * each for each in found.numbers} | {each / 1000 for each in found.numbers}
-    found.numbers |= {float(math.ceil(each / 1000)) for each in found.numbers}
+    found.numbers |= {1000 * number for number in found.numbers} | {number / 1000 for number in found.numbers}
+    found.numbers |= {float(math.ceil(number / 1000)) for number in found.numbers}
     return found

@@ -30,7 +30,7 @@ from trellis.core.recommend.explanations import describe_vpa
 from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 
-OWN = {each.code for module in (own_pods, own_unseen) for each in vars(module).values() if isinstance(each, Reason)}
+OWN = {var.code for module in (own_pods, own_unseen) for var in vars(module).values() if isinstance(var, Reason)}
 CPU = ("100m", "250m", "500m", "550m", "1", "2")
 MEMORY = ("128Mi", "512Mi", "1Gi", "3Gi")
 MODES = ("Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace")
@@ -158,7 +158,7 @@ def test_every_code_and_figure_of_an_explanation_is_one_that_the_core_gave(
     for explained in answers:
         found, turns = said(explained)
         assert found.codes <= known.codes | OWN
-        unknown = {each for each in found.numbers - known.numbers if np.isfinite(each)}
+        unknown = {number for number in found.numbers - known.numbers if np.isfinite(number)}
         assert not unknown - _counted(explained), unknown
         assert {turn.code for turn in turns} <= {each.value for each in CounterfactualCode}
 

@@ -48,7 +48,7 @@ def told(cluster: Cluster, name: str = "web") -> HvpaPart:
 
 
 def of(part: HvpaPart, resource: str) -> DemandPart:
-    return next(each for each in part.demands if each.resource == resource)
+    return next(demand for demand in part.demands if demand.resource == resource)
 
 
 def code(part: HvpaPart) -> str:
@@ -105,7 +105,7 @@ def test_a_total_that_is_held_is_the_decision_and_says_its_remedy() -> None:
     part = told(cluster)
     assert code(part) == "NoTotals"
     assert part.details.startswith("CPU is held at 12 in total, and the VPA recommends 40 for a pod")
-    (line,) = [each for each in source_lines(part, time(NOW)) if "held" in each]
+    (line,) = [source_line for source_line in source_lines(part, time(NOW)) if "held" in source_line]
     assert line == (
         "  Of CPU and memory no total is published: it is held at the target times the count of the first pass."
     )
@@ -122,7 +122,7 @@ def test_a_total_that_is_scaled_by_another_recommender_names_it() -> None:
     assert "  That is the history of the whole workload, scaled by the target of recommender night-shift." in lines
 
 
-def test_a_count_on_the_scale_without_an_hpa_is_told_with_who_wrote_it() -> None:
+def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> None:
     said = {"type": "ScaleWish", "status": "True", "reason": "ScaleWish", "message": "kubectl wishes 4 replicas"}
     demand = {"total": {"cpu": "24"}, "time": time(NOW - 60)}
     cluster = world(total={"cpu": "12", "memory": "6G"}, replicas=2, status={"hpa": demand, "conditions": [said]})
@@ -142,7 +142,7 @@ def test_a_count_that_the_controller_has_not_seen_yet_is_told() -> None:
     assert "spec.replicas says 4: a wish that the controller has not answered yet." in lines
 
 
-def test_without_any_source_it_says_that_nobody_recommends() -> None:
+def test_without_any_source_the_reason_is_no_recommendation() -> None:
     part = told(world())
     assert (code(part), part.hpa, part.vpa, part.demands) == ("NoRecommendation", None, None, ())
 
@@ -204,7 +204,7 @@ def test_the_size_is_split_over_the_containers_that_are_scaled() -> None:
 def test_more_than_the_last_bucket_allows_is_limited() -> None:
     part = told(world(2, total={"cpu": "200", "memory": "10G"}))
     assert (of(part, "cpu").limited, of(part, "memory").limited) == (True, False)
-    assert "Limited" in {each.code for each in part.notes}
+    assert "Limited" in {note.code for note in part.notes}
     assert not [turn for turn in part.turns if turn.upwards]
 
 
@@ -256,13 +256,13 @@ def test_what_the_controller_holds_back_is_told_as_its_status_has_it() -> None:
 def test_a_wish_is_told_and_not_read() -> None:
     part = told(search(), "search")
     assert (part.wish, part.replicas) == (4, 2)
-    assert "WishUnread" not in {each.code for each in part.notes}
+    assert "WishUnread" not in {note.code for note in part.notes}
 
 
 # What is left alone
 
 
-def test_whoever_it_yields_to_is_named() -> None:
+def test_the_autoscaler_it_yields_to_is_named() -> None:
     cluster = world(total={"cpu": "24", "memory": "10G"})
     spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "maxReplicas": 3}
     cluster.put("HorizontalPodAutoscaler", "direct", {"spec": spec})
@@ -297,7 +297,7 @@ def test_a_target_that_does_not_exist_is_told() -> None:
 # Around it
 
 
-def test_the_count_of_a_kind_that_nobody_knows_is_the_one_that_the_status_mirrors() -> None:
+def test_the_count_of_an_unknown_kind_is_the_one_that_the_status_mirrors() -> None:
     total = {"cpu": "24", "memory": "10G"}
     cluster = world(total=total, targetRef={"apiVersion": "argoproj.io/v1", "kind": "Rollout", "name": "web"})
     cluster.objects["VerticalPodAutoscaler", (NAMESPACE, "web")]["spec"]["targetRef"]["kind"] = "Rollout"
@@ -326,12 +326,12 @@ def test_an_out_of_memory_kill_ends_the_waiting() -> None:
     cluster.put("Pod", "web-1-0", killed(pod, 30.0))
     part = told(cluster)
     assert of(part, "memory").total == "12G"
-    assert "OomOverridesWindow" in {each.code for each in part.notes}
+    assert "OomOverridesWindow" in {note.code for note in part.notes}
 
 
 def test_pods_that_do_not_have_the_size_yet_are_told_with_their_verdicts() -> None:
-    pods = {each.name: each for each in explain_hvpa(search().evidence(), "search").pods}
-    assert {each.by for each in pods.values()} == {"Hvpa search"}
+    pods = {pod.name: pod for pod in explain_hvpa(search().evidence(), "search").pods}
+    assert {pod.by for pod in pods.values()} == {"Hvpa search"}
     assert (pods["search-1-0"].reason.code, pods["search-1-1"].way) == ("SizeAsRecommended", "Resize")
     assert pods["search-1-1"].containers[0].targets["cpu"] == "5"
 
@@ -351,7 +351,7 @@ def test_a_pod_of_an_hvpa_that_yields_is_the_vpas() -> None:
 
 def test_events_about_the_hvpa_belong_to_the_answer() -> None:
     explained = explain_hvpa(search().evidence(), "search")
-    assert [(each.about, each.reason) for each in explained.events] == [("Hvpa search", "ScalesUp")]
+    assert [(event.about, event.reason) for event in explained.events] == [("Hvpa search", "ScalesUp")]
 
 
 def test_what_the_controller_alone_remembers_is_named() -> None:
@@ -408,11 +408,11 @@ def test_the_verdict_the_count_and_the_size_are_those_of_the_plan(cluster: Clust
 def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> None:
     evidence = cluster.evidence()
     known = _known(evidence, evidence.scaled["web"])
-    own = {each.code for each in vars(own_unseen).values() if hasattr(each, "code")}
+    own = {var.code for var in vars(own_unseen).values() if hasattr(var, "code")}
     found = Atoms()
     found.see(_told(explain_hvpa(evidence, "web")))
     assert found.codes <= known.codes | own
-    assert not {each for each in found.numbers if each not in known.numbers}
+    assert not {number for number in found.numbers if number not in known.numbers}
 
 
 @given(worlds())
@@ -454,7 +454,7 @@ def _known(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
             found.see([count, *held, int((100 - overlap) * ladder.edge(count) / 100)])
         found.see(-(-made.totals.get(name, 0) // max(made.shape.count, 1)))
         found.see([made.shape.totals.get(name, 0), view.replicas * 10**9])
-        found.see([each * view.replicas for each in _amounts(msgspec.to_builtins(view.containers), name)])
+        found.see([amount * view.replicas for amount in _amounts(msgspec.to_builtins(view.containers), name)])
     if view.hpa is not None and view.hpa.ratio is not None:
         found.see(float(view.hpa.ratio))
     for policy in (view.meaning.hvpa.up, view.meaning.hvpa.down):
@@ -468,8 +468,8 @@ def _known(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
         ]
     )
     # An amount is written in another unit than it is counted in, and a text is read in both.
-    found.numbers |= {1000 * each for each in found.numbers}
-    found.numbers |= {float(Quantity.from_milli(int(each)).units) for each in found.numbers if abs(each) < 1e15}
+    found.numbers |= {1000 * number for number in found.numbers}
+    found.numbers |= {float(Quantity.from_milli(int(number)).units) for number in found.numbers if abs(number) < 1e15}
     return found
 
 

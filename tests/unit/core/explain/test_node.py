@@ -60,7 +60,7 @@ def pool(count: int = 2, **group: Any) -> Pools:
 def test_a_node_in_use_is_kept_and_tells_how_much_is_asked_for() -> None:
     found = node(pools(), "small-1")
     assert (found.outcome, found.used, found.threshold) == ("Kept", 0.75, 0.5)
-    assert {each.resource: (each.asked, each.offered) for each in found.shares}["cpu"] == ("3", "4")
+    assert {share.resource: (share.asked, share.offered) for share in found.shares}["cpu"] == ("3", "4")
     assert found.group is not None
     assert (found.group.name, found.group.size, found.group.least, found.group.most) == ("small", 3, 1, 4)
 
@@ -87,7 +87,7 @@ def test_pods_are_told_apart_by_what_becomes_of_them() -> None:
     cluster.run("alone", "small-1", ownerReferences=[])
     daemon = {"kind": "DaemonSet", "name": "logs", "uid": "d", "controller": True}
     cluster.run("logs-1", "small-1", ownerReferences=[daemon])
-    fates = {each.name: each.fate for each in node(cluster, "small-1").tenants}
+    fates = {tenant.name: tenant.fate for tenant in node(cluster, "small-1").tenants}
     assert fates == {"web-1-1": "going", "web-1-2": "moved", "alone": "stay", "logs-1": "fixed"}
 
 
@@ -104,7 +104,7 @@ def test_a_pod_that_may_not_be_moved_holds_its_node(metadata: Document, code: st
     cluster.run("web-1-1", "small-1", **metadata)
     found = node(cluster, "small-1")
     assert verdict(cluster, "small-1") == ("Kept", code)
-    assert [each.held.reason.code for each in found.tenants if each.held is not None] == [code]
+    assert [tenant.held.reason.code for tenant in found.tenants if tenant.held is not None] == [code]
 
 
 def test_an_annotation_of_the_node_is_heeded() -> None:
@@ -251,7 +251,7 @@ def test_a_buffer_tells_where_its_chunks_have_room() -> None:
 def test_a_buffer_tells_what_would_be_ordered() -> None:
     found = placing(pools().buffer("builds"))
     assert (found.told.reason.code, found.ordered, found.orders) == ("BufferNodesOrdered", {"large": 2}, {"large": 2})
-    assert [(each.reason.code, each.nodes) for each in found.obstacles] == [("NodeTooSmall", 4)]
+    assert [(obstacle.reason.code, obstacle.nodes) for obstacle in found.obstacles] == [("NodeTooSmall", 4)]
 
 
 def test_a_pod_that_waits_tells_which_group_helps() -> None:
@@ -259,12 +259,12 @@ def test_a_pod_that_waits_tells_which_group_helps() -> None:
     assert (found.told.reason.code, found.ordered) == ("NodeOrdered", {"large": 1})
 
 
-def test_a_pod_that_nobody_takes_tells_why_not() -> None:
+def test_a_pod_that_no_node_fits_reports_why() -> None:
     found = placing(pools().pod("import-2"))
     assert (found.told.reason.code, found.unplaced) == ("NoGroupFits", 1)
     refused = [(each.reason.code, each.resource, set(each.groups)) for each in found.refused]
     assert refused == [("NodeTooSmall", "cpu", {"small", "large"})]
-    assert [(each.reason.code, each.nodes) for each in found.obstacles] == [("NodeTooSmall", 4)]
+    assert [(obstacle.reason.code, obstacle.nodes) for obstacle in found.obstacles] == [("NodeTooSmall", 4)]
 
 
 def test_a_group_that_may_not_grow_is_told() -> None:
@@ -297,7 +297,7 @@ def test_a_pod_on_a_node_needs_none() -> None:
 
 def changes(found: ClusterState) -> ClusterSnapshotChanges:
     return ClusterSnapshotChanges(
-        namespaces={each.metadata.name: each.metadata.labels for each in found.namespaces},
+        namespaces={namespace.metadata.name: namespace.metadata.labels for namespace in found.namespaces},
         nodes={each.metadata.name: each for each in found.nodes},
         pods=dict(found.pods.objects),
         buffers=dict(found.buffers.objects),
@@ -334,7 +334,7 @@ def test_a_removal_goes_on_as_a_pass_of_the_autoscaler_would_and_the_snapshot_st
     plans = planner.plan(
         changes(found), PassInput(read_node_groups(found).states, tuple(found.pdbs), memory, found.time)
     )
-    assert [type(each).__name__ for each in plans.down.actions] == ["SetTaints"]
+    assert [type(action).__name__ for action in plans.down.actions] == ["SetTaints"]
     assert (noded.down, noded.up.orders, noded.up.pods) == (plans.down, plans.up.orders, plans.up.pods)
     assert noded.snapshot.nodes == {each.metadata.name: each for each in found.nodes}
 
@@ -362,8 +362,8 @@ def test_the_verdicts_are_those_of_the_autoscaler(
     first, second = planned(cluster)
     noded = cluster.noded()
     assert noded.up.orders == first.up.orders
-    assert [msgspec.structs.replace(each, hits=0) for each in noded.up.buffers] == [
-        msgspec.structs.replace(each, hits=0) for each in second.up.buffers
+    assert [msgspec.structs.replace(buffer, hits=0) for buffer in noded.up.buffers] == [
+        msgspec.structs.replace(buffer, hits=0) for buffer in second.up.buffers
     ]
     for each in second.down.nodes:
         found = node(cluster, each.node)
@@ -372,7 +372,7 @@ def test_the_verdicts_are_those_of_the_autoscaler(
         assert (found.told.reason, found.told.details) == (each.reason.reason, each.reason.details)
 
 
-def test_no_code_is_told_that_nobody_decided() -> None:
+def test_explanations_use_only_codes_of_decisions() -> None:
     cluster = pools()
     known = Atoms()
     noded = cluster.noded()

@@ -278,8 +278,8 @@ def test_a_pod_within_its_bounds_tells_how_far_off_it_is_and_when_it_is_old_enou
 
 def test_a_pod_that_waits_for_others_tells_how_many_are_in_service() -> None:
     parts = explain_vpa(cluster(BIG).evidence(), "web").pods
-    assert sorted(each.way for each in parts) == ["Evict", "Wait"]
-    (waits,) = (each for each in parts if each.way == "Wait")
+    assert sorted(part.way for part in parts) == ["Evict", "Wait"]
+    (waits,) = (part for part in parts if part.way == "Wait")
     assert waits.budget is not None
     assert (waits.budget.configured, waits.budget.ready, waits.budget.tolerated) == (2, 1, 1)
     assert waits.otherwise[0].values == {"ready": 1.0, "least": 1.0}
@@ -395,7 +395,7 @@ def test_what_is_hidden_is_named_and_makes_the_answer_partial() -> None:
 def test_room_on_nodes_is_not_judged_by_a_part_of_the_pods() -> None:
     found = cluster({"app": {"cpu": "63", "memory": "1Gi"}})
     found.add_workload("big", 1, container(cpu="40"))
-    warned = {each.code for part in explain_vpa(found.evidence(), "web").pods for each in part.warnings}
+    warned = {warning.code for part in explain_vpa(found.evidence(), "web").pods for warning in part.warnings}
     assert "WouldNotFit" in warned
     found.patterns = (NAMESPACE,)
     explained = explain_vpa(found.evidence(), "web")
@@ -406,7 +406,7 @@ def test_room_on_nodes_is_not_judged_by_a_part_of_the_pods() -> None:
     assert "RoomUnseen" not in codes(explain_vpa(content.evidence(), "web")), "nobody is evicted: room does not matter"
 
 
-def test_flags_that_nobody_saw_and_checkpoints_that_nobody_can_read_are_named() -> None:
+def test_unknown_flags_and_unreadable_checkpoints_are_named() -> None:
     found = cluster(BIG)
     found.put("VerticalPodAutoscalerCheckpoint", "web-app", {"spec": {"vpaObjectName": "web"}, "status": {}})
     explained = explain_vpa(
@@ -446,7 +446,7 @@ def test_a_pod_under_an_hvpa_is_told_to_be_governed_by_it() -> None:
     assert (part.by, part.reason.code) == ("Hvpa both", "NothingRecommended")
 
 
-def test_a_plan_that_failed_is_told_and_costs_nobody_the_answer() -> None:
+def test_a_failed_plan_is_explained() -> None:
     evidence = cluster(BIG).evidence()
     plans = {
         workload: PlanResult(planned.gathered, UpdatePlan((), ()), ValueError("a bug"))

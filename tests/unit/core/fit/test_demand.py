@@ -114,9 +114,9 @@ def test_ports_are_those_of_what_keeps_running() -> None:
         container("mesh", restartPolicy="Always", ports=[{"hostPort": 2}]),
     ]
     found = demand(container("app", ports=[{"containerPort": 80, "hostPort": 8080}]), initContainers=starting)
-    assert [each.port for each in found.ports] == [2, 8080]
+    assert [port.port for port in found.ports] == [2, 8080]
     host = demand(container("app", ports=[{"containerPort": 80, "protocol": ""}]), hostNetwork=True)
-    assert [tuple(each) for each in host.ports] == [("TCP", 80, ALL_ADDRESSES)]
+    assert [tuple(port) for port in host.ports] == [("TCP", 80, ALL_ADDRESSES)]
 
 
 # What a running pod holds

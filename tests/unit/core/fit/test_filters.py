@@ -110,8 +110,8 @@ def test_all_nodes_at_once_agree_with_the_rules_for_one_pod_and_one_node(rng: Ra
         assert found == expected, spec
         assert asked.requests == fit.pod_requests(spec) | {"pods": 1}
         obstacles = explain_unfit_nodes(table, asked, used)
-        assert sum(each.nodes for each in obstacles) == len(nodes) - len(found["now"])
-        assert all(each.nodes > 0 for each in obstacles)
+        assert sum(obstacle.nodes for obstacle in obstacles) == len(nodes) - len(found["now"])
+        assert all(obstacle.nodes > 0 for obstacle in obstacles)
         # Anywhere, fitting or not: a node may also be fuller than it should be.
         where = rng.choice(found["now"] or names)
         placed[where].append(spec)
@@ -165,7 +165,7 @@ def test_a_pod_needs_room_of_every_resource_and_a_place_among_the_pods() -> None
     assert on(table, fits(table, demand({"example.com/fpga": "1"}))) == []
 
 
-def test_who_asks_for_nothing_of_a_resource_fits_where_too_much_of_it_is_taken() -> None:
+def test_a_pod_without_a_request_for_a_resource_fits_where_it_is_overcommitted() -> None:
     table = NodeTable([node(cpu="1")])
     used = Occupancy(table, [(0, demand({"cpu": "3"}))])
     assert on(table, fits(table, demand({"memory": "1Gi"}), used)) == ["n"]

@@ -90,7 +90,7 @@ def test_packing_is_sequential_first_fit_by_the_rules_for_one_pod_and_one_node(r
 def test_packing_leaves_behind_what_putting_pods_one_by_one_would(rng: Random) -> None:
     nodes, pods = a_world(rng)
     table = NodeTable(msgspec.convert(each, Node) for each in nodes)
-    read = [msgspec.convert(each, Pod) for each in pods]
+    read = [msgspec.convert(pod, Pod) for pod in pods]
     groups = [(Demand.of(each.spec, metadata=each.metadata), rng.choice((1, 4))) for each in read]
     order = np.array(rng.sample(range(len(nodes)), rng.randrange(1, len(nodes) + 1)))
     used, near = Occupancy(table), ExistingPods(table, namespaces=NAMESPACES)

@@ -263,7 +263,7 @@ def test_pods_that_could_not_get_what_was_published_are_asked_for_no_more_than_w
     assert grown.actions == (SetScale(2), WriteBack(2))
 
 
-def test_somebody_elses_count_is_set_back_once_in_a_window() -> None:
+def test_an_external_count_is_reset_once_in_a_window() -> None:
     total = amounts(cpu="24")
     first = decided(told(3, amounts(cpu="8"), total))
     seen = told(4, amounts(cpu="8"), total)
@@ -272,23 +272,23 @@ def test_somebody_elses_count_is_set_back_once_in_a_window() -> None:
     assert REPLICAS_DRIFTED in back.verdict.notes
     again = decided(changed(told(5, amounts(cpu="8"), total), memory=back.memory, wish=3), NOW + 20)
     assert DRIFT_LEFT in again.verdict.notes
-    assert not [each for each in again.actions if isinstance(each, SetScale)]
+    assert not [action for action in again.actions if isinstance(action, SetScale)]
     assert again.next_look == NOW + 310
     at_last = decided(changed(told(5, amounts(cpu="8"), total), memory=again.memory), NOW + 310)
     assert SetScale(3) in at_last.actions
 
 
-def test_a_count_that_somebody_writes_again_before_the_next_look_is_left_for_the_window_too() -> None:
+def test_a_count_rewritten_before_the_next_reconcile_is_also_left_for_the_window() -> None:
     total = amounts(cpu="24")
     first = decided(told(3, amounts(cpu="8"), total))
     back = decided(changed(told(4, amounts(cpu="8"), total, first.memory), wish=3), NOW + 10)
     assert SetScale(3) in back.actions
     again = decided(changed(told(4, amounts(cpu="8"), total, back.memory), wish=3), NOW + 11)
     assert DRIFT_LEFT in again.verdict.notes
-    assert not [each for each in again.actions if isinstance(each, SetScale)]
+    assert not [action for action in again.actions if isinstance(action, SetScale)]
 
 
-def test_requests_that_somebody_changes_are_told_of_for_as_long_as_the_window_is() -> None:
+def test_externally_changed_requests_are_reported_for_the_length_of_the_window() -> None:
     seen = told(3, amounts(cpu="8"), amounts(cpu="24"))
     first = decided(seen)
     edited = decided(changed(seen, memory=first.memory, edited=True), NOW + 10)

@@ -25,7 +25,7 @@ Requests = dict[str, dict[str, str]]
 
 
 def a_pod(requests: Requests) -> HvpaPod:
-    containers = [{"name": name, "resources": {"requests": each}} for name, each in requests.items()]
+    containers = [{"name": name, "resources": {"requests": request}} for name, request in requests.items()]
     document = {"metadata": {"name": "web-0", "namespace": "shop"}, "spec": {"containers": containers}}
     return convert_object({**document, "status": {"phase": "Running"}}, HvpaPod)
 
@@ -58,7 +58,7 @@ def test_the_same_amount_in_other_words_is_no_loss() -> None:
     assert not is_lost({"app": {"cpu": "2"}}, {"app": {"cpu": "2000m"}})
 
 
-def test_what_nobody_decided_about_may_change() -> None:
+def test_resources_without_a_decision_may_change() -> None:
     assert not is_lost({"app": {"cpu": "2", "memory": "1G"}}, {"app": {"cpu": "2", "memory": "2G"}})
     assert is_lost({"app": {"cpu": "2", "memory": "1G"}}, {"app": {"cpu": "1", "memory": "1G"}})
 

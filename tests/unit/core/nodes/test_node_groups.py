@@ -34,7 +34,7 @@ def test_what_there_is_may_be_asked_for_again_when_the_maximum_has_been_lowered(
 @given(STATES, st.integers(0, 8))
 def test_what_is_held_back_runs_and_is_no_more_than_the_minimum(states: list[InstanceState], least: int) -> None:
     found = state(*states, least=least)
-    refused = why_no_release(found, [each.id for each in found.instances])
+    refused = why_no_release(found, [instance.id for instance in found.instances])
     by_id = found.by_id()
     assert all(said.reason is GROUP_AT_MINIMUM for said in refused.values())
     assert all(by_id[each].state is InstanceState.RUNNING for each in refused)

@@ -53,7 +53,7 @@ def world(*recommenders: Stub, **spec: Any) -> World:
     return shop
 
 
-def test_it_says_who_answered_what_was_found_and_what_became_of_it() -> None:
+def test_it_shows_the_recommender_its_answer_and_the_outcome() -> None:
     policy = {"containerPolicies": [{"containerName": "app", "maxAllowed": {"cpu": "750m", "memory": "1G"}}]}
     shop = world(Talkative("default", GOOD), resourcePolicy=policy)
     found = asked(passed(shop))
@@ -76,8 +76,8 @@ def test_what_was_written_is_what_is_said_to_be_published() -> None:
     stub = Stub("default", GOOD)
     shop = world(stub)
     last = passed(shop)
-    for each in asked(last)["containers"]:
-        assert {"containerName": each["name"], **each["published"]} == shop.advice()[each["name"]]
+    for container in asked(last)["containers"]:
+        assert {"containerName": container["name"], **container["published"]} == shop.advice()[container["name"]]
     shop.put("web")
     stub.cpu = (510.0, 1020.0, 2000.0)  # too little to be written at once
     app = asked(passed(shop))["containers"][0]
@@ -153,13 +153,13 @@ def test_each_shadow_says_what_it_would_have_found_or_what_went_wrong_with_this_
         assert bool(app["shadows"]["half"]["found"]) == (name == "web")
 
 
-def test_a_bad_parameter_is_a_condition_and_nobody_was_asked() -> None:
+def test_a_bad_parameter_is_a_condition_and_no_recommender_is_called() -> None:
     shop = world(Talkative("default", GOOD), recommenders=[{"name": "default", "parameters": {"pace": "99"}}])
     found = asked(passed(shop))
-    [unsupported] = [each for each in found["conditions"] if each["type"] == "ConfigUnsupported"]
+    [unsupported] = [condition for condition in found["conditions"] if condition["type"] == "ConfigUnsupported"]
     assert "pace" in unsupported["message"]
     assert (found["given"], found["parameters"]) == ({"pace": "99"}, {})
-    assert [each["reason"] for each in found["containers"]] == ["NoSamples", "NoSamples"]
+    assert [container["reason"] for container in found["containers"]] == ["NoSamples", "NoSamples"]
 
 
 def test_where_every_container_is_off_the_condition_is_the_one_that_is_written() -> None:
@@ -167,7 +167,7 @@ def test_where_every_container_is_off_the_condition_is_the_one_that_is_written()
     found = asked(passed(shop))
     [provided] = found["conditions"]
     assert (provided["status"], provided["reason"]) == ("False", "NothingToSize")
-    assert [each["reason"] for each in found["containers"]] == ["ContainerOff", "ContainerOff"]
+    assert [container["reason"] for container in found["containers"]] == ["ContainerOff", "ContainerOff"]
 
 
 def test_a_vpa_without_pods_has_no_containers_to_tell_of() -> None:
@@ -175,13 +175,13 @@ def test_a_vpa_without_pods_has_no_containers_to_tell_of() -> None:
     shop.apply()
     found = asked(passed(shop))
     assert found["containers"] == []
-    assert {each["type"]: each["status"] for each in found["conditions"]} == {
+    assert {condition["type"]: condition["status"] for condition in found["conditions"]} == {
         "NoPodsMatched": "True",
         "RecommendationProvided": "False",
     }
 
 
-def test_before_anybody_looked_at_its_target_nothing_is_said_of_its_conditions() -> None:
+def test_before_its_target_is_read_no_conditions_are_reported() -> None:
     shop = World(Stub("default", GOOD))
     shop.apply()
     shop.vpa_store.drop(NAMESPACE, "web")

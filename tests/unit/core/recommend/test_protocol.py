@@ -58,7 +58,7 @@ def test_without_a_pod_there_is_neither_start_nor_request() -> None:
     assert np.isnan(rows.age(NOW)).all()
 
 
-def test_a_start_that_nobody_knows_is_none_and_the_request_still_counts() -> None:
+def test_an_unknown_start_time_is_none_and_the_request_still_counts() -> None:
     rows = pods((math.nan, 250.0, 1e9))
     assert np.isnan(rows.started).all()
     assert rows.requests.tolist() == [[250.0], [1e9]]
@@ -118,7 +118,7 @@ def test_only_the_rows_asked_about_are_sent() -> None:
     assert one < len(pickle.dumps(sent(many))) / 50
 
 
-def test_history_is_sent_only_to_those_who_look_at_it() -> None:
+def test_history_is_sent_only_to_recommenders_that_read_it() -> None:
     rows = example_rows(history=True)
     assert np.isnan(sent(rows, history=False).hours(NOW)).all()
     assert len(pickle.dumps(sent(rows, history=False))) < len(pickle.dumps(sent(rows))) / 4
@@ -137,7 +137,7 @@ def test_the_example_in_the_docstring_is_a_recommender() -> None:
     assert code is not None
     found: dict[str, Any] = {}
     exec(textwrap.dedent(code[1]), found)  # noqa: S102 - our own documentation
-    failures = [each for each in failures_of(found["Highest"]) if "pickled" not in each.message]
+    failures = [failure for failure in failures_of(found["Highest"]) if "pickled" not in failure.message]
     assert failures == []
 
 

@@ -339,7 +339,7 @@ def test_numbers_are_given_out_again_and_nothing_grows() -> None:
     assert shop.vpa_store.containers.reach <= 3
 
 
-def test_a_status_that_somebody_cleared_is_written_again() -> None:
+def test_a_cleared_status_is_written_again() -> None:
     shop = world()
     shop.run()
     shop.stored["web"].pop("status")
@@ -349,7 +349,7 @@ def test_a_status_that_somebody_cleared_is_written_again() -> None:
     assert not write.is_first
 
 
-def test_a_status_with_amounts_that_nobody_can_read_is_replaced() -> None:
+def test_a_status_with_unreadable_amounts_is_replaced() -> None:
     shop = world()
     shop.run()
     shop.advice()["app"]["target"]["cpu"] = "1e1.5"

@@ -25,7 +25,7 @@ class Talkative(Stub):
         return Estimates(found.bounds, explanation={"container": names, "place": places})
 
 
-def test_each_container_gets_what_was_said_of_it_and_by_whom() -> None:
+def test_each_container_gets_its_answer_and_the_name_of_its_recommender() -> None:
     shop = World(Talkative("default", GOOD), Talkative("other", GOOD), Stub("silent", GOOD))
     shop.apply("web")
     shop.apply("db", recommenders=[{"name": "other"}])

@@ -58,7 +58,7 @@ def test_an_error_changes_nothing_and_is_named() -> None:
     before = shop.advice()
     broken.error = ZeroDivisionError("division\nby zero")
     result = shop.decide()
-    assert [(each.namespace, each.vpa) for each in result.failures] == [(NAMESPACE, "web")]
+    assert [(failure.namespace, failure.vpa) for failure in result.failures] == [(NAMESPACE, "web")]
     shop.run()
     assert shop.advice() == before
     told = shop.conditions()["RecommenderFailed"]["message"]

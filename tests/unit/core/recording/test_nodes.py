@@ -184,6 +184,6 @@ def test_an_answer_about_a_boost_is_written_once_and_forgotten_with_its_pod() ->
     assert read.find_boosts(pod) == {}
 
 
-def test_without_a_recorder_nobody_stands_between_news_and_plans() -> None:
+def test_without_a_recorder_the_planner_is_used_directly() -> None:
     planning = create_planner(AutoscalerSettings(), -10, NO_RECORDER)
     assert type(planning) is NodePlanner

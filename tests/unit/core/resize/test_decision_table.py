@@ -102,7 +102,7 @@ def test_a_recommendation_that_hardly_moves_is_not_asked_for_again_while_a_resiz
     assert first("InPlace", *pair(deferred), targets={"app": {"cpu": "1050m"}}) == ("Wait", "ResizeDeferred")
 
 
-def test_a_proposal_that_is_no_longer_wanted_is_taken_back_and_nobody_goes_for_it() -> None:
+def test_an_outdated_resize_is_reverted_and_no_pod_is_evicted_for_it() -> None:
     targets = {"app": {"cpu": "500m"}}
     deferred = resizing(pod("1"), "PodResizePending", "Deferred", MINUTE, cpu="500m")
     assert first("InPlaceOrRecreate", *pair(deferred), targets=targets)[0] == "Resize"
@@ -214,7 +214,7 @@ def test_a_successor_that_would_not_fit_is_warned_of_or_kept_from_coming() -> No
         return False
 
     warned = decided(governor("Recreate"), *pair(pod()), fits=fits)
-    assert [each.code for each in warned.verdicts[0].warnings] == ["WouldNotFit"]
+    assert [warning.code for warning in warned.verdicts[0].warnings] == ["WouldNotFit"]
     assert asked == [{"app": {"cpu": 1000, "memory": 2**30}}]
     kept = decided(governor("Recreate"), *pair(pod()), fits=fits, settings=UpdateSettings(require_fit=True))
     assert said(kept) == [("Leave", "WouldNotFit")] * 2
@@ -227,7 +227,7 @@ def test_an_hpa_on_the_same_resource_is_warned_of_and_its_resource_left_alone_on
     hold = UpdateSettings(hpa_conflict=HpaConflict.HOLD)
     both = {"app": {"cpu": "1", "memory": "2Gi"}}
     warned = decided(governor("InPlace", both), *pair(pod()), hpa=frozenset({"cpu"}))
-    assert [each.code for each in warned.verdicts[0].warnings] == ["HpaConflict"]
+    assert [warning.code for warning in warned.verdicts[0].warnings] == ["HpaConflict"]
     held = decided(governor("InPlace", both), *pair(pod()), hpa=frozenset({"cpu"}), settings=hold)
     (resize, *_) = held.actions
     assert isinstance(resize, ResizePod)

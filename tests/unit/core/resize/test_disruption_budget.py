@@ -69,7 +69,7 @@ def test_pods_that_are_not_ready_have_their_turn_as_if_they_were() -> None:
     assert ReplicaBudget(1, [STARTING], 1, 0.5).refuses(serving=True, ready=False) is None
 
 
-def test_a_controller_whose_count_nobody_knows_should_have_what_it_has() -> None:
+def test_a_controller_with_unknown_replicas_wants_the_pods_it_has() -> None:
     assert allowed(None, [SERVING] * 10) == 5
     assert allowed(None, [SERVING] * 5 + [GOING] * 5) == 0
 
@@ -96,7 +96,7 @@ def test_a_pending_pod_takes_nothing_from_the_budget() -> None:
 def test_never_more_than_the_tolerance_is_out_of_service(
     configured: int, pods: list[PodAvailability], tolerance: float
 ) -> None:
-    serving = sum(each.serving for each in pods)
+    serving = sum(pod.serving for pod in pods)
     left = serving - allowed(configured, pods, 0, tolerance)
     needed = configured - max(int(configured * tolerance), 1)
     assert left >= min(serving, needed)
@@ -124,7 +124,7 @@ def test_pods_that_are_going_do_not_count_towards_the_minimum() -> None:
 
 
 def test_each_controller_has_a_budget_of_its_own() -> None:
-    found = decided(governor(), *pods(2), *(each for each in pods(2, owner=("ReplicaSet", "web-2"))))
+    found = decided(governor(), *pods(2), *(pod for pod in pods(2, owner=("ReplicaSet", "web-2"))))
     assert ways(found) == ["Evict", "Wait", "Evict", "Wait"]
 
 

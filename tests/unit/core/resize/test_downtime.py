@@ -57,7 +57,7 @@ def changed(found: UpdatePlan, document: Document) -> Document:
 def test_a_pod_waits_for_its_container_before_it_is_resized(mode: str) -> None:
     found = decided(governor(mode), *pair(down(pod(), 20)))
     assert said(found) == [("Wait", "ContainerDown")] * 2
-    assert {each.details for each in found.verdicts} == {"app"}
+    assert {verdict.details for verdict in found.verdicts} == {"app"}
     assert said(decided(governor(mode), *pair(restarted(pod(), 5))))[0] == ("Resize", "ResizeInPlace")
 
 
@@ -151,7 +151,7 @@ def test_the_container_that_would_restart_for_a_nudge_is_the_last_choice() -> No
     after = changed(found, document)
     assert after["app"]["limits"] == {"memory": "300Mi"}
     assert after["mesh"]["limits"] == {"memory": "301Mi"}
-    assert not any(each.restarts for each in found.actions if isinstance(each, ResizePod))
+    assert not any(action.restarts for action in found.actions if isinstance(action, ResizePod))
 
 
 def test_limits_that_belong_to_the_user_are_not_nudged() -> None:

@@ -152,7 +152,7 @@ def test_pods_that_need_more_go_first_and_then_those_further_off() -> None:
     ]
     more = UpdateSettings(eviction_tolerance=1.0)
     found = decided(governor(targets=targets("2")), *pods, settings=more)
-    assert [each.pod.name for each in found.actions] == ["web-1-most", "web-1-more", "web-1-less"]
+    assert [action.pod.name for action in found.actions] == ["web-1-most", "web-1-more", "web-1-less"]
 
 
 @pytest.mark.parametrize(
@@ -164,7 +164,7 @@ def test_pods_that_need_more_go_first_and_then_those_further_off() -> None:
         ({"phase": "Succeeded"}, "PodGoing"),
     ],
 )
-def test_pods_that_nobody_should_touch_are_left_alone(changed: dict[str, Any], reason: str) -> None:
+def test_pods_that_must_not_be_disrupted_are_left_alone(changed: dict[str, Any], reason: str) -> None:
     assert said(decided(governor(targets=targets("2")), running("web-1-a", **changed))) == [("Leave", reason)]
 
 

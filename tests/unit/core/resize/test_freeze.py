@@ -30,6 +30,6 @@ def test_the_widest_freeze_holds_and_only_false_is_no(
     assert find_freeze(config, namespace, own) == found
 
 
-def test_a_freeze_says_who_and_why() -> None:
+def test_a_freeze_names_its_author_and_reason() -> None:
     assert str(Freeze("alice", FreezeScope.NAMESPACE)) == "the namespace is frozen by alice"
     assert str(Freeze("alice", FreezeScope.OBJECT, "incident")) == "the object is frozen by alice: incident"

@@ -246,13 +246,13 @@ def test_unboosts_go_before_everything_else() -> None:
     assert second.pod.name == "web-1-0"
 
 
-def test_a_boost_nobody_remembers_anything_of_is_only_unmarked() -> None:
+def test_a_boost_with_an_unreadable_annotation_is_only_unmarked() -> None:
     odd = running("web-1-a", container(cpu="1"), annotations={annotation_key("app"): "not JSON"})
     found = decided(boosting(targets={}), odd)
-    assert [type(each) for each in found.actions] == [UnmarkPod]
+    assert [type(action) for action in found.actions] == [UnmarkPod]
 
 
-def test_a_freeze_stops_unboosts_too_and_says_who_wants_it() -> None:
+def test_a_freeze_stops_unboosts_too_and_names_its_author() -> None:
     found = decided(boosting(), boosted(), frozen=Freeze("alice", FreezeScope.CLUSTER, "incident 17"))
     assert said(found) == [("Leave", "Frozen")]
     assert found.verdicts[0].details == "the cluster is frozen by alice: incident 17"

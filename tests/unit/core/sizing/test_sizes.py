@@ -104,7 +104,7 @@ def test_policies_bound_the_recommendation_and_are_named() -> None:
     assert notes(found) == ["cpu capped to maxAllowed", "memory capped to minAllowed"]
 
 
-def test_containers_under_mode_off_and_those_nobody_recommends_for_are_left_out() -> None:
+def test_containers_under_mode_off_and_those_without_a_recommendation_are_left_out() -> None:
     document = pod(container("app", {"cpu": "1"}), container("off", {"cpu": "1"}), container("new", {"cpu": "1"}))
     targets = {"app": {"cpu": 300}, "off": {"cpu": 300}, "gone": {"cpu": 300}}
     found = size(document, targets, {"containerName": "off", "mode": "Off"})

@@ -75,7 +75,7 @@ def test_without_a_request_there_is_no_number() -> None:
 def test_pod_level_resources_change_nothing() -> None:
     spec = {"containers": [{"name": "app"}], "resources": {"requests": {"cpu": "2", "memory": "4Gi"}}}
     found = track_pod(pod(spec, resources={"requests": {"memory": "4Gi"}}), "web")
-    assert [(each.name, math.isnan(each.memory_request)) for each in found.containers] == [("app", True)]
+    assert [(container.name, math.isnan(container.memory_request)) for container in found.containers] == [("app", True)]
 
 
 @pytest.mark.parametrize(("text", "expected"), [("1.5", 1500.0), ("250m", 250.0), ("0", 0.0), ("", None), ("?", None)])

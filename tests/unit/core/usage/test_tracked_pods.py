@@ -67,7 +67,7 @@ def test_another_pod_of_the_same_name_is_another_pod() -> None:
     assert model.sizes().slots == 2
 
 
-def test_samples_of_pods_that_nobody_follows_are_counted_and_not_stored() -> None:
+def test_samples_of_untracked_pods_are_counted_and_not_stored() -> None:
     model = UsageModel()
     model.track_pods("shop", [pod("web-1")], START)
     model.track_pods("shop", [pod("web-2")], START + 1)

@@ -58,7 +58,7 @@ def test_a_workload_without_ready_pods_counts_each_sample_by_itself(model: Usage
 
 
 @pytest.mark.req("HV-36")
-def test_who_has_just_become_ready_multiplies_no_sample_of_those_that_had_all_of_the_load(model: UsageModel) -> None:
+def test_a_pod_that_has_just_become_ready_multiplies_no_sample_of_the_earlier_ones(model: UsageModel) -> None:
     model.track_pods("shop", [pod("a"), pod("b")], START)
     model.ingest(batch(("a", "app", START, 10.0, 1e9), ("b", "app", START, 10.0, 1e9)), START)
     for minute, cpu in enumerate([(10.0, 10.0, 0.1), (6.7, 6.7, 6.7), (6.7, 6.7, 6.7)], start=1):

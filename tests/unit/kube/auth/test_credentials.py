@@ -180,7 +180,7 @@ def test_what_it_gave_is_kept_until_it_expires(tmp_path: Path) -> None:
     assert asyncio.run(main()) == ["token-1", "token-1", "token-2", "token-3"]
 
 
-def test_after_a_refusal_it_is_run_once_for_all_who_were_refused(tmp_path: Path) -> None:
+def test_after_refusals_a_credential_plugin_runs_once_for_all_callers(tmp_path: Path) -> None:
     plugin = _Plugin(tmp_path)
 
     async def main() -> str:

@@ -332,7 +332,7 @@ def test_a_server_that_takes_the_request_and_says_nothing_is_not_waited_for_for_
         asyncio.run(main())
 
 
-def test_nobody_listening_is_said_with_the_address() -> None:
+def test_a_refused_connection_is_reported_with_the_address() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
 
@@ -423,7 +423,7 @@ def test_credentials_that_are_refused_twice_are_given_up() -> None:
     assert _asked_with("stale", "bad", "good") == (401, ["Bearer stale", "Bearer bad"])
 
 
-def test_a_plug_in_with_a_certificate_nobody_can_use_is_no_way_in() -> None:
+def test_a_credential_plugin_with_an_unusable_certificate_is_unauthorized() -> None:
     broken = FixedCredentials(Identity(certificate=ClientCertificate(b"no PEM", b"no PEM")))
 
     async def main() -> None:

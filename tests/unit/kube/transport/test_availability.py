@@ -50,7 +50,7 @@ class World:
         await self.server.client.send(build_read(pod_path("lease")))
 
     def connected(self) -> int:
-        return sum(each.staleness().connected for each in self.informers)
+        return sum(informer.staleness().connected for informer in self.informers)
 
     def times(self, kind: Resource[Any]) -> list[float]:
         return [at for at, path in self.asked if path.endswith(f"/{kind.plural}")]
@@ -58,7 +58,7 @@ class World:
     def run(self, play: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
             self.server.put(pod_path("lease"), {})
-            tasks = [asyncio.create_task(each.run()) for each in self.informers]
+            tasks = [asyncio.create_task(informer.run()) for informer in self.informers]
             await asyncio.sleep(5.0)
             assert self.connected() == len(KINDS)
             await play()
@@ -144,7 +144,7 @@ def test_a_server_that_is_still_starting_when_it_answers_first_is_not_left_alone
 
 
 @pytest.mark.parametrize("fault", [AWAY, refusal(503, "ServiceUnavailable")], ids=["unreachable", "fault"])
-def test_who_fails_while_others_are_answered_all_the_time_asks_no_more_than_alone(fault: Answer) -> None:
+def test_a_failing_watch_beside_successful_requests_retries_no_more_often_than_alone(fault: Answer) -> None:
     world = World()
 
     async def play() -> None:
@@ -169,7 +169,7 @@ def test_who_fails_while_others_are_answered_all_the_time_asks_no_more_than_alon
     [refusal(429, "TooManyRequests", retry_after=60), refusal(503, "ServiceUnavailable", retry_after=60)],
     ids=["throttled", "unavailable"],
 )
-def test_who_was_told_when_to_come_again_is_not_called_before(fault: Answer) -> None:
+def test_a_watch_with_a_retry_after_is_not_retried_before(fault: Answer) -> None:
     world = World()
 
     async def play() -> None:

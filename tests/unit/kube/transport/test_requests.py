@@ -143,7 +143,7 @@ def test_an_eviction_names_the_pod_and_the_one_that_is_meant_by_its_uid() -> Non
     assert "deleteOptions" not in str(_body(build_eviction(PODS, "web-1", "shop")))
 
 
-def test_whoever_only_builds_requests_does_not_pay_for_the_http_library() -> None:
+def test_building_requests_does_not_import_the_http_library() -> None:
     code = "import sys, trellis.kube.client, trellis.testing.scripted_transport; print('aiohttp' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

@@ -245,7 +245,7 @@ def test_a_value_that_a_newer_kubernetes_invented_is_read_as_it_is() -> None:
     on(server, work)
 
 
-def test_an_annotation_of_a_megabyte_harms_nobody() -> None:
+def test_an_annotation_of_a_megabyte_does_not_stop_the_informer() -> None:
     server = serving("a")
     server.put(pod_path("big"), pod(annotations={"notes": "x" * 1_000_000}))
 

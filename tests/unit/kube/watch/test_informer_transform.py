@@ -42,7 +42,7 @@ def test_objects_are_kept_and_told_of_as_they_were_made_smaller() -> None:
         await asyncio.wait({task})
         kept = {name: dict(found.metadata.annotations) for (_, name), found in informer.snapshot().objects.items()}
         assert kept == {"a": {"v": "2"}, "b": {"v": "3"}}
-        assert all(not each.new.metadata.labels for each in changes if each.new)
+        assert all(not change.new.metadata.labels for change in changes if change.new)
         assert changes[-1].new is not None
         assert changes[-1].new.metadata.annotations["v"] == "3"
 

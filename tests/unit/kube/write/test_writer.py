@@ -98,7 +98,7 @@ def test_each_action_is_one_request(action: Action, method: str, path: str) -> N
     assert request.query in ((), (("fieldManager", "trellis"),))
 
 
-def test_writes_are_noted_under_the_name_of_who_writes_unless_the_action_has_another() -> None:
+def test_writes_are_recorded_under_the_writers_name_unless_the_action_has_another() -> None:
     transport = ScriptedTransport(answer({}), answer({}))
     writer = Writer(Client(transport, "trellis-updater"), record=lambda _outcome: None)
     asyncio.run(writer.write(PatchResize(Target(PODS, "web-0", "shop"), json_patch([]))))
@@ -211,7 +211,7 @@ def test_every_answer_is_an_outcome_and_never_an_error(
         refusal(500, "", "etcdserver: request timed out, possibly due to connection lost"),
     ],
 )
-def test_a_write_whose_answer_nobody_waited_for_may_have_been_carried_out(response: Answer) -> None:
+def test_a_write_cancelled_before_its_answer_may_have_been_executed(response: Answer) -> None:
     found = outcome(response, PATCH)
     assert (found.result, found.uncertain) == (Result.FAILED, True)
 
@@ -349,7 +349,7 @@ def test_a_server_that_stays_busy_is_an_outcome_with_the_time_to_come_back() -> 
     assert times == [0, 2, 4]
 
 
-def test_a_server_that_wants_minutes_of_peace_gets_them_without_anybody_waiting() -> None:
+def test_a_retry_after_of_minutes_is_honoured_without_blocking_callers() -> None:
     found, times = timed(refusal(429, "TooManyRequests", retry_after=300), actions=patches(2))
     assert [each.result for each in found] == [Result.THROTTLED] * 2
     assert [each.retry_after for each in found] == [300, 300]
@@ -384,7 +384,7 @@ def test_a_dry_run_is_checked_by_the_server_and_stores_nothing() -> None:
     assert bad.result is Result.INVALID
 
 
-def test_whoever_may_not_write_sends_nothing() -> None:
+def test_a_writer_that_does_not_lead_sends_nothing() -> None:
     (found,), transport, _ = write(actions=[PATCH], may_write=lambda: False)
     assert (found.result, found.reason) == (Result.SKIPPED, NOT_LEADING)
     assert transport.requests == []
@@ -406,7 +406,7 @@ def test_leadership_lost_while_waiting_in_line_stops_the_write() -> None:
     assert len(transport.requests) == 1
 
 
-def test_a_request_ends_before_somebody_else_could_lead() -> None:
+def test_a_request_times_out_before_another_process_could_lead() -> None:
     _, transport, _ = write(DONE, actions=[PATCH])
     assert transport.requests[0].timeout == 5.0
 
@@ -435,7 +435,7 @@ def test_a_namesake_found_by_that_reading_is_not_written() -> None:
     assert len(transport.requests) == 1
 
 
-def test_somebody_who_is_faster_than_that_reading_is_waited_for() -> None:
+def test_a_conflict_after_the_second_read_is_retried() -> None:
     stale = refusal(409, "Conflict", "the object has been modified")
     (found,), transport, _ = write(SAME, stale, SAME, DONE, actions=[PatchStatus(BY_UID, {"x": 1})])
     assert found.applied

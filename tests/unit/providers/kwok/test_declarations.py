@@ -50,7 +50,9 @@ def test_a_group_says_what_a_new_node_would_be_like() -> None:
         "kwok-nodegroup": "spot",
         "kwok.x-k8s.io/node": "fake",
     }
-    assert [(each.key, each.value, each.effect) for each in node.spec.taints] == [("dedicated", "batch", "NoSchedule")]
+    assert [(taint.key, taint.value, taint.effect) for taint in node.spec.taints] == [
+        ("dedicated", "batch", "NoSchedule")
+    ]
 
 
 def test_what_is_absent_has_a_default() -> None:
@@ -89,7 +91,7 @@ def test_a_refusal_says_which_file_line_field_and_rule() -> None:
 def test_text_that_is_no_document_is_told_and_the_rest_is_read() -> None:
     found = read_declarations(config_map(group("a"), **{"broken.yaml": "spec: {unclosed", "note.txt": "hello"}), WHERE)
     assert sorted(found.groups) == ["a"]
-    assert [str(each.said).partition(" ")[0] for each in found.problems] == ["broken.yaml:1:7", "note.txt:1:1"]
+    assert [str(problem.said).partition(" ")[0] for problem in found.problems] == ["broken.yaml:1:7", "note.txt:1:1"]
 
 
 def test_of_two_groups_with_one_name_the_first_counts() -> None:
@@ -124,7 +126,7 @@ def test_no_text_stops_the_others(text: str) -> None:
     assert "a" in read_declarations(config_map(group("a"), **{"x.yaml": text}), WHERE).groups
 
 
-def test_groups_are_read_outside_the_event_loop_and_once_for_all_who_ask_at_a_time(
+def test_groups_are_read_outside_the_event_loop_and_once_for_concurrent_callers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     threads: list[int] = []
@@ -138,11 +140,11 @@ def test_groups_are_read_outside_the_event_loop_and_once_for_all_who_ask_at_a_ti
 
     async def main() -> None:
         orders = await asyncio.gather(*(world.provider.order(name, 1, NOW) for name in ("a", "b")))
-        assert [each.instances for each in orders] == [("a-1",), ("b-1",)]
+        assert [order.instances for order in orders] == [("a-1",), ("b-1",)]
         assert len(threads) == 1
         world.config = config_map(group("a"), group("b"), group("c"))
         told = await world.provider.groups(NOW)
-        assert [each.group.name for each in told.states] == ["a", "b", "c"]
+        assert [state.group.name for state in told.states] == ["a", "b", "c"]
         await world.provider.tend(NOW)
 
     virtual_time.run(main())

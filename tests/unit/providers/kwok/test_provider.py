@@ -130,7 +130,7 @@ async def test_an_order_that_was_carried_out_and_never_answered_is_not_given_twi
     world.server.answers_to_lose = 1
     ordered = await world.provider.order("small", 3, world.now)
     await world.carry_out(ordered.steps)
-    assert [each.result for each in world.outcomes].count(Result.FAILED) == 1
+    assert [outcome.result for outcome in world.outcomes].count(Result.FAILED) == 1
     world.provider = world.restarted()
     assert await world.order(3) == ()
     assert len(world.documents()) == 3
@@ -157,7 +157,7 @@ async def test_an_order_on_an_old_view_asks_for_names_that_are_taken() -> None:
     again = await late.order("small", 2, world.now + 5)
     assert again.instances == ("small-1", "small-2")
     await world.carry_out(again.steps)
-    assert [each.result for each in world.outcomes[-2:]] == [Result.CONFLICT] * 2
+    assert [outcome.result for outcome in world.outcomes[-2:]] == [Result.CONFLICT] * 2
     assert len(world.documents()) == 2
 
 
@@ -273,7 +273,7 @@ async def test_a_node_whose_annotations_make_no_sense_is_up_when_it_is_made() ->
 
 
 @played
-async def test_a_node_that_somebody_else_made_for_a_group_is_one_of_it() -> None:
+async def test_a_node_created_externally_for_a_group_belongs_to_it() -> None:
     world = KwokWorld()
     world.add_node("by-hand", metadata={"labels": {"kwok-nodegroup": "small"}})
     assert await world.states() == {"by-hand": "Running"}
@@ -296,11 +296,11 @@ async def test_orders_that_are_lost_are_confirmed_and_show_nowhere() -> None:
     world = KwokWorld(failing("LoseOrders", after=1))
     assert await world.order(3) == ("small-1", "small-2", "small-3")
     state = await world.state()
-    assert (state.target, [each.id for each in state.instances]) == (1, ["small-1"])
+    assert (state.target, [instance.id for instance in state.instances]) == (1, ["small-1"])
 
 
 @played
-async def test_an_order_that_hangs_ends_with_the_callers_patience_and_blocks_nobody() -> None:
+async def test_an_order_that_hangs_ends_at_the_callers_timeout_and_blocks_no_other() -> None:
     world = KwokWorld(failing("Hang"), group("other"))
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(world.provider.order("small", 1, world.now), 60)
@@ -373,7 +373,7 @@ def test_whatever_happens_a_group_keeps_its_limits_and_no_order_is_given_twice(s
                     assert (ordered.error is not None) == (number > 5)
                     highest = max(highest, number if number <= 5 else 0)
                 case "release":
-                    running = [each.id for each in (await world.state()).instances]
+                    running = [instance.id for instance in (await world.state()).instances]
                     released = await world.provider.release("small", running[:number], world.now)
                     await world.carry_out(released.steps)
                 case "tend":

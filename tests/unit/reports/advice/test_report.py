@@ -97,7 +97,7 @@ def test_what_could_not_be_seen_makes_every_form_partial() -> None:
     assert "Partial" not in render_advice(advised(many(2)), "table")
 
 
-def test_who_else_has_a_say_in_sizes_is_told() -> None:
+def test_other_autoscalers_of_the_size_are_reported() -> None:
     smaller = container(target=(50, GIB))
     workloads = [workload(f"web-{number}", smaller, vpas=("vpa",)) for number in range(5)]
     mixed = workload("mixed", msgspec.structs.replace(smaller, differing=2))
@@ -112,7 +112,7 @@ def test_nothing_to_size_has_every_form_too(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["table", "markdown"])
-def test_without_prices_nobody_speaks_of_money(form: str) -> None:
+def test_without_prices_no_costs_are_shown(form: str) -> None:
     text = render_advice(advised(shop(), Prices("free", "EUR", 0.0, 0.0)), form)
     assert "a month (" not in text
     assert "EUR 0" not in text

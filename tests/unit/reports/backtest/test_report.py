@@ -34,7 +34,7 @@ def test_the_answer_requests_least_of_those_that_risk_no_more() -> None:
     assert "adaptive requests 17 % less CPU and 17 % less memory than default." in text
 
 
-def test_who_saves_only_by_risking_more_is_no_answer() -> None:
+def test_a_variant_that_saves_by_risking_more_is_not_proposed() -> None:
     risky = [SMALL.variants[0], SMALL.variants[3]]
     scores = [score for score in SMALL.series if score.variant in {variant.name for variant in risky}]
     result = msgspec.structs.replace(SMALL, variants=risky, series=scores, curves=[], sweeps=[], charts=[])
@@ -105,7 +105,7 @@ def test_very_many_series_leave_the_page_readable() -> None:
     assert len(page.encode()) < 2_500_000
 
 
-def test_who_requests_as_much_is_neither_better_nor_worse() -> None:
+def test_equal_requests_are_neither_better_nor_worse() -> None:
     twin = msgspec.structs.replace(SMALL.variants[0], name="twin")
     scores = [score for score in SMALL.series if score.variant in {"default", "adaptive"}]
     result = msgspec.structs.replace(SMALL, variants=[SMALL.variants[0], twin], series=scores, curves=[], sweeps=[])

@@ -14,15 +14,15 @@ def told_of_nodes() -> RunResult:
     """The first variant has no Buffer, the others have one."""
     found = simulated()
     variants = []
-    for number, each in enumerate(found.variants):
+    for number, variant in enumerate(found.variants):
         waits = PendingTotals(100, 90.0 / (1 + 10 * number), 180.0 if not number else 0.0, 180.0)
         buffers = [BufferFigures("shop", "web", 4.0, 0.75, 1.5, 20, 2)] if number else []
-        count = len(each.chart.times)
-        chart = msgspec.structs.replace(each.chart, nodes=[3.0 + number] * count, chunks=[4.0] * count)
+        count = len(variant.chart.times)
+        chart = msgspec.structs.replace(variant.chart, nodes=[3.0 + number] * count, chunks=[4.0] * count)
         variants.append(
             msgspec.structs.replace(
-                each,
-                fleet=msgspec.structs.replace(each.fleet, waits=waits),
+                variant,
+                fleet=msgspec.structs.replace(variant.fleet, waits=waits),
                 chart=chart,
                 node_hours=100.0 + number,
                 node_money=50.0 + number,

@@ -96,7 +96,7 @@ def test_a_name_with_markup_stays_text() -> None:
     assert json.loads(data)["workloads"][0]["name"].endswith(NASTY)
 
 
-def test_a_page_asks_nobody_for_anything() -> None:
+def test_a_page_sends_no_requests() -> None:
     page = as_html(SMALL)
     assert "default-src 'none'" in page
     assert not re.search(r"(src|href)=[\"'](?!data:)", page)

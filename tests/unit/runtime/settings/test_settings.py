@@ -312,7 +312,7 @@ def test_settings_survive_being_written_as_flags(
     settings = Recommender(
         common=Common(ignored=ignored, profiling=profiling), interval=interval, margin=margin, gates=gates
     )
-    flags = {each.parameter: setting_values(settings)[each.name] for each in declared_settings(Recommender)}
+    flags = {setting.parameter: setting_values(settings)[setting.name] for setting in declared_settings(Recommender)}
     assert load_settings(Recommender, from_flags(Recommender, flags)).settings == settings
 
 

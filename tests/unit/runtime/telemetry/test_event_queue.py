@@ -71,7 +71,7 @@ def test_events_that_cannot_be_written_are_told_of_once_a_minute_with_their_numb
         assert failed() == [1, 50]
 
     def failed() -> list[int]:
-        found = [each for each in caplog.records if each.message == "events cannot be written"]
+        found = [record for record in caplog.records if record.message == "events cannot be written"]
         return [getattr(each, "trellis_fields", {})["failed"] for each in found]
 
     virtual_time.run(main())

@@ -150,7 +150,7 @@ def after(calls: int) -> Callable[[], bool]:
     return lambda: next(left, None) is None
 
 
-def test_who_stops_gets_the_variants_that_are_done_marked_as_partial() -> None:
+def test_stopping_gives_the_finished_variants_marked_as_partial() -> None:
     request = default(sweeps=["default.margin=0:0.5:0.1"])
     asked: list[BacktestProgress] = []
     result = backtest(request, [], [series("a"), series("b")], progress=asked.append, stop=after(5))
@@ -161,7 +161,7 @@ def test_who_stops_gets_the_variants_that_are_done_marked_as_partial() -> None:
     assert all(each.done <= each.total for each in asked)
 
 
-def test_who_stops_at_once_gets_nothing_but_no_error() -> None:
+def test_stopping_at_once_gives_no_results_and_no_error() -> None:
     result = backtest(default(), [], [series("a")], stop=lambda: True)
     assert (result.partial, result.facts, result.variants) == (True, [], [])
 

@@ -83,7 +83,7 @@ def test_a_negative_count_is_refused() -> None:
     assert world.cluster.set_scale("shop", "Deployment", "web", -1) is WriteResult.INVALID
 
 
-def test_who_does_not_serve_goes_first_and_then_the_newest() -> None:
+def test_unready_pods_are_removed_first_and_then_the_newest() -> None:
     world = World(fleet(workload("web", 1, start=StartProfile(seconds=30.0)), nodes=(shape("64"),))).run(60)
     (oldest,) = names(world)
     middle = names(scaled(world, 2).run(60)) - {oldest}
@@ -92,7 +92,7 @@ def test_who_does_not_serve_goes_first_and_then_the_newest() -> None:
     assert names(scaled(world.run(60), 1).run(0)) == {oldest}
 
 
-def test_who_waits_for_a_node_goes_before_anybody_else() -> None:
+def test_pending_pods_are_removed_first() -> None:
     world = World(fleet(workload("web", 1, container(cpu="3")))).run(60)
     placed = names(world)
     scaled(world, 2).run(60)
@@ -148,7 +148,7 @@ def test_a_disruption_budget_counts_from_what_is_wanted_now() -> None:
     assert world.cluster.evict(ref(second)) is WriteResult.REFUSED
 
 
-def test_a_shared_load_is_spread_over_whoever_is_ready() -> None:
+def test_a_shared_load_is_spread_over_ready_pods() -> None:
     world = World(fleet(workload("web", 1, **SHARED), nodes=(shape("64"),), step=10.0)).run(35)
     assert world.usages[-1].used_cpu.tolist() == [0.6]
     scaled(world, 3).run(4)
@@ -159,7 +159,7 @@ def test_a_shared_load_is_spread_over_whoever_is_ready() -> None:
     assert world.usages[-1].unserved.tolist() == [0.0]
 
 
-def test_a_shared_load_that_nobody_is_ready_for_is_not_served() -> None:
+def test_a_shared_load_without_ready_pods_is_not_served() -> None:
     own = workload("own", 1, demand=(wants(cpu=0.5),))
     world = World(fleet(workload("web", 2, **SHARED), own, step=10.0)).run(45)
     assert world.usages[-1].unserved.tolist() == [0.0, 0.0]
@@ -187,7 +187,7 @@ def test_whatever_was_asked_for_before_the_last_count_is_what_there_is_in_the_en
     assert world.cluster.nodes.occupancy.free("cpu")[0] == 64_000 - 500 * asked[-1][0]
 
 
-def test_rows_are_taken_again_by_whoever_comes_next() -> None:
+def test_rows_of_deleted_pods_are_reused() -> None:
     world = World(fleet(workload("web", 1), nodes=(shape("64"),), step=10.0, steps=100)).run(20)
     for replicas in np.tile([8, 1], 6).tolist():
         scaled(world, replicas).run(20)
@@ -195,7 +195,7 @@ def test_rows_are_taken_again_by_whoever_comes_next() -> None:
     assert world.count(PodEvent.MADE) == 1 + 6 * 7
 
 
-def test_scales_are_answered_by_whoever_registered_for_the_kind() -> None:
+def test_scales_are_answered_by_the_handler_registered_for_the_kind() -> None:
     world = World(fleet(workload("web", 1))).run(20)
     scales = ScaleRegistry(world.cluster)
     assert scales.get("shop", "Hvpa", "web") is None

@@ -42,7 +42,7 @@ def test_pods_that_keep_apart_do_so_again_after_one_was_made_anew() -> None:
     assert where(world) == {"node-1": 1, "node-2": 1}
 
 
-def test_who_asks_for_company_is_put_beside_it() -> None:
+def test_a_pod_with_affinity_is_placed_beside_its_match() -> None:
     other = labelled("other", 3, **required("podAffinity"))
     world = World(fleet(labelled("web", 1), other, nodes=(shape(count=3),))).run(60)
     assert where(world, "other").keys() == where(world).keys()

@@ -100,7 +100,9 @@ def test_each_direction_may_have_a_tolerance_of_its_own() -> None:
 
 
 @given(st.integers(1, 50), st.integers(1, 4000), st.integers(0, 8000), st.integers(1, 300), st.integers(1, 50))
-def test_who_uses_more_is_never_given_less(count: int, asked: int, used: int, percent: int, current: int) -> None:
+def test_higher_usage_never_proposes_fewer_replicas(
+    count: int, asked: int, used: int, percent: int, current: int
+) -> None:
     aim = MetricGoal(percent=percent)
     less, more = (asks(current, pods(count, asked, each), aim) for each in (used, used + asked))
     assert less <= more or current in (less, more)

@@ -31,7 +31,7 @@ def test_flags_of_all_components_are_read() -> None:
     assert (read.seen, read.problems) == (("recommender", "updater"), ())
 
 
-def test_gates_reach_everybody_whom_they_concern() -> None:
+def test_gates_reach_every_component_they_concern() -> None:
     read = found(updater={"feature-gates": "InPlace=false,CPUStartupBoost=false,Other=true"})
     assert read.gates == FeatureGates(cpu_startup_boost=False, in_place=False)
     assert (read.updates.in_place, read.updates.startup_boost, read.boosts.enabled) == (False, False, False)

@@ -79,7 +79,7 @@ def test_counts_change_where_any_variant_scales() -> None:
     assert not compiled(policy({"forEach": [{}]})).scales
 
 
-def test_intervals_of_who_scales_are_the_live_ones_unless_said() -> None:
+def test_intervals_of_autoscalers_are_the_live_ones_by_default() -> None:
     assert compiled(scenario(intervals={"hpa": "30s"})).intervals == Intervals(hpa=30.0)
     assert compiled(scenario(intervals={"hvpa": "5m"})).intervals == Intervals(hvpa=300.0)
 

@@ -107,7 +107,7 @@ def test_a_step_of_a_trace_holds_its_mean_or_its_highest() -> None:
     assert resample(times, values, 2, 120.0, highest=True).tolist() == [3.0, 6.0]
 
 
-def test_gaps_of_a_trace_keep_the_last_value_and_what_nobody_measured_counts_as_one() -> None:
+def test_gaps_of_a_trace_keep_the_last_value_and_unmeasured_values_are_gaps() -> None:
     times, values = np.asarray([0.0, 60.0, 240.0]), np.asarray([1.0, np.nan, 4.0])
     assert resample(times, values, 5, 60.0, highest=False).tolist() == [1.0, 1.0, 1.0, 1.0, 4.0]
 

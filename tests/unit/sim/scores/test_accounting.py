@@ -56,7 +56,7 @@ def test_means_shares_and_money_are_of_the_time_that_is_scored() -> None:
     assert accounting.of_fleet(SimulationTotals()) == msgspec.structs.replace(totals, oom_kills=0)
 
 
-def test_who_waits_to_be_started_again_is_paid_for_and_wants_nothing() -> None:
+def test_a_container_that_waits_for_its_restart_is_paid_for_and_uses_nothing() -> None:
     running, waiting = one_of(1), one_of(1)
     running.add(sum_step(measured(1.0, 1.5, 1.0), 1))
     waiting.add(sum_step(measured(1.0, 1.5, 1.0, halted=(0, 0)), 1))

@@ -29,7 +29,7 @@ def test_what_limits_hold_back_is_overload_in_core_hours() -> None:
     assert result.overload == pytest.approx(2 * 0.5 * 0.5, rel=0.01)
 
 
-def test_a_load_that_nobody_is_ready_for_is_overload_and_a_start_is_not() -> None:
+def test_load_without_ready_pods_is_overload_and_a_start_is_not() -> None:
     shared = wants(2.0, shared=True)
     slow = StartProfile(seconds=60.0, work=6000.0, cores=2.0)
     tight = container(cpu="500m", limits={"cpu": "1", "memory": "1Gi"})

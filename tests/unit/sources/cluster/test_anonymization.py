@@ -35,7 +35,7 @@ def test_no_name_is_left() -> None:
         assert not re.search(rf"\b{re.escape(word)}\b", dump), word
 
 
-def test_when_a_pod_was_resized_stays_and_who_did_it_does_not() -> None:
+def test_the_time_of_a_resize_is_retained_and_its_writer_is_not() -> None:
     server = shop()
     path = next(each for each in server.objects if "/pods/" in each)
     found = server.objects[path]
@@ -60,7 +60,7 @@ def test_no_name_is_left_in_what_is_missing() -> None:
         assert not re.search(rf"\b{re.escape(word)}\b", dump), word
 
 
-def test_who_collects_is_told_in_full_what_is_missing() -> None:
+def test_the_collector_reports_all_that_is_missing() -> None:
     server = shop()
     hide(server, "office")
     writing = DumpWriter(mask())
@@ -99,7 +99,7 @@ def test_everything_still_belongs_together() -> None:
     assert checkpoint.status == next(iter(plain.checkpoints)).status
     policies = vpa.spec.resource_policy
     assert policies is not None
-    assert [each.container_name for each in policies.container_policies or ()] == [
+    assert [policy.container_name for policy in policies.container_policies or ()] == [
         checkpoint.spec.container_name,
         "*",
     ]
@@ -204,7 +204,7 @@ def test_what_may_be_lost_with_a_pod_is_known_by_the_same_names() -> None:
     volumes: list[Document] = [{"name": name, "emptyDir": {}} for name in ("payments", "cache")]
     pod = {"kind": "Pod", "metadata": {"annotations": {key: "payments, cache"}}, "spec": {"volumes": volumes}}
     masked = mask().document(redact(pod, "Pod"))
-    named = [each["name"] for each in masked["spec"]["volumes"]]
+    named = [volume["name"] for volume in masked["spec"]["volumes"]]
     assert masked["metadata"]["annotations"] == {key: ", ".join(named)}
     assert "payments" not in named
 

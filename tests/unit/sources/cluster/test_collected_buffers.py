@@ -47,11 +47,11 @@ def test_buffers_are_collected_with_their_events() -> None:
     event = {"involvedObject": about, "reason": "BufferReady", "source": {"component": "somebody"}}
     server.put("/api/v1/namespaces/shop/events/web-9", event)
     found = collected_from(server)
-    assert [each.metadata.name for each in found.buffers] == ["web"]
+    assert [buffer.metadata.name for buffer in found.buffers] == ["web"]
     assert "BufferReady" in [each.reason for each in found.events]
 
 
-def test_a_pod_that_is_written_into_a_buffer_is_kept_without_what_nobody_reads() -> None:
+def test_a_pod_template_in_a_buffer_is_stored_without_unread_fields() -> None:
     server = shop()
     container = {
         "name": "build",
@@ -76,7 +76,7 @@ def test_a_pod_that_cannot_be_read_keeps_nothing_to_itself() -> None:
     assert SECRET.encode() not in b"".join(dump_of(server))
 
 
-def test_the_count_of_a_target_that_nobody_knows_is_asked_for() -> None:
+def test_the_count_of_an_unknown_target_is_read_from_its_scale() -> None:
     server = with_rollouts(shop())
     put(server, "web", targetRef=ROLLOUT, capacity=PERCENT)
     found = collected_from(server)
@@ -93,7 +93,7 @@ def test_a_class_of_nodes_has_no_scale_to_ask_for() -> None:
 
 def test_pods_of_other_namespaces_are_there_for_what_they_take_of_nodes() -> None:
     found = collected_around(shop(), "shop")
-    assert {each.metadata.namespace for each in found.pods} == {"shop", "office"}
+    assert {pod.metadata.namespace for pod in found.pods} == {"shop", "office"}
     assert found.about.namespaces == ("shop",)
     assert knows_all_nodes_and_pods(found)
 
@@ -102,6 +102,6 @@ def test_where_they_may_not_be_read_those_of_the_namespace_are() -> None:
     server = shop()
     hide(server, "office", "kube-system")
     found = collected_around(server, "shop")
-    assert {each.metadata.namespace for each in found.pods} == {"shop"}
+    assert {pod.metadata.namespace for pod in found.pods} == {"shop"}
     assert MissingData("Pod", "", "may not be read") in found.missing
     assert not knows_all_nodes_and_pods(found)

@@ -71,17 +71,17 @@ def test_the_switch_that_stops_all_changes_is_no_group() -> None:
     assert around(shop()).node_groups is None
 
 
-def test_whoever_does_not_ask_about_nodes_reads_nothing_of_it() -> None:
+def test_without_nodes_in_the_scope_no_groups_or_claims_are_read() -> None:
     server = with_groups(shop())
     found = run(collect_state(server.client, CollectionScope((), "shop"), NOW))
     assert (found.node_groups, len(found.claims)) == (None, 0)
-    asked = [each.path for each in server.requests]
+    asked = [request.path for request in server.requests]
     assert not [path for path in asked if "persistentvolume" in path or "storageclasses" in path]
 
 
 def test_what_decides_about_nodes_is_read_of_all_namespaces() -> None:
     found = around(with_groups(shop()), "shop")
-    assert {each.metadata.namespace for each in found.pods} == {"shop", "office"}
+    assert {pod.metadata.namespace for pod in found.pods} == {"shop", "office"}
     assert names(found.workloads["DaemonSet"]) == ["logs"]
     assert names(found.claims) == ["data"]
     assert set(names(found.namespaces)) == {"shop", "office", "kube-system"}
@@ -93,7 +93,7 @@ def test_for_a_node_nothing_else_is_read() -> None:
     server.put("/api/v1/namespaces/default/events/n", {**about, "source": {"component": "trellis-nodes"}})
     found = around(server, alone=True)
     assert (len(found.vpas), len(found.workloads["Deployment"]), len(found.usage)) == (0, 0, 0)
-    assert [each.reason for each in found.events] == ["NodeMarked"]
+    assert [event.reason for event in found.events] == ["NodeMarked"]
     assert len(found.pods) == 3
 
 
@@ -162,7 +162,9 @@ def test_the_verdict_on_a_node_is_the_same_without_names() -> None:
         assert plain.told is not None
         assert other.told is not None
         assert (other.outcome, other.told.reason, other.since) == (plain.outcome, plain.told.reason, plain.since)
-        assert [each.fate for each in other.tenants] == [each.fate for each in plain.tenants] or len(plain.tenants) > 1
+        assert [tenant.fate for tenant in other.tenants] == [tenant.fate for tenant in plain.tenants] or len(
+            plain.tenants
+        ) > 1
         assert other.group is not None
         assert plain.group is not None
         assert other.group == msgspec.structs.replace(plain.group, name=mask.name("small"))
@@ -181,7 +183,7 @@ def test_no_name_is_left_in_groups() -> None:
     dump = run(read())
     assert not re.search(rb"bank|vault|pv-1|fast", dump)
     states = read_node_groups(ClusterState.from_dump(dump)).states
-    assert [(each.group.max_size, each.group.boot_seconds) for each in states] == [(5, 120.0)]
+    assert [(state.group.max_size, state.group.boot_seconds) for state in states] == [(5, 120.0)]
     offered = states[0].group.template.status.allocatable
     assert sorted(offered.values()) == ["110", "16Gi", "2", "4"]
 

@@ -42,14 +42,14 @@ def test_a_dump_says_what_was_there() -> None:
     assert found.owners.follow(TargetRef("shop", "apps/v1", "ReplicaSet", f"web-{HASH}")).topmost == TargetRef(
         "shop", "apps/v1", "Deployment", "web"
     )
-    assert [each.metadata.name for each in (*found.hpas, *found.pdbs, *found.limit_ranges, *found.nodes)] == [
+    assert [hpa.metadata.name for hpa in (*found.hpas, *found.pdbs, *found.limit_ranges, *found.nodes)] == [
         "web-hpa",
         "web-pdb",
         "confines",
         "ip-10-0-0-7",
     ]
     assert found.freeze == {"by": "alice", "why": "incident 17"}
-    assert [each.spec.holder_identity for each in found.leases] == ["vpa-updater-1"]
+    assert [lease.spec.holder_identity for lease in found.leases] == ["vpa-updater-1"]
 
 
 def test_usage_comes_in_columns() -> None:
@@ -86,7 +86,7 @@ def test_flags_may_stand_apart_from_their_values() -> None:
 def test_replica_sets_without_pods_and_news_about_probes_are_left_out() -> None:
     found = collected_from(shop())
     assert [each.metadata.name for each in found.workloads["ReplicaSet"]] == [f"web-{HASH}"]
-    assert [each.reason for each in found.events] == ["EvictedByVPA"]
+    assert [event.reason for event in found.events] == ["EvictedByVPA"]
 
 
 def test_no_secret_is_in_a_dump() -> None:
@@ -138,7 +138,7 @@ def test_patterns_choose_namespaces() -> None:
     found = collected_from(shop(), "sh*")
     assert found.about.namespaces == ("shop",)
     assert not found.about.everywhere
-    assert {each.metadata.namespace for each in found.pods} == {"shop"}
+    assert {pod.metadata.namespace for pod in found.pods} == {"shop"}
     assert found.component("updater") is not None
 
 
@@ -151,7 +151,7 @@ def test_what_rbac_hides_is_named_and_the_rest_is_there() -> None:
     server = shop()
     hide(server, "office", "kube-system")
     found = collected_from(server)
-    assert [each.metadata.namespace for each in found.pods] == ["shop", "shop"]
+    assert [pod.metadata.namespace for pod in found.pods] == ["shop", "shop"]
     assert len(found.usage) == 2
     assert MissingData("Pod", "office", "may not be read") in found.missing
     assert MissingData("Pod", "kube-system", "may not be read") in found.missing
@@ -167,7 +167,7 @@ def test_what_is_hidden_everywhere_is_said_once() -> None:
     assert [each for each in found.missing if each.what == "Pod"] == [MissingData("Pod", "", "may not be read")]
 
 
-def test_whoever_may_not_list_namespaces_gets_those_that_are_named() -> None:
+def test_without_the_right_to_list_namespaces_the_named_ones_are_used() -> None:
     server = shop()
     server.before = lambda request: (
         refusal(403, "Forbidden") if request.path in ("/api/v1/namespaces", "/api/v1/pods") else None
@@ -232,7 +232,7 @@ def test_one_object_that_cannot_be_read_is_named() -> None:
     assert [each.what for each in found.missing if each.where == "shop"] == ["Pod odd"]
 
 
-def test_the_order_is_the_same_whoever_answers_first() -> None:
+def test_the_order_does_not_depend_on_which_answer_comes_first() -> None:
     assert dump_of(shop()) == dump_of(shop())
 
 
@@ -279,7 +279,7 @@ def test_a_dump_that_was_cut_off_says_so() -> None:
 def test_a_command_works_from_what_a_dump_would_say() -> None:
     found = run(collect_state(shop().client, CollectionScope(("shop",)), NOW))
     assert found.is_complete
-    assert [each.metadata.name for each in found.vpas] == ["web-vpa"]
+    assert [vpa.metadata.name for vpa in found.vpas] == ["web-vpa"]
 
 
 def test_a_line_of_a_later_release_is_passed_over() -> None:

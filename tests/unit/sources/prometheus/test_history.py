@@ -68,7 +68,7 @@ def test_eight_days_come_a_day_at_a_time_oldest_first() -> None:
     assert [time for time, _, _ in rows] == [NOW - HOUR * n for n in range(192, -1, -1)]
     assert [cpu for _, cpu, _ in rows] == [memory for _, _, memory in rows] == list(range(192, -1, -1))
     assert [len(batch) for batch in batches] == [24] * 8 + [1]
-    assert [(each.done, each.total) for each in reports] == [(min(24 * n, 193), 193) for n in range(1, 10)]
+    assert [(report.done, report.total) for report in reports] == [(min(24 * n, 193), 193) for n in range(1, 10)]
     assert reports[-1].samples == 193
     assert len(server.asked) == 18, "one query for CPU and one for memory of each day"
 
@@ -79,7 +79,7 @@ def test_what_only_one_of_cpu_and_memory_knows_is_there_too() -> None:
     server.put("memory", APP, hours_ago(2, 1))
     server.put("memory", DB, hours_ago(5))
     rows = found(read(server)[0])
-    times = {container: [round((NOW - time) / HOUR) for time, _, _ in each] for container, each in rows.items()}
+    times = {container: [round((NOW - time) / HOUR) for time, _, _ in row] for container, row in rows.items()}
     assert times == {APP: [3, 2, 1], DB: [5]}
     assert [math.isnan(cpu) for _, cpu, _ in rows[APP]] == [False, False, True]
     assert [math.isnan(memory) for _, _, memory in rows[APP]] == [True, False, False]
@@ -132,11 +132,11 @@ def test_however_little_prometheus_bears_all_of_it_comes_once_and_in_order(
     )
     rows = found(batches)
     expected = {c: cpu.get(c, set()) | memory.get(c, set()) for c in cpu.keys() | memory.keys()}
-    assert {container: [round((NOW - time) / HOUR) for time, _, _ in each] for container, each in rows.items()} == {
+    assert {container: [round((NOW - time) / HOUR) for time, _, _ in row] for container, row in rows.items()} == {
         container: sorted(hours, reverse=True) for container, hours in expected.items() if hours
     }
     assert reports[-1].done == reports[-1].total == 4 * 21
-    done = [each.done for each in reports]
+    done = [report.done for report in reports]
     assert done == sorted(done)
 
 

@@ -435,7 +435,7 @@ def test_what_only_ever_grows_is_told_to_be_like_a_counter(tmp_path: Path) -> No
     ids=["for a while", "with a few steps"],
 )
 def test_what_grows_as_usage_may_is_no_counter(tmp_path: Path, cores: list[float]) -> None:
-    rows = "".join(f"{60 * number},{each},1e6\n" for number, each in enumerate(cores))
+    rows = "".join(f"{60 * number},{core},1e6\n" for number, core in enumerate(cores))
     assert read(written(tmp_path, HEAD + rows)).notes == []
 
 
@@ -445,7 +445,7 @@ def test_years_are_fine_as_long_as_there_are_few(tmp_path: Path) -> None:
     assert (len(found.series), found.problems) == (1, [])
 
 
-def test_gaps_and_values_that_nobody_measured_are_told_and_fine(tmp_path: Path) -> None:
+def test_gaps_and_unmeasured_values_are_reported_and_accepted(tmp_path: Path) -> None:
     rows = "0,1,1e6\n60,NaN,1e6\n120,1,1e6\n7320,1,1e6\n"
     found = read(written(tmp_path, HEAD + rows))
     assert len(found.series) == 1

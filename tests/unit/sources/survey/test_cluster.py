@@ -30,16 +30,17 @@ def present(server: ModelServer, *patterns: str) -> SurveyObjects:
 
 def workloads(found: SurveyObjects, choice: WorkloadFilter = WorkloadFilter()) -> dict[str, SurveyedWorkload]:  # noqa: B008
     return {
-        f"{each.namespace}/{each.kind}/{each.name}": each for each in find_workloads(found, choice).workloads.values()
+        f"{workload.namespace}/{workload.kind}/{workload.name}": workload
+        for workload in find_workloads(found, choice).workloads.values()
     }
 
 
-def test_workloads_are_there_with_their_pods_and_who_else_has_a_say() -> None:
+def test_workloads_are_listed_with_their_pods_and_other_autoscalers() -> None:
     found = workloads(present(shop()))
     assert list(found) == ["kube-system/Deployment/vpa-updater", "office/Pod/alone", "shop/Deployment/web"]
     web = found["shop/Deployment/web"]
     assert (web.pods, web.wanted, web.vpas) == (2, 2, ("web-vpa",))
-    assert [(each.name, each.targets[0].utilization) for each in web.hpas] == [("web-hpa", 60)]
+    assert [(hpa.name, hpa.targets[0].utilization) for hpa in web.hpas] == [("web-hpa", 60)]
     assert web.labels["example.com/team"] == "payments"
     [container] = web.containers
     assert (container.request.cpu, container.request.memory) == (500, 256 * 2**20)
@@ -66,7 +67,7 @@ def test_without_the_right_to_see_replica_sets_labels_tell_whose_the_pods_are() 
     assert [each.what for each in found.missing] == ["ReplicaSet"]
 
 
-def test_limit_ranges_are_read_and_whoever_may_not_is_told() -> None:
+def test_limit_ranges_are_read_and_missing_rights_are_reported() -> None:
     assert workloads(present(shop()))["shop/Deployment/web"].limits != NamespaceLimits()
     server = shop()
     server.before = lambda request: _refused() if request.path.endswith("/limitranges") else None
@@ -79,7 +80,7 @@ def with_nodes(server: ModelServer) -> SurveyObjects:
     return run(list_cluster_workloads(server.client, WorkloadFilter(), "shop", nodes=True))
 
 
-def test_the_largest_node_is_looked_at_if_somebody_asks_and_whoever_may_not_is_told() -> None:
+def test_the_largest_node_is_read_on_request_and_missing_rights_are_reported() -> None:
     server = shop()
     server.put("/api/v1/nodes/large", {"status": {"allocatable": {"cpu": "30", "memory": "1Gi"}}})
     assert math.isnan(present(server).largest_node.cpu)

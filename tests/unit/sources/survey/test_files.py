@@ -41,7 +41,9 @@ def test_names_say_of_what_the_series_are(tmp_path: Path) -> None:
         ("shop/web/app", 0.2, 300 * MIB), ("shop/web/proxy", 0.1, MIB), ("db/postgres", 1, MIB), ("cache", 1, MIB)
     )
     found = surveyed(tmp_path, usage=text)
-    assert [(each.namespace, each.name, [c.name for c in each.containers]) for each in found.workloads] == [
+    assert [
+        (workload.namespace, workload.name, [c.name for c in workload.containers]) for workload in found.workloads
+    ] == [
         ("default", "cache", ["app"]),
         ("default", "db", ["postgres"]),
         ("shop", "web", ["app", "proxy"]),
@@ -77,7 +79,7 @@ def test_a_manifest_says_what_is_requested_where_files_do_not(tmp_path: Path) ->
     found = surveyed(tmp_path, usage=usage, manifest=manifest)
     database, web = found.workloads
     assert (database.is_sized, web.is_sized) == (False, True)
-    assert [each.request.cpu for each in web.containers] == [250.0, pytest.approx(math.nan, nan_ok=True)]
+    assert [container.request.cpu for container in web.containers] == [250.0, pytest.approx(math.nan, nan_ok=True)]
     assert web.containers[0].request.memory == 128 * MIB
     assert "files of usage do not say how many pods there are" in found.notes
 
@@ -86,7 +88,7 @@ def test_a_row_of_a_manifest_that_is_cut_short_says_nothing_and_the_first_of_two
     manifest = "series_id,cpu_request_millicores,cpu_request_cores\nshop/cut\nshop/web/app,1,0.25\n"
     found = surveyed(tmp_path, usage=table(("shop/web/app", 0.2, MIB)), manifest=manifest)
     [web] = found.workloads
-    assert [each.request.cpu for each in web.containers] == [250.0]
+    assert [container.request.cpu for container in web.containers] == [250.0]
     assert found.missing == ()
 
 
@@ -128,9 +130,9 @@ def test_fractions_are_of_the_machine_that_is_given(tmp_path: Path) -> None:
 
 def test_namespaces_can_be_chosen(tmp_path: Path) -> None:
     text = table(("shop/web/app", 0.2, MIB), ("office/web/app", 0.2, MIB))
-    assert [each.namespace for each in surveyed(tmp_path, WorkloadFilter.of(["of*"]), usage=text).workloads] == [
-        "office"
-    ]
+    assert [
+        workload.namespace for workload in surveyed(tmp_path, WorkloadFilter.of(["of*"]), usage=text).workloads
+    ] == ["office"]
 
 
 def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def failing(
 
 
 def names(found: SurveyResult) -> list[tuple[str, str, str]]:
-    return [(each.namespace, each.kind, each.name) for each in found.workloads]
+    return [(workload.namespace, workload.kind, workload.name) for workload in found.workloads]
 
 
 def one(found: SurveyResult) -> tuple[SurveyedWorkload, SurveyedContainer]:
@@ -150,7 +150,7 @@ def test_namespaces_are_chosen_by_patterns_and_kinds() -> None:
     assert nothing.notes == ("there are no workloads that were asked about",)
 
 
-def test_pods_of_the_past_count_whoever_made_them() -> None:
+def test_deleted_pods_count_whatever_their_owner() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", cpu=0.1, days=0.2)
     # One is known by the name of its ReplicaSet's owner, the other by its own name alone.
@@ -191,7 +191,7 @@ def test_jobs_of_a_cron_job_are_one_workload_also_when_none_runs() -> None:
     assert math.isnan(container.request.cpu)
 
 
-def test_what_nobody_made_and_what_nobody_knows_are_workloads_too() -> None:
+def test_bare_pods_and_pods_of_unknown_kinds_are_workloads_too() -> None:
     server = SurveyedPrometheus()
     server.own("shop", "debug", "<none>", "<none>")
     server.own("shop", "kafka-0", "StrimziPodSet", "kafka")
@@ -252,7 +252,7 @@ def test_what_a_cluster_shows_gets_the_usage_that_prometheus_has() -> None:
     server.use("shop", "odd", "app", cpu=0.9, days=0.2)
     found = survey(server, WorkloadFilter.of(["shop"]), present=cluster)
     workload, container = one(found)
-    assert (workload.pods, workload.vpas, [each.name for each in workload.hpas]) == (2, ("web-vpa",), ["web-hpa"])
+    assert (workload.pods, workload.vpas, [hpa.name for hpa in workload.hpas]) == (2, ("web-vpa",), ["web-hpa"])
     assert (container.request.cpu, container.highest.cpu) == (500, 900)
     assert container.estimate.target.cpu > 300
     assert not found.is_partial
@@ -263,7 +263,7 @@ def test_without_prometheus_a_cluster_is_shown_without_estimates() -> None:
     found = survey(failing(SurveyedPrometheus(), lambda _query: True, lambda: None), present=cluster)
     assert len(found.workloads) == 3
     assert {each.what for each in found.missing} == {"pods that are gone", "usage"}
-    assert all(math.isnan(c.estimate.target.cpu) for each in found.workloads for c in each.containers)
+    assert all(math.isnan(c.estimate.target.cpu) for workload in found.workloads for c in workload.containers)
 
 
 def test_labels_that_prometheus_renamed_are_understood() -> None:
@@ -338,7 +338,7 @@ def test_a_namespace_that_cannot_be_read_is_named_and_the_others_are_there(
     found = survey(failing(server, lambda query: "rate(" in query and '"shop"' in query, answer))
     assert found.is_partial
     assert [(each.what, each.where) for each in found.missing] == [("usage", "shop")]
-    known = {each.namespace: each.containers[0].samples > 0 for each in found.workloads}
+    known = {workload.namespace: workload.containers[0].samples > 0 for workload in found.workloads}
     assert known == {"office": True, "shop": False, "zoo": True}
 
 
@@ -417,7 +417,7 @@ def test_an_interrupted_survey_goes_on_and_ends_as_if_it_had_not_been(tmp_path: 
     assert survey(server, resume=file).workloads == whole.workloads
 
 
-def test_what_workloads_used_as_a_whole_is_counted_if_somebody_asks() -> None:
+def test_totals_of_workloads_are_read_on_request() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", pods=3, cpu=0.2, memory=400 * MIB)
     gone = f"web-{HASH}-zzzzz"

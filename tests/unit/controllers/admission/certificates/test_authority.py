@@ -137,7 +137,7 @@ def test_what_cannot_be_read_is_made_anew_and_no_more_than_that() -> None:
 
 @settings(max_examples=5, deadline=None)
 @given(st.lists(st.floats(60.0, 200 * DAY), min_size=1, max_size=4), st.integers(0, 3000))
-def test_at_every_look_what_is_shown_is_valid_and_trusted_by_whoever_has_the_bundle_of_before(
+def test_after_every_renewal_the_certificate_is_valid_and_trusted_by_the_previous_bundle(
     pauses: list[float], first: int
 ) -> None:
     now = BEGIN
@@ -190,7 +190,7 @@ def stored(server: ModelServer) -> SharedCertificates:
     return found
 
 
-def test_whoever_comes_first_makes_the_secret_and_the_others_adopt_it() -> None:
+def test_the_first_replica_creates_the_secret_and_the_others_adopt_it() -> None:
     server = ModelServer()
 
     async def main() -> None:
@@ -256,7 +256,7 @@ def test_a_secret_that_is_deleted_or_spoiled_comes_back_as_it_was() -> None:
     virtual_time.run(main())
 
 
-def test_a_secret_of_somebody_else_is_left_alone() -> None:
+def test_a_secret_of_another_owner_is_not_touched() -> None:
     server = ModelServer()
     theirs = {"tls.crt": b64encode(b"theirs").decode()}
     server.put(PATH, {"data": theirs})
@@ -322,7 +322,7 @@ def test_without_the_right_to_write_nothing_is_shown_and_the_reason_is_said() ->
     virtual_time.run(main())
 
 
-def test_who_may_write_nothing_at_all_shows_one_of_its_own() -> None:
+def test_a_process_without_write_access_serves_a_certificate_of_its_own() -> None:
     server = ModelServer()
 
     async def main() -> None:

@@ -296,7 +296,7 @@ def test_ciphers_have_the_names_that_go_gives_them() -> None:
     assert unknown == ("TLS_WISHES",)
     assert read_ciphers("TLS_AES_128_GCM_SHA256, ") == ((), ("TLS_AES_128_GCM_SHA256",))
     context = server_context(CertificateSettings(tls_ciphers=text))
-    chosen = {each["name"] for each in context.get_ciphers() if each["protocol"] == "TLSv1.2"}
+    chosen = {cipher["name"] for cipher in context.get_ciphers() if cipher["protocol"] == "TLSv1.2"}
     assert chosen == set(known)
     assert server_context(CertificateSettings(tls_ciphers="TLS_WISHES")).get_ciphers()
 

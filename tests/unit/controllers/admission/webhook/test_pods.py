@@ -302,7 +302,7 @@ def test_pod_waits_for_its_controller_no_longer_than_the_deadline() -> None:
     world.run(play)
 
 
-def test_server_that_refuses_to_say_who_controls_a_pod_delays_nobody() -> None:
+def test_a_server_that_refuses_the_lookup_of_an_owner_delays_no_admission() -> None:
     world = World()
     world.add_app()
     late = pod(owners=[owner("ReplicaSet", "web-late")])

@@ -72,7 +72,7 @@ class World:
 
     @property
     def authorities(self) -> tuple[bytes, ...]:
-        [bundle] = {each["clientConfig"]["caBundle"] for each in self.webhooks}
+        [bundle] = {webhook["clientConfig"]["caBundle"] for webhook in self.webhooks}
         return authorities_in(b64decode(bundle))
 
     @property
@@ -81,7 +81,7 @@ class World:
 
     def run(self, main: Callable[[], Coroutine[Any, Any, None]], *replicas: WebhookRegistration) -> None:
         async def everything() -> None:
-            tasks = [asyncio.create_task(each.run()) for each in replicas or (self.registration,)]
+            tasks = [asyncio.create_task(replica.run()) for replica in replicas or (self.registration,)]
             try:
                 await main()
             finally:
@@ -134,7 +134,7 @@ def test_the_api_server_is_told_what_upstream_tells_it() -> None:
 def test_our_own_kinds_are_asked_about_where_they_are_served() -> None:
     world = World("hvpas", "hvpas/status", "capacitybuffers")
     world.look()
-    assert [each["name"] for each in world.webhooks] == ["vpa.k8s.io", "objects.autoscaling.x-k8s.io"]
+    assert [webhook["name"] for webhook in world.webhooks] == ["vpa.k8s.io", "objects.autoscaling.x-k8s.io"]
     [rule] = world.webhooks[1]["rules"]
     assert (rule["apiGroups"], rule["resources"]) == (["autoscaling.x-k8s.io"], ["hvpas"])
     assert rule["operations"] == ["CREATE", "UPDATE"]
@@ -320,7 +320,7 @@ def spoil_bundle(webhook: Document) -> None:
 
 
 @pytest.mark.parametrize("spoil", [spoil_timeout, spoil_rules, spoil_conditions, spoil_bundle])
-def test_what_somebody_changes_is_put_right(spoil: Callable[[Document], None]) -> None:
+def test_external_changes_are_corrected(spoil: Callable[[Document], None]) -> None:
     world = World()
 
     async def main() -> None:
@@ -354,7 +354,7 @@ def test_replicas_that_start_together_make_one_configuration() -> None:
 
     async def main() -> None:
         await asyncio.sleep(1)
-        assert [each.why_not_registered() for each in replicas] == [None] * 4
+        assert [replica.why_not_registered() for replica in replicas] == [None] * 4
 
     world.run(main, *replicas)
     assert world.writes == 1

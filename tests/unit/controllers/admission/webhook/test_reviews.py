@@ -122,7 +122,7 @@ def test_pod_that_cannot_be_read_is_let_through_with_a_warning(broken: object) -
         assert world.counted('trellis_admission_reviews_total{reason="PodUnreadable",resource="Pod"}') == 1
 
 
-def test_error_of_our_own_lets_the_pod_through_and_is_told_to_everybody(
+def test_an_internal_error_admits_the_pod_and_is_warned_about_logged_and_counted(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with standing() as world:

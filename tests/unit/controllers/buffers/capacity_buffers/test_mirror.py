@@ -141,7 +141,9 @@ def test_the_condition_is_known_to_be_about_the_present_spec() -> None:
     async def play(_: BufferController) -> None:
         world.edit("buffers", "web", recreationStrategy="KeepEmpty")
         await world.wait(1.0)
-        generations = {each["type"]: each.get("observedGeneration") for each in world.status()["conditions"]}
+        generations = {
+            condition["type"]: condition.get("observedGeneration") for condition in world.status()["conditions"]
+        }
         assert generations["KeptAsCapacityBuffer"] == 2
 
     world.run(play)
@@ -179,7 +181,7 @@ def test_a_buffer_that_stands_for_nothing_has_an_empty_one_or_none() -> None:
     world.run(play)
 
 
-def test_a_capacity_buffer_of_somebody_elses_is_left_as_it_is() -> None:
+def test_a_capacity_buffer_of_another_owner_is_left_unchanged() -> None:
     world = translating()
     world.add_capacity(**OF_WEB, replicas=7)
 
@@ -224,7 +226,7 @@ def test_a_buffer_of_another_type_has_none() -> None:
     world.run(play)
 
 
-def test_what_was_kept_goes_though_nobody_saw_the_type_change() -> None:
+def test_translated_objects_are_deleted_even_if_the_type_changed_while_the_controller_was_down() -> None:
     world = translating()
 
     async def first(_: BufferController) -> None:
@@ -276,7 +278,7 @@ def test_what_was_kept_goes_when_it_is_no_longer_asked_for(version: str) -> None
     world.run(then)
 
 
-def test_what_somebody_else_has_made_under_the_name_stays_when_translating_ends() -> None:
+def test_an_object_of_another_owner_under_the_name_stays_when_translation_ends() -> None:
     world = translating()
 
     async def first(_: BufferController) -> None:
@@ -349,7 +351,7 @@ def test_a_refusal_is_told_and_tried_again() -> None:
     world.run(play)
 
 
-def test_who_does_not_lead_keeps_nothing() -> None:
+def test_a_process_that_does_not_lead_creates_no_capacity_buffers() -> None:
     world = translating()
     world.leads = False
 
@@ -360,9 +362,9 @@ def test_who_does_not_lead_keeps_nothing() -> None:
     world.run(play)
 
 
-def test_who_makes_them_does_not_serve_them() -> None:
+def test_translating_and_serving_capacity_buffers_exclude_each_other() -> None:
     both = CapacityBufferSettings(serve_capacity_buffers=True, translate=True)
-    assert [each.setting for each in both.conflicts()] == ["translate"]
+    assert [conflict.setting for conflict in both.conflicts()] == ["translate"]
     assert not list(CapacityBufferSettings(serve_capacity_buffers=True).conflicts())
     assert not list(CapacityBufferSettings(translate=True).conflicts())
 

@@ -32,10 +32,10 @@ def wanted(spec: Document = SPEC) -> Document:
 def stored(template: Document) -> Document:
     """What the API server keeps of it: amounts in its own spelling, and what it fills in."""
     new = copy.deepcopy(template)
-    for each in (*new["spec"]["containers"], *new["spec"]["initContainers"]):
-        requests = each["resources"]["requests"]
-        each["resources"]["requests"] = {name: _SPELLED.get(text, text) for name, text in requests.items()}
-        each |= {"terminationMessagePath": "/dev/termination-log", "imagePullPolicy": "Always"}
+    for container in (*new["spec"]["containers"], *new["spec"]["initContainers"]):
+        requests = container["resources"]["requests"]
+        container["resources"]["requests"] = {name: _SPELLED.get(text, text) for name, text in requests.items()}
+        container |= {"terminationMessagePath": "/dev/termination-log", "imagePullPolicy": "Always"}
     new["spec"] |= {"schedulerName": "default-scheduler", "restartPolicy": "Always", "dnsPolicy": "ClusterFirst"}
     return new
 

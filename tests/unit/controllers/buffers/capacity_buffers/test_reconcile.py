@@ -53,7 +53,9 @@ def test_nothing_is_served_unless_asked_for() -> None:
         await world.wait(200.0)
         assert world.told_of() == {}
         assert world.changes == []
-        assert not any("capacitybuffers" in each.path for each in world.server.requests if "watch" in dict(each.query))
+        assert not any(
+            "capacitybuffers" in request.path for request in world.server.requests if "watch" in dict(request.query)
+        )
 
     world.run(play)
 
@@ -127,7 +129,7 @@ def test_a_limit_range_that_comes_later_reaches_a_template() -> None:
     world.run(play)
 
 
-def test_one_that_is_going_is_not_served_and_keeps_nobody_waiting_for_quotas() -> None:
+def test_a_buffer_being_deleted_is_not_served_and_blocks_no_other_on_quotas() -> None:
     world = serving()
     world.add_quota("compute", {"pods": "5"})
     going = {"deletionTimestamp": "2026-11-18T12:00:00Z", "finalizers": ["example.com/wait"]}
@@ -169,7 +171,9 @@ def test_quotas_are_shared_with_buffers_the_oldest_first() -> None:
     async def play(_: BufferController) -> None:
         await world.wait(8.0)
         assert (world.chunks(), world.replicas()) == (3, 2)
-        limited = next(each for each in world.told_of()["conditions"] if each["type"] == "LimitedByQuotas")
+        limited = next(
+            condition for condition in world.told_of()["conditions"] if condition["type"] == "LimitedByQuotas"
+        )
         assert limited["message"] == "Buffer replicas limited from 3 to 2 due to quotas: compute"
         assert ("CapacityBuffer", "LimitedByQuotas") in world.told
         world.server.delete(path("buffers", "web"))
@@ -242,7 +246,7 @@ def test_a_template_that_is_deleted_or_edited_is_made_anew() -> None:
     world.run(play)
 
 
-def test_a_template_of_somebody_elses_is_left_as_it_is() -> None:
+def test_a_template_of_another_owner_is_left_unchanged() -> None:
     world = serving()
     world.add_template(MANAGED)
     world.add_capacity()
@@ -380,7 +384,7 @@ def test_a_definition_that_is_missing_is_looked_for() -> None:
     world = CapacityWorld(serve=True, version="")
 
     async def play(_: BufferController) -> None:
-        assert not any("capacitybuffers" in each.path for each in world.server.requests)
+        assert not any("capacitybuffers" in request.path for request in world.server.requests)
         world.version = "v1beta1"
         world.add_workload()
         world.add_capacity()

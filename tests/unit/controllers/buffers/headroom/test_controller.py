@@ -109,8 +109,11 @@ def test_where_trellis_nodes_runs_the_controller_leaves_it_to_it() -> None:
         await world.wait(SETTLED)
         world.add_node("a", "4")
         await world.wait(30.0)
-        assert [each["type"] for each in world.status()["conditions"]] == ["LimitedByQuotas", "ReadyForProvisioning"]
-        asked = {each.path for each in world.server.requests}
+        assert [condition["type"] for condition in world.status()["conditions"]] == [
+            "LimitedByQuotas",
+            "ReadyForProvisioning",
+        ]
+        asked = {request.path for request in world.server.requests}
         assert "/apis/storage.k8s.io/v1/storageclasses" not in asked, "nothing is kept in memory for it"
 
     world.run(play)
@@ -167,7 +170,10 @@ def test_a_lease_that_may_not_be_read_counts_as_held() -> None:
     async def play(_: BufferController) -> None:
         await world.wait(SETTLED)
         await world.wait(60.0)
-        assert [each["type"] for each in world.status()["conditions"]] == ["LimitedByQuotas", "ReadyForProvisioning"]
+        assert [condition["type"] for condition in world.status()["conditions"]] == [
+            "LimitedByQuotas",
+            "ReadyForProvisioning",
+        ]
 
     world.run(play)
 

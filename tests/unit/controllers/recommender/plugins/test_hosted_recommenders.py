@@ -49,7 +49,7 @@ def defaults(recommender: Recommender) -> Mapping[str, Any]:
     return {parameter.name: parameter.default for parameter in recommender.parameters}
 
 
-def test_a_name_that_nobody_has_is_the_default_algorithm_and_the_log_says_so(
+def test_an_unknown_name_means_the_default_algorithm_and_is_logged(
     site: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

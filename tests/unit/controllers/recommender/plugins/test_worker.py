@@ -81,7 +81,7 @@ def is_gone(pid: int) -> bool:
 
 def test_what_it_declares_and_answers_comes_across_whole() -> None:
     with working() as (worker, seen):
-        assert [each.name for each in worker.parameters] == ["mood", "millicores"]
+        assert [parameter.name for parameter in worker.parameters] == ["mood", "millicores"]
         assert worker.parameters[0].kind is ParameterKind.CHOICE
         assert not worker.needs_history
         answer = worker.estimate(select_rows(ROWS, [0, 1]), {"mood": "print", "millicores": 250.0}, NOW)
@@ -201,7 +201,10 @@ def test_one_that_never_loads_is_given_up() -> None:
 
 def test_defaults_of_the_process_are_checked_against_what_it_declares() -> None:
     with working(given={"millicores": "250"}) as (worker, _):
-        assert {each.name: each.default for each in worker.parameters} == {"mood": "fine", "millicores": 250.0}
+        assert {parameter.name: parameter.default for parameter in worker.parameters} == {
+            "mood": "fine",
+            "millicores": 250.0,
+        }
     with working(given={"millicores": "-1"}) as (worker, _):
         assert worker.declared is None
         assert worker.problem == 'flag --set: "millicores=-1": must be at least 0'

@@ -57,7 +57,7 @@ def only(rows: Sequence[SurveyedUsage]) -> SurveyedUsage:
     return row
 
 
-def test_pods_are_known_by_who_they_belong_to_or_by_their_names() -> None:
+def test_pods_are_identified_by_their_owner_or_by_their_names() -> None:
     counting = usage_of()
     assert counted(counting, measured(0.1, cpu=1.0)) == 30
     assert counted(counting, measured(0.1, cpu=2.0), pod="web-7d4b9c6f5d-x2k9b") > 0
@@ -68,7 +68,7 @@ def test_pods_are_known_by_who_they_belong_to_or_by_their_names() -> None:
     assert row.row.count == 2 * 30
 
 
-def test_a_workload_whose_containers_nobody_knows_has_those_of_its_past() -> None:
+def test_a_workload_with_unknown_containers_has_those_of_its_history() -> None:
     unknown = msgspec.structs.replace(WEB, containers=())
     counting = NamespaceUsageCounter("shop", {KEY: unknown}, {"odd": KEY}, SurveySettings(DEFAULT))
     counted(counting, measured(1.0), container="late")
@@ -133,7 +133,7 @@ def test_the_estimate_is_what_the_recommender_says_of_a_vpa_with_this_usage() ->
     names = ["shop"] * len(found), ["p"] * len(found), ["app"] * len(found)
     model.ingest(Samples(*names, found.times, found.cpu, found.memory), NOW)
     view = model.view()
-    values: ParameterValues = {each.name: each.default for each in DEFAULT.parameters}
+    values: ParameterValues = {parameter.name: parameter.default for parameter in DEFAULT.parameters}
     said = DEFAULT.estimate(Rows.of(view, np.arange(1), np.ones(1)), values, NOW).target[:, 0]
     estimate = workload.containers[0].estimate
     assert estimate.target.cpu == pytest.approx(said[0], abs=1)

@@ -56,7 +56,7 @@ def test_batches_make_no_difference_and_sums_are_those_of_the_rows(
         assert found.memory[at] == pytest.approx(sum(bytes_) if bytes_ else np.nan, nan_ok=True)
 
 
-def test_workloads_that_nobody_asks_about_are_left_out() -> None:
+def test_unselected_workloads_are_left_out() -> None:
     counter = WorkloadUsageCounter(["web"], 0.0, 60.0, 2)
     column = np.ones(4)
     counter.take_in(KEYS, ["a", "a", "b", "c"], np.arange(4), Measurements(np.zeros(4), column, column))

@@ -68,7 +68,7 @@ def found(
 
 
 def named(what: WorkloadInventory) -> list[str]:
-    return [f"{each.kind} {each.name}" for each in what.workloads.values()]
+    return [f"{workload.kind} {workload.name}" for workload in what.workloads.values()]
 
 
 def only(what: WorkloadInventory) -> SurveyedWorkload:
@@ -121,7 +121,7 @@ def test_controllers_are_followed_to_the_one_with_the_template() -> None:
         (owner("Job", "once"), {}, "Job once"),
     ],
 )
-def test_who_made_something_that_cannot_be_read_is_told_by_names(
+def test_an_unreadable_owner_is_derived_from_names(
     made_by: tuple[OwnerReference, ...], labels: dict[str, str], is_of: str
 ) -> None:
     assert named(found(pods=(pod("a", made_by, labels=labels),))) == [is_of]
@@ -214,7 +214,7 @@ def test_what_is_no_choice_is_refused() -> None:
         WorkloadFilter.of(selector="a in (")
 
 
-def test_a_workload_that_nobody_runs_has_what_its_template_says() -> None:
+def test_a_workload_without_pods_has_the_requests_of_its_template() -> None:
     from trellis.api.kube.pods import Container, PodSpec, PodTemplateSpec, ResourceRequirements
     from trellis.api.kube.workloads import Deployment, DeploymentSpec
 

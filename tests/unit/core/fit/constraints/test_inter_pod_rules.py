@@ -104,7 +104,7 @@ def test_all_nodes_at_once_agree_with_the_rules_as_pods_come_and_go(rng: Random)
         expected = [name for name in nodes if fit.fits_beside(written, nodes[name], nodes, placed, NAMESPACES)]
         assert sorted(table.names(fits(table, asked, used, neighbours))) == expected, (written, placed)
         obstacles = explain_unfit_nodes(table, asked, used, neighbours)
-        assert sum(each.nodes for each in obstacles) == len(nodes) - len(expected)
+        assert sum(obstacle.nodes for obstacle in obstacles) == len(nodes) - len(expected)
         if rng.random() < 0.1:
             written["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         # Anywhere, fitting or not: rules may have been broken before.
@@ -384,7 +384,7 @@ def test_a_placed_pod_with_unreadable_terms_keeps_no_pod_away() -> None:
 # Neighbours that follow their table
 
 
-def test_neighbours_grow_with_the_table_and_a_pod_on_no_node_is_nobodys() -> None:
+def test_neighbours_grow_with_the_table_and_a_pod_on_no_node_has_none() -> None:
     table = NodeTable([node("n0", "a")])
     neighbours = ExistingPods(table, [(0, PodProfile.of(pod())), (-1, PodProfile.of(pod()))])
     asked = demand(pod(**apart({"topologyKey": "host"})))

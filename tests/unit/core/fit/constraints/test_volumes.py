@@ -25,10 +25,10 @@ def table() -> NodeTable:
     labels: dict[str, Json] = {"a": {ZONE: "za"}, "b": {ZONE: "zb"}, "old": {OLD_ZONE: "za"}, "free": {}}
     amounts = {"cpu": "4", "memory": "8Gi", "pods": "110"}
     documents = (
-        {"metadata": {"name": name, "labels": each}, "status": {"allocatable": amounts}}
-        for name, each in labels.items()
+        {"metadata": {"name": name, "labels": label}, "status": {"allocatable": amounts}}
+        for name, label in labels.items()
     )
-    return NodeTable(msgspec.convert(each, Node) for each in documents)
+    return NodeTable(msgspec.convert(document, Node) for document in documents)
 
 
 def claim(volume: str = "", **more: Any) -> Json:

@@ -277,16 +277,17 @@ def test_the_status_says_what_was_decided_and_gives_it_back() -> None:
     step = decided(workload(2, "6", 4, begun()), NOW + 15)
     recommendation, demand = build_recommendation(step), build_hpa_demand(step)
     assert recommendation is not None
-    assert [(each.container_name, each.target) for each in recommendation.container_recommendations or ()] == [
-        ("app", {"cpu": "8"})
-    ]
+    assert [
+        (container_recommendation.container_name, container_recommendation.target)
+        for container_recommendation in recommendation.container_recommendations or ()
+    ] == [("app", {"cpu": "8"})]
     assert demand == HpaDemand(ResourceTotals("24", None), "2027-01-15T08:00:15Z")
     memory = restore_memory(HvpaStatus(hpa=demand), NOW + 20)
     assert decided(workload(3, "9", 3, memory), NOW + 20).hpa == amounts(cpu="24")
     assert restore_memory(None, NOW) == restore_memory(HvpaStatus(), NOW) == HvpaMemory()
 
 
-def test_who_starts_anew_knows_from_the_status_when_the_count_last_moved() -> None:
+def test_a_restarted_process_knows_from_the_status_when_the_count_last_moved() -> None:
     memory = restore_memory(HvpaStatus(last_scale_time="2027-01-15T08:00:00Z"), NOW + 20)
     assert memory == HvpaMemory(scaled=NOW)
     assert restore_memory(HvpaStatus(last_scale_time="yesterday"), NOW) == HvpaMemory(), (
@@ -308,5 +309,5 @@ def test_the_status_says_what_is_held_back() -> None:
 def test_what_is_published_leaves_no_room_for_second_thoughts_about_its_size() -> None:
     published = build_recommendation(decided(workload(2, "6", 4, begun()), NOW + 15))
     assert published is not None
-    for each in published.container_recommendations or ():
-        assert each.lower_bound == each.upper_bound == each.target
+    for recommendation in published.container_recommendations or ():
+        assert recommendation.lower_bound == recommendation.upper_bound == recommendation.target

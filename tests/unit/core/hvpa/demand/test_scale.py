@@ -80,7 +80,7 @@ def test_a_wish_before_the_vpa_has_spoken_is_followed_and_stays_until_it_speaks(
     assert (shape(over), over.verdict.reason) == ((3, 800, None), NO_RECOMMENDATION)
 
 
-def test_at_the_first_pass_a_count_is_a_wish_if_it_is_known_that_somebody_else_wrote_it() -> None:
+def test_at_the_first_pass_a_count_is_a_wish_if_another_writer_is_known() -> None:
     assert shape(decided(workload(2, "600m", 4, wisher="kubectl"))) == (3, 800, None)
     assert shape(decided(workload(2, "600m", 4))) == (2, 600, None)
     assert not is_wished(decided(workload(2, "600m", 2, wisher="kubectl"))), "what runs is no wish"

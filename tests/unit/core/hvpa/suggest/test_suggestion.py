@@ -101,7 +101,7 @@ def test_what_is_proposed_is_always_accepted_and_holds_all_that_was_seen(workloa
     meaning, seen, rungs = meaning_of(found), workload.usage.seen, found.rungs
     assert rungs is not None
     problems = validate(HVPA, found.manifest)
-    assert not any(each.is_error for each in problems)
+    assert not any(problem.is_error for problem in problems)
     assert not problems or rungs.most > rungs.fewest + 15  # the last of 16 buckets may leave a hole of a few millicores
     share = workload.utilization(RULES)
     rest = float(np.maximum(seen.memory - rungs.base.memory * seen.pods, 0).max())
@@ -131,7 +131,7 @@ def test_a_load_with_a_day_and_a_night_gets_fewer_replicas_at_night_for_less_mon
     assert found.rungs is not None
     assert (found.rungs.fewest, found.rungs.fewest_by) == (2, FewestReason.AVAILABILITY)
     assert (found.rungs.largest[0], found.rungs.largest_by) == (1000, LargestReason.REQUEST)
-    counts = [each["replicas"] for each in found.manifest["spec"]["buckets"]]
+    counts = [bucket["replicas"] for bucket in found.manifest["spec"]["buckets"]]
     assert counts == [{"min": count, "max": count} for count in range(2, 12)]
     assert found.now is not None
     assert found.by_buckets is not None
@@ -147,7 +147,7 @@ def test_figures_as_worked_by_hand() -> None:
     assert found.rungs is not None
     # 1.3 x 3.9 / 0.8 = 6.3 cores are four replicas of 2; the least is half of 1 / 0.8 / 2 cores.
     assert (found.rungs.fewest, found.rungs.most) == (2, 4)
-    assert [(each.first, each.least[0], each.largest[0]) for each in found.rungs.buckets] == [
+    assert [(bucket.first, bucket.least[0], bucket.largest[0]) for bucket in found.rungs.buckets] == [
         (2, 310, 2000),
         (3, 310, 2000),
         (4, 310, 2000),

@@ -31,9 +31,9 @@ def news_of(
     nodes: Sequence[Node] = (), pods: Sequence[Pod] = (), buffers: Sequence[Buffer] = ()
 ) -> ClusterSnapshotChanges:
     return ClusterSnapshotChanges(
-        nodes={each.metadata.name: each for each in nodes},
-        pods={key_of(each): each for each in pods},
-        buffers={key_of(each): each for each in buffers},
+        nodes={node.metadata.name: node for node in nodes},
+        pods={key_of(pod): pod for pod in pods},
+        buffers={key_of(buffer): buffer for buffer in buffers},
     )
 
 
@@ -47,7 +47,7 @@ def kept_on_top(nodes: Sequence[Node], pods: Sequence[Pod], count: int) -> int:
 
 @pytest.mark.req("BF-11")
 @pytest.mark.req("BF-37")
-def test_a_buffer_is_provisioned_while_all_chunks_fit_on_ready_nodes_of_whomever() -> None:
+def test_a_buffer_is_provisioned_while_all_chunks_fit_on_ready_nodes_of_any_origin() -> None:
     nodes, pods = [a_node("a"), a_node("b")], [on("a", a_pod("p", "2")), on("b", a_pod("q", "3"))]
     [fits] = observed(nodes, pods, a_buffer("spare", 3)).buffers
     assert (fits.is_provisioned, fits.on_ready, fits.provisioned_at) == (True, 3, START)

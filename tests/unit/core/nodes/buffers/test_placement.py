@@ -133,8 +133,8 @@ def test_any_pod_takes_the_capacity_of_a_buffer_at_once() -> None:
 def test_real_pods_come_before_chunks_where_not_all_can_be_served() -> None:
     cluster = Cluster(a_group("small", most=1)).buffers(a_buffer("spare", 4, a_spec(priority=1000)))
     plan = cluster.create_many(4).plan()
-    assert ([each.unplaced for each in plan.pods], cluster.buffer("spare").unplaced) == ([0], 4)
-    assert [each.why.reason.code for each in plan.orders] == ["OrderedForPods"]
+    assert ([pod.unplaced for pod in plan.pods], cluster.buffer("spare").unplaced) == ([0], 4)
+    assert [order.why.reason.code for order in plan.orders] == ["OrderedForPods"]
 
 
 def test_chunks_use_what_nodes_ordered_for_pods_leave() -> None:
@@ -286,7 +286,7 @@ def test_ten_thousand_chunks_of_a_hundred_shapes_are_packed_shape_by_shape(monke
     cluster.buffers(*(a_buffer(f"b{at:02}", 100, a_spec(f"{100 + at}m", "256Mi")) for at in range(100)))
     plan = cluster.plan()
     assert sum(sum(each.ordered.values()) for each in plan.buffers) == 10_000
-    nodes = sum(each.count for each in plan.orders)
+    nodes = sum(order.count for order in plan.orders)
     assert nodes <= 110
     # Each shape is packed once, and again where it begins on a new node; no chunk is packed by itself.
     assert packed() <= 100 + nodes

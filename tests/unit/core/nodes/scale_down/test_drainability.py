@@ -113,7 +113,7 @@ def test_files_may_be_lost_whose_volumes_a_pod_names(said: str, reason: str | No
     assert stays(with_annotation(LOCAL, said, volumes=volumes)) == reason
 
 
-def test_files_of_a_volume_whose_name_nobody_knows_are_not_safe() -> None:
+def test_files_on_a_volume_with_an_unknown_name_are_not_safe() -> None:
     assert stays(a_web_pod("web", volumes=[{"emptyDir": {}}])) == "PodHasLocalStorage"
     assert stays(with_annotation(LOCAL, "scratch,", volumes=[{"emptyDir": {}}])) == "PodHasLocalStorage"
 
@@ -230,5 +230,5 @@ def test_an_eviction_shortens_only_a_grace_period_that_is_too_long() -> None:
     cluster.pass_(600)
     cluster.pass_(6)
     cluster.pass_(6)
-    graces = {each.name: each.grace_period_seconds for each in cluster.look().actions}  # type: ignore[union-attr]
+    graces = {action.name: action.grace_period_seconds for action in cluster.look().actions}  # type: ignore[union-attr]
     assert graces == {"slow": 600, "plain": None}

@@ -356,7 +356,7 @@ def test_a_node_whose_leaving_taint_is_removed_by_others_is_kept() -> None:
     assert cluster.released == []
 
 
-def test_a_mark_on_a_node_of_no_group_of_ours_is_taken_off_only_when_nobody_can_be_at_work_any_more() -> None:
+def test_a_taint_on_a_node_outside_our_groups_is_removed_only_when_no_other_process_can_be_draining_it() -> None:
     cluster = a_cluster(0)
     cluster.nodes(
         a_node("theirs", taints=[{"key": LEAVING_TAINT, "value": f"{cluster.now:.0f}", "effect": "NoSchedule"}])

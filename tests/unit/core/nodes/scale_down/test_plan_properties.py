@@ -83,7 +83,7 @@ def rooms_and_movers(cluster: ShrinkingCluster) -> tuple[list[int], list[int]]:
 
 
 def check_evictions(cluster: ShrinkingCluster, plan: ScaleDownPlan) -> None:
-    gone = [cluster.pods[each.name] for each in plan.actions if isinstance(each, DrainPod)]
+    gone = [cluster.pods[action.name] for action in plan.actions if isinstance(action, DrainPod)]
     assert not any(pod.metadata.annotations for pod in gone)
     for at, budget in enumerate(cluster.budgets):
         count = sum(pod.metadata.labels["app"] == f"app-{at}" for pod in gone)
@@ -91,9 +91,9 @@ def check_evictions(cluster: ShrinkingCluster, plan: ScaleDownPlan) -> None:
 
 
 def check_marks(cluster: ShrinkingCluster, plan: ScaleDownPlan) -> None:
-    newly = [each.node for each in plan.actions if isinstance(each, SetTaints) and each.taints]
+    newly = [action.node for action in plan.actions if isinstance(action, SetTaints) and action.taints]
     for name in newly:
-        assert not any(each.pod.metadata.annotations for each in cluster.snapshot.pods_on(name).values())
+        assert not any(pod.pod.metadata.annotations for pod in cluster.snapshot.pods_on(name).values())
     if newly:
         assert fit_all(*rooms_and_movers(cluster))
     leaving = list(cluster.shrunk.removals.values())
@@ -162,4 +162,4 @@ def test_nothing_is_lost_and_nothing_is_ordered_anew_and_it_comes_to_an_end(
     needed = sum(counts) + waiting + chunks if on_top else max(sum(counts) + waiting, chunks)
     if was_whole and not cluster.waiting:
         assert len(cluster.snapshot.nodes) <= max(-(-needed // 4), 0) + 1
-    assert LEAVING_TAINT not in {each.key for node in cluster.snapshot.nodes.values() for each in node.spec.taints}
+    assert LEAVING_TAINT not in {taint.key for node in cluster.snapshot.nodes.values() for taint in node.spec.taints}

@@ -22,7 +22,7 @@ GIB = 2**30
 def refusals(cluster: Cluster) -> dict[str, tuple[str, ...]]:
     """Why groups cannot help, of the pods of the last plan that got nothing."""
     assert cluster.last is not None
-    verdicts: list[PendingPodsDecision] = [each for each in cluster.last.pods if each.unplaced]
+    verdicts: list[PendingPodsDecision] = [pod for pod in cluster.last.pods if pod.unplaced]
     return {str(each.reason): each.groups for verdict in verdicts for each in verdict.refused}
 
 
@@ -85,8 +85,8 @@ def test_an_instance_that_failed_is_given_back_and_its_group_left_alone() -> Non
     assert cluster.ordered() == {"bad": 1}
     cluster.carry_out().fail("bad")
     plan = cluster.plan()
-    assert {each.group: each.count for each in plan.orders} == {"good": 1}
-    assert [(each.instance, each.why.reason.code) for each in plan.releases] == [("bad-1", "InstanceFailed")]
+    assert {order.group: order.count for order in plan.orders} == {"good": 1}
+    assert [(release.instance, release.why.reason.code) for release in plan.releases] == [("bad-1", "InstanceFailed")]
     assert cluster.memory.backoffs["bad"].until == START + 300
     assert plan.requeue_at == START + 300
 
@@ -124,7 +124,7 @@ def test_a_node_that_never_comes_up_is_given_up_after_its_time() -> None:
     cluster.wait(899)
     assert (cluster.ordered(), cluster.plan().releases) == ({}, ())
     plan = cluster.wait(1).plan()
-    assert [(each.instance, each.why.reason.code) for each in plan.releases] == [("slow-1", "InstanceOverdue")]
+    assert [(release.instance, release.why.reason.code) for release in plan.releases] == [("slow-1", "InstanceOverdue")]
     assert not plan.orders
     cluster.carry_out().wait(300)
     assert cluster.ordered() == {"slow": 1}
@@ -168,7 +168,7 @@ def test_a_group_whose_machines_are_up_and_become_no_nodes_is_left_alone_and_ano
     cluster.carry_out().wait(899)
     assert cluster.ordered() == {}
     plan = cluster.wait(2).plan()
-    assert [each.group for each in plan.orders] == ["other"]
+    assert [order.group for order in plan.orders] == ["other"]
     assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].why == "liar-1 has become no node"
     assert not plan.releases
 

@@ -14,7 +14,7 @@ ENFORCED = ScaleUpSettings(enforce_node_group_min_size=True)
 
 def whys(cluster: Cluster) -> dict[str, str]:
     assert cluster.last is not None
-    return {each.group: each.why.reason.code for each in cluster.last.orders}
+    return {order.group: order.why.reason.code for order in cluster.last.orders}
 
 
 def notes(cluster: Cluster) -> dict[str, str]:
@@ -47,7 +47,7 @@ def test_what_is_ordered_for_pods_and_chunks_counts() -> None:
     assert whys(cluster) == {"pods": "OrderedForPods", "chunks": "OrderedForBuffers"}
 
 
-def test_who_needs_a_node_comes_before_a_minimum() -> None:
+def test_pending_pods_come_before_a_minimum() -> None:
     settings = ScaleUpSettings(enforce_node_group_min_size=True, max_nodes_total=2)
     groups = a_group("kept", min_size=5), a_group("wanted", labels={"for": "pods"}, price=9.0)
     cluster = Cluster(*groups, settings=settings).create(a_pod("web", nodeSelector={"for": "pods"}))

@@ -195,7 +195,7 @@ def test_each_expander_chooses_by_its_own(expander: str, chosen: str) -> None:
     tolerations = [{"key": "large", "operator": "Exists"}]
     cluster.create_many(12, tolerations=tolerations).create_many(1, prefix="picky", cpu="100m")
     plan = cluster.plan()
-    assert chosen in {each.group for each in plan.orders}
+    assert chosen in {order.group for order in plan.orders}
 
 
 def test_an_unknown_expander_is_refused() -> None:

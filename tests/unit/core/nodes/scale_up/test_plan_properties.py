@@ -89,7 +89,7 @@ def test_limits_are_never_exceeded(rng: Random) -> None:
 
 @few
 @given(rng=worlds)
-def test_everybody_is_accounted_for_once(rng: Random) -> None:
+def test_every_pod_and_chunk_is_counted_once(rng: Random) -> None:
     plan = a_random_cluster(rng).plan()
     for verdict in plan.pods:
         placed = verdict.on_ready + verdict.on_upcoming + sum(verdict.ordered.values())
@@ -108,7 +108,7 @@ def test_everybody_is_accounted_for_once(rng: Random) -> None:
 def test_nothing_is_ordered_again_for_the_same_need(rng: Random) -> None:
     cluster = a_random_cluster(rng, spreads=False)
     first = cluster.plan()
-    if any(each.unplaced for each in first.pods) or any(each.unplaced for each in first.buffers):
+    if any(pod.unplaced for pod in first.pods) or any(buffer.unplaced for buffer in first.buffers):
         return
     # Before the provider shows it, and while nodes boot.
     assert not cluster.plan().orders
@@ -118,12 +118,12 @@ def test_nothing_is_ordered_again_for_the_same_need(rng: Random) -> None:
 
 @few
 @given(rng=worlds)
-def test_what_was_ordered_serves_whom_it_was_ordered_for(rng: Random) -> None:
+def test_ordered_nodes_serve_the_pods_they_were_ordered_for(rng: Random) -> None:
     cluster = a_random_cluster(rng, buffers=False, spreads=False)
     plan = cluster.plan()
-    promised = sum(sum(each.ordered.values()) for each in plan.pods)
+    promised = sum(sum(pod.ordered.values()) for pod in plan.pods)
     after = cluster.carry_out().wait(120).plan()
-    assert sum(each.on_ready for each in after.pods) >= promised
+    assert sum(pod.on_ready for pod in after.pods) >= promised
 
 
 @few
@@ -177,7 +177,7 @@ def test_with_nothing_waiting_and_buffers_whole_nothing_is_ordered_and_no_chunk_
     cluster.plan()
     for _ in range(6):
         cluster.carry_out().wait(120).plan()
-    whole = {each.uid: each.nodes for each in cluster.plan().buffers if each.is_provisioned}
+    whole = {buffer.uid: buffer.nodes for buffer in cluster.plan().buffers if buffer.is_provisioned}
     plan = cluster.plan()
     assert not [order for order in plan.orders if order.why.reason.code == "OrderedForPods"]
     for found in plan.buffers:
@@ -193,8 +193,8 @@ def test_real_pods_get_no_less_because_of_buffers(rng: Random) -> None:
     without = a_random_cluster(rng, buffers=False)
     rng.setstate(state)
     with_buffers = a_random_cluster(rng)
-    assert [(each.pods, each.unplaced) for each in without.plan().pods] == [
-        (each.pods, each.unplaced) for each in with_buffers.plan().pods
+    assert [(pod.pods, pod.unplaced) for pod in without.plan().pods] == [
+        (pod.pods, pod.unplaced) for pod in with_buffers.plan().pods
     ]
 
 

@@ -96,7 +96,7 @@ def test_a_claim_that_two_had_is_free_when_both_are_gone() -> None:
 
 
 @pytest.mark.parametrize("changes_hands", [False, True])
-def test_whoever_was_promised_a_node_is_on_it_when_it_comes_whatever_became_of_claims_since(
+def test_a_pod_with_a_nominated_node_is_placed_there_whatever_became_of_its_claim(
     changes_hands: bool,
 ) -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("other"))
@@ -130,7 +130,7 @@ def sharing(*pods: Pod, mode: str = "ReadWriteOncePod") -> Cluster:
 
 def unhelped(cluster: Cluster) -> list[str]:
     """The pods for which a node would not help, because of their volumes."""
-    told = [each for each in cluster.plan().pods if any(why.reason.code == "VolumeNotReady" for why in each.refused)]
+    told = [pod for pod in cluster.plan().pods if any(why.reason.code == "VolumeNotReady" for why in pod.refused)]
     return sorted(key[1] for each in told for key in each.pods)
 
 
@@ -176,7 +176,7 @@ def test_a_pod_that_fits_no_node_keeps_a_claim_from_no_pod() -> None:
 
 def test_those_that_wait_in_vain_for_one_claim_are_told_so_together() -> None:
     cluster = sharing(*(with_claim(f"db-{number}") for number in range(4)))
-    assert sorted(len(each.pods) for each in cluster.plan().pods) == [1, 3]
+    assert sorted(len(pod.pods) for pod in cluster.plan().pods) == [1, 3]
 
 
 def test_that_a_claim_is_for_one_pod_is_seen_though_it_came_after_those_that_wait_for_it() -> None:

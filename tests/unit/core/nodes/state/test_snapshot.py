@@ -28,7 +28,7 @@ def counted(snapshot: ClusterSnapshot) -> dict[str, tuple[int, ...]]:
     columns = [*snapshot.running.used.amounts, *snapshot.fixed.used.amounts]
     probe = next(iter(snapshot.placed.values())).profile if snapshot.placed else None
     terms = len(snapshot.running.existing_pods.keeping_away(probe)) if probe is not None else 0
-    return {name: (*(int(each[table.find(name)]) for each in columns), terms) for name in snapshot.nodes}
+    return {name: (*(int(column[table.find(name)]) for column in columns), terms) for name in snapshot.nodes}
 
 
 def a_random_pod(rng: Random, name: str) -> Pod:
@@ -115,7 +115,7 @@ WITHOUT_NETWORK = [{"key": "node.kubernetes.io/network-unavailable", "effect": "
 def stands(cluster: Cluster, name: str) -> list[str]:
     found = classify_nodes(cluster.snapshot, cluster.now, 900.0)
     number = cluster.snapshot.table.find(name)
-    return [each for each in found.__struct_fields__ if getattr(found, each)[number]]
+    return [field for field in found.__struct_fields__ if getattr(found, field)[number]]
 
 
 @pytest.mark.parametrize(

@@ -77,7 +77,7 @@ def capped_column(
     values: list[float], meanings: list[EffectiveContainerPolicy], cluster: tuple[float, float]
 ) -> list[float]:
     caps = [compile_policy_bounds(each) for each in meanings]
-    least, most = np.array([each.least for each in caps]).T, np.array([each.most for each in caps]).T
+    least, most = np.array([cap.least for cap in caps]).T, np.array([cap.most for cap in caps]).T
     amounts = np.array([[values, values]])
     raise_to_min_allowed(amounts, least)
     lower_to_max_allowed(amounts, most)

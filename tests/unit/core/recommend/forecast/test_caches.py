@@ -11,7 +11,7 @@ def test_a_setting_has_one_thing_and_another_setting_another() -> None:
     assert kept.get("b") == ["b"]
 
 
-def test_more_settings_than_anybody_should_have_do_not_fill_the_memory() -> None:
+def test_an_excess_of_settings_does_not_fill_the_memory() -> None:
     made: list[int] = []
     kept: SettingsCache[int, None] = SettingsCache(made.append)
     for setting in [*range(33), 32, 0]:

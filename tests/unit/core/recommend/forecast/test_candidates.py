@@ -70,7 +70,7 @@ def test_nothing_is_told_where_nothing_is_known() -> None:
     assert np.isnan(told(np.full(30, np.nan), SEASONAL_CANDIDATE))
 
 
-def test_hours_that_nobody_measured_do_not_count() -> None:
+def test_unmeasured_hours_do_not_count() -> None:
     used = days(np.tile(BUSY, 14), BUSY[:12])
     used[24 * 10 : 24 * 12] = np.nan
     assert told(used, ALONE) == pytest.approx(1000, rel=BUCKET)

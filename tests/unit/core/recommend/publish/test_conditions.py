@@ -83,7 +83,7 @@ def test_the_time_of_a_transition_moves_only_with_the_status() -> None:
     assert shop.conditions()["ConfigUnsupported"]["lastTransitionTime"] == text_of(shop.now)
 
 
-def test_a_younger_rival_is_told_who_governs_its_pods() -> None:
+def test_a_younger_vpa_reports_which_one_governs_its_pods() -> None:
     shop, _ = stub_world()
     shop.say(rivals=("older",))
     shop.run()
@@ -180,7 +180,10 @@ def test_a_bad_parameter_is_the_problem_of_one_vpa_alone() -> None:
     before = shop.advice("bad")
     shop.now += MINUTE
     result = shop.decide()
-    assert {(each.namespace, each.vpa) for each in result.bad_parameters} == {(NAMESPACE, "bad"), (NAMESPACE, "odd")}
+    assert {(parameter.namespace, parameter.vpa) for parameter in result.bad_parameters} == {
+        (NAMESPACE, "bad"),
+        (NAMESPACE, "odd"),
+    }
     shop.run()
     told = shop.conditions("bad")["ConfigUnsupported"]
     assert told["message"] == (
@@ -222,7 +225,7 @@ def test_a_bad_parameter_beside_a_missing_target_says_both() -> None:
     assert message.startswith("Cannot read targetRef; spec.recommenders[0].parameters[x]")
 
 
-def test_one_that_only_recommends_is_told_who_acts() -> None:
+def test_a_vpa_that_only_recommends_names_the_one_that_acts() -> None:
     shop, _ = stub_world()
     shop.say(rivals=("young",), is_outranked=True)
     shop.run()

@@ -66,7 +66,7 @@ def chosen_for(found: Estimates) -> int:
 
 def test_the_winner_and_what_every_candidate_would_have_cost_are_in_the_explanation() -> None:
     found = estimated(Used(daily()))
-    assert set(costs(found)) == {each.name for each in FORECAST_CANDIDATES}
+    assert set(costs(found)) == {forecast_candidate.name for forecast_candidate in FORECAST_CANDIDATES}
     assert found.explanation["cpu"][0] == min(costs(found), key=lambda name: costs(found)[name])
 
 

@@ -87,7 +87,7 @@ class World:
     def ask(self, recommender: Recommender | None = None, **given: float) -> Estimates:
         asked = recommender or phases()
         view = self.model.view(row(self.model))
-        values = {each.name: each.default for each in asked.parameters}
+        values = {parameter.name: parameter.default for parameter in asked.parameters}
         values |= {name.replace("_", "-"): value for name, value in given.items()}
         return asked.estimate(Rows.of(view, np.arange(1), np.ones(1)), values, self.now)
 
@@ -118,7 +118,7 @@ def targets_of(world: World, program: Levels, recommenders: Sequence[Recommender
     used = zip(used_in(program, CPU) / 1000.0, used_in(program, MEMORY) / GIB, strict=True)
     for minute, (cpu, memory) in enumerate(used):
         again = minute % every == 0
-        found.append([world.ask(each).target[:, 0] for each in recommenders] if again else found[-1])
+        found.append([world.ask(recommender).target[:, 0] for recommender in recommenders] if again else found[-1])
         world.use((pod, cpu, memory))
     world.stop(pod)
     return np.array(found)
@@ -260,8 +260,8 @@ def test_pods_that_run_on_are_sized_as_by_default() -> None:
 def test_rows_of_which_no_runs_are_remembered_are_sized_as_by_default() -> None:
     recommender, default = phases(), DefaultRecommender()
     rows = example_rows(history=False)
-    values = {each.name: each.default for each in recommender.parameters}
-    usual = {each.name: each.default for each in default.parameters}
+    values = {parameter.name: parameter.default for parameter in recommender.parameters}
+    usual = {parameter.name: parameter.default for parameter in default.parameters}
     found, expected = recommender.estimate(rows, values, START), default.estimate(rows, usual, START)
     assert np.array_equal(found.bounds, expected.bounds, equal_nan=True)
     assert set(found.explanation["cpu"]) == {"too few runs"}
@@ -337,7 +337,7 @@ def test_after_a_restart_it_says_the_same() -> None:
     assert world.ask().target[CPU, 0] >= 2000
 
 
-def test_who_has_been_asked_before_says_what_a_new_instance_says() -> None:
+def test_a_reused_recommender_answers_like_a_new_instance() -> None:
     world, old = trained(4), phases()
     pod = world.start()
     for minute in range(20):
@@ -405,19 +405,19 @@ class Plain:
         return Estimates(np.full((3, 2, len(rows)), np.nan))
 
 
-def test_who_says_nothing_about_runs_does_without() -> None:
+def test_a_recommender_without_a_declaration_of_runs_gets_none() -> None:
     assert not read_declaration(Plain()).needs_runs
     assert not needs_runs(Plain())
 
 
-def test_who_needs_runs_says_so() -> None:
+def test_a_recommender_declares_that_it_needs_runs() -> None:
     recommender = phases()
     assert read_declaration(recommender).needs_runs
     assert needs_runs(apply_preset(recommender, {"horizon": "20m"}))
     assert msgspec.convert({"needs_history": False}, type(read_declaration(Plain()))) == read_declaration(Plain())
 
 
-def test_who_says_nonsense_about_runs_is_no_recommender() -> None:
+def test_a_recommender_with_an_invalid_declaration_of_runs_is_refused() -> None:
     odd = Plain()
     odd.needs_runs = "often"  # type: ignore[attr-defined]
     with pytest.raises(InvalidInput, match="`needs_runs` is neither true nor false"):

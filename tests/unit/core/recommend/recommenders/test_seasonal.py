@@ -127,7 +127,7 @@ def test_how_much_history_is_enough_is_a_parameter() -> None:
     assert estimated(used, history_needed=7 * DAY).explanation["cpu"] == ["too little history"]
 
 
-def test_a_resource_that_nobody_measured_is_fallen_back_for_alone() -> None:
+def test_only_an_unmeasured_resource_falls_back() -> None:
     found = estimated(Used(cpu=[0.5] * 200))
     assert (found.explanation["cpu"], found.explanation["memory"]) == (["season"], ["too little history"])
 

@@ -46,7 +46,7 @@ def test_a_process_serves_those_that_name_it(recommenders: Any, served_by: list[
 
 
 @pytest.mark.req("CR-18", "CR-29")
-def test_nobody_stands_in_for_another_and_nothing_is_merged() -> None:
+def test_no_recommender_replaces_another_and_answers_are_not_merged() -> None:
     low, high = Stub("default", GOOD), Stub("high", (5000.0, 9000.0, 9500.0))
     shop = World(low, high)
     shop.apply("web", recommenders=[{"name": "high"}])
@@ -100,7 +100,7 @@ def test_a_vpa_that_moves_to_another_recommender_is_let_go_as_it_is() -> None:
     assert shop.target()["cpu"] == "2m"
 
 
-def test_a_name_that_nobody_serves_here_is_left_alone_even_on_the_board() -> None:
+def test_a_name_not_served_here_is_left_unchanged_even_when_a_problem_is_published() -> None:
     shop = World(Stub("default", GOOD), Stub("weekly", GOOD))
     shop.apply(recommenders=[{"name": "weekly"}])
     shop.run_pods()
@@ -137,6 +137,6 @@ def test_each_vpa_is_served_by_at_most_one_recommender(wanted: list[str | None],
             at = sorted(mine).index(wanted[int(write.name[4:])] or "default") + 1
             assert shop.target(write.name)["cpu"] == str(at)
             writers.setdefault(write.name, []).append(NAMESPACE)
-    assert all(len(each) == 1 for each in writers.values())
+    assert all(len(writer) == 1 for writer in writers.values())
     expected = {f"vpa-{at}" for at, name in enumerate(wanted) if (name or "default") in taken}
     assert writers.keys() == expected

@@ -29,7 +29,7 @@ def shadowed_world(*others: Stub | UnavailableRecommender, names: str = "other")
     return shop
 
 
-def test_a_shadow_is_asked_about_the_rows_of_who_wants_it_and_changes_no_status() -> None:
+def test_a_shadow_gets_only_the_rows_of_its_vpas_and_changes_no_status() -> None:
     other = Stub("other", OTHER)
     plain = World(Stub("default", OWN))
     shop = shadowed_world(other)
@@ -65,7 +65,7 @@ def test_where_one_of_the_two_cannot_say_there_is_no_difference() -> None:
     assert found == {"cpu": 0, "memory": 2}
 
 
-def test_a_shadow_that_fails_fails_nobody() -> None:
+def test_a_failing_shadow_fails_no_vpa() -> None:
     other = Stub("other", OTHER)
     other.error = ZeroDivisionError("no")
     shop = shadowed_world(other)
@@ -99,10 +99,10 @@ def test_a_shadow_that_cannot_be_had_is_told_like_any_failure() -> None:
     assert result.failures == ()
 
 
-def test_who_does_not_run_here_is_named_with_the_vpa_that_wants_it() -> None:
+def test_a_recommender_not_run_here_is_named_with_its_vpa() -> None:
     shop = shadowed_world(names="nobody, other ,")
     result = shop.decide()
-    assert [tuple(each) for each in result.missing_shadows] == [
+    assert [tuple(shadow) for shadow in result.missing_shadows] == [
         ("nobody", NAMESPACE, "web"),
         ("other", NAMESPACE, "web"),
     ]

@@ -142,7 +142,7 @@ def test_a_size_that_comes_back_is_no_loop_and_one_that_stays_is_found_again() -
     morning = running("web-1-m", container(), age=-601.0)
     again = decided(governor(), *pair(morning), attempts=memory, now=NOW + 1200)
     assert said(again)[0] == ("Evict", "EvictToRecreate")
-    (evict,) = (each for each in again.actions if each.pod.name == "web-1-m")
+    (evict,) = (action for action in again.actions if action.pod.name == "web-1-m")
     assert isinstance(evict, EvictPod)
     assert not evict.again
     memory = record_result(memory, ActionResult(evict, WriteResult.APPLIED), NOW + 1200, SETTINGS)
@@ -163,7 +163,7 @@ def test_a_pod_of_the_same_second_that_was_there_before_is_no_successor() -> Non
     twins = [running(name, container(), age=0.0) for name in ("web-1-a", "web-1-o")]
     (evict,) = decided(governor(), *twins).actions
     memory = record_result(WorkloadAttempts(), ActionResult(evict, WriteResult.APPLIED), NOW + 0.5, SETTINGS)
-    (left,) = [each for each in twins if each["metadata"]["uid"] != evict.pod.uid]
+    (left,) = [twin for twin in twins if twin["metadata"]["uid"] != evict.pod.uid]
     other = running("web-1-b", container(cpu="1"), age=0.0)
     assert said(decided(governor(), left, other, attempts=memory, now=NOW + 20))[0][0] == "Evict"
     found = decided(governor(), left, successor(0.0), attempts=memory, now=NOW + 20)
@@ -188,12 +188,12 @@ def test_a_successor_with_other_requests_is_judged_as_any_pod() -> None:
     assert said(found)[0] == ("Evict", "EvictToRecreate")
 
 
-def test_who_backs_off_says_what_the_server_said() -> None:
+def test_a_backoff_quotes_the_servers_message() -> None:
     memory = record_result(
         WorkloadAttempts(), ActionResult(EVICT, WriteResult.REFUSED, why="Cannot evict pod"), NOW, SETTINGS
     )
     found = decided(governor(), *pair(running("web-1-a", container())), attempts=memory, now=NOW + 5)
-    (held,) = [each for each in found.verdicts if each.reason.code == "BackingOff"]
+    (held,) = [verdict for verdict in found.verdicts if verdict.reason.code == "BackingOff"]
     assert held.details == "Cannot evict pod"
 
 

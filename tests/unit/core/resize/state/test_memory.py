@@ -41,13 +41,13 @@ def only(planned: PlanResult) -> EvictPod:
     return action
 
 
-def test_who_has_something_to_do_does_not_rest() -> None:
+def test_a_workload_with_actions_does_not_rest() -> None:
     looks = Looks()
     only(looks.look())
     assert not looks.rests()
 
 
-def test_who_has_nothing_to_do_rests_until_something_changes() -> None:
+def test_a_workload_without_actions_rests_until_a_change() -> None:
     looks = Looks(UpdateSettings(in_place=False, min_replicas=3))
     assert not looks.rests()
     assert looks.look().plan.actions == ()
@@ -59,7 +59,7 @@ def test_who_has_nothing_to_do_rests_until_something_changes() -> None:
     assert not looks.rests()
 
 
-def test_who_needs_something_is_looked_at_again_when_nodes_offer_something_else() -> None:
+def test_a_pod_that_needs_resources_is_retried_when_nodes_change() -> None:
     looks = Looks(UpdateSettings(min_replicas=3))
     looks.look()
     assert looks.rests()
@@ -67,10 +67,10 @@ def test_who_needs_something_is_looked_at_again_when_nodes_offer_something_else(
     assert not looks.rests()
 
 
-def test_while_nobody_sizes_new_pods_nothing_is_evicted() -> None:
+def test_without_an_admission_controller_no_eviction_is_planned() -> None:
     planned = Looks().look(sized=False)
     assert not plans_evictions(planned.plan)
-    assert ADMISSION_ABSENT in [each.reason for each in planned.plan.verdicts]
+    assert ADMISSION_ABSENT in [verdict.reason for verdict in planned.plan.verdicts]
     assert plans_evictions(Looks().look().plan)
 
 
@@ -99,7 +99,7 @@ def test_what_is_under_way_counts_for_the_hour_and_what_failed_does_not() -> Non
     assert looks.memory.batch([WEB], NOW + 3601).ledger.left("shop").cluster == 1
 
 
-def test_whoever_waits_for_what_we_wrote_is_left_out_and_whoever_is_unknown_is_named() -> None:
+def test_workloads_with_pending_writes_are_left_out_and_unknown_ones_are_named() -> None:
     looks = Looks()
     looks.told.known.echoes.expect_write("uid-web-1-a", "9")
     other = ("shop", "Deployment", "other")
@@ -108,7 +108,7 @@ def test_whoever_waits_for_what_we_wrote_is_left_out_and_whoever_is_unknown_is_n
     assert batch.unknown == (other,)
 
 
-def test_a_plan_that_failed_leaves_nobody_at_rest() -> None:
+def test_after_a_failed_plan_the_workload_does_not_rest() -> None:
     looks = Looks()
     planned = looks.look()
     looks.memory.mark_all_changed()

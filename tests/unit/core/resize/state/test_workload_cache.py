@@ -40,7 +40,7 @@ def test_without_its_target_nothing_can_be_told_of_a_workload() -> None:
     assert told.known.gather(("shop", "Deployment", "other"), NOW) is None
 
 
-def test_a_change_that_no_plan_looks_at_concerns_nobody() -> None:
+def test_a_change_that_no_plan_reads_enqueues_no_object() -> None:
     told = CachedWorkload().put_all()
     told.known.put_pod(("shop", "web-1-a"), pod(), pod(resourceVersion="6"))
     told.known.put_workload("ReplicaSet", ("shop", "web-1"), replica_set(), replica_set())
@@ -50,7 +50,7 @@ def test_a_change_that_no_plan_looks_at_concerns_nobody() -> None:
     assert told.concerned == [WEB]
 
 
-def test_a_pod_of_others_concerns_nobody_and_one_with_other_labels_is_not_its_own() -> None:
+def test_a_foreign_pod_enqueues_no_vpa_and_one_with_other_labels_is_not_selected() -> None:
     told = CachedWorkload().put_all()
     told.known.put_pod(("shop", "api-1-a"), None, pod("api-1-a", **owned("ReplicaSet", "api-1")))
     assert told.concerned == []
@@ -69,7 +69,7 @@ def test_what_is_gone_is_known_no_more() -> None:
     assert told.concerned == [WEB] * 3
 
 
-def test_a_pod_that_we_evicted_is_on_its_way_out_before_anybody_sees_it() -> None:
+def test_an_evicted_pod_counts_as_terminating_before_the_watch_shows_it() -> None:
     told = CachedWorkload().put_all()
     told.known.echoes.expect_eviction("uid-web-1-a")
     told.known.echoes.expect_eviction("uid-web-1-b", until=NOW - 1)
@@ -130,7 +130,7 @@ def test_answers_of_scales_concern_those_whose_pods_they_change(kind: str) -> No
 
 
 @pytest.mark.parametrize("knows_rooms", [True, False])
-def test_what_changed_on_nodes_is_handed_over_once_to_whoever_counts_it(knows_rooms: bool) -> None:
+def test_changes_of_nodes_are_taken_once(knows_rooms: bool) -> None:
     known = WorkloadCache(knows_rooms=knows_rooms)
     node = msgspec.convert({"status": {"allocatable": {"cpu": "4"}}}, Node)
     known.put_node("n1", node)

@@ -207,7 +207,7 @@ def test_many_rows_are_saved_at_once_and_in_order() -> None:
     found = model.save_rows(rows, START + 2 * DAY)
     assert [each.key for each in found] == model.view(rows).keys
     assert [each.memory.weights for each in found] == [
-        each.memory.weights for n in rows for each in model.save_rows(np.array([n]), START + 2 * DAY)
+        save_row.memory.weights for n in rows for save_row in model.save_rows(np.array([n]), START + 2 * DAY)
     ]
     copy = UsageModel()
     copy.restore_all(found)
@@ -282,7 +282,7 @@ def test_a_history_that_cannot_be_read_changes_nothing_and_stops_no_other() -> N
         model.restore(bad)
 
 
-def test_a_vpa_that_somebody_else_served_meanwhile_comes_back_with_what_they_remembered() -> None:
+def test_a_vpa_served_by_another_process_meanwhile_returns_with_its_checkpoints() -> None:
     model = lived()
     (mine,) = model.save_rows(model.view().rows, START)
     model.reset_vpa("shop", "web")

@@ -78,7 +78,7 @@ def test_the_last_bucket_ends_where_it_starts() -> None:
         assert layout.starts[-1] == layout.starts[-2]
 
 
-def test_nobody_can_move_an_edge() -> None:
+def test_the_edges_of_bins_are_read_only() -> None:
     with pytest.raises(ValueError, match="read-only"):
         CPU_BINS.starts[3] = 1.0
 

@@ -296,7 +296,7 @@ class TestInTheModel:
         copy.keep_history([WEB])
         assert self.means(copy, START + 3 * HOUR) == pytest.approx({0: 0.1, 1: 0.2, 2: 0.3}, rel=0.006)
 
-    def test_it_is_not_saved_where_nobody_asks_for_it(self) -> None:
+    def test_it_is_not_saved_where_no_vpa_asks_for_it(self) -> None:
         model = self.lived(1)
         (saved,) = model.save_rows(row(model, vpa="api"), START + HOUR)
         assert saved.history == ""

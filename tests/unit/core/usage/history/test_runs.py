@@ -49,7 +49,7 @@ class Oracle:
 
     def add(self, samples: list[Sample]) -> None:
         # The newest pods of a batch come first: they are those whose runs are kept.
-        for number, start in sorted({each[:2] for each in samples}, key=lambda each: -each[1]):
+        for number, start in sorted({sample[:2] for sample in samples}, key=lambda each: -each[1]):
             self._begin(number, start)
         for number, start, offset, value in samples:
             at = self._find(number, start)
@@ -133,7 +133,7 @@ def test_rows_do_not_touch_each_other(samples: list[Sample]) -> None:
     alone.allocate(3)
     added(together, samples)
     for number in range(3):
-        mine = [each for each in samples if each[0] == number]
+        mine = [sample for sample in samples if sample[0] == number]
         if mine:
             added(alone, mine)
     for number in range(3):
@@ -184,7 +184,7 @@ class TestRuns:
         added(runs, [(0, 100.0 * number, 0.0, float(number)) for number in range(1000)])
         assert [begin for begin, _ in seen(runs, 0)] == [100.0 * number for number in range(999, 999 - RUNS, -1)]
 
-    def test_pods_of_which_nobody_knows_when_they_started_are_left_out(self) -> None:
+    def test_pods_with_unknown_start_times_are_left_out(self) -> None:
         assert seen(self.one((math.nan, 0.0, 1.0)), 0) == []
 
     def test_a_sample_from_before_its_pod_belongs_to_its_beginning(self) -> None:
@@ -198,7 +198,7 @@ class TestRuns:
             runs.raise_highest(np.array([0]), MEMORY, at, time, np.array([9.0]))
         assert seen(runs, 0, MEMORY) == [(0.0, {0: (2.0, 9.0), 1: (9.0, 9.0)})]
 
-    def test_what_is_released_is_forgotten_by_who_comes_next(self) -> None:
+    def test_a_reused_row_has_no_runs_of_the_released_one(self) -> None:
         runs = self.one((1000.0, 60.0, 1.0))
         before = runs.revisions(np.array([0]))[0]
         runs.release(np.array([0]))
@@ -360,7 +360,7 @@ class TestInTheModel:
         assert highest[0] == 99.0
         assert highest[-1] == pytest.approx(30.0, rel=0.006)
 
-    def test_it_is_not_saved_where_nobody_asks_for_it(self) -> None:
+    def test_it_is_not_saved_where_no_vpa_asks_for_it(self) -> None:
         model = self.lived(1)
         (saved,) = model.save_rows(row(model, vpa="api"), START + 4000)
         assert saved.runs == ""

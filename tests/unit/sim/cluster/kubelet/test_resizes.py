@@ -212,7 +212,7 @@ def test_the_api_server_refuses_what_it_must_and_says_why(patch: list[PatchOp], 
     assert world.run(10).one() == before
 
 
-def test_who_is_gone_is_neither_resized_nor_annotated() -> None:
+def test_a_deleted_pod_is_neither_resized_nor_annotated() -> None:
     world = one()
     old = world.one()
     world.cluster.evict(ref(old))

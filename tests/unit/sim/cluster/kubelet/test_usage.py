@@ -56,7 +56,7 @@ def test_pods_of_a_workload_differ_and_what_they_share_stays_the_same() -> None:
     assert shares.sum() == pytest.approx(4.0)
 
 
-def test_who_comes_instead_of_another_wants_what_the_other_wanted() -> None:
+def test_a_replacement_pod_has_the_demand_of_the_evicted_pod() -> None:
     world = World(fleet(workload("web", 4, demand=(wants(1.0, 1e8, spread=0.5),)), nodes=(shape(cpu="32"),)))
     world.run(MINUTE)
     for each in world.of()[1:3]:
@@ -95,7 +95,7 @@ wishes = st.lists(st.tuples(amounts, amounts, st.integers(0, 2)), min_size=1, ma
 
 
 @given(wishes, st.lists(amounts, min_size=3, max_size=3))
-def test_a_node_gives_no_more_than_it_has_and_nobody_more_than_it_wants(
+def test_a_node_gives_no_more_than_it_has_and_no_pod_more_than_it_wants(
     containers: list[tuple[float, float, int]], capacity: list[float]
 ) -> None:
     wanted, requested, node = (np.array(each) for each in zip(*containers, strict=True))
@@ -113,7 +113,7 @@ def test_a_node_gives_no_more_than_it_has_and_nobody_more_than_it_wants(
                 assert given_[one] >= min(given_[other], wanted[one]) - 1e-6
 
 
-def test_who_wants_more_memory_than_its_limit_is_killed_and_started_again() -> None:
+def test_a_container_above_its_memory_limit_is_killed_and_restarted() -> None:
     memory = np.full(60, 0.5 * GIB)
     memory[20:] = 1.5 * GIB
     app = container(limits={"memory": "1Gi"})
@@ -150,7 +150,7 @@ def test_pauses_between_restarts_double_up_to_five_minutes_and_are_forgotten() -
     assert np.diff(late[:3]).tolist() == [1.0, 10.0]
 
 
-def test_who_is_killed_for_weeks_is_still_started_again_every_five_minutes() -> None:
+def test_a_container_killed_for_weeks_is_still_restarted_every_five_minutes() -> None:
     app = container(limits={"memory": "1Gi"})
     found = workload("web", 1, app, demand=(wants(0.1, 2.0 * GIB, steps=100),), start=StartProfile(0.0))
     world = World(fleet(found, steps=100, step=3600.0)).run(100 * 60 * MINUTE - 1)
