@@ -219,7 +219,7 @@ def test_whatever_happens_groups_stay_within_bounds_and_no_pod_is_lost(found: tu
         assert 1 <= groups.get("b", 0) <= 4
         assert set(lived.placed().values()) <= set(lived.nodes), "no pod is on a node that has gone"
         assert (nodes.occupancy.free("cpu")[nodes.table.exists] >= 0).all()
-        assert (nodes.set_aside["cpu"][~nodes.table.exists] == 0).all()
+        assert (nodes.allocated["cpu"][~nodes.table.exists] == 0).all()
     wanted = fleet_.workloads[0].replicas
     web = [pod for pod in lived.pods.values() if pod.metadata.labels.get("app") == "web"]
     assert len([each for each in web if each.metadata.deletion_timestamp is None]) == wanted

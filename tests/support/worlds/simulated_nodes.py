@@ -150,7 +150,7 @@ class SimulatedNodesRun:
 
     def longest_wait(self, since: float = 0.0) -> float:
         """The longest that a pod made since then has waited for its node."""
-        waited = self.cluster.waited
+        waited = self.cluster.pending_times
         assert isinstance(waited, PendingTimes)
         return waited.summarize(BEGIN + since, len(self.fleet.workloads), ())[0].most
 

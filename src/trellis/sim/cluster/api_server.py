@@ -53,29 +53,29 @@ def apply_patch(pod: Pod, patch: Iterable[PatchOp]) -> Pod:
 
 def _apply_operation(document: dict[str, Any], operation: PatchOp) -> None:
     *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation.path.split("/")[1:]]
-    place: Any = document
+    parent: Any = document
     for part in parents:
-        place = _child(place, part, operation)
+        parent = _child(parent, part, operation)
     match operation.op:
         case "test":
-            if _child(place, last, operation) != operation.value:
+            if _child(parent, last, operation) != operation.value:
                 raise InvalidInput(operation.path, f"is not {operation.value!r}")
-        case "add" if isinstance(place, dict):
+        case "add" if isinstance(parent, dict):
             # A patch may be applied to many pods, and later operations change what it adds.
-            place[last] = dict(operation.value) if isinstance(operation.value, dict) else operation.value
-        case "replace" if isinstance(place, dict):
-            _child(place, last, operation)
-            place[last] = operation.value
-        case "remove" if isinstance(place, dict):
-            _child(place, last, operation)
-            del place[last]
+            parent[last] = dict(operation.value) if isinstance(operation.value, dict) else operation.value
+        case "replace" if isinstance(parent, dict):
+            _child(parent, last, operation)
+            parent[last] = operation.value
+        case "remove" if isinstance(parent, dict):
+            _child(parent, last, operation)
+            del parent[last]
         case _:
             raise InvalidInput(operation.path, f'"{operation.op}" is not possible there')
 
 
-def _child(place: Any, part: str, operation: PatchOp) -> Any:
+def _child(parent: Any, part: str, operation: PatchOp) -> Any:
     try:
-        return place[int(part)] if isinstance(place, list | tuple) else place[part]
+        return parent[int(part)] if isinstance(parent, list | tuple) else parent[part]
     except (KeyError, IndexError, TypeError, ValueError) as error:
         raise InvalidInput(operation.path, f'there is no "{part}"') from error
 
@@ -98,7 +98,7 @@ class WorkloadLookup:
     def pods_of(self, namespace: str, kind: str, name: str) -> Iterator[Pod]:
         """The pods of a workload."""
         number = self._numbers.get((namespace, kind, name))
-        return (pod.pod for pod in self._state.mates[number].values()) if number is not None else iter(())
+        return (pod.pod for pod in self._state.pods_by_workload[number].values()) if number is not None else iter(())
 
     def budgets(self) -> Iterator[PodDisruptionBudget]:
         """The disruption budgets of all workloads, with what they allow now."""
@@ -106,7 +106,7 @@ class WorkloadLookup:
         for number, workload in enumerate(state.fleet.workloads):
             if workload.max_unavailable is None:
                 continue
-            healthy = sum(pod.ready for pod in state.mates[number].values())
+            healthy = sum(pod.ready for pod in state.pods_by_workload[number].values())
             needed = max(state.replicas[number] - workload.max_unavailable, 0)
             yield PodDisruptionBudget(
                 ObjectMeta(name=workload.name, namespace=workload.namespace),
@@ -149,7 +149,7 @@ class WorkloadScales:
         result = state.objects[number] if number is not None else None
         if number is None or result is None:
             return None
-        status = ScaleStatus(int(state.present[number]), self._selectors[number])
+        status = ScaleStatus(int(state.active_pods[number]), self._selectors[number])
         return Scale(result.metadata, ScaleSpec(state.replicas[number]), status)
 
     def selected(self, namespace: str, selector: str) -> tuple[int, ...]:
@@ -178,100 +178,100 @@ class WorkloadScales:
         if replicas == state.replicas[number]:
             return WriteResult.APPLIED
         state.replicas[number] = replicas
-        state.tally.scalings[number] += 1
+        state.counters.scalings[number] += 1
         newer = msgspec.structs.replace(metadata, resource_version=state.version(), generation=metadata.generation + 1)
         spec = msgspec.structs.replace(result.spec, replicas=replicas)
         state.publish(number, msgspec.structs.replace(result, metadata=newer, spec=spec))
-        state.wake(number)
+        state.wake_controller(number)
         return WriteResult.APPLIED
 
 
 class PodWriteApi:
     """Takes writes to pods, and returns their results."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle, resizing: PodResizes) -> None:
+    def __init__(self, state: ModelState, lifecycle: PodLifecycle, resizes: PodResizes) -> None:
         self._state = state
-        self._making = making
-        self._resizing = resizing
+        self._lifecycle = lifecycle
+        self._resizes = resizes
 
     def evict(self, ref: PodRef) -> WriteResult:
         """Evict a pod, if its disruption budget permits."""
-        living = self._find(ref)
-        if living is None:
+        model_pod = self._find(ref)
+        if model_pod is None:
             return WriteResult.GONE
-        if living.going:
+        if model_pod.terminating:
             return WriteResult.APPLIED
-        if living.pod.status.phase != PENDING and not self._may_go(living):
+        if model_pod.pod.status.phase != PENDING and not self._budget_allows(model_pod):
             return WriteResult.REFUSED
-        self._state.tally.evictions[living.workload] += 1
-        self._state.report(living, PodEvent.EVICTED)
-        self._making.delete(living)
+        self._state.counters.evictions[model_pod.workload] += 1
+        self._state.report(model_pod, PodEvent.EVICTED)
+        self._lifecycle.delete(model_pod)
         return WriteResult.APPLIED
 
     def move(self, ref: PodRef) -> WriteResult:
         """Evict a pod because its node is drained, if its disruption budget permits."""
-        living = self._find(ref)
-        if living is None:
+        model_pod = self._find(ref)
+        if model_pod is None:
             return WriteResult.GONE
-        if living.pod.status.phase != PENDING and not living.going and not self._may_go(living):
+        if model_pod.pod.status.phase != PENDING and not model_pod.terminating and not self._budget_allows(model_pod):
             return WriteResult.REFUSED
-        if not living.going:
-            self._state.report(living, PodEvent.MOVED)
-            self._making.delete(living)
+        if not model_pod.terminating:
+            self._state.report(model_pod, PodEvent.MOVED)
+            self._lifecycle.delete(model_pod)
         return WriteResult.APPLIED
 
     def resize(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> tuple[WriteResult, str]:
         """Patch the resources of a pod's containers; a refusal comes with its reason."""
-        living = self._find(ref)
-        if living is None:
+        model_pod = self._find(ref)
+        if model_pod is None:
             return WriteResult.GONE, ""
         try:
-            new = apply_patch(living.pod, patch)
+            new = apply_patch(model_pod.pod, patch)
         except InvalidInput as error:
             return WriteResult.INVALID, str(error)
-        problem = next(_problems(living.pod, new), "")
+        problem = next(_problems(model_pod.pod, new), "")
         if problem:
             return WriteResult.INVALID, problem
-        if new.spec != living.pod.spec:
+        if new.spec != model_pod.pod.spec:
             metadata = msgspec.structs.replace(
                 new.metadata,
                 generation=new.metadata.generation + 1,
                 managed_fields=(SubresourceWrite(api_time(self._state.now), RESIZE),),
             )
-            self._state.put(living, msgspec.structs.replace(new, metadata=metadata), resized=True)
-            if living.units:
-                self._resizing.resize(living)
+            self._state.put(model_pod, msgspec.structs.replace(new, metadata=metadata), resized=True)
+            if model_pod.containers:
+                self._resizes.resize(model_pod)
             else:
-                self._state.kick()
+                self._state.kick_scheduler()
         return WriteResult.APPLIED, ""
 
     def annotate(self, ref: PodRef, patch: tuple[PatchOp, ...]) -> WriteResult:
         """Patch the annotations of a pod."""
-        living = self._find(ref)
-        if living is None:
+        model_pod = self._find(ref)
+        if model_pod is None:
             return WriteResult.GONE
         try:
-            new = apply_patch(living.pod, patch)
+            new = apply_patch(model_pod.pod, patch)
         except InvalidInput:
             return WriteResult.INVALID
-        if new.spec != living.pod.spec:
+        if new.spec != model_pod.pod.spec:
             return WriteResult.INVALID
-        if new.metadata != living.pod.metadata:
-            self._state.put(living, msgspec.structs.replace(living.pod, metadata=new.metadata))
+        if new.metadata != model_pod.pod.metadata:
+            self._state.put(model_pod, msgspec.structs.replace(model_pod.pod, metadata=new.metadata))
         return WriteResult.APPLIED
 
     def _find(self, ref: PodRef) -> ModelPod | None:
-        living = self._state.pods.get((ref.namespace, ref.name))
-        return living if living is not None and living.pod.metadata.uid == ref.uid else None
+        model_pod = self._state.pods.get((ref.namespace, ref.name))
+        return model_pod if model_pod is not None and model_pod.pod.metadata.uid == ref.uid else None
 
-    def _may_go(self, living: ModelPod) -> bool:
+    def _budget_allows(self, model_pod: ModelPod) -> bool:
         """Whether the workload's PodDisruptionBudget permits it; a pod that is not Ready goes if the others suffice."""
-        workload = self._state.fleet.workloads[living.workload]
+        workload = self._state.fleet.workloads[model_pod.workload]
         if workload.max_unavailable is None:
             return True
-        healthy = sum(pod.ready for pod in self._state.mates[living.workload].values())
-        needed = self._state.replicas[living.workload] - workload.max_unavailable
-        return healthy - living.ready >= needed
+        healthy = sum(pod.ready for pod in self._state.pods_by_workload[model_pod.workload].values())
+        needed = self._state.replicas[model_pod.workload] - workload.max_unavailable
+        return healthy - model_pod.ready >= needed
 
 
 def _problems(old: Pod, new: Pod) -> Iterator[str]:

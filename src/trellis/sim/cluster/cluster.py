@@ -57,7 +57,7 @@ class WorkloadController(Protocol):
 class WorkloadControllerFactory(Protocol):
     """A class of controllers."""
 
-    def __call__(self, state: ModelState, making: PodLifecycle, workload: int) -> WorkloadController:
+    def __call__(self, state: ModelState, lifecycle: PodLifecycle, workload: int) -> WorkloadController:
         """Make the controller of the workload of that number."""
 
 
@@ -86,8 +86,8 @@ class ModelCluster:
             admit,
             rng,
             watcher,
-            wake=self._wake,
-            kick=self._kick,
+            wake_controller=self._wake,
+            kick_scheduler=self._kick,
             on_capacity_freed=self._retry_resizes,
             on_nodes_changed=self._wake_daemon_sets,
         )
@@ -97,7 +97,7 @@ class ModelCluster:
             state,
             self._demand,
             on_up=self._check_memory,
-            on_run_over=self._complete,
+            on_completed=self._complete,
         )
         self._terminations = Terminations(state, lifecycle, self._demand, starts)
         self._preemption = Preemption(state, lifecycle) if fleet.pools else None
@@ -110,8 +110,8 @@ class ModelCluster:
         self._outages = NodeOutages(state, lifecycle, self._terminations)
         self.machines = NodeMembership(state, lifecycle)
         self._controllers = [_controller(state, lifecycle, number) for number in range(len(fleet.workloads))]
-        self._woken: dict[int, Ticket] = {}
-        self._on_each_node = [number for number, workload in enumerate(fleet.workloads) if workload.kind == "DaemonSet"]
+        self._wake_tickets: dict[int, Ticket] = {}
+        self._daemon_sets = [number for number, workload in enumerate(fleet.workloads) if workload.kind == "DaemonSet"]
 
     def begin(self) -> None:
         """Create nodes, workloads and their pods, and schedule rollouts and faults."""
@@ -119,8 +119,8 @@ class ModelCluster:
         for node in state.nodes.objects.values():
             state.watcher.node(None, node)
         self._outages.begin()
-        made = sorted(zip(self._controllers, state.fleet.workloads, strict=True), key=_comes_later)
-        for controller, workload in made:
+        in_order = sorted(zip(self._controllers, state.fleet.workloads, strict=True), key=_is_not_daemon_set)
+        for controller, workload in in_order:
             controller.begin()
             for time in workload.rollouts:
                 if time >= state.now:
@@ -160,16 +160,16 @@ class ModelCluster:
 
     def waiting(self) -> Iterator[tuple[int, Pod]]:
         """The pods without a node, each with the number of its workload."""
-        return ((living.workload, living.pod) for living in self._scheduler.waiting)
+        return ((model_pod.workload, model_pod.pod) for model_pod in self._scheduler.waiting)
 
     @property
-    def waited(self) -> PendingTimes | None:
+    def pending_times(self) -> PendingTimes | None:
         """How long pods were pending, those without a node until now; None where nodes never come."""
         if self._state.waiting is None:
             return None
         result = self._state.waiting.copy()
-        for living in self._scheduler.waiting:
-            result.add(living.workload, living.made, self._state.now - living.made)
+        for model_pod in self._scheduler.waiting:
+            result.add(model_pod.workload, model_pod.created_at, self._state.now - model_pod.created_at)
         return result
 
     @property
@@ -193,9 +193,9 @@ class ModelCluster:
         return self._state.nodes
 
     @property
-    def tally(self) -> WorkloadCounters:
+    def counters(self) -> WorkloadCounters:
         """The counters so far, by workload."""
-        return self._state.tally
+        return self._state.counters
 
     @property
     def faults(self) -> Faults:
@@ -210,8 +210,8 @@ class ModelCluster:
     def pending_seconds(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """How long the pods without a node have been pending, by workload."""
         pending_seconds = np.zeros(len(self._controllers))
-        for living in self._scheduler.waiting:
-            pending_seconds[living.workload] += self._state.now - living.made
+        for model_pod in self._scheduler.waiting:
+            pending_seconds[model_pod.workload] += self._state.now - model_pod.created_at
         return pending_seconds
 
     def pods(self) -> Iterator[Pod]:
@@ -220,13 +220,13 @@ class ModelCluster:
 
     def pod(self, namespace: str, name: str) -> Pod | None:
         """A pod by name."""
-        living = self._state.pods.get((namespace, name))
-        return living.pod if living is not None else None
+        model_pod = self._state.pods.get((namespace, name))
+        return model_pod.pod if model_pod is not None else None
 
     # The parts of a cluster depend on one another: these resolve the later ones when they are called.
 
     def _kick(self) -> None:
-        self._scheduler.kick()
+        self._scheduler.kick_scheduler()
 
     def _enqueue(self, pod: ModelPod) -> None:
         self._scheduler.enqueue(pod)
@@ -241,24 +241,24 @@ class ModelCluster:
         self._terminations.complete(pod)
 
     def _wake_daemon_sets(self) -> None:
-        for number in self._on_each_node:
+        for number in self._daemon_sets:
             self._wake(number)
 
     def _wake(self, workload: int) -> None:
-        ticket = self._woken.get(workload)
+        ticket = self._wake_tickets.get(workload)
         if ticket is None or not ticket.waits:
             do = partial(self._controllers[workload].reconcile)
-            self._woken[workload] = self._state.kernel.after(0.0, do, Priority.CONTROLLER)
+            self._wake_tickets[workload] = self._state.kernel.after(0.0, do, Priority.CONTROLLER)
 
 
-def _comes_later(made: tuple[WorkloadController, SimulatedWorkload]) -> bool:
+def _is_not_daemon_set(entry: tuple[WorkloadController, SimulatedWorkload]) -> bool:
     """Sort DaemonSets first: their pods come first on a node that joins."""
-    return made[1].kind != "DaemonSet"
+    return entry[1].kind != "DaemonSet"
 
 
-def _controller(state: ModelState, making: PodLifecycle, workload: int) -> WorkloadController:
+def _controller(state: ModelState, lifecycle: PodLifecycle, workload: int) -> WorkloadController:
     kind = state.fleet.workloads[workload].kind
     make = _KINDS.get(kind)
     if make is None:
         raise InternalError(f"a workload is of kind {kind}, and only {', '.join(_KINDS)} are modelled")
-    return make(state, making, workload)
+    return make(state, lifecycle, workload)

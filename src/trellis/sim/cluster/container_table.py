@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class ContainerStage(IntEnum):
-    """The stage of a container: down, waiting for what nothing shortens, working on its start, up."""
+    """The stage of a container: down, in the fixed part of its start, in the CPU-bound part, up."""
 
     DOWN = 0
     WAITING = 1
@@ -41,69 +41,69 @@ class ModelContainerTable(ColumnTable):
         "pod": -1,
         "stage": int(ContainerStage.DOWN),
         "ready": False,
-        "going": False,
-        "bound": np.nan,
-        "turned": np.nan,
+        "terminating": False,
+        "bound_at": np.nan,
+        "ready_changed_at": np.nan,
         "started": np.nan,
         "cpu_request": 0.0,
         "cpu_limit": np.inf,
         "memory_request": 0.0,
         "memory_limit": np.inf,
-        "asked_cpu": 0.0,
-        "asked_memory": 0.0,
+        "spec_cpu_request": 0.0,
+        "spec_memory_request": 0.0,
         "factor": 1.0,
     }
 
     workload: IntColumn
     """The number of its workload in the fleet."""
     series: IntColumn
-    """The number of its workload and container together: that of `Cluster.series`."""
+    """The number of its workload and container together: an index into `ModelCluster.series`."""
     node: IntColumn
     """The number of its node."""
     pod: IntColumn
     """The row of the first container of its pod: what containers of one pod have in common."""
     stage: IntColumn
-    """How far it is."""
+    """The stage of its start."""
     ready: BoolColumn
-    """Whether its pod is Ready and not going: such pods share the load."""
-    going: BoolColumn
-    """Whether its pod has been told to go."""
-    bound: FloatColumn
-    """Since when its pod has a node."""
-    turned: FloatColumn
-    """Since when its pod is Ready, or is not; unknown before it runs."""
+    """Whether its pod is Ready and not terminating: such pods share the load."""
+    terminating: BoolColumn
+    """Whether its pod is terminating."""
+    bound_at: FloatColumn
+    """When its pod was bound to its node."""
+    ready_changed_at: FloatColumn
+    """When its pod last became Ready or not Ready; NaN before it runs."""
     started: FloatColumn
-    """Since when it runs, as seconds since 1970."""
+    """When it last started, in seconds since 1970."""
     cpu_request: FloatColumn
     """Zero if it has none."""
     cpu_limit: FloatColumn
-    """Infinite if it has none, as is the next but one."""
+    """Infinite if it has none."""
     memory_request: FloatColumn
     """Zero if it has none."""
     memory_limit: FloatColumn
     """Infinite if it has none."""
-    asked_cpu: FloatColumn
+    spec_cpu_request: FloatColumn
     """The request in the pod's spec, which a resize changes before it is in force; zero if it has none."""
-    asked_memory: FloatColumn
-    """The same of memory."""
+    spec_memory_request: FloatColumn
+    """The memory request in the pod's spec; zero if it has none."""
     factor: FloatColumn
     """By how much it differs from others of its series."""
 
     def __init__(self) -> None:
         super().__init__()
         self.version = 0
-        self._units: list[ModelContainer | None] = []
+        self._containers: list[ModelContainer | None] = []
         # Namespace, pod and container of each row: columns too, because scaling changes rows all the time.
         self._names = np.empty((3, 0), dtype=np.object_)
 
-    def place(self, unit: ModelContainer, workload: int, series: int, node: int, factor: float) -> int:
+    def add(self, container: ModelContainer, workload: int, series: int, node: int, factor: float) -> int:
         """Add a row for a container."""
         row = self._allocate_one()
-        self._units.extend([None] * (row + 1 - len(self._units)))
-        self._units[row] = unit
+        self._containers.extend([None] * (row + 1 - len(self._containers)))
+        self._containers[row] = container
         if row >= self._names.shape[1]:
             self._names = np.concatenate([self._names, np.empty((3, self.capacity), dtype=np.object_)], axis=1)
-        self._names[:, row] = (*unit.living.key, unit.name)
+        self._names[:, row] = (*container.model_pod.key, container.name)
         self.workload[row], self.series[row], self.node[row], self.factor[row] = workload, series, node, factor
         self.version += 1
         return row
@@ -112,27 +112,27 @@ class ModelContainerTable(ColumnTable):
         """Free rows."""
         numbers = np.array(list(rows), dtype=np.int64)
         for number in numbers.tolist():
-            self._units[number] = None
+            self._containers[number] = None
         self.release(numbers)
         self.version += 1
 
-    def unit(self, row: int) -> ModelContainer:
+    def find_container(self, row: int) -> ModelContainer:
         """The container of a row in use."""
-        unit = self._units[row]
-        if unit is None:
+        container = self._containers[row]
+        if container is None:
             raise InternalError(f"row {row} is not in use")
-        return unit
+        return container
 
-    def halted(self) -> IntColumn:
+    def find_stopped(self) -> IntColumn:
         """Containers that have run and do not run now: they wait for a restart, and keep their allocation."""
         some = slice(self.reach)
         return np.flatnonzero(
             self.used[some] & (self.stage[some] == ContainerStage.DOWN) & ~np.isnan(self.started[some])
         )
 
-    def holds(self, unit: ModelContainer) -> bool:
+    def has_row(self, container: ModelContainer) -> bool:
         """Whether a container still has its row."""
-        return 0 <= unit.row < len(self._units) and self._units[unit.row] is unit
+        return 0 <= container.row < len(self._containers) and self._containers[container.row] is container
 
     def names(self, rows: IntColumn) -> tuple[list[str], list[str], list[str]]:
         """Namespace, pod and container of rows in use, in columns."""

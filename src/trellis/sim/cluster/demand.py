@@ -87,7 +87,7 @@ class FleetDemand:
         self._lengths = np.array([len(demand.cpu) for demand in some], dtype=np.int64)
         aged = [demand if demand.by_age else _NOTHING for demand in some]
         self._offsets = np.concatenate(([0], np.cumsum([len(demand.cpu) for demand in aged])))[:-1].astype(np.int64)
-        self._by_age = np.array(
+        self._amounts_by_age = np.array(
             [np.concatenate([demand.cpu for demand in aged]), np.concatenate([demand.memory for demand in aged])]
             if aged
             else np.zeros((2, 0))
@@ -124,10 +124,10 @@ class FleetDemand:
     def demanded(self, columns: RunningContainers, number: int, now: float) -> tuple[FloatColumn, FloatColumn]:
         """The cores and bytes that each row demands from now on."""
         series = columns.series
-        cpu_now, memory_now = self._at(number)
+        cpu_now, memory_now = self._demand_at_step(number)
         cpu, memory = cpu_now[series], memory_now[series]
         if len(aged := columns.aged):
-            cpu[aged], memory[aged] = self._of_age(series[aged], now - columns.started[aged])
+            cpu[aged], memory[aged] = self._demand_at_age(series[aged], now - columns.started[aged])
         factor = columns.factor
         if len(shared := columns.shared):
             factor = factor.copy()
@@ -148,7 +148,7 @@ class FleetDemand:
         idle = columns.idle
         if not len(idle):
             return self._nothing
-        cores = np.bincount(self._owners[idle], self._at(number)[0][idle], minlength=len(self._nothing))
+        cores = np.bincount(self._owners[idle], self._demand_at_step(number)[0][idle], minlength=len(self._nothing))
         return cores.astype(np.float64, copy=False)
 
     def memory_of(self, rows: ModelContainerTable, row: int, number: int, now: float) -> float:
@@ -162,20 +162,20 @@ class FleetDemand:
         memory = _finite(float(demand.memory[min(at, len(demand.memory) - 1)])) if len(demand.memory) else 0.0
         factor = float(rows.factor[row])
         if demand.shared and not demand.own_memory:
-            mates = (rows.series[: rows.reach] == series) & rows.ready[: rows.reach]
-            total = float(rows.factor[: rows.reach][mates].sum())
+            pods_by_workload = (rows.series[: rows.reach] == series) & rows.ready[: rows.reach]
+            total = float(rows.factor[: rows.reach][pods_by_workload].sum())
             factor = factor / total if rows.ready[row] and total > 0 else 0.0
         return memory * factor + demand.base_memory + demand.leak * age
 
-    def _at(self, number: int) -> tuple[FloatColumn, FloatColumn]:
+    def _demand_at_step(self, number: int) -> tuple[FloatColumn, FloatColumn]:
         """The demand of every series in one step; the last step goes on for ever."""
-        place = number - self._begin
-        if not 0 <= place < self._block.shape[1]:
-            self._begin, place = number, 0
-            self._block = self._laid_out(number)
-        return self._block[0, place], self._block[1, place]
+        offset = number - self._begin
+        if not 0 <= offset < self._block.shape[1]:
+            self._begin, offset = number, 0
+            self._block = self._read_block(number)
+        return self._block[0, offset], self._block[1, offset]
 
-    def _laid_out(self, begin: int) -> FloatColumn:
+    def _read_block(self, begin: int) -> FloatColumn:
         block = np.zeros((2, _BLOCK, len(self.series)))
         for number, demand in enumerate(self._demands):
             if demand is None or demand.by_age or not len(demand.cpu):
@@ -187,9 +187,9 @@ class FleetDemand:
         # Where a trace has a gap, no demand is known.
         return np.nan_to_num(block, copy=False)
 
-    def _of_age(self, series: IntColumn, age: FloatColumn) -> tuple[FloatColumn, FloatColumn]:
+    def _demand_at_age(self, series: IntColumn, age: FloatColumn) -> tuple[FloatColumn, FloatColumn]:
         steps = np.minimum((age // self._step).astype(np.int64), self._lengths[series] - 1)
-        amounts = self._by_age[:, self._offsets[series] + np.maximum(steps, 0)]
+        amounts = self._amounts_by_age[:, self._offsets[series] + np.maximum(steps, 0)]
         return np.nan_to_num(amounts[0]), np.nan_to_num(amounts[1])
 
 

@@ -27,9 +27,9 @@ from trellis.sim.kernel import Priority, Ticket
 class NodeMembership:
     """Adds machines to the cluster and removes them."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle) -> None:
+    def __init__(self, state: ModelState, lifecycle: PodLifecycle) -> None:
         self._state = state
-        self._making = making
+        self._lifecycle = lifecycle
         self._boots: dict[str, Ticket] = {}
 
     def boot(self, template: Node, name: str, price: float, seconds: float, up: Callable[[], None]) -> None:
@@ -44,7 +44,7 @@ class NodeMembership:
             up()
             state.on_capacity_freed(number)
             state.on_nodes_changed()
-            state.kick()
+            state.kick_scheduler()
 
         state.nodes.booting[name] = price
         self._boots[name] = state.kernel.after(seconds, join)
@@ -59,12 +59,12 @@ class NodeMembership:
         number = state.nodes.table.find(name)
         if number < 0:
             return
-        for living in list(state.nodes.pods[number].values()):
-            if is_daemon_or_mirror_pod(living.pod):
+        for model_pod in list(state.nodes.pods[number].values()):
+            if is_daemon_or_mirror_pod(model_pod.pod):
                 # A DaemonSet's pod belongs to the node, so that nothing is lost with it.
-                self._making.forget(living)
+                self._lifecycle.remove_pod(model_pod)
             else:
-                self._making.lose(living, f"node {name} is gone")
+                self._lifecycle.lose_pod(model_pod, f"node {name} is gone")
         state.watcher.node(state.nodes.remove(number), None)
         state.on_nodes_changed()
 
@@ -78,19 +78,19 @@ class NodeMembership:
             state.nodes.replace(number, new)
             state.watcher.node(old, new)
             state.on_nodes_changed()
-            state.kick()
+            state.kick_scheduler()
 
 
-_LOST_AFTER: Final = 300.0
+_POD_EVICTION_SECONDS: Final = 300.0
 
 
 class NodeOutages:
     """Turns nodes off and on as the faults say."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle, ending: Terminations) -> None:
+    def __init__(self, state: ModelState, lifecycle: PodLifecycle, terminations: Terminations) -> None:
         self._state = state
-        self._making = making
-        self._ending = ending
+        self._lifecycle = lifecycle
+        self._terminations = terminations
 
     def begin(self) -> None:
         """Schedule all outages."""
@@ -113,14 +113,14 @@ class NodeOutages:
         state = self._state
         state.watcher.node(*state.nodes.switch(number, up, state.now))
         if up:
-            self._ending.switch_on(number)
+            self._terminations.switch_on(number)
             state.on_capacity_freed(number)
             state.on_nodes_changed()
-            state.kick()
+            state.kick_scheduler()
         else:
-            self._ending.switch_off(number)
+            self._terminations.switch_off(number)
             since = state.now
-            state.kernel.after(_LOST_AFTER, lambda: self._lose(number, since))
+            state.kernel.after(_POD_EVICTION_SECONDS, lambda: self._lose(number, since))
 
     def _lose(self, number: int, since: float) -> None:
         state = self._state
@@ -128,8 +128,8 @@ class NodeOutages:
         changed = node.status.conditions[0].last_transition_time if node is not None else None
         if node is None or state.nodes.up[number] or changed is None or changed.timestamp() > since:
             return
-        for living in list(state.nodes.pods[number].values()):
+        for model_pod in list(state.nodes.pods[number].values()):
             # Pods of DaemonSets tolerate an unreachable node for as long as that lasts.
-            if is_daemon_or_mirror_pod(living.pod):
+            if is_daemon_or_mirror_pod(model_pod.pod):
                 continue
-            self._making.lose(living, f"node {node.metadata.name} is off")
+            self._lifecycle.lose_pod(model_pod, f"node {node.metadata.name} is off")

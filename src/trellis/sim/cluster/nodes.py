@@ -23,7 +23,7 @@ from trellis.sim.cluster.pod_state import ModelPod
 from trellis.sim.cluster.pods import api_time
 from trellis.sim.fleet import Fleet, SimulatedWorkload
 
-_MOST_PODS = "110"
+_MAX_PODS = "110"
 _OFF = (
     Taint("node.kubernetes.io/unreachable", "", "NoSchedule"),
     Taint("node.kubernetes.io/unreachable", "", "NoExecute"),
@@ -35,15 +35,17 @@ class ModelNodes:
     """All nodes, by number; `pods` are those that are placed on each.
 
     The number of a node that is gone is used again, so columns are as long as the most nodes there were. `booting` has
-    the prices of machines that are not nodes yet. `near` indexes pods for affinity and spread; it is there where nodes
-    can be ordered, or where a workload has rules about other pods.
+    the prices of machines that are not nodes yet. `existing_pods` indexes pods for affinity and spread; it is there
+    where nodes can be ordered, or where a workload has rules about other pods.
     """
 
     def __init__(self, fleet: Fleet) -> None:
         now = fleet.clock.begin
         self.table = NodeTable()
         self.occupancy = Occupancy(self.table)
-        self.near = ExistingPods(self.table) if fleet.pools or any(map(_asks_about_others, fleet.workloads)) else None
+        self.existing_pods = (
+            ExistingPods(self.table) if fleet.pools or any(map(_depends_on_other_pods, fleet.workloads)) else None
+        )
         self.objects: dict[int, Node] = {}
         self.pods: dict[int, dict[tuple[str, str], ModelPod]] = {}
         self.booting: dict[str, float] = {}
@@ -55,10 +57,10 @@ class ModelNodes:
             prices.append(price)
         self.prices: FloatColumn = np.array(prices, dtype=np.float64)
         self.up: BoolColumn = np.ones(len(prices), dtype=np.bool_)
-        self.set_aside: dict[str, IntColumn] = {
+        self.allocated: dict[str, IntColumn] = {
             name: np.zeros(len(prices), dtype=np.int64) for name in ALLOCATED_RESOURCES
         }
-        self._read_offers()
+        self._update_capacity()
 
     def __len__(self) -> int:
         """The length of columns."""
@@ -70,11 +72,11 @@ class ModelNodes:
         if number == len(self.prices):
             self.prices = np.append(self.prices, 0.0)
             self.up = np.append(self.up, False)
-            self.set_aside = {name: np.append(column, 0) for name, column in self.set_aside.items()}
+            self.allocated = {name: np.append(column, 0) for name, column in self.allocated.items()}
         self.objects[number] = node
         self.pods[number] = {}
         self.prices[number], self.up[number] = price, True
-        self._read_offers()
+        self._update_capacity()
         return number
 
     def remove(self, number: int) -> Node:
@@ -83,7 +85,7 @@ class ModelNodes:
         del self.pods[number]
         self.prices[number], self.up[number] = 0.0, False
         self.table.remove(node.metadata.name)
-        self._read_offers()
+        self._update_capacity()
         return node
 
     def replace(self, number: int, node: Node) -> Node:
@@ -92,23 +94,23 @@ class ModelNodes:
         self.table.update(node)
         return old
 
-    def can_allocate(self, number: int, living: ModelPod, size: Mapping[str, int]) -> bool:
+    def can_allocate(self, number: int, model_pod: ModelPod, size: Mapping[str, int]) -> bool:
         """Whether a kubelet can allocate this much to a pod in place of what it has."""
         return all(
-            self.set_aside[name][number] - living.allocated.get(name, 0) + size.get(name, 0)
+            self.allocated[name][number] - model_pod.allocated.get(name, 0) + size.get(name, 0)
             <= self.table.offered(name)[number]
             for name in ALLOCATED_RESOURCES
         )
 
-    def could_allocate(self, number: int, size: Mapping[str, int]) -> bool:
+    def has_capacity(self, number: int, size: Mapping[str, int]) -> bool:
         """Whether the node could allocate this much without other pods."""
         return all(size.get(name, 0) <= self.table.offered(name)[number] for name in ALLOCATED_RESOURCES)
 
-    def allocate(self, living: ModelPod, size: Mapping[str, int]) -> None:
+    def allocate(self, model_pod: ModelPod, size: Mapping[str, int]) -> None:
         """Allocate this much to a pod on its node, in place of what it has."""
         for name in ALLOCATED_RESOURCES:
-            self.set_aside[name][living.node] += size.get(name, 0) - living.allocated.get(name, 0)
-        living.allocated = dict(size)
+            self.allocated[name][model_pod.node] += size.get(name, 0) - model_pod.allocated.get(name, 0)
+        model_pod.allocated = dict(size)
 
     def switch(self, number: int, up: bool, now: float) -> tuple[Node, Node]:
         """Turn a node off or on; returns its old and its new state."""
@@ -128,7 +130,7 @@ class ModelNodes:
         self.up[number] = up
         return self.replace(number, new), new
 
-    def _read_offers(self) -> None:
+    def _update_capacity(self) -> None:
         self.cores: FloatColumn = self.table.offered(CPU) / 1000.0
         self.bytes: FloatColumn = self.table.offered(MEMORY).astype(np.float64)
 
@@ -136,7 +138,7 @@ class ModelNodes:
 def build_node(template: Node, name: str, now: float) -> Node:
     """A node of a name, as it is once it is up."""
     status = template.status
-    offered = {PODS: _MOST_PODS, **status.capacity, **status.allocatable}
+    offered = {PODS: _MAX_PODS, **status.capacity, **status.allocatable}
     ready = Condition(READY, 0, "True", api_time(now), "KubeletReady")
     metadata = ObjectMeta(
         name=name,
@@ -148,7 +150,7 @@ def build_node(template: Node, name: str, now: float) -> Node:
     return Node(metadata, template.spec, msgspec.structs.replace(status, allocatable=offered, conditions=(ready,)))
 
 
-def _asks_about_others(workload: SimulatedWorkload) -> bool:
+def _depends_on_other_pods(workload: SimulatedWorkload) -> bool:
     """Whether the placement of a workload's pods depends on other pods."""
     template = convert_object(workload.template, PodTemplateSpec)
     return depends_on_other_pods(Demand.of(template.spec, metadata=template.metadata))

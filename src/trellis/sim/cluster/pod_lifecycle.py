@@ -17,7 +17,7 @@ from trellis.sim.cluster.state import ModelState
 from trellis.sim.cluster.telemetry import PodEvent
 
 # Seconds from a pod's deletion until its containers have ended.
-_TERMINATION: Final = 2.0
+_TERMINATION_SECONDS: Final = 2.0
 
 
 class PodLifecycle:
@@ -27,7 +27,7 @@ class PodLifecycle:
         self._state = state
         self._enqueue = enqueue
 
-    def make(
+    def create_pod(
         self,
         workload: int,
         name: str,
@@ -57,38 +57,38 @@ class PodLifecycle:
         pod = state.admit(new_pod(metadata, spec or template.spec))
         status = msgspec.structs.replace(pod.status, qos_class=PodShape.of(pod.spec).qos.value)
         pod = msgspec.structs.replace(pod, status=status)
-        living = ModelPod(pod, workload, state.now, revision=revision, ordinal=ordinal)
-        living.seconds = seconds
-        state.add(living)
-        self._enqueue(living)
-        return living
+        model_pod = ModelPod(pod, workload, state.now, revision=revision, ordinal=ordinal)
+        model_pod.seconds = seconds
+        state.add(model_pod)
+        self._enqueue(model_pod)
+        return model_pod
 
-    def delete(self, living: ModelPod) -> None:
+    def delete(self, model_pod: ModelPod) -> None:
         """Delete a pod: one that never started is gone at once."""
         state = self._state
-        if living.going:
+        if model_pod.terminating:
             return
-        state.dismiss(living)
-        state.leave_place(living)
-        for unit in living.units:
-            state.rows.ready[unit.row], state.rows.going[unit.row] = False, True
+        state.mark_terminating(model_pod)
+        state.release_slot(model_pod)
+        for container in model_pod.containers:
+            state.rows.ready[container.row], state.rows.terminating[container.row] = False, True
         state.rows.version += 1
-        state.put(living, as_terminating(living.pod, state.now))
-        if living.units:
-            state.kernel.after(_TERMINATION, lambda: self.forget(living))
+        state.put(model_pod, as_terminating(model_pod.pod, state.now))
+        if model_pod.containers:
+            state.kernel.after(_TERMINATION_SECONDS, lambda: self.remove_pod(model_pod))
         else:
-            self.forget(living)
-        state.wake(living.workload)
+            self.remove_pod(model_pod)
+        state.wake_controller(model_pod.workload)
 
-    def forget(self, living: ModelPod) -> None:
+    def remove_pod(self, model_pod: ModelPod) -> None:
         """Remove a pod that has ended."""
         state = self._state
-        if state.pods.get(living.key) is living:
-            state.remove(living)
-            state.wake(living.workload)
+        if state.pods.get(model_pod.key) is model_pod:
+            state.remove(model_pod)
+            state.wake_controller(model_pod.workload)
 
-    def lose(self, living: ModelPod, text: str) -> None:
+    def lose_pod(self, model_pod: ModelPod, text: str) -> None:
         """Remove a pod without a termination period, as when its node is lost."""
-        self._state.report(living, PodEvent.LOST, text)
-        self._state.dismiss(living)
-        self.forget(living)
+        self._state.report(model_pod, PodEvent.LOST, text)
+        self._state.mark_terminating(model_pod)
+        self.remove_pod(model_pod)

@@ -13,11 +13,14 @@ if TYPE_CHECKING:
 
 
 class ModelContainer:
-    """One container. `work_left` core-seconds of its start go at `rate` since `rated_at`; `failures` are in a row."""
+    """One container. `work_left` core-seconds of its start remain, at `rate` cores since `rated_at`.
+
+    `failures` are consecutive.
+    """
 
     __slots__ = (
         "failures",
-        "living",
+        "model_pod",
         "name",
         "rate",
         "rated_at",
@@ -30,8 +33,8 @@ class ModelContainer:
         "work_left",
     )
 
-    def __init__(self, living: ModelPod, name: str, start: StartProfile) -> None:
-        self.living = living
+    def __init__(self, model_pod: ModelPod, name: str, start: StartProfile) -> None:
+        self.model_pod = model_pod
         self.name = name
         self.start = start
         self.row = -1
@@ -52,53 +55,53 @@ class ModelContainer:
 
 
 class ModelPod:
-    """One pod that exists. `held` is what the scheduler counts for it on its node, `allocated` what the kubelet does.
+    """One pod. `occupied` is what the scheduler counts for it on its node, `allocated` what the kubelet allocates.
 
     `ordinal` numbers the pods of a StatefulSet, and the runs of a Job; `revision` is that of its template.
     """
 
     __slots__ = (
-        "allocated", "came_up", "down_when_asked", "going", "held", "key", "made", "node", "ordinal", "place",
-        "placed_at", "pod", "resident", "resize", "revision", "run", "seconds", "units", "workload",
+        "allocated", "containers", "created_at", "down_at_resize", "has_started", "key", "node", "occupied", "ordinal",
+        "placed_at", "pod", "profile", "resize", "revision", "run", "seconds", "slot", "terminating", "workload",
     )  # fmt: skip
 
-    def __init__(self, pod: Pod, workload: int, made: float, *, revision: int = 0, ordinal: int = 0) -> None:
+    def __init__(self, pod: Pod, workload: int, created_at: float, *, revision: int = 0, ordinal: int = 0) -> None:
         self.pod = pod
         self.key = (pod.metadata.namespace, pod.metadata.name)
         self.workload = workload
         self.revision = revision
         self.ordinal = ordinal
-        self.made = made
-        self.placed_at = made
-        self.came_up = False
+        self.created_at = created_at
+        self.placed_at = created_at
+        self.has_started = False
         self.node = -1
-        # Its place, which sets how its demand differs from that of other pods of its workload.
-        self.place = -1
-        self.units: list[ModelContainer] = []
-        self.held: Demand | None = None
-        # What rules about other pods see of it, on a node where such rules matter.
-        self.resident: PodProfile | None = None
+        # The number that sets how its demand differs from that of other pods of its workload.
+        self.slot = -1
+        self.containers: list[ModelContainer] = []
+        self.occupied: Demand | None = None
+        # Its labels and affinity, where the placement of a pod depends on other pods.
+        self.profile: PodProfile | None = None
         self.allocated: dict[str, int] = {}
-        self.going = False
+        self.terminating = False
         # The length of its run, and the event that ends it.
         self.seconds: float | None = None
         self.run: Ticket | None = None
         # The next event of its resize.
         self.resize: Ticket | None = None
         # The containers that were down when the last resize was written.
-        self.down_when_asked: frozenset[str] = frozenset()
+        self.down_at_resize: frozenset[str] = frozenset()
 
     @property
     def ready(self) -> bool:
         """Whether it serves: all containers are Ready, and it is not terminating."""
-        return not self.going and bool(self.units) and all(unit.up for unit in self.units)
+        return not self.terminating and bool(self.containers) and all(container.up for container in self.containers)
 
     @property
     def priority(self) -> int:
         """The scheduling priority; higher is placed first."""
         return self.pod.spec.priority or 0
 
-    def container(self, name: str) -> Container:
+    def container_spec(self, name: str) -> Container:
         """The spec of one of its containers."""
         spec = self.pod.spec
         return next(container for container in (*spec.containers, *spec.init_containers) if container.name == name)

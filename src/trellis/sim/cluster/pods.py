@@ -127,7 +127,7 @@ def _started_status(name: str, resources: ResourceRequirements, state: Container
 
 
 def allocate_resources(resources: ResourceRequirements) -> dict[str, str]:
-    """What the node allocates to a container."""
+    """The resources that the node allocates to a container."""
     return {name: text for name, text in resources.requests.items() if name in RESOURCES}
 
 

@@ -37,86 +37,86 @@ from trellis.sim.kernel import Priority, Ticket
 class Preemption:
     """Preempts pods for others. `count` is how many were preempted."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle) -> None:
+    def __init__(self, state: ModelState, lifecycle: PodLifecycle) -> None:
         self._state = state
-        self._making = making
+        self._lifecycle = lifecycle
         self._nominations: dict[tuple[str, str], tuple[ModelPod, int, Demand]] = {}
         self._lowest = min((template.spec.priority or 0 for template in state.templates), default=0)
         self.count = 0
 
     @contextmanager
-    def nominated(self, living: ModelPod) -> Iterator[None]:
+    def nominated(self, model_pod: ModelPod) -> Iterator[None]:
         """Count the capacity that is nominated to pods before this one as taken."""
         before = [
             (node, demand)
             for other, node, demand in self._live_nominations()
-            if other is not living and other.priority >= living.priority
+            if other is not model_pod and other.priority >= model_pod.priority
         ]
-        with self._rearranged(added=before):
+        with self._with_changes(added=before):
             yield
 
-    def preempt(self, living: ModelPod, demand: Demand) -> None:
+    def preempt(self, model_pod: ModelPod, demand: Demand) -> None:
         """Preempt pods, if that helps the pod and it has no nominated node already."""
-        if any(other is living for other, _, _ in self._live_nominations()):
+        if any(other is model_pod for other, _, _ in self._live_nominations()):
             return
-        self._nominations.pop(living.key, None)
-        if living.priority <= self._lowest:
+        self._nominations.pop(model_pod.key, None)
+        if model_pod.priority <= self._lowest:
             return
-        options = (self._option(living, demand, number) for number in self._possible(living, demand))
+        options = (self._find_victims(model_pod, demand, number) for number in self._candidate_nodes(model_pod, demand))
         best = min((option for option in options if option is not None), key=lambda option: option[0], default=None)
         if best is None:
-            self._state.put(living, with_nominated_node(living.pod, ""))
+            self._state.put(model_pod, with_nominated_node(model_pod.pod, ""))
             return
         _, number, victims = best
-        self._nominations[living.key] = (living, number, demand)
-        self._state.put(living, with_nominated_node(living.pod, self._state.nodes.objects[number].metadata.name))
+        self._nominations[model_pod.key] = (model_pod, number, demand)
+        self._state.put(model_pod, with_nominated_node(model_pod.pod, self._state.nodes.objects[number].metadata.name))
         for victim in victims:
             self.count += 1
             self._state.report(victim, PodEvent.PREEMPTED)
-            self._making.delete(victim)
+            self._lifecycle.delete(victim)
 
     def _live_nominations(self) -> list[tuple[ModelPod, int, Demand]]:
         """The nominations that still hold: the pod waits, and a pod on its node is terminating."""
         state = self._state
         self._nominations = {
-            key: promise
-            for key, promise in self._nominations.items()
-            if state.pods.get(key) is promise[0]
-            and promise[0].node < 0
-            and not promise[0].going
-            and any(other.going for other in state.nodes.pods.get(promise[1], {}).values())
+            key: nomination
+            for key, nomination in self._nominations.items()
+            if state.pods.get(key) is nomination[0]
+            and nomination[0].node < 0
+            and not nomination[0].terminating
+            and any(other.terminating for other in state.nodes.pods.get(nomination[1], {}).values())
         }
         return list(self._nominations.values())
 
-    def _possible(self, living: ModelPod, demand: Demand) -> Iterator[int]:
+    def _candidate_nodes(self, model_pod: ModelPod, demand: Demand) -> Iterator[int]:
         """The nodes on which a pod could be preempted."""
         nodes = self._state.nodes
         allowed = eligible_nodes(nodes.table, demand)
         for number, pods in nodes.pods.items():
-            if allowed[number] and any(pod.going or pod.priority < living.priority for pod in pods.values()):
+            if allowed[number] and any(pod.terminating or pod.priority < model_pod.priority for pod in pods.values()):
                 yield number
 
-    def _option(
-        self, living: ModelPod, demand: Demand, number: int
+    def _find_victims(
+        self, model_pod: ModelPod, demand: Demand, number: int
     ) -> tuple[tuple[int, int, int], int, list[ModelPod]] | None:
         """The victims on a node, and how bad their preemption is; None if it does not help."""
         pods = list(self._state.nodes.pods[number].values())
-        going = [pod for pod in pods if pod.going]
-        lower = [pod for pod in pods if not pod.going and pod.priority < living.priority]
-        promised = [
+        terminating = [pod for pod in pods if pod.terminating]
+        lower = [pod for pod in pods if not pod.terminating and pod.priority < model_pod.priority]
+        nominated_demands = [
             (node, theirs)
             for other, node, theirs in self._live_nominations()
-            if node == number and other.priority >= living.priority
+            if node == number and other.priority >= model_pod.priority
         ]
-        with self._rearranged(added=promised, removed=going):
-            with self._rearranged(removed=lower):
+        with self._with_changes(added=nominated_demands, removed=terminating):
+            with self._with_changes(removed=lower):
                 if not self._fits(demand, number):
                     return None
             victims = list(lower)
             # Pods that can stay do: the most important first, then those that have been there longest.
             for pod in sorted(lower, key=lambda pod: (-pod.priority, pod.placed_at, pod.key)):
                 rest = [other for other in victims if other is not pod]
-                with self._rearranged(removed=rest):
+                with self._with_changes(removed=rest):
                     if self._fits(demand, number):
                         victims = rest
         worst = max((victim.priority for victim in victims), default=self._lowest - 1)
@@ -124,10 +124,12 @@ class Preemption:
 
     def _fits(self, demand: Demand, number: int) -> bool:
         nodes = self._state.nodes
-        return bool(fits(nodes.table, demand, nodes.occupancy, nodes.near)[number])
+        return bool(fits(nodes.table, demand, nodes.occupancy, nodes.existing_pods)[number])
 
     @contextmanager
-    def _rearranged(self, added: Iterable[tuple[int, Demand]] = (), removed: Iterable[ModelPod] = ()) -> Iterator[None]:
+    def _with_changes(
+        self, added: Iterable[tuple[int, Demand]] = (), removed: Iterable[ModelPod] = ()
+    ) -> Iterator[None]:
         """Add and remove some pods for a moment."""
         more, fewer = list(added), list(removed)
         self._move(more, fewer, 1)
@@ -137,16 +139,16 @@ class Preemption:
             self._move(more, fewer, -1)
 
     def _move(self, added: list[tuple[int, Demand]], removed: list[ModelPod], times: int) -> None:
-        used, near = self._state.nodes.occupancy, self._state.nodes.near
+        used, existing_pods = self._state.nodes.occupancy, self._state.nodes.existing_pods
         for number, demand in added:
             used.add(number, demand, times)
-            if near is not None:
-                near.add(number, demand.profile, times)
+            if existing_pods is not None:
+                existing_pods.add(number, demand.profile, times)
         for pod in removed:
-            if pod.held is not None:
-                used.add(pod.node, pod.held, -times)
-            if near is not None and pod.resident is not None:
-                near.add(pod.node, pod.resident, -times)
+            if pod.occupied is not None:
+                used.add(pod.node, pod.occupied, -times)
+            if existing_pods is not None and pod.profile is not None:
+                existing_pods.add(pod.node, pod.profile, -times)
 
 
 Bind: TypeAlias = Callable[[ModelPod, int], None]
@@ -170,59 +172,64 @@ class Scheduler:
     @property
     def waiting(self) -> list[ModelPod]:
         """The pods without a node, in no order."""
-        return [living for *_, living in self._waiting if self._waits(living)]
+        return [model_pod for *_, model_pod in self._waiting if self._is_pending(model_pod)]
 
-    def enqueue(self, living: ModelPod) -> None:
+    def enqueue(self, model_pod: ModelPod) -> None:
         """Add a new pod to the queue."""
         heapq.heappush(
-            self._waiting, (-living.priority, not is_daemon_or_mirror_pod(living.pod), next(self._order), living)
+            self._waiting,
+            (-model_pod.priority, not is_daemon_or_mirror_pod(model_pod.pod), next(self._order), model_pod),
         )
-        self.kick()
+        self.kick_scheduler()
 
-    def kick(self) -> None:
+    def kick_scheduler(self) -> None:
         """Schedule a pass: something has changed."""
         if self._waiting and (self._ticket is None or not self._ticket.waits):
             self._ticket = self._state.kernel.after(0.0, self._pass, Priority.SCHEDULER)
 
-    def _waits(self, living: ModelPod) -> bool:
-        return living.node < 0 and not living.going and self._state.pods.get(living.key) is living
+    def _is_pending(self, model_pod: ModelPod) -> bool:
+        return model_pod.node < 0 and not model_pod.terminating and self._state.pods.get(model_pod.key) is model_pod
 
     def _pass(self) -> None:
         """Place the pods that fit. A demand that fitted nowhere does not fit anywhere later in the same pass."""
         left = []
-        hopeless: set[Demand] = set()
+        unschedulable_demands: set[Demand] = set()
         while self._waiting:
             entry = heapq.heappop(self._waiting)
-            living = entry[-1]
-            if not self._waits(living):
+            model_pod = entry[-1]
+            if not self._is_pending(model_pod):
                 continue
-            demand = self._demand(living)
-            node = -1 if demand in hopeless else self._choose(living, demand)
+            demand = self._demand(model_pod)
+            node = -1 if demand in unschedulable_demands else self._choose(model_pod, demand)
             if node >= 0:
-                self._bind(living, node)
+                self._bind(model_pod, node)
                 continue
             left.append(entry)
             # A pod with affinity to another may fit as soon as that one has its node.
             if not demand.pod_affinity:
-                hopeless.add(demand)
+                unschedulable_demands.add(demand)
             if self._preemption is not None:
-                self._preemption.preempt(living, demand)
+                self._preemption.preempt(model_pod, demand)
             if self._marks_unschedulable:
-                self._state.put(living, with_unschedulable(living.pod, self._state.now))
+                self._state.put(model_pod, with_unschedulable(model_pod.pod, self._state.now))
         self._waiting = left
         heapq.heapify(self._waiting)
 
-    def _demand(self, living: ModelPod) -> Demand:
-        pod = living.pod
-        return Demand.of(pod.spec) if self._state.nodes.near is None else Demand.of(pod.spec, metadata=pod.metadata)
+    def _demand(self, model_pod: ModelPod) -> Demand:
+        pod = model_pod.pod
+        return (
+            Demand.of(pod.spec)
+            if self._state.nodes.existing_pods is None
+            else Demand.of(pod.spec, metadata=pod.metadata)
+        )
 
-    def _choose(self, living: ModelPod, demand: Demand) -> int:
+    def _choose(self, model_pod: ModelPod, demand: Demand) -> int:
         nodes = self._state.nodes
         if self._preemption is None:
-            possible = fits(nodes.table, demand, nodes.occupancy, nodes.near)
+            possible = fits(nodes.table, demand, nodes.occupancy, nodes.existing_pods)
         else:
-            with self._preemption.nominated(living):
-                possible = fits(nodes.table, demand, nodes.occupancy, nodes.near)
+            with self._preemption.nominated(model_pod):
+                possible = fits(nodes.table, demand, nodes.occupancy, nodes.existing_pods)
         return self._best(possible, demand) if possible.any() else -1
 
     def _best(self, possible: BoolColumn, demand: Demand) -> int:

@@ -28,11 +28,12 @@ Admit: TypeAlias = Callable[[Pod], Pod]
 
 
 class ModelState:
-    """The cluster as data; `mates` are the pods of each workload, `present` how many of them are not terminating.
+    """The cluster as data; `active_pods` is how many pods of each workload are not terminating.
 
     `replicas` is how many pods each workload is to have, and `objects` are the workloads as the API server shows them.
-    The callables are called after a change: `wake` with the workload whose controller is to reconcile, `kick` for the
-    scheduler, `on_capacity_freed` with a node on which resizes may be deferred, and `on_nodes_changed` for DaemonSets.
+    The callables are called after a change: `wake_controller` with the workload whose controller is to reconcile,
+    `kick_scheduler` for the scheduler, `on_capacity_freed` with a node on which resizes may be deferred, and
+    `on_nodes_changed` for DaemonSets.
     """
 
     def __init__(
@@ -43,8 +44,8 @@ class ModelState:
         rng: np.random.Generator,
         watcher: ClusterWatcher,
         *,
-        wake: Callable[[int], None],
-        kick: Callable[[], None],
+        wake_controller: Callable[[int], None],
+        kick_scheduler: Callable[[], None],
         on_capacity_freed: Callable[[int], None],
         on_nodes_changed: Callable[[], None],
     ) -> None:
@@ -56,20 +57,20 @@ class ModelState:
         self.faults = Faults(fleet.faults)
         self.nodes = ModelNodes(fleet)
         self.rows = ModelContainerTable()
-        self.tally = WorkloadCounters.of(len(fleet.workloads))
+        self.counters = WorkloadCounters.of(len(fleet.workloads))
         self.waiting = PendingTimes() if fleet.pools else None
         self.templates = [WorkloadTemplate.of(workload) for workload in fleet.workloads]
         self.pods: dict[tuple[str, str], ModelPod] = {}
-        self.mates: list[dict[tuple[str, str], ModelPod]] = [{} for _ in fleet.workloads]
-        self.present: IntColumn = np.zeros(len(fleet.workloads), dtype=np.int64)
+        self.pods_by_workload: list[dict[tuple[str, str], ModelPod]] = [{} for _ in fleet.workloads]
+        self.active_pods: IntColumn = np.zeros(len(fleet.workloads), dtype=np.int64)
         self.replicas = [workload.replicas for workload in fleet.workloads]
         self.objects: list[KubeObject | None] = [None] * len(fleet.workloads)
-        self.wake = wake
-        self.kick = kick
+        self.wake_controller = wake_controller
+        self.kick_scheduler = kick_scheduler
         self.on_capacity_freed = on_capacity_freed
         self.on_nodes_changed = on_nodes_changed
-        # The free places of a workload's pods, and the first that was never used.
-        self._places: list[tuple[list[int], count[int]]] = [([], count()) for _ in fleet.workloads]
+        # The free slots of each workload's pods, and the first slot that was never used.
+        self._slots: list[tuple[list[int], count[int]]] = [([], count()) for _ in fleet.workloads]
         self._versions = count(1)
         self._uids = count(1)
 
@@ -88,10 +89,10 @@ class ModelState:
 
     def metadata(self, workload: int, uid: str) -> ObjectMeta:
         """The metadata of a workload that is created now."""
-        mine = self.fleet.workloads[workload]
+        definition = self.fleet.workloads[workload]
         return ObjectMeta(
-            name=mine.name,
-            namespace=mine.namespace,
+            name=definition.name,
+            namespace=definition.namespace,
             uid=uid,
             resource_version=self.version(),
             creation_timestamp=api_time(self.now),
@@ -103,111 +104,111 @@ class ModelState:
         old, self.objects[workload] = self.objects[workload], controller
         self.watcher.workload(self.fleet.workloads[workload].kind, old, controller)
 
-    def add(self, living: ModelPod) -> None:
+    def add(self, model_pod: ModelPod) -> None:
         """Store a new pod."""
-        self.present[living.workload] += 1
-        self.pods[living.key] = self.mates[living.workload][living.key] = living
-        self._tell(living, None, living.pod)
-        self.tally.pods_made[living.workload] += 1
-        self.report(living, PodEvent.MADE)
+        self.active_pods[model_pod.workload] += 1
+        self.pods[model_pod.key] = self.pods_by_workload[model_pod.workload][model_pod.key] = model_pod
+        self._store(model_pod, None, model_pod.pod)
+        self.counters.pods_made[model_pod.workload] += 1
+        self.report(model_pod, PodEvent.MADE)
 
-    def put(self, living: ModelPod, pod: Pod, *, resized: bool = False) -> None:
+    def put(self, model_pod: ModelPod, pod: Pod, *, resized: bool = False) -> None:
         """Replace a pod by its new state; `resized` if its size may have changed."""
-        if pod is living.pod:
+        if pod is model_pod.pod:
             return
-        self._tell(living, living.pod, pod)
-        if resized and living.node >= 0:
-            self._hold(living)
-            self.ask(living)
+        self._store(model_pod, model_pod.pod, pod)
+        if resized and model_pod.node >= 0:
+            self._update_occupancy(model_pod)
+            self.store_spec_requests(model_pod)
 
-    def dismiss(self, living: ModelPod) -> None:
+    def mark_terminating(self, model_pod: ModelPod) -> None:
         """Mark a pod as terminating: it does not count any more."""
-        if not living.going:
-            living.going = True
-            self.present[living.workload] -= 1
+        if not model_pod.terminating:
+            model_pod.terminating = True
+            self.active_pods[model_pod.workload] -= 1
 
-    def ask(self, living: ModelPod) -> None:
-        """Note what the spec of a placed pod requests."""
-        for unit in living.units:
-            requests = parse_amounts(living.container(unit.name).resources.requests)
-            self.rows.asked_cpu[unit.row] = requests.get("cpu", 0) / 1000.0
-            self.rows.asked_memory[unit.row] = requests.get("memory", 0)
+    def store_spec_requests(self, model_pod: ModelPod) -> None:
+        """Store the requests in the spec of a placed pod."""
+        for container in model_pod.containers:
+            requests = parse_amounts(model_pod.container_spec(container.name).resources.requests)
+            self.rows.spec_cpu_request[container.row] = requests.get("cpu", 0) / 1000.0
+            self.rows.spec_memory_request[container.row] = requests.get("memory", 0)
 
-    def remove(self, living: ModelPod) -> None:
+    def remove(self, model_pod: ModelPod) -> None:
         """Remove a pod that is gone, and free its share of its node."""
-        self.dismiss(living)
-        self.vacate(living)
-        del self.pods[living.key], self.mates[living.workload][living.key]
-        self.watcher.pod(living.pod, None)
+        self.mark_terminating(model_pod)
+        self.remove_from_node(model_pod)
+        del self.pods[model_pod.key], self.pods_by_workload[model_pod.workload][model_pod.key]
+        self.watcher.pod(model_pod.pod, None)
 
-    def settle(self, living: ModelPod, node: int) -> Demand:
+    def place_pod(self, model_pod: ModelPod, node: int) -> Demand:
         """Place a pod on a node; returns its demand."""
-        living.node = node
-        self.nodes.pods[node][living.key] = living
-        if self.nodes.near is not None:
-            living.resident = PodProfile.of(living.pod)
-            self.nodes.near.add(node, living.resident)
-        return self._hold(living)
+        model_pod.node = node
+        self.nodes.pods[node][model_pod.key] = model_pod
+        if self.nodes.existing_pods is not None:
+            model_pod.profile = PodProfile.of(model_pod.pod)
+            self.nodes.existing_pods.add(node, model_pod.profile)
+        return self._update_occupancy(model_pod)
 
-    def take_place(self, living: ModelPod) -> int:
-        """Take the lowest free place of the pod's workload: a replacement takes the place of its predecessor."""
-        free, next_ = self._places[living.workload]
-        living.place = heapq.heappop(free) if free else next(next_)
-        return living.place
+    def take_slot(self, model_pod: ModelPod) -> int:
+        """Take the lowest free slot of the pod's workload: a replacement takes the slot of its predecessor."""
+        free, unused = self._slots[model_pod.workload]
+        model_pod.slot = heapq.heappop(free) if free else next(unused)
+        return model_pod.slot
 
-    def leave_place(self, living: ModelPod) -> None:
-        """Free a pod's place."""
-        if living.place >= 0:
-            heapq.heappush(self._places[living.workload][0], living.place)
-            living.place = -1
+    def release_slot(self, model_pod: ModelPod) -> None:
+        """Free a pod's slot."""
+        if model_pod.slot >= 0:
+            heapq.heappush(self._slots[model_pod.workload][0], model_pod.slot)
+            model_pod.slot = -1
 
-    def vacate(self, living: ModelPod) -> None:
+    def remove_from_node(self, model_pod: ModelPod) -> None:
         """Take a pod off its node."""
-        self.leave_place(living)
-        for unit in living.units:
-            unit.cancel()
-        for ticket in (living.run, living.resize):
+        self.release_slot(model_pod)
+        for container in model_pod.containers:
+            container.cancel()
+        for ticket in (model_pod.run, model_pod.resize):
             if ticket is not None:
                 ticket.cancel()
-        if living.node < 0:
+        if model_pod.node < 0:
             return
-        self.rows.remove(unit.row for unit in living.units)
-        living.units = []
-        if living.held is not None:
-            self.nodes.occupancy.remove(living.node, living.held)
-            living.held = None
-        if self.nodes.near is not None and living.resident is not None:
-            self.nodes.near.remove(living.node, living.resident)
-        self.nodes.allocate(living, {})
-        del self.nodes.pods[living.node][living.key]
-        node, living.node = living.node, -1
+        self.rows.remove(container.row for container in model_pod.containers)
+        model_pod.containers = []
+        if model_pod.occupied is not None:
+            self.nodes.occupancy.remove(model_pod.node, model_pod.occupied)
+            model_pod.occupied = None
+        if self.nodes.existing_pods is not None and model_pod.profile is not None:
+            self.nodes.existing_pods.remove(model_pod.node, model_pod.profile)
+        self.nodes.allocate(model_pod, {})
+        del self.nodes.pods[model_pod.node][model_pod.key]
+        node, model_pod.node = model_pod.node, -1
         self.on_capacity_freed(node)
-        self.kick()
+        self.kick_scheduler()
 
-    def runs(self, living: ModelPod) -> bool:
+    def should_run(self, model_pod: ModelPod) -> bool:
         """Whether a pod is to run where it is: its node is up, and it is not terminating."""
-        is_there = not living.going and living.node >= 0 and self.pods.get(living.key) is living
-        return is_there and bool(self.nodes.up[living.node])
+        is_there = not model_pod.terminating and model_pod.node >= 0 and self.pods.get(model_pod.key) is model_pod
+        return is_there and bool(self.nodes.up[model_pod.node])
 
-    def report(self, living: ModelPod, event: PodEvent, text: str = "") -> None:
+    def report(self, model_pod: ModelPod, event: PodEvent, text: str = "") -> None:
         """Report what happened to a pod."""
-        self.watcher.on_pod_event(living.workload, event, living.pod, text)
+        self.watcher.on_pod_event(model_pod.workload, event, model_pod.pod, text)
 
-    def workload_name(self, living: ModelPod) -> str:
+    def workload_name(self, model_pod: ModelPod) -> str:
         """The workload's name, by which faults select pods."""
-        return self.fleet.workloads[living.workload].name
+        return self.fleet.workloads[model_pod.workload].name
 
-    def _tell(self, living: ModelPod, old: Pod | None, new: Pod) -> None:
+    def _store(self, model_pod: ModelPod, old: Pod | None, new: Pod) -> None:
         metadata = msgspec.structs.replace(new.metadata, resource_version=self.version())
-        living.pod = msgspec.structs.replace(new, metadata=metadata)
-        self.watcher.pod(old, living.pod)
+        model_pod.pod = msgspec.structs.replace(new, metadata=metadata)
+        self.watcher.pod(old, model_pod.pod)
 
-    def _hold(self, living: ModelPod) -> Demand:
-        """Recount what a pod holds of its node, as the scheduler counts it."""
-        held = running_demand(living.pod)
-        if held != living.held:
-            if living.held is not None:
-                self.nodes.occupancy.remove(living.node, living.held)
-            self.nodes.occupancy.add(living.node, held)
-            living.held = held
-        return held
+    def _update_occupancy(self, model_pod: ModelPod) -> Demand:
+        """Update what the scheduler counts for a pod on its node."""
+        demand = running_demand(model_pod.pod)
+        if demand != model_pod.occupied:
+            if model_pod.occupied is not None:
+                self.nodes.occupancy.remove(model_pod.node, model_pod.occupied)
+            self.nodes.occupancy.add(model_pod.node, demand)
+            model_pod.occupied = demand
+        return demand

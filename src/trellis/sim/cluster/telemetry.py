@@ -1,7 +1,7 @@
 """What the model cluster reports: changes to a watcher, the usage of a step, counters and pending times.
 
-Counters are kept from the beginning, in columns by the number of a workload. Of pending times the mean says little:
-most pods wait for no node, and those that do are what hurts.
+Counters are kept from the beginning, in columns by the number of a workload. A mean of pending times says little,
+because most pods are placed at once: percentiles and the maximum are kept too.
 """
 
 from __future__ import annotations
@@ -140,20 +140,20 @@ class PendingTimes:
 
     def __init__(self) -> None:
         self._workloads: list[int] = []
-        self._made: list[float] = []
+        self._created_at: list[float] = []
         self._seconds: list[float] = []
 
-    def add(self, workload: int, made: float, seconds: float) -> None:
-        """Count a pod that was created at `made` and was pending for `seconds`."""
+    def add(self, workload: int, created_at: float, seconds: float) -> None:
+        """Count a pod that was created at `created_at` and was pending for `seconds`."""
         self._workloads.append(workload)
-        self._made.append(made)
+        self._created_at.append(created_at)
         self._seconds.append(seconds)
 
     def copy(self) -> PendingTimes:
         pending_times = PendingTimes()
-        pending_times._workloads, pending_times._made, pending_times._seconds = (
+        pending_times._workloads, pending_times._created_at, pending_times._seconds = (
             list(self._workloads),
-            list(self._made),
+            list(self._created_at),
             list(self._seconds),
         )
         return pending_times
@@ -164,7 +164,7 @@ class PendingTimes:
         """Summarize pods created since then: of all workloads but the `uncounted` ones, and of each workload."""
         owners: IntColumn = np.array(self._workloads, dtype=np.int64)
         seconds: FloatColumn = np.array(self._seconds, dtype=np.float64)
-        counted: BoolColumn = np.array(self._made, dtype=np.float64) >= since
+        counted: BoolColumn = np.array(self._created_at, dtype=np.float64) >= since
         summaries = [_summarize_pending(seconds[counted & (owners == number)]) for number in range(workloads)]
         return _summarize_pending(seconds[counted & ~np.isin(owners, list(uncounted))]), summaries
 

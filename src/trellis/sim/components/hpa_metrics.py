@@ -66,14 +66,14 @@ class ModelPodMetrics:
     def snapshot(self, now: float) -> PodMetricsSnapshot:
         """Build the snapshot of all pods at this moment."""
         rows = self._cluster.rows
-        numbers = np.flatnonzero(rows.used[: rows.reach] & ~rows.going[: rows.reach])
+        numbers = np.flatnonzero(rows.used[: rows.reach] & ~rows.terminating[: rows.reach])
         started = _take_entries(self._started, numbers, np.nan)
         has_metrics = _for_all(rows.pod[numbers], started == rows.started[numbers])
         measured = np.where(has_metrics, _COUNTED, _MISSING)
         starts_up = has_metrics & self._starts_up(rows, numbers, now)
         pending = np.isnan(rows.started[numbers])
         groups = [np.where(pending, _UNREADY, column) for column in (np.where(starts_up, _UNREADY, measured), measured)]
-        requested = np.round(np.stack([rows.asked_cpu[numbers], rows.asked_memory[numbers]]) * _MILLI)
+        requested = np.round(np.stack([rows.spec_cpu_request[numbers], rows.spec_memory_request[numbers]]) * _MILLI)
         used, series = _take_entries(self._used, numbers, 0.0), rows.series[numbers]
         size = len(self._cluster.series)
         waiting: dict[int, tuple[int, Pod]] = {}
@@ -89,7 +89,7 @@ class ModelPodMetrics:
 
     def _starts_up(self, rows: ModelContainerTable, numbers: IntColumn, now: float) -> BoolColumn:
         """Whether the CPU that a pod uses is still that of its start."""
-        bound, turned, ready = rows.bound[numbers], rows.turned[numbers], rows.ready[numbers]
+        bound, turned, ready = rows.bound_at[numbers], rows.ready_changed_at[numbers], rows.ready[numbers]
         early: BoolColumn = bound + _INITIALIZATION > now
         fresh: BoolColumn = ~ready | (turned > self._time)
         never: BoolColumn = ~ready & (bound + _FIRST_READINESS > turned)

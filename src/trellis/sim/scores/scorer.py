@@ -125,7 +125,7 @@ class Scorer:
                 )
                 for number in numbers
             ]
-        waited = cluster.waited
+        waited = cluster.pending_times
         if waited is not None:
             fleet, totals = self._with_waits(waited, fleet, totals)
         charted = set(sorted(numbers, key=lambda number: (-totals[number].money, number))[:MOST_CHARTS])
@@ -161,9 +161,9 @@ class Scorer:
 
     def _counted(self, cluster: ModelCluster) -> dict[str, FloatColumn | IntColumn]:
         """The counters so far, by their names in `SimulationTotals`; pods without a node are pending until now."""
-        tally = cluster.tally.copy()
-        counted = {name: getattr(tally, name) for name in tally.__struct_fields__}
-        counted["pending_seconds"] = tally.pending_seconds + cluster.pending_seconds()
+        counters = cluster.counters.copy()
+        counted = {name: getattr(counters, name) for name in counters.__struct_fields__}
+        counted["pending_seconds"] = counters.pending_seconds + cluster.pending_seconds()
         return {**counted, "boosts": self._boosts.copy()}
 
 
@@ -173,7 +173,7 @@ def _priority(workload: SimulatedWorkload) -> int:
 
 def _amounts(usage: StepUsage, cluster: ModelCluster) -> StepAmounts:
     rows = cluster.rows
-    halted = rows.halted()
+    halted = rows.find_stopped()
     return StepAmounts(
         places=usage.series,
         requested=np.stack((rows.cpu_request[usage.rows], rows.memory_request[usage.rows])),

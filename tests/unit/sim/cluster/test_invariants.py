@@ -95,22 +95,22 @@ def check(world: World) -> None:
     cluster, nodes, rows = world.cluster, world.cluster.nodes, world.cluster.rows
     assert {pod.metadata.name: pod for pod in cluster.pods()} == world.pods
     for resource in (CPU, MEMORY):
-        assert (nodes.set_aside[resource] <= nodes.table.offered(resource)).all()
+        assert (nodes.allocated[resource] <= nodes.table.offered(resource)).all()
         aside = np.zeros(len(nodes), dtype=np.int64)
         held = np.zeros(len(nodes), dtype=np.int64)
         for number, bound in nodes.pods.items():
-            for living in bound.values():
-                aside[number] += living.allocated[resource]
-                held[number] += dict(running_demand(living.pod).amounts).get(resource, 0)
-        assert aside.tolist() == nodes.set_aside[resource].tolist()
+            for model_pod in bound.values():
+                aside[number] += model_pod.allocated[resource]
+                held[number] += dict(running_demand(model_pod.pod).amounts).get(resource, 0)
+        assert aside.tolist() == nodes.allocated[resource].tolist()
         assert held.tolist() == nodes.occupancy.amounts[nodes.table.row(resource)].tolist()
     placed = [pod for pod in world.pods.values() if pod.spec.node_name and pod.status.phase in ("Pending", "Running")]
     assert rows.size == sum(len(each.spec.containers) for each in placed)
-    for living in (living for bound in nodes.pods.values() for living in bound.values()):
-        for unit, status in zip(living.units, living.pod.status.container_statuses, strict=False):
+    for model_pod in (model_pod for bound in nodes.pods.values() for model_pod in bound.values()):
+        for model_container, status in zip(model_pod.containers, model_pod.pod.status.container_statuses, strict=False):
             assert status.resources is not None
-            assert rows.cpu_request[unit.row] * 1000 == parse_amounts(status.resources.requests)["cpu"]
-            assert (status.state.running is None) <= (rows.stage[unit.row] == ContainerStage.DOWN)
+            assert rows.cpu_request[model_container.row] * 1000 == parse_amounts(status.resources.requests)["cpu"]
+            assert (status.state.running is None) <= (rows.stage[model_container.row] == ContainerStage.DOWN)
 
 
 @settings(max_examples=25)
@@ -120,7 +120,7 @@ def test_nodes_are_never_overcommitted_and_pods_are_never_lost(found: Fleet, doi
     times = [time for time, *_ in world.log]
     assert times == sorted(times)
     for number, simulated in enumerate(found.workloads):
-        made = int(world.cluster.tally.pods_made[number])
+        made = int(world.cluster.counters.pods_made[number])
         there = world.of(simulated.name)
         if simulated.kind == "Deployment":
             # A rollout for which there is no room stands still, with a quarter more or fewer.

@@ -87,7 +87,7 @@ def test_a_pod_without_room_waits_and_is_placed_when_another_goes() -> None:
     assert world.cluster.evict(ref(placed)) is WriteResult.APPLIED
     world.run(10)
     assert world.pods[waiting.metadata.name].spec.node_name == "node-1"
-    assert world.cluster.tally.pending_seconds.tolist() == [62.0, 0.0]
+    assert world.cluster.counters.pending_seconds.tolist() == [62.0, 0.0]
 
 
 def test_pods_are_spread_over_nodes_and_kept_off_those_they_do_not_allow() -> None:
@@ -106,7 +106,7 @@ def test_a_start_takes_as_long_as_its_limit_of_cpu_makes_it(limit: str | None, s
     world = World(fleet(workload("web", 1, app, start=start))).run(300)
     began = 1.0 + 1.0
     assert world.times(PodEvent.STARTED) == [pytest.approx(began + 29.5 / (float(limit[:-1]) / 1000 if limit else 1.0))]
-    assert world.cluster.tally.start_seconds[0] == pytest.approx(world.times(PodEvent.STARTED)[0])
+    assert world.cluster.counters.start_seconds[0] == pytest.approx(world.times(PodEvent.STARTED)[0])
     assert seconds - 1 <= world.times(PodEvent.STARTED)[0] <= seconds + 1
 
 
@@ -154,7 +154,7 @@ def test_an_evicted_pod_is_made_again_at_once_under_another_name() -> None:
     assert old.metadata.name not in world.pods
     assert all(map(is_ready, world.of()))
     assert world.cluster.evict(ref(old)) is WriteResult.GONE
-    assert world.cluster.tally.evictions.tolist() == [1]
+    assert world.cluster.counters.evictions.tolist() == [1]
 
 
 def test_a_disruption_budget_refuses_what_it_must() -> None:

@@ -51,7 +51,7 @@ def test_a_workload_has_as_many_pods_as_were_asked_for_last(kind: str, made: typ
     shown = world.workloads[kind, "web"]
     assert isinstance(shown, made)
     assert shown.spec.replicas == 2
-    assert world.cluster.tally.scalings.tolist() == [2]
+    assert world.cluster.counters.scalings.tolist() == [2]
     assert world.cluster.rows.size == 2
 
 
@@ -60,7 +60,7 @@ def test_a_count_that_is_there_already_changes_nothing() -> None:
     before = world.workloads["Deployment", "web"]
     scaled(world, 2).run(20)
     assert world.workloads["Deployment", "web"] is before
-    assert world.cluster.tally.scalings.tolist() == [0]
+    assert world.cluster.counters.scalings.tolist() == [0]
 
 
 def test_a_write_for_an_older_version_is_a_conflict() -> None:

@@ -110,7 +110,7 @@ def test_a_load_is_followed_up_and_down_to_where_each_pod_has_its_target() -> No
     assert counts == sorted(counts)
     assert scaled.run(40).count() == 6
     assert scaled.conditions()["ScalingActive"] == ("True", "ValidMetricFound")
-    assert scaled.cluster.tally.pods_made[0] == 24
+    assert scaled.cluster.counters.pods_made[0] == 24
 
 
 def test_figures_worked_out_by_hand() -> None:
@@ -254,7 +254,7 @@ def test_it_writes_only_what_differs_and_tells_only_what_is_new() -> None:
     result = len(scaled.told)
     scaled.run(10)
     assert len(scaled.told) == result
-    assert scaled.cluster.tally.scalings.tolist() == [0]
+    assert scaled.cluster.counters.scalings.tolist() == [0]
 
 
 def test_a_write_that_fails_is_said_and_tried_again() -> None:

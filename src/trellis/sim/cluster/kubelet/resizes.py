@@ -1,13 +1,13 @@
 """Resizes of running pods, as a kubelet carries them out.
 
-The kubelet looks a moment later. What the node can never do is infeasible, and stays so until another resize is
-requested. What it has no capacity for now is deferred, and tried again when capacity appears. Otherwise the new size is
-allocated at once and in force soon after; containers whose policy says so are restarted for it. A memory limit below
-what is in use is not enforced: the kubelet reports an error, and tries again.
+The kubelet syncs the pod a moment later. A size that exceeds the node is infeasible, and stays so until another resize
+is requested. A size for which the node has no capacity now is deferred, and retried when capacity appears. Otherwise
+the new size is allocated at once and in force soon after; containers whose policy says so are restarted for it. A
+memory limit below what is in use is not enforced: the kubelet reports an error, and tries again.
 
 A resize that is written while every container that changes is down never reaches the pod's cgroup, as on kubelet 1.36:
 the status says that it is done, and the limits in force are the lower of the old and the new ones. Each container is
-taken by itself: the others' share of the pod's cgroup is not lent to it.
+modelled by itself: it cannot use the share of the pod's cgroup that other containers leave.
 """
 
 from __future__ import annotations
@@ -80,164 +80,173 @@ def _amounts(resources: ResourceRequirements) -> tuple[ResourceAmounts, Resource
 
 
 # Seconds until a kubelet syncs a changed pod, drawn between these, and from its consent until the new size is in force.
-_SOONEST: Final = 1.0
-_LATEST: Final = 3.0
-_ENFORCED_AFTER: Final = 0.5
-_TRIED_AGAIN_AFTER: Final = 30.0
+_MIN_SYNC_SECONDS: Final = 1.0
+_MAX_SYNC_SECONDS: Final = 3.0
+_ENFORCE_SECONDS: Final = 0.5
+_RETRY_SECONDS: Final = 30.0
 _IN_USE: Final = "the memory limit would be below the memory in use"
 
 
 class PodResizes:
     """Resizes pods, for the kubelets of all nodes."""
 
-    def __init__(self, state: ModelState, starting: PodStarts, ending: Terminations) -> None:
+    def __init__(self, state: ModelState, starts: PodStarts, terminations: Terminations) -> None:
         self._state = state
-        self._starting = starting
-        self._ending = ending
+        self._starts = starts
+        self._terminations = terminations
         self._deferred: defaultdict[int, dict[tuple[str, str], ModelPod]] = defaultdict(dict)
         for fault in state.faults.of(DEFER_RESIZES):
-            state.kernel.at(max(fault.end, state.now), self._all_again)
+            state.kernel.at(max(fault.end, state.now), self._retry_all_deferred)
 
-    def resize(self, living: ModelPod) -> None:
+    def resize(self, model_pod: ModelPod) -> None:
         """Handle a pod whose spec has another size."""
         rows = self._state.rows
-        down = (unit for unit in living.units if rows.stage[unit.row] == ContainerStage.DOWN)
-        living.down_when_asked = frozenset(unit.name for unit in down if not math.isnan(rows.started[unit.row]))
-        delay = float(self._state.rng.uniform(_SOONEST, _LATEST))
-        self._later(living, delay, partial(self._sync, living))
+        down = (container for container in model_pod.containers if rows.stage[container.row] == ContainerStage.DOWN)
+        model_pod.down_at_resize = frozenset(
+            container.name for container in down if not math.isnan(rows.started[container.row])
+        )
+        delay = float(self._state.rng.uniform(_MIN_SYNC_SECONDS, _MAX_SYNC_SECONDS))
+        self._schedule(model_pod, delay, partial(self._sync, model_pod))
 
     def retry_deferred(self, node: int) -> None:
         """Retry the deferred resizes of a node, in their order."""
-        waiting = self._deferred[node]
-        for living in list(waiting.values()):
-            if living.node == node:
-                self._later(living, 0.0, partial(self._sync, living))
+        deferred = self._deferred[node]
+        for model_pod in list(deferred.values()):
+            if model_pod.node == node:
+                self._schedule(model_pod, 0.0, partial(self._sync, model_pod))
             else:
-                del waiting[living.key]
+                del deferred[model_pod.key]
 
-    def _all_again(self) -> None:
+    def _retry_all_deferred(self) -> None:
         for node in sorted(self._deferred):
             self.retry_deferred(node)
 
-    def _later(self, living: ModelPod, delay: float, do: partial[None]) -> None:
-        if living.resize is not None:
-            living.resize.cancel()
-        living.resize = self._state.kernel.after(delay, do)
+    def _schedule(self, model_pod: ModelPod, delay: float, do: partial[None]) -> None:
+        if model_pod.resize is not None:
+            model_pod.resize.cancel()
+        model_pod.resize = self._state.kernel.after(delay, do)
 
-    def _sync(self, living: ModelPod) -> None:
+    def _sync(self, model_pod: ModelPod) -> None:
         state = self._state
-        living.resize = None
-        if not self._is_there(living):
+        model_pod.resize = None
+        if not self._is_served(model_pod):
             return
-        self._deferred[living.node].pop(living.key, None)
-        if living.pod.status.phase == PENDING:
-            self._later(living, _SOONEST, partial(self._sync, living))
+        self._deferred[model_pod.node].pop(model_pod.key, None)
+        if model_pod.pod.status.phase == PENDING:
+            self._schedule(model_pod, _MIN_SYNC_SECONDS, partial(self._sync, model_pod))
             return
-        pod = living.pod
+        pod = model_pod.pod
         if not any(needs_resize(container, pod) for container in running_containers(pod.spec)):
-            self._settle(living)
+            self._remove_resize_conditions(model_pod)
             return
         requested = Demand.of(pod.spec).requests
         size = {name: requested.get(name, 0) for name in ALLOCATED_RESOURCES}
-        if self._is_refused(living) or not state.nodes.could_allocate(living.node, size):
-            self._postpone(living, "Infeasible", PodEvent.RESIZE_INFEASIBLE)
-        elif self._faulty(living, DEFER_RESIZES) or not state.nodes.can_allocate(living.node, living, size):
-            self._deferred[living.node][living.key] = living
-            living.down_when_asked = frozenset()
-            self._postpone(living, "Deferred", PodEvent.RESIZE_DEFERRED)
+        if self._is_refused(model_pod) or not state.nodes.has_capacity(model_pod.node, size):
+            self._postpone(model_pod, "Infeasible", PodEvent.RESIZE_INFEASIBLE)
+        elif self._has_fault(model_pod, DEFER_RESIZES) or not state.nodes.can_allocate(model_pod.node, model_pod, size):
+            self._deferred[model_pod.node][model_pod.key] = model_pod
+            model_pod.down_at_resize = frozenset()
+            self._postpone(model_pod, "Deferred", PodEvent.RESIZE_DEFERRED)
         else:
-            self._accept(living, size)
+            self._accept(model_pod, size)
 
-    def _is_there(self, living: ModelPod) -> bool:
+    def _is_served(self, model_pod: ModelPod) -> bool:
         """Whether a kubelet serves the pod; one whose node is off waits for it."""
-        if living.node >= 0 and not self._state.nodes.up[living.node]:
-            self._deferred[living.node][living.key] = living
-        return self._state.runs(living)
+        if model_pod.node >= 0 and not self._state.nodes.up[model_pod.node]:
+            self._deferred[model_pod.node][model_pod.key] = model_pod
+        return self._state.should_run(model_pod)
 
-    def _is_refused(self, living: ModelPod) -> bool:
-        if self._faulty(living, REFUSE_RESIZES):
+    def _is_refused(self, model_pod: ModelPod) -> bool:
+        if self._has_fault(model_pod, REFUSE_RESIZES):
             return True
-        downwards = any(lowers_resources(container, living.pod) for container in running_containers(living.pod.spec))
-        return downwards and self._faulty(living, REFUSE_DOWNSIZES)
+        downwards = any(
+            lowers_resources(container, model_pod.pod) for container in running_containers(model_pod.pod.spec)
+        )
+        return downwards and self._has_fault(model_pod, REFUSE_DOWNSIZES)
 
-    def _faulty(self, living: ModelPod, kind: str) -> bool:
+    def _has_fault(self, model_pod: ModelPod, kind: str) -> bool:
         state = self._state
-        node = state.nodes.objects[living.node].metadata.name
-        return state.faults.holds(kind, state.now, state.workload_name(living), node)
+        node = state.nodes.objects[model_pod.node].metadata.name
+        return state.faults.holds(kind, state.now, state.workload_name(model_pod), node)
 
-    def _postpone(self, living: ModelPod, reason: str, event: PodEvent) -> None:
+    def _postpone(self, model_pod: ModelPod, reason: str, event: PodEvent) -> None:
         state = self._state
-        status = with_condition(living.pod.status, RESIZE_PENDING, True, state.now, reason=reason)
-        if status is not living.pod.status:
-            state.put(living, msgspec.structs.replace(living.pod, status=status), resized=True)
-            state.report(living, event)
-            state.kick()
+        status = with_condition(model_pod.pod.status, RESIZE_PENDING, True, state.now, reason=reason)
+        if status is not model_pod.pod.status:
+            state.put(model_pod, msgspec.structs.replace(model_pod.pod, status=status), resized=True)
+            state.report(model_pod, event)
+            state.kick_scheduler()
 
-    def _accept(self, living: ModelPod, size: ResourceAmounts) -> None:
+    def _accept(self, model_pod: ModelPod, size: ResourceAmounts) -> None:
         state = self._state
-        state.nodes.allocate(living, size)
-        pod = living.pod
+        state.nodes.allocate(model_pod, size)
+        pod = model_pod.pod
         for container in running_containers(pod.spec):
             pod = with_container(pod, container.name, allocated_resources=allocate_resources(container.resources))
         status = without_condition(pod.status, RESIZE_PENDING)
         status = with_condition(status, RESIZE_IN_PROGRESS, True, state.now)
-        state.put(living, msgspec.structs.replace(pod, status=status), resized=True)
-        self._later(living, _ENFORCED_AFTER, partial(self._enforce, living))
+        state.put(model_pod, msgspec.structs.replace(pod, status=status), resized=True)
+        self._schedule(model_pod, _ENFORCE_SECONDS, partial(self._enforce, model_pod))
 
-    def _enforce(self, living: ModelPod) -> None:
+    def _enforce(self, model_pod: ModelPod) -> None:
         state = self._state
-        living.resize = None
-        if not self._is_there(living):
+        model_pod.resize = None
+        if not self._is_served(model_pod):
             return
-        if self._is_too_tight(living):
+        if self._is_limit_below_usage(model_pod):
             status = with_condition(
-                living.pod.status, RESIZE_IN_PROGRESS, True, state.now, reason="Error", message=_IN_USE
+                model_pod.pod.status, RESIZE_IN_PROGRESS, True, state.now, reason="Error", message=_IN_USE
             )
-            if status is not living.pod.status:
-                state.put(living, msgspec.structs.replace(living.pod, status=status))
-            self._later(living, _TRIED_AGAIN_AFTER, partial(self._enforce, living))
+            if status is not model_pod.pod.status:
+                state.put(model_pod, msgspec.structs.replace(model_pod.pod, status=status))
+            self._schedule(model_pod, _RETRY_SECONDS, partial(self._enforce, model_pod))
             return
-        pod, restarted = living.pod, []
-        changed = [unit.name for unit in living.units if needs_resize(living.container(unit.name), pod)]
-        missed = living.down_when_asked.issuperset(changed)
-        for unit in living.units:
-            container = living.container(unit.name)
-            if not needs_resize(container, pod):
+        pod, restarted = model_pod.pod, []
+        changed = [
+            container.name
+            for container in model_pod.containers
+            if needs_resize(model_pod.container_spec(container.name), pod)
+        ]
+        missed = model_pod.down_at_resize.issuperset(changed)
+        for container in model_pod.containers:
+            spec = model_pod.container_spec(container.name)
+            if not needs_resize(spec, pod):
                 continue
-            if needs_restart(container, pod):
-                restarted.append(unit)
-            resources = ResourceRequirements(limits=container.resources.limits, requests=container.resources.requests)
-            pod = with_container(pod, unit.name, resources=resources)
-        state.put(living, pod, resized=True)
-        for unit in living.units:
-            self._starting.give(unit, living.container(unit.name).resources, reaches_cgroup=not missed)
-        self._settle(living)
-        state.tally.resizes[living.workload] += 1
-        state.report(living, PodEvent.RESIZED)
-        for unit in restarted:
-            self._ending.restart_for_resize(unit)
-        self.retry_deferred(living.node)
-        state.kick()
+            if needs_restart(spec, pod):
+                restarted.append(container)
+            resources = ResourceRequirements(limits=spec.resources.limits, requests=spec.resources.requests)
+            pod = with_container(pod, container.name, resources=resources)
+        state.put(model_pod, pod, resized=True)
+        for container in model_pod.containers:
+            spec = model_pod.container_spec(container.name)
+            self._starts.apply_resources(container, spec.resources, reaches_cgroup=not missed)
+        self._remove_resize_conditions(model_pod)
+        state.counters.resizes[model_pod.workload] += 1
+        state.report(model_pod, PodEvent.RESIZED)
+        for container in restarted:
+            self._terminations.restart_for_resize(container)
+        self.retry_deferred(model_pod.node)
+        state.kick_scheduler()
 
-    def _settle(self, living: ModelPod) -> None:
-        status = without_condition(without_condition(living.pod.status, RESIZE_PENDING), RESIZE_IN_PROGRESS)
-        if status is not living.pod.status:
-            self._state.put(living, msgspec.structs.replace(living.pod, status=status), resized=True)
+    def _remove_resize_conditions(self, model_pod: ModelPod) -> None:
+        status = without_condition(without_condition(model_pod.pod.status, RESIZE_PENDING), RESIZE_IN_PROGRESS)
+        if status is not model_pod.pod.status:
+            self._state.put(model_pod, msgspec.structs.replace(model_pod.pod, status=status), resized=True)
 
-    def _is_too_tight(self, living: ModelPod) -> bool:
-        """Whether a memory limit would go below what its container uses, which is not restarted for it."""
+    def _is_limit_below_usage(self, model_pod: ModelPod) -> bool:
+        """Whether a new memory limit is below the usage of a container that the resize does not restart."""
         rows = self._state.rows
-        for unit in living.units:
-            container = living.container(unit.name)
-            limit = parse_amounts(container.resources.limits).get("memory")
-            had = float(rows.memory_limit[unit.row])
+        for container in model_pod.containers:
+            spec = model_pod.container_spec(container.name)
+            limit = parse_amounts(spec.resources.limits).get("memory")
+            had = float(rows.memory_limit[container.row])
             if (
                 limit is None
                 or limit >= had
-                or rows.stage[unit.row] == ContainerStage.DOWN
-                or needs_restart(container, living.pod)
+                or rows.stage[container.row] == ContainerStage.DOWN
+                or needs_restart(spec, model_pod.pod)
             ):
                 continue
-            if min(self._ending.memory_of(unit), had) > limit:
+            if min(self._terminations.memory_of(container), had) > limit:
                 return True
         return False

@@ -1,7 +1,8 @@
 """Terminations of containers and pods, and restarts.
 
 A container that was killed is started again, the first time at once and then after a back-off that doubles from ten
-seconds to five minutes; ten minutes without a kill reset it. A pod that a node has no memory for is gone for good.
+seconds to five minutes; ten minutes without a kill reset it. A pod that is evicted for want of memory on its node does
+not come back.
 """
 
 from __future__ import annotations
@@ -33,148 +34,156 @@ from trellis.sim.cluster.pods import (
 from trellis.sim.cluster.state import ModelState
 from trellis.sim.cluster.telemetry import PodEvent
 
-_AT_ONCE: Final = 1.0
-_FIRST_PAUSE: Final = 10.0
-_LONGEST_PAUSE: Final = 300.0
-_FORGOTTEN_AFTER: Final = 600.0
-_KILLED: Final = 137
+_RESTART_SECONDS: Final = 1.0
+_FIRST_BACKOFF_SECONDS: Final = 10.0
+_MAX_BACKOFF_SECONDS: Final = 300.0
+_BACKOFF_RESET_SECONDS: Final = 600.0
+_KILLED_EXIT_CODE: Final = 137
 
 
 class Terminations:
     """Ends and restarts containers, for the kubelets of all nodes. `step` is the current step of usage."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle, demand: FleetDemand, starting: PodStarts) -> None:
+    def __init__(self, state: ModelState, lifecycle: PodLifecycle, demand: FleetDemand, starts: PodStarts) -> None:
         self._state = state
-        self._making = making
+        self._lifecycle = lifecycle
         self._demand = demand
-        self._starting = starting
+        self._starts = starts
         self.step = 0
 
-    def memory_of(self, unit: ModelContainer) -> float:
+    def memory_of(self, container: ModelContainer) -> float:
         """The bytes that a container demands now."""
-        return self._demand.memory_of(self._state.rows, unit.row, self.step, self._state.now)
+        return self._demand.memory_of(self._state.rows, container.row, self.step, self._state.now)
 
-    def kill_soon(self, unit: ModelContainer) -> None:
+    def kill_soon(self, container: ModelContainer) -> None:
         """Schedule the kill of a container that demands more memory than its limit."""
-        self._state.kernel.after(0.0, partial(self._kill, unit, unit.restarts))
+        self._state.kernel.after(0.0, partial(self._kill, container, container.restarts))
 
-    def press_out_soon(self, living: ModelPod, used: Mapping[str, float]) -> None:
+    def evict_for_memory(self, model_pod: ModelPod, used: Mapping[str, float]) -> None:
         """Schedule a node-pressure eviction; `used` has the bytes of containers above their request."""
-        self._state.kernel.after(0.0, partial(self._press_out, living, used))
+        self._state.kernel.after(0.0, partial(self._evict_for_memory, model_pod, used))
 
-    def restart_for_resize(self, unit: ModelContainer) -> None:
+    def restart_for_resize(self, container: ModelContainer) -> None:
         """Restart a container because of its resize policy."""
-        self._stop(unit, "Completed", 0)
-        unit.ticket = self._state.kernel.after(_AT_ONCE, partial(self._restart, unit))
+        self._stop(container, "Completed", 0)
+        container.ticket = self._state.kernel.after(_RESTART_SECONDS, partial(self._restart, container))
 
     def switch_off(self, node: int) -> None:
         """Stop everything that runs on a node."""
         rows = self._state.rows
-        for living in list(self._state.nodes.pods[node].values()):
-            if living.run is not None:
-                living.run.cancel()
-            for unit in living.units:
-                unit.cancel()
-                unit.up = False
-                rows.stage[unit.row] = ContainerStage.DOWN
+        for model_pod in list(self._state.nodes.pods[node].values()):
+            if model_pod.run is not None:
+                model_pod.run.cancel()
+            for container in model_pod.containers:
+                container.cancel()
+                container.up = False
+                rows.stage[container.row] = ContainerStage.DOWN
             rows.version += 1
-            self._starting.tell_readiness(living)
+            self._starts.update_readiness(model_pod)
 
     def switch_on(self, node: int) -> None:
         """Start the remaining pods of a node that is back."""
-        for living in list(self._state.nodes.pods[node].values()):
-            if living.pod.status.phase == PENDING:
-                self._starting.begin(living)
+        for model_pod in list(self._state.nodes.pods[node].values()):
+            if model_pod.pod.status.phase == PENDING:
+                self._starts.begin(model_pod)
             else:
-                for unit in living.units:
-                    self._restart(unit)
+                for container in model_pod.containers:
+                    self._restart(container)
 
-    def check_memory(self, unit: ModelContainer) -> None:
+    def check_memory(self, container: ModelContainer) -> None:
         """Kill a container that has come up with a demand above its memory limit."""
-        if self.memory_of(unit) > self._state.rows.memory_limit[unit.row]:
-            self.kill_soon(unit)
+        if self.memory_of(container) > self._state.rows.memory_limit[container.row]:
+            self.kill_soon(container)
 
-    def complete(self, living: ModelPod) -> None:
+    def complete(self, model_pod: ModelPod) -> None:
         """End a pod that ran to completion."""
         state = self._state
-        if not state.runs(living):
+        if not state.should_run(model_pod):
             return
-        pod = living.pod
-        for unit in living.units:
-            terminated = terminated_state(float(state.rows.started[unit.row]), state.now, "Completed", 0)
-            pod = with_container(pod, unit.name, state=terminated, ready=False, started=False)
-        state.put(living, as_finished(pod, SUCCEEDED, "", state.now))
-        state.vacate(living)
-        state.report(living, PodEvent.ENDED)
-        state.wake(living.workload)
+        pod = model_pod.pod
+        for container in model_pod.containers:
+            terminated = terminated_state(float(state.rows.started[container.row]), state.now, "Completed", 0)
+            pod = with_container(pod, container.name, state=terminated, ready=False, started=False)
+        state.put(model_pod, as_finished(pod, SUCCEEDED, "", state.now))
+        state.remove_from_node(model_pod)
+        state.report(model_pod, PodEvent.ENDED)
+        state.wake_controller(model_pod.workload)
 
-    def _kill(self, unit: ModelContainer, incarnation: int) -> None:
-        state, living = self._state, unit.living
-        is_it = unit.restarts == incarnation and state.runs(living) and state.rows.holds(unit)
-        if not is_it or state.rows.stage[unit.row] == ContainerStage.DOWN:
+    def _kill(self, container: ModelContainer, incarnation: int) -> None:
+        state, model_pod = self._state, container.model_pod
+        is_same_run = (
+            container.restarts == incarnation and state.should_run(model_pod) and state.rows.has_row(container)
+        )
+        if not is_same_run or state.rows.stage[container.row] == ContainerStage.DOWN:
             return
-        if state.now - float(state.rows.started[unit.row]) >= _FORGOTTEN_AFTER:
-            unit.failures = 0
-        state.tally.oom_kills[living.workload] += 1
-        self._stop(unit, OOM_KILLED, _KILLED)
-        state.report(living, PodEvent.KILLED, unit.name)
-        if living.pod.spec.restart_policy == "Never":
-            self._fail(living, "")
+        if state.now - float(state.rows.started[container.row]) >= _BACKOFF_RESET_SECONDS:
+            container.failures = 0
+        state.counters.oom_kills[model_pod.workload] += 1
+        self._stop(container, OOM_KILLED, _KILLED_EXIT_CODE)
+        state.report(model_pod, PodEvent.KILLED, container.name)
+        if model_pod.pod.spec.restart_policy == "Never":
+            self._fail(model_pod, "")
             return
-        pause = backoff(unit.failures, _FIRST_PAUSE, _LONGEST_PAUSE) if unit.failures else _AT_ONCE
-        unit.failures += 1
-        unit.ticket = state.kernel.after(pause, partial(self._restart, unit))
+        pause = (
+            backoff(container.failures, _FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS)
+            if container.failures
+            else _RESTART_SECONDS
+        )
+        container.failures += 1
+        container.ticket = state.kernel.after(pause, partial(self._restart, container))
 
-    def _stop(self, unit: ModelContainer, reason: str, code: int) -> None:
-        state, living, row = self._state, unit.living, unit.row
-        unit.cancel()
-        if living.run is not None and unit is living.units[0]:
-            living.run.cancel()
-        unit.up = False
+    def _stop(self, container: ModelContainer, reason: str, code: int) -> None:
+        state, model_pod, row = self._state, container.model_pod, container.row
+        container.cancel()
+        if model_pod.run is not None and container is model_pod.containers[0]:
+            model_pod.run.cancel()
+        container.up = False
         state.rows.stage[row] = ContainerStage.DOWN
         terminated = terminated_state(float(state.rows.started[row]), state.now, reason, code)
-        state.put(living, with_container(living.pod, unit.name, state=terminated, ready=False, started=False))
-        self._starting.tell_readiness(living)
+        state.put(
+            model_pod, with_container(model_pod.pod, container.name, state=terminated, ready=False, started=False)
+        )
+        self._starts.update_readiness(model_pod)
 
-    def _restart(self, unit: ModelContainer) -> None:
-        state, living = self._state, unit.living
-        unit.ticket = None
-        if not state.runs(living):
+    def _restart(self, container: ModelContainer) -> None:
+        state, model_pod = self._state, container.model_pod
+        container.ticket = None
+        if not state.should_run(model_pod):
             return
-        unit.restarts += 1
-        state.tally.restarts[living.workload] += 1
-        before = find_container_status(living.pod, unit.name)
+        container.restarts += 1
+        state.counters.restarts[model_pod.workload] += 1
+        before = find_container_status(model_pod.pod, container.name)
         running = with_container(
-            living.pod,
-            unit.name,
+            model_pod.pod,
+            container.name,
             state=ContainerState(running=ContainerStateRunning(api_time(state.now))),
             last_state=before.state if before is not None else ContainerState(),
-            restart_count=unit.restarts,
+            restart_count=container.restarts,
             started=True,
         )
-        state.put(living, running)
-        state.report(living, PodEvent.RESTARTED, unit.name)
-        self._starting.start(unit)
+        state.put(model_pod, running)
+        state.report(model_pod, PodEvent.RESTARTED, container.name)
+        self._starts.start(container)
 
-    def _fail(self, living: ModelPod, reason: str) -> None:
+    def _fail(self, model_pod: ModelPod, reason: str) -> None:
         """End a pod with a failure; its controller creates another."""
-        self._state.put(living, as_finished(living.pod, FAILED, reason, self._state.now))
-        self._state.dismiss(living)
-        self._making.forget(living)
+        self._state.put(model_pod, as_finished(model_pod.pod, FAILED, reason, self._state.now))
+        self._state.mark_terminating(model_pod)
+        self._lifecycle.remove_pod(model_pod)
 
-    def _press_out(self, living: ModelPod, used: Mapping[str, float]) -> None:
+    def _evict_for_memory(self, model_pod: ModelPod, used: Mapping[str, float]) -> None:
         state = self._state
-        if not state.runs(living):
+        if not state.should_run(model_pod):
             return
-        state.tally.pressed_out[living.workload] += 1
-        state.watcher.event(_eviction(living, used, state.now))
-        state.report(living, PodEvent.PRESSED_OUT)
-        self._fail(living, "Evicted")
+        state.counters.pressed_out[model_pod.workload] += 1
+        state.watcher.event(_eviction(model_pod, used, state.now))
+        state.report(model_pod, PodEvent.PRESSED_OUT)
+        self._fail(model_pod, "Evicted")
 
 
-def _eviction(living: ModelPod, used: Mapping[str, float], now: float) -> Event:
+def _eviction(model_pod: ModelPod, used: Mapping[str, float], now: float) -> Event:
     """The Event that a kubelet records for an eviction."""
-    about = living.pod.metadata
+    about = model_pod.pod.metadata
     annotations = {
         "offending_containers": ",".join(used),
         "offending_containers_usage": ",".join(str(int(amount)) for amount in used.values()),

@@ -25,11 +25,11 @@ _ROUNDING: Final = 1e-9
 class StepUsageModel:
     """Computes the usage of one step after the other."""
 
-    def __init__(self, state: ModelState, demand: FleetDemand, starting: PodStarts, ending: Terminations) -> None:
+    def __init__(self, state: ModelState, demand: FleetDemand, starts: PodStarts, terminations: Terminations) -> None:
         self._state = state
         self._demand = demand
-        self._starting = starting
-        self._ending = ending
+        self._starts = starts
+        self._terminations = terminations
         self._columns: RunningContainers | None = None
         self._version = -1
 
@@ -37,7 +37,7 @@ class StepUsageModel:
         """Compute the usage from now until the next step."""
         state, clock = self._state, self._state.fleet.clock
         columns = self._current_columns()
-        self._ending.step = number
+        self._terminations.step = number
         cpu, memory = self._demand.demanded(columns, number, state.now)
         used_cpu = self._share(columns, np.minimum(cpu, columns.cpu_limit))
         used_memory = np.minimum(memory, columns.memory_limit)
@@ -55,9 +55,9 @@ class StepUsageModel:
             used_cpu < cpu * (1 - _ROUNDING),
             self._demand.unserved(columns, number),
         )
-        self._pace(columns, used_cpu)
+        self._update_start_rates(columns, used_cpu)
         self._kill(columns, memory > columns.memory_limit)
-        self._press(columns, used_memory)
+        self._check_node_memory(columns, used_memory)
         return usage
 
     def _current_columns(self) -> RunningContainers:
@@ -76,43 +76,43 @@ class StepUsageModel:
         granted = share_cpu(demanded, columns.cpu_request, columns.node, nodes.cores, full) if full.any() else demanded
         if full.any() or len(columns.starting):
             load = self._by_node(columns, np.where(columns.up, granted, 0.0))
-        self._starting.load = load
+        self._starts.load = load
         return granted
 
-    def _pace(self, columns: RunningContainers, granted: FloatColumn) -> None:
+    def _update_start_rates(self, columns: RunningContainers, granted: FloatColumn) -> None:
         """Continue starts at the pace of the CPU that they get now."""
         rows = self._state.rows
-        for place in columns.starting.tolist():
-            unit = rows.unit(int(columns.rows[place]))
-            self._starting.pace(unit, float(granted[place]))
+        for position in columns.starting.tolist():
+            container = rows.find_container(int(columns.rows[position]))
+            self._starts.set_start_rate(container, float(granted[position]))
 
     def _kill(self, columns: RunningContainers, too_much: BoolColumn) -> None:
         rows = self._state.rows
-        for place in np.flatnonzero(too_much & columns.up).tolist():
-            self._ending.kill_soon(rows.unit(int(columns.rows[place])))
+        for position in np.flatnonzero(too_much & columns.up).tolist():
+            self._terminations.kill_soon(rows.find_container(int(columns.rows[position])))
 
-    def _press(self, columns: RunningContainers, used: FloatColumn) -> None:
+    def _check_node_memory(self, columns: RunningContainers, used: FloatColumn) -> None:
         nodes = self._state.nodes
         load = self._by_node(columns, used)
         for node in np.flatnonzero(load > nodes.bytes).tolist():
-            self._relieve(columns, used, node, float(load[node] - nodes.bytes[node]))
+            self._evict_until_memory_fits(columns, used, node, float(load[node] - nodes.bytes[node]))
 
-    def _relieve(self, columns: RunningContainers, used: FloatColumn, node: int, excess: float) -> None:
+    def _evict_until_memory_fits(self, columns: RunningContainers, used: FloatColumn, node: int, excess: float) -> None:
         """Evict the pods that are furthest above their requests until the node's memory suffices."""
         rows = self._state.rows
         above: dict[ModelPod, float] = {}
         total: dict[ModelPod, float] = {}
         offending: dict[ModelPod, dict[str, float]] = {}
-        for place in np.flatnonzero(columns.node == node).tolist():
-            row = int(columns.rows[place])
-            unit = rows.unit(row)
-            more = float(used[place] - rows.memory_request[row])
-            above[unit.living] = above.get(unit.living, 0.0) + more
-            total[unit.living] = total.get(unit.living, 0.0) + float(used[place])
+        for position in np.flatnonzero(columns.node == node).tolist():
+            row = int(columns.rows[position])
+            container = rows.find_container(row)
+            more = float(used[position] - rows.memory_request[row])
+            above[container.model_pod] = above.get(container.model_pod, 0.0) + more
+            total[container.model_pod] = total.get(container.model_pod, 0.0) + float(used[position])
             if more > 0:
-                offending.setdefault(unit.living, {})[unit.name] = float(used[place])
-        for living in sorted(above, key=lambda pod: (-above[pod], pod.key)):
+                offending.setdefault(container.model_pod, {})[container.name] = float(used[position])
+        for model_pod in sorted(above, key=lambda pod: (-above[pod], pod.key)):
             if excess <= 0:
                 break
-            excess -= total[living]
-            self._ending.press_out_soon(living, offending.get(living, {}))
+            excess -= total[model_pod]
+            self._terminations.evict_for_memory(model_pod, offending.get(model_pod, {}))

@@ -32,11 +32,11 @@ _MAX_UNAVAILABLE: Final = 1
 class DaemonSetController:
     """Reconciles the pods of one DaemonSet."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
+    def __init__(self, state: ModelState, lifecycle: PodLifecycle, workload: int) -> None:
         self._state = state
-        self._making = making
+        self._lifecycle = lifecycle
         self._workload = workload
-        self._mine = state.fleet.workloads[workload]
+        self._definition = state.fleet.workloads[workload]
         self._revision = 0
         self._names = count()
         self._uid = state.uid()
@@ -66,24 +66,24 @@ class DaemonSetController:
         missing = [node for node in nodes if node not in self._pods]
         self._publish(sum(1 for node in self._pods if state.nodes.table.find(node) >= 0) + len(missing))
         for node in missing:
-            self._pods[node] = self._make(node)
-        for node, living in list(self._pods.items()):
+            self._pods[node] = self._create_pod(node)
+        for node, model_pod in list(self._pods.items()):
             # Its node left before the pod was placed there.
-            if living.node < 0 and state.nodes.table.find(node) < 0:
-                self._making.delete(living)
+            if model_pod.node < 0 and state.nodes.table.find(node) < 0:
+                self._lifecycle.delete(model_pod)
         self._replace_old()
 
     def _nodes(self) -> list[str]:
         """The nodes that are to have a pod."""
-        if not self._mine.replicas:
+        if not self._definition.replicas:
             return []
         nodes = self._state.nodes
         where = np.flatnonzero(eligible_nodes(nodes.table, self._demand))
         return [nodes.objects[number].metadata.name for number in where.tolist()]
 
-    def _exists(self, living: ModelPod) -> bool:
+    def _exists(self, model_pod: ModelPod) -> bool:
         """Whether a pod still exists; one that terminates keeps its node until it is gone."""
-        return self._state.pods.get(living.key) is living
+        return self._state.pods.get(model_pod.key) is model_pod
 
     def _publish(self, desired: int) -> None:
         state = self._state
@@ -95,22 +95,24 @@ class DaemonSetController:
         status = DaemonSetStatus(current_number_scheduled=len(self._pods), desired_number_scheduled=desired)
         state.publish(self._workload, msgspec.structs.replace(stored, metadata=metadata, status=status))
 
-    def _make(self, node: str) -> ModelPod:
-        owner = OwnerReference("apps/v1", KIND, self._mine.name, self._uid, controller=True)
-        name = f"{self._mine.name}-{name_suffix(next(self._names), 5)}"
-        return self._making.make(self._workload, name, owner, revision=self._revision, spec=_bound(self._spec, node))
+    def _create_pod(self, node: str) -> ModelPod:
+        owner = OwnerReference("apps/v1", KIND, self._definition.name, self._uid, controller=True)
+        name = f"{self._definition.name}-{name_suffix(next(self._names), 5)}"
+        return self._lifecycle.create_pod(
+            self._workload, name, owner, revision=self._revision, spec=_bound(self._spec, node)
+        )
 
     def _replace_old(self) -> None:
         pods = list(self._pods.values())
-        old = [pod for pod in pods if pod.revision != self._revision and not pod.going]
+        old = [pod for pod in pods if pod.revision != self._revision and not pod.terminating]
         if not old:
             return
-        down = sum(not pod.ready for pod in pods if pod.revision == self._revision or pod.going)
-        for living in sorted(old, key=lambda pod: pod.ready):
-            if living.ready and down >= _MAX_UNAVAILABLE:
+        down = sum(not pod.ready for pod in pods if pod.revision == self._revision or pod.terminating)
+        for model_pod in sorted(old, key=lambda pod: pod.ready):
+            if model_pod.ready and down >= _MAX_UNAVAILABLE:
                 break
             down += 1
-            self._making.delete(living)
+            self._lifecycle.delete(model_pod)
 
 
 def _bound(spec: PodSpec, node: str) -> PodSpec:

@@ -30,9 +30,9 @@ _APPS: Final = "apps/v1"
 class DeploymentController:
     """Reconciles the pods of one Deployment."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
+    def __init__(self, state: ModelState, lifecycle: PodLifecycle, workload: int) -> None:
         self._state = state
-        self._making = making
+        self._lifecycle = lifecycle
         self._workload = workload
         self._revision = 0
         self._sets: dict[int, ReplicaSet] = {}
@@ -44,9 +44,9 @@ class DeploymentController:
         """Create the Deployment and its pods."""
         state, template = self._state, self._state.templates[self._workload]
         metadata = state.metadata(self._workload, self._uid)
-        spec = DeploymentSpec(self._wanted, template.selector, PodTemplateSpec(template.metadata, template.spec))
+        spec = DeploymentSpec(self._replicas, template.selector, PodTemplateSpec(template.metadata, template.spec))
         state.publish(self._workload, Deployment(metadata, spec))
-        self._add_set(self._wanted)
+        self._add_set(self._replicas)
         self.reconcile()
 
     def roll_out(self) -> None:
@@ -58,33 +58,33 @@ class DeploymentController:
     def reconcile(self) -> None:
         """Create missing pods, and delete surplus ones."""
         for revision in self._pods:
-            self._pods[revision] = [pod for pod in self._pods[revision] if self._lives(pod)]
+            self._pods[revision] = [pod for pod in self._pods[revision] if self._is_active(pod)]
         new = self._pods[self._revision]
         old = [pod for revision, pods in self._pods.items() if revision != self._revision for pod in pods]
-        surge = math.ceil(self._wanted * _SHARE) if old else 0
-        missing = min(self._wanted - len(new), self._wanted + surge - len(new) - len(old))
+        surge = math.ceil(self._replicas * _SHARE) if old else 0
+        missing = min(self._replicas - len(new), self._replicas + surge - len(new) - len(old))
         for _ in range(missing):
-            self._make()
-        if len(new) > self._wanted:
-            self._shrink(len(new) - self._wanted)
+            self._create_pod()
+        if len(new) > self._replicas:
+            self._shrink(len(new) - self._replicas)
         if old:
             self._retire(old)
         self._scale_sets()
 
     @property
-    def _wanted(self) -> int:
+    def _replicas(self) -> int:
         return self._state.replicas[self._workload]
 
-    def _lives(self, living: ModelPod) -> bool:
-        return not living.going and self._state.pods.get(living.key) is living
+    def _is_active(self, model_pod: ModelPod) -> bool:
+        return not model_pod.terminating and self._state.pods.get(model_pod.key) is model_pod
 
-    def _make(self) -> None:
+    def _create_pod(self) -> None:
         owner = self._sets[self._revision]
         reference = OwnerReference(_APPS, "ReplicaSet", owner.metadata.name, owner.metadata.uid, controller=True)
         name = f"{owner.metadata.name}-{name_suffix(next(self._names), 5)}"
         labels = {_HASH: owner.metadata.labels[_HASH]}
-        made = self._making.make(self._workload, name, reference, labels=labels, revision=self._revision)
-        self._pods[self._revision].append(made)
+        model_pod = self._lifecycle.create_pod(self._workload, name, reference, labels=labels, revision=self._revision)
+        self._pods[self._revision].append(model_pod)
 
     def _shrink(self, by: int) -> None:
         """Delete a number of pods of the newest version."""
@@ -93,12 +93,12 @@ class DeploymentController:
         newest = list(reversed(new))
         ranked = sorted(newest, key=lambda pod: (pod.node >= 0, pod.ready, -beside[pod.node]))
         for pod in ranked[:by]:
-            self._making.delete(pod)
-        self._pods[self._revision] = [pod for pod in new if not pod.going]
+            self._lifecycle.delete(pod)
+        self._pods[self._revision] = [pod for pod in new if not pod.terminating]
 
     def _retire(self, old: list[ModelPod]) -> None:
         new = self._pods[self._revision]
-        least = self._wanted - math.floor(self._wanted * _SHARE)
+        least = self._replicas - math.floor(self._replicas * _SHARE)
         unready = sum(not pod.ready for pod in new)
         spare = len(old) + len(new) - least - unready
         available = sum(pod.ready for pod in (*old, *new))
@@ -108,7 +108,7 @@ class DeploymentController:
             available -= pod.ready
             spare -= 1
             self._pods[pod.revision].remove(pod)
-            self._making.delete(pod)
+            self._lifecycle.delete(pod)
 
     def _add_set(self, replicas: int) -> None:
         state, mine = self._state, self._state.fleet.workloads[self._workload]
@@ -126,10 +126,10 @@ class DeploymentController:
             owner_references=(OwnerReference(_APPS, "Deployment", mine.name, self._uid, controller=True),),
         )
         pods = PodTemplateSpec(msgspec.structs.replace(template.metadata, labels=labels), template.spec)
-        made = ReplicaSet(metadata, ReplicatedSpec(replicas, selector, pods))
-        self._sets[self._revision] = made
+        replica_set = ReplicaSet(metadata, ReplicatedSpec(replicas, selector, pods))
+        self._sets[self._revision] = replica_set
         self._pods[self._revision] = []
-        state.watcher.workload("ReplicaSet", None, made)
+        state.watcher.workload("ReplicaSet", None, replica_set)
 
     def _scale_sets(self) -> None:
         """Set the replicas of each ReplicaSet; an old one without pods is removed."""

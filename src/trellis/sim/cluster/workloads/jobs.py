@@ -42,13 +42,15 @@ class JobSize(msgspec.Struct, frozen=True):
 
 
 class JobRun:
-    """One run; `make` creates one more of its pods."""
+    """One run; `create_pod` creates one more of its pods."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle, size: JobSize, make: Callable[[], ModelPod]) -> None:
+    def __init__(
+        self, state: ModelState, lifecycle: PodLifecycle, size: JobSize, create_pod: Callable[[], ModelPod]
+    ) -> None:
         self._state = state
-        self._making = making
+        self._lifecycle = lifecycle
         self._size = size
-        self._make = make
+        self._create_pod = create_pod
         self._succeeded = 0
         self._pods: list[ModelPod] = []
 
@@ -59,35 +61,35 @@ class JobRun:
     def reconcile(self) -> bool:
         """Remove finished pods and create missing ones; returns whether the run is over."""
         left = []
-        for living in self._pods:
-            if living.pod.status.phase == SUCCEEDED:
+        for model_pod in self._pods:
+            if model_pod.pod.status.phase == SUCCEEDED:
                 self._succeeded += 1
-                self._making.forget(living)
-            elif not living.going and self._state.pods.get(living.key) is living:
-                left.append(living)
+                self._lifecycle.remove_pod(model_pod)
+            elif not model_pod.terminating and self._state.pods.get(model_pod.key) is model_pod:
+                left.append(model_pod)
         self._pods = left
         self._add(min(self._size.parallelism, self._size.completions - self._succeeded) - len(left))
         return not self._pods
 
     def stop(self) -> None:
         """Delete the pods of the run."""
-        for living in self._pods:
-            self._making.delete(living)
+        for model_pod in self._pods:
+            self._lifecycle.delete(model_pod)
         self._pods = []
 
     def _add(self, count: int) -> None:
-        self._pods += [self._make() for _ in range(count)]
+        self._pods += [self._create_pod() for _ in range(count)]
 
 
 class JobController:
     """Reconciles the pods of one Job."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
+    def __init__(self, state: ModelState, lifecycle: PodLifecycle, workload: int) -> None:
         self._state = state
-        self._making = making
+        self._lifecycle = lifecycle
         self._workload = workload
-        self._mine = state.fleet.workloads[workload]
-        self._size = JobSize.of(self._mine.replicas, self._mine.completions)
+        self._definition = state.fleet.workloads[workload]
+        self._size = JobSize.of(self._definition.replicas, self._definition.completions)
         self._runs: dict[int, JobRun] = {}
         self._names = count()
         self._uid = state.uid()
@@ -97,9 +99,11 @@ class JobController:
         state, template = self._state, self._state.templates[self._workload]
         metadata = state.metadata(self._workload, self._uid)
         pods = PodTemplateSpec(template.metadata, template.spec)
-        spec = JobSpec(self._mine.replicas, self._mine.completions, selector=template.selector, template=pods)
+        spec = JobSpec(
+            self._definition.replicas, self._definition.completions, selector=template.selector, template=pods
+        )
         state.publish(self._workload, Job(metadata, spec))
-        for run, (begin, _) in enumerate(self._mine.runs):
+        for run, (begin, _) in enumerate(self._definition.runs):
             if begin >= state.now:
                 state.kernel.at(begin, partial(self._begin_run, run), Priority.CONTROLLER)
 
@@ -108,20 +112,20 @@ class JobController:
 
     def reconcile(self) -> None:
         """Remove finished pods, and replace lost ones."""
-        for run, under_way in list(self._runs.items()):
-            if under_way.reconcile():
+        for run, job_run in list(self._runs.items()):
+            if job_run.reconcile():
                 del self._runs[run]
 
     def _begin_run(self, run: int) -> None:
-        self._runs[run] = JobRun(self._state, self._making, self._size, partial(self._make, run))
+        self._runs[run] = JobRun(self._state, self._lifecycle, self._size, partial(self._create_pod, run))
         self._runs[run].begin()
 
-    def _make(self, run: int) -> ModelPod:
-        owner = OwnerReference("batch/v1", "Job", self._mine.name, self._uid, controller=True)
-        name = f"{self._mine.name}-{run}-{name_suffix(next(self._names), 5)}"
-        labels = {"batch.kubernetes.io/job-name": self._mine.name}
-        return self._making.make(
-            self._workload, name, owner, labels=labels, ordinal=run, seconds=self._mine.runs[run][1]
+    def _create_pod(self, run: int) -> ModelPod:
+        owner = OwnerReference("batch/v1", "Job", self._definition.name, self._uid, controller=True)
+        name = f"{self._definition.name}-{run}-{name_suffix(next(self._names), 5)}"
+        labels = {"batch.kubernetes.io/job-name": self._definition.name}
+        return self._lifecycle.create_pod(
+            self._workload, name, owner, labels=labels, ordinal=run, seconds=self._definition.runs[run][1]
         )
 
 
@@ -134,13 +138,13 @@ _MINUTE: Final = 60.0
 class CronJobController:
     """Reconciles the Jobs and the pods of one CronJob."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
+    def __init__(self, state: ModelState, lifecycle: PodLifecycle, workload: int) -> None:
         self._state = state
-        self._making = making
+        self._lifecycle = lifecycle
         self._workload = workload
-        self._mine = state.fleet.workloads[workload]
-        self._rules = self._mine.cron or CronRules()
-        self._size = JobSize.of(self._mine.replicas, self._mine.completions)
+        self._definition = state.fleet.workloads[workload]
+        self._rules = self._definition.cron or CronRules()
+        self._size = JobSize.of(self._definition.replicas, self._definition.completions)
         self._runs: dict[int, tuple[Job, JobRun]] = {}
         self._missed: int | None = None
         self._names = count()
@@ -152,12 +156,12 @@ class CronJobController:
         spec = CronJobSpec(
             schedule=rules.schedule,
             time_zone=rules.time_zone,
-            suspend=not self._mine.runs,
+            suspend=not self._definition.runs,
             concurrency_policy=rules.concurrency,
             job_template=JobTemplateSpec(spec=self._job_spec()),
         )
         state.publish(self._workload, CronJob(state.metadata(self._workload, self._uid), spec))
-        for run, (time, _) in enumerate(self._mine.runs):
+        for run, (time, _) in enumerate(self._definition.runs):
             if time >= state.now:
                 state.kernel.at(time, partial(self._due, run), Priority.CONTROLLER)
 
@@ -166,12 +170,12 @@ class CronJobController:
 
     def reconcile(self) -> None:
         """Reconcile the running Jobs, and make up for a missed time."""
-        for run, (job, under_way) in list(self._runs.items()):
-            if under_way.reconcile():
+        for run, (job, job_run) in list(self._runs.items()):
+            if job_run.reconcile():
                 self._end(run, job)
         if self._missed is not None and not self._runs:
             run, self._missed = self._missed, None
-            late = self._state.now - self._mine.runs[run][0]
+            late = self._state.now - self._definition.runs[run][0]
             if self._rules.deadline is None or late <= self._rules.deadline:
                 self._begin_job(run)
 
@@ -180,13 +184,13 @@ class CronJobController:
             self._missed = run
             return
         if self._rules.concurrency == REPLACE:
-            for before, (job, under_way) in list(self._runs.items()):
-                under_way.stop()
+            for before, (job, job_run) in list(self._runs.items()):
+                job_run.stop()
                 self._end(before, job)
         self._begin_job(run)
 
     def _begin_job(self, run: int) -> None:
-        state, mine = self._state, self._mine
+        state, mine = self._state, self._definition
         # As Kubernetes names them: by the minute for which they are scheduled.
         metadata = ObjectMeta(
             name=f"{mine.name}-{int(mine.runs[run][0] // _MINUTE)}",
@@ -199,23 +203,23 @@ class CronJobController:
         )
         job = Job(metadata, self._job_spec())
         state.watcher.workload("Job", None, job)
-        under_way = JobRun(state, self._making, self._size, partial(self._make, run, job))
-        self._runs[run] = (job, under_way)
-        under_way.begin()
+        job_run = JobRun(state, self._lifecycle, self._size, partial(self._create_pod, run, job))
+        self._runs[run] = (job, job_run)
+        job_run.begin()
 
     def _end(self, run: int, job: Job) -> None:
         del self._runs[run]
         self._state.watcher.workload("Job", job, None)
 
     def _job_spec(self) -> JobSpec:
-        mine, template = self._mine, self._state.templates[self._workload]
+        mine, template = self._definition, self._state.templates[self._workload]
         pods = PodTemplateSpec(template.metadata, template.spec)
         return JobSpec(mine.replicas, mine.completions, selector=template.selector, template=pods)
 
-    def _make(self, run: int, job: Job) -> ModelPod:
+    def _create_pod(self, run: int, job: Job) -> ModelPod:
         owner = OwnerReference(_BATCH, "Job", job.metadata.name, job.metadata.uid, controller=True)
         name = f"{job.metadata.name}-{name_suffix(next(self._names), 5)}"
         labels = {"batch.kubernetes.io/job-name": job.metadata.name}
-        return self._making.make(
-            self._workload, name, owner, labels=labels, ordinal=run, seconds=self._mine.runs[run][1]
+        return self._lifecycle.create_pod(
+            self._workload, name, owner, labels=labels, ordinal=run, seconds=self._definition.runs[run][1]
         )

@@ -17,11 +17,11 @@ from trellis.sim.cluster.state import ModelState
 class StatefulSetController:
     """Reconciles the pods of one StatefulSet."""
 
-    def __init__(self, state: ModelState, making: PodLifecycle, workload: int) -> None:
+    def __init__(self, state: ModelState, lifecycle: PodLifecycle, workload: int) -> None:
         self._state = state
-        self._making = making
+        self._lifecycle = lifecycle
         self._workload = workload
-        self._mine = state.fleet.workloads[workload]
+        self._definition = state.fleet.workloads[workload]
         self._revision = 0
         self._uid = state.uid()
 
@@ -43,30 +43,32 @@ class StatefulSetController:
         """Create the first missing pod, or delete the last that is surplus or old; one at a time."""
         replicas = self._state.replicas[self._workload]
         pods = [self._pod(ordinal) for ordinal in range(replicas)]
-        for ordinal, living in enumerate(pods):
-            if living is None:
-                self._make(ordinal)
+        for ordinal, model_pod in enumerate(pods):
+            if model_pod is None:
+                self._create_pod(ordinal)
                 return
-            if not living.ready:
+            if not model_pod.ready:
                 return
-        mates = self._state.mates[self._workload].values()
-        last = max((pod for pod in mates if pod.ordinal >= replicas), key=lambda pod: pod.ordinal, default=None)
+        pods_by_workload = self._state.pods_by_workload[self._workload].values()
+        last = max(
+            (pod for pod in pods_by_workload if pod.ordinal >= replicas), key=lambda pod: pod.ordinal, default=None
+        )
         if last is not None:
-            self._making.delete(last)
+            self._lifecycle.delete(last)
             return
-        for living in reversed(pods):
-            if living is not None and living.revision != self._revision:
-                self._making.delete(living)
+        for model_pod in reversed(pods):
+            if model_pod is not None and model_pod.revision != self._revision:
+                self._lifecycle.delete(model_pod)
                 return
 
     def _pod(self, ordinal: int) -> ModelPod | None:
-        return self._state.pods.get((self._mine.namespace, self._name(ordinal)))
+        return self._state.pods.get((self._definition.namespace, self._name(ordinal)))
 
     def _name(self, ordinal: int) -> str:
-        return f"{self._mine.name}-{ordinal}"
+        return f"{self._definition.name}-{ordinal}"
 
-    def _make(self, ordinal: int) -> None:
-        owner = OwnerReference("apps/v1", "StatefulSet", self._mine.name, self._uid, controller=True)
+    def _create_pod(self, ordinal: int) -> None:
+        owner = OwnerReference("apps/v1", "StatefulSet", self._definition.name, self._uid, controller=True)
         name = self._name(ordinal)
         labels = {"apps.kubernetes.io/pod-index": str(ordinal), "statefulset.kubernetes.io/pod-name": name}
-        self._making.make(self._workload, name, owner, labels=labels, revision=self._revision, ordinal=ordinal)
+        self._lifecycle.create_pod(self._workload, name, owner, labels=labels, revision=self._revision, ordinal=ordinal)

@@ -44,8 +44,8 @@ def test_a_resize_is_asked_for_then_under_way_then_in_force() -> None:
     assert in_force(world.one()) == {"cpu": "1", "memory": "1Gi"}
     assert world.cluster.rows.cpu_request[world.cluster.rows.numbers()].tolist() == [1.0]
     assert is_ready(world.one())
-    assert world.cluster.tally.resizes.tolist() == [1]
-    assert world.cluster.tally.restarts.tolist() == [0]
+    assert world.cluster.counters.resizes.tolist() == [1]
+    assert world.cluster.counters.restarts.tolist() == [0]
 
 
 def test_a_node_without_room_defers_a_resize_until_there_is_some() -> None:
@@ -121,7 +121,7 @@ def test_a_memory_limit_below_what_is_used_fails_until_less_is_used() -> None:
     assert PodView.of(world.one()).resize.state is ResizeState.FAILING
     world.run(10 * MINUTE)
     assert in_force(world.one())["memory"] == "1Gi"
-    assert world.cluster.tally.oom_kills.tolist() == [0]
+    assert world.cluster.counters.oom_kills.tolist() == [0]
 
 
 @pytest.mark.parametrize(

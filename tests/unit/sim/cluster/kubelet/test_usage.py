@@ -143,8 +143,8 @@ def test_pauses_between_restarts_double_up_to_five_minutes_and_are_forgotten() -
     world = World(fleet(found, steps=120)).run(60 * MINUTE - 1)
     kills = world.times(PodEvent.KILLED)
     assert np.diff(kills[:9]).tolist() == [1.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
-    assert world.cluster.tally.oom_kills.tolist() == [len(kills)]
-    assert world.cluster.tally.restarts.tolist() == [world.count(PodEvent.RESTARTED)]
+    assert world.cluster.counters.oom_kills.tolist() == [len(kills)]
+    assert world.cluster.counters.restarts.tolist() == [world.count(PodEvent.RESTARTED)]
     world.run(60 * MINUTE)
     late = [time for time in world.times(PodEvent.KILLED) if time >= 6000]
     assert np.diff(late[:3]).tolist() == [1.0, 10.0]
@@ -185,13 +185,13 @@ def test_a_full_node_evicts_the_pod_that_is_furthest_above_its_request() -> None
     ]
     world = World(fleet(*pods, nodes=(shape(memory="10Gi"),))).run(MINUTE + 0.5)
     assert [name.partition("-")[0] for _, name, what, _ in world.log if what is PodEvent.PRESSED_OUT] == ["greedy"]
-    assert world.cluster.tally.pressed_out.tolist() == [0, 1, 0]
+    assert world.cluster.counters.pressed_out.tolist() == [0, 1, 0]
     (event,) = world.events
     (kill,) = read_eviction(event)
     assert (kill.container, kill.memory, kill.time) == ("app", 4 * GIB, BEGIN + 60)
     # It is made again, and evicted again: it was placed by what it requests.
     world.run(2 * MINUTE)
-    assert world.cluster.tally.pressed_out[1] >= 2
+    assert world.cluster.counters.pressed_out[1] >= 2
 
 
 def test_a_container_without_demand_uses_nothing() -> None:
