@@ -159,7 +159,7 @@ class TestDefinitions:
         answer = oracle.load_crd(definition(**{"x-kubernetes-validations": [{"rule": "self.middle > 1"}]}))
         assert "undefined field 'middle'" in answer.why
 
-    def test_a_rule_without_bounds_costs_too_much_and_its_cost_is_told(self, oracle: Oracle) -> None:
+    def test_a_rule_without_bounds_costs_too_much_and_its_cost_is_reported(self, oracle: Oracle) -> None:
         unbounded = SPEC["properties"] | {"knots": {"type": "array", "items": {"type": "string"}}}
         rule = {"rule": "self.knots.all(a, self.knots.all(b, a.contains(b)))"}
         answer = oracle.load_crd(definition(properties=unbounded, **{"x-kubernetes-validations": [rule]}))

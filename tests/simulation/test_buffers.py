@@ -26,7 +26,7 @@ def idle(**more: Any) -> Any:
 
 
 @pytest.mark.req("BF-01")
-def test_nodes_come_until_the_room_exists_as_if_chunks_were_pods() -> None:
+def test_nodes_come_until_the_headroom_exists_as_if_chunks_were_pods() -> None:
     lived = SimulatedNodesRun(on_nodes(idle(), pools=(pool(),)), a_buffer(room_for(5))).until(BOOT + 20)
     assert (lived.groups(), lived.pods) == ({"pool": 2}, {})
     assert lived.until(3000).groups() == {"pool": 2}
@@ -35,7 +35,7 @@ def test_nodes_come_until_the_room_exists_as_if_chunks_were_pods() -> None:
 
 
 @pytest.mark.req("BF-05")
-def test_any_pod_that_fits_may_take_the_room() -> None:
+def test_any_pod_that_fits_may_take_the_headroom() -> None:
     others = job("other", [900.0], 60.0, pods=3)
     kept = a_buffer({"replicas": {"exactly": 3}}, target=("Deployment", "web"))
     lived = SimulatedNodesRun(on_nodes(plain(), others, pools=(pool(),)), kept).until(1200)
@@ -106,7 +106,7 @@ def test_given_pods_bring_their_selectors_and_tolerations() -> None:
 
 
 @pytest.mark.req("BF-34")
-def test_room_is_kept_empty_on_top_of_what_runs() -> None:
+def test_headroom_is_kept_empty_on_top_of_what_runs() -> None:
     tasks = job("task", [900.0], 1500.0)
     lived = SimulatedNodesRun(on_nodes(tasks, pools=(pool(cpu="3"),)), a_buffer(room_for(3))).until(890)
     assert lived.groups() == {"pool": 1}
@@ -179,7 +179,7 @@ def test_nothing_gets_slower_or_fuller_by_a_buffer(chunks: int) -> None:
 
 
 @pytest.mark.req("BF-47")
-def test_what_an_hpa_adds_finds_room_and_the_buffer_is_refilled_behind_it() -> None:
+def test_pods_of_an_hpa_find_headroom_and_the_buffer_is_refilled_behind_them() -> None:
     kept = a_buffer({"replicas": {"percent": {"percent": 30, "minCount": 1}}}, target=("Deployment", "web"))
     web = loaded(40 * 0.07, 52 * 0.07, replicas=40)
     scaler = hpa(70, minReplicas=1, maxReplicas=100)

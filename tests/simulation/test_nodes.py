@@ -33,7 +33,7 @@ def apart(name: str) -> dict[str, Any]:
     return {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
 
 
-def test_pods_without_room_get_nodes_after_their_boot_time() -> None:
+def test_pods_without_headroom_get_nodes_after_their_boot_time() -> None:
     lived = SimulatedNodesRun(on_nodes(plain(replicas=6), pools=(pool(),))).until(60)
     assert (lived.groups(), len(lived.waiting())) == ({}, 6)
     lived.until(BOOT + 5)
@@ -143,7 +143,7 @@ def test_the_same_seed_gives_the_same_bytes_in_one_process_or_several() -> None:
     assert msgspec.json.encode(first) == msgspec.json.encode(again) == msgspec.json.encode(apart_)
 
 
-def test_node_hours_are_paid_from_the_order_on_and_waits_are_told() -> None:
+def test_node_hours_are_paid_from_the_order_on_and_waits_are_reported() -> None:
     none, kept = (run_variant(played(), variant) for variant in variants())
     assert none.nodes is not msgspec.UNSET
     assert none.chart.nodes is not msgspec.UNSET
@@ -155,7 +155,7 @@ def test_node_hours_are_paid_from_the_order_on_and_waits_are_told() -> None:
     assert none.workloads[1].totals.waited.most == none.fleet.waited.most > 0
 
 
-def test_a_fleet_without_groups_tells_nothing_of_nodes() -> None:
+def test_a_fleet_without_groups_reports_nothing_of_nodes() -> None:
     result = run_variant(fleet(plain(), nodes=(shape("4", "16Gi"),)), Variant("only"))
     assert result.nodes is result.chart.nodes is result.chart.chunks is result.fleet.waits is msgspec.UNSET
     assert b"waits" not in msgspec.json.encode(result)

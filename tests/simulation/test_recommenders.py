@@ -83,7 +83,7 @@ def test_a_quiet_weekend_is_not_paid_for() -> None:
 
 
 @pytest.mark.req("CR-25", "CR-26")
-def test_what_is_sized_to_the_idle_phase_is_evicted_when_the_spike_comes_and_the_room_is_taken() -> None:
+def test_a_pod_sized_to_the_idle_phase_is_evicted_when_the_spike_comes_and_the_headroom_is_taken() -> None:
     when = times(16, 2 * HOUR)
     spiky = np.where((when - BEGIN) // DAY % 10 == 5, 4.0, 1.0) * GIB
     found = workload("web", 2, demand=(wants(0.2, spiky, steps=len(when)),))

@@ -142,7 +142,7 @@ def test_stopping_gives_the_results_so_far_marked_as_partial(processes: int) -> 
     assert len(first.chart.times) > 0
 
 
-def test_a_recommender_that_is_not_here_is_told_of() -> None:
+def test_a_recommender_that_is_not_here_is_reported() -> None:
     variant = sized("Off", recommenders=[{"name": "of-others"}])
     result = simulate(shop(variant, cpu=steps_of(0.2)))
     assert cpu_line(result.variants[0]).target[-1] > 0.0
@@ -211,7 +211,7 @@ def test_a_limit_range_bounds_what_pods_get() -> None:
     assert cpu_line(result).requested[-1] == 0.5
 
 
-def test_what_waits_for_room_is_counted() -> None:
+def test_what_waits_for_headroom_is_counted() -> None:
     made = fleet([workload("web", np.full(12, 0.1))], steps=12, step=STEP, shapes=[nodes(1, cpu="2")])
     result = run_variant(made, FIXED)
     assert result.chart.pending[-1] == 1.0

@@ -27,7 +27,7 @@ def cluster(own_api_server: ControlPlane) -> Cluster:
     return own_api_server.cluster
 
 
-def test_it_is_ready_when_it_has_seen_everything_and_outlives_its_api_server(
+def test_it_is_ready_once_its_caches_are_synced_and_survives_an_outage_of_the_api_server(
     cluster: Cluster, own_api_server: ControlPlane, admission: Start
 ) -> None:
     owner = cluster.api.create(deployment("web", replicas=0), SHOP)

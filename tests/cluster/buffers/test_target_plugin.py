@@ -54,7 +54,7 @@ def games(cluster: Cluster) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("games")
-def test_a_buffer_keeps_room_for_a_kind_that_another_package_knows(
+def test_a_buffer_keeps_headroom_for_a_kind_that_another_package_knows(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     game = {"image": "example/chess:3", "perServer": {"cpu": "2", "memory": "1Gi"}}

@@ -65,7 +65,7 @@ def test_what_only_the_server_knows_is_found(cluster: Cluster, namespace: str, t
     assert "[RefusedByServer]" in result.output
 
 
-def test_a_namespace_that_does_not_exist_is_told(run: Any, tmp_path: Path) -> None:
+def test_a_namespace_that_does_not_exist_is_reported(run: Any, tmp_path: Path) -> None:
     result = run("check", "--cluster", written(tmp_path, vpa("nowhere")))
     assert result.exit_code == 1
     assert 'namespaces "nowhere" not found' in result.output

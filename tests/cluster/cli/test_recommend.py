@@ -172,14 +172,16 @@ def test_vpas_of_a_cluster_are_advice_too(cluster: Cluster, namespace: str, run:
     assert app["memory"]["request"] == {"from": "256Mi", "to": "300Mi"}
 
 
-def test_a_cluster_without_a_prometheus_is_told_in_one_line(cluster: Cluster, namespace: str) -> None:
+def test_a_cluster_without_a_prometheus_is_reported_in_one_line(cluster: Cluster, namespace: str) -> None:
     command = ["recommend", "--quiet", "-n", namespace, "--kubeconfig", str(cluster.kubeconfig)]
     result = CliRunner().invoke(trellis, command)
     assert result.exit_code == 1
     assert "give its address with --prometheus-url" in str(result.exception)
 
 
-def test_a_namespace_that_does_not_exist_is_told_with_the_nearest_that_does(cluster: Cluster, namespace: str) -> None:
+def test_a_namespace_that_does_not_exist_is_reported_with_the_nearest_that_does(
+    cluster: Cluster, namespace: str
+) -> None:
     meant = f"{namespace[:-1]}x"
     command = ["recommend", "--vpas", "-n", meant, "--kubeconfig", str(cluster.kubeconfig)]
     result = CliRunner().invoke(trellis, command, catch_exceptions=False)

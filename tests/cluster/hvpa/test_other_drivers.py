@@ -70,7 +70,7 @@ def workload(cluster: Cluster, namespace: str, cpu: str, memory: str = "1G", **m
 
 
 @pytest.mark.req("HV-06")
-def test_without_our_recommender_a_total_is_held_and_that_is_said(
+def test_without_our_recommender_a_total_is_held_and_that_is_reported(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     workload(cluster, namespace, "6")

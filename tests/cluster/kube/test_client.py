@@ -238,7 +238,7 @@ def test_a_stale_version_is_a_conflict_in_patch_and_delete(cluster: Cluster, nam
     _as(cluster.kubeconfig, stale)
 
 
-def test_what_is_wrong_with_an_object_is_said_field_by_field(cluster: Cluster, namespace: str) -> None:
+def test_what_is_wrong_with_an_object_is_reported_field_by_field(cluster: Cluster, namespace: str) -> None:
     bad = pod("web", container("Not A Name", image=""))
     error = _refusal(cluster.kubeconfig, lambda client: client.create(PODS, bad, namespace))
     assert isinstance(error, Invalid)
@@ -247,7 +247,9 @@ def test_what_is_wrong_with_an_object_is_said_field_by_field(cluster: Cluster, n
     assert all(field in str(error) for field in fields)
 
 
-def test_a_service_account_without_rights_is_forbidden_and_its_name_is_said(cluster: Cluster, namespace: str) -> None:
+def test_a_service_account_without_rights_is_forbidden_and_its_name_is_reported(
+    cluster: Cluster, namespace: str
+) -> None:
     nobody = cluster.kubeconfig_for("default", namespace)
     error = _refusal(nobody, lambda client: client.get(PODS, "web", namespace))
     assert isinstance(error, Forbidden)

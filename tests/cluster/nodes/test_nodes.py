@@ -41,7 +41,7 @@ def buffers(cluster: Cluster, tmp_path: Path) -> Iterator[StartBuffers]:
 
 
 @pytest.mark.req("BF-01", "BF-02", "BF-03", "BF-37", "BF-38", "BF-39", "BF-44")
-def test_room_of_a_deployments_buffer_is_there_is_used_at_once_and_is_refilled(
+def test_headroom_of_a_deployments_buffer_is_there_is_used_at_once_and_is_refilled(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
     node_groups.declare()
@@ -105,7 +105,7 @@ def test_a_buffer_that_another_controller_translated_is_provisioned_and_every_ed
 
 
 @pytest.mark.req("BF-09")
-def test_one_process_can_translate_buffers_and_keep_their_room(
+def test_one_process_can_translate_buffers_and_keep_their_headroom(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, tmp_path: Path
 ) -> None:
     shipped_accounts.account(cluster, "buffers")
@@ -226,7 +226,7 @@ def test_a_buffer_for_a_class_of_nodes_is_kept_on_nodes_of_that_class(
     assert len(node_groups.nodes()) == 2
 
 
-def test_room_is_kept_for_further_pods_of_a_job(
+def test_headroom_is_kept_for_further_pods_of_a_job(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
     node_groups.declare()

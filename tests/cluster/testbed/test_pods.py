@@ -79,7 +79,7 @@ def test_an_oom_kill_raises_the_restart_count_and_leaves_its_reason(cluster: Clu
     assert other["restartCount"] == 0
 
 
-def test_a_restart_is_told_apart_from_an_oom_kill(cluster: Cluster, namespace: str) -> None:
+def test_a_restart_is_distinguished_from_an_oom_kill(cluster: Cluster, namespace: str) -> None:
     cluster.api.create(pod("shaky", annotations={ask.RESTARTED: "app=2"}), namespace)
     status = _wait_for_restarts(cluster, namespace, "shaky", 2)
     assert status["lastState"]["terminated"]["reason"] == "Error"

@@ -51,7 +51,7 @@ def test_the_container_of_the_guide_is_what_is_answered(answer: dict[str, Any]) 
     assert agrees(shown, real), json.dumps(real, indent=2)
 
 
-def test_every_key_of_the_answer_is_told_of(answer: dict[str, Any]) -> None:
+def test_every_key_of_the_answer_is_reported(answer: dict[str, Any]) -> None:
     section = GUIDE[GUIDE.index("## Why?") : GUIDE.index("## When is another")]
     plain = {"namespace", "name", "generation", "updateMode", "containers", "meaning"}
     for key in {*answer, *answer["containers"][0], "failure", "shadowsNotRunning"} - plain:

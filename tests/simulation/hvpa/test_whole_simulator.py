@@ -177,7 +177,7 @@ def test_the_bounds_of_a_users_hpa_are_no_wishes() -> None:
     assert found.totals.scaled.scalings == 0
 
 
-def test_counts_are_told_of_every_variant_if_any_changes_them_and_else_of_none() -> None:
+def test_counts_are_reported_for_every_variant_if_any_changes_them_and_else_for_none() -> None:
     found = workload("web", 2, container(cpu="500m"), demand=(load(2.0, steps=30),))
     small = fleet(found, nodes=ROOMY, steps=30)
     fixed, scaled = Variant("fixed"), Variant("scaled", objects=(hpa(80, maxReplicas=9),))

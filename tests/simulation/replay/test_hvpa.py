@@ -113,7 +113,7 @@ def test_what_follows_from_buckets_is_worked_out_anew(recording: bytes) -> None:
     assert replay(b"".join(encode_line(kind, data) for kind, data in lines)).first is None
 
 
-def test_the_command_tells_the_difference_and_ends_accordingly(recording: bytes, tmp_path: Path) -> None:
+def test_the_command_reports_the_difference_and_ends_accordingly(recording: bytes, tmp_path: Path) -> None:
     same, other = tmp_path / "same.jsonl", tmp_path / "other.jsonl"
     same.write_bytes(recording)
     other.write_bytes(with_changed(recording, DECISION_LINE, details="nonsense"))

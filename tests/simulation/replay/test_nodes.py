@@ -190,7 +190,7 @@ def test_a_recording_that_was_cut_off_is_replayed_as_far_as_it_goes(recording: b
     assert report.decisions > 0
 
 
-def test_the_command_tells_the_difference_and_ends_accordingly(recording: bytes, tmp_path: Path) -> None:
+def test_the_command_reports_the_difference_and_ends_accordingly(recording: bytes, tmp_path: Path) -> None:
     same, other = tmp_path / "same.jsonl", tmp_path / "other.jsonl"
     same.write_bytes(recording)
     other.write_bytes(changed(recording, DECISION_LINE, down={"actions": [], "next_look": 1.0}))

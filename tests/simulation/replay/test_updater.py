@@ -147,7 +147,7 @@ class Full(io.BytesIO):
         raise OSError(28, "No space left on device")
 
 
-def test_a_recording_that_fails_is_told_of_once_and_the_updater_goes_on(
+def test_a_recording_that_fails_is_reported_once_and_the_updater_goes_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     world = World()

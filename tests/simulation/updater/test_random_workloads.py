@@ -217,7 +217,7 @@ def test_a_kubelet_that_takes_no_boost_back_sees_no_eviction_in_a_day(takes: str
     assert all(is_boosted(pod["metadata"]["annotations"]) for pod in world.pods.values())
 
 
-def test_without_a_webhook_evictions_stop_after_the_first_round() -> None:
+def test_without_a_webhook_evictions_stop_after_the_first_pass() -> None:
     world = World(governor("Recreate"), {"containers": [container()]}, 4, webhook=False)
     run(world, UpdateSettings(), [60.0] * 50)
     assert len(world.evicted) <= 4

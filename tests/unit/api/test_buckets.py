@@ -92,7 +92,7 @@ def test_a_bucket_of_one_size_only_counts() -> None:
 
 
 @pytest.mark.req("HV-21")
-def test_story_2_has_a_hole_between_its_buckets() -> None:
+def test_story_2_has_a_gap_between_its_buckets() -> None:
     buckets = [read(written) for written in STORY_2]
     assert find_gaps(buckets, "cpu") == [(1, Fraction(1), Fraction(2))]
     assert find_gaps(buckets, "memory") == [(1, Fraction(2 * GIGA), Fraction(4 * GIGA))]

@@ -198,7 +198,7 @@ def test_counts_saturate_where_int64_ends() -> None:
     assert Quantity.parse("-1e30").units == -LARGEST
 
 
-def test_whole_counts_are_told_from_rounded_ones() -> None:
+def test_whole_counts_are_distinguished_from_rounded_ones() -> None:
     assert Quantity.parse("250m").is_whole_milli
     assert not Quantity.parse("250u").is_whole_milli
     assert Quantity.parse("1Ki").is_whole_unit

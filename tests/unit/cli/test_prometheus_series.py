@@ -39,7 +39,7 @@ def test_what_prometheus_does_not_have_is_missing_and_no_error(monkeypatch: pyte
     assert str(missing) == 'history: could not be read: "http://p": knows no containers'
 
 
-def test_a_prometheus_that_is_not_there_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_prometheus_that_is_not_there_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     async def waits(_: float) -> None:
         raise AssertionError("somebody sits in front of the command and waits")
 

@@ -145,7 +145,7 @@ def test_a_stream_that_breaks_off_has_given_out_what_came_before() -> None:
     assert [event.resource_version for event in _watched(ScriptedTransport(script))] == ["5", "broken"]
 
 
-def test_an_object_can_be_read_and_made_and_what_is_not_there_is_said() -> None:
+def test_an_object_can_be_read_and_made_and_what_is_not_there_is_reported() -> None:
     transport = ScriptedTransport(answer(_pod("a", nodeName="n1")), answer(_pod("b"), 201), refusal(404, "NotFound"))
     assert _do(transport, lambda client: client.get(PODS, "a", "shop")).spec.node_name == "n1"
     assert _do(transport, lambda client: client.create(PODS, _pod("b"), "shop")).metadata.name == "b"

@@ -179,7 +179,7 @@ def test_a_kind_without_a_scale_in_a_namespace_is_no_target(cluster: Cluster, ki
     assert cluster.asked == []
 
 
-def test_a_kind_that_is_not_there_is_said_so_with_what_may_have_been_meant(cluster: Cluster) -> None:
+def test_a_missing_kind_is_reported_with_a_suggestion(cluster: Cluster) -> None:
     found = find(cluster, target(kind="Rolout"))
     assert reason(found) == TARGET_KIND_NOT_SERVED.code
     assert found.problem is not None

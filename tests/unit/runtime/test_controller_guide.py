@@ -57,7 +57,7 @@ def test_the_controller_of_the_guide_labels_the_pods_without_a_team() -> None:
     ]
 
 
-def test_the_component_of_the_guide_labels_pods_tells_of_it_and_answers_probes() -> None:
+def test_the_component_of_the_guide_labels_pods_records_events_and_answers_probes() -> None:
     guide, server = guide_code.names(), ModelServer()
     server.before = lambda request: answer({}) if request.path in ("/api", "/apis") else None
     server.put(pod_path("web"), pod("web", "1"))

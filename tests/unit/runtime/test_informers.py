@@ -207,7 +207,7 @@ def test_unreadable_kinds_stop_no_informer() -> None:
     world.run(play)
 
 
-def test_a_kind_that_was_removed_before_it_was_seen_is_not_waited_for() -> None:
+def test_a_kind_that_was_removed_before_it_was_observed_is_not_waited_for() -> None:
     world = World()
     late = world.informers.follow(HVPAS, served=True)
     world.refused[HVPAS.plural] = refusal(404, "NotFound", "the server could not find the requested resource")

@@ -56,7 +56,7 @@ def test_no_more_keys_are_worked_on_at_once_than_there_are_workers() -> None:
     assert virtual_time.run(main()) == (3, 10)
 
 
-def test_an_answer_says_when_to_look_again() -> None:
+def test_an_answer_says_when_to_requeue() -> None:
     async def main() -> list[float]:
         queue: WorkQueue[str] = WorkQueue()
         looks = []
@@ -72,7 +72,7 @@ def test_an_answer_says_when_to_look_again() -> None:
     assert virtual_time.run(main()) == [0.0, 20.0, 40.0]
 
 
-def test_a_failure_is_told_and_tried_again_later_and_others_do_not_wait() -> None:
+def test_a_failure_is_reported_and_tried_again_later_and_others_do_not_wait() -> None:
     async def main() -> tuple[list[tuple[str, float]], list[tuple[object, str, int, float]]]:
         queue: WorkQueue[str] = WorkQueue(EXACT)
         seen: list[tuple[str, float]] = []
@@ -156,7 +156,7 @@ CHANGES = st.lists(st.tuples(st.integers(0, 30), st.sampled_from("abc"), st.inte
 
 
 @given(changes=CHANGES, workers=st.integers(1, 4))
-def test_every_change_is_seen_by_work_that_begins_after_it_and_no_key_is_in_two_hands(
+def test_every_change_is_observed_by_work_that_starts_after_it_and_no_key_runs_twice_at_once(
     changes: list[tuple[int, str, int]], workers: int
 ) -> None:
     async def main() -> None:

@@ -82,7 +82,7 @@ def test_a_line_that_was_cut_off_is_left_out(tmp_path: Path) -> None:
     assert [bytes(data) for _, data in read_lines(read_recording(path))][1:] == [b"1"]
 
 
-def test_a_full_disk_ends_the_recording_and_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_full_disk_ends_the_recording_and_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     file = Recorder(Full())
     for number in range(3):
         file.write("number", number)

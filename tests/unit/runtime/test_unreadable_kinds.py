@@ -71,7 +71,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.getMessage() for each in said if each.levelno >= logging.WARNING]
 
 
-def test_a_forbidden_kind_is_done_without_and_that_is_said_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_forbidden_kind_is_done_without_and_that_is_reported_once(caplog: pytest.LogCaptureFixture) -> None:
     world = World()
     world.forbidden = {"horizontalpodautoscalers"}
 

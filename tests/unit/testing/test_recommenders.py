@@ -168,7 +168,7 @@ class ByPlace(Sound):
         return answer
 
 
-def test_every_rule_that_is_broken_is_told_and_no_other() -> None:
+def test_every_rule_that_is_broken_is_reported_and_no_other() -> None:
     found = {failure.check: failure.message for failure in failures_of(ByPlace)}
     assert sorted(found) == ["answers-each-row-alone", "ignores-order"]
     assert "asked about alone, it says something else" in found["answers-each-row-alone"]

@@ -38,7 +38,7 @@ def named(name: str, **spec: object) -> dict[str, Any]:
     return {"metadata": {"name": name, "namespace": "shop"}, "spec": spec}
 
 
-def test_a_page_tells_where_it_stands_and_how_to_go_on() -> None:
+def test_a_page_has_its_position_and_a_continue_token() -> None:
     metadata: dict[str, Any] = {"resourceVersion": "7", "continue": "abc", "remainingItemCount": 30}
     page = decode_list(body(named("a"), named("b"), **metadata), Pod)
     assert [pod.metadata.name for pod in page.items] == ["a", "b"]

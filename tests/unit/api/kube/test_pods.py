@@ -21,7 +21,7 @@ def pod(spec: dict[str, Any] | None = None, status: dict[str, Any] | None = None
     return decode_object(msgspec.json.encode(body), Pod)
 
 
-def test_metadata_tells_the_controller_from_other_owners() -> None:
+def test_metadata_distinguishes_the_controller_from_other_owners() -> None:
     read = pod(
         name="web-7d9f-abcde",
         namespace="shop",
@@ -60,7 +60,7 @@ def test_a_pod_without_owners_has_no_controller() -> None:
     assert pod(name="bare").metadata.controller is None
 
 
-def test_a_native_sidecar_is_told_from_an_init_container() -> None:
+def test_a_native_sidecar_is_distinguished_from_an_init_container() -> None:
     read = pod(
         {
             "initContainers": [

@@ -29,7 +29,7 @@ def test_a_disruption_budget_takes_counts_and_percentages() -> None:
     assert read.status.disrupted_pods == {"web-0": datetime(2026, 3, 1, 10, tzinfo=UTC)}
 
 
-def test_a_disruption_budget_without_selector_is_told_from_one_with_an_empty_selector() -> None:
+def test_a_disruption_budget_without_selector_is_distinguished_from_one_with_an_empty_selector() -> None:
     read = decode_object(b'{"spec":{"maxUnavailable":1}}', PodDisruptionBudget)
     assert (read.spec.selector, read.spec.max_unavailable) == (None, 1)
 

@@ -133,7 +133,7 @@ def test_a_webhook_configuration_is_read_from_its_top_level_list() -> None:
     assert webhook.namespace_selector.match_expressions[0].values == ("kube-system",)
 
 
-def test_upstreams_buffer_tells_zero_from_absent_and_takes_numbers_as_limits() -> None:
+def test_upstreams_buffer_distinguishes_zero_from_absent_and_takes_numbers_as_limits() -> None:
     body = {
         "apiVersion": "autoscaling.x-k8s.io/v1beta1",
         "spec": {

@@ -80,7 +80,7 @@ def test_a_job_counts_by_parallelism_and_a_cron_job_holds_a_jobs_template() -> N
     assert made.spec.job_template.spec.template.metadata.labels == {"app": "web"}
 
 
-def test_a_node_tells_what_pods_may_request_and_what_it_refuses() -> None:
+def test_a_node_reports_what_pods_may_request_and_what_it_refuses() -> None:
     body = {
         "metadata": {"name": "node-1", "labels": {"topology.kubernetes.io/zone": "a"}},
         "spec": {

@@ -18,7 +18,7 @@ def meaning(document: dict[str, Any]) -> EffectiveHvpa:
 
 
 @pytest.mark.req("HV-29")
-def test_cpu_is_shared_and_memory_at_least_recommended_unless_said_otherwise() -> None:
+def test_cpu_is_shared_and_memory_at_least_recommended_by_default() -> None:
     plain = meaning(hvpa(STORY_1))
     assert plain.cpu is ReplicaSizing.SHARE
     assert plain.memory is ReplicaSizing.AT_LEAST_RECOMMENDED

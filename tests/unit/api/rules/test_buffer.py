@@ -144,7 +144,7 @@ def test_a_node_class_is_named_by_target_or_selector() -> None:
 
 
 @pytest.mark.req("BF-18")
-def test_a_target_of_the_other_sort_is_told() -> None:
+def test_a_target_of_the_other_sort_is_reported() -> None:
     (line,) = warnings(buffer(targetRef=TARGET, capacity={"nodeClass": {"totalCpu": 4, "totalMem": "8Gi"}}))
     assert "Deployment is a workload" in line
     pool = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "spot"}

@@ -170,7 +170,7 @@ def test_percentages_are_percentages() -> None:
     assert len(errors(hvpa(scaleDown={"minChangePercent": -1, "overlapPercent": 101}))) == 2
 
 
-def test_holes_between_buckets_are_told_and_not_refused() -> None:
+def test_gaps_between_buckets_are_reported_and_not_refused() -> None:
     document = hvpa(*STORY_2)
     assert errors(document) == []
     told = warnings(document)
@@ -180,7 +180,7 @@ def test_holes_between_buckets_are_told_and_not_refused() -> None:
     assert "leaves out the replica count 2" in warnings(skipped)[0]
 
 
-def test_a_window_that_is_used_and_not_given_is_told() -> None:
+def test_a_window_that_is_used_and_not_given_is_reported() -> None:
     (line,) = warnings(hvpa(scaleDown={"updateMode": "MaintenanceWindow"}))
     assert line.startswith("spec.scaleDown.updateMode: there is no spec.maintenanceWindow")
     window = {"begin": "220000-0000", "end": "230000-0000"}

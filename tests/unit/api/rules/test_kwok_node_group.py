@@ -145,7 +145,7 @@ def test_buffers_find_the_nodes_of_a_group_by_the_label_that_it_gives_them() -> 
         ({**group(), "metadata": {}}, "metadata.name: Required value: name or generateName is required"),
     ],
 )
-def test_what_is_wrong_is_said_once_with_its_field_and_the_rule(document: dict[str, Any], expected: str) -> None:
+def test_what_is_wrong_is_reported_once_with_its_field_and_the_rule(document: dict[str, Any], expected: str) -> None:
     assert told(document) == [expected]
 
 

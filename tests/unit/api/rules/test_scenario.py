@@ -150,7 +150,7 @@ def test_a_scenario_is_one_of_our_kinds_and_no_crd() -> None:
         (usage(cpu={"steady": 1}, base={"cpu": 1}), f"{USAGE}.base: Forbidden: goes with shared: true alone"),
     ],
 )
-def test_a_fault_is_told_with_field_value_and_rule(document: dict[str, Any], expected: str) -> None:
+def test_a_fault_is_reported_with_field_value_and_rule(document: dict[str, Any], expected: str) -> None:
     found = told(document)
     assert len(found) == 1, found
     assert found[0].startswith(expected)
@@ -160,7 +160,7 @@ def test_a_status_is_no_field_of_a_file() -> None:
     assert told({**scenario(), "status": {}}) == ['status: Unknown field: there is no field "status" here']
 
 
-def test_two_faults_are_told_at_once() -> None:
+def test_two_faults_are_reported_at_once() -> None:
     broken = scenario(seed="one", workloads=[{**WEB, "kind": "Deploymnt", "replicas": 0.5}])
     assert {line.partition(":")[0] for line in told(broken)} == {
         "spec.seed",

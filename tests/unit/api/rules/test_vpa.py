@@ -17,7 +17,7 @@ def test_a_plain_object_is_accepted() -> None:
     assert warnings(vpa()) == []
 
 
-def test_without_spec_nothing_else_is_said_of_it() -> None:
+def test_without_spec_nothing_else_is_reported_about_it() -> None:
     assert errors(
         {"apiVersion": "autoscaling.k8s.io/v1", "kind": "VerticalPodAutoscaler", "metadata": {"name": "x"}}
     ) == ["spec: Required value: spec must be given"]
@@ -207,7 +207,7 @@ def test_upstreams_spelling_is_refused_beside_ours_and_lenient_alone() -> None:
 
 @pytest.mark.req("AR-18")
 @pytest.mark.parametrize("mode", ["Off", "Initial"])
-def test_requirements_in_a_mode_that_leaves_running_pods_alone_are_told(mode: str) -> None:
+def test_requirements_in_a_mode_that_leaves_running_pods_alone_are_reported(mode: str) -> None:
     document = requirements(UP, updateMode=mode)
     assert errors(document) == []
     assert warnings(document) == [

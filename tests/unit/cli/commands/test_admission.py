@@ -71,7 +71,7 @@ def test_both_names_are_the_command(name: str, capsys: pytest.CaptureFixture[str
         ("--owner-lookup-deadline=1m", "must be at most 5s"),
     ],
 )
-def test_what_is_wrong_is_said(flag: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_reported(flag: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["admission", flag])
     assert ended.value.code == 2

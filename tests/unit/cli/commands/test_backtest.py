@@ -51,7 +51,7 @@ def test_results_are_written_where_they_are_wanted(usage: str, tmp_path: Path) -
     assert len(table.read_text().splitlines()) == 3
 
 
-def test_a_file_that_cannot_be_used_is_told_and_makes_the_exit_code_1(usage: str, tmp_path: Path) -> None:
+def test_a_file_that_cannot_be_used_is_reported_and_makes_the_exit_code_1(usage: str, tmp_path: Path) -> None:
     bad = tmp_path / "bad.csv"
     bad.write_text("timestamp,cpu\n0,1\n60,x\n")
     result = run(usage, str(bad), "--recommenders=default")
@@ -60,7 +60,7 @@ def test_a_file_that_cannot_be_used_is_told_and_makes_the_exit_code_1(usage: str
     assert 'row 3, column cpu: "x" is not a number' in " ".join(result.stdout.split())
 
 
-def test_nothing_to_score_is_told_line_by_line_and_exits_with_2(tmp_path: Path) -> None:
+def test_nothing_to_score_is_reported_line_by_line_and_exits_with_2(tmp_path: Path) -> None:
     empty = tmp_path / "empty.csv"
     empty.write_text("")
     result = run(str(empty), str(tmp_path / "none.csv"), "--recommenders=default")

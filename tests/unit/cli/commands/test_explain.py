@@ -125,7 +125,7 @@ def test_a_patience_that_is_none_is_refused(tmp_path: Path) -> None:
             CliRunner().invoke(trellis, arguments, catch_exceptions=False)
 
 
-def test_a_partial_answer_is_marked_and_tells_by_its_exit_status(tmp_path: Path) -> None:
+def test_a_partial_answer_is_marked_and_has_its_exit_status(tmp_path: Path) -> None:
     cluster = Cluster()
     cluster.add_workload()
     cluster.add_vpa()

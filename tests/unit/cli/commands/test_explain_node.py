@@ -86,7 +86,7 @@ def test_json_is_the_structure(tmp_path: Path) -> None:
     assert (found["kind"], found["node"]["told"]["reason"]["code"]) == ("node", "PodNotReplicated")
 
 
-def test_buffers_and_pods_that_wait_tell_of_nodes(tmp_path: Path) -> None:
+def test_buffers_and_pending_pods_report_nodes(tmp_path: Path) -> None:
     assert "2 for which nodes of large would be ordered" in explain(pools(), tmp_path, "buffer", "builds").output
     result = explain(pools(), tmp_path, "pod", "import-2")
     assert (result.exit_code, "The pod has no node. NoGroupFits" in result.output) == (0, True)

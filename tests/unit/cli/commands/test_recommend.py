@@ -138,7 +138,7 @@ def test_a_survey_that_was_stopped_shows_what_there_is(asked: dict[str, Any]) ->
     assert "shop/checkout" in result.stdout
 
 
-def test_manifests_are_written_and_what_has_none_is_told(asked: dict[str, Any], tmp_path: Path) -> None:
+def test_manifests_are_written_and_what_has_none_is_reported(asked: dict[str, Any], tmp_path: Path) -> None:
     result = run("--emit", "kustomize", str(tmp_path / "sizes"))
     assert result.exit_code == 0
     listed = yaml.safe_load((tmp_path / "sizes" / "kustomization.yaml").read_text())["patches"]
@@ -168,12 +168,12 @@ def test_containers_whose_requests_or_needs_are_unknown_pass_no_limit(usage: str
     assert "--min-history" in short.stderr
 
 
-def test_files_of_usage_do_not_tell_requests_so_that_there_is_nothing_to_judge(usage: str) -> None:
+def test_files_of_usage_have_no_requests_so_that_there_is_nothing_to_judge(usage: str) -> None:
     assert run(usage).exit_code == 0
     assert run(usage, "--fail-over=50%").exit_code == 2
 
 
-def test_nothing_found_where_nothing_may_be_seen_is_told_without_a_report(asked: dict[str, Any]) -> None:
+def test_finding_nothing_without_rights_is_an_error_without_a_report(asked: dict[str, Any]) -> None:
     missing = (MissingData("Pod", "shop", "may not be read"),)
     asked["surveyed"] = SurveyResult(time=0.0, source="tests", recommender="default", missing=missing)
     result = run("--fail-over=50%")
@@ -183,7 +183,7 @@ def test_nothing_found_where_nothing_may_be_seen_is_told_without_a_report(asked:
     assert result.stdout == ""
 
 
-def test_a_path_that_does_not_exist_is_told_without_a_report(tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_is_an_error_without_a_report(tmp_path: Path) -> None:
     result = run(str(tmp_path / "nowhere"))
     assert (result.exit_code, result.stdout) == (2, "")
     assert "nowhere: there is no such file or directory" in result.stderr

@@ -78,7 +78,7 @@ def test_installed_ones_are_loaded_and_those_that_cannot_be_used_say_why(
         )
 
 
-def test_one_that_is_none_is_told_with_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_one_is_reported_with_what_it_lacks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
     announce(tmp_path, "unruly-package", {"homeless": "unruly_recommender:Homeless"})
     result = CliRunner().invoke(trellis, ["recommenders", "homeless"])

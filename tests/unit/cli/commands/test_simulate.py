@@ -118,7 +118,7 @@ def test_a_typo_is_one_line_with_file_line_and_the_nearest_name(folder: Path) ->
         (["tiny.yaml", "--csv", "-", "--json", "-"], "--json and --csv cannot both go to standard output"),
     ],
 )
-def test_what_cannot_work_is_said_before_any_work(folder: Path, arguments: list[str], said: str) -> None:
+def test_what_cannot_work_is_reported_before_any_work(folder: Path, arguments: list[str], said: str) -> None:
     result = run(*arguments)
     assert result.exit_code == 2
     assert said in result.stderr

@@ -105,7 +105,7 @@ def test_an_older_server_is_asked_for_no_more_than_it_can() -> None:
         ("--concurrent-writes=0", "must be at least 1"),
     ],
 )
-def test_what_is_wrong_is_said(flag: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_wrong_is_reported(flag: str, why: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["updater", flag])
     assert ended.value.code == 2

@@ -101,7 +101,7 @@ def test_the_admitted_template_is_used_until_a_new_dry_run_succeeds() -> None:
     ("fault", "reason"),
     [(Unreachable("no answer"), "TargetUnreachable"), (refusal(403, "Forbidden", "no"), "TargetForbidden")],
 )
-def test_a_buffer_without_room_says_at_once_that_its_target_cannot_be_read(fault: Answer, reason: str) -> None:
+def test_a_buffer_without_headroom_says_at_once_that_its_target_cannot_be_read(fault: Answer, reason: str) -> None:
     world = World()
     world.fault = lambda request: fault if request.path.endswith("/scale") else None
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 3, "selector": "app=web"}})

@@ -21,7 +21,7 @@ def about(kind: str, name: str = "web", version: str = "apps/v1") -> dict[str, A
     return {"targetRef": {"apiVersion": version, "kind": kind, "name": name}, "capacity": TWO}
 
 
-def test_a_target_that_is_missing_is_said_and_found_when_it_comes() -> None:
+def test_a_target_that_is_missing_is_reported_and_found_when_it_comes() -> None:
     world = World()
     world.add_buffer()
 
@@ -62,7 +62,7 @@ def test_a_target_that_is_deleted_and_made_anew_is_another_one() -> None:
         (about("Rollout", version="example.com/v1"), "TargetNotFound", "does not exist"),
     ],
 )
-def test_a_target_of_a_kind_that_cannot_be_one_is_said(spec: Document, reason: str, why: str) -> None:
+def test_a_target_of_a_kind_that_cannot_be_one_is_reported(spec: Document, reason: str, why: str) -> None:
     world = World()
     world.add_buffer(**spec)
 
@@ -73,7 +73,7 @@ def test_a_target_of_a_kind_that_cannot_be_one_is_said(spec: Document, reason: s
     world.run(play)
 
 
-def test_a_scale_without_a_selector_is_said() -> None:
+def test_a_scale_without_a_selector_is_reported() -> None:
     world = World()
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 3}})
     world.add_buffer(**about("Rollout", version="example.com/v1"))
@@ -110,7 +110,7 @@ def test_a_pod_refused_by_another_webhook_is_used_as_written_and_reported() -> N
     world.run(play)
 
 
-def test_room_stays_while_the_api_server_does_not_answer() -> None:
+def test_headroom_stays_while_the_api_server_does_not_answer() -> None:
     world = World()
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 3, "selector": "app=web"}})
     world.add_pod("web")
@@ -285,7 +285,7 @@ def test_a_quota_of_zero_leaves_nothing_and_says_so() -> None:
     world.run(play)
 
 
-def test_a_chunk_larger_than_every_node_is_kept_and_said() -> None:
+def test_a_chunk_larger_than_every_node_is_kept_and_reported() -> None:
     world = World()
     world.add_node("n", "4", **{"karpenter.sh__nodepool": "big"})
     capacity = {"nodeClass": {"totalCpu": "64", "totalMem": "64Gi", "perChunkResources": {"cpu": "16"}}}

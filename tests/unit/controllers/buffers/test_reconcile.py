@@ -236,7 +236,7 @@ def test_a_kind_without_a_template_waits_for_its_first_pod_and_keeps_its_shape_a
 
 
 @pytest.mark.req("BF-23")
-def test_a_scale_that_is_not_followed_and_tells_of_its_pods_late_is_asked_again_soon() -> None:
+def test_a_scale_that_is_not_followed_and_reports_its_pods_late_is_asked_again_soon() -> None:
     world = World()
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 1, "selector": "app=web"}})
     world.add_pod("web")

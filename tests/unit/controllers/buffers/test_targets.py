@@ -103,7 +103,7 @@ def test_an_object_that_its_reader_cannot_read_hurts_no_other_buffer() -> None:
     ],
     ids=["none", "count", "selector", "template"],
 )
-def test_a_reader_whose_answer_makes_no_sense_is_said_to_be_unreadable(answer: Any) -> None:
+def test_a_reader_with_an_invalid_answer_is_reported_as_unreadable(answer: Any) -> None:
     world = world_with_games()
     world.kinds = {("example.com", "Game"): Answering(answer)}
     world.put(path("games", "chess"), {"spec": {}})
@@ -114,7 +114,7 @@ def test_a_reader_whose_answer_makes_no_sense_is_said_to_be_unreadable(answer: A
     world.run(play)
 
 
-def test_an_object_that_is_missing_is_said_and_found_when_it_comes() -> None:
+def test_an_object_that_is_missing_is_reported_and_found_when_it_comes() -> None:
     world = world_with_games()
 
     async def play(_: BufferController) -> None:

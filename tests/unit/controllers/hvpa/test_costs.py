@@ -75,7 +75,7 @@ def test_a_pod_that_changes_is_held_against_its_own_hvpa_alone(apps: int, monkey
 
 @pytest.mark.parametrize("apps", [FEW, MANY])
 @pytest.mark.parametrize("plural", ["hvpas", "horizontalpodautoscalers", "verticalpodautoscalers"])
-def test_an_autoscaler_that_changes_calls_for_a_look_at_those_it_is_about(
+def test_a_changed_autoscaler_enqueues_the_objects_it_concerns(
     plural: str, apps: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     world, counted = world_of(apps), Counted(monkeypatch)
@@ -144,7 +144,7 @@ def test_what_an_hvpa_owns_is_found_whatever_it_is_about() -> None:
     world.run(play)
 
 
-def test_selectors_stand_under_the_label_that_tells_them_apart() -> None:
+def test_selectors_are_indexed_under_the_label_that_distinguishes_them() -> None:
     selecting = TargetSelectorIndex()
     for number in range(50):
         labels = {"app": f"app-{number}", "chart": "web"}

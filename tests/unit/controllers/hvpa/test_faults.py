@@ -519,7 +519,7 @@ def test_a_read_only_process_decides_and_writes_nothing() -> None:
     world.run(play)
 
 
-def test_a_step_that_stays_held_back_is_told_of_once_however_it_differs() -> None:
+def test_a_step_that_stays_held_back_is_reported_once_however_it_differs() -> None:
     world = world_with_vpa()
 
     async def play(_: HvpaController) -> None:

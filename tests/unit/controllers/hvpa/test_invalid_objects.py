@@ -10,7 +10,7 @@ from trellis.controllers.hvpa.process import HvpaController
 
 
 @pytest.mark.req("HV-35")
-def test_every_refused_hvpa_is_told_of_by_its_field_and_none_is_acted_on() -> None:
+def test_every_refused_hvpa_is_reported_by_its_field_and_none_is_acted_on() -> None:
     world = World()
     world.add_workload()
     world.add_hvpa(vpa={"deploy": True})

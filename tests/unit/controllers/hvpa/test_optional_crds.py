@@ -41,7 +41,7 @@ def test_a_target_whose_kind_is_installed_later_is_scaled_seconds_after_it_is_th
     world.run(play)
 
 
-def test_vpas_whose_definition_comes_later_are_seen_and_acted_on() -> None:
+def test_vpas_whose_definition_comes_later_are_observed_and_acted_on() -> None:
     world = World()
     without(world, VPAS)
     world.add_workload()

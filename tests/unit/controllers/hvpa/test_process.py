@@ -53,7 +53,7 @@ def events(world: World) -> set[str]:
     return {each["reason"] for where, each in world.server.objects.items() if "/events/" in where}
 
 
-def test_it_leads_scales_tells_of_it_and_gives_the_lease_back() -> None:
+def test_it_leads_scales_reports_and_releases_the_lease() -> None:
     world = world_with_vpa()
 
     async def play() -> None:

@@ -169,7 +169,7 @@ def test_what_an_hvpa_has_left_behind_is_adopted_and_follows_the_template_again(
     world.run(play)
 
 
-def test_a_name_that_is_taken_by_something_about_another_workload_is_told_of_and_not_tried() -> None:
+def test_a_name_that_is_taken_by_something_about_another_workload_is_reported_and_not_tried() -> None:
     world = world_with_vpa(hpa={"template": {"spec": {"maxReplicas": 8}}})
     world.server.put(
         path("horizontalpodautoscalers", "web"),
@@ -395,7 +395,7 @@ def test_a_target_of_any_kind_with_a_scale_will_do() -> None:
     world.run(play)
 
 
-def test_a_target_that_is_not_there_is_told_of_and_taken_up_when_it_comes() -> None:
+def test_a_target_that_is_not_there_is_reported_and_taken_up_when_it_comes() -> None:
     world = World()
     world.add_hvpa(**OWN_VPA)
 

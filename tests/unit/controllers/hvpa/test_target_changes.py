@@ -213,7 +213,7 @@ def is_heard(before: StaleRecommendations, vpa: VerticalPodAutoscaler) -> bool:
     return around.vpas[0].status is not None
 
 
-def test_a_recommender_that_tells_what_it_has_seen_is_believed_when_it_has_seen_the_new_target() -> None:
+def test_a_recommender_with_an_observed_target_is_trusted_once_it_has_observed_the_new_one() -> None:
     before = StaleRecommendations(None)
     assert not is_heard(before, owned_vpa(2, 1, "12"))
     # A pass that had begun before.
@@ -235,7 +235,7 @@ def test_a_recommender_that_has_been_faster_is_believed_at_once() -> None:
     assert is_heard(StaleRecommendations(None), owned_vpa(2, 2, "12"))
 
 
-def test_a_recommender_that_tells_nothing_is_believed_when_it_says_something_else() -> None:
+def test_a_recommender_without_an_observed_target_is_trusted_once_its_answer_changes() -> None:
     before = StaleRecommendations(None)
     assert not is_heard(before, owned_vpa(2, None, "12"))
     assert not is_heard(before, owned_vpa(3, None, "12"))

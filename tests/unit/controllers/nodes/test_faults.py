@@ -58,7 +58,7 @@ def test_a_node_group_that_hangs_delays_no_other_and_is_backed_off() -> None:
     assert world.metric("trellis_nodes_failed_orders_total", group="small") == 1
 
 
-def test_a_group_that_refuses_is_left_alone_for_a_while_and_the_pod_is_told() -> None:
+def test_a_group_that_refuses_is_backed_off_and_the_pod_reports_it() -> None:
     world = World(failing("RefuseOrders"))
 
     async def play(_: NodeController) -> None:
@@ -127,7 +127,7 @@ def test_a_node_that_does_not_come_up_is_given_back(how: str) -> None:
     assert world.metric("trellis_nodes_released_total", group="small") == 1
 
 
-def test_nodes_of_another_shape_are_seen_as_they_are_and_do_not_multiply_for_ever() -> None:
+def test_nodes_of_another_shape_are_read_as_they_are_and_do_not_multiply_forever() -> None:
     shape = {"cpu": "500m", "memory": "1Gi"}
     world = World(group(maxSize=3, fails={"how": "OtherShape", "resources": shape}))
 
@@ -355,7 +355,7 @@ class Silent(KwokProvider):
 
 
 @pytest.mark.parametrize(("hangs", "reason"), [(True, "ProviderSilent"), (False, "ProviderFailed")])
-def test_a_provider_that_does_not_tell_of_its_groups_is_asked_again(hangs: bool, reason: str) -> None:
+def test_a_provider_that_does_not_report_its_groups_is_asked_again(hangs: bool, reason: str) -> None:
     world = World()
     world.provider = lambda watching: Silent(watching, hangs)
 

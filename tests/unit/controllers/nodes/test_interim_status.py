@@ -98,7 +98,7 @@ def test_new_buffers_are_told_what_is_true_while_the_provider_says_nothing(call:
 
 
 @pytest.mark.parametrize("call", ["groups", "tend"])
-def test_a_buffer_whose_room_is_taken_says_so_while_the_provider_says_nothing(call: str) -> None:
+def test_a_buffer_whose_headroom_is_taken_says_so_while_the_provider_says_nothing(call: str) -> None:
     world = World()
     world.add_node("there")
     world.add_buffer(chunks=4)
@@ -218,7 +218,7 @@ def test_nothing_is_ordered_after_losing_the_lease_or_the_watches_during_a_call_
     world.run(play)
 
 
-def test_an_order_that_is_under_way_is_not_ended_by_a_look_that_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_order_in_flight_is_not_ended_by_a_failed_read(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     hanging(world, "order")
     failures: list[str] = []

@@ -67,7 +67,7 @@ def waited(*written: WriteOutcome, show: Callable[[Nodes], None], before: tuple[
     return virtual_time.run(main()), nodes
 
 
-def test_a_wait_ends_when_the_last_of_all_writes_is_seen() -> None:
+def test_a_wait_ends_when_the_last_of_all_writes_is_observed() -> None:
     patched = applied(PatchObject(Target(NODES, "b", uid="b"), merge_patch({})), "9")
     deleted = applied(DeleteObject(Target(NODES, "c", uid="c")))
 

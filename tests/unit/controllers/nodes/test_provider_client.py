@@ -195,7 +195,7 @@ def test_a_buffer_is_never_told_of_an_order_that_was_refused() -> None:
     assert world.metric("trellis_nodes_buffers", reason="BufferNodesOrdered") == 0
 
 
-def test_a_buffer_whose_order_was_refused_is_told_of_the_next_one_that_was_not() -> None:
+def test_a_buffer_whose_order_was_refused_reports_the_next_one_that_was_not() -> None:
     world = World(failing("RefuseOrders"), group("sound", priority=-1))
 
     async def play(_: NodeController) -> None:
@@ -338,7 +338,7 @@ def test_what_a_node_needs_on_its_way_is_done_when_it_is_due_and_not_at_the_next
     world.run(play)
 
 
-def test_thousands_of_pods_that_wait_are_told_little_by_little() -> None:
+def test_thousands_of_pods_that_wait_are_reported_little_by_little() -> None:
     world = World(group(resources={"cpu": "1", "memory": "4Gi"}), loop={"scan_interval": seconds(30)})
 
     async def play(_: NodeController) -> None:

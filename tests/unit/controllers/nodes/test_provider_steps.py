@@ -89,7 +89,7 @@ def test_a_step_of_which_a_part_fails_is_finished_and_nothing_follows(call: str,
 
 
 @pytest.mark.parametrize("call", ["order", "release", "tend"])
-def test_what_was_written_before_a_step_failed_stays_and_is_told(call: str) -> None:
+def test_what_was_written_before_a_step_failed_stays_and_is_reported(call: str) -> None:
     assert written(call, "b-1") == (["a-1", "a-2"], [True, True, False])
 
 

@@ -15,7 +15,7 @@ QUICK = {
 }
 
 
-def test_pods_without_a_node_get_one_and_are_told() -> None:
+def test_pods_without_a_node_get_one_and_are_reported() -> None:
     world = World()
 
     async def play(_: NodeController) -> None:
@@ -34,7 +34,7 @@ def test_pods_without_a_node_get_one_and_are_told() -> None:
 
 
 @pytest.mark.req("BF-08")
-def test_room_is_made_for_a_buffer_by_its_status_alone_and_its_condition_is_true() -> None:
+def test_headroom_is_made_for_a_buffer_by_its_status_alone_and_its_condition_is_true() -> None:
     world = World()
 
     async def play(_: NodeController) -> None:
@@ -59,7 +59,7 @@ def test_room_is_made_for_a_buffer_by_its_status_alone_and_its_condition_is_true
     assert world.metric("trellis_nodes_buffer_price_per_hour", name="spare") > 0
 
 
-def test_pods_take_the_room_of_a_buffer_at_once_and_it_is_refilled_behind_them() -> None:
+def test_pods_take_the_headroom_of_a_buffer_at_once_and_it_is_refilled_behind_them() -> None:
     world = World()
 
     async def play(_: NodeController) -> None:

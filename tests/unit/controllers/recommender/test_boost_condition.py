@@ -58,7 +58,7 @@ def test_where_pods_cannot_be_resized_a_condition_says_that_nothing_is_boosted()
     assert "1.33" in condition["message"]
 
 
-def test_where_they_can_nothing_is_said() -> None:
+def test_where_they_can_nothing_is_reported() -> None:
     assert told(serving("resize"), startupBoost=BOOST) is None
 
 
@@ -66,7 +66,7 @@ def test_a_vpa_without_a_boost_has_no_boost_condition() -> None:
     assert told(serving("status")) is None
 
 
-def test_with_the_gate_off_nothing_is_said_either() -> None:
+def test_with_the_gate_off_nothing_is_reported_either() -> None:
     assert told(serving("status"), "--feature-gates=CPUStartupBoost=false", startupBoost=BOOST) is None
 
 

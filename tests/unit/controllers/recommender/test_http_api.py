@@ -105,7 +105,7 @@ def test_served_vpas_are_listed_in_pages() -> None:
     virtual_time.run(main(), start=START)
 
 
-def test_a_vpa_that_is_not_served_here_is_told_apart_from_one_that_is_not_there() -> None:
+def test_a_vpa_that_is_not_served_here_is_distinguished_from_one_that_is_not_there() -> None:
     world = World()
     world.add_workload("web")
     world.add_vpa("theirs", recommenders=[{"name": "somebody"}])

@@ -78,7 +78,7 @@ def test_only_containers_that_are_to_be_sized_are_counted(policy: dict[str, Any]
     world.run(play)
 
 
-def test_every_pass_tells_by_how_much_a_recommendation_moved_even_if_it_did_not() -> None:
+def test_every_pass_reports_by_how_much_a_recommendation_moved_even_if_it_did_not() -> None:
     world = World()
     world.add_workload("web", pods=1)
     name = "vpa_quality_relative_recommendation_changes"

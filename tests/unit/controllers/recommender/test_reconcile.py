@@ -315,7 +315,7 @@ def test_only_those_that_name_it_are_served_counted_and_written() -> None:
 
 
 @pytest.mark.parametrize(("policy", "mode"), [(None, ""), ({"minReplicas": 2}, ""), ({"updateMode": "Off"}, "Off")])
-def test_quality_is_told_apart_by_the_mode_that_is_written(policy: Any, mode: str) -> None:
+def test_quality_is_distinguished_by_the_mode_that_is_written(policy: Any, mode: str) -> None:
     world = World()
     world.add_workload("web")
     world.add_vpa("web", **({"updatePolicy": policy} if policy else {}))

@@ -86,7 +86,7 @@ def test_what_waits_is_counted_as_a_pass_found_it_and_not_as_it_left_it(monkeypa
 @pytest.mark.parametrize(
     ("mode", "reason"), [("InPlace", "InPlaceUpdateInfeasible"), ("InPlaceOrRecreate", "InPlaceUpdateError")]
 )
-def test_a_resize_for_which_there_is_no_room_is_an_error_where_the_pod_is_evicted_instead(
+def test_a_resize_for_which_there_is_no_headroom_is_an_error_where_the_pod_is_evicted_instead(
     mode: str, reason: str
 ) -> None:
     world = World()
@@ -101,7 +101,7 @@ def test_a_resize_for_which_there_is_no_room_is_an_error_where_the_pod_is_evicte
     world.run(play)
 
 
-def test_a_pod_whose_resize_is_not_asked_for_again_is_told_so_once() -> None:
+def test_a_pod_whose_resize_is_not_retried_is_reported_once() -> None:
     world = World()
     world.add_workload(mode="InPlace")
     world.fault = no_room

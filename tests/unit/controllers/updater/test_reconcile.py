@@ -171,7 +171,7 @@ def test_a_single_replica_is_left_alone_and_an_event_says_why() -> None:
     world.run(play)
 
 
-def test_what_was_done_is_told_in_upstreams_words() -> None:
+def test_what_was_done_is_reported_in_upstreams_words() -> None:
     world = World()
     world.add_workload()
 
@@ -452,7 +452,7 @@ def test_sizes_are_counted_as_upstream_does() -> None:
     world.run(play)
 
 
-def test_the_first_pass_waits_until_everything_has_been_seen() -> None:
+def test_the_first_pass_waits_until_caches_are_synced() -> None:
     world = World()
     world.add_workload()
     world.fault = lambda request: refusal(500, "Internal") if request.path.endswith("/limitranges") else None

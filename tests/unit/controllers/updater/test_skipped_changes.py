@@ -233,7 +233,7 @@ def test_a_successor_that_fits_nowhere_is_a_warning_or_no_eviction_at_all(requir
     world.run(play)
 
 
-def test_a_node_that_comes_lets_a_pod_go_that_had_no_room() -> None:
+def test_a_node_that_comes_lets_a_pod_move_that_had_no_headroom() -> None:
     world = World("--require-fit=true")
     world.add_workload(cpu="100")
 

@@ -102,7 +102,7 @@ def test_of_two_objects_on_one_workload_the_older_governs_and_then_the_other() -
     world.run(play)
 
 
-def test_pods_that_come_before_their_controller_are_governed_once_it_is_seen() -> None:
+def test_pods_that_come_before_their_controller_are_governed_once_it_is_observed() -> None:
     world = World("--updater-interval=1h")
     world.add_workload(mode="InPlace")
     found = world.server.objects[f"{APPS}/replicasets/web-x"]

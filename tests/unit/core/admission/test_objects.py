@@ -91,7 +91,7 @@ def test_a_refusal_names_the_object_the_field_the_value_and_the_rule() -> None:
         ({"startupBoost": {"cpu": {"type": "Factor", "factor": 2, "quantity": "1"}}}, "FieldValueForbidden"),
     ],
 )
-def test_a_refusal_tells_tools_the_cause_as_the_api_server_does(spec: dict[str, Any], reason: str) -> None:
+def test_a_refusal_has_the_cause_for_tools_as_the_api_server_does(spec: dict[str, Any], reason: str) -> None:
     refusal = judged(vpa(**spec)).refusal
     assert refusal is not None
     assert [cause.reason for cause in refusal.details.causes] == [reason]
@@ -106,7 +106,7 @@ def test_what_is_no_quantity_is_refused_in_the_words_that_upstreams_users_look_f
     assert "quantities must match the regular expression '^([+-]?[0-9.]+)" in refusal.message
 
 
-def test_several_errors_are_told_at_once() -> None:
+def test_several_errors_are_reported_at_once() -> None:
     policy = {"containerName": "", "mode": "Never"}
     verdict = judged(vpa(resourcePolicy={"containerPolicies": [policy]}, recommenders=[{"name": "a"}, {"name": "b"}]))
     assert verdict.refusal is not None
@@ -148,7 +148,7 @@ def test_rules_a_stored_object_already_breaks_do_not_block_changes_of_other_fiel
     assert any("allowed only because the stored object has it too" in warning for warning in verdict.warnings)
 
 
-def test_a_new_error_beside_a_stored_one_is_refused_and_is_all_that_is_told() -> None:
+def test_a_new_error_beside_a_stored_one_is_refused_and_is_all_that_is_reported() -> None:
     stored = vpa(resourcePolicy={"containerPolicies": [BROKEN]})
     worse = vpa(resourcePolicy={"containerPolicies": [BROKEN, {**BROKEN, "containerName": "proxy"}]})
     verdict = judged(worse, stored)

@@ -132,7 +132,7 @@ def test_without_a_recommendation_a_pod_is_only_marked_as_seen() -> None:
     assert verdict.reason is POD_WITHOUT_ADVICE
 
 
-def test_what_a_policy_changes_is_told_in_upstreams_words() -> None:
+def test_what_a_policy_changes_is_reported_in_upstreams_words() -> None:
     policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "600m"}}]}
     after, _ = admitted(pod(container("500m")), governor(APP, resourcePolicy=policy))
     assert resources(after)["requests"]["cpu"] == "600m"
@@ -207,7 +207,7 @@ def test_with_the_gate_off_a_stored_boost_raises_nothing() -> None:
 
 
 @pytest.mark.req("SB-21")
-def test_a_limit_that_a_boost_leaves_alone_is_not_said_to_be_updated() -> None:
+def test_a_limit_that_a_boost_leaves_alone_is_not_reported_as_updated() -> None:
     only = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
     after, _ = admitted(
         pod(container("500m", "1")),

@@ -50,7 +50,7 @@ def test_other_resources_other_metrics_and_amounts_do_not_care() -> None:
     assert points(on_utilization("web", 50), container()) == ()
 
 
-def test_an_hpa_that_cannot_act_for_lack_of_a_request_is_told() -> None:
+def test_an_hpa_that_cannot_act_for_lack_of_a_request_is_reported() -> None:
     (point,) = points(on_utilization("web", 50), container("app", request=(NONE, NONE)), container("proxy"))
     assert point.reason is SCALE_POINT_MISSING
     assert math.isnan(point.keeps)

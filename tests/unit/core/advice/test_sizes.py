@@ -37,7 +37,7 @@ def advised(
     return advise(survey(*workloads), policy, prices, 0.0)
 
 
-def test_too_much_too_little_and_nothing_are_told_apart() -> None:
+def test_too_much_too_little_and_nothing_are_distinguished() -> None:
     assert judge_request(container(target=(200, 512 * MIB)), "cpu", POLICY).reason is OVER_REQUESTED
     assert judge_request(container(target=(900, 512 * MIB)), "cpu", POLICY).reason is UNDER_REQUESTED
     assert judge_request(container(request=(NONE, NONE)), "cpu", POLICY).reason is NO_REQUEST

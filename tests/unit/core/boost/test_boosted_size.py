@@ -56,7 +56,7 @@ def test_without_a_recommendation_the_containers_own_request_is_raised() -> None
 
 
 @pytest.mark.req("SB-18")
-def test_without_a_request_either_nothing_is_raised_and_this_is_said() -> None:
+def test_without_a_request_either_nothing_is_raised_and_this_is_reported() -> None:
     found = start(pod(container(None)), factor(2))
     assert found.cpu() == (None, None)
     assert found.annotations == {}

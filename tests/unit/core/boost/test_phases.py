@@ -161,7 +161,7 @@ def test_while_boosted_only_an_out_of_memory_kill_lifts_the_hold_where_pods_are_
     st.none() | st.floats(0, 400),
     st.floats(0, 400),
 )
-def test_the_next_look_is_the_first_moment_at_which_something_is_due(
+def test_the_next_reconcile_is_at_the_first_moment_at_which_something_is_due(
     duration: int, patience: int | None, ready_for: float | None, running_for: float
 ) -> None:
     fields = {} if patience is None else {"giveUpAfterSeconds": patience}

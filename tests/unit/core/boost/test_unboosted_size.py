@@ -231,7 +231,7 @@ def test_what_is_asked_for_already_is_not_asked_again_and_what_is_in_force_is_se
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"requests":{"cpu":"lots"}}'])
-def test_where_nothing_tells_what_it_had_a_container_keeps_its_cpu_and_this_is_said(text: str) -> None:
+def test_without_a_recorded_request_a_container_keeps_its_cpu_and_this_is_reported(text: str) -> None:
     began = start(pod(), factor())
     began.annotations[annotation_key("app")] = text
     after = ended(began, factor())

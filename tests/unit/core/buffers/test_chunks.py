@@ -177,7 +177,9 @@ def test_a_window_in_a_skipped_or_doubled_hour_opens_once() -> None:
     ("zone", "start", "named"),
     [("Europe/Berln", "0 8 * * 1-5", "Europe/Berln"), ("Europe/Berlin", "0 25 * * *", "0 25 * * *")],
 )
-def test_a_stored_schedule_that_cannot_be_read_keeps_the_room_and_is_named(zone: str, start: str, named: str) -> None:
+def test_a_stored_schedule_that_cannot_be_read_keeps_the_headroom_and_is_named(
+    zone: str, start: str, named: str
+) -> None:
     document = replica_buffer(exactly=3)
     document["spec"]["schedule"] = {"timeZone": zone, "windows": [{"start": start, "duration": "1h"}]}
     made = translated(document, found())
@@ -231,7 +233,7 @@ def test_dedicated_and_kept_empty_is_the_same_as_not_dedicated() -> None:
 
 
 @pytest.mark.req("BF-33")
-def test_room_that_counts_used_or_not_is_told_from_room_on_top() -> None:
+def test_headroom_that_counts_used_or_not_is_distinguished_from_headroom_on_top() -> None:
     document = buffer(capacity={"pods": {"replicaNum": 3, "podSpec": ONE_CORE}}, recreationStrategy="keep-minimum")
     made = translated(document, TranslationFacts(filled={"cpu": 2_000}))
     assert (made.chunks, made.on_top) == (3, False)

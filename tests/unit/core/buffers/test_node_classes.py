@@ -100,7 +100,7 @@ def test_a_stored_chunk_without_a_size_says_what_it_lacks() -> None:
         )
 
 
-def test_a_chunk_larger_than_every_node_is_said_but_kept_since_larger_nodes_may_come() -> None:
+def test_a_chunk_larger_than_every_node_is_reported_but_kept_since_larger_nodes_may_come() -> None:
     made = translated(class_buffer(perChunkResources={"cpu": "16", "memory": "1Gi"}), TranslationFacts(nodes=SMALLEST))
     assert (made.chunks, made.is_ready) == (2, True)
     assert [note.reason for note in made.notes] == [CHUNK_LARGER_THAN_NODES]
@@ -120,7 +120,7 @@ def test_no_total_is_cut_because_the_first_node_may_be_a_small_one() -> None:
     assert requests_of(made)["cpu"] == "2"
 
 
-def test_a_node_without_room_leaves_no_chunk_that_fits_all() -> None:
+def test_a_node_without_headroom_leaves_no_chunk_that_fits_all() -> None:
     made = translated(class_buffer(), TranslationFacts(nodes=NodeClassFacts(1, {"cpu": 0, "memory": 1})))
     assert made.ready.reason is NODE_CLASS_WITHOUT_ROOM
 

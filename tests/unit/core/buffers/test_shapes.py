@@ -70,7 +70,7 @@ def test_without_pods_and_template_a_buffer_waits_for_the_first_pod() -> None:
     assert translated(TWO, found()).is_ready
 
 
-def test_a_template_that_the_server_refuses_is_used_as_it_is_written_and_that_is_said() -> None:
+def test_a_template_that_the_server_refuses_is_used_as_it_is_written_and_that_is_reported() -> None:
     made = translated(TWO, found(pod=None, template=a_template(), refusal="denied the request: no"))
     assert made.is_ready
     assert [note.reason for note in made.notes] == [TEMPLATE_REFUSED]
@@ -148,7 +148,7 @@ def test_volumes_that_tie_a_pod_to_a_node_are_dropped_and_named() -> None:
         a_spec({"name": "app", "resources": {"claims": [{"name": "gpu"}]}}),
     ],
 )
-def test_room_for_resource_claims_is_not_kept(spec: Any) -> None:
+def test_headroom_for_resource_claims_is_not_kept(spec: Any) -> None:
     for made in (translated(TWO, found(spec=spec)), translated(given(spec))):
         assert (made.is_ready, made.ready.reason, made.pod_spec) == (False, HAS_RESOURCE_CLAIMS, None)
         assert str(made.ready) == "room for resource claims cannot be kept: gpu"

@@ -53,12 +53,14 @@ def test_a_container_that_is_down_was_killed_with_the_request_it_has_now() -> No
 
 
 @pytest.mark.parametrize("state", [RUNNING, WAITING])
-def test_one_that_restarted_between_two_looks_was_killed_with_the_request_it_had(state: dict[str, Any]) -> None:
+def test_a_container_that_restarted_between_two_passes_was_killed_with_the_request_it_had(
+    state: dict[str, Any],
+) -> None:
     old, new = pod(container(RUNNING)), pod(container(state, ended(FIRST), 1), memory="80Mi")
     assert find_oom_kills(old, new) == (kill(FIRST, 64 * MIB),)
 
 
-def test_a_kill_is_told_once_while_its_container_comes_back() -> None:
+def test_a_kill_is_reported_once_while_its_container_comes_back() -> None:
     versions = [
         pod(container(RUNNING)),
         pod(container(ended(FIRST))),
@@ -71,12 +73,12 @@ def test_a_kill_is_told_once_while_its_container_comes_back() -> None:
     assert told == [(kill(FIRST),), (), (), (kill(SECOND),), ()]
 
 
-def test_a_pod_seen_for_the_first_time_tells_of_all_that_it_remembers() -> None:
+def test_a_pod_seen_for_the_first_time_reports_all_that_it_remembers() -> None:
     seen = pod(container(ended(SECOND), ended(FIRST), 1), container(RUNNING, ended(FIRST), 1, name="log"))
     assert find_oom_kills(None, seen) == (kill(SECOND), kill(FIRST), kill(FIRST, name="log"))
 
 
-def test_a_new_pod_with_the_old_ones_name_is_seen_for_the_first_time() -> None:
+def test_a_new_pod_with_the_old_ones_name_is_observed_for_the_first_time() -> None:
     old, new = pod(container(ended(FIRST)), memory="80Mi"), pod(container(RUNNING, ended(FIRST), 1), uid="u2")
     assert find_oom_kills(old, new) == (kill(FIRST, uid="u2"),)
 
@@ -143,7 +145,7 @@ def offending(containers: str, usage: str, resource: str = "memory") -> dict[str
     return {"offending_containers": containers, "offending_containers_usage": usage, "starved_resource": resource}
 
 
-def test_an_eviction_for_memory_tells_what_was_used() -> None:
+def test_an_eviction_for_memory_reports_what_was_used() -> None:
     assert read_eviction(event(offending("app", "100Mi"))) == (kill(FIRST, 100 * MIB),)
 
 

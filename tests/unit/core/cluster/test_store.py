@@ -120,7 +120,7 @@ def test_a_rejected_object_that_goes_is_forgotten_altogether() -> None:
     assert dict(store.snapshot().rejected) == {}
 
 
-def test_a_namesake_is_told_as_one_that_went_and_one_that_came() -> None:
+def test_a_namesake_is_reported_as_one_that_went_and_one_that_came() -> None:
     old, new = make("a", uid="1"), make("a", uid="2")
     found = list(diff_snapshots(filled(old).snapshot(), filled(new).snapshot()))
     assert found == [ObjectChange(("shop", "a"), old, None), ObjectChange(("shop", "a"), None, new)]

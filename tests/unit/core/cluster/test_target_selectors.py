@@ -115,7 +115,7 @@ def test_a_kind_of_another_group_selects_by_its_scale_though_it_is_called_like_a
 
 
 @pytest.mark.parametrize("given", [None, TargetRef("shop", "", "", ""), TargetRef("shop", "apps/v1", "Deployment", "")])
-def test_an_object_without_a_target_is_told_so(given: TargetRef | None) -> None:
+def test_an_object_without_a_target_is_reported(given: TargetRef | None) -> None:
     found = problem(resolve_selector(given, Owners({}, {})))
     assert found == TargetProblem(NO_TARGET_REF, "Cannot read targetRef. Reason: targetRef not defined")
 
@@ -165,7 +165,7 @@ def test_what_is_wrong_with_a_scale_is_passed_on() -> None:
     assert problem(resolve_selector(target("Rollout"), scaled(None))).reason is TARGET_UNREACHABLE
 
 
-def test_a_target_below_another_is_refused_and_told_the_right_one() -> None:
+def test_a_target_below_another_is_refused_with_the_right_one() -> None:
     parent = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "shop", "controller": True}
     known = owners((resources.OBSERVED_REPLICA_SETS, {"selector": WEB}), controller=parent)
     whole = Owners(

@@ -47,7 +47,7 @@ def test_a_boosted_pod_without_an_object_is_told_when_its_boost_ends() -> None:
         (MissingData("VerticalPodAutoscaler", "", "is forbidden"), "PodNotGoverned"),
     ],
 )
-def test_nothing_is_said_of_an_object_that_is_gone_where_not_all_objects_could_be_read(
+def test_nothing_is_reported_about_an_object_that_is_gone_where_not_all_objects_could_be_read(
     missing: MissingData, reason: str
 ) -> None:
     cluster = boosted()

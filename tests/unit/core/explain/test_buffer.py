@@ -71,7 +71,7 @@ def unseen_codes(found: ObjectExplanation) -> list[str]:
 # How many, and of which shape
 
 
-def test_a_share_of_the_replicas_is_told_with_how_it_comes_about() -> None:
+def test_a_share_of_the_replicas_is_reported_with_how_it_comes_about() -> None:
     part = explained(world(12))
     assert part.asked is not None
     assert (part.asked.way, part.asked.replicas, part.asked.percent, part.asked.least) == ("percent", 12, 20, 1)
@@ -160,7 +160,7 @@ def test_a_job_counts_by_its_parallelism() -> None:
         (ROLLOUT, "TargetUnreachable"),
     ],
 )
-def test_a_target_that_cannot_be_used_is_told(reference: Document, code: str) -> None:
+def test_a_target_that_cannot_be_used_is_reported(reference: Document, code: str) -> None:
     part = explained(world(**exactly(2, reference)))
     assert part.ready is not None
     assert (part.ready.reason.code, part.is_ready, part.chunks, part.chunk) == (code, False, 0, None)
@@ -210,7 +210,7 @@ def test_pods_that_fill_a_dedicated_buffer_are_counted() -> None:
     [("0 8 * * 1-5", True, NOW + 9 * 3600), ("0 20 * * 1-5", False, NOW + 11 * 3600)],
 )
 @pytest.mark.req("BF-50")
-def test_a_schedule_tells_whether_it_is_open_and_when_that_changes(start: str, is_open: bool, change: float) -> None:
+def test_a_schedule_reports_whether_it_is_open_and_when_that_changes(start: str, is_open: bool, change: float) -> None:
     schedule = {"timeZone": "Europe/Berlin", "windows": [{"start": start, "duration": "10h"}]}
     part = explained(world(**exactly(2, schedule=schedule)))
     assert part.schedule is not None
@@ -219,7 +219,7 @@ def test_a_schedule_tells_whether_it_is_open_and_when_that_changes(start: str, i
     assert (part.cost is not None) is is_open
 
 
-def test_what_is_not_ours_is_left_alone_and_nothing_else_is_said() -> None:
+def test_what_is_not_ours_is_left_alone_and_nothing_else_is_reported() -> None:
     part = explained(world(**exactly(2, type="example.com/warm")))
     assert part.alone is not None
     assert (part.alone.reason.code, part.chunk, part.room) == ("OtherBufferType", None, None)
@@ -246,7 +246,7 @@ def test_a_younger_buffer_takes_nothing_of_a_quota_from_an_older_one() -> None:
 # Classes of nodes, room and cost
 
 
-def test_a_class_tells_its_labels_its_nodes_and_what_the_smallest_leaves() -> None:
+def test_a_class_reports_its_labels_its_nodes_and_what_the_smallest_leaves() -> None:
     cluster = spare()
     cluster.add_node("spot-2", "8", "16Gi", **{"karpenter.sh__nodepool": "spot"})
     daemon = container("agent", cpu="400m", memory="1Gi")
@@ -267,7 +267,7 @@ def test_one_pod_that_cannot_be_read_keeps_no_buffer_from_being_explained() -> N
 
 
 @pytest.mark.parametrize("on_top", [True, False])
-def test_room_is_counted_beside_what_runs_or_as_if_nothing_did(on_top: bool) -> None:
+def test_headroom_is_counted_beside_what_runs_or_as_if_nothing_did(on_top: bool) -> None:
     cluster = Cluster()
     cluster.add_node("n1", "4")
     cluster.add_workload("web", 3, container(cpu="1", memory="1Gi"))
@@ -291,7 +291,7 @@ def test_a_chunk_that_no_node_takes_says_why() -> None:
     ]
 
 
-def test_a_node_that_is_not_ready_has_no_room() -> None:
+def test_a_node_that_is_not_ready_has_no_headroom() -> None:
     cluster = world(**exactly(2))
     cluster.objects["Node", ("", "n1")]["status"]["conditions"][0]["status"] = "False"
     assert room_of(explained(cluster)).chunks == 0
@@ -305,7 +305,7 @@ def test_where_not_all_pods_are_known_free_capacity_is_not_reported() -> None:
     assert "RoomUnseen" in unseen_codes(found)
 
 
-def test_room_costs_what_it_requests() -> None:
+def test_headroom_costs_what_it_requests() -> None:
     evidence = world(10).evidence()
     part = told(explain_buffer(evidence, "web", Prices("given", "EUR", 0.05, 0.01)))
     assert part.cost is not None
@@ -316,7 +316,7 @@ def test_room_costs_what_it_requests() -> None:
 # What is told of it elsewhere
 
 
-def test_a_status_that_says_the_same_is_told_from_one_that_does_not() -> None:
+def test_a_status_that_says_the_same_is_distinguished_from_one_that_does_not() -> None:
     cluster = world(**exactly(2))
     assert (explained(cluster).is_stored, explained(cluster).stored_chunks) == (False, None)
     cluster.publish_buffers()

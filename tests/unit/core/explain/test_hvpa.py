@@ -73,7 +73,7 @@ def test_a_vpa_of_another_hvpa_is_told_to_be_its_own() -> None:
     assert next(source_lines(other, time(NOW))).startswith("VPA web, that of Hvpa web, recommends")
 
 
-def test_both_sources_are_told_with_what_each_says() -> None:
+def test_both_sources_are_reported_with_what_each_says() -> None:
     part = told(search(), "search")
     assert part.vpa is not None
     assert part.hpa is not None
@@ -88,7 +88,7 @@ def test_both_sources_are_told_with_what_each_says() -> None:
     assert (of(part, "cpu").by, of(part, "memory").by) == (("hpa",), ("vpa",))
 
 
-def test_sources_of_the_user_are_told_apart_from_its_own() -> None:
+def test_sources_of_the_user_are_distinguished_from_its_own() -> None:
     cluster = world(vpa={"deploy": False})
     cluster.add_vpa("theirs", {"app": {"cpu": "4", "memory": "3G"}}, mode="Off", target="web")
     part = told(cluster)
@@ -135,7 +135,7 @@ def test_a_count_on_the_scale_without_an_hpa_is_reported_with_its_writer() -> No
     assert "  kubectl wishes 4 replicas" in lines
 
 
-def test_a_count_that_the_controller_has_not_seen_yet_is_told() -> None:
+def test_a_count_that_the_controller_has_not_seen_yet_is_reported() -> None:
     cluster = world(total={"cpu": "12", "memory": "6G"})
     cluster.objects["Hvpa", (NAMESPACE, "web")]["spec"]["replicas"] = 4
     lines = list(source_lines(told(cluster), time(NOW)))
@@ -150,7 +150,7 @@ def test_without_any_source_the_reason_is_no_recommendation() -> None:
 # Count and size
 
 
-def test_the_count_is_told_with_the_edges_that_decide_it() -> None:
+def test_the_count_is_reported_with_the_edges_that_decide_it() -> None:
     part = told(search(), "search")
     cpu, memory = of(part, "cpu"), of(part, "memory")
     assert (part.replicas, part.count, part.size) == (2, 3, {"cpu": "8", "memory": "5G"})
@@ -161,7 +161,7 @@ def test_the_count_is_told_with_the_edges_that_decide_it() -> None:
 
 
 @pytest.mark.req("HV-44")
-def test_what_would_make_another_count_is_told_in_both_directions() -> None:
+def test_what_would_make_another_count_is_reported_in_both_directions() -> None:
     part = told(search(), "search")
     assert part.turns == (
         CountChangePart(4, upwards=True, totals={"cpu": "27", "memory": "29062500k"}),
@@ -169,7 +169,7 @@ def test_what_would_make_another_count_is_told_in_both_directions() -> None:
     )
 
 
-def test_a_count_that_the_overlap_keeps_is_told_with_its_edge() -> None:
+def test_a_count_that_the_overlap_keeps_is_reported_with_its_edge() -> None:
     part = told(world(3, "3700m", "3G", {"cpu": "11", "memory": "8G"}, scaleDown={"stabilizationWindow": "0s"}))
     cpu, memory = of(part, "cpu"), of(part, "memory")
     assert (part.count, cpu.count, cpu.kept_above, cpu.keeps) == (3, 2, "10800m", True)
@@ -181,7 +181,7 @@ def test_a_count_in_no_bucket_has_no_overlap_that_could_keep_it() -> None:
     assert (part.count, of(part, "cpu").kept_above, of(part, "cpu").keeps) == (12, "", False)
 
 
-def test_the_size_is_told_with_its_share_its_target_and_its_bounds() -> None:
+def test_the_size_is_reported_with_its_share_its_target_and_its_bounds() -> None:
     cpu, memory = of(told(search(), "search"), "cpu"), of(told(search(), "search"), "memory")
     assert (cpu.sizing, cpu.share, cpu.target, cpu.least, cpu.most, cpu.size) == ("Share", "8", "10", "0", "9", "8")
     assert (memory.sizing, memory.share, memory.target) == ("AtLeastRecommended", "3333333334", "5G")
@@ -208,7 +208,7 @@ def test_more_than_the_last_bucket_allows_is_limited() -> None:
     assert not [turn for turn in part.turns if turn.upwards]
 
 
-def test_of_many_counts_those_around_the_present_one_are_told() -> None:
+def test_of_many_counts_those_around_the_present_one_are_reported() -> None:
     bucket = {"replicas": {"min": 1, "max": 1_000_000}, "cpu": {"min": "1", "max": "1"}, "memory": {"min": 1, "max": 1}}
     part = told(world(500, "1", "1", {"cpu": "520", "memory": "1"}, buckets=[bucket]))
     shown = [each.count for each in part.rungs["cpu"]]
@@ -232,7 +232,7 @@ def test_of_many_counts_those_around_the_present_one_are_told() -> None:
         ({"scaleUp": {"stabilizationWindow": "3m"}}, "Up", "StabilizationWindow", time(NOW + 180)),
     ],
 )
-def test_a_step_that_is_held_back_is_told_with_its_reason_and_its_end(
+def test_a_step_that_is_held_back_is_reported_with_its_reason_and_its_end(
     spec: Document, direction: str, reason: str, until: str
 ) -> None:
     part = told(world(2, total={"cpu": "24", "memory": "10G"}, **spec))
@@ -247,13 +247,13 @@ def test_the_way_down_waits_for_a_window_that_begins_now() -> None:
     assert (of(part, "cpu").asked, of(part, "cpu").total) == ("5", "24")
 
 
-def test_what_the_controller_holds_back_is_told_as_its_status_has_it() -> None:
+def test_what_the_controller_holds_back_is_reported_as_its_status_has_it() -> None:
     blocked = [{"direction": "Down", "reason": "MinChange", "message": "not worth it"}]
     part = told(world(status={"blocked": blocked}))
     assert [each["reason"] for each in part.stored_blocked] == ["MinChange"]
 
 
-def test_a_wish_is_told_and_not_read() -> None:
+def test_a_wish_is_reported_and_not_read() -> None:
     part = told(search(), "search")
     assert (part.wish, part.replicas) == (4, 2)
     assert "WishUnread" not in {note.code for note in part.notes}
@@ -282,13 +282,13 @@ def test_a_target_at_zero_is_left_there() -> None:
     assert (code(part), part.replicas, part.demands) == ("ScaledToZero", 0, ())
 
 
-def test_a_stored_hvpa_that_breaks_a_rule_is_told_with_the_rule() -> None:
+def test_a_stored_hvpa_that_breaks_a_rule_is_reported_with_the_rule() -> None:
     part = told(world(buckets=[{**STORY_1, "replicas": {"min": 3, "max": 1}}]))
     assert (part.problem and part.problem.code, part.verdict) == ("HvpaRefused", None)
     assert "must not be below min" in part.problem_details
 
 
-def test_a_target_that_does_not_exist_is_told() -> None:
+def test_a_target_that_does_not_exist_is_reported() -> None:
     part = told(world(target="nope"))
     assert part.problem is not None
     assert (part.problem.code, part.verdict) == ("TargetNotFound", None)
@@ -329,7 +329,7 @@ def test_an_out_of_memory_kill_ends_the_waiting() -> None:
     assert "OomOverridesWindow" in {note.code for note in part.notes}
 
 
-def test_pods_that_do_not_have_the_size_yet_are_told_with_their_verdicts() -> None:
+def test_pods_that_do_not_have_the_size_yet_are_reported_with_their_verdicts() -> None:
     pods = {pod.name: pod for pod in explain_hvpa(search().evidence(), "search").pods}
     assert {pod.by for pod in pods.values()} == {"Hvpa search"}
     assert (pods["search-1-0"].reason.code, pods["search-1-1"].way) == ("SizeAsRecommended", "Resize")

@@ -57,7 +57,7 @@ def pool(count: int = 2, **group: Any) -> Pools:
     return cluster
 
 
-def test_a_node_in_use_is_kept_and_tells_how_much_is_asked_for() -> None:
+def test_a_node_in_use_is_kept_and_reports_how_much_is_asked_for() -> None:
     found = node(pools(), "small-1")
     assert (found.outcome, found.used, found.threshold) == ("Kept", 0.75, 0.5)
     assert {share.resource: (share.asked, share.offered) for share in found.shares}["cpu"] == ("3", "4")
@@ -65,7 +65,7 @@ def test_a_node_in_use_is_kept_and_tells_how_much_is_asked_for() -> None:
     assert (found.group.name, found.group.size, found.group.least, found.group.most) == ("small", 3, 1, 4)
 
 
-def test_a_node_that_could_go_tells_what_will_be_said_when_its_time_is_over() -> None:
+def test_a_removable_node_reports_the_decision_after_its_unneeded_time() -> None:
     found = node(pools(), "small-2")
     assert verdict(pools(), "small-2") == ("Unneeded", "NodeUnneeded")
     assert found.then is not None
@@ -80,7 +80,7 @@ def test_an_empty_node_will_be_marked() -> None:
     assert (found.outcome, found.then.reason.code) == ("Unneeded", "NodeMarked")
 
 
-def test_pods_are_told_apart_by_what_becomes_of_them() -> None:
+def test_pods_are_distinguished_by_what_becomes_of_them() -> None:
     cluster = pool()
     cluster.run("web-1-1", "small-1", deletionTimestamp="2027-01-15T08:00:00Z")
     cluster.run("web-1-2", "small-1")
@@ -243,18 +243,18 @@ def test_a_node_that_does_not_exist_is_refused_with_a_guess() -> None:
 # Nodes for whoever wants one
 
 
-def test_a_buffer_tells_where_its_chunks_have_room() -> None:
+def test_a_buffer_reports_where_its_chunks_have_headroom() -> None:
     found = placing(pools().buffer("web"))
     assert (found.told.reason.code, found.ready, found.nodes) == ("BufferProvisioned", 1, {"small-2": 1})
 
 
-def test_a_buffer_tells_what_would_be_ordered() -> None:
+def test_a_buffer_reports_what_would_be_ordered() -> None:
     found = placing(pools().buffer("builds"))
     assert (found.told.reason.code, found.ordered, found.orders) == ("BufferNodesOrdered", {"large": 2}, {"large": 2})
     assert [(obstacle.reason.code, obstacle.nodes) for obstacle in found.obstacles] == [("NodeTooSmall", 4)]
 
 
-def test_a_pod_that_waits_tells_which_group_helps() -> None:
+def test_a_pod_that_waits_reports_which_group_helps() -> None:
     found = placing(pools().pod("import-1"))
     assert (found.told.reason.code, found.ordered) == ("NodeOrdered", {"large": 1})
 
@@ -267,14 +267,14 @@ def test_a_pod_that_no_node_fits_reports_why() -> None:
     assert [(obstacle.reason.code, obstacle.nodes) for obstacle in found.obstacles] == [("NodeTooSmall", 4)]
 
 
-def test_a_group_that_may_not_grow_is_told() -> None:
+def test_a_group_that_may_not_grow_is_reported() -> None:
     cluster = pool(1, maxSize=1)
     cluster.run("web-1-1", "small-1", "3")
     cluster.want("web-1-2", "3")
     assert placing(cluster.pod("web-1-2")).told.reason.code == "GroupsExhausted"
 
 
-def test_a_pod_that_the_scheduler_has_not_looked_at_is_told_so() -> None:
+def test_a_pod_that_the_scheduler_has_not_tried_is_reported() -> None:
     cluster = pool()
     cluster.want("big", "32", looked=False)
     assert placing(cluster.pod("big")).told.reason.code == "SchedulerHasNotLooked"

@@ -53,7 +53,7 @@ def chain(steps: tuple[AmountChangePart, ...]) -> list[tuple[str, str, str, str]
 # Recommendations
 
 
-def test_every_stage_that_changed_a_target_is_told_with_what_it_made_of_it() -> None:
+def test_every_stage_that_changed_a_target_is_reported_with_what_it_made_of_it() -> None:
     found = Cluster()
     found.add_workload()
     policy = {"containerName": "app", "minAllowed": {"cpu": "310m"}, "maxAllowed": {"memory": "256Mi"}}
@@ -69,7 +69,7 @@ def test_every_stage_that_changed_a_target_is_told_with_what_it_made_of_it() -> 
     assert app.decided["recommended"]["target"] == {"cpu": "310m", "memory": "256Mi"}
 
 
-def test_the_maximum_of_the_cluster_is_told_apart_from_that_of_a_policy() -> None:
+def test_the_maximum_of_the_cluster_is_distinguished_from_that_of_a_policy() -> None:
     found = cluster()
     found.add_checkpoint(cpu=0.2)
     components = CollectedSettings(pipeline=PipelineSettings(max_allowed_cpu=100.0))
@@ -77,7 +77,7 @@ def test_the_maximum_of_the_cluster_is_told_apart_from_that_of_a_policy() -> Non
     assert chain(app.steps) == [("cpu", "CappedToClusterMaximum", "296m", "100m")]
 
 
-def test_a_resource_that_is_not_controlled_and_one_that_is_kept_are_told() -> None:
+def test_a_resource_that_is_not_controlled_and_one_that_is_kept_are_reported() -> None:
     policy = {"containerPolicies": [{"containerName": "app", "controlledResources": ["cpu"]}]}
     found = cluster({"app": {"cpu": "700m"}}, resourcePolicy=policy)
     found.used.append(("web-1-0", "app", NOW - 20, np.nan, 3e8))
@@ -244,7 +244,7 @@ def test_a_container_that_is_down_is_named_with_what_is_waited_for() -> None:
     }
 
 
-def test_a_resize_that_was_missed_is_told() -> None:
+def test_a_resize_that_was_missed_is_reported() -> None:
     resized = [{"manager": "kubectl", "time": time(NOW - 20), "subresource": "resize"}]
     found = cluster(SAME, mode="InPlace")
     crashed(found, {"running": {"startedAt": time(NOW - 10)}}, ENDED, managedFields=resized)
@@ -260,7 +260,7 @@ def test_requirements_that_are_not_met_are_named() -> None:
     assert told["otherwise"] == {"RequirementsMet": {"resources": "cpu", "change": "TargetLowerThanRequests"}}
 
 
-def test_a_pod_within_its_bounds_tells_how_far_off_it_is_and_when_it_is_old_enough() -> None:
+def test_a_pod_within_its_bounds_reports_how_far_off_it_is_and_when_it_is_old_enough() -> None:
     found = cluster(SAME)
     wide = {"lowerBound": {"cpu": "1m", "memory": "1Mi"}, "upperBound": {"cpu": "9", "memory": "9Gi"}}
     advice = {"containerName": "app", "target": {"cpu": "520m", "memory": "1Gi"}, **wide}
@@ -276,7 +276,7 @@ def test_a_pod_within_its_bounds_tells_how_far_off_it_is_and_when_it_is_old_enou
     assert told["otherwise"]["TimePassed"] == {"at": time(NOW - 3600 + 12 * 3600)}
 
 
-def test_a_pod_that_waits_for_others_tells_how_many_are_in_service() -> None:
+def test_a_pod_that_waits_for_others_reports_how_many_are_in_service() -> None:
     parts = explain_vpa(cluster(BIG).evidence(), "web").pods
     assert sorted(part.way for part in parts) == ["Evict", "Wait"]
     (waits,) = (part for part in parts if part.way == "Wait")
@@ -285,7 +285,7 @@ def test_a_pod_that_waits_for_others_tells_how_many_are_in_service() -> None:
     assert waits.otherwise[0].values == {"ready": 1.0, "least": 1.0}
 
 
-def test_an_hpa_that_holds_a_resource_is_named_and_told() -> None:
+def test_an_hpa_that_holds_a_resource_is_named_and_reported() -> None:
     found = cluster({"app": {"cpu": "2", "memory": "1Gi"}})
     metric = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization"}}}
     spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "metrics": [metric], "maxReplicas": 9}
@@ -297,7 +297,7 @@ def test_an_hpa_that_holds_a_resource_is_named_and_told() -> None:
     assert (say.name, say.values["byUtilizationOf"]) == ("web", ["cpu"])
 
 
-def test_what_lies_between_the_recommendation_and_the_size_of_a_pod_is_told() -> None:
+def test_what_lies_between_the_recommendation_and_the_size_of_a_pod_is_reported() -> None:
     found = cluster(BIG)
     found.put("LimitRange", "bounds", {"spec": {"limits": [{"type": "Container", "max": {"memory": "1536Mi"}}]}})
     found.add_workload("web", 2, container(limits={"memory": "1Gi"}))
@@ -307,7 +307,7 @@ def test_what_lies_between_the_recommendation_and_the_size_of_a_pod_is_told() ->
     assert ("memory", "CappedToLimitRangeMax", "2Gi", "1536Mi") in chain(app.steps)
 
 
-def test_a_boost_tells_its_phase_its_end_and_what_was_before() -> None:
+def test_a_boost_reports_its_phase_its_end_and_what_was_before() -> None:
     found = Cluster()
     annotations = {BOOST: '{"requests":{"cpu":"100m","memory":"1Gi"}}'}
     found.add_workload(annotations=annotations, ready_for=10.0)
@@ -335,7 +335,7 @@ def test_a_new_pod_gets_what_admission_would_give_to_its_template() -> None:
     assert new.account["containers"]["app"]["requests"] == {"cpu": ["500m", "2"], "memory": ["1Gi", "2Gi"]}
 
 
-def test_budgets_of_others_are_told_only_if_they_cover_the_pods() -> None:
+def test_budgets_of_others_are_reported_only_if_they_cover_the_pods() -> None:
     found = cluster(BIG)
     for app in ("web", "db"):
         budget = {"spec": {"selector": {"matchLabels": {"app": app}}}, "status": {"disruptionsAllowed": 1}}
@@ -345,7 +345,7 @@ def test_budgets_of_others_are_told_only_if_they_cover_the_pods() -> None:
     assert ("PodDisruptionBudget", "db") not in says
 
 
-def test_rivals_and_a_target_that_cannot_be_used_are_told() -> None:
+def test_rivals_and_a_target_that_cannot_be_used_are_reported() -> None:
     found = cluster(BIG)
     found.add_vpa("young", BIG, target="web")
     found.objects["VerticalPodAutoscaler", (NAMESPACE, "young")]["metadata"]["creationTimestamp"] = time(NOW - DAY)
@@ -359,7 +359,7 @@ def test_rivals_and_a_target_that_cannot_be_used_are_told() -> None:
     assert "does not exist" in lost.vpa.problem
 
 
-def test_events_about_the_object_and_its_pods_are_told_oldest_first() -> None:
+def test_events_about_the_object_and_its_pods_are_reported_oldest_first() -> None:
     found = cluster(BIG)
     for number, (kind, name) in enumerate((("Pod", "web-1-0"), ("VerticalPodAutoscaler", "web"), ("Pod", "other"))):
         about = {"kind": kind, "name": name, "namespace": NAMESPACE}
@@ -392,7 +392,7 @@ def test_what_is_hidden_is_named_and_makes_the_answer_partial() -> None:
     ]
 
 
-def test_room_on_nodes_is_not_judged_by_a_part_of_the_pods() -> None:
+def test_headroom_on_nodes_is_not_judged_by_a_part_of_the_pods() -> None:
     found = cluster({"app": {"cpu": "63", "memory": "1Gi"}})
     found.add_workload("big", 1, container(cpu="40"))
     warned = {warning.code for part in explain_vpa(found.evidence(), "web").pods for warning in part.warnings}

@@ -47,7 +47,7 @@ def test_each_daemon_takes_its_share_of_the_nodes_that_it_runs_on() -> None:
     assert used.amounts[table.row("pods")].tolist() == [2, 3, 1]
 
 
-def test_a_daemon_that_has_no_room_beside_the_others_takes_none() -> None:
+def test_a_daemon_that_has_no_headroom_beside_the_others_takes_none() -> None:
     table = NodeTable([node("small", cpu="1"), node("large")])
     used = Occupancy(table)
     found = place_daemon_pods(table, used, [daemon_demand(daemons("800m")), daemon_demand(daemons("300m"))])

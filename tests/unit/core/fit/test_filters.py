@@ -155,7 +155,7 @@ def test_taking_pods_away_again_leaves_what_was_there_before(rng: Random) -> Non
 # The rules, by example
 
 
-def test_a_pod_needs_room_of_every_resource_and_a_place_among_the_pods() -> None:
+def test_a_pod_needs_headroom_of_every_resource_and_a_free_pod_slot() -> None:
     table = NodeTable([node("small", cpu="1"), node("few", pods="1"), node("gpu", gpu="1")])
     asked = demand({"cpu": "1", GPU: "1"})
     assert on(table, fits(table, asked)) == ["gpu"]
@@ -409,7 +409,7 @@ def test_a_number_stays_with_its_node_and_is_given_out_again_when_that_is_gone()
     }
 
 
-def test_a_change_of_labels_taints_and_amounts_is_seen_by_the_next_question() -> None:
+def test_a_change_of_labels_taints_and_amounts_is_observed_by_the_next_question() -> None:
     table = NodeTable([node("a"), node("b", {"zone": "x"})])
     asked = demand({GPU: "1"}, nodeSelector={"zone": "x"})
     assert on(table, fits(table, asked)) == []

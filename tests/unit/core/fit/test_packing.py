@@ -127,7 +127,7 @@ def test_pods_are_spread_over_domains_and_over_hosts() -> None:
     assert packed(table, (demand(**spread("zone", "host")), 5)) == [["a1", "b1", "c1", "a2", "b1"]]
 
 
-def test_a_full_domain_ends_the_spread_even_if_others_have_room() -> None:
+def test_a_full_domain_ends_the_spread_even_if_others_have_headroom() -> None:
     table = NodeTable([node("a1", "a", "1"), node("b1", "b"), node("c1", "c")])
     assert packed(table, (demand(**spread("zone")), 9)) == [["a1", "b1", "c1", "b1", "c1"]]
 

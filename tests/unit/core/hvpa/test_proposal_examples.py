@@ -111,7 +111,7 @@ def test_story_2_grows_in_count_and_size_up_to_its_end() -> None:
 
 
 @pytest.mark.req("HV-21")
-def test_a_hole_belongs_to_the_later_bucket() -> None:
+def test_a_gap_belongs_to_the_later_bucket() -> None:
     made = by_total(amounts("1", "2.1G"), *STORY_2, target=amounts("1", "2.1G"))
     assert shape(made) == (2, 1000, 2_100_000_000)
 

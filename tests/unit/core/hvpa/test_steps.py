@@ -59,13 +59,13 @@ def test_a_shape_reads_as_its_buckets_are_written(binary: bool, memory: int, tol
     assert WorkloadShape(2, {"cpu": 4000, "memory": memory}).describe(binary=binary) == told
 
 
-def test_a_step_that_is_too_small_to_see_is_told_exactly() -> None:
+def test_a_step_that_is_too_small_to_see_is_reported_exactly() -> None:
     some, more = (WorkloadShape(2, {"cpu": 4000, "memory": memory}) for memory in (3 * 2**30, 3 * 2**30 + 1))
     assert describe_step(some, more, binary=True) == "2 x (4000m, 3221225472) to 2 x (4000m, 3221225473)"
     assert describe_step(WorkloadShape(2, {}), WorkloadShape(3, {}), binary=True) == "2 to 3"
 
 
-def test_less_waits_for_the_scale_down_window_and_is_looked_at_when_it_ends() -> None:
+def test_less_waits_for_the_scale_down_window_and_is_reconciled_when_it_ends() -> None:
     high, low = amounts(cpu="24"), amounts(cpu="6")
     first = decided(told(3, amounts(cpu="8"), high))
     waits = decided(told(3, amounts(cpu="8"), low, first.memory), NOW + 60)
@@ -77,7 +77,7 @@ def test_less_waits_for_the_scale_down_window_and_is_looked_at_when_it_ends() ->
 
 
 @pytest.mark.parametrize("total", [{}, amounts(cpu="24")], ids=["held", "told"])
-def test_a_vpa_that_is_gone_counts_for_a_window_and_is_looked_at_when_it_ends(total: ResourceAmounts) -> None:
+def test_a_deleted_vpa_counts_for_a_window_and_is_reconciled_when_it_ends(total: ResourceAmounts) -> None:
     first = decided(view(3, amounts(cpu="8"), amounts(cpu="8"), total, wish=3))
     assert (shape(first), first.next_look, first.vpa) == ((3, 8000, None), None, amounts(cpu="24"))
     gone = view(3, amounts(cpu="8"), wish=3)
@@ -87,14 +87,14 @@ def test_a_vpa_that_is_gone_counts_for_a_window_and_is_looked_at_when_it_ends(to
     assert (shape(ended), ended.verdict.reason, ended.next_look) == ((3, 8000, None), NO_RECOMMENDATION, None)
 
 
-def test_what_runs_at_the_first_look_counts_for_a_whole_window() -> None:
+def test_what_runs_at_the_first_pass_counts_for_a_full_window() -> None:
     first = decided(told(3, amounts(cpu="8"), amounts(cpu="6")))
     assert (shape(first), blocked(first)) == ((3, 8000, None), [("Down", "StabilizationWindow")])
     assert first.next_look == NOW + 300
     assert shape(decided(told(3, amounts(cpu="8"), amounts(cpu="6"), first.memory), NOW + 300)) == (2, 3000, None)
 
 
-def test_a_total_counts_for_as_long_as_it_was_the_present_one_however_rare_looks_are() -> None:
+def test_a_total_counts_for_as_long_as_it_was_the_present_one_however_rare_passes_are() -> None:
     first = decided(told(3, amounts(cpu="8"), amounts(cpu="24")))
     later = decided(told(3, amounts(cpu="8"), amounts(cpu="6"), first.memory), NOW + HOUR)
     assert shape(later) == (3, 8000, None)

@@ -79,7 +79,7 @@ def test_where_nothing_was_decided_nothing_is_lost() -> None:
     assert not is_lost({"app": {"cpu": "2"}}, {"app": {"cpu": "1"}}, {})
 
 
-def test_an_edit_is_told_even_where_the_window_is_none() -> None:
+def test_an_edit_is_reported_even_where_the_window_is_none() -> None:
     seen = view(1, {"cpu": 2000}, meaning=meaning(scaleDown={"stabilizationWindow": "0s"}), edited=True)
     first = decided(seen)
     assert REQUESTS_DRIFTED in first.verdict.notes
@@ -87,7 +87,7 @@ def test_an_edit_is_told_even_where_the_window_is_none() -> None:
     assert REQUESTS_DRIFTED not in later.verdict.notes
 
 
-def test_another_edit_is_told_for_a_window_of_its_own() -> None:
+def test_another_edit_is_reported_for_a_window_of_its_own() -> None:
     seen = view(1, {"cpu": 2000}, edited=True)
     first = decided(seen)
     again = decided(msgspec.structs.replace(seen, memory=first.memory), NOW + 200)

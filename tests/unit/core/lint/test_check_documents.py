@@ -67,7 +67,7 @@ def test_a_mistyped_kind_gets_the_nearest_one() -> None:
     ]
 
 
-def test_a_version_that_is_served_no_more_is_told() -> None:
+def test_a_version_that_is_served_no_more_is_reported() -> None:
     assert lines(GOOD.replace("k8s.io/v1\n", "k8s.io/v1beta2\n")) == [
         "1:1 UnknownKind apiVersion: autoscaling.k8s.io/v1beta2 is no longer served: write autoscaling.k8s.io/v1"
     ]
@@ -152,7 +152,7 @@ def test_unicode_names_are_refused_by_the_rule_of_names() -> None:
     assert "must consist of a-z, 0-9, '-' and '.'" in line
 
 
-def test_a_document_that_is_no_object_is_told_if_it_was_asked_for() -> None:
+def test_a_document_that_is_no_object_is_reported_if_it_was_asked_for() -> None:
     for text in ("just text\n", "- a\n- b\n", "42\n", "replicas: 3\n"):
         assert [found.reason.code for found in checked(text).findings] == ["NotAnObject"]
         assert checked(text, named=False).findings == ()
@@ -164,7 +164,7 @@ def test_wrong_types_at_every_level_are_reported_without_a_traceback() -> None:
         assert lines(document), field
 
 
-def test_a_kind_that_is_no_text_is_told() -> None:
+def test_a_kind_that_is_no_text_is_reported() -> None:
     assert checked("apiVersion: autoscaling.k8s.io/v1\nkind: [VerticalPodAutoscaler]\n").findings == ()
     assert checked("apiVersion: 1\nkind: VerticalPodAutoscaler\n").findings != ()
 

@@ -40,7 +40,7 @@ def test_a_good_scenario_is_one_object_without_findings() -> None:
     assert [ours.kind.name for ours in found.objects] == ["Scenario"]
 
 
-def test_a_typo_is_told_with_line_column_and_a_suggestion() -> None:
+def test_a_typo_is_reported_with_line_column_and_a_suggestion() -> None:
     assert lines(GOOD.replace("steady", "stedy")) == [
         "9:40 spec.workloads[0].containers[0].usage.cpu: Required value: one of steady, daily, weekly, spiky, trend, "
         "phases, leak, trace must be given",
@@ -56,13 +56,13 @@ def test_a_manifest_inside_is_checked_at_its_own_lines() -> None:
     ]
 
 
-def test_a_manifest_inside_without_a_kind_is_told() -> None:
+def test_a_manifest_inside_without_a_kind_is_reported() -> None:
     assert lines(GOOD.replace("          kind: VerticalPodAutoscaler\n", "")) == [
         "13:11 : not a Kubernetes object: apiVersion and kind must be given"
     ]
 
 
-def test_another_version_or_group_is_told() -> None:
+def test_another_version_or_group_is_reported() -> None:
     assert lines(GOOD.replace("v1alpha1", "v1", 1)) == [
         "1:1 apiVersion: there is no version v1 of Scenario: write sim.trellis.x-k8s.io/v1alpha1"
     ]

@@ -42,13 +42,13 @@ def test_every_field_that_the_server_objects_to_is_found_at_its_line(ours: Trell
     ]
 
 
-def test_a_kind_that_is_not_served_is_told_with_the_remedy(ours: TrellisObject) -> None:
+def test_a_kind_that_is_not_served_is_reported_with_the_remedy(ours: TrellisObject) -> None:
     (found,) = read_server_findings(ours, NotFound(404, "NotFound", "the server could not find the requested resource"))
     assert found.reason.code == "NotServed"
     assert found.message.endswith("install it with `trellis crds`")
 
 
-def test_a_missing_namespace_is_told_where_it_is_named(ours: TrellisObject) -> None:
+def test_a_missing_namespace_is_reported_where_it_is_named(ours: TrellisObject) -> None:
     error = NotFound(404, "NotFound", 'namespaces "shop" not found', Details(name="shop", kind="namespaces"))
     (found,) = read_server_findings(ours, error)
     assert (found.path, found.line) == ("metadata.namespace", 3)

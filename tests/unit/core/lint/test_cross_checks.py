@@ -68,7 +68,7 @@ def test_the_same_name_in_another_namespace_or_directory_is_another_object() -> 
     assert report.findings == ()
 
 
-def test_an_hpa_and_a_vpa_on_one_resource_are_told() -> None:
+def test_an_hpa_and_a_vpa_on_one_resource_are_reported() -> None:
     (line,) = found(DEPLOYMENT, HPA, VPA)
     assert line == (
         "TwoAutoscalers: HorizontalPodAutoscaler web scales the same target by cpu, which this VPA changes: "
@@ -96,7 +96,7 @@ def test_an_hpa_without_metrics_or_of_the_first_version_scales_by_cpu() -> None:
     assert found(first, VPA)[0].startswith("TwoAutoscalers")
 
 
-def test_two_vpas_on_one_target_are_told() -> None:
+def test_two_vpas_on_one_target_are_reported() -> None:
     second = VPA.replace("{name: web}\nspec", "{name: second}\nspec")
     (line,) = found(VPA, second)
     assert "the older of the two governs" in line
@@ -104,13 +104,13 @@ def test_two_vpas_on_one_target_are_told() -> None:
     assert "the one that acts governs" in line
 
 
-def test_an_hvpa_beside_a_vpa_is_told_unless_the_vpa_only_recommends() -> None:
+def test_an_hvpa_beside_a_vpa_is_reported_unless_the_vpa_only_recommends() -> None:
     (line,) = found(VPA, HVPA)
     assert "an Hvpa yields" in line
     assert found(VPA + '  updatePolicy: {updateMode: "Off"}\n', HVPA) == []
 
 
-def test_an_hpa_on_an_hvpas_target_is_told() -> None:
+def test_an_hpa_on_an_hvpas_target_is_reported() -> None:
     (line,) = found(HPA, HVPA)
     assert "point it at the Hvpa instead" in line
 
@@ -127,11 +127,11 @@ def test_a_container_that_is_not_boosted_needs_no_probe() -> None:
     assert found(DEPLOYMENT, VPA + BOOST + own) == []
 
 
-def test_nothing_is_said_of_probes_when_the_workload_is_not_in_the_set() -> None:
+def test_nothing_is_reported_about_probes_when_the_workload_is_not_in_the_set() -> None:
     assert found(VPA + BOOST) == []
 
 
-def test_a_policy_for_a_container_that_is_not_there_is_told() -> None:
+def test_a_policy_for_a_container_that_is_not_there_is_reported() -> None:
     policy = "  resourcePolicy: {containerPolicies: [{containerName: prxy}, {containerName: '*'}]}\n"
     (line,) = found(DEPLOYMENT, VPA + policy)
     assert line == 'NoSuchContainer: Deployment web has no container "prxy" (did you mean "proxy"?)'
@@ -144,7 +144,7 @@ def test_sidecars_are_containers_and_init_containers_are_not() -> None:
     assert 'has no container "setup"' in line
 
 
-def test_a_target_with_a_typo_is_told_when_a_similar_one_is_there() -> None:
+def test_a_target_with_a_typo_is_reported_when_a_similar_one_is_there() -> None:
     (line,) = found(DEPLOYMENT, VPA.replace("kind: Deployment, name: web", "kind: Deployment, name: wbe"))
     assert line == 'NoSuchTarget: there is no Deployment "wbe" among the objects checked (did you mean "web"?)'
 
@@ -153,7 +153,7 @@ def test_a_workload_that_cannot_be_read_stops_nothing() -> None:
     assert found(DEPLOYMENT.replace("containers:", "containers: 3\n      x:"), VPA + BOOST) == []
 
 
-def test_a_replica_count_in_an_hvpas_manifest_is_told() -> None:
+def test_a_replica_count_in_an_hvpas_manifest_is_reported() -> None:
     (line,) = found(HVPA + "  replicas: 3\n")
     assert line.startswith("Suspicious: is written by an HPA")
 

@@ -72,7 +72,7 @@ def test_it_shows_the_recommender_its_answer_and_the_outcome() -> None:
     assert (app["samples"], app["lastSample"]) == (1, "2023-11-14T22:14:20Z")
 
 
-def test_what_was_written_is_what_is_said_to_be_published() -> None:
+def test_written_values_are_reported_as_published() -> None:
     stub = Stub("default", GOOD)
     shop = world(stub)
     last = passed(shop)
@@ -97,7 +97,7 @@ def test_conditions_are_those_of_the_status_word_for_word() -> None:
     assert asked(passed(shop))["conditions"] == shop.status()["conditions"]
 
 
-def test_a_failure_is_told_with_what_stands_in_its_place() -> None:
+def test_a_failure_is_reported_with_what_stands_in_its_place() -> None:
     stub = Talkative("default", GOOD)
     shop = world(stub)
     passed(shop)
@@ -170,7 +170,7 @@ def test_where_every_container_is_off_the_condition_is_the_one_that_is_written()
     assert [container["reason"] for container in found["containers"]] == ["ContainerOff", "ContainerOff"]
 
 
-def test_a_vpa_without_pods_has_no_containers_to_tell_of() -> None:
+def test_a_vpa_without_pods_has_no_containers_to_report() -> None:
     shop = World(Stub("default", GOOD))
     shop.apply()
     found = asked(passed(shop))

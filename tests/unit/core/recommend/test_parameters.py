@@ -66,7 +66,7 @@ def test_an_unknown_parameter_is_named_with_those_there_are() -> None:
     assert problem.suggestion == "quantile"
 
 
-def test_all_that_is_wrong_is_said_at_once() -> None:
+def test_all_that_is_wrong_is_reported_at_once() -> None:
     assert len(read_parameters(DECLARED, {"days": "x", "shape": "x", "y": "x"}).problems) == 3
 
 

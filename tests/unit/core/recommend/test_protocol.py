@@ -89,7 +89,7 @@ def test_percentiles_are_nothing_where_nothing_was_sampled() -> None:
     assert np.isnan(rows_of([Used([0.5] * 5)]).percentiles(MEMORY, [0.5])).all()
 
 
-def test_the_last_kill_is_told() -> None:
+def test_the_last_kill_is_reported() -> None:
     rows = rows_of([Used([0.4] * 99, [4e8] * 99, killed=3 * HOUR), Used([0.4] * 99, [4e8] * 99)])
     assert rows.last_oom[0] == NOW - 3 * HOUR
     assert math.isnan(rows.last_oom[1])

@@ -124,7 +124,7 @@ def test_a_declaration_that_cannot_be_kept_is_refused(change: dict[str, Any], to
     assert told in refused.value.rule
 
 
-def test_everything_that_is_missing_is_said_at_once() -> None:
+def test_everything_that_is_missing_is_reported_at_once() -> None:
     with pytest.raises(InvalidInput) as refused:
         read_declaration(object())
     for part in ("`name`", "`needs_history`", "`estimate`", "`parameters`"):
@@ -148,5 +148,5 @@ def test_a_parameter_is_declared_once() -> None:
         (Parameter("x", ParameterKind.SWITCH, "M.", True), "true or false"),
     ],
 )
-def test_what_may_be_written_is_said_in_words(parameter: Parameter, text: str) -> None:
+def test_what_may_be_written_is_reported_in_words(parameter: Parameter, text: str) -> None:
     assert parameter.accepts == text

@@ -46,7 +46,7 @@ def test_each_container_gets_its_answer_and_the_name_of_its_recommender() -> Non
     assert found["mute", "app"].explanation == {}
 
 
-def test_of_a_recommender_that_failed_nothing_is_said() -> None:
+def test_of_a_recommender_that_failed_nothing_is_reported() -> None:
     talkative = Talkative("default", GOOD)
     shop = World(talkative)
     shop.apply()

@@ -133,7 +133,7 @@ def test_a_controller_that_wants_no_pods_is_left_alone() -> None:
     assert said(found) == [("Wait", "NoReplicasWanted")] * 2
 
 
-def test_a_resize_under_way_counts_and_one_that_waits_for_room_does_not() -> None:
+def test_a_resize_under_way_counts_and_one_that_waits_for_headroom_does_not() -> None:
     busy, waiting = (
         resizing(running("web-1-b", container(cpu="1")), *state, cpu="500m")
         for state in (("PodResizeInProgress",), ("PodResizePending", "Deferred"))

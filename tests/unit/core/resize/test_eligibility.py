@@ -77,7 +77,7 @@ def test_a_kill_soon_after_the_start_needs_no_bounds(ran: float, reason: str) ->
 
 
 @pytest.mark.parametrize(("ago", "reason"), [(599.0, "QuickOom"), (600.0, "PodTooYoung"), (5 * DAY, "PodTooYoung")])
-def test_a_kill_of_long_ago_is_forgotten_though_the_pod_still_tells_of_it(ago: float, reason: str) -> None:
+def test_a_kill_of_long_ago_is_forgotten_though_the_pod_still_reports_it(ago: float, reason: str) -> None:
     assert why("580m", *pair(killed(pod(age=HOUR), 10, ago=ago)))[0] == reason
 
 

@@ -43,13 +43,13 @@ def test_without_a_budget_nothing_is_kept_and_any_number_may_be_disturbed() -> N
     assert HourlyAllowance().count is None
 
 
-def test_a_budget_of_nothing_never_has_room() -> None:
+def test_a_budget_of_zero_never_has_headroom() -> None:
     rules = UpdateSettings(hourly=0)
     assert RecentDisruptions().left("shop", NOW, rules) == HourlyAllowance(0, None, None)
 
 
 @given(st.integers(1, 4), st.lists(st.integers(0, 9000), max_size=12))
-def test_room_is_back_at_the_time_that_was_told_and_not_before(most: int, gaps: list[int]) -> None:
+def test_headroom_is_back_at_the_reported_time_and_not_before(most: int, gaps: list[int]) -> None:
     rules = UpdateSettings(hourly=most)
     times = [sum(gaps[: place + 1]) for place in range(len(gaps))]
     done = after([(at, "shop") for at in times], rules)

@@ -174,7 +174,7 @@ def test_no_limit_is_above_the_pods_own_and_the_request_does_not_suffer() -> Non
     assert notes(found, "cpu") == ["cpu limit capped to the pod's own limit"]
 
 
-def test_where_there_is_no_room_at_all_the_pod_stays_as_it_is() -> None:
+def test_where_there_is_no_headroom_at_all_the_pod_stays_as_it_is() -> None:
     document = pod(
         container("app"), container("fixed", {"cpu": "1"}), resources={"requests": {"cpu": "1", "memory": "1Gi"}}
     )

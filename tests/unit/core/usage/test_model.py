@@ -171,7 +171,7 @@ def test_containers_of_one_pod_feed_rows_of_their_own() -> None:
     }
 
 
-def test_what_was_taken_is_told_for_metrics() -> None:
+def test_what_was_taken_is_reported_for_metrics() -> None:
     model = UsageModel()
     model.track_pods("shop", [pod("a"), pod("b")], START)
     taken = model.ingest(batch(("a", "app", START, 1.0, 1e9), ("b", "app", START, math.nan, 2e9)), START)

@@ -120,7 +120,7 @@ def test_kills_of_one_container_that_come_together_all_count(model: UsageModel) 
     assert model.view().last_oom.tolist() == [START + 2]
 
 
-def test_more_kills_than_are_remembered_are_still_told_apart(model: UsageModel) -> None:
+def test_more_kills_than_are_stored_are_still_distinguished(model: UsageModel) -> None:
     times = [START + 60 * n for n in range(100)]
     assert len(needed(model, *times)) == 100
     assert needed(model, *times) == []

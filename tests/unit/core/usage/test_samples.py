@@ -67,7 +67,7 @@ def test_the_good_half_of_a_sample_is_taken() -> None:
     assert np.isnan([taken.cpu[0], taken.memory[1]]).all()
 
 
-def test_samples_that_are_late_or_known_are_told_apart() -> None:
+def test_samples_that_are_late_or_known_are_distinguished() -> None:
     model = followed()
     model.ingest(batch(("good", "app", START, 0.1, 1e8)), START)
     taken = model.ingest(batch(("good", "app", START, 0.1, 1e8), ("good", "app", START - 1, 0.1, 1e8)), START)

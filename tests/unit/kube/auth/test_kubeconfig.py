@@ -71,7 +71,7 @@ def test_the_current_context_says_server_user_and_namespace(write: Write) -> Non
     assert connection.warnings == ()
 
 
-def test_a_context_can_be_chosen_and_the_namespace_is_default_unless_said(write: Write) -> None:
+def test_a_context_can_be_chosen_and_the_namespace_defaults_to_default(write: Write) -> None:
     config = _config("lab", namespace="shop")
     for key in ("clusters", "users", "contexts"):
         config[key] += _config("prod")[key]
@@ -109,7 +109,7 @@ def test_a_relative_plug_in_is_beside_the_file_and_a_bare_name_is_in_the_path(wr
     assert found.command == "login"
 
 
-def test_a_plug_in_is_told_about_the_cluster_if_it_asks(write: Write) -> None:
+def test_a_credential_plugin_gets_the_cluster_if_it_asks(write: Write) -> None:
     plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "login", "provideClusterInfo": True}
     extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "lab"}}
     cluster = {"certificate-authority-data": _b64("ca"), "extensions": [extension]}

@@ -60,7 +60,7 @@ def test_a_server_that_is_starting_says_when_to_come_back_too() -> None:
     assert error_of(refusal(503, "ServiceUnavailable", retry_after=1)).retry_after == 1.0
 
 
-def test_a_disruption_budget_can_be_told_from_too_many_requests() -> None:
+def test_a_disruption_budget_can_be_distinguished_from_too_many_requests() -> None:
     causes = [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 2 healthy pods"}]
     error = error_of(refusal(429, "TooManyRequests", "Cannot evict pod", details={"causes": causes}))
     assert [cause.reason for cause in error.details.causes] == ["DisruptionBudget"]

@@ -95,7 +95,7 @@ def test_it_sees_what_is_there_and_every_change_after_that() -> None:
     on(server, work)
 
 
-def test_it_is_not_synced_before_everything_was_seen_once() -> None:
+def test_it_is_not_synced_before_every_list_was_read_once() -> None:
     server = serving("a")
     server.faults.extend([refusal(500, "InternalError"), Unreachable("no route")])
 
@@ -111,7 +111,7 @@ def test_it_is_not_synced_before_everything_was_seen_once() -> None:
     virtual_time.run(main())
 
 
-def test_every_handler_is_told_every_change_with_what_was_before() -> None:
+def test_every_handler_gets_every_change_with_the_previous_object() -> None:
     server = serving("a")
     told: list[list[tuple[str, str, str]]] = [[], []]
 

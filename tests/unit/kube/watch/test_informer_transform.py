@@ -20,7 +20,7 @@ def _slim(found: KubeObject) -> KubeObject:
     return msgspec.structs.replace(found, metadata=kept)
 
 
-def test_objects_are_kept_and_told_of_as_they_were_made_smaller() -> None:
+def test_objects_are_stored_and_handed_out_as_transformed() -> None:
     server = ModelServer()
     for name in ("a", "b"):
         server.put(pod_path(name), {"metadata": {"labels": {"x": "y"}, "annotations": {"v": "1"}}})

@@ -141,13 +141,13 @@ def test_what_is_not_known_of_an_object_is_not_checked() -> None:
     assert "deleteOptions" not in body(CreateEviction(bare))
 
 
-def test_a_target_is_the_object_as_it_was_seen() -> None:
+def test_a_target_is_the_object_as_it_was_observed() -> None:
     pod = Pod(PodMeta(name="web-0", namespace="shop", uid="uid-1", resource_version="7"))
     assert target_of(PODS, pod) == POD
     assert target_of(PODS, pod, at_this_version=False).resource_version == ""
 
 
-def test_a_write_that_works_tells_the_new_version() -> None:
+def test_a_successful_write_returns_the_new_version() -> None:
     found = outcome(DONE, PATCH)
     assert found.applied
     assert (found.name, found.uid, found.resource_version) == ("web-0", "uid-1", "8")

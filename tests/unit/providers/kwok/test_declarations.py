@@ -88,7 +88,7 @@ def test_a_refusal_says_which_file_line_field_and_rule() -> None:
     )
 
 
-def test_text_that_is_no_document_is_told_and_the_rest_is_read() -> None:
+def test_text_that_is_no_document_is_reported_and_the_rest_is_read() -> None:
     found = read_declarations(config_map(group("a"), **{"broken.yaml": "spec: {unclosed", "note.txt": "hello"}), WHERE)
     assert sorted(found.groups) == ["a"]
     assert [str(problem.said).partition(" ")[0] for problem in found.problems] == ["broken.yaml:1:7", "note.txt:1:1"]
@@ -116,7 +116,7 @@ def test_another_object_is_no_group() -> None:
         (config_map(), "the ConfigMap kube-system/groups declares no group"),
     ],
 )
-def test_that_nothing_is_declared_is_told(config: object, told: str) -> None:
+def test_that_nothing_is_declared_is_reported(config: object, told: str) -> None:
     [problem] = read_declarations(config, WHERE).problems  # type: ignore[arg-type]
     assert (problem.said.reason, str(problem.said)) == (NO_GROUPS, told)
 

@@ -184,7 +184,7 @@ async def test_a_group_never_grows_above_its_maximum() -> None:
 
 
 @played
-async def test_instances_are_given_back_by_deleting_the_node_that_was_seen() -> None:
+async def test_instances_are_deleted_by_deleting_the_observed_node() -> None:
     world = KwokWorld(group(minSize=1))
     await world.bring_up(3)
     uid = world.documents()["small-2"]["metadata"]["uid"]
@@ -225,7 +225,7 @@ async def test_an_unknown_group_is_an_answer() -> None:
 
 
 @played
-async def test_nodes_of_a_group_that_is_no_longer_declared_are_told_of_left_alone_and_still_come_up() -> None:
+async def test_nodes_of_a_group_no_longer_declared_are_reported_not_touched_and_still_come_up() -> None:
     world = KwokWorld()
     await world.order(2)
     world.declare(group("other"))
@@ -241,7 +241,7 @@ async def test_nodes_of_a_group_that_is_no_longer_declared_are_told_of_left_alon
 
 
 @played
-async def test_a_group_that_is_declared_wrongly_is_told_of_once() -> None:
+async def test_a_group_that_is_declared_wrongly_is_reported_once() -> None:
     world = KwokWorld()
     await world.order(1)
     world.declare(group(maxSize=None), group("other"))

@@ -42,7 +42,7 @@ def test_a_variant_that_saves_by_risking_more_is_not_proposed() -> None:
     assert "No other requests less CPU" in as_html(result)
 
 
-def test_where_no_cpu_was_measured_nothing_is_said_of_it() -> None:
+def test_where_no_cpu_was_measured_nothing_is_reported_about_it() -> None:
     blind = [msgspec.structs.replace(SMALL.variants[number], cpu=None) for number in (0, 3)]
     scores = [score for score in SMALL.series if score.variant in {variant.name for variant in blind}]
     result = msgspec.structs.replace(SMALL, variants=blind, series=scores, curves=[], sweeps=[], charts=[])
@@ -90,7 +90,7 @@ def test_no_spot_of_the_frontier_lies_upon_a_name() -> None:
     assert min(abs(float(y) - 4 - float(cy)) for (x, y), (cx, cy) in product(names, spots) if float(x) <= float(cx)) > 8
 
 
-def test_what_was_left_out_and_what_was_stopped_is_told() -> None:
+def test_what_was_left_out_and_what_was_stopped_is_reported() -> None:
     partial = msgspec.structs.replace(SMALL, partial=True, notes=["web-02/app: 1 gap"])
     text = "\n".join(as_text(partial, 100))
     page = as_html(partial)

@@ -78,7 +78,7 @@ def test_only_so_many_workloads_are_shown_and_the_rest_is_counted() -> None:
     assert "... and 4 workloads more with buckets" in text
 
 
-def test_nothing_to_propose_is_said_in_every_form() -> None:
+def test_nothing_to_propose_is_reported_in_every_form() -> None:
     nothing = advised(shop())
     for form in ("table", "yaml", "markdown", "html"):
         assert "There are no buckets to propose for 7 workloads." in render_buckets(nothing, form)

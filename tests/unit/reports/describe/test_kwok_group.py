@@ -20,7 +20,7 @@ def sentences(document: dict[str, Any]) -> list[str]:
     return found
 
 
-def test_a_group_is_told_in_sizes_shape_and_time() -> None:
+def test_a_group_is_reported_in_sizes_shape_and_time() -> None:
     assert sentences(group(minSize=1, price=0.2, taints=[{"key": "dedicated", "effect": "NoSchedule"}])) == [
         "A group of 1 to 10 nodes with 4 cpu and 16Gi memory each.",
         "A node is up 30 s after it was ordered.",
@@ -30,12 +30,12 @@ def test_a_group_is_told_in_sizes_shape_and_time() -> None:
 
 
 @pytest.mark.parametrize("how", [each for each in GroupFailureMode if each is not GroupFailureMode.OTHER_SHAPE])
-def test_every_mishap_is_told(how: str) -> None:
+def test_every_mishap_is_reported(how: str) -> None:
     assert sentences(failing(how))[-1].startswith("Goes wrong: ")
     assert sentences(failing(how, after=2))[-1].endswith(", beyond the first 2.")
 
 
-def test_nodes_of_another_shape_are_told_with_it() -> None:
+def test_nodes_of_another_shape_are_reported_with_it() -> None:
     other = failing("OtherShape", resources={"cpu": "1", "memory": "1Gi"})
     assert sentences(other)[-1] == "Goes wrong: nodes come up with 1 cpu and 1Gi memory."
     assert msgspec.convert(other, KwokNodeGroup).spec.fails is not None

@@ -74,7 +74,7 @@ def test_a_single_replica_is_promised_nothing_that_the_default_minimum_rules_out
 @pytest.mark.parametrize("minimum", [None, 1, 3])
 @pytest.mark.parametrize("restarts", [(), ("cpu",), ("cpu", "memory")])
 @pytest.mark.parametrize("requested", [True, False])
-def test_pods_are_said_to_be_left_as_they_are_exactly_where_the_plan_does_nothing(
+def test_pods_are_reported_as_left_unchanged_exactly_where_the_plan_does_nothing(
     mode: str, replicas: int, minimum: int | None, restarts: tuple[str, ...], requested: bool
 ) -> None:
     app = container(restarts=restarts) if requested else container(cpu=None, memory=None)
@@ -105,7 +105,7 @@ def test_the_bounds_of_an_hpa_count_and_not_the_replicas_of_the_manifest() -> No
     assert LEFT not in said
 
 
-def test_a_minimum_is_told_where_the_workload_is_not_in_the_files() -> None:
+def test_a_minimum_is_reported_where_the_workload_is_not_in_the_files() -> None:
     assert "Where fewer than 2 replicas live (the updater's default)" in described(vpa("Recreate"))
     assert "Where fewer than 3 replicas live, running" in described(vpa("Recreate", minReplicas=3))
     assert LEFT not in described(vpa("Recreate", minReplicas=1))

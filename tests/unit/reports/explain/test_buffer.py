@@ -111,7 +111,7 @@ def test_no_line_is_wider_than_the_terminal(width: int, name: str) -> None:
         (given_pods(resourceClaims=[{"name": "gpu"}]), "Its capacity asks for 2 pods of the given spec."),
     ],
 )
-def test_what_it_keeps_is_said_in_a_sentence(spec: Document, sentence: str) -> None:
+def test_what_it_keeps_is_reported_in_a_sentence(spec: Document, sentence: str) -> None:
     assert sentence in told(**spec)
 
 
@@ -124,7 +124,7 @@ def test_outside_of_its_schedule_the_next_window_is_named() -> None:
     assert "costs" not in found
 
 
-def test_where_room_is_short_it_says_how_much_there_is_and_why() -> None:
+def test_where_headroom_is_short_it_says_how_much_there_is_and_why() -> None:
     cluster = Cluster()
     cluster.add_node("n1", "4")
     found = told(cluster, **exactly(5))
@@ -132,13 +132,13 @@ def test_where_room_is_short_it_says_how_much_there_is_and_why() -> None:
     assert "No further chunk fits 1 node, NodeFull (cpu)." in found
 
 
-def test_where_there_is_no_room_at_all_nothing_is_left_over() -> None:
+def test_where_there_is_no_headroom_at_all_nothing_is_left_over() -> None:
     cluster = Cluster()
     cluster.add_node("n1", "2")
     assert "the nodes that there are have room for none of it; it wants new nodes." in told(cluster, **exactly(5))
 
 
-def test_a_status_that_is_behind_is_told() -> None:
+def test_a_status_that_is_behind_is_reported() -> None:
     cluster = Cluster()
     assert "No pods are in its status yet." in told(cluster, **exactly(2))
     cluster.publish_buffers()
@@ -147,12 +147,12 @@ def test_a_status_that_is_behind_is_told() -> None:
     assert "Its status has 2 chunks, and is not what this answer comes to." in behind
 
 
-def test_when_all_of_it_last_had_room_is_told() -> None:
+def test_the_time_when_all_chunks_last_fit_is_reported() -> None:
     found = told(status={"lastFullyProvisioned": time(NOW - 120)}, **exactly(2))
     assert "All of it last had room at 07:58 UTC, 2 min ago." in found
 
 
-def test_another_buffer_on_the_target_is_told() -> None:
+def test_another_buffer_on_the_target_is_reported() -> None:
     cluster = Cluster()
     cluster.add_buffer("more", **exactly(3))
     assert "Buffer more is about the same target, and keeps 3 chunks of its own." in told(cluster, **exactly(2))

@@ -158,7 +158,7 @@ def test_an_edge_stands_below_the_end_of_its_step() -> None:
     assert [labels[: end + 1].split()[-1] for end in ends] == [str(edge) for edge in EDGES[:-1]]
 
 
-def test_a_count_that_no_bucket_has_is_told_below() -> None:
+def test_a_count_that_no_bucket_has_is_reported_below() -> None:
     lines = drawn((20, "24"), (3, "24"))
     assert "○ now: 20 replicas with 24 (not drawn)" in "\n".join(lines)
 

@@ -61,7 +61,7 @@ def test_a_terminal_without_blocks_gets_plain_characters() -> None:
     assert draw_sparkline([0.0, 0.0]) == "▁▁"
 
 
-def test_pods_of_which_the_same_is_said_are_told_of_together() -> None:
+def test_pods_with_the_same_reason_are_reported_together() -> None:
     cluster = Cluster()
     cluster.add_workload("web", 12)
     cluster.add_vpa("web", {"app": {"cpu": "500m", "memory": "1Gi"}})
@@ -71,7 +71,7 @@ def test_pods_of_which_the_same_is_said_are_told_of_together() -> None:
     assert told.count("SizeAsRecommended") == 1
 
 
-def test_a_budget_that_forbids_the_eviction_is_told_of_at_once() -> None:
+def test_a_budget_that_forbids_the_eviction_is_reported_at_once() -> None:
     cluster = Cluster()
     cluster.add_workload("web", 3)
     cluster.add_vpa("web", {"app": {"cpu": "2", "memory": "1Gi"}})
@@ -156,7 +156,7 @@ def test_json_has_the_codes_and_nothing_that_is_empty() -> None:
     }
 
 
-def test_what_could_not_be_read_is_told_once_for_each_reason_and_cause() -> None:
+def test_what_could_not_be_read_is_reported_once_for_each_reason_and_cause() -> None:
     cluster = boosted()
     cluster.missing += [
         MissingData("LimitRange", "shop", "may not be read"),

@@ -55,7 +55,7 @@ def test_variants_are_held_against_each_other_by_their_nodes() -> None:
     assert "95 of 100 at most 0 s (against 3 min)" in said
 
 
-def test_the_page_draws_nodes_over_time_and_tells_of_waits() -> None:
+def test_the_page_draws_nodes_over_time_and_reports_waits() -> None:
     page = as_html(told_of_nodes())
     assert 'aria-label="Nodes over time: Fixed requests' in page
     assert page.count("<path d=") >= 4
@@ -102,7 +102,7 @@ def test_rows_for_programs_end_with_waits() -> None:
 
 
 @pytest.mark.parametrize("word", ["Pods wait", "Nodes over time", "Buffers whole"])
-def test_nothing_is_said_of_nodes_that_neither_come_nor_go(word: str) -> None:
+def test_nothing_is_reported_about_nodes_that_neither_come_nor_go(word: str) -> None:
     found = simulated()
     assert word not in as_html(found)
     assert word not in "\n".join(as_text(found))

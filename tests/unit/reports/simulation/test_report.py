@@ -140,7 +140,7 @@ def test_a_run_that_was_stopped_before_anything_was_done_has_reports_too() -> No
     assert as_csv(empty).count("\n") == 1
 
 
-def test_without_prices_cores_are_told() -> None:
+def test_without_prices_cores_are_reported() -> None:
     variants = [
         msgspec.structs.replace(
             variant,

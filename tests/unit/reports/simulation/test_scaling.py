@@ -66,7 +66,7 @@ def test_the_page_has_them_on_cards_in_tables_and_in_charts() -> None:
         assert told in page
 
 
-def test_nothing_is_told_where_counts_do_not_change() -> None:
+def test_nothing_is_reported_where_counts_do_not_change() -> None:
     page = as_html(PLAIN)
     assert '"scales"' not in page
     assert "Overload" not in page

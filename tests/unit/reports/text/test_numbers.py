@@ -36,7 +36,7 @@ NUMBERS = st.floats(allow_nan=True, allow_infinity=True)
         (math.nan, "-"),
     ],
 )
-def test_an_amount_has_three_digits_that_tell_something(value: float, text: str) -> None:
+def test_an_amount_has_three_significant_digits(value: float, text: str) -> None:
     assert format_significant(value) == text
 
 

@@ -237,7 +237,7 @@ def test_a_refusal_names_the_variable_and_the_line(file: Path) -> None:
         loaded(file=file)
 
 
-def test_everything_wrong_is_said_at_once() -> None:
+def test_everything_wrong_is_reported_at_once() -> None:
     with pytest.raises(InvalidInput) as refused:
         loaded("--v=11", "--profiling=maybe")
     assert "flag --v" in str(refused.value)

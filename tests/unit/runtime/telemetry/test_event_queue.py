@@ -53,7 +53,7 @@ def test_events_wait_while_changes_are_written_and_are_posted_after_ten_seconds_
     virtual_time.run(main())
 
 
-def test_events_that_cannot_be_written_are_told_of_once_a_minute_with_their_number(
+def test_events_that_cannot_be_written_are_reported_once_a_minute_with_their_number(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     action = CreateObject(Target(EVENTS, "web.1", "shop"), {})

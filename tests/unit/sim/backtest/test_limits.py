@@ -29,7 +29,7 @@ def test_any_kill_is_beyond_a_limit_where_the_first_variant_has_none(kills: floa
     assert list(find_uncompared(found, {"kills": 1.5})) == []
 
 
-def test_a_measure_that_nothing_was_scored_for_is_told() -> None:
+def test_a_measure_that_nothing_was_scored_for_is_reported() -> None:
     found = result(variant("default", None), variant("tight", None))
     (line,) = find_uncompared(found, {"kills": 1.5})
     assert line.startswith("nothing was scored for kills")

@@ -70,7 +70,7 @@ def test_a_step_before_anything_was_decided_is_not_scored() -> None:
     assert result.notes == []
 
 
-def test_a_series_that_is_over_before_anything_is_decided_is_told() -> None:
+def test_a_series_that_is_over_before_anything_is_decided_is_reported() -> None:
     result = backtest(default(terms=BacktestTerms(step=9 * DAY)), [], [series("a"), series("b", days=40.0)])
     assert [one_series.cpu is None for one_series in result.series] == [True, False]
     assert result.notes == ["a: nothing is scored, because it ends with its first step of 9 d"]
@@ -136,7 +136,7 @@ def test_two_series_of_one_name_say_where_they_come_from() -> None:
     assert [fact.name for fact in backtest(default(), [], [first, second]).facts] == ["a (a.csv)", "a (other.csv)"]
 
 
-def test_a_bad_file_is_left_out_and_told_and_the_others_are_scored(tmp_path: Path) -> None:
+def test_a_bad_file_is_left_out_and_reported_and_the_others_are_scored(tmp_path: Path) -> None:
     (tmp_path / "bad.csv").write_text("timestamp,cpu\n0,-1\n60,1\n")
     result = backtest(default(), find_parts([str(tmp_path)]).parts, [series("a")])
     assert [fact.name for fact in result.facts] == ["a"]
@@ -217,7 +217,7 @@ class Raising(DefaultRecommender):
         raise ZeroDivisionError("by its author")
 
 
-def test_a_recommender_of_others_that_fails_is_told_of() -> None:
+def test_a_recommender_of_others_that_fails_is_reported() -> None:
     request = build_request(["mine"], terms=QUICK, installed={"mine": f"{__name__}:Raising"})
     result = backtest(request, [], [series("a")])
     assert result.left_out == ["a could not be replayed: ZeroDivisionError: by its author"]

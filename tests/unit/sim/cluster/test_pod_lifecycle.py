@@ -76,7 +76,7 @@ def test_new_pods_pass_through_admission_before_they_are_placed() -> None:
     assert world.cluster.rows.cpu_request[world.cluster.rows.numbers()].tolist() == [3.0]
 
 
-def test_a_pod_without_room_waits_and_is_placed_when_another_goes() -> None:
+def test_a_pod_without_headroom_waits_and_is_placed_when_another_goes() -> None:
     world = World(fleet(workload("web", 2, container(cpu="3")), workload("late", 1))).run(60)
     waiting = next(each for each in world.of() if not each.spec.node_name)
     assert world.cluster.pending == 1

@@ -196,7 +196,7 @@ def test_zero_replicas_switch_it_off() -> None:
     assert scaled.run(1).count() == 2
 
 
-def test_a_target_that_is_not_there_is_said() -> None:
+def test_a_target_that_is_not_there_is_reported() -> None:
     scaled = with_hpa(hpa(metric(), of="nobody"), web(0.5)).run(2)
     assert scaled.conditions() == {"AbleToScale": ("False", "FailedGetScale")}
 
@@ -249,7 +249,7 @@ def test_a_changed_request_changes_the_answer() -> None:
     assert scaled.run(1).count() == 4
 
 
-def test_it_writes_only_what_differs_and_tells_only_what_is_new() -> None:
+def test_it_writes_only_differences_and_reports_only_what_is_new() -> None:
     scaled = with_hpa(hpa(metric()), web(0.5)).run(4)
     result = len(scaled.told)
     scaled.run(10)
@@ -257,7 +257,7 @@ def test_it_writes_only_what_differs_and_tells_only_what_is_new() -> None:
     assert scaled.cluster.counters.scalings.tolist() == [0]
 
 
-def test_a_write_that_fails_is_said_and_tried_again() -> None:
+def test_a_write_that_fails_is_reported_and_tried_again() -> None:
     scaled = with_hpa(hpa(metric(), kind="Other"), web(1.0))
     refuses = [WriteResult.CONFLICT, WriteResult.APPLIED]
 

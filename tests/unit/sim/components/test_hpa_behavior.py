@@ -40,7 +40,7 @@ def test_without_a_behavior_a_step_doubles_at_most_or_goes_to_four() -> None:
     assert (may.replicas, may.limited) == (4, "ScaleUpLimit")
 
 
-def test_bounds_are_said_to_be_what_holds_it() -> None:
+def test_bounds_are_reported_as_what_limits_it() -> None:
     assert HpaScaleLimits(1, 6).limited(50, 4, NOW).limited == "TooManyReplicas"
     assert HpaScaleLimits(2, 6).limited(1, 4, NOW).limited == "TooFewReplicas"
     assert HpaScaleLimits(2, 6).limited(3, 3, NOW).limited == "DesiredWithinRange"

@@ -66,7 +66,7 @@ def test_on_the_way_up_pods_that_are_not_up_count_as_using_nothing() -> None:
     assert asks(4, pods(2, used=2000), unready=pods(2)) == 8
 
 
-def test_on_the_way_down_pods_that_are_not_up_are_not_looked_at() -> None:
+def test_on_scale_down_unready_pods_are_ignored() -> None:
     assert asks(6, pods(4, used=250), unready=pods(2)) == 2
 
 

@@ -74,7 +74,7 @@ def test_an_object_of_the_user_keeps_its_name() -> None:
     assert (counts.metadata.controller, counts.spec.max_replicas) == (None, 3)
 
 
-def test_an_hvpa_has_no_scale_before_its_first_look_and_takes_wishes_of_its_version_alone() -> None:
+def test_an_hvpa_has_no_scale_before_its_first_reconcile_and_takes_wishes_of_its_version_alone() -> None:
     (found,) = stored(hvpa(STORY_1)).hvpas
     known = hvpas(found)
     assert known.scale("shop", "Hvpa", "web") is None

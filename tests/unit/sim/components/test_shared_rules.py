@@ -40,7 +40,7 @@ def test_a_governor_that_only_boosts_has_no_advice() -> None:
     assert update_advice(governor, advised(first, "250m").status) == compile_vpa_governor(advised(first, "250m"))
 
 
-def test_after_a_write_it_is_looked_again_when_nothing_else_would_say_so() -> None:
+def test_after_a_write_it_is_requeued_when_no_event_would_follow() -> None:
     assert {told: requeue_delay(told) for told in WriteResult} == {
         **dict.fromkeys((WriteResult.APPLIED, WriteResult.SKIPPED, WriteResult.GONE)),
         **dict.fromkeys((WriteResult.CONFLICT, WriteResult.INVALID), REQUEUE_AFTER_CONFLICT_SECONDS),

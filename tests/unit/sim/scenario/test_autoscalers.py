@@ -199,7 +199,7 @@ def test_a_metric_that_the_template_of_an_hvpa_cannot_have_is_refused() -> None:
         ),
     ],
 )
-def test_a_fault_in_an_entry_is_told_with_field_value_and_rule(entry: dict[str, Any], expected: str) -> None:
+def test_a_fault_in_an_entry_is_reported_with_field_value_and_rule(entry: dict[str, Any], expected: str) -> None:
     result = told(policy({"forEach": [entry]}))
     assert result[0].startswith(f"spec.policies[0].forEach[0].{expected}")
     assert len(result) == 1
@@ -211,7 +211,7 @@ def test_an_interval_of_nothing_is_refused(name: str) -> None:
     assert found.startswith(f"spec.intervals.{name}: Invalid value")
 
 
-def test_check_tells_what_is_wrong_with_an_hpa_inside_a_scenario() -> None:
+def test_check_reports_what_is_wrong_with_an_hpa_inside_a_scenario() -> None:
     text = """\
 apiVersion: sim.trellis.x-k8s.io/v1alpha1
 kind: Scenario

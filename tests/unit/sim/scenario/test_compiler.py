@@ -49,7 +49,7 @@ def test_time_is_counted_in_steps_from_the_start() -> None:
     assert clock.end == BEGIN + 86_400
 
 
-def test_intervals_are_the_live_ones_unless_said() -> None:
+def test_intervals_are_the_live_ones_by_default() -> None:
     assert compiled(scenario()).intervals.recommender == 60.0
     assert compiled(scenario(intervals={"updater": "10m"})).intervals.updater == 600.0
 
@@ -94,7 +94,7 @@ def test_a_job_has_runs_and_wants_by_its_age() -> None:
     assert found.template["spec"]["restartPolicy"] == "OnFailure"
 
 
-def test_runs_differ_as_far_as_was_said_and_never_overlap() -> None:
+def test_runs_differ_as_far_as_configured_and_never_overlap() -> None:
     runs = {"every": "1h", "length": "50m", "jitter": 0.5}
     lengths = [length for _, length in compiled(workload(kind="Job", runs=runs)).workloads[0].runs]
     assert len(lengths) == 24
@@ -277,12 +277,12 @@ def test_another_workload_changes_nothing_of_those_that_were_there() -> None:
         ),
     ],
 )
-def test_what_does_not_go_together_is_told_with_its_field(document: dict[str, Any], expected: str) -> None:
+def test_what_does_not_go_together_is_reported_with_its_field(document: dict[str, Any], expected: str) -> None:
     (found,) = refused(document)
     assert found.startswith(expected)
 
 
-def test_a_trace_that_cannot_be_read_is_told_with_its_file() -> None:
+def test_a_trace_that_cannot_be_read_is_reported_with_its_file() -> None:
     def gone(file: str, _series: str | None) -> Series:
         raise InvalidInput(file, "row 7: cpu_cores is negative")
 
@@ -292,7 +292,7 @@ def test_a_trace_that_cannot_be_read_is_told_with_its_file() -> None:
     ]
 
 
-def test_a_trace_without_the_column_is_told() -> None:
+def test_a_trace_without_the_column_is_reported() -> None:
     series = Series("s", np.asarray([0.0, 60.0]), np.asarray([1.0, 2.0]), np.asarray([np.nan, np.nan]))
     traced = usage(memory={"trace": {"file": "a.csv"}})
     assert refused(traced, traces=lambda _file, _name: series) == [
@@ -301,7 +301,7 @@ def test_a_trace_without_the_column_is_told() -> None:
     ]
 
 
-def test_a_file_with_a_broken_manifest_is_told_with_document_and_line() -> None:
+def test_a_file_with_a_broken_manifest_is_reported_with_document_and_line() -> None:
     text = (
         b"kind: [\n---\napiVersion: autoscaling.k8s.io/v1\nkind: VerticalPodAutoscaler\nmetadata: {name: w}\nspec: {}\n"
     )

@@ -91,13 +91,13 @@ def test_what_lies_beside_a_scenario_is_read(small: Path) -> None:
         ("kind: Scenario", "kind: ConfigMap", "1: : the file holds no Scenario; it must hold one; other manifests"),
     ],
 )  # fmt: skip
-def test_a_fault_is_told_with_file_line_and_field(small: Path, old: str, new: str, expected: str) -> None:
+def test_a_fault_is_reported_with_file_line_and_field(small: Path, old: str, new: str, expected: str) -> None:
     small.write_text(GOOD.replace(old, new))
     (found,) = lines(small)
     assert found.startswith(f"small.yaml:{expected}")
 
 
-def test_a_trace_with_a_bad_number_is_told_with_its_row(small: Path) -> None:
+def test_a_trace_with_a_bad_number_is_reported_with_its_row(small: Path) -> None:
     (small.parent / "usage.csv").write_text(USAGE.replace("0.7", "many"))
     (found,) = lines(small)
     assert '"usage.csv"' in found

@@ -64,7 +64,7 @@ def test_it_takes_an_hour_to_get_busy() -> None:
     assert weekly(quarters, 0.0, 1.0, OFFICE).tolist() == [0.0, 0.25, 0.5, 0.75, 1.0]
 
 
-def test_bursts_are_as_many_and_as_high_as_was_said() -> None:
+def test_bursts_are_as_many_and_as_high_as_configured() -> None:
     times = MONDAY + 300.0 * np.arange(100 * 288, dtype=np.float64)
     result = spiky(times, 300.0, Spikes(2.0, 4.0, 3_000.0), draws())
     busy = (result > 0).mean()
@@ -88,7 +88,7 @@ def test_each_version_has_its_factor_and_the_last_one_holds() -> None:
     assert versions(hours(2), changes, []).tolist() == [1.0, 1.0]
 
 
-def test_drawn_versions_differ_as_far_as_was_said() -> None:
+def test_drawn_versions_differ_as_far_as_configured() -> None:
     assert np.std(np.log(draw_factors(5_000, 0.3, draws()))) == pytest.approx(0.3, rel=0.05)
 
 

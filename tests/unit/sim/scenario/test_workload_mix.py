@@ -58,7 +58,7 @@ def test_most_are_small_and_few_are_large() -> None:
     assert requests.mean() > 1.2 * np.median(requests)
 
 
-def test_requests_lie_above_usage_as_far_as_was_said() -> None:
+def test_requests_lie_above_usage_as_far_as_configured() -> None:
     def median(factor: float) -> float:
         over = OverRequests(cpu=DrawnFactor(median=factor, spread=0.1))
         mix = FleetMix(count=200, shares=MixShares(steady=1), over_requests=over)

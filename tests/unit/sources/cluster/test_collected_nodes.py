@@ -97,7 +97,7 @@ def test_for_a_node_nothing_else_is_read() -> None:
     assert len(found.pods) == 3
 
 
-def test_the_autoscaler_may_be_told_of_another_configmap() -> None:
+def test_the_autoscaler_may_have_another_configmap() -> None:
     server = with_groups(shop(), "others")
     command = ["trellis", "nodes", "--kwok-node-groups=kube-system/others"]
     template = {"spec": {"containers": [{"name": "nodes", "command": command}]}}

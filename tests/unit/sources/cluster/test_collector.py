@@ -160,7 +160,7 @@ def test_what_rbac_hides_is_named_and_the_rest_is_there() -> None:
     assert MissingData("ConfigMap trellis-freeze", "kube-system", "may not be read") in found.missing
 
 
-def test_what_is_hidden_everywhere_is_said_once() -> None:
+def test_what_is_hidden_everywhere_is_reported_once() -> None:
     server = shop()
     hide(server, "office", "kube-system", "shop")
     found = collected_from(server)

@@ -294,7 +294,7 @@ def test_a_server_that_stays_away_is_given_up_after_the_retries() -> None:
     assert said.endswith(" cannot be connected to: Connection refused")
 
 
-def test_a_failure_that_stays_is_said_in_the_servers_words() -> None:
+def test_a_failure_that_stays_is_reported_in_the_servers_words() -> None:
     server = Scripted(refusing(503, "unavailable", "TSDB not ready"))
     said = refused(server, prometheus_retries=2)
     assert len(server.requests) == 3
@@ -316,7 +316,7 @@ def test_a_failure_that_stays_is_said_in_the_servers_words() -> None:
         (lambda: web.Response(text="<html>Grafana</html>"), "none of Prometheus.*Grafana"),
     ],
 )
-def test_what_will_not_pass_is_said_at_once(trouble: Callable[[], web.StreamResponse], said: str) -> None:
+def test_what_will_not_pass_is_reported_at_once(trouble: Callable[[], web.StreamResponse], said: str) -> None:
     server = Scripted(trouble)
     found = refused(server)
     assert isinstance(found, PrometheusRefused)
@@ -337,7 +337,7 @@ def test_what_will_not_pass_is_said_at_once(trouble: Callable[[], web.StreamResp
         refusing(422, "422", "cannot select more than -search.maxSamplesPerQuery=1000000000 samples"),
     ],
 )
-def test_too_much_is_told_apart_and_not_tried_again(trouble: Callable[[], web.StreamResponse]) -> None:
+def test_too_much_is_distinguished_and_not_tried_again(trouble: Callable[[], web.StreamResponse]) -> None:
     server = Scripted(trouble)
     assert isinstance(refused(server), PrometheusTooMuch)
     assert len(server.requests) == 1

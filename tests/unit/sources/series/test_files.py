@@ -411,19 +411,19 @@ def test_averages_of_cpu_and_maxima_of_memory_are_found_by_name(
     assert found.notes == []
 
 
-def test_a_resource_in_columns_that_are_not_known_is_told(tmp_path: Path) -> None:
+def test_a_resource_in_columns_that_are_not_known_is_reported(tmp_path: Path) -> None:
     found = read(written(tmp_path, "timestamp,cpu_percent,memory_bytes\n0,50,1e6\n60,50,1e6\n"))
     assert len(found.series) == 1
     [note] = found.notes
     assert note.endswith("no CPU is read: cpu_percent is unknown here, `cpu_cores` would be known")
 
 
-def test_a_resource_that_is_not_used_is_told(tmp_path: Path) -> None:
+def test_a_resource_that_is_not_used_is_reported(tmp_path: Path) -> None:
     [note] = read(written(tmp_path, f"{HEAD}0,0,1e6\n60,0,1e6\n")).notes
     assert "column cpu_cores is 0 all the time" in note
 
 
-def test_what_only_ever_grows_is_told_to_be_like_a_counter(tmp_path: Path) -> None:
+def test_what_only_ever_grows_is_reported_as_a_counter(tmp_path: Path) -> None:
     rows = "".join(f"{60 * number},{number},1e6\n" for number in range(100))
     [note] = read(written(tmp_path, HEAD + rows)).notes
     assert note.endswith("column cpu_cores never falls; if it counts seconds, call it cpu_seconds_total")

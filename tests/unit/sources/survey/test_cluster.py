@@ -93,7 +93,7 @@ def test_the_largest_node_is_read_on_request_and_missing_rights_are_reported() -
     assert [str(each) for each in refused.missing] == ["Node: may not be read"]
 
 
-def test_a_namespace_that_does_not_exist_is_said_with_the_nearest_that_does() -> None:
+def test_a_namespace_that_does_not_exist_is_reported_with_the_nearest_that_does() -> None:
     found = present(shop(), "shopp")
     assert found.pods == []
     assert [str(each) for each in found.missing] == ['Namespace in shopp: does not exist (did you mean "shop"?)']
@@ -188,7 +188,7 @@ def test_what_keeps_metrics_for_long_is_asked_first_and_what_knows_nothing_is_pa
         ({"stack": 0}, (("stack", STACK),), "knows no container_memory_working_set_bytes"),
     ],
 )
-def test_that_there_is_none_is_said_with_what_to_do(
+def test_that_there_is_none_is_reported_with_what_to_do(
     answers: dict[str, int], services: tuple[tuple[str, dict[str, Any]], ...], says: str
 ) -> None:
     with pytest.raises(InvalidInput, match=f"{says}.*--prometheus-url"):

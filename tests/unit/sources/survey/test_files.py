@@ -145,7 +145,7 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
     assert unreadable.what.endswith("c.csv")
 
 
-def test_no_usage_at_all_is_said(tmp_path: Path) -> None:
+def test_no_usage_at_all_is_reported(tmp_path: Path) -> None:
     found = surveyed(tmp_path, WorkloadFilter.of(["nowhere"]), usage=table(("shop/web/app", 0.2, MIB)))
     assert found.workloads == ()
     assert found.notes == ("there is no usage in them that was asked about",)

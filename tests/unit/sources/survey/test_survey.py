@@ -279,7 +279,7 @@ def test_labels_that_prometheus_renamed_are_understood() -> None:
     assert container.request.cpu == 1000
 
 
-def test_without_kube_state_metrics_names_tell_and_it_is_said() -> None:
+def test_without_kube_state_metrics_names_decide_and_it_is_reported() -> None:
     server = SurveyedPrometheus()
     for pod in (f"web-{HASH}-x2k9b", f"web-{HASH}-x2k9c", "db-0", "debug"):
         server.use("shop", pod, "app", days=0.1)
@@ -289,7 +289,7 @@ def test_without_kube_state_metrics_names_tell_and_it_is_said() -> None:
     assert "guessed from the names of pods" in found.missing[0].why
 
 
-def test_no_metrics_at_all_is_said() -> None:
+def test_no_metrics_at_all_is_reported() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web")
     server.usage = {"cpu": {}, "memory": {}}
@@ -301,7 +301,7 @@ def test_no_metrics_at_all_is_said() -> None:
     assert "has no usage of them" in found.notes[0]
 
 
-def test_cpu_that_is_scraped_too_seldom_for_a_rate_is_said() -> None:
+def test_cpu_that_is_scraped_too_seldom_for_a_rate_is_reported() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web")
     server.usage["cpu"] = {}

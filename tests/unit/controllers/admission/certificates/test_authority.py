@@ -286,7 +286,7 @@ def test_an_empty_secret_is_filled() -> None:
 
 
 @pytest.mark.parametrize("fault", [refusal(403, "Forbidden", "no secrets for you"), Unreachable("no route")])
-def test_trouble_with_the_api_server_is_said_and_passes(fault: Answer) -> None:
+def test_trouble_with_the_api_server_is_reported_and_passes(fault: Answer) -> None:
     server = ModelServer()
 
     async def main() -> None:
@@ -305,7 +305,7 @@ def test_trouble_with_the_api_server_is_said_and_passes(fault: Answer) -> None:
     virtual_time.run(main())
 
 
-def test_without_the_right_to_write_nothing_is_shown_and_the_reason_is_said() -> None:
+def test_without_the_right_to_write_nothing_is_shown_and_the_reason_is_reported() -> None:
     server = ModelServer()
 
     def refuse_writes(request: Request) -> Answer | None:

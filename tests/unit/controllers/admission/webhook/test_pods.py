@@ -337,7 +337,7 @@ def test_target_of_a_foreign_kind_is_known_before_its_first_pod_comes(kind: str,
     world.run(play)
 
 
-def test_pod_that_comes_before_everything_was_seen_is_let_through() -> None:
+def test_a_pod_created_before_caches_are_synced_is_admitted() -> None:
     world = World()
     world.add_app()
 

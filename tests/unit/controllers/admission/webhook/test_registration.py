@@ -91,7 +91,7 @@ class World:
         virtual_time.run(everything())
 
 
-def test_the_api_server_is_told_what_upstream_tells_it() -> None:
+def test_the_webhook_is_registered_as_upstream_registers_it() -> None:
     world = World()
     world.look()
     assert world.webhooks == [
@@ -369,7 +369,7 @@ def test_without_an_authority_nothing_is_registered() -> None:
 
 
 @pytest.mark.parametrize("fault", [refusal(403, "Forbidden", "not yours"), Unreachable("no route to host")])
-def test_trouble_is_said_and_passes(fault: Answer) -> None:
+def test_trouble_is_reported_and_passes(fault: Answer) -> None:
     world = World()
 
     async def main() -> None:

@@ -296,7 +296,7 @@ def test_an_object_of_another_owner_under_the_name_stays_when_translation_ends()
     world.run(then)
 
 
-def test_a_cluster_without_the_kind_is_told_until_it_has_it() -> None:
+def test_a_cluster_without_the_kind_is_reported_until_it_has_it() -> None:
     world = translating(version="")
 
     async def play(_: BufferController) -> None:
@@ -330,7 +330,7 @@ def test_a_kind_that_is_removed_or_changes_its_version_stops_no_buffer() -> None
     world.run(play)
 
 
-def test_a_refusal_is_told_and_tried_again() -> None:
+def test_a_refusal_is_reported_and_tried_again() -> None:
     world = translating()
     refused = [True]
 

@@ -263,7 +263,7 @@ def test_a_template_of_another_owner_is_left_unchanged() -> None:
     world.run(play)
 
 
-def test_a_template_that_is_refused_is_told_and_tried_again() -> None:
+def test_a_template_that_is_refused_is_reported_and_tried_again() -> None:
     world = serving()
     world.add_capacity()
     refused = [True]
@@ -325,7 +325,7 @@ def test_another_workload_has_not_the_shape_of_the_one_before_it() -> None:
     world.run(play)
 
 
-def test_an_api_server_that_is_slow_to_answer_costs_no_room() -> None:
+def test_an_api_server_that_is_slow_to_answer_costs_no_headroom() -> None:
     world = serving()
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 10, "selector": "app=web"}})
     world.add_capacity(scalableRef={"apiGroup": "example.com", "kind": "Rollout", "name": "web"}, replicas=3)
@@ -339,7 +339,7 @@ def test_an_api_server_that_is_slow_to_answer_costs_no_room() -> None:
     world.run(play)
 
 
-def test_a_refusal_costs_the_room_once_it_has_lasted() -> None:
+def test_a_refusal_costs_the_headroom_once_it_has_lasted() -> None:
     world = CapacityWorld(serve=True)
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 10, "selector": "app=web"}})
     world.add_pod("web")

@@ -183,7 +183,7 @@ def test_one_process_serves_its_own_and_installed_ones_and_none_suffers_for_anot
     world.run(play)
 
 
-def test_a_shadow_is_counted_and_never_applied_and_one_that_is_not_here_is_said_once(
+def test_a_shadow_is_counted_and_never_applied_and_one_that_is_not_here_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World("--recommender-name=default,other", "--set=other.recommendation-margin-fraction=1.3")

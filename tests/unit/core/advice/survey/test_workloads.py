@@ -157,7 +157,7 @@ def test_pods_that_are_over_do_not_count_as_pods() -> None:
     assert found(pods=over, Job=[made("once")]).workloads == {}
 
 
-def test_kills_that_pods_show_are_told() -> None:
+def test_kills_that_pods_show_are_reported() -> None:
     ended = ObservedState(terminated=ObservedTermination("OOMKilled", finished_at=THEN))
     status = ObservedContainerStatus("app", last_state=ended)
     what = found(pods=(pod("a", owner("StatefulSet", "db"), container_statuses=(status,)),), StatefulSet=[made("db")])

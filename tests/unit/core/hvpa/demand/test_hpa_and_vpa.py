@@ -61,7 +61,7 @@ def test_a_wish_is_what_a_pod_requests_times_it() -> None:
     assert made.actions == (SetScale(3), WriteBack(3))
 
 
-def test_a_wish_is_written_back_unread_at_the_first_look() -> None:
+def test_a_wish_is_written_back_unread_at_the_first_reconcile() -> None:
     made = decided(workload(2, "6", 4))
     assert (made.hpa, made.actions) == (amounts(cpu="12"), (WriteBack(2),))
     assert WISH_UNREAD in made.verdict.notes
@@ -197,12 +197,12 @@ def test_nothing_is_scaled_twice_if_a_controller_dies_after_scaling(wish: int) -
     assert (shape(made), made.actions) == ((3, 8000, None), (WriteBack(3),))
 
 
-def test_an_hpa_that_waits_itself_is_told_of() -> None:
+def test_an_hpa_that_waits_itself_is_reported() -> None:
     assert HPA_STABILIZES in decided(workload(2, "6", 2, hpa=silent(stabilizes=True))).verdict.notes
 
 
 @pytest.mark.req("HV-06")
-def test_a_users_vpa_counts_as_it_was_first_seen_until_the_total_is_told() -> None:
+def test_a_users_vpa_counts_as_it_was_first_seen_until_the_total_is_reported() -> None:
     size = amounts(cpu="6")
     pods = (ContainerView("app", True, amounts(cpu="12"), {}, size, size),)
     first = decided(view(2, {}, containers=pods))

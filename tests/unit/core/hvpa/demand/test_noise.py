@@ -201,7 +201,7 @@ def test_the_time_in_which_nothing_can_be_measured_does_not_count() -> None:
     assert loop.sees(24_000).shape.count == 4, "no whole window was measured yet"
 
 
-def test_while_the_mean_moves_towards_another_count_it_is_looked_at_without_any_change() -> None:
+def test_while_the_mean_moves_towards_another_count_it_is_reconciled_without_any_change() -> None:
     loop = Loop(4, 6450)
     made = loop.sees(24_000)
     assert made.next_look is not None

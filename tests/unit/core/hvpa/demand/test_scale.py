@@ -104,7 +104,7 @@ def test_a_wish_for_less_lowers_nothing_unless_it_is_repeated_for_the_whole_wind
         assert shape(made) == ((2, 600, None) if seconds < 315 else (2, 300, None))
 
 
-def test_pods_without_requests_cannot_follow_a_wish_and_that_is_said() -> None:
+def test_pods_without_requests_cannot_follow_a_wish_and_that_is_reported() -> None:
     bare = (ContainerView("app", True),)
     first = decided(HvpaView(LADDER, 2, 2, 2, bare, wish=2))
     made = decided(HvpaView(LADDER, 2, 2, 2, bare, wish=4, memory=first.memory, wisher="kubectl"), NOW + 15)

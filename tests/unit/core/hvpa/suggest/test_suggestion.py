@@ -93,7 +93,7 @@ def lives(draw: st.DrawFn) -> WorkloadHistory:
 
 
 @given(lives())
-def test_what_is_proposed_is_always_accepted_and_holds_all_that_was_seen(workload: WorkloadHistory) -> None:
+def test_what_is_proposed_is_always_accepted_and_holds_all_that_was_observed(workload: WorkloadHistory) -> None:
     found = suggested(workload)
     if not found.manifest:
         assert found.reason is not None
@@ -248,7 +248,7 @@ def test_in_a_closed_loop_a_proposed_hvpa_follows_the_load_up_and_down_again() -
     assert 900 / 0.9 <= after[0] * after[1] <= 900 / 0.8 * 1.3
 
 
-def test_base_usage_is_told_by_counts_that_changed() -> None:
+def test_base_usage_is_derived_from_counts_that_changed() -> None:
     cpu = daily(600, 4500)
     known = estimate_base_usage(lived(cpu, by_hpa(60, 1000)(cpu)).usage)
     assert known.is_known

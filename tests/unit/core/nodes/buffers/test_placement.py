@@ -17,7 +17,7 @@ MINIMUM: Document = {"recreationStrategy": "KeepMinimum"}
 
 
 @pytest.mark.req("BF-01")
-def test_nodes_are_added_until_the_room_exists() -> None:
+def test_nodes_are_added_until_the_headroom_exists() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 10)).settle()
     assert (cluster.size, cluster.buffer("spare").is_provisioned) == (3, True)
     assert cluster.ordered() == {}
@@ -47,7 +47,7 @@ def test_chunks_only_fit_nodes_that_match_their_selector() -> None:
     assert cluster.ordered() == {"a": 1}
 
 
-def test_chunks_that_may_go_anywhere_leave_room_to_those_that_may_not() -> None:
+def test_chunks_that_may_go_anywhere_leave_headroom_to_those_that_may_not() -> None:
     bound = a_spec(nodeSelector={"disk": "ssd"})
     cluster = Cluster(a_group("a", labels={"disk": "ssd"}), a_group("b"))
     cluster.nodes(a_node("a-1", labels={"group": "a", "disk": "ssd"}), a_node("b-1", labels={"group": "b"}))
@@ -68,7 +68,7 @@ def test_selectors_affinities_and_tolerations_of_chunks_count() -> None:
 
 
 @pytest.mark.req("BF-34")
-def test_room_kept_empty_is_made_anew_when_a_pod_takes_it() -> None:
+def test_headroom_kept_empty_is_made_anew_when_a_pod_takes_it() -> None:
     cluster = Cluster(a_group("one", cpu="1"))
     cluster.buffers(a_buffer("spare", 3, **EMPTY)).settle()
     assert cluster.size == 3
@@ -98,7 +98,7 @@ def test_a_minimum_is_met_by_nodes_of_two_pools_together() -> None:
     assert cluster.ordered() == {"a": 1, "b": 1}
 
 
-def test_pods_that_belong_to_their_nodes_take_room_from_a_minimum() -> None:
+def test_pods_that_belong_to_their_nodes_take_headroom_from_a_minimum() -> None:
     cluster = Cluster(a_group("small")).have("small", 1)
     cluster.snapshot.put_daemon_set(("kube-system", "agent"), a_daemon_set("agent", "1"))
     cluster.place(a_pod("agent-1", owner=("DaemonSet", "agent"), namespace="kube-system"), "small-1")

@@ -24,7 +24,7 @@ def written(cluster: Cluster, before: dict[str, Any] | None = None, name: str = 
 
 
 @pytest.mark.req("BF-37")
-def test_a_whole_buffer_is_provisioned_and_says_since_when_and_when_last() -> None:
+def test_a_buffer_whose_chunks_all_fit_is_provisioned_with_its_times() -> None:
     cluster = Cluster(a_group("small")).have("small", 1).buffers(a_buffer("spare", 4))
     status = written(cluster)
     assert status == {
@@ -63,7 +63,7 @@ def test_a_condition_says_of_which_generation_it_is_though_nothing_else_changes(
     assert (condition["observedGeneration"], condition["lastTransitionTime"]) == (4, NOON)
 
 
-def test_when_room_is_lost_the_last_time_it_was_whole_is_told_exactly() -> None:
+def test_when_headroom_is_lost_the_last_provisioned_time_is_exact() -> None:
     cluster = Cluster(a_group("small", most=1)).have("small", 1).buffers(a_buffer("spare", 4))
     status = written(cluster)
     cluster.wait(120).plan()
@@ -81,7 +81,7 @@ def test_when_room_is_lost_the_last_time_it_was_whole_is_told_exactly() -> None:
     )
 
 
-def test_a_buffer_that_never_was_whole_has_no_time() -> None:
+def test_a_buffer_that_was_never_provisioned_has_no_time() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4))
     status = written(cluster)
     assert status is not None
@@ -113,7 +113,7 @@ def test_a_time_that_was_written_by_an_earlier_process_is_kept() -> None:
     assert status["lastFullyProvisioned"] == "2026-11-17T12:00:00Z"
 
 
-def test_why_chunks_have_no_room_is_told_of_each_group() -> None:
+def test_why_chunks_have_no_headroom_is_reported_for_each_group() -> None:
     cluster = Cluster(a_group("small"), a_group("tiny", cpu="1")).buffers(a_buffer("spare", 2, a_spec("8")))
     status = written(cluster)
     assert status is not None
@@ -121,7 +121,7 @@ def test_why_chunks_have_no_room_is_told_of_each_group() -> None:
     assert cluster.now == START
 
 
-def test_chunks_whose_order_failed_have_no_room_beside_those_that_had_none_before() -> None:
+def test_chunks_whose_order_failed_have_no_headroom_beside_those_that_had_none_before() -> None:
     ordered = BufferDecision(
         ("default", "spare"), "u", DetailedReason(BUFFER_NODES_ORDERED), 6, ordered={"big": 2, "small": 1}, unplaced=3
     )

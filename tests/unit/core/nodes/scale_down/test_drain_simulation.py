@@ -15,7 +15,7 @@ from trellis.core.nodes.scale_down.replacement_pods import ReplacementDemands
 from trellis.core.nodes.settings import ScaleDownSettings
 
 
-def test_a_node_that_was_tried_in_vain_still_has_its_pods_for_the_next() -> None:
+def test_after_a_failed_drain_simulation_the_node_still_has_its_pods_for_the_next() -> None:
     cluster = ShrinkingCluster(a_group("small"), down=ScaleDownSettings(scale_down_utilization_threshold=0.9)).have(
         "small", 2
     )
@@ -31,7 +31,7 @@ def storing(name: str, cpu: str, storage: str, **more: Any) -> Pod:
     return a_web_pod(name, containers=[{"name": "app", "resources": {"requests": requests}}], **more)
 
 
-def test_what_found_a_place_in_vain_takes_no_room_from_the_next() -> None:
+def test_a_rolled_back_placement_takes_no_capacity_from_the_next() -> None:
     cluster = ShrinkingCluster(a_group("small", amounts={"ephemeral-storage": "10Gi"})).have("small", 3)
     cluster.run("small-1", storing("full", "3", "10Gi"))
     # The larger of the two finds a place, and the other none.

@@ -58,7 +58,7 @@ def test_what_runs_on_an_underused_node_moves_to_another() -> None:
     assert {each.node for each in cluster.snapshot.placed.values()} == {"small-1"}
 
 
-def test_a_node_whose_pods_fit_nowhere_else_stays_and_is_told_so() -> None:
+def test_a_node_whose_pods_fit_nowhere_else_stays_and_is_reported() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3")).run("small-2", a_web_pod("b", "1500m"))
     cluster.look()
     assert cluster.code("small-2") == "NoPlaceForPods"
@@ -147,7 +147,7 @@ def test_a_node_that_takes_over_what_another_has_cannot_go_with_it() -> None:
     assert (cluster.code("a-1"), cluster.code("a-2")) == ("NodeUnneeded", "NodeTakesOver")
 
 
-def test_a_node_that_is_tried_in_vain_takes_no_room_from_the_next() -> None:
+def test_a_failed_drain_simulation_takes_no_capacity_from_the_next() -> None:
     cluster = ShrinkingCluster(a_group("a"), a_group("b"))
     cluster.have("a", 2).have("b", 1)
     pinned = a_web_pod("pinned", "300m", nodeSelector={"kubernetes.io/hostname": "a-1"})
@@ -521,7 +521,7 @@ def test_rules_about_other_pods_hold_where_pods_would_go() -> None:
     assert {cluster.code(name) for name in cluster.snapshot.nodes} == {"NoPlaceForPods"}
 
 
-def test_a_pod_that_would_be_boosted_again_needs_room_for_that() -> None:
+def test_a_pod_that_would_be_boosted_again_needs_headroom_for_that() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2500m")).run("small-2", a_web_pod("slow", "500m"))
     cluster.starts = lambda pod: {"app": 2000} if pod.metadata.name.startswith("slow") else {}
     cluster.pass_(600)
@@ -548,7 +548,7 @@ def test_a_pod_goes_only_where_its_volumes_can_be_reached() -> None:
 
 
 @pytest.mark.req("BF-34")
-def test_chunks_hold_a_node_only_while_room_would_be_lost() -> None:
+def test_chunks_hold_a_node_only_while_headroom_would_be_lost() -> None:
     cluster = a_cluster(3).run("small-1", a_web_pod("a", "3"))
     cluster.buffers(a_buffer("spare", 4))
     cluster.passes(1500, every=30)

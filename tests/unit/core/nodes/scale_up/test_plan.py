@@ -108,7 +108,9 @@ def test_no_node_is_ordered_for_pods_that_do_not_wait_for_one(pod: object) -> No
 
 
 @pytest.mark.parametrize(("priority", "ordered"), [(-11, {"small": 1}), (-10, {"small": 2}), (None, {"small": 2})])
-def test_a_pod_below_the_cutoff_takes_no_room_and_one_at_it_does(priority: int | None, ordered: dict[str, int]) -> None:
+def test_a_pod_below_the_cutoff_takes_no_capacity_and_one_at_it_does(
+    priority: int | None, ordered: dict[str, int]
+) -> None:
     """A pod without a priority has priority 0."""
     cluster = Cluster(a_group("small")).nodes(a_node("there"))
     cluster.place(a_pod("low", cpu="4", priority=priority), "there").create_many(4)
@@ -116,7 +118,7 @@ def test_a_pod_below_the_cutoff_takes_no_room_and_one_at_it_does(priority: int |
     assert cluster.ordered() == ordered
 
 
-def test_room_for_a_pod_that_the_scheduler_has_not_looked_at_is_not_given_to_another() -> None:
+def test_capacity_for_a_pod_that_the_scheduler_has_not_tried_is_not_given_to_another() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there"))
     cluster.create(a_pod("unseen", cpu="3", status={"phase": "Pending"}), a_pod("other", cpu="2"))
     assert cluster.ordered() == {"small": 1}
@@ -280,7 +282,7 @@ def test_a_pod_that_no_group_could_hold_is_told_why_of_each_group() -> None:
     assert not plan.orders
 
 
-def test_a_pod_that_only_daemon_sets_leave_no_room_for_is_told_so() -> None:
+def test_a_pod_that_only_daemon_sets_leave_no_headroom_for_is_reported() -> None:
     cluster = Cluster(a_group("small")).create(a_pod("exact", cpu="4"))
     cluster.snapshot.put_daemon_set(("kube-system", "agent"), a_daemon_set("agent", "500m"))
     (verdict,) = cluster.plan().pods

@@ -171,7 +171,7 @@ def test_ordering_booting_and_planning_again_comes_to_rest(rng: Random) -> None:
 
 @few
 @given(rng=worlds)
-def test_with_nothing_waiting_and_buffers_whole_nothing_is_ordered_and_no_chunk_moves(rng: Random) -> None:
+def test_with_no_pending_pods_and_provisioned_buffers_nothing_is_ordered_and_no_chunk_moves(rng: Random) -> None:
     cluster = a_random_cluster(rng)
     cluster.delete(*cluster.waiting)
     cluster.plan()

@@ -174,12 +174,12 @@ def test_a_pod_that_fits_no_node_keeps_a_claim_from_no_pod() -> None:
     assert unhelped(cluster) == []
 
 
-def test_those_that_wait_in_vain_for_one_claim_are_told_so_together() -> None:
+def test_unschedulable_pods_with_one_claim_are_reported_together() -> None:
     cluster = sharing(*(with_claim(f"db-{number}") for number in range(4)))
     assert sorted(len(pod.pods) for pod in cluster.plan().pods) == [1, 3]
 
 
-def test_that_a_claim_is_for_one_pod_is_seen_though_it_came_after_those_that_wait_for_it() -> None:
+def test_that_a_claim_is_for_one_pod_is_observed_though_it_came_after_those_that_wait_for_it() -> None:
     cluster = Cluster(a_group("small")).create(with_claim("db-0"), with_claim("db-1"))
     assert unhelped(cluster) == ["db-0", "db-1"]
     cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))

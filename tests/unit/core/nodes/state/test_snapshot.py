@@ -74,7 +74,7 @@ def test_pods_are_found_by_their_node() -> None:
     assert not cluster.snapshot.pods_on("a")
 
 
-def test_arrivals_are_told_once_and_without_pods_that_belong_to_their_node() -> None:
+def test_arrivals_are_reported_once_and_without_pods_that_belong_to_their_node() -> None:
     cluster = Cluster().nodes(a_node("a"), a_node("b")).place(a_pod("one"), "a").place(a_pod("one"), "a")
     cluster.place(a_pod("agent", owner=("DaemonSet", "agent")), "b").place(a_pod("two"), "b")
     assert cluster.snapshot.take_arrivals() == {"a": 1, "b": 1}

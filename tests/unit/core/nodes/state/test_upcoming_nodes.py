@@ -29,7 +29,7 @@ def test_a_node_that_starts_counts_once_for_the_limits_of_the_cluster() -> None:
 
 
 @pytest.mark.parametrize("state", [InstanceState.ORDERED, InstanceState.RUNNING])
-def test_a_pod_that_has_come_to_a_node_before_it_was_ready_holds_its_room(state: InstanceState) -> None:
+def test_a_pod_placed_on_a_node_before_it_was_ready_holds_its_capacity(state: InstanceState) -> None:
     cluster = starting(Cluster(a_group("small")), state).place(a_pod("early", cpu="3"), "small-1")
     assert cluster.create(a_pod("late", cpu="3")).ordered() == {"small": 1}
 
@@ -41,7 +41,7 @@ def test_the_pods_that_belong_to_a_node_that_starts_are_not_counted_twice() -> N
     assert cluster.create(a_pod("late", cpu="4")).ordered() == {}
 
 
-def test_the_more_important_buffer_has_the_room_that_there_is() -> None:
+def test_the_more_important_buffer_has_the_headroom_that_there_is() -> None:
     cluster = Cluster().nodes(a_node("only"))
     cluster.buffers(a_buffer("a", 1, a_spec("3")), a_buffer("b", 1, a_spec("3", priority=5)))
     cluster.plan()

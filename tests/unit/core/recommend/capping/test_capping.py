@@ -121,7 +121,7 @@ def test_a_bound_beyond_all_machines_is_still_a_number_that_can_be_written() -> 
     assert math.isnan(found[1])
 
 
-def test_how_a_bound_is_spelled_is_remembered_only_if_it_cannot_be_told_from_its_number() -> None:
+def test_the_spelling_of_a_bound_is_stored_only_if_it_cannot_be_derived_from_its_number() -> None:
     caps = compile_policy_bounds(
         meaning(minAllowed={"memory": "1G", "cpu": "1"}, maxAllowed={"memory": "2Gi", "cpu": "2000m"})
     )
@@ -181,7 +181,7 @@ def test_containers_come_in_the_order_of_the_pod_and_strangers_are_left_out() ->
     assert [each.container for each in found] == ["a", "b"]
 
 
-def test_a_container_limit_range_is_seen_through_the_proportion_of_limit_to_request() -> None:
+def test_a_container_limit_range_applies_through_the_proportion_of_limit_to_request() -> None:
     own = container(requests={"cpu": "100m"}, cpu="300m")
     (found,) = cap_for_pod(
         [advice(cpu=1000)], [own], effective(), limits({"type": "Container", "max": {"cpu": "1"}, "min": {"cpu": "0"}})

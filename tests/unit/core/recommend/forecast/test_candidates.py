@@ -45,7 +45,7 @@ BUSY = np.where((np.arange(24) >= 9) & (np.arange(24) < 18), 1000.0, 100.0)
 QUIET = np.full(24, 100.0)
 
 
-def test_the_coming_hour_is_told_by_the_same_hour_of_earlier_days() -> None:
+def test_the_coming_hour_is_predicted_from_the_same_hour_of_earlier_days() -> None:
     fortnight = np.tile(BUSY, 14)
     assert told(days(fortnight, BUSY[:12]), ALONE) == pytest.approx(1000, rel=BUCKET)
     assert told(days(fortnight, BUSY[:3]), ALONE) == pytest.approx(100, rel=BUCKET)
@@ -66,7 +66,7 @@ def test_a_season_that_knows_nothing_leaves_its_share_to_the_last_hours() -> Non
     assert told(np.full(6, 300.0), SEASONAL_CANDIDATE) == pytest.approx(300, rel=BUCKET)
 
 
-def test_nothing_is_told_where_nothing_is_known() -> None:
+def test_nothing_is_reported_where_nothing_is_known() -> None:
     assert np.isnan(told(np.full(30, np.nan), SEASONAL_CANDIDATE))
 
 

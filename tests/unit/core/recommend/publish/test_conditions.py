@@ -95,7 +95,7 @@ def test_a_younger_vpa_reports_which_one_governs_its_pods() -> None:
     assert "ConflictingVPA" not in shop.conditions()
 
 
-def test_fetching_history_is_said_while_it_lasts() -> None:
+def test_fetching_history_is_reported_while_it_lasts() -> None:
     shop, _ = stub_world()
     shop.say(fetching_history=True)
     shop.run()

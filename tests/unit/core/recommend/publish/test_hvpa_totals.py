@@ -94,7 +94,7 @@ def test_nothing_is_known_before_the_other_has_spoken_or_before_there_is_a_histo
     assert totals(unknown, vpa(part(target={"cpu": "2", "memory": "1Gi"}))) == [0.0, 0.0]
 
 
-def test_targets_are_millicores_and_bytes_and_totals_of_a_status_are_seen() -> None:
+def test_targets_are_millicores_and_bytes_and_totals_of_a_status_are_observed() -> None:
     found = read_targets(vpa(part(target={"cpu": "1500m"})))["app"]
     assert found[0] == 1500
     assert np.isnan(found[1])

@@ -77,7 +77,7 @@ def test_a_failing_shadow_fails_no_vpa() -> None:
     assert shop.target("web")["cpu"] == "1"
 
 
-def test_an_impossible_shadow_is_told_and_left_out() -> None:
+def test_an_impossible_shadow_is_reported_and_left_out() -> None:
     class Half(Stub):
         def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
             found = super().estimate(rows, values, now)

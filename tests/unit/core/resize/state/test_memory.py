@@ -74,7 +74,7 @@ def test_without_an_admission_controller_no_eviction_is_planned() -> None:
     assert plans_evictions(Looks().look().plan)
 
 
-def test_what_became_of_an_attempt_is_known_at_the_next_look_and_forgotten_with_the_pod() -> None:
+def test_the_result_of_an_attempt_is_known_at_the_next_pass_and_dropped_with_the_pod() -> None:
     looks = Looks()
     action = only(looks.look())
     looks.memory.record_results(WEB, [ActionResult(action, Answer.FAILED)], NOW)

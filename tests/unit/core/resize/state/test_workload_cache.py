@@ -19,7 +19,7 @@ from trellis.core.resize.state.workload_cache import WorkloadCache
 
 
 @given(order=st.permutations(range(5)))
-def test_it_does_not_matter_in_which_order_things_are_seen(order: list[int]) -> None:
+def test_it_does_not_matter_in_which_order_things_are_observed(order: list[int]) -> None:
     told = CachedWorkload()
     puts = told.puts()
     for number in order:
@@ -76,7 +76,7 @@ def test_an_evicted_pod_counts_as_terminating_before_the_watch_shows_it() -> Non
     assert [each.metadata.deletion_timestamp is not None for each in told.gathered().pods] == [True, False]
 
 
-def test_what_we_wrote_is_awaited_until_it_is_seen_and_that_is_a_change() -> None:
+def test_what_we_wrote_is_awaited_until_it_is_observed_and_that_is_a_change() -> None:
     told = CachedWorkload().put_all()
     told.known.echoes.expect_write("uid-web-1-a", "9")
     assert told.known.is_awaited(told.gathered())

@@ -121,7 +121,7 @@ def test_a_checkpoint_that_comes_late_merges_into_what_the_row_has() -> None:
     assert len(memory_weights(model)) == len(stored.memory.weights) + 1
 
 
-def test_a_checkpoint_that_is_seen_again_does_not_count_again() -> None:
+def test_a_checkpoint_that_is_observed_again_does_not_count_again() -> None:
     stored = saved(lived(), START + 9 * DAY)
     model = UsageModel()
     assert model.restore_all([stored, stored]) == {}

@@ -48,7 +48,7 @@ def test_a_resize_is_asked_for_then_under_way_then_in_force() -> None:
     assert world.cluster.counters.restarts.tolist() == [0]
 
 
-def test_a_node_without_room_defers_a_resize_until_there_is_some() -> None:
+def test_a_node_without_headroom_defers_a_resize_until_there_is_some() -> None:
     world = World(fleet(workload("web", 1), workload("other", 1, container(cpu="3")))).run(30)
     world.resize(world.one(), cpu="2")
     world.run(5)

@@ -76,7 +76,7 @@ def test_a_pod_of_a_daemon_set_that_is_evicted_comes_again_on_its_node() -> None
     assert victim.metadata.name not in world.pods
 
 
-def test_a_pod_without_room_on_its_node_waits_there() -> None:
+def test_a_pod_without_headroom_on_its_node_waits_there() -> None:
     world = World(fleet(agent(cpu="2"), nodes=(shape(), shape(cpu="1", name="small")))).run(20)
     assert where(world) == ["", "node-1"]
 
