@@ -21,7 +21,7 @@ from trellis.core.boost.boosted_size import BoostSettings
 from trellis.core.cluster.owners import Owners, build_controller_ref
 from trellis.core.cluster.store import BY_NAMESPACE, Snapshot, index_by_namespace
 from trellis.core.fit.resources import ResourceCounts
-from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts, no_boosts
+from trellis.core.nodes.scale_down.drainability import StartupBoosts, no_boosts
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
 from trellis.core.sizing.governing_objects import governor_of
 from trellis.core.sizing.governors import Governor

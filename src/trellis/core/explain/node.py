@@ -23,8 +23,7 @@ from trellis.core.explain.missing_evidence import find_missing_node_evidence, is
 from trellis.core.fit import Demand
 from trellis.core.fit.resources import PODS
 from trellis.core.nodes.scale_down.decisions import NODE_UNNEEDED
-from trellis.core.nodes.scale_down.disruption_budgets import DisruptionBudgets
-from trellis.core.nodes.scale_down.drainability import why_not_drainable
+from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, why_not_drainable
 from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.pods import PlacedPod
 

@@ -1,4 +1,4 @@
-"""Everything that a pod asks of a node, read once.
+"""Everything that a pod requests of a node, read once.
 
 Pods of one template have equal demands, so what is computed for one of them holds for all. Rules about other pods go by
 the pod's own name and labels, and are read only where its metadata is given.
@@ -6,12 +6,16 @@ the pod's own name and labels, and are read only where its metadata is given.
 A running pod holds what the scheduler counts since in-place resizes (`determineEffectiveRequests` in Kubernetes 1.36):
 while the request, the allocated and the actual resources differ, the largest counts. An infeasible resize does not
 count.
+
+Host ports follow `GetHostPorts` and `HostPortInfo` in Kubernetes 1.36: a port on all addresses conflicts with the same
+port and protocol on any address, and the reverse. Init containers that terminate take no port.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from itertools import chain
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -20,7 +24,6 @@ from trellis.api.kube.placement import Toleration
 from trellis.api.kube.pods import RESIZE_PENDING, Container, ContainerStatus, Pod, PodSpec
 from trellis.base.errors import InvalidInput
 from trellis.base.selectors import LabelRequirement
-from trellis.core.fit.constraints.host_ports import HostPort, host_ports
 from trellis.core.fit.constraints.node_affinity import NodeTerm, node_affinity_terms, node_selector_requirements
 from trellis.core.fit.constraints.pod_affinity import PodProfile, PodTerm, affinity_terms, read_pod_profile
 from trellis.core.fit.constraints.taints import hard_tolerations
@@ -37,6 +40,31 @@ from trellis.core.fit.resources import (
     nanos_or_zero,
     pod_overhead,
 )
+
+ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 - how the scheduler writes it; nothing is bound here
+
+
+class HostPort(NamedTuple):
+    """A port of a node."""
+
+    protocol: str
+    port: int
+    address: str
+
+
+def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+    """What a pod takes. On the host's network every port is one, as the API server fills in for a pod."""
+    return tuple(sorted(set(_host_ports(spec))))
+
+
+def _host_ports(spec: PodSpec) -> Iterator[HostPort]:
+    sidecars = (container for container in spec.init_containers if container.is_sidecar)
+    for container in chain(spec.containers, sidecars):
+        for written in container.ports:
+            port = written.host_port or (written.container_port if spec.host_network else 0)
+            if port > 0:
+                yield HostPort(written.protocol or "TCP", port, written.host_ip or ALL_ADDRESSES)
+
 
 ResourceAmounts: TypeAlias = tuple[tuple[str, int], ...]
 

@@ -3,12 +3,17 @@
 A watch keeps the table current: a change costs what the one node costs, and a node keeps its number until it is
 removed. All columns and masks are as long as the highest number needs; where no node has the number, every mask is
 false.
+
+Each distinct value of a label has a code, and a column holds the code for each node. A requirement is evaluated once
+for each value, and the result is spread over all nodes in one step and cached until a node changes. A label gets its
+column on first use, because nodes carry dozens of labels that no pod refers to.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from functools import partial
+from typing import Final, Generic, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +21,8 @@ import numpy.typing as npt
 from trellis.api.kube.meta import Condition
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.placement import Toleration
-from trellis.base.selectors import LabelRequirement
+from trellis.base.selectors import LabelOperator, LabelRequirement
 from trellis.core.fit.constraints.taints import TaintSet, hard_taints, tolerated_taint_sets
-from trellis.core.fit.label_columns import CodeColumn, LabelIndex
 from trellis.core.fit.resources import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -30,6 +34,147 @@ from trellis.core.fit.resources import (
     nanos_or_zero,
 )
 from trellis.core.usage.columns import BoolColumn, IntColumn, KeyedTable
+
+V = TypeVar("V", bound=Hashable)
+
+EvaluateValues: TypeAlias = Callable[[Mapping[V, int]], BoolColumn]
+
+# Answers kept for one column; with 5,000 nodes they occupy 4 MB at most.
+_MOST_MASKS: Final = 512
+_NONE: Final = -1
+
+
+class CodeColumn(Generic[V]):
+    """The values of all nodes, by the node's number in its table."""
+
+    def __init__(self, capacity: int) -> None:
+        self._codes: npt.NDArray[np.int32] = np.full(capacity, _NONE, dtype=np.int32)
+        self._values: dict[V, int] = {}
+        self._masks: dict[Hashable, BoolColumn] = {}
+        self._domains: IntColumn | None = None
+
+    def put(self, number: int, value: V | None) -> None:
+        """Note what one node has; None for nothing."""
+        code = _NONE if value is None else self._code(value)
+        if self._codes[number] != code:
+            self._codes[number] = code
+            self._forget_answers()
+
+    @property
+    def domains(self) -> tuple[IntColumn, int]:
+        """The number of each node's value, counted from 1, and how many numbers there are with the 0 for none.
+
+        Not to be changed. Some of the numbers may be those of values that no node has any more.
+        """
+        if self._domains is None:
+            self._domains = self._codes.astype(np.int64) + 1
+            self._domains.flags.writeable = False
+        return self._domains, len(self._values) + 1
+
+    def reserve(self, capacity: int) -> None:
+        """Have room for more nodes."""
+        more = np.full(capacity - len(self._codes), _NONE, dtype=np.int32)
+        self._codes = np.concatenate((self._codes, more))
+        self._forget_answers()
+
+    def mask(self, key: Hashable, answers: EvaluateValues[V]) -> BoolColumn:
+        """The nodes for which the answer is yes, whether or not they exist; not to be changed.
+
+        `answers` gets the number of each value, and gives the answer at each number, then that for having none.
+        """
+        mask = self._masks.get(key)
+        if mask is None:
+            if len(self._masks) >= _MOST_MASKS:
+                self._masks.clear()
+            # A code of -1 reads the last answer.
+            mask = self._masks[key] = answers(self._values)[self._codes]
+            mask.flags.writeable = False
+        return mask
+
+    def _code(self, value: V) -> int:
+        code = self._values.get(value)
+        if code is None:
+            # Names of machines that are long gone would be kept for ever.
+            if len(self._values) >= 2 * len(self._codes):
+                self._forget_unused()
+            code = self._values[value] = len(self._values)
+        return code
+
+    def _forget_unused(self) -> None:
+        used = np.unique(self._codes[self._codes != _NONE])
+        names = list(self._values)
+        self._values = {names[code]: place for place, code in enumerate(used.tolist())}
+        renumbered = np.full(len(names) + 1, _NONE, dtype=np.int32)
+        renumbered[used] = np.arange(len(used))
+        self._codes = renumbered[self._codes]
+        self._forget_answers()
+
+    def _forget_answers(self) -> None:
+        self._masks.clear()
+        self._domains = None
+
+
+# Labels that pods refer to, which can be any; a column for 5,000 nodes takes 20 KB and its masks.
+_MOST_COLUMNS: Final = 128
+
+
+class LabelIndex:
+    """The labels of all nodes, by the node's number in its table."""
+
+    def __init__(self) -> None:
+        self._capacity = 0
+        self._labels: dict[int, Mapping[str, str]] = {}
+        self._columns: dict[str, CodeColumn[str]] = {}
+
+    def put(self, number: int, labels: Mapping[str, str]) -> None:
+        """Note the labels of one node."""
+        if self._labels.get(number) == labels:
+            return
+        self._labels[number] = labels
+        for key, column in self._columns.items():
+            column.put(number, labels.get(key))
+
+    def drop(self, number: int) -> None:
+        """Forget a node. What the columns have of it is overwritten when its number stands for another."""
+        self._labels.pop(number, None)
+
+    def reserve(self, capacity: int) -> None:
+        """Have room for more nodes."""
+        self._capacity = capacity
+        for column in self._columns.values():
+            column.reserve(capacity)
+
+    def mask(self, requirement: LabelRequirement) -> BoolColumn:
+        """The nodes that satisfy a requirement, whether or not they exist; not to be changed."""
+        return self._column(requirement.key).mask(requirement, partial(_satisfying, requirement))
+
+    def domains(self, key: str) -> tuple[IntColumn, int]:
+        """Which nodes have the same value of a label, as `CodeColumn.domains` says it."""
+        return self._column(key).domains
+
+    def _column(self, key: str) -> CodeColumn[str]:
+        column = self._columns.get(key)
+        if column is None:
+            if len(self._columns) >= _MOST_COLUMNS:
+                self._columns.clear()
+            column = self._columns[key] = CodeColumn(self._capacity)
+            for number, labels in self._labels.items():
+                if key in labels:
+                    column.put(number, labels[key])
+        return column
+
+
+def _satisfying(requirement: LabelRequirement, values: Mapping[str, int]) -> BoolColumn:
+    """Of each numbered value, whether it satisfies; the last entry is for nodes without the label."""
+    operator = requirement.operator
+    if operator in (LabelOperator.IN, LabelOperator.NOT_IN):
+        # The one question asked about labels of which every node has its own: not to be put to each of them.
+        answers = np.full(len(values) + 1, operator is LabelOperator.NOT_IN)
+        answers[[values[value] for value in requirement.values if value in values]] = operator is LabelOperator.IN
+        return answers
+    matches = [requirement.matches({requirement.key: value}) for value in values]
+    return np.array([*matches, requirement.matches({})], dtype=np.bool_)
+
 
 Matrix = npt.NDArray[np.int64]
 

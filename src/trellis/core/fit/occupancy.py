@@ -11,8 +11,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from trellis.core.fit.constraints.host_ports import ALL_ADDRESSES, HostPort
-from trellis.core.fit.demand import Demand
+from trellis.core.fit.demand import ALL_ADDRESSES, Demand, HostPort
 from trellis.core.fit.node_table import Matrix, NodeTable
 from trellis.core.fit.resources import LARGEST_AMOUNT
 from trellis.core.usage.columns import BoolColumn, IntColumn

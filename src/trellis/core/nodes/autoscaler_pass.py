@@ -19,9 +19,9 @@ from trellis.core.cluster.store import ObjectKey
 from trellis.core.nodes.buffers.headroom import observe_headroom
 from trellis.core.nodes.node_groups import GroupState
 from trellis.core.nodes.scale_down.decisions import ScaleDownAction, ScaleDownPlan, SetTaints
+from trellis.core.nodes.scale_down.drainability import StartupBoosts, no_boosts
 from trellis.core.nodes.scale_down.memory import ScaleDownMemory
 from trellis.core.nodes.scale_down.plan import plan_scale_down
-from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts, no_boosts
 from trellis.core.nodes.scale_down.view import ScaleDownInput
 from trellis.core.nodes.scale_up.decisions import BufferDecision, ScaleUpPlan
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory

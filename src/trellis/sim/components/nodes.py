@@ -26,8 +26,8 @@ from trellis.core.cluster.write_results import WriteResult
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, PassInput, PassPlans, plan_pass
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup, why_no_order, why_no_release
 from trellis.core.nodes.scale_down.decisions import DrainPod, SetTaints
+from trellis.core.nodes.scale_down.drainability import StartupBoosts
 from trellis.core.nodes.scale_down.memory import record_added_nodes, record_failed_removal
-from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts
 from trellis.core.nodes.scale_up.memory import record_failed_order, record_release
 from trellis.core.nodes.state.pods import is_unschedulable
 from trellis.core.nodes.state.snapshot import ClusterSnapshot

@@ -25,7 +25,7 @@ from trellis.core.nodes.scale_down.removal_steps import add_leaving_taint
 from trellis.core.nodes.scale_up.decisions import FOR_PODS, NodeOrder, ReleaseFailedInstance, ScaleUpPlan
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory, UnconfirmedOrder, record_release
 from trellis.core.nodes.settings import ScaleUpSettings
-from trellis.core.nodes.state.upcoming_nodes import INSTANCE_FAILED
+from trellis.core.nodes.state.readiness import INSTANCE_FAILED
 from trellis.kube.write.writer import Writer
 from trellis.providers.protocol import Groups, Ordered, Released, Tended
 from trellis.runtime.telemetry.metrics import Metrics

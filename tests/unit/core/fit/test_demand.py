@@ -10,7 +10,7 @@ import pytest
 from trellis.api.kube.pods import Pod, PodSpec
 from trellis.base.errors import InvalidQuantity
 from trellis.core.fit import Demand, running_demand, running_demand_or_empty
-from trellis.core.fit.constraints.host_ports import ALL_ADDRESSES
+from trellis.core.fit.demand import ALL_ADDRESSES
 
 Json = dict[str, Any]
 

@@ -36,7 +36,7 @@ from trellis.core.fit.filters import (
     NODE_TOO_SMALL,
     TAINT_NOT_TOLERATED,
 )
-from trellis.core.fit.label_columns import CodeColumn
+from trellis.core.fit.node_table import CodeColumn
 
 Json = dict[str, Any]
 

@@ -1,1 +1,1 @@
-"""Buffers on nodes: their chunks (virtual pods), where these fit, and the status that follows."""
+"""Buffers on nodes: the headroom they find, how well they serve, and the status that follows."""

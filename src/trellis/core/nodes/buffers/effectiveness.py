@@ -16,9 +16,9 @@ import numpy as np
 from trellis.base.prices import GIB
 from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, MEMORY
-from trellis.core.nodes.buffers.virtual_pods import BufferChunks
 from trellis.core.nodes.scale_up.view import ScaleUpView
-from trellis.core.nodes.state.pending_pods import PodEquivalenceGroup
+from trellis.core.nodes.state.placement import PodEquivalenceGroup
+from trellis.core.nodes.state.pods import BufferChunks
 from trellis.core.nodes.state.simulation import ClusterSimulation
 from trellis.core.usage.columns import FloatColumn, IntColumn
 

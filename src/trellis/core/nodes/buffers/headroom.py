@@ -27,15 +27,12 @@ from trellis.base.reasons import DetailedReason
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.fit import Demand, eligible_nodes
 from trellis.core.fit.resources import PODS
-from trellis.core.nodes.buffers.virtual_pods import BufferChunks
 from trellis.core.nodes.scale_up.decisions import BUFFER_NOT_PROVISIONED, NO_GROUP_FITS, BufferDecision
-from trellis.core.nodes.scale_up.limits import ScaleUpLimits
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory
-from trellis.core.nodes.scale_up.plan import place_pods_and_chunks
-from trellis.core.nodes.scale_up.plan_builder import ScaleUpPlacement, build_scale_up_plan
-from trellis.core.nodes.scale_up.view import build_scale_up_view
+from trellis.core.nodes.scale_up.plan import ScaleUpPlacement, build_scale_up_plan, place_pods_and_chunks
+from trellis.core.nodes.scale_up.view import ScaleUpLimits, build_scale_up_view
 from trellis.core.nodes.settings import ScaleUpSettings
-from trellis.core.nodes.state.pods import PlacedPods
+from trellis.core.nodes.state.pods import BufferChunks, PlacedPods
 from trellis.core.nodes.state.simulation import ClusterSimulation, simulate_cluster
 from trellis.core.nodes.state.snapshot import EXPENDABLE_PODS_PRIORITY_CUTOFF, ClusterSnapshot, ClusterSnapshotChanges
 

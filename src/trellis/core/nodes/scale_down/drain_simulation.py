@@ -24,19 +24,20 @@ from trellis.base.reasons import DetailedReason, Reason
 from trellis.base.wording import pluralize
 from trellis.core.fit import Demand
 from trellis.core.fit.resources import CPU, MEMORY
-from trellis.core.nodes.buffers.placement import place_chunks
-from trellis.core.nodes.buffers.virtual_pods import BufferChunks, in_placement_order
 from trellis.core.nodes.scale_down.decisions import NODE_NEEDED_AGAIN, NODE_NOT_TRIED, NODE_TAKES_OVER, PODS_ARE_COMING
-from trellis.core.nodes.scale_down.drainability import PodsToDrain
+from trellis.core.nodes.scale_down.drainability import PodsToDrain, ReplacementDemands
 from trellis.core.nodes.scale_down.memory import NodeRemoval
-from trellis.core.nodes.scale_down.removable_nodes import GroupMinimums, ScaleDownCandidate
 from trellis.core.nodes.scale_down.removal_steps import without_leaving_taint
-from trellis.core.nodes.scale_down.replacement_pods import ReplacementDemands
-from trellis.core.nodes.state.node_templates import NodeTemplates
-from trellis.core.nodes.state.pending_pods import build_equivalence_groups, relative_size, resolve_claim_conflicts
-from trellis.core.nodes.state.pods import PlacedPod, PlacedPods, depends_on_other_pods
+from trellis.core.nodes.scale_down.view import GroupMinimums, ScaleDownCandidate
+from trellis.core.nodes.state.placement import (
+    build_equivalence_groups,
+    place_chunks,
+    relative_size,
+    resolve_claim_conflicts,
+)
+from trellis.core.nodes.state.pods import BufferChunks, PlacedPod, PlacedPods, depends_on_other_pods, in_placement_order
 from trellis.core.nodes.state.readiness import NodeReadiness
-from trellis.core.nodes.state.simulation import ClusterSimulation, simulate_cluster
+from trellis.core.nodes.state.simulation import ClusterSimulation, NodeTemplates, simulate_cluster
 from trellis.core.nodes.state.snapshot import DEMAND_UNREADABLE, ClusterSnapshot
 from trellis.core.usage.columns import BoolColumn, IntColumn
 

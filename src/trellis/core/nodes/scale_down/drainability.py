@@ -1,23 +1,117 @@
-"""Which pods have to leave a node that is removed, and whether they may be moved.
+"""The pods to drain from a node: which they are, whether they may be evicted, and what their replacements request.
 
-A pod's annotations, its controller, its local storage and its tolerations can forbid it. DaemonSet and mirror pods go
-with the node.
+A pod's annotations, its controller, its local storage and its tolerations can forbid an eviction, and disruption
+budgets by the rules of `EvictionREST.Create` in Kubernetes 1.36: a pod under two budgets is never evicted, a pod that
+is not ready may go if enough others are, and the status of an older generation of a budget does not count. DaemonSet
+and mirror pods go with the node.
+
+A replacement requests what the pod requests now, and the CPU that it would start with if it were boosted again. The
+pod's own node does not count; its volumes and its rules about other pods do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Callable, Iterable
+from typing import Final, TypeAlias
 
 import msgspec
 
-from trellis.api.kube.pods import Pod, Volume
-from trellis.base.reasons import DetailedReason, Reason
+from trellis.api.kube.pods import READY, Container, Pod, Volume
+from trellis.api.kube.policies import PodDisruptionBudget
+from trellis.base.errors import InvalidSelector
+from trellis.base.reasons import DetailedReason, Reason, Severity
+from trellis.base.selectors import Selector
+from trellis.core.buffers.pods import select_shared_labels
+from trellis.core.cluster.store import ObjectKey, key_of
+from trellis.core.cluster.target_selectors import convert_selector
+from trellis.core.fit import Demand, Storage, volume_terms
+from trellis.core.fit.constraints.selector_index import LabelSelectorIndex
 from trellis.core.fit.constraints.taints import HardTaint, tolerates
-from trellis.core.nodes.scale_down.disruption_budgets import DisruptionBudgets
+from trellis.core.fit.resources import CPU, LARGEST_AMOUNT, ResourceCounts, count_from_nanos, nanos_or_zero
 from trellis.core.nodes.settings import ScaleDownSettings
-from trellis.core.nodes.state.pods import PlacedPod
+from trellis.core.nodes.state.pods import DemandReader, PlacedPod
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
+
+DISRUPTIONS_USED_UP = Reason("DisruptionsUsedUp", "A disruption budget allows no eviction of a pod on the node now.")
+SEVERAL_BUDGETS = Reason(
+    "SeveralBudgets",
+    "A pod on the node is under several disruption budgets, and so is never evicted.",
+    Severity.WARNING,
+)
+
+_ALWAYS_ALLOW: Final = "AlwaysAllow"
+_NOT_RUNNING: Final = ("Pending", "Succeeded", "Failed")
+
+
+class DisruptionBudgets:
+    """All disruption budgets during one plan, and what is left of them."""
+
+    def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
+        self._budgets: dict[ObjectKey, tuple[Selector, PodDisruptionBudget]] = {}
+        self._buckets: LabelSelectorIndex[ObjectKey] = LabelSelectorIndex()
+        self._left: dict[ObjectKey, int] = {}
+        for budget in budgets:
+            self._add(budget)
+
+    def covers(self, pod: Pod) -> bool:
+        """Whether a budget covers the pod."""
+        return bool(self._find(pod))
+
+    def why_no_eviction(self, pod: Pod) -> DetailedReason | None:
+        """Why a pod may not be evicted now; None if it may."""
+        if _is_free(pod):
+            return None
+        budgets = self._find(pod)
+        name = f"{pod.metadata.namespace}/{pod.metadata.name}"
+        if len(budgets) > 1:
+            return DetailedReason(SEVERAL_BUDGETS, f"{name}: {', '.join(key[1] for key in budgets)}")
+        if not budgets or self._may_go_anyway(pod, budgets[0]) or self._left[budgets[0]] > 0:
+            return None
+        return DetailedReason(DISRUPTIONS_USED_UP, f"{name}: {budgets[0][1]}")
+
+    def count_eviction(self, pod: Pod) -> None:
+        """Count a pod that is about to be evicted."""
+        if _is_free(pod):
+            return
+        for key in self._find(pod):
+            if not self._may_go_anyway(pod, key):
+                self._left[key] -= 1
+
+    def _add(self, budget: PodDisruptionBudget) -> None:
+        try:
+            selector = convert_selector(budget.spec.selector)
+        except InvalidSelector:
+            # The API server takes such a budget to cover no pod.
+            return
+        if selector.selects_nothing:
+            return
+        key, status = key_of(budget), budget.status
+        is_current = status.observed_generation >= budget.metadata.generation
+        self._budgets[key] = (selector, budget)
+        self._buckets.put(key, selector, (key[0],))
+        self._left[key] = status.disruptions_allowed if is_current else 0
+
+    def _find(self, pod: Pod) -> list[ObjectKey]:
+        labels, namespace = pod.metadata.labels, pod.metadata.namespace
+        return sorted(
+            key for key in self._buckets.candidates(namespace, labels) if self._budgets[key][0].matches(labels)
+        )
+
+    def _may_go_anyway(self, pod: Pod, key: ObjectKey) -> bool:
+        """Whether an unhealthy pod may be evicted without counting against its budget."""
+        ready = pod.status.condition(READY)
+        if ready is not None and ready.status == "True":
+            return False
+        budget = self._budgets[key][1]
+        if budget.spec.unhealthy_pod_eviction_policy == _ALWAYS_ALLOW:
+            return True
+        return budget.status.current_healthy >= budget.status.desired_healthy > 0
+
+
+def _is_free(pod: Pod) -> bool:
+    """Whether no budget applies: the pod does not run, or terminates already."""
+    return pod.status.phase in _NOT_RUNNING or pod.metadata.deletion_timestamp is not None
+
 
 POD_NOT_SAFE_TO_EVICT = Reason("PodNotSafeToEvict", "A pod on the node says that it must not be evicted.")
 POD_NOT_REPLICATED = Reason("PodNotReplicated", "Nobody would make a pod on the node anew if it were evicted.")
@@ -125,3 +219,46 @@ def find_pods_to_drain(
 def _is_overdue(pod: Pod, now: float) -> bool:
     deleted = pod.metadata.deletion_timestamp
     return deleted is not None and now - deleted.timestamp() > _OVERDUE_SECONDS
+
+
+# By container, the millicores with which the successor of a pod would start; only those that would be boosted.
+StartupBoosts: TypeAlias = Callable[[Pod], ResourceCounts]
+
+
+def no_boosts(_pod: Pod) -> ResourceCounts:
+    """Nothing is boosted."""
+    return {}
+
+
+class ReplacementDemands:
+    """What pods would ask for elsewhere. It raises for a pod that cannot be read."""
+
+    def __init__(self, storage: Storage, starts: StartupBoosts) -> None:
+        self._storage = storage
+        self._starts = starts
+        self._demands = DemandReader()
+
+    def demand(self, pod: Pod) -> Demand:
+        """The demand of the successor."""
+        spec = msgspec.structs.replace(pod.spec, node_name="")
+        boosts = self._starts(pod)
+        if not boosts:
+            return self._demands.read(msgspec.structs.replace(pod, spec=spec), self._storage)
+        raised = {
+            container.name: _raised(container, boosts[container.name])
+            for container in _all_containers(pod)
+            if container.name in boosts
+        }
+        metadata = msgspec.structs.replace(pod.metadata, labels=select_shared_labels(pod.metadata.labels))
+        terms = volume_terms(spec, pod.metadata, self._storage)
+        return Demand.of(spec, raised, metadata=metadata, volumes=terms)
+
+
+def _all_containers(pod: Pod) -> tuple[Container, ...]:
+    return (*pod.spec.containers, *pod.spec.init_containers)
+
+
+def _raised(container: Container, millicores: int) -> ResourceCounts:
+    """The more of both: a pod that is boosted at this moment asks for it already."""
+    written = count_from_nanos(CPU, nanos_or_zero(container.resources.requests.get(CPU, "0")), LARGEST_AMOUNT)
+    return {CPU: max(written, millicores)}

@@ -20,12 +20,10 @@ from trellis.base.selectors import LabelOperator, LabelRequirement
 from trellis.core.fit import Demand
 from trellis.core.fit.constraints.inter_pod_rules import POD_AFFINITY_UNMET, inter_pod_rules
 from trellis.core.fit.resources import CPU, MEMORY
-from trellis.core.nodes.scale_up.expanders import Expander, ScaleUpOptions, choose_group
-from trellis.core.nodes.scale_up.limits import ScaleUpLimits
-from trellis.core.nodes.scale_up.similar_groups import balance_nodes
-from trellis.core.nodes.state.node_templates import HOSTNAME_LABEL, NodeTemplates, pods_per_new_node
+from trellis.core.nodes.scale_up.expanders import Expander, ScaleUpOptions, balance_nodes, choose_group
+from trellis.core.nodes.scale_up.view import ScaleUpLimits
 from trellis.core.nodes.state.pods import PlacedPods, depends_on_other_pods
-from trellis.core.nodes.state.simulation import ClusterSimulation
+from trellis.core.nodes.state.simulation import HOSTNAME_LABEL, ClusterSimulation, NodeTemplates, pods_per_new_node
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 
 

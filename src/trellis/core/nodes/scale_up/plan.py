@@ -8,28 +8,53 @@ ordered for the rest. Groups below their minimum size come last. Pods and chunks
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 
+import msgspec
 import numpy as np
 
-from trellis.core.nodes.buffers.placement import NodePlaces, place_chunks, restore_places
-from trellis.core.nodes.buffers.virtual_pods import in_placement_order
-from trellis.core.nodes.scale_up.decisions import ScaleUpPlan
-from trellis.core.nodes.scale_up.estimator import NodeEstimator, UnplacedPods
-from trellis.core.nodes.scale_up.expanders import expanders_by_name
-from trellis.core.nodes.scale_up.limits import ScaleUpLimits, fill_to_minimum_sizes
-from trellis.core.nodes.scale_up.memory import ScaleUpMemory
-from trellis.core.nodes.scale_up.plan_builder import (
-    ChunksPlacement,
-    PendingPodsPlacement,
-    ScaleUpPlacement,
-    build_scale_up_plan,
+from trellis.base.reasons import DetailedReason, Reason
+from trellis.core.fit import Demand, find_unfit_nodes
+from trellis.core.nodes.buffers.effectiveness import ChunkHits, NodePrices, count_misses
+from trellis.core.nodes.scale_up.decisions import (
+    BUFFER_AWAITS_NODES,
+    BUFFER_NEEDS_NOTHING,
+    BUFFER_NODES_ORDERED,
+    BUFFER_PROVISIONED,
+    FOR_BUFFERS,
+    FOR_MINIMUM,
+    FOR_PODS,
+    GROUPS_EXHAUSTED,
+    NO_GROUP_FITS,
+    NODE_ORDERED,
+    NOT_BESIDE_OTHERS,
+    POD_AWAITS_NODE,
+    POD_HAS_ROOM,
+    BufferDecision,
+    GroupsRefusal,
+    NodeOrder,
+    PendingPodsDecision,
+    ReleaseFailedInstance,
+    ScaleUpPlan,
 )
-from trellis.core.nodes.scale_up.similar_groups import find_similar_groups
-from trellis.core.nodes.scale_up.view import ScaleUpView, build_scale_up_view
+from trellis.core.nodes.scale_up.estimator import NodeEstimator, UnplacedPods
+from trellis.core.nodes.scale_up.expanders import expanders_by_name, find_similar_groups
+from trellis.core.nodes.scale_up.memory import ScaleUpMemory, UnconfirmedOrder
+from trellis.core.nodes.scale_up.view import ScaleUpLimits, ScaleUpView, build_scale_up_view, fill_to_minimum_sizes
 from trellis.core.nodes.settings import ScaleUpSettings
-from trellis.core.nodes.state.pending_pods import PodEquivalenceGroup, build_equivalence_groups, resolve_claim_conflicts
-from trellis.core.nodes.state.simulation import ClusterSimulation, simulate_cluster
+from trellis.core.nodes.state.placement import (
+    NodePlaces,
+    PodEquivalenceGroup,
+    assign_nodes_to_chunks,
+    build_equivalence_groups,
+    place_chunks,
+    resolve_claim_conflicts,
+    restore_places,
+)
+from trellis.core.nodes.state.pods import BufferChunks, in_placement_order
+from trellis.core.nodes.state.readiness import ORDER_LOST
+from trellis.core.nodes.state.simulation import ClusterSimulation, NodeTemplates, pods_per_new_node, simulate_cluster
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.usage.columns import IntColumn
 
@@ -106,3 +131,249 @@ def _place_group(
 
 def _unplaced(needs: Iterable[UnplacedPods]) -> list[UnplacedPods]:
     return [pods for pods in needs if pods.count]
+
+
+class PendingPodsPlacement(msgspec.Struct, frozen=True):
+    """The places of equal pending pods, and the rest that fits on no existing or upcoming node."""
+
+    group: PodEquivalenceGroup
+    places: NodePlaces
+    unplaced: UnplacedPods
+
+
+class ChunksPlacement(msgspec.Struct, frozen=True):
+    """The places of the chunks of a Buffer, and the rest."""
+
+    chunks: BufferChunks
+    places: NodePlaces
+    unplaced: UnplacedPods
+
+
+class ScaleUpPlacement(msgspec.Struct, frozen=True):
+    """All placements of a plan; `notes` are about groups below their minimum size."""
+
+    pending_pods: Sequence[PendingPodsPlacement]
+    chunks: Sequence[ChunksPlacement]
+    limits: ScaleUpLimits
+    notes: Mapping[str, DetailedReason] = {}
+
+
+def explain_group_refusals(
+    templates: NodeTemplates, limits: ScaleUpLimits, demand: Demand
+) -> tuple[DetailedReason, tuple[GroupsRefusal, ...]]:
+    """The reason for pods that no group can take, and the refusals of the groups; equal refusals are one."""
+    names = templates.names
+    able = pods_per_new_node(templates, demand) > 0
+    allowed = limits.allowed_nodes_by_group() > 0
+    unfit_groups: dict[tuple[Reason, str], list[int]] = {}
+    for unfit in find_unfit_nodes(templates.table, demand, templates.used):
+        unfit_groups.setdefault((unfit.reason, unfit.resource), []).extend(np.flatnonzero(unfit.nodes & ~able).tolist())
+    for group in np.flatnonzero(able).tolist():
+        reason = NOT_BESIDE_OTHERS if allowed[group] else limits.why_no_order(group).reason
+        unfit_groups.setdefault((reason, ""), []).append(group)
+    refusals = tuple(
+        GroupsRefusal(reason, tuple(names[group] for group in sorted(groups)), resource)
+        for (reason, resource), groups in unfit_groups.items()
+        if groups
+    )
+    return _refusal_reason(bool(able.any()), bool((able & ~allowed).any())), refusals
+
+
+def _refusal_reason(fits_somewhere: bool, is_limited: bool) -> DetailedReason:
+    if not fits_somewhere:
+        return DetailedReason(NO_GROUP_FITS)
+    return DetailedReason(GROUPS_EXHAUSTED if is_limited else NOT_BESIDE_OTHERS)
+
+
+def build_scale_up_plan(
+    view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, placement_result: ScaleUpPlacement
+) -> ScaleUpPlan:
+    orders = tuple(_orders(view, simulation, placement_result))
+    unschedulable = [placement for placement in placement_result.pending_pods if placement.group.needs_node]
+    missing = [
+        (placement.group, len(placement.group.pods) - len(placement.places.ready)) for placement in unschedulable
+    ]
+    on_top = [placement.chunks for placement in placement_result.chunks if placement.chunks.on_top]
+    missed, uids = count_misses([pods for pods in missing if pods[1]], on_top, memory.missed_pods)
+    builder = _DecisionBuilder(view, memory, simulation, placement_result, missed)
+    buffers = tuple(builder.decide_buffer(placement) for placement in placement_result.chunks)
+    pods = tuple(builder.decide_pods(placement) for placement in unschedulable)
+    unconfirmed_orders = {order.group: _unconfirmed(view, order) for order in orders}
+    group_failures = {failure.group: failure for failure in view.upcoming.failures if not failure.instance}
+    memory_after = ScaleUpMemory(
+        backoffs=view.backoffs,
+        unconfirmed_orders={**view.upcoming.unconfirmed_orders, **unconfirmed_orders},
+        missing_since=view.upcoming.missing_since,
+        chunk_nodes=builder.chunk_nodes,
+        pod_nodes=builder.pod_nodes,
+        provisioned_at={
+            decision.uid: decision.provisioned_at for decision in buffers if decision.provisioned_at is not None
+        },
+        vacated_nodes=builder.vacated_nodes,
+        missed_pods=uids,
+    )
+    return ScaleUpPlan(
+        orders=orders,
+        releases=tuple(
+            ReleaseFailedInstance(failure.group, failure.instance, failure.reason)
+            for failure in view.upcoming.failures
+            if failure.instance
+        ),
+        pods=pods,
+        buffers=buffers,
+        # A failure without an instance to release is reported nowhere else.
+        notes={
+            **view.templates.notes,
+            **placement_result.notes,
+            **{name: failure.reason for name, failure in group_failures.items()},
+        },
+        memory=memory_after,
+        requeue_at=_requeue_at(view),
+        lost={
+            name: failure.failed_at for name, failure in group_failures.items() if failure.reason.reason is ORDER_LOST
+        },
+    )
+
+
+class _DecisionBuilder:
+    """Builds decisions from placements, and the memory of them."""
+
+    def __init__(
+        self,
+        view: ScaleUpView,
+        memory: ScaleUpMemory,
+        simulation: ClusterSimulation,
+        placement_result: ScaleUpPlacement,
+        missed: Counter[str],
+    ) -> None:
+        self._view = view
+        self._memory = memory
+        self._simulation = simulation
+        self._limits = placement_result.limits
+        self._missed = missed
+        expected = [
+            name for placement in placement_result.pending_pods for name in simulation.names(placement.places.ready)
+        ]
+        self._hits = ChunkHits(view.snapshot.take_arrivals(), expected)
+        self._prices = NodePrices(view, simulation)
+        self._new = simulation.mask(simulation.new)
+        self.chunk_nodes: dict[str, tuple[str, ...]] = {}
+        self.pod_nodes: dict[str, str] = {}
+        self.vacated_nodes: dict[str, tuple[str, ...]] = {}
+
+    def decide_pods(self, placement: PendingPodsPlacement) -> PendingPodsDecision:
+        new, upcoming = self._split(placement.unplaced, placement.places)
+        before = [self._memory.pod_nodes.get(pod.uid, "") for pod in placement.group.pods]
+        meant = assign_nodes_to_chunks(
+            before, self._simulation.names(_all_places(placement.places, placement.unplaced)), len(before)
+        )
+        self.pod_nodes.update((pod.uid, name) for pod, name in zip(placement.group.pods, meant, strict=True) if name)
+        outcome: Reason = (
+            NODE_ORDERED if len(placement.unplaced.places) else POD_AWAITS_NODE if upcoming else POD_HAS_ROOM
+        )
+        reason, refused = self._refused(placement.unplaced, placement.group.demand, outcome)
+        return PendingPodsDecision(
+            pods=placement.group.keys,
+            reason=reason,
+            on_ready=len(placement.places.ready),
+            on_upcoming=upcoming,
+            ordered=self._ordered(new),
+            unplaced=placement.unplaced.count,
+            refused=refused,
+        )
+
+    def decide_buffer(self, placement: ChunksPlacement) -> BufferDecision:
+        chunks, places, unplaced = placement.chunks, placement.places, placement.unplaced
+        new, upcoming = self._split(unplaced, places)
+        before = self._memory.chunk_nodes.get(chunks.uid, ())
+        meant = self.chunk_nodes[chunks.uid] = assign_nodes_to_chunks(
+            before, self._simulation.names(_all_places(places, unplaced)), chunks.count
+        )
+        ready = set(self._simulation.names(np.unique(places.ready)))
+        nodes = tuple(name if name in ready else "" for name in meant)
+        hits = self._take_hits(chunks, before, nodes) if chunks.on_top else 0
+        is_full = len(places.ready) == chunks.count
+        if is_full:
+            outcome = BUFFER_PROVISIONED if chunks.count else BUFFER_NEEDS_NOTHING
+        else:
+            outcome = BUFFER_NODES_ORDERED if len(unplaced.places) else BUFFER_AWAITS_NODES
+        reason, refused = self._refused(unplaced, chunks.demand, outcome)
+        return BufferDecision(
+            key=chunks.key,
+            uid=chunks.uid,
+            reason=reason,
+            chunks=chunks.count,
+            on_ready=len(places.ready),
+            on_upcoming=upcoming,
+            ordered=self._ordered(new),
+            unplaced=unplaced.count,
+            refused=refused,
+            nodes=nodes,
+            hits=hits,
+            misses=self._missed[chunks.uid],
+            price=self._prices.price_of(chunks.demand, _all_places(places, unplaced)),
+            provisioned_at=self._view.now if is_full else self._memory.provisioned_at.get(chunks.uid),
+        )
+
+    def _take_hits(self, chunks: BufferChunks, before: Sequence[str], nodes: Sequence[str]) -> int:
+        hits, left = self._hits.take_hits((*before, *self._memory.vacated_nodes.get(chunks.uid, ())), nodes)
+        if left:
+            self.vacated_nodes[chunks.uid] = left
+        return hits
+
+    def _refused(
+        self, unplaced: UnplacedPods, demand: Demand, outcome: Reason
+    ) -> tuple[DetailedReason, tuple[GroupsRefusal, ...]]:
+        if not unplaced.count:
+            return DetailedReason(outcome), ()
+        return explain_group_refusals(self._view.templates, self._limits, demand)
+
+    def _split(self, unplaced: UnplacedPods, places: NodePlaces) -> tuple[IntColumn, int]:
+        """The places on new nodes, and the number of pods that wait for upcoming ones.
+
+        A pod that fits on an existing node only once others are placed waits as well.
+        """
+        is_new = self._new[unplaced.places]
+        return unplaced.places[is_new], len(places.upcoming) + len(unplaced.places) - int(np.count_nonzero(is_new))
+
+    def _ordered(self, new: IntColumn) -> dict[str, int]:
+        names = self._view.templates.names
+        counts = np.bincount(self._simulation.groups_of(new)) if len(new) else new
+        return {names[group]: int(counts[group]) for group in np.flatnonzero(counts).tolist()}
+
+
+def _all_places(places: NodePlaces, unplaced: UnplacedPods) -> IntColumn:
+    return np.concatenate((places.ready, places.upcoming, unplaced.places))
+
+
+def _orders(
+    view: ScaleUpView, simulation: ClusterSimulation, placement_result: ScaleUpPlacement
+) -> Iterable[NodeOrder]:
+    pods, chunks = (
+        _groups_serving(simulation, needs) for needs in (placement_result.pending_pods, placement_result.chunks)
+    )
+    for group, count in simulation.count_new_nodes().items():
+        name = view.templates.states[group].group.name
+        why = DetailedReason(FOR_PODS if group in pods else FOR_BUFFERS if group in chunks else FOR_MINIMUM)
+        yield NodeOrder(name, count, view.target(name) + count, why)
+
+
+def _unconfirmed(view: ScaleUpView, order: NodeOrder) -> UnconfirmedOrder:
+    before = view.upcoming.unconfirmed_orders.get(order.group)
+    return UnconfirmedOrder(order.target, view.now, before.released if before is not None else ())
+
+
+def _groups_serving(
+    simulation: ClusterSimulation, placements: Sequence[PendingPodsPlacement] | Sequence[ChunksPlacement]
+) -> set[int]:
+    """The groups whose new nodes are meant for some of these pods or chunks."""
+    places = [placement.unplaced.places for placement in placements if len(placement.unplaced.places)]
+    meant = np.concatenate(places) if places else simulation.new[:0]
+    return set(np.unique(simulation.groups_of(meant[simulation.mask(simulation.new)[meant]])).tolist())
+
+
+def _requeue_at(view: ScaleUpView) -> float | None:
+    moments = [backoff.until for backoff in view.backoffs.values() if backoff.until > view.now]
+    if view.upcoming.requeue_at is not None:
+        moments.append(view.upcoming.requeue_at)
+    return min(moments, default=None)

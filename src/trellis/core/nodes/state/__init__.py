@@ -1,1 +1,1 @@
-"""The cluster as the node autoscaler sees it: nodes, pods, node groups, upcoming nodes, and a simulation on top."""
+"""The cluster as the node autoscaler sees it: nodes, pods and chunks, readiness, and a simulation with new nodes."""

@@ -30,9 +30,9 @@ from trellis.core.fit import (
     is_read_write_once_pod,
     running_demand,
 )
-from trellis.core.nodes.buffers.virtual_pods import BufferChunks, read_chunks
 from trellis.core.nodes.node_groups import GroupState, Instance
 from trellis.core.nodes.state.pods import (
+    BufferChunks,
     ClaimUsage,
     DemandReader,
     InternedValues,
@@ -45,6 +45,7 @@ from trellis.core.nodes.state.pods import (
     is_finished,
     is_pending,
     is_unschedulable,
+    read_chunks,
 )
 
 

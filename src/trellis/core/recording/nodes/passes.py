@@ -22,8 +22,8 @@ from trellis.core.cluster.store import ObjectKey, ObjectStore, key_of
 from trellis.core.fit.resources import ResourceCounts
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, PassInput, PassPlans
 from trellis.core.nodes.node_groups import GroupState, Instance, NodeGroup
+from trellis.core.nodes.scale_down.drainability import StartupBoosts
 from trellis.core.nodes.scale_down.memory import ScaleDownMemory
-from trellis.core.nodes.scale_down.replacement_pods import StartupBoosts
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory
 from trellis.core.nodes.settings import ScaleDownSettings, ScaleUpSettings
 from trellis.core.recording.format import ObjectChanges, apply_changes, diff_objects, encoded_fields

@@ -11,7 +11,7 @@ from support.worlds.scale_down import ShrinkingCluster, a_web_pod
 from trellis.api.kube.pods import Pod
 from trellis.core.fit import Storage
 from trellis.core.fit.resources import CPU
-from trellis.core.nodes.scale_down.replacement_pods import ReplacementDemands
+from trellis.core.nodes.scale_down.drainability import ReplacementDemands
 from trellis.core.nodes.settings import ScaleDownSettings
 
 

@@ -10,8 +10,7 @@ import pytest
 from support.worlds.nodes import START, a_group, a_pod
 from support.worlds.scale_down import DOWN, ShrinkingCluster, a_budget, a_web_pod
 from trellis.api.kube.pods import Pod
-from trellis.core.nodes.scale_down.disruption_budgets import DisruptionBudgets
-from trellis.core.nodes.scale_down.drainability import find_pods_to_drain, why_not_drainable
+from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_pods_to_drain, why_not_drainable
 from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.pods import PlacedPod
 from trellis.core.nodes.state.snapshot import ClusterSnapshot

@@ -10,7 +10,7 @@ from trellis.base.errors import InvalidInput
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
 from trellis.core.nodes.scale_up.expanders import expanders_by_name
 from trellis.core.nodes.settings import ScaleUpSettings
-from trellis.core.nodes.state.pending_pods import build_equivalence_groups
+from trellis.core.nodes.state.placement import build_equivalence_groups
 
 WEB = {"app": "web"}
 

@@ -9,8 +9,8 @@ from support.builders.manifests import buffer
 from support.packing_counts import counted_packing
 from support.worlds.nodes import ZONE, Cluster, Document, a_buffer, a_daemon_set, a_group, a_node, a_pod, a_spec, apart
 from trellis.api.kinds.buffer import Buffer
-from trellis.core.nodes.buffers.virtual_pods import read_chunks
 from trellis.core.nodes.settings import ScaleUpSettings
+from trellis.core.nodes.state.pods import read_chunks
 
 EMPTY: Document = {"recreationStrategy": "KeepEmpty"}
 MINIMUM: Document = {"recreationStrategy": "KeepMinimum"}
