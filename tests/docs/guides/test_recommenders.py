@@ -11,7 +11,7 @@ import pytest
 
 from support import virtual_time
 from support.controllers.recommender import NAMESPACE, START, VPAS, World
-from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
+from trellis.core.recommend.state.tables import SHADOW_RECOMMENDERS
 from trellis.runtime.telemetry.health_server import PageRequest
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "recommenders.md").read_text()

@@ -14,7 +14,7 @@ from support.controllers.recommender import NAMESPACE, VPAS, World
 from trellis.base.errors import InvalidRecording, Unreachable
 from trellis.base.json_lines import FORMAT_VERSION, HEADER, RecordingHeader, encode_line, read_lines
 from trellis.base.times import format_time
-from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
+from trellis.core.recommend.state.tables import SHADOW_RECOMMENDERS
 from trellis.core.recording import recommender
 from trellis.core.recording.format import RECOMMENDER
 from trellis.runtime.recorder import NO_RECORDER, Recorder

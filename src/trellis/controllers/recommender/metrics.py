@@ -18,11 +18,11 @@ import numpy as np
 from trellis.api.resolve import COUNTED_MODES, WRITTEN_MODES
 from trellis.core.recommend.amounts import CPU, MEMORY, MILLICORES_PER_CORE, RESOURCES, UNCAPPED
 from trellis.core.recommend.engine import PassDecision
+from trellis.core.recommend.estimation import compare_shadows
 from trellis.core.recommend.recommendation_pass import PassColumns, PassResult
-from trellis.core.recommend.state.shadows import compare_shadows
 from trellis.core.recommend.state.tables import VpaStatusWrite
 from trellis.core.usage.columns import FloatColumn, IntColumn
-from trellis.core.usage.oom_peaks import OomRecord
+from trellis.core.usage.intake import OomRecord
 from trellis.core.usage.samples import IngestResult
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, HistogramSpec, Metrics, Spec, execution_latency

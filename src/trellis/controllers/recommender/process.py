@@ -14,12 +14,11 @@ from trellis.base.garbage_collection import freeze_live_objects
 from trellis.controllers.recommender.history import RecommenderHistory
 from trellis.controllers.recommender.http_api import PATHS, RecommendationApi
 from trellis.controllers.recommender.informers import RecommenderInformers
-from trellis.controllers.recommender.leader_election import lease_names
 from trellis.controllers.recommender.metrics import RECOMMENDER_METRICS
 from trellis.controllers.recommender.plugins.hosted_recommenders import HostedRecommenders, host_recommenders
 from trellis.controllers.recommender.reconcile import RecommenderReconciler
 from trellis.controllers.recommender.recording import create_engine
-from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.controllers.recommender.settings import RecommenderSettings, lease_names
 from trellis.controllers.recommender.usage_source import UsageSource, open_usage_source
 from trellis.core.recording.format import RECOMMENDER
 from trellis.kube.discovery import Served, ServedKind

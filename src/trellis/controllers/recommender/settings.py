@@ -5,14 +5,13 @@ The functions at the end build the parameters of `core.usage` and `core.recommen
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any, Final
 
 from trellis.api.resolve import DEFAULT_RECOMMENDER
 from trellis.base.durations import Duration
 from trellis.base.names import check_dns_subdomain
 from trellis.base.quantities import Quantity
-from trellis.controllers.recommender.leader_election import LEASE, lease_names
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
 from trellis.core.usage.settings import UsageSettings
 from trellis.runtime.recorder import RecorderSettings
@@ -21,6 +20,21 @@ from trellis.runtime.settings.declarations import Setting, SettingConflict, Sett
 from trellis.runtime.telemetry.health_server import HealthSettings
 from trellis.runtime.telemetry.logs import LogSettings
 from trellis.sources.prometheus.settings import PrometheusSettings
+
+LEASE: Final = "vpa-recommender-lease"
+LEASE_NAMESPACE: Final = "kube-system"
+
+
+def lease_names(names: Sequence[str], base: str, namespace: str = LEASE_NAMESPACE) -> dict[str, str]:
+    """The lease of each name. That of `default` is upstream's, so that upstream's recommender and ours take turns.
+
+    A lease or a namespace that is set for a single recommender is used as it is: rights may be limited to it, as in
+    upstream's chart. Where neither is given, recommenders of different names do not take turns.
+    """
+    if len(names) == 1 and (base, namespace) != (LEASE, LEASE_NAMESPACE):
+        return {names[0]: base}
+    return {name: base if name == DEFAULT_RECOMMENDER else f"{base}-{name}" for name in names}
+
 
 FROM_PROMETHEUS: Final = "prometheus"
 

@@ -63,8 +63,8 @@ from trellis.core.recommend.state.tables import ServedVpa, VpaStatusWrite, read_
 from trellis.core.recommend.state.vpa_store import VpaStore
 from trellis.core.usage.checkpoints.format import SavedRow
 from trellis.core.usage.columns import IntColumn, RowKey
+from trellis.core.usage.intake import OomRecord
 from trellis.core.usage.model import UsageModel, UsageModelSizes
-from trellis.core.usage.oom_peaks import OomRecord
 from trellis.core.usage.samples import IngestResult, Measurements
 from trellis.core.usage.settings import Tuning, UsageSettings
 from trellis.core.usage.tracked_pods import track_pod

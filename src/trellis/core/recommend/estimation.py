@@ -14,10 +14,9 @@ import msgspec
 import numpy as np
 
 from trellis.base.errors import RecommenderFailure, format_value
-from trellis.core.recommend.amounts import LARGEST_AMOUNT, RESOURCES
+from trellis.core.recommend.amounts import LARGEST_AMOUNT, MIDDLE, RESOURCES
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.protocol import NO_EXPLANATION, Estimates, Explanations, Recommender, Rows
-from trellis.core.recommend.state.shadows import ShadowEstimates
 from trellis.core.recommend.state.vpa_store import VpaStore
 from trellis.core.recommend.validation import describe_bounds, find_impossible_rows, find_shape_problem
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
@@ -106,6 +105,28 @@ class EstimateOrigin(msgspec.Struct, frozen=True):
 
 
 NO_ORIGIN: Final = EstimateOrigin("", {}, NO_EXPLANATION)
+
+
+class ShadowEstimates(msgspec.Struct, frozen=True):
+    """What one recommender would have estimated, by container number: `bounds` is (bound, resource, container).
+
+    NaN where it could not say. `failures` is what went wrong with it, by VPA number.
+    """
+
+    numbers: IntColumn
+    bounds: FloatColumn
+    explanation: Explanations = NO_EXPLANATION
+    failures: Mapping[int, str] = {}
+
+    @classmethod
+    def failed(cls, numbers: IntColumn, failures: Mapping[int, str]) -> ShadowEstimates:
+        """The result of a shadow recommender that failed."""
+        return cls(numbers, np.full((3, len(RESOURCES), len(numbers)), np.nan), failures=failures)
+
+    @property
+    def failure(self) -> str:
+        """The first failure; empty without any."""
+        return next(iter(self.failures.values()), "")
 
 
 class PassEstimates(msgspec.Struct, frozen=True):
@@ -241,3 +262,17 @@ def _build_shadow(store: VpaStore, name: str, about: RowSelection, answer: Estim
     bounds = np.trunc(np.minimum(answer.bounds, LARGEST_AMOUNT))
     bounds[:, :, np.isin(about.owners, list(failures))] = np.nan
     return ShadowEstimates(about.numbers, bounds, answer.explanation, failures)
+
+
+def compare_shadows(
+    shadows: Mapping[str, ShadowEstimates], bounds: FloatColumn
+) -> Iterator[tuple[str, str, FloatColumn]]:
+    """By how much each shadow's targets lie above those of the serving recommender, as a fraction of them.
+
+    For each recommender and resource, over the containers for which both could say.
+    """
+    for name, shadow in shadows.items():
+        own = bounds[MIDDLE][:, shadow.numbers]
+        for resource, theirs, ours in zip(RESOURCES, shadow.bounds[MIDDLE], own, strict=True):
+            both = ~np.isnan(theirs) & (ours > 0)
+            yield name, resource, theirs[both] / ours[both] - 1.0

@@ -1,7 +1,9 @@
-"""Parameters of recommenders: their declaration, and the reading and checking of values that users give.
+"""Parameters of recommenders: their declaration, the checking of values, and the parameters that all of them have.
 
 A recommender declares its parameters once, as data. The declaration reads what `spec.recommenders[].parameters` and
 the command line set, documents itself, and refuses with the field, the value and the rule.
+
+All recommenders have the minimum CPU and memory of a pod, which its containers share.
 """
 
 from __future__ import annotations
@@ -12,11 +14,15 @@ from enum import StrEnum
 from typing import TypeAlias
 
 import msgspec
+import numpy as np
 
 from trellis.api.problems import INVALID, UNKNOWN_FIELD, MapKey, Path, ValidationProblem
 from trellis.base.durations import Duration, parse_duration
 from trellis.base.errors import InvalidInput
 from trellis.base.names import suggest_name
+from trellis.core.recommend.amounts import MILLICORES_PER_CORE, truncate_amounts
+from trellis.core.recommend.settings import MEBIBYTE, DefaultSettings
+from trellis.core.usage.columns import FloatColumn
 
 PARAMETERS_PATH: Path = ("spec", "recommenders", 0, "parameters")
 
@@ -149,3 +155,32 @@ def _parse_integer(text: str) -> int:
     if not number.is_integer():
         raise InvalidInput(text, "must be a whole number")
     return int(number)
+
+
+_LARGEST_POD = 1e9  # a million cores, or a pebibyte
+
+
+def pod_minimum_parameters(settings: DefaultSettings) -> tuple[Parameter, Parameter]:
+    """The parameters that say what a pod is to have; those of every recommender have these names."""
+    return (
+        Parameter(
+            "pod-recommendation-min-cpu-millicores",
+            ParameterKind.NUMBER,
+            "The least CPU of a whole pod, shared by its containers.",
+            *(settings.pod_min_cpu_millicores, "millicores", 0.0, _LARGEST_POD),
+        ),
+        Parameter(
+            "pod-recommendation-min-memory-mb",
+            ParameterKind.NUMBER,
+            "The least memory of a whole pod, shared by its containers.",
+            *(settings.pod_min_memory_mebibytes, "MiB", 0.0, _LARGEST_POD),
+        ),
+    )
+
+
+def share_pod_minimums(pod_millicores: float, pod_mebibytes: float, containers: FloatColumn) -> FloatColumn:
+    """(CPU, MEMORY; row): what is to be had by a pod, divided by how many containers of it are recommended for."""
+    share = 1.0 / np.maximum(containers, 1.0)
+    # By way of cores and of a fraction, as upstream does it: a millicore may be lost to rounding, here as there.
+    pod = (pod_millicores * 0.001 * MILLICORES_PER_CORE, pod_mebibytes * MEBIBYTE)
+    return np.stack([truncate_amounts(np.trunc(amount) * share) for amount in pod])

@@ -43,8 +43,8 @@ import numpy as np
 from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, MILLICORES_PER_CORE, UPPER
 from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
 from trellis.core.usage.columns import FloatColumn, IntColumn, RowKey
+from trellis.core.usage.history.hourly import CELLS, Peaks
 from trellis.core.usage.history.hours import Ring
-from trellis.core.usage.history.long_peaks import CELLS, Peaks
 from trellis.core.usage.history.runs import RUNS, RecentRuns
 from trellis.core.usage.view import RowsView
 

@@ -17,17 +17,22 @@ import numpy as np
 from trellis.api.resolve import COUNTED_MODES, NO_MODE, WRITTEN_MODES, UpdateMode
 from trellis.base.reasons import Reason
 from trellis.core.recommend.amounts import MIDDLE, STATUS_FIELDS, TARGET, UNCAPPED
-from trellis.core.recommend.estimation import NO_ORIGIN, EstimateOrigin, PassEstimates, estimate_all
+from trellis.core.recommend.estimation import NO_ORIGIN, EstimateOrigin, PassEstimates, ShadowEstimates, estimate_all
 from trellis.core.recommend.parameters import ParameterValues
 from trellis.core.recommend.post_processing import RECOMMENDATION_KEPT, AmountsObserver, post_process
 from trellis.core.recommend.protocol import Recommender, read_row_explanation
-from trellis.core.recommend.publish.conditions import HistoryShortage, find_conditions, find_low_confidence
-from trellis.core.recommend.publish.status import DesiredStatuses, build_status_writes, find_write_reasons
+from trellis.core.recommend.publish.status import (
+    DesiredStatuses,
+    HistoryShortage,
+    build_status_writes,
+    find_conditions,
+    find_low_confidence,
+    find_write_reasons,
+)
 from trellis.core.recommend.settings import PipelineSettings
 from trellis.core.recommend.state.condition_types import NO_SAMPLES, ConditionBit
-from trellis.core.recommend.state.shadows import MissingShadow, ShadowEstimates
 from trellis.core.recommend.state.tables import NO_GROUP, VpaStatusWrite
-from trellis.core.recommend.state.vpa_store import VpaStore
+from trellis.core.recommend.state.vpa_store import MissingShadow, VpaStore
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, RowKey
 from trellis.core.usage.view import RowsView
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from trellis.base.reasons import Reason
-from trellis.core.recommend.capping.proportions import proportional_limit
+from trellis.core.recommend.capping.container import proportional_limit
 from trellis.core.sizing.shapes import ContainerShape, PodShape, StartupStage, sum_largest_stage
 
 

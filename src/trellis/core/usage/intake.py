@@ -1,28 +1,170 @@
-"""Adds a batch of samples to histograms, history and runs.
+"""Adds samples and OOM kills to histograms, history and runs.
 
-The whole batch at once, also where it has several samples of one container: late and repeated ones are found first,
-and of memory only the highest of each window goes on to the histogram.
+A batch of samples is added as a whole, also where it has several samples of one container: history comes as thousands
+of samples per container, and what precedes each of them is computed for all at once.
+
+Memory counts by its peak: one sample per container and memory window, at the time the window ends. A higher value in
+the same window replaces the lower one in the histogram.
+
+Usage never shows that a container needed more than it had. An OOM kill therefore counts as a peak above what the
+container had: the request or the highest sample of the window, bumped up. Peaks of earlier kills are excluded, so that
+repeated kills do not raise the recommendation without end. Each kill counts once, however often it is reported.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, insort
+from collections import Counter
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import msgspec
 import numpy as np
 
-from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, split_into_unique_batches
+from trellis.base.reasons import Reason
+from trellis.core.cluster.oom_kills import OomKill
+from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn, find_run_starts, split_into_unique_batches
 from trellis.core.usage.histograms.bins import MIN_WEIGHT
+from trellis.core.usage.histograms.decaying_histograms import HistogramBank
 from trellis.core.usage.history.hourly import CPU_SERIES, MEMORY_SERIES
-from trellis.core.usage.peaks import Readings, add_peaks, find_highest_before, group_by_slot, reduce_to_windows
 from trellis.core.usage.samples import (
+    ABSURD_SAMPLE,
+    CLOCK_SKEW,
+    EMPTY_SAMPLE,
+    FUTURE_SAMPLE,
     LATE_SAMPLE,
+    MOST_BYTES,
+    OLDEST,
     REPEATED_SAMPLE,
+    UNKNOWN_CONTAINER,
     IngestResult,
     Measurements,
     count_dropped,
     screen_samples,
 )
-from trellis.core.usage.state import UsageState
+from trellis.core.usage.state import SlotTable, UsageState
+from trellis.core.usage.tracked_pods import TrackedPods
+
+
+class Readings(NamedTuple):
+    """Columns of equal length. No slot comes twice, rows may."""
+
+    slots: IntColumn
+    rows: IntColumn
+    times: FloatColumn
+    values: FloatColumn
+    pods: IntColumn
+    """How many pods a value stands for in the totals of its workload."""
+
+    def select(self, which: BoolColumn) -> Readings:
+        """The readings that a mask selects."""
+        return self if which.all() else self.take(np.flatnonzero(which))
+
+    def take(self, positions: IntColumn) -> Readings:
+        """The readings at some positions."""
+        slots, rows, pods = self.slots[positions], self.rows[positions], self.pods[positions]
+        return Readings(slots, rows, self.times[positions], self.values[positions], pods)
+
+    def scale_to_workload(self, totals: IntColumn) -> Readings:
+        """Readings of whole workloads: values times pods; `totals` are the rows of workloads, by row."""
+        return self._replace(rows=totals[self.rows], values=self.values * self.pods)
+
+
+def group_by_slot(slots: IntColumn) -> IntColumn:
+    """The places of a batch, those of one slot side by side and in the order in which they came."""
+    return np.argsort(slots, kind="stable")
+
+
+def find_highest_before(slots: IntColumn, values: FloatColumn) -> FloatColumn:
+    """The highest value that came before each in its slot, NaN for the first; `slots` are grouped."""
+    highest = np.full(len(slots), np.nan)
+    starts = find_run_starts(slots)
+    if len(starts) == len(slots):
+        return highest
+    fallen = values[1:] < values[:-1]
+    fallen[starts[1:] - 1] = False
+    if not fallen.any():  # as samples nearly always come
+        highest[1:] = values[:-1]
+        highest[starts] = np.nan
+        return highest
+    different, ranks = np.unique(values, return_inverse=True)
+    # Whole numbers, so that one running maximum serves all groups: a later group is above all earlier ones.
+    group = np.zeros(len(slots), dtype=np.int64)
+    group[starts] = 1
+    running = np.maximum.accumulate(np.cumsum(group) * len(different) + ranks)
+    highest[1:] = different[running[:-1] % len(different)]
+    highest[starts] = np.nan
+    return highest
+
+
+def reduce_to_windows(readings: Readings, ends: FloatColumn, lengths: FloatColumn) -> Readings:
+    """The highest value of each slot and memory window, at the time of its first: the others leave no trace.
+
+    Readings are grouped by slot, their times ascending. `ends` is where the window of each reading's slot ends so far,
+    NaN if it has none.
+    """
+    starts = find_run_starts(readings.slots)
+    if len(starts) == len(readings.slots):
+        return readings
+    first = np.repeat(readings.times[starts], np.diff(starts, append=len(readings.slots)))
+    ends = np.where(np.isnan(ends), first, ends)
+    window = np.where(readings.times < ends, 0, np.trunc((readings.times - ends) / lengths) + 1).astype(np.int64)
+    starts = find_run_starts(readings.slots, window)
+    return readings.take(starts)._replace(values=np.maximum.reduceat(readings.values, starts))
+
+
+PEAK_WEIGHT = 1.0
+
+
+def add_peaks(state: UsageState, readings: Readings, *, killed: bool) -> None:
+    """Add memory readings, or the needs estimated for killed containers."""
+    table = state.slots
+    ends = move_windows(table, readings, state.rows.memory_window[readings.rows])
+    peaks, others = (table.oom_peak, table.memory_peak) if killed else (table.memory_peak, table.oom_peak)
+    raise_peaks(state.memory, readings, ends, peaks, others)
+    if state.totals.size:
+        has_totals = state.rows.total[readings.rows] >= 0
+        workload_readings = readings.scale_to_workload(state.rows.total)
+        if killed:
+            peaks, others = table.total_oom_peak, table.total_peak
+        else:
+            peaks, others = table.total_peak, table.total_oom_peak
+        raise_peaks(state.memory_total, workload_readings.select(has_totals), ends[has_totals], peaks, others)
+
+
+def move_windows(table: SlotTable, readings: Readings, lengths: FloatColumn) -> FloatColumn:
+    """Begin a new window, without peaks, wherever the old one has ended; where each one ends now.
+
+    A length is only read when a window begins, so that a changed one never moves a peak that is in the histogram.
+    """
+    ends = table.window_end[readings.slots]
+    ends = np.where(np.isnan(ends), readings.times, ends)
+    has_ended = ~(readings.times < ends)
+    full_windows = np.trunc((readings.times - ends) / lengths) * lengths
+    ends = np.where(has_ended, ends + (full_windows + lengths), ends)
+    table.window_end[readings.slots] = ends
+    table.last_memory[readings.slots] = readings.times
+    begun = readings.slots[has_ended]
+    for peaks in (table.memory_peak, table.oom_peak, table.total_peak, table.total_oom_peak):
+        peaks[begun] = np.nan
+    return ends
+
+
+def raise_peaks(
+    bank: HistogramBank, readings: Readings, ends: FloatColumn, peaks: FloatColumn, other_peaks: FloatColumn
+) -> None:
+    """Where a value is above both peaks of its slot, put it into `peaks` and into the histogram in their place.
+
+    A peak of 0 bytes counts: upstream ignores later samples of such a window.
+    """
+    rows, slots, values = readings.rows, readings.slots, readings.values
+    highest = np.fmax(peaks[slots], other_peaks[slots])
+    higher = ~(values <= highest)
+    replaced = higher & ~np.isnan(highest)
+    bank.subtract(rows[replaced], ends[replaced], highest[replaced], PEAK_WEIGHT)
+    bank.add(rows[higher], ends[higher], values[higher], PEAK_WEIGHT)
+    peaks[slots[higher]] = values[higher]
 
 
 class _IntakeResult(NamedTuple):
@@ -162,3 +304,122 @@ def _add_runs(
         recorded = np.flatnonzero(sample_rows & (numbers >= 0))
         started = state.slots.started[slots[recorded]]
         state.runs.add(numbers[recorded], resource, started, samples.times[recorded], values[recorded])
+
+
+KNOWN_KILL = Reason("KnownOomKill", "An out-of-memory kill was left out: it has been counted already.")
+OLD_KILL = Reason(
+    "OldOomKill", "An out-of-memory kill was left out: the container was sampled more than a memory window later."
+)
+KILL_UNDER_OLD_LIMIT = Reason(
+    "OomKillUnderOldLimit",
+    "An out-of-memory kill was left out: the pod was resized while a container was down, and still has its old limit.",
+)
+
+_MOST_REMEMBERED = 16
+
+
+class OomRecord(msgspec.Struct, frozen=True):
+    """What became of some kills: those that were recorded, with the memory they are taken to have needed."""
+
+    kills: tuple[OomKill, ...]
+    rows: IntColumn
+    memory: FloatColumn
+    dropped: dict[str, int]
+
+
+class CountedKills:
+    """When the containers of slots were killed: the newest few times of each."""
+
+    def __init__(self) -> None:
+        self._times: dict[int, list[float]] = {}
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def add_if_new(self, slot: int, time: float) -> bool:
+        """Record a kill and return whether it is new. One older than all recorded ones counts as known."""
+        times = self._times.setdefault(slot, [])
+        place = bisect_left(times, time)
+        if place < len(times) and times[place] == time:
+            return False
+        if len(times) == _MOST_REMEMBERED:
+            if place == 0:
+                return False
+            del times[0]
+        insort(times, time)
+        return True
+
+    def forget(self, slots: IntColumn) -> None:
+        """Remove the kills of released slots."""
+        if self._times:
+            for slot in slots.tolist():
+                self._times.pop(slot, None)
+
+
+def record_oom_kills(
+    state: UsageState, pods: TrackedPods, counted: CountedKills, kills: Sequence[OomKill], now: float
+) -> OomRecord:
+    """Count kills, in the order in which they are given."""
+    dropped: Counter[str] = Counter()
+    fresh: list[OomKill] = []
+    slots: list[int] = []
+    for kill in kills:
+        slot = pods.find_slot(kill.namespace, kill.pod, kill.uid, kill.container)
+        reason = _find_drop_reason(state, counted, kill, slot, now)
+        if reason is None:
+            fresh.append(kill)
+            slots.append(slot)
+        else:
+            dropped[reason.code] += 1
+    killed = np.array(slots, dtype=np.int64)
+    rows = state.slots.row[killed]
+    readings = Readings(
+        slots=killed,
+        rows=rows,
+        times=np.array([kill.time for kill in fresh], dtype=np.float64),
+        values=np.array([kill.memory for kill in fresh], dtype=np.float64),
+        pods=state.vpas.pods[state.rows.vpa[rows]],
+    )
+    memory = np.full(len(fresh), np.nan)
+    for batch in split_into_unique_batches(killed):
+        memory[batch] = _add(state, readings.take(batch))
+    recorded = np.flatnonzero(~np.isnan(memory))
+    if len(recorded) < len(fresh):
+        dropped[OLD_KILL.code] += len(fresh) - len(recorded)
+    rows, times, memory = rows[recorded], readings.times[recorded], memory[recorded]
+    started = state.slots.started[killed[recorded]]
+    np.fmax.at(state.rows.last_oom, rows, times)
+    state.rows.mark_unsaved(rows, now, killed=True)
+    numbers = state.rows.history[rows]
+    valid = numbers >= 0
+    state.history.raise_maximum(numbers[valid], MEMORY_SERIES, times[valid], memory[valid])
+    numbers = state.rows.runs[rows]
+    valid = numbers >= 0
+    state.runs.raise_highest(numbers[valid], MEMORY_SERIES, started[valid], times[valid], memory[valid])
+    return OomRecord(tuple(fresh[number] for number in recorded.tolist()), rows, memory, dict(dropped))
+
+
+def _find_drop_reason(state: UsageState, counted: CountedKills, kill: OomKill, slot: int, now: float) -> Reason | None:
+    if slot < 0:
+        return UNKNOWN_CONTAINER
+    if math.isnan(kill.time):
+        return EMPTY_SAMPLE
+    if kill.time > now + CLOCK_SKEW:
+        return FUTURE_SAMPLE
+    if kill.time < now - OLDEST or kill.memory < 0 or kill.memory > MOST_BYTES:
+        return ABSURD_SAMPLE
+    if kill.time <= state.rows.restored_from[state.slots.row[slot]] or not counted.add_if_new(slot, kill.time):
+        return KNOWN_KILL
+    return KILL_UNDER_OLD_LIMIT if kill.old_limit else None
+
+
+def _add(state: UsageState, kills: Readings) -> FloatColumn:
+    """Count one kill each of some slots; the memory each is taken to have needed, NaN for one that is too old."""
+    table = state.slots
+    current = ~(kills.times < table.last_memory[kills.slots] - state.rows.memory_window[kills.rows])
+    requested = np.where(np.isnan(kills.values), table.memory_request[kills.slots], kills.values)
+    used = np.nan_to_num(np.fmax(requested, table.memory_peak[kills.slots]))
+    bumped = np.trunc(used * state.rows.oom_bump_up_ratio[kills.rows])
+    needed = np.maximum(used + np.trunc(state.rows.oom_min_bump_up[kills.rows]), bumped)
+    add_peaks(state, kills._replace(values=needed).select(current), killed=True)
+    return np.where(current, needed, np.nan)

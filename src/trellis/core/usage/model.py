@@ -1,7 +1,11 @@
 """The usage model: what every container has used. It is the one mutable value of the core.
 
 A model belongs to one thread. Pods are tracked, samples and OOM kills come in, rows are saved and restored, and a view
-of all rows goes out to recommenders. History survives whatever happens to pods: only `collect_garbage` removes rows.
+of all rows goes out to recommenders. History survives whatever happens to pods: only garbage collection removes rows.
+
+Garbage collection removes departed pods, once late OOM reports are no longer expected; rows of deleted VPAs; and rows
+without slots that are empty, or older than the memory windows while other containers of the VPA run. Each has a grace
+period: a VPA that is replaced, a target that is briefly missing and a restart must not lose history.
 """
 
 from __future__ import annotations
@@ -13,16 +17,13 @@ import numpy as np
 
 from trellis.base.errors import InvalidCheckpoint
 from trellis.core.cluster.oom_kills import OomKill
-from trellis.core.usage import oom_peaks, retention
 from trellis.core.usage.checkpoints import saved_rows
 from trellis.core.usage.checkpoints.format import SavedRow
-from trellis.core.usage.columns import IntColumn, RowKey
-from trellis.core.usage.intake import ingest_samples
-from trellis.core.usage.oom_peaks import CountedKills, OomRecord
-from trellis.core.usage.row_tables import VpaKey
+from trellis.core.usage.columns import BoolColumn, IntColumn, RowKey
+from trellis.core.usage.intake import CountedKills, OomRecord, ingest_samples, record_oom_kills
 from trellis.core.usage.samples import IngestResult, Measurements, Samples
 from trellis.core.usage.settings import Tuning, UsageSettings
-from trellis.core.usage.state import UsageState
+from trellis.core.usage.state import UsageState, VpaKey
 from trellis.core.usage.tracked_pods import TrackedPod, TrackedPods
 from trellis.core.usage.view import RowsView, build_rows_view
 
@@ -102,7 +103,7 @@ class UsageModel:
 
     def record_ooms(self, kills: Sequence[OomKill], now: float) -> OomRecord:
         """Count OOM kills, each once; also those of pods that departed a few minutes ago."""
-        return oom_peaks.record_oom_kills(self._state, self._pods, self._counted_kills, kills, now)
+        return record_oom_kills(self._state, self._pods, self._counted_kills, kills, now)
 
     def restore(self, saved: SavedRow) -> None:
         """Merge a checkpoint into its row, once; a bad one raises `InvalidCheckpoint` and changes nothing."""
@@ -131,11 +132,11 @@ class UsageModel:
 
     def reset_vpa(self, namespace: str, vpa: str) -> None:
         """Clear the rows of a VPA that another process serves from now on, or that has another target."""
-        retention.reset_vpa(self._state, (namespace, vpa))
+        _reset_rows(self._state, (namespace, vpa))
 
     def collect_garbage(self, alive: Collection[VpaKey], now: float) -> list[RowKey]:
         """Remove unused rows and return their keys. `alive` are all existing VPAs (namespace, name)."""
-        return retention.forget_unused(self._state, self._pods, self._counted_kills, alive, now)
+        return _remove_unused(self._state, self._pods, self._counted_kills, alive, now)
 
     def view(self, rows: IntColumn | None = None) -> RowsView:
         """The view of given rows, or of all, that recommenders read; valid until the model changes."""
@@ -162,3 +163,70 @@ class UsageModel:
             names=state.rows.size + state.vpas.size + len(state.tunings) + len(self._counted_kills) + self._pods.size,
             bytes=state.nbytes,
         )
+
+
+GRACE_PERIOD = 600.0  # seconds
+
+
+def _remove_unused(
+    state: UsageState, pods: TrackedPods, counted: CountedKills, alive: Collection[VpaKey], now: float
+) -> list[RowKey]:
+    """Remove unused rows and return their keys. `alive` are all existing VPAs."""
+    counted.forget(pods.release(now - GRACE_PERIOD))
+    _mark_deleted_vpas(state, frozenset(alive), now)
+    rows = state.rows.numbers()
+    rows = rows[_find_unused_rows(state, rows, now)]
+    keys = state.rows.keys(rows.tolist())
+    state.remove_rows(rows)
+    _release_vpas(state, now)
+    return keys
+
+
+def _reset_rows(state: UsageState, vpa: VpaKey) -> None:
+    """Clear the rows of a VPA; its slots stay, with new memory windows.
+
+    If it is served here again, its history is restored from its checkpoints.
+    """
+    number = state.vpas.find(vpa)
+    if number < 0:
+        return
+    rows = state.rows.numbers()
+    rows = rows[state.rows.vpa[rows] == number]
+    state.clear_rows(rows)
+    slots = np.flatnonzero(state.slots.used & np.isin(state.slots.row, rows))
+    state.slots.reset(slots, ("window_end", "memory_peak", "oom_peak", "total_peak", "total_oom_peak"))
+
+
+def _mark_deleted_vpas(state: UsageState, alive: frozenset[VpaKey], now: float) -> None:
+    numbers = state.vpas.numbers()
+    is_alive = np.array([key in alive for key in state.vpas.keys(numbers.tolist())], dtype=np.bool_)
+    state.vpas.deleted_at[numbers] = np.where(is_alive, np.nan, np.fmin(state.vpas.deleted_at[numbers], now))
+
+
+def _find_unused_rows(state: UsageState, rows: IntColumn, now: float) -> BoolColumn:
+    table = state.rows
+    has_slots = state.slots.count_per_row(state.slots.used, table.capacity)[rows] > 0
+    table.idle_since[rows] = np.where(has_slots, np.nan, np.fmin(table.idle_since[rows], now))
+    vpa_gone = state.vpas.deleted_at[table.vpa[rows]] <= now - GRACE_PERIOD
+    idle = table.idle_since[rows] <= now - GRACE_PERIOD
+    empty = (table.count[rows] == 0) & state.cpu.is_empty(rows) & state.memory.is_empty(rows)
+    newest = np.where(np.isnan(table.last[rows]), table.idle_since[rows], table.last[rows])
+    # A workload without pods may run again, once a month or a year: only beside other containers is one gone for good.
+    has_pods = np.zeros(state.vpas.capacity, dtype=np.bool_)
+    has_pods[table.vpa[rows][has_slots]] = True
+    stale = has_pods[table.vpa[rows]] & (newest <= now - table.memory_window[rows] * table.memory_windows[rows])
+    forgettable: BoolColumn = ~has_slots & (vpa_gone | (idle & (empty | stale)))
+    return forgettable
+
+
+def _release_vpas(state: UsageState, now: float) -> None:
+    """Release the numbers of deleted VPAs without rows."""
+    table = state.vpas
+    rows = np.bincount(state.rows.vpa[state.rows.numbers()], minlength=table.capacity)
+    released = np.flatnonzero(table.used & (rows == 0) & (table.deleted_at <= now - GRACE_PERIOD))
+    if not len(released):
+        return
+    keys = set(table.keys(released.tolist()))
+    table.release(released)
+    for key in [key for key in state.tunings if (key.namespace, key.vpa) in keys]:
+        del state.tunings[key]

@@ -1,18 +1,196 @@
-"""The state behind the usage model: its tables, banks and history, and the changes that concern several of them."""
+"""The state behind the usage model: its tables, banks and history, and the changes that concern several of them.
+
+A row is one container name of one VPA; a slot is one container of one tracked pod, with its memory window, its peaks
+and the row that it feeds.
+"""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
+from typing import TypeAlias
 
 import numpy as np
 
-from trellis.core.usage.columns import BoolColumn, ColumnTable, IntColumn, RowKey
+from trellis.core.usage.columns import (
+    BoolColumn,
+    ColumnTable,
+    FloatColumn,
+    IntColumn,
+    KeyedTable,
+    RowKey,
+    find_run_starts,
+)
 from trellis.core.usage.histograms.bins import CPU_BINS, CPU_TOTAL_BINS, MEMORY_BINS, MEMORY_TOTAL_BINS
 from trellis.core.usage.histograms.decaying_histograms import FEW_ROWS, HistogramBank
 from trellis.core.usage.history.hourly import HourlyHistory
 from trellis.core.usage.history.runs import RunHistory
-from trellis.core.usage.row_tables import RowTable, SlotTable, VpaKey, VpaTable
 from trellis.core.usage.settings import Tuning, UsageSettings
+
+VpaKey: TypeAlias = tuple[str, str]  # namespace and name
+
+
+class VpaTable(KeyedTable[VpaKey]):
+    """One entry per VPA that has rows."""
+
+    fills = {"totals": False, "history": False, "runs": False, "pods": 1, "deleted_at": math.nan}
+
+    totals: BoolColumn
+    """Whether its rows keep the histograms of the whole workload."""
+    history: BoolColumn
+    """Whether its rows keep hourly summaries."""
+    runs: BoolColumn
+    """Whether its rows keep their runs."""
+    pods: IntColumn
+    """Ready pods in the newest batch that had any, which is by how much an OOM kill counts for the whole workload."""
+    deleted_at: FloatColumn
+    """When the VPA was found to be deleted."""
+
+
+class RowTable(KeyedTable[RowKey]):
+    """One entry per container name of a VPA. Times are NaN where there is none."""
+
+    fills = {
+        "vpa": -1,
+        "total": -1,
+        "history": -1,
+        "runs": -1,
+        "first": math.nan,
+        "last": math.nan,
+        "count": 0,
+        "idle_since": math.nan,
+        "last_oom": math.nan,
+        "unsaved_since": math.nan,
+        "changed_at": math.nan,
+        "unsaved_kill_at": math.nan,
+        "has_checkpoint": False,
+        "restored_from": math.nan,
+        "memory_window": math.nan,
+        "memory_windows": 1,
+        "oom_bump_up_ratio": math.nan,
+        "oom_min_bump_up": math.nan,
+    }
+
+    vpa: IntColumn
+    total: IntColumn
+    """Its row in the banks of whole workloads; -1 for none."""
+    history: IntColumn
+    """Its number in the history; -1 for none."""
+    runs: IntColumn
+    """Its number in the run history; -1 for none."""
+    first: FloatColumn
+    last: FloatColumn
+    count: IntColumn
+    """CPU samples, as upstream counts: they alone decide how sure a recommendation is."""
+    idle_since: FloatColumn
+    """Since when no container feeds it."""
+    last_oom: FloatColumn
+    unsaved_since: FloatColumn
+    """Since when there is something that no checkpoint has."""
+    changed_at: FloatColumn
+    """When something new last came."""
+    unsaved_kill_at: FloatColumn
+    """When an OOM kill came that no checkpoint has."""
+    has_checkpoint: BoolColumn
+    """Whether the row's checkpoint is ours: read, or written."""
+    restored_from: FloatColumn
+    """When the checkpoint was written that the row began with: OOM kills up to then are in it."""
+    memory_window: FloatColumn
+    memory_windows: IntColumn
+    oom_bump_up_ratio: FloatColumn
+    oom_min_bump_up: FloatColumn
+
+    def tune(self, row: int, tuning: Tuning) -> None:
+        """Set how a row counts memory from now on."""
+        self.memory_window[row] = tuning.memory_window
+        self.memory_windows[row] = tuning.memory_windows
+        self.oom_bump_up_ratio[row] = tuning.oom_bump_up_ratio
+        self.oom_min_bump_up[row] = tuning.oom_min_bump_up
+
+    def count_samples(self, rows: IntColumn, times: FloatColumn) -> None:
+        """Note CPU samples; rows may repeat, and cost next to nothing where they repeat side by side."""
+        starts = find_run_starts(rows)
+        if not len(starts):
+            return
+        mine = rows[starts]
+        np.fmin.at(self.first, mine, np.minimum.reduceat(times, starts))
+        np.fmax.at(self.last, mine, np.maximum.reduceat(times, starts))
+        np.add.at(self.count, mine, np.diff(starts, append=len(rows)))
+
+    def mark_unsaved(self, rows: IntColumn, now: float, *, killed: bool = False) -> None:
+        """Mark rows as changed since their checkpoints."""
+        self.unsaved_since[rows] = np.fmin(self.unsaved_since[rows], now)
+        self.changed_at[rows] = now
+        if killed:
+            self.unsaved_kill_at[rows] = now
+
+    def mark_saved(self, rows: IntColumn, when: float) -> None:
+        """Mark rows as saved up to a time."""
+        changed = self.changed_at[rows]
+        self.unsaved_since[rows] = np.where(changed > when, changed, np.nan)
+        self.unsaved_kill_at[rows] = np.where(self.unsaved_kill_at[rows] > when, self.unsaved_kill_at[rows], np.nan)
+        self.has_checkpoint[rows] = True
+
+    def select_due(self, now: float, limit: int) -> IntColumn:
+        """Rows to save, at most `limit`: those with OOM kills first, then those that have waited longest."""
+        waiting = np.flatnonzero(self.unsaved_since <= now)
+        order = np.lexsort((waiting, self.unsaved_since[waiting], np.isnan(self.unsaved_kill_at[waiting])))
+        return waiting[order[:limit]]
+
+
+class SlotTable(ColumnTable):
+    """One entry per container of a pod that is followed or departed just now. Times are NaN where there is none."""
+
+    fills = {
+        "row": -1,
+        "leader": -1,
+        "ready": False,
+        "was_ready": False,
+        "memory_request": math.nan,
+        "cpu_request": math.nan,
+        "started": math.nan,
+        "departed_at": math.nan,
+        "last_cpu": math.nan,
+        "last_memory": math.nan,
+        "window_end": math.nan,
+        "memory_peak": math.nan,
+        "oom_peak": math.nan,
+        "total_peak": math.nan,
+        "total_oom_peak": math.nan,
+    }
+
+    row: IntColumn
+    leader: IntColumn
+    """The slot of the pod's first container: one number for all containers of a pod."""
+    ready: BoolColumn
+    was_ready: BoolColumn
+    """Whether its pod was Ready when it was sampled before. Only set for leaders."""
+    memory_request: FloatColumn
+    """The memory request in bytes; NaN if there is none."""
+    cpu_request: FloatColumn
+    """The CPU request in millicores; NaN if there is none."""
+    started: FloatColumn
+    """When the pod started; NaN if unknown."""
+    departed_at: FloatColumn
+    last_cpu: FloatColumn
+    last_memory: FloatColumn
+    window_end: FloatColumn
+    memory_peak: FloatColumn
+    """The highest sample of the window, in bytes; NaN before the first. Peaks are what the histogram has of it."""
+    oom_peak: FloatColumn
+    """What an OOM kill in the window was taken to need; only the higher of the two is in the histogram."""
+    total_peak: FloatColumn
+    """The same two for the whole workload."""
+    total_oom_peak: FloatColumn
+
+    @property
+    def live(self) -> BoolColumn:
+        """Which slots are those of followed pods."""
+        return self.used & np.isnan(self.departed_at)
+
+    def count_per_row(self, which: BoolColumn, rows: int) -> IntColumn:
+        """How many of some slots feed each of so many rows."""
+        return np.bincount(self.row[which], minlength=rows)
 
 
 class UsageState:

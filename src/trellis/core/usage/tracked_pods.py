@@ -22,7 +22,7 @@ import numpy as np
 from trellis.api.kube.observed_pods import ObservedAmounts, ObservedPod
 from trellis.core.cluster.pod_resources import parse_cpu_millicores, parse_memory_bytes, read_current_resources
 from trellis.core.usage.columns import IntColumn
-from trellis.core.usage.row_tables import SlotTable
+from trellis.core.usage.state import SlotTable
 
 
 class TrackedContainer(msgspec.Struct, frozen=True, gc=False):

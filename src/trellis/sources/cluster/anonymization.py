@@ -21,8 +21,7 @@ from trellis.core.cluster.pod_annotations import IN_PLACE_UPDATED_ANNOTATION
 from trellis.core.lint.manifests import ManifestSource, read_manifests
 from trellis.core.nodes.state.pods import MIRROR_POD_ANNOTATION
 from trellis.core.recommend.registry import built_in_recommenders
-from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
-from trellis.core.recommend.state.tables import INTEGER_CPU_PREFIX, INTEGER_CPU_SUFFIX
+from trellis.core.recommend.state.tables import INTEGER_CPU_PREFIX, INTEGER_CPU_SUFFIX, SHADOW_RECOMMENDERS
 from trellis.core.resize.freeze import FREEZE_ANNOTATION
 from trellis.core.usage.checkpoints.format import KEPT_FROM_ANNOTATION
 from trellis.sources.cluster.pseudonyms import Pseudonyms

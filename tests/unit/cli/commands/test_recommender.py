@@ -15,8 +15,7 @@ from trellis.base.quantities import Quantity
 from trellis.cli import component
 from trellis.cli.commands.recommender import command
 from trellis.cli.main import main
-from trellis.controllers.recommender.leader_election import lease_names
-from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.controllers.recommender.settings import RecommenderSettings, lease_names
 from trellis.kube.flow_control import Rate
 from trellis.runtime.settings.declarations import declared_settings
 from trellis.runtime.settings.loader import LoadedSettings

@@ -8,7 +8,7 @@ import pytest
 
 from support.controllers.recommender import NAMESPACE, START, VPAS, World
 from trellis.base.times import format_time
-from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
+from trellis.core.recommend.state.tables import SHADOW_RECOMMENDERS
 from trellis.core.usage.checkpoints.compressed_history import decode_runs
 
 

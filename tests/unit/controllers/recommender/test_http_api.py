@@ -12,7 +12,7 @@ import pytest
 from support import virtual_time
 from support.controllers.recommender import NAMESPACE, START, World
 from trellis.controllers.recommender.http_api import RecommendationApi
-from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
+from trellis.core.recommend.state.tables import SHADOW_RECOMMENDERS
 from trellis.runtime.leadership import Leadership
 from trellis.runtime.telemetry.health_server import PageRequest
 

@@ -13,7 +13,7 @@ from support.worlds.vpas import NAMESPACE, Stub, World
 from trellis.core.recommend.explanations import LastPass, describe_vpa, summarize_vpa
 from trellis.core.recommend.parameters import Parameter, ParameterKind
 from trellis.core.recommend.protocol import Estimates, Explanations, Rows
-from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
+from trellis.core.recommend.state.tables import SHADOW_RECOMMENDERS
 
 GOOD, OTHER = (500.0, 1000.0, 2000.0), (1000.0, 1500.0, 3000.0)
 

@@ -1,25 +1,63 @@
-"""Bounds of one container of a pod: its LimitRange, its policy and its limit, in this order.
+"""Bounds of one container of a pod (its LimitRange, its policy and its limit, in this order), and proportional limits.
 
 A later bound wins, as upstream has it: a policy may break a LimitRange. Where limits do not follow requests
 (`RequestsOnly`) a LimitRange bounds the request itself, whereas upstream looks at a limit that does not change.
+
+Limits keep the proportion to requests in which the pod's author wrote them. A limit without a request counts as equal
+to it, as the API server fills it in. Results are exact and cut off, or rounded up where a minimum must be met; no
+product overflows, as upstream's may, but the largest count is 2^63-1.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from functools import lru_cache
 
 import msgspec
 
 from trellis.api.kube.pods import ResourceRequirements
 from trellis.api.resolve import EffectiveContainerPolicy
-from trellis.base.quantities import QuantityFormat
+from trellis.base.quantities import LARGEST_COUNT, QuantityFormat
 from trellis.base.reasons import Reason
 from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts, parse_amounts
 from trellis.core.recommend.capping.limit_ranges import ResourceRange
 from trellis.core.recommend.capping.policy import read_bound
-from trellis.core.recommend.capping.proportions import request_at_limit
+
+
+def exact_proportional_limit(recommended: int, request: int, limit: int, default_limit: int) -> Fraction | None:
+    """The exact limit beside a recommended request; None if the container has none. Zero is "not set" everywhere."""
+    limit = limit or default_limit
+    if not limit or not recommended:
+        return None
+    return Fraction(recommended) if not request else Fraction(recommended * limit, request)
+
+
+def proportional_limit(recommended: int, request: int, limit: int, default_limit: int) -> int | None:
+    """The same as a count, cut off. In whole numbers throughout: every new pod waits for some of these."""
+    limit = limit or default_limit
+    if not limit or not recommended:
+        return None
+    return min(recommended * limit // request if request else recommended, LARGEST_COUNT)
+
+
+def request_at_limit(bound: int, request: int, limit: int, default_limit: int, *, at_least: bool) -> int:
+    """The request whose limit is just at a bound, on the side that meets it; 0 if there is no limit to bound."""
+    limit = limit or default_limit
+    if not limit or not bound:
+        return 0
+    if not request:
+        return bound
+    exact = request * bound
+    return min(-(-exact // limit) if at_least else exact // limit, LARGEST_COUNT)
+
+
+def scale_count(count: int, factor: Fraction, *, up: bool) -> int:
+    """A count times a factor."""
+    exact = count * factor
+    return min(-int(-exact // 1) if up else int(exact // 1), LARGEST_COUNT)
+
 
 CAPPED_TO_MIN_ALLOWED = Reason("CappedToMinAllowed", "The recommendation was raised to the policy's minAllowed.")
 CAPPED_TO_MAX_ALLOWED = Reason("CappedToMaxAllowed", "The recommendation was lowered to the policy's maxAllowed.")

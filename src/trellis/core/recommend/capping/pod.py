@@ -32,11 +32,12 @@ from trellis.core.recommend.capping.container import (
     CAPPED_TO_RANGE_MIN,
     AmountBound,
     PodContainer,
+    exact_proportional_limit,
     find_bounds,
+    scale_count,
     select_violated_bounds,
 )
 from trellis.core.recommend.capping.limit_ranges import NamespaceLimits, ResourceRange
-from trellis.core.recommend.capping.proportions import exact_proportional_limit, scale_count
 
 
 class _PodShare(msgspec.Struct, frozen=True):

@@ -20,13 +20,12 @@ from trellis.core.recommend.forecast.candidates import ForecastCandidate, Histor
 from trellis.core.recommend.forecast.memory_cycles import CyclePeriodCache, CycleRule, locate_cycle_phase
 from trellis.core.recommend.forecast.memory_peaks import PeakRule, size_memory_by_peaks
 from trellis.core.recommend.forecast.normalized_history import normalize_hours, trim_unknown_hours
-from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
-from trellis.core.recommend.pod_minimums import pod_minimum_parameters
+from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues, pod_minimum_parameters
 from trellis.core.recommend.protocol import Rows
 from trellis.core.recommend.settings import DAY, DefaultSettings
 from trellis.core.usage.columns import FloatColumn, IntColumn
+from trellis.core.usage.history.hourly import CELL_HOURS
 from trellis.core.usage.history.hours import HOUR, MEASURES, Ring
-from trellis.core.usage.history.long_peaks import CELL_HOURS
 
 
 class HourlyForecastSettings(msgspec.Struct, frozen=True):

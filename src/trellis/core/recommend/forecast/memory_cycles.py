@@ -25,7 +25,7 @@ import numpy.typing as npt
 
 from trellis.core.recommend.forecast.caches import grow_column
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
-from trellis.core.usage.history.long_peaks import CELL_HOURS, CELLS, Peaks
+from trellis.core.usage.history.hourly import CELL_HOURS, CELLS, Peaks
 
 _DAY: Final = 24 // CELL_HOURS
 _SHORTEST: Final = 7 * _DAY

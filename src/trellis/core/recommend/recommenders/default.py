@@ -19,8 +19,7 @@ import msgspec
 import numpy as np
 
 from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, MILLICORES_PER_CORE, UPPER, truncate_amounts
-from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
-from trellis.core.recommend.pod_minimums import share_pod_minimums
+from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues, share_pod_minimums
 from trellis.core.recommend.protocol import Estimates, Rows
 from trellis.core.recommend.settings import DefaultSettings
 from trellis.core.usage.columns import FloatColumn, IntColumn

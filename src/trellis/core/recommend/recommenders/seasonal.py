@@ -16,8 +16,7 @@ from trellis.core.recommend.forecast.hourly_forecast import (
     hourly_forecast_parameters,
     read_hourly_forecast_settings,
 )
-from trellis.core.recommend.parameters import Parameter, ParameterValues
-from trellis.core.recommend.pod_minimums import share_pod_minimums
+from trellis.core.recommend.parameters import Parameter, ParameterValues, share_pod_minimums
 from trellis.core.recommend.protocol import Estimates, Recommender, Rows
 from trellis.core.recommend.recommenders.fallback import estimate_fallback, explain_origins, overlay_bounds
 from trellis.core.recommend.settings import DefaultSettings

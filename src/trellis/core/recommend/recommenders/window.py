@@ -19,8 +19,13 @@ from trellis.core.recommend.forecast.caches import HourlyCache, SettingsCache
 from trellis.core.recommend.forecast.candidates import HistoryAtMoments, RecentHours, WeightedHistory
 from trellis.core.recommend.forecast.hourly_forecast import HistoryBounds
 from trellis.core.recommend.forecast.normalized_history import normalize_hours, trim_unknown_hours
-from trellis.core.recommend.parameters import Parameter, ParameterKind, ParameterValues
-from trellis.core.recommend.pod_minimums import pod_minimum_parameters, share_pod_minimums
+from trellis.core.recommend.parameters import (
+    Parameter,
+    ParameterKind,
+    ParameterValues,
+    pod_minimum_parameters,
+    share_pod_minimums,
+)
 from trellis.core.recommend.protocol import Estimates, Recommender, Rows
 from trellis.core.recommend.recommenders.fallback import estimate_fallback, explain_origins, overlay_bounds
 from trellis.core.recommend.settings import DAY, DefaultSettings

@@ -11,7 +11,7 @@ Upstream's types, of which those that do not hold are left out but for `Recommen
 `ConfigDeprecated` is never set. The list is ours alone, as a status has one writer: conditions that others put there
 are dropped with the next write, but are no cause for one.
 
-A pass works with bits, one per type; `trellis.core.recommend.publish.conditions` makes the documents.
+A pass works with bits, one per type; `trellis.core.recommend.publish.status` makes the documents.
 """
 
 from __future__ import annotations

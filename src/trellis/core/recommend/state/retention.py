@@ -8,8 +8,7 @@ from trellis.api.feature_gates import FeatureGates
 from trellis.api.resolve import EffectiveContainerPolicy
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recommend.protocol import Recommender
-from trellis.core.recommend.state.shadows import read_shadow_names
-from trellis.core.recommend.state.tables import ServedVpa
+from trellis.core.recommend.state.tables import ServedVpa, read_shadow_names
 from trellis.core.recommend.validation import needs_runs
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.settings import Tuning, UsageSettings

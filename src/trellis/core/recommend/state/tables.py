@@ -6,6 +6,12 @@ what it published. Stored statuses are read for many VPAs at once, because a sta
 The annotation `vpa-post-processor.kubernetes.io/<container>_integerCPU: "true"` is upstream's, for nodes whose CPU
 manager pins containers to cores: such a container gets whole CPUs. It is heeded only where a setting of the recommender
 says so.
+
+Another annotation names shadow recommenders, which estimate the same rows and whose estimates are never applied:
+
+    metadata:
+      annotations:
+        trellis.x-k8s.io/shadow-recommenders: seasonal,window
 """
 
 from __future__ import annotations
@@ -14,7 +20,7 @@ import math
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 import numpy as np
@@ -346,3 +352,13 @@ INTEGER_CPU_SUFFIX = "_integerCPU"
 def wants_integer_cpu(annotations: Mapping[str, str], container: str) -> bool:
     """Whether the annotation is there."""
     return annotations.get(f"{INTEGER_CPU_PREFIX}{container}{INTEGER_CPU_SUFFIX}") == "true"
+
+
+SHADOW_RECOMMENDERS: Final = "trellis.x-k8s.io/shadow-recommenders"
+
+
+def read_shadow_names(annotations: Mapping[str, str], served_by: str) -> tuple[str, ...]:
+    """The names in the annotation, each once, without that of the recommender itself."""
+    text = annotations.get(SHADOW_RECOMMENDERS, "")
+    names = dict.fromkeys(name.strip() for name in text.split(","))
+    return tuple(name for name in names if name and name != served_by)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 import numpy as np
@@ -22,7 +22,6 @@ from trellis.core.recommend.capping.policy import PolicyBounds, compile_policy_b
 from trellis.core.recommend.parameters import ParameterValue, ParameterValues, ReadParameters, read_parameters
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.state.condition_types import VpaState, read_conditions, read_transitions
-from trellis.core.recommend.state.shadows import ShadowTable
 from trellis.core.recommend.state.tables import (
     NO_GROUP,
     NOT_SERVED,
@@ -33,6 +32,7 @@ from trellis.core.recommend.state.tables import (
     VpaStatusWrite,
     list_recommendations,
     read_published_amounts,
+    read_shadow_names,
     wants_integer_cpu,
 )
 from trellis.core.recommend.validation import UnavailableRecommender
@@ -101,6 +101,50 @@ class RecommenderGroups:
             self._groups[self._next] = RecommenderGroup(name, read.values)
             self._next += 1
         return GroupAssignment(self._numbers[key])
+
+
+class MissingShadow(NamedTuple):
+    """A recommender that a VPA wants as a shadow, and that does not run here."""
+
+    recommender: str
+    namespace: str
+    vpa: str
+
+
+class ShadowTable:
+    """Which VPAs, by number, want which shadows."""
+
+    def __init__(self) -> None:
+        self._shadow_names: dict[int, tuple[ServedVpa, tuple[str, ...]]] = {}
+
+    def put(self, number: int, vpa: ServedVpa) -> None:
+        """A VPA that is new, or was changed."""
+        self.drop(number)
+        names = read_shadow_names(vpa.annotations, vpa.recommender) if vpa.annotations else ()
+        if names:
+            self._shadow_names[number] = vpa, names
+
+    def drop(self, number: int) -> None:
+        """A VPA that is gone."""
+        self._shadow_names.pop(number, None)
+
+    def group_by_recommender(self, hosted: Collection[str]) -> dict[str, list[int]]:
+        """The VPAs that want each of the recommenders there are."""
+        shadowed: dict[str, list[int]] = {}
+        for number, (_, names) in self._shadow_names.items():
+            for name in names:
+                if name in hosted:
+                    shadowed.setdefault(name, []).append(number)
+        return shadowed
+
+    def find_missing(self, hosted: Collection[str]) -> list[MissingShadow]:
+        """The shadow recommenders that VPAs name and that do not run here."""
+        return [
+            MissingShadow(name, vpa.namespace, vpa.name)
+            for vpa, names in self._shadow_names.values()
+            for name in names
+            if name not in hosted
+        ]
 
 
 class VpaStore:

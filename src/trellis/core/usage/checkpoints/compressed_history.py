@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from trellis.base.errors import InvalidCheckpoint
 from trellis.core.usage.columns import IntColumn
+from trellis.core.usage.history.hourly import CELLS, Peaks
 from trellis.core.usage.history.hours import MEASURES, Ring
-from trellis.core.usage.history.long_peaks import CELLS, Peaks
 from trellis.core.usage.history.runs import HIGHEST, MEAN, MOST_DOUBLINGS, PLACES, RUNS, StoredRun
 
 

@@ -1,13 +1,19 @@
-"""The bins of histograms: which bin a value falls into, and where a bin starts.
+"""The bins of histograms: their edges, the storage of their weights, and the sweep that finds percentiles.
 
 Bin 0 is [0, first) and every bin is 5 % wider than the one before it; the last has no end. Bounds and formulas are
 upstream's, so that a checkpoint means the same number here and there. (Upstream and checkpoints say bucket.)
+
+Weights lie in blocks of (bins, rows) float64, bin-major: the weights of one bin of all rows lie side by side, so that a
+percentile of all rows is one sweep over the bins. To grow, a block is appended and no weight is copied. Pages that no
+sample has touched cost no memory: the code writes only to bins in use.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import msgspec
 import numpy as np
@@ -57,3 +63,164 @@ CPU_BINS = build_layout(0.01, 1e3)
 MEMORY_BINS = build_layout(1e7, 1e12)
 CPU_TOTAL_BINS = build_layout(0.01, 1e6)
 MEMORY_TOTAL_BINS = build_layout(1e7, 1e15)
+
+
+class WeightBlock:
+    """The weights of some rows, the first of them row `begin`. Outside `low`..`high` - 1 no bin was ever written."""
+
+    def __init__(self, begin: int, bins: int, rows: int) -> None:
+        self.weights: FloatColumn = np.zeros((bins, rows))
+        self.rows = slice(begin, begin + rows)
+        self.low = bins
+        self.high = 0
+        self._width = rows
+        self._flat = self.weights.reshape(-1)
+
+    @property
+    def used(self) -> FloatColumn:
+        """The bins that have been written, of all rows."""
+        return self.weights[self.low : self.high]
+
+    def add(self, bins: IntColumn, columns: IntColumn, weights: FloatColumn) -> FloatColumn:
+        """Add to some bins, which may repeat; what they weigh afterwards."""
+        index = self._index(bins, columns)
+        np.add.at(self._flat, index, weights)
+        return self._flat[index]
+
+    def subtract(self, bins: IntColumn, columns: IntColumn, weights: FloatColumn, epsilon: float) -> None:
+        """Take from some bins, which may repeat; what then weighs less than `epsilon` weighs nothing."""
+        subtract_weights(self._flat, self._index(bins, columns), weights, epsilon)
+
+    def find_nonempty_bins(self, bins: IntColumn, columns: IntColumn, step: int, epsilon: float) -> IntColumn:
+        """The first bin from each given one, up or down, that weighs `epsilon` or more; else the outermost."""
+        end = len(self.weights) - 1 if step > 0 else 0
+        reached = bins.copy()
+        walking = np.arange(len(reached))
+        while len(walking):
+            current = reached[walking]
+            light = self._flat[current * self._width + columns[walking]] < epsilon
+            walking, current = walking[light], current[light] + step
+            is_past_end = (current >= self.high) if step > 0 else (current < self.low)
+            reached[walking] = np.where(is_past_end, end, current)
+            walking = walking[~is_past_end]
+        return reached
+
+    def _index(self, bins: IntColumn, columns: IntColumn) -> IntColumn:
+        """Where the bins lie that are about to be written."""
+        self.low = min(self.low, int(bins.min()))
+        self.high = max(self.high, int(bins.max()) + 1)
+        return bins * self._width + columns
+
+
+class BlockPart(NamedTuple):
+    """What of a batch of rows lies in one block: `positions` in the batch, `columns` in the block."""
+
+    block: WeightBlock
+    positions: IntColumn | slice
+    columns: IntColumn
+
+
+class WeightBlocks:
+    """All blocks of a bank."""
+
+    def __init__(self, bins: int, rows_per_block: int) -> None:
+        self._bins = bins
+        self._width = rows_per_block
+        self._blocks: list[WeightBlock] = []
+
+    @property
+    def capacity(self) -> int:
+        """How many rows fit without growing."""
+        return len(self._blocks) * self._width
+
+    @property
+    def nbytes(self) -> int:
+        """What the blocks take up once every page of them is in use."""
+        return sum(block.weights.nbytes for block in self._blocks)
+
+    def reserve(self, rows: int) -> None:
+        """Grow to rows 0 to `rows` - 1."""
+        while self.capacity < rows:
+            self._blocks.append(WeightBlock(self.capacity, self._bins, self._width))
+
+    def split_by_block(self, rows: IntColumn) -> Iterator[BlockPart]:
+        """A batch, block by block."""
+        if not len(rows):
+            return
+        numbers, columns = np.divmod(rows, self._width)
+        if (numbers == numbers[0]).all():
+            yield BlockPart(self._blocks[numbers[0]], slice(None), columns)
+            return
+        order = np.argsort(numbers.astype(np.uint16), kind="stable")  # fast for 16 bits, and no bank has 65,536 blocks
+        begin = 0
+        for number, size in enumerate(np.bincount(numbers).tolist()):
+            if size:
+                positions = order[begin : begin + size]
+                yield BlockPart(self._blocks[number], positions, columns[positions])
+                begin += size
+
+    def copy_weights(self, rows: IntColumn) -> FloatColumn:
+        """A copy of some rows, (bins, rows)."""
+        copy = self.copy_rows(rows)
+        return copy._blocks[0].weights if len(rows) else np.zeros((self._bins, 0))
+
+    def copy_rows(self, rows: IntColumn) -> WeightBlocks:
+        """Some rows, in the order given, in one block of their own; none if there are none."""
+        copy = WeightBlocks(self._bins, max(len(rows), 1))
+        copy.reserve(len(rows))
+        for block, here, columns in self.split_by_block(rows):
+            target = copy._blocks[0]
+            target.weights[block.low : block.high, here] = block.used[:, columns]
+            target.low, target.high = min(target.low, block.low), max(target.high, block.high)
+        return copy
+
+
+def subtract_weights(column: FloatColumn, index: IntColumn, weights: FloatColumn, epsilon: float) -> None:
+    """Take weights from a column, whose indexes may repeat; what is then less than `epsilon` is nothing."""
+    np.subtract.at(column, index, weights)
+    left = column[index]
+    column[index] = np.where(left < epsilon, 0.0, left)
+
+
+def trim_weights(weights: FloatColumn, epsilon: float) -> FloatColumn:
+    """The same array with nothing left below the first and above the last bin that weighs `epsilon` or more."""
+    counts = weights >= epsilon
+    inside = np.maximum.accumulate(counts)
+    inside &= np.maximum.accumulate(counts[::-1])[::-1]
+    weights[~inside] = 0
+    return weights
+
+
+def find_percentile_bins(
+    weights: FloatColumn,
+    columns: IntColumn | None,
+    totals: FloatColumn,
+    within: tuple[IntColumn, IntColumn],
+    fractions: FloatColumn,
+) -> IntColumn:
+    """The bin of each fraction and row, (fractions, rows), from some columns, or all, of weights (bins, rows).
+
+    `within` are the lowest and the highest bin of each row. The weights are added up from the lowest on; the first
+    bin whose sum reaches `fraction * total` is it, the highest at the latest. What an empty row gets, with a highest
+    bin below its lowest, means nothing.
+    """
+    lowest, highest = within
+    first, last = int(lowest.min()), int(highest.max())
+    thresholds = fractions[:, None] * totals
+    sums = np.zeros(len(totals))
+    below = np.zeros(thresholds.shape, dtype=np.bool_)
+    # Counting up in bytes is an eighth of the memory to go through.
+    bins = np.zeros(thresholds.shape, dtype=np.uint8 if len(weights) <= 255 else np.uint16)
+    order = np.argsort(lowest.astype(np.uint16), kind="stable")
+    begins = np.concatenate(([0], np.cumsum(np.bincount(lowest, minlength=len(weights)))))
+    for number in range(first, last):
+        beginning = order[begins[number] : begins[number + 1]]
+        if len(beginning):  # what lies below their lowest bin is too little to count
+            sums[beginning] = 0
+            bins[:, beginning] = number
+        sums += weights[number] if columns is None else weights[number].take(columns)
+        np.less(sums, thresholds, out=below)
+        np.add(bins, below.view(np.uint8), out=bins)
+    unswept = order[begins[max(first, last)] :]
+    bins[:, unswept] = lowest[unswept]
+    return np.minimum(bins, highest)

@@ -23,8 +23,14 @@ import numpy as np
 
 from trellis.base.errors import InternalError
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
-from trellis.core.usage.histograms.bins import EPSILON, BinLayout
-from trellis.core.usage.histograms.blocks import WeightBlocks, find_percentile_bins, subtract_weights, trim_weights
+from trellis.core.usage.histograms.bins import (
+    EPSILON,
+    BinLayout,
+    WeightBlocks,
+    find_percentile_bins,
+    subtract_weights,
+    trim_weights,
+)
 
 MOST_HALF_LIVES = 100
 _YEAR_ONE = -62_135_596_800.0  # 0001-01-01T00:00:00Z

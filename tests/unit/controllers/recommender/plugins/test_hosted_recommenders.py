@@ -19,7 +19,7 @@ from trellis.controllers.recommender.plugins.hosted_recommenders import HostedRe
 from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.recommenders.default import DefaultRecommender
-from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS
+from trellis.core.recommend.state.tables import SHADOW_RECOMMENDERS
 from trellis.core.recommend.validation import UnavailableRecommender
 from trellis.runtime.settings.loader import from_flags, load_settings
 from trellis.runtime.telemetry.metrics import Metrics

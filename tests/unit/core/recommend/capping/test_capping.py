@@ -28,9 +28,9 @@ from trellis.core.recommend.capping import (
     read_limit_ranges,
     read_recommended_resources,
 )
+from trellis.core.recommend.capping.container import proportional_limit
 from trellis.core.recommend.capping.limit_ranges import ResourceRange
 from trellis.core.recommend.capping.policy import lower_to_cluster_maximum, lower_to_max_allowed, raise_to_min_allowed
-from trellis.core.recommend.capping.proportions import proportional_limit
 from trellis.core.recommend.state.tables import read_published_amounts
 
 NO_LIMITS = NamespaceLimits()

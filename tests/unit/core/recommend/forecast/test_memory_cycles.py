@@ -14,7 +14,7 @@ from trellis.core.recommend.protocol import Estimates
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.recommenders.seasonal import SeasonalRecommender
 from trellis.core.usage.columns import FloatColumn
-from trellis.core.usage.history.long_peaks import CELLS, Peaks
+from trellis.core.usage.history.hourly import CELLS, Peaks
 from trellis.testing.estimates import ask_recommender
 from trellis.testing.rows import GIB, HOUR, NOW, Used, rows_of
 

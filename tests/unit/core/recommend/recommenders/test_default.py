@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from support.oracles.recommendations import ExactHistogram, SlowContainer
 from trellis.core.recommend.amounts import CPU, LOWER, MEMORY, MIDDLE, UPPER
-from trellis.core.recommend.parameters import ParameterValues, read_parameters
-from trellis.core.recommend.pod_minimums import share_pod_minimums
+from trellis.core.recommend.parameters import ParameterValues, read_parameters, share_pod_minimums
 from trellis.core.recommend.protocol import Estimates, Rows
 from trellis.core.recommend.recommenders.default import DefaultRecommender, add_margin
 from trellis.core.recommend.settings import DefaultSettings

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from support.worlds.vpas import NAMESPACE, Stub, World
 from trellis.core.recommend.amounts import CPU, MIDDLE
+from trellis.core.recommend.estimation import compare_shadows
 from trellis.core.recommend.protocol import Estimates, Rows
-from trellis.core.recommend.state.shadows import SHADOW_RECOMMENDERS, compare_shadows, read_shadow_names
+from trellis.core.recommend.state.tables import SHADOW_RECOMMENDERS, read_shadow_names
 from trellis.core.recommend.validation import UnavailableRecommender
 
 OWN, OTHER = (500.0, 1000.0, 2000.0), (1000.0, 1500.0, 3000.0)

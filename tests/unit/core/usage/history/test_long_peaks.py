@@ -18,8 +18,7 @@ from trellis.base.errors import InvalidCheckpoint
 from trellis.core.recording.usage_rows import UsageRowLine
 from trellis.core.usage.checkpoints.compressed_history import LONGEST_PEAKS_TEXT, decode_peaks, encode_peaks
 from trellis.core.usage.checkpoints.format import build_checkpoint_status
-from trellis.core.usage.history.hourly import MEMORY_SERIES, HourlyHistory
-from trellis.core.usage.history.long_peaks import CELL_HOURS, CELLS, LongPeaks, Peaks
+from trellis.core.usage.history.hourly import CELL_HOURS, CELLS, MEMORY_SERIES, HourlyHistory, LongPeaks, Peaks
 from trellis.core.usage.model import UsageModel
 
 HOUR = 3600.0
