@@ -30,7 +30,7 @@ def measure() -> list[Row]:
         with scratch() as directory, ControlPlane(directory) as plane:
             for first in range(0, CLUSTERS, AT_A_TIME):
                 found = agreement(plane.cluster, range(first, first + AT_A_TIME), PODS_EACH)
-                judged, placed = judged + found.judged, placed + found.placed
+                judged, placed = judged + found.decided, placed + found.placed
                 differences += found.differences
     except HarnessError as error:
         raise CannotMeasure(str(error)) from error

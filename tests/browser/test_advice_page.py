@@ -4,21 +4,21 @@ import pytest
 from playwright.sync_api import expect
 
 from support.browser_pages import Open
-from support.builders.surveys import NOW, many, shop
+from support.builders.surveys import NOW, generated_survey, shop
 from trellis.base.prices import EXAMPLE_PRICES
 from trellis.core.advice.advisor import advise
 from trellis.core.advice.policy import AdvicePolicy
 from trellis.reports.advice.report import render_advice
 
 PAGE = render_advice(advise(shop(), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
-LARGE = render_advice(advise(many(300), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
+LARGE = render_advice(advise(generated_survey(300), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
 
 
 def test_it_leaves_the_console_silent_and_sends_no_requests(opened: Open) -> None:
     report = opened(PAGE)
     expect(report.page.locator("#containers-count")).to_have_text("8 in all")
-    assert report.said == []
-    assert [url for url in report.asked if not url.startswith(("file:", "data:"))] == []
+    assert report.console_messages == []
+    assert [url for url in report.request_urls if not url.startswith(("file:", "data:"))] == []
 
 
 def test_containers_are_sorted_by_a_click(opened: Open) -> None:

@@ -15,8 +15,8 @@ def test_it_draws_its_charts_with_a_silent_console_and_no_requests(opened: Open)
     expect(page.locator("#series-chart .frame path.stroke")).not_to_have_count(0)
     assert page.locator("svg.frontier circle.spot").count() == 6
     assert page.locator("#series-chart .frame path.area").count() == 2
-    assert report.said == []
-    assert [url for url in report.asked if not url.startswith(("file:", "data:"))] == []
+    assert report.console_messages == []
+    assert [url for url in report.request_urls if not url.startswith(("file:", "data:"))] == []
 
 
 def test_scores_and_series_are_sorted_by_a_click(opened: Open) -> None:

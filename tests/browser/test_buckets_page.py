@@ -6,13 +6,13 @@ import pytest
 
 from support.browser_pages import Open
 from support.builders.surveys import NOW
-from support.builders.surveys_over_time import living_shop
+from support.builders.surveys_over_time import recorded_shop
 from trellis.base.prices import EXAMPLE_PRICES
 from trellis.core.advice.advisor import advise
 from trellis.core.advice.policy import AdvicePolicy
 from trellis.reports.buckets.report import render_buckets
 
-PAGE = render_buckets(advise(living_shop(), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
+PAGE = render_buckets(advise(recorded_shop(), AdvicePolicy(), EXAMPLE_PRICES, NOW), "html")
 
 
 def test_it_leaves_the_console_silent_and_sends_no_requests(opened: Open) -> None:
@@ -20,8 +20,8 @@ def test_it_leaves_the_console_silent_and_sends_no_requests(opened: Open) -> Non
     assert report.page.locator("details").count() == 5
     report.page.locator("summary").first.click()
     assert "kind: Hvpa" in report.page.locator("pre").first.inner_text()
-    assert report.said == []
-    assert [url for url in report.asked if not url.startswith(("file:", "data:"))] == []
+    assert report.console_messages == []
+    assert [url for url in report.request_urls if not url.startswith(("file:", "data:"))] == []
 
 
 @pytest.mark.parametrize("width", [390, 1280])

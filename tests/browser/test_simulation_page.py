@@ -26,8 +26,8 @@ def test_it_draws_its_charts_with_a_silent_console_and_no_requests(opened: Open)
         assert page.locator(f"[data-fleet={resource}] .frame path.stroke").count() in {4, 5}
     assert page.locator("#workload-chart .frame path.band").count() > 0
     assert page.locator("#workload-chart .frame path.mark").count() > 0
-    assert report.said == []
-    assert [url for url in report.asked if not url.startswith(("file:", "data:"))] == []
+    assert report.console_messages == []
+    assert [url for url in report.request_urls if not url.startswith(("file:", "data:"))] == []
 
 
 def test_a_click_on_a_heading_sorts_by_it_and_a_second_click_turns_it_round(opened: Open) -> None:
@@ -161,7 +161,7 @@ def test_names_with_markup_are_text(opened: Open) -> None:
     report = opened(as_html(msgspec.structs.replace(RESULT, scenario=nasty, variants=variants)))
     assert report.page.locator("h1").inner_text() == nasty
     assert report.page.locator("img").count() == 0
-    assert report.said == []
+    assert report.console_messages == []
 
 
 def test_text_stands_out_from_what_it_lies_on(opened: Open) -> None:

@@ -241,7 +241,7 @@ class TestObjects:
     def test_an_answer_larger_than_any_pipe_arrives_whole(self, ropes: Oracle) -> None:
         note = "x" * 2_000
         many = [rope(metadata={"annotations": {"note": note}}, min=i, max=500) for i in range(1_000)]
-        answers = ropes.validate_many(ROPE, many)
+        answers = ropes.validate_all(ROPE, many)
         assert [answer.ok for answer in answers] == [i <= 500 for i in range(1_000)]
         assert all(answer.stored["metadata"]["annotations"]["note"] == note for answer in answers)
 

@@ -43,7 +43,7 @@ def document(kind: Kind, spec: Any) -> dict[str, Any]:
 
 def compare(oracle: Oracle, kind: Kind, specs: Iterable[Any]) -> None:
     documents = [document(kind, spec) for spec in specs]
-    for written, verdict in zip(documents, oracle.validate_many(gvk(kind), documents), strict=True):
+    for written, verdict in zip(documents, oracle.validate_all(gvk(kind), documents), strict=True):
         problems = [problem for problem in validate(kind, written) if problem.is_error]
         if not verdict.ok:
             assert problems, f"only the CRD refuses {written}: {verdict.why}"

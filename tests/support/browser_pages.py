@@ -12,11 +12,11 @@ class OpenPage:
 
     def __init__(self, page: Page) -> None:
         self.page = page
-        self.said: list[str] = []
-        self.asked: list[str] = []
-        page.on("console", lambda message: self.said.append(message.text))
-        page.on("pageerror", lambda error: self.said.append(str(error)))
-        page.on("request", lambda request: self.asked.append(request.url))
+        self.console_messages: list[str] = []
+        self.request_urls: list[str] = []
+        page.on("console", lambda message: self.console_messages.append(message.text))
+        page.on("pageerror", lambda error: self.console_messages.append(str(error)))
+        page.on("request", lambda request: self.request_urls.append(request.url))
 
 
 Open = Callable[..., OpenPage]

@@ -25,7 +25,7 @@ class Atoms:
         self.numbers: set[float] = set()
         self.texts: set[str] = set()
 
-    def see(self, value: Any) -> None:
+    def add(self, value: Any) -> None:
         match value:
             case Reason():
                 self.codes.add(value.code)
@@ -36,8 +36,8 @@ class Atoms:
             case datetime():
                 self.numbers.add(float(int(value.timestamp())))
             case _:
-                for each in _inside(value):
-                    self.see(each)
+                for part in _parts(value):
+                    self.add(part)
 
     def _text(self, text: str) -> None:
         """What a text says: itself, an amount in both units, or a time."""
@@ -49,7 +49,7 @@ class Atoms:
             self.numbers.add(float(int(parse_time(text).timestamp())))
 
 
-def _inside(value: Any) -> Iterable[Any]:
+def _parts(value: Any) -> Iterable[Any]:
     match value:
         case msgspec.Struct():
             return [getattr(value, field) for field in value.__struct_fields__]

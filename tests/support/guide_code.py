@@ -17,9 +17,9 @@ def program() -> str:
 
 def names() -> dict[str, Any]:
     """What the program and the component define, without starting them."""
-    *_, component, more = _blocks()
+    *_, component, further_imports = _blocks()
     names: dict[str, Any] = {"__name__": "guide"}
-    exec(compile("\n\n".join([program(), more, component]), str(GUIDE), "exec"), names)  # noqa: S102 - our own guide
+    exec(compile("\n\n".join([program(), further_imports, component]), str(GUIDE), "exec"), names)  # noqa: S102 - our own guide
     return names
 
 

@@ -69,12 +69,12 @@ async def read_head(reader: asyncio.StreamReader) -> str:
     return (await reader.readuntil(b"\r\n\r\n")).decode()
 
 
-def proxying(seen: list[str]) -> Talk:
+def proxying(requests: list[str]) -> Talk:
     """A proxy that notes where it is asked to connect to, and connects."""
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await read_head(reader)
-        seen.append(head)
+        requests.append(head)
         host, _, port = head.split()[1].rpartition(":")
         far_reader, far_writer = await asyncio.open_connection(host, int(port))
         writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")

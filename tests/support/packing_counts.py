@@ -15,15 +15,15 @@ def counted_packing(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
     count = 0
     put = packing._pack_group
 
-    def counting(*given: Any) -> Any:
+    def count_call(*args: Any) -> Any:
         nonlocal count
         count += 1
-        return put(*given)
+        return put(*args)
 
-    def taken() -> int:
+    def read_count() -> int:
         nonlocal count
-        found, count = count, 0
-        return found
+        result, count = count, 0
+        return result
 
-    monkeypatch.setattr(packing, "_pack_group", counting)
-    return taken
+    monkeypatch.setattr(packing, "_pack_group", count_call)
+    return read_count

@@ -24,7 +24,7 @@ def steps(block: str) -> list[Step]:
     return result
 
 
-def agrees(found: list[str], expected: list[str]) -> bool:
+def matches(printed: list[str], expected: list[str]) -> bool:
     """Whether the lines are the expected ones, `...` standing for any number of them."""
     pattern = "".join(r"(?:.*\n)*" if line.strip() == "..." else re.escape(line.rstrip()) + r"\n" for line in expected)
-    return re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in found)) is not None
+    return re.fullmatch(pattern, "".join(f"{line.rstrip()}\n" for line in printed)) is not None

@@ -34,7 +34,7 @@ class Deadlock(AssertionError):
     """Every task waits, no timer is set and no thread works: nothing will ever happen again."""
 
 
-class TookTooLong(AssertionError):
+class RealTimeExceeded(AssertionError):
     """The test ran out of real time: a task that never ends, or a thread that never returns."""
 
 
@@ -45,9 +45,9 @@ def run(main: Coroutine[Any, Any, T], *, start: float = 0.0, limit: float = LIMI
 
 
 @asynccontextmanager
-async def working(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """While this goes on beside the test; none of it may end by itself."""
-    tasks = {asyncio.create_task(each) for each in work}
+async def in_background(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Runs coroutines in the background of a test; none of them may end by itself."""
+    tasks = {asyncio.create_task(coroutine) for coroutine in work}
     try:
         yield
         for task in tasks:
@@ -79,24 +79,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """As ever, but the clock stands still until the thread is done and the loop has taken its result."""
-        has_begun = is_given_up = False
+        has_begun = is_cancelled = False
 
         def work() -> T:
             nonlocal has_begun
             with self._lock:
-                has_begun = not is_given_up
+                has_begun = not is_cancelled
             try:
                 return func(*args)
             finally:
                 if has_begun:
                     self._count(-1)
 
-        def taken(_future: object) -> None:
-            """The loop has the result; or the work was given up before it began, and most likely never will."""
-            nonlocal is_given_up
+        def finish(_future: object) -> None:
+            """Count the work as done: the loop has its result, or it was cancelled before a thread began it."""
+            nonlocal is_cancelled
             with self._lock:
-                is_given_up = not has_begun
-                self._working -= 2 if is_given_up else 1
+                is_cancelled = not has_begun
+                self._working -= 2 if is_cancelled else 1
 
         self._count(2)
         try:
@@ -104,7 +104,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         except BaseException:
             self._count(-2)
             raise
-        future.add_done_callback(taken)
+        future.add_done_callback(finish)
         return future
 
     async def shutdown_default_executor(self, *args: Any) -> None:
@@ -124,7 +124,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         events = poll(0)
         if time.monotonic() > self._deadline:
             self._deadline += 5.0  # Time to cancel what is left.
-            raise TookTooLong(f"{self._limit} real seconds are over at {self._now}; {self._waiting()}")
+            raise RealTimeExceeded(f"{self._limit} real seconds are over at {self._now}; {self._waiting()}")
         if events or timeout == 0:
             return events
         if self._working:

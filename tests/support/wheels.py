@@ -45,10 +45,10 @@ def build_with_backend(project: Path, into: Path) -> Path:
     """The wheel that pip builds with the project's backend; skips the test where no package registry is reached."""
     options = ["--no-deps", "--quiet", "--disable-pip-version-check", "--retries=1", "--timeout=10"]
     command: list[str | Path] = [sys.executable, bundled_pip(), "wheel", *options, f"--wheel-dir={into}", "."]
-    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
-    if re.search(r"No matching distribution found|Connection|Max retries|Could not fetch", done.stderr):
+    completed = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    if re.search(r"No matching distribution found|Connection|Max retries|Could not fetch", completed.stderr):
         pytest.skip("no package registry is reached, and so no build backend")
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     [wheel] = into.glob("*.whl")
     return wheel
 
@@ -63,10 +63,10 @@ def write_project(into: Path, name: str, module: Path, entry_points: Mapping[str
     return into
 
 
-def install(wheel: Path, site: Path, *more: Path) -> None:
+def install(wheel: Path, site: Path, *others: Path) -> None:
     """Install a wheel or several, and nothing that they depend on, into a directory for `PYTHONPATH`."""
     options = ["--no-index", "--no-deps", "--quiet", "--disable-pip-version-check", "--no-cache-dir"]
-    wheels = [str(each) for each in (wheel, *more)]
+    wheels = [str(path) for path in (wheel, *others)]
     subprocess.run([sys.executable, bundled_pip(), "install", *options, "--target", str(site), *wheels], check=True)
 
 

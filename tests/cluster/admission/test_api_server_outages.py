@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.cluster.admission import Start, advise, cpu, dry_run, governed, owned, reviewer, until_asked, until_seen
-from support.controllers.admission import patch_in, pod_review
+from support.controllers.admission import build_pod_review, patch_in
 from support.json_patch import apply_patch
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -49,7 +49,7 @@ def test_it_is_ready_once_its_caches_are_synced_and_survives_an_outage_of_the_ap
     review = reviewer(cluster)
     assert "forbidden" not in controller.logs().lower()
     own_api_server.kill("kube-apiserver")
-    response = review(pod_review(made, SHOP))
+    response = review(build_pod_review(made, SHOP))
     assert cpu(apply_patch(made, patch_in(response))) == "300m"
     assert controller.get("/readyz")[0] == 200
     own_api_server.start("kube-apiserver")

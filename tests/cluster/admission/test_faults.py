@@ -28,7 +28,7 @@ from support.cluster.admission import (
     until_seen,
 )
 from support.cluster.vpas import series, until_value, value
-from support.controllers.admission import patch_in, pod_review
+from support.controllers.admission import build_pod_review, patch_in
 from support.json_patch import apply_patch
 from testbed.access.certificates import Authority
 from testbed.client import STRATEGIC_PATCH, Json
@@ -94,7 +94,7 @@ def test_two_replicas_agree_on_an_authority_and_on_every_pod(
     configured = cluster.api.get(CONFIGURATION)
     bundle = b64decode(configured["webhooks"][0]["clientConfig"]["caBundle"])
     assert b64decode(cluster.api.get(SECRET)["data"]["ca.crt"]) == bundle
-    body = pod_review(made, namespace)
+    body = build_pod_review(made, namespace)
     answers = [reviewer(cluster)(body), reviewer(cluster, port)(body)]
     assert answers[0] == answers[1]
     assert cpu(apply_patch(made, patch_in(answers[0]))) == "300m"
@@ -260,7 +260,7 @@ def test_whatever_a_pod_looks_like_it_is_let_through_and_no_patch_makes_it_unacc
         name = draw.choice(list(GOVERNORS))
         made = mutated(draw, owned(drawn_pod(draw), owners[name], name))
         came = as_it_reaches_us(cluster, twin, made)
-        response = review(pod_review(came or made, namespace))
+        response = review(build_pod_review(came or made, namespace))
         assert response["allowed"] is True, made
         if came is None:
             return "refused"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from support.builders.pods import Document, changes_of, limit_ranges, policies, shape_of
+from support.builders.pods import Document, limit_ranges, list_resource_changes, policies, read_shape
 from support.json_patch import apply_patch
 from testbed.client import JSON_PATCH, Api
 from testbed.control_plane import ControlPlane
@@ -53,20 +53,20 @@ def judge(api: Api, rng: Random, name: str, limits: NamespaceLimits) -> bool:
         seen = api.send("POST", f"{PODS}?dryRun=All", document)
     except Refused:
         return False
-    shape, vpa = shape_of(seen), policies(drawn_policy(rng))
+    shape, vpa = read_shape(seen), policies(drawn_policy(rng))
     assert shape.qos == seen["status"]["qosClass"], seen["spec"]
-    assert shape_of(document).qos == seen["status"]["qosClass"] or limits != NamespaceLimits(), document
+    assert read_shape(document).qos == seen["status"]["qosClass"] or limits != NamespaceLimits(), document
 
-    advice = drawn_advice(rng, shape_of(seen).containers)
-    sized = patched(document, seen, build_resource_ops(changes_of(size_pod(shape, advice, vpa, limits))))
+    advice = drawn_advice(rng, read_shape(seen).containers)
+    sized = patched(document, seen, build_resource_ops(list_resource_changes(size_pod(shape, advice, vpa, limits))))
     created = api.send("POST", PODS, sized)
 
     advice = drawn_advice(rng, shape.containers)
-    size = size_pod(shape_of(created), advice, vpa, limits, keep_qos=True)
-    operations = build_guarded_ops(created["metadata"]["uid"], changes_of(size))
+    size = size_pod(read_shape(created), advice, vpa, limits, keep_qos=True)
+    operations = build_guarded_ops(created["metadata"]["uid"], list_resource_changes(size))
     if operations:
         resized = api.patch(f"{PODS}/{name}/resize", as_json(operations), JSON_PATCH)
-        assert shape_of(resized).qos == created["status"]["qosClass"] == resized["status"]["qosClass"]
+        assert read_shape(resized).qos == created["status"]["qosClass"] == resized["status"]["qosClass"]
         assert all_set(resized, size)
     return True
 
@@ -82,7 +82,7 @@ def as_json(operations: list[PatchOp]) -> list[Document]:
 
 
 def all_set(document: Document, size: PodSize) -> bool:
-    now = {container.name: container for container in shape_of(document).containers}
+    now = {container.name: container for container in read_shape(document).containers}
     return all(
         container.requests.items() <= now[container.container.name].requests.items()
         and container.limits.items() <= now[container.container.name].limits.items()

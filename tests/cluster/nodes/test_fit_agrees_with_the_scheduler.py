@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from support.builders.nodes_and_pods import a_node, a_pod_spec, seeded
-from support.oracles.scheduler import SET, agreement, verdict
+from support.oracles.scheduler import SET, agreement, find_decided_pod
 from testbed import workloads
 from testbed.cluster import Cluster
 from testbed.kwok.nodes import Node as NewNode
@@ -74,7 +74,10 @@ def check_a_pod(world: World, rng: Random, name: str) -> bool:
     assert (template.amounts, template.ports) == (demand.amounts, demand.ports), spec
     expected = table.names(fits(table, demand, used))
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-    pod = until(f"the scheduler's verdict on {name}", lambda: verdict(cluster.api.get(path), hopeful=bool(expected)))
+    pod = until(
+        f"the scheduler's verdict on {name}",
+        lambda: find_decided_pod(cluster.api.get(path), expected_to_fit=bool(expected)),
+    )
     chosen = pod["spec"].get("nodeName")
     if chosen is None:
         assert expected == [], (spec, pod["status"])

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from support.oracles.scheduler import SET, verdict
+from support.oracles.scheduler import SET, find_decided_pod
 from testbed.cluster import Cluster
 from testbed.kwok.nodes import Node as NewNode
 from testbed.kwok.nodes import Taint
@@ -107,7 +107,9 @@ def verdict_on(world: World, name: str, in_use: Collection[tuple[str, str]] = ()
     terms = volume_terms(read.spec, read.metadata, known(world), in_use)
     expected = table.names(fits(table, Demand.of(read.spec, metadata=read.metadata, volumes=terms)))
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
-    pod = until("the scheduler's verdict", lambda: verdict(cluster.api.get(path), hopeful=bool(expected)))
+    pod = until(
+        "the scheduler's verdict", lambda: find_decided_pod(cluster.api.get(path), expected_to_fit=bool(expected))
+    )
     chosen = pod["spec"].get("nodeName")
     assert (chosen in expected) if chosen else expected == [], pod["status"]
     return [name[-1] for name in expected]

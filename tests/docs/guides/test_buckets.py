@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from support.builders.surveys import NOW
-from support.builders.surveys_over_time import living_shop
+from support.builders.surveys_over_time import recorded_shop
 from trellis.base.prices import EXAMPLE_PRICES
 from trellis.base.reasons import Reason
 from trellis.core.advice.advisor import advise
@@ -18,7 +18,7 @@ from trellis.core.hvpa.suggest.suggestion import SuggestionRules
 from trellis.reports.buckets.report import render_buckets
 
 GUIDE = (Path(__file__).resolve().parents[3] / "docs" / "guides" / "buckets-from-history.md").read_text()
-FOUND = living_shop()
+FOUND = recorded_shop()
 SHOWN = tuple(workload for workload in FOUND.workloads if workload.name in ("checkout", "ledger"))
 SHOP = advise(msgspec.structs.replace(FOUND, workloads=SHOWN), AdvicePolicy(), EXAMPLE_PRICES, NOW)
 

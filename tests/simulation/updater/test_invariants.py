@@ -34,7 +34,7 @@ class LateWorld(World):
         self.troubles = True
         self.broken: list[str] = []
         self.lag = rng.choice([0.0, 0.3, 3.0])
-        self.server._happened = self._later  # type: ignore[method-assign]
+        self.server._record_change = self._later  # type: ignore[method-assign]
         self.fault = self._trouble
 
     def _later(self, kind: str, path: str, document: Document) -> None:
@@ -50,7 +50,7 @@ class LateWorld(World):
             return None
         self.fault = lambda _request: None
         if self._rng.random() < 0.5:
-            self.server._answer(request)
+            self.server._handle(request)
         self.fault = self._trouble
         return Unreachable("the connection was reset")
 

@@ -34,7 +34,7 @@ Document = dict[str, Any]
 class ModelServer:
     """`faults` are given instead of the next answers; `requests` has everything that was asked.
 
-    `before` sees each request first, and may answer it. So many `answers_to_lose` are lost on the way back: the write
+    `before` sees each request first, and may answer it. So many `responses_to_drop` are lost on the way back: the write
     was carried out, and nobody learns of it.
     """
 
@@ -43,9 +43,9 @@ class ModelServer:
         self.compacted = 0
         self.objects: dict[str, Document] = {}
         self.faults: deque[Answer] = deque()
-        self.answers_to_lose = 0
+        self.responses_to_drop = 0
         self.before: Callable[[Request], Answer | None] = lambda _request: None
-        self.transport = ScriptedTransport(handler=self._answer)
+        self.transport = ScriptedTransport(handler=self._handle)
         self.client = Client(self.transport)
         self._history: list[tuple[int, str, str, Document]] = []
         self._watches: list[tuple[StreamScript, str]] = []
@@ -66,14 +66,14 @@ class ModelServer:
         new = copy.deepcopy(document)
         new["metadata"] = {**_names(path), **new.get("metadata", {}), "uid": uid, "resourceVersion": str(self.version)}
         self.objects[path] = new
-        self._happened("MODIFIED" if old else "ADDED", path, new)
+        self._record_change("MODIFIED" if old else "ADDED", path, new)
         return new
 
     def delete(self, path: str) -> None:
-        gone = copy.deepcopy(self.objects.pop(path))
+        deleted = copy.deepcopy(self.objects.pop(path))
         self.version += 1
-        gone["metadata"]["resourceVersion"] = str(self.version)
-        self._happened("DELETED", path, gone)
+        deleted["metadata"]["resourceVersion"] = str(self.version)
+        self._record_change("DELETED", path, deleted)
 
     def bookmark(self) -> None:
         """Tell every watch how far things are, as the server does once a minute."""
@@ -99,24 +99,24 @@ class ModelServer:
         watches, self._watches = self._watches, []
         return watches
 
-    def _happened(self, kind: str, path: str, document: Document) -> None:
+    def _record_change(self, kind: str, path: str, document: Document) -> None:
         self._history.append((self.version, kind, path, copy.deepcopy(document)))
         for stream, collection in self._watches:
             if _is_in(path, collection):
                 stream.push(line(kind, document))
 
-    def _answer(self, request: Request) -> Answer:
+    def _handle(self, request: Request) -> Answer:
         if self.faults:
             return self.faults.popleft()
-        if (early := self.before(request)) is not None:
-            return early
-        given = self._given(request)
-        if self.answers_to_lose and request.method != "GET":
-            self.answers_to_lose -= 1
+        if (intercepted := self.before(request)) is not None:
+            return intercepted
+        response = self._dispatch(request)
+        if self.responses_to_drop and request.method != "GET":
+            self.responses_to_drop -= 1
             return Unreachable("the connection was reset before the answer came")
-        return given
+        return response
 
-    def _given(self, request: Request) -> Answer:
+    def _dispatch(self, request: Request) -> Answer:
         query = dict(request.query)
         match request.method:
             case "GET" if "watch" in query:
@@ -149,10 +149,10 @@ class ModelServer:
         version, start = query.get("continue", f"{self.version}:0").split(":")
         if not int(start):
             self._lists[version, collection] = [doc for path, doc in self.objects.items() if _is_in(path, collection)]
-        found = self._lists[version, collection]
+        documents = self._lists[version, collection]
         end = int(start) + limit
-        token = f"{version}:{end}" if end < len(found) else ""
-        return page(found[int(start) : end], resource_version=version, continue_from=token)
+        token = f"{version}:{end}" if end < len(documents) else ""
+        return page(documents[int(start) : end], resource_version=version, continue_from=token)
 
     def _create(self, request: Request) -> Response:
         document = msgspec.json.decode(request.body or b"")
@@ -175,9 +175,9 @@ class ModelServer:
             # Of RFC 6902 as much as is needed: each operation sets a member of the object.
             patch = {operation["path"].removeprefix("/"): operation["value"] for operation in patch}
             return answer(self.put(path, {**old, **patch}))
-        wanted = patch.get("metadata", {})
+        preconditions = patch.get("metadata", {})
         for field in ("uid", "resourceVersion"):
-            if wanted.get(field, old["metadata"][field]) != old["metadata"][field]:
+            if preconditions.get(field, old["metadata"][field]) != old["metadata"][field]:
                 return refusal(409, "Conflict", f"the object has been modified: {field} in precondition")
         return answer(self.put(path, _merged(old, patch)))
 
@@ -207,9 +207,9 @@ def _is_collection(path: str) -> bool:
 def _is_in(path: str, collection: str) -> bool:
     """Whether an object is in `/api/v1/pods` or `/api/v1/namespaces/shop/pods`."""
     group, _, plural = collection.rpartition("/")
-    own, _, _ = path.rpartition("/")
-    return own == collection or (
-        "namespaces" not in collection and own.startswith(f"{group}/") and own.endswith(f"/{plural}")
+    parent, _, _ = path.rpartition("/")
+    return parent == collection or (
+        "namespaces" not in collection and parent.startswith(f"{group}/") and parent.endswith(f"/{plural}")
     )
 
 

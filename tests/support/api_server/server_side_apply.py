@@ -11,25 +11,25 @@ Document = dict[str, Any]
 Leaf = tuple[str, ...]
 
 
-def applied_status(found: Document, manager: str, said: Document) -> Document:
+def applied_status(document: Document, manager: str, status_patch: Document) -> Document:
     """The object after a manager has applied this status."""
-    owned = _owned(found)
-    before, values, wanted = owned.pop(manager, set()), _leaves(found.get("status", {})), _leaves(said)
-    for leaf in before - wanted.keys():
+    owned = _owned(document)
+    before, values, applied = owned.pop(manager, set()), _leaves(document.get("status", {})), _leaves(status_patch)
+    for leaf in before - applied.keys():
         if not any(leaf in others for others in owned.values()):
             values.pop(leaf, None)
-    for leaf, value in wanted.items():
+    for leaf, value in applied.items():
         if values.get(leaf) != value:
             for others in owned.values():
                 others.discard(leaf)
         values[leaf] = value
-    if wanted:
-        owned[manager] = set(wanted)
+    if applied:
+        owned[manager] = set(applied)
     status = _status(values)
     for condition in status.get("conditions", []):
         assert "status" in condition, f"a condition is left without a status: {condition}"
     entries = [_entry(name, leaves) for name, leaves in owned.items() if leaves]
-    return {**found, "metadata": {**found["metadata"], "managedFields": entries}, "status": status}
+    return {**document, "metadata": {**document["metadata"], "managedFields": entries}, "status": status}
 
 
 def _leaves(status: Document) -> dict[Leaf, Any]:
@@ -50,9 +50,9 @@ def _status(values: dict[Leaf, Any]) -> Document:
     return {**status, "conditions": list(conditions.values())} if conditions else status
 
 
-def _owned(found: Document) -> dict[str, set[Leaf]]:
+def _owned(document: Document) -> dict[str, set[Leaf]]:
     owned: dict[str, set[Leaf]] = {}
-    for entry in found["metadata"].get("managedFields", []):
+    for entry in document["metadata"].get("managedFields", []):
         leaves: set[Leaf] = set()
         for name, below in entry["fieldsV1"]["f:status"].items():
             if name != "f:conditions":

@@ -33,7 +33,7 @@ def shop() -> ModelServer:
     server.objects |= {"/api": {"versions": ["v1"]}, "/apis": {"groups": []}, "/api/v1": {"resources": pods}}
     put = server.put
     for namespace in ("shop", "office", "kube-system"):
-        put(f"/api/v1/namespaces/{namespace}", {"metadata": _noted()})
+        put(f"/api/v1/namespaces/{namespace}", {"metadata": _metadata()})
     put("/api/v1/nodes/ip-10-0-0-7", _node())
     for kind, name, document in (
         ("apis/apps/v1/{}/deployments", "web", _deployment()),
@@ -76,7 +76,7 @@ def hide(server: ModelServer, *namespaces: str) -> None:
     server.before = before
 
 
-def dump_of(
+def collect_dump(
     server: ModelServer, *patterns: str, mask: Anonymizer | None = None, writing: DumpWriter | None = None
 ) -> list[bytes]:
     """The lines of a dump."""
@@ -91,12 +91,12 @@ def dump_of(
     return run(read())
 
 
-def collected_from(server: ModelServer, *patterns: str, mask: Anonymizer | None = None) -> ClusterState:
+def dump_state(server: ModelServer, *patterns: str, mask: Anonymizer | None = None) -> ClusterState:
     """What such a dump says."""
-    return ClusterState.from_dump(dump_of(server, *patterns, mask=mask))
+    return ClusterState.from_dump(collect_dump(server, *patterns, mask=mask))
 
 
-def _noted(**metadata: Any) -> dict[str, Any]:
+def _metadata(**metadata: Any) -> dict[str, Any]:
     """Metadata as it is found in the wild."""
     applied = {"kubectl.kubernetes.io/last-applied-configuration": f'{{"env": "{SECRET}"}}', "note": SECRET}
     fields = [{"manager": "kubectl", "fieldsV1": {f"f:{SECRET}": {}}}]
@@ -124,24 +124,28 @@ def _pod_spec(**spec: Any) -> dict[str, Any]:
 
 
 def _template() -> dict[str, Any]:
-    return {"metadata": _noted(labels=LABELS), "spec": _pod_spec()}
+    return {"metadata": _metadata(labels=LABELS), "spec": _pod_spec()}
 
 
 def _deployment() -> dict[str, Any]:
     spec = {"replicas": 2, "selector": {"matchLabels": LABELS}, "template": _template()}
-    return {"metadata": _noted(labels=LABELS), "spec": spec, "status": {"replicas": 2, "readyReplicas": 2}}
+    return {"metadata": _metadata(labels=LABELS), "spec": spec, "status": {"replicas": 2, "readyReplicas": 2}}
 
 
 def _replica_set(replicas: int) -> dict[str, Any]:
     owner = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "d-1", "controller": True}
     spec = {"replicas": replicas, "selector": {"matchLabels": LABELS}, "template": _template()}
-    return {"metadata": _noted(labels=LABELS, ownerReferences=[owner]), "spec": spec, "status": {"replicas": replicas}}
+    return {
+        "metadata": _metadata(labels=LABELS, ownerReferences=[owner]),
+        "spec": spec,
+        "status": {"replicas": replicas},
+    }
 
 
 def _pod() -> dict[str, Any]:
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"web-{HASH}", "uid": "r-1", "controller": True}
     waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": f"back-off {SECRET}"}}
-    metadata = _noted(labels={**LABELS, "pod-template-hash": HASH}, ownerReferences=[owner])
+    metadata = _metadata(labels={**LABELS, "pod-template-hash": HASH}, ownerReferences=[owner])
     metadata["annotations"] = {**metadata["annotations"], "vpaObservedContainers": "app"}
     return {
         "metadata": metadata,
@@ -157,7 +161,7 @@ def _pod() -> dict[str, Any]:
 def _node() -> dict[str, Any]:
     labels = {"kubernetes.io/hostname": "ip-10-0-0-7", "kubernetes.io/arch": "amd64"}
     offered = {"cpu": "8", "memory": "32Gi", "pods": "110", "example.com/gpu": "1"}
-    return {"metadata": _noted(labels=labels), "status": {"capacity": offered, "allocatable": offered}}
+    return {"metadata": _metadata(labels=labels), "status": {"capacity": offered, "allocatable": offered}}
 
 
 def _vpa() -> dict[str, Any]:
@@ -171,7 +175,7 @@ def _vpa() -> dict[str, Any]:
     return {
         "apiVersion": "autoscaling.k8s.io/v1",
         "kind": "VerticalPodAutoscaler",
-        "metadata": _noted(),
+        "metadata": _metadata(),
         "spec": spec,
         "status": {"recommendation": {"containerRecommendations": [advice]}},
     }
@@ -191,7 +195,7 @@ def _checkpoint() -> dict[str, Any]:
     return {
         "apiVersion": "autoscaling.k8s.io/v1",
         "kind": "VerticalPodAutoscalerCheckpoint",
-        "metadata": _noted(),
+        "metadata": _metadata(),
         "spec": {"vpaObjectName": "web-vpa", "containerName": "app"},
         "status": status,
     }
@@ -201,15 +205,15 @@ def _hpa() -> dict[str, Any]:
     target = {"type": "Utilization", "averageUtilization": 60}
     metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
     about = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
-    return {"metadata": _noted(), "spec": {"scaleTargetRef": about, "maxReplicas": 5, "metrics": metrics}}
+    return {"metadata": _metadata(), "spec": {"scaleTargetRef": about, "maxReplicas": 5, "metrics": metrics}}
 
 
 def _budget() -> dict[str, Any]:
-    return {"metadata": _noted(), "spec": {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}}}
+    return {"metadata": _metadata(), "spec": {"maxUnavailable": 1, "selector": {"matchLabels": LABELS}}}
 
 
 def _limits() -> dict[str, Any]:
-    return {"metadata": _noted(), "spec": {"limits": [{"type": "Container", "max": {"memory": "2Gi"}}]}}
+    return {"metadata": _metadata(), "spec": {"limits": [{"type": "Container", "max": {"memory": "2Gi"}}]}}
 
 
 def _event(reason: str, by: str, message: str = "Pod web was evicted") -> dict[str, Any]:
@@ -225,14 +229,14 @@ def _component() -> dict[str, Any]:
     flags = ["--in-recommendation-bounds-eviction-lifetime-threshold=6h", f"--prometheus-bearer-token={SECRET}"]
     container = {"name": "updater", "image": "registry.example/team/trellis:1.0", "command": ["trellis", "updater"]}
     template = {"spec": {"containers": [{**container, "args": [*flags, f"--address=http://me:{SECRET}@prometheus"]}]}}
-    return {"metadata": _noted(), "spec": {"replicas": 1, "template": template}}
+    return {"metadata": _metadata(), "spec": {"replicas": 1, "template": template}}
 
 
 def example() -> list[bytes]:
     """A dump with three days of usage, as it is in `examples`."""
     server = shop()
     writing = DumpWriter()
-    lines = dump_of(server, writing=writing)[:-1]
+    lines = collect_dump(server, writing=writing)[:-1]
     times = NOW - 3 * 86_400.0 + 1_800.0 * np.arange(144, dtype=np.float64)
     hour = times / 3_600.0 % 24
     day = np.maximum(0.0, np.sin((hour - 6) / 12 * np.pi))

@@ -48,9 +48,9 @@ def vpa(
     }
 
 
-def template(asks: str = "1Gi", *, limits: dict[str, str] | None = None) -> dict[str, Any]:
+def template(memory: str = "1Gi", *, limits: dict[str, str] | None = None) -> dict[str, Any]:
     """A pod template with one container, which asks for a core and so much memory."""
-    resources: dict[str, Any] = {"requests": {"cpu": "1", "memory": asks}}
+    resources: dict[str, Any] = {"requests": {"cpu": "1", "memory": memory}}
     if limits:
         resources["limits"] = limits
     return {"spec": {"containers": [{"name": "app", "resources": resources}]}}
@@ -65,12 +65,12 @@ def workload(
     namespace: str = "shop",
     spread: float = 0.0,
     start: StartProfile = StartProfile(),  # noqa: B008 - frozen
-    **template_of: Any,
+    **template_fields: Any,
 ) -> SimulatedWorkload:
     """A Deployment with one container."""
     held = memory if memory is not None else np.full(len(cpu), 200 * MIB)
     demand = ContainerDemand("app", cpu, held, spread=spread)
-    return SimulatedWorkload(namespace, name, "Deployment", replicas, template(**template_of), (demand,), start)
+    return SimulatedWorkload(namespace, name, "Deployment", replicas, template(**template_fields), (demand,), start)
 
 
 def fleet(

@@ -41,13 +41,13 @@ def a_node(rng: Random, name: str) -> Json:
 
 
 def taints(rng: Random) -> list[Json]:
-    known = [
+    choices = [
         {"key": "dedicated", "value": rng.choice("ab"), "effect": "NoSchedule"},
         {"key": "draining", "effect": "NoExecute"},
         {"key": "level", "value": rng.choice(("3", "5", "05", "x")), "effect": "NoSchedule"},
         {"key": "busy", "value": "a", "effect": "PreferNoSchedule"},
     ]
-    return [taint for taint in known if sometimes(rng, 0.15)]
+    return [taint for taint in choices if sometimes(rng, 0.15)]
 
 
 def allocatable(rng: Random) -> dict[str, str]:
@@ -62,7 +62,7 @@ def allocatable(rng: Random) -> dict[str, str]:
 def a_pod_spec(rng: Random, nodes: list[str], *, wild: bool = False) -> Json:
     spec: Json = {"containers": [a_container(rng, f"c{at}", wild=wild) for at in range(rng.choice((1, 1, 2, 3)))]}
     if sometimes(rng, 0.3):
-        spec["initContainers"] = [a_starter(rng, f"i{at}", wild=wild) for at in range(rng.choice((1, 2, 3)))]
+        spec["initContainers"] = [an_init_container(rng, f"i{at}", wild=wild) for at in range(rng.choice((1, 2, 3)))]
     if not wild:
         _share_no_ports(spec)
     if sometimes(rng, 0.2):
@@ -117,24 +117,24 @@ def a_port(rng: Random) -> Json:
 
 def _share_no_ports(spec: Json) -> None:
     """The API server refuses a pod that asks for a port twice."""
-    seen: set[int] = set()
+    used_ports: set[int] = set()
     for container in (*spec["containers"], *spec.get("initContainers", [])):
-        container["ports"] = [port for port in container.get("ports", []) if port["containerPort"] not in seen]
-        seen |= {port["containerPort"] for port in container["ports"]}
+        container["ports"] = [port for port in container.get("ports", []) if port["containerPort"] not in used_ports]
+        used_ports |= {port["containerPort"] for port in container["ports"]}
 
 
-def a_starter(rng: Random, name: str, *, wild: bool) -> Json:
+def an_init_container(rng: Random, name: str, *, wild: bool) -> Json:
     container = a_container(rng, name, wild=wild)
     return container | {"restartPolicy": "Always"} if sometimes(rng, 0.5) else container
 
 
 def pod_level(rng: Random, spec: Json, *, wild: bool) -> Json:
     """As much as the containers ask for, or somewhat more, of what some of them ask for."""
-    asked = container_requests(spec)
+    requested = container_requests(spec)
     pod_level: Json = {"requests": {}, "limits": {}}
     for name, unit in (("cpu", "m"), ("memory", "")):
         if sometimes(rng, 0.7):
-            amount = int(asked.get(name, 0) * (1000 if unit else 1)) + rng.choice((1, 500))
+            amount = int(requested.get(name, 0) * (1000 if unit else 1)) + rng.choice((1, 500))
             where = "limits" if wild and sometimes(rng, 0.3) else "requests"
             pod_level[where][name] = f"{amount}{unit}"
     if wild and sometimes(rng, 0.1):
@@ -143,7 +143,7 @@ def pod_level(rng: Random, spec: Json, *, wild: bool) -> Json:
 
 
 def a_term(rng: Random, nodes: list[str], *, wild: bool) -> Json:
-    known: list[Json] = [
+    choices: list[Json] = [
         {"key": ZONE, "operator": "In", "values": rng.sample("abcd", 2)},
         {"key": ZONE, "operator": "NotIn", "values": [rng.choice("abc")]},
         {"key": LEVEL, "operator": "NotIn", "values": ["1"]},
@@ -151,7 +151,7 @@ def a_term(rng: Random, nodes: list[str], *, wild: bool) -> Json:
         {"key": LEVEL, "operator": "DoesNotExist"},
         {"key": LEVEL, "operator": rng.choice(("Gt", "Lt")), "values": [rng.choice(("1", "2", "5"))]},
     ]
-    term: Json = {"matchExpressions": rng.sample(known, rng.choice((1, 1, 2)))}
+    term: Json = {"matchExpressions": rng.sample(choices, rng.choice((1, 1, 2)))}
     if sometimes(rng, 0.2):
         operator = rng.choice(("In", "NotIn", "NotIn"))
         term["matchFields"] = [{"key": "metadata.name", "operator": operator, "values": [rng.choice(nodes)]}]
@@ -159,7 +159,7 @@ def a_term(rng: Random, nodes: list[str], *, wild: bool) -> Json:
 
 
 def tolerations(rng: Random, *, wild: bool) -> list[Json]:
-    known: list[Json] = [
+    choices: list[Json] = [
         {"key": "dedicated", "operator": "Equal", "value": rng.choice("ab"), "effect": "NoSchedule"},
         {"key": "dedicated", "operator": "Exists"},
         {"key": "draining", "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": 3600},
@@ -168,9 +168,9 @@ def tolerations(rng: Random, *, wild: bool) -> list[Json]:
         {"key": CORDON, "operator": "Exists", "effect": "NoSchedule"},
     ]
     if wild:
-        known += [
+        choices += [
             {"key": "level", "operator": rng.choice(("Lt", "Gt")), "value": rng.choice(("4", "05", "x", "-1"))},
             {"operator": "Exists", "effect": rng.choice(("", "NoSchedule"))},
             {"key": "level", "operator": "Near", "value": "5"},
         ]
-    return [toleration for toleration in known if sometimes(rng, 0.2)]
+    return [toleration for toleration in choices if sometimes(rng, 0.2)]

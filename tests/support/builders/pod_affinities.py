@@ -53,18 +53,18 @@ def a_pod_with_rules(rng: Random, name: str, prefix: str, nodes: Sequence[str] =
         fields = [{"key": "metadata.name", "operator": "In", "values": [rng.choice(nodes)]}]
         affinity["nodeAffinity"] = {REQUIRED: {"nodeSelectorTerms": [{"matchFields": fields}]}}
     if sometimes(rng, 0.35):
-        affinity["podAffinity"] = {REQUIRED: some(rng, lambda: a_term(rng, labels, prefix))}
+        affinity["podAffinity"] = {REQUIRED: one_or_two(rng, lambda: a_term(rng, labels, prefix))}
     if sometimes(rng, 0.35):
-        affinity["podAntiAffinity"] = {REQUIRED: some(rng, lambda: a_term(rng, labels, prefix))}
+        affinity["podAntiAffinity"] = {REQUIRED: one_or_two(rng, lambda: a_term(rng, labels, prefix))}
     if affinity:
         spec["affinity"] = affinity
     if sometimes(rng, 0.45):
-        spec["topologySpreadConstraints"] = distinct(some(rng, lambda: a_constraint(rng, labels, prefix)))
+        spec["topologySpreadConstraints"] = distinct(one_or_two(rng, lambda: a_constraint(rng, labels, prefix)))
     namespace = rng.choice(("red", "red", "blue", "grey"))
     return {"metadata": {"name": name, "namespace": namespace, "labels": labels}, "spec": spec}
 
 
-def some(rng: Random, make: Any) -> list[Json]:
+def one_or_two(rng: Random, make: Any) -> list[Json]:
     return [make() for _ in range(rng.choice((1, 1, 2)))]
 
 
@@ -73,10 +73,10 @@ def distinct(constraints: list[Json]) -> list[Json]:
     return list({constraint["topologyKey"]: constraint for constraint in constraints}.values())
 
 
-def a_selector(rng: Random, own: dict[str, str]) -> Json:
+def a_selector(rng: Random, labels: dict[str, str]) -> Json:
     """More often than not it selects the pod itself."""
-    app = own["app"] if sometimes(rng, 0.6) else rng.choice("pqr")
-    known: list[Json] = [
+    app = labels["app"] if sometimes(rng, 0.6) else rng.choice("pqr")
+    choices: list[Json] = [
         {"matchLabels": {"app": app}},
         {"matchLabels": {"app": app}},
         {"matchExpressions": [{"key": "app", "operator": "In", "values": sorted({app, "p"})}]},
@@ -84,7 +84,7 @@ def a_selector(rng: Random, own: dict[str, str]) -> Json:
         {"matchLabels": {"app": app}, "matchExpressions": [{"key": "version", "operator": "Exists"}]},
         {},
     ]
-    return rng.choice(known)
+    return rng.choice(choices)
 
 
 def may_have_keys(rule: Json) -> bool:
@@ -92,11 +92,11 @@ def may_have_keys(rule: Json) -> bool:
     return "labelSelector" in rule and "version" not in str(rule["labelSelector"])
 
 
-def a_term(rng: Random, own: dict[str, str], prefix: str) -> Json:
+def a_term(rng: Random, labels: dict[str, str], prefix: str) -> Json:
     label = keys(prefix)
     term: Json = {"topologyKey": label[rng.choice(("zone", "zone", "rack", "host"))]}
     if sometimes(rng, 0.95):
-        term["labelSelector"] = a_selector(rng, own)
+        term["labelSelector"] = a_selector(rng, labels)
     if sometimes(rng, 0.15) and may_have_keys(term):
         term[rng.choice(("matchLabelKeys", "mismatchLabelKeys"))] = ["version"]
     if sometimes(rng, 0.2):
@@ -106,13 +106,13 @@ def a_term(rng: Random, own: dict[str, str], prefix: str) -> Json:
     return term
 
 
-def a_constraint(rng: Random, own: dict[str, str], prefix: str) -> Json:
+def a_constraint(rng: Random, labels: dict[str, str], prefix: str) -> Json:
     label = keys(prefix)
     constraint: Json = {
         "topologyKey": label[rng.choice(("zone", "zone", "rack", "host"))],
         "maxSkew": rng.choice((1, 1, 2)),
         "whenUnsatisfiable": "DoNotSchedule" if sometimes(rng, 0.9) else "ScheduleAnyway",
-        "labelSelector": a_selector(rng, own),
+        "labelSelector": a_selector(rng, labels),
     }
     if constraint["whenUnsatisfiable"] == "DoNotSchedule" and sometimes(rng, 0.25):
         constraint["minDomains"] = rng.choice((1, 2, 3, 4))

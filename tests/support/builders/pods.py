@@ -20,22 +20,22 @@ Document = dict[str, Any]
 
 
 def container(
-    name: str = "app", requests: Document | None = None, limits: Document | None = None, **more: Any
+    name: str = "app", requests: Document | None = None, limits: Document | None = None, **fields: Any
 ) -> Document:
     resources = {key: value for key, value in (("requests", requests), ("limits", limits)) if value is not None}
-    return {"name": name, "resources": resources, **more}
+    return {"name": name, "resources": resources, **fields}
 
 
 def pod(*containers: Document, **spec: Any) -> Document:
     return {"metadata": {"uid": "u-1"}, "spec": {"containers": list(containers or (container(),)), **spec}}
 
 
-def shape_of(document: Document) -> PodShape:
+def read_shape(document: Document) -> PodShape:
     return PodShape.of(msgspec.convert(document["spec"], PodSpec))
 
 
-def policies(*each: Document) -> EffectiveVpa:
-    document = vpa(resourcePolicy={"containerPolicies": list(each)})
+def policies(*documents: Document) -> EffectiveVpa:
+    document = vpa(resourcePolicy={"containerPolicies": list(documents)})
     return resolve_vpa(msgspec.convert(document, VerticalPodAutoscaler))
 
 
@@ -43,7 +43,7 @@ def limit_ranges(*items: Document) -> NamespaceLimits:
     return read_limit_ranges([msgspec.convert({"spec": {"limits": list(items)}}, LimitRange)])
 
 
-def changes_of(size: PodSize) -> list[ResourceChange]:
+def list_resource_changes(size: PodSize) -> list[ResourceChange]:
     return [
         ResourceChange(
             container.container.place,
@@ -59,5 +59,5 @@ def changes_of(size: PodSize) -> list[ResourceChange]:
 
 def resized(document: Document, size: PodSize) -> Document:
     """The pod after the patch that a size comes to."""
-    changed: Document = apply_patch(document, build_resource_ops(changes_of(size)))
+    changed: Document = apply_patch(document, build_resource_ops(list_resource_changes(size)))
     return changed

@@ -82,10 +82,10 @@ class _Demand:
 
     def under(self, rank: int, times: FloatColumn, rng: np.random.Generator) -> WorkloadResult:
         """Sized by the variant of that rank."""
-        lines = [_line("app", name, used, rank) for name, used in (("cpu", self.cpu), ("memory", self.memory))]
+        lines = [_chart("app", name, used, rank) for name, used in (("cpu", self.cpu), ("memory", self.memory))]
         if self.number % 4 == 3:
             lines += [
-                _line("sidecar", name, used * 0.1, rank) for name, used in (("cpu", self.cpu), ("memory", self.memory))
+                _chart("sidecar", name, used * 0.1, rank) for name, used in (("cpu", self.cpu), ("memory", self.memory))
             ]
         marks = self._marks(rank, times, rng)
         chart = WorkloadChart(
@@ -106,13 +106,13 @@ class _Demand:
             return []
         marks = []
         for time in np.sort(rng.choice(times, min(len(times), 3 + self.number % 7 * rank), replace=False)):
-            what, reason, text = _MARKS[int(rng.choice(4, p=(0.8, 0.1, 0.05, 0.05)))]
-            marks.append(ChartMark(float(time), what, reason, text))
+            kind, reason, text = _MARKS[int(rng.choice(4, p=(0.8, 0.1, 0.05, 0.05)))]
+            marks.append(ChartMark(float(time), kind, reason, text))
         return marks
 
     def _totals(self, lines: list[ResourceChart], marks: list[ChartMark], seconds: float) -> SimulationTotals:
-        means = [(float(np.mean(line.requested)), float(np.mean(line.used))) for line in lines]
-        (cpu, cpu_used), (memory, memory_used) = means
+        averages = [(float(np.mean(line.requested)), float(np.mean(line.used))) for line in lines]
+        (cpu, cpu_used), (memory, memory_used) = averages
         over = [float(np.mean(np.array(line.peak) > np.array(line.requested))) * 0.1 for line in lines]
         happened = {what: sum(mark.what == what for mark in marks) for what, _, _ in _MARKS}
         hours = seconds / 3600.0
@@ -137,7 +137,7 @@ class _Demand:
         )
 
 
-def _line(container: str, resource: str, used: FloatColumn, rank: int) -> ResourceChart:
+def _chart(container: str, resource: str, used: FloatColumn, rank: int) -> ResourceChart:
     peak = used * 1.25
     ceiling = float(peak.max())
     nothing = np.full(len(used), math.nan)
@@ -189,8 +189,8 @@ def _sum(totals: list[SimulationTotals]) -> SimulationTotals:
         return CpuAndMemory(sum(value.cpu for value in values), sum(value.memory for value in values))
 
     def mean(name: str) -> CpuAndMemory:
-        found = amounts(name)
-        return CpuAndMemory(found.cpu / len(totals), found.memory / len(totals))
+        total = amounts(name)
+        return CpuAndMemory(total.cpu / len(totals), total.memory / len(totals))
 
     def number(name: str) -> float:
         return float(sum(getattr(total, name) for total in totals))
@@ -221,7 +221,7 @@ def backtested(series: int = 8, points: int = 60, seed: int = 11) -> BacktestRes
     """Three recommenders and a sweep of the first, over series of which one has no memory."""
     rng = np.random.default_rng(seed)
     factors = [float(factor) for factor in np.exp(np.linspace(np.log(0.5), np.log(2.0), 29))]
-    asked = [
+    requested = [
         ("default", "default", {}),
         ("seasonal horizon=2h", "seasonal", {"horizon": "2h"}),
         ("adaptive", "adaptive", {}),
@@ -245,7 +245,7 @@ def backtested(series: int = 8, points: int = 60, seed: int = 11) -> BacktestRes
             )
         )
         used, spread = float(rng.lognormal(-1.0, 1.0)), float(rng.uniform(0.8, 1.2))
-        for at, (variant, _, _) in enumerate(asked):
+        for at, (variant, _, _) in enumerate(requested):
             cpu = _figures(used, 1.5 * level[at] * spread, risk[at] * float(rng.uniform(0.3, 2.0)), math.nan)
             memory = _figures(used * 3 * GIB, 1.25 * level[at], risk[at] * 0.2, 0.4 * risk[at] / 0.02)
             scores.append(SeriesScore(name, variant, cpu, None if number == 3 else memory))
@@ -259,10 +259,10 @@ def backtested(series: int = 8, points: int = 60, seed: int = 11) -> BacktestRes
             _overall(series, level[at], risk[at], math.nan),
             _overall(series - 1, level[at], risk[at] / 5, 0.3),
         )
-        for at, (name, recommender, parameters) in enumerate(asked)
+        for at, (name, recommender, parameters) in enumerate(requested)
     ]
     curves = []
-    for at, (name, _, _) in enumerate(asked):
+    for at, (name, _, _) in enumerate(requested):
         scale = np.array(factors)
         over = risk[at] * np.exp(-4.0 * (scale - 1.0))
         curves.append(
@@ -270,7 +270,7 @@ def backtested(series: int = 8, points: int = 60, seed: int = 11) -> BacktestRes
                 name, factors, (1.5 * level[at] * scale).tolist(), np.minimum(over, 0.9).tolist(), (over * 0.2).tolist()
             )
         )
-    sweeps = [SweepFrontier("default", "percentile", ["0.8", "0.95", "0.99"], [name for name, _, _ in asked[3:]])]
+    sweeps = [SweepFrontier("default", "percentile", ["0.8", "0.95", "0.99"], [name for name, _, _ in requested[3:]])]
     return BacktestResult(
         facts,
         scores,

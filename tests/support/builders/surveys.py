@@ -110,7 +110,7 @@ def shop() -> SurveyResult:
     )
 
 
-def many(workloads: int, seed: int = 7) -> SurveyResult:
+def generated_survey(workloads: int, seed: int = 7) -> SurveyResult:
     """As many workloads, in namespaces of twenty."""
     rng = np.random.default_rng(seed)
     result = []

@@ -23,23 +23,25 @@ def daily(low: float, high: float, days: float = 14, seed: int = 3) -> FloatColu
     return result
 
 
-def living(
+def recorded_workload(
     name: str,
     cpu: FloatColumn,
     pods: int | Callable[[FloatColumn], FloatColumn],
     *,
     request: tuple[float, float] = (1000, GIB),
     base: float = 300 * MIB,
-    each: float = 0.1 * MIB,
+    per_millicore: float = 0.1 * MIB,
     kind: str = "Deployment",
     hpas: tuple[SurveyedHpa, ...] = (),
     vpas: tuple[str, ...] = (),
 ) -> SurveyedWorkload:
     """A workload whose pods have a base usage of memory, and so much more for each millicore that they use."""
     counts = np.full(len(cpu), pods) if isinstance(pods, int) else pods(cpu)
-    totals = WorkloadUsage(NOW - len(cpu) * STEP, STEP, counts.astype(np.int64), cpu, base * counts + each * cpu)
-    found = workload(name, container("app", request), pods=int(counts[-1]), kind=kind, hpas=hpas, vpas=vpas)
-    return msgspec.structs.replace(found, totals=totals, wanted=int(counts[-1]))
+    totals = WorkloadUsage(
+        NOW - len(cpu) * STEP, STEP, counts.astype(np.int64), cpu, base * counts + per_millicore * cpu
+    )
+    surveyed = workload(name, container("app", request), pods=int(counts[-1]), kind=kind, hpas=hpas, vpas=vpas)
+    return msgspec.structs.replace(surveyed, totals=totals, wanted=int(counts[-1]))
 
 
 def by_hpa(percent: float, request: float, least: int = 2) -> Callable[[FloatColumn], FloatColumn]:
@@ -47,7 +49,7 @@ def by_hpa(percent: float, request: float, least: int = 2) -> Callable[[FloatCol
     return lambda cpu: np.maximum(np.ceil(cpu / (percent / 100 * request)), least)
 
 
-def living_shop() -> SurveyResult:
+def recorded_shop() -> SurveyResult:
     """Workloads for which there are buckets, and one for each reason why not."""
     spikes = np.where(np.arange(4032) % 97 == 0, 4000.0, 500.0)
     return SurveyResult(
@@ -55,15 +57,17 @@ def living_shop() -> SurveyResult:
         source="Prometheus at monitoring/prometheus",
         recommender="default",
         workloads=(
-            living("web", daily(900, 6000), 8),
-            living("checkout", daily(600, 4500), by_hpa(60, 1000), hpas=(on_utilization("checkout", 60),)),
-            living("orders", daily(300, 2000), 3, kind="StatefulSet", vpas=("orders",)),
-            living("search", spikes, 4, request=(1500, GIB)),
-            living("agent", daily(100, 900), 5, kind="DaemonSet"),
-            living("fresh", daily(300, 2000, days=1), 3),
-            living("ledger", daily(300, 2000), 1),
-            living("steady", daily(1000, 1100), 4),
-            living("thrifty", daily(300, 600), 2, request=(100, 64 * MIB), base=16 * MIB, each=0.01 * MIB),
+            recorded_workload("web", daily(900, 6000), 8),
+            recorded_workload("checkout", daily(600, 4500), by_hpa(60, 1000), hpas=(on_utilization("checkout", 60),)),
+            recorded_workload("orders", daily(300, 2000), 3, kind="StatefulSet", vpas=("orders",)),
+            recorded_workload("search", spikes, 4, request=(1500, GIB)),
+            recorded_workload("agent", daily(100, 900), 5, kind="DaemonSet"),
+            recorded_workload("fresh", daily(300, 2000, days=1), 3),
+            recorded_workload("ledger", daily(300, 2000), 1),
+            recorded_workload("steady", daily(1000, 1100), 4),
+            recorded_workload(
+                "thrifty", daily(300, 600), 2, request=(100, 64 * MIB), base=16 * MIB, per_millicore=0.01 * MIB
+            ),
         ),
         largest_node=ResourceAmount(16_000, 64 * GIB),
     )

@@ -64,8 +64,8 @@ class World:
         self.server.before = self._before
         self.fault: Fault = lambda _request: None
         self.metrics = Metrics(ADMISSION_METRICS, about_process=False)
-        given = {name.removeprefix("--").replace("-", "_"): value for name, value in (f.split("=", 1) for f in flags)}
-        self.settings = load_settings(AdmissionSettings, from_flags(AdmissionSettings, given)).settings
+        values = {name.removeprefix("--").replace("-", "_"): value for name, value in (f.split("=", 1) for f in flags)}
+        self.settings = load_settings(AdmissionSettings, from_flags(AdmissionSettings, values)).settings
         self._resizable = resizable
         self._admission: ReviewService | None = None
         self.informers: Informers
@@ -128,22 +128,22 @@ class World:
         if not isinstance(reply, HttpReply):
             reply = await reply
         assert reply.status == 200
-        found: Document = msgspec.json.decode(reply.body)["response"]
-        return found
+        response: Document = msgspec.json.decode(reply.body)["response"]
+        return response
 
     async def admit(self, pod: Document, namespace: str = NAMESPACE) -> Document:
         """The pod as it is after the review; it must have been let through."""
-        response = await self.review(pod_review(pod, namespace))
+        response = await self.review(build_pod_review(pod, namespace))
         assert response["allowed"] is True
         return apply(pod, patch_in(response))
 
-    def counted(self, series: str) -> float:
+    def metric_value(self, series: str) -> float:
         """The value of a series, as it is served."""
         self.metrics.gather()
         lines = self.metrics.text().decode().splitlines()
         return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(series)), 0.0)
 
-    def asked(self, part: str) -> int:
+    def count_single_gets(self, part: str) -> int:
         """How many single objects whose path has this part were asked for."""
         return sum(part in request.path and "limit" not in dict(request.query) for request in self.server.requests)
 
@@ -160,24 +160,24 @@ class World:
         return answer(served[request.path]) if request.path in served else None
 
     @asynccontextmanager
-    async def admitting(self, *, settled: bool = True) -> AsyncIterator[ReviewService]:
+    async def admitting(self, *, wait_until_ready: bool = True) -> AsyncIterator[ReviewService]:
         """The webhook while it works, from when it has seen everything."""
         served = await self.server.client.discover()
         client, unreadable = self.server.client, UnreadableKinds(self.metrics, Logger("trellis.admission"))
         namespace = self.settings.scope.vpa_object_namespace
         self.informers = Informers(client, unreadable, draw=lambda: 0.5, namespace=namespace)
         self._admission = ReviewService(client, self.informers, self.settings, self.metrics, served, draw=lambda: 0.5)
-        async with virtual_time.working(self.informers.run(), self.admission.run()):
-            while settled and self.admission.why_not_ready():  # noqa: ASYNC110 - nobody else wants to know
+        async with virtual_time.in_background(self.informers.run(), self.admission.run()):
+            while wait_until_ready and self.admission.why_not_ready():  # noqa: ASYNC110 - nobody else wants to know
                 await asyncio.sleep(0.1)
             await asyncio.sleep(0.1)
             yield self.admission
 
-    def run(self, play: Callable[[], Awaitable[None]], *, settled: bool = True) -> None:
+    def run(self, play: Callable[[], Awaitable[None]], *, wait_until_ready: bool = True) -> None:
         """Let a play go on while the webhook works."""
 
         async def main() -> None:
-            async with self.admitting(settled=settled):
+            async with self.admitting(wait_until_ready=wait_until_ready):
                 await play()
 
         virtual_time.run(main())
@@ -208,13 +208,13 @@ def pod(app: str = "web", owners: list[Document] | None = None, **container: Any
     }
 
 
-def pod_review(document: object, namespace: str = NAMESPACE, **request: Any) -> bytes:
-    return review_of(document, {"group": "", "version": "v1", "kind": "Pod"}, namespace, **request)
+def build_pod_review(document: object, namespace: str = NAMESPACE, **request: Any) -> bytes:
+    return build_review(document, {"group": "", "version": "v1", "kind": "Pod"}, namespace, **request)
 
 
-def review_of(document: object, kind: Document, namespace: str = NAMESPACE, **request: Any) -> bytes:
+def build_review(document: object, kind: Document, namespace: str = NAMESPACE, **request: Any) -> bytes:
     """The API server's question."""
-    whole = {
+    review = {
         "kind": "AdmissionReview",
         "apiVersion": "admission.k8s.io/v1",
         "request": {
@@ -228,7 +228,7 @@ def review_of(document: object, kind: Document, namespace: str = NAMESPACE, **re
             **request,
         },
     }
-    return msgspec.json.encode(whole)
+    return msgspec.json.encode(review)
 
 
 def patch_in(response: Document) -> list[Document]:
@@ -242,10 +242,10 @@ def patch_in(response: Document) -> list[Document]:
 
 def apply(document: Document, patch: list[Document]) -> Document:
     """RFC 6902 as far as the webhook uses it; an operation that cannot be carried out is an error."""
-    whole: Document = msgspec.json.decode(msgspec.json.encode(document))
+    result: Document = msgspec.json.decode(msgspec.json.encode(document))
     for operation in patch:
         *parents, last = [part.replace("~1", "/").replace("~0", "~") for part in operation["path"].split("/")[1:]]
-        at: Any = whole
+        at: Any = result
         for part in parents:
             at = at[int(part)] if isinstance(at, list) else at[part]
         if operation["op"] == "add":
@@ -254,9 +254,9 @@ def apply(document: Document, patch: list[Document]) -> Document:
             del at[last]
         else:
             raise AssertionError(f"an operation that no pod needs: {operation}")
-    return whole
+    return result
 
 
-def requests_of(document: Document, index: int = 0) -> Document:
+def get_requests(document: Document, index: int = 0) -> Document:
     requests: Document = document["spec"]["containers"][index].get("resources", {}).get("requests", {})
     return requests

@@ -59,7 +59,7 @@ _KINDS = {
 
 
 def path(plural: str, name: str, namespace: str = NAMESPACE) -> str:
-    group = next(group for group, kinds in _KINDS.items() if any(plural == each for each, _ in kinds))
+    group = next(group for group, kinds in _KINDS.items() if any(plural == listed for listed, _ in kinds))
     root = "/api/v1" if group == "v1" else f"/apis/{group}"
     return f"{root}/namespaces/{namespace}/{plural}/{name}"
 
@@ -104,8 +104,8 @@ class World(ControlledWorld):
             "metadata": {"labels": {"app": name}},
             "spec": {"containers": [app(cpu="500m", memory="1Gi")]},
         }
-        plain = plural == "replicationcontrollers"
-        selector = {"app": name} if plain else {"matchLabels": {"app": name}}
+        is_replication_controller = plural == "replicationcontrollers"
+        selector = {"app": name} if is_replication_controller else {"matchLabels": {"app": name}}
         count, status = ("parallelism", {}) if plural == "jobs" else ("replicas", {"replicas": replicas})
         document = {"spec": {count: replicas, "selector": selector, "template": template, **spec}, "status": status}
         self.put(path(plural, name), document)
@@ -165,7 +165,7 @@ class World(ControlledWorld):
         """What a node autoscaler writes."""
         found = self.server.objects[path("buffers", name)]
         status = dict(found.get("status", {}))
-        own = [condition for condition in status.get("conditions", []) if condition["type"] != "Provisioned"]
+        others = [condition for condition in status.get("conditions", []) if condition["type"] != "Provisioned"]
         provisioned = {
             "type": "Provisioned",
             "status": "True",
@@ -175,14 +175,14 @@ class World(ControlledWorld):
             "observedGeneration": 1,
         }
         status_patch = {"conditions": [provisioned], "lastFullyProvisioned": when}
-        status |= {"conditions": own}
+        status |= {"conditions": others}
         self.put(path("buffers", name), applied_status({**found, "status": status}, "trellis-nodes", status_patch))
 
     async def wait(self, seconds: float = 1.0) -> None:
         """Let time go by, with the bookmarks that keep a watch alive."""
         until = self.now() + seconds
-        while (left := until - self.now()) > 1e-4:
-            await asyncio.sleep(min(left, 60.0))
+        while (remaining := until - self.now()) > 1e-4:
+            await asyncio.sleep(min(remaining, 60.0))
             self.server.bookmark()
 
     # What a test reads.
@@ -191,15 +191,15 @@ class World(ControlledWorld):
         status: Document = self.server.objects[path("buffers", name)].get("status", {})
         return status
 
-    def pods_of(self, name: str = "web") -> Document:
+    def pod_based_spec(self, name: str = "web") -> Document:
         pods: Document = self.status(name).get("podBasedBufferSpec", {})
         return pods
 
     def chunks(self, name: str = "web") -> int | None:
-        return self.pods_of(name).get("replicaNum")
+        return self.pod_based_spec(name).get("replicaNum")
 
     def requests(self, name: str = "web") -> Document:
-        requests: Document = self.pods_of(name)["podSpec"]["containers"][0]["resources"]["requests"]
+        requests: Document = self.pod_based_spec(name)["podSpec"]["containers"][0]["resources"]["requests"]
         return requests
 
     def condition(self, type_: str = "ReadyForProvisioning", name: str = "web") -> tuple[str, str]:
@@ -224,15 +224,15 @@ class World(ControlledWorld):
             }
         return owned
 
-    def said(self, code: str) -> int:
+    def count_events(self, code: str) -> int:
         """How many Events of a reason there were."""
-        return sum(each == code for each, _ in self.events)
+        return sum(recorded == code for recorded, _ in self.events)
 
     # The cluster.
 
     def _before(self, request: Request) -> Answer | None:
-        if (found := super()._before(request)) is not None:
-            return found
+        if (reply := super()._before(request)) is not None:
+            return reply
         where, _, last = request.path.rpartition("/")
         if request.path == NODES_LEASE and request.method == "GET" and self.nodes_run:
             return self._lease()
@@ -283,7 +283,7 @@ class World(ControlledWorld):
             namespace = self.settings.scope.vpa_object_namespace
             context = await self.context(namespace=namespace, recorder=recorder)
             controller = build_buffer_controller(context, self.settings, kinds=self.kinds)
-            async with virtual_time.working(self.running(context, controller)):
+            async with virtual_time.in_background(self.running(context, controller)):
                 yield controller
 
     def run(self, play: Callable[[BufferController], Awaitable[None]], start: float = START) -> None:
@@ -295,7 +295,7 @@ class World(ControlledWorld):
                 await play(controller)
 
         virtual_time.run(main(), start=start)
-        assert not self.counted("trellis_buffers_failures_total")
+        assert not self.metric_value("trellis_buffers_failures_total")
 
     def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
         assert about.kind == "Buffer"

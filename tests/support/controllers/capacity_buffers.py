@@ -31,12 +31,14 @@ OF_BUFFER = "capacitybuffer-of-web-pod-template"
 class CapacityWorld(World):
     """`version` is the one in which CapacityBuffers are served, if any."""
 
-    def __init__(self, *, version: str = "v1beta1", serve: bool = False, translate: bool = False, **more: Any) -> None:
-        super().__init__(**more)
+    def __init__(
+        self, *, version: str = "v1beta1", serve: bool = False, translate: bool = False, **translation: Any
+    ) -> None:
+        super().__init__(**translation)
         self.version = version
-        wanted = CapacityBufferSettings(serve_capacity_buffers=serve, translate=translate)
-        self.settings = BufferControllerSettings(translation=self.settings.translation, elsewhere=wanted)
-        self.told: list[tuple[str, str]] = []
+        capacity_buffers = CapacityBufferSettings(serve_capacity_buffers=serve, translate=translate)
+        self.settings = BufferControllerSettings(translation=self.settings.translation, elsewhere=capacity_buffers)
+        self.event_kinds: list[tuple[str, str]] = []
         self.changes: list[tuple[str, str]] = []
 
     # What a test puts there.
@@ -85,7 +87,7 @@ class CapacityWorld(World):
     def capacity(self, name: str = "web") -> Document | None:
         return self.server.objects.get(self.capacity_path(name))
 
-    def told_of(self, name: str = "web") -> Document:
+    def capacity_status(self, name: str = "web") -> Document:
         """The status of a CapacityBuffer."""
         capacity = self.capacity(name)
         assert capacity is not None
@@ -93,11 +95,13 @@ class CapacityWorld(World):
         return status
 
     def replicas(self, name: str = "web") -> int | None:
-        return self.told_of(name).get("replicas")
+        return self.capacity_status(name).get("replicas")
 
     def ready(self, name: str = "web") -> tuple[str, str, str]:
         result = next(
-            condition for condition in self.told_of(name)["conditions"] if condition["type"] == "ReadyForProvisioning"
+            condition
+            for condition in self.capacity_status(name)["conditions"]
+            if condition["type"] == "ReadyForProvisioning"
         )
         return result["status"], result["reason"], result["message"]
 
@@ -110,7 +114,7 @@ class CapacityWorld(World):
         requests: Document = template["template"]["spec"]["containers"][0]["resources"]["requests"]
         return requests
 
-    def kept(self, name: str = "web") -> tuple[str, str] | None:
+    def capacity_buffer_condition(self, name: str = "web") -> tuple[str, str] | None:
         """What a Buffer says of its CapacityBuffer."""
         conditions = self.status(name).get("conditions", [])
         return next(
@@ -129,8 +133,8 @@ class CapacityWorld(World):
             return fault
         if request.method in ("POST", "PATCH", "DELETE") and "dryRun" not in dict(request.query):
             self.changes.append((request.method, request.path))
-        if (found := self._discovered(request)) is not None:
-            return found
+        if (reply := self._discovered(request)) is not None:
+            return reply
         where, _, last = request.path.rpartition("/")
         if request.method == "POST" and last in ("capacitybuffers", "podtemplates"):
             return self._create(request)
@@ -169,18 +173,18 @@ class CapacityWorld(World):
         if document is None:
             return refusal(404, "NotFound")
         new = dict(document)
-        for each in msgspec.json.decode(request.body or b""):
-            field = each["path"].removeprefix("/")
+        for operation in msgspec.json.decode(request.body or b""):
+            field = operation["path"].removeprefix("/")
             if field in ("metadata/uid", "metadata/resourceVersion"):
-                if document["metadata"][field.partition("/")[2]] != each["value"]:
+                if document["metadata"][field.partition("/")[2]] != operation["value"]:
                     return refusal(409, "Conflict", "the object has been modified")
             else:
-                new[field] = each["value"]
+                new[field] = operation["value"]
         return answer(document if new == document else self.put(request.path, new))
 
     def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
         self.events.append((reason.code, message))
-        self.told.append((about.kind, reason.code))
+        self.event_kinds.append((about.kind, reason.code))
 
 
 def _served(name: str, kind: str) -> Document:

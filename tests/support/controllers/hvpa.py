@@ -45,7 +45,7 @@ _KINDS = {
 
 
 def path(plural: str, name: str) -> str:
-    group = next(group for group, kinds in _KINDS.items() if any(plural == each for each, _ in kinds))
+    group = next(group for group, kinds in _KINDS.items() if any(plural == listed for listed, _ in kinds))
     return f"/apis/{group}/namespaces/{NAMESPACE}/{plural}/{name}"
 
 
@@ -134,23 +134,23 @@ class World(ControlledWorld):
         found = self.server.objects[path(plural, name)]
         self.server.put(path(plural, name), {**found, "spec": {**found["spec"], **spec}})
         if plural in ("deployments", "rollouts"):
-            self._settle(path(plural, name))
+            self._scale_workload(path(plural, name))
 
     def resize(self, name: str = "web") -> None:
         """What an updater does: pods get what the Hvpa publishes."""
         self._resize(name, path("hvpas", name))
 
-    def give_a_pod(self, requests: Document, app: str = "web") -> None:
+    def set_pod_requests(self, requests: Document, app: str = "web") -> None:
         """What somebody does who resizes a pod by hand."""
-        where = self._of(app)[0]
+        where = self._list_pod_paths(app)[0]
         containers = [{"name": "app", "resources": {"requests": requests}}]
         self.server.put(where, {**self.server.objects[where], "spec": {"containers": containers}})
 
     async def wait(self, seconds: float) -> None:
         """Let time go by, with the bookmarks that keep a watch alive."""
         until = self.now() + seconds
-        while (left := until - self.now()) > 0:
-            await asyncio.sleep(min(left, 30.0))
+        while (remaining := until - self.now()) > 0:
+            await asyncio.sleep(min(remaining, 30.0))
             self.server.bookmark()
 
     # What a test reads.
@@ -186,15 +186,15 @@ class World(ControlledWorld):
         """Messages of conditions by type."""
         return {condition["type"]: condition["message"] for condition in self.status(name).get("conditions", [])}
 
-    def said(self, code: str) -> int:
+    def count_events(self, code: str) -> int:
         """How many Events of a reason there were."""
-        return sum(each == code for each, _ in self.events)
+        return sum(recorded == code for recorded, _ in self.events)
 
     # The cluster.
 
     def _before(self, request: Request) -> Answer | None:
-        if (found := super()._before(request)) is not None:
-            return found
+        if (reply := super()._before(request)) is not None:
+            return reply
         where, _, last = request.path.rpartition("/")
         if last == "scale" and where in self.server.objects:
             return self._scale(where, request)
@@ -207,15 +207,15 @@ class World(ControlledWorld):
     def _scale(self, where: str, request: Request) -> Answer:
         found = self.server.objects[where]
         if request.method == "PATCH":
-            wanted = msgspec.json.decode(request.body or b"")
-            if wanted["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+            scale = msgspec.json.decode(request.body or b"")
+            if scale["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
                 return refusal(409, "Conflict", "the object has been modified")
-            count = wanted["spec"]["replicas"]
+            count = scale["spec"]["replicas"]
             self.scalings.append((self.now(), count))
             found = self.server.put(where, {**found, "spec": {**found["spec"], "replicas": count}})
-            self._settle(where)
+            self._scale_workload(where)
         count, name = found["spec"]["replicas"], found["metadata"]["name"]
-        status = {"replicas": self.late_counts.get(name, len(self._of(name))), "selector": f"app={name}"}
+        status = {"replicas": self.late_counts.get(name, len(self._list_pod_paths(name))), "selector": f"app={name}"}
         return answer({"metadata": found["metadata"], "spec": {"replicas": count}, "status": status})
 
     def _apply_status(self, where: str, request: Request) -> Answer:
@@ -235,13 +235,13 @@ class World(ControlledWorld):
         if document is None:
             return refusal(404, "NotFound")
         operations = []
-        for each in msgspec.json.decode(request.body or b""):
-            field = each["path"].removeprefix("/metadata/")
+        for operation in msgspec.json.decode(request.body or b""):
+            field = operation["path"].removeprefix("/metadata/")
             if field in ("uid", "resourceVersion"):
-                if document["metadata"][field] != each["value"]:
+                if document["metadata"][field] != operation["value"]:
                     return refusal(409, "Conflict", "the object has been modified")
             else:
-                operations.append({**each, "op": "add" if each["op"] == "replace" else each["op"]})
+                operations.append({**operation, "op": "add" if operation["op"] == "replace" else operation["op"]})
         try:
             patched = apply_patch(document, operations)
         except PatchRefused as error:
@@ -250,38 +250,38 @@ class World(ControlledWorld):
             self.written_back.append(patched["spec"]["replicas"])
         return answer(self.server.put(request.path, patched))
 
-    def _of(self, app: str) -> list[str]:
+    def _list_pod_paths(self, app: str) -> list[str]:
         return [
             where
             for where, document in self.server.objects.items()
             if where.startswith(pod_path("")) and document["metadata"]["labels"]["app"] == app
         ]
 
-    def _settle(self, where: str) -> None:
+    def _scale_workload(self, where: str) -> None:
         """What the workload's own controller does."""
-        found = self.server.objects[where]
-        name, count = found["metadata"]["name"], found["spec"]["replicas"]
-        pods = self._of(name)
-        for gone in pods[count:]:
-            self.server.delete(gone)
+        workload = self.server.objects[where]
+        name, count = workload["metadata"]["name"], workload["spec"]["replicas"]
+        pods = self._list_pod_paths(name)
+        for pod in pods[count:]:
+            self.server.delete(pod)
         for _ in range(count - len(pods)):
-            self._add_pod(name, self._published(name) or found["spec"]["size"], ready=False)
+            self._add_pod(name, self._published(name) or workload["spec"]["size"], ready=False)
 
     def _published(self, app: str) -> Document:
         """What the webhook would give a new pod."""
         hvpas = [document for where, document in self.server.objects.items() if where.startswith(path("hvpas", ""))]
-        ours = [hvpa for hvpa in hvpas if hvpa["spec"]["targetRef"]["name"] == app]
-        return self.size(ours[0]["metadata"]["name"]) if ours else {}
+        matching = [hvpa for hvpa in hvpas if hvpa["spec"]["targetRef"]["name"] == app]
+        return self.size(matching[0]["metadata"]["name"]) if matching else {}
 
     def _resize(self, app: str, where: str) -> None:
         size = self.size(where.rpartition("/")[2]) if where in self.server.objects else {}
         if not size or not self.updates:
             return
-        for each in self._of(app):
-            found = self.server.objects[each]
+        for where_pod in self._list_pod_paths(app):
+            found = self.server.objects[where_pod]
             containers = [{"name": "app", "resources": {"requests": size}}]
             if found["spec"]["containers"] != containers:
-                self.server.put(each, {**found, "spec": {"containers": containers}})
+                self.server.put(where_pod, {**found, "spec": {"containers": containers}})
 
     def _add_pod(self, app: str, size: Document, *, ready: bool) -> None:
         self._pods += 1
@@ -306,7 +306,7 @@ class World(ControlledWorld):
             namespace = self.settings.scope.vpa_object_namespace
             context = await self.context(namespace=namespace, recorder=recorder)
             controller = HvpaController(context, self.settings)
-            async with virtual_time.working(self.running(context, controller)):
+            async with virtual_time.in_background(self.running(context, controller)):
                 yield controller
 
     def run(self, play: Callable[[HvpaController], Awaitable[None]]) -> None:
@@ -322,7 +322,7 @@ class World(ControlledWorld):
 
     def failures(self) -> float:
         """Looks that ended with an error of our own."""
-        return self.counted("trellis_hvpa_failures_total")
+        return self.metric_value("trellis_hvpa_failures_total")
 
     def _record(self, _about: ObjectReference, reason: Reason, message: str) -> None:
         self.events.append((reason.code, message))

@@ -66,7 +66,7 @@ class World(ControlledWorld):
 
     def __init__(self, *groups: Document, **flags: dict[str, Any]) -> None:
         super().__init__(NODE_METRICS, discovery(_KINDS))
-        self.lives = True
+        self.is_cluster_active = True
         self.events: list[tuple[str, str, str, str]] = []
         self.evicted: list[str] = []
         self.provider: Callable[[NodeInformers], Provider] | None = None
@@ -98,9 +98,9 @@ class World(ControlledWorld):
         self.server.put(pod_path(name, NAMESPACE), document)
         return name
 
-    def add_pods(self, count: int, **more: Any) -> None:
+    def add_pods(self, count: int, **fields: Any) -> None:
         for _ in range(count):
-            self.add_pod(**more)
+            self.add_pod(**fields)
 
     def delete_pods(self) -> None:
         for path in [*self._pods()]:
@@ -126,8 +126,8 @@ class World(ControlledWorld):
         )
 
     def edit_buffer(self, name: str = "spare", **changed: Any) -> None:
-        found = self.server.objects[f"{BUFFERS}/{name}"]
-        self.server.put(f"{BUFFERS}/{name}", {**found, **changed})
+        buffer = self.server.objects[f"{BUFFERS}/{name}"]
+        self.server.put(f"{BUFFERS}/{name}", {**buffer, **changed})
 
     def resize_buffer(self, chunks: int, name: str = "spare") -> None:
         status = self.buffer(name)
@@ -137,20 +137,20 @@ class World(ControlledWorld):
     async def wait(self, seconds: float) -> None:
         """Let time go by, with the bookmarks that keep a watch alive."""
         until = self.now() + seconds
-        while (left := until - self.now()) > 0:
-            await asyncio.sleep(min(left, 30.0))
+        while (remaining := until - self.now()) > 0:
+            await asyncio.sleep(min(remaining, 30.0))
             self.server.bookmark()
 
     # What a test reads.
 
     def nodes(self) -> dict[str, Document]:
         result = self.server.objects.items()
-        return {path.removeprefix(f"{NODES}/"): each for path, each in result if path.startswith(f"{NODES}/")}
+        return {path.removeprefix(f"{NODES}/"): node for path, node in result if path.startswith(f"{NODES}/")}
 
     def taints(self, name: str) -> list[str]:
         return [taint["key"] for taint in self.nodes()[name]["spec"].get("taints", ())]
 
-    def waiting(self) -> list[str]:
+    def pending(self) -> list[str]:
         return [pod["metadata"]["name"] for pod in self._pods().values() if not pod["spec"].get("nodeName")]
 
     def placed(self) -> dict[str, str]:
@@ -171,7 +171,7 @@ class World(ControlledWorld):
                 return condition["status"], condition["reason"]
         return "", ""
 
-    def told(self, kind: str, name: str = "") -> list[str]:
+    def event_codes(self, kind: str, name: str = "") -> list[str]:
         """Codes of the Events about an object, or about all of a kind."""
         return [code for about, whose, code, _ in self.events if about == kind and name in {"", whose}]
 
@@ -198,8 +198,8 @@ class World(ControlledWorld):
         }
 
     def _before(self, request: Request) -> Answer | None:
-        if (found := super()._before(request)) is not None:
-            return found
+        if (reply := super()._before(request)) is not None:
+            return reply
         where, _, last = request.path.rpartition("/")
         if request.method == "POST" and last == "eviction":
             return self._evict(where)
@@ -218,34 +218,34 @@ class World(ControlledWorld):
 
     def _apply_status(self, where: str, request: Request) -> Answer:
         """As server-side apply has it: this writer owns a condition and a time, and all else is another's."""
-        found = self.server.objects.get(where)
-        if found is None:
+        buffer = self.server.objects.get(where)
+        if buffer is None:
             return refusal(404, "NotFound")
         document = msgspec.json.decode(request.body or b"")
         assert set(document["status"]) <= set(_APPLIED_PARTS)
         # As a server has it: of a subresource it checks the version alone.
-        version = found["metadata"]["resourceVersion"]
+        version = buffer["metadata"]["resourceVersion"]
         if document["metadata"].get("resourceVersion", version) != version:
             return refusal(409, "Conflict", "the object has been modified")
-        before = found.get("status", {})
+        before = buffer.get("status", {})
         others = [condition for condition in before.get("conditions", ()) if condition["type"] != "Provisioned"]
-        kept = {key: value for key, value in before.items() if key != "lastFullyProvisioned"}
-        applied = {**kept, **document["status"]}
+        unchanged = {key: value for key, value in before.items() if key != "lastFullyProvisioned"}
+        applied = {**unchanged, **document["status"]}
         status = {**applied, "conditions": [*others, *document["status"].get("conditions", ())]}
-        return answer(self.server.put(where, {**found, "status": status}))
+        return answer(self.server.put(where, {**buffer, "status": status}))
 
-    async def _live(self) -> None:
+    async def _run_cluster(self) -> None:
         """What kwok and the scheduler do."""
         while True:
             await asyncio.sleep(1.0)
-            if self.lives:
+            if self.is_cluster_active:
                 self._make_ready()
                 self._schedule()
 
     def _make_ready(self) -> None:
         for name, node in self.nodes().items():
-            its_own = node["metadata"].get("labels", {}).get("kwok.x-k8s.io/node") == "fake"
-            if its_own and not node["status"].get("conditions"):
+            is_kwok_node = node["metadata"].get("labels", {}).get("kwok.x-k8s.io/node") == "fake"
+            if is_kwok_node and not node["status"].get("conditions"):
                 self.server.put(f"{NODES}/{name}", {**node, "status": {**node["status"], "conditions": [_ready()]}})
 
     def _schedule(self) -> None:
@@ -262,10 +262,10 @@ class World(ControlledWorld):
                 self._place(path, pod, free)
 
     def _place(self, path: str, pod: Document, free: dict[str, int]) -> None:
-        asked = _millis(_cpu_text(pod))
-        result = next((name for name, left in free.items() if left >= asked), None)
+        requested = _millis(_cpu_text(pod))
+        result = next((name for name, remaining in free.items() if remaining >= requested), None)
         if result is not None:
-            free[result] -= asked
+            free[result] -= requested
             status = {"phase": "Running", "conditions": [_ready()]}
             self.server.put(path, {**pod, "spec": {**pod["spec"], "nodeName": result}, "status": status})
         elif not pod["status"].get("conditions"):
@@ -280,7 +280,7 @@ class World(ControlledWorld):
         with self.recording.recorder() as recorder:
             context = await self.context(recorder=recorder)
             controller = NodeController(context, self.settings, provider=self.provider)
-            async with virtual_time.working(self.running(context, controller), self._live()):
+            async with virtual_time.in_background(self.running(context, controller), self._run_cluster()):
                 yield controller
 
     def run(self, play: Callable[[NodeController], Awaitable[None]]) -> None:
@@ -297,7 +297,7 @@ class World(ControlledWorld):
         self.events.append((about.kind, about.name, reason.code, message))
 
 
-def full_at(status: Document) -> float:
+def last_fully_provisioned(status: Document) -> float:
     """When the status says that all chunks last had room."""
     return parse_time(status["lastFullyProvisioned"]).timestamp()
 

@@ -56,8 +56,8 @@ class World:
         self.usage_time: Callable[[], float] = self.now
         self.outcomes: list[WriteOutcome] = []
         self.metrics = Metrics(RECOMMENDER_METRICS, about_process=False)
-        given = {name.removeprefix("--").replace("-", "_"): value for name, value in (f.split("=", 1) for f in flags)}
-        self.settings = load_settings(RecommenderSettings, from_flags(RecommenderSettings, given)).settings
+        values = {name.removeprefix("--").replace("-", "_"): value for name, value in (f.split("=", 1) for f in flags)}
+        self.settings = load_settings(RecommenderSettings, from_flags(RecommenderSettings, values)).settings
         self.server.before = self._before
         self._began = False
         self._recorder = recorder
@@ -129,7 +129,7 @@ class World:
         """One checkpoint as it is stored."""
         return self.server.objects[f"{CHECKPOINTS}/{name}"]
 
-    def counted(self, series: str) -> float:
+    def metric_value(self, series: str) -> float:
         """The value of a series, as it is served."""
         lines = self.metrics.text().decode().splitlines()
         return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(series)), 0.0)
@@ -151,7 +151,7 @@ class World:
             self.server.objects[path] = {
                 "metadata": {"name": name, "namespace": NAMESPACE},
                 "timestamp": time,
-                "containers": [{"name": each, "usage": usage} for each, usage in containers.items()],
+                "containers": [{"name": container, "usage": usage} for container, usage in containers.items()],
             }
 
     @asynccontextmanager
@@ -179,7 +179,7 @@ class World:
         with closing(host_recommenders(self.settings, self.metrics)) as hosted:
             async with open_usage_source(client, self.settings, self.metrics) as source:
                 recommender = build_recommender(context, self.settings, hosted=hosted, source=source)
-                async with virtual_time.working(run_all(informers.run(), recommender.run())):
+                async with virtual_time.in_background(run_all(informers.run(), recommender.run())):
                     yield recommender
 
     def run(self, play: Callable[[], Awaitable[None]]) -> None:

@@ -68,8 +68,8 @@ class World(ControlledWorld):
         self.events: list[tuple[str, str, str]] = []
         self.evictions: list[tuple[float, str]] = []
         self.resizes: list[tuple[float, str]] = []
-        given = {name.removeprefix("--").replace("-", "_"): value for name, value in (f.split("=", 1) for f in flags)}
-        self.settings = load_settings(UpdaterSettings, from_flags(UpdaterSettings, given)).settings
+        values = {name.removeprefix("--").replace("-", "_"): value for name, value in (f.split("=", 1) for f in flags)}
+        self.settings = load_settings(UpdaterSettings, from_flags(UpdaterSettings, values)).settings
         self.recording = io.BytesIO()
         self._successors = 0
         self.server.put(f"/api/v1/namespaces/{NAMESPACE}", {"metadata": {"name": NAMESPACE}})
@@ -82,19 +82,19 @@ class World(ControlledWorld):
         spec = {"replicas": replicas, "selector": selector}
         self.server.put(f"{APPS}/replicasets/{name}-x", {"metadata": metadata, "spec": spec})
 
-    def add_pod(self, app: str, name: str, cpu: str = "100m", *, ready: bool = True, **more: Any) -> Document:
-        began = _text(more.pop("began", START - 2 * DAY))
+    def add_pod(self, app: str, name: str, cpu: str = "100m", *, ready: bool = True, **fields: Any) -> Document:
+        began = _text(fields.pop("began", START - 2 * DAY))
         resources = {"requests": {"cpu": cpu, "memory": "100Mi"}}
         document = {
             "metadata": {
                 "labels": {"app": app},
-                "annotations": more.pop("annotations", {}),
+                "annotations": fields.pop("annotations", {}),
                 "creationTimestamp": began,
                 "ownerReferences": [_owner("ReplicaSet", f"{app}-x")],
             },
             "spec": {"nodeName": "node-1", "containers": [{"name": "app", "resources": resources}]},
             "status": {
-                "phase": more.pop("phase", "Running"),
+                "phase": fields.pop("phase", "Running"),
                 "startTime": began,
                 "conditions": [_ready(ready, began)],
                 "containerStatuses": [{"name": "app", "resources": resources}],
@@ -120,15 +120,15 @@ class World(ControlledWorld):
         self.server.put(path, {"metadata": metadata, "spec": {"targetRef": reference, **spec}, **_status(cpu)})
 
     def recommend(self, name: str, cpu: str) -> None:
-        found = self.server.objects[f"{VPAS}/{name}"]
-        self.server.put(f"{VPAS}/{name}", {**found, "status": recommendation(cpu)})
+        vpa = self.server.objects[f"{VPAS}/{name}"]
+        self.server.put(f"{VPAS}/{name}", {**vpa, "status": recommendation(cpu)})
 
-    def add_workload(self, name: str = "web", pods: int = 2, mode: str = "Recreate", **more: Any) -> None:
+    def add_workload(self, name: str = "web", pods: int = 2, mode: str = "Recreate", **vpa_fields: Any) -> None:
         """A Deployment with pods that request 100m, and a VPA that recommends 500m."""
         self.add_deployment(name, pods)
         for number in range(pods):
             self.add_pod(name, f"{name}-{number}")
-        self.add_vpa(name, mode=mode, **more)
+        self.add_vpa(name, mode=mode, **vpa_fields)
 
     def add_hpa(self, name: str, resource: str = "cpu") -> None:
         metric = {"type": "Resource", "resource": {"name": resource, "target": {"type": "Utilization"}}}
@@ -138,18 +138,20 @@ class World(ControlledWorld):
 
     def pods(self, app: str = "web") -> dict[str, Document]:
         result = {path: document for path, document in self.server.objects.items() if path.startswith(pod_path(""))}
-        return {each["metadata"]["name"]: each for each in result.values() if each["metadata"]["labels"]["app"] == app}
+        return {pod["metadata"]["name"]: pod for pod in result.values() if pod["metadata"]["labels"]["app"] == app}
 
     def requests(self, app: str = "web") -> list[str]:
         """What the pods of an app request of the CPU."""
-        return sorted(cpu_of(pod) for pod in self.pods(app).values() if "deletionTimestamp" not in pod["metadata"])
+        return sorted(
+            get_cpu_request(pod) for pod in self.pods(app).values() if "deletionTimestamp" not in pod["metadata"]
+        )
 
     def set_ready(self, name: str, ready: bool = True) -> None:
-        found = self.server.objects[pod_path(name)]
-        status = {**found["status"], "phase": "Running", "conditions": [_ready(ready, _text(self.now()))]}
-        self.server.put(pod_path(name), {**found, "status": status})
+        pod = self.server.objects[pod_path(name)]
+        status = {**pod["status"], "phase": "Running", "conditions": [_ready(ready, _text(self.now()))]}
+        self.server.put(pod_path(name), {**pod, "status": status})
 
-    def said(self, reason: str) -> list[tuple[str, str]]:
+    def list_events(self, reason: str) -> list[tuple[str, str]]:
         """The Events of a reason: about whom, and what."""
         return [(about, message) for about, code, message in self.events if code == reason]
 
@@ -162,8 +164,8 @@ class World(ControlledWorld):
     # The cluster.
 
     def _before(self, request: Request) -> Answer | None:
-        if (found := super()._before(request)) is not None:
-            return found
+        if (reply := super()._before(request)) is not None:
+            return reply
         if request.path == LEASE and request.method == "GET" and self.admission_live:
             return answer({"metadata": {"name": "vpa-admission-controller"}, "spec": {"renewTime": _micro(self.now())}})
         where, _, last = request.path.rpartition("/")
@@ -177,8 +179,8 @@ class World(ControlledWorld):
         document = self.server.objects.get(path)
         if document is None:
             return refusal(404, "NotFound")
-        wanted = msgspec.json.decode(request.body or b"")["deleteOptions"]["preconditions"]["uid"]
-        if wanted != document["metadata"]["uid"]:
+        uid = msgspec.json.decode(request.body or b"")["deleteOptions"]["preconditions"]["uid"]
+        if uid != document["metadata"]["uid"]:
             return refusal(409, "Conflict", "the UID in the precondition does not match")
         name = document["metadata"]["name"]
         if not self.budget(name):
@@ -200,7 +202,7 @@ class World(ControlledWorld):
         name = f"{app}-new-{self._successors}"
         vpa = self.server.objects[f"{VPAS}/{app}"]
         advice = vpa["status"]["recommendation"]["containerRecommendations"][0]["target"]["cpu"]
-        cpu = advice if self.webhook else cpu_of(old)
+        cpu = advice if self.webhook else get_cpu_request(old)
         self.add_pod(app, name, cpu, ready=False, began=self.now(), phase="Pending")
         asyncio.get_running_loop().call_later(self.start_seconds, self.set_ready, name)
 
@@ -238,7 +240,7 @@ class World(ControlledWorld):
         update = update_settings(settings, context.served, await context.client.version())
         updater = build_updater(context, settings, update)
         try:
-            async with virtual_time.working(self.running(context, updater)):
+            async with virtual_time.in_background(self.running(context, updater)):
                 yield updater
         finally:
             recorder.flush()
@@ -265,8 +267,8 @@ class World(ControlledWorld):
                 await play(updater)
 
         virtual_time.run(main(), start=START)
-        for each in self.replayed():
-            assert each.decided == each.recorded
+        for decision in self.replayed():
+            assert decision.decided == decision.recorded
 
 
 def recommendation(cpu: str, lower: str = "", upper: str = "") -> Document:
@@ -284,7 +286,7 @@ def _status(cpu: str) -> Document:
     return {"status": recommendation(cpu)}
 
 
-def cpu_of(pod: Document) -> str:
+def get_cpu_request(pod: Document) -> str:
     cpu: str = pod["spec"]["containers"][0]["resources"]["requests"]["cpu"]
     return cpu
 

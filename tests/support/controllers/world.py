@@ -33,9 +33,9 @@ def discovery(kinds: Kinds) -> dict[str, Document]:
     groups = [_version(kind) for kind in kinds if kind != "v1"]
     listed = {
         f"/apis/{group}" if group != "v1" else "/api/v1": {
-            "resources": [{"name": plural, "kind": kind, "namespaced": True} for plural, kind in found]
+            "resources": [{"name": plural, "kind": kind, "namespaced": True} for plural, kind in resources]
         }
-        for group, found in kinds.items()
+        for group, resources in kinds.items()
     }
     return {
         "/api": {"versions": ["v1"]},
@@ -66,7 +66,7 @@ class ControlledWorld(ABC):
         """The wall clock, which goes with the loop's."""
         return asyncio.get_running_loop().time()
 
-    def counted(self, series: str) -> float:
+    def metric_value(self, series: str) -> float:
         """The value of a series, as it is served; those with further labels are added up."""
         lines = self.metrics.text().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(series))

@@ -41,9 +41,9 @@ def requests(container: Json) -> dict[str, Fraction]:
     return {name: amount(text) for name, text in (resources.get("limits", {}) | resources.get("requests", {})).items()}
 
 
-def total(each: Iterable[Mapping[str, Fraction]]) -> dict[str, Fraction]:
+def total(items: Iterable[Mapping[str, Fraction]]) -> dict[str, Fraction]:
     added: dict[str, Fraction] = {}
-    for amounts in each:
+    for amounts in items:
         for name, value in amounts.items():
             added[name] = added.get(name, Fraction(0)) + value
     return added
@@ -65,18 +65,18 @@ def container_requests(spec: Json) -> dict[str, Fraction]:
 
 def pod_requests(spec: Json) -> dict[str, int]:
     """What the scheduler compares, of what it counts; never below zero."""
-    found = container_requests(spec)
-    whole = spec.get("resources", {})
-    for name, text in whole.get("limits", {}).items():
-        if name in whole.get("requests", {}) or not WHOLE_POD.fullmatch(name):
+    amounts = container_requests(spec)
+    pod_level = spec.get("resources", {})
+    for name, text in pod_level.get("limits", {}).items():
+        if name in pod_level.get("requests", {}) or not WHOLE_POD.fullmatch(name):
             continue
-        if name not in found or name.startswith("hugepages-"):
-            found[name] = amount(text)
-    for name, text in whole.get("requests", {}).items():
+        if name not in amounts or name.startswith("hugepages-"):
+            amounts[name] = amount(text)
+    for name, text in pod_level.get("requests", {}).items():
         if WHOLE_POD.fullmatch(name):
-            found[name] = amount(text)
-    found = total([found, {name: amount(text) for name, text in spec.get("overhead", {}).items()}])
-    return {name: count(name, value) for name, value in found.items() if COUNTED.fullmatch(name) and value > 0}
+            amounts[name] = amount(text)
+    amounts = total([amounts, {name: amount(text) for name, text in spec.get("overhead", {}).items()}])
+    return {name: count(name, value) for name, value in amounts.items() if COUNTED.fullmatch(name) and value > 0}
 
 
 def ports(spec: Json) -> list[tuple[str, str, int]]:
@@ -89,8 +89,8 @@ def ports(spec: Json) -> list[tuple[str, str, int]]:
     return ports
 
 
-def ports_clash(one: tuple[str, str, int], other: tuple[str, str, int]) -> bool:
-    return one[1:] == other[1:] and (one[0] == other[0] or ALL in (one[0], other[0]))
+def ports_clash(first: tuple[str, str, int], second: tuple[str, str, int]) -> bool:
+    return first[1:] == second[1:] and (first[0] == second[0] or ALL in (first[0], second[0]))
 
 
 def tolerates(spec: Json, taint: Json) -> bool:
@@ -99,16 +99,16 @@ def tolerates(spec: Json, taint: Json) -> bool:
             continue
         if toleration.get("key") and toleration["key"] != taint["key"]:
             continue
-        wanted, have = toleration.get("value", ""), taint.get("value", "")
-        whole = all(re.fullmatch(r"0|-?[1-9][0-9]*", text) for text in (wanted, have))
+        tolerated, actual = toleration.get("value", ""), taint.get("value", "")
+        are_integers = all(re.fullmatch(r"0|-?[1-9][0-9]*", text) for text in (tolerated, actual))
         match toleration.get("operator") or "Equal":
-            case "Equal" if wanted == have:
+            case "Equal" if tolerated == actual:
                 return True
             case "Exists":
                 return True
-            case "Lt" if whole and int(have) < int(wanted):
+            case "Lt" if are_integers and int(actual) < int(tolerated):
                 return True
-            case "Gt" if whole and int(have) > int(wanted):
+            case "Gt" if are_integers and int(actual) > int(tolerated):
                 return True
     return False
 
@@ -163,23 +163,23 @@ def is_eligible(spec: Json, node: Json) -> bool:
     return is_selected(spec, node)
 
 
-def has_room(spec: Json, node: Json, others: Iterable[Json]) -> bool:
+def has_capacity(spec: Json, node: Json, others: Iterable[Json]) -> bool:
     """Beside the pods that are there already."""
     others = list(others)
     allocatable = {name: count(name, amount(text)) for name, text in node["status"]["allocatable"].items()}
     if len(others) + 1 > allocatable.get("pods", 0):
         return False
-    if any(ports_clash(mine, theirs) for mine in ports(spec) for other in others for theirs in ports(other)):
+    if any(ports_clash(port, other_port) for port in ports(spec) for other in others for other_port in ports(other)):
         return False
-    taken = [pod_requests(other) for other in others]
+    requested = [pod_requests(other) for other in others]
     return all(
-        pod_request <= allocatable.get(name, 0) - sum(each.get(name, 0) for each in taken)
+        pod_request <= allocatable.get(name, 0) - sum(requests_of_pod.get(name, 0) for requests_of_pod in requested)
         for name, pod_request in pod_requests(spec).items()
     )
 
 
 def fits(spec: Json, node: Json, others: Iterable[Json] = ()) -> bool:
-    return is_eligible(spec, node) and has_room(spec, node, others)
+    return is_eligible(spec, node) and has_capacity(spec, node, others)
 
 
 # What the scheduler asks about other pods. Pods have metadata here, and `placed` the name of each one's node.
@@ -203,12 +203,12 @@ def narrowed(rule: Json, labels: Mapping[str, str]) -> Json | None:
         return None
     added: list[Json] = []
     for keys, operator in (("matchLabelKeys", "In"), ("mismatchLabelKeys", "NotIn")):
-        own = [key for key in rule.get(keys, []) if key in labels]
-        added += [{"key": key, "operator": operator, "values": [labels[key]]} for key in own]
+        present = [key for key in rule.get(keys, []) if key in labels]
+        added += [{"key": key, "operator": operator, "values": [labels[key]]} for key in present]
     return {**selector, "matchExpressions": [*selector.get("matchExpressions", []), *added]}
 
 
-def means(term: Json, owner: Json, other: Json, namespaces: Namespaces) -> bool:
+def term_matches(term: Json, owner: Json, other: Json, namespaces: Namespaces) -> bool:
     namespace = other["metadata"]["namespace"]
     if "namespaces" not in term and "namespaceSelector" not in term:
         inside = namespace == owner["metadata"]["namespace"]
@@ -224,34 +224,43 @@ def terms(pod: Json, kind: str) -> list[Json]:
     return terms
 
 
-def shares_domain(one: Json, other: Json, key: str) -> bool:
-    mine, theirs = (each["metadata"].get("labels", {}) for each in (one, other))
-    return key in mine and mine[key] == theirs.get(key)
+def shares_domain(first: Json, second: Json, key: str) -> bool:
+    first_labels, second_labels = (node["metadata"].get("labels", {}) for node in (first, second))
+    return key in first_labels and first_labels[key] == second_labels.get(key)
 
 
 def is_near(pod: Json, node: Json, nodes: Mapping[str, Json], placed: Placed, namespaces: Namespaces) -> bool:
-    wanted = terms(pod, "podAffinity")
+    affinity_terms = terms(pod, "podAffinity")
     labels = node["metadata"].get("labels", {})
-    if not wanted:
+    if not affinity_terms:
         return True
-    if any(term["topologyKey"] not in labels for term in wanted):
+    if any(term["topologyKey"] not in labels for term in affinity_terms):
         return False
-    friends = [nodes[name] for name, other in placed if all(means(term, pod, other, namespaces) for term in wanted)]
-    seen = [
-        friend
-        for friend in friends
-        if any(term["topologyKey"] in friend["metadata"].get("labels", {}) for term in wanted)
+    matching_nodes = [
+        nodes[name]
+        for name, other in placed
+        if all(term_matches(term, pod, other, namespaces) for term in affinity_terms)
     ]
-    if not seen:
-        return all(means(term, pod, pod, namespaces) for term in wanted)
-    return all(any(shares_domain(node, friend, term["topologyKey"]) for friend in friends) for term in wanted)
+    in_domains = [
+        matching_node
+        for matching_node in matching_nodes
+        if any(term["topologyKey"] in matching_node["metadata"].get("labels", {}) for term in affinity_terms)
+    ]
+    if not in_domains:
+        return all(term_matches(term, pod, pod, namespaces) for term in affinity_terms)
+    return all(
+        any(shares_domain(node, matching_node, term["topologyKey"]) for matching_node in matching_nodes)
+        for term in affinity_terms
+    )
 
 
 def is_apart(pod: Json, node: Json, nodes: Mapping[str, Json], placed: Placed, namespaces: Namespaces) -> bool:
     for name, other in placed:
-        for owner, meant in ((pod, other), (other, pod)):
+        for owner, subject in ((pod, other), (other, pod)):
             for term in terms(owner, "podAntiAffinity"):
-                if means(term, owner, meant, namespaces) and shares_domain(node, nodes[name], term["topologyKey"]):
+                if term_matches(term, owner, subject, namespaces) and shares_domain(
+                    node, nodes[name], term["topologyKey"]
+                ):
                     return False
     return True
 
@@ -268,15 +277,15 @@ def is_spread(pod: Json, node: Json, nodes: Mapping[str, Json], placed: Placed) 
         return False
     for rule in rules:
         counts: dict[str, int] = {}
-        for each in nodes.values():
-            if keys <= set(each["metadata"].get("labels", {})) and is_in_a_domain(rule, pod, each):
-                domain = each["metadata"]["labels"][rule["topologyKey"]]
-                here = [other for name, other in placed if name == each["metadata"]["name"]]
-                counts[domain] = counts.get(domain, 0) + sum(is_spread_with(rule, pod, other) for other in here)
+        for candidate in nodes.values():
+            if keys <= set(candidate["metadata"].get("labels", {})) and is_in_a_domain(rule, pod, candidate):
+                domain = candidate["metadata"]["labels"][rule["topologyKey"]]
+                pods_on_node = [other for name, other in placed if name == candidate["metadata"]["name"]]
+                counts[domain] = counts.get(domain, 0) + sum(is_spread_with(rule, pod, other) for other in pods_on_node)
         fewest = min(counts.values()) if len(counts) >= (rule.get("minDomains") or 1) else 0
-        there = counts.get(node["metadata"]["labels"][rule["topologyKey"]], 0)
+        pods_in_domain = counts.get(node["metadata"]["labels"][rule["topologyKey"]], 0)
         labels = pod["metadata"]["labels"]
-        if there + selects(narrowed(rule, labels), labels) - fewest > rule["maxSkew"]:
+        if pods_in_domain + selects(narrowed(rule, labels), labels) - fewest > rule["maxSkew"]:
             return False
     return True
 
@@ -285,7 +294,7 @@ def is_in_a_domain(rule: Json, pod: Json, node: Json) -> bool:
     if rule.get("nodeAffinityPolicy", "Honor") == "Honor" and not is_selected(pod["spec"], node):
         return False
     hard = [taint for taint in node["spec"].get("taints", []) if taint["effect"] in ("NoSchedule", "NoExecute")]
-    return rule.get("nodeTaintsPolicy", "Ignore") == "Ignore" or all(tolerates(pod["spec"], each) for each in hard)
+    return rule.get("nodeTaintsPolicy", "Ignore") == "Ignore" or all(tolerates(pod["spec"], taint) for taint in hard)
 
 
 def is_spread_with(rule: Json, pod: Json, other: Json) -> bool:
@@ -301,9 +310,9 @@ def is_spread_with(rule: Json, pod: Json, other: Json) -> bool:
 def fits_beside(pod: Json, node: Json, nodes: Mapping[str, Json], placed: Placed, namespaces: Namespaces) -> bool:
     """Everything: the rules for one pod and one node, and those about all other pods."""
     placed = list(placed)
-    here = [other["spec"] for name, other in placed if name == node["metadata"]["name"]]
+    pods_on_node = [other["spec"] for name, other in placed if name == node["metadata"]["name"]]
     return (
-        fits(pod["spec"], node, here)
+        fits(pod["spec"], node, pods_on_node)
         and is_spread(pod, node, nodes, placed)
         and is_near(pod, node, nodes, placed, namespaces)
         and is_apart(pod, node, nodes, placed, namespaces)

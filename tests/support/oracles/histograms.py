@@ -13,11 +13,11 @@ GROWTH = 0.05
 YEAR_ONE = -62_135_596_800  # 0001-01-01T00:00:00Z, Go's zero time
 
 
-def go_round(time: float, step: float) -> float:
+def round_like_go(time: float, step: float) -> float:
     """`Time.Round`: the nearest multiple of `step` since the zero time, halves up. In exact arithmetic."""
-    whole = Fraction(step)
-    steps = math.floor((Fraction(time) - YEAR_ONE) / whole + Fraction(1, 2))
-    return float(steps * whole + YEAR_ONE)
+    exact_step = Fraction(step)
+    steps = math.floor((Fraction(time) - YEAR_ONE) / exact_step + Fraction(1, 2))
+    return float(steps * exact_step + YEAR_ONE)
 
 
 class SlowHistogram:
@@ -107,7 +107,7 @@ class SlowHistogram:
         return math.exp2((time - self.reference) / self.half_life)
 
     def shift(self, time: float) -> None:
-        reference = go_round(time, self.half_life)
+        reference = round_like_go(time, self.half_life)
         if self.reference is None:
             scale = 0.0
         else:

@@ -74,43 +74,43 @@ class Oracle:
         self._complaints.close()
 
     def about(self) -> About:
-        return self._ask(About, op="about")
+        return self._send(About, op="about")
 
     def quantity(self, value: str) -> QuantityVerdict:
-        return self._ask(QuantityVerdict, op="quantity", value=value)
+        return self._send(QuantityVerdict, op="quantity", value=value)
 
     def quantities(self, values: Iterable[str]) -> tuple[QuantityVerdict, ...]:
-        return self._ask_many(QuantityVerdict, op="quantities", values=list(values))
+        return self._send_batch(QuantityVerdict, op="quantities", values=list(values))
 
     def duration(self, value: str) -> DurationVerdict:
-        return self._ask(DurationVerdict, op="duration", value=value)
+        return self._send(DurationVerdict, op="duration", value=value)
 
     def selector(self, value: str, labels: Mapping[str, str] | None = None) -> SelectorVerdict:
         """The text form: `a=b,c in (x,y),!d`."""
-        return self._ask(SelectorVerdict, op="selector", value=value, labels=labels)
+        return self._send(SelectorVerdict, op="selector", value=value, labels=labels)
 
     def label_selector(self, selector: object, labels: Mapping[str, str] | None = None) -> SelectorVerdict:
         """The object form, with `matchLabels` and `matchExpressions`."""
-        return self._ask(SelectorVerdict, op="label_selector", selector=selector, labels=labels)
+        return self._send(SelectorVerdict, op="label_selector", selector=selector, labels=labels)
 
     def yaml(self, text: str) -> DocumentVerdict:
         """One document."""
-        return self._ask(DocumentVerdict, op="yaml", text=text)
+        return self._send(DocumentVerdict, op="yaml", text=text)
 
     def load_crd(self, crd: object) -> DefinitionVerdict:
         """Create a definition. Its served versions can be used in `validate` if nothing is wrong."""
-        return self._ask(DefinitionVerdict, op="load_crd", crd=crd)
+        return self._send(DefinitionVerdict, op="load_crd", crd=crd)
 
     def validate(self, gvk: Gvk, obj: object, *, old: object | None = None, subresource: str = "") -> ObjectVerdict:
         """Create an object, or update `old` to it; with `subresource="status"`, write its status.
 
         Anything that msgspec can write as JSON will do; `msgspec.Raw` is sent as it stands.
         """
-        return self._ask(ObjectVerdict, op="validate", **gvk._asdict(), object=obj, old=old, subresource=subresource)
+        return self._send(ObjectVerdict, op="validate", **gvk._asdict(), object=obj, old=old, subresource=subresource)
 
-    def validate_many(self, gvk: Gvk, objects: Iterable[object], *, subresource: str = "") -> tuple[ObjectVerdict, ...]:
+    def validate_all(self, gvk: Gvk, objects: Iterable[object], *, subresource: str = "") -> tuple[ObjectVerdict, ...]:
         """Create each of them, independently of the others."""
-        return self._ask_many(
+        return self._send_batch(
             ObjectVerdict,
             op="validate_many",
             **gvk._asdict(),
@@ -118,15 +118,15 @@ class Oracle:
             subresource=subresource,
         )
 
-    def _ask(self, answer: type[V], **request: Any) -> V:
+    def _send(self, verdict_type: type[V], **request: Any) -> V:
         line = self._exchange(msgspec.json.encode(request))
         # Not strict: the oracle sends 64-bit numbers as text.
-        return _judged(msgspec.json.decode(line, type=answer, strict=False))
+        return _check_for_fault(msgspec.json.decode(line, type=verdict_type, strict=False))
 
-    def _ask_many(self, answer: type[V], **request: Any) -> tuple[V, ...]:
+    def _send_batch(self, verdict_type: type[V], **request: Any) -> tuple[V, ...]:
         line = self._exchange(msgspec.json.encode(request))
-        batch = msgspec.json.decode(line, type=Batch[answer], strict=False)  # type: ignore[valid-type]
-        return tuple(_judged(result) for result in _judged(batch).results)
+        batch = msgspec.json.decode(line, type=Batch[verdict_type], strict=False)  # type: ignore[valid-type]
+        return tuple(_check_for_fault(result) for result in _check_for_fault(batch).results)
 
     def _exchange(self, request: bytes) -> bytes:
         """One line out, one line in. The child reads the whole line before it writes, so neither waits."""
@@ -138,20 +138,20 @@ class Oracle:
             self._child.stdin.write(request + b"\n")
             self._child.stdin.flush()
         except BrokenPipeError as error:
-            raise OracleError(self._last_words()) from error
-        answer = self._child.stdout.readline()
-        if not answer.endswith(b"\n"):
-            raise OracleError(self._last_words())
-        return answer
+            raise OracleError(self._describe_exit()) from error
+        response = self._child.stdout.readline()
+        if not response.endswith(b"\n"):
+            raise OracleError(self._describe_exit())
+        return response
 
-    def _last_words(self) -> str:
+    def _describe_exit(self) -> str:
         self._complaints.seek(0)
         result = self._complaints.read().decode(errors="replace").strip()
         return f"the oracle has died: {result[-4000:] or 'it did not say why'}"
 
 
-def _judged(answer: V) -> V:
-    for problem in answer.errors:
+def _check_for_fault(verdict: V) -> V:
+    for problem in verdict.errors:
         if problem.type == FAULT:
             raise OracleError(problem.text)
-    return answer
+    return verdict

@@ -29,12 +29,12 @@ def with_defaults(pod: Document) -> Document:
         resources = container.setdefault("resources", {})
         if resources.get("limits"):
             resources["requests"] = {**resources["limits"], **resources.get("requests", {})}
-    own = spec.get("resources")
-    if own and own.get("limits"):
-        of_containers = {
+    pod_level = spec.get("resources")
+    if pod_level and pod_level.get("limits"):
+        container_requests = {
             name: str(Quantity(int(amount * 10**9))) for name, amount in aggregate(spec, "requests").items()
         }
-        own["requests"] = {**own["limits"], **of_containers, **own.get("requests", {})}
+        pod_level["requests"] = {**pod_level["limits"], **container_requests, **pod_level.get("requests", {})}
     return made
 
 
@@ -42,12 +42,12 @@ def all_containers(spec: Document) -> list[Document]:
     return [*spec["containers"], *spec.get("initContainers", [])]
 
 
-def added(one: dict[str, Fraction], other: dict[str, Fraction]) -> dict[str, Fraction]:
-    return {name: one.get(name, Fraction(0)) + other.get(name, Fraction(0)) for name in {*one, *other}}
+def added(first: dict[str, Fraction], second: dict[str, Fraction]) -> dict[str, Fraction]:
+    return {name: first.get(name, Fraction(0)) + second.get(name, Fraction(0)) for name in {*first, *second}}
 
 
-def highest(one: dict[str, Fraction], other: dict[str, Fraction]) -> dict[str, Fraction]:
-    return {name: max(one.get(name, Fraction(0)), other.get(name, Fraction(0))) for name in {*one, *other}}
+def highest(first: dict[str, Fraction], second: dict[str, Fraction]) -> dict[str, Fraction]:
+    return {name: max(first.get(name, Fraction(0)), second.get(name, Fraction(0))) for name in {*first, *second}}
 
 
 def aggregate(spec: Document, field: str) -> dict[str, Fraction]:
@@ -58,18 +58,20 @@ def aggregate(spec: Document, field: str) -> dict[str, Fraction]:
     restartable: dict[str, Fraction] = {}
     peak: dict[str, Fraction] = {}
     for container in spec.get("initContainers", []):
-        own = amounts(container.get("resources", {}).get(field))
-        beside = added(restartable, own)
+        requested = amounts(container.get("resources", {}).get(field))
+        beside = added(restartable, requested)
         if container.get("restartPolicy") == "Always":
-            result = added(result, own)
+            result = added(result, requested)
             restartable = beside
         peak = highest(peak, beside)
     return highest(result, peak)
 
 
 def qos_class(spec: Document) -> str:
-    own = spec.get("resources")
-    lists = [own] if own is not None else [container.get("resources", {}) for container in all_containers(spec)]
+    pod_level = spec.get("resources")
+    lists = (
+        [pod_level] if pod_level is not None else [container.get("resources", {}) for container in all_containers(spec)]
+    )
     requests: dict[str, Fraction] = {}
     limits: dict[str, Fraction] = {}
     guaranteed = True
@@ -85,42 +87,42 @@ def qos_class(spec: Document) -> str:
     return "Guaranteed" if guaranteed and requests == limits else "Burstable"
 
 
-def why_refused(pod: Document, ranges: list[Document]) -> list[str]:
+def list_problems(pod: Document, ranges: list[Document]) -> list[str]:
     """Everything that is wrong with the resources of a pod that has its defaults."""
     spec = pod["spec"]
-    return [*_invalid(spec), *_out_of_range(spec, ranges)]
+    return [*_find_invalid_resources(spec), *_find_range_violations(spec, ranges)]
 
 
-def _invalid(spec: Document) -> Iterator[str]:
+def _find_invalid_resources(spec: Document) -> Iterator[str]:
     for container in all_containers(spec):
         resources = container.get("resources", {})
         limits = amounts(resources.get("limits"))
         for name, request in amounts(resources.get("requests")).items():
             if name in limits and request > limits[name]:
                 yield f"{container['name']}: {name} request {request} above limit {limits[name]}"
-    own = spec.get("resources") or {}
-    of_containers = aggregate(spec, "requests")
-    for name, request in amounts(own.get("requests")).items():
-        if of_containers.get(name, 0) > request:
-            yield f"pod: {name} request {request} below {of_containers[name]} of its containers"
-    for name, limit in amounts(own.get("limits")).items():
+    pod_level = spec.get("resources") or {}
+    container_requests = aggregate(spec, "requests")
+    for name, request in amounts(pod_level.get("requests")).items():
+        if container_requests.get(name, 0) > request:
+            yield f"pod: {name} request {request} below {container_requests[name]} of its containers"
+    for name, limit in amounts(pod_level.get("limits")).items():
         for container in spec["containers"]:
             if amounts(container.get("resources", {}).get("limits")).get(name, 0) > limit:
                 yield f"{container['name']}: {name} limit above the pod's {limit}"
 
 
-def _out_of_range(spec: Document, ranges: list[Document]) -> Iterator[str]:
-    own = spec.get("resources") or {}
-    whole = {field: {**aggregate(spec, field), **amounts(own.get(field))} for field in ("requests", "limits")}
+def _find_range_violations(spec: Document, ranges: list[Document]) -> Iterator[str]:
+    pod_level = spec.get("resources") or {}
+    pod = {field: {**aggregate(spec, field), **amounts(pod_level.get(field))} for field in ("requests", "limits")}
     parts = [container.get("resources", {}) for container in all_containers(spec)]
-    each_alone = [{field: amounts(part.get(field)) for field in ("requests", "limits")} for part in parts]
+    containers = [{field: amounts(part.get(field)) for field in ("requests", "limits")} for part in parts]
     for item in ranges:
-        for found in each_alone if item["type"] == "Container" else [whole]:
-            yield from (f"{item['type']}: {problem}" for problem in _outside(found, item))
+        for resources in containers if item["type"] == "Container" else [pod]:
+            yield from (f"{item['type']}: {problem}" for problem in _find_item_violations(resources, item))
 
 
-def _outside(found: dict[str, dict[str, Fraction]], item: Document) -> Iterator[str]:
-    requests, limits = found["requests"], found["limits"]
+def _find_item_violations(resources: dict[str, dict[str, Fraction]], item: Document) -> Iterator[str]:
+    requests, limits = resources["requests"], resources["limits"]
     for name, least in amounts(item.get("min")).items():
         if name not in requests or requests[name] < least or limits.get(name, least) < least:
             yield f"{name} below {least}"

@@ -50,32 +50,32 @@ class SlowContainer:
             return 0.0
         return max(0.0, min((self.last - self.first) / interval, self.count / (interval / 60)))
 
-    def estimate(self, resource: str, figures: DefaultSettings, containers: int) -> Triple | None:
+    def estimate(self, resource: str, settings: DefaultSettings, containers: int) -> Triple | None:
         """None if there is no sample of that resource: the one thing that upstream does otherwise."""
         histogram = self.histograms[resource]
         if histogram.total == 0:
             return None
         scale = 1000.0 if resource == "cpu" else 1.0
-        confidence = self.confidence(getattr(figures, f"confidence_interval_{resource}"))
-        least = minimum(resource, figures, containers)
+        confidence = self.confidence(getattr(settings, f"confidence_interval_{resource}"))
+        least = minimum(resource, settings, containers)
         result = []
-        for which in ("lower_bound", "target", "upper_bound"):
-            base = amount(histogram.percentile(getattr(figures, f"{which}_{resource}_percentile")) * scale)
-            base += amount(base * figures.margin_fraction)
-            if which == "lower_bound":
+        for bound in ("lower_bound", "target", "upper_bound"):
+            base = amount(histogram.percentile(getattr(settings, f"{bound}_{resource}_percentile")) * scale)
+            base += amount(base * settings.margin_fraction)
+            if bound == "lower_bound":
                 base = amount(times(base, divided(1.0, (1.0 + divided(0.001, confidence)) ** 2)))
-            if which == "upper_bound":
+            if bound == "upper_bound":
                 base = amount(times(base, 1.0 + divided(1.0, confidence)))
             result.append(max(base, least))
         lower, target, upper = result
         return min(lower, target), target, max(upper, target)
 
 
-def minimum(resource: str, figures: DefaultSettings, containers: int) -> int:
+def minimum(resource: str, settings: DefaultSettings, containers: int) -> int:
     if resource == "cpu":
-        pod = amount(figures.pod_min_cpu_millicores * 0.001 * 1000.0)
+        pod = amount(settings.pod_min_cpu_millicores * 0.001 * 1000.0)
     else:
-        pod = amount(figures.pod_min_memory_mebibytes * 1024 * 1024)
+        pod = amount(settings.pod_min_memory_mebibytes * 1024 * 1024)
     return amount(pod * (1.0 / containers))
 
 

@@ -45,12 +45,12 @@ AT_ONCE = 4
 class Agreement(NamedTuple):
     """What came out: pods judged, how many of them were placed, and on which we differ."""
 
-    judged: int
+    decided: int
     placed: int
     differences: list[str]
 
 
-class Small:
+class SmallCluster:
     """One of the clusters, and what we know of it."""
 
     def __init__(self, seed: int, namespaces: Mapping[str, str]) -> None:
@@ -92,20 +92,20 @@ class Small:
 def agreement(cluster: Cluster, seeds: Sequence[int], pods: int) -> Agreement:
     """Draw a cluster for each seed, and so many pods for each of them."""
     namespaces = {name: _namespace(cluster, name) for name in NAMESPACES}
-    clusters = [Small(seed, namespaces) for seed in seeds]
+    clusters = [SmallCluster(seed, namespaces) for seed in seeds]
     try:
         cluster.add_nodes(*(node for cluster in clusters for node in cluster.new_nodes()))
         result = {node["metadata"]["name"]: node for node in cluster.api.items("/api/v1/nodes")}
-        for each in clusters:
-            for name in each.names:
-                each.table.update(convert_object(result[name], Node))
-        rounds = [_round(cluster, clusters, at, namespaces) for at in range(pods)]
+        for small in clusters:
+            for name in small.names:
+                small.table.update(convert_object(result[name], Node))
+        rounds = [_schedule_round(cluster, clusters, at, namespaces) for at in range(pods)]
     finally:
         cluster.remove_nodes(*(name for cluster in clusters for name in cluster.names))
         for name in namespaces.values():
             cluster.delete_namespace(name)
     return Agreement(
-        judged=sum(measurement.judged for measurement in rounds),
+        decided=sum(measurement.decided for measurement in rounds),
         placed=sum(measurement.placed for measurement in rounds),
         differences=[difference for measurement in rounds for difference in measurement.differences],
     )
@@ -120,38 +120,46 @@ def _namespace(cluster: Cluster, prefix: str) -> str:
     return name
 
 
-def _round(cluster: Cluster, clusters: Iterable[Small], at: int, namespaces: Mapping[str, str]) -> Agreement:
+def _schedule_round(
+    cluster: Cluster, clusters: Iterable[SmallCluster], at: int, namespaces: Mapping[str, str]
+) -> Agreement:
     drawn = [(cluster, cluster.draw(at)) for cluster in clusters]
     with ThreadPoolExecutor(AT_ONCE) as threads:
         created = list(threads.map(lambda pair: cluster.api.create(pair[1]), drawn))
     expected: dict[str, list[str]] = {}
     differences: list[str] = []
-    for (each, manifest), pod in zip(drawn, created, strict=True):
-        template, read = (convert_object(one, Pod) for one in (manifest, pod))
-        asked = Demand.of(read.spec, metadata=read.metadata)
-        before = Demand.of(template.spec, metadata=template.metadata)
+    for (small, manifest), pod in zip(drawn, created, strict=True):
+        template, read = (convert_object(document, Pod) for document in (manifest, pod))
+        demand = Demand.of(read.spec, metadata=read.metadata)
+        template_demand = Demand.of(template.spec, metadata=template.metadata)
         # What the API server fills in for a pod we fill in for a template.
-        if (before.pod_affinity, before.spread, before.profile) != (asked.pod_affinity, asked.spread, asked.profile):
-            differences.append(f"seed {each.seed}: {manifest} was filled in as {pod}")
-        expected[pod["metadata"]["name"]] = each.table.names(fits(each.table, asked, each.used, each.near))
-    hopeful = {name for name, nodes in expected.items() if nodes}
-    judged = _judged(cluster, set(expected), hopeful, namespaces.values())
+        if (template_demand.pod_affinity, template_demand.spread, template_demand.profile) != (
+            demand.pod_affinity,
+            demand.spread,
+            demand.profile,
+        ):
+            differences.append(f"seed {small.seed}: {manifest} was filled in as {pod}")
+        expected[pod["metadata"]["name"]] = small.table.names(fits(small.table, demand, small.used, small.near))
+    expected_to_fit = {name for name, nodes in expected.items() if nodes}
+    decided = _wait_for_decisions(cluster, set(expected), expected_to_fit, namespaces.values())
     placed = 0
-    for each, manifest in drawn:
-        pod = judged[manifest["metadata"]["name"]]
+    for small, manifest in drawn:
+        pod = decided[manifest["metadata"]["name"]]
         chosen, fitting = pod["spec"].get("nodeName", ""), expected[manifest["metadata"]["name"]]
         if (chosen not in fitting) if chosen else bool(fitting):
-            differences.append(_told(each, pod, fitting))
+            differences.append(_describe_difference(small, pod, fitting))
         if chosen:
             placed += 1
             read = convert_object(pod, Pod)
-            each.used.add(each.table.find(chosen), running_demand(read))
-            each.near.add(each.table.find(chosen), PodProfile.of(read))
-    _remove(cluster, [pod for pod in judged.values() if not pod["spec"].get("nodeName")])
+            small.used.add(small.table.find(chosen), running_demand(read))
+            small.near.add(small.table.find(chosen), PodProfile.of(read))
+    _remove(cluster, [pod for pod in decided.values() if not pod["spec"].get("nodeName")])
     return Agreement(len(drawn), placed, differences)
 
 
-def _judged(cluster: Cluster, wanted: set[str], hopeful: set[str], namespaces: Iterable[str]) -> dict[str, Json]:
+def _wait_for_decisions(
+    cluster: Cluster, names: set[str], expected_to_fit: set[str], namespaces: Iterable[str]
+) -> dict[str, Json]:
     """The pods, once the scheduler has placed them or said that it cannot.
 
     It hears of nodes and pods apart, and looks again if a pod came first: those that should fit are given the time.
@@ -159,31 +167,33 @@ def _judged(cluster: Cluster, wanted: set[str], hopeful: set[str], namespaces: I
 
     def pods() -> dict[str, Json]:
         listed = (pod for name in namespaces for pod in cluster.api.items(f"/api/v1/namespaces/{name}/pods"))
-        return {pod["metadata"]["name"]: pod for pod in listed if pod["metadata"]["name"] in wanted}
+        return {pod["metadata"]["name"]: pod for pod in listed if pod["metadata"]["name"] in names}
 
-    def judged() -> dict[str, Json] | None:
-        found = pods()
-        return found if len(found) == len(wanted) and all(map(_has_verdict, found.values())) else None
+    def find_decided() -> dict[str, Json] | None:
+        listed_pods = pods()
+        return listed_pods if len(listed_pods) == len(names) and all(map(_has_decision, listed_pods.values())) else None
 
-    result = until("the scheduler's verdicts", judged)
-    if all(result[name]["spec"].get("nodeName") for name in hopeful):
+    result = until("the scheduler's verdicts", find_decided)
+    if all(result[name]["spec"].get("nodeName") for name in expected_to_fit):
         return result
     try:
-        until("second looks", lambda: all(pods()[name]["spec"].get("nodeName") for name in hopeful), seconds=60.0)
+        until(
+            "second looks", lambda: all(pods()[name]["spec"].get("nodeName") for name in expected_to_fit), seconds=60.0
+        )
     except TimedOut:
         return pods()
     return pods()
 
 
-def verdict(pod: Json, *, hopeful: bool) -> Json | None:
+def find_decided_pod(pod: Json, *, expected_to_fit: bool) -> Json | None:
     """The pod once the scheduler has placed it or said that it cannot; if we hope, only the former counts.
 
     It hears of nodes, volumes and pods apart, and a pod that came first is looked at again.
     """
-    return pod if pod["spec"].get("nodeName") or (_has_verdict(pod) and not hopeful) else None
+    return pod if pod["spec"].get("nodeName") or (_has_decision(pod) and not expected_to_fit) else None
 
 
-def _has_verdict(pod: Json) -> bool:
+def _has_decision(pod: Json) -> bool:
     return any(condition["type"] == "PodScheduled" for condition in pod["status"].get("conditions", []))
 
 
@@ -201,11 +211,11 @@ def _remove(cluster: Cluster, pods: Iterable[Json]) -> None:
         list(threads.map(remove, paths))
 
 
-def _told(small: Small, pod: Json, fitting: Sequence[str]) -> str:
+def _describe_difference(small: SmallCluster, pod: Json, fitting: Sequence[str]) -> str:
     read = convert_object(pod, Pod)
-    asked = msgspec.structs.replace(Demand.of(read.spec, metadata=read.metadata), node_name="")
-    ours = ", ".join(str(reason) for reason in explain_unfit_nodes(small.table, asked, small.used, small.near))
-    theirs = next(
+    demand = msgspec.structs.replace(Demand.of(read.spec, metadata=read.metadata), node_name="")
+    our_reasons = ", ".join(str(reason) for reason in explain_unfit_nodes(small.table, demand, small.used, small.near))
+    scheduler_message = next(
         (
             condition.get("message", "")
             for condition in pod["status"]["conditions"]
@@ -214,4 +224,5 @@ def _told(small: Small, pod: Json, fitting: Sequence[str]) -> str:
         "",
     )
     chosen = pod["spec"].get("nodeName", "no node")
-    return f"seed {small.seed}: placed on {chosen} ({theirs}), we say {list(fitting)} ({ours}): {pod['spec']}"
+    ours = f"we say {list(fitting)} ({our_reasons})"
+    return f"seed {small.seed}: placed on {chosen} ({scheduler_message}), {ours}: {pod['spec']}"

@@ -44,7 +44,7 @@ class SurveyedPrometheus(ModelPrometheus):
         if request.path == "/api/v1/series":
             self.note(request, form)
             every = (labels for labels, _ in self.state)
-            result = [labels for labels in (*self.past, *every) if self._is_meant(query, labels)]
+            result = [labels for labels in (*self.past, *every) if self._matches_query(query, labels)]
             return web.json_response({"status": "success", "data": result})
         if form_ := _GROUP.fullmatch(query):
             self.note(request, form)
@@ -57,7 +57,7 @@ class SurveyedPrometheus(ModelPrometheus):
             return self._vector([(dict(group), 1.0) for group in sorted(groups)])
         if not query.startswith("max by") and _PLAIN.fullmatch(query):
             self.note(request, form)
-            return self._vector([(labels, value) for labels, value in self.state if self._is_meant(query, labels)])
+            return self._vector([(labels, value) for labels, value in self.state if self._matches_query(query, labels)])
         return await super().__call__(request)
 
     def _usage(self, *, is_past: bool) -> Iterable[dict[str, str]]:
@@ -68,22 +68,22 @@ class SurveyedPrometheus(ModelPrometheus):
             name = "container_memory_working_set_bytes"
             yield {"__name__": name, "namespace": namespace, "pod": pod, "container": container}
 
-    def _is_meant(self, query: str, labels: Mapping[str, str]) -> bool:
+    def _matches_query(self, query: str, labels: Mapping[str, str]) -> bool:
         form = _PLAIN.fullmatch(query)
         assert form, f"not a query of ours: {query}"
         is_named = not form["metric"] or labels["__name__"] == form["metric"]
         return is_named and _all_match(form["selector"], labels)
 
-    def _vector(self, found: list[tuple[Mapping[str, str], float]]) -> web.Response:
-        result = [{"metric": labels, "value": [NOW, f"{value:.17g}"]} for labels, value in found]
+    def _vector(self, samples: list[tuple[Mapping[str, str], float]]) -> web.Response:
+        result = [{"metric": labels, "value": [NOW, f"{value:.17g}"]} for labels, value in samples]
         data = {"resultType": "vector", "result": result}
         return web.json_response({"status": "success", "data": data})
 
-    def say(self, metric: str, value: float, labels: Mapping[str, str]) -> None:
+    def add_series(self, metric: str, value: float, labels: Mapping[str, str]) -> None:
         """A series of kube-state-metrics."""
         self.state.append(({"__name__": metric, **labels}, value))
 
-    def use(
+    def add_usage(
         self,
         namespace: str,
         pod: str,
@@ -98,33 +98,33 @@ class SurveyedPrometheus(ModelPrometheus):
         self.put("cpu", (namespace, pod, container), dict.fromkeys(times, cpu))
         self.put("memory", (namespace, pod, container), dict.fromkeys(times, memory))
 
-    def request(self, namespace: str, pod: str, container: str, cores: float, memory: float) -> None:
+    def add_requests(self, namespace: str, pod: str, container: str, cores: float, memory: float) -> None:
         """A container has requests, and a limit of memory that is as high."""
         place = {"namespace": namespace, "pod": pod, "container": container}
-        self.say("kube_pod_container_info", 1, place)
+        self.add_series("kube_pod_container_info", 1, place)
         cpu, bytes_ = {"resource": "cpu", "unit": "core"}, {"resource": "memory", "unit": "byte"}
-        self.say("kube_pod_container_resource_requests", cores, place | cpu)
-        self.say("kube_pod_container_resource_requests", memory, place | bytes_)
-        self.say("kube_pod_container_resource_limits", memory, place | bytes_)
+        self.add_series("kube_pod_container_resource_requests", cores, place | cpu)
+        self.add_series("kube_pod_container_resource_requests", memory, place | bytes_)
+        self.add_series("kube_pod_container_resource_limits", memory, place | bytes_)
 
-    def own(self, namespace: str, pod: str, kind: str, name: str) -> None:
+    def add_owner(self, namespace: str, pod: str, kind: str, name: str) -> None:
         """A pod has an owner, and runs."""
         place = {"namespace": namespace, "pod": pod}
         is_controlled = "<none>" if kind == "<none>" else "true"
         owner = {"owner_kind": kind, "owner_name": name, "owner_is_controller": is_controlled}
-        self.say("kube_pod_owner", 1, place | owner)
-        self.say("kube_pod_status_phase", 1, place | {"phase": "Running"})
+        self.add_series("kube_pod_owner", 1, place | owner)
+        self.add_series("kube_pod_status_phase", 1, place | {"phase": "Running"})
 
     def deploy(self, namespace: str, name: str, pods: int = 1, **usage: float) -> list[str]:
         """A Deployment with one container `app` per pod, all of which use as much; the names of its pods."""
-        self.say("kube_deployment_spec_replicas", pods, {"namespace": namespace, "deployment": name})
+        self.add_series("kube_deployment_spec_replicas", pods, {"namespace": namespace, "deployment": name})
         made = {"namespace": namespace, "replicaset": f"{name}-{HASH}"}
-        self.say("kube_replicaset_owner", 1, made | {"owner_kind": "Deployment", "owner_name": name})
+        self.add_series("kube_replicaset_owner", 1, made | {"owner_kind": "Deployment", "owner_name": name})
         names = [f"{name}-{HASH}-x2k9{letter}" for letter in "bcdfghjklm"[:pods]]
         for pod in names:
-            self.own(namespace, pod, "ReplicaSet", f"{name}-{HASH}")
-            self.request(namespace, pod, "app", 1.0, 1024 * MIB)
-            self.use(namespace, pod, "app", **usage)
+            self.add_owner(namespace, pod, "ReplicaSet", f"{name}-{HASH}")
+            self.add_requests(namespace, pod, "app", 1.0, 1024 * MIB)
+            self.add_usage(namespace, pod, "app", **usage)
         return names
 
 

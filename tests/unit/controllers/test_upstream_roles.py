@@ -37,7 +37,7 @@ def test_the_updater_evicts_without_what_upstreams_never_reads() -> None:
         await world.passes(3)
         assert world.informers.why_not_ready() is None
         assert world.requests() == ["500m", "500m"]
-        assert world.counted("trellis_unseen_resources") == len(OURS)
+        assert world.metric_value("trellis_unseen_resources") == len(OURS)
         assert len(world.informers.remarks()) == len(OURS)
 
     world.run(play)
@@ -113,7 +113,7 @@ def test_the_recommender_recommends_without_hvpas() -> None:
     async def play() -> None:
         await world.passes(3)
         assert world.target("web") == {"cpu": "587m", "memory": "380258472"}
-        assert world.counted('trellis_unseen_resources{resource="hvpas.autoscaling.x-k8s.io"}') == 1
+        assert world.metric_value('trellis_unseen_resources{resource="hvpas.autoscaling.x-k8s.io"}') == 1
 
     world.run(play)
 
@@ -129,12 +129,12 @@ def test_the_webhook_sizes_pods_without_hvpas_and_with_them_once_it_may() -> Non
     async def play() -> None:
         assert world.admission.why_not_ready() is None
         assert world.informers.remarks() == ["hvpas.autoscaling.x-k8s.io unseen: Hvpas do not size pods"]
-        sized = admission.requests_of(await world.admit(admission.pod("web")))
-        untouched = admission.requests_of(await world.admit(admission.pod("big")))
+        sized = admission.get_requests(await world.admit(admission.pod("web")))
+        untouched = admission.get_requests(await world.admit(admission.pod("big")))
         assert sized != untouched
         forbidden.clear()
         await asyncio.sleep(61.0)
         assert world.informers.remarks() == []
-        assert admission.requests_of(await world.admit(admission.pod("big"))) != untouched
+        assert admission.get_requests(await world.admit(admission.pod("big"))) != untouched
 
     world.run(play)

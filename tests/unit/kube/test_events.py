@@ -225,7 +225,7 @@ def test_an_event_waits_for_a_server_that_is_away_and_is_not_posted_twice() -> N
 
 def test_an_event_whose_answer_was_lost_is_found_again_and_counted_on() -> None:
     server = ModelServer()
-    server.answers_to_lose = 1
+    server.responses_to_drop = 1
 
     async def work(recorder: EventRecorder) -> None:
         recorder.record(WEB, REFUSED)

@@ -324,7 +324,7 @@ def test_another_process_of_the_same_name_is_respected() -> None:
 def test_a_lease_that_was_taken_although_the_answer_got_lost_is_recognised() -> None:
     async def main() -> None:
         server = ModelServer()
-        server.answers_to_lose = 1
+        server.responses_to_drop = 1
         first = Candidate(server, "a").start()
         await asyncio.sleep(0.1)
         assert spec(server)["holderIdentity"] == "a"

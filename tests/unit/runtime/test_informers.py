@@ -57,7 +57,7 @@ class World:
 
     def run(self, play: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
-            async with virtual_time.working(self.informers.run()):
+            async with virtual_time.in_background(self.informers.run()):
                 await play()
 
         virtual_time.run(main())

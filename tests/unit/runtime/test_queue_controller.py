@@ -69,7 +69,7 @@ def run(
         meadow = Meadow()
         context = await meadow.context()
         shepherd = Shepherd(context, scope)
-        async with virtual_time.working(meadow.running(context, shepherd)):
+        async with virtual_time.in_background(meadow.running(context, shepherd)):
             await asyncio.sleep(1.0)
             await play(shepherd, meadow)
 
@@ -137,7 +137,7 @@ def test_a_reconcile_that_fails_is_counted_and_tried_again() -> None:
         shepherd.errors.append(RuntimeError("a wolf"))
         shepherd.enqueue(("shop", "dolly"))
         await wait(meadow, 3.0)
-        assert (len(shepherd.reconciled), meadow.counted(FAILURES.name)) == (2, 1)
+        assert (len(shepherd.reconciled), meadow.metric_value(FAILURES.name)) == (2, 1)
 
     run(play)
 

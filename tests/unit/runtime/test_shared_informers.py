@@ -68,7 +68,7 @@ class World:
 
     def run(self, play: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
-            async with virtual_time.working(self.one.run(), self.other.run()):
+            async with virtual_time.in_background(self.one.run(), self.other.run()):
                 await play()
 
         virtual_time.run(main())
@@ -133,8 +133,8 @@ def test_an_informer_goes_on_with_another_client_when_the_first_component_ends()
     pods = world.other.follow(PODS)
 
     async def play() -> None:
-        async with virtual_time.working(world.other.run()):
-            async with virtual_time.working(world.one.run()):
+        async with virtual_time.in_background(world.other.run()):
+            async with virtual_time.in_background(world.one.run()):
                 await world.other.wait_until_synced()
             assert pods.client is world.other.client
             world.server.put(pod_path("web-1"), {})
@@ -203,7 +203,7 @@ def test_the_node_autoscaler_and_the_buffer_controller_list_and_watch_each_kind_
         informers = Informers(context.client, unreadable, draw=context.draw, shared=shared)
         node_context = msgspec.structs.replace(context, metrics=metrics, informers=informers)
         nodes = NodeController(node_context, NodeControllerSettings())
-        async with virtual_time.working(world.running(context, buffers), world.running(node_context, nodes)):
+        async with virtual_time.in_background(world.running(context, buffers), world.running(node_context, nodes)):
             await informers.wait_until_synced()
             await context.informers.wait_until_synced()
             await asyncio.sleep(1.0)

@@ -59,7 +59,7 @@ class World:
 
     def run(self, play: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:
-            async with virtual_time.working(*(each.run() for each in self.everything)):
+            async with virtual_time.in_background(*(each.run() for each in self.everything)):
                 await play()
 
         virtual_time.run(main())

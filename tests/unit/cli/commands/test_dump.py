@@ -20,7 +20,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from support.api_server.server import ModelServer
-from support.builders.dumps import HASH, NOW, SECRET, dump_of, example, hide, shop
+from support.builders.dumps import HASH, NOW, SECRET, collect_dump, example, hide, shop
 from trellis.base.errors import PrometheusUnreachable, Unreachable
 from trellis.base.json_lines import HEADER, read_lines
 from trellis.cli import prometheus_series
@@ -244,8 +244,8 @@ def figures(value: Any) -> Any:
 
 
 def test_a_dump_without_names_explains_the_same(tmp_path: Path) -> None:
-    plain = explained(dump_of(shop(), "*"), tmp_path / "plain.jsonl")
-    masked = explained(dump_of(shop(), "*", mask=Anonymizer(b"0")), tmp_path / "masked.jsonl")
+    plain = explained(collect_dump(shop(), "*"), tmp_path / "plain.jsonl")
+    masked = explained(collect_dump(shop(), "*", mask=Anonymizer(b"0")), tmp_path / "masked.jsonl")
     assert plain != masked
     assert "HpaConflict" in json.dumps(figures(plain))
     assert figures(plain) == figures(masked)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from support.builders.surveys_over_time import living_shop
+from support.builders.surveys_over_time import recorded_shop
 from trellis.cli import survey
 from trellis.cli.main import trellis
 
@@ -20,7 +20,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
     def found(_traces: object, **how: Any) -> survey.SurveyOutcome:
         seen.update(how)
-        return survey.SurveyOutcome(living_shop())
+        return survey.SurveyOutcome(recorded_shop())
 
     monkeypatch.setattr(survey, "surveyed", found)
     return seen

@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from support.controllers.admission import World, apply, patch_in, pod, pod_review, requests_of
+from support.controllers.admission import World, apply, build_pod_review, get_requests, patch_in, pod
 from testbed.access.certificates import Authority
 from testbed.processes import free_ports
 from trellis.controllers.admission.process import admission_spec
@@ -45,10 +45,10 @@ def test_process_from_start_to_end(tmp_path: Path) -> None:
             await _until_ready(session, probes)
             url = f"https://127.0.0.1:{port}/?timeout=5s"
             headers = {"Content-Type": "application/json"}
-            post = session.post(url, data=pod_review(pod()), headers=headers, ssl=trusted, server_hostname=HOST)
+            post = session.post(url, data=build_pod_review(pod()), headers=headers, ssl=trusted, server_hostname=HOST)
             async with post as response:
                 review = msgspec.json.decode(await response.read())["response"]
-            assert requests_of(apply(pod(), patch_in(review))) == {"cpu": "400m", "memory": "300Mi"}
+            assert get_requests(apply(pod(), patch_in(review))) == {"cpu": "400m", "memory": "300Mi"}
             lease = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/vpa-admission-controller"
             while lease not in world.server.objects:  # noqa: ASYNC110 - a model server tells nobody
                 await asyncio.sleep(0.01)

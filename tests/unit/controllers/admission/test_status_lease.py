@@ -54,7 +54,7 @@ class World:
 
     def run(self, main: Callable[[], Coroutine[Any, Any, None]], *replicas: StatusLease) -> None:
         async def everything() -> None:
-            async with virtual_time.working(*(replica.run() for replica in replicas)):
+            async with virtual_time.in_background(*(replica.run() for replica in replicas)):
                 await main()
 
         virtual_time.run(everything())

@@ -49,7 +49,7 @@ def test_a_label_that_the_newest_pod_is_given_is_one_of_the_chunk() -> None:
     async def play(_: BufferController) -> None:
         edit_pod(world, newest, metadata={"labels": {"app": "web", "track": "canary"}})
         await world.wait(1.0)
-        assert world.pods_of()["podLabels"] == {"app": "web", "track": "canary"}
+        assert world.pod_based_spec()["podLabels"] == {"app": "web", "track": "canary"}
 
     world.run(play)
 
@@ -88,10 +88,10 @@ def test_the_admitted_template_is_used_until_a_new_dry_run_succeeds() -> None:
 
     async def play(_: BufferController) -> None:
         nonlocal fails
-        assert world.pods_of()["podSpec"]["priority"] == 7
+        assert world.pod_based_spec()["podSpec"]["priority"] == 7
         fails = True
         await world.wait(1_500.0)
-        assert world.pods_of()["podSpec"]["priority"] == 7
+        assert world.pod_based_spec()["podSpec"]["priority"] == 7
         assert "webhook.example.com" not in world.message()
 
     world.run(play)
@@ -121,7 +121,7 @@ def test_the_same_verdict_about_another_spec_is_no_news() -> None:
         world.edit("buffers", "web", capacity={"replicas": {"exactly": 3}})
         await world.wait(1.0)
         assert world.condition() == ("False", "TargetNotFound")
-        assert (world.status()["observedGeneration"], world.said("TargetNotFound")) == (2, 1)
+        assert (world.status()["observedGeneration"], world.count_events("TargetNotFound")) == (2, 1)
 
     world.run(play)
 

@@ -27,11 +27,11 @@ def test_a_target_that_is_missing_is_reported_and_found_when_it_comes() -> None:
 
     async def play(_: BufferController) -> None:
         assert world.condition() == ("False", "TargetNotFound")
-        assert world.said("TargetNotFound") == 1
+        assert world.count_events("TargetNotFound") == 1
         world.add_workload()
         await world.wait(1.0)
         assert (world.chunks(), world.condition()) == (2, ("True", "BufferReady"))
-        assert world.said("BufferReady") == 1
+        assert world.count_events("BufferReady") == 1
 
     world.run(play)
 
@@ -100,10 +100,10 @@ def test_a_pod_refused_by_another_webhook_is_used_as_written_and_reported() -> N
         nonlocal refuses
         assert (world.chunks(), world.condition()) == (2, ("True", "BufferReady"))
         assert "policy.example.com" in world.message()
-        assert world.said("TemplateRefused") == 1
+        assert world.count_events("TemplateRefused") == 1
         refuses = False
         await world.wait(130.0)
-        assert world.pods_of()["podSpec"]["priority"] == 7
+        assert world.pod_based_spec()["podSpec"]["priority"] == 7
         assert "policy.example.com" not in world.message()
         assert world.dry_runs <= 3
 
@@ -294,7 +294,7 @@ def test_a_chunk_larger_than_every_node_is_kept_and_reported() -> None:
     async def play(_: BufferController) -> None:
         assert world.chunks() == 4
         assert "16" in world.message()
-        assert world.said("ChunkLargerThanNodes") == 1
+        assert world.count_events("ChunkLargerThanNodes") == 1
 
     world.run(play)
 

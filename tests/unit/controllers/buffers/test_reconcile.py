@@ -42,7 +42,7 @@ def test_a_buffer_stands_for_pods_like_the_newest_of_its_target() -> None:
     async def play(_: BufferController) -> None:
         assert world.chunks() == 2
         assert world.requests() == {"cpu": "750m", "memory": "2Gi"}
-        assert world.pods_of()["podLabels"] == {"app": "web"}
+        assert world.pod_based_spec()["podLabels"] == {"app": "web"}
         assert world.condition() == ("True", "BufferReady")
         assert world.condition("LimitedByQuotas") == ("False", "WithinQuotas")
         assert "hunter2" not in str(world.status())
@@ -118,7 +118,7 @@ def test_without_a_pod_the_template_is_taken_as_admission_would_store_it() -> No
     world.add_buffer()
 
     async def play(_: BufferController) -> None:
-        assert world.pods_of()["podSpec"]["priority"] == 7
+        assert world.pod_based_spec()["podSpec"]["priority"] == 7
         assert world.requests() == {"cpu": "500m", "memory": "1Gi"}
         assert "template" in world.message()
         await world.wait(300.0)
@@ -146,7 +146,7 @@ def test_the_volumes_of_a_stateful_set_are_there_when_its_pod_is_tried_and_are_n
         assert seen == [[{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}]]
         assert world.condition() == ("True", "BufferReady")
         assert "data-web-0" in world.message()
-        assert world.said("VolumesDropped") == 1
+        assert world.count_events("VolumesDropped") == 1
 
     world.run(play)
 
@@ -401,8 +401,8 @@ def test_a_foreign_type_and_a_kind_that_is_set_aside_are_left_alone() -> None:
         await world.wait(120.0)
         assert world.status("foreign") == world.status("aside") == {}
         assert (world.writes, world.events) == (0, [])
-        assert world.counted('trellis_buffers_objects{reason="OtherBufferType"}') == 1
-        assert world.counted('trellis_buffers_objects{reason="TargetKindSetAside"}') == 1
+        assert world.metric_value('trellis_buffers_objects{reason="OtherBufferType"}') == 1
+        assert world.metric_value('trellis_buffers_objects{reason="TargetKindSetAside"}') == 1
 
     world.run(play)
 
@@ -421,7 +421,7 @@ def test_neither_writer_of_the_status_loses_what_the_other_wrote() -> None:
         assert world.condition("Provisioned") == ("True", "AllThere")
         assert world.status()["lastFullyProvisioned"] == "2026-11-18T12:00:00Z"
         await world.wait(60.0)
-        assert world.counted("trellis_buffers_last_full_timestamp_seconds") == 1_795_003_200.0
+        assert world.metric_value("trellis_buffers_last_full_timestamp_seconds") == 1_795_003_200.0
 
     world.run(play)
 
@@ -434,7 +434,7 @@ def test_an_edit_of_type_strategy_or_capacity_is_followed() -> None:
         world.put(path("buffers", "web"), {"spec": {"capacity": {"pods": FIVE_PODS}}})
         await world.wait(1.0)
         assert (world.chunks(), world.requests()) == (5, {"cpu": "1"})
-        assert world.pods_of()["podLabels"] == {"team": "ci"}
+        assert world.pod_based_spec()["podLabels"] == {"team": "ci"}
         world.put(path("buffers", "web"), {"spec": {**TEN_PERCENT, "recreationStrategy": "KeepMinimum"}})
         await world.wait(1.0)
         assert (world.chunks(), world.requests()["cpu"]) == (1, "500m")
@@ -527,7 +527,7 @@ def test_quotas_go_to_the_oldest_buffer_first_and_are_followed() -> None:
         assert (world.chunks("older"), world.chunks("younger")) == (2, 1)
         assert world.condition("LimitedByQuotas", "younger") == ("True", "LimitedByQuotas")
         assert "compute" in world.message("LimitedByQuotas", "younger")
-        assert world.said("LimitedByQuotas") == 1
+        assert world.count_events("LimitedByQuotas") == 1
         world.server.delete(path("buffers", "older"))
         await world.wait(1.0)
         assert world.chunks("younger") == 2
@@ -601,7 +601,7 @@ def test_a_limit_range_that_comes_later_reaches_a_template() -> None:
         world.admit = lambda pod: {**pod, "spec": {**pod["spec"], "priority": 3}}
         world.put(path("limitranges", "new"), {"spec": {"limits": []}})
         await world.wait(1.0)
-        assert (world.dry_runs, world.pods_of()["podSpec"]["priority"]) == (2, 3)
+        assert (world.dry_runs, world.pod_based_spec()["podSpec"]["priority"]) == (2, 3)
 
     world.run(play)
 
@@ -654,12 +654,12 @@ def test_metrics_tell_what_each_buffer_wants_and_gets_up_to_a_number_of_buffers(
 
     async def play(_: BufferController) -> None:
         await world.wait(60.0)
-        assert world.counted('trellis_buffers_wanted_chunks{name="a",namespace="shop"}') == 2
-        assert world.counted('trellis_buffers_chunks{name="a",namespace="shop"}') == 1
-        assert world.counted('trellis_buffers_chunks{name="b",namespace="shop"') == 0
-        assert world.counted('trellis_buffers_objects{reason="BufferReady"}') == 2
-        assert world.counted('trellis_buffers_noted_objects{reason="LimitedByQuotas"}') == 2
-        assert world.counted("trellis_buffers_last_change_timestamp_seconds") > 0
+        assert world.metric_value('trellis_buffers_wanted_chunks{name="a",namespace="shop"}') == 2
+        assert world.metric_value('trellis_buffers_chunks{name="a",namespace="shop"}') == 1
+        assert world.metric_value('trellis_buffers_chunks{name="b",namespace="shop"') == 0
+        assert world.metric_value('trellis_buffers_objects{reason="BufferReady"}') == 2
+        assert world.metric_value('trellis_buffers_noted_objects{reason="LimitedByQuotas"}') == 2
+        assert world.metric_value("trellis_buffers_last_change_timestamp_seconds") > 0
 
     world.run(play)
 
@@ -676,12 +676,12 @@ def test_creating_changing_and_deleting_a_buffer_writes_nothing_but_its_status()
 
     async def play(_: BufferController) -> None:
         await world.wait(120.0)
-        small = copy.deepcopy(world.pods_of())
+        small = copy.deepcopy(world.pod_based_spec())
         world.edit("buffers", "web", capacity={"replicas": {"exactly": 4000}})
         await world.wait(120.0)
         assert world.chunks() == 4000
         # A Buffer of any size takes the same space: only the digits of its count are more.
-        assert world.pods_of() == {**small, "replicaNum": 4000}
+        assert world.pod_based_spec() == {**small, "replicaNum": 4000}
         assert len(str(world.status())) < 2_000
         assert set(writes()) == {("PATCH", path("buffers", "web") + "/status")}
         before = writes()

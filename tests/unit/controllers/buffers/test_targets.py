@@ -68,7 +68,7 @@ def test_a_kind_of_another_package_is_a_target_and_its_template_goes_through_adm
 
     async def play(_: BufferController) -> None:
         assert (world.chunks("chess"), world.requests("chess")) == (4, {"cpu": "3"})
-        assert world.pods_of("chess")["podSpec"]["priority"] == 9
+        assert world.pod_based_spec("chess")["podSpec"]["priority"] == 9
         world.edit("games", "chess", players=12)
         await world.wait(60.0)
         assert (world.chunks("chess"), world.dry_runs) == (6, 1)

@@ -77,7 +77,7 @@ def test_a_target_made_anew_gets_what_is_needed_and_its_first_count_is_no_drift(
         world.add_workload(replicas=1, cpu="500m")
         await world.wait(60.0)
         assert (world.replicas(), world.size()["cpu"]) == (3, "8")
-        assert world.said("ReplicasDrifted") == 0
+        assert world.count_events("ReplicasDrifted") == 0
 
     world.run(play)
 
@@ -142,11 +142,11 @@ def test_an_unanswered_write_of_our_count_is_not_an_external_edit(lost: Answer) 
         world.advise("12", "2G", "24", "4G")
         await world.wait(60.0)
         assert (world.replicas(), world.size()["cpu"]) == (3, "8")
-        assert world.said("ReplicasDrifted") == 0
+        assert world.count_events("ReplicasDrifted") == 0
         world.edit("deployments", "web", replicas=5)
         await world.wait(60.0)
         assert world.replicas() == 3
-        assert world.said("ReplicasDrifted") == 1
+        assert world.count_events("ReplicasDrifted") == 1
 
     world.run(play)
 
@@ -173,7 +173,7 @@ def test_old_replicas_keep_their_size_also_if_new_ones_are_uncertain(is_done: bo
         assert world.size().get("cpu", "6") == "6"
         await world.wait(60.0)
         assert (world.replicas(), world.size()["cpu"]) == (3, "4001m")
-        assert world.said("ReplicasDrifted") == 0
+        assert world.count_events("ReplicasDrifted") == 0
 
     world.run(play)
 
@@ -185,7 +185,7 @@ def test_changes_of_pods_do_not_pile_up_while_no_plan_can_be_made() -> None:
         await world.wait(10.0)
         world.fault = lambda request: refusal(403, "Forbidden") if request.path.endswith("/scale") else None
         for cores in range(1_500):
-            world.give_a_pod({"cpu": str(cores)})
+            world.set_pod_requests({"cpu": str(cores)})
         await world.wait(60.0)
         assert world.conditions()["Active"] == "TargetForbidden"
         assert [len(each.edits) for each in controller.states.all()] == [1_000]
@@ -270,8 +270,8 @@ def test_a_repeated_external_count_is_reset_and_reported_once_in_a_window() -> N
                 world.edit("deployments", "web", replicas=6)
             await world.wait(10.0)
         assert windows - 1 <= len(world.scalings) <= windows
-        assert world.said("ReplicasDrifted") == len(world.scalings)
-        assert world.said("DriftLeft") <= windows
+        assert world.count_events("ReplicasDrifted") == len(world.scalings)
+        assert world.count_events("DriftLeft") <= windows
         await world.wait(2 * WINDOW_SECONDS)
         assert (world.replicas(), world.conditions()) == (3, {"Active": "AsDecided"})
 
@@ -300,10 +300,10 @@ def test_a_count_written_by_the_autoscaler_it_yielded_to_is_no_drift_after_that_
         assert (world.replicas(), world.size()["cpu"]) == (4, "12")
         await world.wait(WINDOW_SECONDS + 60.0)
         assert (world.replicas(), world.size()["cpu"]) == (3, "8")
-        assert world.said("ReplicasDrifted") + world.said("DriftLeft") == 0
+        assert world.count_events("ReplicasDrifted") + world.count_events("DriftLeft") == 0
         world.edit("deployments", "web", replicas=5)
         await world.wait(60.0)
-        assert (world.replicas(), world.said("ReplicasDrifted")) == (3, 1)
+        assert (world.replicas(), world.count_events("ReplicasDrifted")) == (3, 1)
 
     world.run(play)
 
@@ -413,7 +413,7 @@ def test_a_count_on_the_scale_is_demand_for_the_scale_down_window_without_an_hpa
         assert world.spec("hvpas")["replicas"] == 4, "the target's count is written back"
         assert world.conditions()["ScaleWish"] == "ScaleWish"
         assert "kubectl wishes 5 replicas" in world.messages()["ScaleWish"]
-        assert world.said("ScaleWish") == 1
+        assert world.count_events("ScaleWish") == 1
         assert world.status()["hpa"]["total"]["cpu"] == "40"
         await world.wait(300.0)
         assert (world.replicas(), world.size()["cpu"]) == (3, "8"), "the VPA decides again"
@@ -466,7 +466,7 @@ def test_a_count_that_the_controller_itself_wrote_is_no_wish_after_a_restart() -
     async def play(_: HvpaController) -> None:
         await world.wait(20.0)
         assert (world.replicas(), world.spec("hvpas")["replicas"]) == (2, 2)
-        assert not world.said("ScaleWish")
+        assert not world.count_events("ScaleWish")
 
     world.run(play)
 
@@ -488,7 +488,7 @@ def test_an_hvpa_says_that_it_holds_a_total_while_no_history_is_published() -> N
         said = world.messages()["NoTotals"]
         assert "CPU is held at 12 in total, and the VPA recommends 40 for a pod" in said
         assert "run the Trellis recommender" in said
-        assert world.said("NoTotals") == 1
+        assert world.count_events("NoTotals") == 1
         world.totals("80", "4G")
         await world.wait(60.0)
         assert (world.replicas(), world.size()["cpu"]) == (6, "13334m")
@@ -513,7 +513,7 @@ def test_a_read_only_process_decides_and_writes_nothing() -> None:
         told = [message.partition(":")[0] for code, message in world.events if code == "ScalesUp"]
         steps = ("3 x (CPU 8, memory 2G)", "4 x (CPU 9, memory 2G)")
         assert told == [f"2 x (CPU 6, memory 2G) to {step}" for step in steps]
-        assert world.said("ScaleRefused") == 0
+        assert world.count_events("ScaleRefused") == 0
         assert (world.replicas(), world.status(), world.spec("hvpas")["replicas"]) == (2, {}, 6)
 
     world.run(play)
@@ -530,7 +530,7 @@ def test_a_step_that_stays_held_back_is_reported_once_however_it_differs() -> No
             world.advise("12", "2G", f"{total}m", "4G")
             await world.wait(60.0)
         assert world.conditions()["Active"] == "StepBlocked"
-        assert world.said("StepBlocked") == 1
+        assert world.count_events("StepBlocked") == 1
         assert world.size()["cpu"] == "8"
 
     world.run(play)

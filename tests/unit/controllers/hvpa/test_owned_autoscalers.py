@@ -225,7 +225,7 @@ def test_only_its_own_hpa_being_deleted_is_waited_for() -> None:
         world.server.delete(where)
         await world.wait(10.0)
         assert writes_to(world, hpas) == ["POST", "POST"]
-        assert world.said("NameTaken") == 0
+        assert world.count_events("NameTaken") == 0
 
     world.run(play)
 

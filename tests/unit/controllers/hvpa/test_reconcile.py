@@ -49,7 +49,7 @@ def test_a_recommendation_moves_count_and_size_and_the_status_tells() -> None:
         assert (status["bucket"], status["lastScaleTime"]) == (0, world.time_text(world.scalings[0][0]))
         await world.wait(3600.0)
         assert [count for _, count in world.scalings] == [3]
-        assert world.said("ScalesUp") == 1
+        assert world.count_events("ScalesUp") == 1
 
     world.run(play)
 
@@ -239,7 +239,7 @@ def test_an_hvpa_yields_and_names_the_other_autoscaler(code: str) -> None:
             assert world.replicas() == 2
         assert world.conditions()["Active"] == code
         assert world.conditions()[code] == code
-        assert world.said(code) == 1
+        assert world.count_events(code) == 1
         messages = {condition["type"]: condition["message"] for condition in world.status()["conditions"]}
         assert messages["Active"].startswith(f"{rivals[code]}: ")
         assert messages[code].startswith(f"{rivals[code]}: ")
@@ -317,7 +317,7 @@ def test_an_externally_changed_count_is_reset_once_in_a_window() -> None:
         world.edit("deployments", "web", replicas=6)
         await world.wait(10.0)
         assert world.replicas() == 3
-        assert world.said("ReplicasDrifted") == 1
+        assert world.count_events("ReplicasDrifted") == 1
         world.edit("deployments", "web", replicas=6)
         await world.wait(60.0)
         assert world.replicas() == 6
@@ -334,12 +334,12 @@ def test_externally_set_pod_requests_are_reported_once_in_a_window_even_if_corre
     async def play(_: HvpaController) -> None:
         world.advise("12", "2G", "24", "4G")
         await world.wait(120.0)
-        assert world.said("RequestsDrifted") == 0, "pods that the updater resizes have not drifted"
+        assert world.count_events("RequestsDrifted") == 0, "pods that the updater resizes have not drifted"
         for _edit in range(3):
-            world.give_a_pod({"cpu": "1", "memory": "2G"})
+            world.set_pod_requests({"cpu": "1", "memory": "2G"})
             world.resize()
             await world.wait(60.0)
-        assert world.said("RequestsDrifted") == 1
+        assert world.count_events("RequestsDrifted") == 1
         assert world.conditions()["RequestsDrifted"] == "RequestsDrifted"
         await world.wait(300.0)
         assert "RequestsDrifted" not in world.conditions()

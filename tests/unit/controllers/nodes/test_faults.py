@@ -83,7 +83,7 @@ def test_a_group_that_loses_orders_is_waited_for_once_and_then_another_is_taken(
         assert not world.nodes()
         await world.wait(30 + BOOT)
         assert list(world.nodes()) == ["sound-1"]
-        assert not world.waiting()
+        assert not world.pending()
 
     world.run(play)
     assert world.metric("trellis_nodes_ordered_total", group="small") == 1
@@ -121,7 +121,7 @@ def test_a_node_that_does_not_come_up_is_given_back(how: str) -> None:
         assert list(world.nodes()) == ["small-1"]
         await world.wait(120 + BOOT)
         assert list(world.nodes()) == ["sound-1"]
-        assert not world.waiting()
+        assert not world.pending()
 
     world.run(play)
     assert world.metric("trellis_nodes_released_total", group="small") == 1
@@ -151,7 +151,7 @@ def test_a_process_that_is_killed_while_nodes_boot_orders_none_twice() -> None:
     async def goes_on(_: NodeController) -> None:
         await world.wait(BOOT + 10)
         assert len(world.nodes()) == 2
-        assert not world.waiting()
+        assert not world.pending()
 
     in_processes(world, orders, goes_on)
 
@@ -172,11 +172,11 @@ def test_an_order_that_was_cut_off_in_the_middle_is_completed_and_not_repeated()
 
     async def play(_: NodeController) -> None:
         world.add_pods(12)
-        world.server.answers_to_lose = 1
+        world.server.responses_to_drop = 1
         await world.wait(15)
         assert len(world.nodes()) == 3
         await world.wait(BOOT + 10)
-        assert not world.waiting()
+        assert not world.pending()
         assert len(world.nodes()) == 3
 
     world.run(play)
@@ -213,10 +213,10 @@ def test_a_node_that_is_needed_again_while_it_goes_is_kept() -> None:
         await world.wait(10)
         assert world.taints("small-1") == []
         assert list(world.nodes()) == ["small-1"]
-        assert not world.waiting()
+        assert not world.pending()
 
     world.run(play)
-    assert "NodeNeededAgain" in world.told("Node", "small-1")
+    assert "NodeNeededAgain" in world.event_codes("Node", "small-1")
 
 
 def test_a_node_that_cannot_be_marked_is_marked_later() -> None:
@@ -292,13 +292,13 @@ def test_a_buffer_that_cannot_be_read_says_so_and_stops_no_other() -> None:
         assert world.provisioned("ill") == ("False", "ChunksUnreadable")
 
     world.run(play)
-    assert world.told("Buffer", "ill") == ["ChunksUnreadable"]
+    assert world.event_codes("Buffer", "ill") == ["ChunksUnreadable"]
     assert world.metric("trellis_nodes_unreadable_objects", kind="Buffer") == 1
 
 
 def test_invalid_pods_and_nodes_do_not_stop_the_autoscaler() -> None:
     world = World()
-    world.lives = False
+    world.is_cluster_active = False
     world.add_node("absurd", cpu="9" * 30)
     world.add_node("broken", cpu="many")
     world.add_pod("ill", cpu="much")
@@ -309,7 +309,7 @@ def test_invalid_pods_and_nodes_do_not_stop_the_autoscaler() -> None:
         assert world.provisioned() == ("True", "BufferProvisioned")
 
     world.run(play)
-    assert world.told("Pod", "ill") == ["PodDemandUnreadable"]
+    assert world.event_codes("Pod", "ill") == ["PodDemandUnreadable"]
 
 
 def test_a_group_that_is_declared_wrongly_stops_no_other() -> None:
@@ -362,7 +362,7 @@ def test_a_provider_that_does_not_report_its_groups_is_asked_again(hangs: bool, 
     async def play(_: NodeController) -> None:
         world.add_pod()
         await world.wait(90 + BOOT)
-        assert not world.waiting()
+        assert not world.pending()
 
     world.run(play)
     assert world.metric("trellis_nodes_provider_failures_total", call="groups", reason=reason) == 2
@@ -387,7 +387,7 @@ def test_a_pass_that_fails_is_followed_by_one_that_begins_with_everything(monkey
         world.add_buffer(chunks=1)
         await world.wait(60 + BOOT)
         assert len(world.nodes()) == 1
-        assert not world.waiting()
+        assert not world.pending()
         assert world.provisioned()[0] == "True"
 
     world.run(play)
@@ -416,7 +416,7 @@ def test_a_plan_that_could_not_be_carried_out_is_made_anew(monkeypatch: pytest.M
         world.add_pod()
         await world.wait(30)
         assert world.taints("small-1") == []
-        assert not world.waiting()
+        assert not world.pending()
 
     world.run(play)
     assert failures

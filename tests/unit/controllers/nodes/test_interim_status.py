@@ -213,7 +213,7 @@ def test_nothing_is_ordered_after_losing_the_lease_or_the_watches_during_a_call_
         world.leads = True
         world.fault = lambda _request: None
         await world.wait(30 + BOOT)
-        assert not world.waiting()
+        assert not world.pending()
 
     world.run(play)
 

@@ -63,12 +63,12 @@ def test_a_new_leader_reports_on_pods_buffers_and_nodes_anew() -> None:
         await world.wait(60)
         assert not world.events
         await lead_again(world, controller)
-        assert world.told("Pod", "huge") == ["NotTriggerScaleUp"]
-        assert world.told("Pod", "ill") == ["PodDemandUnreadable"]
-        assert world.told("Buffer") == ["NoGroupFits"]
+        assert world.event_codes("Pod", "huge") == ["NotTriggerScaleUp"]
+        assert world.event_codes("Pod", "ill") == ["PodDemandUnreadable"]
+        assert world.event_codes("Buffer") == ["NoGroupFits"]
         # Its mark is taken off, as after any other process that led.
         assert world.taints("small-1") == []
-        assert world.told("Node", "small-1") == []
+        assert world.event_codes("Node", "small-1") == []
 
     world.run(play)
 

@@ -99,7 +99,7 @@ def test_a_buffer_is_told_the_truth_while_the_provider_is_silent() -> None:
         world.server.delete(f"{NODES}/small-1")
         await world.wait(60)
         assert world.provisioned()[0] == "False"
-        assert world.counted("trellis_nodes_buffer_provisioned_chunks") == 0, "metrics say the same"
+        assert world.metric_value("trellis_nodes_buffer_provisioned_chunks") == 0, "metrics say the same"
         await world.wait(90)
         assert world.provisioned()[0] == "False"
         made[0].is_closed = False
@@ -133,7 +133,7 @@ def test_a_group_of_which_the_provider_says_what_cannot_be_stops_no_other(figure
         world.add_pod()
         await world.wait(BOOT + 10)
         assert list(world.nodes()) == ["sound-1"]
-        assert not world.waiting()
+        assert not world.pending()
 
     world.run(play)
     assert world.metric("trellis_nodes_group_problems", reason="NodeGroupUnsound") == 1
@@ -147,7 +147,7 @@ def test_a_pod_is_not_told_of_an_order_that_was_refused() -> None:
         await world.wait(60)
 
     world.run(play)
-    assert world.told("Pod", "web") == ["NotTriggerScaleUp"]
+    assert world.event_codes("Pod", "web") == ["NotTriggerScaleUp"]
 
 
 def test_a_pod_whose_order_was_refused_is_not_counted_among_those_with_a_node_on_its_way() -> None:
@@ -191,7 +191,7 @@ def test_a_buffer_is_never_told_of_an_order_that_was_refused() -> None:
 
     world.run(play)
     assert set(conditions_of(world)) == {"GroupsExhausted"}
-    assert world.told("Buffer", "spare") == ["GroupsExhausted"]
+    assert world.event_codes("Buffer", "spare") == ["GroupsExhausted"]
     assert world.metric("trellis_nodes_buffers", reason="BufferNodesOrdered") == 0
 
 
@@ -231,8 +231,8 @@ def test_a_read_only_process_reports_what_would_be_ordered_and_no_failure() -> N
 
     world.run(play)
     assert world.metric("trellis_nodes_buffers", reason="BufferNodesOrdered") == 1
-    assert set(world.told("Buffer", "spare")) == {"BufferNodesOrdered"}
-    assert world.told("Pod", "web") == ["TriggeredScaleUp"]
+    assert set(world.event_codes("Buffer", "spare")) == {"BufferNodesOrdered"}
+    assert world.event_codes("Pod", "web") == ["TriggeredScaleUp"]
 
 
 class Mute(KwokProvider):
@@ -333,7 +333,7 @@ def test_what_a_node_needs_on_its_way_is_done_when_it_is_due_and_not_at_the_next
     async def play(_: NodeController) -> None:
         world.add_pod()
         await world.wait(BOOT + 10)
-        assert not world.waiting()
+        assert not world.pending()
 
     world.run(play)
 
@@ -344,8 +344,8 @@ def test_thousands_of_pods_that_wait_are_reported_little_by_little() -> None:
     async def play(_: NodeController) -> None:
         world.add_pods(150, cpu="8")
         await world.wait(5)
-        assert world.told("Pod") == ["NotTriggerScaleUp"] * 100
+        assert world.event_codes("Pod") == ["NotTriggerScaleUp"] * 100
         await world.wait(60)
-        assert world.told("Pod") == ["NotTriggerScaleUp"] * 150
+        assert world.event_codes("Pod") == ["NotTriggerScaleUp"] * 150
 
     world.run(play)

@@ -121,9 +121,9 @@ def test_an_order_whose_last_step_fails_counts_as_made_as_far_as_it_was(code: in
         assert list(world.nodes()) == ["small-1"]
         assert world.metric("trellis_nodes_failed_orders_total", group="small") == failures
         # A node is on its way: the pod is told of it, and no second one is ordered.
-        assert world.told("Pod", "web") == ["TriggeredScaleUp"]
+        assert world.event_codes("Pod", "web") == ["TriggeredScaleUp"]
         await world.wait(BOOT + 10)
-        assert not world.waiting()
+        assert not world.pending()
         assert list(world.nodes()) == ["small-1"]
 
     world.run(play)

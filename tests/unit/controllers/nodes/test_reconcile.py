@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.controllers.nodes import BOOT, World, full_at, seconds
+from support.controllers.nodes import BOOT, World, last_fully_provisioned, seconds
 from support.worlds.kwok_nodes import group
 from trellis.controllers.nodes.reconcile import NodeController
 
@@ -22,14 +22,14 @@ def test_pods_without_a_node_get_one_and_are_reported() -> None:
         world.add_pods(6)
         await world.wait(5)
         assert len(world.nodes()) == 2
-        assert world.waiting()
+        assert world.pending()
         await world.wait(BOOT + 10)
-        assert not world.waiting()
+        assert not world.pending()
         await world.wait(120)
         assert len(world.nodes()) == 2
 
     world.run(play)
-    assert world.told("Pod") == ["TriggeredScaleUp"] * 6
+    assert world.event_codes("Pod") == ["TriggeredScaleUp"] * 6
     assert world.metric("trellis_nodes_ordered_total", group="small") == 2
 
 
@@ -45,7 +45,7 @@ def test_headroom_is_made_for_a_buffer_by_its_status_alone_and_its_condition_is_
         assert "lastFullyProvisioned" not in world.buffer()
         await world.wait(BOOT + 5)
         assert world.provisioned() == ("True", "BufferProvisioned")
-        assert abs(full_at(world.buffer()) - world.now()) < 10
+        assert abs(last_fully_provisioned(world.buffer()) - world.now()) < 10
         assert {condition["type"] for condition in world.buffer()["conditions"]} == {
             "ReadyForProvisioning",
             "Provisioned",
@@ -53,7 +53,7 @@ def test_headroom_is_made_for_a_buffer_by_its_status_alone_and_its_condition_is_
         assert not [name for name in world.placed() if name]
 
     world.run(play)
-    assert world.told("Buffer", "spare") == ["BufferNodesOrdered", "BufferAwaitsNodes", "BufferProvisioned"]
+    assert world.event_codes("Buffer", "spare") == ["BufferNodesOrdered", "BufferAwaitsNodes", "BufferProvisioned"]
     assert world.metric("trellis_nodes_buffer_chunks", name="spare") == 5
     assert world.metric("trellis_nodes_buffer_provisioned_chunks", name="spare") == 5
     assert world.metric("trellis_nodes_buffer_price_per_hour", name="spare") > 0
@@ -67,7 +67,7 @@ def test_pods_take_the_headroom_of_a_buffer_at_once_and_it_is_refilled_behind_th
         await world.wait(BOOT + 10)
         world.add_pods(3)
         await world.wait(3)
-        assert not world.waiting()
+        assert not world.pending()
         await world.wait(BOOT + 10)
         assert len(world.nodes()) == 2
         assert world.provisioned() == ("True", "BufferProvisioned")
@@ -90,13 +90,13 @@ def test_unneeded_nodes_are_tainted_drained_and_deleted() -> None:
         assert len(world.nodes()) == 3
         await world.wait(120)
         assert len(world.nodes()) == 1
-        assert not world.waiting()
+        assert not world.pending()
         [left] = world.nodes()
         assert world.taints(left) == []
 
     world.run(play)
     assert world.metric("trellis_nodes_released_total", group="small") == 2
-    assert "NodeReleased" in world.told("Node")
+    assert "NodeReleased" in world.event_codes("Node")
 
 
 def test_pods_on_an_underused_node_are_moved() -> None:
@@ -162,7 +162,7 @@ def test_a_pod_that_fits_nowhere_is_told_why_and_told_once() -> None:
         assert not world.nodes()
 
     world.run(play)
-    assert world.told("Pod", "huge") == ["NotTriggerScaleUp"]
+    assert world.event_codes("Pod", "huge") == ["NotTriggerScaleUp"]
     [message] = [event[3] for event in world.events if event[1] == "huge"]
     assert "cpu" in message
     assert "small" in message
@@ -275,7 +275,7 @@ def test_a_pod_whose_promise_is_taken_back_gets_a_node_at_once() -> None:
 
     async def play(_: NodeController) -> None:
         await world.wait(5)
-        world.lives = False
+        world.is_cluster_active = False
         world.add_pod("important")
         path = "/api/v1/namespaces/shop/pods/important"
         refused = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}

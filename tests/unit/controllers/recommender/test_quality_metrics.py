@@ -24,12 +24,12 @@ PUBLISHED = {
 def missing(world: World, resource: str) -> float:
     """How many samples came while there was no recommendation."""
     labels = f'is_oom="false",resource="{resource}",update_mode=""'
-    return world.counted(f"vpa_quality_usage_sample_missing_recommendation_count{{{labels}}}")
+    return world.metric_value(f"vpa_quality_usage_sample_missing_recommendation_count{{{labels}}}")
 
 
 def compared(world: World) -> float:
     """How many CPU samples came while there was one."""
-    return world.counted('vpa_quality_cpu_recommendations_cores_count{update_mode=""}')
+    return world.metric_value('vpa_quality_cpu_recommendations_cores_count{update_mode=""}')
 
 
 def test_first_samples_lack_a_recommendation_and_later_ones_are_compared_with_it() -> None:
@@ -46,7 +46,9 @@ def test_first_samples_lack_a_recommendation_and_later_ones_are_compared_with_it
         await world.passes(2)
         assert missing(world, "cpu") == 3
         labels = 'recommendation_missing="true",update_mode=""'
-        assert world.counted(f"vpa_quality_cpu_recommendation_lower_equal_usage_diffs_cores_sum{{{labels}}}") == 1.5
+        assert (
+            world.metric_value(f"vpa_quality_cpu_recommendation_lower_equal_usage_diffs_cores_sum{{{labels}}}") == 1.5
+        )
 
     world.run(play)
 
@@ -60,7 +62,7 @@ def test_what_another_process_has_published_is_in_force() -> None:
         await world.passes(1)
         assert (missing(world, "cpu"), compared(world)) == (0, 1)
         # The uncapped target, and not the target.
-        assert world.counted('vpa_quality_cpu_recommendations_cores_sum{update_mode=""}') == 0.4
+        assert world.metric_value('vpa_quality_cpu_recommendations_cores_sum{update_mode=""}') == 0.4
 
     world.run(play)
 
@@ -86,10 +88,10 @@ def test_every_pass_reports_by_how_much_a_recommendation_moved_even_if_it_did_no
 
     async def play() -> None:
         await world.passes(1)
-        assert world.counted(f"{name}_count{{{labels}}}") == 0
+        assert world.metric_value(f"{name}_count{{{labels}}}") == 0
         await world.passes(4)
-        assert world.counted(f"{name}_count{{{labels}}}") == 4
-        assert world.counted(f"{name}_sum{{{labels}}}") == 0
+        assert world.metric_value(f"{name}_count{{{labels}}}") == 4
+        assert world.metric_value(f"{name}_sum{{{labels}}}") == 0
 
     world.run(play)
 
@@ -115,6 +117,6 @@ def test_a_recommendation_that_could_not_be_written_has_not_moved() -> None:
         assert moved() > 0
 
     def moved() -> float:
-        return world.counted(f"vpa_quality_relative_recommendation_changes_sum{{{labels}}}")
+        return world.metric_value(f"vpa_quality_relative_recommendation_changes_sum{{{labels}}}")
 
     world.run(play)

@@ -32,7 +32,7 @@ def test_a_steady_workload_gets_upstreams_recommendation_and_a_checkpoint() -> N
         assert provided["status"] == "True"
         assert world.vpa("web")["status"]["observedGeneration"] == 1
         assert world.checkpoint("web-app")["status"]["totalSamplesCount"] == 6
-        assert world.counted('vpa_recommender_execution_latency_seconds_count{step="total"}') == 3
+        assert world.metric_value('vpa_recommender_execution_latency_seconds_count{step="total"}') == 3
 
     world.run(play)
 
@@ -44,7 +44,7 @@ def test_the_first_pass_comes_at_once_and_not_after_an_interval() -> None:
     async def play() -> None:
         await world.passes(1)
         assert world.target("web") == {"cpu": "587m", "memory": "380258472"}
-        assert world.counted("vpa_recommender_recommendation_latency_seconds_count") == 1
+        assert world.metric_value("vpa_recommender_recommendation_latency_seconds_count") == 1
 
     world.run(play)
 
@@ -106,7 +106,7 @@ def test_an_hour_without_metrics_changes_no_recommendation_and_is_counted() -> N
         await world.passes(61)
         assert world.target("web") == target != {}
         client = 'client_name="default-metrics-client"'
-        assert world.counted(f'vpa_recommender_metric_server_responses{{{client},is_error="true"}}') >= 59
+        assert world.metric_value(f'vpa_recommender_metric_server_responses{{{client},is_error="true"}}') >= 59
         world.fault = lambda _request: None
         await world.passes(3)
         assert world.checkpoint("web-app")["status"]["totalSamplesCount"] >= 14
@@ -239,7 +239,7 @@ def test_a_thousand_pods_replaced_at_once_lose_nothing() -> None:
         await world.passes(2)
         assert world.target("web") == {"cpu": "587m", "memory": "380258472"}
         assert world.checkpoint("web-app")["status"]["totalSamplesCount"] == 4000
-        assert world.counted("vpa_recommender_aggregate_container_states_count") == 1
+        assert world.metric_value("vpa_recommender_aggregate_container_states_count") == 1
 
     world.run(play)
 
@@ -308,8 +308,8 @@ def test_only_those_that_name_it_are_served_counted_and_written() -> None:
         assert world.target("mine") == {"cpu": "587m", "memory": "380258472"}
         assert world.writes("web") == 0
         served = 'vpa_recommender_vpa_objects_count{api="v1",has_recommendation="true",matches_pods="true"'
-        assert world.counted(f'{served},unsupported_config="true",update_mode="Recreate"}}') == 0
-        assert world.counted(f'{served},unsupported_config="false",update_mode="Recreate"}}') == 1
+        assert world.metric_value(f'{served},unsupported_config="true",update_mode="Recreate"}}') == 0
+        assert world.metric_value(f'{served},unsupported_config="false",update_mode="Recreate"}}') == 1
 
     world.run(play)
 
@@ -322,13 +322,13 @@ def test_quality_is_distinguished_by_the_mode_that_is_written(policy: Any, mode:
 
     async def play() -> None:
         await world.passes(3)
-        assert world.counted(f'vpa_quality_cpu_recommendations_cores_count{{update_mode="{mode}"}}') > 0
+        assert world.metric_value(f'vpa_quality_cpu_recommendations_cores_count{{update_mode="{mode}"}}') > 0
         labels = f'is_oom="false",resource="cpu",update_mode="{mode}"'
-        assert world.counted(f"vpa_quality_usage_recommendation_relative_diffs_count{{{labels}}}") > 0
+        assert world.metric_value(f"vpa_quality_usage_recommendation_relative_diffs_count{{{labels}}}") > 0
         # Objects are counted by the mode that holds.
         served = 'api="v1",has_recommendation="true",matches_pods="true",unsupported_config="false"'
         holds = mode or "Recreate"
-        assert world.counted(f'vpa_recommender_vpa_objects_count{{{served},update_mode="{holds}"}}') == 1
+        assert world.metric_value(f'vpa_recommender_vpa_objects_count{{{served},update_mode="{holds}"}}') == 1
 
     world.run(play)
 
@@ -341,8 +341,8 @@ def test_a_deprecated_mode_is_counted_apart_and_every_combination_has_a_series()
     async def play() -> None:
         await world.passes(3)
         served = 'api="v1",has_recommendation="true",matches_pods="true",unsupported_config="false"'
-        assert world.counted(f'vpa_recommender_vpa_objects_count{{{served},update_mode="Auto"}}') == 1
-        assert world.counted('vpa_quality_cpu_recommendations_cores_count{update_mode="Auto"}') > 0
+        assert world.metric_value(f'vpa_recommender_vpa_objects_count{{{served},update_mode="Auto"}}') == 1
+        assert world.metric_value('vpa_quality_cpu_recommendations_cores_count{update_mode="Auto"}') > 0
         series = [line for line in world.metrics.text().decode().splitlines() if "vpa_objects_count{" in line]
         assert len(series) == 6 * 3 * 2**3
         assert sum(float(line.rpartition(" ")[2]) for line in series) == 1

@@ -53,7 +53,7 @@ def test_pods_are_resized_when_their_containers_run_again() -> None:
     world.run(play)
     assert sorted(name for _, name in world.resizes) == ["web-0", "web-1"]
     assert min(time for time, _ in world.resizes) >= START + 5 * MINUTE + 1
-    assert world.said("ContainerDown")[0][0] == "VerticalPodAutoscaler/web"
+    assert world.list_events("ContainerDown")[0][0] == "VerticalPodAutoscaler/web"
     assert world.evictions == []
 
 

@@ -49,11 +49,11 @@ def test_pods_that_are_not_live_are_neither_counted_nor_make_a_workload_larger(
 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(2)
-        assert world.counted(CONTROLLED) == world.counted("vpa_updater_controlled_pods_total{") == 2
-        assert world.counted("vpa_updater_evictable_pods_total{") == 2
+        assert world.metric_value(CONTROLLED) == world.metric_value("vpa_updater_controlled_pods_total{") == 2
+        assert world.metric_value("vpa_updater_evictable_pods_total{") == 2
         failed = 'vpa_updater_failed_eviction_attempts_total{reason="EvictionError",update_mode="Recreate"'
-        assert world.counted(f'{failed},vpa_name="web",vpa_namespace="shop",vpa_size_log2="1"}}') > 0
-        assert world.counted(f'{failed},vpa_name="web",vpa_namespace="shop",vpa_size_log2="2"}}') == 0
+        assert world.metric_value(f'{failed},vpa_name="web",vpa_namespace="shop",vpa_size_log2="1"}}') > 0
+        assert world.metric_value(f'{failed},vpa_name="web",vpa_namespace="shop",vpa_size_log2="2"}}') == 0
 
     world.run(play)
 
@@ -76,9 +76,9 @@ def test_what_waits_is_counted_as_a_pass_found_it_and_not_as_it_left_it(monkeypa
         await asyncio.sleep(50.0)
         # The pass took its time for the large one, and the small one was looked at again meanwhile.
         assert world.requests("a-small") == ["500m", "500m"]
-        assert world.counted(f'{updatable}vpa_size_log2="1"}}') == 2
+        assert world.metric_value(f'{updatable}vpa_size_log2="1"}}') == 2
         await world.passes(3)
-        assert world.counted(updatable) == 0
+        assert world.metric_value(updatable) == 0
 
     world.run(play)
 
@@ -96,7 +96,7 @@ def test_a_resize_for_which_there_is_no_headroom_is_an_error_where_the_pod_is_ev
     async def play(_updater: UpdaterController) -> None:
         await asyncio.sleep(1.0)
         failed = "vpa_updater_failed_in_place_update_attempts_total{"
-        assert world.counted(f'{failed}reason="{reason}"') == world.counted(failed) > 0
+        assert world.metric_value(f'{failed}reason="{reason}"') == world.metric_value(failed) > 0
 
     world.run(play)
 
@@ -108,13 +108,13 @@ def test_a_pod_whose_resize_is_not_retried_is_reported_once() -> None:
 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(4)
-        told = world.said("InPlaceResizeSkipped")
+        told = world.list_events("InPlaceResizeSkipped")
         assert sorted(about for about, _ in told) == ["Pod/web-0", "Pod/web-1"]
         assert all("current recommendation is not lower than previous" in message for _, message in told)
-        assert world.counted("vpa_updater_in_place_infeasible_skip_pods_total{") == 2
+        assert world.metric_value("vpa_updater_in_place_infeasible_skip_pods_total{") == 2
         assert world.evictions == []
         world.recommend("web", "600m")
         await world.passes(2)
-        assert len(world.said("InPlaceResizeSkipped")) == 2
+        assert len(world.list_events("InPlaceResizeSkipped")) == 2
 
     world.run(play)

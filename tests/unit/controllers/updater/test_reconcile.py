@@ -37,11 +37,11 @@ def test_with_a_fixed_recommendation_nothing_more_is_done_and_each_pass_is_one_o
     async def play(_updater: UpdaterController) -> None:
         await world.passes(4.5)
         assert len(world.evictions) == 2
-        assert world.counted("vpa_updater_evicted_pods_total{") == 2
-        assert world.counted('vpa_updater_execution_latency_seconds_count{step="total"}') == 5
-        before = world.counted("trellis_updater_plans_total")
+        assert world.metric_value("vpa_updater_evicted_pods_total{") == 2
+        assert world.metric_value('vpa_updater_execution_latency_seconds_count{step="total"}') == 5
+        before = world.metric_value("trellis_updater_plans_total")
         await world.passes(5)
-        assert world.counted("trellis_updater_plans_total") == before
+        assert world.metric_value("trellis_updater_plans_total") == before
 
     world.run(play)
 
@@ -93,7 +93,7 @@ def test_in_place_a_pod_keeps_its_identity_and_is_marked_as_upstream_does() -> N
         assert all(pod["metadata"]["annotations"]["vpaInPlaceUpdated"] == "true" for pod in world.pods().values())
         assert world.evictions == []
         assert len(world.resizes) == 2
-        assert world.counted("vpa_updater_in_place_updated_pods_total{") == 2
+        assert world.metric_value("vpa_updater_in_place_updated_pods_total{") == 2
 
     world.run(play)
 
@@ -106,7 +106,7 @@ def test_a_disruption_budget_is_law_and_asked_again_in_every_pass() -> None:
     async def play(_updater: UpdaterController) -> None:
         await world.passes(3.5)
         assert world.evictions == []
-        refused = world.counted("vpa_updater_failed_eviction_attempts_total{")
+        refused = world.metric_value("vpa_updater_failed_eviction_attempts_total{")
         assert 4 <= refused <= 10
         world.budget = lambda _pod: True
         await world.passes(2.5)
@@ -125,15 +125,15 @@ def test_nothing_is_evicted_while_no_admission_controller_is_there_and_resizes_g
         await world.passes(2)
         assert world.evictions == []
         assert world.requests("api") == ["500m", "500m"]
-        assert world.said("AdmissionAbsent") != []
-        passes = world.counted('vpa_updater_execution_latency_seconds_count{step="total"}')
+        assert world.list_events("AdmissionAbsent") != []
+        passes = world.metric_value('vpa_updater_execution_latency_seconds_count{step="total"}')
         assert passes >= 2
         absent = "vpa_updater_admission_controller_status_invalid_total"
-        assert world.counted(f'{absent}{{reason="error"}}') == passes
+        assert world.metric_value(f'{absent}{{reason="error"}}') == passes
         stale = {"metadata": {"name": "vpa-admission-controller"}, "spec": {"renewTime": "2000-01-01T00:00:00.000000Z"}}
         world.fault = lambda request: answer(stale) if "/leases/" in request.path else None
         await world.passes(1)
-        assert world.counted(f'{absent}{{reason="invalid"}}') == 1
+        assert world.metric_value(f'{absent}{{reason="invalid"}}') == 1
         world.fault = lambda _request: None
         leases = sum("/leases/" in request.path for request in world.server.requests)
         assert leases <= 3 * 60 / 5 + 2
@@ -164,7 +164,7 @@ def test_a_single_replica_is_left_alone_and_an_event_says_why() -> None:
     async def play(_updater: UpdaterController) -> None:
         await world.passes(3)
         assert world.evictions == []
-        [(about, message)] = world.said("TooFewReplicas")
+        [(about, message)] = world.list_events("TooFewReplicas")
         assert about == "VerticalPodAutoscaler/web"
         assert message.startswith("1 pod: ")
 
@@ -178,10 +178,10 @@ def test_what_was_done_is_reported_in_upstreams_words() -> None:
     async def play(_updater: UpdaterController) -> None:
         await asyncio.sleep(1.0)
         [(_, evicted)] = world.evictions
-        assert world.said("EvictedByVPA") == [
+        assert world.list_events("EvictedByVPA") == [
             (f"Pod/{evicted}", "Pod was evicted by VPA Updater to apply resource recommendation.")
         ]
-        assert world.said("EvictedPod") == [
+        assert world.list_events("EvictedPod") == [
             (
                 "VerticalPodAutoscaler/web",
                 f"VPA Updater evicted Pod {evicted} to apply resource recommendation.",
@@ -205,7 +205,7 @@ def test_a_change_that_the_server_refuses_for_many_pods_is_one_event() -> None:
 
     async def play(_updater: UpdaterController) -> None:
         await asyncio.sleep(10.0)
-        [(about, message)] = world.said("PodUpdateRefused")
+        [(about, message)] = world.list_events("PodUpdateRefused")
         assert about == "VerticalPodAutoscaler/web"
         assert message == 'Pod web-0 and 5 more: pods "web-0" is forbidden: exceeded quota: few'
 
@@ -236,7 +236,7 @@ def test_a_process_that_does_not_lead_does_nothing_and_starts_when_it_leads() ->
     async def play(updater: UpdaterController) -> None:
         await world.passes(2)
         assert world.evictions == []
-        assert world.counted('vpa_updater_execution_latency_seconds_count{step="total"}') == 0
+        assert world.metric_value('vpa_updater_execution_latency_seconds_count{step="total"}') == 0
         world.leads = True
         updater.on_started_leading()
         await asyncio.sleep(1.0)
@@ -269,7 +269,7 @@ def test_budgets_per_hour_hold_for_the_cluster_and_for_each_namespace() -> None:
     async def play(_updater: UpdaterController) -> None:
         await world.passes(30)
         assert len(world.evictions) == 3
-        assert world.said("HourlyBudgetUsedUp") != []
+        assert world.list_events("HourlyBudgetUsedUp") != []
         await world.passes(35)
         assert len(world.evictions) == 6
 
@@ -284,7 +284,7 @@ def test_an_eviction_that_changes_nothing_is_not_repeated_and_said() -> None:
     async def play(_updater: UpdaterController) -> None:
         await world.passes(30)
         assert len(world.evictions) <= 2
-        assert world.said("EvictionLoop") != []
+        assert world.list_events("EvictionLoop") != []
 
     world.run(play)
 
@@ -317,7 +317,7 @@ def test_a_lost_answer_is_not_taken_for_a_refusal_and_no_second_pod_is_evicted()
     def lost(request: Request) -> Answer | None:
         if request.path.endswith("/eviction") and not world.evictions:
             world.fault = lambda _request: None
-            world.server._answer(request)  # it was carried out
+            world.server._handle(request)  # it was carried out
             return Unreachable("the connection was reset before the answer came")
         return None
 
@@ -378,7 +378,7 @@ def test_a_pod_of_another_controller_with_the_same_labels_is_ignored() -> None:
     async def play(_updater: UpdaterController) -> None:
         await world.passes(2)
         assert "stranger" not in {name for _, name in world.evictions}
-        assert world.counted("vpa_updater_controlled_pods_total{") == 2
+        assert world.metric_value("vpa_updater_controlled_pods_total{") == 2
 
     world.run(play)
 
@@ -390,9 +390,10 @@ def test_all_pods_that_are_to_be_evicted_are_counted_and_not_only_those_whose_tu
 
     async def play(_updater: UpdaterController) -> None:
         await asyncio.sleep(1.0)
-        assert world.counted(evictable) == 6
+        assert world.metric_value(evictable) == 6
         assert (
-            world.counted('vpa_updater_vpas_with_evictable_pods_total{update_mode="Recreate",vpa_size_log2="2"}') == 1
+            world.metric_value('vpa_updater_vpas_with_evictable_pods_total{update_mode="Recreate",vpa_size_log2="2"}')
+            == 1
         )
 
     world.run(play)
@@ -405,7 +406,7 @@ def test_pods_that_a_budget_keeps_are_still_to_be_evicted() -> None:
 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(3)
-        assert world.counted('vpa_updater_evictable_pods_total{update_mode="Recreate",vpa_size_log2="1"}') == 2
+        assert world.metric_value('vpa_updater_evictable_pods_total{update_mode="Recreate",vpa_size_log2="1"}') == 2
 
     world.run(play)
 
@@ -416,8 +417,8 @@ def test_a_deprecated_mode_is_counted_apart() -> None:
 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(2)
-        assert world.counted('vpa_updater_controlled_pods_total{update_mode="Auto",vpa_size_log2="1"}') == 2
-        assert world.counted('vpa_updater_evicted_pods_total{update_mode="Auto",') == 2
+        assert world.metric_value('vpa_updater_controlled_pods_total{update_mode="Auto",vpa_size_log2="1"}') == 2
+        assert world.metric_value('vpa_updater_evicted_pods_total{update_mode="Auto",') == 2
 
     world.run(play)
 
@@ -429,7 +430,7 @@ def test_pods_that_no_mode_would_change_are_not_counted_as_controlled() -> None:
 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(2)
-        assert world.counted("vpa_updater_controlled_pods_total{") == 1
+        assert world.metric_value("vpa_updater_controlled_pods_total{") == 1
         series = [line for line in world.metrics.text().decode().splitlines() if "updated_pods_total{" in line]
         assert not [line for line in series if 'vpa_name="first"' in line]
         assert [line for line in series if 'vpa_name="second"' in line]
@@ -443,7 +444,7 @@ def test_sizes_are_counted_as_upstream_does() -> None:
 
     async def play(_updater: UpdaterController) -> None:
         await asyncio.sleep(5.0)
-        assert world.counted('vpa_updater_controlled_pods_total{update_mode="Recreate",vpa_size_log2="2"}') == 5
+        assert world.metric_value('vpa_updater_controlled_pods_total{update_mode="Recreate",vpa_size_log2="2"}') == 5
         text = world.metrics.text().decode()
         assert 'vpa_updater_in_place_updatable_pods_total{vpa_size_log2="19"} 0\n' in text
         first = 'vpa_updater_evicted_pods_total{update_mode="Recreate",vpa_name="web"'

@@ -167,7 +167,7 @@ def test_a_freeze_stops_all_changes_at_once_and_names_its_author(where: str) -> 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(2)
         assert (world.evictions, world.resizes) == ([], [])
-        [(_, message)] = world.said("Frozen")
+        [(_, message)] = world.list_events("Frozen")
         assert "alice" in message
 
     world.run(play)
@@ -198,9 +198,9 @@ def test_an_hpa_on_the_same_resource_is_warned_of_once() -> None:
 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(3)
-        assert len(world.said("HpaConflict")) == 1
+        assert len(world.list_events("HpaConflict")) == 1
         assert world.requests() == ["500m", "500m"]
-        assert world.counted('trellis_updater_warned_pods{reason="HpaConflict"}') == 2
+        assert world.metric_value('trellis_updater_warned_pods{reason="HpaConflict"}') == 2
 
     world.run(play)
 
@@ -227,7 +227,7 @@ def test_a_successor_that_fits_nowhere_is_a_warning_or_no_eviction_at_all(requir
 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(2)
-        assert world.said("WouldNotFit") != []
+        assert world.list_events("WouldNotFit") != []
         assert bool(world.evictions) is not required
 
     world.run(play)
@@ -258,7 +258,7 @@ def test_requirements_hold_pods_back_and_a_change_of_them_is_obeyed_at_once() ->
     async def play(_updater: UpdaterController) -> None:
         await asyncio.sleep(30.0)
         assert world.evictions == []
-        assert world.said("RequirementsForbidEviction") != []
+        assert world.list_events("RequirementsForbidEviction") != []
         world.add_vpa("web")
         await asyncio.sleep(1.0)
         assert len(world.evictions) == 1

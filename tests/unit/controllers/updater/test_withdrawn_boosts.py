@@ -63,7 +63,7 @@ def test_pods_of_a_deleted_vpa_go_back_to_what_they_remember(mode: str, ready: b
         assert len(world.resizes) == 3
 
     world.run(play)
-    assert {about for about, _ in world.said("InPlaceResizedByVPA")} == {"Pod/web-0", "Pod/web-1", "Pod/web-2"}
+    assert {about for about, _ in world.list_events("InPlaceResizedByVPA")} == {"Pod/web-0", "Pod/web-1", "Pod/web-2"}
 
 
 def test_pods_of_a_deleted_hvpa_go_back_too() -> None:
@@ -212,7 +212,7 @@ def test_a_freeze_keeps_the_boost_and_its_end_takes_it_back() -> None:
         await deleted(world)
         await world.passes(5)
         assert world.resizes == []
-        assert [about for about, _ in world.said("Frozen")] == ["VerticalPodAutoscaler/web", "Pod/web-0"]
+        assert [about for about, _ in world.list_events("Frozen")] == ["VerticalPodAutoscaler/web", "Pod/web-0"]
         world.server.delete(FREEZE)
         await world.passes(1)
         assert world.requests() == ["100m"]
@@ -375,7 +375,7 @@ def test_an_unboost_that_fails_is_tried_again_without_an_eviction() -> None:
         await world.passes(5)
         assert len(refused) == 5
         assert (world.requests(), world.evictions) == (["100m"], [])
-        assert [about for about, _ in world.said("PodUpdateRefused")][:1] == ["Pod/web-0"]
+        assert [about for about, _ in world.list_events("PodUpdateRefused")][:1] == ["Pod/web-0"]
 
     world.run(play)
 
@@ -401,16 +401,16 @@ def test_an_event_names_a_pod_that_has_been_boosted_for_ten_minutes_once() -> No
     async def play(_updater: UpdaterController) -> None:
         world.set_ready("web-1")
         await asyncio.sleep(599.0)
-        assert world.said("BoostedForLong") == []
+        assert world.list_events("BoostedForLong") == []
         await asyncio.sleep(2.0)
-        told = [(about, message) for about, message in world.said("BoostedForLong") if about.startswith("Pod/")]
+        told = [(about, message) for about, message in world.list_events("BoostedForLong") if about.startswith("Pod/")]
         assert [about for about, _ in told] == ["Pod/web-0"]
         assert "web-0" in told[0][1]
         assert "10 minutes" in told[0][1]
         for name in ("web-0", "web-1"):
             world.server.put(pod_path(name), world.server.objects[pod_path(name)])
         await world.passes(90)
-        assert [about for about, _ in world.said("BoostedForLong") if about.startswith("Pod/")] == ["Pod/web-0"]
+        assert [about for about, _ in world.list_events("BoostedForLong") if about.startswith("Pod/")] == ["Pod/web-0"]
         assert world.resizes == [] or [name for _, name in world.resizes] == ["web-1"]
 
     world.run(play)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from support.builders.surveys import GIB, MIB, NONE, container, many, shop, survey, workload
+from support.builders.surveys import GIB, MIB, NONE, container, generated_survey, shop, survey, workload
 from trellis.base.prices import EXAMPLE_PRICES
 from trellis.core.advice.advisor import advise
 from trellis.core.advice.manifests import build_patches, build_vpas, convert_quantity
@@ -118,7 +118,7 @@ def test_a_group_of_jobs_has_no_owner_to_target() -> None:
 @pytest.mark.parametrize("form", list(Emitted))
 @pytest.mark.parametrize("rule", ["none", "request", "keep", "keep-ratio"])
 def test_files_are_yaml_that_the_check_has_nothing_to_say_about(form: Emitted, rule: str) -> None:
-    for found in (shop(), many(40)):
+    for found in (shop(), generated_survey(40)):
         files = manifest_files(advised(found, AdvicePolicy(limits=parse_limit_rules(rule))), form)
         assert files.texts
         checked = check([ManifestSource(path, text.encode()) for path, text in files.texts.items()])
@@ -147,7 +147,7 @@ def test_a_name_with_dots_is_no_pattern_for_others() -> None:
 
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="there is no kubectl to run kustomize")
 def test_a_kustomization_may_lack_some_of_the_workloads(tmp_path: Path) -> None:
-    for path, text in manifest_files(advised(many(30)), Emitted.KUSTOMIZE).texts.items():
+    for path, text in manifest_files(advised(generated_survey(30)), Emitted.KUSTOMIZE).texts.items():
         file = tmp_path / "sizes" / path
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
@@ -165,7 +165,7 @@ def test_a_kustomization_may_lack_some_of_the_workloads(tmp_path: Path) -> None:
 
 
 def test_a_patch_laid_over_its_template_gives_what_was_advised() -> None:
-    found = advised(many(30))
+    found = advised(generated_survey(30))
     for each, patch in build_patches(found).objects:
         advice = next(one for one in found.workloads if one.surveyed is each)
         template: dict[str, Any] = patch["spec"]["template"]["spec"]["containers"][0]["resources"]

@@ -418,8 +418,8 @@ def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> No
     part = told(explain_buffer(evidence, "web"))
     known = _known(evidence)
     found = Atoms()
-    found.see(msgspec.structs.replace(part, room=None, cost=None, totals={}, chunk=None))
-    found.see([part.chunk.containers, part.chunk.source] if part.chunk is not None else [])
+    found.add(msgspec.structs.replace(part, room=None, cost=None, totals={}, chunk=None))
+    found.add([part.chunk.containers, part.chunk.source] if part.chunk is not None else [])
     assert found.codes <= known.codes
     assert not {number for number in found.numbers if number not in known.numbers and not math.isnan(number)}
 
@@ -434,7 +434,7 @@ def _known(evidence: Evidence) -> Atoms:
     """What was translated, from what, and the time."""
     buffered = translate_buffers(evidence, BufferHeadroom(evidence.collected))["web"]
     found = Atoms()
-    found.see([buffered, _made(evidence).limited, evidence.now, True, False])
+    found.add([buffered, _made(evidence).limited, evidence.now, True, False])
     found.codes |= {"ShapedLikePod", "ShapedLikeTemplate", "ShapeOfClass", "ShapeGiven"}
     # An amount is written in another unit than it is counted in, and a text is read in both.
     found.numbers |= {1000 * number for number in found.numbers} | {number / 1000 for number in found.numbers}

@@ -42,25 +42,25 @@ def decided(evidence: Evidence) -> Atoms:
     found = Atoms()
     recommended, updated = evidence.recommended, evidence.updated
     for number in recommended.last.entries:
-        found.see(describe_vpa(recommended.last, number))
-        found.see(recommended.last.entries[number].state)
+        found.add(describe_vpa(recommended.last, number))
+        found.add(recommended.last.entries[number].state)
     for row in range(len(recommended.last.result.columns.keys)):
         place = int(recommended.last.result.columns.container_numbers[row])
-        found.see(recommended.trace.steps(place) if place >= 0 else ())
-    found.see(read_pre_boost_resources(pod.metadata.annotations) for pod in evidence.collected.pods)
-    found.see([recommended.roster.governance, recommended.roster.problems, recommended.unread])
+        found.add(recommended.trace.steps(place) if place >= 0 else ())
+    found.add(read_pre_boost_resources(pod.metadata.annotations) for pod in evidence.collected.pods)
+    found.add([recommended.roster.governance, recommended.roster.problems, recommended.unread])
     for planned in updated.plans.values():
-        found.see([planned.plan, planned.gathered])
-    found.see([updated.sizes, updated.phases, evidence.arrivals, evidence.components, evidence.now])
+        found.add([planned.plan, planned.gathered])
+    found.add([updated.sizes, updated.phases, evidence.arrivals, evidence.components, evidence.now])
     for snapshot in (
         evidence.collected.pods,
         evidence.collected.vpas,
         evidence.collected.hpas,
         evidence.collected.pdbs,
     ):
-        found.see(snapshot.objects.values())
+        found.add(snapshot.objects.values())
     for more in (evidence.collected.limit_ranges, evidence.collected.quotas, evidence.collected.leases):
-        found.see(more.objects.values())
+        found.add(more.objects.values())
     # An amount may be written in another unit than it is counted in, and a text is read in both.
     found.numbers |= {float(np.trunc(each)) for each in found.numbers if np.isfinite(each)}
     found.numbers |= {1000 * each for each in found.numbers}
@@ -72,7 +72,7 @@ def said(explained: ObjectExplanation) -> tuple[Atoms, list[CounterfactualPart]]
     turns = [turn for pod in explained.pods for turn in pod.otherwise]
     found = Atoms()
     bare = [msgspec.structs.replace(each, usage=()) for each in explained.containers]
-    found.see(msgspec.structs.replace(explained, containers=tuple(bare)))
+    found.add(msgspec.structs.replace(explained, containers=tuple(bare)))
     return found, turns
 
 

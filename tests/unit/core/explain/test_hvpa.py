@@ -410,7 +410,7 @@ def test_every_code_and_figure_is_one_that_the_core_gave(cluster: Cluster) -> No
     known = _known(evidence, evidence.scaled["web"])
     own = {var.code for var in vars(own_unseen).values() if hasattr(var, "code")}
     found = Atoms()
-    found.see(_told(explain_hvpa(evidence, "web")))
+    found.add(_told(explain_hvpa(evidence, "web")))
     assert found.codes <= known.codes | own
     assert not {number for number in found.numbers if number not in known.numbers}
 
@@ -445,21 +445,21 @@ def _known(evidence: Evidence, scaled: HvpaEvidence) -> Atoms:
     assert view is not None
     assert made is not None
     found = Atoms()
-    found.see([made, view, evidence.now, scaled.hvpa, scaled.around.hpas, scaled.around.vpas])
+    found.add([made, view, evidence.now, scaled.hvpa, scaled.around.hpas, scaled.around.vpas])
     ladders, overlap = view.meaning.ladders, view.meaning.hvpa.down.overlap_percent
     for name in RESOURCES:
         ladder = ladders.by_resource[name]
         for count in (each for first, last in ladders.ranges for each in range(first, last + 1)):
             held = (ladder.holds(count), ladder.least(count), ladder.most_of_count(count))
-            found.see([count, *held, int((100 - overlap) * ladder.edge(count) / 100)])
-        found.see(-(-made.totals.get(name, 0) // max(made.shape.count, 1)))
-        found.see([made.shape.totals.get(name, 0), view.replicas * 10**9])
-        found.see([amount * view.replicas for amount in _amounts(msgspec.to_builtins(view.containers), name)])
+            found.add([count, *held, int((100 - overlap) * ladder.edge(count) / 100)])
+        found.add(-(-made.totals.get(name, 0) // max(made.shape.count, 1)))
+        found.add([made.shape.totals.get(name, 0), view.replicas * 10**9])
+        found.add([amount * view.replicas for amount in _amounts(msgspec.to_builtins(view.containers), name)])
     if view.hpa is not None and view.hpa.ratio is not None:
-        found.see(float(view.hpa.ratio))
+        found.add(float(view.hpa.ratio))
     for policy in (view.meaning.hvpa.up, view.meaning.hvpa.down):
-        found.see(evidence.now + policy.stabilization.total_seconds())
-    found.see(
+        found.add(evidence.now + policy.stabilization.total_seconds())
+    found.add(
         [
             True,
             False,

@@ -376,11 +376,11 @@ def test_explanations_use_only_codes_of_decisions() -> None:
     cluster = pools()
     known = Atoms()
     noded = cluster.noded()
-    known.see([noded.down.nodes, noded.up.pods, noded.up.buffers, ["NodeTooSmall"]])
+    known.add([noded.down.nodes, noded.up.pods, noded.up.buffers, ["NodeTooSmall"]])
     known.codes |= {"NodeTooSmall", "DisruptionsUsedUp"}
     found = Atoms()
     for name in ("n1", "small-1", "small-2", "small-3"):
-        found.see(cluster.node(name).node)
+        found.add(cluster.node(name).node)
     for each in (cluster.buffer("web"), cluster.buffer("builds"), cluster.pod("import-1"), cluster.pod("import-2")):
-        found.see(each.placing)
+        found.add(each.placing)
     assert found.codes <= known.codes

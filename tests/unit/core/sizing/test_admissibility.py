@@ -11,8 +11,8 @@ from typing import Any
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from support.builders.pods import Document, container, limit_ranges, pod, policies, resized, shape_of
-from support.oracles.pod_admission import aggregate, qos_class, why_refused, with_defaults
+from support.builders.pods import Document, container, limit_ranges, pod, policies, read_shape, resized
+from support.oracles.pod_admission import aggregate, list_problems, qos_class, with_defaults
 from trellis.api.kube.pods import ResourceRequirements
 from trellis.core.recommend.capping import NamespaceLimits, RecommendedResources
 from trellis.core.sizing import size_pod
@@ -73,7 +73,9 @@ def own_resources(spec: Document, spare: Pair, limited: bool) -> Document:
     )
     own = {"requests": written(requests), "limits": written(requests)}
     return (
-        own if limited and not why_refused({"spec": {**spec, "resources": own}}, []) else {"requests": own["requests"]}
+        own
+        if limited and not list_problems({"spec": {**spec, "resources": own}}, [])
+        else {"requests": own["requests"]}
     )
 
 
@@ -125,7 +127,7 @@ targets = st.dictionaries(
 
 
 def size(document: Document, items: list[Document], policy: list[Document], wanted: Any, **more: Any) -> Document:
-    shape = more.pop("shape", None) or shape_of(document)
+    shape = more.pop("shape", None) or read_shape(document)
     advice = [RecommendedResources(name, target) for name, target in wanted.items()]
     return resized(document, size_pod(shape, advice, policies(*policy), limit_ranges(*items), **more))
 
@@ -134,9 +136,9 @@ def size(document: Document, items: list[Document], policy: list[Document], want
 def test_a_pod_is_never_refused_because_it_was_sized(
     document: Document, items: list[Document], policy: list[Document], wanted: Any
 ) -> None:
-    kept = [item for item in items if not why_refused(document, [item])]
-    assert why_refused(document, kept) == []
-    assert why_refused(size(document, kept, policy, wanted), kept) == []
+    kept = [item for item in items if not list_problems(document, [item])]
+    assert list_problems(document, kept) == []
+    assert list_problems(size(document, kept, policy, wanted), kept) == []
 
 
 @given(pods(), ranges(), container_policies(), targets)
@@ -149,17 +151,17 @@ def test_a_pod_is_never_refused_because_it_was_sized(
 def test_a_pod_that_runs_keeps_its_class_and_is_never_refused(
     document: Document, items: list[Document], policy: list[Document], wanted: Any
 ) -> None:
-    kept = [item for item in items if not why_refused(document, [item])]
+    kept = [item for item in items if not list_problems(document, [item])]
     found = size(document, kept, policy, wanted, keep_qos=True)
     assert qos_class(found["spec"]) == qos_class(document["spec"])
-    assert why_refused(found, kept) == []
+    assert list_problems(found, kept) == []
 
 
 @given(pods(), ranges(), container_policies(), targets)
 def test_a_pod_that_breaks_a_limit_range_already_is_not_made_invalid_as_well(
     document: Document, items: list[Document], policy: list[Document], wanted: Any
 ) -> None:
-    assert why_refused(size(document, items, policy, wanted), []) == []
+    assert list_problems(size(document, items, policy, wanted), []) == []
 
 
 @given(pods(), container_policies(), targets, st.dictionaries(st.sampled_from(["c0", "i0"]), drawn_containers))
@@ -167,10 +169,10 @@ def test_so_it_is_while_other_amounts_than_the_specs_are_in_force(
     document: Document, policy: list[Document], wanted: Any, in_force: Any
 ) -> None:
     amounts = {name: ResourceRequirements(**made(name, *each)["resources"]) for name, each in in_force.items()}
-    shape = shape_of(document).with_resources(amounts)
+    shape = read_shape(document).with_resources(amounts)
     found = size(document, [], policy, wanted, keep_qos=True, shape=shape)
     assert qos_class(found["spec"]) == qos_class(document["spec"])
-    assert why_refused(found, []) == []
+    assert list_problems(found, []) == []
 
 
 @given(pods(), container_policies(), targets)
@@ -186,7 +188,7 @@ def test_sizing_a_sized_pod_again_changes_nothing(document: Document, policy: li
 def test_nothing_is_bounded_where_nothing_bounds_it(document: Document, wanted: Any) -> None:
     document["spec"].pop("resources", None)
     found = size_pod(
-        shape_of(document), [RecommendedResources(*each) for each in wanted.items()], policies(), NamespaceLimits()
+        read_shape(document), [RecommendedResources(*each) for each in wanted.items()], policies(), NamespaceLimits()
     )
     for each in found.containers:
         # Only beside a limit of zero, which is no limit to the kubelet, the API server takes no request.

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.builders.pods import Document, container, pod, shape_of
+from support.builders.pods import Document, container, pod, read_shape
 from support.oracles.pod_admission import aggregate, qos_class, with_defaults
 from trellis.api.kube.pods import ResourceRequirements
 from trellis.core.sizing import ContainerList, PodShape
@@ -18,7 +18,7 @@ SIDECAR: Document = {"restartPolicy": "Always"}
 
 
 def test_ordinary_containers_come_first_then_sidecars_and_plain_init_containers_are_not_sized() -> None:
-    shape = shape_of(
+    shape = read_shape(
         pod(container("a"), container("b"), initContainers=[container("setup"), container("mesh", **SIDECAR)])
     )
     assert [(each.name, each.place, each.index) for each in shape.containers] == [
@@ -30,7 +30,7 @@ def test_ordinary_containers_come_first_then_sidecars_and_plain_init_containers_
 
 
 def test_amounts_are_millicores_and_bytes_and_a_limit_is_also_the_request() -> None:
-    [found] = shape_of(pod(container(requests={"memory": "1Gi"}, limits={"cpu": "0.5", "memory": "2Gi"}))).containers
+    [found] = read_shape(pod(container(requests={"memory": "1Gi"}, limits={"cpu": "0.5", "memory": "2Gi"}))).containers
     assert found.requests == {"cpu": 500, "memory": 2**30}
     assert found.limits == {"cpu": 500, "memory": 2**31}
     assert found.written == ResourceRequirements(requests={"memory": "1Gi"}, limits={"cpu": "0.5", "memory": "2Gi"})
@@ -41,12 +41,12 @@ def test_a_resize_policy_says_on_which_resources_a_container_restarts() -> None:
         {"resourceName": "cpu", "restartPolicy": "NotRequired"},
         {"resourceName": "memory", "restartPolicy": "RestartContainer"},
     ]
-    [found] = shape_of(pod(container(resizePolicy=policy))).containers
+    [found] = read_shape(pod(container(resizePolicy=policy))).containers
     assert found.restarts_on == {"memory"}
 
 
 def test_what_is_needed_while_starting_counts_the_sidecars_that_run_already() -> None:
-    shape = shape_of(
+    shape = read_shape(
         pod(
             container("app", {"cpu": "1"}),
             initContainers=[
@@ -60,7 +60,7 @@ def test_what_is_needed_while_starting_counts_the_sidecars_that_run_already() ->
 
 
 def test_amounts_in_force_take_the_place_of_the_specs_but_the_spec_is_remembered() -> None:
-    shape = shape_of(pod(container("app", {"cpu": "1"}, {"cpu": "2"}), container("other", {"cpu": "3"})))
+    shape = read_shape(pod(container("app", {"cpu": "1"}, {"cpu": "2"}), container("other", {"cpu": "3"})))
     found = shape.with_resources({"app": ResourceRequirements(requests={"cpu": "250m"}, limits={"cpu": "500m"})})
     app, other = found.containers
     assert (app.requests, app.limits) == ({"cpu": 250}, {"cpu": 500})
@@ -86,23 +86,23 @@ def test_amounts_in_force_take_the_place_of_the_specs_but_the_spec_is_remembered
     ],
 )
 def test_the_class_of_a_pod(containers: list[Document], expected: QosClass) -> None:
-    assert shape_of(pod(*containers)).qos is expected
+    assert read_shape(pod(*containers)).qos is expected
 
 
 def test_an_init_container_without_limits_makes_a_pod_burstable() -> None:
     whole = container(limits={"cpu": "1", "memory": "1Gi"})
-    assert shape_of(pod(whole, initContainers=[container("setup")])).qos is QosClass.BURSTABLE
+    assert read_shape(pod(whole, initContainers=[container("setup")])).qos is QosClass.BURSTABLE
 
 
 def test_the_pods_own_resources_alone_decide_its_class() -> None:
     own = {"limits": {"cpu": "2", "memory": "2Gi"}}
-    assert shape_of(pod(container(), resources=own)).qos is QosClass.GUARANTEED
-    assert shape_of(pod(container(requests={"cpu": "1"}), resources=own)).qos is QosClass.BURSTABLE
-    assert shape_of(pod(container(limits={"cpu": "1", "memory": "1Gi"}), resources={})).qos is QosClass.BEST_EFFORT
+    assert read_shape(pod(container(), resources=own)).qos is QosClass.GUARANTEED
+    assert read_shape(pod(container(requests={"cpu": "1"}), resources=own)).qos is QosClass.BURSTABLE
+    assert read_shape(pod(container(limits={"cpu": "1", "memory": "1Gi"}), resources={})).qos is QosClass.BEST_EFFORT
 
 
 def test_a_pod_with_its_own_limits_has_requests_too_of_its_containers_or_else_of_those_limits() -> None:
-    shape = shape_of(
+    shape = read_shape(
         pod(
             container("app", {"cpu": "300m"}),
             initContainers=[container("setup", {"cpu": "700m"})],
@@ -110,7 +110,7 @@ def test_a_pod_with_its_own_limits_has_requests_too_of_its_containers_or_else_of
         )
     )
     assert shape.pod_requests == {"cpu": 700, "memory": 2**30}
-    assert shape_of(pod(container("app", {"cpu": "1"}), resources={"requests": {"cpu": "2"}})).pod_requests == {
+    assert read_shape(pod(container("app", {"cpu": "1"}), resources={"requests": {"cpu": "2"}})).pod_requests == {
         "cpu": 2000
     }
 
@@ -140,9 +140,9 @@ def pods(draw: st.DrawFn) -> Document:
 @given(pods())
 def test_class_and_sums_are_those_of_the_api_server(document: Document) -> None:
     made = with_defaults(document)
-    shape = shape_of(document)
+    shape = read_shape(document)
     assert shape.qos == qos_class(made["spec"])
-    assert shape_of(made).qos is shape.qos
+    assert read_shape(made).qos is shape.qos
     needs = {
         name: int(amount * (1000 if name == "cpu" else 1))
         for name, amount in aggregate(made["spec"], "requests").items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.builders.pods import Document, container, limit_ranges, pod, policies, shape_of
+from support.builders.pods import Document, container, limit_ranges, pod, policies, read_shape
 from trellis.api.kube.pods import ResourceRequirements
 from trellis.core.recommend.capping import NamespaceLimits, RecommendedResources
 from trellis.core.sizing import ContainerSize, PodSize, size_pod
@@ -22,7 +22,7 @@ def size(
     running: bool = False,
 ) -> PodSize:
     advice = [RecommendedResources(name, target) for name, target in targets.items()]
-    return size_pod(shape_of(document), advice, policies(*policy), limits, keep_qos=running)
+    return size_pod(read_shape(document), advice, policies(*policy), limits, keep_qos=running)
 
 
 def only(found: PodSize) -> ContainerSize:
@@ -128,7 +128,9 @@ def test_native_sidecars_are_sized_like_containers_and_init_containers_are_not()
 
 def test_limits_keep_the_proportion_of_what_is_in_force_and_requests_stay_below_the_limit_of_the_spec() -> None:
     document = pod(container(requests={"cpu": "1"}, limits={"cpu": "2"}))
-    shape = shape_of(document).with_resources({"app": ResourceRequirements(requests={"cpu": "1"}, limits={"cpu": "4"})})
+    shape = read_shape(document).with_resources(
+        {"app": ResourceRequirements(requests={"cpu": "1"}, limits={"cpu": "4"})}
+    )
     advice = [RecommendedResources("app", {"cpu": 3000})]
     found = only(size_pod(shape, advice, policies(), NO_LIMITS))
     assert found.limits == {"cpu": 12_000}

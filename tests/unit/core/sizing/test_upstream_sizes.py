@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from support.builders.pods import Document, limit_ranges, policies, resized, shape_of
-from support.oracles.pod_admission import amounts, why_refused, with_defaults
+from support.builders.pods import Document, limit_ranges, policies, read_shape, resized
+from support.oracles.pod_admission import amounts, list_problems, with_defaults
 from trellis.core.recommend.amounts import parse_amounts
 from trellis.core.recommend.capping import RecommendedResources
 from trellis.core.sizing import size_pod
@@ -27,7 +27,7 @@ ROUNDING = {"cpu": Fraction(2, 1000), "memory": Fraction(2)}
 def sized(case: Document) -> Document:
     pod = with_defaults({"metadata": {"uid": "u-1"}, "spec": case["pod"]})
     advice = [RecommendedResources(name, parse_amounts(target)) for name, target in case["recommended"].items()]
-    size = size_pod(shape_of(pod), advice, policies(*case["policies"]), limit_ranges(*case["limits"]))
+    size = size_pod(read_shape(pod), advice, policies(*case["policies"]), limit_ranges(*case["limits"]))
     return resized(pod, size)
 
 
@@ -35,7 +35,7 @@ def sized(case: Document) -> Document:
 def test_a_pod_under_limit_ranges_is_sized_as_upstream_sizes_it(number: int) -> None:
     case = CASES[number]
     found = sized(case)
-    assert not why_refused(found, [item for item in case["limits"] if item["type"] in {"Pod", "Container"}])
+    assert not list_problems(found, [item for item in case["limits"] if item["type"] in {"Pod", "Container"}])
     for container in found["spec"]["containers"]:
         for field in ("requests", "limits"):
             ours = amounts(container["resources"].get(field))

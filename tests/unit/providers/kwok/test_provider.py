@@ -127,7 +127,7 @@ async def test_a_taint_is_not_removed_from_a_node_that_has_changed_since() -> No
 @played
 async def test_an_order_that_was_carried_out_and_never_answered_is_not_given_twice() -> None:
     world = KwokWorld()
-    world.server.answers_to_lose = 1
+    world.server.responses_to_drop = 1
     ordered = await world.provider.order("small", 3, world.now)
     await world.carry_out(ordered.steps)
     assert [outcome.result for outcome in world.outcomes].count(Result.FAILED) == 1
@@ -383,10 +383,10 @@ def test_whatever_happens_a_group_keeps_its_limits_and_no_order_is_given_twice(s
                 case "restart":
                     world.provider = world.restarted()
                 case "lose":
-                    world.server.answers_to_lose = number
+                    world.server.responses_to_drop = number
             state = await world.state()
             assert state.target == len(world.documents()) <= highest
-        world.server.answers_to_lose = 0
+        world.server.responses_to_drop = 0
         await world.bring_up((await world.state()).target)
         assert set((await world.states()).values()) <= {"Running"}
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import yaml
 
-from support.builders.surveys import GIB, NONE, NOW, container, many, shop, survey, workload
+from support.builders.surveys import GIB, NONE, NOW, container, generated_survey, shop, survey, workload
 from support.golden_files import assert_golden, page_body
 from trellis.base.prices import EXAMPLE_PRICES, Prices
 from trellis.core.advice.advisor import advise
@@ -49,7 +49,7 @@ def test_emitted_manifests_are_as_approved(form: Emitted) -> None:
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_no_line_of_the_table_is_wider_than_the_terminal(width: int) -> None:
     long = workload("a-workload-with-a-name-that-nobody-types-twice", container("and-its-container"), pods=12345)
-    for found in (SHOP, advised(many(60)), advised(survey(long, namespace_of_length(40)))):
+    for found in (SHOP, advised(generated_survey(60)), advised(survey(long, namespace_of_length(40)))):
         assert max(map(len, as_text(found, width))) <= max(width, 80)
 
 
@@ -58,7 +58,7 @@ def namespace_of_length(length: int) -> SurveyedWorkload:
 
 
 def test_top_shows_what_matters_most_and_says_what_it_left_out() -> None:
-    text = render_advice(advised(many(60)), "table", 100, 5)
+    text = render_advice(advised(generated_survey(60)), "table", 100, 5)
     assert "... and 55 more" in text
     assert sum(" service-" in line or "/service-" in line for line in text.splitlines()) == 5
     assert render_advice(SHOP, "markdown", 100, 1).count("| shop/") == 1
@@ -94,7 +94,7 @@ def test_what_could_not_be_seen_makes_every_form_partial() -> None:
         assert "Partial: 1 thing that is listed below could not be looked at." in text
         assert "pods in payments" in text
     assert json.loads(render_advice(SHOP, "json"))["partial"] is True
-    assert "Partial" not in render_advice(advised(many(2)), "table")
+    assert "Partial" not in render_advice(advised(generated_survey(2)), "table")
 
 
 def test_other_autoscalers_of_the_size_are_reported() -> None:
@@ -149,6 +149,6 @@ def test_odd_names_do_no_harm() -> None:
 
 
 def test_very_many_containers_leave_the_page_readable() -> None:
-    page = render_advice(advised(many(3500)), "html")
+    page = render_advice(advised(generated_survey(3500)), "html")
     assert "These are 3,000 of 3,500" in page
     assert len(page.encode()) < 4_000_000

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from support.builders.surveys import GIB, MIB, NOW, on_utilization, shop, survey
-from support.builders.surveys_over_time import by_hpa, daily, living, living_shop
+from support.builders.surveys_over_time import by_hpa, daily, recorded_shop, recorded_workload
 from support.golden_files import assert_golden, page_body
 from trellis.base.prices import EXAMPLE_PRICES, Prices
 from trellis.core.advice.advisor import advise
@@ -30,7 +30,7 @@ def advised(found: SurveyResult, prices: Prices = EXAMPLE_PRICES) -> SurveyAdvic
     return advise(found, AdvicePolicy(), prices, NOW)
 
 
-SHOP = advised(living_shop())
+SHOP = advised(recorded_shop())
 
 
 def names(text: str) -> list[str]:
@@ -60,7 +60,9 @@ def test_a_check_has_nothing_against_the_manifests() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 120])
 def test_no_line_of_the_text_is_wider_than_the_terminal(width: int) -> None:
-    long = living("a-workload-with-a-name-that-nobody-types-twice-and-which-goes-on-and-on", daily(9e6, 9e7), 12345)
+    long = recorded_workload(
+        "a-workload-with-a-name-that-nobody-types-twice-and-which-goes-on-and-on", daily(9e6, 9e7), 12345
+    )
     for found in (SHOP, advised(survey(long))):
         assert max(map(len, as_text(proposals_for(found), width))) <= max(width, 80)
 
@@ -91,7 +93,7 @@ def test_nothing_to_propose_is_reported_in_every_form() -> None:
 
 
 def test_where_nothing_costs_anything_there_is_no_money() -> None:
-    free = advised(living_shop(), Prices("given", "USD", 0.0, 0.0))
+    free = advised(recorded_shop(), Prices("given", "USD", 0.0, 0.0))
     assert "USD" not in render_buckets(free, "table")
     assert "Buckets for 5 of 9 workloads." in render_buckets(free, "table")
     [first, *_] = json.loads(render_buckets(free, "json"))["workloads"]
@@ -102,12 +104,14 @@ def test_an_hvpa_is_called_otherwise_where_its_name_is_taken() -> None:
     """Its own HPA and VPA are called like it, and it takes nothing away from anybody."""
     cpu = daily(600, 4500)
     hpa = on_utilization("web", 60)
-    assert names(render_buckets(advised(survey(living("web", cpu, 8))), "yaml")) == ["web"]
-    assert names(render_buckets(advised(survey(living("web", cpu, 8, vpas=("web",)))), "yaml")) == ["web-deployment"]
-    assert names(render_buckets(advised(survey(living("web", cpu, by_hpa(60, 1000), hpas=(hpa,)))), "yaml")) == [
+    assert names(render_buckets(advised(survey(recorded_workload("web", cpu, 8))), "yaml")) == ["web"]
+    assert names(render_buckets(advised(survey(recorded_workload("web", cpu, 8, vpas=("web",)))), "yaml")) == [
         "web-deployment"
     ]
-    twins = survey(living("web", cpu, 8), living("web", cpu, 3, kind="StatefulSet"))
+    assert names(
+        render_buckets(advised(survey(recorded_workload("web", cpu, by_hpa(60, 1000), hpas=(hpa,)))), "yaml")
+    ) == ["web-deployment"]
+    twins = survey(recorded_workload("web", cpu, 8), recorded_workload("web", cpu, 3, kind="StatefulSet"))
     assert sorted(names(render_buckets(advised(twins), "yaml"))) == ["web-deployment", "web-statefulset"]
 
 
@@ -122,7 +126,7 @@ def bounded(workload: SurveyedWorkload, limits: NamespaceLimits) -> SurveyResult
 
 
 def test_replicas_fit_twice_on_a_node_and_within_what_is_allowed() -> None:
-    web = living("web", daily(900, 6000), 8, request=(2000, GIB))
+    web = recorded_workload("web", daily(900, 6000), 8, request=(2000, GIB))
     assert largest(survey(web)) == ("2", "1664Mi")
     node = msgspec.structs.replace(survey(web), largest_node=ResourceAmount(1800, 1600 * MIB))
     assert largest(node) == ("900m", "800Mi")

@@ -16,7 +16,7 @@ from jinja2.exceptions import UndefinedError
 
 from support.builders.results import backtested, simulated
 from support.builders.surveys import NOW, shop
-from support.builders.surveys_over_time import living_shop
+from support.builders.surveys_over_time import recorded_shop
 from trellis.base.prices import EXAMPLE_PRICES
 from trellis.core.advice.advisor import advise
 from trellis.core.advice.policy import AdvicePolicy
@@ -101,7 +101,7 @@ def advice_page() -> str:
 
 def buckets_page() -> str:
     prices = msgspec.structs.replace(EXAMPLE_PRICES, name=SCRIPT, currency=SCRIPT)
-    return render_buckets(advise(named_by_scripts(living_shop()), AdvicePolicy(), prices, NOW), "html")
+    return render_buckets(advise(named_by_scripts(recorded_shop()), AdvicePolicy(), prices, NOW), "html")
 
 
 class _Elements(HTMLParser):

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from support.api_server.server import ModelServer
-from support.builders.dumps import NOW, collected_from, shop
+from support.builders.dumps import NOW, dump_state, shop
 from trellis.api.kinds.buffer import Buffer
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.nodes import Node
@@ -32,7 +32,7 @@ POD = {"containers": [{"name": "job", "resources": {"requests": {"cpu": "1", "me
 
 
 def played(server: ModelServer, **options: Any) -> DumpedFleet:
-    return build_fleet_from_dump(collected_from(server), "shop", **options)
+    return build_fleet_from_dump(dump_state(server), "shop", **options)
 
 
 def reasons(found: DumpedFleet, kind: str) -> list[str]:
@@ -132,7 +132,7 @@ def grown(collected: ClusterState) -> ClusterState:
 
 
 def test_pods_of_a_workload_that_scales_share_the_cpu_of_as_many_as_there_were() -> None:
-    fleet = build_fleet_from_dump(grown(collected_from(shop())), "shop")
+    fleet = build_fleet_from_dump(grown(dump_state(shop())), "shop")
     (demand,) = workload(fleet, "web").demand
     assert demand.shared
     assert demand.own_memory
@@ -142,7 +142,7 @@ def test_pods_of_a_workload_that_scales_share_the_cpu_of_as_many_as_there_were()
 
 
 def test_an_hpa_of_a_dump_follows_usage_in_the_model() -> None:
-    found = build_fleet_from_dump(grown(collected_from(shop())), "shop")
+    found = build_fleet_from_dump(grown(dump_state(shop())), "shop")
     fleet = msgspec.structs.replace(found.fleet, variants=found.fleet.variants[:1])
     result = simulate(fleet)
     assert not result.partial
@@ -277,7 +277,7 @@ def test_usage_of_a_cron_job_goes_by_the_age_of_its_pods() -> None:
         ContainerHistory("shop", f"report-2973{n}-bbcdf", "job", at, ramp, ramp * 1e9)
         for n, at in enumerate((times, times + 6 * HOUR))
     ]
-    collected = msgspec.structs.replace(grown(collected_from(server)), history=tuple(series))
+    collected = msgspec.structs.replace(grown(dump_state(server)), history=tuple(series))
     report = workload(build_fleet_from_dump(collected, "shop"), "report")
     assert {length for _, length in report.runs} == {1200.0}
     assert report.demand[0].cpu[:4].tolist() == pytest.approx(ramp.tolist())
@@ -323,7 +323,7 @@ def test_static_pods_are_taken_off_their_nodes() -> None:
 
 def test_what_the_dump_lacks_is_listed() -> None:
     server = shop()
-    collected = collected_from(server, "shop")
+    collected = dump_state(server, "shop")
     lacking = msgspec.structs.replace(
         collected,
         missing=(MissingData("Node", "", "may not be read"), MissingData("Hvpa", "", "is not served by this cluster")),
@@ -339,7 +339,7 @@ def test_a_masked_dump_plays_the_same_autoscalers() -> None:
     server = shop()
     put_cron_job(server, concurrencyPolicy="Replace")
     put_hvpa(server, hvpa())
-    plain, masked = (collected_from(server, mask=mask) for mask in (None, Anonymizer(b"0")))
+    plain, masked = (dump_state(server, mask=mask) for mask in (None, Anonymizer(b"0")))
     both = [build_fleet_from_dump(each, "shop").fleet for each in (plain, masked)]
     plainly, secretly = ([kinds(variant) for variant in fleet.variants] for fleet in both)
     assert plainly == secretly

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from support.api_server.server import ModelServer
-from support.builders.dumps import HASH, NOW, collected_from, shop
+from support.builders.dumps import HASH, NOW, dump_state, shop
 from trellis.base.errors import InvalidInput
 from trellis.core.cluster.dump_format import ContainerHistory, UsageColumns
 from trellis.core.cluster.state import ClusterState
@@ -36,7 +36,7 @@ def unscaled() -> ModelServer:
 
 
 def played(server: ModelServer, **options: Any) -> DumpedFleet:
-    return build_fleet_from_dump(collected_from(server), "shop", **options)
+    return build_fleet_from_dump(dump_state(server), "shop", **options)
 
 
 def web(found: DumpedFleet) -> SimulatedWorkload:
@@ -128,7 +128,7 @@ def test_a_dump_without_pods_is_refused() -> None:
 
 
 def test_usage_over_time_is_the_mean_of_the_pods_also_of_those_that_are_gone() -> None:
-    collected = with_history(collected_from(unscaled()), f"web-{HASH}-x2x9z", "web-99999bbbb-ccccc", "website-0")
+    collected = with_history(dump_state(unscaled()), f"web-{HASH}-x2x9z", "web-99999bbbb-ccccc", "website-0")
     fleet = build_fleet_from_dump(collected, "shop")
     (demand,) = web(fleet).demand
     assert set(demand.cpu.tolist()) == {1.5}
@@ -140,7 +140,7 @@ def test_usage_over_time_is_the_mean_of_the_pods_also_of_those_that_are_gone() -
 
 
 def test_a_gap_in_usage_is_filled_with_what_came_before() -> None:
-    collected = with_history(collected_from(shop()), f"web-{HASH}-x2x9z")
+    collected = with_history(dump_state(shop()), f"web-{HASH}-x2x9z")
     (one,) = collected.history
     cpu = one.cpu.copy()
     cpu[:10] = np.nan
@@ -205,7 +205,7 @@ def test_without_a_checkpoint_usage_stays_as_it_is_now() -> None:
 
 def test_without_any_usage_half_of_the_request_is_assumed() -> None:
     server = _with_status(lambda status: status.update(version="v2"))
-    collected = msgspec.structs.replace(collected_from(server), usage=UsageColumns.concatenate([]))
+    collected = msgspec.structs.replace(dump_state(server), usage=UsageColumns.concatenate([]))
     fleet = build_fleet_from_dump(collected, "shop")
     assert np.mean(web(fleet).demand[0].cpu) == pytest.approx(0.25, rel=0.02)
     assert "what is used follows from half of what is requested (2 containers)" in fleet.notes
@@ -252,7 +252,7 @@ def test_a_dump_is_played_the_same_each_time_named_or_not() -> None:
     once, again = (simulate(_short(played(shop())).fleet) for _ in range(2))
     assert msgspec.json.encode(once) == msgspec.json.encode(again)
     assert not once.partial
-    masked = build_fleet_from_dump(collected_from(shop(), mask=Anonymizer(b"0")), "shop")
+    masked = build_fleet_from_dump(dump_state(shop(), mask=Anonymizer(b"0")), "shop")
     hidden = simulate(_short(masked).fleet)
     assert not hidden.partial
     assert [variant.name for variant in hidden.variants] == [variant.name for variant in once.variants]

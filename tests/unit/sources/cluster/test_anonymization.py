@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.builders.dumps import HASH, LABELS, SECRET, collected_from, dump_of, hide, shop
+from support.builders.dumps import HASH, LABELS, SECRET, collect_dump, dump_state, hide, shop
 from trellis.base.selectors import Selector, parse_selector
 from trellis.core.cluster.dump_format import DumpedComponent
 from trellis.core.cluster.owners import ScaleInfo, TargetRef, build_controller_ref
@@ -30,7 +30,7 @@ def mask(secret: bytes = b"0") -> Anonymizer:
 
 
 def test_no_name_is_left() -> None:
-    dump = b"".join(dump_of(shop(), mask=mask())).decode()
+    dump = b"".join(collect_dump(shop(), mask=mask())).decode()
     for word in (*GIVEN, HASH, SECRET, "example.com", "registry.example", "web-vpa"):
         assert not re.search(rf"\b{re.escape(word)}\b", dump), word
 
@@ -44,8 +44,8 @@ def test_the_time_of_a_resize_is_retained_and_its_writer_is_not() -> None:
         for subresource in ("resize", "status")
     ]
     server.put(path, {**found, "metadata": {**found["metadata"], "managedFields": entries}})
-    assert "bertha" not in b"".join(dump_of(server)).decode()
-    kept = [pod.metadata.managed_fields for pod in collected_from(server, mask=mask()).pods]
+    assert "bertha" not in b"".join(collect_dump(server)).decode()
+    kept = [pod.metadata.managed_fields for pod in dump_state(server, mask=mask()).pods]
     assert [[each.subresource for each in entry] for entry in kept if entry] == [["resize"]]
 
 
@@ -53,7 +53,7 @@ def test_no_name_is_left_in_what_is_missing() -> None:
     server = shop()
     hide(server, "office")
     server.put("/api/v1/namespaces/shop/pods/odd", {"spec": {"containers": "none"}})
-    dump = b"".join(dump_of(server, "shop", "office", "shopp", mask=mask())).decode()
+    dump = b"".join(collect_dump(server, "shop", "office", "shopp", mask=mask())).decode()
     assert '"why":"may not be read"' in dump
     assert '"why":"does not exist"' in dump
     for word in (*GIVEN, "odd", "shopp"):
@@ -64,12 +64,12 @@ def test_the_collector_reports_all_that_is_missing() -> None:
     server = shop()
     hide(server, "office")
     writing = DumpWriter(mask())
-    dump_of(server, writing=writing)
+    collect_dump(server, writing=writing)
     assert "office" in {each.where for each in writing.missing}
 
 
 def test_everything_still_belongs_together() -> None:
-    plain, found = collected_from(shop()), collected_from(shop(), mask=mask())
+    plain, found = dump_state(shop()), dump_state(shop(), mask=mask())
     assert found.about.anonymous
     (vpa,) = found.vpas
     namespace = vpa.metadata.namespace
@@ -120,7 +120,7 @@ def test_everything_still_belongs_together() -> None:
 
 
 def test_another_secret_gives_other_names() -> None:
-    (one,), (other,) = (collected_from(shop(), mask=mask(secret)).vpas for secret in (b"1", b"2"))
+    (one,), (other,) = (dump_state(shop(), mask=mask(secret)).vpas for secret in (b"1", b"2"))
     assert one.metadata.name != other.metadata.name
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.api_server.server import ModelServer
-from support.builders.dumps import NOW, SECRET, collected_from, dump_of, hide, shop
+from support.builders.dumps import NOW, SECRET, collect_dump, dump_state, hide, shop
 from support.virtual_time import run
 from trellis.core.cluster.dump_format import MissingData
 from trellis.core.cluster.owners import TargetRef
@@ -46,7 +46,7 @@ def test_buffers_are_collected_with_their_events() -> None:
     about = {"kind": "Buffer", "namespace": "shop", "name": "web"}
     event = {"involvedObject": about, "reason": "BufferReady", "source": {"component": "somebody"}}
     server.put("/api/v1/namespaces/shop/events/web-9", event)
-    found = collected_from(server)
+    found = dump_state(server)
     assert [buffer.metadata.name for buffer in found.buffers] == ["web"]
     assert "BufferReady" in [each.reason for each in found.events]
 
@@ -61,8 +61,8 @@ def test_a_pod_template_in_a_buffer_is_stored_without_unread_fields() -> None:
     }
     pods = {"replicaNum": 3, "podSpec": {"containers": [container], "nodeSelector": {"pool": "a"}}}
     put(server, "builds", {"podBasedBufferSpec": pods}, capacity={"pods": pods})
-    assert SECRET.encode() not in b"".join(dump_of(server))
-    found = collected_from(server).buffers.get("shop", "builds")
+    assert SECRET.encode() not in b"".join(collect_dump(server))
+    found = dump_state(server).buffers.get("shop", "builds")
     assert found is not None
     assert found.spec.capacity is not None
     assert found.spec.capacity.pods is not None
@@ -73,13 +73,13 @@ def test_a_pod_template_in_a_buffer_is_stored_without_unread_fields() -> None:
 def test_a_pod_that_cannot_be_read_keeps_nothing_to_itself() -> None:
     server = shop()
     put(server, "odd", capacity={"pods": {"replicaNum": 3, "podSpec": {"containers": SECRET}}})
-    assert SECRET.encode() not in b"".join(dump_of(server))
+    assert SECRET.encode() not in b"".join(collect_dump(server))
 
 
 def test_the_count_of_an_unknown_target_is_read_from_its_scale() -> None:
     server = with_rollouts(shop())
     put(server, "web", targetRef=ROLLOUT, capacity=PERCENT)
-    found = collected_from(server)
+    found = dump_state(server)
     target = TargetRef("shop", "argoproj.io/v1alpha1", "Rollout", "web")
     assert (found.scales[target].selector, found.replicas[target]) == ("app=web", 7)
 
@@ -88,7 +88,7 @@ def test_a_class_of_nodes_has_no_scale_to_ask_for() -> None:
     server = with_rollouts(shop())
     totals = {"nodeClass": {"totalCpu": "4", "totalMem": "8Gi"}}
     put(server, "web", targetRef=ROLLOUT, capacity=totals)
-    assert collected_from(server).scales == {}
+    assert dump_state(server).scales == {}
 
 
 def test_pods_of_other_namespaces_are_there_for_what_they_take_of_nodes() -> None:

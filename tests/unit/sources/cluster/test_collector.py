@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.api_server.server import ModelServer
-from support.builders.dumps import HASH, NOW, SECRET, collected_from, dump_of, hide, shop
+from support.builders.dumps import HASH, NOW, SECRET, collect_dump, dump_state, hide, shop
 from support.virtual_time import run
 from trellis.base.errors import InvalidRecording, Throttled, Unreachable
 from trellis.base.json_lines import FORMAT_VERSION, HEADER, RecordingHeader, encode_line
@@ -27,7 +27,7 @@ from trellis.testing.scripted_transport import Answer, refusal
 
 
 def test_a_dump_says_what_was_there() -> None:
-    found = collected_from(shop())
+    found = dump_state(shop())
     assert (found.time, found.about.server) == (NOW, "v1.34.2")
     assert set(found.about.namespaces) == {"shop", "office", "kube-system"}
     vpa = found.vpas.get("shop", "web-vpa")
@@ -53,7 +53,7 @@ def test_a_dump_says_what_was_there() -> None:
 
 
 def test_usage_comes_in_columns() -> None:
-    usage = collected_from(shop()).usage
+    usage = dump_state(shop()).usage
     assert usage.namespaces == ["shop", "shop"]
     assert usage.containers == ["app", "app"]
     assert usage.cpu.tolist() == [0.123, 0.123]
@@ -61,7 +61,7 @@ def test_usage_comes_in_columns() -> None:
 
 
 def test_components_are_known_by_their_flags_without_secrets() -> None:
-    updater = collected_from(shop()).component("updater")
+    updater = dump_state(shop()).component("updater")
     assert updater is not None
     assert updater.flags == {
         "in-recommendation-bounds-eviction-lifetime-threshold": "6h",
@@ -84,13 +84,13 @@ def test_flags_may_stand_apart_from_their_values() -> None:
 
 
 def test_replica_sets_without_pods_and_news_about_probes_are_left_out() -> None:
-    found = collected_from(shop())
+    found = dump_state(shop())
     assert [each.metadata.name for each in found.workloads["ReplicaSet"]] == [f"web-{HASH}"]
     assert [event.reason for event in found.events] == ["EvictedByVPA"]
 
 
 def test_no_secret_is_in_a_dump() -> None:
-    dump = b"".join(dump_of(shop()))
+    dump = b"".join(collect_dump(shop()))
     assert SECRET.encode() not in dump
     assert b"last-applied" not in dump
     assert b"managedFields" not in dump
@@ -131,11 +131,11 @@ def test_whatever_trellis_does_not_read_of_a_pod_stays_in_the_cluster(
         at = at[step]  # type: ignore[index]
     at[place[-1]] = hidden  # type: ignore[index]
     server.put("/api/v1/namespaces/shop/pods/web", pod)
-    assert SECRET.encode() not in b"".join(dump_of(server))
+    assert SECRET.encode() not in b"".join(collect_dump(server))
 
 
 def test_patterns_choose_namespaces() -> None:
-    found = collected_from(shop(), "sh*")
+    found = dump_state(shop(), "sh*")
     assert found.about.namespaces == ("shop",)
     assert not found.about.everywhere
     assert {pod.metadata.namespace for pod in found.pods} == {"shop"}
@@ -143,14 +143,14 @@ def test_patterns_choose_namespaces() -> None:
 
 
 def test_a_pattern_that_matches_nothing_is_named() -> None:
-    assert MissingData("Namespace", "bank", "does not exist") in collected_from(shop(), "bank").missing
-    assert MissingData("Namespace", "bank-*", "does not exist") in collected_from(shop(), "bank-*", "sh*").missing
+    assert MissingData("Namespace", "bank", "does not exist") in dump_state(shop(), "bank").missing
+    assert MissingData("Namespace", "bank-*", "does not exist") in dump_state(shop(), "bank-*", "sh*").missing
 
 
 def test_what_rbac_hides_is_named_and_the_rest_is_there() -> None:
     server = shop()
     hide(server, "office", "kube-system")
-    found = collected_from(server)
+    found = dump_state(server)
     assert [pod.metadata.namespace for pod in found.pods] == ["shop", "shop"]
     assert len(found.usage) == 2
     assert MissingData("Pod", "office", "may not be read") in found.missing
@@ -163,7 +163,7 @@ def test_what_rbac_hides_is_named_and_the_rest_is_there() -> None:
 def test_what_is_hidden_everywhere_is_reported_once() -> None:
     server = shop()
     hide(server, "office", "kube-system", "shop")
-    found = collected_from(server)
+    found = dump_state(server)
     assert [each for each in found.missing if each.what == "Pod"] == [MissingData("Pod", "", "may not be read")]
 
 
@@ -172,23 +172,23 @@ def test_without_the_right_to_list_namespaces_the_named_ones_are_used() -> None:
     server.before = lambda request: (
         refusal(403, "Forbidden") if request.path in ("/api/v1/namespaces", "/api/v1/pods") else None
     )
-    found = collected_from(server, "shop", "o*")
+    found = dump_state(server, "shop", "o*")
     assert found.about.namespaces == ("shop",)
     assert MissingData("Namespace", "", "may not be read") in found.missing
 
 
 def test_a_server_that_does_not_say_what_it_serves_is_thought_to_serve_everything() -> None:
     server = shop()
-    assert collected_from(server).about.resizes_pods
-    assert not [each for each in collected_from(server).missing if each.what == "kinds that are served"]
+    assert dump_state(server).about.resizes_pods
+    assert not [each for each in dump_state(server).missing if each.what == "kinds that are served"]
     server.before = lambda request: refusal(403, "Forbidden") if request.path == "/apis" else None
-    assert MissingData("kinds that are served", "", "may not be read") in collected_from(server).missing
+    assert MissingData("kinds that are served", "", "may not be read") in dump_state(server).missing
 
 
 def test_a_kind_that_is_not_served_is_named_once() -> None:
     server = shop()
     server.before = lambda request: refusal(404, "NotFound") if "verticalpod" in request.path else None
-    found = collected_from(server, "shop", "office")
+    found = dump_state(server, "shop", "office")
     assert MissingData("VerticalPodAutoscaler", "", "is not served by this cluster") in found.missing
 
 
@@ -204,7 +204,7 @@ def test_a_busy_server_is_asked_again() -> None:
         return None
 
     server.before = before
-    assert len(collected_from(server).pods) == 3
+    assert len(dump_state(server).pods) == 3
 
 
 def test_a_list_that_cannot_be_had_ends_nothing_else() -> None:
@@ -212,7 +212,7 @@ def test_a_list_that_cannot_be_had_ends_nothing_else() -> None:
     server.before = lambda request: (
         Throttled(429, "TooManyRequests", "busy") if request.path.endswith("/pods") else None
     )
-    found = collected_from(server)
+    found = dump_state(server)
     assert MissingData("Pod", "", "could not be read: busy") in found.missing
     assert len(found.vpas) == 1
 
@@ -221,19 +221,19 @@ def test_a_server_that_does_not_answer_is_an_error() -> None:
     server = shop()
     server.faults.append(Unreachable("no route to host"))
     with pytest.raises(Unreachable, match="no route"):
-        dump_of(server)
+        collect_dump(server)
 
 
 def test_one_object_that_cannot_be_read_is_named() -> None:
     server = shop()
     server.put("/api/v1/namespaces/shop/pods/odd", {"spec": {"containers": "none"}})
-    found = collected_from(server)
+    found = dump_state(server)
     assert len(found.pods) == 3
     assert [each.what for each in found.missing if each.where == "shop"] == ["Pod odd"]
 
 
 def test_the_order_does_not_depend_on_which_answer_comes_first() -> None:
-    assert dump_of(shop()) == dump_of(shop())
+    assert collect_dump(shop()) == collect_dump(shop())
 
 
 def test_many_pages_are_one_list() -> None:
@@ -241,7 +241,7 @@ def test_many_pages_are_one_list() -> None:
     for number in range(1_203):
         server.put(f"/api/v1/namespaces/shop/pods/many-{number}", {"spec": {"containers": []}})
     writing = DumpWriter()
-    found = ClusterState.from_dump(dump_of(server, writing=writing))
+    found = ClusterState.from_dump(collect_dump(server, writing=writing))
     assert len(found.pods) == writing.counts["Pod"] == 1_206
 
 
@@ -255,7 +255,7 @@ def test_scales_of_unknown_kinds_are_asked_for_and_of_what_is_above_them() -> No
             "spec": {"replicas": 1},
         },
     )
-    found = collected_from(server)
+    found = dump_state(server)
     answer = found.scales[TargetRef("shop", "argoproj.io/v1alpha1", "Rollout", "web")]
     assert answer.problem is not None
 
@@ -265,13 +265,13 @@ def test_other_recordings_and_half_a_dump_are_refused() -> None:
     with pytest.raises(InvalidRecording, match="only what `trellis dump` wrote"):
         ClusterState.from_dump(other)
     with pytest.raises(InvalidRecording, match="was stopped"):
-        ClusterState.from_dump(dump_of(shop())[:1])
+        ClusterState.from_dump(collect_dump(shop())[:1])
     with pytest.raises(InvalidRecording, match="no line of a recording"):
         ClusterState.from_dump(b"hello\n")
 
 
 def test_a_dump_that_was_cut_off_says_so() -> None:
-    lines = dump_of(shop())
+    lines = collect_dump(shop())
     assert ClusterState.from_dump(lines).is_complete
     assert not ClusterState.from_dump(lines[:-1]).is_complete
 
@@ -283,10 +283,10 @@ def test_a_command_works_from_what_a_dump_would_say() -> None:
 
 
 def test_a_line_of_a_later_release_is_passed_over() -> None:
-    lines = [*dump_of(shop()), encode_line("weather", {"rain": True}), encode_line("object", {"kind": "Cloud"})]
+    lines = [*collect_dump(shop()), encode_line("weather", {"rain": True}), encode_line("object", {"kind": "Cloud"})]
     assert len(ClusterState.from_dump(lines).pods) == 3
 
 
 def test_every_line_is_json_that_says_what_it_is() -> None:
-    kinds = {json.loads(line)["kind"] for line in dump_of(shop())}
+    kinds = {json.loads(line)["kind"] for line in collect_dump(shop())}
     assert kinds == {"header", "about", "object", "usage", "component", "end"}

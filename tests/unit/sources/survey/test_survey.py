@@ -129,7 +129,7 @@ def test_a_namespace_takes_one_query_per_resource_however_many_containers_it_has
 
 def test_a_namespace_where_nothing_runs_at_this_moment_is_found_by_its_past() -> None:
     server = SurveyedPrometheus()
-    server.say("kube_deployment_spec_replicas", 0, {"namespace": "night", "deployment": "report"})
+    server.add_series("kube_deployment_spec_replicas", 0, {"namespace": "night", "deployment": "report"})
     times = [NOW - DAY + STEP * number for number in range(12)]
     for resource, used in (("cpu", 0.2), ("memory", 100 * MIB)):
         server.put(resource, ("night", f"report-{HASH}-x2k9b", "app"), dict.fromkeys(times, used))
@@ -172,9 +172,9 @@ def test_deleted_pods_count_whatever_their_owner() -> None:
             "owner_name": "web",
         }
     )
-    server.use("shop", "odd", "app", cpu=3.0, days=0.5)
-    server.use("shop", "web-5f6b7c8d9f-bcdfg", "app", memory=900 * MIB, days=0.5)
-    server.use("shop", "nobodys", "app", cpu=50.0)
+    server.add_usage("shop", "odd", "app", cpu=3.0, days=0.5)
+    server.add_usage("shop", "web-5f6b7c8d9f-bcdfg", "app", memory=900 * MIB, days=0.5)
+    server.add_usage("shop", "nobodys", "app", cpu=50.0)
     _, container = one(survey(server))
     assert container.highest.cpu == 3000
     assert container.highest.memory == 900 * MIB
@@ -182,9 +182,9 @@ def test_deleted_pods_count_whatever_their_owner() -> None:
 
 def test_jobs_of_a_cron_job_are_one_workload_also_when_none_runs() -> None:
     server = SurveyedPrometheus()
-    server.say("kube_cronjob_info", 1, {"namespace": "shop", "cronjob": "report", "schedule": "* * * * *"})
+    server.add_series("kube_cronjob_info", 1, {"namespace": "shop", "cronjob": "report", "schedule": "* * * * *"})
     for number in range(3):
-        server.use("shop", f"report-2930561{number}-x2k9b", "report", cpu=0.5, days=0.2)
+        server.add_usage("shop", f"report-2930561{number}-x2k9b", "report", cpu=0.5, days=0.2)
     workload, container = one(survey(server))
     assert (workload.kind, workload.name, workload.pods) == ("CronJob", "report", 0)
     assert container.samples > 0
@@ -193,11 +193,11 @@ def test_jobs_of_a_cron_job_are_one_workload_also_when_none_runs() -> None:
 
 def test_bare_pods_and_pods_of_unknown_kinds_are_workloads_too() -> None:
     server = SurveyedPrometheus()
-    server.own("shop", "debug", "<none>", "<none>")
-    server.own("shop", "kafka-0", "StrimziPodSet", "kafka")
+    server.add_owner("shop", "debug", "<none>", "<none>")
+    server.add_owner("shop", "kafka-0", "StrimziPodSet", "kafka")
     for pod in ("debug", "kafka-0"):
-        server.request("shop", pod, "app", 1.0, MIB)
-        server.use("shop", pod, "app", days=0.1)
+        server.add_requests("shop", pod, "app", 1.0, MIB)
+        server.add_usage("shop", pod, "app", days=0.1)
     assert names(survey(server)) == [("shop", "Pod", "debug"), ("shop", "StrimziPodSet", "kafka")]
 
 
@@ -210,13 +210,13 @@ def test_hpas_are_there_with_what_they_scale_by() -> None:
         "scaletargetref_name": "web",
         "scaletargetref_api_version": "apps/v1",
     }
-    server.say("kube_horizontalpodautoscaler_info", 1, place | target)
-    server.say("kube_horizontalpodautoscaler_spec_min_replicas", 2, place)
-    server.say("kube_horizontalpodautoscaler_spec_max_replicas", 9, place)
-    server.say("kube_horizontalpodautoscaler_status_current_replicas", 3, place)
+    server.add_series("kube_horizontalpodautoscaler_info", 1, place | target)
+    server.add_series("kube_horizontalpodautoscaler_spec_min_replicas", 2, place)
+    server.add_series("kube_horizontalpodautoscaler_spec_max_replicas", 9, place)
+    server.add_series("kube_horizontalpodautoscaler_status_current_replicas", 3, place)
     metric = "kube_horizontalpodautoscaler_spec_target_metric"
-    server.say(metric, 70, place | {"metric_name": "cpu", "metric_target_type": "utilization"})
-    server.say(metric, 5, place | {"metric_name": "requests", "metric_target_type": "average"})
+    server.add_series(metric, 70, place | {"metric_name": "cpu", "metric_target_type": "utilization"})
+    server.add_series(metric, 5, place | {"metric_name": "requests", "metric_target_type": "average"})
     workload, _ = one(survey(server))
     [hpa] = workload.hpas
     assert (hpa.name, hpa.least, hpa.most, hpa.replicas, hpa.others) == ("web-hpa", 2, 9, 3, 1)
@@ -230,8 +230,8 @@ def test_a_kill_for_lack_of_memory_counts() -> None:
         if killed:
             place = {"namespace": "shop", "pod": pod, "container": "app"}
             reason = "kube_pod_container_status_last_terminated_reason"
-            server.say(reason, 1, place | {"reason": "OOMKilled"})
-            server.say("kube_pod_container_status_last_terminated_timestamp", NOW - 30 * HOUR, place)
+            server.add_series(reason, 1, place | {"reason": "OOMKilled"})
+            server.add_series("kube_pod_container_status_last_terminated_timestamp", NOW - 30 * HOUR, place)
         return one(survey(server))[1]
 
     without, killed = surveyed(killed=False), surveyed(killed=True)
@@ -244,12 +244,12 @@ def test_what_a_cluster_shows_gets_the_usage_that_prometheus_has() -> None:
     cluster = asyncio.run(list_cluster_workloads(shop().client, WorkloadFilter(), "shop"))
     for pod in cluster.pods:
         if pod.metadata.namespace == "shop":
-            server.use("shop", pod.metadata.name, "app", cpu=0.3)
+            server.add_usage("shop", pod.metadata.name, "app", cpu=0.3)
     gone = {"namespace": "shop", "pod": "odd", "owner_kind": "ReplicaSet", "owner_name": "web-667788999"}
     server.past.append({"__name__": "kube_pod_owner", **gone})
     made = {"namespace": "shop", "replicaset": "web-667788999", "owner_kind": "Deployment", "owner_name": "web"}
     server.past.append({"__name__": "kube_replicaset_owner", **made})
-    server.use("shop", "odd", "app", cpu=0.9, days=0.2)
+    server.add_usage("shop", "odd", "app", cpu=0.9, days=0.2)
     found = survey(server, WorkloadFilter.of(["shop"]), present=cluster)
     workload, container = one(found)
     assert (workload.pods, workload.vpas, [hpa.name for hpa in workload.hpas]) == (2, ("web-vpa",), ["web-hpa"])
@@ -282,7 +282,7 @@ def test_labels_that_prometheus_renamed_are_understood() -> None:
 def test_without_kube_state_metrics_names_decide_and_it_is_reported() -> None:
     server = SurveyedPrometheus()
     for pod in (f"web-{HASH}-x2k9b", f"web-{HASH}-x2k9c", "db-0", "debug"):
-        server.use("shop", pod, "app", days=0.1)
+        server.add_usage("shop", pod, "app", days=0.1)
     found = survey(server)
     assert names(found) == [("shop", "Deployment", "web"), ("shop", "Pod", "debug"), ("shop", "StatefulSet", "db")]
     assert found.is_partial
@@ -435,8 +435,8 @@ def test_totals_of_workloads_are_read_on_request() -> None:
 
 def test_only_what_can_be_scaled_is_counted_as_a_whole() -> None:
     server = SurveyedPrometheus()
-    server.own("shop", "agent-x2k9b", "DaemonSet", "agent")
-    server.use("shop", "agent-x2k9b", "app", days=0.1)
+    server.add_owner("shop", "agent-x2k9b", "DaemonSet", "agent")
+    server.add_usage("shop", "agent-x2k9b", "app", days=0.1)
     assert one(survey(server, totals=True))[0].totals is None
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.controllers.admission import NAMESPACE, World, owner, pod, pod_review, requests_of
+from support.controllers.admission import NAMESPACE, World, build_pod_review, get_requests, owner, pod
 from trellis.kube.transport.requests import Request
 from trellis.testing.scripted_transport import Answer, answer, refusal
 
@@ -21,14 +21,14 @@ def test_pod_gets_what_is_recommended() -> None:
 
     async def play() -> None:
         sized = await world.admit(pod())
-        assert requests_of(sized) == SIZED
+        assert get_requests(sized) == SIZED
         assert sized["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "800m", "memory": "600Mi"}
         assert sized["metadata"]["annotations"]["vpaObservedContainers"] == "app"
-        assert world.counted('vpa_admission_controller_admission_pods_total{applied="true"}') == 1
-        assert world.counted('trellis_admission_reviews_total{reason="PodSized",resource="Pod"}') == 1
-        assert world.counted('vpa_admission_controller_execution_latency_seconds_count{step="admit"}') == 1
+        assert world.metric_value('vpa_admission_controller_admission_pods_total{applied="true"}') == 1
+        assert world.metric_value('trellis_admission_reviews_total{reason="PodSized",resource="Pod"}') == 1
+        assert world.metric_value('vpa_admission_controller_execution_latency_seconds_count{step="admit"}') == 1
         applied = 'vpa_admission_controller_admission_latency_seconds_count{resource="Pod",status="applied"}'
-        assert world.counted(applied) == 1
+        assert world.metric_value(applied) == 1
 
     world.run(play)
 
@@ -40,7 +40,7 @@ def test_requirements_on_changes_do_not_keep_a_new_pod_from_its_size() -> None:
     world.add_app(advice={"app": {"cpu": "50m"}}, updatePolicy={"actuationRequirements": requirements})
 
     async def play() -> None:
-        assert requests_of(await world.admit(pod()))["cpu"] == "50m"
+        assert get_requests(await world.admit(pod()))["cpu"] == "50m"
 
     world.run(play)
 
@@ -50,10 +50,10 @@ def test_recommendation_that_changes_reaches_the_next_pod() -> None:
     world.add_app()
 
     async def play() -> None:
-        assert requests_of(await world.admit(pod())) == SIZED
+        assert get_requests(await world.admit(pod())) == SIZED
         world.add_vpa("web", advice={"app": {"cpu": "500m"}})
         await asyncio.sleep(1)
-        assert requests_of(await world.admit(pod())) == {"cpu": "500m", "memory": "100Mi"}
+        assert get_requests(await world.admit(pod())) == {"cpu": "500m", "memory": "100Mi"}
         world.server.delete(f"/apis/autoscaling.k8s.io/v1/namespaces/{NAMESPACE}/verticalpodautoscalers/web")
         await asyncio.sleep(1)
         assert await world.admit(pod()) == pod()
@@ -134,7 +134,7 @@ def test_vpa_that_acts_governs_before_an_older_one_that_does_not() -> None:
     world.add_vpa("younger", target=target)
 
     async def play() -> None:
-        assert requests_of(await world.admit(pod())) == SIZED
+        assert get_requests(await world.admit(pod())) == SIZED
 
     world.run(play)
 
@@ -146,7 +146,7 @@ def test_oldest_of_several_governs() -> None:
     world.add_vpa("older", target=target, created="2020-01-01T00:00:00Z")
 
     async def play() -> None:
-        assert requests_of(await world.admit(pod())) == SIZED
+        assert get_requests(await world.admit(pod())) == SIZED
 
     world.run(play)
 
@@ -157,10 +157,10 @@ def test_hvpa_sizes_its_pods_unless_a_vpa_acts() -> None:
     world.add_hvpa("web", {"app": {"cpu": "700m"}})
 
     async def play() -> None:
-        assert requests_of(await world.admit(pod()))["cpu"] == "700m"
+        assert get_requests(await world.admit(pod()))["cpu"] == "700m"
         world.add_vpa("web")
         await asyncio.sleep(1)
-        assert requests_of(await world.admit(pod())) == SIZED
+        assert get_requests(await world.admit(pod())) == SIZED
 
     world.run(play)
 
@@ -182,7 +182,7 @@ def test_every_kind_of_controller_can_be_a_target(
     world.add_vpa("web", target={"apiVersion": api_version, "kind": kind, "name": "web"})
 
     async def play() -> None:
-        assert requests_of(await world.admit(pod(owners=[owner(kind, "web", api_version)]))) == SIZED
+        assert get_requests(await world.admit(pod(owners=[owner(kind, "web", api_version)]))) == SIZED
 
     world.run(play)
 
@@ -195,7 +195,7 @@ def test_pods_of_cron_jobs_are_sized_by_the_cron_job() -> None:
     world.add_vpa("web", target={"apiVersion": "batch/v1", "kind": "CronJob", "name": "web"})
 
     async def play() -> None:
-        assert requests_of(await world.admit(pod(owners=[owner("Job", "web-1", "batch/v1")]))) == SIZED
+        assert get_requests(await world.admit(pod(owners=[owner("Job", "web-1", "batch/v1")]))) == SIZED
 
     world.run(play)
 
@@ -208,10 +208,10 @@ def test_selector_that_changes_is_heeded() -> None:
     ours = pod(owners=[owner("ReplicationController", "web", "v1")])
 
     async def play() -> None:
-        assert requests_of(await world.admit(ours)) == SIZED
+        assert get_requests(await world.admit(ours)) == SIZED
         world.server.put(path, {"spec": {"selector": {"app": "other"}}})
         await asyncio.sleep(1)
-        assert requests_of(await world.admit(ours)) == PLAIN
+        assert get_requests(await world.admit(ours)) == PLAIN
 
     world.run(play)
 
@@ -223,10 +223,10 @@ def test_limit_range_of_the_namespace_bounds_the_size() -> None:
     world.server.put(path, {"spec": {"limits": [{"type": "Container", "max": {"cpu": "600m"}}]}})
 
     async def play() -> None:
-        assert requests_of(await world.admit(pod()))["cpu"] == "300m"
+        assert get_requests(await world.admit(pod()))["cpu"] == "300m"
         world.server.delete(path)
         await asyncio.sleep(1)
-        assert requests_of(await world.admit(pod()))["cpu"] == "400m"
+        assert get_requests(await world.admit(pod()))["cpu"] == "400m"
 
     world.run(play)
 
@@ -240,11 +240,11 @@ def test_controller_that_no_watch_has_brought_yet_is_asked_for() -> None:
 
     async def play() -> None:
         many = await asyncio.gather(*(world.admit(late) for _ in range(20)))
-        assert [requests_of(each) for each in many] == [SIZED] * 20
+        assert [get_requests(each) for each in many] == [SIZED] * 20
         # One question for all of them, and none for the next.
-        assert requests_of(await world.admit(late)) == SIZED
-        assert world.asked("/replicasets/web-late") == 1
-        assert world.counted('trellis_admission_lookups_total{result="found"}') == 1
+        assert get_requests(await world.admit(late)) == SIZED
+        assert world.count_single_gets("/replicasets/web-late") == 1
+        assert world.metric_value('trellis_admission_lookups_total{result="found"}') == 1
 
     world.run(play)
 
@@ -257,11 +257,11 @@ def test_controller_that_does_not_exist_is_asked_for_once_in_a_while() -> None:
     async def play() -> None:
         for _ in range(3):
             assert await world.admit(orphan) == orphan
-        assert world.asked("/replicasets/gone") == 1
-        assert world.counted('trellis_admission_reviews_total{reason="PodOwnerUnknown",resource="Pod"}') == 3
+        assert world.count_single_gets("/replicasets/gone") == 1
+        assert world.metric_value('trellis_admission_reviews_total{reason="PodOwnerUnknown",resource="Pod"}') == 3
         await asyncio.sleep(6)
         await world.admit(orphan)
-        assert world.asked("/replicasets/gone") == 2
+        assert world.count_single_gets("/replicasets/gone") == 2
 
     world.run(play)
 
@@ -273,7 +273,7 @@ def test_nothing_is_asked_for_where_nothing_governs() -> None:
     async def play() -> None:
         stranger = pod(owners=[owner("ReplicaSet", "unknown")])
         assert await world.admit(stranger, namespace="another") == stranger
-        assert world.asked("/replicasets/unknown") == 0
+        assert world.count_single_gets("/replicasets/unknown") == 0
 
     world.run(play)
 
@@ -296,8 +296,8 @@ def test_pod_waits_for_its_controller_no_longer_than_the_deadline() -> None:
         began = clock()
         assert await world.admit(late) == late
         assert clock() - began == pytest.approx(0.3)
-        assert world.counted('trellis_admission_lookups_total{result="timeout"}') == 1
-        assert world.counted("trellis_admission_lookup_seconds_count") == 1
+        assert world.metric_value('trellis_admission_lookups_total{result="timeout"}') == 1
+        assert world.metric_value("trellis_admission_lookup_seconds_count") == 1
 
     world.run(play)
 
@@ -314,7 +314,7 @@ def test_a_server_that_refuses_the_lookup_of_an_owner_delays_no_admission() -> N
 
     async def play() -> None:
         assert await world.admit(late) == late
-        assert world.counted('trellis_admission_lookups_total{result="failed"}') == 1
+        assert world.metric_value('trellis_admission_lookups_total{result="failed"}') == 1
 
     world.run(play)
 
@@ -331,7 +331,7 @@ def test_target_of_a_foreign_kind_is_known_before_its_first_pod_comes(kind: str,
     async def play() -> None:
         await asyncio.sleep(1)
         asked = len(world.server.requests)
-        assert requests_of(await world.admit(pod())) == SIZED
+        assert get_requests(await world.admit(pod())) == SIZED
         assert len(world.server.requests) == asked
 
     world.run(play)
@@ -347,7 +347,7 @@ def test_a_pod_created_before_caches_are_synced_is_admitted() -> None:
     world.fault = blind
 
     async def play() -> None:
-        response = await world.review(pod_review(pod()))
+        response = await world.review(build_pod_review(pod()))
         assert response["allowed"] is True
         assert "patch" not in response
         assert response["warnings"] == ["A new pod came before everything had been seen, and was left as it came."]
@@ -355,9 +355,9 @@ def test_a_pod_created_before_caches_are_synced_is_admitted() -> None:
         world.fault = lambda _request: None
         await asyncio.sleep(60)
         assert world.admission.why_not_ready() is None
-        assert requests_of(await world.admit(pod())) == SIZED
+        assert get_requests(await world.admit(pod())) == SIZED
 
-    world.run(play, settled=False)
+    world.run(play, wait_until_ready=False)
 
 
 _BOOST: dict[str, Any] = {"startupBoost": {"cpu": {"type": "Factor", "factor": 3}}}
@@ -370,7 +370,7 @@ def test_pod_is_boosted_when_it_is_made() -> None:
 
     async def play() -> None:
         boosted = await world.admit(pod())
-        assert requests_of(boosted) == {"cpu": "1200m", "memory": "300Mi"}
+        assert get_requests(boosted) == {"cpu": "1200m", "memory": "300Mi"}
         assert boosted["spec"]["containers"][0]["resources"]["limits"] == {"cpu": "2400m", "memory": "600Mi"}
         assert "vpaCpuStartupBoost/app" in boosted["metadata"]["annotations"]
 
@@ -389,7 +389,7 @@ def test_nothing_is_boosted_that_could_not_be_lowered_again(flags: tuple[str, ..
 
     async def play() -> None:
         plain = await world.admit(pod())
-        assert requests_of(plain) == SIZED
+        assert get_requests(plain) == SIZED
         assert "vpaCpuStartupBoost/app" not in plain["metadata"]["annotations"]
 
     world.run(play)
@@ -401,7 +401,7 @@ def test_flag_caps_the_boost() -> None:
     world.add_app(**_BOOST)
 
     async def play() -> None:
-        assert requests_of(await world.admit(pod()))["cpu"] == "1"
+        assert get_requests(await world.admit(pod()))["cpu"] == "1"
 
     world.run(play)
 
@@ -416,13 +416,13 @@ def test_boost_is_cut_to_what_some_node_could_give_if_that_is_asked_for() -> Non
     world.server.put("/api/v1/nodes/small", _node("900m"))
 
     async def play() -> None:
-        assert requests_of(await world.admit(pod()))["cpu"] == "900m"
+        assert get_requests(await world.admit(pod()))["cpu"] == "900m"
         world.server.put("/api/v1/nodes/large", _node("8"))
         await asyncio.sleep(1)
-        assert requests_of(await world.admit(pod()))["cpu"] == "1200m"
+        assert get_requests(await world.admit(pod()))["cpu"] == "1200m"
         world.server.delete("/api/v1/nodes/large")
         await asyncio.sleep(1)
-        assert requests_of(await world.admit(pod()))["cpu"] == "900m"
+        assert get_requests(await world.admit(pod()))["cpu"] == "900m"
 
     world.run(play)
 
@@ -434,9 +434,9 @@ def test_an_amount_that_is_none_is_no_error_of_ours() -> None:
     world.server.put("/api/v1/nodes/small", _node("900m"))
 
     async def play() -> None:
-        response = await world.review(pod_review(pod(resources={"requests": {"cpu": "lots", "memory": "1Gi"}})))
+        response = await world.review(build_pod_review(pod(resources={"requests": {"cpu": "lots", "memory": "1Gi"}})))
         assert response["allowed"] is True
-        assert world.counted("trellis_admission_failures_total") == 0
+        assert world.metric_value("trellis_admission_failures_total") == 0
 
     world.run(play)
 
@@ -447,8 +447,8 @@ def test_boost_that_fits_no_node_is_mentioned() -> None:
     world.server.put("/api/v1/nodes/small", _node("900m"))
 
     async def play() -> None:
-        response = await world.review(pod_review(pod()))
-        assert requests_of(await world.admit(pod()))["cpu"] == "1200m"
+        response = await world.review(build_pod_review(pod()))
+        assert get_requests(await world.admit(pod()))["cpu"] == "1200m"
         assert len(response["warnings"]) == 1
 
     world.run(play)

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.api_server.server import Document
-from support.controllers.admission import NAMESPACE, World, apply, patch_in, pod, pod_review, review_of
+from support.controllers.admission import NAMESPACE, World, apply, build_pod_review, build_review, patch_in, pod
 from trellis.controllers.admission.webhook.http_requests import BadRequest, HttpRequest
 from trellis.controllers.admission.webhook.server import HttpReply
 
@@ -53,7 +53,7 @@ def request(body: bytes, content_type: str = "application/json", method: str = "
 @pytest.mark.parametrize("kind", ["application/json", "application/json; charset=utf-8", "Application/JSON"])
 def test_json_is_read(kind: str) -> None:
     with standing() as world:
-        reply = world.admission.answering.answer(request(pod_review(pod()), kind))
+        reply = world.admission.answering.answer(request(build_pod_review(pod()), kind))
         assert isinstance(reply, HttpReply)
         assert b'"patch":' in reply.body
 
@@ -61,7 +61,7 @@ def test_json_is_read(kind: str) -> None:
 @pytest.mark.parametrize("kind", ["", "text/plain", "application/yaml"])
 def test_other_content_is_let_through_unchanged(kind: str) -> None:
     with standing() as world:
-        reply = world.admission.answering.answer(request(pod_review(pod()), kind))
+        reply = world.admission.answering.answer(request(build_pod_review(pod()), kind))
         assert isinstance(reply, HttpReply)
         assert reply.status == 200
         response = msgspec.json.decode(reply.body)["response"]
@@ -80,7 +80,7 @@ def test_what_is_no_request_is_refused_with_a_yes() -> None:
             assert isinstance(reply, HttpReply)
             assert reply.status in (405, 413)
             assert msgspec.json.decode(reply.body)["response"]["allowed"] is True
-        assert world.counted('trellis_admission_refused_requests_total{code="413"}') == 1
+        assert world.metric_value('trellis_admission_refused_requests_total{code="413"}') == 1
 
 
 @pytest.mark.parametrize(
@@ -93,9 +93,9 @@ def test_what_is_no_request_is_refused_with_a_yes() -> None:
         (b'{"kind":"AdmissionReview"', ""),
         (b"\xff\xfe", ""),
         (b"[" * 100_000, ""),
-        (pod_review(pod())[:-20], ""),
-        (pod_review(pod()).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"), UID),
-        (pod_review(pod()).replace(b'"AdmissionReview"', b'"Pod"'), UID),
+        (build_pod_review(pod())[:-20], ""),
+        (build_pod_review(pod()).replace(b"admission.k8s.io/v1", b"admission.k8s.io/v1beta1"), UID),
+        (build_pod_review(pod()).replace(b'"AdmissionReview"', b'"Pod"'), UID),
         (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1"}', ""),
         (b'{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":7}', ""),
     ],
@@ -107,8 +107,8 @@ def test_what_is_no_review_is_let_through_with_a_warning(body: bytes, uid: str) 
         assert response["uid"] == uid
         assert len(response["warnings"]) == 1
         assert "patch" not in response
-        assert world.counted('trellis_admission_reviews_total{reason="ReviewUnreadable",resource="unknown"}') == 1
-        assert world.counted("trellis_admission_failures_total") == 0
+        assert world.metric_value('trellis_admission_reviews_total{reason="ReviewUnreadable",resource="unknown"}') == 1
+        assert world.metric_value("trellis_admission_failures_total") == 0
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_what_is_no_review_is_let_through_with_a_warning(body: bytes, uid: str) 
 )
 def test_pod_that_cannot_be_read_is_let_through_with_a_warning(broken: object) -> None:
     with standing() as world:
-        response = answered(world, pod_review(broken))
+        response = answered(world, build_pod_review(broken))
         assert (response["allowed"], response["uid"]) == (True, UID)
         assert "cannot be read as a Pod" in response["warnings"][0]
-        assert world.counted('trellis_admission_reviews_total{reason="PodUnreadable",resource="Pod"}') == 1
+        assert world.metric_value('trellis_admission_reviews_total{reason="PodUnreadable",resource="Pod"}') == 1
 
 
 def test_an_internal_error_admits_the_pod_and_is_warned_about_logged_and_counted(
@@ -131,15 +131,15 @@ def test_an_internal_error_admits_the_pod_and_is_warned_about_logged_and_counted
             raise ZeroDivisionError("a bug")
 
         monkeypatch.setattr(world.admission.decisions, "decide", fail)
-        response = answered(world, pod_review(pod()))
+        response = answered(world, build_pod_review(pod()))
         assert (response["allowed"], response["uid"]) == (True, UID)
         assert "patch" not in response
         assert response["warnings"] == [
             "An error of our own left an object as it came: please report it. (ZeroDivisionError)"
         ]
-        assert world.counted("trellis_admission_failures_total") == 1
+        assert world.metric_value("trellis_admission_failures_total") == 1
         error = 'vpa_admission_controller_admission_latency_seconds_count{resource="unknown",status="error"}'
-        assert world.counted(error) == 1
+        assert world.metric_value(error) == 1
         assert "a review failed" in caplog.text
         assert "a bug" in caplog.text
 
@@ -153,12 +153,12 @@ def test_error_of_our_own_that_comes_later_lets_the_pod_through_as_well(monkeypa
         monkeypatch.setattr(world.admission.decisions, "decide", fail)
 
         async def main() -> None:
-            response = await world.review(pod_review(pod()))
+            response = await world.review(build_pod_review(pod()))
             assert (response["allowed"], response["uid"]) == (True, UID)
             assert len(response["warnings"]) == 1
 
         asyncio.run(main())
-        assert world.counted("trellis_admission_failures_total") == 1
+        assert world.metric_value("trellis_admission_failures_total") == 1
 
 
 @pytest.mark.parametrize(
@@ -172,16 +172,16 @@ def test_error_of_our_own_that_comes_later_lets_the_pod_through_as_well(monkeypa
 )
 def test_anything_about_a_pod_but_its_creation_is_left_alone(request_: Document) -> None:
     with standing() as world:
-        response = answered(world, pod_review(pod(), **request_))
+        response = answered(world, build_pod_review(pod(), **request_))
         assert response == {"uid": UID, "allowed": True}
 
 
 def test_foreign_kinds_are_left_alone() -> None:
     with standing() as world:
-        response = answered(world, review_of({"a": 1}, {"group": "apps", "version": "v1", "kind": "Deployment"}))
+        response = answered(world, build_review({"a": 1}, {"group": "apps", "version": "v1", "kind": "Deployment"}))
         assert response == {"uid": UID, "allowed": True}
         counted = 'vpa_admission_controller_admission_latency_seconds_count{resource="unknown",status="error"}'
-        assert world.counted(counted) == 1
+        assert world.metric_value(counted) == 1
 
 
 def test_vpa_is_defaulted_or_refused() -> None:
@@ -193,19 +193,19 @@ def test_vpa_is_defaulted_or_refused() -> None:
         "spec": {"targetRef": target},
     }
     with standing() as world:
-        response = answered(world, review_of(document, VPA))
+        response = answered(world, build_review(document, VPA))
         document = apply(document, patch_in(response))
         assert document["spec"]["updatePolicy"] == {"updateMode": "Recreate"}
-        assert answered(world, review_of(document, VPA)) == {"uid": UID, "allowed": True}
+        assert answered(world, build_review(document, VPA)) == {"uid": UID, "allowed": True}
         document["spec"]["updatePolicy"] = {"updateMode": "Sometimes"}
-        refused = answered(world, review_of(document, VPA))
+        refused = answered(world, build_review(document, VPA))
         assert refused["allowed"] is False
         assert refused["status"]["code"] == 422
-        assert world.counted('trellis_admission_reviews_total{reason="ObjectRefused",resource="VPA"}') == 1
+        assert world.metric_value('trellis_admission_reviews_total{reason="ObjectRefused",resource="VPA"}') == 1
         # As upstream: whether it was changed is all that counts.
         counted = "vpa_admission_controller_admission_latency_seconds_count"
-        assert world.counted(f'{counted}{{resource="VPA",status="applied"}}') == 1
-        assert world.counted(f'{counted}{{resource="VPA",status="skipped"}}') == 2
+        assert world.metric_value(f'{counted}{{resource="VPA",status="applied"}}') == 1
+        assert world.metric_value(f'{counted}{{resource="VPA",status="skipped"}}') == 2
 
 
 _LEAVES: tuple[Any, ...] = (
@@ -270,7 +270,7 @@ def test_mutated_reviews_of_pods_are_let_through_and_patches_can_be_applied(seed
                 assert response["allowed"] is True
                 if "patch" in response:
                     apply(msgspec.json.decode(body.decode(errors="replace"))["request"]["object"], patch_in(response))
-            assert world.counted("trellis_admission_failures_total") == 0
+            assert world.metric_value("trellis_admission_failures_total") == 0
 
         world.run(play)
 
@@ -279,7 +279,7 @@ def mutated_review(draw: random.Random, number: int) -> bytes:
     rich = pod(draw.choice(("web", "plain")))
     rich["spec"]["initContainers"] = [{"name": "side", "restartPolicy": "Always"}, {"name": "init"}]
     rich["metadata"]["annotations"] = {"vpaCpuStartupBoost/app": '{"requests":{"cpu":"100m"},"limits":{}}', "a/b": "c"}
-    whole = msgspec.json.decode(pod_review(rich))
+    whole = msgspec.json.decode(build_pod_review(rich))
     for _ in range(1 + number % 3):
         whole = mutate(draw, whole)
     body = msgspec.json.encode(whole)

@@ -47,11 +47,11 @@ def test_a_buffer_is_kept_as_a_capacity_buffer_with_its_template() -> None:
         }
         assert world.template_requests(OF_BUFFER) == {"cpu": "500m", "memory": "1Gi"}
         assert owner_in(world.capacity()) == owner_in(world.template(OF_BUFFER)) == ("Buffer", "web", True)
-        assert world.kept() == KEPT
+        assert world.capacity_buffer_condition() == KEPT
         assert world.events == [], "that all is well is no news"
         assert world.message("KeptAsCapacityBuffer") == "kept as CapacityBuffer web"
         assert world.condition() == ("True", "BufferReady")
-        assert world.told_of() == {}, "its status is for whoever serves it"
+        assert world.capacity_status() == {}, "its status is for whoever serves it"
 
     world.run(play)
 
@@ -71,7 +71,7 @@ def test_a_scale_a_recommendation_and_a_schedule_are_followed() -> None:
         world.edit("buffers", "web", schedule=closed)
         await world.wait(1.0)
         assert spec_of(world)["replicas"] == 0
-        assert world.kept() == KEPT
+        assert world.capacity_buffer_condition() == KEPT
 
     world.run(play)
 
@@ -88,7 +88,7 @@ def test_of_a_minimum_the_capacity_buffer_keeps_what_pods_leave_of_it() -> None:
     async def play(_: BufferController) -> None:
         await world.wait(8.0)
         assert spec_of(world)["replicas"] == 3, "no node: nodes are added for all of it"
-        assert world.kept() == ("True", "MinimumKeptElsewhere")
+        assert world.capacity_buffer_condition() == ("True", "MinimumKeptElsewhere")
         assert world.condition("Provisioned") == ("False", "BufferNotProvisioned")
         world.add_node("a", "4")
         await world.wait(3.0)
@@ -108,7 +108,7 @@ def test_of_a_minimum_the_capacity_buffer_keeps_what_pods_leave_of_it() -> None:
         assert spec_of(world)["replicas"] == 1
         world.edit("buffers", "web", recreationStrategy="KeepEmpty")
         await world.wait(3.0)
-        assert (spec_of(world)["replicas"], world.kept()) == (3, KEPT)
+        assert (spec_of(world)["replicas"], world.capacity_buffer_condition()) == (3, KEPT)
 
     world.run(play)
 
@@ -125,7 +125,7 @@ def test_a_minimum_whose_use_cannot_be_observed_is_refused_with_a_condition() ->
         world.leads = True
         controller.on_started_leading()
         await world.wait(60.0)
-        assert world.kept() == ("False", "MinimumNotObserved")
+        assert world.capacity_buffer_condition() == ("False", "MinimumNotObserved")
         assert world.capacity() is None, "nothing else is kept instead"
 
     world.run(play)
@@ -168,15 +168,15 @@ def test_a_buffer_that_stands_for_nothing_has_an_empty_one_or_none() -> None:
 
     async def play(_: BufferController) -> None:
         assert world.capacity("lost") is None
-        assert world.kept("lost") == ("False", "NothingKeptElsewhere")
+        assert world.capacity_buffer_condition("lost") == ("False", "NothingKeptElsewhere")
         world.server.delete(path("deployments", "web"))
         await world.wait(1.0)
         assert spec_of(world)["replicas"] == 0
-        assert world.kept() == ("False", "NothingKeptElsewhere")
+        assert world.capacity_buffer_condition() == ("False", "NothingKeptElsewhere")
         world.add_workload(replicas=10, pods=0)
         await world.wait(1.0)
         assert spec_of(world)["replicas"] == 2
-        assert world.kept() == KEPT
+        assert world.capacity_buffer_condition() == KEPT
 
     world.run(play)
 
@@ -188,12 +188,12 @@ def test_a_capacity_buffer_of_another_owner_is_left_unchanged() -> None:
     async def play(_: BufferController) -> None:
         assert spec_of(world) == {**OF_WEB, "replicas": 7}
         assert world.template(OF_BUFFER) is None
-        assert world.kept() == ("False", "OwnedNameTaken")
-        assert world.said("OwnedNameTaken") == 1
+        assert world.capacity_buffer_condition() == ("False", "OwnedNameTaken")
+        assert world.count_events("OwnedNameTaken") == 1
         world.server.delete(world.capacity_path())
         await world.wait(1.0)
         assert spec_of(world)["replicas"] == 2
-        assert world.kept() == KEPT
+        assert world.capacity_buffer_condition() == KEPT
 
     world.run(play)
 
@@ -221,7 +221,7 @@ def test_a_buffer_of_another_type_has_none() -> None:
         assert world.capacity() is not None
         world.edit("buffers", "web", type="buffer.example.com/other")
         await world.wait(1.0)
-        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+        assert (world.capacity(), world.template(OF_BUFFER), world.capacity_buffer_condition()) == (None, None, None)
 
     world.run(play)
 
@@ -233,11 +233,11 @@ def test_translated_objects_are_deleted_even_if_the_type_changed_while_the_contr
         assert world.capacity() is not None
 
     async def then(_: BufferController) -> None:
-        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+        assert (world.capacity(), world.template(OF_BUFFER), world.capacity_buffer_condition()) == (None, None, None)
         assert world.chunks() == 2, "the rest of its status is for whoever serves the type"
         world.edit("buffers", "web", type="buffer.x-k8s.io/active-capacity")
         await world.wait(1.0)
-        assert (spec_of(world)["replicas"], world.kept()) == (2, KEPT)
+        assert (spec_of(world)["replicas"], world.capacity_buffer_condition()) == (2, KEPT)
 
     world.run(first)
     world.edit("buffers", "web", type="buffer.example.com/other")
@@ -251,7 +251,7 @@ def test_what_was_kept_goes_when_the_kind_of_target_is_set_aside_for_another_con
         assert world.capacity() is not None
 
     async def then(_: BufferController) -> None:
-        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+        assert (world.capacity(), world.template(OF_BUFFER), world.capacity_buffer_condition()) == (None, None, None)
 
     world.run(first)
     apart = TranslationSettings(set_aside_target_kinds=("Deployment",))
@@ -267,7 +267,7 @@ def test_what_was_kept_goes_when_it_is_no_longer_asked_for(version: str) -> None
         assert world.capacity() is not None
 
     async def then(_: BufferController) -> None:
-        assert (world.capacity(), world.template(OF_BUFFER), world.kept()) == (None, None, None)
+        assert (world.capacity(), world.template(OF_BUFFER), world.capacity_buffer_condition()) == (None, None, None)
         assert world.condition() == ("True", "BufferReady")
         world.changes.clear()
         await world.wait(200.0)
@@ -287,7 +287,7 @@ def test_an_object_of_another_owner_under_the_name_stays_when_translation_ends()
 
     async def then(_: BufferController) -> None:
         assert spec_of(world) == {**OF_WEB, "replicas": 7}
-        assert world.kept() is None
+        assert world.capacity_buffer_condition() is None
 
     world.run(first)
     world.server.delete(world.capacity_path())
@@ -300,11 +300,11 @@ def test_a_cluster_without_the_kind_is_reported_until_it_has_it() -> None:
     world = translating(version="")
 
     async def play(_: BufferController) -> None:
-        assert world.kept() == ("False", "CapacityBuffersNotServed")
+        assert world.capacity_buffer_condition() == ("False", "CapacityBuffersNotServed")
         assert world.chunks() == 2
         world.version = "v1beta1"
         await world.wait(130.0)
-        assert world.kept() == KEPT
+        assert world.capacity_buffer_condition() == KEPT
 
     world.run(play)
 
@@ -313,18 +313,18 @@ def test_a_kind_that_is_removed_or_changes_its_version_stops_no_buffer() -> None
     world = translating()
 
     async def play(_: BufferController) -> None:
-        assert world.kept() == KEPT
+        assert world.capacity_buffer_condition() == KEPT
         world.remove_kind()
         await world.wait(10.0)
         world.add_buffer("new", **TWO_OF_WEB, capacity={"replicas": {"exactly": 3}})
         await world.wait(10.0)
         assert (world.chunks("new"), world.chunks()) == (3, 2)
-        assert world.kept("new") == ("False", "CapacityBuffersNotServed")
+        assert world.capacity_buffer_condition("new") == ("False", "CapacityBuffersNotServed")
         await world.wait(70.0)
-        assert world.kept() == ("False", "CapacityBuffersNotServed")
+        assert world.capacity_buffer_condition() == ("False", "CapacityBuffersNotServed")
         world.install_kind("v1alpha1")
         await world.wait(130.0)
-        assert (world.kept(), world.kept("new")) == (KEPT, KEPT)
+        assert (world.capacity_buffer_condition(), world.capacity_buffer_condition("new")) == (KEPT, KEPT)
         assert world.capacity() is not None
 
     world.run(play)
@@ -341,12 +341,12 @@ def test_a_refusal_is_reported_and_tried_again() -> None:
     world.fault = fault
 
     async def play(_: BufferController) -> None:
-        assert world.kept() == ("False", "OwnedObjectRefused")
+        assert world.capacity_buffer_condition() == ("False", "OwnedObjectRefused")
         assert "not in this namespace" in world.message("KeptAsCapacityBuffer")
         assert world.condition() == ("True", "BufferReady")
         refused.clear()
         await world.wait(61.0)
-        assert world.kept() == KEPT
+        assert world.capacity_buffer_condition() == KEPT
 
     world.run(play)
 
@@ -380,10 +380,10 @@ def test_without_the_right_to_read_them_buffers_go_on_without() -> None:
     async def play(_: BufferController) -> None:
         await world.wait(10.0)
         assert world.chunks() == 2
-        assert world.kept() == ("False", "CapacityBuffersNotServed")
+        assert world.capacity_buffer_condition() == ("False", "CapacityBuffersNotServed")
         assert world.capacity() is None
         world.fault = lambda _request: None
         await world.wait(120.0)
-        assert world.kept() == KEPT
+        assert world.capacity_buffer_condition() == KEPT
 
     world.run(play)

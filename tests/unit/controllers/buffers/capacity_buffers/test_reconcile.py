@@ -26,7 +26,7 @@ def test_the_status_refers_to_a_template_of_the_newest_pod(version: str) -> None
     world.add_capacity(**OF_WEB, percentage=15)
 
     async def play(_: BufferController) -> None:
-        status = world.told_of()
+        status = world.capacity_status()
         assert status["replicas"] == 2
         assert status["podTemplateRef"] == {"name": MANAGED}
         assert status["podTemplateGeneration"] == 1
@@ -51,7 +51,7 @@ def test_nothing_is_served_unless_asked_for() -> None:
 
     async def play(_: BufferController) -> None:
         await world.wait(200.0)
-        assert world.told_of() == {}
+        assert world.capacity_status() == {}
         assert world.changes == []
         assert not any(
             "capacitybuffers" in request.path for request in world.server.requests if "watch" in dict(request.query)
@@ -72,7 +72,7 @@ def test_a_scale_a_recommendation_and_an_edit_are_followed() -> None:
         world.add_vpa("2")
         await world.wait(1.0)
         assert world.template_requests() == {"cpu": "2", "memory": "1Gi"}
-        assert world.told_of()["podTemplateGeneration"] == 2
+        assert world.capacity_status()["podTemplateGeneration"] == 2
         world.edit_capacity(**OF_WEB, replicas=7)
         await world.wait(1.0)
         assert world.replicas() == 7
@@ -102,7 +102,7 @@ def test_a_template_by_reference_is_tried_and_followed() -> None:
         status, reason, message = world.ready()
         assert (status, reason) == ("False", "error")
         assert message == "Buffer not ready for provisioning: PodTemplate shop/chunk does not exist"
-        assert "replicas" not in world.told_of()
+        assert "replicas" not in world.capacity_status()
         world.add_template(cpu="2")
         await world.wait(1.0)
         assert (world.replicas(), world.dry_runs) == (4, 1)
@@ -137,7 +137,7 @@ def test_a_buffer_being_deleted_is_not_served_and_blocks_no_other_on_quotas() ->
     world.add_capacity()
 
     async def play(_: BufferController) -> None:
-        assert (world.replicas(), world.told_of("old")) == (2, {})
+        assert (world.replicas(), world.capacity_status("old")) == (2, {})
 
     world.run(play)
 
@@ -156,7 +156,7 @@ def test_other_strategies_and_those_of_buffers_are_left_alone() -> None:
 
     async def play(_: BufferController) -> None:
         await world.wait(70.0)
-        assert (world.told_of("standby"), world.told_of("web")) == ({}, {})
+        assert (world.capacity_status("standby"), world.capacity_status("web")) == ({}, {})
         assert world.changes == []
 
     world.run(play)
@@ -172,10 +172,10 @@ def test_quotas_are_shared_with_buffers_the_oldest_first() -> None:
         await world.wait(8.0)
         assert (world.chunks(), world.replicas()) == (3, 2)
         limited = next(
-            condition for condition in world.told_of()["conditions"] if condition["type"] == "LimitedByQuotas"
+            condition for condition in world.capacity_status()["conditions"] if condition["type"] == "LimitedByQuotas"
         )
         assert limited["message"] == "Buffer replicas limited from 3 to 2 due to quotas: compute"
-        assert ("CapacityBuffer", "LimitedByQuotas") in world.told
+        assert ("CapacityBuffer", "LimitedByQuotas") in world.event_kinds
         world.server.delete(path("buffers", "web"))
         await world.wait(1.0)
         assert world.replicas() == 3
@@ -201,8 +201,8 @@ def test_conditions_of_the_node_autoscaler_stay() -> None:
         await world.wait(1.0)
         world.edit_capacity(**OF_WEB, replicas=5)
         await world.wait(1.0)
-        assert own in world.told_of()["conditions"]
-        assert len(world.told_of()["conditions"]) == 3
+        assert own in world.capacity_status()["conditions"]
+        assert len(world.capacity_status()["conditions"]) == 3
 
     world.run(play)
 
@@ -223,7 +223,7 @@ def test_what_another_controller_left_is_taken_over() -> None:
 
     async def play(_: BufferController) -> None:
         assert world.ready()[0] == "False"
-        assert not {"replicas", "podTemplateRef", "podTemplateGeneration"} & world.told_of().keys()
+        assert not {"replicas", "podTemplateRef", "podTemplateGeneration"} & world.capacity_status().keys()
 
     world.run(play)
 
@@ -241,7 +241,7 @@ def test_a_template_that_is_deleted_or_edited_is_made_anew() -> None:
         world.put(world.template_path(), {**found, "template": {"spec": {"containers": [{"name": "other"}]}}})
         await world.wait(1.0)
         assert world.template_requests()["cpu"] == "500m"
-        assert world.told_of()["podTemplateGeneration"] == 3
+        assert world.capacity_status()["podTemplateGeneration"] == 3
 
     world.run(play)
 
@@ -277,7 +277,7 @@ def test_a_template_that_is_refused_is_reported_and_tried_again() -> None:
     async def play(_: BufferController) -> None:
         assert world.ready()[0] == "False"
         assert "no templates on Sundays" in world.ready()[2]
-        assert ("CapacityBuffer", "OwnedObjectRefused") in world.told
+        assert ("CapacityBuffer", "OwnedObjectRefused") in world.event_kinds
         refused.clear()
         await world.wait(61.0)
         assert world.ready() == READY
@@ -436,7 +436,7 @@ def test_verdicts_are_counted() -> None:
 
     async def play(_: BufferController) -> None:
         await world.wait(61.0)
-        assert world.counted('trellis_buffers_capacity_buffers{reason="BufferReady"}') == 1
-        assert world.counted('trellis_buffers_capacity_buffers{reason="TargetNotFound"}') == 1
+        assert world.metric_value('trellis_buffers_capacity_buffers{reason="BufferReady"}') == 1
+        assert world.metric_value('trellis_buffers_capacity_buffers{reason="TargetNotFound"}') == 1
 
     world.run(play)

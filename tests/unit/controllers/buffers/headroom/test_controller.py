@@ -52,11 +52,14 @@ def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_its_chunks_fit_
         await world.wait(30.0)
         assert world.condition("Provisioned") == ("False", "BufferNotProvisioned")
         assert world.status()["lastFullyProvisioned"] >= full
-        assert (world.counted("trellis_buffers_provisioned_chunks"), world.counted("trellis_buffers_hits_total")) == (
+        assert (
+            world.metric_value("trellis_buffers_provisioned_chunks"),
+            world.metric_value("trellis_buffers_hits_total"),
+        ) == (
             1,
             1,
         )
-        assert world.counted("trellis_buffers_price_per_hour") > 0
+        assert world.metric_value("trellis_buffers_price_per_hour") > 0
         world.server.delete(pod_path(pod))
         await world.wait(15.0)
         assert world.condition("Provisioned")[0] == "True"

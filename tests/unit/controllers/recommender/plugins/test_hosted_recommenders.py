@@ -178,7 +178,7 @@ def test_one_process_serves_its_own_and_installed_ones_and_none_suffers_for_anot
             assert world.target(name) == {}
         assert world.condition("web", "RecommenderFailed") is world.condition("plug", "RecommenderFailed") is None
         failures = 'trellis_recommender_worker_failures_total{reason="RecommenderCrashed",recommender="unruly"}'
-        assert world.counted(failures) >= 1
+        assert world.metric_value(failures) >= 1
 
     world.run(play)
 
@@ -194,12 +194,12 @@ def test_a_shadow_is_counted_and_never_applied_and_one_that_is_not_here_is_repor
         await world.passes(3)
         assert world.target("web") == {"cpu": "587m", "memory": "380258472"}
         labels = 'recommender="other",resource="cpu"'
-        assert world.counted(f"trellis_recommender_shadow_relative_difference_count{{{labels}}}") == 3
-        assert world.counted(f"trellis_recommender_shadow_relative_difference_sum{{{labels}}}") == pytest.approx(
+        assert world.metric_value(f"trellis_recommender_shadow_relative_difference_count{{{labels}}}") == 3
+        assert world.metric_value(f"trellis_recommender_shadow_relative_difference_sum{{{labels}}}") == pytest.approx(
             3.0, abs=0.02
         )
-        assert world.counted('trellis_recommender_shadow_failures_total{recommender="other"}') == 0
-        assert world.counted('trellis_recommender_shadow_unhosted_vpas{recommender="absent"}') == 1
+        assert world.metric_value('trellis_recommender_shadow_failures_total{recommender="other"}') == 0
+        assert world.metric_value('trellis_recommender_shadow_unhosted_vpas{recommender="absent"}') == 1
 
     world.run(play)
     said = [record for record in caplog.records if "a shadow recommender does not run here" in record.message]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.oracles.histograms import SlowHistogram, go_round
+from support.oracles.histograms import SlowHistogram, round_like_go
 from trellis.core.usage.columns import split_into_unique_batches
 from trellis.core.usage.histograms.bins import (
     CPU_BINS,
@@ -99,7 +99,11 @@ def test_references_are_rounded_as_go_rounds_times(moments: list[float], half_li
     for moment, reference in zip(moments, found.tolist(), strict=True):
         assert abs(reference - moment) <= half_life / 2 + 1e-5
         # A time before 1970 may be cut to the microsecond on the way, and then be half way on either side.
-        near = {go_round(moment - 1e-6, half_life), go_round(moment, half_life), go_round(moment + 1e-6, half_life)}
+        near = {
+            round_like_go(moment - 1e-6, half_life),
+            round_like_go(moment, half_life),
+            round_like_go(moment + 1e-6, half_life),
+        }
         assert min(abs(reference - each) for each in near) <= 1e-5
 
 
