@@ -30,7 +30,7 @@ from trellis.core.resize import (
     UpdateSettings,
     WorkloadCache,
 )
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.sizing.governors import Governor, compile_vpa_governor
 from trellis.runtime.cached_kinds import RESIZABLE_PODS
 from trellis.runtime.telemetry.metrics import Metrics

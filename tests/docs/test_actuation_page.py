@@ -6,7 +6,8 @@ from pathlib import Path
 
 from trellis.core.resize.disruption_budget import PodAvailability, ReplicaBudget
 from trellis.core.resize.freeze import CLUSTER_FREEZE_CONFIG_MAP, FREEZE_ANNOTATION
-from trellis.core.resize.settings import UpdateSettings, backoff
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.state.attempts import backoff
 
 PAGE = " ".join((Path(__file__).resolve().parents[2] / "docs" / "concepts" / "actuation.md").read_text().split())
 HOUR = 3600

@@ -37,7 +37,7 @@ from trellis.core.cluster.transforms import (
 from trellis.core.nodes.scale_down.drainability import DO_NOT_DISRUPT, SAFE_LOCAL_VOLUMES, SAFE_TO_EVICT
 from trellis.core.nodes.state.pods import MIRROR_POD_ANNOTATION
 from trellis.core.resize.freeze import FREEZE_ANNOTATION
-from trellis.core.sizing.governing_objects import HvpaTransform, VpaTransform
+from trellis.core.sizing.governors import HvpaTransform, VpaTransform
 from trellis.kube.resources import (
     BUFFERS,
     DAEMON_SETS,

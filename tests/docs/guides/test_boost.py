@@ -14,7 +14,7 @@ from trellis.api.resolve import EffectiveVpa
 from trellis.base.quantities import Quantity
 from trellis.base.reasons import Reason
 from trellis.base.yaml.documents import Document, read_documents
-from trellis.core.boost import notes
+from trellis.core.boost import boosted_size as notes
 from trellis.core.boost.boosted_size import BoostSettings
 
 ROOT = Path(__file__).resolve().parents[3]

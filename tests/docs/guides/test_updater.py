@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from trellis.controllers.updater.settings import UpdaterSettings
-from trellis.core.resize.settings import UpdateSettings, backoff
+from trellis.core.resize.settings import UpdateSettings
+from trellis.core.resize.state.attempts import backoff
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = (DOCS / "guides" / "updater.md").read_text()

@@ -18,13 +18,13 @@ from trellis.api.kube.pods import PodSpec
 from trellis.api.kube.policies import LimitRange
 from trellis.api.resolve import EffectiveVpa, UpdateMode, resolve_vpa
 from trellis.core.boost.annotation import annotation_key, read_pre_boost_resources
-from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling, PodBoost, boost_pod, is_resizable
+from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling, PodBoost, boost_pod
 from trellis.core.boost.phases import PodBoostPhases, determine_boost_phases
 from trellis.core.boost.unboosted_size import UnboostedContainer, unboost_containers
 from trellis.core.cluster.json_patches import format_resource_amount
 from trellis.core.recommend.amounts import ResourceAmounts, parse_amounts
 from trellis.core.recommend.capping import NamespaceLimits, RecommendedResources, read_limit_ranges
-from trellis.core.sizing.shapes import PodShape
+from trellis.core.sizing.shapes import PodShape, is_resizable
 from trellis.core.sizing.sizes import size_pod
 
 Targets = Mapping[str, str | Mapping[str, str]]

@@ -10,7 +10,7 @@ import msgspec
 from support.worlds.resizes import NOW, Document, governor, running
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.workloads import Deployment, ReplicaSet
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadCache, WorkloadSnapshot
 from trellis.core.sizing.governors import Governor
 

@@ -14,14 +14,14 @@ from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange
-from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.decisions import GovernorIndex
 from trellis.core.admission.starting_cpu import find_cpu_ceiling
 from trellis.core.boost.boosted_size import CpuCeiling
 from trellis.core.cluster.owners import ObjectLookup
 from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
 from trellis.core.fit import NodeTable
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
-from trellis.core.sizing.governing_objects import governor_of
+from trellis.core.sizing.governors import governor_of
 from trellis.kube.resources import HVPAS, LIMIT_RANGES, NODES, VPAS, Resource
 from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.informer import Informer

@@ -15,7 +15,7 @@ from trellis.controllers.buffers.node_classes import NodeClasses
 from trellis.controllers.buffers.state import BufferStates
 from trellis.core.buffers.pod_summaries import workload_differs
 from trellis.core.cluster.store import key_of
-from trellis.core.sizing.governing_objects import governor_of
+from trellis.core.sizing.governors import governor_of
 from trellis.kube.resources import JOBS
 from trellis.kube.watch.cache import ObjectChange
 from trellis.runtime.queue_controller import Enqueue

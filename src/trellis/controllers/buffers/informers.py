@@ -17,12 +17,12 @@ from trellis.api.kube.observed_workloads import ObservedCronJob
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange, ResourceQuota
 from trellis.controllers.buffers.node_classes import BY_DAEMON_NODE, daemon_node
-from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.decisions import GovernorIndex
 from trellis.core.buffers.pod_summaries import CountedTarget, PodDemands
 from trellis.core.cluster.owners import ObjectLookup
 from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
-from trellis.core.sizing.governing_objects import governor_of
+from trellis.core.sizing.governors import governor_of
 from trellis.kube.discovery import Served
 from trellis.kube.resources import HVPAS, JOBS, LIMIT_RANGES, NODES, OBSERVED_CRON_JOBS, RESOURCE_QUOTAS, VPAS
 from trellis.kube.watch.cache import ObjectChange

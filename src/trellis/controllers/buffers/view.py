@@ -22,7 +22,7 @@ from trellis.controllers.buffers.node_classes import NodeClasses
 from trellis.controllers.buffers.state import BufferState, BufferStates, ShapePod, ShapeTemplate, TargetState
 from trellis.controllers.buffers.targets import TargetDescription, TargetReader
 from trellis.controllers.buffers.template_dry_runs import TemplateDryRuns
-from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.decisions import GovernorIndex
 from trellis.core.admission.starting_cpu import compute_starting_boosts, remove_boost
 from trellis.core.boost.boosted_size import BoostSettings
 from trellis.core.buffers import (

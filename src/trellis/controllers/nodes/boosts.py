@@ -15,7 +15,7 @@ from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange
 from trellis.controllers.nodes.settings import NodeControllerSettings
-from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.decisions import GovernorIndex
 from trellis.core.admission.starting_cpu import compute_starting_boosts, remove_boost
 from trellis.core.boost.boosted_size import BoostSettings
 from trellis.core.cluster.owners import Owners, build_controller_ref
@@ -23,8 +23,7 @@ from trellis.core.cluster.store import BY_NAMESPACE, Snapshot, index_by_namespac
 from trellis.core.fit.resources import ResourceCounts
 from trellis.core.nodes.scale_down.drainability import StartupBoosts, no_boosts
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
-from trellis.core.sizing.governing_objects import governor_of
-from trellis.core.sizing.governors import Governor
+from trellis.core.sizing.governors import Governor, governor_of
 from trellis.kube.discovery import Served
 from trellis.kube.resources import HVPAS, LIMIT_RANGES, VPAS
 from trellis.kube.watch.informer import Informer

@@ -22,7 +22,7 @@ from trellis.core.resize.disruption_budget import TOLERANCE_USED_UP
 from trellis.core.resize.freeze import FROZEN
 from trellis.core.resize.in_place import RESIZE_INFEASIBLE, RESIZE_REFUSED, RESIZE_UNDER_WAY
 from trellis.core.resize.state import attempts as core
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.sizing.governors import Governor
 from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime.telemetry.event_queue import EventSink

@@ -20,7 +20,7 @@ from trellis.core.resize.in_place import RESIZE_INFEASIBLE, RESIZE_REFUSED
 from trellis.core.resize.plan import UpdatePlan
 from trellis.core.resize.planner import ADMISSION_ABSENT
 from trellis.core.resize.state.attempts import BACKING_OFF, EVICTION_LOOP
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadSnapshot
 from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS

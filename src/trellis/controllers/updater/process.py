@@ -15,22 +15,19 @@ from typing import Final
 import msgspec
 
 from trellis.base.garbage_collection import freeze_live_objects
-from trellis.controllers.updater.admission_status import AdmissionStatus
 from trellis.controllers.updater.events import UpdaterEvents
-from trellis.controllers.updater.executor import UpdateExecutor
+from trellis.controllers.updater.executor import UpdateExecutor, WriteQueue
 from trellis.controllers.updater.informers import UpdaterInformers
 from trellis.controllers.updater.metrics import UPDATER_METRICS, UpdaterMetrics
-from trellis.controllers.updater.reconcile import ChangedWorkloads, FullPass, WorkloadReconciler
+from trellis.controllers.updater.reconcile import AdmissionStatus, ChangedWorkloads, FullPass, WorkloadReconciler
 from trellis.controllers.updater.recording import UpdaterRecording, create_memory, create_workload_cache
 from trellis.controllers.updater.settings import UpdaterSettings, update_settings
 from trellis.controllers.updater.state import ScaleRefresher, StateFeed
-from trellis.controllers.updater.write_queue import WriteQueue
 from trellis.core.recording.format import UPDATER
 from trellis.core.recording.updater import UpdaterStarted
-from trellis.core.resize.planner import UpdatePlanner
+from trellis.core.resize.planner import UpdateMemory, UpdatePlanner
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.headroom import NodeHeadroom
-from trellis.core.resize.state.memory import UpdateMemory
 from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.kube.flow_control import Rate
 from trellis.kube.scales import ScaleLookups

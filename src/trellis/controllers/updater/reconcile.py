@@ -5,34 +5,101 @@ is planned for while its last plan is being executed. The results of a plan are 
 
 A full pass covers the workloads that changed since their last plan, and those that wait for something no watch reports.
 It ends when all their plans are executed, and is one observation of the latency metric, as upstream's pass is.
+
+Pods are evicted only while an admission controller renews its Lease: without it, a pod that is evicted is created as it
+was. The Lease is read when a pod is to be evicted, at most once in a few seconds. If it cannot be read, the admission
+controller counts as absent, as upstream has it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from trellis.api.kube.pods import Pod
+from trellis.base.errors import KubeError, UnreadableObject
 from trellis.base.garbage_collection import pause_garbage_collection
 from trellis.controllers.updater import metrics as named
-from trellis.controllers.updater.admission_status import FRESH_SECONDS, AdmissionStatus
 from trellis.controllers.updater.events import UpdaterEvents
 from trellis.controllers.updater.executor import UpdateExecutor, UpdatePlanResult
 from trellis.controllers.updater.metrics import UpdaterMetrics
 from trellis.controllers.updater.recording import UpdaterRecording
+from trellis.controllers.updater.settings import AdmissionStatusSettings
 from trellis.core.recording.updater import HeadroomCounted
-from trellis.core.resize.planner import PlanningBatch, PlanResult, UpdatePlanner, plans_evictions
-from trellis.core.resize.settings import REQUEUE_AFTER_CHANGE_SECONDS, SHORTEST_REQUEUE_SECONDS
-from trellis.core.resize.state.memory import UpdateMemory
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.planner import (
+    PlanningBatch,
+    PlanResult,
+    UpdateMemory,
+    UpdatePlanner,
+    is_lease_renewed,
+    plans_evictions,
+)
+from trellis.core.resize.state.attempts import REQUEUE_AFTER_CHANGE_SECONDS, SHORTEST_REQUEUE_SECONDS
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadCache
+from trellis.kube.client import Client
+from trellis.kube.resources import LEASES
 from trellis.runtime.passes import PassThread
 from trellis.runtime.queues import WorkQueue
 from trellis.runtime.tasks import run_task
 from trellis.runtime.telemetry.health import Activity
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics, StepTimer
+
+# How long an answer is good.
+FRESH_SECONDS: Final = 5.0
+
+
+class AdmissionStatus:
+    """Whether the status Lease is renewed. `now` is the wall clock, as in the Lease."""
+
+    def __init__(self, client: Client, settings: AdmissionStatusSettings, now: Callable[[], float]) -> None:
+        self._client = client
+        self._settings = settings
+        self._now = now
+        self._read_at = -math.inf
+        self._problem: str | None = "nobody has asked yet"
+        # The problem as a label of metrics.
+        self.absence = ""
+        self._reading = asyncio.Lock()
+
+    @property
+    def is_live(self) -> bool:
+        """Whether the Lease was renewed when it was last read."""
+        return self._problem is None
+
+    async def ask(self) -> bool:
+        """Whether evictions may go on; the answer is a few seconds old at most."""
+        if not self._settings.use_admission_controller_status:
+            self._problem, self.absence = None, ""
+            return True
+        async with self._reading:
+            clock = asyncio.get_running_loop().time()
+            if clock - self._read_at >= FRESH_SECONDS:
+                self.absence, problem = await self._read_absence()
+                if problem != self._problem:
+                    _log.info("the admission controller is there") if problem is None else _log.warning(
+                        "nothing is evicted: the admission controller is absent", why=problem
+                    )
+                self._problem, self._read_at = problem, clock
+        return self.is_live
+
+    async def _read_absence(self) -> tuple[str, str | None]:
+        settings = self._settings
+        name, namespace = (
+            settings.admission_controller_status_lease_name,
+            settings.admission_controller_status_lease_namespace,
+        )
+        try:
+            lease = await self._client.get(LEASES, name, namespace or "kube-system")
+        except (KubeError, UnreadableObject) as error:
+            return named.STATUS_ERROR, str(error)
+        if not is_lease_renewed(lease, settings.admission_controller_status_lease_timeout.total_seconds(), self._now()):
+            return named.STATUS_INVALID, f"the Lease {namespace}/{name} was not renewed for too long"
+        return "", None
+
 
 # So many workloads are planned for at once: a boost that ends meanwhile waits for no more than these.
 BATCH_SIZE: Final = 1024

@@ -22,13 +22,11 @@ from trellis.core.cluster.store import ObjectKey
 from trellis.core.recording import updater as lines
 from trellis.core.recording.updater import UpdatesDecided
 from trellis.core.resize.actions import Action
-from trellis.core.resize.planner import PlanningBatch, PlanResult
+from trellis.core.resize.planner import PlanningBatch, PlanResult, UpdateMemory
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult
-from trellis.core.resize.state.memory import UpdateMemory
-from trellis.core.resize.state.ownership import WorkloadKey
-from trellis.core.resize.state.pending_writes import PendingPodWrites
-from trellis.core.resize.state.workload_cache import WorkloadCache
+from trellis.core.resize.state.indexes import WorkloadKey
+from trellis.core.resize.state.workload_cache import PendingPodWrites, WorkloadCache
 from trellis.core.sizing.governors import Governor
 from trellis.runtime.recorder import Recorder
 

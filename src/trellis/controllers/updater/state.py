@@ -21,7 +21,7 @@ from trellis.controllers.updater.informers import UpdaterInformers
 from trellis.core.cluster.owners import Owners
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey
 from trellis.core.resize.state.workload_cache import WorkloadCache
-from trellis.core.sizing.governing_objects import governor_of
+from trellis.core.sizing.governors import governor_of
 from trellis.kube.resources import HVPAS, VPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.watch.cache import ObjectChange

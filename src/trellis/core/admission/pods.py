@@ -20,8 +20,7 @@ import msgspec
 from trellis.api.kube.pods import Pod
 from trellis.base.reasons import Reason, Severity
 from trellis.core.boost.annotation import annotation_key, read_pre_boost_resources, restore_pre_boost_shape
-from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling, PodBoost, boost_pod, is_resizable
-from trellis.core.boost.notes import BoostNote
+from trellis.core.boost.boosted_size import BoostNote, BoostSettings, CpuCeiling, PodBoost, boost_pod
 from trellis.core.cluster.json_patches import (
     PatchOp,
     ResourceChange,
@@ -33,7 +32,7 @@ from trellis.core.cluster.pod_annotations import OBSERVED_CONTAINERS_ANNOTATION,
 from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.sizing.governors import Governor
-from trellis.core.sizing.shapes import ContainerList, ContainerShape, PodShape
+from trellis.core.sizing.shapes import ContainerList, ContainerShape, PodShape, is_resizable
 from trellis.core.sizing.sizes import PodSize, SizeNote, size_pod
 
 POD_SIZED = Reason("PodSized", "A new pod got the recommended requests and limits.")

@@ -12,13 +12,13 @@ from trellis.api.kube.pods import Container, Pod, PodSpec, ResourceRequirements
 from trellis.api.kube.slices import Quantities
 from trellis.base.errors import InvalidInput
 from trellis.core.boost.annotation import PreBoostResources, read_pre_boost_resources
-from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling, boost_pod, is_resizable
+from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling, boost_pod
 from trellis.core.cluster.json_patches import format_resource_amount
 from trellis.core.fit import Demand, NodeTable, largest_request
 from trellis.core.recommend.amounts import ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.sizing.governors import Governor
-from trellis.core.sizing.shapes import PodShape
+from trellis.core.sizing.shapes import PodShape, is_resizable
 from trellis.core.sizing.sizes import PodSize, size_pod
 
 

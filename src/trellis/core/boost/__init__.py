@@ -12,15 +12,7 @@ from trellis.core.boost.annotation import (
     read_pre_boost_resources,
     restore_pre_boost_shape,
 )
-from trellis.core.boost.boosted_size import (
-    BoostedContainer,
-    BoostSettings,
-    CpuCeiling,
-    PodBoost,
-    boost_pod,
-    is_resizable,
-)
-from trellis.core.boost.notes import BoostNote
+from trellis.core.boost.boosted_size import BoostedContainer, BoostNote, BoostSettings, CpuCeiling, PodBoost, boost_pod
 from trellis.core.boost.phases import BoostPhase, ContainerBoostPhase, PodBoostPhases, determine_boost_phases
 from trellis.core.boost.unboosted_size import UnboostedContainer, unboost_containers
 
@@ -39,7 +31,6 @@ __all__ = [
     "boost_pod",
     "determine_boost_phases",
     "is_boosted",
-    "is_resizable",
     "read_pre_boost_resources",
     "restore_pre_boost_shape",
     "unboost_containers",

@@ -21,8 +21,7 @@ from trellis.core.boost.annotation import PreBoostResources, restore_pre_boost_s
 from trellis.core.boost.phases import PodBoostPhases
 from trellis.core.recommend.amounts import ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits, PodContainer, RecommendedResources
-from trellis.core.sizing.qos import QosClass, compute_qos
-from trellis.core.sizing.shapes import ContainerShape, PodShape
+from trellis.core.sizing.shapes import ContainerShape, PodShape, QosClass, compute_qos
 from trellis.core.sizing.sizes import ContainerSize, size_pod
 
 UNBOOSTED_TO_RECOMMENDATION = Reason(

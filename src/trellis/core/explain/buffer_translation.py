@@ -19,7 +19,7 @@ from trellis.api.resolve import EffectiveBuffer, FixedReplicas, NodeClassTotals,
 from trellis.api.rules.buffer import WORKLOAD_KINDS
 from trellis.base.errors import InvalidSelector
 from trellis.base.selectors import Selector, selector_from_object
-from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.decisions import GovernorIndex
 from trellis.core.admission.starting_cpu import compute_starting_boosts, remove_boost
 from trellis.core.buffers import (
     DetailedReason,

@@ -22,7 +22,7 @@ from trellis.core.explain.component_decisions.evidence import Evidence
 from trellis.core.explain.explanation.document import EventPart, InfluencePart
 from trellis.core.explain.explanation.values import format_moment
 from trellis.core.resize.freeze import Freeze
-from trellis.core.resize.state.constraints import find_utilization_resources
+from trellis.core.resize.state.indexes import find_utilization_resources
 
 _SIZED_TYPES: Final = frozenset({"Container", "Pod"})
 # As the API calls them.

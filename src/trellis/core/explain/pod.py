@@ -23,7 +23,7 @@ from trellis.core.explain.explanation.values import format_amount, format_amount
 from trellis.core.recommend.capping import RecommendedResources
 from trellis.core.resize.actions import DecisionKind, PodDecision
 from trellis.core.resize.planner import PlanResult
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.resize.view import PodView
 from trellis.core.sizing.sizes import ContainerSize
 

@@ -34,7 +34,7 @@ from trellis.core.resize.actions import Action, PodDecision
 from trellis.core.resize.planner import PlanResult
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.sizing.governors import Governor
 
 

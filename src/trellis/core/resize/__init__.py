@@ -19,13 +19,18 @@ from trellis.core.resize.actions import (
 from trellis.core.resize.disruption_budget import HourlyAllowance, RecentDisruptions
 from trellis.core.resize.freeze import Freeze, find_freeze
 from trellis.core.resize.plan import UpdatePlan, plan_updates
-from trellis.core.resize.planner import PlanningBatch, PlanResult, UpdatePlanner, plans_evictions, withhold_evictions
+from trellis.core.resize.planner import (
+    PlanningBatch,
+    PlanResult,
+    UpdateMemory,
+    UpdatePlanner,
+    plans_evictions,
+    withhold_evictions,
+)
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult, WorkloadAttempts, record_result
-from trellis.core.resize.state.constraints import find_utilization_resources
 from trellis.core.resize.state.headroom import NodeHeadroom
-from trellis.core.resize.state.memory import UpdateMemory
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey, find_utilization_resources
 from trellis.core.resize.state.workload_cache import WorkloadCache, WorkloadSnapshot
 from trellis.core.resize.view import PodView, WorkloadView, read_configured_replicas
 

@@ -27,7 +27,6 @@ import msgspec
 
 from trellis.api.resolve import ChangeRequirement, EffectiveVpa, UpdateMode
 from trellis.base.reasons import Reason, Severity
-from trellis.core.boost.boosted_size import is_resizable
 from trellis.core.cluster.json_patches import PatchOp, ResourceChange, build_guarded_ops
 from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits
@@ -35,6 +34,7 @@ from trellis.core.resize.actions import DecisionKind
 from trellis.core.resize.eligibility import REQUIREMENTS_FORBID_RESIZE, ContainerResource, TargetSizes, permits_resize
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.view import PodView, ResizeState, ResizeStatus
+from trellis.core.sizing.shapes import is_resizable
 from trellis.core.sizing.sizes import ContainerSize, PodSize
 
 EVICT_TO_RECREATE = Reason("EvictToRecreate", "The pod is evicted, so that its successor gets what is recommended.")

@@ -1,8 +1,4 @@
-"""Settings of the updater's decisions, with upstream's defaults and our own, back-off and requeue delays.
-
-Times are seconds. The updater's loop and its model in the simulator both requeue workloads by these delays: soon after
-a change, and after a write that failed.
-"""
+"""Settings of the updater's decisions, with upstream's defaults and our own. Times are seconds."""
 
 from __future__ import annotations
 
@@ -10,8 +6,6 @@ from enum import StrEnum
 from typing import Final
 
 import msgspec
-
-from trellis.core.cluster.write_results import WriteResult
 
 _MINUTE: Final = 60.0
 _HOUR: Final = 60 * _MINUTE
@@ -73,26 +67,3 @@ class UpdateSettings(msgspec.Struct, frozen=True):
     # After an eviction that changed nothing the next one will not either, unless a person has mended something.
     loop_backoff: float = _HOUR
     longest_loop_backoff: float = 24 * _HOUR
-
-
-def backoff(times: int, first: float, longest: float) -> float:
-    """How long to wait after something went wrong so many times in a row."""
-    return min(first * 2.0 ** min(max(times - 1, 0), 60), longest)
-
-
-# A controller that replaces a pod makes several changes in a moment, which are one look.
-REQUEUE_AFTER_CHANGE_SECONDS: Final = 0.05
-# A time that has come already must not make a loop without a pause.
-SHORTEST_REQUEUE_SECONDS: Final = 0.1
-# A write that failed on its preconditions was made from an old view, which is renewed by then.
-REQUEUE_AFTER_CONFLICT_SECONDS: Final = 2.0
-
-_OUTDATED: Final = (WriteResult.CONFLICT, WriteResult.INVALID)
-_DONE_WITH: Final = (WriteResult.APPLIED, WriteResult.SKIPPED, WriteResult.GONE)
-
-
-def requeue_delay(result: WriteResult) -> float | None:
-    """In how many seconds to plan again after such a result of a write; None if a watch event will cause it."""
-    if result in _OUTDATED:
-        return REQUEUE_AFTER_CONFLICT_SECONDS
-    return None if result in _DONE_WITH else 0.0

@@ -4,8 +4,7 @@
 reports all use this package. JSON patches that bring a size to a pod are made elsewhere, by the cluster package.
 """
 
-from trellis.core.sizing.qos import QosClass
-from trellis.core.sizing.shapes import ContainerList, ContainerShape, PodShape
+from trellis.core.sizing.shapes import ContainerList, ContainerShape, PodShape, QosClass
 from trellis.core.sizing.sizes import ContainerSize, PodSize, SizeNote, size_pod
 
 __all__ = [

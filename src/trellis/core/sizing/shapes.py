@@ -9,6 +9,11 @@ with limits of its own has requests of its own (Kubernetes 1.34).
 While an init container runs, native sidecars that were started before it run too; after the last one, all ordinary
 containers and sidecars run. The most that is needed at any of these stages is what the scheduler sets aside, and what
 LimitRanges and the pod's own resources are compared with.
+
+The quality-of-service class follows the rules of Kubernetes 1.36 (`ComputePodQOS`): a container is Guaranteed if it has
+limits of CPU and memory and equal requests, BestEffort if it has none of the four. A pod is what all of its containers
+are, init containers among them, and Burstable if they differ. Where the pod has resources of its own, these alone
+decide.
 """
 
 from __future__ import annotations
@@ -21,7 +26,33 @@ import msgspec
 from trellis.api.kube.pods import Container, PodSpec, ResourceRequirements
 from trellis.core.recommend.amounts import RESOURCES, ResourceAmounts, parse_amounts
 from trellis.core.recommend.capping import PodContainer
-from trellis.core.sizing.qos import QosClass, compute_qos
+
+
+class QosClass(StrEnum):
+    """The classes there are. A resize that would change the class of a pod is refused."""
+
+    GUARANTEED = "Guaranteed"
+    BURSTABLE = "Burstable"
+    BEST_EFFORT = "BestEffort"
+
+
+def compute_qos(resources: Iterable[tuple[ResourceAmounts, ResourceAmounts]]) -> QosClass:
+    """The class of a pod whose containers have these requests and limits."""
+    found = {_container_qos(requests, limits) for requests, limits in resources} or {QosClass.BEST_EFFORT}
+    return found.pop() if len(found) == 1 else QosClass.BURSTABLE
+
+
+def _container_qos(requests: ResourceAmounts, limits: ResourceAmounts) -> QosClass:
+    """Zero is "not set"."""
+    limited = 0
+    for resource in RESOURCES:
+        limit = limits.get(resource, 0)
+        if requests.get(resource, 0) != limit:
+            return QosClass.BURSTABLE
+        limited += limit > 0
+    if not limited:
+        return QosClass.BEST_EFFORT
+    return QosClass.GUARANTEED if limited == len(RESOURCES) else QosClass.BURSTABLE
 
 
 class StartupStage(msgspec.Struct, frozen=True):
@@ -186,3 +217,11 @@ def _largest_requests(pod: PodShape, when: Sequence[StartupStage]) -> dict[str, 
             inits = [each.requests.get(resource, 0) for each in pod.plain_inits]
             found[resource] = sum_largest_stage(when, amounts, inits)
     return found
+
+
+_WINDOWS = "windows"
+
+
+def is_resizable(spec: PodSpec) -> bool:
+    """Whether the API server lets such a pod be resized at all: not if it is for Windows (Kubernetes 1.36)."""
+    return spec.os is None or spec.os.name != _WINDOWS

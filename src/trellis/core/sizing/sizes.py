@@ -37,8 +37,7 @@ from trellis.core.sizing.admissibility import (
     make_admissible,
 )
 from trellis.core.sizing.drafts import ContainerDraft, ResourceDraft
-from trellis.core.sizing.qos import QosClass, compute_qos
-from trellis.core.sizing.shapes import ContainerShape, PodShape
+from trellis.core.sizing.shapes import ContainerShape, PodShape, QosClass, compute_qos
 
 KEPT_QOS = Reason(
     "KeptQosClass", "The recommendation was changed, or not applied, so that the pod keeps its QoS class."

@@ -12,8 +12,7 @@ from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.policies import LimitRange
 from trellis.api.kube.slices import Labels
-from trellis.core.admission.decisions import PodAdmitter
-from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.decisions import GovernorIndex, PodAdmitter
 from trellis.core.admission.starting_cpu import compute_starting_boosts, find_cpu_ceiling, remove_boost
 from trellis.core.boost.boosted_size import CpuCeiling
 from trellis.core.cluster.owners import WELL_KNOWN_KINDS, Owners, TargetRef, build_controller_ref

@@ -19,7 +19,7 @@ from trellis.api.kube.pods import Pod
 from trellis.api.registry import HVPA
 from trellis.base.errors import InternalError
 from trellis.core.cluster.store import key_of
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.sizing.governors import Governor, compile_hvpa_governor, compile_vpa_governor, update_advice
 from trellis.sim.cluster.api_server import ScaleRegistry
 from trellis.sim.cluster.cluster import ModelCluster

@@ -35,7 +35,7 @@ from trellis.core.hvpa import (
 from trellis.core.hvpa.autoscalers import RelatedAutoscalers
 from trellis.core.hvpa.view import read_hvpa
 from trellis.core.hvpa.view_builder import HvpaPod, build_view, select_live_pods
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.sim.cluster.api_server import ScaleRegistry
 from trellis.sim.components.observed_pods import to_hvpa_pod
 from trellis.sim.kernel import Kernel, Priority, Ticket

@@ -15,12 +15,15 @@ from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.resize.actions import Action, EvictPod, PodDecision, PodRef, ResizePod
 from trellis.core.resize.plan import UpdatePlan
-from trellis.core.resize.planner import PlanResult, UpdatePlanner
-from trellis.core.resize.settings import REQUEUE_AFTER_CHANGE_SECONDS, SHORTEST_REQUEUE_SECONDS, requeue_delay
-from trellis.core.resize.state.attempts import ActionResult
+from trellis.core.resize.planner import PlanResult, UpdateMemory, UpdatePlanner
+from trellis.core.resize.state.attempts import (
+    REQUEUE_AFTER_CHANGE_SECONDS,
+    SHORTEST_REQUEUE_SECONDS,
+    ActionResult,
+    requeue_delay,
+)
 from trellis.core.resize.state.headroom import NodeHeadroom
-from trellis.core.resize.state.memory import UpdateMemory
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.sim.components.settings import SimulationSettings
 from trellis.sim.kernel import Kernel, Priority, Ticket

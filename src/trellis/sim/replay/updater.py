@@ -19,10 +19,9 @@ from trellis.base.json_lines import HEADER, decode_payload, encode_payload
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.recording import updater as lines
 from trellis.core.recording.updater import UpdatesDecided
-from trellis.core.resize.planner import PlanResult, UpdatePlanner
+from trellis.core.resize.planner import PlanResult, UpdateMemory, UpdatePlanner
 from trellis.core.resize.state.headroom import NodeHeadroom
-from trellis.core.resize.state.memory import UpdateMemory
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.sim.replay.decisions import ReplayedDecision
 

@@ -15,15 +15,13 @@ from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.decoder import decode_object
 from trellis.api.kube.observed_workloads import ObservedWorkload
 from trellis.api.kube.pods import Pod
-from trellis.core.admission.decisions import DecisionCache
-from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.decisions import DecisionCache, GovernorIndex
 from trellis.core.admission.pods import POD_SIZED, PodAdmissionDecision, admit_pod
 from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling
 from trellis.core.cluster.owners import Owners, TargetRef
 from trellis.core.cluster.transforms import OwnerTransform
 from trellis.core.recommend.capping import NamespaceLimits
-from trellis.core.sizing.governing_objects import governor_of
-from trellis.core.sizing.governors import Governor
+from trellis.core.sizing.governors import Governor, governor_of
 from trellis.runtime.cached_kinds import SIZING_VPAS
 
 NO_LIMITS = NamespaceLimits()

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.builders.manifests import boosted
 from support.worlds.boosts import container, effective, pod, start, with_memory
 from trellis.core.boost.annotation import annotation_key, is_boosted, read_pre_boost_resources, restore_pre_boost_shape
-from trellis.core.sizing.qos import QosClass
+from trellis.core.sizing.shapes import QosClass
 
 DOUBLE = effective(boosted(type="Factor", factor=2))
 

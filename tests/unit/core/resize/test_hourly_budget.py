@@ -14,7 +14,7 @@ from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.core.resize.actions import Action, EvictPod, PodRef, ResizePod, UnmarkPod
 from trellis.core.resize.disruption_budget import HourlyAllowance, RecentDisruptions, is_disruptive
 from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.state.constraints import find_utilization_resources
+from trellis.core.resize.state.indexes import find_utilization_resources
 
 
 def eviction(namespace: str = "shop") -> Action:

@@ -12,7 +12,7 @@ from support.builders.pods import Document, container, pod, read_shape
 from support.oracles.pod_admission import aggregate, qos_class, with_defaults
 from trellis.api.kube.pods import ResourceRequirements
 from trellis.core.sizing import ContainerList, PodShape
-from trellis.core.sizing.qos import QosClass
+from trellis.core.sizing.shapes import QosClass
 
 SIDECAR: Document = {"restartPolicy": "Always"}
 

@@ -13,7 +13,7 @@ from trellis.api.kinds.vpa import (
     VerticalPodAutoscalerStatus,
 )
 from trellis.core.cluster.write_results import WriteResult
-from trellis.core.resize.settings import REQUEUE_AFTER_CONFLICT_SECONDS, requeue_delay
+from trellis.core.resize.state.attempts import REQUEUE_AFTER_CONFLICT_SECONDS, requeue_delay
 from trellis.core.sizing.governors import compile_vpa_governor, update_advice
 from trellis.sim.components.objects import read_objects
 

@@ -25,8 +25,7 @@ from trellis.controllers.admission.metrics import ReviewMetrics
 from trellis.controllers.admission.webhook.http_requests import BadRequest, HttpRequest
 from trellis.controllers.admission.webhook.owner_lookups import OwnerLookups
 from trellis.controllers.admission.webhook.server import HttpReply
-from trellis.core.admission.decisions import NOT_GOVERNED, PodAdmitter
-from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.decisions import NOT_GOVERNED, GovernorIndex, PodAdmitter
 from trellis.core.admission.objects import OBJECT_LEFT_ALONE, review_object
 from trellis.core.admission.pods import PodAdmissionDecision
 from trellis.core.admission.reviews import AdmissionRefusal, AdmissionReview, encode_answer, read_review

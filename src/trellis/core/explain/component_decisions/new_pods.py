@@ -11,8 +11,7 @@ from trellis.api.kube.meta import KubeObject, PodMeta
 from trellis.api.kube.pods import Pod, PodTemplateSpec
 from trellis.api.kube.workloads import CronJob
 from trellis.base.reasons import Reason
-from trellis.core.admission.decisions import PodAdmitter
-from trellis.core.admission.governor_index import GovernorIndex
+from trellis.core.admission.decisions import GovernorIndex, PodAdmitter
 from trellis.core.admission.pods import PodAdmissionDecision
 from trellis.core.admission.starting_cpu import find_cpu_ceiling
 from trellis.core.cluster.json_patches import escape_json_pointer

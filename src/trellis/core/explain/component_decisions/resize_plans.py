@@ -17,10 +17,9 @@ from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import BY_NAMESPACE, key_of
 from trellis.core.explain.component_decisions.settings import CollectedSettings
 from trellis.core.resize.candidates import read_boost_phases, shape_without_boost
-from trellis.core.resize.planner import PlanResult, UpdatePlanner, is_lease_renewed
+from trellis.core.resize.planner import PlanResult, UpdateMemory, UpdatePlanner, is_lease_renewed
 from trellis.core.resize.state.headroom import NodeHeadroom
-from trellis.core.resize.state.memory import UpdateMemory
-from trellis.core.resize.state.ownership import WorkloadKey
+from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadCache
 from trellis.core.resize.view import PodView, WorkloadView
 from trellis.core.sizing.governors import compile_hvpa_governor, compile_vpa_governor

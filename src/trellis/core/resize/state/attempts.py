@@ -9,6 +9,9 @@ answer counts as a lost race, and only the second for the same requests as a ref
 Evictions can loop. If the pod that came after an eviction requests just what its predecessor did, the eviction was
 useless, and the next one would be too. The cause lies elsewhere: no webhook sizes new pods, or another one undoes it.
 This needs a person, and until then evictions are tried at growing intervals.
+
+The updater and its model in the simulator requeue workloads by the same delays: soon after a change, and after a write
+that failed.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.recommend.amounts import ResourceAmounts
 from trellis.core.resize.actions import Action, ControllerKey, EvictPod, ResizePod, UnmarkPod
-from trellis.core.resize.settings import UpdateSettings, backoff
+from trellis.core.resize.settings import UpdateSettings
 
 EVICTION_LOOP = Reason(
     "EvictionLoop",
@@ -32,6 +35,29 @@ EVICTION_LOOP = Reason(
     Severity.WARNING,
 )
 BACKING_OFF = Reason("BackingOff", "The last attempt failed, and it is too early for another.")
+
+
+def backoff(times: int, first: float, longest: float) -> float:
+    """How long to wait after something went wrong so many times in a row."""
+    return min(first * 2.0 ** min(max(times - 1, 0), 60), longest)
+
+
+# A controller that replaces a pod makes several changes in a moment, which are one look.
+REQUEUE_AFTER_CHANGE_SECONDS: Final = 0.05
+# A time that has come already must not make a loop without a pause.
+SHORTEST_REQUEUE_SECONDS: Final = 0.1
+# A write that failed on its preconditions was made from an old view, which is renewed by then.
+REQUEUE_AFTER_CONFLICT_SECONDS: Final = 2.0
+
+_OUTDATED: Final = (WriteResult.CONFLICT, WriteResult.INVALID)
+_DONE_WITH: Final = (WriteResult.APPLIED, WriteResult.SKIPPED, WriteResult.GONE)
+
+
+def requeue_delay(result: WriteResult) -> float | None:
+    """In how many seconds to plan again after such a result of a write; None if a watch event will cause it."""
+    if result in _OUTDATED:
+        return REQUEUE_AFTER_CONFLICT_SECONDS
+    return None if result in _DONE_WITH else 0.0
 
 
 # Requests by container.

@@ -15,7 +15,7 @@ from trellis.api.kube.coordination import Event
 from trellis.api.kube.meta import ObjectMeta, ObjectReference
 from trellis.api.kube.observed_pods import OOM_KILLED
 from trellis.api.kube.pods import ContainerState, ContainerStateRunning
-from trellis.core.resize.settings import backoff
+from trellis.core.resize.state.attempts import backoff
 from trellis.sim.cluster.container_table import ContainerStage
 from trellis.sim.cluster.demand import FleetDemand
 from trellis.sim.cluster.kubelet.starts import PodStarts

@@ -12,12 +12,13 @@ from support.worlds.resizes import GROUP, NOW, Document, container, decided, gov
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.resize.actions import Action, EvictPod, PodRef, ResizePod, UnmarkPod
-from trellis.core.resize.settings import UpdateSettings, backoff
+from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import (
     ActionResult,
     EvictionRecord,
     PodAttempts,
     WorkloadAttempts,
+    backoff,
     record_result,
 )
 

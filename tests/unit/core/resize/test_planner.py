@@ -9,11 +9,10 @@ from support.worlds.workload_state import WEB, CachedWorkload
 from trellis.api.kube.nodes import Node
 from trellis.core.cluster.write_results import WriteResult as Answer
 from trellis.core.resize.actions import EvictPod
-from trellis.core.resize.planner import ADMISSION_ABSENT, PlanResult, UpdatePlanner, plans_evictions
+from trellis.core.resize.planner import ADMISSION_ABSENT, PlanResult, UpdateMemory, UpdatePlanner, plans_evictions
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.resize.state.attempts import ActionResult
 from trellis.core.resize.state.headroom import NodeHeadroom
-from trellis.core.resize.state.memory import UpdateMemory
 
 
 class Looks:
