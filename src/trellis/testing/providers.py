@@ -19,7 +19,7 @@ from collections.abc import Callable, Coroutine, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 from trellis.api.kube.nodes import Node
-from trellis.core.fit.resources import CPU, MEMORY, PODS, nanos_or_zero
+from trellis.core.fit.resources import CPU, MEMORY, PODS, parse_nanos_or_zero
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
 from trellis.providers.protocol import Provider, Steps
 from trellis.testing.conformance import (
@@ -303,7 +303,7 @@ def _must_be_possible(group: NodeGroup) -> None:
         if not 0 <= value < math.inf:
             raise Nonconformance(f"{group.name} has a {field} of {value}")
     for resource in (CPU, MEMORY, PODS):
-        if nanos_or_zero(group.template.status.allocatable.get(resource, "")) <= 0:
+        if parse_nanos_or_zero(group.template.status.allocatable.get(resource, "")) <= 0:
             raise Nonconformance(f"the template of {group.name} leaves pods no {resource}")
     if group.template.metadata.name:
         raise Nonconformance(f"the template of {group.name} has a name, which every node has for itself")
@@ -326,7 +326,7 @@ def _must_be_like(node: Node, template: Node, instance: str) -> None:
     offered, expected = node.status.allocatable, template.status.allocatable
     for resource in sorted({*offered, *expected}):
         have, want = offered.get(resource, "0"), expected.get(resource, "0")
-        if nanos_or_zero(have) != nanos_or_zero(want):
+        if parse_nanos_or_zero(have) != parse_nanos_or_zero(want):
             raise Nonconformance(f"{instance} has {have} {resource}, and its group says {want}")
     for key, value in template.metadata.labels.items():
         if node.metadata.labels.get(key) != value:

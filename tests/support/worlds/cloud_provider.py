@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.nodes import Node, NodeSpec, NodeStatus
 from trellis.base.reasons import DetailedReason
-from trellis.core.nodes import GroupState, Instance, InstanceState, NodeGroup, why_no_order, why_no_release
+from trellis.core.nodes import GroupState, Instance, InstanceState, NodeGroup, find_order_problem, find_release_problems
 from trellis.providers.protocol import UNKNOWN_GROUP, Groups, Ordered, Released, Steps, Tended
 
 NAME = "pool"
@@ -46,7 +46,7 @@ class CloudProvider:
     async def order(self, group: str, target: int, now: float, /) -> Ordered:
         if group != NAME:
             return Ordered(error=DetailedReason(UNKNOWN_GROUP, group))
-        refused = why_no_order(self.state(now), target)
+        refused = find_order_problem(self.state(now), target)
         if refused is not None:
             return Ordered(error=refused)
         while len(self.cloud.machines) < target:
@@ -56,7 +56,7 @@ class CloudProvider:
     async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
         if group != NAME:
             return Released(refused=dict.fromkeys(instances, DetailedReason(UNKNOWN_GROUP, group)))
-        refused = why_no_release(self.state(now), instances)
+        refused = find_release_problems(self.state(now), instances)
         gone = tuple(name for name in dict.fromkeys(instances) if name not in refused)
         for each in gone:
             del self.cloud.machines[each]

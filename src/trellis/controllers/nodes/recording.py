@@ -44,16 +44,18 @@ class RecordedNodePlanner(NodePlanner):
                 self._boosts.forget(key)
         super().update(changes)
 
-    def plan(self, changes: ClusterSnapshotChanges, given: PassInput) -> PassPlans:
+    def plan(self, changes: ClusterSnapshotChanges, pass_input: PassInput) -> PassPlans:
         """Record the input, plan, and record the plans."""
-        given = replace(
-            given, budgets=tuple(given.budgets), startup_boosts=self._boosts.record_answers(given.startup_boosts)
+        pass_input = replace(
+            pass_input,
+            budgets=tuple(pass_input.budgets),
+            startup_boosts=self._boosts.record_answers(pass_input.startup_boosts),
         )
-        self._recorder.write(INPUT_LINE, self._inputs.build_line(given))
-        plans = super().plan(changes, given)
+        self._recorder.write(INPUT_LINE, self._inputs.build_line(pass_input))
+        plans = super().plan(changes, pass_input)
         if (boosts := self._boosts.take_changes()) is not None:
             self._recorder.write(BOOSTED, boosts)
-        self._recorder.write(DECISION_LINE, self._plans.build_line(plans, given.now))
+        self._recorder.write(DECISION_LINE, self._plans.build_line(plans, pass_input.now))
         self._recorder.flush()
         self._inputs.record_plans(plans)
         return plans

@@ -31,7 +31,7 @@ from trellis.core.buffers.pods import to_document
 from trellis.core.buffers.quota_usage import QuotaUsage
 from trellis.core.buffers.shapes import shape_from_target
 from trellis.core.cluster.target_problems import TargetProblem
-from trellis.core.fit.resources import nanos_or_zero
+from trellis.core.fit.resources import parse_nanos_or_zero
 
 SIZE_NOT_STATED = Reason("SizeNotStated", "The CapacityBuffer states no size that can be used.", Severity.ERROR)
 LIMITS_NOT_REQUESTED = Reason(
@@ -91,7 +91,7 @@ def count_replicas(spec: CapacityBufferSpec, scalable: int | None, usage: QuotaU
         sizes.append(-(-max(spec.percentage, 0) * max(scalable, 0) // 100))
     if spec.limits is not None:
         fits = [
-            max(nanos_or_zero(text), 0) // usage.amounts[f"requests.{name}"]
+            max(parse_nanos_or_zero(text), 0) // usage.amounts[f"requests.{name}"]
             for name, text in spec.limits.items()
             if f"requests.{name}" in usage.amounts
         ]

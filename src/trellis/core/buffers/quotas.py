@@ -19,7 +19,7 @@ from trellis.api.kube.policies import ResourceQuota
 from trellis.base.errors import InvalidQuantity
 from trellis.core.buffers.chunks import Translation
 from trellis.core.buffers.quota_usage import QuotaUsage
-from trellis.core.fit.resources import nanos_of, nanos_or_zero
+from trellis.core.fit.resources import parse_nanos, parse_nanos_or_zero
 
 # What tells a Buffer from the others, as namespace and name do; of two that are equally old, the first by it is served.
 ClaimKey: TypeAlias = tuple[str, ...]
@@ -60,7 +60,7 @@ class _QuotaRemainder:
         # Admission goes by the status; one that was made just now has none yet.
         hard = quota.status.hard or quota.spec.hard
         self.hard = {name: nanos for name, text in hard.items() if (nanos := _hard(text)) is not None}
-        self.used = {name: nanos_or_zero(text) for name, text in quota.status.used.items()}
+        self.used = {name: parse_nanos_or_zero(text) for name, text in quota.status.used.items()}
         self.reserved: dict[str, int] = {}
 
     def fitting(self, claim: QuotaClaim) -> int:
@@ -100,7 +100,7 @@ def allot_quotas(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) 
 def _hard(text: str) -> int | None:
     """A bound; one that cannot be read does not bind."""
     try:
-        return nanos_of(text)
+        return parse_nanos(text)
     except InvalidQuantity:
         return None
 

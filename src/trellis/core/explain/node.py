@@ -23,7 +23,7 @@ from trellis.core.explain.missing_evidence import find_missing_node_evidence, is
 from trellis.core.fit import Demand
 from trellis.core.fit.resources import PODS
 from trellis.core.nodes.scale_down.decisions import NODE_UNNEEDED
-from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, why_not_drainable
+from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_drain_problem
 from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.pods import PlacedPod
 
@@ -90,10 +90,10 @@ def _fate(placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSett
         return "fixed", None
     if placed.pod.metadata.deletion_timestamp is not None:
         return "going", None
-    stays = why_not_drainable(placed, budgets, settings)
+    stays = find_drain_problem(placed, budgets, settings)
     if stays is not None:
         return "stay", build_reason_part(stays)
-    refused = budgets.why_no_eviction(placed.pod)
+    refused = budgets.find_eviction_problem(placed.pod)
     return "moved", build_reason_part(refused) if refused is not None else None
 
 

@@ -6,8 +6,8 @@
     near = ExistingPods(table, zip(numbers, map(PodProfile.of, running)))
     table.names(fits(table, Demand.of(new.spec, metadata=new.metadata), used, near))
 
-A demand is what one pod asks of a node, a table has the columns of all nodes, and a filter is a mask over them. The
-package knows no policy and follows no pods: which pods move, and when, is decided elsewhere.
+A demand has the requirements of one pod, a table the columns of all nodes, and a filter is a mask over them. The
+package has no policy and follows no pods: which pods move, and when, is decided by its users.
 """
 
 from trellis.core.fit.constraints.existing_pods import ExistingPods

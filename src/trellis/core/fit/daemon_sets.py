@@ -1,7 +1,7 @@
 """The DaemonSet pods that a new node runs before any other pod.
 
-A DaemonSet's pods go where `NodeShouldRunDaemonPod` in Kubernetes 1.36 puts them: they tolerate the taints of node
-conditions and of unschedulable nodes, and no other taints.
+The rules are those of `NodeShouldRunDaemonPod` in Kubernetes 1.36: the pods tolerate the taints of node conditions and
+of unschedulable nodes, and no other taints.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from trellis.core.fit.node_table import NodeTable
 from trellis.core.fit.occupancy import Occupancy
 from trellis.core.usage.columns import BoolColumn
 
-_TOLERATED: Final = tuple(
-    Toleration(f"node.kubernetes.io/{what}", "Exists", effect=effect)
-    for what, effect in (
+_TOLERATIONS: Final = tuple(
+    Toleration(f"node.kubernetes.io/{condition}", "Exists", effect=effect)
+    for condition, effect in (
         ("not-ready", "NoExecute"),
         ("unreachable", "NoExecute"),
         ("disk-pressure", "NoSchedule"),
@@ -36,30 +36,30 @@ _ON_HOST_NETWORK: Final = Toleration("node.kubernetes.io/network-unavailable", "
 
 
 def daemon_demand(daemon_set: DaemonSet) -> Demand:
-    """What each pod of a DaemonSet asks of its node, as its controller makes it."""
+    """The demand of each pod of a DaemonSet, as its controller creates it."""
     return Demand.of(daemon_pod_spec(daemon_set.spec.template.spec))
 
 
 def daemon_pod_spec(template: PodSpec) -> PodSpec:
-    """The spec of the pods of a DaemonSet: that of its template, with the tolerations that its controller adds."""
-    added = (*_TOLERATED, _ON_HOST_NETWORK) if template.host_network else _TOLERATED
+    """The spec of the pods of a DaemonSet: that of its template, with the tolerations its controller adds."""
+    added = (*_TOLERATIONS, _ON_HOST_NETWORK) if template.host_network else _TOLERATIONS
     return msgspec.structs.replace(template, tolerations=(*template.tolerations, *added))
 
 
 def place_daemon_pods(
-    table: NodeTable, used: Occupancy, daemons: Iterable[Demand], among: BoolColumn | None = None
+    table: NodeTable, used: Occupancy, daemons: Iterable[Demand], candidates: BoolColumn | None = None
 ) -> list[BoolColumn]:
-    """Put one pod of each on every node that takes it, in their order: of each the nodes it is on now.
+    """Place one pod of each DaemonSet on every node that it fits on, in their order. Returns the nodes of each.
 
-    `among` are the nodes that have none yet. One that a node has no room for beside those before it is not put there.
+    `candidates` restricts the nodes. A pod that does not fit beside the pods before it is not placed.
     """
-    return [_place_daemon_pod(table, used, demand, among) for demand in daemons]
+    return [_place_daemon_pod(table, used, demand, candidates) for demand in daemons]
 
 
-def _place_daemon_pod(table: NodeTable, used: Occupancy, demand: Demand, among: BoolColumn | None) -> BoolColumn:
+def _place_daemon_pod(table: NodeTable, used: Occupancy, demand: Demand, candidates: BoolColumn | None) -> BoolColumn:
     mask = fits(table, demand, used)
-    if among is not None:
-        mask &= among
-    where = np.flatnonzero(mask)
-    used.add_many(where, demand, np.ones(len(where), dtype=np.int64))
+    if candidates is not None:
+        mask &= candidates
+    numbers = np.flatnonzero(mask)
+    used.add_many(numbers, demand, np.ones(len(numbers), dtype=np.int64))
     return mask

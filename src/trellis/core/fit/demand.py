@@ -37,7 +37,7 @@ from trellis.core.fit.resources import (
     count_from_nanos,
     effective_requests,
     is_counted_by_scheduler,
-    nanos_or_zero,
+    parse_nanos_or_zero,
     pod_overhead,
 )
 
@@ -53,7 +53,7 @@ class HostPort(NamedTuple):
 
 
 def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
-    """What a pod takes. On the host's network every port is one, as the API server fills in for a pod."""
+    """The host ports of a pod. On the host network all of its ports are host ports, as the API server defaults them."""
     return tuple(sorted(set(_host_ports(spec))))
 
 
@@ -74,11 +74,11 @@ _NO_PROFILE = PodProfile()
 
 
 class Demand(msgspec.Struct, frozen=True):
-    """What must be there, and what must be free.
+    """The requirements of a pod: resources that must be free, and what a node must have or be.
 
-    `amounts` are millicores of CPU and units of all else, in the order of their names and none of them zero; one of
-    `pods` is always among them. `overhead` is the part of them that belongs to no container. Of each of `volumes` one
-    term must hold; one without terms can be had nowhere. `profile` is what the rules of other pods match.
+    `amounts` are millicores of CPU and units of other resources, in the order of their names and none of them zero; one
+    of `pods` is always among them. `overhead` is the part of them that belongs to no container. One term of each of
+    `volumes` must hold; a volume without terms is on no node. `profile` is what the rules of other pods match.
     """
 
     amounts: ResourceAmounts = ((PODS, 1),)
@@ -99,24 +99,24 @@ class Demand(msgspec.Struct, frozen=True):
         spec: PodSpec,
         requests: Mapping[str, ResourceCounts] = _NONE,
         *,
-        whole: ResourceCounts = _NO_COUNTS,
+        pod_overrides: ResourceCounts = _NO_COUNTS,
         moves: bool = False,
         metadata: ObjectMeta | None = None,
         volumes: tuple[tuple[NodeTerm, ...], ...] = (),
     ) -> Demand:
-        """Of a pod, or of a template.
+        """The demand of a pod or of a template.
 
-        `requests` has, by container, counts that take the place of what is written; `whole` those that take the place
-        of what the pod asks for as a whole. A pod that `moves` is asked about as if it had no node yet. Without
-        `metadata` nothing is asked about other pods; `volumes` is what `volume_terms` says.
+        `requests` has, by container, counts that replace those of the spec; `pod_overrides` replace the pod-level
+        requests. A pod that `moves` has the demand of a pod without a node. Without `metadata` the demand has no rules
+        about other pods; `volumes` is the result of `volume_terms`.
         """
-        extra = pod_overhead(spec)
-        total = effective_requests(spec, requests, whole)
-        for name, nanos in extra.items():
+        overhead = pod_overhead(spec)
+        total = effective_requests(spec, requests, pod_overrides)
+        for name, nanos in overhead.items():
             total[name] = total.get(name, 0) + nanos
         return cls(
             amounts=tuple(sorted((*_amounts(total), (PODS, 1)))),
-            overhead=_amounts(extra),
+            overhead=_amounts(overhead),
             node_name="" if moves else spec.node_name,
             selector=node_selector_requirements(spec),
             node_affinity=node_affinity_terms(spec),
@@ -130,17 +130,17 @@ class Demand(msgspec.Struct, frozen=True):
 
     @property
     def requests(self) -> ResourceCounts:
-        """The amounts by resource; what is absent is not asked for."""
+        """The amounts by resource, without resources that are not requested."""
         return dict(self.amounts)
 
     def without(self, resource: str) -> Demand:
-        """The same pod, if it asked for nothing of one resource."""
+        """The demand without one resource."""
         others = tuple(amount for amount in self.amounts if amount[0] != resource)
         return msgspec.structs.replace(self, amounts=others)
 
 
 def _amounts(nanos: Mapping[str, int]) -> ResourceAmounts:
-    # One more than any node has: what is beyond all measure fits nowhere.
+    # One more than any node can have, so that larger amounts fit nowhere.
     counts = (
         (name, count_from_nanos(name, amount, LARGEST_AMOUNT + 1))
         for name, amount in nanos.items()
@@ -153,37 +153,37 @@ _RESIZED = (CPU, MEMORY)
 
 
 def running_demand(pod: Pod) -> Demand:
-    """The demand of a pod that has its node already."""
+    """The demand of a placed pod. Raises `InvalidInput` if an amount cannot be read."""
     status = pod.status
     pending = status.condition(RESIZE_PENDING)
     infeasible = pending is not None and pending.reason == "Infeasible"
     reported = {
         container.name: container for container in (*status.container_statuses, *status.init_container_statuses)
     }
-    requests = dict(_held_by_containers(_resizable(pod), reported, infeasible))
-    written = pod.spec.resources.requests if pod.spec.resources is not None else {}
-    whole: ResourceCounts = {}
-    if written and status.resources is not None:
+    requests = dict(_list_allocations(_list_resizable(pod), reported, infeasible))
+    pod_requests = pod.spec.resources.requests if pod.spec.resources is not None else {}
+    pod_overrides: ResourceCounts = {}
+    if pod_requests and status.resources is not None:
         sources = [status.resources.requests, status.allocated_resources]
-        held = _largest(sources if infeasible else [written, *sources])
-        whole = {name: held.get(name, 0) for name in _RESIZED if name in written}
-    return Demand.of(pod.spec, requests, whole=whole)
+        allocated = _find_largest(sources if infeasible else [pod_requests, *sources])
+        pod_overrides = {name: allocated.get(name, 0) for name in _RESIZED if name in pod_requests}
+    return Demand.of(pod.spec, requests, pod_overrides=pod_overrides)
 
 
 def running_demand_or_empty(pod: Pod) -> Demand:
-    """The same of any pod: one with an amount that cannot be read is known to be a pod, and no more."""
+    """The demand of a placed pod; a pod with an amount that cannot be read requests nothing but to be one."""
     try:
         return running_demand(pod)
     except InvalidInput:
         return Demand()
 
 
-def _resizable(pod: Pod) -> Iterator[Container]:
+def _list_resizable(pod: Pod) -> Iterator[Container]:
     yield from pod.spec.containers
     yield from (container for container in pod.spec.init_containers if container.is_sidecar)
 
 
-def _held_by_containers(
+def _list_allocations(
     containers: Iterable[Container], reported: Mapping[str, ContainerStatus], infeasible: bool
 ) -> Iterator[tuple[str, ResourceCounts]]:
     for container in containers:
@@ -191,17 +191,17 @@ def _held_by_containers(
         if status is None or status.resources is None:
             continue
         sources = [status.resources.requests, status.allocated_resources]
-        held = _largest(sources if infeasible else [container.resources.requests, *sources])
-        # What a status that counts does not name is not held, however it is written in the spec.
-        yield container.name, {name: held.get(name, 0) for name in _RESIZED}
+        allocated = _find_largest(sources if infeasible else [container.resources.requests, *sources])
+        # A resource that the status does not name is not allocated, even if the spec has it.
+        yield container.name, {name: allocated.get(name, 0) for name in _RESIZED}
 
 
-def _largest(sources: Iterable[Mapping[str, str]]) -> dict[str, int]:
+def _find_largest(sources: Iterable[Mapping[str, str]]) -> dict[str, int]:
     largest: dict[str, int] = {}
     for source in sources:
         for name in _RESIZED:
             if name in source:
                 largest[name] = max(
-                    largest.get(name, 0), count_from_nanos(name, nanos_or_zero(source[name]), LARGEST_AMOUNT)
+                    largest.get(name, 0), count_from_nanos(name, parse_nanos_or_zero(source[name]), LARGEST_AMOUNT)
                 )
     return largest

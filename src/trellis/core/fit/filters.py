@@ -1,7 +1,7 @@
 """The scheduler's filters, in its order, each as a mask over all nodes.
 
-First unschedulable nodes, the node name, taints, node selector and affinity, and volumes; then what other pods leave:
-host ports and every resource; then the rules about other pods.
+First unschedulable nodes, the node name, taints, node selector and affinity, and volumes; then host ports and resources
+that other pods leave free; then the rules about other pods.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ NODE_FULL = Reason("NodeFull", "Other pods on the node leave less of a resource 
 
 
 class UnfitNodes(msgspec.Struct, frozen=True):
-    """Why so many nodes are out of the question.
+    """A reason, and the number of nodes that are unfit for it.
 
-    `resource` says of what there is too little, or which label is missing.
+    `resource` is the resource that is short, or the label that is missing.
     """
 
     reason: Reason
@@ -54,7 +54,7 @@ class UnfitNodes(msgspec.Struct, frozen=True):
 
 
 class UnfitNodeMask(msgspec.Struct, frozen=True):
-    """An obstacle, and the nodes that it is one of."""
+    """A reason, and the nodes that are unfit for it."""
 
     reason: Reason
     nodes: BoolColumn
@@ -62,7 +62,7 @@ class UnfitNodeMask(msgspec.Struct, frozen=True):
 
 
 class _FilterResult(NamedTuple):
-    """One rule, and the nodes that follow it."""
+    """The nodes that pass one filter, and the reason for the others."""
 
     reason: Reason
     passed: BoolColumn
@@ -70,7 +70,7 @@ class _FilterResult(NamedTuple):
 
 
 def eligible_nodes(table: NodeTable, demand: Demand) -> BoolColumn:
-    """The nodes that would take the pod if they were large enough and empty."""
+    """The nodes that pass all filters but those about resources and other pods."""
     mask = table.exists.copy()
     for check in _filter_nodes(table, demand):
         mask &= check.passed
@@ -78,56 +78,59 @@ def eligible_nodes(table: NodeTable, demand: Demand) -> BoolColumn:
 
 
 def fits(
-    table: NodeTable, demand: Demand, used: Occupancy | None = None, near: ExistingPods | None = None
+    table: NodeTable, demand: Demand, used: Occupancy | None = None, existing_pods: ExistingPods | None = None
 ) -> BoolColumn:
-    """The nodes on which the pod fits beside the pods there are; beside none if nothing is said about them."""
+    """The nodes on which the pod fits beside placed pods; without `used` and `existing_pods`, on empty nodes."""
     mask = eligible_nodes(table, demand)
     for check in _filter_sizes(table, demand) if used is None else _filter_free_resources(used, demand):
         mask &= check.passed
-    for check in _filter_inter_pod(table, demand, near):
+    for check in _filter_inter_pod(table, demand, existing_pods):
         mask &= check.passed
     return mask
 
 
 def explain_unfit_nodes(
-    table: NodeTable, demand: Demand, used: Occupancy | None = None, near: ExistingPods | None = None
+    table: NodeTable, demand: Demand, used: Occupancy | None = None, existing_pods: ExistingPods | None = None
 ) -> tuple[UnfitNodes, ...]:
-    """What keeps the pod from the nodes on which it does not fit.
+    """The reasons why nodes are unfit, with the number of nodes.
 
-    A node is counted once, for the first rule it breaks; what no room could mend comes before what others have taken.
+    A node is counted once, for the first filter it does not pass. The size of a node comes before what other pods use.
     """
     if not table.size:
         return (UnfitNodes(NO_NODES, 0),)
-    masks = find_unfit_nodes(table, demand, used, near)
+    masks = find_unfit_nodes(table, demand, used, existing_pods)
     return tuple(UnfitNodes(unfit.reason, int(np.count_nonzero(unfit.nodes)), unfit.resource) for unfit in masks)
 
 
 def find_unfit_nodes(
-    table: NodeTable, demand: Demand, used: Occupancy | None = None, near: ExistingPods | None = None
+    table: NodeTable, demand: Demand, used: Occupancy | None = None, existing_pods: ExistingPods | None = None
 ) -> tuple[UnfitNodeMask, ...]:
-    """The same, node by node: which of them break which rule first."""
-    left = table.exists.copy()
+    """The reasons why nodes are unfit, with the nodes: each has that of the first filter it does not pass."""
+    remaining = table.exists.copy()
     masks: dict[tuple[str, str], UnfitNodeMask] = {}
     free = _filter_free_resources(used, demand) if used is not None else ()
     for check in chain(
-        _filter_nodes(table, demand), _filter_sizes(table, demand), free, _filter_inter_pod(table, demand, near)
+        _filter_nodes(table, demand),
+        _filter_sizes(table, demand),
+        free,
+        _filter_inter_pod(table, demand, existing_pods),
     ):
-        refused = left > check.passed
+        refused = remaining > check.passed
         if refused.any():
-            left ^= refused
+            remaining ^= refused
             key = (check.reason.code, check.resource)
-            before = masks.get(key)
-            nodes = refused if before is None else before.nodes | refused
+            merged = masks.get(key)
+            nodes = refused if merged is None else merged.nodes | refused
             masks[key] = UnfitNodeMask(check.reason, nodes, check.resource)
     return tuple(masks.values())
 
 
 def _filter_nodes(table: NodeTable, demand: Demand) -> Iterator[_FilterResult]:
-    """What does not depend on other pods, nor on how large a node is."""
+    """The filters that depend neither on other pods nor on the size of a node."""
     if not tolerates(demand.tolerations, CORDONED):
         yield _FilterResult(NODE_CORDONED, table.schedulable)
     if demand.node_name:
-        yield _FilterResult(NODE_NOT_NAMED, nodes_matching_name(table, NodeNameRule(demand.node_name, is_wanted=True)))
+        yield _FilterResult(NODE_NOT_NAMED, nodes_matching_name(table, NodeNameRule(demand.node_name, must_match=True)))
     yield _FilterResult(TAINT_NOT_TOLERATED, table.tolerated(demand.tolerations))
     for mask in node_selection_masks(table, demand):
         yield _FilterResult(NODE_NOT_SELECTED, mask)
@@ -149,20 +152,20 @@ def _filter_free_resources(used: Occupancy, demand: Demand) -> Iterator[_FilterR
         yield _FilterResult(NODE_FULL, used.free(resource) >= amount, resource)
 
 
-def _filter_inter_pod(table: NodeTable, demand: Demand, near: ExistingPods | None) -> Iterator[_FilterResult]:
-    if near is None:
-        # Without other pods, a pod's rules about its like still say where the first of them can go.
+def _filter_inter_pod(table: NodeTable, demand: Demand, existing_pods: ExistingPods | None) -> Iterator[_FilterResult]:
+    if existing_pods is None:
+        # Without other pods, the rules about equal pods still restrict where the first of them fits.
         if not (demand.pod_affinity or demand.spread):
             return
-        near = ExistingPods(table)
-    for reason, rule in inter_pod_rules(table, near, demand):
+        existing_pods = ExistingPods(table)
+    for reason, rule in inter_pod_rules(table, existing_pods, demand):
         yield _FilterResult(reason, rule.mask)
 
 
 def largest_request(table: NodeTable, demand: Demand, resource: str) -> int | None:
-    """The most that the containers of a pod could request of one resource, all else equal; None if no node takes it.
+    """The most that the containers of a pod could request of one resource, all else equal; None if it fits nowhere.
 
-    On the best node for it, with nothing else running there. The pod's overhead is taken off already.
+    On the largest node that it fits on, without other pods. The pod's overhead is subtracted.
     """
     mask = fits(table, demand.without(resource))
     if not mask.any():

@@ -31,7 +31,7 @@ from trellis.core.fit.resources import (
     PODS,
     count_from_nanos,
     is_counted_by_scheduler,
-    nanos_or_zero,
+    parse_nanos_or_zero,
 )
 from trellis.core.usage.columns import BoolColumn, IntColumn, KeyedTable
 
@@ -39,8 +39,8 @@ V = TypeVar("V", bound=Hashable)
 
 EvaluateValues: TypeAlias = Callable[[Mapping[V, int]], BoolColumn]
 
-# Answers kept for one column; with 5,000 nodes they occupy 4 MB at most.
-_MOST_MASKS: Final = 512
+# The masks cached for one column; with 5,000 nodes they occupy 4 MB at most.
+_MAX_MASKS: Final = 512
 _NONE: Final = -1
 
 
@@ -54,17 +54,17 @@ class CodeColumn(Generic[V]):
         self._domains: IntColumn | None = None
 
     def put(self, number: int, value: V | None) -> None:
-        """Note what one node has; None for nothing."""
+        """Set the value of one node; None for none."""
         code = _NONE if value is None else self._code(value)
         if self._codes[number] != code:
             self._codes[number] = code
-            self._forget_answers()
+            self._forget_masks()
 
     @property
     def domains(self) -> tuple[IntColumn, int]:
-        """The number of each node's value, counted from 1, and how many numbers there are with the 0 for none.
+        """The number of each node's value, counted from 1, with 0 for none; and how many numbers there are, 0 included.
 
-        Not to be changed. Some of the numbers may be those of values that no node has any more.
+        Read-only. Some numbers may stand for values that no node has any more.
         """
         if self._domains is None:
             self._domains = self._codes.astype(np.int64) + 1
@@ -73,28 +73,29 @@ class CodeColumn(Generic[V]):
 
     def reserve(self, capacity: int) -> None:
         """Have room for more nodes."""
-        more = np.full(capacity - len(self._codes), _NONE, dtype=np.int32)
-        self._codes = np.concatenate((self._codes, more))
-        self._forget_answers()
+        added = np.full(capacity - len(self._codes), _NONE, dtype=np.int32)
+        self._codes = np.concatenate((self._codes, added))
+        self._forget_masks()
 
-    def mask(self, key: Hashable, answers: EvaluateValues[V]) -> BoolColumn:
-        """The nodes for which the answer is yes, whether or not they exist; not to be changed.
+    def mask(self, key: Hashable, evaluate: EvaluateValues[V]) -> BoolColumn:
+        """The numbers whose value satisfies a condition, whether or not they stand for a node; read-only.
 
-        `answers` gets the number of each value, and gives the answer at each number, then that for having none.
+        `evaluate` gets the code of each value, and returns whether each code satisfies the condition, then whether no
+        value does.
         """
         mask = self._masks.get(key)
         if mask is None:
-            if len(self._masks) >= _MOST_MASKS:
+            if len(self._masks) >= _MAX_MASKS:
                 self._masks.clear()
-            # A code of -1 reads the last answer.
-            mask = self._masks[key] = answers(self._values)[self._codes]
+            # A code of -1 reads the last entry.
+            mask = self._masks[key] = evaluate(self._values)[self._codes]
             mask.flags.writeable = False
         return mask
 
     def _code(self, value: V) -> int:
         code = self._values.get(value)
         if code is None:
-            # Names of machines that are long gone would be kept for ever.
+            # Otherwise names of deleted machines would be kept for ever.
             if len(self._values) >= 2 * len(self._codes):
                 self._forget_unused()
             code = self._values[value] = len(self._values)
@@ -107,15 +108,15 @@ class CodeColumn(Generic[V]):
         renumbered = np.full(len(names) + 1, _NONE, dtype=np.int32)
         renumbered[used] = np.arange(len(used))
         self._codes = renumbered[self._codes]
-        self._forget_answers()
+        self._forget_masks()
 
-    def _forget_answers(self) -> None:
+    def _forget_masks(self) -> None:
         self._masks.clear()
         self._domains = None
 
 
-# Labels that pods refer to, which can be any; a column for 5,000 nodes takes 20 KB and its masks.
-_MOST_COLUMNS: Final = 128
+# Labels that pods refer to; a column for 5,000 nodes takes 20 KB and its masks.
+_MAX_COLUMNS: Final = 128
 
 
 class LabelIndex:
@@ -127,7 +128,7 @@ class LabelIndex:
         self._columns: dict[str, CodeColumn[str]] = {}
 
     def put(self, number: int, labels: Mapping[str, str]) -> None:
-        """Note the labels of one node."""
+        """Set the labels of one node."""
         if self._labels.get(number) == labels:
             return
         self._labels[number] = labels
@@ -135,7 +136,7 @@ class LabelIndex:
             column.put(number, labels.get(key))
 
     def drop(self, number: int) -> None:
-        """Forget a node. What the columns have of it is overwritten when its number stands for another."""
+        """Forget a node. Its values stay in the columns until its number stands for another node."""
         self._labels.pop(number, None)
 
     def reserve(self, capacity: int) -> None:
@@ -149,13 +150,13 @@ class LabelIndex:
         return self._column(requirement.key).mask(requirement, partial(_satisfying, requirement))
 
     def domains(self, key: str) -> tuple[IntColumn, int]:
-        """Which nodes have the same value of a label, as `CodeColumn.domains` says it."""
+        """The domains of a label, as `CodeColumn.domains` returns them."""
         return self._column(key).domains
 
     def _column(self, key: str) -> CodeColumn[str]:
         column = self._columns.get(key)
         if column is None:
-            if len(self._columns) >= _MOST_COLUMNS:
+            if len(self._columns) >= _MAX_COLUMNS:
                 self._columns.clear()
             column = self._columns[key] = CodeColumn(self._capacity)
             for number, labels in self._labels.items():
@@ -165,13 +166,13 @@ class LabelIndex:
 
 
 def _satisfying(requirement: LabelRequirement, values: Mapping[str, int]) -> BoolColumn:
-    """Of each numbered value, whether it satisfies; the last entry is for nodes without the label."""
+    """Whether each numbered value satisfies a requirement; the last entry is for nodes without the label."""
     operator = requirement.operator
     if operator in (LabelOperator.IN, LabelOperator.NOT_IN):
-        # The one question asked about labels of which every node has its own: not to be put to each of them.
-        answers = np.full(len(values) + 1, operator is LabelOperator.NOT_IN)
-        answers[[values[value] for value in requirement.values if value in values]] = operator is LabelOperator.IN
-        return answers
+        # A label may have a value per node, such as the hostname: not each of them is evaluated.
+        mask = np.full(len(values) + 1, operator is LabelOperator.NOT_IN)
+        mask[[values[value] for value in requirement.values if value in values]] = operator is LabelOperator.IN
+        return mask
     matches = [requirement.matches({requirement.key: value}) for value in values]
     return np.array([*matches, requirement.matches({})], dtype=np.bool_)
 
@@ -182,12 +183,12 @@ _INITIAL_RESOURCES = (CPU, MEMORY, PODS, EPHEMERAL_STORAGE)
 
 
 class NodeTable(KeyedTable[str]):
-    """All nodes there are, by name."""
+    """All nodes, by name."""
 
     fills = {"ready": False, "unschedulable": False}
 
     ready: BoolColumn
-    """Whether the kubelet says so. Placing does not ask: a node that is not ready is tainted before long."""
+    """Whether the kubelet reports it as ready. No filter reads it: a node that is not ready is tainted."""
     unschedulable: BoolColumn
     """Whether the node is cordoned."""
 
@@ -202,7 +203,7 @@ class NodeTable(KeyedTable[str]):
 
     @property
     def allocatable(self) -> Matrix:
-        """How much pods may request, (resources, nodes), in the counts of a demand's amounts."""
+        """The allocatable amounts, (resources, nodes), in the units of a demand's amounts."""
         return self._allocatable[:, : self.reach]
 
     @property
@@ -216,7 +217,7 @@ class NodeTable(KeyedTable[str]):
         return self.exists & ~self.unschedulable[: self.reach]
 
     def update(self, node: Node) -> int:
-        """Take a new or changed node; its number. An amount that cannot be read is one it does not have."""
+        """Add or update a node, and return its number. An amount that cannot be read counts as zero."""
         number = self.find(node.metadata.name)
         if number < 0:
             number = self.add(node.metadata.name)
@@ -228,21 +229,21 @@ class NodeTable(KeyedTable[str]):
         return number
 
     def remove(self, name: str) -> bool:
-        """Forget a node; whether there was one. Its number may stand for another afterwards."""
+        """Remove a node, and return whether there was one. Its number may stand for another node afterwards."""
         number = self.find(name)
         if number >= 0:
             self.release(np.array([number], dtype=np.int64))
         return number >= 0
 
     def release(self, numbers: IntColumn) -> None:
-        """Give numbers back; taints and labels of a number that is free mean nothing."""
+        """Free numbers. Taints and labels of a free number mean nothing."""
         for number in numbers.tolist():
             self._allocatable[:, number] = 0
             self._labels.drop(number)
         super().release(numbers)
 
     def offered(self, resource: str) -> IntColumn:
-        """How much of one resource pods may request, node by node."""
+        """The allocatable amount of one resource, node by node."""
         row = self.resources.get(resource)
         return np.zeros(self.reach, dtype=np.int64) if row is None else self.allocatable[row]
 
@@ -256,31 +257,31 @@ class NodeTable(KeyedTable[str]):
         return row
 
     def names(self, mask: BoolColumn) -> list[str]:
-        """What the nodes of a mask are called."""
+        """The names of the nodes of a mask."""
         return self.keys(np.flatnonzero(mask & self.exists).tolist())
 
     def labelled(self, requirement: LabelRequirement) -> BoolColumn:
-        """The numbers whose labels satisfy a requirement; those of no node are among them."""
+        """The numbers whose labels satisfy a requirement, free numbers included."""
         return self._labels.mask(requirement)[: self.reach]
 
     def domains(self, key: str) -> tuple[IntColumn, int]:
-        """Which nodes have the same value of a label: a number from 1 for each, 0 for nodes without it.
+        """The domain of each node by a label: a number from 1 for each value, 0 for nodes without the label.
 
-        Behind them how many numbers there are, the 0 included. What is there for the number of no node means nothing.
+        The second result is how many numbers there are, 0 included. The domains of free numbers mean nothing.
         """
         codes, size = self._labels.domains(key)
         return codes[: self.reach], size
 
     def tolerated(self, tolerations: tuple[Toleration, ...]) -> BoolColumn:
-        """The numbers whose taints are all tolerated; those of no node are among them."""
+        """The numbers whose taints are all tolerated, free numbers included."""
         return self._taints.mask(tolerations, partial(tolerated_taint_sets, tolerations=tolerations))[: self.reach]
 
-    def _set_allocatable(self, number: int, written: Mapping[str, str]) -> None:
+    def _set_allocatable(self, number: int, allocatable: Mapping[str, str]) -> None:
         self._allocatable[:, number] = 0
-        for name, text in written.items():
+        for name, text in allocatable.items():
             if name == PODS or is_counted_by_scheduler(name):
                 row = self.row(name)
-                self._allocatable[row, number] = count_from_nanos(name, nanos_or_zero(text), LARGEST_AMOUNT)
+                self._allocatable[row, number] = count_from_nanos(name, parse_nanos_or_zero(text), LARGEST_AMOUNT)
 
     def _grow(self, capacity: int) -> None:
         grown = np.zeros((len(self.resources), capacity), dtype=np.int64)

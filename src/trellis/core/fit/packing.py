@@ -23,11 +23,11 @@ from trellis.core.usage.columns import BoolColumn, IntColumn
 
 
 class _PackingTarget(NamedTuple):
-    """Where pods are put."""
+    """The nodes that pods are packed on."""
 
     table: NodeTable
     used: Occupancy
-    near: ExistingPods
+    existing_pods: ExistingPods
     nodes: IntColumn | None
 
 
@@ -35,23 +35,23 @@ def pack(
     table: NodeTable,
     used: Occupancy,
     groups: Iterable[tuple[Demand, int]],
-    near: ExistingPods | None = None,
+    existing_pods: ExistingPods | None = None,
     nodes: IntColumn | None = None,
 ) -> list[IntColumn]:
-    """Put groups of pods that are alike on nodes; of each group the numbers of the nodes, one for each pod placed.
+    """Pack groups of equal pods on nodes. Returns, for each group, the number of the node of each pod that fits.
 
-    A group is complete before the next begins. `nodes` are the numbers to try, in this order: all of them, ascending,
-    if nothing is said. What is placed is added to `used` and `near`; give copies of them to try something.
+    A group is complete before the next begins. `nodes` are the numbers to try, in this order; by default all of them,
+    ascending. Placed pods are added to `used` and `existing_pods`; pass copies of them to a simulation.
     """
-    place = _PackingTarget(table, used, ExistingPods(table) if near is None else near, nodes)
-    return [_pack_group(place, demand, count) for demand, count in groups]
+    target = _PackingTarget(table, used, ExistingPods(table) if existing_pods is None else existing_pods, nodes)
+    return [_pack_group(target, demand, count) for demand, count in groups]
 
 
-def _pack_group(place: _PackingTarget, demand: Demand, count: int) -> IntColumn:
-    table, used, near, nodes = place
+def _pack_group(target: _PackingTarget, demand: Demand, count: int) -> IntColumn:
+    table, used, existing_pods, nodes = target
     possible = eligible_nodes(table, demand)
     changing: list[DomainRule] = []
-    for _, rule in inter_pod_rules(table, near, demand):
+    for _, rule in inter_pod_rules(table, existing_pods, demand):
         if rule.changes:
             changing.append(rule)
         else:
@@ -59,33 +59,33 @@ def _pack_group(place: _PackingTarget, demand: Demand, count: int) -> IntColumn:
     numbers = np.flatnonzero(possible) if nodes is None else nodes[possible[nodes]]
     capacities = used.count_fitting(demand, numbers)
     if changing:
-        placed = _place_one_by_one(numbers, capacities, changing, count)
-        where, times = np.unique(placed, return_counts=True)
+        placed = _place_in_turn(numbers, capacities, changing, count)
+        used_nodes, counts = np.unique(placed, return_counts=True)
     else:
-        where, times = _fill_nodes(numbers, capacities, count)
-        placed = np.repeat(where, times)
-    if len(where):
-        used.add_many(where, demand, times)
-        near.add_many(where, demand.profile, times)
+        used_nodes, counts = _fill_nodes(numbers, capacities, count)
+        placed = np.repeat(used_nodes, counts)
+    if len(used_nodes):
+        used.add_many(used_nodes, demand, counts)
+        existing_pods.add_many(used_nodes, demand.profile, counts)
     return placed
 
 
 def _fill_nodes(numbers: IntColumn, capacities: IntColumn, count: int) -> tuple[IntColumn, IntColumn]:
-    """Node after node filled to the brim, until all have a place: which nodes, and how many on each."""
+    """Fill node after node until all pods are placed. Returns the nodes, and the number of pods on each."""
     counts = np.minimum(capacities, count)
     reached = np.cumsum(counts)
     last = int(np.searchsorted(reached, count))
     if last < len(counts):
         counts[last] -= reached[last] - count
         counts[last + 1 :] = 0
-    some = np.flatnonzero(counts)
-    return numbers[some], counts[some]
+    used = np.flatnonzero(counts)
+    return numbers[used], counts[used]
 
 
-def _place_one_by_one(numbers: IntColumn, capacities: IntColumn, rules: Sequence[DomainRule], count: int) -> IntColumn:
-    """Each pod on the first node that is open to it. Who finds none leaves none for those after it."""
-    has_room = capacities > 0
-    numbers, capacities = numbers[has_room], capacities[has_room].tolist()
+def _place_in_turn(numbers: IntColumn, capacities: IntColumn, rules: Sequence[DomainRule], count: int) -> IntColumn:
+    """Place each pod on the first node that is open to it, until a pod fits on none."""
+    has_capacity = capacities > 0
+    numbers, capacities = numbers[has_capacity], capacities[has_capacity].tolist()
     placed: list[int] = []
     if not len(numbers):
         return np.zeros(0, dtype=np.int64)
@@ -93,18 +93,18 @@ def _place_one_by_one(numbers: IntColumn, capacities: IntColumn, rules: Sequence
     domains = [rule.codes[numbers] for rule in rules]
     is_open = _open_nodes(full, rules, domains)
     while len(placed) < count:
-        at = int(is_open.argmax())
-        if not is_open[at]:
+        position = int(is_open.argmax())
+        if not is_open[position]:
             break
-        number = int(numbers[at])
+        number = int(numbers[position])
         placed.append(number)
-        capacities[at] -= 1
-        full[at] = not capacities[at]
-        changed = [rule.take(number) for rule in rules]
+        capacities[position] -= 1
+        full[position] = not capacities[position]
+        changed = [rule.record_placed(number) for rule in rules]
         if any(changed):
             is_open = _open_nodes(full, rules, domains)
-        elif full[at]:
-            is_open[at] = False
+        elif full[position]:
+            is_open[position] = False
     return np.array(placed, dtype=np.int64)
 
 

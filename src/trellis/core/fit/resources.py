@@ -28,46 +28,46 @@ MEMORY: Final = "memory"
 EPHEMERAL_STORAGE: Final = "ephemeral-storage"
 PODS: Final = "pods"
 
-# A node is taken to have this much at most, and no pod to ask for more than one above it: 8 PiB, or 9 million million
-# cores. A thousand pods that ask for as much still add up to an int64.
+# The most that a node counts as having; a pod requests at most one more: 8 PiB, or 9 million million cores. A thousand
+# such pods still add up to an int64.
 LARGEST_AMOUNT: Final = 2**53
 
 _NANOS_IN_COUNT: Final = {CPU: 10**6}
 _PREFIXES: Final = ("hugepages-", "attachable-volumes-")
 
 
-# Asked of every resource of every pod and node, and there are a dozen names.
+# Called for every resource of every pod and node, with a dozen names.
 @lru_cache(maxsize=1024)
 def is_counted_by_scheduler(name: str) -> bool:
-    """Whether a pod may be refused for asking too much of it."""
+    """Whether the scheduler counts a resource."""
     if name in (CPU, MEMORY, EPHEMERAL_STORAGE) or name.startswith(_PREFIXES):
         return True
     return "/" in name and (not name.startswith("requests.") or "kubernetes.io/" in name)
 
 
 def is_pod_level_resource(name: str) -> bool:
-    """Whether a pod may ask for it as a whole, above its containers."""
+    """Whether a resource may be requested at the level of the pod."""
     return name in (CPU, MEMORY) or name.startswith("hugepages-")
 
 
 # A cluster has few different texts, and reading one takes longer than the rest of a pod.
 @lru_cache(maxsize=4096)
-def nanos_of(text: str) -> int:
-    """An amount as exactly as Kubernetes adds it."""
+def parse_nanos(text: str) -> int:
+    """An amount in nanos, in which Kubernetes adds amounts exactly."""
     return Quantity.parse(text).nanos
 
 
-def nanos_or_zero(text: str) -> int:
-    """The same; nothing for a text that only a broken writer leaves behind."""
+def parse_nanos_or_zero(text: str) -> int:
+    """An amount in nanos; zero if it cannot be read."""
     try:
-        return nanos_of(text)
+        return parse_nanos(text)
     except InvalidQuantity:
         return 0
 
 
-def count_from_nanos(name: str, nanos: int, most: int) -> int:
-    """Nanos as the count that is compared, between 0 and a most."""
-    return min(max(-(-nanos // _NANOS_IN_COUNT.get(name, NANOS_PER_UNIT)), 0), most)
+def count_from_nanos(name: str, nanos: int, maximum: int) -> int:
+    """Nanos as the count that is compared, between 0 and `maximum`."""
+    return min(max(-(-nanos // _NANOS_IN_COUNT.get(name, NANOS_PER_UNIT)), 0), maximum)
 
 
 def nanos_from_count(name: str, count: int) -> int:
@@ -78,52 +78,58 @@ def nanos_from_count(name: str, count: int) -> int:
 _NO_RESOURCES = ResourceRequirements()
 
 
-def effective_requests(spec: PodSpec, instead: Mapping[str, ResourceCounts], whole: ResourceCounts) -> dict[str, int]:
+def effective_requests(
+    spec: PodSpec, overrides: Mapping[str, ResourceCounts], pod_overrides: ResourceCounts
+) -> dict[str, int]:
     """Nanos of each resource, without the overhead.
 
-    `instead` has counts that take the place of what a container is written to request, `whole` those for the pod.
+    `overrides` has counts that replace the requests of a container, `pod_overrides` those of the pod.
     """
-    requests = _of_containers(spec, instead)
+    requests = _sum_containers(spec, overrides)
     resources = spec.resources or _NO_RESOURCES
     for name, text in resources.limits.items():
         if is_pod_level_resource(name) and (name not in requests or name.startswith("hugepages-")):
-            requests[name] = _read(text, f"resources.limits[{name}]")
+            requests[name] = _parse_amount(text, f"resources.limits[{name}]")
     for name, text in resources.requests.items():
         if is_pod_level_resource(name):
-            requests[name] = _read(text, f"resources.requests[{name}]")
-    return requests | {name: nanos_from_count(name, count) for name, count in whole.items()}
+            requests[name] = _parse_amount(text, f"resources.requests[{name}]")
+    return requests | {name: nanos_from_count(name, count) for name, count in pod_overrides.items()}
 
 
 def pod_overhead(spec: PodSpec) -> dict[str, int]:
-    """Nanos that running the pod takes beside what its containers ask for."""
+    """Nanos of each resource of the pod's overhead."""
     return {
-        name: _read(text, f"overhead[{name}]") for name, text in spec.overhead.items() if is_counted_by_scheduler(name)
+        name: _parse_amount(text, f"overhead[{name}]")
+        for name, text in spec.overhead.items()
+        if is_counted_by_scheduler(name)
     }
 
 
-def _of_containers(spec: PodSpec, instead: Mapping[str, ResourceCounts]) -> dict[str, int]:
+def _sum_containers(spec: PodSpec, overrides: Mapping[str, ResourceCounts]) -> dict[str, int]:
     running: dict[str, int] = {}
     for at, container in enumerate(spec.containers):
-        _add(running, _requests(container, f"containers[{at}]", instead))
+        _add(running, _list_requests(container, f"containers[{at}]", overrides))
     if not spec.init_containers:
         return running
     sidecars: dict[str, int] = {}
     peak: dict[str, int] = {}
     for at, container in enumerate(spec.init_containers):
-        requests = dict(_requests(container, f"initContainers[{at}]", instead))
+        requests = dict(_list_requests(container, f"initContainers[{at}]", overrides))
         if container.is_sidecar:
             _add(running, requests.items())
             _add(sidecars, requests.items())
         else:
             _add(requests, sidecars.items())
-            _raise(peak, requests)
-    _raise(running, peak)
+            _raise_to(peak, requests)
+    _raise_to(running, peak)
     return running
 
 
-def _requests(container: Container, place: str, instead: Mapping[str, ResourceCounts]) -> Iterator[tuple[str, int]]:
+def _list_requests(
+    container: Container, path: str, overrides: Mapping[str, ResourceCounts]
+) -> Iterator[tuple[str, int]]:
     resources = container.resources
-    changed = instead.get(container.name, {})
+    changed = overrides.get(container.name, {})
     for field, written in (("requests", resources.requests), ("limits", resources.limits)):
         for name, text in written.items():
             if (
@@ -132,7 +138,7 @@ def _requests(container: Container, place: str, instead: Mapping[str, ResourceCo
                 or (field == "limits" and name in resources.requests)
             ):
                 continue
-            yield name, _read(text, f"{place}.resources.{field}[{name}]")
+            yield name, _parse_amount(text, f"{path}.resources.{field}[{name}]")
     for name, count in changed.items():
         yield name, nanos_from_count(name, count)
 
@@ -142,16 +148,16 @@ def _add(to: dict[str, int], amounts: Iterable[tuple[str, int]]) -> None:
         to[name] = to.get(name, 0) + nanos
 
 
-def _raise(to: dict[str, int], amounts: Mapping[str, int]) -> None:
+def _raise_to(to: dict[str, int], amounts: Mapping[str, int]) -> None:
     for name, nanos in amounts.items():
         to[name] = max(to.get(name, 0), nanos)
 
 
-def _read(text: str, place: str) -> int:
+def _parse_amount(text: str, path: str) -> int:
     try:
-        nanos = nanos_of(text)
+        nanos = parse_nanos(text)
     except InvalidQuantity as error:
-        raise InvalidQuantity(text, f"spec.{place}: {error.rule}") from error
+        raise InvalidQuantity(text, f"spec.{path}: {error.rule}") from error
     if nanos < 0:
-        raise InvalidQuantity(text, f"spec.{place}: must not be negative")
+        raise InvalidQuantity(text, f"spec.{path}: must not be negative")
     return nanos

@@ -8,7 +8,14 @@ decided about them.
 """
 
 from trellis.base.reasons import DetailedReason
-from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup, why_no_order, why_no_release
+from trellis.core.nodes.node_groups import (
+    GroupState,
+    Instance,
+    InstanceState,
+    NodeGroup,
+    find_order_problem,
+    find_release_problems,
+)
 from trellis.core.nodes.scale_down.decisions import ScaleDownPlan
 from trellis.core.nodes.scale_down.memory import ScaleDownMemory, record_added_nodes, record_failed_removal
 from trellis.core.nodes.scale_down.plan import plan_scale_down
@@ -33,11 +40,11 @@ __all__ = [
     "ScaleUpMemory",
     "ScaleUpPlan",
     "ScaleUpSettings",
+    "find_order_problem",
+    "find_release_problems",
     "plan_scale_down",
     "plan_scale_up",
     "record_added_nodes",
     "record_failed_order",
     "record_failed_removal",
-    "why_no_order",
-    "why_no_release",
 ]

@@ -1,7 +1,7 @@
 """The node autoscaler's pass on one snapshot: plan the scale-down, apply its taints, plan the scale-up.
 
-Scale-down comes first because a pod that waits for a node which is kept after all needs no new node. The controller,
-the replay, the simulator and `trellis explain` all call `plan_pass`, so that they decide alike.
+Scale-down comes first because a pending pod that fits on a node which is kept after all needs no new node. The
+controller, the replay, the simulator and `trellis explain` all call `plan_pass`, so that they decide alike.
 
 Both plans are made before any of them is executed. The target of an order counts the instances of its group at that
 time: execute the order of a group before releases of the same group, or the provider orders what was released again.
@@ -62,13 +62,15 @@ class PassPlans(msgspec.Struct, frozen=True):
     problems: Mapping[tuple[str, ObjectKey], DetailedReason]
 
 
-def plan_pass(snapshot: ClusterSnapshot, given: PassInput, settings: AutoscalerSettings) -> PassPlans:
+def plan_pass(snapshot: ClusterSnapshot, pass_input: PassInput, settings: AutoscalerSettings) -> PassPlans:
     """Plan a pass. The snapshot then shows the groups, and nodes with the taints that the plan sets."""
-    snapshot.put_groups(given.groups)
-    view = ScaleDownInput(snapshot, tuple(given.budgets), given.memory.up.chunk_nodes, given.startup_boosts)
-    down = plan_scale_down(view, given.memory.down, given.now, settings.down)
+    snapshot.put_groups(pass_input.groups)
+    view = ScaleDownInput(
+        snapshot, tuple(pass_input.budgets), pass_input.memory.up.chunk_nodes, pass_input.startup_boosts
+    )
+    down = plan_scale_down(view, pass_input.memory.down, pass_input.now, settings.down)
     apply_taints(snapshot, down.actions)
-    up = plan_scale_up(snapshot, given.memory.up, given.now, settings.up)
+    up = plan_scale_up(snapshot, pass_input.memory.up, pass_input.now, settings.up)
     return PassPlans(up, down, dict(snapshot.problems))
 
 
@@ -99,16 +101,16 @@ class NodePlanner:
         """Apply changes to the snapshot without planning."""
         changes.apply(self._snapshot)
 
-    def plan(self, changes: ClusterSnapshotChanges, given: PassInput) -> PassPlans:
+    def plan(self, changes: ClusterSnapshotChanges, pass_input: PassInput) -> PassPlans:
         """Apply changes to the snapshot and plan a pass."""
         self.update(changes)
-        return plan_pass(self._snapshot, given, self._settings)
+        return plan_pass(self._snapshot, pass_input, self._settings)
 
     def observe_buffers(self, changes: ClusterSnapshotChanges, memory: ScaleUpMemory, now: float) -> ObservedBuffers:
         """Decide about Buffers by the groups of the last pass. The next pass plans as it would have without this."""
         self.update(changes)
         snapshot = self._snapshot
-        arrivals = snapshot.take_arrivals()
+        arrivals = snapshot.pop_arrivals()
         observed = observe_headroom(snapshot, memory, now, self._settings.up)
-        snapshot.put_arrivals(arrivals)
+        snapshot.restore_arrivals(arrivals)
         return ObservedBuffers(observed.buffers, observed.problems)

@@ -19,10 +19,10 @@ from trellis.base.wording import choose_form, pluralize
 
 
 class NodeGroup(msgspec.Struct, frozen=True):
-    """Nodes alike, of which more can be ordered.
+    """Equal nodes, of which more can be ordered.
 
-    `template` is a node as it would be once it is up: what it offers, its labels and taints, and no name. `price` is
-    money for an hour of one, `boot_seconds` how long it usually takes from the order until pods can be placed.
+    `template` is a node once it is up: its allocatable resources, labels and taints, without a name. `price` is the
+    hourly price of a node, `boot_seconds` the usual time from the order until pods can be placed.
     """
 
     name: str
@@ -35,22 +35,23 @@ class NodeGroup(msgspec.Struct, frozen=True):
 
 
 class InstanceState(StrEnum):
-    """How far an instance is."""
+    """The state of an instance."""
 
-    # Asked for, and not up yet.
+    # Ordered, and not up yet.
     ORDERED = "Ordered"
     RUNNING = "Running"
-    # Given back, and not gone yet.
+    # Released, and not deleted yet.
     LEAVING = "Leaving"
-    # It will not come up any more. It counts until it is given back.
+    # It will never come up. It counts until it is released.
     FAILED = "Failed"
 
 
 class Instance(msgspec.Struct, frozen=True):
-    """One machine, or what is to become one.
+    """A machine, or the order of one.
 
-    `id` is the provider's own and never changes. `node` is empty as long as the provider does not know the node's name:
-    its `spec.providerID` is then the id. `since` is when it got into its state, in seconds since the epoch.
+    `id` is assigned by the provider and never changes. `node` is empty as long as the provider does not know the name
+    of the Node: its `spec.providerID` is then the id. `since` is when the instance entered its state, in seconds since
+    the epoch.
     """
 
     id: str
@@ -61,10 +62,10 @@ class Instance(msgspec.Struct, frozen=True):
 
 
 class GroupState(msgspec.Struct, frozen=True):
-    """A group and what it has.
+    """A node group with its instances.
 
-    `target` is how many instances have been asked for and not been given back. It may differ from the number of
-    `instances`: a provider may not list what it has not begun with, or hold on to what it lost.
+    `target` is how many instances have been ordered and not been released. It may differ from the number of
+    `instances`: a provider may not list instances that it has not begun to create, or may still list some that it lost.
     """
 
     group: NodeGroup
@@ -85,58 +86,60 @@ GROUP_AT_MINIMUM = Reason("GroupAtMinimum", "The group may not have so few nodes
 UNKNOWN_INSTANCE = Reason("UnknownInstance", "The group has no such instance.", Severity.WARNING)
 
 
-def why_no_order(state: GroupState, target: int) -> DetailedReason | None:
-    """What forbids that a group gets as many instances; None if nothing does."""
+def find_order_problem(state: GroupState, target: int) -> DetailedReason | None:
+    """The problem of an order of so many instances in all; None if there is none."""
     group = state.group
     if target <= max(group.max_size, state.target):
-        # Where limits were lowered below what there is, what there is may still be asked for again.
+        # Where the maximum was lowered below the target, the target may still be ordered again.
         return None
     request = f"{target} {choose_form(target, 'was', 'were')} asked for"
     return DetailedReason(GROUP_AT_MAXIMUM, f"{group.name} may have {pluralize(group.max_size, 'node')}, and {request}")
 
 
-def why_no_release(state: GroupState, instances: Iterable[str]) -> dict[str, DetailedReason]:
-    """Which of these instances cannot be given back, and why; those that come first go first.
+def find_release_problems(state: GroupState, instances: Iterable[str]) -> dict[str, DetailedReason]:
+    """The problems of releases, by the id of the instance. Instances are released in their order.
 
-    Only one that runs is held by the minimum: giving back what never came up takes no room away.
+    The minimum size forbids releases of running instances only: an instance that never came up is no capacity.
     """
     refused: dict[str, DetailedReason] = {}
-    group, left, instances_by_id = state.group, state.target, state.by_id()
-    for instance in dict.fromkeys(instances):
-        member = instances_by_id.get(instance)
-        if member is None:
-            refused[instance] = DetailedReason(UNKNOWN_INSTANCE, f"{group.name} has no instance {instance}")
-        elif member.state is InstanceState.RUNNING and left <= group.min_size:
-            refused[instance] = DetailedReason(
+    group, remaining, instances_by_id = state.group, state.target, state.by_id()
+    for instance_id in dict.fromkeys(instances):
+        instance = instances_by_id.get(instance_id)
+        if instance is None:
+            refused[instance_id] = DetailedReason(UNKNOWN_INSTANCE, f"{group.name} has no instance {instance_id}")
+        elif instance.state is InstanceState.RUNNING and remaining <= group.min_size:
+            refused[instance_id] = DetailedReason(
                 GROUP_AT_MINIMUM, f"{group.name} keeps {pluralize(group.min_size, 'node')}"
             )
-        elif member.state is not InstanceState.LEAVING:
-            left -= 1
+        elif instance.state is not InstanceState.LEAVING:
+            remaining -= 1
     return refused
 
 
 GROUP_UNSOUND = Reason("NodeGroupUnsound", "What the provider says of a group cannot be true.", Severity.ERROR)
 
-# What is on its way is counted node by node: a target without end would be as many rows.
-_MOST_NODES: Final = 100_000
-_HIGHEST: Final = 2**31
-_DEAREST: Final = 1e9
+# Upcoming nodes are rows of a table: an endless target would be as many rows.
+_MAX_NODES: Final = 100_000
+_MAX_PRIORITY: Final = 2**31
+_MAX_PRICE: Final = 1e9
 
 
 def find_group_problem(state: GroupState) -> DetailedReason | None:
-    """The first figure of a group that cannot be, with its rule; None if all can."""
+    """The first figure of a group that is impossible, with its rule; None if there is none."""
     group = state.group
     figures: tuple[tuple[str, float, float, float], ...] = (
-        ("target", state.target, 0, _MOST_NODES),
-        ("max_size", group.max_size, 0, _MOST_NODES),
-        ("min_size", group.min_size, 0, _MOST_NODES),
-        ("priority", group.priority, -_HIGHEST, _HIGHEST),
-        ("price", group.price, 0, _DEAREST),
+        ("target", state.target, 0, _MAX_NODES),
+        ("max_size", group.max_size, 0, _MAX_NODES),
+        ("min_size", group.min_size, 0, _MAX_NODES),
+        ("priority", group.priority, -_MAX_PRIORITY, _MAX_PRIORITY),
+        ("price", group.price, 0, _MAX_PRICE),
     )
-    for name, value, least, most in figures:
-        # Whatever is not a number is not between any two.
-        if not least <= value <= most:
-            return DetailedReason(GROUP_UNSOUND, f"{group.name}: {name} is {value}, and must be {least:g} to {most:g}")
+    for name, value, minimum, maximum in figures:
+        # NaN is not between any two numbers.
+        if not minimum <= value <= maximum:
+            return DetailedReason(
+                GROUP_UNSOUND, f"{group.name}: {name} is {value}, and must be {minimum:g} to {maximum:g}"
+            )
     ids: set[str] = set()
     for instance in state.instances:
         if instance.id in ids:

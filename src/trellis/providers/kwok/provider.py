@@ -18,7 +18,7 @@ from trellis.api.kube.coordination import ConfigMap
 from trellis.api.kube.nodes import Node
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import pluralize
-from trellis.core.nodes.node_groups import GroupState, InstanceState, why_no_order, why_no_release
+from trellis.core.nodes.node_groups import GroupState, InstanceState, find_order_problem, find_release_problems
 from trellis.kube.resources import NODES
 from trellis.kube.write.actions import Action, CreateObject, DeleteObject, Target, target_of
 from trellis.providers.kwok.declarations import Declarations, DeclaredGroup, read_declarations
@@ -61,7 +61,7 @@ class KwokProvider:
         if declared is None:
             return Ordered(error=_unknown(group))
         state = view.state(group, now)
-        refused = why_no_order(state, target)
+        refused = find_order_problem(state, target)
         if refused is not None:
             return Ordered(error=refused)
         missing = max(0, target - state.target)
@@ -77,7 +77,7 @@ class KwokProvider:
         if group not in view.declared.groups:
             return Released(refused=dict.fromkeys(instances, _unknown(group)))
         state = view.state(group, now)
-        refused = why_no_release(state, instances)
+        refused = find_release_problems(state, instances)
         given = tuple(instance for instance in dict.fromkeys(instances) if instance not in refused)
         leaving = {instance.id for instance in state.instances if instance.state is InstanceState.LEAVING}
         by_name = {node.metadata.name: node for node in view.members[group]} if given else {}

@@ -24,7 +24,14 @@ from trellis.api.kube.workloads import DaemonSet
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.nodes.autoscaler_pass import AutoscalerMemory, AutoscalerSettings, PassInput, PassPlans, plan_pass
-from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup, why_no_order, why_no_release
+from trellis.core.nodes.node_groups import (
+    GroupState,
+    Instance,
+    InstanceState,
+    NodeGroup,
+    find_order_problem,
+    find_release_problems,
+)
 from trellis.core.nodes.scale_down.decisions import DrainPod, SetTaints
 from trellis.core.nodes.scale_down.drainability import StartupBoosts
 from trellis.core.nodes.scale_down.memory import record_added_nodes, record_failed_removal
@@ -77,7 +84,7 @@ class SimulatedNodeGroups:
     def order(self, name: str, target: int) -> int:
         """Have a group grow to so many, as far as it may; how many that is more."""
         state = self._state(name)
-        if why_no_order(state, target) is not None:
+        if find_order_problem(state, target) is not None:
             return 0
         group = self._groups[name]
         more = max(target - state.target, 0)
@@ -91,7 +98,7 @@ class SimulatedNodeGroups:
 
     def release(self, name: str, instance: str) -> bool:
         """Give one back; whether the group took it."""
-        if why_no_release(self._state(name), (instance,)):
+        if find_release_problems(self._state(name), (instance,)):
             return False
         del self._instances[name][instance]
         self.removed += 1

@@ -135,8 +135,8 @@ def test_a_release_lowers_an_unconfirmed_order_once_the_group_shows_it() -> None
     memory = ScaleUpMemory(unconfirmed_orders={"small": UnconfirmedOrder(3, START)})
     assert record_release(memory, "other", "other-1") == memory
     order = record_release(memory, "small", "small-2").unconfirmed_orders["small"]
-    assert order.without_shown_releases(provider.state()) == order
+    assert order.without_confirmed_releases(provider.state()) == order
     provider.instances["small-2"] = replace(provider.instances["small-2"], state=InstanceState.LEAVING)
-    assert order.without_shown_releases(provider.state()) == UnconfirmedOrder(2, START)
+    assert order.without_confirmed_releases(provider.state()) == UnconfirmedOrder(2, START)
     del provider.instances["small-2"]
-    assert order.without_shown_releases(provider.state()) == UnconfirmedOrder(2, START)
+    assert order.without_confirmed_releases(provider.state()) == UnconfirmedOrder(2, START)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trellis.api.kube.nodes import Node
-from trellis.core.nodes import GroupState, Instance, InstanceState, NodeGroup, why_no_order, why_no_release
+from trellis.core.nodes import GroupState, Instance, InstanceState, NodeGroup, find_order_problem, find_release_problems
 from trellis.core.nodes.node_groups import GROUP_AT_MAXIMUM, GROUP_AT_MINIMUM, UNKNOWN_INSTANCE
 
 STATES = st.lists(st.sampled_from(list(InstanceState)), max_size=8)
@@ -19,22 +19,22 @@ def state(*states: InstanceState, least: int = 0, most: int = 10) -> GroupState:
 
 
 def test_an_order_above_the_maximum_is_refused_with_both_numbers() -> None:
-    refused = why_no_order(state(most=3), 4)
+    refused = find_order_problem(state(most=3), 4)
     assert refused is not None
     assert (refused.reason, str(refused)) == (GROUP_AT_MAXIMUM, "small may have 3 nodes, and 4 were asked for")
-    assert why_no_order(state(most=3), 3) is None
+    assert find_order_problem(state(most=3), 3) is None
 
 
 def test_what_there_is_may_be_asked_for_again_when_the_maximum_has_been_lowered() -> None:
     running = state(InstanceState.RUNNING, InstanceState.RUNNING, most=1)
-    assert why_no_order(running, 2) is None
-    assert why_no_order(running, 3) is not None
+    assert find_order_problem(running, 2) is None
+    assert find_order_problem(running, 3) is not None
 
 
 @given(STATES, st.integers(0, 8))
 def test_what_is_held_back_runs_and_is_no_more_than_the_minimum(states: list[InstanceState], least: int) -> None:
     found = state(*states, least=least)
-    refused = why_no_release(found, [instance.id for instance in found.instances])
+    refused = find_release_problems(found, [instance.id for instance in found.instances])
     by_id = found.by_id()
     assert all(said.reason is GROUP_AT_MINIMUM for said in refused.values())
     assert all(by_id[each].state is InstanceState.RUNNING for each in refused)
@@ -45,9 +45,9 @@ def test_what_is_held_back_runs_and_is_no_more_than_the_minimum(states: list[Ins
 
 def test_what_never_came_up_goes_whatever_the_minimum() -> None:
     waiting = state(InstanceState.ORDERED, InstanceState.FAILED, InstanceState.LEAVING, least=5)
-    assert why_no_release(waiting, ["i0", "i1", "i2"]) == {}
+    assert find_release_problems(waiting, ["i0", "i1", "i2"]) == {}
 
 
 def test_an_instance_that_is_not_known_is_refused_and_the_others_go() -> None:
-    refused = why_no_release(state(InstanceState.RUNNING), ["nobody", "i0", "i0"])
+    refused = find_release_problems(state(InstanceState.RUNNING), ["nobody", "i0", "i0"])
     assert {each: said.reason for each, said in refused.items()} == {"nobody": UNKNOWN_INSTANCE}

@@ -32,7 +32,7 @@ from trellis.core.nodes.node_groups import InstanceState
 from trellis.core.nodes.scale_down.decisions import NODE_NOT_TRIED, NodeDecision, SetTaints
 from trellis.core.nodes.scale_down.memory import NodeRemoval
 from trellis.core.nodes.scale_down.plan import plan_scale_down
-from trellis.core.nodes.scale_down.removal_steps import leaving_since
+from trellis.core.nodes.scale_down.removal_steps import read_leaving_time
 from trellis.core.nodes.scale_up.plan import plan_scale_up
 
 
@@ -130,7 +130,7 @@ def build_storage(collected: ClusterState) -> Storage:
 def _removals(snapshot: ClusterSnapshot, now: float) -> Iterator[NodeRemoval]:
     """The removals that nodes with a mark may be part of, as if all pods on them had been there from the start."""
     for name, node in snapshot.nodes.items():
-        since, instance_in_group = leaving_since(node), snapshot.node_instances.instances.get(name)
+        since, instance_in_group = read_leaving_time(node), snapshot.node_instances.instances.get(name)
         if since is None or instance_in_group is None or instance_in_group[1].state is InstanceState.LEAVING:
             continue
         here = [placed.pod.metadata.uid for placed in snapshot.pods_on(name).values() if not placed.is_fixed]

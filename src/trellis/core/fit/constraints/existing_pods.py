@@ -27,13 +27,13 @@ from trellis.core.usage.columns import IntColumn
 
 
 class AffinityPodQuery(msgspec.Struct, frozen=True, gc=False):
-    """Pods that every one of the queries means; also those that are leaving."""
+    """Pods that match all of the queries, terminating pods included."""
 
     queries: tuple[PodQuery, ...]
 
     @property
     def selector(self) -> Selector:
-        """What their labels must be, as far as one selector says it."""
+        """The selector of one of the queries, which narrows the candidates."""
         return self.queries[0].selector
 
     @property
@@ -42,13 +42,13 @@ class AffinityPodQuery(msgspec.Struct, frozen=True, gc=False):
         query = self.queries[0]
         return query.namespaces if query.namespace_selector.selects_nothing else None
 
-    def counts(self, resident: PodProfile, labels: Labels, namespace_labels: Labels) -> bool:
-        """Whether a pod is one of them."""
-        return all(query.means(resident.namespace, namespace_labels, labels) for query in self.queries)
+    def counts(self, profile: PodProfile, labels: Labels, namespace_labels: Labels) -> bool:
+        """Whether a pod matches."""
+        return all(query.matches(profile.namespace, namespace_labels, labels) for query in self.queries)
 
 
 class SpreadPodQuery(msgspec.Struct, frozen=True, gc=False):
-    """Pods of one namespace that are to stay, as constraints of spread count them."""
+    """Pods of one namespace that are not terminating, as topology spread counts them."""
 
     namespace: str
     selector: Selector
@@ -58,18 +58,18 @@ class SpreadPodQuery(msgspec.Struct, frozen=True, gc=False):
         """The namespaces they can be in."""
         return (self.namespace,)
 
-    def counts(self, resident: PodProfile, labels: Labels, _namespace_labels: Labels) -> bool:
-        """Whether a pod is one of them."""
-        return resident.namespace == self.namespace and not resident.leaving and self.selector.matches(labels)
+    def counts(self, profile: PodProfile, labels: Labels, _namespace_labels: Labels) -> bool:
+        """Whether a pod matches."""
+        return profile.namespace == self.namespace and not profile.leaving and self.selector.matches(labels)
 
 
 class AntiAffinityHolders(msgspec.Struct, frozen=True, gc=False):
-    """Pods that have this term of anti-affinity themselves."""
+    """Pods that have this anti-affinity term."""
 
     term: PodTerm
 
 
-# Those that are answered by looking at a pod's labels, and all of them.
+# The queries by labels of a pod, and all queries.
 LabelPodQuery: TypeAlias = AffinityPodQuery | SpreadPodQuery
 PodCountQuery: TypeAlias = LabelPodQuery | AntiAffinityHolders
 
@@ -77,66 +77,66 @@ PodCountQuery: TypeAlias = LabelPodQuery | AntiAffinityHolders
 CountColumn = npt.NDArray[np.int32]
 
 # Labels of namespaces that are indexed; pods can refer to any.
-_MOST_INDEXES: Final = 1024
+_MAX_INDEXES: Final = 1024
 
 
 class ProfileCounts:
-    """Pods that look alike: how many are on which node, and which columns count them."""
+    """The number of pods with one profile on each node, and the columns that count them."""
 
-    __slots__ = ("columns", "labels", "resident", "where")
+    __slots__ = ("columns", "labels", "node_counts", "profile")
 
-    def __init__(self, resident: PodProfile) -> None:
-        self.resident = resident
-        self.labels = dict(resident.labels)
-        self.where: dict[int, int] = {}
+    def __init__(self, profile: PodProfile) -> None:
+        self.profile = profile
+        self.labels = dict(profile.labels)
+        self.node_counts: dict[int, int] = {}
         self.columns: list[CountColumn] = []
 
 
 class ProfileIndex:
-    """All kinds there are, by namespace."""
+    """All profiles with their counts, by namespace."""
 
     def __init__(self) -> None:
-        self._kinds: dict[str, dict[PodProfile, ProfileCounts]] = {}
+        self._profiles: dict[str, dict[PodProfile, ProfileCounts]] = {}
         # By namespace and name of a label, then by its value.
         self._indexes: dict[tuple[str, str], dict[str, dict[ProfileCounts, None]]] = {}
 
     def __iter__(self) -> Iterator[ProfileCounts]:
-        return chain.from_iterable(kinds.values() for kinds in self._kinds.values())
+        return chain.from_iterable(entries.values() for entries in self._profiles.values())
 
     @property
     def namespaces(self) -> list[str]:
         """The namespaces that have pods."""
-        return list(self._kinds)
+        return list(self._profiles)
 
-    def find(self, resident: PodProfile) -> ProfileCounts | None:
-        """The kind that looks like this."""
-        return self._kinds.get(resident.namespace, {}).get(resident)
+    def find(self, profile: PodProfile) -> ProfileCounts | None:
+        """The counts of a profile."""
+        return self._profiles.get(profile.namespace, {}).get(profile)
 
-    def add(self, kind: ProfileCounts) -> None:
-        namespace = kind.resident.namespace
-        self._kinds.setdefault(namespace, {})[kind.resident] = kind
-        for key, value in kind.resident.labels:
+    def add(self, entry: ProfileCounts) -> None:
+        namespace = entry.profile.namespace
+        self._profiles.setdefault(namespace, {})[entry.profile] = entry
+        for key, value in entry.profile.labels:
             index = self._indexes.get((namespace, key))
             if index is not None:
-                index.setdefault(value, {})[kind] = None
+                index.setdefault(value, {})[entry] = None
 
-    def drop(self, kind: ProfileCounts) -> None:
-        namespace = kind.resident.namespace
-        del self._kinds[namespace][kind.resident]
-        for key, value in kind.resident.labels:
+    def drop(self, entry: ProfileCounts) -> None:
+        namespace = entry.profile.namespace
+        del self._profiles[namespace][entry.profile]
+        for key, value in entry.profile.labels:
             index = self._indexes.get((namespace, key))
             if index is not None:
-                del index[value][kind]
+                del index[value][entry]
                 if not index[value]:
                     del index[value]
-        if not self._kinds[namespace]:
-            del self._kinds[namespace]
+        if not self._profiles[namespace]:
+            del self._profiles[namespace]
 
     def candidates(self, namespace: str, selector: Selector) -> Iterable[ProfileCounts]:
-        """Those of one namespace that a selector may select."""
-        kinds = self._kinds.get(namespace, {})
-        if not selector.value_requirements or not kinds:
-            return kinds.values()
+        """The entries of one namespace that a selector may select."""
+        entries = self._profiles.get(namespace, {})
+        if not selector.value_requirements or not entries:
+            return entries.values()
         requirement = selector.value_requirements[0]
         index = self._index(namespace, requirement.key)
         return chain.from_iterable(index.get(value, {}) for value in requirement.values)
@@ -144,17 +144,17 @@ class ProfileIndex:
     def _index(self, namespace: str, key: str) -> dict[str, dict[ProfileCounts, None]]:
         index = self._indexes.get((namespace, key))
         if index is None:
-            if len(self._indexes) >= _MOST_INDEXES:
+            if len(self._indexes) >= _MAX_INDEXES:
                 self._indexes.clear()
             index = self._indexes[namespace, key] = {}
-            for kind in self._kinds[namespace].values():
-                if key in kind.labels:
-                    index.setdefault(kind.labels[key], {})[kind] = None
+            for entry in self._profiles[namespace].values():
+                if key in entry.labels:
+                    index.setdefault(entry.labels[key], {})[entry] = None
         return index
 
 
-# Columns kept; with 5,000 nodes they occupy 64 MB at most. One that was forgotten is made anew when it is asked for.
-_MOST_COLUMNS: Final = 2048
+# The columns that are kept; with 5,000 nodes they occupy 64 MB at most.
+_MAX_COLUMNS: Final = 2048
 
 _NONE: Final[Mapping[str, Labels]] = {}
 
@@ -170,155 +170,155 @@ class ExistingPods:
     ) -> None:
         self._table = table
         self._namespaces = dict(namespaces)
-        self._kinds = ProfileIndex()
+        self._profiles = ProfileIndex()
         self._columns: dict[PodCountQuery, CountColumn] = {}
-        self._asked: LabelSelectorIndex[LabelPodQuery] = LabelSelectorIndex()
-        # The terms by which placed pods keep others away, and who has them.
+        self._query_index: LabelSelectorIndex[LabelPodQuery] = LabelSelectorIndex()
+        # The anti-affinity terms of placed pods, with the entries that have them.
         self._terms: dict[PodTerm, dict[ProfileCounts, None]] = {}
-        self._keeping: LabelSelectorIndex[PodTerm] = LabelSelectorIndex()
+        self._anti_affinity_index: LabelSelectorIndex[PodTerm] = LabelSelectorIndex()
         self._capacity = table.capacity
-        for number, resident in placed:
-            self.add(number, resident)
+        for number, profile in placed:
+            self.add(number, profile)
 
-    def name_namespace(self, name: str, labels: Labels) -> None:
-        """Note the labels of a namespace."""
+    def put_namespace_labels(self, name: str, labels: Labels) -> None:
+        """Set the labels of a namespace."""
         if self._namespaces.get(name, NOTHING) != labels:
             self._namespaces[name] = labels
             self._forget_columns()
 
     def namespace_labels(self, name: str) -> Labels:
-        """The labels of a namespace; none if it is not known."""
+        """The labels of a namespace; none for an unknown namespace."""
         return self._namespaces.get(name, NOTHING)
 
-    def add(self, number: int, resident: PodProfile, times: int = 1) -> None:
-        """Put a pod on a node, or take one away with -1 times. A negative number is that of no node."""
+    def add(self, number: int, profile: PodProfile, times: int = 1) -> None:
+        """Add a pod to a node, or remove it with -1 times. A negative number stands for no node."""
         if number < 0:
             return
         self._fit_columns()
-        kind = self._kind(resident)
-        _count(kind.where, number, times)
-        for column in kind.columns:
+        entry = self._get_entry(profile)
+        _count(entry.node_counts, number, times)
+        for column in entry.columns:
             column[number] += times
-        if not kind.where:
-            self._forget_kind(kind)
+        if not entry.node_counts:
+            self._drop_entry(entry)
 
-    def add_many(self, numbers: IntColumn, resident: PodProfile, times: IntColumn) -> None:
-        """The same for several nodes, each of them named once."""
+    def add_many(self, numbers: IntColumn, profile: PodProfile, times: IntColumn) -> None:
+        """Add equal pods to several distinct nodes, `times` to each."""
         self._fit_columns()
-        kind = self._kind(resident)
+        entry = self._get_entry(profile)
         for number, count in zip(numbers.tolist(), times.tolist(), strict=True):
-            _count(kind.where, number, count)
-        for column in kind.columns:
+            _count(entry.node_counts, number, count)
+        for column in entry.columns:
             column[numbers] += times.astype(np.int32)
-        if not kind.where:
-            self._forget_kind(kind)
+        if not entry.node_counts:
+            self._drop_entry(entry)
 
-    def remove(self, number: int, resident: PodProfile) -> None:
-        """Take a pod away that was put there looking like this."""
-        self.add(number, resident, -1)
+    def remove(self, number: int, profile: PodProfile) -> None:
+        """Remove a pod that was added with this profile."""
+        self.add(number, profile, -1)
 
     def copy(self) -> ExistingPods:
-        """The same pods, to try something with."""
+        """A copy for a simulation."""
         copy = ExistingPods(self._table, namespaces=self._namespaces)
-        for kind in self._kinds:
-            copy._kind(kind.resident).where = dict(kind.where)
+        for entry in self._profiles:
+            copy._get_entry(entry.profile).node_counts = dict(entry.node_counts)
         return copy
 
     def clear(self, number: int) -> None:
-        """Take all pods away from one node."""
-        for kind in list(self._kinds):
-            count = kind.where.get(number)
+        """Remove all pods from one node."""
+        for entry in list(self._profiles):
+            count = entry.node_counts.get(number)
             if count:
-                self.add(number, kind.resident, -count)
+                self.add(number, entry.profile, -count)
 
     def counts(self, query: PodCountQuery) -> CountColumn:
-        """How many of the pods in question are on each node; not to be changed."""
+        """The number of pods on each node that match a query; read-only."""
         self._fit_columns()
         column = self._columns.get(query)
         if column is None:
-            column = self._count_anew(query)
+            column = self._build_column(query)
         return column[: self._table.reach]
 
-    def keeping_away(self, resident: PodProfile) -> list[PodTerm]:
-        """The terms by which placed pods keep such a pod out of their domains."""
-        labels, namespace_labels = dict(resident.labels), self.namespace_labels(resident.namespace)
-        candidates = self._keeping.candidates(resident.namespace, labels)
-        return [term for term in candidates if term.query.means(resident.namespace, namespace_labels, labels)]
+    def find_anti_affinity_terms(self, profile: PodProfile) -> list[PodTerm]:
+        """The anti-affinity terms of placed pods that match a pod with this profile."""
+        labels, namespace_labels = dict(profile.labels), self.namespace_labels(profile.namespace)
+        candidates = self._anti_affinity_index.candidates(profile.namespace, labels)
+        return [term for term in candidates if term.query.matches(profile.namespace, namespace_labels, labels)]
 
-    def _kind(self, resident: PodProfile) -> ProfileCounts:
-        kind = self._kinds.find(resident)
-        if kind is None:
-            kind = ProfileCounts(resident)
-            self._kinds.add(kind)
-            namespace_labels = self.namespace_labels(resident.namespace)
-            for query in self._asked.candidates(resident.namespace, kind.labels):
-                if query.counts(resident, kind.labels, namespace_labels):
-                    kind.columns.append(self._columns[query])
-            self._note_terms(kind)
-        return kind
+    def _get_entry(self, profile: PodProfile) -> ProfileCounts:
+        entry = self._profiles.find(profile)
+        if entry is None:
+            entry = ProfileCounts(profile)
+            self._profiles.add(entry)
+            namespace_labels = self.namespace_labels(profile.namespace)
+            for query in self._query_index.candidates(profile.namespace, entry.labels):
+                if query.counts(profile, entry.labels, namespace_labels):
+                    entry.columns.append(self._columns[query])
+            self._add_terms(entry)
+        return entry
 
-    def _note_terms(self, kind: ProfileCounts) -> None:
-        for term in set(kind.resident.apart):
+    def _add_terms(self, entry: ProfileCounts) -> None:
+        for term in set(entry.profile.anti_affinity):
             if term not in self._terms:
                 self._terms[term] = {}
-                self._keeping.put(term, *_index_key(term))
-            self._terms[term][kind] = None
+                self._anti_affinity_index.put(term, *_build_index_key(term))
+            self._terms[term][entry] = None
             column = self._columns.get(AntiAffinityHolders(term))
             if column is not None:
-                kind.columns.append(column)
+                entry.columns.append(column)
 
-    def _forget_kind(self, kind: ProfileCounts) -> None:
-        self._kinds.drop(kind)
-        for term in set(kind.resident.apart):
-            del self._terms[term][kind]
+    def _drop_entry(self, entry: ProfileCounts) -> None:
+        self._profiles.drop(entry)
+        for term in set(entry.profile.anti_affinity):
+            del self._terms[term][entry]
             if not self._terms[term]:
                 del self._terms[term]
-                self._keeping.drop(term, *_index_key(term))
+                self._anti_affinity_index.drop(term, *_build_index_key(term))
 
-    def _count_anew(self, query: PodCountQuery) -> CountColumn:
-        if len(self._columns) >= _MOST_COLUMNS:
+    def _build_column(self, query: PodCountQuery) -> CountColumn:
+        if len(self._columns) >= _MAX_COLUMNS:
             self._forget_columns()
         column: CountColumn = np.zeros(self._capacity, dtype=np.int32)
         self._columns[query] = column
-        for kind in self._counted(query):
-            column[list(kind.where)] += np.fromiter(kind.where.values(), np.int32, len(kind.where))
-            kind.columns.append(column)
+        for entry in self._find_counted(query):
+            column[list(entry.node_counts)] += np.fromiter(entry.node_counts.values(), np.int32, len(entry.node_counts))
+            entry.columns.append(column)
         if not isinstance(query, AntiAffinityHolders):
-            self._asked.put(query, query.selector, query.namespaces)
+            self._query_index.put(query, query.selector, query.namespaces)
         return column
 
-    def _counted(self, query: PodCountQuery) -> Iterator[ProfileCounts]:
+    def _find_counted(self, query: PodCountQuery) -> Iterator[ProfileCounts]:
         if isinstance(query, AntiAffinityHolders):
             yield from self._terms.get(query.term, ())
             return
-        for namespace in self._kinds.namespaces if query.namespaces is None else query.namespaces:
+        for namespace in self._profiles.namespaces if query.namespaces is None else query.namespaces:
             namespace_labels = self.namespace_labels(namespace)
-            for kind in self._kinds.candidates(namespace, query.selector):
-                if query.counts(kind.resident, kind.labels, namespace_labels):
-                    yield kind
+            for entry in self._profiles.candidates(namespace, query.selector):
+                if query.counts(entry.profile, entry.labels, namespace_labels):
+                    yield entry
 
     def _fit_columns(self) -> None:
-        """Columns that are too short for the table's nodes are made anew."""
+        """Drop columns that are too short for the table's nodes."""
         if self._capacity != self._table.capacity:
             self._forget_columns()
 
     def _forget_columns(self) -> None:
         self._capacity = self._table.capacity
         self._columns.clear()
-        self._asked.clear()
-        for kind in self._kinds:
-            kind.columns.clear()
+        self._query_index.clear()
+        for entry in self._profiles:
+            entry.columns.clear()
 
 
-def _count(where: dict[int, int], number: int, times: int) -> None:
-    count = where.get(number, 0) + times
+def _count(node_counts: dict[int, int], number: int, times: int) -> None:
+    count = node_counts.get(number, 0) + times
     if count:
-        where[number] = count
+        node_counts[number] = count
     else:
-        where.pop(number, None)
+        node_counts.pop(number, None)
 
 
-def _index_key(term: PodTerm) -> tuple[Selector, tuple[str, ...] | None]:
-    """By what a term is found that may mean a pod."""
+def _build_index_key(term: PodTerm) -> tuple[Selector, tuple[str, ...] | None]:
+    """The selector and the namespaces under which a term is indexed."""
     query = term.query
     return query.selector, query.namespaces if query.namespace_selector.selects_nothing else None

@@ -28,7 +28,7 @@ from trellis.core.usage.columns import BoolColumn
 
 
 def node_selection_masks(table: NodeTable, demand: Demand) -> Iterator[BoolColumn]:
-    """The selector and the affinity of a pod, each as a mask that is not to be changed; all must hold."""
+    """The nodes that match the node selector and the node affinity of a pod, as read-only masks; all must hold."""
     for requirement in demand.selector:
         yield table.labelled(requirement)
     if demand.node_affinity is not None:
@@ -42,14 +42,14 @@ SPREAD_TOO_UNEVEN = Reason("SpreadTooUneven", "Pods would lie more unevenly over
 
 
 class InterPodRule(NamedTuple):
-    """One rule, and why a node is out of the question by it."""
+    """One rule, and the reason for the nodes it closes."""
 
     reason: Reason
     rule: DomainRule
 
 
 def required_topology_labels(demand: Demand) -> Iterator[LabelRequirement]:
-    """Labels that a node must have, because a rule asks in which of its domains the node is."""
+    """The labels that a node must have, because rules of the pod are about their domains."""
     for key in dict.fromkeys(
         (*(constraint.key for constraint in demand.spread), *(term.key for term in demand.pod_affinity))
     ):
@@ -62,13 +62,13 @@ def inter_pod_rules(table: NodeTable, existing: ExistingPods, demand: Demand) ->
         yield from _spread_rules(table, existing, demand)
     if demand.pod_affinity:
         yield from _affinity_rules(table, existing, demand)
-    for term in demand.profile.apart:
+    for term in demand.profile.anti_affinity:
         codes, size = table.domains(term.key)
         counts = existing.counts(AffinityPodQuery((term.query,)))
         from_self = _matches_own_pod(term.query, existing, demand)
         if from_self or counts.any():
             yield InterPodRule(POD_ANTI_AFFINITY_BROKEN, AntiAffinityRule(codes, size, counts, from_self=from_self))
-    for term in existing.keeping_away(demand.profile):
+    for term in existing.find_anti_affinity_terms(demand.profile):
         codes, size = table.domains(term.key)
         yield InterPodRule(
             KEPT_AWAY_BY_PODS,
@@ -79,11 +79,11 @@ def inter_pod_rules(table: NodeTable, existing: ExistingPods, demand: Demand) ->
 def _affinity_rules(table: NodeTable, existing: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
     counts = existing.counts(AffinityPodQuery(tuple(term.query for term in demand.pod_affinity)))
     domains = [table.domains(key) for key in dict.fromkeys(term.key for term in demand.pod_affinity)]
-    # A pod on a node that is in none of the domains is no company: the scheduler does not see it.
-    alone = not any(pods_per_domain(codes, size, counts).any() for codes, size in domains)
-    first = alone and all(_matches_own_pod(term.query, existing, demand) for term in demand.pod_affinity)
+    # The scheduler ignores pods on nodes that are in none of the domains.
+    is_alone = not any(pods_per_domain(codes, size, counts).any() for codes, size in domains)
+    is_first = is_alone and all(_matches_own_pod(term.query, existing, demand) for term in demand.pod_affinity)
     for codes, size in domains:
-        yield InterPodRule(POD_AFFINITY_UNMET, AffinityRule(codes, size, counts, first=first))
+        yield InterPodRule(POD_AFFINITY_UNMET, AffinityRule(codes, size, counts, first=is_first))
 
 
 def _spread_rules(table: NodeTable, existing: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
@@ -95,24 +95,26 @@ def _spread_rules(table: NodeTable, existing: ExistingPods, demand: Demand) -> I
     for rule in demand.spread:
         counted = in_all.copy()
         for mask in _eligibility_masks(
-            table, demand, heeds_affinity=rule.heeds_affinity, heeds_taints=rule.heeds_taints
+            table, demand, honors_node_affinity=rule.honors_node_affinity, honors_node_taints=rule.honors_node_taints
         ):
             counted &= mask
         counts = existing.counts(SpreadPodQuery(namespace, rule.selector)) if rule.counts_pods else no_pods
         codes, size = table.domains(rule.key)
-        is_like = rule.selector.matches(labels)
-        yield InterPodRule(SPREAD_TOO_UNEVEN, TopologySpreadRule(codes, size, counts, counted, rule, is_like=is_like))
+        counts_itself = rule.selector.matches(labels)
+        yield InterPodRule(
+            SPREAD_TOO_UNEVEN, TopologySpreadRule(codes, size, counts, counted, rule, counts_itself=counts_itself)
+        )
 
 
 def _eligibility_masks(
-    table: NodeTable, demand: Demand, *, heeds_affinity: bool, heeds_taints: bool
+    table: NodeTable, demand: Demand, *, honors_node_affinity: bool, honors_node_taints: bool
 ) -> Iterator[BoolColumn]:
-    if heeds_affinity:
+    if honors_node_affinity:
         yield from node_selection_masks(table, demand)
-    if heeds_taints:
+    if honors_node_taints:
         yield table.tolerated(demand.tolerations)
 
 
 def _matches_own_pod(query: PodQuery, existing: ExistingPods, demand: Demand) -> bool:
-    resident = demand.profile
-    return query.means(resident.namespace, existing.namespace_labels(resident.namespace), dict(resident.labels))
+    profile = demand.profile
+    return query.matches(profile.namespace, existing.namespace_labels(profile.namespace), dict(profile.labels))

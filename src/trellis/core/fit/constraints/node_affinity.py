@@ -34,23 +34,23 @@ class NodeNameRule(msgspec.Struct, frozen=True, gc=False):
     """The node must, or must not, have this name."""
 
     name: str
-    is_wanted: bool
+    must_match: bool
 
 
 class NodeTerm(msgspec.Struct, frozen=True, gc=False):
-    """All of it must hold."""
+    """A term of a node affinity; all of its rules must hold."""
 
     labels: tuple[LabelRequirement, ...] = ()
     names: tuple[NodeNameRule, ...] = ()
 
 
 def node_selector_requirements(spec: PodSpec) -> tuple[LabelRequirement, ...]:
-    """The node selector: labels that must be there with these values, however odd they look."""
+    """The labels of the node selector with their required values, valid or not."""
     return tuple(LabelRequirement(key, LabelOperator.IN, (value,)) for key, value in sorted(spec.node_selector.items()))
 
 
 def node_affinity_terms(spec: PodSpec) -> tuple[NodeTerm, ...] | None:
-    """The terms of which one must hold; None if the pod asks for nothing of the kind."""
+    """The terms of which one must hold; None if the pod has no required node affinity."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is None or affinity.required is None:
         return None
@@ -59,7 +59,7 @@ def node_affinity_terms(spec: PodSpec) -> tuple[NodeTerm, ...] | None:
 
 
 def read_node_term(term: NodeSelectorTerm) -> NodeTerm | None:
-    """A term; None for one that matches no node, because it is empty or cannot be read."""
+    """The compiled term; None if it matches no node, because it is empty or cannot be read."""
     if not (term.match_expressions or term.match_fields):
         return None
     try:
@@ -80,14 +80,14 @@ def _requirement(written: LabelSelectorRequirement) -> LabelRequirement:
 
 
 def _name_rule(written: LabelSelectorRequirement) -> NodeNameRule | None:
-    """None for a rule that every node follows."""
+    """The compiled rule; None if it holds for every node."""
     if written.operator not in ("In", "NotIn") or len(written.values) != 1:
         raise InvalidSelector(written.operator, "matchFields: a field is In or NotIn one value")
-    is_wanted, value = written.operator == "In", written.values[0]
+    must_match, value = written.operator == "In", written.values[0]
     if written.key == _NAME:
-        return NodeNameRule(value, is_wanted)
+        return NodeNameRule(value, must_match)
     # The scheduler knows no other field of a node and reads it as empty.
-    return None if (value == "") == is_wanted else NodeNameRule("", is_wanted=True)
+    return None if (value == "") == must_match else NodeNameRule("", must_match=True)
 
 
 def nodes_matching_any_term(table: NodeTable, terms: tuple[NodeTerm, ...]) -> BoolColumn:
@@ -100,10 +100,10 @@ def nodes_matching_any_term(table: NodeTable, terms: tuple[NodeTerm, ...]) -> Bo
 
 def nodes_matching_name(table: NodeTable, rule: NodeNameRule) -> BoolColumn:
     """The node of that name, or all others."""
-    mask = np.full(table.reach, not rule.is_wanted)
+    mask = np.full(table.reach, not rule.must_match)
     number = table.find(rule.name)
     if number >= 0:
-        mask[number] = rule.is_wanted
+        mask[number] = rule.must_match
     return mask
 
 

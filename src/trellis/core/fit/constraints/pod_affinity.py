@@ -35,8 +35,8 @@ class PodQuery(msgspec.Struct, frozen=True, gc=False):
     selector: Selector
     namespace_selector: Selector = Selector.nothing()
 
-    def means(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
-        """Whether a pod in that namespace is meant."""
+    def matches(self, namespace: str, namespace_labels: Labels, labels: Labels) -> bool:
+        """Whether a pod in that namespace with these labels is selected."""
         if namespace not in self.namespaces and not self.namespace_selector.matches(namespace_labels):
             return False
         return self.selector.matches(labels)
@@ -50,64 +50,64 @@ class PodTerm(msgspec.Struct, frozen=True, gc=False):
 
 
 def affinity_terms(spec: PodSpec, metadata: ObjectMeta) -> tuple[PodTerm, ...]:
-    """The terms of the required affinity: one pod that all of them mean must be in the domain of each."""
+    """The terms of the required affinity: a pod that matches all of them must be in the domain of each."""
     affinity = spec.affinity.pod_affinity if spec.affinity is not None else None
     return _terms(affinity.required, metadata, "podAffinity") if affinity is not None else ()
 
 
 def anti_affinity_terms(spec: PodSpec, metadata: ObjectMeta) -> tuple[PodTerm, ...]:
-    """The terms of the required anti-affinity: of the pods that one means, none must be in its domain."""
+    """The terms of the required anti-affinity: no pod that matches a term may be in its domain."""
     affinity = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
     return _terms(affinity.required, metadata, "podAntiAffinity") if affinity is not None else ()
 
 
 def selector_with_keys(
-    written: LabelSelector | None, labels: Labels, match: Iterable[str], mismatch: Iterable[str] = ()
+    selector: LabelSelector | None, labels: Labels, match: Iterable[str], mismatch: Iterable[str] = ()
 ) -> Selector:
-    """A selector, narrowed to the values that the pod itself has of some labels. None at all selects nothing."""
-    if written is None:
+    """A selector, narrowed to the values that the pod itself has of some labels; None selects nothing."""
+    if selector is None:
         return Selector.nothing()
-    expressions = list(written.match_expressions)
-    # Of a pod that was made, the API server has done it: its labels may have been changed since.
-    done = {(expression.key, expression.operator) for expression in expressions}
+    expressions = list(selector.match_expressions)
+    # The API server has done it for a created pod, whose labels may have changed since.
+    present = {(expression.key, expression.operator) for expression in expressions}
     for keys, operator in ((match, _IN), (mismatch, _NOT_IN)):
-        new = (key for key in keys if key in labels and (key, operator) not in done)
-        expressions.extend(LabelSelectorRequirement(key, operator, (labels[key],)) for key in new)
-    return convert_selector(LabelSelector(written.match_labels, tuple(expressions)))
+        missing = (key for key in keys if key in labels and (key, operator) not in present)
+        expressions.extend(LabelSelectorRequirement(key, operator, (labels[key],)) for key in missing)
+    return convert_selector(LabelSelector(selector.match_labels, tuple(expressions)))
 
 
-def read_selector(place: str, selector: Callable[[], Selector]) -> Selector:
-    """A selector; one that cannot be read is refused with its place."""
+def read_selector(path: str, selector: Callable[[], Selector]) -> Selector:
+    """A selector; the error for one that cannot be read has its path."""
     try:
         return selector()
     except InvalidSelector as error:
-        raise InvalidSelector(error.value, f"{place}: {error.rule}") from error
+        raise InvalidSelector(error.value, f"{path}: {error.rule}") from error
 
 
-def _terms(written: Iterable[PodAffinityTerm], metadata: ObjectMeta, place: str) -> tuple[PodTerm, ...]:
-    return tuple(_term(term, metadata, f"spec.affinity.{place}.required[{at}]") for at, term in enumerate(written))
+def _terms(written: Iterable[PodAffinityTerm], metadata: ObjectMeta, path: str) -> tuple[PodTerm, ...]:
+    return tuple(_term(term, metadata, f"spec.affinity.{path}.required[{at}]") for at, term in enumerate(written))
 
 
-def _term(written: PodAffinityTerm, metadata: ObjectMeta, place: str) -> PodTerm:
-    own = not written.namespaces and written.namespace_selector is None
-    namespaces = (metadata.namespace,) if own else tuple(sorted(set(written.namespaces)))
-    match, mismatch, labels = written.match_label_keys, written.mismatch_label_keys, metadata.labels
-    selector = read_selector(place, lambda: selector_with_keys(written.label_selector, labels, match, mismatch))
-    of_namespaces = read_selector(f"{place}.namespaceSelector", lambda: convert_selector(written.namespace_selector))
-    return PodTerm(PodQuery(namespaces, selector, of_namespaces), written.topology_key)
+def _term(term: PodAffinityTerm, metadata: ObjectMeta, path: str) -> PodTerm:
+    in_own_namespace = not term.namespaces and term.namespace_selector is None
+    namespaces = (metadata.namespace,) if in_own_namespace else tuple(sorted(set(term.namespaces)))
+    match, mismatch, labels = term.match_label_keys, term.mismatch_label_keys, metadata.labels
+    selector = read_selector(path, lambda: selector_with_keys(term.label_selector, labels, match, mismatch))
+    namespace_selector = read_selector(f"{path}.namespaceSelector", lambda: convert_selector(term.namespace_selector))
+    return PodTerm(PodQuery(namespaces, selector, namespace_selector), term.topology_key)
 
 
 class PodProfile(msgspec.Struct, frozen=True, gc=False):
-    """A pod among others. One that is `leaving` still keeps others away, but is not counted where pods are spread."""
+    """What rules of other pods match. A pod that is `leaving` still excludes others, but is not spread."""
 
     namespace: str = ""
     labels: tuple[tuple[str, str], ...] = ()
-    apart: tuple[PodTerm, ...] = ()
+    anti_affinity: tuple[PodTerm, ...] = ()
     leaving: bool = False
 
     @classmethod
     def of(cls, pod: Pod) -> PodProfile:
-        """Of a pod that has its node. Terms that cannot be read keep no pod away."""
+        """The profile of a placed pod. Terms that cannot be read exclude no pod."""
         try:
             return read_pod_profile(pod.spec, pod.metadata)
         except InvalidSelector:
@@ -115,17 +115,17 @@ class PodProfile(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_pod_profile(spec: PodSpec, metadata: ObjectMeta) -> PodProfile:
-    """Of any pod; terms that cannot be read are refused."""
+    """The profile of any pod. Raises `InvalidSelector` for terms that cannot be read."""
     return PodProfile(
         namespace=metadata.namespace,
         labels=tuple(sorted(metadata.labels.items())),
-        apart=anti_affinity_terms(spec, metadata),
+        anti_affinity=anti_affinity_terms(spec, metadata),
         leaving=metadata.deletion_timestamp is not None,
     )
 
 
 class AntiAffinityRule(DomainRule):
-    """Closed where there is a pod to keep away from, or one that keeps this one away."""
+    """Closed in domains with a pod that this pod excludes, or that excludes this pod."""
 
     def __init__(self, codes: IntColumn, size: int, counts: npt.NDArray[np.int32], *, from_self: bool) -> None:
         is_open = pods_per_domain(codes, size, counts) == 0
@@ -133,8 +133,8 @@ class AntiAffinityRule(DomainRule):
         is_open[0] = True
         super().__init__(codes, is_open, changes=from_self)
 
-    def take(self, number: int) -> bool:
-        """Pods that keep away from their like close their domain."""
+    def record_placed(self, number: int) -> bool:
+        """Close the domain of a pod that excludes equal pods."""
         domain = self.codes[number]
         if not self.changes or domain == 0:
             return False
@@ -143,15 +143,15 @@ class AntiAffinityRule(DomainRule):
 
 
 class AffinityRule(DomainRule):
-    """Open where there is a pod to be near to; for the `first` of a group everywhere, until it has a place."""
+    """Open in domains with a matching pod; for the `first` pod of a group everywhere, until it is placed."""
 
     def __init__(self, codes: IntColumn, size: int, counts: npt.NDArray[np.int32], *, first: bool) -> None:
         is_open = np.ones(size, dtype=np.bool_) if first else pods_per_domain(codes, size, counts) > 0
         is_open[0] = False
         super().__init__(codes, is_open, changes=first)
 
-    def take(self, number: int) -> bool:
-        """All others follow the first."""
+    def record_placed(self, number: int) -> bool:
+        """Close all domains but that of the first pod."""
         if not self.changes:
             return False
         self.changes = False

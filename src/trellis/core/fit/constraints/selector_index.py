@@ -16,44 +16,44 @@ T = TypeVar("T", bound=Hashable)
 
 
 class LabelSelectorIndex(Generic[T]):
-    """Things with a selector each, and optionally the only namespaces that they are about."""
+    """Values with a selector each, and optionally the namespaces that the selector is restricted to."""
 
     def __init__(self) -> None:
         self._buckets: dict[Hashable, dict[T, None]] = {}
 
-    def put(self, thing: T, selector: Selector, namespaces: tuple[str, ...] | None) -> None:
+    def put(self, value: T, selector: Selector, namespaces: tuple[str, ...] | None) -> None:
         """Index a value by its selector."""
         for bucket in _index_entries(selector, namespaces):
-            self._buckets.setdefault(bucket, {})[thing] = None
+            self._buckets.setdefault(bucket, {})[value] = None
 
-    def drop(self, thing: T, selector: Selector, namespaces: tuple[str, ...] | None) -> None:
-        """Forget one that was put in with the same words."""
+    def drop(self, value: T, selector: Selector, namespaces: tuple[str, ...] | None) -> None:
+        """Remove a value that was indexed with this selector and these namespaces."""
         for bucket in _index_entries(selector, namespaces):
-            left = self._buckets[bucket]
-            del left[thing]
-            if not left:
+            values = self._buckets[bucket]
+            del values[value]
+            if not values:
                 del self._buckets[bucket]
 
     def clear(self) -> None:
         self._buckets.clear()
 
     def candidates(self, namespace: str, labels: Labels) -> Iterator[T]:
-        """Those that may select an object; each of them once."""
+        """The values whose selector may select an object, each of them once."""
         if not self._buckets:
             return
         entries: dict[T, None] = {}
-        for where in (namespace, None):
-            entries |= self._buckets.get(where, {})
+        for namespace_entry in (namespace, None):
+            entries |= self._buckets.get(namespace_entry, {})
             for label in labels.items():
-                entries |= self._buckets.get((where, label), {})
+                entries |= self._buckets.get((namespace_entry, label), {})
         yield from entries
 
 
 def _index_entries(selector: Selector, namespaces: tuple[str, ...] | None) -> Iterator[Hashable]:
     requirements = selector.value_requirements
-    for where in (None,) if namespaces is None else namespaces:
+    for namespace_entry in (None,) if namespaces is None else namespaces:
         if not requirements:
-            yield where
+            yield namespace_entry
             continue
         for value in requirements[0].values:
-            yield where, (requirements[0].key, value)
+            yield namespace_entry, (requirements[0].key, value)

@@ -17,7 +17,7 @@ from trellis.api.kube.placement import Toleration
 from trellis.core.usage.columns import BoolColumn
 
 _HARD: Final = ("NoSchedule", "NoExecute")
-_WHOLE: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_INTEGER: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
 
 
 class HardTaint(NamedTuple):
@@ -30,17 +30,17 @@ class HardTaint(NamedTuple):
 
 TaintSet: TypeAlias = tuple[HardTaint, ...]
 
-# What `spec.unschedulable` of a node amounts to: who tolerates this taint is placed there all the same.
+# The taint that `spec.unschedulable` amounts to: a pod that tolerates it is placed all the same.
 CORDONED: Final = HardTaint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
 def hard_taints(taints: Iterable[Taint]) -> TaintSet:
-    """The taints that matter to where a pod can be put, in one order for all nodes."""
+    """The taints that restrict placement, in one order for all nodes."""
     return tuple(sorted(HardTaint(taint.key, taint.value, taint.effect) for taint in taints if taint.effect in _HARD))
 
 
 def hard_tolerations(tolerations: Iterable[Toleration]) -> tuple[Toleration, ...]:
-    """The tolerations that matter to it; for how long a taint is tolerated does not."""
+    """The tolerations of such taints, without their duration."""
     return tuple(
         Toleration(toleration.key, toleration.operator, toleration.value, toleration.effect)
         for toleration in tolerations
@@ -54,11 +54,11 @@ def tolerates(tolerations: Iterable[Toleration], taint: HardTaint) -> bool:
 
 
 def tolerated_taint_sets(sets: Mapping[TaintSet, int], tolerations: tuple[Toleration, ...]) -> BoolColumn:
-    """Of each numbered set of taints, whether all are tolerated; the last entry is for no taints at all."""
-    answers = np.ones(len(sets) + 1, dtype=np.bool_)
+    """Whether all taints of each numbered set are tolerated; the last entry is for no taints."""
+    tolerated = np.ones(len(sets) + 1, dtype=np.bool_)
     for taints, number in sets.items():
-        answers[number] = all(tolerates(tolerations, taint) for taint in taints)
-    return answers
+        tolerated[number] = all(tolerates(tolerations, taint) for taint in taints)
+    return tolerated
 
 
 def _tolerates(toleration: Toleration, taint: HardTaint) -> bool:
@@ -70,17 +70,17 @@ def _tolerates(toleration: Toleration, taint: HardTaint) -> bool:
         case "Exists":
             return True
         case "Lt" | "Gt" as operator:
-            bound, have = _whole(toleration.value), _whole(taint.value)
-            if bound is None or have is None:
+            bound, value = _parse_integer(toleration.value), _parse_integer(taint.value)
+            if bound is None or value is None:
                 return False
-            return have < bound if operator == "Lt" else have > bound
+            return value < bound if operator == "Lt" else value > bound
         case _:
             return False
 
 
-def _whole(text: str) -> int | None:
-    """A whole number within int64, written without needless signs and zeros; others are not compared."""
-    if not _WHOLE.fullmatch(text):
+def _parse_integer(text: str) -> int | None:
+    """An integer within int64 in its shortest form; None for any other text, which is not compared."""
+    if not _INTEGER.fullmatch(text):
         return None
     number = int(text)
     return number if -(2**63) <= number < 2**63 else None

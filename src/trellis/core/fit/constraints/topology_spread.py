@@ -25,26 +25,26 @@ _HONOR: Final = "Honor"
 
 
 class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
-    """The domain with the most of the pods may have `most_skew` more of them than the one with the fewest.
+    """The domain with the most pods may have `max_skew` more of them than the one with the fewest.
 
-    With fewer domains than `fewest_domains` it is compared with none at all.
+    With fewer domains than `min_domains` it is compared with zero.
     """
 
     selector: Selector
     key: str
-    most_skew: int
-    fewest_domains: int = 1
-    heeds_affinity: bool = True
-    heeds_taints: bool = False
+    max_skew: int
+    min_domains: int = 1
+    honors_node_affinity: bool = True
+    honors_node_taints: bool = False
 
     @property
     def counts_pods(self) -> bool:
-        """Whether there are pods it counts: the scheduler counts none for a selector of everything."""
+        """Whether it counts pods: the scheduler counts none for an empty selector."""
         return bool(self.selector.requirements)
 
 
 def spread_constraints(spec: PodSpec, metadata: ObjectMeta) -> tuple[SpreadConstraint, ...]:
-    """The constraints that keep a pod from nodes, in their order."""
+    """The constraints with `DoNotSchedule`, in their order."""
     return tuple(
         _constraint(constraint, metadata, f"spec.topologySpreadConstraints[{at}]")
         for at, constraint in enumerate(spec.topology_spread_constraints)
@@ -52,22 +52,22 @@ def spread_constraints(spec: PodSpec, metadata: ObjectMeta) -> tuple[SpreadConst
     )
 
 
-def _constraint(written: TopologySpreadConstraint, metadata: ObjectMeta, place: str) -> SpreadConstraint:
-    keys = written.match_label_keys
+def _constraint(constraint: TopologySpreadConstraint, metadata: ObjectMeta, path: str) -> SpreadConstraint:
+    keys = constraint.match_label_keys
     return SpreadConstraint(
-        selector=read_selector(place, lambda: selector_with_keys(written.label_selector, metadata.labels, keys)),
-        key=written.topology_key,
-        most_skew=written.max_skew,
-        fewest_domains=1 if written.min_domains is None else written.min_domains,
-        heeds_affinity=written.node_affinity_policy in ("", _HONOR),
-        heeds_taints=written.node_taints_policy == _HONOR,
+        selector=read_selector(path, lambda: selector_with_keys(constraint.label_selector, metadata.labels, keys)),
+        key=constraint.topology_key,
+        max_skew=constraint.max_skew,
+        min_domains=1 if constraint.min_domains is None else constraint.min_domains,
+        honors_node_affinity=constraint.node_affinity_policy in ("", _HONOR),
+        honors_node_taints=constraint.node_taints_policy == _HONOR,
     )
 
 
 class TopologySpreadRule(DomainRule):
-    """Open where one more would not be too many beside the domain with the fewest.
+    """Open where one more pod does not exceed the skew.
 
-    `among` are the nodes whose pods count. `is_like` says whether the pod is one of those that are spread.
+    `counted` are the nodes whose pods count. `counts_itself` says whether the pod is one of those that are spread.
     """
 
     def __init__(
@@ -75,44 +75,44 @@ class TopologySpreadRule(DomainRule):
         codes: IntColumn,
         size: int,
         counts: npt.NDArray[np.int32],
-        among: BoolColumn,
+        counted: BoolColumn,
         rule: SpreadConstraint,
         *,
-        is_like: bool,
+        counts_itself: bool,
     ) -> None:
-        inside = codes[among]
-        self._among = among
-        self._totals = pods_per_domain(inside, size, counts[among])
+        inside = codes[counted]
+        self._counted = counted
+        self._totals = pods_per_domain(inside, size, counts[counted])
         self._domains = np.flatnonzero(np.bincount(inside, minlength=size))
-        self._compares = len(self._domains) >= max(rule.fewest_domains, 1)
-        self._most = rule.most_skew - is_like
-        self._fewest, self._with_fewest = 0, 0
-        self._find_fewest()
-        super().__init__(codes, self._all_open(), changes=is_like and rule.counts_pods)
+        self._compares = len(self._domains) >= max(rule.min_domains, 1)
+        self._max = rule.max_skew - counts_itself
+        self._lowest, self._at_lowest = 0, 0
+        self._find_lowest()
+        super().__init__(codes, self._find_open(), changes=counts_itself and rule.counts_pods)
 
-    def take(self, number: int) -> bool:
-        """One more in the node's domain, and perhaps in none of them as few as before."""
-        if not (self.changes and self._among[number]):
+    def record_placed(self, number: int) -> bool:
+        """Count a pod in its domain, which may raise the lowest count of all domains."""
+        if not (self.changes and self._counted[number]):
             return False
         domain = self.codes[number]
         self._totals[domain] += 1
-        if self._compares and self._totals[domain] == self._fewest + 1:
-            self._with_fewest -= 1
-            if not self._with_fewest:
-                self._find_fewest()
-                self.open[:] = self._all_open()
+        if self._compares and self._totals[domain] == self._lowest + 1:
+            self._at_lowest -= 1
+            if not self._at_lowest:
+                self._find_lowest()
+                self.open[:] = self._find_open()
                 return True
         before = self.open[domain]
-        self.open[domain] = self._totals[domain] - self._fewest <= self._most
+        self.open[domain] = self._totals[domain] - self._lowest <= self._max
         return bool(before != self.open[domain])
 
-    def _find_fewest(self) -> None:
+    def _find_lowest(self) -> None:
         if self._compares:
-            there = self._totals[self._domains]
-            self._fewest = int(there.min())
-            self._with_fewest = int(np.count_nonzero(there == self._fewest))
+            totals = self._totals[self._domains]
+            self._lowest = int(totals.min())
+            self._at_lowest = int(np.count_nonzero(totals == self._lowest))
 
-    def _all_open(self) -> BoolColumn:
-        is_open: BoolColumn = self._totals - self._fewest <= self._most
+    def _find_open(self) -> BoolColumn:
+        is_open: BoolColumn = self._totals - self._lowest <= self._max
         is_open[0] = False
         return is_open

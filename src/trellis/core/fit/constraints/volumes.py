@@ -36,14 +36,14 @@ _ZONES: Final = {
     "topology.kubernetes.io/zone": "topology.kubernetes.io/zone",
     "topology.kubernetes.io/region": "topology.kubernetes.io/region",
 }
-# How a volume that is in several zones writes them in one label.
+# Separates the zones of a volume in one label.
 _BETWEEN_ZONES: Final = "__"
 _NOWHERE: Final[Terms] = ()
 _UNZONED: Final = NodeTerm(tuple(LabelRequirement(key, LabelOperator.DOES_NOT_EXIST) for key in _ZONES))
 
 
 class Storage(msgspec.Struct, frozen=True, dict=True):
-    """What is known of claims, by namespace and name, of volumes and of classes."""
+    """Claims by namespace and name, volumes and classes."""
 
     claims: Mapping[tuple[str, str], PersistentVolumeClaim] = {}
     volumes: Mapping[str, PersistentVolume] = {}
@@ -51,7 +51,7 @@ class Storage(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def made_for(self) -> Mapping[tuple[str, str], list[PersistentVolumeClaim]]:
-        """The claims that were made for one pod each, by its namespace and UID."""
+        """The ephemeral claims of each pod, by its namespace and UID."""
         claims: dict[tuple[str, str], list[PersistentVolumeClaim]] = {}
         for claim in self.claims.values():
             owner = claim.metadata.controller
@@ -61,16 +61,16 @@ class Storage(msgspec.Struct, frozen=True, dict=True):
 
 
 def is_read_write_once_pod(claim: PersistentVolumeClaim | None) -> bool:
-    """Whether no second pod may use a claim."""
+    """Whether only one pod may use a claim."""
     return claim is not None and READ_WRITE_ONCE_POD in claim.spec.access_modes
 
 
 def volume_terms(
     spec: PodSpec, metadata: ObjectMeta, storage: Storage, in_use: Container[tuple[str, str]] = ()
 ) -> tuple[Terms, ...]:
-    """Of each volume the terms of which a node must match one; none at all where nothing can help yet.
+    """For each volume, the terms of which a node must match one; no terms if the volume is on no node yet.
 
-    `in_use` are the claims, by namespace and name, that other pods have.
+    `in_use` are the claims, by namespace and name, of other pods.
     """
     claims = _claims(spec, metadata, storage, in_use)
     return tuple(terms for claim, zoned in claims for terms in _terms(claim, storage, zoned))
@@ -79,9 +79,9 @@ def volume_terms(
 def _claims(
     spec: PodSpec, metadata: ObjectMeta, storage: Storage, in_use: Container[tuple[str, str]]
 ) -> Iterator[tuple[PersistentVolumeClaim | None, bool]]:
-    """The claims of a pod; and whether labels of zones count, as they do for those it names.
+    """The claims of a pod, and whether zone labels of the volume count, as they do for named claims.
 
-    None is for one that is missing, or is for one pod and has another.
+    None stands for a claim that is missing, or that is ReadWriteOncePod and used by another pod.
     """
     for volume in spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -90,9 +90,9 @@ def _claims(
             yield None if key in in_use and is_read_write_once_pod(claim) else claim, True
     ephemeral = sum(volume.ephemeral is not None for volume in spec.volumes)
     if ephemeral:
-        own = storage.made_for.get((metadata.namespace, metadata.uid), [])
-        yield from ((claim, False) for claim in own)
-        yield from ((None, False) for _ in range(ephemeral - len(own)))
+        ephemeral_claims = storage.made_for.get((metadata.namespace, metadata.uid), [])
+        yield from ((claim, False) for claim in ephemeral_claims)
+        yield from ((None, False) for _ in range(ephemeral - len(ephemeral_claims)))
 
 
 def _terms(claim: PersistentVolumeClaim | None, storage: Storage, zoned: bool) -> Iterator[Terms]:
@@ -109,11 +109,11 @@ def _bound_volume_terms(volume: PersistentVolume, zoned: bool) -> Iterator[Terms
     affinity = volume.spec.node_affinity
     if affinity is not None and affinity.required is not None:
         read = (read_node_term(term) for term in affinity.required.node_selector_terms)
-        # The scheduler compares the labels of a node with it, and takes it to have no name.
+        # The scheduler compares only the labels of a node, as if it had no name.
         yield tuple(
             NodeTerm(term.labels)
             for term in read
-            if term is not None and not any(rule.is_wanted for rule in term.names)
+            if term is not None and not any(rule.must_match for rule in term.names)
         )
     for key, new_key in _ZONES.items() if zoned else ():
         if key in volume.metadata.labels:
@@ -122,24 +122,27 @@ def _bound_volume_terms(volume: PersistentVolume, zoned: bool) -> Iterator[Terms
 
 
 def _in_zones(key: str, new_key: str, zones: tuple[str, ...]) -> Terms:
-    """One of the zones, by the label's new name where a node has not the old one, or a node that is in none at all."""
+    """The terms of zones: by the old label, by the new label on nodes without the old one, or nodes in no zone."""
     absent = LabelRequirement(key, LabelOperator.DOES_NOT_EXIST)
-    there = NodeTerm((LabelRequirement(key, LabelOperator.IN, zones),))
+    current = NodeTerm((LabelRequirement(key, LabelOperator.IN, zones),))
     renamed = NodeTerm((absent, LabelRequirement(new_key, LabelOperator.IN, zones)))
-    return (_UNZONED, there, renamed) if new_key != key else (_UNZONED, there)
+    return (_UNZONED, current, renamed) if new_key != key else (_UNZONED, current)
 
 
-def _late_binding_terms(claim: PersistentVolumeClaim, made_by: StorageClass | None) -> Iterator[Terms]:
-    if claim.spec.volume_name or made_by is None or made_by.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
+def _late_binding_terms(claim: PersistentVolumeClaim, storage_class: StorageClass | None) -> Iterator[Terms]:
+    if claim.spec.volume_name or storage_class is None or storage_class.volume_binding_mode != WAIT_FOR_FIRST_CONSUMER:
         yield _NOWHERE
         return
     if SELECTED_NODE in claim.metadata.annotations:
-        yield (NodeTerm(names=(NodeNameRule(claim.metadata.annotations[SELECTED_NODE], is_wanted=True),)),)
-    if made_by.allowed_topologies:
+        yield (NodeTerm(names=(NodeNameRule(claim.metadata.annotations[SELECTED_NODE], must_match=True),)),)
+    if storage_class.allowed_topologies:
         yield tuple(
             NodeTerm(
-                tuple(LabelRequirement(one.key, LabelOperator.IN, one.values) for one in term.match_label_expressions)
+                tuple(
+                    LabelRequirement(expression.key, LabelOperator.IN, expression.values)
+                    for expression in term.match_label_expressions
+                )
             )
-            for term in made_by.allowed_topologies
+            for term in storage_class.allowed_topologies
             if term.match_label_expressions
         )

@@ -1,9 +1,9 @@
 """How well a Buffer serves: hits, misses, and the price of its capacity.
 
-A hit is a pod that came to where a chunk was, a miss is a pod that waits although a chunk like it was meant to be
-there; each pod counts once, for one Buffer. A pending pod may be observed before the scheduler has placed it: the chunk
-then makes way at once, and the node that it left is remembered for as long as the pod is expected there. The price is
-the share of each node that chunks take, at the price of the node.
+A hit is a pod placed where a chunk was, a miss is a pending pod that a chunk was meant for; each pod counts once, for
+one Buffer. A pending pod may be observed before the scheduler has placed it: the chunk then makes way at once, and the
+node that it vacated is remembered for as long as the pod is expected there. The price is the share of each node that
+chunks take, at the price of the node.
 """
 
 from __future__ import annotations
@@ -26,62 +26,64 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 class ChunkHits:
     """Counts for one plan, one Buffer after the other.
 
-    `arrived` says how many pods have come to each node since the last plan, `expected` where pods that wait would be.
+    `arrived` has the number of pods placed on each node since the last plan, `expected` the nodes that pending pods
+    would get.
     """
 
     def __init__(self, arrived: dict[str, int], expected: Iterable[str]) -> None:
         self._arrived = Counter(arrived)
         self._expected = Counter(expected)
 
-    def take_hits(self, before: Iterable[str], after: Sequence[str]) -> tuple[int, tuple[str, ...]]:
-        """On how many places of chunks pods have come, and the nodes of those that chunks have left for pods to come.
+    def count_hits(self, previous_nodes: Iterable[str], current_nodes: Sequence[str]) -> tuple[int, tuple[str, ...]]:
+        """The number of pods placed where chunks were, and the nodes that chunks vacated for pods still pending.
 
-        `before` has the nodes of chunks at the last plan, and those that they had left then; `after` those of now.
+        `previous_nodes` has the nodes of the chunks in the last plan, and those vacated then; `current_nodes` the nodes
+        of the chunks now.
         """
         hits = 0
-        left_for: list[str] = []
-        stayed = Counter(after)
-        for node, count in Counter(name for name in before if name).items():
-            left = max(count - stayed[node], 0)
-            arrived = min(left, self._arrived[node])
-            awaited = min(left - arrived, self._expected[node])
+        vacated: list[str] = []
+        stayed = Counter(current_nodes)
+        for node, count in Counter(name for name in previous_nodes if name).items():
+            departed = max(count - stayed[node], 0)
+            arrived = min(departed, self._arrived[node])
+            expected = min(departed - arrived, self._expected[node])
             self._arrived[node] -= arrived
-            self._expected[node] -= awaited
+            self._expected[node] -= expected
             hits += arrived
-            left_for += [node] * awaited
-        return hits, tuple(left_for)
+            vacated += [node] * expected
+        return hits, tuple(vacated)
 
 
 def count_misses(
     waiting: Iterable[tuple[PodEquivalenceGroup, int]], buffers: Iterable[BufferChunks], counted: frozenset[str]
 ) -> tuple[Counter[str], frozenset[str]]:
-    """By the UID of a Buffer how many pods wait that one of its chunks was meant for, and the UIDs of all such pods.
+    """The number of misses by the UID of a Buffer, and the UIDs of all pods that were missed.
 
-    `waiting` says how many of each group have no place on a node that is ready; `counted` were counted before.
+    `waiting` has the number of pods of each group that fit on no ready node; `counted` are UIDs of earlier misses.
     """
     misses: Counter[str] = Counter()
     missed: set[str] = set()
-    by_place: defaultdict[Hashable, list[BufferChunks]] = defaultdict(list)
+    buffers_by_key: defaultdict[Hashable, list[BufferChunks]] = defaultdict(list)
     for chunks in buffers:
-        by_place[_place(chunks.demand)].append(chunks)
-    for group, count in waiting if by_place else ():
-        served = _served_by(group, by_place.get(_place(group.demand), ()))
-        if served is None:
+        buffers_by_key[_scheduling_key(chunks.demand)].append(chunks)
+    for group, count in waiting if buffers_by_key else ():
+        serving = _find_serving_buffer(group, buffers_by_key.get(_scheduling_key(group.demand), ()))
+        if serving is None:
             continue
         uids = [pod.uid for pod in group.pods[len(group.pods) - count :]]
         missed.update(uids)
-        misses[served.uid] += sum(uid not in counted for uid in uids)
+        misses[serving.uid] += sum(uid not in counted for uid in uids)
     return misses, frozenset(missed)
 
 
-def _served_by(group: PodEquivalenceGroup, candidates: Sequence[BufferChunks]) -> BufferChunks | None:
-    """The Buffer that a pod was to be served by: one of its own namespace if there is one."""
-    able = [chunks for chunks in candidates if _covers(chunks.demand, group.demand)]
-    own = (chunks for chunks in able if chunks.key[0] == group.pods[0].key[0])
-    return next(own, able[0] if able else None)
+def _find_serving_buffer(group: PodEquivalenceGroup, candidates: Sequence[BufferChunks]) -> BufferChunks | None:
+    """The Buffer whose chunks were meant for a pod: one of its own namespace if there is one."""
+    fitting = [chunks for chunks in candidates if _covers(chunks.demand, group.demand)]
+    in_namespace = (chunks for chunks in fitting if chunks.key[0] == group.pods[0].key[0])
+    return next(in_namespace, fitting[0] if fitting else None)
 
 
-def _place(demand: Demand) -> Hashable:
+def _scheduling_key(demand: Demand) -> Hashable:
     return demand.selector, demand.node_affinity, demand.tolerations
 
 
@@ -91,7 +93,7 @@ def _covers(chunk: Demand, pod: Demand) -> bool:
 
 
 class NodePrices:
-    """Money for an hour of each node, by its number; of one that is of no group by its cores and its memory."""
+    """The hourly price of each node by its number; without a group it is computed from cores and memory."""
 
     def __init__(self, view: ScaleUpView, simulation: ClusterSimulation) -> None:
         self._table = simulation.table
@@ -105,10 +107,10 @@ class NodePrices:
             if number >= 0:
                 self._hourly[number] = groups[group].group.price
         for rows in (simulation.upcoming, simulation.new):
-            self._hourly[rows] = view.templates.prices[simulation.groups_of(rows)]
+            self._hourly[rows] = view.templates.prices[simulation.get_groups(rows)]
 
-    def price_of(self, demand: Demand, numbers: IntColumn) -> float:
-        """Of pods that are alike, one on each of these nodes: by CPU or memory, whichever they take more of."""
+    def compute_price(self, demand: Demand, numbers: IntColumn) -> float:
+        """The hourly price of equal pods, one on each of these nodes: by the larger share of CPU or memory."""
         requests = demand.requests
         share = np.zeros(len(numbers))
         for name in (CPU, MEMORY):

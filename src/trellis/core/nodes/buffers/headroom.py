@@ -43,29 +43,31 @@ def count_chunks_on_top(
     """By the UID of each `KeepMinimum` Buffer, how many of its chunks are to be kept on top of what runs.
 
     Pending pods and the chunks of `KeepEmpty` Buffers have been placed in `simulation`; `fixed` has the pods alone that
-    belong to their nodes. Buffers take their turns as in any placement, so that no pod uses the capacity of two.
+    belong to their nodes. Buffers follow each other as in any placement, so that no pod uses the capacity of two.
     """
     on_top: dict[str, int] = {}
-    minimal = [chunks for chunks in buffers if not chunks.on_top and chunks.count]
-    if not minimal:
+    keep_minimum = [chunks for chunks in buffers if not chunks.on_top and chunks.count]
+    if not keep_minimum:
         return on_top
     running, fixed = simulation.running.copy(), fixed.copy()
-    for chunks in minimal:
+    for chunks in keep_minimum:
         demand, count = chunks.demand, chunks.count
-        fit_empty = len(simulation.place(running.copy(), demand, count, simulation.ready))
-        # Twice the count is as good as all: whatever fits beyond that is not needed to cover it.
-        fit_at_all = len(simulation.place(fixed.copy(), demand, 2 * count, simulation.ready))
-        missing = count - (fit_at_all - fit_empty)
-        unused = count - _used_by_requests(simulation, demand, running, fixed)
-        chunks_on_top = min(max(missing, min(fit_empty, unused), 0), count)
+        fit_beside_pods = len(simulation.place(running.copy(), demand, count, simulation.ready))
+        # Chunks that fit beyond twice the count make no difference.
+        fit_without_pods = len(simulation.place(fixed.copy(), demand, 2 * count, simulation.ready))
+        missing = count - (fit_without_pods - fit_beside_pods)
+        unused = count - _count_chunks_requested(simulation, demand, running, fixed)
+        chunks_on_top = min(max(missing, min(fit_beside_pods, unused), 0), count)
         on_top[chunks.uid] = chunks_on_top
         simulation.place(running, demand, chunks_on_top, simulation.ready)
         simulation.place(fixed, demand, count, simulation.ready)
     return on_top
 
 
-def _used_by_requests(simulation: ClusterSimulation, demand: Demand, running: PlacedPods, fixed: PlacedPods) -> int:
-    """How many chunks ordinary pods request, on the ready nodes that could take one."""
+def _count_chunks_requested(
+    simulation: ClusterSimulation, demand: Demand, running: PlacedPods, fixed: PlacedPods
+) -> int:
+    """How many chunks the requests of ordinary pods amount to, on the ready nodes that could take one."""
     nodes = simulation.ready[eligible_nodes(simulation.table, demand)[simulation.ready]]
     rows = simulation.table.resources
     sized = [(rows[name], amount) for name, amount in demand.amounts if name != PODS and name in rows]
@@ -77,8 +79,8 @@ def _used_by_requests(simulation: ClusterSimulation, demand: Demand, running: Pl
 class ObservedHeadroom(msgspec.Struct, frozen=True):
     """The decision about each Buffer, and the memory for the next observation.
 
-    `on_top` has, by the UID of a `KeepMinimum` Buffer, how many chunks an autoscaler has to keep that only knows
-    `KeepEmpty`. `problems` are objects that cannot be read, by kind and name.
+    `on_top` has, by the UID of a `KeepMinimum` Buffer, how many chunks an autoscaler that only knows `KeepEmpty` has to
+    keep. `problems` are objects that cannot be read, by kind and name.
     """
 
     buffers: tuple[BufferDecision, ...]
@@ -90,7 +92,7 @@ class ObservedHeadroom(msgspec.Struct, frozen=True):
 def observe_headroom(
     snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
 ) -> ObservedHeadroom:
-    """Observe the headroom. The snapshot stays as it is, except that the arrivals of pods are taken."""
+    """Observe the headroom. The snapshot stays as it is, except that the arrivals of pods are popped."""
     view = build_scale_up_view(snapshot, memory, now, replace(settings, max_nodes_per_scaleup=0))
     limits = ScaleUpLimits(view)
     with simulate_cluster(snapshot, view.readiness, view.templates) as simulation:
@@ -103,7 +105,7 @@ def observe_headroom(
 
 
 def _without_groups(decision: BufferDecision) -> BufferDecision:
-    """Where no node group is known, which of them might help is not known either."""
+    """The decision without refusals of groups, where no group is known."""
     is_unknown = decision.reason.reason is NO_GROUP_FITS
     return replace(decision, reason=DetailedReason(BUFFER_NOT_PROVISIONED)) if is_unknown else decision
 

@@ -13,7 +13,7 @@ from trellis.core.nodes.scale_down.memory import ScaleDownMemory
 
 
 class SetTaints(msgspec.Struct, frozen=True):
-    """Give a node these taints and no others, if it still has this resource version."""
+    """Replace the taints of a node, if it still has this resource version."""
 
     node: str
     uid: str
@@ -22,7 +22,7 @@ class SetTaints(msgspec.Struct, frozen=True):
 
 
 class DrainPod(msgspec.Struct, frozen=True):
-    """Ask for a pod to go, disruption budgets permitting. None leaves it its own grace period."""
+    """Evict a pod. Without `grace_period_seconds` its own grace period applies."""
 
     node: str
     namespace: str
@@ -32,7 +32,7 @@ class DrainPod(msgspec.Struct, frozen=True):
 
 
 class ReleaseNode(msgspec.Struct, frozen=True):
-    """Give an instance back to its group: nothing runs on its node any more that is worth keeping."""
+    """Release an instance whose node is drained."""
 
     node: str
     group: str
@@ -78,7 +78,7 @@ RELEASE_UNSEEN = Reason(
 
 
 class NodeOutcome(StrEnum):
-    """What becomes of a node."""
+    """The outcome of a decision about a node."""
 
     KEPT = "Kept"
     UNNEEDED = "Unneeded"
@@ -86,10 +86,10 @@ class NodeOutcome(StrEnum):
 
 
 class NodeDecision(msgspec.Struct, frozen=True):
-    """One per node and plan.
+    """The decision about one node.
 
-    `utilization` is the largest share that is asked for of anything. `since` is since when the node is not needed, or
-    on its way out, and `look` when the verdict may be another without anything happening before.
+    `utilization` is the largest requested share of any resource. `since` is when the node became unneeded, or when its
+    removal started, and `recheck_at` when the decision may change although nothing in the cluster does.
     """
 
     node: str
@@ -101,7 +101,7 @@ class NodeDecision(msgspec.Struct, frozen=True):
 
 
 class ScaleDownPlan(msgspec.Struct, frozen=True):
-    """What to do so that nodes go, or stay after all; what is said about each; what to remember; the next look."""
+    """The actions of a plan, the decision about each node, the memory, and the time of the next pass at the latest."""
 
     actions: tuple[ScaleDownAction, ...]
     nodes: tuple[NodeDecision, ...]

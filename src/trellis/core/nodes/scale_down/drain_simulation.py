@@ -1,12 +1,12 @@
-"""The drain simulation: which nodes could be removed together because all that is on them fits elsewhere.
+"""The drain simulation: which nodes can be removed together because their pods and chunks fit elsewhere.
 
 Pending pods and chunks of Buffers are placed first. Removals in progress come before candidates, and go on only as long
-as nothing needs their node: a pending pod that fits on such a node alone is reason enough to keep it.
+as nothing needs their node: a pending pod that fits only on such a node keeps it.
 
-The pods and chunks of a node are placed on other ready nodes, beside all that is there. If all fit, the node counts as
-drained from then on, and they count where they were placed; otherwise nothing has changed. So nodes that are found one
-after the other can go together. The node itself stays in the table, because the scheduler counts it while its pods are
-evicted.
+The pods and chunks of a node are placed on other ready nodes, beside their pods. If all fit, the node counts as drained
+from then on, and they count where they were placed; otherwise nothing has changed. Nodes that are drained one after the
+other can therefore be removed together. The node itself stays in the table, because the scheduler counts it while its
+pods are evicted.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from trellis.core.nodes.scale_down.removal_steps import without_leaving_taint
 from trellis.core.nodes.scale_down.view import GroupMinimums, ScaleDownCandidate
 from trellis.core.nodes.state.placement import (
     build_equivalence_groups,
+    compute_relative_size,
     place_chunks,
-    relative_size,
     resolve_claim_conflicts,
 )
 from trellis.core.nodes.state.pods import BufferChunks, PlacedPod, PlacedPods, depends_on_other_pods, in_placement_order
@@ -44,8 +44,8 @@ from trellis.core.usage.columns import BoolColumn, IntColumn
 NO_PLACE_FOR_PODS = Reason("NoPlaceForPods", "Pods on the node would find no place on other nodes that are ready.")
 NO_PLACE_FOR_CHUNKS = Reason("NoPlaceForChunks", "Chunks of a Buffer would find no place on other nodes.")
 
-# How many nodes are looked at before all others are.
-_NODES_TRIED_FIRST: Final = 512
+# Pods are tried on this many nodes before all others.
+_FIRST_NODES: Final = 512
 
 
 class DrainSimulator:
@@ -56,18 +56,18 @@ class DrainSimulator:
         simulation: ClusterSimulation,
         replacements: ReplacementDemands,
         order: IntColumn,
-        largest: tuple[float, float],
+        largest_node: tuple[float, float],
     ) -> None:
         self._simulation = simulation
         self._replacements = replacements
         self._order = order
-        self._largest = largest
+        self._largest_node = largest_node
         # Nodes that take pods or chunks: they cannot be removed at the same time.
         self.hosts: BoolColumn = np.zeros(simulation.table.reach, dtype=np.bool_)
         self._chunk_counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self._chunks: dict[str, BufferChunks] = {}
 
-    def put_chunks(self, chunks: BufferChunks, numbers: IntColumn) -> None:
+    def add_chunks(self, chunks: BufferChunks, numbers: IntColumn) -> None:
         """Record the nodes of the chunks of a Buffer."""
         self._chunks[chunks.uid] = chunks
         for number, count in Counter(numbers.tolist()).items():
@@ -76,11 +76,11 @@ class DrainSimulator:
     def drain(self, number: int, pods: Sequence[PlacedPod]) -> DetailedReason | None:
         """Move everything on a node elsewhere; if something fits nowhere, change nothing and return the reason."""
         try:
-            groups = self._groups(pods)
+            groups = self._count_demands(pods)
         except InvalidInput as error:
             return DetailedReason(DEMAND_UNREADABLE, str(error))
         attempt = _DrainAttempt(self._simulation, self._order[self._order != number])
-        refusal = self._move(number, pods, groups, attempt)
+        refusal = self._move_all(number, pods, groups, attempt)
         if refusal is not None:
             attempt.undo()
             return refusal
@@ -88,18 +88,18 @@ class DrainSimulator:
         self.hosts[attempt.used] = True
         self._chunk_counts.pop(number, None)
         for uid, numbers in attempt.chunks:
-            self.put_chunks(self._chunks[uid], numbers)
+            self.add_chunks(self._chunks[uid], numbers)
         return None
 
-    def _move(
+    def _move_all(
         self, number: int, pods: Sequence[PlacedPod], groups: Iterable[tuple[Demand, int]], attempt: _DrainAttempt
     ) -> DetailedReason | None:
         running = self._simulation.running
         for pod in pods:
             if pod.is_counted:
-                attempt.take_away(running, number, pod)
+                attempt.remove(running, number, pod)
         for demand, count in groups:
-            if len(attempt.put(running, demand, count)) < count:
+            if len(attempt.place(running, demand, count)) < count:
                 namespace = demand.profile.namespace
                 return DetailedReason(
                     NO_PLACE_FOR_PODS, f"no other node takes {pluralize(count, 'pod')} of namespace {namespace}"
@@ -112,14 +112,15 @@ class DrainSimulator:
             attempt.chunks.append((uid, numbers))
         return None
 
-    def _groups(self, pods: Sequence[PlacedPod]) -> list[tuple[Demand, int]]:
+    def _count_demands(self, pods: Sequence[PlacedPod]) -> list[tuple[Demand, int]]:
         """The demands to place, with the number of equal pods; expendable pods need no place.
 
         Constrained pods come first, then the largest, so that a drain that fails does so early.
         """
         counts: Counter[Demand] = Counter(self._replacements.demand(pod.pod) for pod in pods if pod.is_counted)
         return sorted(
-            counts.items(), key=lambda group: (_fits_anywhere(group[0]), -relative_size(group[0], self._largest))
+            counts.items(),
+            key=lambda group: (_fits_anywhere(group[0]), -compute_relative_size(group[0], self._largest_node)),
         )
 
 
@@ -134,43 +135,43 @@ class _DrainAttempt:
         self.nodes = nodes
         self.chunks: list[tuple[str, IntColumn]] = []
         self._simulation = simulation
-        self._gone: list[tuple[PlacedPods, int, PlacedPod]] = []
-        self._put: list[tuple[PlacedPods, Demand, IntColumn, IntColumn]] = []
+        self._removed: list[tuple[PlacedPods, int, PlacedPod]] = []
+        self._placed: list[tuple[PlacedPods, Demand, IntColumn, IntColumn]] = []
 
     @property
     def used(self) -> IntColumn:
         """The nodes that pods or chunks were placed on."""
-        columns = [where[times > 0] for _, _, where, times in self._put]
+        columns = [where[times > 0] for _, _, where, times in self._placed]
         return np.unique(np.concatenate(columns)) if columns else self.nodes[:0]
 
-    def take_away(self, placed: PlacedPods, number: int, pod: PlacedPod) -> None:
+    def remove(self, placed: PlacedPods, number: int, pod: PlacedPod) -> None:
         placed.remove(number, pod.demand, pod.profile)
-        self._gone.append((placed, number, pod))
+        self._removed.append((placed, number, pod))
 
-    def put(self, placed: PlacedPods, demand: Demand, count: int) -> IntColumn:
-        """Put pods that are alike on the first nodes that take them."""
+    def place(self, placed: PlacedPods, demand: Demand, count: int) -> IntColumn:
+        """Place equal pods on the first nodes that take them."""
         # Most pods fit on the first nodes, and checking all takes ten times as long.
-        numbers = self._simulation.place(placed, demand, count, self.nodes[:_NODES_TRIED_FIRST])
+        numbers = self._simulation.place(placed, demand, count, self.nodes[:_FIRST_NODES])
         if len(numbers) < count:
-            rest = self._simulation.place(placed, demand, count - len(numbers), self.nodes[_NODES_TRIED_FIRST:])
-            numbers = np.concatenate((numbers, rest))
+            others = self._simulation.place(placed, demand, count - len(numbers), self.nodes[_FIRST_NODES:])
+            numbers = np.concatenate((numbers, others))
         where, times = np.unique(numbers, return_counts=True)
         if len(where):
-            self._put.append((placed, demand, where, times.astype(np.int64)))
+            self._placed.append((placed, demand, where, times.astype(np.int64)))
         return numbers
 
     def move(self, placed: PlacedPods, number: int, demand: Demand, count: int) -> IntColumn:
         """Take chunks from a node and put them on others."""
-        here, less = np.array([number], dtype=np.int64), np.array([-count], dtype=np.int64)
-        placed.add_many(here, demand, less)
-        self._put.append((placed, demand, here, less))
-        return self.put(placed, demand, count)
+        source, removed = np.array([number], dtype=np.int64), np.array([-count], dtype=np.int64)
+        placed.add_many(source, demand, removed)
+        self._placed.append((placed, demand, source, removed))
+        return self.place(placed, demand, count)
 
     def undo(self) -> None:
         """Undo all changes."""
-        for placed, demand, where, times in reversed(self._put):
+        for placed, demand, where, times in reversed(self._placed):
             placed.add_many(where, demand, -times)
-        for placed, number, pod in self._gone:
+        for placed, number, pod in self._removed:
             placed.add(number, pod.demand, pod.profile)
 
 
@@ -183,9 +184,10 @@ class OngoingRemoval(msgspec.Struct, frozen=True):
 
 
 class DrainSimulationInput(msgspec.Struct, frozen=True):
-    """What is to be tried, in this order; of candidates with pods at most so many, and as many not known as unneeded.
+    """The drains to simulate, in this order.
 
-    `seats` has, by the UID of a Buffer, the nodes where its chunks were.
+    Of candidates with pods, at most `max_drained` that were unneeded before are tried, and as many others.
+    `chunk_nodes` has, by the UID of a Buffer, the nodes where its chunks were.
     """
 
     snapshot: ClusterSnapshot
@@ -198,9 +200,9 @@ class DrainSimulationInput(msgspec.Struct, frozen=True):
 
 
 class DrainSimulation(msgspec.Struct, frozen=True):
-    """Why nodes are needed: those that are being removed, and candidates. Who is in neither is not needed.
+    """Why nodes are needed: those that are being removed, and candidates. A node in neither is not needed.
 
-    `in_vain` are the candidates among them that something on them keeps.
+    `undrainable` are the candidates that are needed because a pod or a chunk on them fits on no other node.
     """
 
     needed: dict[str, DetailedReason]
@@ -210,81 +212,81 @@ class DrainSimulation(msgspec.Struct, frozen=True):
 
 def simulate_drains(drain_input: DrainSimulationInput, minimums: GroupMinimums) -> DrainSimulation:
     """Simulate the drains of ongoing removals, then of candidates."""
-    snapshot, stands = drain_input.snapshot, drain_input.readiness
+    snapshot, readiness = drain_input.snapshot, drain_input.readiness
     with (
         _without_leaving_taints(drain_input),
-        simulate_cluster(snapshot, stands, NodeTemplates(snapshot, stands)) as made,
+        simulate_cluster(snapshot, readiness, NodeTemplates(snapshot, readiness)) as simulation,
     ):
-        out = np.array([ongoing.number for ongoing in drain_input.ongoing], dtype=np.int64)
-        made.ready = made.ready[~np.isin(made.ready, out)]
-        filled = _place_pods_and_chunks(drain_input, made)
-        needed = _find_needed(made, drain_input.ongoing, filled.left)
-        order = _target_order(made.ready, [candidate.number for candidate in drain_input.candidates])
-        simulator = DrainSimulator(made, drain_input.replacements, order, _largest_node(snapshot))
-        for chunks, numbers in filled.seated:
-            simulator.put_chunks(chunks, numbers)
+        draining = np.array([ongoing.number for ongoing in drain_input.ongoing], dtype=np.int64)
+        simulation.ready = simulation.ready[~np.isin(simulation.ready, draining)]
+        initial = _place_pods_and_chunks(drain_input, simulation)
+        needed = _find_needed(simulation, drain_input.ongoing, initial.unplaced)
+        order = _target_order(simulation.ready, [candidate.number for candidate in drain_input.candidates])
+        simulator = DrainSimulator(simulation, drain_input.replacements, order, _largest_node(snapshot))
+        for chunks, numbers in initial.chunk_nodes:
+            simulator.add_chunks(chunks, numbers)
         _drain_ongoing(drain_input.ongoing, simulator, minimums, needed)
-        return _drain_candidates(drain_input, simulator, minimums, filled, needed)
+        return _drain_candidates(drain_input, simulator, minimums, initial, needed)
 
 
 class _InitialPlacement(msgspec.Struct, frozen=True):
-    """Where pods that wait would be, where chunks are, and what has no place."""
+    """The nodes that pending pods would get, the nodes of chunks, and the pods and chunks that fit on no node."""
 
     expected: frozenset[int]
-    seated: list[tuple[BufferChunks, IntColumn]]
-    left: list[tuple[PlacedPods, Demand, int]]
+    chunk_nodes: list[tuple[BufferChunks, IntColumn]]
+    unplaced: list[tuple[PlacedPods, Demand, int]]
 
 
-def _place_pods_and_chunks(drain_input: DrainSimulationInput, made: ClusterSimulation) -> _InitialPlacement:
+def _place_pods_and_chunks(drain_input: DrainSimulationInput, simulation: ClusterSimulation) -> _InitialPlacement:
     snapshot = drain_input.snapshot
     expected: set[int] = set()
-    left: list[tuple[PlacedPods, Demand, int]] = []
-    seated: list[tuple[BufferChunks, IntColumn]] = []
+    unplaced: list[tuple[PlacedPods, Demand, int]] = []
+    chunk_nodes: list[tuple[BufferChunks, IntColumn]] = []
     for group in build_equivalence_groups(
-        resolve_claim_conflicts(snapshot.pending.values(), made), _largest_node(snapshot)
+        resolve_claim_conflicts(snapshot.pending.values(), simulation), _largest_node(snapshot)
     ):
-        numbers = made.place(made.running, group.demand, len(group.pods), made.ready)
+        numbers = simulation.place(simulation.running, group.demand, len(group.pods), simulation.ready)
         expected.update(numbers.tolist())
         if group.needs_node and len(numbers) < len(group.pods):
-            left.append((made.running, group.demand, len(group.pods) - len(numbers)))
+            unplaced.append((simulation.running, group.demand, len(group.pods) - len(numbers)))
     buffers = in_placement_order(snapshot.buffers.values())
-    for chunks, seats in zip(buffers, place_chunks(made, buffers, drain_input.chunk_nodes), strict=True):
-        seated.append((chunks, seats.ready))
-        if seats.count < chunks.count:
-            placed = made.running if chunks.on_top else made.fixed
-            left.append((placed, chunks.demand, chunks.count - seats.count))
-    return _InitialPlacement(frozenset(expected), seated, left)
+    for chunks, places in zip(buffers, place_chunks(simulation, buffers, drain_input.chunk_nodes), strict=True):
+        chunk_nodes.append((chunks, places.ready))
+        if places.count < chunks.count:
+            placed = simulation.running if chunks.on_top else simulation.fixed
+            unplaced.append((placed, chunks.demand, chunks.count - places.count))
+    return _InitialPlacement(frozenset(expected), chunk_nodes, unplaced)
 
 
 def _find_needed(
-    made: ClusterSimulation, going: Sequence[OngoingRemoval], left: list[tuple[PlacedPods, Demand, int]]
+    simulation: ClusterSimulation, removals: Sequence[OngoingRemoval], unplaced: list[tuple[PlacedPods, Demand, int]]
 ) -> dict[str, DetailedReason]:
-    """Which of the nodes that are being removed would take something that has no place; those can be used again."""
+    """The nodes in removal on which an unplaced pod or chunk fits; they become ready nodes of the simulation again."""
     needed: dict[str, DetailedReason] = {}
-    names = {ongoing.number: ongoing.removal.node for ongoing in going}
+    names = {ongoing.number: ongoing.removal.node for ongoing in removals}
     numbers = np.array([*names], dtype=np.int64)
-    for placed, demand, count in left:
-        for number in made.place(placed, demand, count, numbers).tolist():
+    for placed, demand, count in unplaced:
+        for number in simulation.place(placed, demand, count, numbers).tolist():
             namespace = demand.profile.namespace
             needed.setdefault(
                 names[number], DetailedReason(NODE_NEEDED_AGAIN, f"for pods or chunks of namespace {namespace}")
             )
-    again = [number for number, name in names.items() if name in needed]
-    made.ready = np.concatenate((made.ready, np.array(again, dtype=np.int64)))
+    needed_numbers = [number for number, name in names.items() if name in needed]
+    simulation.ready = np.concatenate((simulation.ready, np.array(needed_numbers, dtype=np.int64)))
     return needed
 
 
 def _drain_ongoing(
-    going: Sequence[OngoingRemoval],
+    removals: Sequence[OngoingRemoval],
     simulator: DrainSimulator,
     minimums: GroupMinimums,
     needed: dict[str, DetailedReason],
 ) -> None:
-    for ongoing in going:
+    for ongoing in removals:
         name = ongoing.removal.node
         if name in needed:
             continue
-        refusal = minimums.why_no_removal(ongoing.removal.group) or simulator.drain(
+        refusal = minimums.find_minimum_problem(ongoing.removal.group) or simulator.drain(
             ongoing.number, ongoing.pods.to_evict
         )
         if refusal is not None:
@@ -297,32 +299,32 @@ def _drain_candidates(
     drain_input: DrainSimulationInput,
     simulator: DrainSimulator,
     minimums: GroupMinimums,
-    filled: _InitialPlacement,
+    initial: _InitialPlacement,
     needed: dict[str, DetailedReason],
 ) -> DrainSimulation:
     needed_candidates: dict[str, DetailedReason] = {}
-    in_vain: set[str] = set()
+    undrainable: set[str] = set()
     tried: Counter[bool] = Counter()
     for candidate in drain_input.candidates:
-        is_known = candidate.unneeded_since is not None
-        refusal = minimums.why_no_removal(candidate.group)
+        is_unneeded = candidate.unneeded_since is not None
+        refusal = minimums.find_minimum_problem(candidate.group)
         if refusal is not None:
             needed_candidates[candidate.name] = refusal
-        elif candidate.number in filled.expected:
+        elif candidate.number in initial.expected:
             needed_candidates[candidate.name] = DetailedReason(PODS_ARE_COMING)
         elif simulator.hosts[candidate.number]:
             needed_candidates[candidate.name] = DetailedReason(NODE_TAKES_OVER)
-        elif candidate.pods.to_evict and tried[is_known] >= drain_input.max_drained:
+        elif candidate.pods.to_evict and tried[is_unneeded] >= drain_input.max_drained:
             needed_candidates[candidate.name] = DetailedReason(NODE_NOT_TRIED)
         else:
-            tried[is_known] += bool(candidate.pods.to_evict)
+            tried[is_unneeded] += bool(candidate.pods.to_evict)
             refusal = simulator.drain(candidate.number, candidate.pods.to_evict)
             if refusal is None:
                 minimums.count_removal(candidate.group)
             else:
                 needed_candidates[candidate.name] = refusal
-                in_vain.add(candidate.name)
-    return DrainSimulation(needed, needed_candidates, frozenset(in_vain))
+                undrainable.add(candidate.name)
+    return DrainSimulation(needed, needed_candidates, frozenset(undrainable))
 
 
 def _target_order(ready: IntColumn, candidates: Sequence[int]) -> IntColumn:
@@ -338,7 +340,7 @@ def _largest_node(snapshot: ClusterSnapshot) -> tuple[float, float]:
 
 @contextmanager
 def _without_leaving_taints(drain_input: DrainSimulationInput) -> Iterator[None]:
-    """The table as if nodes that are being removed were not marked: they are asked about as if they stayed."""
+    """The table without the leaving taints of nodes in removal, as if they stayed."""
     snapshot = drain_input.snapshot
     nodes = [snapshot.nodes[ongoing.removal.node] for ongoing in drain_input.ongoing]
     try:

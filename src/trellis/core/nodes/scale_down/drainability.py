@@ -27,7 +27,7 @@ from trellis.core.cluster.target_selectors import convert_selector
 from trellis.core.fit import Demand, Storage, volume_terms
 from trellis.core.fit.constraints.selector_index import LabelSelectorIndex
 from trellis.core.fit.constraints.taints import HardTaint, tolerates
-from trellis.core.fit.resources import CPU, LARGEST_AMOUNT, ResourceCounts, count_from_nanos, nanos_or_zero
+from trellis.core.fit.resources import CPU, LARGEST_AMOUNT, ResourceCounts, count_from_nanos, parse_nanos_or_zero
 from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.pods import DemandReader, PlacedPod
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
@@ -44,12 +44,12 @@ _NOT_RUNNING: Final = ("Pending", "Succeeded", "Failed")
 
 
 class DisruptionBudgets:
-    """All disruption budgets during one plan, and what is left of them."""
+    """All disruption budgets during one plan, with the evictions that remain."""
 
     def __init__(self, budgets: Iterable[PodDisruptionBudget]) -> None:
         self._budgets: dict[ObjectKey, tuple[Selector, PodDisruptionBudget]] = {}
-        self._buckets: LabelSelectorIndex[ObjectKey] = LabelSelectorIndex()
-        self._left: dict[ObjectKey, int] = {}
+        self._index: LabelSelectorIndex[ObjectKey] = LabelSelectorIndex()
+        self._remaining: dict[ObjectKey, int] = {}
         for budget in budgets:
             self._add(budget)
 
@@ -57,25 +57,25 @@ class DisruptionBudgets:
         """Whether a budget covers the pod."""
         return bool(self._find(pod))
 
-    def why_no_eviction(self, pod: Pod) -> DetailedReason | None:
-        """Why a pod may not be evicted now; None if it may."""
-        if _is_free(pod):
+    def find_eviction_problem(self, pod: Pod) -> DetailedReason | None:
+        """The disruption budget that forbids an eviction now; None if none does."""
+        if _is_unprotected(pod):
             return None
         budgets = self._find(pod)
         name = f"{pod.metadata.namespace}/{pod.metadata.name}"
         if len(budgets) > 1:
             return DetailedReason(SEVERAL_BUDGETS, f"{name}: {', '.join(key[1] for key in budgets)}")
-        if not budgets or self._may_go_anyway(pod, budgets[0]) or self._left[budgets[0]] > 0:
+        if not budgets or self._may_evict_unhealthy(pod, budgets[0]) or self._remaining[budgets[0]] > 0:
             return None
         return DetailedReason(DISRUPTIONS_USED_UP, f"{name}: {budgets[0][1]}")
 
     def count_eviction(self, pod: Pod) -> None:
         """Count a pod that is about to be evicted."""
-        if _is_free(pod):
+        if _is_unprotected(pod):
             return
         for key in self._find(pod):
-            if not self._may_go_anyway(pod, key):
-                self._left[key] -= 1
+            if not self._may_evict_unhealthy(pod, key):
+                self._remaining[key] -= 1
 
     def _add(self, budget: PodDisruptionBudget) -> None:
         try:
@@ -88,16 +88,14 @@ class DisruptionBudgets:
         key, status = key_of(budget), budget.status
         is_current = status.observed_generation >= budget.metadata.generation
         self._budgets[key] = (selector, budget)
-        self._buckets.put(key, selector, (key[0],))
-        self._left[key] = status.disruptions_allowed if is_current else 0
+        self._index.put(key, selector, (key[0],))
+        self._remaining[key] = status.disruptions_allowed if is_current else 0
 
     def _find(self, pod: Pod) -> list[ObjectKey]:
         labels, namespace = pod.metadata.labels, pod.metadata.namespace
-        return sorted(
-            key for key in self._buckets.candidates(namespace, labels) if self._budgets[key][0].matches(labels)
-        )
+        return sorted(key for key in self._index.candidates(namespace, labels) if self._budgets[key][0].matches(labels))
 
-    def _may_go_anyway(self, pod: Pod, key: ObjectKey) -> bool:
+    def _may_evict_unhealthy(self, pod: Pod, key: ObjectKey) -> bool:
         """Whether an unhealthy pod may be evicted without counting against its budget."""
         ready = pod.status.condition(READY)
         if ready is not None and ready.status == "True":
@@ -108,7 +106,7 @@ class DisruptionBudgets:
         return budget.status.current_healthy >= budget.status.desired_healthy > 0
 
 
-def _is_free(pod: Pod) -> bool:
+def _is_unprotected(pod: Pod) -> bool:
     """Whether no budget applies: the pod does not run, or terminates already."""
     return pod.status.phase in _NOT_RUNNING or pod.metadata.deletion_timestamp is not None
 
@@ -135,34 +133,34 @@ _IN_MEMORY: Final = "Memory"
 _REPLICATING_KINDS: Final = frozenset({"ReplicaSet", "ReplicationController", "StatefulSet", "Job"})
 
 
-def why_not_drainable(
+def find_drain_problem(
     placed: PlacedPod, budgets: DisruptionBudgets, settings: ScaleDownSettings
 ) -> DetailedReason | None:
-    """Why a pod may not be evicted, apart from disruption budgets; None if it may."""
+    """The reason that forbids the eviction of a pod, apart from disruption budgets; None if there is none."""
     pod = placed.pod
     annotations = pod.metadata.annotations
     if annotations.get(SAFE_TO_EVICT) == "false":
-        return _about_pod(POD_NOT_SAFE_TO_EVICT, pod, f"{SAFE_TO_EVICT}: false")
+        return _build_pod_reason(POD_NOT_SAFE_TO_EVICT, pod, f"{SAFE_TO_EVICT}: false")
     if annotations.get(DO_NOT_DISRUPT) == "true":
-        return _about_pod(POD_NOT_SAFE_TO_EVICT, pod, f"{DO_NOT_DISRUPT}: true")
+        return _build_pod_reason(POD_NOT_SAFE_TO_EVICT, pod, f"{DO_NOT_DISRUPT}: true")
     if annotations.get(SAFE_TO_EVICT) == "true" or placed.is_expendable:
         return None
     owner = pod.metadata.controller
     if owner is None:
-        return _about_pod(POD_NOT_REPLICATED, pod, "it has no controller")
+        return _build_pod_reason(POD_NOT_REPLICATED, pod, "it has no controller")
     if tolerates(pod.spec.tolerations, _LEAVING):
-        # A node that is almost empty is where the scheduler likes to put it: it would be evicted again and again.
-        return _about_pod(POD_WOULD_COME_BACK, pod, f"it tolerates {LEAVING_TAINT}")
+        # The scheduler prefers nodes that are almost empty: the pod would come back and be evicted again and again.
+        return _build_pod_reason(POD_WOULD_COME_BACK, pod, f"it tolerates {LEAVING_TAINT}")
     if settings.skip_nodes_with_custom_controller_pods and owner.kind not in _REPLICATING_KINDS:
-        return _about_pod(POD_OF_CUSTOM_CONTROLLER, pod, f"its controller is {owner.kind} {owner.name}")
+        return _build_pod_reason(POD_OF_CUSTOM_CONTROLLER, pod, f"its controller is {owner.kind} {owner.name}")
     if settings.skip_nodes_with_system_pods and placed.key[0] == _SYSTEM and not budgets.covers(pod):
-        return _about_pod(POD_OF_SYSTEM, pod, "it has no disruption budget")
+        return _build_pod_reason(POD_OF_SYSTEM, pod, "it has no disruption budget")
     if settings.skip_nodes_with_local_storage:
-        lost = [volume.name for volume in pod.spec.volumes if _is_local(volume)]
+        local_volumes = [volume.name for volume in pod.spec.volumes if _is_local(volume)]
         safe = {name.strip() for name in annotations.get(SAFE_LOCAL_VOLUMES, "").split(",")} - {""}
-        local = next((name for name in lost if name not in safe), None)
-        if local is not None:
-            return _about_pod(POD_HAS_LOCAL_STORAGE, pod, f"its volume {local} is an emptyDir or a hostPath")
+        unsafe = next((name for name in local_volumes if name not in safe), None)
+        if unsafe is not None:
+            return _build_pod_reason(POD_HAS_LOCAL_STORAGE, pod, f"its volume {unsafe} is an emptyDir or a hostPath")
     return None
 
 
@@ -171,11 +169,11 @@ def _is_local(volume: Volume) -> bool:
     return on_disk or volume.host_path is not None
 
 
-def _about_pod(reason: Reason, pod: Pod, why: str) -> DetailedReason:
+def _build_pod_reason(reason: Reason, pod: Pod, why: str) -> DetailedReason:
     return DetailedReason(reason, f"{pod.metadata.namespace}/{pod.metadata.name}: {why}")
 
 
-# A pod that should have been gone for so long will never go by itself: its kubelet is dead.
+# A pod whose deletion is overdue for so long has a dead kubelet, and is never deleted.
 _OVERDUE_SECONDS: Final = 30.0
 
 
@@ -210,10 +208,10 @@ def find_pods_to_drain(
     others = [pod for pod in pods if not pod.is_fixed and not _is_overdue(pod.pod, now)]
     if not others:
         return NO_PODS_TO_DRAIN
-    moving = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is None)
-    going = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is not None)
-    refusals = (why_not_drainable(pod, budgets, settings) for pod in moving)
-    return PodsToDrain(moving, going, next((refusal for refusal in refusals if refusal is not None), None))
+    to_evict = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is None)
+    terminating = tuple(pod for pod in others if pod.pod.metadata.deletion_timestamp is not None)
+    refusals = (find_drain_problem(pod, budgets, settings) for pod in to_evict)
+    return PodsToDrain(to_evict, terminating, next((refusal for refusal in refusals if refusal is not None), None))
 
 
 def _is_overdue(pod: Pod, now: float) -> bool:
@@ -221,7 +219,7 @@ def _is_overdue(pod: Pod, now: float) -> bool:
     return deleted is not None and now - deleted.timestamp() > _OVERDUE_SECONDS
 
 
-# By container, the millicores with which the successor of a pod would start; only those that would be boosted.
+# By container, the millicores with which the replacement of a pod would start; only those that would be boosted.
 StartupBoosts: TypeAlias = Callable[[Pod], ResourceCounts]
 
 
@@ -231,21 +229,21 @@ def no_boosts(_pod: Pod) -> ResourceCounts:
 
 
 class ReplacementDemands:
-    """What pods would ask for elsewhere. It raises for a pod that cannot be read."""
+    """Builds the demands of replacements of pods. Raises `InvalidInput` for a pod that cannot be read."""
 
-    def __init__(self, storage: Storage, starts: StartupBoosts) -> None:
+    def __init__(self, storage: Storage, startup_boosts: StartupBoosts) -> None:
         self._storage = storage
-        self._starts = starts
+        self._startup_boosts = startup_boosts
         self._demands = DemandReader()
 
     def demand(self, pod: Pod) -> Demand:
-        """The demand of the successor."""
+        """The demand of the replacement."""
         spec = msgspec.structs.replace(pod.spec, node_name="")
-        boosts = self._starts(pod)
+        boosts = self._startup_boosts(pod)
         if not boosts:
             return self._demands.read(msgspec.structs.replace(pod, spec=spec), self._storage)
         raised = {
-            container.name: _raised(container, boosts[container.name])
+            container.name: _raise_request(container, boosts[container.name])
             for container in _all_containers(pod)
             if container.name in boosts
         }
@@ -258,7 +256,7 @@ def _all_containers(pod: Pod) -> tuple[Container, ...]:
     return (*pod.spec.containers, *pod.spec.init_containers)
 
 
-def _raised(container: Container, millicores: int) -> ResourceCounts:
-    """The more of both: a pod that is boosted at this moment asks for it already."""
-    written = count_from_nanos(CPU, nanos_or_zero(container.resources.requests.get(CPU, "0")), LARGEST_AMOUNT)
-    return {CPU: max(written, millicores)}
+def _raise_request(container: Container, millicores: int) -> ResourceCounts:
+    """The larger of both: a pod that is boosted at this moment requests it already."""
+    requested = count_from_nanos(CPU, parse_nanos_or_zero(container.resources.requests.get(CPU, "0")), LARGEST_AMOUNT)
+    return {CPU: max(requested, millicores)}

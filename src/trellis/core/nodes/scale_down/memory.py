@@ -20,9 +20,9 @@ NEVER: Final = float("-inf")
 class NodeRemoval(msgspec.Struct, frozen=True):
     """A removal in progress, with the node as it was at the start.
 
-    `pods` are the UIDs of the pods to evict, and `drains` says that there were any. `tainted_at` is when our taint was
-    first observed on the node, `released_at` when the node was released. `pods_left` were there in the last pass, and
-    `progress_at` is when their number last changed.
+    `pods` are the UIDs of the pods to evict, and `drains` says whether there were any. `tainted_at` is when our taint
+    was first observed on the node, `released_at` when the node was released. `remaining_pods` is the number of pods in
+    the last pass, and `progress_at` is when it last changed.
     """
 
     node: str
@@ -33,7 +33,7 @@ class NodeRemoval(msgspec.Struct, frozen=True):
     progress_at: float = msgspec.field(name="progress")
     pods: frozenset[str] = frozenset()
     drains: bool = False
-    pods_left: int = msgspec.field(default=0, name="left")
+    remaining_pods: int = msgspec.field(default=0, name="left")
     tainted_at: float | None = msgspec.field(default=None, name="marked")
     released_at: float | None = msgspec.field(default=None, name="released")
 
@@ -50,7 +50,7 @@ class UnremovableNode(msgspec.Struct, frozen=True):
 
 
 class ScaleDownMemory(msgspec.Struct, frozen=True):
-    """By node: since when it is unneeded, that it is unremovable, that its removal is in progress.
+    """By node: since when it is unneeded, why it is unremovable, and its removal if that is in progress.
 
     The times are those of the last node that was added, deleted, or could not be removed.
     """
@@ -64,11 +64,11 @@ class ScaleDownMemory(msgspec.Struct, frozen=True):
 
 
 def record_added_nodes(memory: ScaleDownMemory, now: float) -> ScaleDownMemory:
-    """The same after nodes were ordered: nothing is removed for a while."""
+    """The memory after an order: no node is removed for a while."""
     return msgspec.structs.replace(memory, last_added_at=max(memory.last_added_at, now))
 
 
 def record_failed_removal(memory: ScaleDownMemory, node: str, now: float) -> ScaleDownMemory:
-    """The same after a provider refused to take a node back: it is kept, and its mark taken off by the next plan."""
+    """The memory after a provider refused a release: the node is kept, and the next plan removes its taint."""
     removals = {name: removal for name, removal in memory.removals.items() if name != node}
     return msgspec.structs.replace(memory, removals=removals, last_failed_at=max(memory.last_failed_at, now))

@@ -1,4 +1,13 @@
-"""Collects the decisions, actions and memory of a scale-down plan until every node is decided."""
+"""The scale-down plan: which nodes to remove, as one function of the snapshot.
+
+A node that is underused, and whose pods and chunks would fit elsewhere, is unneeded. Once it has been unneeded for long
+enough it is tainted, drained and released, within delays and parallelism limits. Every node that stays gets the reason.
+
+    plan = plan_scale_down(view, memory, now, settings)
+
+The plan is made before the scale-up plan: a pending pod that fits on a node which is kept after all needs no new node.
+The scale-up plan counts on nodes with the taints that `SetTaints` leaves; put them into the snapshot first.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +51,7 @@ from trellis.core.nodes.scale_down.view import (
     ScaleDownCandidate,
     ScaleDownInput,
     ScaleDownView,
-    node_utilization,
+    compute_node_utilization,
 )
 from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.readiness import classify_nodes
@@ -65,9 +74,9 @@ class RemovalStarter:
     """Decides which unneeded nodes to remove, beside the removals in progress."""
 
     def __init__(self, builder: ScaleDownPlanBuilder, view: ScaleDownView) -> None:
-        under_way = list(builder.removals.values())
-        self._count = len(under_way)
-        self._drains = sum(removal.drains for removal in under_way)
+        removals = list(builder.removals.values())
+        self._count = len(removals)
+        self._drains = sum(removal.drains for removal in removals)
         self._view = view
         settings = view.settings
         self._delayed_until = max(
@@ -80,9 +89,9 @@ class RemovalStarter:
         """Decide about a candidate that has been unneeded since then."""
         settings, now = self._view.settings, self._view.now
         ready = candidate.is_ready
-        due = since + (settings.scale_down_unneeded_seconds if ready else settings.scale_down_unready_seconds)
-        if now < due:
-            return RemovalStart(DetailedReason(NODE_UNNEEDED), recheck_at=due)
+        removable_at = since + (settings.scale_down_unneeded_seconds if ready else settings.scale_down_unready_seconds)
+        if now < removable_at:
+            return RemovalStart(DetailedReason(NODE_UNNEEDED), recheck_at=removable_at)
         if now < self._delayed_until:
             return RemovalStart(DetailedReason(SCALE_DOWN_DELAYED), recheck_at=self._delayed_until)
         drains = not candidate.pods.is_empty
@@ -90,8 +99,8 @@ class RemovalStarter:
             return RemovalStart(DetailedReason(SCALE_DOWN_LIMITED, pluralize(self._count, "node")))
         if drains and self._drains >= settings.max_drain_parallelism:
             return RemovalStart(DetailedReason(SCALE_DOWN_LIMITED, f"{pluralize(self._drains, 'node')} with pods"))
-        forbidden = (self._view.budgets.why_no_eviction(pod.pod) for pod in candidate.pods.to_evict)
-        refusal = next((refusal for refusal in forbidden if refusal is not None), None)
+        refusals = (self._view.budgets.find_eviction_problem(pod.pod) for pod in candidate.pods.to_evict)
+        refusal = next((refusal for refusal in refusals if refusal is not None), None)
         if refusal is not None:
             return RemovalStart(refusal, refused_by_budget=True)
         self._count += 1
@@ -121,14 +130,16 @@ class _ScaleDownPlanner:
     ) -> None:
         snapshot = plan_input.snapshot
         readiness = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
-        utilization = node_utilization(snapshot.table, snapshot.running.used)
+        utilization = compute_node_utilization(snapshot.table, snapshot.running.used)
         self._input = plan_input
         self._snapshot = snapshot
         self._view = ScaleDownView(
             snapshot, readiness, utilization, DisruptionBudgets(plan_input.budgets), memory, now, settings
         )
         self._filter = CandidateFilter(self._view)
-        self._builder = ScaleDownPlanBuilder(self._view, max(memory.last_added_at, _last_order(snapshot, now)))
+        self._builder = ScaleDownPlanBuilder(
+            self._view, max(memory.last_added_at, _find_last_order_time(snapshot, now))
+        )
 
     def plan(self) -> ScaleDownPlan:
         removals = self._view.memory.removals.values()
@@ -138,7 +149,7 @@ class _ScaleDownPlanner:
             self._simulate_drains(ongoing_removals, candidates) if ongoing_removals or candidates else _NO_SIMULATION
         )
         for ongoing in ongoing_removals:
-            self._take_step(ongoing, simulation.needed.get(ongoing.removal.node))
+            self._apply_next_step(ongoing, simulation.needed.get(ongoing.removal.node))
         self._decide_candidates(candidates, simulation)
         return self._builder.build()
 
@@ -152,27 +163,23 @@ class _ScaleDownPlanner:
         if self._view.is_being_deleted(name):
             self._builder.await_deletion(removal, DetailedReason(NODE_GOING))
             return None
-        ongoing_removals = OngoingRemoval(removal, self._snapshot.table.find(name), self._filter.find_pods(name))
+        ongoing = OngoingRemoval(removal, self._snapshot.table.find(name), self._filter.find_pods(name))
         if removal.released_at is not None:
-            self._take_step(ongoing_removals, None)
+            self._apply_next_step(ongoing, None)
             return None
-        reason = (
-            self._filter.why_not_removable(node)
-            or ongoing_removals.pods.refusal
-            or find_new_pod(removal, ongoing_removals.pods)
-        )
-        if self._view.group_of(name) != removal.group:
+        reason = self._filter.find_removal_problem(node) or ongoing.pods.refusal or find_new_pod(removal, ongoing.pods)
+        if self._view.get_group(name) != removal.group:
             reason = DetailedReason(NODE_OF_NO_GROUP)
         if reason is not None:
-            self._take_step(ongoing_removals, reason)
+            self._apply_next_step(ongoing, reason)
             return None
-        return ongoing_removals
+        return ongoing
 
-    def _take_step(self, ongoing_removals: OngoingRemoval, needed: DetailedReason | None) -> None:
-        name = ongoing_removals.removal.node
+    def _apply_next_step(self, ongoing: OngoingRemoval, needed: DetailedReason | None) -> None:
+        name = ongoing.removal.node
         node = self._snapshot.nodes[name]
         step = (
-            next_removal_step(ongoing_removals.removal, node, ongoing_removals.pods, self._view)
+            next_removal_step(ongoing.removal, node, ongoing.pods, self._view)
             if needed is None
             else keep_node(node, needed)
         )
@@ -184,8 +191,8 @@ class _ScaleDownPlanner:
         for name, node in self._snapshot.nodes.items():
             if name in ongoing_removals or self._builder.is_decided(name):
                 continue
-            is_ours = bool(self._view.group_of(name))
-            if is_abandoned(node, self._view.now, is_ours=is_ours) and not self._view.is_being_deleted(name):
+            is_in_group = bool(self._view.get_group(name))
+            if is_abandoned(node, self._view.now, is_in_group=is_in_group) and not self._view.is_being_deleted(name):
                 self._builder.apply_step(name, keep_node(node, DetailedReason(MARK_LEFT_BEHIND)))
                 continue
             result = self._filter.check(name, node)
@@ -202,7 +209,9 @@ class _ScaleDownPlanner:
     ) -> DrainSimulation:
         # The group still counts a released node until it shows it as leaving.
         released = [
-            removal for removal in self._builder.removals.values() if self._view.group_of(removal.node) == removal.group
+            removal
+            for removal in self._builder.removals.values()
+            if self._view.get_group(removal.node) == removal.group
         ]
         minimums = GroupMinimums(
             self._snapshot.groups, [*released, *(ongoing.removal for ongoing in ongoing_removals)], candidates
@@ -244,15 +253,15 @@ class _ScaleDownPlanner:
     def _apply_start(self, candidate: ScaleDownCandidate, start: RemovalStart, since: float, until: float) -> None:
         name = candidate.name
         if start.removal is not None:
-            self._take_step(OngoingRemoval(start.removal, candidate.number, candidate.pods), None)
+            self._apply_next_step(OngoingRemoval(start.removal, candidate.number, candidate.pods), None)
         elif start.refused_by_budget:
             self._builder.keep_unremovable(name, UnremovableNode(start.reason, until, since))
         else:
             self._builder.keep_unneeded(name, start.reason, since, start.recheck_at)
 
 
-def _last_order(snapshot: ClusterSnapshot, now: float) -> float:
-    """When the newest of the instances that are on their way was ordered: an older process may have done it."""
+def _find_last_order_time(snapshot: ClusterSnapshot, now: float) -> float:
+    """The time of the newest order in flight, which an earlier process may have placed."""
     since = (
         instance.since
         for state in snapshot.groups.values()

@@ -37,8 +37,8 @@ from trellis.core.nodes.scale_down.view import ScaleDownView
 from trellis.core.nodes.state.readiness import LEAVING_TAINT
 
 _EFFECT = "NoSchedule"
-# Longer than any removal takes: a mark on a node of no group of ours may be that of another autoscaler at work.
-_OTHERS_SECONDS: Final = 1_800.0
+# Longer than any removal takes: the taint on a node of another autoscaler's group may be its own.
+_OTHER_AUTOSCALER_SECONDS: Final = 1_800.0
 
 
 def has_leaving_taint(node: Node) -> bool:
@@ -46,21 +46,21 @@ def has_leaving_taint(node: Node) -> bool:
     return any(taint.key == LEAVING_TAINT for taint in node.spec.taints)
 
 
-def leaving_since(node: Node) -> float | None:
+def read_leaving_time(node: Node) -> float | None:
     """The time in our taint; None without the taint, `NEVER` if it has no time."""
-    mark = next((taint for taint in node.spec.taints if taint.key == LEAVING_TAINT), None)
-    if mark is None:
+    taint = next((taint for taint in node.spec.taints if taint.key == LEAVING_TAINT), None)
+    if taint is None:
         return None
-    return float(mark.value) if mark.value.isdecimal() else NEVER
+    return float(taint.value) if taint.value.isdecimal() else NEVER
 
 
-def is_abandoned(node: Node, now: float, *, is_ours: bool) -> bool:
-    """Whether the removal of a node, of which this process knows nothing, was abandoned.
+def is_abandoned(node: Node, now: float, *, is_in_group: bool) -> bool:
+    """Whether the removal of a node that is not in the memory was abandoned.
 
-    Nodes of our groups are ours alone to remove; of others the mark is given time.
+    Only this autoscaler removes nodes of its groups; on other nodes the taint may be that of another process at work.
     """
-    since = leaving_since(node)
-    return since is not None and (is_ours or now >= since + _OTHERS_SECONDS)
+    since = read_leaving_time(node)
+    return since is not None and (is_in_group or now >= since + _OTHER_AUTOSCALER_SECONDS)
 
 
 def add_leaving_taint(node: Node, since: float) -> SetTaints:
@@ -139,13 +139,13 @@ def next_removal_step(removal: NodeRemoval, node: Node, pods: PodsToDrain, view:
 
 
 def _drain(removal: NodeRemoval, node: Node, pods: PodsToDrain, view: ScaleDownView) -> RemovalStep:
-    now, left = view.now, len(pods.to_evict)
-    # A pod that terminates may take its grace period; only evictions that are refused are waited for in vain.
-    if pods.terminating or removal.pods_left != left:
-        removal = msgspec.structs.replace(removal, pods_left=left, progress_at=now)
+    now, count = view.now, len(pods.to_evict)
+    # A terminating pod may take its grace period; the deadline is for evictions that are refused.
+    if pods.terminating or removal.remaining_pods != count:
+        removal = msgspec.structs.replace(removal, remaining_pods=count, progress_at=now)
     deadline = removal.progress_at + view.settings.max_pod_eviction_seconds
     if now >= deadline:
-        details = f"{pluralize(left, 'pod')} {choose_form(left, 'is', 'are')} left"
+        details = f"{pluralize(count, 'pod')} {choose_form(count, 'is', 'are')} left"
         return keep_node(node, DetailedReason(EVICTIONS_REFUSED, details), failed=True)
     evictions = tuple(_evictions(removal.node, pods, view))
     return RemovalStep(DetailedReason(NODE_DRAINING), removal, evictions, deadline)
@@ -153,12 +153,12 @@ def _drain(removal: NodeRemoval, node: Node, pods: PodsToDrain, view: ScaleDownV
 
 def _evictions(node: str, pods: PodsToDrain, view: ScaleDownView) -> Iterator[DrainPod]:
     for pod in pods.to_evict:
-        if view.budgets.why_no_eviction(pod.pod) is None:
+        if view.budgets.find_eviction_problem(pod.pod) is None:
             view.budgets.count_eviction(pod.pod)
-            grace = _grace(pod.pod, view.settings.max_graceful_termination_seconds)
+            grace = _shorten_grace_period(pod.pod, view.settings.max_graceful_termination_seconds)
             yield DrainPod(node, pod.key[0], pod.key[1], pod.pod.metadata.uid, grace)
 
 
-def _grace(pod: Pod, most: int) -> int | None:
-    own = pod.spec.termination_grace_period_seconds
-    return most if own is not None and own > most else None
+def _shorten_grace_period(pod: Pod, max_seconds: int) -> int | None:
+    grace_period = pod.spec.termination_grace_period_seconds
+    return max_seconds if grace_period is not None and grace_period > max_seconds else None

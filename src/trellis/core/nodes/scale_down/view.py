@@ -17,7 +17,7 @@ from trellis.api.kube.policies import PodDisruptionBudget
 from trellis.base.reasons import DetailedReason
 from trellis.core.fit import NodeTable, Occupancy
 from trellis.core.fit.resources import CPU, MEMORY
-from trellis.core.nodes.node_groups import GROUP_AT_MINIMUM, GroupState, InstanceState, why_no_release
+from trellis.core.nodes.node_groups import GROUP_AT_MINIMUM, GroupState, InstanceState, find_release_problems
 from trellis.core.nodes.scale_down.decisions import (
     NODE_GOING,
     NODE_IN_USE,
@@ -43,7 +43,7 @@ from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.usage.columns import FloatColumn
 
 
-def node_utilization(table: NodeTable, used: Occupancy) -> FloatColumn:
+def compute_node_utilization(table: NodeTable, used: Occupancy) -> FloatColumn:
     """The utilization by node number; a node that has none of a requested resource counts as full.
 
     Chunks of Buffers do not count: they keep a node only if they fit on no other.
@@ -70,7 +70,7 @@ class ScaleDownView(msgspec.Struct, frozen=True):
     now: float
     settings: ScaleDownSettings
 
-    def group_of(self, name: str) -> str:
+    def get_group(self, name: str) -> str:
         """The name of the group of a node; empty if it has none, or its instance is leaving."""
         member = self.snapshot.node_instances.instances.get(name)
         return member[0] if member is not None and member[1].state is not InstanceState.LEAVING else ""
@@ -78,8 +78,8 @@ class ScaleDownView(msgspec.Struct, frozen=True):
     def is_being_deleted(self, name: str) -> bool:
         """Whether a node is deleted, or its instance released."""
         member = self.snapshot.node_instances.instances.get(name)
-        is_given_back = member is not None and member[1].state is InstanceState.LEAVING
-        return is_given_back or self.snapshot.nodes[name].metadata.deletion_timestamp is not None
+        is_released = member is not None and member[1].state is InstanceState.LEAVING
+        return is_released or self.snapshot.nodes[name].metadata.deletion_timestamp is not None
 
 
 class ScaleDownInput(msgspec.Struct, frozen=True):
@@ -132,7 +132,7 @@ class CandidateFilter:
         self._view = view
 
     def check(self, name: str, node: Node) -> ScaleDownCandidate | UnremovableNode | DetailedReason:
-        """The candidate; or that the node was unremovable a short while ago; or why it is no candidate."""
+        """The candidate; the unremovable node, if it was so a short while ago; or the reason why it is no candidate."""
         number = self._view.snapshot.table.find(name)
         member = self._view.snapshot.node_instances.instances.get(name)
         if member is None:
@@ -141,17 +141,17 @@ class CandidateFilter:
             return DetailedReason(NODE_GOING)
         if self._view.readiness.starting[number]:
             return DetailedReason(NODE_STARTING)
-        forbidden = self.why_not_removable(node)
-        if forbidden is not None:
-            return forbidden
-        ready, used = bool(self._view.readiness.ready[number]), float(self._view.utilization[number])
+        problem = self.find_removal_problem(node)
+        if problem is not None:
+            return problem
+        ready, utilization = bool(self._view.readiness.ready[number]), float(self._view.utilization[number])
         if not ready and not self._view.settings.scale_down_unready_enabled:
             return DetailedReason(NODE_UNREADY_KEPT)
-        if ready and used > self._view.settings.scale_down_utilization_threshold:
+        if ready and utilization > self._view.settings.scale_down_utilization_threshold:
             return DetailedReason(NODE_IN_USE)
-        held = self._view.memory.unremovable.get(name)
-        if held is not None and self._view.now < held.until:
-            return held
+        unremovable = self._view.memory.unremovable.get(name)
+        if unremovable is not None and self._view.now < unremovable.until:
+            return unremovable
         pods = self.find_pods(name)
         if pods.refusal is not None:
             return pods.refusal
@@ -159,10 +159,10 @@ class CandidateFilter:
             return DetailedReason(PODS_ARE_COMING)
         group, instance = member
         price = self._view.snapshot.groups[group].group.price
-        since = self._view.memory.unneeded_since.get(name, held.since if held is not None else None)
-        return ScaleDownCandidate(name, number, group, instance.id, pods, used, price, ready, since)
+        since = self._view.memory.unneeded_since.get(name, unremovable.since if unremovable is not None else None)
+        return ScaleDownCandidate(name, number, group, instance.id, pods, utilization, price, ready, since)
 
-    def why_not_removable(self, node: Node) -> DetailedReason | None:
+    def find_removal_problem(self, node: Node) -> DetailedReason | None:
         """The setting or annotation that forbids the removal of a node; None if there is none."""
         if not self._view.settings.scale_down_enabled:
             return DetailedReason(SCALE_DOWN_OFF)
@@ -186,24 +186,26 @@ class GroupMinimums:
         removals: Iterable[NodeRemoval],
         candidates: Iterable[ScaleDownCandidate],
     ) -> None:
-        # Two nodes may have the same instance; it counts once.
-        wanted: dict[str, dict[str, None]] = {}
+        # Two nodes may have the same instance, which counts once.
+        instances_by_group: dict[str, dict[str, None]] = {}
         for group, instance in (
             *((removal.group, removal.instance) for removal in removals),
             *((candidate.group, candidate.instance) for candidate in candidates),
         ):
-            wanted.setdefault(group, {})[instance] = None
-        self._left: dict[str, int] = {}
-        self._reasons: dict[str, DetailedReason] = {name: DetailedReason(GROUP_AT_MINIMUM) for name in wanted}
-        for name, ids in wanted.items():
-            refused = why_no_release(groups[name], ids)
-            self._left[name] = len(ids) - len(refused)
+            instances_by_group.setdefault(group, {})[instance] = None
+        self._remaining: dict[str, int] = {}
+        self._reasons: dict[str, DetailedReason] = {
+            name: DetailedReason(GROUP_AT_MINIMUM) for name in instances_by_group
+        }
+        for name, instances in instances_by_group.items():
+            refused = find_release_problems(groups[name], instances)
+            self._remaining[name] = len(instances) - len(refused)
             self._reasons.update((name, reason) for reason in refused.values())
 
-    def why_no_removal(self, group: str) -> DetailedReason | None:
-        """Why no more nodes of a group may be removed; None if another may."""
-        return None if self._left[group] > 0 else self._reasons[group]
+    def find_minimum_problem(self, group: str) -> DetailedReason | None:
+        """The minimum size that forbids to remove another node of a group; None if it may be removed."""
+        return None if self._remaining[group] > 0 else self._reasons[group]
 
     def count_removal(self, group: str) -> None:
         """Count a node of a group that is removed."""
-        self._left[group] -= 1
+        self._remaining[group] -= 1

@@ -1,8 +1,8 @@
 """Estimates which nodes of which groups would hold the pods and chunks that fit on no node.
 
-Round by round the best group is chosen for all that is left, by an estimate for all groups at once, and the pods are
-then packed on new nodes of it, one equivalence group after the other, first fit. A node is opened only for a pod that
-no open node takes, so that rules about other pods see no more nodes than there would be.
+Round by round the best group is chosen for all remaining pods, by an estimate for all groups at once, and the pods are
+then packed on new nodes of it, one equivalence group after the other, first fit. A node is added only for a pod that no
+added node takes, so that rules about other pods see no more nodes than there would be.
 
 The estimate treats every equivalence group as if it had nodes of its own and left no part of a node unused. Pods of
 several groups may need fewer nodes; the packing decides how many.
@@ -23,7 +23,12 @@ from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.scale_up.expanders import Expander, ScaleUpOptions, balance_nodes, choose_group
 from trellis.core.nodes.scale_up.view import ScaleUpLimits
 from trellis.core.nodes.state.pods import PlacedPods, depends_on_other_pods
-from trellis.core.nodes.state.simulation import HOSTNAME_LABEL, ClusterSimulation, NodeTemplates, pods_per_new_node
+from trellis.core.nodes.state.simulation import (
+    HOSTNAME_LABEL,
+    ClusterSimulation,
+    NodeTemplates,
+    count_pods_per_new_node,
+)
 from trellis.core.usage.columns import BoolColumn, FloatColumn, IntColumn
 
 
@@ -51,53 +56,56 @@ IntMatrix = npt.NDArray[np.int64]
 
 
 def estimate_options(
-    templates: NodeTemplates, needs: Sequence[UnplacedPods], capacities: IntMatrix, allowed: IntColumn
+    templates: NodeTemplates, unplaced: Sequence[UnplacedPods], capacities: IntMatrix, allowed: IntColumn
 ) -> ScaleUpOptions | None:
-    """The options that there are; None if no group can do anything.
+    """All options; None if no group can take any pod.
 
-    `capacities` says how many of each need a node of each group holds, `allowed` how many nodes of each may be ordered.
+    `capacities` has the number of each of the pods that a node of each group holds, `allowed` the number of nodes of
+    each group that may be ordered.
     """
-    left: FloatColumn = np.array([pods.count for pods in needs], dtype=np.float64)
-    some = np.flatnonzero(left)
-    groups = np.flatnonzero((allowed > 0) & (capacities[some] > 0).any(axis=0))
+    counts: FloatColumn = np.array([pods.count for pods in unplaced], dtype=np.float64)
+    open_positions = np.flatnonzero(counts)
+    groups = np.flatnonzero((allowed > 0) & (capacities[open_positions] > 0).any(axis=0))
     if not len(groups):
         return None
-    left, able = left[some], capacities[np.ix_(some, groups)]
-    takes = able > 0
-    needed = (left[:, None] / np.maximum(able, 1) * takes).sum(axis=0)
+    counts, fitting = counts[open_positions], capacities[np.ix_(open_positions, groups)]
+    fits_any = fitting > 0
+    needed = (counts[:, None] / np.maximum(fitting, 1) * fits_any).sum(axis=0)
     nodes = np.ceil(np.minimum(needed, allowed[groups]))
-    # Of a group that may not have enough nodes, each pod gets its part.
+    # In a group that may not have enough nodes, each pod gets its share.
     share = np.minimum(1.0, nodes / np.maximum(np.ceil(needed), 1.0))
-    cores, memory = (_requested(needs, some, name) * left @ takes * share for name in (CPU, MEMORY))
+    cores, memory = (
+        _sum_requests(unplaced, open_positions, name) * counts @ fits_any * share for name in (CPU, MEMORY)
+    )
     return ScaleUpOptions(
         groups=groups,
         nodes=nodes,
-        pods=left @ takes * share,
+        pods=counts @ fits_any * share,
         cores=templates.cores[groups] * nodes,
         memory=templates.memory[groups] * nodes,
-        asked_cores=cores / 1000,
-        asked_memory=memory,
+        requested_cores=cores / 1000,
+        requested_memory=memory,
         price=templates.prices[groups] * nodes,
         priority=templates.priorities[groups],
     )
 
 
-def _requested(needs: Sequence[UnplacedPods], some: IntColumn, resource: str) -> FloatColumn:
-    return np.array([needs[at].requests.get(resource, 0) for at in some.tolist()], dtype=np.float64)
+def _sum_requests(unplaced: Sequence[UnplacedPods], positions: IntColumn, resource: str) -> FloatColumn:
+    return np.array([unplaced[position].requests.get(resource, 0) for position in positions.tolist()], dtype=np.float64)
 
 
-def groups_by_spread_domain(templates: NodeTemplates, demand: Demand, groups: IntColumn) -> list[IntColumn]:
+def split_groups_by_spread_domain(templates: NodeTemplates, demand: Demand, groups: IntColumn) -> list[IntColumn]:
     """Groups by the domains over which pods are spread, as positions; every node is a host of its own anyway."""
     keys = [constraint.key for constraint in demand.spread if constraint.key != HOSTNAME_LABEL]
     if not keys:
         return [np.arange(len(groups))]
     domains = np.stack([templates.table.domains(key)[0][groups] for key in keys])
-    _, which = np.unique(domains, axis=1, return_inverse=True)
-    which = which.reshape(-1)
-    return [np.flatnonzero(which == domain) for domain in range(int(which.max()) + 1)]
+    _, domain_of_group = np.unique(domains, axis=1, return_inverse=True)
+    domain_of_group = domain_of_group.reshape(-1)
+    return [np.flatnonzero(domain_of_group == domain) for domain in range(int(domain_of_group.max()) + 1)]
 
 
-def groups_meeting_affinity(
+def find_groups_meeting_affinity(
     simulation: ClusterSimulation, placed: PlacedPods, demand: Demand, groups: IntColumn
 ) -> BoolColumn:
     """The groups whose nodes are in domains that meet the pod affinity."""
@@ -113,19 +121,21 @@ def groups_meeting_affinity(
         if rule.changes:
             # The first pod of its kind may be in any domain.
             continue
-        there = table.exists & rule.mask
-        answers: dict[str | None, bool] = {}
-        for at, group in enumerate(groups.tolist()):
+        in_domain = table.exists & rule.mask
+        meets_affinity: dict[str | None, bool] = {}
+        for position, group in enumerate(groups.tolist()):
             value = nodes[group].metadata.labels.get(key)
-            if value not in answers:
-                alike = None if value is None else table.labelled(LabelRequirement(key, LabelOperator.IN, (value,)))
-                answers[value] = alike is not None and bool((there & alike).any())
-            mask[at] &= answers[value]
+            if value not in meets_affinity:
+                same_value = (
+                    None if value is None else table.labelled(LabelRequirement(key, LabelOperator.IN, (value,)))
+                )
+                meets_affinity[value] = same_value is not None and bool((in_domain & same_value).any())
+            mask[position] &= meets_affinity[value]
     return mask
 
 
-# Beyond one round for each group: rules about other pods may bring pods back to a group that could take no more.
-_MORE_ROUNDS: Final = 64
+# Rounds beyond one for each group: rules about other pods may bring pods back to a group that could take no more.
+_EXTRA_ROUNDS: Final = 64
 
 
 class NodeEstimator:
@@ -144,59 +154,59 @@ class NodeEstimator:
         self._similar = similar
         self._sizes = np.array([state.target for state in simulation.templates.states], dtype=np.int64)
 
-    def place_on_new_nodes(self, needs: Sequence[UnplacedPods], placed: PlacedPods) -> None:
+    def place_on_new_nodes(self, unplaced: Sequence[UnplacedPods], placed: PlacedPods) -> None:
         """Place as many pods as possible on new nodes."""
         templates = self._simulation.templates
-        if not needs or not len(templates):
+        if not unplaced or not len(templates):
             return
-        first = np.stack([pods_per_new_node(templates, pods.demand) for pods in needs])
-        before = -1
+        initial_capacities = np.stack([count_pods_per_new_node(templates, pods.demand) for pods in unplaced])
+        count_before = -1
         # Pod affinity may be met once other pods are placed.
-        while before != sum(pods.count for pods in needs):
-            before = sum(pods.count for pods in needs)
-            self._place_by_groups(needs, first.copy(), first, placed)
-            if not any(pods.count and pods.demand.pod_affinity for pods in needs):
+        while count_before != sum(pods.count for pods in unplaced):
+            count_before = sum(pods.count for pods in unplaced)
+            self._place_by_groups(unplaced, initial_capacities.copy(), initial_capacities, placed)
+            if not any(pods.count and pods.demand.pod_affinity for pods in unplaced):
                 return
 
     def _place_by_groups(
-        self, needs: Sequence[UnplacedPods], capacities: IntMatrix, first: IntMatrix, placed: PlacedPods
+        self, unplaced: Sequence[UnplacedPods], capacities: IntMatrix, initial_capacities: IntMatrix, placed: PlacedPods
     ) -> None:
-        for _ in range(len(self._simulation.templates) + _MORE_ROUNDS):
+        for _ in range(len(self._simulation.templates) + _EXTRA_ROUNDS):
             options = estimate_options(
-                self._simulation.templates, needs, capacities, self._limits.allowed_nodes_by_group()
+                self._simulation.templates, unplaced, capacities, self._limits.count_allowed_nodes_by_group()
             )
             if options is None:
                 return
-            self._place_on_best_group(needs, capacities, first, placed, options)
+            self._place_on_best_group(unplaced, capacities, initial_capacities, placed, options)
 
     def _place_on_best_group(
         self,
-        needs: Sequence[UnplacedPods],
+        unplaced: Sequence[UnplacedPods],
         capacities: IntMatrix,
-        first: IntMatrix,
+        initial_capacities: IntMatrix,
         placed: PlacedPods,
         options: ScaleUpOptions,
     ) -> None:
         """Place pods on new nodes of the best group. Pods that do not fit do not try this group again."""
         group = choose_group(options, self._expanders)
-        for at, need in enumerate(needs):
-            if not need.count or not capacities[at, group]:
+        for at, pods in enumerate(unplaced):
+            if not pods.count or not capacities[at, group]:
                 continue
-            before = need.count
-            goes_by_domains = need.demand.pod_affinity or need.demand.spread
+            count_before = pods.count
+            depends_on_domains = pods.demand.pod_affinity or pods.demand.spread
             members = (
-                self._groups_by_domain(need, placed, capacities[at], options)
-                if goes_by_domains
+                self._groups_by_domain(pods, placed, capacities[at], options)
+                if depends_on_domains
                 else self._balanced_groups(group, capacities[at])
             )
             if not len(members):
                 capacities[at] = 0
                 continue
-            self._place_on_members(need, placed, members, int(capacities[at, members].max()))
-            if need.depends_on_other_pods and need.count < before:
-                # Where these are now may have opened a domain of another group to the others.
-                capacities[at] = first[at]
-            if need.count:
+            self._place_on_members(pods, placed, members, int(capacities[at, members].max()))
+            if pods.depends_on_other_pods and pods.count < count_before:
+                # The places of these may have opened a domain of another group to the others.
+                capacities[at] = initial_capacities[at]
+            if pods.count:
                 capacities[at, members] = 0
 
     def _balanced_groups(self, group: int, capacities: IntColumn) -> IntColumn:
@@ -205,60 +215,60 @@ class NodeEstimator:
         return alike[capacities[alike] > 0]
 
     def _groups_by_domain(
-        self, need: UnplacedPods, placed: PlacedPods, capacities: IntColumn, options: ScaleUpOptions
+        self, pods: UnplacedPods, placed: PlacedPods, capacities: IntColumn, options: ScaleUpOptions
     ) -> IntColumn:
         """The best group that meets the affinity, or the best of each domain that pods are spread over."""
-        able = options.take(np.flatnonzero(capacities[options.groups]))
-        if need.demand.pod_affinity:
-            able = able.take(
-                np.flatnonzero(groups_meeting_affinity(self._simulation, placed, need.demand, able.groups))
+        able = options.select(np.flatnonzero(capacities[options.groups]))
+        if pods.demand.pod_affinity:
+            able = able.select(
+                np.flatnonzero(find_groups_meeting_affinity(self._simulation, placed, pods.demand, able.groups))
             )
             parts = [able] if len(able.groups) else []
         else:
             parts = [
-                able.take(part)
-                for part in groups_by_spread_domain(self._simulation.templates, need.demand, able.groups)
+                able.select(part)
+                for part in split_groups_by_spread_domain(self._simulation.templates, pods.demand, able.groups)
             ]
         return np.array([choose_group(part, self._expanders) for part in parts], dtype=np.int64)
 
-    def _place_on_members(self, need: UnplacedPods, placed: PlacedPods, members: IntColumn, most_on_one: int) -> None:
+    def _place_on_members(self, pods: UnplacedPods, placed: PlacedPods, members: IntColumn, max_per_node: int) -> None:
         simulation = self._simulation
-        everywhere = np.concatenate((simulation.ready, simulation.upcoming))
-        nodes = np.concatenate((everywhere, simulation.new)) if need.depends_on_other_pods else simulation.new
-        need.record_placed(simulation.place(placed, need.demand, need.count, nodes))
-        rate = float(most_on_one)
-        while need.count:
-            # One in every domain at least, or the pods cannot lie evenly.
-            fewest = min(len(members), need.count) if need.demand.spread else 1
-            sizes = np.zeros_like(members) if need.demand.spread else self._sizes[members]
-            rows = self._add_nodes(members, sizes, max(int(np.ceil(need.count / rate)), fewest))
+        existing_nodes = np.concatenate((simulation.ready, simulation.upcoming))
+        nodes = np.concatenate((existing_nodes, simulation.new)) if pods.depends_on_other_pods else simulation.new
+        pods.record_placed(simulation.place(placed, pods.demand, pods.count, nodes))
+        pods_per_node = float(max_per_node)
+        while pods.count:
+            # At least one node in every domain, or the pods cannot be spread evenly.
+            min_nodes = min(len(members), pods.count) if pods.demand.spread else 1
+            sizes = np.zeros_like(members) if pods.demand.spread else self._sizes[members]
+            rows = self._add_nodes(members, sizes, max(int(np.ceil(pods.count / pods_per_node)), min_nodes))
             if not len(rows):
                 return
-            nodes = np.concatenate((everywhere, simulation.new)) if need.depends_on_other_pods else rows
-            numbers = simulation.place(placed, need.demand, need.count, nodes)
-            need.record_placed(numbers)
+            nodes = np.concatenate((existing_nodes, simulation.new)) if pods.depends_on_other_pods else rows
+            numbers = simulation.place(placed, pods.demand, pods.count, nodes)
+            pods.record_placed(numbers)
             self._remove_nodes(rows[~simulation.mask(numbers)[rows]])
             if not len(numbers):
                 return
-            rate = min(max(len(numbers) / len(rows), 1.0), rate)
+            pods_per_node = min(max(len(numbers) / len(rows), 1.0), pods_per_node)
 
     def _add_nodes(self, members: IntColumn, sizes: IntColumn, count: int) -> IntColumn:
         allowed = np.array([self._limits.allowed_nodes(member) for member in members.tolist()], dtype=np.int64)
         shares = balance_nodes(count, sizes, allowed)
-        opened: list[IntColumn] = []
-        for group, more in zip(members.tolist(), shares.tolist(), strict=True):
-            # The limits of the cluster are shared: what one group has taken is not there for the next.
-            given = min(more, self._limits.allowed_nodes(group))
-            if given:
-                opened.append(self._simulation.add_new_nodes(group, given))
-                self._limits.count_order(group, given)
-                self._sizes[group] += given
-        return np.concatenate(opened) if opened else np.zeros(0, dtype=np.int64)
+        added_rows: list[IntColumn] = []
+        for group, share in zip(members.tolist(), shares.tolist(), strict=True):
+            # All groups share the limits of the cluster.
+            count_added = min(share, self._limits.allowed_nodes(group))
+            if count_added:
+                added_rows.append(self._simulation.add_new_nodes(group, count_added))
+                self._limits.record_order(group, count_added)
+                self._sizes[group] += count_added
+        return np.concatenate(added_rows) if added_rows else np.zeros(0, dtype=np.int64)
 
     def _remove_nodes(self, rows: IntColumn) -> None:
-        groups = self._simulation.groups_of(rows)
+        groups = self._simulation.get_groups(rows)
         for group, count in zip(*(column.tolist() for column in np.unique(groups, return_counts=True)), strict=True):
-            self._limits.count_order(group, -count)
+            self._limits.record_order(group, -count)
             self._sizes[group] -= count
         if len(rows):
             self._simulation.remove_new_nodes(rows)

@@ -22,9 +22,9 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 
 
 class ScaleUpOptions(msgspec.Struct, frozen=True):
-    """One option in each entry of the columns: so many nodes of a group, for so many pods.
+    """One option in each entry of the columns: a number of nodes of a group, for a number of pods.
 
-    `cores` and `memory` are what these nodes have, `asked_cores` and `asked_memory` what the pods ask for.
+    `cores` and `memory` are what these nodes have, `requested_cores` and `requested_memory` what the pods ask for.
     """
 
     groups: IntColumn
@@ -32,36 +32,40 @@ class ScaleUpOptions(msgspec.Struct, frozen=True):
     pods: FloatColumn
     cores: FloatColumn
     memory: FloatColumn
-    asked_cores: FloatColumn
-    asked_memory: FloatColumn
+    requested_cores: FloatColumn
+    requested_memory: FloatColumn
     price: FloatColumn
     priority: IntColumn
 
-    def take(self, which: IntColumn) -> ScaleUpOptions:
+    def select(self, positions: IntColumn) -> ScaleUpOptions:
         """The options of some groups."""
-        return ScaleUpOptions(*(getattr(self, name)[which] for name in self.__struct_fields__))
+        return ScaleUpOptions(*(getattr(self, name)[positions] for name in self.__struct_fields__))
 
 
 Expander: TypeAlias = Callable[[ScaleUpOptions], FloatColumn]
 
-# Differences that come from rounding are none.
-_SAME: Final = 1e-9
+# Smaller differences come from rounding.
+_TOLERANCE: Final = 1e-9
 
 
 def least_waste(options: ScaleUpOptions) -> FloatColumn:
     """The share of CPU and memory that would stay idle."""
-    idle = _idle(options.cores, options.asked_cores) + _idle(options.memory, options.asked_memory)
+    idle = _compute_idle_share(options.cores, options.requested_cores) + _compute_idle_share(
+        options.memory, options.requested_memory
+    )
     return idle / 2
 
 
 def price(options: ScaleUpOptions) -> FloatColumn:
-    """What the nodes cost beside what the pods ask for, at the example prices."""
-    worth = options.asked_cores * EXAMPLE_PRICES.core_hour + options.asked_memory / 2**30 * EXAMPLE_PRICES.gib_hour
-    return options.price / np.maximum(worth, _SAME)
+    """The price of the nodes, relative to that of the requests at the example prices."""
+    requested_price = (
+        options.requested_cores * EXAMPLE_PRICES.core_hour + options.requested_memory / 2**30 * EXAMPLE_PRICES.gib_hour
+    )
+    return options.price / np.maximum(requested_price, _TOLERANCE)
 
 
 def priority(options: ScaleUpOptions) -> FloatColumn:
-    """The groups that are to come first."""
+    """The groups of the highest priority."""
     return -options.priority.astype(np.float64)
 
 
@@ -86,7 +90,7 @@ EXPANDERS: Final[Mapping[str, Expander]] = MappingProxyType(
 )
 
 
-def expanders_by_name(names: Sequence[str]) -> tuple[Expander, ...]:
+def get_expanders(names: Sequence[str]) -> tuple[Expander, ...]:
     """The expanders of a setting, in its order; an unknown name is refused."""
     for name in names:
         if name not in EXPANDERS:
@@ -95,21 +99,21 @@ def expanders_by_name(names: Sequence[str]) -> tuple[Expander, ...]:
 
 
 def choose_group(options: ScaleUpOptions, expanders: Sequence[Expander]) -> int:
-    """The group to order from; groups are numbered by name, so that the first is taken of those that are equal."""
-    left = options
+    """The number of the group to order from; of equal options, the first by name."""
+    remaining = options
     for expander in expanders:
-        scores = expander(left)
-        near_best = scores <= scores.min() + _SAME * max(1.0, abs(float(scores.min())))
-        left = left.take(np.flatnonzero(near_best))
-    return int(left.groups[0])
+        scores = expander(remaining)
+        near_best = scores <= scores.min() + _TOLERANCE * max(1.0, abs(float(scores.min())))
+        remaining = remaining.select(np.flatnonzero(near_best))
+    return int(remaining.groups[0])
 
 
-def _idle(offered: FloatColumn, requested: FloatColumn) -> FloatColumn:
-    idle: FloatColumn = 1 - requested / np.maximum(offered, _SAME)
+def _compute_idle_share(offered: FloatColumn, requested: FloatColumn) -> FloatColumn:
+    idle: FloatColumn = 1 - requested / np.maximum(offered, _TOLERANCE)
     return idle
 
 
-# Labels by which nodes of groups that are alike differ.
+# The labels in which nodes of similar groups differ.
 _LOCATION_LABELS: Final = frozenset(
     {
         "kubernetes.io/hostname",
@@ -125,36 +129,36 @@ _LOCATION_LABELS: Final = frozenset(
 
 
 def find_similar_groups(groups: Sequence[NodeGroup]) -> list[IntColumn]:
-    """Of each group those that are alike, itself included, by their numbers."""
-    alike: defaultdict[Hashable, list[int]] = defaultdict(list)
-    likenesses = [_similarity_key(group) for group in groups]
-    for at, likeness in enumerate(likenesses):
-        alike[likeness].append(at)
-    columns = {likeness: np.array(members, dtype=np.int64) for likeness, members in alike.items()}
-    return [columns[key] for key in likenesses]
+    """The numbers of the groups similar to each group, itself included."""
+    positions_by_key: defaultdict[Hashable, list[int]] = defaultdict(list)
+    keys = [_similarity_key(group) for group in groups]
+    for position, key in enumerate(keys):
+        positions_by_key[key].append(position)
+    columns = {key: np.array(members, dtype=np.int64) for key, members in positions_by_key.items()}
+    return [columns[key] for key in keys]
 
 
 def balance_nodes(count: int, sizes: IntColumn, capacities: IntColumn) -> IntColumn:
-    """How many of so many each gets: always the smallest first, and none more than it has room for."""
-    given = np.zeros(len(sizes), dtype=np.int64)
-    left = min(count, int(capacities.sum()))
-    while left > 0:
-        open_ = np.flatnonzero(given < capacities)
-        levels = sizes[open_] + given[open_]
+    """Divide `count` nodes among groups: the smallest grows first, and none beyond its capacity."""
+    shares = np.zeros(len(sizes), dtype=np.int64)
+    remaining = min(count, int(capacities.sum()))
+    while remaining > 0:
+        growing = np.flatnonzero(shares < capacities)
+        levels = sizes[growing] + shares[growing]
         lowest = levels == levels.min()
         above = levels[~lowest]
-        filled = open_[lowest]
-        # All that are lowest rise together to the next level, or until one is full or nothing is left.
-        rise = int((capacities - given)[filled].min())
+        filled = growing[lowest]
+        # All of the lowest rise together to the next level, or until one is full or nothing remains.
+        rise = int((capacities - shares)[filled].min())
         if len(above):
             rise = min(rise, int(above.min() - levels.min()))
-        rise = min(rise, left // len(filled))
+        rise = min(rise, remaining // len(filled))
         if rise == 0:
-            given[filled[:left]] += 1
+            shares[filled[:remaining]] += 1
             break
-        given[filled] += rise
-        left -= rise * len(filled)
-    return given
+        shares[filled] += rise
+        remaining -= rise * len(filled)
+    return shares
 
 
 def _similarity_key(group: NodeGroup) -> Hashable:

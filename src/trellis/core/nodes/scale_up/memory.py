@@ -21,7 +21,7 @@ GROUP_BACKED_OFF = Reason(
 
 
 class GroupBackoff(msgspec.Struct, frozen=True):
-    """A group that failed: when it last did, and for how many seconds it is left alone since."""
+    """A group that failed: when it last did, and for how many seconds nothing is ordered from it since."""
 
     failed_at: float
     seconds: float
@@ -33,22 +33,22 @@ class GroupBackoff(msgspec.Struct, frozen=True):
         return self.failed_at + self.seconds
 
 
-def back_off(backoff: GroupBackoff | None, at: float, why: str, settings: ScaleUpSettings) -> GroupBackoff:
-    """The same after a failure; one that was known already, or is older than that, changes nothing."""
-    if backoff is None or at - backoff.until >= settings.node_group_backoff_reset_seconds:
-        return GroupBackoff(at, settings.initial_node_group_backoff_seconds, why)
-    if at <= backoff.failed_at:
+def back_off(backoff: GroupBackoff | None, failed_at: float, why: str, settings: ScaleUpSettings) -> GroupBackoff:
+    """The backoff after a failure; a failure that is not newer than the last changes nothing."""
+    if backoff is None or failed_at - backoff.until >= settings.node_group_backoff_reset_seconds:
+        return GroupBackoff(failed_at, settings.initial_node_group_backoff_seconds, why)
+    if failed_at <= backoff.failed_at:
         return backoff
-    if at < backoff.until:
-        # Others of the same order: the group was not tried again in between.
+    if failed_at < backoff.until:
+        # Further nodes of the same order: the group was not tried again in between.
         return backoff
-    return GroupBackoff(at, min(2 * backoff.seconds, settings.max_node_group_backoff_seconds), why)
+    return GroupBackoff(failed_at, min(2 * backoff.seconds, settings.max_node_group_backoff_seconds), why)
 
 
-def active_backoffs(
+def select_active_backoffs(
     backoffs: Mapping[str, GroupBackoff], now: float, settings: ScaleUpSettings
 ) -> dict[str, GroupBackoff]:
-    """Those that still make a difference."""
+    """The backoffs that are not reset yet."""
     reset = settings.node_group_backoff_reset_seconds
     return {group: backoff for group, backoff in backoffs.items() if now - backoff.until < reset}
 
@@ -56,16 +56,16 @@ def active_backoffs(
 class UnconfirmedOrder(msgspec.Struct, frozen=True):
     """An order that the group does not show yet: its target, and when it was made.
 
-    `released` are ids of instances that were released since and that the group still counts. Once it does not, it shows
-    so many fewer than `target`.
+    `released` are ids of instances that were released since and that the group still counts. Once it counts them no
+    longer, its target is lower than `target` by their number.
     """
 
     target: int
     ordered_at: float = msgspec.field(name="at")
     released: tuple[str, ...] = ()
 
-    def without_shown_releases(self, state: GroupState) -> UnconfirmedOrder:
-        """The same order after the releases that the group shows."""
+    def without_confirmed_releases(self, state: GroupState) -> UnconfirmedOrder:
+        """The order without the releases that the group shows."""
         if not self.released:
             return self
         instances = state.by_id()
@@ -99,20 +99,20 @@ class ScaleUpMemory(msgspec.Struct, frozen=True):
 def record_failed_order(
     memory: ScaleUpMemory, group: str, why: str, now: float, settings: ScaleUpSettings
 ) -> ScaleUpMemory:
-    """The same after a provider refused an order or gave no answer: the group is left alone for a while."""
+    """The memory after a provider refused an order or did not respond: the group is backed off."""
     backoff = back_off(memory.backoffs.get(group), now, why, settings)
     memory = record_unfinished_order(memory, group)
     return msgspec.structs.replace(memory, backoffs={**memory.backoffs, group: backoff})
 
 
 def record_unfinished_order(memory: ScaleUpMemory, group: str) -> ScaleUpMemory:
-    """The same after an order was not written in full: what there is of it shows in the group."""
+    """The memory after an order was not written in full: the group shows what was written."""
     unconfirmed_orders = {name: order for name, order in memory.unconfirmed_orders.items() if name != group}
     return msgspec.structs.replace(memory, unconfirmed_orders=unconfirmed_orders)
 
 
 def record_release(memory: ScaleUpMemory, group: str, instance: str) -> ScaleUpMemory:
-    """The same after an instance was released: the group never shows the full target of an unconfirmed order.
+    """The memory after a release: the group never shows the full target of an unconfirmed order.
 
     Without this, one node would count as upcoming until the order counts as lost, and the next order would be for one
     node too many.

@@ -39,14 +39,14 @@ from trellis.core.nodes.scale_up.decisions import (
     ScaleUpPlan,
 )
 from trellis.core.nodes.scale_up.estimator import NodeEstimator, UnplacedPods
-from trellis.core.nodes.scale_up.expanders import expanders_by_name, find_similar_groups
+from trellis.core.nodes.scale_up.expanders import find_similar_groups, get_expanders
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory, UnconfirmedOrder
 from trellis.core.nodes.scale_up.view import ScaleUpLimits, ScaleUpView, build_scale_up_view, fill_to_minimum_sizes
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.placement import (
     NodePlaces,
     PodEquivalenceGroup,
-    assign_nodes_to_chunks,
+    assign_nodes,
     build_equivalence_groups,
     place_chunks,
     resolve_claim_conflicts,
@@ -54,7 +54,12 @@ from trellis.core.nodes.state.placement import (
 )
 from trellis.core.nodes.state.pods import BufferChunks, in_placement_order
 from trellis.core.nodes.state.readiness import ORDER_LOST
-from trellis.core.nodes.state.simulation import ClusterSimulation, NodeTemplates, pods_per_new_node, simulate_cluster
+from trellis.core.nodes.state.simulation import (
+    ClusterSimulation,
+    NodeTemplates,
+    count_pods_per_new_node,
+    simulate_cluster,
+)
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.usage.columns import IntColumn
 
@@ -62,13 +67,13 @@ from trellis.core.usage.columns import IntColumn
 def plan_scale_up(
     snapshot: ClusterSnapshot, memory: ScaleUpMemory, now: float, settings: ScaleUpSettings
 ) -> ScaleUpPlan:
-    """Plan a scale-up. The snapshot stays as it is, except that the arrivals of pods are taken."""
+    """Plan a scale-up. The snapshot stays as it is, except that the arrivals of pods are popped."""
     view = build_scale_up_view(snapshot, memory, now, settings)
-    # Before rows are added: limits count the nodes that there are.
+    # Before rows are added, because limits count the existing nodes.
     limits = ScaleUpLimits(view)
     with simulate_cluster(snapshot, view.readiness, view.templates) as simulation:
         simulation.add_upcoming_nodes(view.upcoming)
-        return build_scale_up_plan(view, memory, simulation, _decide(view, memory, simulation, limits))
+        return build_scale_up_plan(view, memory, simulation, _place_all(view, memory, simulation, limits))
 
 
 def place_pods_and_chunks(
@@ -79,16 +84,16 @@ def place_pods_and_chunks(
         resolve_claim_conflicts(view.snapshot.pending.values(), simulation), view.largest_node
     )
     # Pods keep the upcoming node that was ordered for them before others are placed.
-    nodes_before = [
+    previous_by_group = [
         [memory.pod_nodes.get(pod.uid, "") for pod in group.pods] if memory.pod_nodes else () for group in groups
     ]
     existing_nodes = np.concatenate((simulation.ready, simulation.upcoming))
-    restored_places = [
-        restore_places(simulation, simulation.running, group.demand, before, existing_nodes, len(group.pods))
-        for group, before in zip(groups, nodes_before, strict=True)
+    restored_by_group = [
+        restore_places(simulation, simulation.running, group.demand, previous_nodes, existing_nodes, len(group.pods))
+        for group, previous_nodes in zip(groups, previous_by_group, strict=True)
     ]
     pending_pods = [
-        _place_group(simulation, group, restored) for group, restored in zip(groups, restored_places, strict=True)
+        _place_group(simulation, group, restored) for group, restored in zip(groups, restored_by_group, strict=True)
     ]
     buffers = in_placement_order(view.snapshot.buffers.values())
     chunk_placements = [
@@ -98,21 +103,22 @@ def place_pods_and_chunks(
     return pending_pods, chunk_placements
 
 
-def _decide(
+def _place_all(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, limits: ScaleUpLimits
 ) -> ScaleUpPlacement:
     pending_pods, buffers = place_pods_and_chunks(view, memory, simulation)
     similar = find_similar_groups([state.group for state in view.templates.states])
     balanced = similar if view.settings.balance_similar_node_groups else None
-    estimator = NodeEstimator(simulation, limits, expanders_by_name(view.settings.expanders), balanced)
+    estimator = NodeEstimator(simulation, limits, get_expanders(view.settings.expanders), balanced)
     estimator.place_on_new_nodes(
-        _unplaced(placement.unplaced for placement in pending_pods if placement.group.needs_node), simulation.running
+        _select_unplaced(placement.unplaced for placement in pending_pods if placement.group.needs_node),
+        simulation.running,
     )
     estimator.place_on_new_nodes(
-        _unplaced(placement.unplaced for placement in buffers if placement.chunks.on_top), simulation.running
+        _select_unplaced(placement.unplaced for placement in buffers if placement.chunks.on_top), simulation.running
     )
     estimator.place_on_new_nodes(
-        _unplaced(placement.unplaced for placement in buffers if not placement.chunks.on_top), simulation.fixed
+        _select_unplaced(placement.unplaced for placement in buffers if not placement.chunks.on_top), simulation.fixed
     )
     return ScaleUpPlacement(pending_pods, buffers, limits, fill_to_minimum_sizes(view, simulation, limits))
 
@@ -124,12 +130,12 @@ def _place_group(
     count = len(group.pods) - len(restored)
     ready = simulation.place(simulation.running, group.demand, count, simulation.ready)
     upcoming = simulation.place(simulation.running, group.demand, count - len(ready), simulation.upcoming)
-    there = simulation.mask(simulation.ready)[restored]
-    places = NodePlaces(np.concatenate((restored[there], ready)), np.concatenate((restored[~there], upcoming)))
+    is_ready = simulation.mask(simulation.ready)[restored]
+    places = NodePlaces(np.concatenate((restored[is_ready], ready)), np.concatenate((restored[~is_ready], upcoming)))
     return PendingPodsPlacement(group, places, UnplacedPods(group.demand, len(group.pods) - places.count))
 
 
-def _unplaced(needs: Iterable[UnplacedPods]) -> list[UnplacedPods]:
+def _select_unplaced(needs: Iterable[UnplacedPods]) -> list[UnplacedPods]:
     return [pods for pods in needs if pods.count]
 
 
@@ -163,13 +169,13 @@ def explain_group_refusals(
 ) -> tuple[DetailedReason, tuple[GroupsRefusal, ...]]:
     """The reason for pods that no group can take, and the refusals of the groups; equal refusals are one."""
     names = templates.names
-    able = pods_per_new_node(templates, demand) > 0
-    allowed = limits.allowed_nodes_by_group() > 0
+    able = count_pods_per_new_node(templates, demand) > 0
+    allowed = limits.count_allowed_nodes_by_group() > 0
     unfit_groups: dict[tuple[Reason, str], list[int]] = {}
     for unfit in find_unfit_nodes(templates.table, demand, templates.used):
         unfit_groups.setdefault((unfit.reason, unfit.resource), []).extend(np.flatnonzero(unfit.nodes & ~able).tolist())
     for group in np.flatnonzero(able).tolist():
-        reason = NOT_BESIDE_OTHERS if allowed[group] else limits.why_no_order(group).reason
+        reason = NOT_BESIDE_OTHERS if allowed[group] else limits.explain_limit(group).reason
         unfit_groups.setdefault((reason, ""), []).append(group)
     refusals = tuple(
         GroupsRefusal(reason, tuple(names[group] for group in sorted(groups)), resource)
@@ -188,7 +194,7 @@ def _refusal_reason(fits_somewhere: bool, is_limited: bool) -> DetailedReason:
 def build_scale_up_plan(
     view: ScaleUpView, memory: ScaleUpMemory, simulation: ClusterSimulation, placement_result: ScaleUpPlacement
 ) -> ScaleUpPlan:
-    orders = tuple(_orders(view, simulation, placement_result))
+    orders = tuple(_build_orders(view, simulation, placement_result))
     unschedulable = [placement for placement in placement_result.pending_pods if placement.group.needs_node]
     missing = [
         (placement.group, len(placement.group.pods) - len(placement.places.ready)) for placement in unschedulable
@@ -198,7 +204,7 @@ def build_scale_up_plan(
     builder = _DecisionBuilder(view, memory, simulation, placement_result, missed)
     buffers = tuple(builder.decide_buffer(placement) for placement in placement_result.chunks)
     pods = tuple(builder.decide_pods(placement) for placement in unschedulable)
-    unconfirmed_orders = {order.group: _unconfirmed(view, order) for order in orders}
+    unconfirmed_orders = {order.group: _build_unconfirmed_order(view, order) for order in orders}
     group_failures = {failure.group: failure for failure in view.upcoming.failures if not failure.instance}
     memory_after = ScaleUpMemory(
         backoffs=view.backoffs,
@@ -228,7 +234,7 @@ def build_scale_up_plan(
             **{name: failure.reason for name, failure in group_failures.items()},
         },
         memory=memory_after,
-        requeue_at=_requeue_at(view),
+        requeue_at=_find_requeue_time(view),
         lost={
             name: failure.failed_at for name, failure in group_failures.items() if failure.reason.reason is ORDER_LOST
         },
@@ -254,7 +260,7 @@ class _DecisionBuilder:
         expected = [
             name for placement in placement_result.pending_pods for name in simulation.names(placement.places.ready)
         ]
-        self._hits = ChunkHits(view.snapshot.take_arrivals(), expected)
+        self._hits = ChunkHits(view.snapshot.pop_arrivals(), expected)
         self._prices = NodePrices(view, simulation)
         self._new = simulation.mask(simulation.new)
         self.chunk_nodes: dict[str, tuple[str, ...]] = {}
@@ -262,42 +268,44 @@ class _DecisionBuilder:
         self.vacated_nodes: dict[str, tuple[str, ...]] = {}
 
     def decide_pods(self, placement: PendingPodsPlacement) -> PendingPodsDecision:
-        new, upcoming = self._split(placement.unplaced, placement.places)
-        before = [self._memory.pod_nodes.get(pod.uid, "") for pod in placement.group.pods]
-        meant = assign_nodes_to_chunks(
-            before, self._simulation.names(_all_places(placement.places, placement.unplaced)), len(before)
+        new, upcoming = self._split_places(placement.unplaced, placement.places)
+        previous_nodes = [self._memory.pod_nodes.get(pod.uid, "") for pod in placement.group.pods]
+        assigned = assign_nodes(
+            previous_nodes,
+            self._simulation.names(_join_places(placement.places, placement.unplaced)),
+            len(previous_nodes),
         )
-        self.pod_nodes.update((pod.uid, name) for pod, name in zip(placement.group.pods, meant, strict=True) if name)
+        self.pod_nodes.update((pod.uid, name) for pod, name in zip(placement.group.pods, assigned, strict=True) if name)
         outcome: Reason = (
             NODE_ORDERED if len(placement.unplaced.places) else POD_AWAITS_NODE if upcoming else POD_HAS_ROOM
         )
-        reason, refused = self._refused(placement.unplaced, placement.group.demand, outcome)
+        reason, refused = self._explain_refusals(placement.unplaced, placement.group.demand, outcome)
         return PendingPodsDecision(
             pods=placement.group.keys,
             reason=reason,
             on_ready=len(placement.places.ready),
             on_upcoming=upcoming,
-            ordered=self._ordered(new),
+            ordered=self._count_ordered_by_group(new),
             unplaced=placement.unplaced.count,
             refused=refused,
         )
 
     def decide_buffer(self, placement: ChunksPlacement) -> BufferDecision:
         chunks, places, unplaced = placement.chunks, placement.places, placement.unplaced
-        new, upcoming = self._split(unplaced, places)
-        before = self._memory.chunk_nodes.get(chunks.uid, ())
-        meant = self.chunk_nodes[chunks.uid] = assign_nodes_to_chunks(
-            before, self._simulation.names(_all_places(places, unplaced)), chunks.count
+        new, upcoming = self._split_places(unplaced, places)
+        previous_nodes = self._memory.chunk_nodes.get(chunks.uid, ())
+        assigned = self.chunk_nodes[chunks.uid] = assign_nodes(
+            previous_nodes, self._simulation.names(_join_places(places, unplaced)), chunks.count
         )
         ready = set(self._simulation.names(np.unique(places.ready)))
-        nodes = tuple(name if name in ready else "" for name in meant)
-        hits = self._take_hits(chunks, before, nodes) if chunks.on_top else 0
-        is_full = len(places.ready) == chunks.count
-        if is_full:
+        nodes = tuple(name if name in ready else "" for name in assigned)
+        hits = self._count_hits(chunks, previous_nodes, nodes) if chunks.on_top else 0
+        is_provisioned = len(places.ready) == chunks.count
+        if is_provisioned:
             outcome = BUFFER_PROVISIONED if chunks.count else BUFFER_NEEDS_NOTHING
         else:
             outcome = BUFFER_NODES_ORDERED if len(unplaced.places) else BUFFER_AWAITS_NODES
-        reason, refused = self._refused(unplaced, chunks.demand, outcome)
+        reason, refused = self._explain_refusals(unplaced, chunks.demand, outcome)
         return BufferDecision(
             key=chunks.key,
             uid=chunks.uid,
@@ -305,75 +313,76 @@ class _DecisionBuilder:
             chunks=chunks.count,
             on_ready=len(places.ready),
             on_upcoming=upcoming,
-            ordered=self._ordered(new),
+            ordered=self._count_ordered_by_group(new),
             unplaced=unplaced.count,
             refused=refused,
             nodes=nodes,
             hits=hits,
             misses=self._missed[chunks.uid],
-            price=self._prices.price_of(chunks.demand, _all_places(places, unplaced)),
-            provisioned_at=self._view.now if is_full else self._memory.provisioned_at.get(chunks.uid),
+            price=self._prices.compute_price(chunks.demand, _join_places(places, unplaced)),
+            provisioned_at=self._view.now if is_provisioned else self._memory.provisioned_at.get(chunks.uid),
         )
 
-    def _take_hits(self, chunks: BufferChunks, before: Sequence[str], nodes: Sequence[str]) -> int:
-        hits, left = self._hits.take_hits((*before, *self._memory.vacated_nodes.get(chunks.uid, ())), nodes)
-        if left:
-            self.vacated_nodes[chunks.uid] = left
+    def _count_hits(self, chunks: BufferChunks, previous_nodes: Sequence[str], nodes: Sequence[str]) -> int:
+        hits, vacated = self._hits.count_hits((*previous_nodes, *self._memory.vacated_nodes.get(chunks.uid, ())), nodes)
+        if vacated:
+            self.vacated_nodes[chunks.uid] = vacated
         return hits
 
-    def _refused(
+    def _explain_refusals(
         self, unplaced: UnplacedPods, demand: Demand, outcome: Reason
     ) -> tuple[DetailedReason, tuple[GroupsRefusal, ...]]:
         if not unplaced.count:
             return DetailedReason(outcome), ()
         return explain_group_refusals(self._view.templates, self._limits, demand)
 
-    def _split(self, unplaced: UnplacedPods, places: NodePlaces) -> tuple[IntColumn, int]:
-        """The places on new nodes, and the number of pods that wait for upcoming ones.
+    def _split_places(self, unplaced: UnplacedPods, places: NodePlaces) -> tuple[IntColumn, int]:
+        """The places on new nodes, and the number of pods that are pending until upcoming nodes are ready.
 
-        A pod that fits on an existing node only once others are placed waits as well.
+        A pod that fits on an existing node only once others are placed counts among these.
         """
         is_new = self._new[unplaced.places]
         return unplaced.places[is_new], len(places.upcoming) + len(unplaced.places) - int(np.count_nonzero(is_new))
 
-    def _ordered(self, new: IntColumn) -> dict[str, int]:
+    def _count_ordered_by_group(self, new: IntColumn) -> dict[str, int]:
         names = self._view.templates.names
-        counts = np.bincount(self._simulation.groups_of(new)) if len(new) else new
+        counts = np.bincount(self._simulation.get_groups(new)) if len(new) else new
         return {names[group]: int(counts[group]) for group in np.flatnonzero(counts).tolist()}
 
 
-def _all_places(places: NodePlaces, unplaced: UnplacedPods) -> IntColumn:
+def _join_places(places: NodePlaces, unplaced: UnplacedPods) -> IntColumn:
     return np.concatenate((places.ready, places.upcoming, unplaced.places))
 
 
-def _orders(
+def _build_orders(
     view: ScaleUpView, simulation: ClusterSimulation, placement_result: ScaleUpPlacement
 ) -> Iterable[NodeOrder]:
     pods, chunks = (
-        _groups_serving(simulation, needs) for needs in (placement_result.pending_pods, placement_result.chunks)
+        _find_groups_serving(simulation, placements)
+        for placements in (placement_result.pending_pods, placement_result.chunks)
     )
     for group, count in simulation.count_new_nodes().items():
         name = view.templates.states[group].group.name
-        why = DetailedReason(FOR_PODS if group in pods else FOR_BUFFERS if group in chunks else FOR_MINIMUM)
-        yield NodeOrder(name, count, view.target(name) + count, why)
+        reason = DetailedReason(FOR_PODS if group in pods else FOR_BUFFERS if group in chunks else FOR_MINIMUM)
+        yield NodeOrder(name, count, view.target(name) + count, reason)
 
 
-def _unconfirmed(view: ScaleUpView, order: NodeOrder) -> UnconfirmedOrder:
-    before = view.upcoming.unconfirmed_orders.get(order.group)
-    return UnconfirmedOrder(order.target, view.now, before.released if before is not None else ())
+def _build_unconfirmed_order(view: ScaleUpView, order: NodeOrder) -> UnconfirmedOrder:
+    unconfirmed = view.upcoming.unconfirmed_orders.get(order.group)
+    return UnconfirmedOrder(order.target, view.now, unconfirmed.released if unconfirmed is not None else ())
 
 
-def _groups_serving(
+def _find_groups_serving(
     simulation: ClusterSimulation, placements: Sequence[PendingPodsPlacement] | Sequence[ChunksPlacement]
 ) -> set[int]:
     """The groups whose new nodes are meant for some of these pods or chunks."""
     places = [placement.unplaced.places for placement in placements if len(placement.unplaced.places)]
-    meant = np.concatenate(places) if places else simulation.new[:0]
-    return set(np.unique(simulation.groups_of(meant[simulation.mask(simulation.new)[meant]])).tolist())
+    assigned = np.concatenate(places) if places else simulation.new[:0]
+    return set(np.unique(simulation.get_groups(assigned[simulation.mask(simulation.new)[assigned]])).tolist())
 
 
-def _requeue_at(view: ScaleUpView) -> float | None:
-    moments = [backoff.until for backoff in view.backoffs.values() if backoff.until > view.now]
+def _find_requeue_time(view: ScaleUpView) -> float | None:
+    times = [backoff.until for backoff in view.backoffs.values() if backoff.until > view.now]
     if view.upcoming.requeue_at is not None:
-        moments.append(view.upcoming.requeue_at)
-    return min(moments, default=None)
+        times.append(view.upcoming.requeue_at)
+    return min(times, default=None)

@@ -16,7 +16,13 @@ from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import choose_form, pluralize
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.node_groups import GROUP_AT_MAXIMUM
-from trellis.core.nodes.scale_up.memory import GROUP_BACKED_OFF, GroupBackoff, ScaleUpMemory, active_backoffs, back_off
+from trellis.core.nodes.scale_up.memory import (
+    GROUP_BACKED_OFF,
+    GroupBackoff,
+    ScaleUpMemory,
+    back_off,
+    select_active_backoffs,
+)
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.readiness import NodeReadiness, UpcomingNodes, classify_nodes, find_upcoming_nodes
 from trellis.core.nodes.state.simulation import ClusterSimulation, NodeTemplates
@@ -38,8 +44,8 @@ class ScaleUpView(msgspec.Struct, frozen=True):
     def target(self, name: str) -> int:
         """The target of a group, unconfirmed orders included."""
         unconfirmed_order = self.upcoming.unconfirmed_orders.get(name)
-        shown = self.snapshot.groups[name].target
-        return shown if unconfirmed_order is None else max(shown, unconfirmed_order.target)
+        reported = self.snapshot.groups[name].target
+        return reported if unconfirmed_order is None else max(reported, unconfirmed_order.target)
 
     @property
     def largest_node(self) -> tuple[float, float]:
@@ -54,7 +60,7 @@ def build_scale_up_view(
 ) -> ScaleUpView:
     readiness = classify_nodes(snapshot, now, settings.max_node_provision_seconds)
     upcoming = find_upcoming_nodes(snapshot, memory.unconfirmed_orders, memory.missing_since, now, settings)
-    backoffs = active_backoffs(memory.backoffs, now, settings)
+    backoffs = select_active_backoffs(memory.backoffs, now, settings)
     for failure in sorted(upcoming.failures, key=lambda failure: failure.failed_at):
         backoffs[failure.group] = back_off(
             backoffs.get(failure.group), failure.failed_at, str(failure.reason), settings
@@ -65,42 +71,42 @@ def build_scale_up_view(
 CLUSTER_AT_LIMIT = Reason("ClusterAtLimit", "The cluster may not have more nodes, cores or memory.", Severity.WARNING)
 SCALE_UP_LIMITED = Reason("ScaleUpLimited", "No more nodes of a group are ordered at once; the rest follows.")
 
-_ENDLESS: Final = np.inf
+_UNLIMITED: Final = np.inf
 
 
 class ScaleUpLimits:
-    """What is left of all limits while a plan is built."""
+    """All limits, and what remains of them while a plan is built."""
 
     def __init__(self, view: ScaleUpView) -> None:
         self._templates, self._settings = view.templates, view.settings
         groups = [state.group for state in view.templates.states]
         self._backoffs = {
-            at: view.backoffs[group.name]
-            for at, group in enumerate(groups)
+            number: view.backoffs[group.name]
+            for number, group in enumerate(groups)
             if group.name in view.backoffs and view.now < view.backoffs[group.name].until
         }
         self._sizes = np.array([group.max_size - view.target(group.name) for group in groups], dtype=np.int64)
-        self._at_once = np.full(len(groups), view.settings.max_nodes_per_scaleup, dtype=np.int64)
+        self._per_scale_up = np.full(len(groups), view.settings.max_nodes_per_scaleup, dtype=np.int64)
         self._weights: dict[str, FloatColumn] = {
             "nodes": np.ones(len(groups)),
             "cores": view.templates.cores,
             "memory": view.templates.memory,
         }
         upcoming = np.array([view.upcoming.counts[group.name] for group in groups], dtype=np.float64)
-        self._left = {
-            name: most - have - float(upcoming @ self._weights[name]) if most else _ENDLESS
-            for name, (have, most) in _cluster_totals(view).items()
+        self._remaining = {
+            name: limit - current - float(upcoming @ self._weights[name]) if limit else _UNLIMITED
+            for name, (current, limit) in _compute_cluster_totals(view).items()
         }
 
-    def allowed_nodes_by_group(self) -> IntColumn:
-        """How many nodes of each group may be ordered, if none of other groups are."""
+    def count_allowed_nodes_by_group(self) -> IntColumn:
+        """The number of nodes of each group that may be ordered, if none of other groups are."""
         # As floats: a node without a resource makes the quotient larger than any integer.
-        least: FloatColumn = np.minimum(self._sizes, self._at_once).astype(np.float64)
-        for name, left in self._left.items():
-            if left < _ENDLESS:
+        allowed: FloatColumn = np.minimum(self._sizes, self._per_scale_up).astype(np.float64)
+        for name, remaining in self._remaining.items():
+            if remaining < _UNLIMITED:
                 weights = np.maximum(self._weights[name], 1e-9)
-                least = np.minimum(least, np.floor(max(left, 0.0) / weights + 1e-9))
-        counts = least.astype(np.int64)
+                allowed = np.minimum(allowed, np.floor(max(remaining, 0.0) / weights + 1e-9))
+        counts = allowed.astype(np.int64)
         counts[list(self._backoffs)] = 0
         counts[counts < 0] = 0
         return counts
@@ -109,42 +115,46 @@ class ScaleUpLimits:
         """How many nodes of one group may be ordered."""
         if group in self._backoffs:
             return 0
-        left = (left / max(float(self._weights[name][group]), 1e-9) for name, left in self._left.items())
-        return max(0, int(min(self._sizes[group], self._at_once[group], *(amount + 1e-9 for amount in left))))
+        remaining = (
+            remaining / max(float(self._weights[name][group]), 1e-9) for name, remaining in self._remaining.items()
+        )
+        return max(0, int(min(self._sizes[group], self._per_scale_up[group], *(amount + 1e-9 for amount in remaining))))
 
-    def count_order(self, group: int, count: int) -> None:
-        """Count an order; a negative count takes it back."""
+    def record_order(self, group: int, count: int) -> None:
+        """Record an order; a negative count revokes it."""
         self._sizes[group] -= count
-        self._at_once[group] -= count
-        for name in self._left:
-            self._left[name] -= count * float(self._weights[name][group])
+        self._per_scale_up[group] -= count
+        for name in self._remaining:
+            self._remaining[name] -= count * float(self._weights[name][group])
 
-    def why_no_order(self, group: int) -> DetailedReason:
-        """Why no more nodes of a group may be ordered."""
+    def explain_limit(self, group: int) -> DetailedReason:
+        """The limit that keeps a group from more nodes."""
         name = self._templates.states[group].group.name
         if group in self._backoffs:
             return DetailedReason(GROUP_BACKED_OFF, f"{name} is left alone: {self._backoffs[group].why}")
         if self._sizes[group] <= 0:
-            most = self._templates.states[group].group.max_size
-            return DetailedReason(GROUP_AT_MAXIMUM, f"{name} may have {pluralize(most, 'node')}")
-        for total, left in self._left.items():
-            if left < self._weights[total][group]:
+            maximum = self._templates.states[group].group.max_size
+            return DetailedReason(GROUP_AT_MAXIMUM, f"{name} may have {pluralize(maximum, 'node')}")
+        for total, remaining in self._remaining.items():
+            if remaining < self._weights[total][group]:
                 return DetailedReason(
                     CLUSTER_AT_LIMIT, f"another node of {name} is above the limit of {total} of the cluster"
                 )
-        together = self._settings.max_nodes_per_scaleup
-        are = choose_form(together, "is", "are")
-        return DetailedReason(SCALE_UP_LIMITED, f"{pluralize(together, 'node')} of {name} {are} ordered at once")
+        maximum_at_once = self._settings.max_nodes_per_scaleup
+        verb = choose_form(maximum_at_once, "is", "are")
+        return DetailedReason(
+            SCALE_UP_LIMITED, f"{pluralize(maximum_at_once, 'node')} of {name} {verb} ordered at once"
+        )
 
 
-def _cluster_totals(view: ScaleUpView) -> dict[str, tuple[float, float]]:
+def _compute_cluster_totals(view: ScaleUpView) -> dict[str, tuple[float, float]]:
     """The size of the cluster without upcoming nodes, and its limit; 0 for no limit."""
     table, settings = view.snapshot.table, view.settings
-    there = table.exists & ~view.readiness.starting
+    existing = table.exists & ~view.readiness.starting
     return {
-        "nodes": (float(np.count_nonzero(there)), settings.max_nodes_total),
-        "cores": (float(table.offered(CPU)[there].sum()) / 1000, settings.cores_total),
-        "memory": (float(table.offered(MEMORY)[there].sum()), settings.memory_total),
+        "nodes": (float(np.count_nonzero(existing)), settings.max_nodes_total),
+        "cores": (float(table.offered(CPU)[existing].sum()) / 1000, settings.cores_total),
+        "memory": (float(table.offered(MEMORY)[existing].sum()), settings.memory_total),
     }
 
 
@@ -163,18 +173,20 @@ def fill_to_minimum_sizes(
     if not view.settings.enforce_node_group_min_size:
         return {}
     notes: dict[str, DetailedReason] = {}
-    opened = simulation.count_new_nodes()
+    new_counts = simulation.count_new_nodes()
     for number, state in enumerate(view.templates.states):
         group = state.group
-        lacking = group.min_size - view.target(group.name) - opened.get(number, 0)
-        if lacking <= 0:
+        missing = group.min_size - view.target(group.name) - new_counts.get(number, 0)
+        if missing <= 0:
             continue
-        given = min(lacking, limits.allowed_nodes(number))
-        if given:
-            simulation.add_new_nodes(number, given)
-            limits.count_order(number, given)
-        if given < lacking:
-            why = limits.why_no_order(number)
-            details = f"{group.name} is to have {pluralize(group.min_size, 'node')} and lacks {lacking - given}: {why}"
+        added = min(missing, limits.allowed_nodes(number))
+        if added:
+            simulation.add_new_nodes(number, added)
+            limits.record_order(number, added)
+        if added < missing:
+            limit = limits.explain_limit(number)
+            details = (
+                f"{group.name} is to have {pluralize(group.min_size, 'node')} and lacks {missing - added}: {limit}"
+            )
             notes[group.name] = DetailedReason(GROUP_BELOW_MINIMUM, details)
     return notes

@@ -20,7 +20,7 @@ from trellis.core.cluster.store import ObjectKey
 from trellis.core.fit import Demand, fits
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.state.pods import BufferChunks, PendingPod, PlacedPods, depends_on_other_pods
-from trellis.core.nodes.state.simulation import ClusterSimulation, pods_per_new_node
+from trellis.core.nodes.state.simulation import ClusterSimulation, count_pods_per_new_node
 from trellis.core.usage.columns import IntColumn
 
 
@@ -41,20 +41,25 @@ class PodEquivalenceGroup(msgspec.Struct, frozen=True):
         return tuple(pod.key for pod in self.pods)
 
 
-def build_equivalence_groups(pods: Iterable[PendingPod], largest: tuple[float, float]) -> list[PodEquivalenceGroup]:
+def build_equivalence_groups(
+    pods: Iterable[PendingPod], largest_node: tuple[float, float]
+) -> list[PodEquivalenceGroup]:
     """The groups by priority, then by size relative to the CPU and memory of the largest node."""
-    alike: dict[tuple[int, int, bool], list[PendingPod]] = {}
+    pods_by_demand: dict[tuple[int, int, bool], list[PendingPod]] = {}
     for pod in pods:
         # Equal demands are one object, so that they need not be compared in depth.
-        alike.setdefault((id(pod.demand), pod.priority, pod.is_unschedulable), []).append(pod)
-    groups = [_equivalence_group(pods) for pods in alike.values()]
-    return sorted(groups, key=lambda group: (-group.priority, -relative_size(group.demand, largest), group.pods[0].key))
+        pods_by_demand.setdefault((id(pod.demand), pod.priority, pod.is_unschedulable), []).append(pod)
+    groups = [_equivalence_group(pods) for pods in pods_by_demand.values()]
+    return sorted(
+        groups,
+        key=lambda group: (-group.priority, -compute_relative_size(group.demand, largest_node), group.pods[0].key),
+    )
 
 
-def relative_size(demand: Demand, largest: tuple[float, float]) -> float:
+def compute_relative_size(demand: Demand, largest_node: tuple[float, float]) -> float:
     """The size of a pod relative to the largest node; larger pods are placed first."""
     requests = demand.requests
-    millicores, bytes_ = largest
+    millicores, bytes_ = largest_node
     return requests.get(CPU, 0) / max(millicores, 1.0) + requests.get(MEMORY, 0) / max(bytes_, 1.0)
 
 
@@ -70,17 +75,17 @@ def resolve_claim_conflicts(pods: Iterable[PendingPod], simulation: ClusterSimul
     with_claims = [pod for pod in all_pods if pod.exclusive_claims]
     waiting = Counter(claim for pod in with_claims for claim in pod.exclusive_claims)
     rivals = [pod for pod in with_claims if any(waiting[claim] > 1 for claim in pod.exclusive_claims)]
-    taken: set[ObjectKey] = set()
-    late: dict[ObjectKey, PendingPod] = {}
-    # Equal demands are one object, as everywhere.
+    claimed: set[ObjectKey] = set()
+    changed: dict[ObjectKey, PendingPod] = {}
+    # Equal demands are one object.
     demands: dict[int, Demand] = {}
     for pod in sorted(rivals, key=lambda pod: (-pod.priority, pod.key)):
-        if not taken.isdisjoint(pod.exclusive_claims):
+        if not claimed.isdisjoint(pod.exclusive_claims):
             demand = demands.setdefault(id(pod.demand), _without_volume(pod.demand))
-            late[pod.key] = msgspec.structs.replace(pod, demand=demand)
+            changed[pod.key] = msgspec.structs.replace(pod, demand=demand)
         elif _fits_any_node(pod.demand, simulation):
-            taken.update(pod.exclusive_claims)
-    return [late.get(pod.key, pod) for pod in all_pods] if late else all_pods
+            claimed.update(pod.exclusive_claims)
+    return [changed.get(pod.key, pod) for pod in all_pods] if changed else all_pods
 
 
 def _without_volume(demand: Demand) -> Demand:
@@ -91,19 +96,19 @@ def _fits_any_node(demand: Demand, simulation: ClusterSimulation) -> bool:
     """Whether the pod fits on an existing node or a new one."""
     running = simulation.running
     return bool(
-        pods_per_new_node(simulation.templates, demand).any()
+        count_pods_per_new_node(simulation.templates, demand).any()
         or fits(simulation.table, demand, running.used, running.existing_pods).any()
     )
 
 
-_NOWHERE: IntColumn = np.zeros(0, dtype=np.int64)
+_NO_NODES: IntColumn = np.zeros(0, dtype=np.int64)
 
 
 class NodePlaces(msgspec.Struct, frozen=True):
     """The numbers of the nodes that chunks of a Buffer are on, ready and upcoming."""
 
-    ready: IntColumn = _NOWHERE
-    upcoming: IntColumn = _NOWHERE
+    ready: IntColumn = _NO_NODES
+    upcoming: IntColumn = _NO_NODES
 
     @property
     def count(self) -> int:
@@ -112,44 +117,44 @@ class NodePlaces(msgspec.Struct, frozen=True):
 
 
 def place_chunks(
-    simulation: ClusterSimulation, buffers: Sequence[BufferChunks], nodes_before: Mapping[str, Sequence[str]]
+    simulation: ClusterSimulation, buffers: Sequence[BufferChunks], previous_by_uid: Mapping[str, Sequence[str]]
 ) -> list[NodePlaces]:
-    """Place the chunks of all Buffers. `nodes_before` has, by UID, the names of the nodes that they were on.
+    """Place the chunks of all Buffers. `previous_by_uid` has, by UID, the names of the nodes that they were on.
 
     A chunk keeps its node before chunks of a higher priority are placed: first on ready nodes, then, for the chunks
     that fit on none of them, on upcoming nodes.
     """
-    before = [nodes_before.get(chunks.uid, ())[: chunks.count] for chunks in buffers]
-    ready = _place_on(simulation, buffers, before, simulation.ready, [chunks.count for chunks in buffers])
-    left = [chunks.count - len(placed) for chunks, placed in zip(buffers, ready, strict=True)]
-    upcoming = _place_on(simulation, buffers, before, simulation.upcoming, left)
+    previous_nodes = [previous_by_uid.get(chunks.uid, ())[: chunks.count] for chunks in buffers]
+    ready = _place_on(simulation, buffers, previous_nodes, simulation.ready, [chunks.count for chunks in buffers])
+    remaining = [chunks.count - len(placed) for chunks, placed in zip(buffers, ready, strict=True)]
+    upcoming = _place_on(simulation, buffers, previous_nodes, simulation.upcoming, remaining)
     return [NodePlaces(*places) for places in zip(ready, upcoming, strict=True)]
 
 
 def _place_on(
     simulation: ClusterSimulation,
     buffers: Sequence[BufferChunks],
-    before: Sequence[Sequence[str]],
+    previous_nodes: Sequence[Sequence[str]],
     nodes: IntColumn,
     counts: Sequence[int],
 ) -> list[IntColumn]:
     """Restore the chunks that were on these nodes, then place the others, in the order of the Buffers."""
-    restored_places = [
-        restore_places(simulation, placed_pods_for(simulation, chunks), chunks.demand, names, nodes, count)
-        for chunks, names, count in zip(buffers, before, counts, strict=True)
+    restored_by_buffer = [
+        restore_places(simulation, select_placed_pods(simulation, chunks), chunks.demand, names, nodes, count)
+        for chunks, names, count in zip(buffers, previous_nodes, counts, strict=True)
     ]
     return [
         np.concatenate(
             (
                 restored,
-                simulation.place(placed_pods_for(simulation, chunks), chunks.demand, count - len(restored), nodes),
+                simulation.place(select_placed_pods(simulation, chunks), chunks.demand, count - len(restored), nodes),
             )
         )
-        for chunks, restored, count in zip(buffers, restored_places, counts, strict=True)
+        for chunks, restored, count in zip(buffers, restored_by_buffer, counts, strict=True)
     ]
 
 
-def placed_pods_for(simulation: ClusterSimulation, chunks: BufferChunks) -> PlacedPods:
+def select_placed_pods(simulation: ClusterSimulation, chunks: BufferChunks) -> PlacedPods:
     """The pods that the chunks are placed beside: all pods, or DaemonSet and mirror pods alone."""
     return simulation.running if chunks.on_top else simulation.fixed
 
@@ -158,33 +163,33 @@ def restore_places(  # noqa: PLR0917 - no two of the arguments belong together
     simulation: ClusterSimulation,
     placed: PlacedPods,
     demand: Demand,
-    before: Sequence[str],
-    among: IntColumn,
-    most: int,
+    previous_nodes: Sequence[str],
+    candidates: IntColumn,
+    max_count: int,
 ) -> IntColumn:
-    """Put at most `most` equal pods back on their nodes, where they still fit; return the numbers of the nodes."""
-    numbers = np.array([simulation.find(name) for name in before if name], dtype=np.int64)
+    """Put at most `max_count` equal pods back on their nodes, where they still fit; return the numbers of the nodes."""
+    numbers = np.array([simulation.find(name) for name in previous_nodes if name], dtype=np.int64)
     numbers = numbers[numbers >= 0]
-    numbers = numbers[simulation.mask(among)[numbers]][:most]
+    numbers = numbers[simulation.mask(candidates)[numbers]][:max_count]
     if not len(numbers):
-        return _NOWHERE
-    where, first, times = np.unique(numbers, return_index=True, return_counts=True)
+        return _NO_NODES
+    nodes, first, counts = np.unique(numbers, return_index=True, return_counts=True)
     if depends_on_other_pods(demand):
-        return simulation.place(placed, demand, len(numbers), where[np.argsort(first)])
-    open_ = fits(simulation.table, demand, placed.used, placed.existing_pods)[where]
-    times = np.minimum(times, placed.used.count_fitting(demand, where)) * open_
-    some = times > 0
-    where, times = where[some], times[some]
-    if len(where):
-        placed.add_many(where, demand, times)
-    return np.repeat(where, times)
+        return simulation.place(placed, demand, len(numbers), nodes[np.argsort(first)])
+    is_open = fits(simulation.table, demand, placed.used, placed.existing_pods)[nodes]
+    counts = np.minimum(counts, placed.used.count_fitting(demand, nodes)) * is_open
+    fitting = counts > 0
+    nodes, counts = nodes[fitting], counts[fitting]
+    if len(nodes):
+        placed.add_many(nodes, demand, counts)
+    return np.repeat(nodes, counts)
 
 
-def assign_nodes_to_chunks(before: Sequence[str], places: Sequence[str], count: int) -> tuple[str, ...]:
-    """The node of each chunk by its number, empty if it has none. A chunk keeps its node if it can."""
+def assign_nodes(previous_nodes: Sequence[str], places: Sequence[str], count: int) -> tuple[str, ...]:
+    """The node of each pod or chunk by its number, empty for one without. It keeps its previous node if it can."""
     free = Counter(places)
     names = [""] * count
-    for number, name in enumerate(before[:count]):
+    for number, name in enumerate(previous_nodes[:count]):
         if free.get(name, 0) > 0:
             names[number] = name
             free[name] -= 1

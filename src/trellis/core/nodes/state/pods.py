@@ -30,10 +30,10 @@ _FINISHED: Final = ("Succeeded", "Failed")
 _UNSCHEDULABLE: Final = "Unschedulable"
 _DAEMON_SET: Final = "DaemonSet"
 MIRROR_POD_ANNOTATION: Final = "kubernetes.io/config.mirror"
-# Workloads whose last pod is remembered; a cluster that has more reads some pods again.
-_MOST_REMEMBERED: Final = 8_192
-# Different values kept for sharing; those before them stay as they are and are merely not shared any more.
-_MOST_SHARED: Final = 65_536
+# The workloads whose last pod is remembered; in a cluster with more, some pods are read again.
+_MAX_REMEMBERED: Final = 8_192
+# The different values that are shared; earlier ones are merely not shared any more.
+_MAX_SHARED: Final = 65_536
 
 T = TypeVar("T", bound=Hashable)
 
@@ -41,8 +41,8 @@ T = TypeVar("T", bound=Hashable)
 class PlacedPod(msgspec.Struct, frozen=True, gc=False):
     """A pod that has its node.
 
-    `is_fixed` says that it belongs to the node: a DaemonSet or the kubelet made it, and it goes with the node.
-    `is_expendable` says that it would make way for any other, so that it is not counted.
+    `is_fixed` says that it belongs to the node: a DaemonSet or the kubelet made it, and it is removed with the node.
+    `is_expendable` says that it makes way for any other pod, so that it is not counted.
     """
 
     key: ObjectKey
@@ -60,7 +60,7 @@ class PlacedPod(msgspec.Struct, frozen=True, gc=False):
 
 
 class PendingPod(msgspec.Struct, frozen=True, gc=False):
-    """A pod that waits for a node. `is_unschedulable` says that the scheduler has looked and found none.
+    """A pod without a node. `is_unschedulable` says that the scheduler has found none for it.
 
     `exclusive_claims` are its ReadWriteOncePod claims.
     """
@@ -79,23 +79,23 @@ def is_finished(pod: Pod) -> bool:
 
 
 def is_daemon_or_mirror_pod(pod: Pod) -> bool:
-    """Whether a pod belongs to its node, and goes with it."""
+    """Whether a pod belongs to its node, and is removed with it."""
     owner = pod.metadata.controller
     return MIRROR_POD_ANNOTATION in pod.metadata.annotations or (owner is not None and owner.kind == _DAEMON_SET)
 
 
-def is_pending(pod: Pod, least_priority: int) -> bool:
-    """Whether a node is to be found for a pod: for none that is held back, is a DaemonSet's or expendable."""
+def is_pending(pod: Pod, min_priority: int) -> bool:
+    """Whether a pod needs a node: not if it is gated, belongs to a DaemonSet or a kubelet, or is expendable."""
     return (
         is_live(pod)
         and not pod.spec.scheduling_gates
         and not is_daemon_or_mirror_pod(pod)
-        and (pod.spec.priority or 0) >= least_priority
+        and (pod.spec.priority or 0) >= min_priority
     )
 
 
 def has_volume_claims(pod: Pod) -> bool:
-    """Whether claims for volumes have a say in where a pod may go."""
+    """Whether volume claims restrict the nodes of a pod."""
     return any(
         volume.persistent_volume_claim is not None or volume.ephemeral is not None for volume in pod.spec.volumes
     )
@@ -108,28 +108,28 @@ def is_unschedulable(pod: Pod) -> bool:
 
 
 class InternedValues(Generic[T]):
-    """One object for all values that are equal, so that pods of a kind hold the same."""
+    """One object for all equal values, so that equal pods share it."""
 
     def __init__(self) -> None:
         self._values: dict[T, T] = {}
 
-    def one(self, value: T) -> T:
+    def intern(self, value: T) -> T:
         """The object for a value."""
-        if len(self._values) >= _MOST_SHARED:
+        if len(self._values) >= _MAX_SHARED:
             self._values.clear()
         return self._values.setdefault(value, value)
 
 
 class DemandReader:
-    """Reads the demands of pending pods, and raises for a pod that cannot be read."""
+    """Reads the demands of pending pods. Raises `InvalidInput` for a pod that cannot be read."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[PodSpec, Labels, Demand]] = {}
 
     def read(self, pod: Pod, storage: Storage, in_use: Container[ObjectKey] = ()) -> Demand:
-        """The demand of a pod; the labels that tell it from its like are left out, so that it is equal to theirs.
+        """The demand of a pod, without the labels that differ between pods of a workload, so that theirs are equal.
 
-        `in_use` are claims that other pods have.
+        `in_use` are the claims of other pods.
         """
         owner = pod.metadata.controller
         labels = select_shared_labels(pod.metadata.labels)
@@ -140,9 +140,9 @@ class DemandReader:
         metadata = msgspec.structs.replace(pod.metadata, labels=labels)
         terms = volume_terms(pod.spec, pod.metadata, storage, in_use) if pod.spec.volumes else ()
         demand = Demand.of(pod.spec, metadata=metadata, volumes=terms)
-        # What becomes of claims changes where the pods that name them can go.
+        # The nodes of a pod with claims change with the claims.
         if owner is not None and not has_volume_claims(pod):
-            if len(self._last) >= _MOST_REMEMBERED:
+            if len(self._last) >= _MAX_REMEMBERED:
                 self._last.clear()
             self._last[owner.uid] = (pod.spec, labels, demand)
         return demand
@@ -150,10 +150,10 @@ class DemandReader:
 
 def depends_on_other_pods(demand: Demand) -> bool:
     """Whether rules about other pods restrict where such a pod fits."""
-    return bool(demand.pod_affinity or demand.spread or demand.profile.apart)
+    return bool(demand.pod_affinity or demand.spread or demand.profile.anti_affinity)
 
 
-def claims_of_pod(pod: Pod) -> Iterator[ObjectKey]:
+def list_claims(pod: Pod) -> Iterator[ObjectKey]:
     """The claims that a pod names."""
     for volume in pod.spec.volumes:
         if volume.persistent_volume_claim is not None:
@@ -161,7 +161,7 @@ def claims_of_pod(pod: Pod) -> Iterator[ObjectKey]:
 
 
 class ClaimUsage:
-    """Counts the pods that have a node, by the claims they name; knows those that wait for a claim for one pod."""
+    """Counts placed pods by the claims they name, and lists the pending pods of each ReadWriteOncePod claim."""
 
     def __init__(self) -> None:
         self._counts: Counter[ObjectKey] = Counter()
@@ -170,40 +170,40 @@ class ClaimUsage:
     def __contains__(self, claim: object) -> bool:
         return claim in self._counts
 
-    def waiting(self, claim: ObjectKey) -> list[Pod]:
+    def list_waiting(self, claim: ObjectKey) -> list[Pod]:
         """The pods that wait for a ReadWriteOncePod claim."""
         return [*self._waiting.get(claim, {}).values()]
 
-    def wait(self, pod: Pod, claims: Iterable[ObjectKey]) -> None:
+    def add_waiting(self, pod: Pod, claims: Iterable[ObjectKey]) -> None:
         """Record a pending pod with its ReadWriteOncePod claims."""
         for claim in claims:
             self._waiting.setdefault(claim, {})[key_of(pod)] = pod
 
-    def wait_no_more(self, pod: Pod) -> None:
-        """Forget a pod that waited."""
-        for claim in claims_of_pod(pod):
-            waiting = self._waiting.get(claim, {})
-            waiting.pop(key_of(pod), None)
-            if not waiting:
+    def remove_waiting(self, pod: Pod) -> None:
+        """Remove a pending pod."""
+        for claim in list_claims(pod):
+            list_waiting = self._waiting.get(claim, {})
+            list_waiting.pop(key_of(pod), None)
+            if not list_waiting:
                 self._waiting.pop(claim, None)
 
     def add(self, pod: Pod) -> set[ObjectKey]:
         """Count a pod that has a node; return the claims that no pod used before."""
-        before = {claim for claim in claims_of_pod(pod) if claim not in self._counts}
-        self._counts.update(claims_of_pod(pod))
+        before = {claim for claim in list_claims(pod) if claim not in self._counts}
+        self._counts.update(list_claims(pod))
         return before
 
     def remove(self, pod: Pod) -> set[ObjectKey]:
         """Stop counting a pod; return the claims that no pod uses now."""
-        self._counts.subtract(claims_of_pod(pod))
-        free = {claim for claim in claims_of_pod(pod) if not self._counts[claim]}
+        self._counts.subtract(list_claims(pod))
+        free = {claim for claim in list_claims(pod) if not self._counts[claim]}
         for claim in free:
             del self._counts[claim]
         return free
 
 
 class PlacedPods(NamedTuple):
-    """Pods on the nodes of one table. There is that of all pods, and that of those alone that belong to their nodes."""
+    """Pods on the nodes of one table: all pods, or those alone that belong to their nodes."""
 
     used: Occupancy
     existing_pods: ExistingPods
@@ -213,15 +213,15 @@ class PlacedPods(NamedTuple):
         """No pods, on the nodes of a table."""
         return cls(Occupancy(table), ExistingPods(table))
 
-    def add(self, number: int, demand: Demand, resident: PodProfile) -> None:
+    def add(self, number: int, demand: Demand, profile: PodProfile) -> None:
         """Add a pod to a node."""
         self.used.add(number, demand)
-        self.existing_pods.add(number, resident)
+        self.existing_pods.add(number, profile)
 
-    def remove(self, number: int, demand: Demand, resident: PodProfile) -> None:
+    def remove(self, number: int, demand: Demand, profile: PodProfile) -> None:
         """Remove a pod that was added with these values."""
         self.used.remove(number, demand)
-        self.existing_pods.remove(number, resident)
+        self.existing_pods.remove(number, profile)
 
     def add_many(self, numbers: IntColumn, demand: Demand, times: IntColumn) -> None:
         """Add equal pods to several distinct nodes, `times` to each; a negative number removes some."""
@@ -235,11 +235,11 @@ class PlacedPods(NamedTuple):
 
 CHUNKS_UNREADABLE = Reason("ChunksUnreadable", "The pods in the Buffer's status cannot be read.", Severity.ERROR)
 
-_MOST_CHUNKS = 100_000
+_MAX_CHUNKS = 100_000
 
 
 class BufferChunks(msgspec.Struct, frozen=True):
-    """The chunks of one Buffer, from 0 to `count` - 1; `uid` and the number are what one is known by.
+    """The chunks of one Buffer, numbered from 0 to `count` - 1.
 
     Chunks `on_top` are kept beside all running pods. The others are counted as if only DaemonSet and mirror pods ran:
     capacity counts whether it is used or not.
@@ -263,10 +263,10 @@ def in_placement_order(buffers: Iterable[BufferChunks]) -> list[BufferChunks]:
     Chunks that fit anywhere would otherwise take the only nodes of the others, and a node would be ordered although
     all of them fit.
     """
-    return sorted(buffers, key=lambda chunks: (-chunks.priority, not _selects_nodes(chunks.demand), chunks.key))
+    return sorted(buffers, key=lambda chunks: (-chunks.priority, not _is_constrained(chunks.demand), chunks.key))
 
 
-def _selects_nodes(demand: Demand) -> bool:
+def _is_constrained(demand: Demand) -> bool:
     return bool(demand.selector) or demand.node_affinity is not None
 
 
@@ -277,9 +277,9 @@ def read_chunks(buffer: Buffer) -> BufferChunks | DetailedReason | None:
     if not meaning.is_ours or pods is None or buffer.metadata.deletion_timestamp is not None:
         return None
     count = pods.replica_num or 0
-    if not 0 <= count <= _MOST_CHUNKS:
+    if not 0 <= count <= _MAX_CHUNKS:
         return DetailedReason(
-            CHUNKS_UNREADABLE, f"status.podBasedBufferSpec.replicaNum: {count} is not 0 to {_MOST_CHUNKS}"
+            CHUNKS_UNREADABLE, f"status.podBasedBufferSpec.replicaNum: {count} is not 0 to {_MAX_CHUNKS}"
         )
     try:
         spec, demand = _read_pod_template(pods, buffer.metadata.namespace)

@@ -22,11 +22,11 @@ from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
 from trellis.core.usage.columns import BoolColumn
 
-# Keeps pods away from a node that we are about to remove.
+# Keeps pods away from a node that this autoscaler is about to remove.
 LEAVING_TAINT: Final = "trellis.x-k8s.io/leaving"
-# What others put on nodes that they are about to remove.
+# Taints of nodes that this or another autoscaler is about to remove.
 _LEAVING_TAINTS: Final = frozenset({LEAVING_TAINT, "ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"})
-# What a control plane takes off a node a moment after it says that it is Ready; until then no pod is placed on it.
+# Taints that a control plane removes a moment after a node is Ready; until then no pod is placed on it.
 _NOT_READY_TAINTS: Final = frozenset(
     f"node.kubernetes.io/{suffix}" for suffix in ("not-ready", "unreachable", "network-unavailable")
 )
@@ -36,8 +36,8 @@ _NOT_UP: Final = (InstanceState.ORDERED, InstanceState.FAILED)
 class NodeReadiness(msgspec.Struct, frozen=True):
     """Masks over the table; every node is in one of them.
 
-    A node that is `starting` belongs to an instance that is not up yet: what it says of itself does not count, its
-    group's template does. One that is `leaving` is deleted, or tainted because it will be.
+    A node that is `starting` belongs to an instance that is not up yet: the template of its group counts, and not what
+    the node reports. A node that is `leaving` is deleted, or tainted because it will be.
     """
 
     ready: BoolColumn
@@ -46,8 +46,8 @@ class NodeReadiness(msgspec.Struct, frozen=True):
     unready: BoolColumn
 
 
-def classify_nodes(snapshot: ClusterSnapshot, now: float, patience: float) -> NodeReadiness:
-    """Classify all nodes. One that is not ready counts as starting until its instance is `patience` seconds old."""
+def classify_nodes(snapshot: ClusterSnapshot, now: float, max_provision_seconds: float) -> NodeReadiness:
+    """Classify all nodes. Until its instance is `max_provision_seconds` old, a node that is not ready is starting."""
     table, instances = snapshot.table, snapshot.node_instances.instances
     starting, leaving = (np.zeros(table.reach, dtype=np.bool_) for _ in range(2))
     is_up = table.ready[: table.reach].copy()
@@ -58,10 +58,12 @@ def classify_nodes(snapshot: ClusterSnapshot, now: float, patience: float) -> No
         if is_leaving(node) or (instance is not None and instance.state is InstanceState.LEAVING):
             leaving[number] = True
         elif instance is not None:
-            starting[number] = instance.state in _NOT_UP or (not is_up[number] and now - instance.since < patience)
-    here = table.exists & ~starting & ~leaving
-    ready = here & is_up
-    return NodeReadiness(ready, starting, leaving, here & ~ready)
+            starting[number] = instance.state in _NOT_UP or (
+                not is_up[number] and now - instance.since < max_provision_seconds
+            )
+    remaining = table.exists & ~starting & ~leaving
+    ready = remaining & is_up
+    return NodeReadiness(ready, starting, leaving, remaining & ~ready)
 
 
 def has_not_ready_taint(node: Node) -> bool:
@@ -107,8 +109,8 @@ class UpcomingNodes(msgspec.Struct, frozen=True):
     requeue_at: float | None = None
 
 
-class _UpcomingOfGroup(NamedTuple):
-    """The upcoming nodes of one group; `deadlines` are the times at which they are overdue."""
+class _GroupUpcomingNodes(NamedTuple):
+    """The upcoming nodes of one group; `deadlines` are the times at which they become overdue."""
 
     node_count: int
     nodes: tuple[str, ...]
@@ -128,7 +130,7 @@ def find_upcoming_nodes(
     """Find upcoming nodes. `unconfirmed_orders` and `missing` are those of the last pass."""
     max_provision_seconds = settings.max_node_provision_seconds
     groups = {
-        name: _upcoming_of_group(
+        name: _find_upcoming_in_group(
             snapshot, state, unconfirmed_orders.get(name), (missing.get(name, now), now, max_provision_seconds)
         )
         for name, state in snapshot.groups.items()
@@ -145,36 +147,36 @@ def find_upcoming_nodes(
     )
 
 
-def _upcoming_of_group(
+def _find_upcoming_in_group(
     snapshot: ClusterSnapshot,
     state: GroupState,
     unconfirmed_order: UnconfirmedOrder | None,
     times: tuple[float, float, float],
-) -> _UpcomingOfGroup:
+) -> _GroupUpcomingNodes:
     missing_since, now, max_provision_seconds = times
     name = state.group.name
     upcoming = [instance for instance in state.instances if _is_upcoming(name, instance, snapshot)]
     timely = [instance for instance in upcoming if now - instance.since < max_provision_seconds]
-    until = [instance.since + max_provision_seconds for instance in timely]
+    deadlines = [instance.since + max_provision_seconds for instance in timely]
     failures = [
-        *_failures(name, state, now, max_provision_seconds),
-        *_without_node(name, snapshot, state, now, max_provision_seconds),
+        *_find_failures(name, state, now, max_provision_seconds),
+        *_find_instances_without_node(name, snapshot, state, now, max_provision_seconds),
     ]
-    unlisted, since, unconfirmed_order = _unlisted(state, unconfirmed_order, missing_since)
+    unlisted, since, unconfirmed_order = _find_unlisted(state, unconfirmed_order, missing_since)
     if unlisted and now - since >= max_provision_seconds:
         lost = DetailedReason(ORDER_LOST, f"{pluralize(unlisted, 'node')} of {name} never came")
         failures.append(ProvisioningFailure(name, since + max_provision_seconds, lost))
         unlisted, unconfirmed_order = 0, None
     elif unlisted:
-        until.append(since + max_provision_seconds)
+        deadlines.append(since + max_provision_seconds)
     names = (snapshot.node_instances.nodes.get((name, instance.id)) for instance in timely)
-    return _UpcomingOfGroup(
+    return _GroupUpcomingNodes(
         node_count=len(timely) + unlisted,
         nodes=tuple(sorted(node for node in names if node is not None)),
         failures=failures,
         unconfirmed_order=unconfirmed_order if unlisted else None,
-        missing_since=missing_since if state.target > _listed(state) else None,
-        deadlines=until,
+        missing_since=missing_since if state.target > _count_listed(state) else None,
+        deadlines=deadlines,
     )
 
 
@@ -190,7 +192,9 @@ def _is_upcoming(name: str, instance: Instance, snapshot: ClusterSnapshot) -> bo
     return not snapshot.table.ready[snapshot.table.find(node)]
 
 
-def _failures(name: str, state: GroupState, now: float, max_provision_seconds: float) -> Iterator[ProvisioningFailure]:
+def _find_failures(
+    name: str, state: GroupState, now: float, max_provision_seconds: float
+) -> Iterator[ProvisioningFailure]:
     for instance in state.instances:
         if instance.state is InstanceState.FAILED:
             details = f": {instance.error}" if instance.error is not None else ""
@@ -202,12 +206,12 @@ def _failures(name: str, state: GroupState, now: float, max_provision_seconds: f
             yield ProvisioningFailure(name, instance.since + max_provision_seconds, reason, instance.id)
 
 
-def _without_node(
+def _find_instances_without_node(
     name: str, snapshot: ClusterSnapshot, state: GroupState, now: float, max_provision_seconds: float
 ) -> Iterator[ProvisioningFailure]:
     """Machines that should be nodes by now. They are not released: pods may run on them under another node name.
 
-    One that came up long before had a node once, or was not missed.
+    An instance that came up long before had a node once, or was reported before.
     """
     for instance in state.instances:
         is_up = (
@@ -222,18 +226,18 @@ def _without_node(
             )
 
 
-def _listed(state: GroupState) -> int:
+def _count_listed(state: GroupState) -> int:
     return len(state.instances) - state.count(InstanceState.LEAVING)
 
 
-def _unlisted(
+def _find_unlisted(
     state: GroupState, unconfirmed_order: UnconfirmedOrder | None, missing_since: float
 ) -> tuple[int, float, UnconfirmedOrder | None]:
-    """How many are ordered without an instance, since when, and the order that the target does not show yet."""
+    """The number of ordered nodes without an instance, since when, and the order that the target does not show yet."""
     if unconfirmed_order is not None:
-        unconfirmed_order = unconfirmed_order.without_shown_releases(state)
+        unconfirmed_order = unconfirmed_order.without_confirmed_releases(state)
         if unconfirmed_order.target <= state.target:
             unconfirmed_order = None
     target = unconfirmed_order.target if unconfirmed_order is not None else state.target
     since = unconfirmed_order.ordered_at if unconfirmed_order is not None else missing_since
-    return max(target - _listed(state), 0), since, unconfirmed_order
+    return max(target - _count_listed(state), 0), since, unconfirmed_order

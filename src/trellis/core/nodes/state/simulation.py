@@ -7,8 +7,7 @@ Rows for these nodes are put into the snapshot's table, where the rules about ot
 nodes, and are taken out again at the end. Pods are placed in copies of what runs.
 
 A row is named by its group and a number, and so has the same name from pass to pass. Empty nodes of a group are equal,
-so what was meant for a number is meant for any of them: one that is still upcoming, one that is registered, or one that
-is ready.
+so that a number may stand for any of them: a node that is still upcoming, registered, or ready.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ import numpy as np
 from trellis.api.kube.nodes import Node
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.fit import Demand, NodeTable, Occupancy, eligible_nodes, pack, place_daemon_pods
-from trellis.core.fit.resources import CPU, MEMORY, PODS, nanos_or_zero
+from trellis.core.fit.resources import CPU, MEMORY, PODS, parse_nanos_or_zero
 from trellis.core.nodes.node_groups import GroupState, InstanceState
 from trellis.core.nodes.state.pods import PlacedPods
 from trellis.core.nodes.state.readiness import NodeReadiness, UpcomingNodes
@@ -36,13 +35,13 @@ GROUP_SHAPE_DIFFERS = Reason(
 
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 # What kubelets reserve differs a little from node to node: smaller differences are not reported.
-_NOTEWORTHY: Final = 0.9
+_REPORTED_BELOW: Final = 0.9
 
 
 class NodeTemplates:
-    """A row for each group, in the order of their names, with the pods of DaemonSets on it.
+    """A row for each group, in the order of their names, with the DaemonSet pods on it.
 
-    In the columns are the cores and bytes of a node of each group, what an hour of it costs, and which come first.
+    The columns have the cores, bytes, hourly price and priority of a node of each group.
     """
 
     def __init__(self, snapshot: ClusterSnapshot, readiness: NodeReadiness) -> None:
@@ -50,13 +49,13 @@ class NodeTemplates:
         self.names: list[str] = [state.group.name for state in self.states]
         self.notes: dict[str, DetailedReason] = {}
         nodes = (_template_as_delivered(state, snapshot, readiness, self.notes) for state in self.states)
-        self.nodes: tuple[Node, ...] = tuple(map(node_from_template, nodes, self.names))
+        self.nodes: tuple[Node, ...] = tuple(map(build_node_from_template, nodes, self.names))
         self.table = NodeTable(self.nodes)
         self.used = Occupancy(self.table)
         demands = list(dict.fromkeys(snapshot.daemons.values()))
-        landed = place_daemon_pods(self.table, self.used, demands)
+        daemon_masks = place_daemon_pods(self.table, self.used, demands)
         self.daemons: tuple[tuple[Demand, ...], ...] = tuple(
-            tuple(demand for demand, where in zip(demands, landed, strict=True) if where[row])
+            tuple(demand for demand, mask in zip(demands, daemon_masks, strict=True) if mask[row])
             for row in range(len(self.states))
         )
         self.cores: FloatColumn = self.table.offered(CPU) / 1000.0
@@ -68,8 +67,8 @@ class NodeTemplates:
         return len(self.states)
 
 
-def node_from_template(template: Node, name: str) -> Node:
-    """A node like the template. Names of rows have a colon or are those of groups: no node is called so."""
+def build_node_from_template(template: Node, name: str) -> Node:
+    """A node like the template. Names of rows have a colon or are those of groups, which no node has."""
     labels = {**template.metadata.labels, HOSTNAME_LABEL: name}
     return msgspec.structs.replace(
         template, metadata=msgspec.structs.replace(template.metadata, name=name, labels=labels)
@@ -80,43 +79,43 @@ def _template_as_delivered(
     state: GroupState, snapshot: ClusterSnapshot, readiness: NodeReadiness, notes: dict[str, DetailedReason]
 ) -> Node:
     template = state.group.template
-    newest = _newest(state, snapshot, readiness)
+    newest = _find_newest_node(state, snapshot, readiness)
     if newest is None:
         return template
     promised, delivered = template.status.allocatable, newest.status.allocatable
-    least = {name: _less(name, promised, delivered) for name in promised}
-    if least == dict(promised):
+    smallest = {name: _smaller_amount(name, promised, delivered) for name in promised}
+    if smallest == dict(promised):
         return template
-    short = [name for name in promised if _is_short(promised[name], delivered.get(name, "0"))]
-    if short:
+    short_resources = [name for name in promised if _is_short(promised[name], delivered.get(name, "0"))]
+    if short_resources:
         differences = ", ".join(
-            f"{name} {delivered.get(name, '0')} instead of {promised[name]}" for name in sorted(short)
+            f"{name} {delivered.get(name, '0')} instead of {promised[name]}" for name in sorted(short_resources)
         )
         notes[state.group.name] = DetailedReason(GROUP_SHAPE_DIFFERS, f"{newest.metadata.name} has {differences}")
-    return msgspec.structs.replace(template, status=msgspec.structs.replace(template.status, allocatable=least))
+    return msgspec.structs.replace(template, status=msgspec.structs.replace(template.status, allocatable=smallest))
 
 
-def _newest(state: GroupState, snapshot: ClusterSnapshot, readiness: NodeReadiness) -> Node | None:
+def _find_newest_node(state: GroupState, snapshot: ClusterSnapshot, readiness: NodeReadiness) -> Node | None:
     """The newest ready node of the group."""
     running: Iterable[tuple[float, str]] = (
         (instance.since, snapshot.node_instances.nodes.get((state.group.name, instance.id), ""))
         for instance in state.instances
         if instance.state is InstanceState.RUNNING
     )
-    up = [(since, name) for since, name in running if name and readiness.ready[snapshot.table.find(name)]]
-    return snapshot.nodes[max(up)[1]] if up else None
+    ready = [(since, name) for since, name in running if name and readiness.ready[snapshot.table.find(name)]]
+    return snapshot.nodes[max(ready)[1]] if ready else None
 
 
-def _less(name: str, promised: Mapping[str, str], delivered: Mapping[str, str]) -> str:
+def _smaller_amount(name: str, promised: Mapping[str, str], delivered: Mapping[str, str]) -> str:
     text = delivered.get(name, "0")
-    return text if nanos_or_zero(text) < nanos_or_zero(promised[name]) else promised[name]
+    return text if parse_nanos_or_zero(text) < parse_nanos_or_zero(promised[name]) else promised[name]
 
 
 def _is_short(promised: str, delivered: str) -> bool:
-    return nanos_or_zero(delivered) < _NOTEWORTHY * nanos_or_zero(promised)
+    return parse_nanos_or_zero(delivered) < _REPORTED_BELOW * parse_nanos_or_zero(promised)
 
 
-def pods_per_new_node(templates: NodeTemplates, demand: Demand) -> IntColumn:
+def count_pods_per_new_node(templates: NodeTemplates, demand: Demand) -> IntColumn:
     """How many equal pods fit on an empty new node of each group."""
     counts = templates.used.count_fitting(demand, np.arange(len(templates)))
     counts[~eligible_nodes(templates.table, demand)] = 0
@@ -124,7 +123,7 @@ def pods_per_new_node(templates: NodeTemplates, demand: Demand) -> IntColumn:
 
 
 class RowNames:
-    """Names of rows, none of which any node has: a colon is not allowed in those."""
+    """Names of rows. They have a colon, so that they differ from all names of nodes."""
 
     def __init__(self, groups: Sequence[str]) -> None:
         self._groups = groups
@@ -138,7 +137,7 @@ class RowNames:
         return self._name(group, self._next[group] - 1)
 
     def alias(self, group: int, number: int) -> None:
-        """Let a node that is there be found by the next name as well."""
+        """Let an existing node be found by the next name as well."""
         self._aliases[self.next(group)] = number
 
     def end_upcoming(self) -> None:
@@ -146,7 +145,7 @@ class RowNames:
         self._after_upcoming = list(self._next)
 
     def find(self, name: str) -> int:
-        """The number of the node that has a name as its second; -1 if none has."""
+        """The number of the node with this alias; -1 if there is none."""
         return self._aliases.get(name, -1)
 
     def names_in_next_pass(self, numbers: IntColumn, groups: IntColumn) -> dict[int, str]:
@@ -162,7 +161,7 @@ class RowNames:
         return f"{self._groups[group]}:{serial}"
 
 
-def empty_nodes(snapshot: ClusterSnapshot, readiness: NodeReadiness) -> dict[str, list[int]]:
+def find_empty_nodes(snapshot: ClusterSnapshot, readiness: NodeReadiness) -> dict[str, list[int]]:
     """The ready nodes of each group that run DaemonSet and mirror pods alone."""
     pods = snapshot.fixed.used.free(PODS) - snapshot.running.used.free(PODS)
     empty = readiness.ready & (pods <= 0)
@@ -189,21 +188,21 @@ class ClusterSimulation:
         self.upcoming: IntColumn = _NO_ROWS
         self.new: IntColumn = _NO_ROWS
         self._snapshot = snapshot
-        # Nodes that are in the table as they will be, as they are.
+        # The nodes whose rows show them as they will be, in their present form.
         self._changed: list[Node] = []
         self._names: dict[int, str] = {}
         self._groups: IntColumn = _NO_ROWS
-        self._empty = empty_nodes(snapshot, readiness)
+        self._empty = find_empty_nodes(snapshot, readiness)
         self._row_names = RowNames(templates.names)
         self._next_names: dict[int, str] | None = None
 
-    def add_upcoming_nodes(self, awaited: UpcomingNodes) -> None:
+    def add_upcoming_nodes(self, upcoming: UpcomingNodes) -> None:
         """Add rows for upcoming nodes. A registered Node that is not ready gets the shape of its group's template."""
         for group, name in enumerate(self.templates.names):
-            there = [self._starting(group, node) for node in awaited.nodes.get(name, ())]
-            rows = self._rows(group, awaited.counts.get(name, 0) - len(there))
-            self.upcoming = np.concatenate((self.upcoming, np.array(there, dtype=np.int64), rows))
-            for number in (*there, *self._empty.get(name, ())):
+            registered = [self._update_starting_node(group, node) for node in upcoming.nodes.get(name, ())]
+            rows = self._add_rows(group, upcoming.counts.get(name, 0) - len(registered))
+            self.upcoming = np.concatenate((self.upcoming, np.array(registered, dtype=np.int64), rows))
+            for number in (*registered, *self._empty.get(name, ())):
                 self._row_names.alias(group, number)
         self._row_names.end_upcoming()
 
@@ -215,13 +214,13 @@ class ClusterSimulation:
     def names(self, numbers: IntColumn) -> list[str]:
         """The names of nodes and rows in the next pass, in which ordered rows are upcoming."""
         if self._next_names is None:
-            self._next_names = self._row_names.names_in_next_pass(self.new, self.groups_of(self.new))
+            self._next_names = self._row_names.names_in_next_pass(self.new, self.get_groups(self.new))
         next_names, rows = self._next_names, numbers.tolist()
         return [next_names.get(number, name) for number, name in zip(rows, self.table.keys(rows), strict=True)]
 
     def add_new_nodes(self, group: int, count: int) -> IntColumn:
         """Add rows for nodes to be ordered, with the DaemonSet pods of their group."""
-        rows = self._rows(group, count)
+        rows = self._add_rows(group, count)
         self.new = np.concatenate((self.new, rows))
         self._next_names = None
         return rows
@@ -241,7 +240,7 @@ class ClusterSimulation:
             return _NO_ROWS
         return pack(self.table, placed.used, [(demand, count)], placed.existing_pods, nodes)[0]
 
-    def groups_of(self, numbers: IntColumn) -> IntColumn:
+    def get_groups(self, numbers: IntColumn) -> IntColumn:
         """The groups of rows, by their numbers among the templates."""
         return self._groups[numbers]
 
@@ -253,7 +252,7 @@ class ClusterSimulation:
 
     def count_new_nodes(self) -> dict[int, int]:
         """How many rows of each group are to be ordered."""
-        groups, counts = np.unique(self.groups_of(self.new), return_counts=True)
+        groups, counts = np.unique(self.get_groups(self.new), return_counts=True)
         return dict(zip(groups.tolist(), counts.tolist(), strict=True))
 
     def end(self) -> None:
@@ -266,10 +265,10 @@ class ClusterSimulation:
             self.table.update(node)
         self._changed.clear()
 
-    def _starting(self, group: int, name: str) -> int:
+    def _update_starting_node(self, group: int, name: str) -> int:
         """The number of a starting node in the shape of its template, with the pods that are on it already."""
         self._changed.append(self._snapshot.nodes[name])
-        number = self.table.update(node_from_template(self.templates.nodes[group], name))
+        number = self.table.update(build_node_from_template(self.templates.nodes[group], name))
         for placed in (self.running, self.fixed):
             placed.used.clear(number)
         self._add_daemon_pods(group, np.array([number], dtype=np.int64))
@@ -278,8 +277,8 @@ class ClusterSimulation:
                 self.running.used.add(number, pod.demand)
         return number
 
-    def _rows(self, group: int, count: int) -> IntColumn:
-        rows = np.array([self._row(group) for _ in range(count)], dtype=np.int64)
+    def _add_rows(self, group: int, count: int) -> IntColumn:
+        rows = np.array([self._add_row(group) for _ in range(count)], dtype=np.int64)
         if count > 0:
             self._add_daemon_pods(group, rows)
         return rows
@@ -287,16 +286,16 @@ class ClusterSimulation:
     def _add_daemon_pods(self, group: int, rows: IntColumn) -> None:
         """Record the group of rows, and place the DaemonSet pods of the group on them."""
         if len(self._groups) < self.table.capacity:
-            more = np.full(self.table.capacity - len(self._groups), -1, dtype=np.int64)
-            self._groups = np.concatenate((self._groups, more))
+            added = np.full(self.table.capacity - len(self._groups), -1, dtype=np.int64)
+            self._groups = np.concatenate((self._groups, added))
         self._groups[rows] = group
         for demand in self.templates.daemons[group]:
             for placed in (self.running, self.fixed):
                 placed.used.add_many(rows, demand, np.ones(len(rows), dtype=np.int64))
 
-    def _row(self, group: int) -> int:
+    def _add_row(self, group: int) -> int:
         name = self._row_names.next(group)
-        number = self.table.update(node_from_template(self.templates.nodes[group], name))
+        number = self.table.update(build_node_from_template(self.templates.nodes[group], name))
         self._names[number] = name
         return number
 

@@ -39,12 +39,12 @@ from trellis.core.nodes.state.pods import (
     PendingPod,
     PlacedPod,
     PlacedPods,
-    claims_of_pod,
     has_volume_claims,
     is_daemon_or_mirror_pod,
     is_finished,
     is_pending,
     is_unschedulable,
+    list_claims,
     read_chunks,
 )
 
@@ -82,7 +82,7 @@ EXPENDABLE_PODS_PRIORITY_CUTOFF: Final = -10
 
 
 class NodesAndPods:
-    """All nodes and pods. In each `put`, None says that the object is gone.
+    """All nodes and pods. In each `put`, None says that the object was deleted.
 
     `running` has all pods that count, `fixed` those of them that belong to their nodes. Both have numbers of `table`.
     """
@@ -94,11 +94,11 @@ class NodesAndPods:
         self.nodes: dict[str, Node] = {}
         self.placed: dict[ObjectKey, PlacedPod] = {}
         self.pending: dict[ObjectKey, PendingPod] = {}
-        # What is wrong with objects that cannot be read, by kind, namespace and name.
+        # The problems of objects that cannot be read, by kind, namespace and name.
         self.problems: dict[tuple[str, ObjectKey], DetailedReason] = {}
         self._expendable_below = expendable_below
         self.storage = Storage()
-        self._read = DemandReader()
+        self._demand_reader = DemandReader()
         self._pods_by_node: dict[str, dict[ObjectKey, PlacedPod]] = {}
         self._with_volumes: dict[ObjectKey, Pod] = {}
         self._claim_usage = ClaimUsage()
@@ -106,19 +106,19 @@ class NodesAndPods:
         self._nominated: dict[ObjectKey, Pod] = {}
         self._arrived: dict[str, int] = {}
         self._demands: InternedValues[Demand] = InternedValues()
-        self._residents: InternedValues[PodProfile] = InternedValues()
+        self._profiles: InternedValues[PodProfile] = InternedValues()
 
     def pods_on(self, node: str) -> Mapping[ObjectKey, PlacedPod]:
         """The pods on a node; not to be changed."""
         return self._pods_by_node.get(node, {})
 
-    def take_arrivals(self) -> dict[str, int]:
-        """Return the pods that came to each node since the last call, without DaemonSet and mirror pods, and reset."""
+    def pop_arrivals(self) -> dict[str, int]:
+        """Return the number of pods placed on each node since the last call; DaemonSet and mirror pods do not count."""
         arrived, self._arrived = self._arrived, {}
         return arrived
 
-    def put_arrivals(self, arrived: dict[str, int]) -> None:
-        """Put back the arrivals that were taken last."""
+    def restore_arrivals(self, arrived: dict[str, int]) -> None:
+        """Restore the arrivals that were popped last."""
         self._arrived = arrived
 
     def put_node(self, name: str, node: Node | None) -> None:
@@ -138,23 +138,23 @@ class NodesAndPods:
             for pod in self.pods_on(name).values():
                 self._uncount(number, pod)
             self.table.remove(name)
-            # In a process that does not lead no plan takes arrivals, and names would pile up.
+            # In a process that does not lead no plan pops arrivals, and names would pile up.
             self._arrived.pop(name, None)
             self._reread_nominated(name)
 
     def put_pod(self, key: ObjectKey, pod: Pod | None) -> None:
-        left = self._forget(key)
+        previous_node = self._forget(key)
         if pod is None or is_finished(pod):
             return
         node = pod.spec.node_name
         if not node and pod.status.nominated_node_name:
             self._nominated[key] = pod
-            # A pod that the scheduler has nominated for a node counts as there: others make way for it already. The
-            # nomination of a node that is gone is void, and the scheduler may not notice for minutes.
+            # A pod that is nominated for a node counts as placed there: others make way for it already. The nomination
+            # of a node that was deleted is void, and the scheduler may not notice for minutes.
             node = pod.status.nominated_node_name if pod.status.nominated_node_name in self.nodes else ""
         if node:
             placed = self._place(key, pod, node)
-            if node != left and not placed.is_fixed:
+            if node != previous_node and not placed.is_fixed:
                 self._arrived[node] = self._arrived.get(node, 0) + 1
         elif is_pending(pod, self._expendable_below):
             self._read_pending(key, pod)
@@ -162,47 +162,47 @@ class NodesAndPods:
     def put_namespace(self, name: str, labels: Labels | None) -> None:
         """The labels of a namespace."""
         for pods in (self.running, self.fixed):
-            pods.existing_pods.name_namespace(name, labels or NOTHING)
+            pods.existing_pods.put_namespace_labels(name, labels or NOTHING)
 
     def put_storage(self, storage: Storage) -> None:
         """All claims, volumes and classes; pods that wait with volumes are read again."""
         self.storage = storage
         for key, pod in [*self._with_volumes.items()]:
-            self._claim_usage.wait_no_more(pod)
+            self._claim_usage.remove_waiting(pod)
             self._read_pending(key, pod)
 
     def _reread_nominated(self, node: str) -> None:
-        """Read pods that are nominated for a node again after it has come or gone."""
+        """Read the pods that are nominated for a node again after it was added or deleted."""
         for key, pod in [*self._nominated.items()]:
             if pod.status.nominated_node_name == node:
                 self.put_pod(key, pod)
 
     def _read_pending(self, key: ObjectKey, pod: Pod) -> None:
-        """Read the demand of a pending pod; one that is known is read again."""
-        alone: tuple[ObjectKey, ...] = ()
+        """Read the demand of a pending pod, also if it was read before."""
+        exclusive_claims: tuple[ObjectKey, ...] = ()
         if has_volume_claims(pod):
             self._with_volumes[key] = pod
-            alone = tuple(
-                claim for claim in claims_of_pod(pod) if is_read_write_once_pod(self.storage.claims.get(claim))
+            exclusive_claims = tuple(
+                claim for claim in list_claims(pod) if is_read_write_once_pod(self.storage.claims.get(claim))
             )
-            self._claim_usage.wait(pod, alone)
+            self._claim_usage.add_waiting(pod, exclusive_claims)
         try:
-            demand = self._demands.one(self._read.read(pod, self.storage, self._claim_usage))
+            demand = self._demands.intern(self._demand_reader.read(pod, self.storage, self._claim_usage))
         except InvalidInput as error:
             self.problems["Pod", key] = DetailedReason(DEMAND_UNREADABLE, str(error))
             return
         priority = pod.spec.priority or 0
-        self.pending[key] = PendingPod(key, pod.metadata.uid, demand, priority, is_unschedulable(pod), alone)
+        self.pending[key] = PendingPod(key, pod.metadata.uid, demand, priority, is_unschedulable(pod), exclusive_claims)
 
     def _place(self, key: ObjectKey, pod: Pod, node: str) -> PlacedPod:
         try:
-            demand = self._demands.one(running_demand(pod))
+            demand = self._demands.intern(running_demand(pod))
         except InvalidInput as error:
             self.problems["Pod", key] = DetailedReason(DEMAND_UNREADABLE, str(error))
             demand = Demand()
-        resident = self._residents.one(PodProfile.of(pod))
+        profile = self._profiles.intern(PodProfile.of(pod))
         is_expendable = (pod.spec.priority or 0) < self._expendable_below
-        placed = PlacedPod(key, pod, node, demand, resident, is_daemon_or_mirror_pod(pod), is_expendable)
+        placed = PlacedPod(key, pod, node, demand, profile, is_daemon_or_mirror_pod(pod), is_expendable)
         self.placed[key] = placed
         self._pods_by_node.setdefault(node, {})[key] = placed
         self._count(self.table.find(node), placed)
@@ -215,16 +215,16 @@ class NodesAndPods:
         self.problems.pop(("Pod", key), None)
         self._nominated.pop(key, None)
         self.pending.pop(key, None)
-        waited = self._with_volumes.pop(key, None)
-        if waited is not None:
-            self._claim_usage.wait_no_more(waited)
+        waiting_pod = self._with_volumes.pop(key, None)
+        if waiting_pod is not None:
+            self._claim_usage.remove_waiting(waiting_pod)
         placed = self.placed.pop(key, None)
         if placed is None:
             return ""
         self._uncount(self.table.find(placed.node), placed)
-        on = self._pods_by_node[placed.node]
-        del on[key]
-        if not on:
+        pods_on_node = self._pods_by_node[placed.node]
+        del pods_on_node[key]
+        if not pods_on_node:
             del self._pods_by_node[placed.node]
         if placed.pod.spec.volumes:
             self._reread_waiting(self._claim_usage.remove(placed.pod))
@@ -233,18 +233,18 @@ class NodesAndPods:
     def _reread_waiting(self, claims: set[ObjectKey]) -> None:
         """Read the pods again that wait for a ReadWriteOncePod claim that was taken or released."""
         for claim in claims:
-            for pod in self._claim_usage.waiting(claim):
+            for pod in self._claim_usage.list_waiting(claim):
                 self._read_pending(key_of(pod), pod)
 
     def _count(self, number: int, placed: PlacedPod) -> None:
-        for pods in self._tallies(placed):
+        for pods in self._select_placed_pods(placed):
             pods.add(number, placed.demand, placed.profile)
 
     def _uncount(self, number: int, placed: PlacedPod) -> None:
-        for pods in self._tallies(placed):
+        for pods in self._select_placed_pods(placed):
             pods.remove(number, placed.demand, placed.profile)
 
-    def _tallies(self, placed: PlacedPod) -> Iterator[PlacedPods]:
+    def _select_placed_pods(self, placed: PlacedPod) -> Iterator[PlacedPods]:
         if placed.is_counted:
             yield self.running
             if placed.is_fixed:

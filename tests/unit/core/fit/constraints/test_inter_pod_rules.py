@@ -192,7 +192,7 @@ def test_the_labels_of_a_namespace_count_from_when_they_are_known() -> None:
     table, asked = three_zones(), demand(pod({"app": "x"}, **near({"namespaceSelector": {"matchLabels": {"k": "v"}}})))
     neighbours = ExistingPods(table, [(table.find("b1"), PodProfile.of(pod(namespace="new")))])
     assert not fits(table, asked, None, neighbours).any()
-    neighbours.name_namespace("new", {"k": "v"})
+    neighbours.put_namespace_labels("new", {"k": "v"})
     assert table.names(fits(table, asked, None, neighbours)) == ["b1"]
 
 
@@ -226,9 +226,9 @@ def test_a_term_is_forgotten_with_the_last_pod_that_had_it() -> None:
     loner, other = PodProfile.of(pod(**apart({}))), PodProfile.of(pod())
     neighbours = ExistingPods(table, [(table.find("a1"), loner), (table.find("b1"), loner)])
     neighbours.remove(table.find("a1"), loner)
-    assert len(neighbours.keeping_away(other)) == 1
+    assert len(neighbours.find_anti_affinity_terms(other)) == 1
     neighbours.remove(table.find("b1"), loner)
-    assert neighbours.keeping_away(other) == []
+    assert neighbours.find_anti_affinity_terms(other) == []
 
 
 def test_a_node_without_the_label_blocks_no_pod() -> None:
@@ -378,7 +378,7 @@ def test_a_selector_that_cannot_be_read_is_refused_with_its_place(spec: Json, pl
 
 def test_a_placed_pod_with_unreadable_terms_keeps_no_pod_away() -> None:
     odd = PodProfile.of(pod(**apart({"labelSelector": {"matchLabels": {"a b": "c"}}})))
-    assert (odd.namespace, odd.labels, odd.apart) == ("red", (("app", "web"),), ())
+    assert (odd.namespace, odd.labels, odd.anti_affinity) == ("red", (("app", "web"),), ())
 
 
 # Neighbours that follow their table

@@ -10,7 +10,7 @@ import pytest
 from support.worlds.nodes import START, a_group, a_pod
 from support.worlds.scale_down import DOWN, ShrinkingCluster, a_budget, a_web_pod
 from trellis.api.kube.pods import Pod
-from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_pods_to_drain, why_not_drainable
+from trellis.core.nodes.scale_down.drainability import DisruptionBudgets, find_drain_problem, find_pods_to_drain
 from trellis.core.nodes.settings import ScaleDownSettings
 from trellis.core.nodes.state.pods import PlacedPod
 from trellis.core.nodes.state.snapshot import ClusterSnapshot
@@ -31,7 +31,7 @@ def placed(pod: Pod, *, ready: bool = True) -> PlacedPod:
 
 
 def stays(pod: Pod, settings: ScaleDownSettings = DOWN, *budgets: Any) -> str | None:
-    said = why_not_drainable(placed(pod), DisruptionBudgets(budgets), settings)
+    said = find_drain_problem(placed(pod), DisruptionBudgets(budgets), settings)
     return said.reason.code if said is not None else None
 
 
@@ -119,7 +119,7 @@ def test_files_on_a_volume_with_an_unknown_name_are_not_safe() -> None:
 
 def test_of_a_pod_with_files_on_the_node_the_first_volume_is_told_that_keeps_it() -> None:
     volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}]
-    said = why_not_drainable(placed(with_annotation(LOCAL, "scratch", volumes=volumes)), DisruptionBudgets(()), DOWN)
+    said = find_drain_problem(placed(with_annotation(LOCAL, "scratch", volumes=volumes)), DisruptionBudgets(()), DOWN)
     assert said is not None
     assert "cache" in str(said)
 
@@ -172,7 +172,7 @@ def test_pods_that_are_going_do_not_keep_a_node_and_those_overdue_are_not_waited
 
 
 def refused(pod: PlacedPod, *budgets: Any) -> str | None:
-    said = DisruptionBudgets(budgets).why_no_eviction(pod.pod)
+    said = DisruptionBudgets(budgets).find_eviction_problem(pod.pod)
     return said.reason.code if said is not None else None
 
 
@@ -180,9 +180,9 @@ def test_a_budget_is_used_up_by_what_is_taken_from_it() -> None:
     budgets = DisruptionBudgets([a_budget("web", 2, WEB)])
     pods = [placed(a_web_pod(f"web-{at}", labels=WEB)).pod for at in range(3)]
     for pod in pods[:2]:
-        assert budgets.why_no_eviction(pod) is None
+        assert budgets.find_eviction_problem(pod) is None
         budgets.count_eviction(pod)
-    said = budgets.why_no_eviction(pods[2])
+    said = budgets.find_eviction_problem(pods[2])
     assert said is not None
     assert (said.reason.code, str(said)) == ("DisruptionsUsedUp", "default/web-2: web")
 
@@ -219,7 +219,7 @@ def test_an_unreadable_budget_covers_no_pod_and_affects_no_other() -> None:
 
 def test_a_pod_that_does_not_run_yet_is_under_no_budget() -> None:
     pod = a_web_pod("web", labels=WEB)
-    assert DisruptionBudgets([a_budget("web", 0, WEB)]).why_no_eviction(pod) is None
+    assert DisruptionBudgets([a_budget("web", 0, WEB)]).find_eviction_problem(pod) is None
 
 
 def test_an_eviction_shortens_only_a_grace_period_that_is_too_long() -> None:

@@ -8,7 +8,7 @@ import pytest
 from support.worlds.nodes import HOST, ZONE, Cluster, a_daemon_set, a_group, a_node, a_pod, apart, near, spread
 from trellis.base.errors import InvalidInput
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
-from trellis.core.nodes.scale_up.expanders import expanders_by_name
+from trellis.core.nodes.scale_up.expanders import get_expanders
 from trellis.core.nodes.settings import ScaleUpSettings
 from trellis.core.nodes.state.placement import build_equivalence_groups
 
@@ -202,7 +202,7 @@ def test_each_expander_chooses_by_its_own(expander: str, chosen: str) -> None:
 
 def test_an_unknown_expander_is_refused() -> None:
     with pytest.raises(InvalidInput, match="the expanders are least-waste"):
-        expanders_by_name(["random"])
+        get_expanders(["random"])
 
 
 def test_pods_that_need_different_nodes_get_them_at_once() -> None:

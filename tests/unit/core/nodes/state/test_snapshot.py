@@ -27,7 +27,7 @@ def counted(snapshot: ClusterSnapshot) -> dict[str, tuple[int, ...]]:
     table = snapshot.table
     columns = [*snapshot.running.used.amounts, *snapshot.fixed.used.amounts]
     probe = next(iter(snapshot.placed.values())).profile if snapshot.placed else None
-    terms = len(snapshot.running.existing_pods.keeping_away(probe)) if probe is not None else 0
+    terms = len(snapshot.running.existing_pods.find_anti_affinity_terms(probe)) if probe is not None else 0
     return {name: (*(int(column[table.find(name)]) for column in columns), terms) for name in snapshot.nodes}
 
 
@@ -77,8 +77,8 @@ def test_pods_are_found_by_their_node() -> None:
 def test_arrivals_are_reported_once_and_without_pods_that_belong_to_their_node() -> None:
     cluster = Cluster().nodes(a_node("a"), a_node("b")).place(a_pod("one"), "a").place(a_pod("one"), "a")
     cluster.place(a_pod("agent", owner=("DaemonSet", "agent")), "b").place(a_pod("two"), "b")
-    assert cluster.snapshot.take_arrivals() == {"a": 1, "b": 1}
-    assert cluster.snapshot.take_arrivals() == {}
+    assert cluster.snapshot.pop_arrivals() == {"a": 1, "b": 1}
+    assert cluster.snapshot.pop_arrivals() == {}
 
 
 def test_a_pod_on_a_node_that_cannot_be_read_is_named_and_counts_as_a_pod() -> None:

@@ -57,7 +57,7 @@ def test_arrivals_on_nodes_that_have_gone_are_forgotten() -> None:
     cluster = Cluster().nodes(a_node("gone"), a_node("there"))
     cluster.place(a_pod("a"), "gone").place(a_pod("b"), "there")
     cluster.snapshot.put_node("gone", None)
-    assert cluster.snapshot.take_arrivals() == {"there": 1}
+    assert cluster.snapshot.pop_arrivals() == {"there": 1}
 
 
 def test_a_chunk_stays_with_the_node_that_was_ordered_for_it_once_that_is_up() -> None:
