@@ -52,7 +52,7 @@ def read_node_groups(collected: ClusterState) -> KnownNodeGroups:
     where = f"{config.metadata.namespace}/{config.metadata.name}"
     provider = KwokProvider(lambda: KwokObjects(config, tuple(collected.nodes)), where)
     groups = asyncio.run(provider.groups(collected.time))
-    problems = tuple((problem.group, problem.said) for problem in groups.problems)
+    problems = tuple((problem.group, problem.reason) for problem in groups.problems)
     return KnownNodeGroups(groups.states, problems, declared=True)
 
 

@@ -44,7 +44,7 @@ class GroupProblem(msgspec.Struct, frozen=True):
     """Why a group, or what was meant to be one, is not among the states; `group` is empty if it has no name."""
 
     group: str
-    said: DetailedReason
+    reason: DetailedReason
 
 
 class Groups(msgspec.Struct, frozen=True):

@@ -207,11 +207,11 @@ def test_the_node_autoscaler_and_the_buffer_controller_list_and_watch_each_kind_
             await informers.wait_until_synced()
             await context.informers.wait_until_synced()
             await asyncio.sleep(1.0)
-            assert nodes.watching.pods is buffers._informers.pods
-            assert nodes.watching.buffers is buffers._informers.buffers
+            assert nodes.node_informers.pods is buffers._informers.pods
+            assert nodes.node_informers.buffers is buffers._informers.buffers
             read = [request for request in world.server.requests if request.method == "GET"]
             watches = Counter(request.path for request in read if _is_watch(request))
             assert set(watches.values()) == {1}, watches
-            assert len(nodes.watching.pods.snapshot()) == 2
+            assert len(nodes.node_informers.pods.snapshot()) == 2
 
     virtual_time.run(main())

@@ -13,7 +13,7 @@ from trellis.controllers.buffers.capacity_buffers.controller import CapacityBuff
 from trellis.controllers.buffers.informers import BufferInformers
 from trellis.controllers.buffers.node_classes import NodeClasses
 from trellis.controllers.buffers.state import BufferStates
-from trellis.core.buffers.pod_summaries import workload_differs
+from trellis.core.buffers.pod_summaries import is_relevant_workload_change
 from trellis.core.cluster.store import key_of
 from trellis.core.sizing.governors import governor_of
 from trellis.kube.resources import JOBS
@@ -25,7 +25,7 @@ DEBOUNCE_SECONDS: Final = 0.25
 
 
 class BufferChangeHandlers:
-    """Enqueues Buffers. `settle` is called with namespaces whose quotas have to be divided again."""
+    """Enqueues Buffers. `enqueue_division` is called with namespaces whose quotas have to be divided again."""
 
     def __init__(
         self,
@@ -35,14 +35,14 @@ class BufferChangeHandlers:
         capacity: CapacityBuffers,
         *,
         enqueue: Enqueue,
-        settle: Callable[[str, float], None],
+        enqueue_division: Callable[[str, float], None],
     ) -> None:
         self._informers = informers
         self._states = states
         self._classes = classes
         self._capacity = capacity
         self._enqueue = enqueue
-        self._settle = settle
+        self._enqueue_division = enqueue_division
 
     def subscribe(self) -> None:
         """Handle all changes from now on."""
@@ -62,7 +62,7 @@ class BufferChangeHandlers:
         self._enqueue(change.key)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
-        if not self._informers.demands.differ(change.old, change.new):
+        if not self._informers.demands.is_relevant_change(change.old, change.new):
             return
         if self._classes.pod_changed(change):
             self._enqueue_by_class()
@@ -80,7 +80,7 @@ class BufferChangeHandlers:
     def _quota_changed(self, change: ObjectChange[ResourceQuota]) -> None:
         old, new = change.old, change.new
         if old is None or new is None or (old.spec, old.status) != (new.spec, new.status):
-            self._settle(change.key[0], DEBOUNCE_SECONDS)
+            self._enqueue_division(change.key[0], DEBOUNCE_SECONDS)
 
     def _limits_changed(self, change: ObjectChange[LimitRange]) -> None:
         namespace = change.key[0]
@@ -100,7 +100,7 @@ class BufferChangeHandlers:
 
     def _workload_changed(self, kind: str) -> Callable[[ObjectChange[Any]], None]:
         def changed(change: ObjectChange[Any]) -> None:
-            if workload_differs(change.old, change.new):
+            if is_relevant_workload_change(change.old, change.new):
                 self._enqueue_by_target(change.key[0], kind, change.key[1])
 
         return changed
@@ -111,5 +111,5 @@ class BufferChangeHandlers:
             self._enqueue(key)
 
     def _enqueue_by_class(self) -> None:
-        for key in self._states.of_classes:
+        for key in self._states.with_node_class:
             self._enqueue(key, DEBOUNCE_SECONDS)

@@ -23,7 +23,7 @@ from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Metrics, S
 BUFFER: Final = ("namespace", "name")
 
 LATENCY: Final = execution_latency("trellis_buffers")
-VERDICTS: Final = GaugeSpec("trellis_buffers_objects", "Buffers by what was last found about them.", ("reason",))
+REASONS: Final = GaugeSpec("trellis_buffers_objects", "Buffers by what was last found about them.", ("reason",))
 NOTES: Final = GaugeSpec("trellis_buffers_noted_objects", "Buffers with something to note, by reason.", ("reason",))
 WANTED: Final = GaugeSpec("trellis_buffers_wanted_chunks", "Chunks that a Buffer's capacity asks for.", BUFFER)
 CHUNKS: Final = GaugeSpec(
@@ -72,7 +72,7 @@ FAILURES: Final = CounterSpec(
 
 BUFFER_METRICS: Final[tuple[Spec, ...]] = (
     LATENCY,
-    VERDICTS,
+    REASONS,
     NOTES,
     WANTED,
     CHUNKS,
@@ -96,19 +96,19 @@ def export_buffers(metrics: Metrics, buffers: Informer[Buffer], states: BufferSt
     notes: Counter[tuple[str, ...]] = Counter()
     own: dict[GaugeSpec, dict[tuple[str, ...], float]] = {spec: {} for spec in (WANTED, CHUNKS, LAST_FULL, LAST_CHANGE)}
     for key, state in sorted(states.all(), key=lambda item: item[0]):
-        if state.verdict:
-            reasons[(state.verdict,)] += 1
+        if state.reason_code:
+            reasons[(state.reason_code,)] += 1
         notes.update((note,) for note in state.notes)
-        if state.settled is None or len(own[WANTED]) >= most:
+        if state.within_quotas is None or len(own[WANTED]) >= most:
             continue
-        own[WANTED][key] = float(state.settled.wanted)
-        own[CHUNKS][key] = float(state.settled.chunks)
+        own[WANTED][key] = float(state.within_quotas.wanted)
+        own[CHUNKS][key] = float(state.within_quotas.chunks)
         full = _last_full(buffers.get(*key))
         if full is not None:
             own[LAST_FULL][key] = full.timestamp()
         if state.changed is not None:
             own[LAST_CHANGE][key] = state.changed
-    metrics.set_all(VERDICTS, {labels: float(count) for labels, count in reasons.items()})
+    metrics.set_all(REASONS, {labels: float(count) for labels, count in reasons.items()})
     metrics.set_all(NOTES, {labels: float(count) for labels, count in notes.items()})
     for spec, values in own.items():
         metrics.set_all(spec, values)

@@ -55,7 +55,7 @@ class NodeClasses:
     def pod_changed(self, change: ObjectChange[Pod]) -> bool:
         """Take in the change of a pod; whether it can make a difference to a chunk, as pods of DaemonSets can."""
         daemons = any(daemon_node(pod) for pod in (change.old, change.new) if pod is not None)
-        if not daemons or not self._demands.differ(change.old, change.new):
+        if not daemons or not self._demands.is_relevant_change(change.old, change.new):
             return False
         self._begin_anew()
         return True

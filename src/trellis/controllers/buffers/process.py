@@ -22,7 +22,7 @@ from trellis.controllers.buffers.headroom.controller import HeadroomController
 from trellis.controllers.buffers.informers import BufferInformers
 from trellis.controllers.buffers.metrics import BUFFER_METRICS, export_buffers
 from trellis.controllers.buffers.node_classes import NodeClasses
-from trellis.controllers.buffers.quota_shares import QuotaSettlement, QuotaShares
+from trellis.controllers.buffers.quota_shares import QuotaDivision, QuotaShares
 from trellis.controllers.buffers.reconcile import BufferReconciler
 from trellis.controllers.buffers.recording import BufferTranslator
 from trellis.controllers.buffers.settings import BufferControllerSettings
@@ -59,7 +59,7 @@ class BufferParts(msgspec.Struct, frozen=True, kw_only=True):
     informers: BufferInformers
     states: BufferStates
     shares: QuotaShares
-    settlement: QuotaSettlement
+    division: QuotaDivision
     headroom: HeadroomController
     capacity: CapacityBuffers
     reconciler: BufferReconciler
@@ -85,7 +85,7 @@ class BufferController(QueueController):
         self._informers = parts.informers
         self._states = parts.states
         self._shares = parts.shares
-        self._settlement = parts.settlement
+        self._division = parts.division
         self._headroom = parts.headroom
         self._capacity = parts.capacity
         self._reconciler = parts.reconciler
@@ -111,7 +111,7 @@ class BufferController(QueueController):
     async def reconcile(self, key: ObjectKey) -> float | None:
         """Reconcile a Buffer or a CapacityBuffer, or divide the quotas of a namespace."""
         if key[1] == _NAMESPACE:
-            return self._settlement.settle(key[0])
+            return self._division.divide(key[0])
         if is_capacity_key(key):
             return await self._capacity.reconcile(key)
         return await self._reconciler.reconcile(key)
@@ -151,7 +151,7 @@ def build_buffer_controller(
         SharedWithBuffers(view, templates, shares, states.selecting, translation, headroom.on_top),
         informers=context.informers,
         served=context.served,
-        settle=enqueue_namespace,
+        enqueue_division=enqueue_namespace,
         metrics=context.metrics,
         record=context.record_event,
         now=context.now,
@@ -165,7 +165,7 @@ def build_buffer_controller(
         elsewhere=capacity.elsewhere,
         headroom=headroom,
         translator=BufferTranslator(translation, context.recorder),
-        settle=enqueue_namespace,
+        enqueue_division=enqueue_namespace,
         metrics=context.metrics,
         record=context.record_event,
         now=context.now,
@@ -174,12 +174,12 @@ def build_buffer_controller(
         informers=informers,
         states=states,
         shares=shares,
-        settlement=QuotaSettlement(shares, partial(_is_awaited, reconciler, capacity), objects.enqueue),
+        division=QuotaDivision(shares, partial(_is_awaited, reconciler, capacity), objects.enqueue),
         headroom=headroom,
         capacity=capacity,
         reconciler=reconciler,
         handlers=BufferChangeHandlers(
-            informers, states, classes, capacity, enqueue=objects.enqueue, settle=enqueue_namespace
+            informers, states, classes, capacity, enqueue=objects.enqueue, enqueue_division=enqueue_namespace
         ),
     )
     return BufferController(context, settings, objects, parts)

@@ -20,25 +20,25 @@ class QuotaShares:
     def __init__(self, quotas: Callable[[str], Collection[ResourceQuota]]) -> None:
         self._quotas = quotas
         self._translations: dict[str, dict[Claimant, tuple[float, Translation]]] = {}
-        self._settled: dict[Claimant, Translation] = {}
+        self._within_quotas: dict[Claimant, Translation] = {}
 
     def put(self, key: Claimant, created: float, translation: Translation) -> bool:
         """Put the translation of a Buffer; whether its namespace has to be settled before it can be published."""
         own = self._translations.setdefault(key[0], {})
         before = own.get(key)
-        if before is not None and before[1] == translation and key in self._settled:
+        if before is not None and before[1] == translation and key in self._within_quotas:
             return False
         own[key] = (created, translation)
         if self._quotas(key[0]):
             # What was left of the one before says nothing of this one.
-            self._settled.pop(key, None)
+            self._within_quotas.pop(key, None)
             return True
-        self._settled[key] = translation
+        self._within_quotas[key] = translation
         return False
 
     def drop(self, key: Claimant) -> bool:
         """Drop a Buffer that is gone or not translated here; whether that leaves more to others."""
-        self._settled.pop(key, None)
+        self._within_quotas.pop(key, None)
         own = self._translations.get(key[0], {})
         if own.pop(key, None) is None:
             return False
@@ -48,22 +48,22 @@ class QuotaShares:
 
     def find(self, key: Claimant) -> Translation | None:
         """What is left of a Buffer's translation; None if that is not known yet."""
-        return self._settled.get(key)
+        return self._within_quotas.get(key)
 
     def is_translated(self, key: Claimant) -> bool:
         return key in self._translations.get(key[0], {})
 
-    def settle(self, namespace: str) -> list[Claimant]:
+    def divide(self, namespace: str) -> list[Claimant]:
         """Divide the quotas again; the Buffers for which that makes a difference."""
-        settled = apply_quotas(self._translations.get(namespace, {}), self._quotas(namespace))
-        changed = [key for key, translation in settled.items() if self._settled.get(key) != translation]
+        divided = apply_quotas(self._translations.get(namespace, {}), self._quotas(namespace))
+        changed = [key for key, translation in divided.items() if self._within_quotas.get(key) != translation]
         for key in changed:
-            self._settled[key] = settled[key]
+            self._within_quotas[key] = divided[key]
         return changed
 
     def clear(self) -> None:
         self._translations.clear()
-        self._settled.clear()
+        self._within_quotas.clear()
 
 
 # A quota is divided once all Buffers of its namespace are translated, or after so many tries.
@@ -71,7 +71,7 @@ _TRIES: Final = 20
 _TRY_SECONDS: Final = 0.25
 
 
-class QuotaSettlement:
+class QuotaDivision:
     """Divides quotas when all Buffers of a namespace are translated. `is_awaited` says whether some are not yet."""
 
     def __init__(self, shares: QuotaShares, is_awaited: Callable[[str], bool], enqueue: Enqueue) -> None:
@@ -80,12 +80,12 @@ class QuotaSettlement:
         self._enqueue = enqueue
         self._tries: dict[str, int] = {}
 
-    def settle(self, namespace: str) -> float | None:
+    def divide(self, namespace: str) -> float | None:
         """Divide the quotas, and enqueue the Buffers that change by it; in how many seconds to try again, if at all."""
         tries = self._tries[namespace] = self._tries.get(namespace, 0) + 1
         if tries <= _TRIES and self._is_awaited(namespace):
             return _TRY_SECONDS
         del self._tries[namespace]
-        for key in self._shares.settle(namespace):
+        for key in self._shares.divide(namespace):
             self._enqueue((key[0], key[1]))
         return None

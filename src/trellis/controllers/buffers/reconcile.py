@@ -21,7 +21,7 @@ from trellis.controllers.buffers.state import (
     BufferStates,
     is_uncertain,
     loop_time,
-    may_change_again,
+    may_be_outdated,
     next_resync,
 )
 from trellis.controllers.buffers.status import build_release_action, build_status_write
@@ -52,7 +52,7 @@ _log: Final = Logger("trellis.buffers")
 class BufferReconciler:
     """Reconciles Buffers. No Buffer is reconciled twice at a time.
 
-    `settle` is called with namespaces whose quotas have to be divided again.
+    `enqueue_division` is called with namespaces whose quotas have to be divided again.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class BufferReconciler:
         elsewhere: CapacityBufferMirror | CapacityBufferMirrorRemoval,
         headroom: HeadroomController,
         translator: BufferTranslator,
-        settle: Callable[[str], None],
+        enqueue_division: Callable[[str], None],
         metrics: Metrics,
         record: EventSink,
         now: Callable[[], float],
@@ -79,7 +79,7 @@ class BufferReconciler:
         self._elsewhere = elsewhere
         self._headroom = headroom
         self._translator = translator
-        self._settle = settle
+        self._enqueue_division = enqueue_division
         self._metrics = metrics
         self._record = record
         self._now = now
@@ -93,42 +93,46 @@ class BufferReconciler:
             self._drop(key)
             return None
         state = self._states.of(buffer)
-        if state.alone is not None:
+        if state.skip_reason is not None:
             self._drop(key)
-            state.verdict, state.notes = state.alone.reason.code, frozenset()
+            state.reason_code, state.notes = state.skip_reason.reason.code, frozenset()
             return await self._elsewhere.leave(buffer)
         facts = await self._facts(buffer, state)
         if facts is None:
             return _RETRY_SECONDS
-        soon = may_change_again(state, facts)
+        soon = may_be_outdated(state, facts)
         translation = self._translate(buffer, state, facts)
         requeue_after = self._requeue_after(translation, soon=soon)
         if self._shares.put(key, _created(buffer), translation):
-            self._settle(key[0])
+            self._enqueue_division(key[0])
             return requeue_after
         # Quotas may have been divided while facts were read, and the Buffer may have changed.
-        settled = self._shares.find(key)
+        within_quotas = self._shares.find(key)
         newest = self._informers.buffers.get(*key)
-        if settled is None or newest is None or newest.metadata.uid != state.uid:
+        if within_quotas is None or newest is None or newest.metadata.uid != state.uid:
             return requeue_after
-        retries = await self._publish(newest, state, settled), await self._elsewhere.keep(newest, settled)
+        retries = await self._publish(newest, state, within_quotas), await self._elsewhere.keep(newest, within_quotas)
         is_at_rest = retries == (None, None) and translation.pod_spec is not None
-        state.calm_until = next_resync(state) if is_at_rest else -math.inf
+        state.at_rest_until = next_resync(state) if is_at_rest else -math.inf
         return min((delay for delay in (*retries, requeue_after) if delay is not None), default=None)
 
     def is_at_rest(self, buffer: Buffer) -> bool:
         """Whether the status of a Buffer is published, and the watch reports whatever can make a difference."""
         key = key_of(buffer)
         state = self._states.find(key)
-        if state is None or state.uid != buffer.metadata.uid or loop_time() >= state.calm_until:
+        if state is None or state.uid != buffer.metadata.uid or loop_time() >= state.at_rest_until:
             return False
-        return state.told is not None and state.told[0] is buffer and state.told[1] is self._shares.find(key)
+        return (
+            state.published is not None
+            and state.published[0] is buffer
+            and state.published[1] is self._shares.find(key)
+        )
 
     def is_awaited(self, namespace: str) -> bool:
         """Whether some Buffer of a namespace is not translated yet, and is to be."""
         for buffer in self._informers.buffers_in(namespace):
             state, is_going = self._states.find(key_of(buffer)), buffer.metadata.deletion_timestamp is not None
-            unknown = state is None or (state.alone is None and not self._shares.is_translated(key_of(buffer)))
+            unknown = state is None or (state.skip_reason is None and not self._shares.is_translated(key_of(buffer)))
             if unknown and not is_going:
                 return True
         return False
@@ -143,7 +147,7 @@ class BufferReconciler:
         return None if is_uncertain(state, facts) and _has_pods(buffer) else facts
 
     def _translate(self, buffer: Buffer, state: BufferState, facts: TranslationFacts) -> Translation:
-        now, previous = self._now(), state.made
+        now, previous = self._now(), state.translation
         if (
             previous is not None
             and state.facts == facts
@@ -155,19 +159,20 @@ class BufferReconciler:
         state.facts = facts
         # An equal translation stays the same object, so that what was published can be compared by identity.
         if previous is None or previous != translation:
-            state.made = previous = translation
+            state.translation = previous = translation
         return previous
 
-    async def _publish(self, buffer: Buffer, state: BufferState, settled: Translation) -> float | None:
+    async def _publish(self, buffer: Buffer, state: BufferState, translation: Translation) -> float | None:
         """Write the status and record Events; in how many seconds to try again, if that failed."""
         provision = self._headroom.provision(buffer)
-        published = (buffer, settled, provision)
-        if state.told is not None and all(
-            published_part is current_part for published_part, current_part in zip(state.told, published, strict=True)
+        published = (buffer, translation, provision)
+        if state.published is not None and all(
+            published_part is current_part
+            for published_part, current_part in zip(state.published, published, strict=True)
         ):
             return None
-        state.settled = settled
-        write = build_status_write(buffer, settled, provision, self._now())
+        state.within_quotas = translation
+        write = build_status_write(buffer, translation, provision, self._now())
         if write is not None:
             outcome = await self._writer.write(write.action)
             if not outcome.applied:
@@ -176,8 +181,8 @@ class BufferReconciler:
             if write.takes_over:
                 # If another writer was faster, the next reconcile reads who owns what.
                 await self._writer.write(build_release_action(buffer, outcome.resource_version))
-        state.told = published
-        record_events(self._record, reference_to(BUFFERS, buffer), state, settled)
+        state.published = published
+        record_events(self._record, reference_to(BUFFERS, buffer), state, translation)
         return None
 
     def _requeue_after(self, translation: Translation, *, soon: bool) -> float | None:
@@ -189,7 +194,7 @@ class BufferReconciler:
 
     def _drop(self, key: ObjectKey) -> None:
         if self._shares.drop(key):
-            self._settle(key[0])
+            self._enqueue_division(key[0])
 
 
 def _created(buffer: Buffer) -> float:

@@ -68,7 +68,7 @@ class BufferState(msgspec.Struct):
 
     uid: str
     meaning: EffectiveBuffer
-    alone: DetailedReason | None
+    skip_reason: DetailedReason | None
     generation: int
     # Whether the status is about the same target, though about an earlier generation.
     target_stays: bool = False
@@ -77,15 +77,15 @@ class BufferState(msgspec.Struct):
     pod: ShapePod | None = None
     template: ShapeTemplate | None = None
     facts: TranslationFacts | None = None
-    made: Translation | None = None
+    translation: Translation | None = None
     # The object, the translation and the provisioning of the last complete publish.
-    told: tuple[Buffer, Translation, ProvisioningReport] | None = None
-    settled: Translation | None = None
+    published: tuple[Buffer, Translation, ProvisioningReport] | None = None
+    within_quotas: Translation | None = None
     # Since when, on the loop's clock, its target may not be read.
     forbidden_since: float | None = None
     # Until then, on the loop's clock, the Buffer is reconciled only if the watch reports a change.
-    calm_until: float = -math.inf
-    verdict: str = ""
+    at_rest_until: float = -math.inf
+    reason_code: str = ""
     notes: frozenset[str] = frozenset()
     changed: float | None = None
 
@@ -98,7 +98,7 @@ class BufferStates:
         self._states: dict[ObjectKey, BufferState] = {}
         self.selecting = TargetSelectorIndex()
         self.filling = TargetSelectorIndex()
-        self.of_classes: set[ObjectKey] = set()
+        self.with_node_class: set[ObjectKey] = set()
 
     def of(self, buffer: Buffer) -> BufferState:
         """The state of a Buffer; a new UID or generation starts a new one."""
@@ -113,13 +113,13 @@ class BufferStates:
         if before is not None and before.meaning.target == meaning.target:
             state.target_stays = before.target_stays or _observed_generation(buffer) == before.generation
             state.pod, state.template, state.selection = before.pod, before.template, before.selection
-            state.verdict, state.notes, state.changed = before.verdict, before.notes, before.changed
+            state.reason_code, state.notes, state.changed = before.reason_code, before.notes, before.changed
         self._states[key] = state
-        if state.alone is None:
+        if state.skip_reason is None:
             if meaning.filled_by is not None:
                 self.filling.put(key, meaning.filled_by)
             if isinstance(meaning.capacity, NodeClassTotals):
-                self.of_classes.add(key)
+                self.with_node_class.add(key)
         return state
 
     def find(self, key: ObjectKey) -> BufferState | None:
@@ -131,7 +131,7 @@ class BufferStates:
         self._states.pop(key, None)
         self.selecting.forget(key)
         self.filling.forget(key)
-        self.of_classes.discard(key)
+        self.with_node_class.discard(key)
 
     def forget_templates(self, namespace: str) -> None:
         """Forget templates of a namespace, because admission may change its pods differently now."""
@@ -144,7 +144,7 @@ class BufferStates:
         self._states.clear()
         self.selecting.clear()
         self.filling.clear()
-        self.of_classes.clear()
+        self.with_node_class.clear()
 
     def all(self) -> Iterable[tuple[ObjectKey, BufferState]]:
         """The states of all Buffers, by key."""
@@ -204,7 +204,7 @@ def is_uncertain(state: TargetReads, facts: TranslationFacts) -> bool:
     return loop_time() < state.forbidden_since + _FORBIDDEN_SECONDS
 
 
-def may_change_again(state: TargetReads, facts: TranslationFacts) -> bool:
+def may_be_outdated(state: TargetReads, facts: TranslationFacts) -> bool:
     """Whether these facts are new, and are about a kind whose count no watch reports."""
     target = facts.target
     is_counted = isinstance(target, TargetFacts) and target.replicas is not None

@@ -42,7 +42,7 @@ class TemplateDryRuns:
         self._client = client
         self._metrics = metrics
 
-    async def of_workload(
+    async def read_workload_template(
         self, state: TargetState, resource: Resource[Any], target: TargetRef, read: tuple[str, int]
     ) -> ShapeTemplate | None:
         """The template of a well-known workload; `read` is its UID and generation."""
@@ -51,9 +51,9 @@ class TemplateDryRuns:
             return shown
         response = await self._client.send(build_get(resource, target.name, target.namespace))
         document = msgspec.json.decode(response.body, type=dict[str, Any])
-        return await self.of_document(state, template_in(document), target, read)
+        return await self.dry_run_template(state, template_in(document), target, read)
 
-    async def of_document(
+    async def dry_run_template(
         self, state: TargetState, template: Mapping[str, Any] | None, target: TargetRef, read: tuple[str, int]
     ) -> ShapeTemplate | None:
         """The result for a template that has been read."""

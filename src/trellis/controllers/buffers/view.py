@@ -115,9 +115,13 @@ class BufferViewBuilder:
         )
 
     async def target(
-        self, key: ObjectKey, target: TargetRef, state: TargetState, last_known: Callable[[], PodTemplateSpec | None]
+        self,
+        key: ObjectKey,
+        target: TargetRef,
+        state: TargetState,
+        find_last_shape: Callable[[], PodTemplateSpec | None],
     ) -> TargetFacts | TargetProblem:
-        """The facts about the target of the Buffer with this key; `last_known` returns the shape it had until now."""
+        """The facts about the target of the Buffer with this key; `find_last_shape` returns its previous shape."""
         counted = await self._targets.count(target, state)
         if isinstance(counted, TargetProblem):
             return counted
@@ -129,7 +133,7 @@ class BufferViewBuilder:
         if shown is not None:
             facts = TargetFacts(counted.replicas, template=shown.template, refusal=shown.refusal)
             return await self._sized(target, counted, shown.template, facts)
-        last = last_known()
+        last = find_last_shape()
         if last is None:
             return TargetFacts(counted.replicas)
         return await self._sized(target, counted, last, TargetFacts(counted.replicas, last=last))
@@ -170,8 +174,8 @@ class BufferViewBuilder:
         self, target: TargetRef, counted: TargetDescription, state: TargetState
     ) -> ShapeTemplate | None:
         if counted.resource is not None:
-            return await self._templates.of_workload(state, counted.resource, target, counted.read)
-        return await self._templates.of_document(state, counted.template, target, counted.read)
+            return await self._templates.read_workload_template(state, counted.resource, target, counted.read)
+        return await self._templates.dry_run_template(state, counted.template, target, counted.read)
 
     def _filled(self, namespace: str, meaning: EffectiveBuffer) -> ResourceAmounts:
         selector = meaning.filled_by

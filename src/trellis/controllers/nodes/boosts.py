@@ -1,4 +1,4 @@
-"""How much CPU the successor of a pod starts with, by the VPA or Hvpa that governs it, as admission decides.
+"""The CPU that the replacement of a pod starts with, by the VPA or Hvpa that governs it, as admission decides.
 
 A pod that is moved is boosted again, and needs more on its new node than it has on its old one. Governors are found
 through well-known kinds of workloads; a pod whose chain of controllers leads through other kinds counts as ungoverned.
@@ -36,24 +36,24 @@ class BoostInformers:
     """The informers of everything that boosts depend on."""
 
     def __init__(self, informers: Informers, settings: NodeControllerSettings, served: Served) -> None:
-        own = settings.scope.vpa_object_namespace
+        namespace = settings.scope.vpa_object_namespace
         self._covers = settings.scope.covers
         self._settings = effective_boost_settings(
             settings.scope.feature_gates, settings.loop.max_allowed_cpu_boost, served
         )
-        # Without their definitions there are none, and nothing is boosted.
+        # Where the CRDs are not installed, nothing is boosted.
         self._vpas: Informer[VerticalPodAutoscaler] = informers.follow(
-            SIZING_VPAS, namespace=own, served=served.serves(VPAS)
+            SIZING_VPAS, namespace=namespace, served=served.serves(VPAS)
         )
-        self._hvpas: Informer[Hvpa] = informers.follow(SIZING_HVPAS, namespace=own, served=served.serves(HVPAS))
+        self._hvpas: Informer[Hvpa] = informers.follow(SIZING_HVPAS, namespace=namespace, served=served.serves(HVPAS))
         self._limit_ranges: Informer[LimitRange] = informers.follow(
-            LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}, namespace=own
+            LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}, namespace=namespace
         )
         self._workloads: dict[str, Informer[Any]] = {
-            kind.resource.kind: informers.follow(kind, namespace=own) for kind in OWNING_WORKLOADS
+            kind.resource.kind: informers.follow(kind, namespace=namespace) for kind in OWNING_WORKLOADS
         }
 
-    def starts(self) -> StartupBoosts:
+    def build_startup_boosts(self) -> StartupBoosts:
         """The boosts by the present cluster state, for a plan in another thread."""
         governors = [*self._governors(VPAS.kind, self._vpas), *self._governors(HVPAS.kind, self._hvpas)]
         if not self._settings.enabled or not any(governor.vpa.boosts for _, governor in governors):
@@ -85,7 +85,7 @@ class _StartingBoosts:
         self._limits: dict[str, NamespaceLimits] = {}
 
     def __call__(self, pod: Pod) -> ResourceCounts:
-        """By container, the millicores with which its successor would start; only those that would be boosted."""
+        """By container, the millicores with which its replacement would start; only those that would be boosted."""
         namespace = pod.metadata.namespace
         controller = build_controller_ref(namespace, pod.metadata.controller)
         if controller is None or not self._governors.rules_in(namespace):

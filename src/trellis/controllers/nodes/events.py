@@ -46,7 +46,7 @@ class ActionReporter:
         self._notes: frozenset[tuple[str, str]] = frozenset()
         self._lost: frozenset[tuple[str, float]] = frozenset()
 
-    def ordered(self, order: NodeOrder, failure: str | None, lacking: int) -> None:
+    def report_order(self, order: NodeOrder, failure: str | None, lacking: int) -> None:
         """Report an order: the failure, if it failed, and how many of its writes were not applied."""
         fields: dict[str, Any] = {
             "group": order.group,
@@ -63,14 +63,14 @@ class ActionReporter:
             self._metrics.add(named.ORDERED, order.count, order.group, order.why.reason.code)
             _log.info("ordered", **fields)
 
-    def orders_lost(self, lost: Mapping[str, float]) -> None:
+    def report_lost_orders(self, lost: Mapping[str, float]) -> None:
         """Report confirmed orders whose nodes never came, by group with the time since when; each counts once."""
         current = frozenset(lost.items())
         for group, _ in current - self._lost:
             self._metrics.add(named.ORDERS_FAILED, 1, group)
         self._lost = current
 
-    def given_back(self, group: str, instance: str, cause: DetailedReason, failure: str | None) -> None:
+    def report_release(self, group: str, instance: str, cause: DetailedReason, failure: str | None) -> None:
         """Report the release of an instance: the failure, if it failed."""
         if failure is not None:
             _log.warning("not given back", group=group, instance=instance, why=failure)
@@ -78,7 +78,7 @@ class ActionReporter:
         self._metrics.add(named.RELEASED, 1, group, cause.reason.code)
         _log.info("given back", group=group, instance=instance, reason=cause.reason, why=cause)
 
-    def evicted(self, outcome: WriteOutcome) -> None:
+    def report_eviction(self, outcome: WriteOutcome) -> None:
         """Report an eviction that was applied; one that a disruption budget forbids is tried again."""
         if outcome.applied:
             self._metrics.add(named.EVICTED, 1)
@@ -86,14 +86,14 @@ class ActionReporter:
             self._record(ObjectReference("Pod", pod.namespace, pod.name, pod.uid, "v1"), SCALE_DOWN, "")
             _log.info("evicted", pod=f"{pod.namespace}/{pod.name}")
 
-    def group_problems(self, problems: tuple[GroupProblem, ...]) -> None:
+    def report_group_problems(self, problems: tuple[GroupProblem, ...]) -> None:
         """Report problems of node groups, each when it begins."""
-        current = frozenset((problem.group, str(problem.said)) for problem in problems)
+        current = frozenset((problem.group, str(problem.reason)) for problem in problems)
         for group, message in sorted(current - self._problems):
             _log.warning("a group cannot be used", group=group, why=message)
         self._problems = current
 
-    def group_notes(self, notes: Mapping[str, DetailedReason]) -> None:
+    def report_group_notes(self, notes: Mapping[str, DetailedReason]) -> None:
         """Report notes about node groups, each when it begins."""
         current = frozenset((group, str(note)) for group, note in notes.items())
         for group, note in sorted(current - self._notes):
@@ -117,11 +117,11 @@ class BufferEvents:
         # The code of the last reason, by the UID of a Buffer.
         self._recorded: dict[str, str] = {}
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forget the last reasons, because another process has recorded Events in the meantime."""
         self._recorded = {}
 
-    def buffers(self, decisions: Iterable[BufferDecision]) -> None:
+    def record_buffers(self, decisions: Iterable[BufferDecision]) -> None:
         """Record Buffers that are provisioned now, or no longer, or whose nodes are upcoming."""
         recorded: dict[str, str] = {}
         for decision in decisions:
@@ -145,12 +145,12 @@ class NodeEvents:
         self._nodes: dict[str, tuple[str, str]] = {}
         self._unread: dict[str, str] = {}
 
-    def begin_anew(self) -> None:
+    def reset(self) -> None:
         """Forget the last Events: another process has led in the meantime."""
         self._pods, self._nodes, self._unread = {}, {}, {}
-        self._buffer_events.begin_anew()
+        self._buffer_events.reset()
 
-    def pods(self, decisions: Iterable[PendingPodsDecision], failed: frozenset[str] = frozenset()) -> None:
+    def record_pods(self, decisions: Iterable[PendingPodsDecision], failed: frozenset[str] = frozenset()) -> None:
         """Record pods for which nodes are ordered, or for which none can be. Orders of `failed` groups failed."""
         recorded: dict[str, str] = {}
         new_events = 0
@@ -168,38 +168,38 @@ class NodeEvents:
             recorded[uid] = code
         self._pods = recorded
 
-    def buffers(self, decisions: Iterable[BufferDecision]) -> None:
+    def record_buffers(self, decisions: Iterable[BufferDecision]) -> None:
         """Record Buffers that are provisioned now, or no longer, or whose nodes are upcoming."""
-        self._buffer_events.buffers(decisions)
+        self._buffer_events.record_buffers(decisions)
 
-    def unreadable(self, problems: Mapping[tuple[str, ObjectKey], DetailedReason]) -> None:
-        """Record pods and DaemonSets that cannot be read; for a Buffer, `buffers` records it."""
+    def record_unreadable(self, problems: Mapping[tuple[str, ObjectKey], DetailedReason]) -> None:
+        """Record pods and DaemonSets that cannot be read; for a Buffer, `record_buffers` records it."""
         recorded: dict[str, str] = {}
         for (kind, key), problem in problems.items():
-            unreadable = self._informers.find(kind, key) if kind != BUFFER.name else None
-            if unreadable is None:
+            record_unreadable = self._informers.find(kind, key) if kind != BUFFER.name else None
+            if record_unreadable is None:
                 continue
-            uid = unreadable.metadata.uid
+            uid = record_unreadable.metadata.uid
             recorded[uid] = problem.reason.code
             if self._unread.get(uid) != problem.reason.code:
                 version = "v1" if kind == "Pod" else "apps/v1"
                 self._record(ObjectReference(kind, *key, uid, version), problem.reason, str(problem))
         self._unread = recorded
 
-    def nodes(self, decisions: Iterable[NodeDecision]) -> None:
+    def record_nodes(self, decisions: Iterable[NodeDecision]) -> None:
         """Record nodes that are being removed, step by step, and those whose removal is given up."""
         recorded: dict[str, tuple[str, str]] = {}
         for decision in decisions:
             reason, (before, uid) = decision.reason.reason, self._nodes.get(decision.node, ("", ""))
-            goes = decision.outcome is NodeOutcome.LEAVING
-            if not goes and not before:
+            is_leaving = decision.outcome is NodeOutcome.LEAVING
+            if not is_leaving and not before:
                 continue
             node = self._informers.nodes.get("", decision.node)
             # A node that has just been released is not in the cache any more.
             uid = node.metadata.uid if node is not None else uid
             if before != reason.code and reason is not NODE_SETTLING:
                 self._record(ObjectReference("Node", "", decision.node, uid, "v1"), reason, str(decision.reason))
-            if goes:
+            if is_leaving:
                 recorded[decision.node] = (reason.code, uid)
         self._nodes = recorded
 
@@ -209,8 +209,8 @@ def _pod_messages(
 ) -> Iterator[tuple[ObjectKey, Reason | None, str]]:
     """The reason and the message for each pod, if any.
 
-    Of like pods those come first that fit on nodes, then those for which nodes are ordered, then the others. After an
-    order that failed, the next pass decides whether another group can be used.
+    Of equal pods, those that fit on nodes come first, then those for which nodes are ordered, then the others. After a
+    failed order, the next pass decides whether another group can be used.
     """
     for decision in decisions:
         first = len(decision.pods) - decision.unplaced

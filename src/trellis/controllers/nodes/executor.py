@@ -47,36 +47,36 @@ class PendingNodeWrites:
     def __init__(self, nodes: Informer[Node]) -> None:
         self._nodes = nodes
         # By the name of the node, so that a change is compared with the writes of its node only.
-        self._unseen: dict[str, list[WriteOutcome]] = {}
-        self._all_seen = asyncio.Event()
+        self._pending: dict[str, list[WriteOutcome]] = {}
+        self._all_observed = asyncio.Event()
 
     def subscribe(self) -> None:
         self._nodes.subscribe(self._node_changed)
 
     async def wait_for(self, outcomes: Iterable[WriteOutcome]) -> None:
-        """Return once all writes of nodes are seen that were applied, or after a while."""
+        """Return once the watch shows all applied writes of nodes, or after a while."""
         for outcome in outcomes:
-            if outcome.applied and outcome.action.target.resource is NODES and not self._is_seen(outcome):
-                self._unseen.setdefault(outcome.action.target.name, []).append(outcome)
+            if outcome.applied and outcome.action.target.resource is NODES and not self._is_observed(outcome):
+                self._pending.setdefault(outcome.action.target.name, []).append(outcome)
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS):
-                while self._unseen:
-                    self._all_seen.clear()
-                    await self._all_seen.wait()
+                while self._pending:
+                    self._all_observed.clear()
+                    await self._all_observed.wait()
         except TimeoutError:
             return
         finally:
-            self._unseen.clear()
+            self._pending.clear()
 
     def _node_changed(self, change: ObjectChange[Node]) -> None:
         name = change.key[1]
-        left = [outcome for outcome in self._unseen.pop(name, ()) if not self._is_seen(outcome)]
-        if left:
-            self._unseen[name] = left
-        elif not self._unseen:
-            self._all_seen.set()
+        pending = [outcome for outcome in self._pending.pop(name, ()) if not self._is_observed(outcome)]
+        if pending:
+            self._pending[name] = pending
+        elif not self._pending:
+            self._all_observed.set()
 
-    def _is_seen(self, outcome: WriteOutcome) -> bool:
+    def _is_observed(self, outcome: WriteOutcome) -> bool:
         action = outcome.action
         node = self._nodes.get("", action.target.name)
         if isinstance(action, DeleteObject):
@@ -84,11 +84,11 @@ class PendingNodeWrites:
             return not same or (node is not None and node.metadata.deletion_timestamp is not None)
         if isinstance(action, CreateObject):
             return node is not None
-        return node is None or _is_as_new(node.metadata.resource_version, outcome.resource_version)
+        return node is None or _is_current(node.metadata.resource_version, outcome.resource_version)
 
 
-def _is_as_new(observed: str, written: str) -> bool:
-    """Versions of one kind are numbers that grow."""
+def _is_current(observed: str, written: str) -> bool:
+    """Whether the observed version includes the write. Versions of one kind are increasing numbers."""
     return not (observed.isdigit() and written.isdigit()) or int(observed) >= int(written)
 
 
@@ -121,95 +121,99 @@ class NodeExecutor:
         self._reporter = reporter
         self._settings = settings
 
-    async def carry_out(self, plans: PassPlans, now: float) -> NodePlanResult:
+    async def execute(self, plans: PassPlans, now: float) -> NodePlanResult:
         """Execute both plans, the order of a group before its releases."""
         releases = [action for action in plans.down.actions if isinstance(action, ReleaseNode)]
-        others = [action for action in plans.down.actions if not isinstance(action, ReleaseNode)]
+        other_actions = [action for action in plans.down.actions if not isinstance(action, ReleaseNode)]
         async with asyncio.TaskGroup() as group:
             orders = [(order, group.create_task(self._order(order, now))) for order in plans.up.orders]
-            ordering = {order.group: task for order, task in orders}
-            backs = [
-                group.create_task(self._give_back(name, backs, now, ordering.get(name)))
-                for name, backs in _by_group(plans.up.releases)
+            order_tasks = {order.group: task for order, task in orders}
+            failed_release_tasks = [
+                group.create_task(self._release_failed(name, failed_instances, now, order_tasks.get(name)))
+                for name, failed_instances in _group_instances(plans.up.releases)
             ]
-            leaving = [
-                (release, group.create_task(self._release(release, now, ordering.get(release.group))))
+            release_tasks = [
+                (release, group.create_task(self._release(release, now, order_tasks.get(release.group))))
                 for release in releases
             ]
-            changing = group.create_task(self._change(others))
+            change_task = group.create_task(self._change(other_actions))
         up, down = plans.up.memory, plans.down.memory
         failed: set[str] = set()
-        outcomes = [*changing.result()]
+        outcomes = [*change_task.result()]
         for order, task in orders:
             result = task.result()
-            up, down = self._ordered(order, result, up, down, now)
+            up, down = self._record_order(order, result, up, down, now)
             outcomes += result.outcomes
-            if not _is_made(result) and not _is_skipped(result):
+            if not _is_ordered(result) and not _is_skipped(result):
                 failed.add(order.group)
-        for giving in backs:
-            released, written = giving.result()
+        for failed_release_task in failed_release_tasks:
+            released, written = failed_release_task.result()
             outcomes += written
             for failed_instance in released:
                 up = record_release(up, failed_instance.group, failed_instance.instance)
-        for release, leaves in leaving:
-            is_released, written = leaves.result()
+        for release, release_task in release_tasks:
+            is_released, written = release_task.result()
             outcomes += written
             if is_released:
                 up = record_release(up, release.group, release.instance)
             else:
                 down = record_failed_removal(down, release.node, now)
-        unmarked = tuple(_untainted(changing.result()))
-        return NodePlanResult(AutoscalerMemory(up, down), tuple(outcomes), unmarked, frozenset(failed))
+        untainted = tuple(_untainted(change_task.result()))
+        return NodePlanResult(AutoscalerMemory(up, down), tuple(outcomes), untainted, frozenset(failed))
 
     async def _order(self, order: NodeOrder, now: float) -> OrderResult:
         return await self._provider_client.order(order.group, order.target, now)
 
-    def _ordered(
+    def _record_order(
         self, order: NodeOrder, result: OrderResult, up: ScaleUpMemory, down: ScaleDownMemory, now: float
     ) -> tuple[ScaleUpMemory, ScaleDownMemory]:
-        lacking = [outcome for outcome in result.outcomes if not outcome.applied]
-        final = next((outcome.message for outcome in lacking if outcome.result in _FINAL), None)
-        failure = str(result.said) if result.said is not None else final
-        self._reporter.ordered(order, failure, len(lacking))
+        unapplied = [outcome for outcome in result.outcomes if not outcome.applied]
+        final = next((outcome.message for outcome in unapplied if outcome.result in _FINAL), None)
+        failure = str(result.refusal) if result.refusal is not None else final
+        self._reporter.report_order(order, failure, len(unapplied))
         if failure is not None:
             up = record_failed_order(up, order.group, failure, now, self._settings)
-        elif lacking:
+        elif unapplied:
             up = record_unfinished_order(up, order.group)
-        return up, record_added_nodes(down, now) if _is_made(result) else down
+        return up, record_added_nodes(down, now) if _is_ordered(result) else down
 
-    async def _give_back(
-        self, group: str, backs: Sequence[ReleaseFailedInstance], now: float, order: asyncio.Task[OrderResult] | None
+    async def _release_failed(
+        self,
+        group: str,
+        failed_instances: Sequence[ReleaseFailedInstance],
+        now: float,
+        order: asyncio.Task[OrderResult] | None,
     ) -> tuple[list[ReleaseFailedInstance], tuple[WriteOutcome, ...]]:
-        """Release failed instances of a group; those that were released, and what was written."""
-        await _finish(order)
-        instances = [back.instance for back in backs]
-        giving = await self._provider_client.release(group, instances, now)
+        """Release failed instances of a group. Returns those that were released, and what was written."""
+        await _wait_for_order(order)
+        instances = [failed_instance.instance for failed_instance in failed_instances]
+        result = await self._provider_client.release(group, instances, now)
         released: list[ReleaseFailedInstance] = []
-        for back in backs:
-            failure = _release_failure(back.instance, giving, instances)
-            self._reporter.given_back(group, back.instance, back.why, failure)
+        for failed_instance in failed_instances:
+            failure = _release_failure(failed_instance.instance, result, instances)
+            self._reporter.report_release(group, failed_instance.instance, failed_instance.why, failure)
             if failure is None:
-                released.append(back)
-        return released, giving.outcomes
+                released.append(failed_instance)
+        return released, result.outcomes
 
     async def _release(
         self, release: ReleaseNode, now: float, order: asyncio.Task[OrderResult] | None
     ) -> tuple[bool, tuple[WriteOutcome, ...]]:
-        await _finish(order)
-        giving = await self._provider_client.release(release.group, [release.instance], now)
-        failure = _release_failure(release.instance, giving)
-        self._reporter.given_back(release.group, release.node, DetailedReason(NODE_RELEASED), failure)
-        return failure is None, giving.outcomes
+        await _wait_for_order(order)
+        result = await self._provider_client.release(release.group, [release.instance], now)
+        failure = _release_failure(release.instance, result)
+        self._reporter.report_release(release.group, release.node, DetailedReason(NODE_RELEASED), failure)
+        return failure is None, result.outcomes
 
     async def _change(self, actions: Iterable[_Change]) -> tuple[WriteOutcome, ...]:
         outcomes = await self._writer.write_all(map(_to_kube_action, actions))
         for outcome in outcomes:
             if isinstance(outcome.action, kube.CreateEviction):
-                self._reporter.evicted(outcome)
+                self._reporter.report_eviction(outcome)
         return outcomes
 
 
-async def _finish(order: asyncio.Task[OrderResult] | None) -> None:
+async def _wait_for_order(order: asyncio.Task[OrderResult] | None) -> None:
     """Wait for the order of a group before its releases.
 
     The target of the order counts the instances that are released: a provider that released them first would order as
@@ -223,7 +227,7 @@ def _to_kube_action(action: _Change) -> kube.Action:
     """The write that executes an action of the plan."""
     match action:
         case SetTaints(node=name, uid=uid, resource_version=version, taints=taints):
-            # The list is replaced as a whole, which holds for this version of the node alone.
+            # The list is replaced as a whole, which is correct for this version of the node only.
             patch = merge_patch({"spec": {"taints": [msgspec.to_builtins(taint) for taint in taints]}})
             return kube.PatchObject(kube.Target(NODES, name, uid=uid, resource_version=version), patch)
         case DrainPod(namespace=namespace, name=name, uid=uid, grace_period_seconds=grace):
@@ -237,32 +241,34 @@ def _untainted(outcomes: Iterable[WriteOutcome]) -> Iterable[str]:
             yield outcome.action.target.name
 
 
-def _by_group(backs: Iterable[ReleaseFailedInstance]) -> Iterable[tuple[str, list[ReleaseFailedInstance]]]:
+def _group_instances(
+    failed_instances: Iterable[ReleaseFailedInstance],
+) -> Iterable[tuple[str, list[ReleaseFailedInstance]]]:
     """Failed instances by group, for one request each: an order of a thousand nodes may fail at once."""
     by_group: dict[str, list[ReleaseFailedInstance]] = {}
-    for back in backs:
-        by_group.setdefault(back.group, []).append(back)
+    for failed_instance in failed_instances:
+        by_group.setdefault(failed_instance.group, []).append(failed_instance)
     return by_group.items()
 
 
-def _is_made(result: OrderResult) -> bool:
+def _is_ordered(result: OrderResult) -> bool:
     """Whether an order succeeded at least in part."""
     if not result.outcomes:
-        return result.said is None
+        return result.refusal is None
     return any(outcome.applied for outcome in result.outcomes)
 
 
 def _is_skipped(result: OrderResult) -> bool:
-    """Whether nothing was tried, because nothing may be written."""
+    """Whether nothing was written because the process is read-only."""
     tried = [outcome for outcome in result.outcomes if outcome.result is not Result.SKIPPED]
-    return result.said is None and not tried
+    return result.refusal is None and not tried
 
 
-def _release_failure(instance: str, giving: ReleaseResult, together: Collection[str] = ()) -> str | None:
-    """Why an instance was not released, of those that were released `together`; None if it was."""
-    refusal = giving.refused.get(instance)
+def _release_failure(instance: str, result: ReleaseResult, released_together: Collection[str] = ()) -> str | None:
+    """Why an instance was not released, among those `released_together`; None if it was."""
+    refusal = result.refused.get(instance)
     if refusal is not None:
         return str(refusal)
-    others = {*together} - {instance}
-    lacking = (outcome for outcome in giving.outcomes if not outcome.applied and outcome.result is not Result.GONE)
-    return next((outcome.message for outcome in lacking if outcome.action.target.name not in others), None)
+    others = {*released_together} - {instance}
+    unapplied = (outcome for outcome in result.outcomes if not outcome.applied and outcome.result is not Result.GONE)
+    return next((outcome.message for outcome in unapplied if outcome.action.target.name not in others), None)

@@ -18,7 +18,7 @@ BUFFER: Final = ("namespace", "name")
 # Steps of a pass.
 PROVIDER: Final = "provider"
 PLAN: Final = "plan"
-CARRY_OUT: Final = "carry-out"
+EXECUTE: Final = "carry-out"
 
 LATENCY: Final = execution_latency("trellis_nodes")
 NODES: Final = GaugeSpec("trellis_nodes_nodes", "Nodes by what becomes of them, and why.", ("outcome", "reason"))
@@ -83,13 +83,13 @@ NODE_METRICS: Final[tuple[Spec, ...]] = (
 
 
 class NodeAutoscalerMetrics:
-    """Exports the metrics of passes. `most` Buffers have series of their own."""
+    """Exports the metrics of passes. At most `most` Buffers have series of their own."""
 
     def __init__(self, metrics: Metrics, most: int) -> None:
         self._metrics = metrics
         self._most = most
 
-    def planned(
+    def export_plans(
         self, groups: Groups, plans: PassPlans, pods: Sequence[PendingPodsDecision], buffers: Sequence[BufferDecision]
     ) -> None:
         """Export both plans, with the decisions about pods and Buffers after the results of orders."""
@@ -99,22 +99,22 @@ class NodeAutoscalerMetrics:
         self._set(PENDING, pending)
         self._set(NODES, Counter((str(decision.outcome), decision.reason.reason.code) for decision in plans.down.nodes))
         self._set(UNREADABLE, Counter((kind,) for kind, _ in plans.problems))
-        self._set(GROUP_PROBLEMS, Counter((problem.said.reason.code,) for problem in groups.problems))
+        self._set(GROUP_PROBLEMS, Counter((problem.reason.reason.code,) for problem in groups.problems))
         self._metrics.set_all(INSTANCES, _instances(groups.states))
-        for buffer in self.observed(buffers):
+        for buffer in self.export_buffers(buffers):
             self._metrics.add(HITS, buffer.hits, *buffer.key)
             self._metrics.add(MISSES, buffer.misses, *buffer.key)
 
-    def observed(self, buffers: Sequence[BufferDecision]) -> Sequence[BufferDecision]:
+    def export_buffers(self, buffers: Sequence[BufferDecision]) -> Sequence[BufferDecision]:
         """Export decisions about Buffers; returns those with series of their own. Only plans count hits and misses."""
         self._set(BUFFERS, Counter((decision.reason.reason.code,) for decision in buffers))
-        own = sorted(buffers, key=lambda decision: decision.key)[: self._most]
-        self._metrics.keep(BUFFER, {decision.key for decision in own})
-        for decision in own:
+        exported = sorted(buffers, key=lambda decision: decision.key)[: self._most]
+        self._metrics.keep(BUFFER, {decision.key for decision in exported})
+        for decision in exported:
             self._metrics.set(CHUNKS, decision.chunks, *decision.key)
             self._metrics.set(PROVISIONED, decision.on_ready, *decision.key)
             self._metrics.set(PRICE, decision.price, *decision.key)
-        return own
+        return exported
 
     def _set(self, spec: GaugeSpec, counts: Counter[tuple[str, ...]]) -> None:
         self._metrics.set_all(spec, {labels: float(count) for labels, count in counts.items()})

@@ -23,9 +23,9 @@ from trellis.runtime.telemetry.metrics import Metrics
 PROVIDER_SILENT = Reason("ProviderSilent", "The provider did not answer in time.", Severity.WARNING)
 PROVIDER_FAILED = Reason("ProviderFailed", "The provider could not answer.", Severity.WARNING)
 
-# A provider that has not answered for so long counts as one without groups: its last answer is too old to remove a node
-# by it, and Buffers and pods get the status that holds without it.
-_BELIEVED_SECONDS: Final = 120.0
+# A provider that has not responded for so long counts as one without groups: its last response is too old to remove a
+# node by it, and Buffers and pods get the status that holds without it.
+_RECENT_SECONDS: Final = 120.0
 
 T = TypeVar("T")
 
@@ -35,7 +35,7 @@ _log: Final = Logger("trellis.nodes")
 class OrderResult(msgspec.Struct, frozen=True):
     """The result of an order: what the provider refused, and what was written."""
 
-    said: DetailedReason | None = None
+    refusal: DetailedReason | None = None
     outcomes: tuple[WriteOutcome, ...] = ()
 
 
@@ -58,46 +58,48 @@ class ProviderClient:
 
     async def groups(self, now: float) -> Groups | None:
         """All usable groups; None if the provider does not answer, and no groups if it has not for long."""
-        answer = await self._call("groups", Groups, self._provider.groups(now))
-        if not isinstance(answer, DetailedReason):
+        response = await self._call("groups", Groups, self._provider.groups(now))
+        if not isinstance(response, DetailedReason):
             self._silent_since = None
-            return _without_invalid_groups(answer)
+            return _without_invalid_groups(response)
         if self._silent_since is None:
             self._silent_since = now
-        is_believed = now - self._silent_since < _BELIEVED_SECONDS
-        return None if is_believed else Groups(problems=(GroupProblem("", answer),))
+        is_recent = now - self._silent_since < _RECENT_SECONDS
+        return None if is_recent else Groups(problems=(GroupProblem("", response),))
 
     async def tend(self, now: float) -> tuple[float | None, tuple[WriteOutcome, ...]]:
         """Write what instances need; when the next such write is due, and what was written."""
-        answer = await self._call("tend", Tended, self._provider.tend(now))
-        if isinstance(answer, DetailedReason):
+        response = await self._call("tend", Tended, self._provider.tend(now))
+        if isinstance(response, DetailedReason):
             return None, ()
-        return answer.next, await self._write(answer.steps)
+        return response.next, await self._write(response.steps)
 
     async def order(self, group: str, target: int, now: float) -> OrderResult:
         """Order nodes, up to the target of a group."""
-        answer = await self._call("order", Ordered, self._provider.order(group, target, now), group)
-        if isinstance(answer, DetailedReason):
-            return OrderResult(answer)
-        return OrderResult(answer.error, await self._write(answer.steps))
+        response = await self._call("order", Ordered, self._provider.order(group, target, now), group)
+        if isinstance(response, DetailedReason):
+            return OrderResult(response)
+        return OrderResult(response.error, await self._write(response.steps))
 
     async def release(self, group: str, instances: Sequence[str], now: float) -> ReleaseResult:
         """Release instances of a group."""
-        answer = await self._call("release", Released, self._provider.release(group, instances, now), group)
-        if isinstance(answer, DetailedReason):
-            return ReleaseResult(dict.fromkeys(instances, answer))
-        return ReleaseResult(dict(answer.refused), await self._write(answer.steps))
+        response = await self._call("release", Released, self._provider.release(group, instances, now), group)
+        if isinstance(response, DetailedReason):
+            return ReleaseResult(dict.fromkeys(instances, response))
+        return ReleaseResult(dict(response.refused), await self._write(response.steps))
 
-    async def _call(self, call: str, kind: type[T], question: Awaitable[T], group: str = "") -> T | DetailedReason:
+    async def _call(self, call: str, kind: type[T], request: Awaitable[T], group: str = "") -> T | DetailedReason:
         try:
             async with asyncio.timeout(self._patience):
-                answer = await question
-            if isinstance(answer, kind):
-                return answer
-            failure = DetailedReason(PROVIDER_FAILED, f"{self._provider.name} answered with a {type(answer).__name__}")
+                response = await request
+            if isinstance(response, kind):
+                return response
+            failure = DetailedReason(
+                PROVIDER_FAILED, f"{self._provider.name} answered with a {type(response).__name__}"
+            )
         except TimeoutError:
             failure = DetailedReason(PROVIDER_SILENT, f"{self._provider.name} did not answer in {self._patience:g} s")
-        except Exception as error:  # noqa: BLE001 - code of a provider: any error is its answer
+        except Exception as error:  # noqa: BLE001 - code of a provider: any error is a failed call
             failure = DetailedReason(PROVIDER_FAILED, f"{self._provider.name}: {error!r}")
         self._metrics.add(named.PROVIDER_FAILURES, 1, call, failure.reason.code)
         _log.warning("the provider did not answer", call=call, group=group, reason=failure.reason, why=failure)

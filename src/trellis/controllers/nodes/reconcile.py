@@ -45,14 +45,14 @@ from trellis.runtime.passes import PassThread, Periodic
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import StepTimer
 
-# Asks in the thread of the plans, with all that is new by then.
-AskPlanner: TypeAlias = Callable[
+# Calls the planner in its thread, with all changes.
+RunPlanner: TypeAlias = Callable[
     [Callable[[NodePlanner, ClusterSnapshotChanges], ObservedBuffers]], Awaitable[ObservedBuffers]
 ]
-# Writes what is said of Buffers.
+# Publishes the status of Buffers.
 PublishBuffers: TypeAlias = Callable[[ObservedBuffers, float], Awaitable[None]]
 
-# How long to wait for an answer before Buffers are observed without it.
+# How long to wait for the provider before the status of Buffers is published without it.
 ANSWER_SECONDS: Final = 1.0
 _SILENT: Final = DetailedReason(PROVIDER_SILENT, "nothing is ordered until the provider answers")
 
@@ -63,33 +63,33 @@ class InterimBufferStatus:
     """Publishes the status of Buffers while the provider does not answer. `now` is the clock of decisions."""
 
     def __init__(
-        self, accumulator: ChangeAccumulator, run_planner: AskPlanner, publish: PublishBuffers, now: Callable[[], float]
+        self, accumulator: ChangeAccumulator, run_planner: RunPlanner, publish: PublishBuffers, now: Callable[[], float]
     ) -> None:
         self._accumulator = accumulator
         self._run_planner = run_planner
         self._publish = publish
         self._now = now
 
-    async def until_done(self, work: asyncio.Task[Any], memory: ScaleUpMemory) -> bool:
-        """Wait for work, and publish the status of Buffers when it may have changed; whether it was published."""
+    async def publish_until_done(self, work: asyncio.Task[Any], memory: ScaleUpMemory) -> bool:
+        """Wait for a task; meanwhile publish the status of Buffers when it may have changed. Returns whether it did."""
         clock = asyncio.get_running_loop().time
         has_observed, rest = False, ANSWER_SECONDS
         while not work.done():
             await asyncio.wait({work}, timeout=rest)
-            if not work.done() and self._accumulator.matters_to_buffers:
+            if not work.done() and self._accumulator.affects_buffers:
                 started = clock()
-                await self.look(memory)
-                # Rest as long as the look took.
+                await self.publish_once(memory)
+                # Rest as long as the observation took.
                 has_observed, rest = True, max(ANSWER_SECONDS, clock() - started)
         return has_observed
 
-    async def look(self, memory: ScaleUpMemory) -> None:
-        """Tell Buffers. If that fails, the next pass fails likewise and says so: what is waited for goes on."""
+    async def publish_once(self, memory: ScaleUpMemory) -> None:
+        """Publish the status of Buffers now. A failure is logged only, because the next pass reports it too."""
         now = self._now()
         try:
             observed = await self._run_planner(lambda planner, changes: planner.observe_buffers(changes, memory, now))
             await self._publish(replace(observed, buffers=correct_for_silent_provider(observed.buffers, _SILENT)), now)
-        except Exception as error:  # noqa: BLE001 - whatever it is must not end orders that are under way
+        except Exception as error:  # noqa: BLE001 - no error may cancel orders that are in flight
             _log.warning("Buffers could not be looked at", error=error)
 
 
@@ -121,10 +121,12 @@ class NodeController(Controller):
         self._on_warmed_up = on_warmed_up
         self._recorder = context.recorder
         self.informers = context.informers
-        self.watching = NodeInformers(self.informers, settings, served)
+        self.node_informers = NodeInformers(self.informers, settings, served)
         self._boosts = BoostInformers(self.informers, settings, served)
-        where = settings.provider.kwok_node_groups
-        chosen_provider = provider(self.watching) if provider else KwokProvider(self.watching.kwok_objects, where)
+        config_map = settings.provider.kwok_node_groups
+        chosen_provider = (
+            provider(self.node_informers) if provider else KwokProvider(self.node_informers.kwok_objects, config_map)
+        )
         patience = settings.provider.provider_timeout.total_seconds()
         self._provider_client = ProviderClient(chosen_provider, writer, patience, metrics)
         self._reporter = ActionReporter(metrics, record)
@@ -137,12 +139,12 @@ class NodeController(Controller):
             jitter=0.0,
         )
         self._trigger = PassTrigger(self._loop, now)
-        self._accumulator = ChangeAccumulator(self.watching, settings.scope.covers, self._trigger.soon)
-        self._pending_writes = PendingNodeWrites(self.watching.nodes)
-        self._events = NodeEvents(record, self.watching)
-        self._status = BufferStatusPublisher(self.watching.buffers, settings.scope.covers)
+        self._accumulator = ChangeAccumulator(self.node_informers, settings.scope.covers, self._trigger.soon)
+        self._pending_writes = PendingNodeWrites(self.node_informers.nodes)
+        self._events = NodeEvents(record, self.node_informers)
+        self._status = BufferStatusPublisher(self.node_informers.buffers, settings.scope.covers)
         self._autoscaler_metrics = NodeAutoscalerMetrics(metrics, settings.loop.metrics_buffers)
-        self._interim_status = InterimBufferStatus(self._accumulator, self._run_planner, self._publish_look, now)
+        self._interim_status = InterimBufferStatus(self._accumulator, self._run_planner, self._publish_observed, now)
         self._planner: NodePlanner | None = None
         self._thread = PassThread("nodes")
         self._memory = AutoscalerMemory()
@@ -156,7 +158,7 @@ class NodeController(Controller):
     def on_started_leading(self) -> None:
         """Forget what was remembered under another leader, and run a pass now."""
         self._memory = AutoscalerMemory()
-        self._events.begin_anew()
+        self._events.reset()
         if self.informers.synced:
             self._loop.wake()
 
@@ -169,9 +171,9 @@ class NodeController(Controller):
 
     async def _begin(self) -> None:
         await self.informers.wait_until_synced()
-        _log.info("everything has been seen", nodes=len(self.watching.nodes.snapshot()))
+        _log.info("everything has been seen", nodes=len(self.node_informers.nodes.snapshot()))
         self._accumulator.subscribe()
-        self.watching.config.subscribe(lambda _change: self._trigger.soon())
+        self.node_informers.config.subscribe(lambda _change: self._trigger.soon())
         self._pending_writes.subscribe()
         self._on_warmed_up()
         await self._loop.run()
@@ -186,15 +188,14 @@ class NodeController(Controller):
         now = self._now()
         due, groups = await self._read_provider(now)
         timer.step(named.PROVIDER)
-        # It may have taken a minute, and a provider other than the API server also takes orders of a process that does
-        # not lead any more.
+        # The provider may have taken a minute, and accepts orders of a process that does not lead any more.
         if await self._is_idle():
             return
         if groups is None:
-            await self._interim_status.look(self._memory.up)
+            await self._interim_status.publish_once(self._memory.up)
             self._trigger.at([due])
             return
-        budgets, starts = self.watching.budgets.snapshot(), self._boosts.starts()
+        budgets, starts = self.node_informers.budgets.snapshot(), self._boosts.build_startup_boosts()
         pass_input = PassInput(groups.states, budgets, self._memory, now, starts)
         plans = await self._run_planner(lambda planner, changes: planner.plan(changes, pass_input))
         timer.step(named.PLAN)
@@ -204,7 +205,7 @@ class NodeController(Controller):
             # The snapshot shows nodes as the plan would have them.
             self._planner = None
             raise
-        timer.step(named.CARRY_OUT)
+        timer.step(named.EXECUTE)
         self.informers.export(self._metrics)
         self._trigger.at([due, plans.up.requeue_at, plans.down.requeue_at])
         timer.total()
@@ -221,19 +222,19 @@ class NodeController(Controller):
         return True
 
     async def _read_provider(self, now: float) -> tuple[float | None, Groups | None]:
-        """When something is due, and all groups. Until the provider answers, the status of Buffers is kept current."""
+        """The time of the provider's next write, and all groups; None while the provider does not respond."""
 
-        async def ask() -> tuple[float | None, Groups | None]:
+        async def read() -> tuple[float | None, Groups | None]:
             due, outcomes = await self._provider_client.tend(now)
             await self._pending_writes.wait_for(outcomes)
             return due, await self._provider_client.groups(now)
 
         async with asyncio.TaskGroup() as group:
-            reading = group.create_task(ask())
-            await self._interim_status.until_done(reading, self._memory.up)
+            reading = group.create_task(read())
+            await self._interim_status.publish_until_done(reading, self._memory.up)
         return reading.result()
 
-    async def _run_planner(self, ask: Callable[[NodePlanner, ClusterSnapshotChanges], T]) -> T:
+    async def _run_planner(self, call: Callable[[NodePlanner, ClusterSnapshotChanges], T]) -> T:
         """Call the planner in its thread with all changes. After a failure the next call starts with all objects."""
         planner, self._planner = self._planner, None
         if planner is None:
@@ -242,37 +243,37 @@ class NodeController(Controller):
             planner = create_planner(
                 AutoscalerSettings(up, down), self._settings.up.expendable_pods_priority_cutoff, self._recorder
             )
-            changes = self._accumulator.take_all()
+            changes = self._accumulator.take_everything()
         else:
             changes = self._accumulator.take()
-        result = await self._thread.run(ask, planner, changes)
+        result = await self._thread.run(call, planner, changes)
         self._planner = planner
         return result
 
     async def _execute(self, groups: Groups, plans: PassPlans, now: float) -> NodePlanResult:
-        planned = with_unreadable_buffers(plans.up.buffers, plans.problems, self.watching.buffers)
+        planned = with_unreadable_buffers(plans.up.buffers, plans.problems, self.node_informers.buffers)
         published: tuple[BufferDecision, ...] | None = None
         has_observed = False
         self._busy = True
         try:
             async with asyncio.TaskGroup() as group:
-                executing = group.create_task(self._executor.carry_out(plans, now))
+                executing = group.create_task(self._executor.execute(plans, now))
                 if plans.up.orders:
-                    # The status of Buffers does not wait for a provider that hangs.
+                    # A provider that hangs does not delay the status of Buffers.
                     await asyncio.wait({executing}, timeout=ANSWER_SECONDS)
                 if not executing.done():
                     await self._publish(planned, now)
                     published = planned
-                    has_observed = await self._interim_status.until_done(executing, plans.up.memory)
+                    has_observed = await self._interim_status.publish_until_done(executing, plans.up.memory)
             result = executing.result()
             buffers = correct_for_failed_orders(planned, result.failed)
             if has_observed:
-                # Buffers that the plan does not include have a newer status since.
-                await self._interim_status.look(result.memory.up)
+                # Buffers that the plan does not include got a newer status meanwhile.
+                await self._interim_status.publish_once(result.memory.up)
             elif buffers != published:
                 await self._publish(buffers, now)
             for name in result.unchanged:
-                self._accumulator.look_again(name)
+                self._accumulator.reread_node(name)
             await self._pending_writes.wait_for(result.outcomes)
         finally:
             self._busy = False
@@ -284,20 +285,20 @@ class NodeController(Controller):
         if actions:
             await self._writer.write_all(actions)
 
-    async def _publish_look(self, observed: ObservedBuffers, now: float) -> None:
+    async def _publish_observed(self, observed: ObservedBuffers, now: float) -> None:
         if self._may_act() and self.informers.why_not_trusted() is None:
-            buffers = with_unreadable_buffers(observed.buffers, observed.problems, self.watching.buffers)
-            self._autoscaler_metrics.observed(buffers)
+            buffers = with_unreadable_buffers(observed.buffers, observed.problems, self.node_informers.buffers)
+            self._autoscaler_metrics.export_buffers(buffers)
             await self._publish(buffers, now)
 
     def _report(
         self, groups: Groups, plans: PassPlans, buffers: tuple[BufferDecision, ...], failed: frozenset[str]
     ) -> None:
-        self._reporter.group_problems(groups.problems)
-        self._reporter.group_notes(plans.up.notes)
-        self._reporter.orders_lost(plans.up.lost)
-        self._events.pods(plans.up.pods, failed)
-        self._events.buffers(buffers)
-        self._events.nodes(plans.down.nodes)
-        self._events.unreadable(plans.problems)
-        self._autoscaler_metrics.planned(groups, plans, correct_for_failed_orders(plans.up.pods, failed), buffers)
+        self._reporter.report_group_problems(groups.problems)
+        self._reporter.report_group_notes(plans.up.notes)
+        self._reporter.report_lost_orders(plans.up.lost)
+        self._events.record_pods(plans.up.pods, failed)
+        self._events.record_buffers(buffers)
+        self._events.record_nodes(plans.down.nodes)
+        self._events.record_unreadable(plans.problems)
+        self._autoscaler_metrics.export_plans(groups, plans, correct_for_failed_orders(plans.up.pods, failed), buffers)

@@ -23,7 +23,7 @@ from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.informer import Informer
 from trellis.runtime.passes import Periodic
 
-# Pods are created in numbers: a pass waits so long for the rest of them, or as long as the last pass took.
+# Pods are created in numbers: a pass starts so long after the first, or as long as the last pass took.
 _DEBOUNCE_SECONDS: Final = 0.25
 
 
@@ -78,7 +78,7 @@ class ClusterInformers(Protocol):
 class ChangeAccumulator:
     """Accumulates changes between passes; `wake` is called for those that cannot wait for the next interval.
 
-    `covers` says of which namespaces Buffers are kept.
+    `covers` says which namespaces' Buffers are accumulated.
     """
 
     def __init__(self, informers: ClusterInformers, covers: Callable[[str], bool], wake: Callable[[], None]) -> None:
@@ -87,10 +87,10 @@ class ChangeAccumulator:
         self._wake = wake
         # When a pod was last bound to a node, on the loop's clock.
         self.last_arrival = -math.inf
-        # Whether a change may make a difference to how a Buffer is provisioned.
-        self.matters_to_buffers = False
+        # Whether a change may affect the provisioning of a Buffer.
+        self.affects_buffers = False
         self._changes = ClusterSnapshotChanges()
-        self._stored = True
+        self._has_new_storage = True
         self._subscriptions: list[Callable[[], None]] = []
 
     def subscribe(self) -> None:
@@ -117,15 +117,15 @@ class ChangeAccumulator:
 
     def take(self) -> ClusterSnapshotChanges:
         """The changes since the last call."""
-        changes, self._changes, self.matters_to_buffers = self._changes, ClusterSnapshotChanges(), False
-        if self._stored:
-            changes.storage, self._stored = self._informers.storage(), False
+        changes, self._changes, self.affects_buffers = self._changes, ClusterSnapshotChanges(), False
+        if self._has_new_storage:
+            changes.storage, self._has_new_storage = self._informers.storage(), False
         return changes
 
-    def take_all(self) -> ClusterSnapshotChanges:
+    def take_everything(self) -> ClusterSnapshotChanges:
         """All objects, for a new snapshot."""
         informers = self._informers
-        self._changes, self._stored, self.matters_to_buffers = ClusterSnapshotChanges(), False, False
+        self._changes, self._has_new_storage, self.affects_buffers = ClusterSnapshotChanges(), False, False
         return ClusterSnapshotChanges(
             namespaces={
                 namespace.metadata.name: namespace.metadata.labels for namespace in informers.namespaces.snapshot()
@@ -139,8 +139,8 @@ class ChangeAccumulator:
             storage=informers.storage(),
         )
 
-    def look_again(self, node: str) -> None:
-        """Take a node from the cache again, because a planned write of it was not applied."""
+    def reread_node(self, node: str) -> None:
+        """Count a node as changed, because a planned write of it was not applied."""
         self._changes.nodes[node] = self._informers.nodes.get("", node)
 
     def _namespace_changed(self, change: ObjectChange[KubeObject]) -> None:
@@ -148,9 +148,9 @@ class ChangeAccumulator:
 
     def _node_changed(self, change: ObjectChange[Node]) -> None:
         self._changes.nodes[change.key[1]] = change.new
-        if _node_matters(change.old, change.new):
+        if _is_relevant_change(change.old, change.new):
             # A new node belongs to an order that is in flight.
-            self.matters_to_buffers |= change.old is not None
+            self.affects_buffers |= change.old is not None
             self._wake()
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
@@ -159,7 +159,7 @@ class ChangeAccumulator:
             return
         if _is_newly_scheduled(change.old, change.new):
             self.last_arrival = asyncio.get_running_loop().time()
-            self.matters_to_buffers = True
+            self.affects_buffers = True
             self._wake()
         elif _needs_node(change.new) and (change.old is None or not _needs_node(change.old)):
             self._wake()
@@ -169,7 +169,7 @@ class ChangeAccumulator:
             return
         self._changes.buffers[change.key] = change.new
         if _buffer_key(change.old) != _buffer_key(change.new):
-            self.matters_to_buffers = True
+            self.affects_buffers = True
             self._wake()
 
     def _daemon_set_changed(self, change: ObjectChange[DaemonSet]) -> None:
@@ -179,10 +179,10 @@ class ChangeAccumulator:
             self._changes.daemon_sets[change.key] = change.new
 
     def _storage_changed(self, _change: ObjectChange[Any]) -> None:
-        self._stored = True
+        self._has_new_storage = True
 
 
-def _node_matters(old: Node | None, new: Node | None) -> bool:
+def _is_relevant_change(old: Node | None, new: Node | None) -> bool:
     """Whether a node is new, deleted, or differs in what scheduling reads; most changes are heartbeats."""
     return old is None or new is None or _node_key(old) != _node_key(new)
 
@@ -192,8 +192,8 @@ def _node_key(node: Node) -> tuple[object, ...]:
         node.metadata,
         tuple(condition.status for condition in node.status.conditions if condition.type == "Ready"),
     )
-    gone = metadata.deletion_timestamp is not None
-    return metadata.uid, metadata.labels, metadata.annotations, gone, node.spec, node.status.allocatable, ready
+    is_deleted = metadata.deletion_timestamp is not None
+    return metadata.uid, metadata.labels, metadata.annotations, is_deleted, node.spec, node.status.allocatable, ready
 
 
 def _is_newly_scheduled(old: Pod | None, new: Pod) -> bool:

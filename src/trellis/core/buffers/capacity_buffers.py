@@ -90,14 +90,14 @@ def count_replicas(spec: CapacityBufferSpec, scalable: int | None, usage: QuotaU
     if spec.percentage is not None and scalable is not None:
         sizes.append(-(-max(spec.percentage, 0) * max(scalable, 0) // 100))
     if spec.limits is not None:
-        fits = [
+        fitting = [
             max(parse_nanos_or_zero(text), 0) // usage.amounts[f"requests.{name}"]
             for name, text in spec.limits.items()
             if f"requests.{name}" in usage.amounts
         ]
-        if not fits:
+        if not fitting:
             return DetailedReason(LIMITS_NOT_REQUESTED, "resources in configured limits not found in the pod template")
-        sizes = [min(*fits, max(sizes, default=_LARGEST_COUNT))]
+        sizes = [min(*fitting, max(sizes, default=_LARGEST_COUNT))]
     if not sizes:
         return DetailedReason(SIZE_NOT_STATED, "replicas, percentage and limits are not defined")
     return min(max(sizes), _LARGEST_COUNT)
@@ -143,8 +143,8 @@ def _conditions(buffer: CapacityBuffer, translation: Translation, now: str) -> l
 
 
 def _condition(stored: dict[str, Condition], type_: str, holds: bool, now: str) -> dict[str, Any]:
-    status, was = "True" if holds else "False", stored.get(type_)
-    since = was.last_transition_time if was is not None and was.status == status else None
+    status, previous = "True" if holds else "False", stored.get(type_)
+    since = previous.last_transition_time if previous is not None and previous.status == status else None
     return {"type": type_, "status": status, "lastTransitionTime": now if since is None else format_time(since)}
 
 

@@ -137,7 +137,7 @@ def find_skip_reason(buffer: EffectiveBuffer, settings: BufferSettings) -> Detai
 
 def translate(buffer: EffectiveBuffer, facts: TranslationFacts, now: float, settings: BufferSettings) -> Translation:
     """The pods of a Buffer that is ours, as if there were no quotas."""
-    opens, change = _schedule(buffer, now)
+    is_open, change = _schedule(buffer, now)
     request = _read_capacity(buffer, facts, settings)
     if isinstance(request, DetailedReason):
         return Translation(0, 0, request, next_change=change)
@@ -154,9 +154,9 @@ def translate(buffer: EffectiveBuffer, facts: TranslationFacts, now: float, sett
             notes.append(DetailedReason(BUFFER_FILLED, f"pods fill {size - chunks} of {pluralize(size, 'chunk')}"))
     return Translation(
         wanted=request.count,
-        chunks=chunks if opens else 0,
-        ready=ready if opens else DetailedReason(OUTSIDE_SCHEDULE),
-        is_ready=opens,
+        chunks=chunks if is_open else 0,
+        ready=ready if is_open else DetailedReason(OUTSIDE_SCHEDULE),
+        is_ready=is_open,
         pod_spec=to_document(request.shape.spec),
         labels=request.shape.labels,
         usage=request.shape.usage,

@@ -47,7 +47,7 @@ class BufferSettings(msgspec.Struct, frozen=True):
     set_aside: frozenset[str] = frozenset()
     assumed_node: Mapping[str, int] = _SMALL_NODE
 
-    def label_of(self, kind: str) -> str | None:
+    def get_label(self, kind: str) -> str | None:
         """The label of a kind of node class; None if it is unknown."""
         return self.node_class_labels.get(kind) or NODE_CLASS_LABELS.get(kind)
 

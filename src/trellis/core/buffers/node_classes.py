@@ -69,16 +69,18 @@ class NodeClassChunks(msgspec.Struct, frozen=True):
 def find_class_labels(buffer: EffectiveBuffer, settings: BufferSettings) -> dict[str, str] | DetailedReason:
     """The labels of the nodes that a Buffer means: those of the class, and those that its selector adds."""
     totals, target = buffer.capacity, buffer.target
-    more = dict(totals.node_selector) if isinstance(totals, NodeClassTotals) else {}
+    labels = dict(totals.node_selector) if isinstance(totals, NodeClassTotals) else {}
     if target is None:
-        return more
-    label = settings.label_of(target.kind)
+        return labels
+    label = settings.get_label(target.kind)
     if label is None:
         return DetailedReason(NODE_CLASS_UNKNOWN, f"no label is known for nodes of a {target.kind}")
-    if more.get(label, target.name) != target.name:
-        message = f"nodeSelector asks for {label}={more[label]}, and nodes of {target.kind} {target.name} have another"
+    if labels.get(label, target.name) != target.name:
+        message = (
+            f"nodeSelector asks for {label}={labels[label]}, and nodes of {target.kind} {target.name} have another"
+        )
         return DetailedReason(NODE_CLASS_CONTRADICTED, message)
-    return more | {label: target.name}
+    return labels | {label: target.name}
 
 
 def observe_node_class(
@@ -147,12 +149,12 @@ def _shared_taints(nodes: Iterable[Node]) -> tuple[Taint, ...]:
     """The taints that all nodes have, but for those that come and go; found out at the first node without any."""
     shared: dict[tuple[str, str, str], Taint] | None = None
     for node in nodes:
-        own = {
+        taints = {
             (taint.key, taint.value, taint.effect): Taint(taint.key, taint.value, taint.effect)
             for taint in node.spec.taints
             if taint.effect in _HARD and not taint.key.startswith(_TRANSIENT_TAINTS)
         }
-        shared = own if shared is None else {taint: shared[taint] for taint in shared if taint in own}
+        shared = taints if shared is None else {taint: shared[taint] for taint in shared if taint in taints}
         if not shared:
             return ()
     return tuple(taint for _, taint in sorted((shared or {}).items()))

@@ -41,7 +41,7 @@ class PodSummaryTransform:
 
     def __call__(self, pod: Pod) -> Pod:
         metadata = pod.metadata
-        kept = PodMeta(
+        summary_metadata = PodMeta(
             name=metadata.name,
             namespace=intern(metadata.namespace),
             uid=metadata.uid,
@@ -53,7 +53,7 @@ class PodSummaryTransform:
             annotations=_boosts(metadata.annotations),
         )
         return PodSummary(
-            metadata=kept,
+            metadata=summary_metadata,
             status=_phase(pod.status.phase),
             held=self._shared_held(pod),
             daemon_on=intern(find_daemon_node(pod)),
@@ -90,7 +90,7 @@ class PodDemands:
 
     def __init__(self) -> None:
         # By the identities of the parts, which are kept so that no other object gets their identities.
-        self._known: dict[tuple[int, ...], tuple[_Parts, ResourceAmounts]] = {}
+        self._demands: dict[tuple[int, ...], tuple[_Parts, ResourceAmounts]] = {}
 
     def find(self, pod: Pod) -> ResourceAmounts:
         """By resource, sorted."""
@@ -104,14 +104,14 @@ class PodDemands:
             intern(pending.reason) if pending is not None else None,
         )
         key = tuple(map(id, parts))
-        known = self._known.get(key)
-        if known is None:
-            if len(self._known) >= _MAX_REMEMBERED:
-                self._known.clear()
-            known = self._known[key] = (parts, running_demand_or_empty(pod).amounts)
-        return known[1]
+        cached = self._demands.get(key)
+        if cached is None:
+            if len(self._demands) >= _MAX_REMEMBERED:
+                self._demands.clear()
+            cached = self._demands[key] = (parts, running_demand_or_empty(pod).amounts)
+        return cached[1]
 
-    def differ(self, old: Pod | None, new: Pod | None) -> bool:
+    def is_relevant_change(self, old: Pod | None, new: Pod | None) -> bool:
         """Whether a change of a pod can make a difference to a Buffer; most report that a container became ready."""
         if old is None or new is None:
             return True
@@ -125,7 +125,7 @@ class PodDemands:
         )
 
 
-def workload_differs(old: CountedTarget | None, new: CountedTarget | None) -> bool:
+def is_relevant_workload_change(old: CountedTarget | None, new: CountedTarget | None) -> bool:
     """Whether a change of a workload can make a difference to a Buffer: to its spec, its count, or its identity."""
     if old is None or new is None:
         return True

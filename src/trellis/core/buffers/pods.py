@@ -66,9 +66,9 @@ def find_newest_live(pods: Iterable[P]) -> P | None:
 
 
 # What every pod is given for a while, whether its author thought of failing nodes or not.
-_TOLERATED_FOR_A_WHILE: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
+_DEFAULT_TOLERATIONS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 # Labels that tell one pod of a workload from the others, or say where it came to run.
-_LABELS_OF_ONE: Final = frozenset(
+_PER_POD_LABELS: Final = frozenset(
     {
         "statefulset.kubernetes.io/pod-name",
         "apps.kubernetes.io/pod-index",
@@ -89,19 +89,19 @@ def select_scheduling_fields(spec: PodSpec) -> PodSpec:
         host_network=spec.host_network,
         affinity=spec.affinity,
         scheduler_name=spec.scheduler_name,
-        tolerations=tuple(toleration for toleration in spec.tolerations if not _is_for_a_while(toleration)),
+        tolerations=tuple(toleration for toleration in spec.tolerations if not _is_default_toleration(toleration)),
         priority_class_name=spec.priority_class_name,
         priority=spec.priority,
         runtime_class_name=spec.runtime_class_name,
         overhead=spec.overhead or NOTHING,
         topology_spread_constraints=spec.topology_spread_constraints,
-        resources=_of_whole_pod(spec),
+        resources=_select_pod_level_requests(spec),
     )
 
 
 def select_shared_labels(labels: Labels) -> dict[str, str]:
     """The labels that further pods would have too; rules about other pods go by them."""
-    return {name: value for name, value in labels.items() if name not in _LABELS_OF_ONE}
+    return {name: value for name, value in labels.items() if name not in _PER_POD_LABELS}
 
 
 def to_document(spec: PodSpec) -> dict[str, Any]:
@@ -129,16 +129,16 @@ def _ports(ports: Iterable[ContainerPort], *, host_network: bool) -> tuple[Conta
     return tuple(host_ports) if host_network else tuple(port for port in ports if port.host_port)
 
 
-def _of_whole_pod(spec: PodSpec) -> ResourceRequirements | None:
+def _select_pod_level_requests(spec: PodSpec) -> ResourceRequirements | None:
     """What the pod asks for as a whole: a limit counts as a request if no container asks for any of it."""
-    own = spec.resources
-    if own is None:
+    resources = spec.resources
+    if resources is None:
         return None
     requested = {
         name for container in (*spec.containers, *spec.init_containers) for name in _requests(container.resources)
     }
-    filled = {name: text for name, text in own.limits.items() if _is_request(name, requested)}
-    requests: Mapping[str, str] = {**filled, **own.requests}
+    from_limits = {name: text for name, text in resources.limits.items() if _is_request(name, requested)}
+    requests: Mapping[str, str] = {**from_limits, **resources.requests}
     return ResourceRequirements(requests=requests) if requests else None
 
 
@@ -146,5 +146,5 @@ def _is_request(name: str, requested: set[str]) -> bool:
     return is_pod_level_resource(name) and (name not in requested or name.startswith("hugepages-"))
 
 
-def _is_for_a_while(toleration: Toleration) -> bool:
-    return toleration.toleration_seconds is not None and toleration.key in _TOLERATED_FOR_A_WHILE
+def _is_default_toleration(toleration: Toleration) -> bool:
+    return toleration.toleration_seconds is not None and toleration.key in _DEFAULT_TOLERATIONS

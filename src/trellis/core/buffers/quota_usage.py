@@ -70,11 +70,13 @@ class QuotaUsage(msgspec.Struct, frozen=True):
 
 def count_quota_usage(spec: PodSpec) -> QuotaUsage:
     """Of one pod; raises `InvalidQuantity` if an amount of it cannot be read."""
-    more = pod_overhead(spec)
+    overhead = pod_overhead(spec)
     amounts = dict(_ONE_POD)
-    for name, nanos in _with(effective_requests(spec, {}, {}), more, anew=True).items():
+    for name, nanos in _add_overhead(effective_requests(spec, {}, {}), overhead, adds_resources=True).items():
         amounts[name] = amounts[f"requests.{name}"] = nanos
-    for name, nanos in _with(effective_requests(_limits_as_requests(spec), {}, {}), more, anew=False).items():
+    for name, nanos in _add_overhead(
+        effective_requests(_limits_as_requests(spec), {}, {}), overhead, adds_resources=False
+    ).items():
         amounts[f"limits.{name}"] = nanos
     return QuotaUsage(
         amounts={name: nanos for name, nanos in amounts.items() if nanos > 0},
@@ -85,20 +87,20 @@ def count_quota_usage(spec: PodSpec) -> QuotaUsage:
     )
 
 
-def _with(amounts: dict[str, int], more: Mapping[str, int], *, anew: bool) -> dict[str, int]:
+def _add_overhead(amounts: dict[str, int], overhead: Mapping[str, int], *, adds_resources: bool) -> dict[str, int]:
     """The overhead on top; it limits only what is limited already."""
-    added = {name: nanos for name, nanos in more.items() if anew or name in amounts}
+    added = {name: nanos for name, nanos in overhead.items() if adds_resources or name in amounts}
     return amounts | {name: amounts.get(name, 0) + nanos for name, nanos in added.items()}
 
 
 def _limits_as_requests(spec: PodSpec) -> PodSpec:
     """Limits add up as requests do; a container without one adds nothing."""
-    own = spec.resources
+    resources = spec.resources
     return msgspec.structs.replace(
         spec,
         containers=_limited(spec.containers),
         init_containers=_limited(spec.init_containers),
-        resources=ResourceRequirements(requests=own.limits) if own is not None else None,
+        resources=ResourceRequirements(requests=resources.limits) if resources is not None else None,
     )
 
 

@@ -63,37 +63,43 @@ class _QuotaRemainder:
         self.used = {name: parse_nanos_or_zero(text) for name, text in quota.status.used.items()}
         self.reserved: dict[str, int] = {}
 
-    def fitting(self, claim: QuotaClaim) -> int:
+    def count_fitting(self, claim: QuotaClaim) -> int:
         """How many chunks fit; all that are asked for if the quota does not count them."""
-        fits = claim.chunks
-        for name, amount in self._counted(claim).items():
-            left = self.hard[name] - self.reserved.get(name, 0)
+        fitting = claim.chunks
+        for name, amount in self._select_counted(claim).items():
+            remaining = self.hard[name] - self.reserved.get(name, 0)
             if claim.on_top:
-                left -= self.used.get(name, 0)
-            fits = min(fits, max(left, 0) // amount)
-        return fits
+                remaining -= self.used.get(name, 0)
+            fitting = min(fitting, max(remaining, 0) // amount)
+        return fitting
 
     def reserve(self, claim: QuotaClaim, chunks: int) -> None:
         """Takes what the chunks use."""
-        for name, amount in self._counted(claim).items():
+        for name, amount in self._select_counted(claim).items():
             self.reserved[name] = self.reserved.get(name, 0) + chunks * amount
 
-    def _counted(self, claim: QuotaClaim) -> Mapping[str, int]:
+    def _select_counted(self, claim: QuotaClaim) -> Mapping[str, int]:
         return {name: amount for name, amount in claim.usage.amounts.items() if name in self.hard}
 
 
 def allot_quotas(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) -> dict[ClaimKey, QuotaAllowance]:
     """What each of the Buffers of one namespace may have."""
-    all_left = sorted((_QuotaRemainder(quota) for quota in quotas), key=lambda left: left.quota.metadata.name)
+    remainders = sorted(
+        (_QuotaRemainder(quota) for quota in quotas), key=lambda remainder: remainder.quota.metadata.name
+    )
     allowances: dict[ClaimKey, QuotaAllowance] = {}
     for claim in sorted(claims, key=lambda claim: claim.seniority):
-        counting = [left for left in all_left if claim.usage.is_counted_by(left.quota)]
-        fits = [left.fitting(claim) for left in counting]
-        chunks = min(fits, default=claim.chunks)
-        for left in counting:
-            left.reserve(claim, chunks)
-        by = [left.quota.metadata.name for left, fit in zip(counting, fits, strict=True) if fit == chunks]
-        allowances[claim.key] = QuotaAllowance(chunks, tuple(by) if chunks < claim.chunks else ())
+        counted_by = [remainder for remainder in remainders if claim.usage.is_counted_by(remainder.quota)]
+        fitting = [remainder.count_fitting(claim) for remainder in counted_by]
+        chunks = min(fitting, default=claim.chunks)
+        for remainder in counted_by:
+            remainder.reserve(claim, chunks)
+        limited_by = [
+            remainder.quota.metadata.name
+            for remainder, count in zip(counted_by, fitting, strict=True)
+            if count == chunks
+        ]
+        allowances[claim.key] = QuotaAllowance(chunks, tuple(limited_by) if chunks < claim.chunks else ())
     return allowances
 
 

@@ -40,8 +40,8 @@ def build_status(translation: Translation, before: BufferStatus | None, generati
     conditions = []
     for type_, holds, reason, message in _conditions(translation):
         status = "True" if holds else "False"
-        was = stored.get(type_)
-        since = was.last_transition_time if was is not None and was.status == status else None
+        previous = stored.get(type_)
+        since = previous.last_transition_time if previous is not None and previous.status == status else None
         conditions.append(
             {
                 "type": type_,

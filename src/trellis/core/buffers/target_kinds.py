@@ -114,9 +114,9 @@ def template_in(document: Mapping[str, Any]) -> Mapping[str, Any] | None:
     claims = spec.get("volumeClaimTemplates") or ()
     if template is None or not claims:
         return template
-    own = document["metadata"]["name"]
+    workload_name = document["metadata"]["name"]
     names = [claim["metadata"]["name"] for claim in claims]
-    added = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{own}-0"}} for name in names]
+    added = [{"name": name, "persistentVolumeClaim": {"claimName": f"{name}-{workload_name}-0"}} for name in names]
     pod = dict(template.get("spec") or {})
     pod["volumes"] = [volume for volume in pod.get("volumes") or () if volume.get("name") not in names] + added
     return {**template, "spec": pod}

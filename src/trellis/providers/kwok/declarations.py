@@ -72,13 +72,13 @@ def read_declarations(config: ConfigMap | None, where: str) -> Declarations:
     groups: dict[str, DeclaredGroup] = {}
     problems: list[GroupProblem] = []
     for file, text in sorted(config.data.items()):
-        manifests, broken = read_manifests(ManifestSource(file, text.encode(errors="surrogatepass")))
-        problems += [_refusal("", [finding]) for finding in broken]
-        for written in manifests:
-            manifest, findings = _validate(written, groups)
-            wrong = [finding for finding in findings if finding.is_error]
-            if wrong:
-                problems.append(_refusal(manifest.name, wrong))
+        manifests, unreadable = read_manifests(ManifestSource(file, text.encode(errors="surrogatepass")))
+        problems += [_refusal("", [finding]) for finding in unreadable]
+        for document in manifests:
+            manifest, findings = _validate(document, groups)
+            errors = [finding for finding in findings if finding.is_error]
+            if errors:
+                problems.append(_refusal(manifest.name, errors))
             else:
                 groups[manifest.name] = _build_group(msgspec.convert(manifest.value, KwokNodeGroup))
     if not groups and not problems:
@@ -122,21 +122,21 @@ def _validate(written: Manifest, others: Collection[str]) -> tuple[Manifest, lis
     """The document as it was meant, and what is wrong with it; of two groups with one name the first counts."""
     manifest, kind, findings = recognise_kind(written)
     if kind is not KWOK_NODE_GROUP:
-        wanted = f"must be {KWOK_NODE_GROUP.name} of {KWOK_NODE_GROUP.api_version}"
-        return manifest, [*findings, manifest.problem(ValidationProblem(("kind",), INVALID, wanted, manifest.kind))]
+        expected = f"must be {KWOK_NODE_GROUP.name} of {KWOK_NODE_GROUP.api_version}"
+        return manifest, [*findings, manifest.problem(ValidationProblem(("kind",), INVALID, expected, manifest.kind))]
     findings += [manifest.problem(problem) for problem in validate(kind, manifest.value)]
     if manifest.name in others:
-        twice = ValidationProblem(
+        duplicate = ValidationProblem(
             ("metadata", "name"), DUPLICATE, "there is a group of this name already", manifest.name
         )
-        findings.append(manifest.problem(twice))
+        findings.append(manifest.problem(duplicate))
     return manifest, findings
 
 
 def _refusal(group: str, findings: Iterable[Finding]) -> GroupProblem:
-    return GroupProblem(group, DetailedReason(GROUP_REFUSED, "; ".join(map(_line, findings))))
+    return GroupProblem(group, DetailedReason(GROUP_REFUSED, "; ".join(map(_format_finding, findings))))
 
 
-def _line(finding: Finding) -> str:
+def _format_finding(finding: Finding) -> str:
     path = f" {finding.path}:" if finding.path else ""
     return f"{finding.file}:{finding.line}:{finding.column}{path} {finding.message}"

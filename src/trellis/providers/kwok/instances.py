@@ -48,10 +48,10 @@ class KwokOrder(msgspec.Struct, frozen=True):
 
     at: float
     boot_seconds: float
-    mishap: str = ""
+    failure_mode: str = ""
 
     @property
-    def due(self) -> float:
+    def booted_at(self) -> float:
         """When it has booted."""
         return self.at + self.boot_seconds
 
@@ -59,17 +59,19 @@ class KwokOrder(msgspec.Struct, frozen=True):
     def annotations(self) -> dict[str, str]:
         """As it stands on the node; kwok gets no node that is not to come up."""
         at = format_micro_time(datetime.fromtimestamp(self.at, UTC))
-        fate = {FAILURE_MODE_ANNOTATION: self.mishap} if self.mishap else {KWOK_KEY: KWOK_VALUE}
-        return {ORDERED_AT_ANNOTATION: at, BOOT_SECONDS_ANNOTATION: repr(self.boot_seconds), **fate}
+        outcome = {FAILURE_MODE_ANNOTATION: self.failure_mode} if self.failure_mode else {KWOK_KEY: KWOK_VALUE}
+        return {ORDERED_AT_ANNOTATION: at, BOOT_SECONDS_ANNOTATION: repr(self.boot_seconds), **outcome}
 
 
 def read_order(node: Node) -> KwokOrder:
     """What a node says about its order; one that says nothing sensible was up when it was made."""
-    notes, made = node.metadata.annotations, node.metadata.creation_timestamp
-    at = _parse_instant(notes.get(ORDERED_AT_ANNOTATION, ""))
+    annotations, created = node.metadata.annotations, node.metadata.creation_timestamp
+    at = _parse_instant(annotations.get(ORDERED_AT_ANNOTATION, ""))
     if at is None:
-        at = made.timestamp() if made is not None else 0.0
-    return KwokOrder(at, _parse_seconds(notes.get(BOOT_SECONDS_ANNOTATION, "")), notes.get(FAILURE_MODE_ANNOTATION, ""))
+        at = created.timestamp() if created is not None else 0.0
+    return KwokOrder(
+        at, _parse_seconds(annotations.get(BOOT_SECONDS_ANNOTATION, "")), annotations.get(FAILURE_MODE_ANNOTATION, "")
+    )
 
 
 def build_node(document: dict[str, Any], name: str, order: KwokOrder) -> dict[str, Any]:
@@ -88,15 +90,15 @@ def build_node(document: dict[str, Any], name: str, order: KwokOrder) -> dict[st
     }
 
 
-def free_names(group: str, taken: Collection[str]) -> Iterator[str]:
+def free_names(group: str, used_names: Collection[str]) -> Iterator[str]:
     """Names for new nodes of a group; as long as no node comes or goes, always the same.
 
     They go on after the highest, so that a node rarely gets the name of one that has just gone.
     """
     form = re.compile(rf"{re.escape(group)}-([0-9]{{1,7}})")
-    highest = max((int(match[1]) for name in taken if (match := form.fullmatch(name))), default=0)
+    highest = max((int(match[1]) for name in used_names if (match := form.fullmatch(name))), default=0)
     for number in chain(range(highest + 1, _HIGHEST + 1), range(1, highest)):
-        if (name := f"{group}-{number}") not in taken:
+        if (name := f"{group}-{number}") not in used_names:
             yield name
 
 
@@ -128,10 +130,10 @@ def build_instance(node: Node, now: float) -> Instance:
     if leaving is not None:
         return Instance(name, InstanceState.LEAVING, leaving.timestamp(), name)
     if not is_starting(node):
-        return Instance(name, InstanceState.RUNNING, order.due, name)
-    if order.mishap == GroupFailureMode.FAIL_TO_START and now >= order.due:
+        return Instance(name, InstanceState.RUNNING, order.booted_at, name)
+    if order.failure_mode == GroupFailureMode.FAIL_TO_START and now >= order.booted_at:
         error = DetailedReason(NODE_FAILED_TO_START, "there was no machine for it")
-        return Instance(name, InstanceState.FAILED, order.due, name, error)
+        return Instance(name, InstanceState.FAILED, order.booted_at, name, error)
     return Instance(name, InstanceState.ORDERED, order.at, name)
 
 
@@ -145,20 +147,20 @@ def next_action(node: Node, now: float) -> Action | float | None:
     if node.metadata.deletion_timestamp is not None or not is_starting(node):
         return None
     order = read_order(node)
-    if now < order.due:
-        return None if order.mishap == GroupFailureMode.NEVER_COME_UP else order.due
-    if order.mishap in _NEVER_READY:
+    if now < order.booted_at:
+        return None if order.failure_mode == GroupFailureMode.NEVER_COME_UP else order.booted_at
+    if order.failure_mode in _NEVER_READY:
         return None
     if node.metadata.labels.get(KWOK_KEY) != KWOK_VALUE:
-        given = {"metadata": {"labels": {KWOK_KEY: KWOK_VALUE}}}
-        return PatchObject(target_of(NODES, node, at_this_version=False), merge_patch(given))
+        patch = {"metadata": {"labels": {KWOK_KEY: KWOK_VALUE}}}
+        return PatchObject(target_of(NODES, node, at_this_version=False), merge_patch(patch))
     return _without_taint(node) if _is_ready(node) else None
 
 
 def _without_taint(node: Node) -> Action:
     """The list is replaced as a whole, which holds for this version of the node alone."""
-    left = [msgspec.to_builtins(taint) for taint in node.spec.taints if taint.key != STARTING_TAINT]
-    return PatchObject(target_of(NODES, node), merge_patch({"spec": {"taints": left}}))
+    taints = [msgspec.to_builtins(taint) for taint in node.spec.taints if taint.key != STARTING_TAINT]
+    return PatchObject(target_of(NODES, node), merge_patch({"spec": {"taints": taints}}))
 
 
 def _is_ready(node: Node) -> bool:

@@ -44,19 +44,19 @@ class KwokProvider:
 
     name: str = "kwok"
 
-    def __init__(self, look: Callable[[], KwokObjects], where: str = CONFIG_MAP) -> None:
-        self._look = look
+    def __init__(self, read_objects: Callable[[], KwokObjects], where: str = CONFIG_MAP) -> None:
+        self._read_objects = read_objects
         self._where = where
         self._read: tuple[ConfigMap | None, Declarations] | None = None
         self._reading = asyncio.Lock()
 
     async def groups(self, now: float, /) -> Groups:
         """Each group with its nodes; nodes of groups that are not declared are left alone and told of."""
-        return await asyncio.to_thread(_groups, await self._view(), now)
+        return await asyncio.to_thread(_build_groups, await self._build_view(), now)
 
     async def order(self, group: str, target: int, now: float, /) -> Ordered:
         """Create what is missing, by names that follow from the nodes that are there."""
-        view = await self._view()
+        view = await self._build_view()
         declared = view.declared.groups.get(group)
         if declared is None:
             return Ordered(error=_unknown(group))
@@ -65,42 +65,42 @@ class KwokProvider:
         if refused is not None:
             return Ordered(error=refused)
         missing = max(0, target - state.target)
-        well = min(missing, _healthy_left(declared, state.target))
+        healthy_count = min(missing, _count_healthy(declared, state.target))
         names = list(islice(free_names(group, {node.metadata.name for node in view.nodes}), missing))
-        if well < missing and declared.fails is not None:
-            return await _fail_order(declared, names, well, now)
+        if healthy_count < missing and declared.fails is not None:
+            return await _fail_order(declared, names, healthy_count, now)
         return _build_order(declared, names, now)
 
     async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
         """Delete Nodes; kwok lets go of them by itself."""
-        view = await self._view()
+        view = await self._build_view()
         if group not in view.declared.groups:
             return Released(refused=dict.fromkeys(instances, _unknown(group)))
         state = view.state(group, now)
         refused = find_release_problems(state, instances)
-        given = tuple(instance for instance in dict.fromkeys(instances) if instance not in refused)
+        released = tuple(instance for instance in dict.fromkeys(instances) if instance not in refused)
         leaving = {instance.id for instance in state.instances if instance.state is InstanceState.LEAVING}
-        by_name = {node.metadata.name: node for node in view.members[group]} if given else {}
-        deleted = (by_name[instance] for instance in given if instance not in leaving)
+        by_name = {node.metadata.name: node for node in view.members[group]} if released else {}
+        deleted = (by_name[instance] for instance in released if instance not in leaving)
         return Released(
-            given,
-            _one_step(DeleteObject(target_of(NODES, node, at_this_version=False)) for node in deleted),
+            released,
+            _build_steps(DeleteObject(target_of(NODES, node, at_this_version=False)) for node in deleted),
             refused,
         )
 
     async def tend(self, now: float, /) -> Tended:
         """Give nodes that have booted to kwok, and let pods onto those that are ready. Groups are not asked."""
-        return await asyncio.to_thread(_tended, await self._view(), now)
+        return await asyncio.to_thread(_build_tended, await self._build_view(), now)
 
-    async def _view(self) -> _ProviderView:
-        seen = self._look()
-        declared = await self._declared(seen.config)
+    async def _build_view(self) -> _ProviderView:
+        objects = self._read_objects()
+        declared = await self._declared(objects.config)
         members: dict[str, list[Node]] = {}
-        for node in seen.nodes:
+        for node in objects.nodes:
             group = node.metadata.labels.get(GROUP_LABEL)
             if group:
                 members.setdefault(group, []).append(node)
-        return _ProviderView(declared, seen.nodes, members)
+        return _ProviderView(declared, objects.nodes, members)
 
     async def _declared(self, config: ConfigMap | None) -> Declarations:
         """What a ConfigMap declares, read once: hundreds of groups take longer than others can wait for the loop."""
@@ -123,31 +123,31 @@ class _ProviderView(msgspec.Struct, frozen=True):
         return GroupState(self.declared.groups[group].group, target, instances)
 
 
-def _groups(view: _ProviderView, now: float) -> Groups:
+def _build_groups(view: _ProviderView, now: float) -> Groups:
     states = tuple(view.state(name, now) for name in view.declared.groups)
-    told = {problem.group for problem in view.declared.problems}
-    gone = [
+    reported = {problem.group for problem in view.declared.problems}
+    undeclared = [
         GroupProblem(
             name, DetailedReason(GROUP_GONE, f"nothing declares the group {name} of {pluralize(len(nodes), 'node')}")
         )
         for name, nodes in sorted(view.members.items())
-        if name not in view.declared.groups and name not in told
+        if name not in view.declared.groups and name not in reported
     ]
-    return Groups(states, (*view.declared.problems, *gone))
+    return Groups(states, (*view.declared.problems, *undeclared))
 
 
-def _tended(view: _ProviderView, now: float) -> Tended:
+def _build_tended(view: _ProviderView, now: float) -> Tended:
     needs = [next_action(node, now) for nodes in view.members.values() for node in nodes]
     later = [need for need in needs if isinstance(need, float)]
     actions = (need for need in needs if need is not None and not isinstance(need, float))
-    return Tended(_one_step(actions), min(later, default=None))
+    return Tended(_build_steps(actions), min(later, default=None))
 
 
 def _unknown(group: str) -> DetailedReason:
     return DetailedReason(UNKNOWN_GROUP, f"there is no group {group}")
 
 
-def _healthy_left(declared: DeclaredGroup, target: int) -> int:
+def _count_healthy(declared: DeclaredGroup, target: int) -> int:
     """How many more nodes of a group can be had before it fails."""
     if declared.fails is None:
         return declared.group.max_size
@@ -155,36 +155,36 @@ def _healthy_left(declared: DeclaredGroup, target: int) -> int:
 
 
 def _build_order(declared: DeclaredGroup, names: Sequence[str], now: float) -> Ordered:
-    return Ordered(tuple(names), _one_step(_creations(declared, declared.document, names, now)))
+    return Ordered(tuple(names), _build_steps(_creations(declared, declared.document, names, now)))
 
 
-async def _fail_order(declared: DeclaredGroup, names: Sequence[str], well: int, now: float) -> Ordered:
+async def _fail_order(declared: DeclaredGroup, names: Sequence[str], healthy_count: int, now: float) -> Ordered:
     """The first nodes of an order are well, and this is what becomes of the others."""
-    how = declared.fails.how if declared.fails is not None else ""
-    good, bad = names[:well], names[well:]
-    done = _creations(declared, declared.document, good, now)
-    match how:
+    mode = declared.fails.how if declared.fails is not None else ""
+    good, bad = names[:healthy_count], names[healthy_count:]
+    creations = _creations(declared, declared.document, good, now)
+    match mode:
         case GroupFailureMode.HANG:
             await asyncio.get_running_loop().create_future()
         case GroupFailureMode.REFUSE_ORDERS:
             refused = f"{len(bad)} of {pluralize(len(names), 'node')}"
             error = DetailedReason(ORDER_REFUSED, f"{declared.group.name} has no machine for {refused}")
-            return Ordered(tuple(good), _one_step(done), error)
+            return Ordered(tuple(good), _build_steps(creations), error)
         case GroupFailureMode.OTHER_SHAPE:
-            done += _creations(declared, declared.other_document, bad, now)
+            creations += _creations(declared, declared.other_document, bad, now)
         case GroupFailureMode.NEVER_COME_UP | GroupFailureMode.FAIL_TO_START:
-            done += _creations(declared, declared.document, bad, now, how)
+            creations += _creations(declared, declared.document, bad, now, mode)
     # Orders that are lost are confirmed like all others.
-    return Ordered(tuple(names), _one_step(done))
+    return Ordered(tuple(names), _build_steps(creations))
 
 
 def _creations(
-    declared: DeclaredGroup, document: dict[str, Any], names: Sequence[str], now: float, mishap: str = ""
+    declared: DeclaredGroup, document: dict[str, Any], names: Sequence[str], now: float, failure_mode: str = ""
 ) -> list[Action]:
-    order = KwokOrder(now, declared.group.boot_seconds, mishap)
+    order = KwokOrder(now, declared.group.boot_seconds, failure_mode)
     return [CreateObject(Target(NODES, name), build_node(document, name, order)) for name in names]
 
 
-def _one_step(actions: Iterable[Action]) -> Steps:
+def _build_steps(actions: Iterable[Action]) -> Steps:
     step = tuple(actions)
     return (step,) if step else ()

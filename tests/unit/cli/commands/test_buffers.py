@@ -46,8 +46,8 @@ def test_flags_become_the_figures_that_buffers_are_translated_by() -> None:
     )
     figures = settings.figures()
     assert (figures.most_chunks, figures.set_aside) == (7, frozenset({"Rollout"}))
-    assert figures.label_of("Pool") == "example.com/pool"
-    assert figures.label_of("NodePool") == "karpenter.sh/nodepool"
+    assert figures.get_label("Pool") == "example.com/pool"
+    assert figures.get_label("NodePool") == "karpenter.sh/nodepool"
 
 
 def test_the_manifest_runs_it_with_its_lease_port_and_account() -> None:

@@ -71,7 +71,7 @@ def execute(plans: PassPlans, provider: SlowProvider) -> NodePlanResult:
     client = ProviderClient(provider, writer, 30.0, metrics)
     reporter = ActionReporter(metrics, lambda _about, _reason, _message: None)
     executor = NodeExecutor(writer, client, reporter, ScaleUpSettings())
-    return virtual_time.run(executor.carry_out(plans, START))
+    return virtual_time.run(executor.execute(plans, START))
 
 
 def removing_and_waiting() -> tuple[ShrinkingCluster, AutoscalerMemory]:

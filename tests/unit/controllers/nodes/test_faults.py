@@ -396,14 +396,14 @@ def test_a_pass_that_fails_is_followed_by_one_that_begins_with_everything(monkey
 
 def test_a_plan_that_could_not_be_carried_out_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(down=QUICK)
-    carry_out = NodeExecutor.carry_out
+    execute = NodeExecutor.execute
     failures: list[str] = []
 
     async def failing_once(carrying: NodeExecutor, plans: PassPlans, now: float) -> NodePlanResult:
         if not failures and plans.down.actions:
             failures.append("broken")
             raise ValueError("a bug")
-        return await carry_out(carrying, plans, now)
+        return await execute(carrying, plans, now)
 
     async def play(_: NodeController) -> None:
         world.add_pod()
@@ -412,7 +412,7 @@ def test_a_plan_that_could_not_be_carried_out_is_made_anew(monkeypatch: pytest.M
         while MARK not in world.taints("small-1"):
             await world.wait(1)
         # The mark is to be taken off, and is not.
-        monkeypatch.setattr(NodeExecutor, "carry_out", failing_once)
+        monkeypatch.setattr(NodeExecutor, "execute", failing_once)
         world.add_pod()
         await world.wait(30)
         assert world.taints("small-1") == []

@@ -75,14 +75,14 @@ def test_a_document_that_is_refused_costs_its_own_group_alone(spoiled: dict[str,
     found = read_declarations(config_map(group("a"), spoiled, group("b")), WHERE)
     assert sorted(found.groups) == ["a", "b"]
     [problem] = found.problems
-    assert problem.said.reason is GROUP_REFUSED
+    assert problem.reason.reason is GROUP_REFUSED
 
 
 def test_a_refusal_says_which_file_line_field_and_rule() -> None:
     found = read_declarations(config_map(group("bad", minSize=11, price=-1)), WHERE)
     [problem] = found.problems
     assert problem.group == "bad"
-    assert str(problem.said) == (
+    assert str(problem.reason) == (
         "groups.yaml:12:3 spec.price: Invalid value: -1: must be greater than or equal to 0; "
         "groups.yaml:11:3 spec.minSize: Invalid value: 11: must not be above maxSize, which is 10"
     )
@@ -91,21 +91,21 @@ def test_a_refusal_says_which_file_line_field_and_rule() -> None:
 def test_text_that_is_no_document_is_reported_and_the_rest_is_read() -> None:
     found = read_declarations(config_map(group("a"), **{"broken.yaml": "spec: {unclosed", "note.txt": "hello"}), WHERE)
     assert sorted(found.groups) == ["a"]
-    assert [str(problem.said).partition(" ")[0] for problem in found.problems] == ["broken.yaml:1:7", "note.txt:1:1"]
+    assert [str(problem.reason).partition(" ")[0] for problem in found.problems] == ["broken.yaml:1:7", "note.txt:1:1"]
 
 
 def test_of_two_groups_with_one_name_the_first_counts() -> None:
     found = read_declarations(config_map(group("a", maxSize=1), group("a", maxSize=2)), WHERE)
     assert found.groups["a"].group.max_size == 1
     [problem] = found.problems
-    assert 'metadata.name: Duplicate value: "a": there is a group of this name already' in str(problem.said)
+    assert 'metadata.name: Duplicate value: "a": there is a group of this name already' in str(problem.reason)
 
 
 def test_another_object_is_no_group() -> None:
     other = {"apiVersion": "autoscaling.x-k8s.io/v1alpha1", "kind": "Buffer", "metadata": {"name": "x"}}
     [problem] = read_declarations(config_map(other), WHERE).problems
     assert 'kind: Invalid value: "Buffer": must be KwokNodeGroup of nodes.trellis.x-k8s.io/v1alpha1' in str(
-        problem.said
+        problem.reason
     )
 
 
@@ -118,7 +118,7 @@ def test_another_object_is_no_group() -> None:
 )
 def test_that_nothing_is_declared_is_reported(config: object, told: str) -> None:
     [problem] = read_declarations(config, WHERE).problems  # type: ignore[arg-type]
-    assert (problem.said.reason, str(problem.said)) == (NO_GROUPS, told)
+    assert (problem.reason.reason, str(problem.reason)) == (NO_GROUPS, told)
 
 
 @given(st.text(max_size=60))

@@ -232,7 +232,7 @@ async def test_nodes_of_a_group_no_longer_declared_are_reported_not_touched_and_
     found = await world.provider.groups(world.now)
     assert [state.group.name for state in found.states] == ["other"]
     [problem] = found.problems
-    assert (problem.group, problem.said.reason) == ("small", GROUP_GONE)
+    assert (problem.group, problem.reason.reason) == ("small", GROUP_GONE)
     world.now += BOOT
     await world.tend()
     await world.wait(0)

@@ -59,7 +59,7 @@ class CapacityBuffers:
         *,
         informers: Informers,
         served: Served,
-        settle: Callable[[str], None],
+        enqueue_division: Callable[[str], None],
         metrics: Metrics,
         record: EventSink,
         now: Callable[[], float],
@@ -78,7 +78,7 @@ class CapacityBuffers:
                 CapacityBufferStates(shared.selectors),
                 CapacityBufferPublisher(self._informers, writer, record=record, now=now),
                 settings=shared.settings,
-                settle=settle,
+                enqueue_division=enqueue_division,
                 metrics=metrics,
             )
 

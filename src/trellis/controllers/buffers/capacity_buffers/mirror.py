@@ -143,7 +143,7 @@ class CapacityBufferMirrorRemoval:
         self._client = client
         self._writer = writer
 
-    async def keep(self, buffer: Buffer, _settled: Translation) -> float | None:
+    async def keep(self, buffer: Buffer, _translation: Translation) -> float | None:
         """Delete the mirror of a Buffer. A Buffer without the condition causes no request."""
         return await self.leave(buffer)
 
@@ -200,19 +200,21 @@ class CapacityBufferMirror:
         # The inputs of the last reconcile that left nothing to write; while they stay the same, nothing is written.
         self._agreed: dict[ObjectKey, tuple[object, ...]] = {}
 
-    async def keep(self, buffer: Buffer, settled: Translation) -> float | None:
+    async def keep(self, buffer: Buffer, translation: Translation) -> float | None:
         """Mirror the translation of a Buffer; in how many seconds to try again, if that failed."""
         key = key_of(buffer)
         capacity, template = self._find_mirror(buffer)
-        on_top = self._replicas(buffer, settled)
+        on_top = self._replicas(buffer, translation)
         if on_top is None:
             return await self._wait_for_usage(buffer)
         self._unobserved.pop(key, None)
-        inputs = (buffer, settled, capacity, template, self._informers.seen, on_top)
+        inputs = (buffer, translation, capacity, template, self._informers.seen, on_top)
         agreed = self._agreed.get(key)
         if agreed is not None and agreed[-1] == on_top and all(map(operator.is_, agreed[:-1], inputs[:-1])):
             return None
-        result = await self._ensure_mirror(buffer, msgspec.structs.replace(settled, chunks=on_top), capacity, template)
+        result = await self._ensure_mirror(
+            buffer, msgspec.structs.replace(translation, chunks=on_top), capacity, template
+        )
         if isinstance(result, OwnedObjectResult):
             if result.problem is None:
                 return result.retry
@@ -239,12 +241,12 @@ class CapacityBufferMirror:
         """Forget all, because another process has led in the meantime."""
         self._agreed.clear()
 
-    def _replicas(self, buffer: Buffer, settled: Translation) -> int | None:
+    def _replicas(self, buffer: Buffer, translation: Translation) -> int | None:
         """How many replicas the CapacityBuffer has; None if it is not known how much of a minimum pods use."""
-        if settled.on_top or not settled.chunks or settled.pod_spec is None:
-            return settled.chunks
+        if translation.on_top or not translation.chunks or translation.pod_spec is None:
+            return translation.chunks
         on_top = self._on_top(buffer)
-        return None if on_top is None else min(on_top, settled.chunks)
+        return None if on_top is None else min(on_top, translation.chunks)
 
     async def _wait_for_usage(self, buffer: Buffer) -> float | None:
         """Leave the CapacityBuffer as it is until the use of the minimum is known, and say so if that takes long."""
@@ -261,7 +263,7 @@ class CapacityBufferMirror:
         )
 
     async def _ensure_mirror(
-        self, buffer: Buffer, settled: Translation, capacity: CapacityBuffer | None, template: PodTemplate | None
+        self, buffer: Buffer, translation: Translation, capacity: CapacityBuffer | None, template: PodTemplate | None
     ) -> DetailedReason | OwnedObjectResult[Any]:
         """Write what differs: the reason for the condition if nothing does, otherwise the result of the write."""
         if not self._informers.seen:
@@ -271,7 +273,7 @@ class CapacityBufferMirror:
             return OwnedObjectResult(
                 problem=DetailedReason(OWNED_NAME_TAKEN, f"CapacityBuffer {name} belongs to somebody else")
             )
-        exported = export_buffer(name, settled)
+        exported = export_buffer(name, translation)
         if exported is None:
             return await self._ensure_empty(buffer, capacity)
         owner = owner_reference(BUFFERS, buffer)
@@ -281,7 +283,7 @@ class CapacityBufferMirror:
         capacity_result = await self._ensure_capacity_buffer(buffer, capacity, exported.spec)
         if capacity_result is not None:
             return capacity_result
-        if not settled.on_top:
+        if not translation.on_top:
             return DetailedReason(MINIMUM_KEPT_ELSEWHERE)
         return DetailedReason(KEPT_ELSEWHERE, f"kept as CapacityBuffer {name}")
 

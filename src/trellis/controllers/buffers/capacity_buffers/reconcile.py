@@ -19,7 +19,7 @@ from trellis.controllers.buffers.capacity_buffers.state import CapacityBufferSta
 from trellis.controllers.buffers.capacity_buffers.status import CapacityBufferPublisher
 from trellis.controllers.buffers.capacity_buffers.view import CapacityBufferViewBuilder
 from trellis.controllers.buffers.quota_shares import QuotaShares
-from trellis.controllers.buffers.state import RECHECK_SECONDS, is_uncertain, may_change_again
+from trellis.controllers.buffers.state import RECHECK_SECONDS, is_uncertain, may_be_outdated
 from trellis.core.buffers import BufferSettings, Translation, TranslationFacts, is_served, translate_capacity_buffer
 from trellis.core.cluster.store import ObjectKey
 from trellis.core.cluster.target_problems import TARGET_UNREACHABLE, build_target_problem
@@ -33,7 +33,7 @@ _UNWATCHED_SECONDS: Final = 10.0
 class CapacityBufferReconciler:
     """Reconciles CapacityBuffers. None is reconciled twice at a time.
 
-    `settle` is called with namespaces whose quotas have to be divided again.
+    `enqueue_division` is called with namespaces whose quotas have to be divided again.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class CapacityBufferReconciler:
         publisher: CapacityBufferPublisher,
         *,
         settings: BufferSettings,
-        settle: Callable[[str], None],
+        enqueue_division: Callable[[str], None],
         metrics: Metrics,
     ) -> None:
         self.informers = informers
@@ -54,7 +54,7 @@ class CapacityBufferReconciler:
         self._states = states
         self._publisher = publisher
         self._settings = settings
-        self._settle = settle
+        self._enqueue_division = enqueue_division
         self._metrics = metrics
 
     async def reconcile(self, key: ObjectKey) -> float | None:
@@ -69,18 +69,18 @@ class CapacityBufferReconciler:
         facts = await self._facts(buffer, state)
         if facts is None:
             return RETRY_SECONDS
-        recheck = RECHECK_SECONDS if may_change_again(state, facts) else None
+        recheck = RECHECK_SECONDS if may_be_outdated(state, facts) else None
         translation = self._translate(buffer, state, facts)
         requeue_after = recheck if translation.is_ready else _UNWATCHED_SECONDS
         created = buffer.metadata.creation_timestamp
         if self._shares.put(key, math.nan if created is None else created.timestamp(), translation):
-            self._settle(key[0])
+            self._enqueue_division(key[0])
             return requeue_after
         # Quotas may have been divided while facts were read, and the CapacityBuffer may have changed.
-        settled, newest = self._shares.find(key), self.informers.buffers.get(key[0], capacity_buffer_name(key))
-        if settled is None or newest is None or self._states.of(key, newest) is not state:
+        within_quotas, newest = self._shares.find(key), self.informers.buffers.get(key[0], capacity_buffer_name(key))
+        if within_quotas is None or newest is None or self._states.of(key, newest) is not state:
             return requeue_after
-        retry = await self._publisher.publish(newest, state, settled)
+        retry = await self._publisher.publish(newest, state, within_quotas)
         return requeue_after if retry is None else retry
 
     def is_awaited(self, namespace: str) -> bool:
@@ -102,13 +102,13 @@ class CapacityBufferReconciler:
         self._states.begin_anew()
 
     def export(self) -> None:
-        counts = self._states.verdicts().items()
+        counts = self._states.count_by_reason().items()
         self._metrics.set_all(named.SERVED, {(reason,): float(count) for reason, count in counts})
 
     def _forget(self, key: ObjectKey) -> None:
         self._states.forget(key)
         if self._shares.drop(key):
-            self._settle(key[0])
+            self._enqueue_division(key[0])
 
     async def _facts(self, buffer: CapacityBuffer, state: CapacityBufferState) -> TranslationFacts | None:
         """The facts of a translation; None if a request had no answer, and what was published before stands."""
@@ -119,13 +119,13 @@ class CapacityBufferReconciler:
         return None if is_uncertain(state, facts) and buffer.status.replicas is not None else facts
 
     def _translate(self, buffer: CapacityBuffer, state: CapacityBufferState, facts: TranslationFacts) -> Translation:
-        if state.made is None or state.facts != facts:
+        if state.translation is None or state.facts != facts:
             self._metrics.add(named.TRANSLATIONS, 1)
             translation = translate_capacity_buffer(buffer, facts, self._settings)
             state.facts = facts
             # An equal translation stays the same object, so that what was published can be compared by identity.
-            state.made = state.made if state.made == translation else translation
-        return state.made
+            state.translation = state.translation if state.translation == translation else translation
+        return state.translation
 
 
 def is_managed(buffer: CapacityBuffer) -> bool:

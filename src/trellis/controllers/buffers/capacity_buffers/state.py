@@ -30,10 +30,10 @@ class CapacityBufferState(msgspec.Struct):
     facts: TranslationFacts | None = None
     # Since when, on the loop's clock, its workload may not be read.
     forbidden_since: float | None = None
-    made: Translation | None = None
+    translation: Translation | None = None
     # The object, the translation and the template of the last complete publish.
-    told: tuple[CapacityBuffer, Translation, PodTemplate | None] | None = None
-    verdict: str = ""
+    published: tuple[CapacityBuffer, Translation, PodTemplate | None] | None = None
+    reason_code: str = ""
     notes: frozenset[str] = frozenset()
 
 
@@ -54,7 +54,7 @@ class CapacityBufferStates:
         if before is not None and before.uid == metadata.uid:
             status_is_current = before.target_stays or observed_generation(buffer) == before.generation
             state.target_stays = status_is_current and before.workload == state.workload
-            state.verdict, state.notes = before.verdict, before.notes
+            state.reason_code, state.notes = before.reason_code, before.notes
         return state
 
     def forget(self, key: ObjectKey) -> None:
@@ -72,9 +72,9 @@ class CapacityBufferStates:
         """Forget all, because another process has led in the meantime."""
         self._states.clear()
 
-    def verdicts(self) -> Counter[str]:
+    def count_by_reason(self) -> Counter[str]:
         """The number of CapacityBuffers by reason."""
-        return Counter(state.verdict for state in self._states.values() if state.verdict)
+        return Counter(state.reason_code for state in self._states.values() if state.reason_code)
 
 
 def observed_generation(buffer: CapacityBuffer) -> int | None:

@@ -50,24 +50,26 @@ class CapacityBufferPublisher:
         self._record = record
         self._now = now
 
-    async def publish(self, buffer: CapacityBuffer, state: CapacityBufferState, settled: Translation) -> float | None:
+    async def publish(
+        self, buffer: CapacityBuffer, state: CapacityBufferState, translation: Translation
+    ) -> float | None:
         """Write the template and the status; in how many seconds to try again, if that failed."""
         resource, namespace = self._informers.resource, buffer.metadata.namespace
         name = managed_template_name(buffer.metadata.name)
         template = self._informers.templates.get(namespace, name)
-        now = (buffer, settled, template)
-        if state.told is not None and all(
-            published_part is current_part for published_part, current_part in zip(state.told, now, strict=True)
+        now = (buffer, translation, template)
+        if state.published is not None and all(
+            published_part is current_part for published_part, current_part in zip(state.published, now, strict=True)
         ):
             return None
-        published, generation = settled, None
-        if settled.is_ready:
-            document = build_pod_template(name, settled)
+        published, generation = translation, None
+        if translation.is_ready:
+            document = build_pod_template(name, translation)
             result = await ensure_template(
                 self._writer, template, owner_reference(resource, buffer), namespace, document
             )
             if result.problem is not None:
-                published = msgspec.structs.replace(settled, ready=result.problem, is_ready=False)
+                published = msgspec.structs.replace(translation, ready=result.problem, is_ready=False)
             elif result.found is not None:
                 generation = result.found.metadata.generation
             else:
@@ -78,7 +80,7 @@ class CapacityBufferPublisher:
             if not outcome.applied:
                 return _RETRIES.get(outcome.result)
         # What was refused is tried again at the next pass.
-        state.told = now if published is settled else None
+        state.published = now if published is translation else None
         record_events(self._record, reference_to(resource, buffer), state, published)
         return None
 

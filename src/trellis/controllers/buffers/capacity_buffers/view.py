@@ -66,7 +66,7 @@ class CapacityBufferViewBuilder:
         if shown is None or shown.read != read or asyncio.get_running_loop().time() >= shown.until:
             response = await self._client.send(build_get(POD_TEMPLATES, target.name, target.namespace))
             document = msgspec.json.decode(response.body, type=dict[str, Any])
-            shown = await self._templates.of_document(state, document.get("template"), target, read)
+            shown = await self._templates.dry_run_template(state, document.get("template"), target, read)
         return TargetFacts() if shown is None else TargetFacts(template=shown.template, refusal=shown.refusal)
 
     def _last(self, buffer: CapacityBuffer, state: CapacityBufferState) -> PodTemplateSpec | None:

@@ -93,7 +93,7 @@ class HeadroomController:
                     self._forget()
                 if held is not self._lease.is_held:
                     held = self._lease.is_held
-                    self._events.begin_anew()
+                    self._events.reset()
                     for key in self._keys():
                         self._enqueue(key)
                 await asyncio.sleep(_POLL_SECONDS)
@@ -136,5 +136,5 @@ class HeadroomController:
             if is_first or is_new or before.get(uid) != self._on_top.get(uid):
                 self._enqueue(key_of(buffer))
         if self._lease.is_held is False:
-            self._events.buffers(decisions)
+            self._events.record_buffers(decisions)
             metrics.export_headroom(self._context.metrics, decisions, informers.buffers.snapshot(), self._most_exported)

@@ -67,7 +67,7 @@ class HeadroomLoop:
             return
         observer, self._observer = self._observer, None
         if observer is None:
-            observer, changes = create_observer(self._settings, self._context.recorder), self._changes.take_all()
+            observer, changes = create_observer(self._settings, self._context.recorder), self._changes.take_everything()
         else:
             changes = self._changes.take()
         observed = await self._thread.run(observer.observe, changes, self._context.now())
