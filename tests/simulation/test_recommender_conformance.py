@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from trellis.core.recommend.registry import built_in_recommenders
-from trellis.testing.recommenders import failures_of
+from trellis.testing.recommenders import find_failures
 
 
 # A machine that is busy says nothing about who is slow.
 @pytest.mark.filterwarnings("ignore::trellis.testing.recommenders.SlowRecommender")
 @pytest.mark.parametrize("name", sorted(built_in_recommenders()))
 def test_what_comes_with_trellis_conforms(name: str) -> None:
-    assert failures_of(lambda: built_in_recommenders()[name]) == []
+    assert find_failures(lambda: built_in_recommenders()[name]) == []

@@ -6,7 +6,7 @@ With pytest, one line makes a test of every rule:
 
     test_conformance = conformance_tests(GameServerSets, [BUSY, NEW])
 
-Without it, `failures_of(GameServerSets, [BUSY, NEW])` lists what is wrong. Either takes something that makes the
+Without it, `find_failures(GameServerSets, [BUSY, NEW])` lists the broken rules. Either takes a factory of the
 kind, and objects of it as the API server stores them. The rules are those of `trellis.core.buffers.target_kinds`;
 each is a function that raises `Nonconformance` when it is broken.
 """
@@ -32,7 +32,7 @@ from trellis.testing.conformance import (
     make_checks,
     parametrized_test,
 )
-from trellis.testing.isolation import no_clock, no_io
+from trellis.testing.isolation import forbid_clock, forbid_io
 
 Factory: TypeAlias = Callable[[], TargetKind]
 Document: TypeAlias = Mapping[str, Any]
@@ -58,7 +58,7 @@ def declares_itself(make: Factory, _documents: Sequence[Document]) -> None:
             raise Nonconformance(f'"{text}" is not written as Kubernetes writes it')
 
 
-def reads_its_own(make: Factory, documents: Sequence[Document]) -> None:
+def reads_every_object(make: Factory, documents: Sequence[Document]) -> None:
     """It reads every object: a count that is none or not negative, and a selector that chooses by labels."""
     if not documents:
         raise Nonconformance("there is no object to read")
@@ -71,7 +71,7 @@ def reads_its_own(make: Factory, documents: Sequence[Document]) -> None:
             raise Nonconformance("its selector chooses no pod, or all of them")
 
 
-def makes_room(make: Factory, documents: Sequence[Document]) -> None:
+def yields_a_chunk(make: Factory, documents: Sequence[Document]) -> None:
     """Of every object that has a template a chunk can be made, and its pods are those that the selector chooses."""
     for document in documents:
         reading = _read(make(), document)
@@ -90,22 +90,22 @@ def makes_room(make: Factory, documents: Sequence[Document]) -> None:
             raise Nonconformance(f"no chunk can be made of its template: {translation.ready}")
 
 
-def takes_a_new_object(make: Factory, documents: Sequence[Document]) -> None:
+def reads_objects_without_status(make: Factory, documents: Sequence[Document]) -> None:
     """It reads an object that has no status yet."""
     for document in documents:
         _read(make(), {name: value for name, value in document.items() if name != "status"})
 
 
-def changes_nothing(make: Factory, documents: Sequence[Document]) -> None:
+def leaves_objects_unchanged(make: Factory, documents: Sequence[Document]) -> None:
     """It leaves the object as it is."""
     for document in documents:
         passed = copy.deepcopy(dict(document))
-        _read_as_is(make(), passed)
+        _read_without_copy(make(), passed)
         if passed != dict(document):
             raise Nonconformance("the object was another one afterwards")
 
 
-def repeats_itself(make: Factory, documents: Sequence[Document]) -> None:
+def is_deterministic(make: Factory, documents: Sequence[Document]) -> None:
     """It says the same whenever it is asked, and whoever asks."""
     for document in documents:
         kind = make()
@@ -116,8 +116,8 @@ def repeats_itself(make: Factory, documents: Sequence[Document]) -> None:
 def does_no_io(make: Factory, documents: Sequence[Document]) -> None:
     """It opens no file, no socket and no process: all it needs is in the object."""
     kind = make()
-    with no_io() as attempts:
-        _quietly(kind, documents)
+    with forbid_io() as attempts:
+        _try_reading(kind, documents)
     if attempts:
         raise Nonconformance(f"it reached outside: {attempts[0]}")
 
@@ -125,18 +125,18 @@ def does_no_io(make: Factory, documents: Sequence[Document]) -> None:
 def reads_no_clock(make: Factory, documents: Sequence[Document]) -> None:
     """It does not ask what time it is."""
     kind = make()
-    with no_clock() as attempts:
-        _quietly(kind, documents)
+    with forbid_clock() as attempts:
+        _try_reading(kind, documents)
     if attempts:
         raise Nonconformance(f"it read the clock: {attempts[0]}")
 
 
 def _read(kind: TargetKind, document: Document) -> TargetReading:
-    """What it says of a copy: whether it changes what it is given is a rule of its own."""
-    return _read_as_is(kind, copy.deepcopy(dict(document)))
+    """The reading of a copy of the document: `leaves_objects_unchanged` checks changes."""
+    return _read_without_copy(kind, copy.deepcopy(dict(document)))
 
 
-def _read_as_is(kind: TargetKind, document: Document) -> TargetReading:
+def _read_without_copy(kind: TargetKind, document: Document) -> TargetReading:
     try:
         reading = kind.read(document)
     except Exception as error:
@@ -146,7 +146,7 @@ def _read_as_is(kind: TargetKind, document: Document) -> TargetReading:
     return reading
 
 
-def _quietly(kind: TargetKind, documents: Sequence[Document]) -> None:
+def _try_reading(kind: TargetKind, documents: Sequence[Document]) -> None:
     for document in documents:
         try:
             kind.read(copy.deepcopy(dict(document)))
@@ -159,22 +159,22 @@ def _buffer(kind: TargetKind) -> EffectiveBuffer:
     return EffectiveBuffer("", Strategy.KEEP_EMPTY, target, FixedReplicas(1), None, None)
 
 
-__all__ = ["CHECKS", "Check", "Failure", "Nonconformance", "conformance_tests", "failures_of"]
+__all__ = ["CHECKS", "Check", "Failure", "Nonconformance", "conformance_tests", "find_failures"]
 
 
 CHECKS: Final = make_checks(
     declares_itself,
-    reads_its_own,
-    makes_room,
-    takes_a_new_object,
-    changes_nothing,
-    repeats_itself,
+    reads_every_object,
+    yields_a_chunk,
+    reads_objects_without_status,
+    leaves_objects_unchanged,
+    is_deterministic,
     does_no_io,
     reads_no_clock,
 )
 
 
-def failures_of(make: Factory, documents: Sequence[Document]) -> list[Failure]:
+def find_failures(make: Factory, documents: Sequence[Document]) -> list[Failure]:
     """Every rule that a kind breaks on these objects; none if it conforms."""
     return collect_failures(CHECKS, lambda check: check.run(make, documents))
 

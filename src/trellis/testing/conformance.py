@@ -15,19 +15,19 @@ R = TypeVar("R", bound=Callable[..., object])
 
 
 class Nonconformance(AssertionError):
-    """What was tested does not keep to its protocol. The message says how."""
+    """A plug-in breaks a rule of its protocol. The message says how."""
 
 
 class Check(msgspec.Struct, Generic[R], frozen=True):
-    """One rule: its name, what it says, and what raises `Nonconformance` when it is broken."""
+    """One rule: its name, its description, and a function that raises `Nonconformance` when it is broken."""
 
     name: str
-    says: str
+    description: str
     run: R
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """A rule that is broken, and how."""
+    """A broken rule: the name of its check, and the message."""
 
     check: str
     message: str

@@ -1,4 +1,4 @@
-"""Asks a recommender for estimates, and compares them."""
+"""Requests estimates from a recommender, and compares them."""
 
 from __future__ import annotations
 
@@ -23,64 +23,68 @@ def default_values(recommender: Recommender) -> dict[str, ParameterValue]:
     return {parameter.name: parameter.default for parameter in recommender.parameters}
 
 
-def ask_recommender(
-    recommender: Recommender, rows: Rows, given: Mapping[str, ParameterValue] | None = None, now: float = NOW
+def request_estimates(
+    recommender: Recommender, rows: Rows, parameters: Mapping[str, ParameterValue] | None = None, now: float = NOW
 ) -> Estimates:
-    """The answer, if it has the right shape."""
-    values = default_values(recommender) | dict(given or {})
-    with_what = "".join(f", {name}={value}" for name, value in (given or {}).items())
+    """The estimates for these rows; raises `Nonconformance` if they have the wrong shape."""
+    values = default_values(recommender) | dict(parameters or {})
+    context = "".join(f", {name}={value}" for name, value in (parameters or {}).items())
     try:
-        answer = recommender.estimate(rows, values, now)
+        estimates = recommender.estimate(rows, values, now)
     except Exception as error:
-        raise Nonconformance(f"it raised {type(error).__name__} for {len(rows)} rows{with_what}: {error}") from error
-    wrong = find_shape_problem(answer, len(rows))
-    if wrong:
-        raise Nonconformance(f"it {wrong}{with_what}")
-    return answer
+        raise Nonconformance(f"it raised {type(error).__name__} for {len(rows)} rows{context}: {error}") from error
+    problem = find_shape_problem(estimates, len(rows))
+    if problem:
+        raise Nonconformance(f"it {problem}{context}")
+    return estimates
 
 
-def ask_quietly(recommender: Recommender, rows: Rows) -> None:
-    """Ask for what happens meanwhile; what it raises is the consequence."""
+def try_estimating(recommender: Recommender, rows: Rows) -> None:
+    """Request estimates for their side effects alone; errors are ignored."""
     try:
         recommender.estimate(rows, default_values(recommender), NOW)
     except Exception:  # noqa: BLE001 - the caller knows what was done
         return
 
 
-def must_be_possible(answer: Estimates, rows: Rows, with_what: str = "") -> None:
-    """Raise unless all of an answer can be."""
-    wrong = np.flatnonzero(find_impossible_rows(answer))
-    if len(wrong):
-        at = int(wrong[0])
-        with_what = f" with {with_what}" if with_what else ""
+def require_possible(estimates: Estimates, rows: Rows, context: str = "") -> None:
+    """Raise unless every estimate is possible."""
+    impossible = np.flatnonzero(find_impossible_rows(estimates))
+    if len(impossible):
+        position = int(impossible[0])
+        context = f" with {context}" if context else ""
         raise Nonconformance(
-            f"an impossible answer for row {at}{with_what}: {describe_bounds(answer.bounds[:, :, at])}"
+            f"an impossible answer for row {position}{context}: {describe_bounds(estimates.bounds[:, :, position])}"
         )
-    if answer.confidence is not None and (np.isnan(answer.confidence) | (answer.confidence < 0)).any():
+    if estimates.confidence is not None and (np.isnan(estimates.confidence) | (estimates.confidence < 0)).any():
         raise Nonconformance(f"a confidence that is negative or no number, among {len(rows)} rows")
 
 
-def must_agree(first: Estimates, second: Estimates, rows: Rows, who: str) -> None:
-    """Raise unless two answers are the same; `who` gave the second one."""
+def require_equal(expected: Estimates, actual: Estimates, rows: Rows, case: str) -> None:
+    """Raise unless two results are equal; `case` says in the message how the second one was requested."""
     for name in ("bounds", "totals", "confidence"):
-        mine, theirs = getattr(first, name), getattr(second, name)
-        if (mine is None) != (theirs is None):
-            raise Nonconformance(f"{who}, it says something else: there are {name} once, and once there are none")
-        if mine is not None and not np.allclose(mine, theirs, rtol=_CLOSE, atol=0.0, equal_nan=True):
-            raise Nonconformance(f"{who}, it says something else: {_first_difference(mine, theirs, name)}")
-    if first.explanation.keys() != second.explanation.keys():
+        expected_column, actual_column = getattr(expected, name), getattr(actual, name)
+        if (expected_column is None) != (actual_column is None):
+            raise Nonconformance(f"{case}, it says something else: there are {name} once, and once there are none")
+        if expected_column is not None and not np.allclose(
+            expected_column, actual_column, rtol=_CLOSE, atol=0.0, equal_nan=True
+        ):
+            raise Nonconformance(
+                f"{case}, it says something else: {describe_first_difference(expected_column, actual_column, name)}"
+            )
+    if expected.explanation.keys() != actual.explanation.keys():
         raise Nonconformance(
-            f"{who}, it explains other things: {sorted(first.explanation)}, {sorted(second.explanation)}"
+            f"{case}, it explains other things: {sorted(expected.explanation)}, {sorted(actual.explanation)}"
         )
-    for name, column in first.explanation.items():
-        theirs = second.explanation[name]
+    for name, column in expected.explanation.items():
+        actual_column = actual.explanation[name]
         same = (
-            np.allclose(column, theirs, rtol=_CLOSE, atol=0.0, equal_nan=True)
+            np.allclose(column, actual_column, rtol=_CLOSE, atol=0.0, equal_nan=True)
             if isinstance(column, np.ndarray)
-            else list(column) == list(theirs)
+            else list(column) == list(actual_column)
         )
         if not same:
-            raise Nonconformance(f"{who}, it explains {name} of {len(rows)} rows otherwise")
+            raise Nonconformance(f"{case}, it explains {name} of {len(rows)} rows otherwise")
 
 
 def select_rows(rows: Rows, positions: Sequence[int]) -> Rows:
@@ -89,15 +93,15 @@ def select_rows(rows: Rows, positions: Sequence[int]) -> Rows:
     return Rows(rows.usage.select(chosen), rows.containers[chosen])
 
 
-def select_estimates(answer: Estimates, positions: IntColumn) -> Estimates:
-    """What an answer says of some rows."""
+def select_estimates(estimates: Estimates, positions: IntColumn) -> Estimates:
+    """The estimates of some rows."""
     return Estimates(
-        bounds=answer.bounds[..., positions],
-        totals=None if answer.totals is None else answer.totals[..., positions],
-        confidence=None if answer.confidence is None else answer.confidence[positions],
+        bounds=estimates.bounds[..., positions],
+        totals=None if estimates.totals is None else estimates.totals[..., positions],
+        confidence=None if estimates.confidence is None else estimates.confidence[positions],
         explanation={
             name: column[positions] if isinstance(column, np.ndarray) else [column[at] for at in positions.tolist()]
-            for name, column in answer.explanation.items()
+            for name, column in estimates.explanation.items()
         },
     )
 
@@ -126,7 +130,7 @@ def fingerprint(rows: Rows) -> str:
     return digest.hexdigest()
 
 
-def _first_difference(mine: FloatColumn, theirs: FloatColumn, name: str) -> str:
-    differs = ~np.isclose(mine, theirs, rtol=_CLOSE, atol=0.0, equal_nan=True)
-    at = tuple(np.argwhere(differs)[0].tolist())
-    return f"{name}[{', '.join(map(str, at))}] is {mine[at]:g} once and {theirs[at]:g} then"
+def describe_first_difference(expected: FloatColumn, actual: FloatColumn, name: str) -> str:
+    differs = ~np.isclose(expected, actual, rtol=_CLOSE, atol=0.0, equal_nan=True)
+    position = tuple(np.argwhere(differs)[0].tolist())
+    return f"{name}[{', '.join(map(str, position))}] is {expected[position]:g} once and {actual[position]:g} then"

@@ -1,4 +1,4 @@
-"""Detects code that reaches outside: files, sockets, processes and clocks are watched while it runs."""
+"""Detects access to files, sockets, processes and clocks by code that must not have any."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 from unittest import mock
 
 _PREFIXES = ("open", "socket.", "subprocess.", "os.", "shutil.", "tempfile.", "urllib.", "sqlite3.", "ctypes.dlopen")
-# What looks at the process alone.
+# Events that touch nothing outside the process.
 _HARMLESS = frozenset({"os.putenv", "os.unsetenv"})
 
 
-class ReachedOutside(PermissionError):
+class IsolationViolation(PermissionError):
     """Raised when isolated code opens a file, socket or process, or reads a clock."""
 
 
@@ -28,7 +28,7 @@ class _AuditHook:
         self._attempts: list[str] = []
 
     @contextmanager
-    def recorded_attempts(self) -> Iterator[list[str]]:
+    def record_attempts(self) -> Iterator[list[str]]:
         if not self._is_installed:
             sys.addaudithook(self._hook)
             self._is_installed = True
@@ -44,28 +44,28 @@ class _AuditHook:
             return
         attempt = f"{event}({', '.join(repr(argument)[:80] for argument in arguments[:2])})"
         self._attempts.append(attempt)
-        raise ReachedOutside(attempt)
+        raise IsolationViolation(attempt)
 
 
 _AUDIT_HOOK = _AuditHook()
 
 
 @contextmanager
-def no_io() -> Iterator[list[str]]:
-    """Inside, this thread opens no file, no socket and no process: that raises, and is noted in the list."""
-    with _AUDIT_HOOK.recorded_attempts() as attempts:
+def forbid_io() -> Iterator[list[str]]:
+    """Forbid this thread files, sockets and processes: each attempt raises `IsolationViolation` and is listed."""
+    with _AUDIT_HOOK.record_attempts() as attempts:
         yield attempts
 
 
 @contextmanager
-def no_clock() -> Iterator[list[str]]:
-    """Inside, reading the time of day through the module `time` raises, and is noted in the list."""
+def forbid_clock() -> Iterator[list[str]]:
+    """Forbid the clocks of the module `time`: each attempt raises `IsolationViolation` and is listed."""
     attempts: list[str] = []
 
     def refused(name: str) -> Any:
         def read(*_arguments: Any) -> Any:
             attempts.append(f"time.{name}()")
-            raise ReachedOutside(attempts[-1])
+            raise IsolationViolation(attempts[-1])
 
         return read
 

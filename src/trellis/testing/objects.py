@@ -1,7 +1,7 @@
 """Hypothesis strategies for the JSON of our kinds, made from the same declaration as everything else.
 
 `shaped_specs` follow the schema and may break rules over several fields; `valid_specs` break none; `flawed_specs` are
-valid but for one thing, because a second flaw would hide what is said of the first. Pools are small on purpose, so
+valid except for one flaw, because a second flaw would hide the message about the first. Pools of values are small, so
 that rules over several fields are met as often as they are broken.
 """
 
@@ -34,7 +34,7 @@ TEXTS = (
     "buffer.x-k8s.io/x",
     "a/b/c",
 )
-# What stands where something else should: every JSON type, numbers at their limits, near misses of each text form.
+# Values of every JSON type, numbers at their limits, and near misses of each text form.
 ODD_VALUES: tuple[Any, ...] = (
     None, True, 0, -1, 2, 1.5, 2.0, 2**31, 2**63, [], {}, [None], {"a": None}, {"a": "b"}, [1], "", "x", "é", "*" * 300,
     "-1", "0.5m", "1e1.5", "1Kg", "NaN", " 1", "1" * 33, "1e9999", "0.0000000001", "-5s", "10", "1d", "999999h999999h",
@@ -49,58 +49,60 @@ def shaped_specs(kind: Kind) -> st.SearchStrategy[Any]:
 
 def valid_specs(kind: Kind) -> st.SearchStrategy[Any]:
     """Specs that are accepted."""
-    return shaped_specs(kind).map(lambda spec: mended(kind, spec)).filter(lambda spec: not refusals(kind, spec))
+    return (
+        shaped_specs(kind).map(lambda spec: repair_spec(kind, spec)).filter(lambda spec: not find_refusals(kind, spec))
+    )
 
 
 def flawed_specs(kind: Kind) -> st.SearchStrategy[Any]:
     """Valid specs with one change: a value replaced, removed, repeated, or a field too many."""
-    return valid_specs(kind).flatmap(_with_a_flaw)
+    return valid_specs(kind).flatmap(_add_flaw)
 
 
-def refusals(kind: Kind, spec: object) -> list[ValidationProblem]:
-    """What a spec is refused for."""
+def find_refusals(kind: Kind, spec: object) -> list[ValidationProblem]:
+    """The errors of a spec."""
     document = {"metadata": {"name": "x"}, "spec": spec}
     return [problem for problem in validate(kind, document) if problem.is_error]
 
 
-def mended(kind: Kind, spec: Any) -> Any:
-    """The spec without what it is refused for and with what it lacks, as far as that can be done blindly."""
+def repair_spec(kind: Kind, spec: Any) -> Any:
+    """The spec with offending values removed and missing ones filled in, as far as the schema tells."""
     schema, spec = schema_of(kind.spec), copy.deepcopy(spec)
     for _ in range(30):
-        wrong = refusals(kind, spec)
+        wrong = find_refusals(kind, spec)
         if not wrong:
             break
-        # One at a time, because mending the first may move or remove the others.
+        # One at a time, because repairing the first may move or remove the others.
         first, path = wrong[0], wrong[0].path[1:]
         lacking = first.reason is REQUIRED or first.value == []
-        if not (lacking and _add(schema, spec, path)):
+        if not (lacking and _fill_in(schema, spec, path)):
             _remove(schema, spec, path)
     return spec
 
 
-def _add(node: SchemaNode, value: Any, path: Path) -> bool:
-    """Fill in what a path leads to, if it is not there or empty; in an object, the first field it does not have."""
+def _fill_in(node: SchemaNode, value: Any, path: Path) -> bool:
+    """Fill in a missing or empty value at a path; in an object, its first missing field."""
     for step in path:
         below = node.items if isinstance(step, int) else node.members.get(step)
         if below is None:
             return False
         if isinstance(value, dict) and value.get(str(step)) in (None, []):
-            value[step] = _least(below)
+            value[step] = smallest_value(below)
             return True
         node, value = below, value[step]
     absent = [name for name in node.members if name not in value] if isinstance(value, dict) else []
     if absent:
-        value[absent[0]] = _least(node.members[absent[0]])
+        value[absent[0]] = smallest_value(node.members[absent[0]])
     return bool(absent)
 
 
-def _least(node: SchemaNode) -> Any:
+def smallest_value(node: SchemaNode) -> Any:
     """The smallest value that follows the schema."""
     match node.shape:
         case JsonShape.OBJECT:
-            return {name: _least(node.members[name]) for name in node.required}
+            return {name: smallest_value(node.members[name]) for name in node.required}
         case JsonShape.LIST if node.items is not None:
-            return [_least(node.items) for _ in range(node.field.min_items or 0)]
+            return [smallest_value(node.items) for _ in range(node.field.min_items or 0)]
         case JsonShape.MAP | JsonShape.LIST:
             return {}
         case _:
@@ -108,7 +110,7 @@ def _least(node: SchemaNode) -> Any:
 
 
 def _remove(node: SchemaNode, value: Any, path: Path) -> None:
-    """Take out the innermost part of a path that may be left out: a list's item, or an optional field."""
+    """Remove the innermost removable part of a path: a list's item, or an optional field."""
     removable: tuple[Any, str | int] | None = None
     for step in path:
         if isinstance(value, list) and isinstance(step, int) and step < len(value) and node.items is not None:
@@ -126,9 +128,9 @@ def _remove(node: SchemaNode, value: Any, path: Path) -> None:
 
 
 @st.composite
-def _with_a_flaw(draw: st.DrawFn, valid: Any) -> Any:
+def _add_flaw(draw: st.DrawFn, valid: Any) -> Any:
     spec = copy.deepcopy(valid)
-    holder, key = draw(st.sampled_from(list(_places(spec)) or [({"spec": spec}, "spec")]))
+    holder, key = draw(st.sampled_from(list(_iterate_places(spec)) or [({"spec": spec}, "spec")]))
     match draw(st.sampled_from(("replace", "replace", "replace", "remove", "repeat", "add"))):
         case "remove":
             del holder[key]
@@ -141,14 +143,14 @@ def _with_a_flaw(draw: st.DrawFn, valid: Any) -> Any:
     return spec
 
 
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Every place in a value, as what holds it and under which key."""
+def _iterate_places(value: Any) -> Iterator[tuple[Any, Any]]:
+    """Every place in a value, as its container and the key in it."""
     pairs = (
         list(value.items()) if isinstance(value, dict) else list(enumerate(value)) if isinstance(value, list) else []
     )
     for key, below in pairs:
         yield value, key
-        yield from _places(below)
+        yield from _iterate_places(below)
 
 
 def _values(node: SchemaNode) -> st.SearchStrategy[Any]:

@@ -4,10 +4,10 @@ With pytest, one line makes a test of every rule:
 
     from trellis.testing.providers import conformance_tests
 
-    test_conformance = conformance_tests(MyYard)
+    test_conformance = conformance_tests(MyEnvironment)
 
-Without it, `failures_of(MyYard)` lists what is wrong. Either takes something that makes a `Yard`: your provider in
-a test environment, with time that passes when it is told to. The rules are those of `trellis.providers.protocol`;
+Without it, `find_failures(MyEnvironment)` lists the broken rules. Either takes a factory of a `ProviderEnvironment`:
+your provider in a test environment whose time the suite advances. The rules are those of `trellis.providers.protocol`;
 each is a function that raises `Nonconformance` when it is broken.
 """
 
@@ -31,270 +31,283 @@ from trellis.testing.conformance import (
     parametrized_test,
 )
 
-# Into how many pieces a boot time is cut, and how many of them may pass until a node is up.
+# Waits per boot time, and the number of waits after which a node must be up.
 _WAITS_PER_BOOT: Final = 4
-_MOST_WAITS: Final = 40
+_MAX_WAITS: Final = 40
 
 
-class Yard(Protocol):
-    """What a provider's author gives to the suite; every rule gets a new one.
+class ProviderEnvironment(Protocol):
+    """A provider and the environment that it runs in; each check gets a new one.
 
-    One of the groups must have room for two more instances, and none of its orders may fail.
+    One of the groups must have capacity for two more instances, and none of its orders may fail.
     """
 
     @property
     def provider(self) -> Provider:
-        """What is tried."""
+        """The provider under test."""
         ...
 
     @property
     def now(self) -> float:
-        """The time in this world, in seconds since the epoch."""
+        """The time in this environment, in seconds since the epoch."""
         ...
 
     @property
-    def hanging(self) -> str:
-        """The name of a group whose orders are never answered; empty where there is no way to have one."""
+    def hanging_group(self) -> str:
+        """The name of a group whose orders never return; empty where the environment cannot have one."""
         ...
 
-    async def carry_out(self, steps: Steps, /) -> None:
-        """Write to the API server of this world, or what stands for one, as a writer would."""
+    async def execute(self, steps: Steps, /) -> None:
+        """Execute these actions against the API server of this environment, or its fake."""
         ...
 
     async def wait(self, seconds: float, /) -> None:
-        """Let time pass: `now` is later, and what the world does by itself is done."""
+        """Advance `now`, and run what the environment does meanwhile."""
         ...
 
-    def restarted(self) -> Provider:
-        """The provider as another process has it that knows this world and nothing else."""
+    def restarted_provider(self) -> Provider:
+        """A provider as a restarted process has it: without anything in memory."""
         ...
 
-    async def nodes(self) -> Sequence[Node]:
-        """The nodes that there are."""
+    async def list_nodes(self) -> Sequence[Node]:
+        """The nodes of the cluster."""
         ...
 
 
-async def find_group_with_space(yard: Yard) -> GroupState:
-    """A group that two more instances can be ordered of."""
-    for state in (await yard.provider.groups(yard.now)).states:
-        if state.group.name != yard.hanging and state.group.max_size - state.target >= 2:
+async def find_group_with_capacity(environment: ProviderEnvironment) -> GroupState:
+    """A group of which two more instances can be ordered."""
+    for state in (await environment.provider.groups(environment.now)).states:
+        if state.group.name != environment.hanging_group and state.group.max_size - state.target >= 2:
             return state
-    raise Nonconformance("none of its groups has room for two more instances: give the yard one that has")
+    raise Nonconformance("none of its groups has room for two more instances: give the environment one that has")
 
 
-async def read_state(yard: Yard, group: str, provider: Provider | None = None) -> GroupState:
-    """The state of a group now, also as another process reads it."""
-    for state in (await (provider or yard.provider).groups(yard.now)).states:
+async def read_state(environment: ProviderEnvironment, group: str, provider: Provider | None = None) -> GroupState:
+    """The state of a group, read by this provider or by another one."""
+    for state in (await (provider or environment.provider).groups(environment.now)).states:
         if state.group.name == group:
             return state
     raise Nonconformance(f"the group {group} is no longer among its states")
 
 
-async def order_two(yard: Yard) -> GroupState:
-    """A group after two more instances of it have been ordered."""
-    before = await find_group_with_space(yard)
+async def order_two_instances(environment: ProviderEnvironment) -> GroupState:
+    """Order two more instances of a group, and return its state."""
+    before = await find_group_with_capacity(environment)
     name = before.group.name
-    ordered = await yard.provider.order(name, before.target + 2, yard.now)
+    ordered = await environment.provider.order(name, before.target + 2, environment.now)
     if ordered.error is not None:
         raise Nonconformance(f"two instances within the limits of {name} are refused: {ordered.error}")
-    await yard.carry_out(ordered.steps)
-    return await read_state(yard, name)
+    await environment.execute(ordered.steps)
+    return await read_state(environment, name)
 
 
-async def tend_once(yard: Yard) -> None:
-    """One round of what a provider wants to be done by itself."""
-    await yard.carry_out((await yard.provider.tend(yard.now)).steps)
+async def tend_once(environment: ProviderEnvironment) -> None:
+    """Execute what the provider's `tend` returns."""
+    await environment.execute((await environment.provider.tend(environment.now)).steps)
 
 
-async def bring_up_two(yard: Yard) -> tuple[GroupState, list[Instance]]:
-    """A group after two more of its instances have come up, and all that run."""
-    before = await order_two(yard)
+async def start_two_instances(environment: ProviderEnvironment) -> tuple[GroupState, list[Instance]]:
+    """Order two more instances and wait until they run; the group's state and its running instances."""
+    before = await order_two_instances(environment)
     name, seconds = before.group.name, before.group.boot_seconds
-    for _ in range(_MOST_WAITS):
-        state = await read_state(yard, name)
+    for _ in range(_MAX_WAITS):
+        state = await read_state(environment, name)
         running = [instance for instance in state.instances if instance.state is InstanceState.RUNNING]
         if len(running) >= state.target:
             return state, running
-        await tend_once(yard)
-        await yard.wait(seconds / _WAITS_PER_BOOT + 1)
-    waited = _MOST_WAITS * (seconds / _WAITS_PER_BOOT + 1)
+        await tend_once(environment)
+        await environment.wait(seconds / _WAITS_PER_BOOT + 1)
+    waited = _MAX_WAITS * (seconds / _WAITS_PER_BOOT + 1)
     raise Nonconformance(f"{name} boots in {seconds:g} s, and after {waited:g} s its instances are not all running")
 
 
-# Longer than any answer may take to begin with; the caller's patience is what ends one that never comes.
+# Seconds after which a hanging call is cancelled, as the node autoscaler does.
 _CALL_TIMEOUT: Final = 5.0
 _UNKNOWN_INSTANCE: Final = "no-such-instance"
 _UNKNOWN_GROUP: Final = "no-such-group"
 
 
-async def tells_of_groups(yard: Yard) -> None:
+async def describes_its_groups(environment: ProviderEnvironment) -> None:
     """It has a name; its groups have names of their own, limits in order, a price, a boot time and a node to expect."""
-    if not yard.provider.name:
+    if not environment.provider.name:
         raise Nonconformance("it has no name")
-    states = (await yard.provider.groups(yard.now)).states
-    _must_be_unique("group", (state.group.name for state in states))
+    states = (await environment.provider.groups(environment.now)).states
+    _require_unique("group", (state.group.name for state in states))
     for state in states:
-        _must_be_possible(state.group)
-        _must_be_unique("instance", (instance.id for instance in state.instances))
+        _require_valid_group(state.group)
+        _require_unique("instance", (instance.id for instance in state.instances))
 
 
-async def orders_what_is_missing(yard: Yard) -> None:
+async def orders_up_to_the_target(environment: ProviderEnvironment) -> None:
     """An order makes up the difference between what a group has and what it is to have, and is seen at once."""
-    before = await find_group_with_space(yard)
-    after = await order_two(yard)
-    _must_have(after, before.target + 2, "after two more were ordered")
+    before = await find_group_with_capacity(environment)
+    after = await order_two_instances(environment)
+    _require_target(after, before.target + 2, "after two more were ordered")
     new = {instance.id for instance in after.instances} - {instance.id for instance in before.instances}
     if len(new) > 2:
         raise Nonconformance(f"two instances were ordered, and {len(new)} are new: {', '.join(sorted(new))}")
 
 
-async def names_what_it_orders(yard: Yard) -> None:
+async def names_ordered_instances(environment: ProviderEnvironment) -> None:
     """The ids that it gives with an order, if any, are those of the instances that come of it."""
-    before = await find_group_with_space(yard)
-    ordered = await yard.provider.order(before.group.name, before.target + 2, yard.now)
-    await yard.carry_out(ordered.steps)
-    strange = set(ordered.instances) - (await read_state(yard, before.group.name)).by_id().keys()
-    if strange:
-        raise Nonconformance(f"it said that it ordered {', '.join(sorted(strange))}, and tells nothing of them")
+    before = await find_group_with_capacity(environment)
+    ordered = await environment.provider.order(before.group.name, before.target + 2, environment.now)
+    await environment.execute(ordered.steps)
+    unknown = set(ordered.instances) - (await read_state(environment, before.group.name)).by_id().keys()
+    if unknown:
+        raise Nonconformance(f"it said that it ordered {', '.join(sorted(unknown))}, and tells nothing of them")
 
 
-async def repeats_no_order(yard: Yard) -> None:
+async def ignores_repeated_orders(environment: ProviderEnvironment) -> None:
     """The same order again orders nothing more: before the first was carried out, after it, and by another process."""
-    before = await find_group_with_space(yard)
+    before = await find_group_with_capacity(environment)
     name, target = before.group.name, before.target + 2
-    first = await yard.provider.order(name, target, yard.now)
-    await yard.wait(1.0)
-    second = await yard.restarted().order(name, target, yard.now)
-    await yard.carry_out(first.steps)
-    await yard.carry_out(second.steps)
-    third = await yard.provider.order(name, target, yard.now)
-    await yard.carry_out(third.steps)
+    first = await environment.provider.order(name, target, environment.now)
+    await environment.wait(1.0)
+    second = await environment.restarted_provider().order(name, target, environment.now)
+    await environment.execute(first.steps)
+    await environment.execute(second.steps)
+    third = await environment.provider.order(name, target, environment.now)
+    await environment.execute(third.steps)
     if third.instances or third.steps or third.error is not None:
         raise Nonconformance("an order for what a group has already is not answered with nothing at all")
-    _must_have(await read_state(yard, name), target, "after one order was given three times")
+    _require_target(await read_state(environment, name), target, "after one order was given three times")
 
 
-async def tells_what_is(yard: Yard) -> None:
+async def counts_only_executed_orders(environment: ProviderEnvironment) -> None:
     """What it has only asked for is not there: an order that nobody carries out changes nothing."""
-    before = await find_group_with_space(yard)
-    ordered = await yard.provider.order(before.group.name, before.target + 2, yard.now)
+    before = await find_group_with_capacity(environment)
+    ordered = await environment.provider.order(before.group.name, before.target + 2, environment.now)
     if ordered.steps:
-        _must_have(await read_state(yard, before.group.name), before.target, "after an order that was not carried out")
+        _require_target(
+            await read_state(environment, before.group.name), before.target, "after an order that was not carried out"
+        )
 
 
-async def takes_nothing_away_by_order(yard: Yard) -> None:
+async def never_shrinks_by_order(environment: ProviderEnvironment) -> None:
     """An order for fewer instances than there are leaves them alone."""
-    state = await order_two(yard)
-    await yard.carry_out((await yard.provider.order(state.group.name, 0, yard.now)).steps)
-    _must_have(await read_state(yard, state.group.name), state.target, "after none were ordered")
+    state = await order_two_instances(environment)
+    await environment.execute((await environment.provider.order(state.group.name, 0, environment.now)).steps)
+    _require_target(await read_state(environment, state.group.name), state.target, "after none were ordered")
 
 
-async def keeps_the_maximum(yard: Yard) -> None:
+async def respects_the_maximum(environment: ProviderEnvironment) -> None:
     """An order above the limit is refused with a reason, and nothing is ordered."""
-    before = await find_group_with_space(yard)
-    ordered = await yard.provider.order(before.group.name, before.group.max_size + 1, yard.now)
-    await yard.carry_out(ordered.steps)
+    before = await find_group_with_capacity(environment)
+    ordered = await environment.provider.order(before.group.name, before.group.max_size + 1, environment.now)
+    await environment.execute(ordered.steps)
     if ordered.error is None or ordered.instances or ordered.steps:
         raise Nonconformance(f"an order above the limit of {before.group.max_size} is not refused")
-    _must_have(await read_state(yard, before.group.name), before.target, "after an order that was refused")
+    _require_target(await read_state(environment, before.group.name), before.target, "after an order that was refused")
 
 
-async def keeps_the_minimum(yard: Yard) -> None:
+async def respects_the_minimum(environment: ProviderEnvironment) -> None:
     """Instances that run are not taken back below the limit."""
-    state, running = await bring_up_two(yard)
+    state, running = await start_two_instances(environment)
     least = min(state.group.min_size, len(running))
-    released = await yard.provider.release(state.group.name, [instance.id for instance in running], yard.now)
-    await yard.carry_out(released.steps)
+    released = await environment.provider.release(
+        state.group.name, [instance.id for instance in running], environment.now
+    )
+    await environment.execute(released.steps)
     if len(released.refused) != least:
         text = f"{len(running)} run and at least {least} have to stay, and {len(released.refused)} are refused"
         raise Nonconformance(text)
-    _must_have(await read_state(yard, state.group.name), least, "after all were given back")
+    _require_target(await read_state(environment, state.group.name), least, "after all were given back")
 
 
-async def knows_its_groups(yard: Yard) -> None:
+async def refuses_unknown_groups(environment: ProviderEnvironment) -> None:
     """A group that it does not have is answered with a reason, whatever is asked of it."""
-    if (await yard.provider.order(_UNKNOWN_GROUP, 1, yard.now)).error is None:
+    if (await environment.provider.order(_UNKNOWN_GROUP, 1, environment.now)).error is None:
         raise Nonconformance("an order from a group that does not exist is not refused")
-    released = await yard.provider.release(_UNKNOWN_GROUP, [_UNKNOWN_INSTANCE], yard.now)
+    released = await environment.provider.release(_UNKNOWN_GROUP, [_UNKNOWN_INSTANCE], environment.now)
     if _UNKNOWN_INSTANCE not in released.refused or released.steps:
         raise Nonconformance("an instance of a group that does not exist can be given back")
 
 
-async def comes_up_as_it_said(yard: Yard) -> None:
+async def starts_nodes_as_described(environment: ProviderEnvironment) -> None:
     """Instances come up about when they should, as nodes that offer what the group says and carry its labels."""
-    state, running = await bring_up_two(yard)
-    nodes = {node.metadata.name: node for node in await yard.nodes()}
+    state, running = await start_two_instances(environment)
+    nodes = {node.metadata.name: node for node in await environment.list_nodes()}
     by_provider_id = {node.spec.provider_id: node for node in nodes.values() if node.spec.provider_id}
     for instance in running:
         node = nodes.get(instance.node) if instance.node else by_provider_id.get(instance.id)
         if node is None:
             raise Nonconformance(f"the instance {instance.id} is running, and there is no node for it")
-        _must_be_like(node, state.group.template, instance.id)
+        _require_node_like(node, state.group.template, instance.id)
 
 
-async def is_done_when_all_is_up(yard: Yard) -> None:
+async def is_idle_when_all_run(environment: ProviderEnvironment) -> None:
     """When all of its instances have come up there is nothing to tend, and no time to come back for."""
-    await bring_up_two(yard)
-    await tend_once(yard)
-    tended = await yard.provider.tend(yard.now)
-    if tended.steps or (tended.next is not None and tended.next <= yard.now):
+    await start_two_instances(environment)
+    await tend_once(environment)
+    tended = await environment.provider.tend(environment.now)
+    if tended.steps or (tended.next is not None and tended.next <= environment.now):
         raise Nonconformance("all of its instances are up, and it still wants something to be done")
 
 
-async def takes_instances_back(yard: Yard) -> None:
+async def releases_instances(environment: ProviderEnvironment) -> None:
     """An instance that is given back no longer counts, is leaving or gone, and can be given back once more."""
-    state = await order_two(yard)
-    name, instance_id = state.group.name, _last_waiting(state)
+    state = await order_two_instances(environment)
+    name, instance_id = state.group.name, _find_ordered_instance(state)
     for _ in range(2):
-        exists = instance_id in (await read_state(yard, name)).by_id()
-        released = await yard.provider.release(name, [instance_id], yard.now)
-        await yard.carry_out(released.steps)
+        exists = instance_id in (await read_state(environment, name)).by_id()
+        released = await environment.provider.release(name, [instance_id], environment.now)
+        await environment.execute(released.steps)
         if exists and instance_id not in released.instances:
             raise Nonconformance(f"{instance_id} cannot be given back: {released.refused.get(instance_id)}")
-    after = await read_state(yard, name)
-    _must_have(after, state.target - 1, "after one instance was given back")
+    after = await read_state(environment, name)
+    _require_target(after, state.target - 1, "after one instance was given back")
     left = after.by_id().get(instance_id)
     if left is not None and left.state is not InstanceState.LEAVING:
         raise Nonconformance(f"{instance_id} was given back and is {left.state}")
 
 
-async def passes_over_strangers(yard: Yard) -> None:
+async def refuses_unknown_instances(environment: ProviderEnvironment) -> None:
     """An instance that it does not know is refused with a reason, and the others in the same call go."""
-    state = await order_two(yard)
-    instance_id = _last_waiting(state)
-    released = await yard.provider.release(state.group.name, [_UNKNOWN_INSTANCE, instance_id], yard.now)
-    await yard.carry_out(released.steps)
+    state = await order_two_instances(environment)
+    instance_id = _find_ordered_instance(state)
+    released = await environment.provider.release(state.group.name, [_UNKNOWN_INSTANCE, instance_id], environment.now)
+    await environment.execute(released.steps)
     if _UNKNOWN_INSTANCE not in released.refused or _UNKNOWN_INSTANCE in released.instances:
         raise Nonconformance("an instance that does not exist is not refused")
-    _must_have(await read_state(yard, state.group.name), state.target - 1, "after one known instance was given back")
+    _require_target(
+        await read_state(environment, state.group.name), state.target - 1, "after one known instance was given back"
+    )
 
 
-async def remembers_nothing(yard: Yard) -> None:
+async def keeps_no_state(environment: ProviderEnvironment) -> None:
     """Another process sees the same groups and instances, in the middle of an order too."""
-    await order_two(yard)
-    await yard.wait(1.0)
-    if await yard.provider.groups(yard.now) != await yard.restarted().groups(yard.now):
+    await order_two_instances(environment)
+    await environment.wait(1.0)
+    if await environment.provider.groups(environment.now) != await environment.restarted_provider().groups(
+        environment.now
+    ):
         raise Nonconformance("another process tells something else of the same groups")
 
 
-async def can_be_left_waiting(yard: Yard) -> None:
+async def tolerates_cancelled_calls(environment: ProviderEnvironment) -> None:
     """A call that is cancelled, because it takes too long, leaves the provider as it was."""
-    before = await find_group_with_space(yard)
-    if yard.hanging:
+    before = await find_group_with_capacity(environment)
+    if environment.hanging_group:
         try:
-            await asyncio.wait_for(yard.provider.order(yard.hanging, before.group.max_size, yard.now), _CALL_TIMEOUT)
+            await asyncio.wait_for(
+                environment.provider.order(environment.hanging_group, before.group.max_size, environment.now),
+                _CALL_TIMEOUT,
+            )
         except TimeoutError:
             pass
         else:
-            raise Nonconformance(f"an order from {yard.hanging}, which should hang, is answered")
-    call = asyncio.ensure_future(yard.provider.groups(yard.now))
+            raise Nonconformance(f"an order from {environment.hanging_group}, which should hang, is answered")
+    call = asyncio.ensure_future(environment.provider.groups(environment.now))
     await asyncio.sleep(0)
     call.cancel()
     await asyncio.gather(call, return_exceptions=True)
-    _must_have(await order_two(yard), before.target + 2, "after a call was given up and two were ordered")
+    _require_target(
+        await order_two_instances(environment), before.target + 2, "after a call was given up and two were ordered"
+    )
 
 
-def _must_be_possible(group: NodeGroup) -> None:
+def _require_valid_group(group: NodeGroup) -> None:
     if not group.name:
         raise Nonconformance("a group has no name")
     if not 0 <= group.min_size <= group.max_size:
@@ -309,7 +322,7 @@ def _must_be_possible(group: NodeGroup) -> None:
         raise Nonconformance(f"the template of {group.name} has a name, which every node has for itself")
 
 
-def _must_be_unique(noun: str, names: Iterable[str]) -> None:
+def _require_unique(noun: str, names: Iterable[str]) -> None:
     used: set[str] = set()
     for name in names:
         if name in used:
@@ -317,12 +330,12 @@ def _must_be_unique(noun: str, names: Iterable[str]) -> None:
         used.add(name)
 
 
-def _must_have(state: GroupState, target: int, when: str) -> None:
+def _require_target(state: GroupState, target: int, when: str) -> None:
     if state.target != target:
         raise Nonconformance(f"{state.group.name} has a target of {state.target} and not {target}, {when}")
 
 
-def _must_be_like(node: Node, template: Node, instance: str) -> None:
+def _require_node_like(node: Node, template: Node, instance: str) -> None:
     offered, expected = node.status.allocatable, template.status.allocatable
     for resource in sorted({*offered, *expected}):
         have, want = offered.get(resource, "0"), expected.get(resource, "0")
@@ -338,53 +351,53 @@ def _must_be_like(node: Node, template: Node, instance: str) -> None:
         raise Nonconformance(f"{instance} does not have the taint {':'.join(min(missing))} of its group")
 
 
-def _last_waiting(state: GroupState) -> str:
-    """The id of an instance that is not up yet, which no minimum holds."""
+def _find_ordered_instance(state: GroupState) -> str:
+    """The id of an instance that is ordered and not running; releasing it leaves the minimum."""
     waiting = [instance.id for instance in state.instances if instance.state is InstanceState.ORDERED]
     if not waiting:
         raise Nonconformance(f"two instances of {state.group.name} were ordered, and none is on its way")
     return waiting[-1]
 
 
-__all__ = ["CHECKS", "Check", "Failure", "Nonconformance", "Yard", "conformance_tests", "failures_of"]
+__all__ = ["CHECKS", "Check", "Failure", "Nonconformance", "ProviderEnvironment", "conformance_tests", "find_failures"]
 
-ProviderRule: TypeAlias = Callable[[Yard], Coroutine[Any, Any, None]]
-YardMaker: TypeAlias = Callable[[], Yard]
-# Runs a coroutine to its end: `asyncio.run`, or something with a clock of its own.
+ProviderRule: TypeAlias = Callable[[ProviderEnvironment], Coroutine[Any, Any, None]]
+EnvironmentFactory: TypeAlias = Callable[[], ProviderEnvironment]
+# Runs a coroutine to completion: `asyncio.run`, or an event loop with its own clock.
 Runner: TypeAlias = Callable[[Coroutine[Any, Any, None]], None]
 
 
 CHECKS: Final[tuple[Check[ProviderRule], ...]] = make_checks(
-    tells_of_groups,
-    orders_what_is_missing,
-    names_what_it_orders,
-    repeats_no_order,
-    tells_what_is,
-    takes_nothing_away_by_order,
-    keeps_the_maximum,
-    keeps_the_minimum,
-    knows_its_groups,
-    comes_up_as_it_said,
-    is_done_when_all_is_up,
-    takes_instances_back,
-    passes_over_strangers,
-    remembers_nothing,
-    can_be_left_waiting,
+    describes_its_groups,
+    orders_up_to_the_target,
+    names_ordered_instances,
+    ignores_repeated_orders,
+    counts_only_executed_orders,
+    never_shrinks_by_order,
+    respects_the_maximum,
+    respects_the_minimum,
+    refuses_unknown_groups,
+    starts_nodes_as_described,
+    is_idle_when_all_run,
+    releases_instances,
+    refuses_unknown_instances,
+    keeps_no_state,
+    tolerates_cancelled_calls,
 )
 
 
-def failures_of(make: YardMaker, run: Runner = asyncio.run) -> list[Failure]:
+def find_failures(make: EnvironmentFactory, run: Runner = asyncio.run) -> list[Failure]:
     """Every rule that a provider breaks; none if it conforms."""
     return collect_failures(CHECKS, lambda check: run(_run_check(check, make)))
 
 
-def conformance_tests(make: YardMaker, run: Runner = asyncio.run) -> Callable[..., None]:
+def conformance_tests(make: EnvironmentFactory, run: Runner = asyncio.run) -> Callable[..., None]:
     """A test function for pytest, with a case for each rule."""
     return parametrized_test(CHECKS, lambda check: run(_run_check(check, make)))
 
 
-async def _run_check(check: Check[ProviderRule], make: YardMaker) -> None:
-    """A yard is made where the loop runs already, so that it may have clients of its own."""
+async def _run_check(check: Check[ProviderRule], make: EnvironmentFactory) -> None:
+    """Run one check. The environment is constructed inside the running loop, so that it may open clients."""
     try:
         await check.run(make())
     except Nonconformance:

@@ -6,7 +6,7 @@ With pytest, one line makes a test of every rule:
 
     test_conformance = conformance_tests(PeakOfWeek)
 
-Without it, `failures_of(PeakOfWeek)` lists what is wrong. Either takes something that makes a recommender: the class
+Without it, `find_failures(PeakOfWeek)` lists the broken rules. Either takes a factory of the recommender: the class
 itself, or a function. The rules are those of `trellis.core.recommend.protocol`; each is a function that raises
 `Nonconformance` with what is wrong, for which rows and with which parameters. The rows they are tried on are in
 `trellis.testing.rows`, and `trellis.testing.usage` has Hypothesis strategies for more of them.
@@ -36,21 +36,21 @@ from trellis.testing.conformance import (
     parametrized_test,
 )
 from trellis.testing.estimates import (
-    ask_quietly,
-    ask_recommender,
     default_values,
     fingerprint,
-    must_agree,
-    must_be_possible,
+    request_estimates,
+    require_equal,
+    require_possible,
     select_estimates,
     select_rows,
+    try_estimating,
 )
-from trellis.testing.isolation import no_clock, no_io
-from trellis.testing.rows import NOW, Used, example_rows, rows_of
+from trellis.testing.isolation import forbid_clock, forbid_io
+from trellis.testing.rows import NOW, UsageExample, build_rows, example_rows
 
 Factory: TypeAlias = Callable[[], Recommender]
 
-# What 10,000 rows should take at most, in seconds of a processor.
+# The CPU seconds that 10,000 rows may take.
 ENOUGH_SECONDS: Final = 2.0
 _MANY_ROWS: Final = 10_000
 _TIMED_ROWS: Final = 1_000
@@ -75,10 +75,10 @@ def declares_itself(make: Factory) -> None:
             raise Nonconformance(f"the meaning of the parameter {parameter.name} is no sentence")
 
 
-def answers_in_shape(make: Factory) -> None:
+def returns_the_right_shape(make: Factory) -> None:
     """Its columns have the shapes that were asked for, also of no rows at all, and its explanation is as long."""
     for rows in (*_cases(make()), select_rows(example_rows(history=False), [])):
-        answer = ask_recommender(make(), rows)
+        answer = request_estimates(make(), rows)
         for name, column in answer.explanation.items():
             if not isinstance(column, np.ndarray) and any(len(text) > LONGEST_EXPLANATION_TEXT for text in column):
                 raise Nonconformance(
@@ -86,71 +86,71 @@ def answers_in_shape(make: Factory) -> None:
                 )
 
 
-def answers_what_can_be(make: Factory) -> None:
+def returns_possible_estimates(make: Factory) -> None:
     """Lower bound, target and upper bound are finite, not negative and in this order, or all three NaN."""
     for rows in _cases(make()):
-        must_be_possible(ask_recommender(make(), rows), rows)
+        require_possible(request_estimates(make(), rows), rows)
 
 
-def changes_nothing(make: Factory) -> None:
+def leaves_rows_unchanged(make: Factory) -> None:
     """What it is given is as it was when it has answered."""
     for rows in _cases(make()):
         before = fingerprint(rows)
-        ask_recommender(make(), rows)
+        request_estimates(make(), rows)
         if fingerprint(rows) != before:
             raise Nonconformance("the rows are not what they were before it was asked about them")
 
 
-def repeats_itself(make: Factory) -> None:
+def is_deterministic(make: Factory) -> None:
     """Asked twice in a row it says the same, and so does another instance."""
     for rows in _cases(make()):
         recommender = make()
-        first = ask_recommender(recommender, rows)
-        must_agree(first, ask_recommender(recommender, rows), rows, "asked a second time")
-        must_agree(first, ask_recommender(make(), rows), rows, "another instance")
+        first = request_estimates(recommender, rows)
+        require_equal(first, request_estimates(recommender, rows), rows, "asked a second time")
+        require_equal(first, request_estimates(make(), rows), rows, "another instance")
 
 
-def answers_each_row_alone(make: Factory) -> None:
+def treats_rows_independently(make: Factory) -> None:
     """A row gets the same answer whether it is asked about alone or among others."""
     for rows in _cases(make()):
-        together = ask_recommender(make(), rows)
+        together = request_estimates(make(), rows)
         for at in range(len(rows)):
             alone = select_rows(rows, [at])
-            must_agree(
-                select_estimates(together, np.array([at])), ask_recommender(make(), alone), alone, "asked about alone"
+            require_equal(
+                select_estimates(together, np.array([at])), request_estimates(make(), alone), alone, "asked about alone"
             )
 
 
-def ignores_order(make: Factory) -> None:
+def ignores_row_order(make: Factory) -> None:
     """The order of rows makes no difference."""
     for rows in _cases(make()):
         order = np.arange(len(rows))[::-1].copy()
         turned = select_rows(rows, order.tolist())
-        must_agree(
-            select_estimates(ask_recommender(make(), rows), order),
-            ask_recommender(make(), turned),
+        require_equal(
+            select_estimates(request_estimates(make(), rows), order),
+            request_estimates(make(), turned),
             turned,
             "asked in another order",
         )
 
 
-def takes_every_parameter(make: Factory) -> None:
+def accepts_every_parameter_value(make: Factory) -> None:
     """Both ends of every range and every choice give a possible answer; what is beyond them is refused."""
     recommender = make()
     for parameter in recommender.parameters:
-        for value in _extremes_of(parameter):
+        for value in _list_extremes(parameter):
             for rows in _cases(recommender):
-                must_be_possible(
-                    ask_recommender(make(), rows, {parameter.name: value}), rows, f"{parameter.name}={value}"
+                require_possible(
+                    request_estimates(make(), rows, {parameter.name: value}), rows, f"{parameter.name}={value}"
                 )
-        for text in _refused_values(parameter):
+        for text in _list_invalid_values(parameter):
             if not read_parameters(recommender.parameters, {parameter.name: text}).problems:
                 raise Nonconformance(f"{parameter.name}={text} is not refused")
     if not read_parameters(recommender.parameters, {"no-such-parameter": "1"}).problems:
         raise Nonconformance("a parameter that it does not declare is not refused")
 
 
-def reads_what_it_declares(make: Factory) -> None:
+def reads_declared_parameters(make: Factory) -> None:
     """It reads all parameters that it declares, and no others."""
     recommender = make()
     values = _ReadTracker(default_values(recommender))
@@ -168,9 +168,9 @@ def does_no_io(make: Factory) -> None:
     """It opens no files, sockets or processes while it answers. What it imports, it has imported before."""
     for rows in _cases(make()):
         recommender = make()
-        ask_recommender(recommender, rows)
-        with no_io() as attempts:
-            ask_quietly(recommender, rows)
+        request_estimates(recommender, rows)
+        with forbid_io() as attempts:
+            try_estimating(recommender, rows)
         if attempts:
             raise Nonconformance(f"it does I/O: {attempts[0]}")
 
@@ -179,13 +179,13 @@ def reads_no_clock(make: Factory) -> None:
     """It takes the time from `now`."""
     for rows in _cases(make()):
         recommender = make()
-        with no_clock() as attempts:
-            ask_quietly(recommender, rows)
+        with forbid_clock() as attempts:
+            try_estimating(recommender, rows)
         if attempts:
             raise Nonconformance(f"it reads a clock: {attempts[0]}; `now` is the time")
 
 
-def can_be_sent(make: Factory) -> None:
+def survives_pickling(make: Factory) -> None:
     """It can be pickled, and its answers come out of a worker process as they went in."""
     recommender = make()
     try:
@@ -193,21 +193,21 @@ def can_be_sent(make: Factory) -> None:
     except Exception as error:
         raise Nonconformance(f"it cannot be pickled: {type(error).__name__}: {error}") from error
     for rows in _cases(recommender):
-        answer = ask_recommender(recommender, rows)
-        must_agree(answer, ask_recommender(copy, rows), rows, "a copy of it")
+        answer = request_estimates(recommender, rows)
+        require_equal(answer, request_estimates(copy, rows), rows, "a copy of it")
         reply = decode(encode(to_reply(answer)))
-        must_agree(answer, from_reply(reply), rows, "what comes out of a worker process")  # type: ignore[arg-type]  # as sent
+        require_equal(answer, from_reply(reply), rows, "what comes out of a worker process")  # type: ignore[arg-type]  # as sent
 
 
-def is_quick(make: Factory) -> None:
+def is_fast(make: Factory) -> None:
     """Ten thousand rows take two seconds of a processor at most. What takes longer is a warning."""
     recommender = make()
     day = 0.5 + 0.4 * np.sin(np.arange(96) / 24 * 2 * np.pi)
-    used = [Used(day * (1 + at), 1e9 * day) for at in range(_TIMED_ROWS)]
-    rows = rows_of(used, history=recommender.needs_history, runs=needs_runs(recommender))
-    ask_recommender(recommender, select_rows(rows, [0]))
+    used = [UsageExample(day * (1 + at), 1e9 * day) for at in range(_TIMED_ROWS)]
+    rows = build_rows(used, history=recommender.needs_history, runs=needs_runs(recommender))
+    request_estimates(recommender, select_rows(rows, [0]))
     begin = time.process_time()
-    ask_recommender(recommender, rows)
+    request_estimates(recommender, rows)
     seconds = (time.process_time() - begin) * _MANY_ROWS / _TIMED_ROWS
     if seconds > ENOUGH_SECONDS:
         warning = f"{_MANY_ROWS:,} rows would take {seconds:.1f} s, and {ENOUGH_SECONDS:g} s are enough"
@@ -215,7 +215,7 @@ def is_quick(make: Factory) -> None:
 
 
 class _ReadTracker(Mapping[str, ParameterValue]):
-    """Values of parameters, and which of them were read."""
+    """Parameter values that record which of them were read."""
 
     def __init__(self, values: Mapping[str, ParameterValue]) -> None:
         self._values = values
@@ -234,7 +234,7 @@ class _ReadTracker(Mapping[str, ParameterValue]):
 
 
 def _cases(recommender: Recommender) -> Iterator[Rows]:
-    """Rows of every sort; one that needs history must also do without, because there is none at first."""
+    """Rows of many kinds. A recommender that needs history is also tried without, as at its first start."""
     yield _copy_rows(example_rows(history=False))
     if recommender.needs_history:
         yield _copy_rows(example_rows(history=True))
@@ -243,13 +243,13 @@ def _cases(recommender: Recommender) -> Iterator[Rows]:
 
 
 def _copy_rows(rows: Rows) -> Rows:
-    """A copy, so that what one rule finds changed is whole again for the next."""
+    """A deep copy, so that a check that changes rows does not affect the next one."""
     copy: Rows = pickle.loads(pickle.dumps(Rows(rows.usage.detach(history=True, runs=True), rows.containers)))  # noqa: S301
     return copy
 
 
-def _extremes_of(parameter: Parameter) -> Iterator[ParameterValue]:
-    """Both ends of its range, or all there is to choose from."""
+def _list_extremes(parameter: Parameter) -> Iterator[ParameterValue]:
+    """Both ends of a parameter's range, or all of its choices."""
     if parameter.kind is ParameterKind.CHOICE:
         yield from parameter.choices
     elif parameter.kind is ParameterKind.SWITCH:
@@ -259,8 +259,8 @@ def _extremes_of(parameter: Parameter) -> Iterator[ParameterValue]:
             yield parameter.read(parameter.show(bound))
 
 
-def _refused_values(parameter: Parameter) -> Iterator[str]:
-    """What it must not take."""
+def _list_invalid_values(parameter: Parameter) -> Iterator[str]:
+    """Values that the parameter must refuse."""
     yield "surely no value of anything"
     if parameter.kind in {ParameterKind.NUMBER, ParameterKind.WHOLE}:
         yield from (
@@ -268,42 +268,42 @@ def _refused_values(parameter: Parameter) -> Iterator[str]:
         )
 
 
-__all__ = ["CHECKS", "Check", "Failure", "Nonconformance", "SlowRecommender", "conformance_tests", "failures_of"]
+__all__ = ["CHECKS", "Check", "Failure", "Nonconformance", "SlowRecommender", "conformance_tests", "find_failures"]
 
 
 RecommenderRule: TypeAlias = Callable[[Factory], None]
 
 CHECKS: Final[tuple[Check[RecommenderRule], ...]] = make_checks(
     declares_itself,
-    answers_in_shape,
-    answers_what_can_be,
-    changes_nothing,
-    repeats_itself,
-    answers_each_row_alone,
-    ignores_order,
-    takes_every_parameter,
-    reads_what_it_declares,
+    returns_the_right_shape,
+    returns_possible_estimates,
+    leaves_rows_unchanged,
+    is_deterministic,
+    treats_rows_independently,
+    ignores_row_order,
+    accepts_every_parameter_value,
+    reads_declared_parameters,
     does_no_io,
     reads_no_clock,
-    can_be_sent,
-    is_quick,
+    survives_pickling,
+    is_fast,
 )
 
 
-def failures_of(make: Factory) -> list[Failure]:
+def find_failures(make: Factory) -> list[Failure]:
     """Every rule that a recommender breaks; none if it conforms."""
     return collect_failures(CHECKS, lambda check: check.run(make))
 
 
 def conformance_tests(make: Factory, *, examples: int = 25) -> Callable[..., None]:
     """A test function for pytest, with a case for each rule and one for any rows that Hypothesis thinks of."""
-    answers_anything: Check[RecommenderRule] = Check(
-        "answers-anything", "Any rows get an answer that can be.", _anything(examples)
+    any_rows_check: Check[RecommenderRule] = Check(
+        "answers-anything", "Any rows get an answer that can be.", _check_any_rows(examples)
     )
-    return parametrized_test([*CHECKS, answers_anything], lambda check: check.run(make))
+    return parametrized_test([*CHECKS, any_rows_check], lambda check: check.run(make))
 
 
-def _anything(examples: int) -> Callable[[Factory], None]:
+def _check_any_rows(examples: int) -> Callable[[Factory], None]:
     def run(make: Factory) -> None:
         from hypothesis import HealthCheck, given, settings  # noqa: PLC0415
 
@@ -314,7 +314,7 @@ def _anything(examples: int) -> Callable[[Factory], None]:
         @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
         @given(any_rows(history=recommender.needs_history, runs=needs_runs(recommender)))
         def ask(rows: Any) -> None:
-            must_be_possible(ask_recommender(make(), rows), rows)
+            require_possible(request_estimates(make(), rows), rows)
 
         ask()
 

@@ -30,7 +30,7 @@ def test_a_part_of_a_file_is_that_of_the_example(path: str) -> None:
 
 def test_every_rule_of_the_suite_is_in_the_table() -> None:
     for check in CHECKS:
-        assert f"| `{check.name}` | {check.says} |" in GUIDE
+        assert f"| `{check.name}` | {check.description} |" in GUIDE
 
 
 def test_the_example_passes_its_own_tests() -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from support.virtual_time import run
 from trellis.api.kinds.kwok_node_group import GROUP_LABEL, KWOK_KEY, STARTING_TAINT, GroupFailureMode
 from trellis.providers.kwok import CONFIG_MAP
-from trellis.testing.providers import failures_of
+from trellis.testing.providers import find_failures
 
 GUIDE: Final = Path(__file__).resolve().parents[3] / "docs" / "guides" / "node-groups.md"
 
@@ -18,7 +18,7 @@ def test_the_provider_in_the_guide_conforms() -> None:
     blocks = re.findall(r"^```python\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     names: dict[str, Any] = {"__name__": "guide"}
     exec(compile("\n\n".join(blocks), str(GUIDE), "exec"), names)  # noqa: S102 - our own guide
-    assert failures_of(names["CloudYard"], run) == []
+    assert find_failures(names["CloudEnvironment"], run) == []
 
 
 def test_every_way_to_fail_is_in_the_guide() -> None:

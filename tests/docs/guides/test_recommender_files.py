@@ -31,4 +31,4 @@ def test_a_file_of_the_guide_is_that_of_the_example(path: str) -> None:
 
 def test_every_rule_of_the_suite_is_in_the_table() -> None:
     for check in CHECKS:
-        assert f"| `{check.name}` | {check.says} |" in GUIDE
+        assert f"| `{check.name}` | {check.description} |" in GUIDE

@@ -20,7 +20,7 @@ from trellis.core.recording.format import RECOMMENDER
 from trellis.runtime.recorder import NO_RECORDER, Recorder
 from trellis.sim.replay.recommender import replay_recommender
 from trellis.sim.replay.replay import find_difference, replay
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import error_response
 
 FLAGS = ("--recommender-name=default,seasonal,adaptive,phases,own", "--set=default.recommendation-margin-fraction=0.2")
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -109,7 +109,7 @@ async def an_eventful_time(world: World) -> None:
     world.server.delete(f"{VPAS}/cache")
     await world.passes(2)
     world.add_vpa("cache")
-    world.fault = lambda request: refusal(500, "InternalError", "no") if "metrics" in request.path else None
+    world.fault = lambda request: error_response(500, "InternalError", "no") if "metrics" in request.path else None
     await world.passes(1)
     world.fault = lambda request: Unreachable("gone") if request.method != "GET" else None
     await world.passes(2)

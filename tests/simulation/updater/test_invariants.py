@@ -19,7 +19,7 @@ from support.controllers.updater import World
 from trellis.base.errors import Unreachable
 from trellis.controllers.updater.process import UpdaterController
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, line
+from trellis.testing.scripted_transport import ScriptedResponse, watch_line
 
 APPS = {"one": 1, "two": 2, "five": 5}
 MODES = ("Recreate", "InPlaceOrRecreate")
@@ -40,12 +40,12 @@ class LateWorld(World):
     def _later(self, kind: str, path: str, document: Document) -> None:
         """What happened is written down at once, and told to those who watch a while later."""
         self.server._history.append((self.server.version, kind, path, copy.deepcopy(document)))
-        told = line(kind, document)
+        told = watch_line(kind, document)
         for stream, collection in self.server._watches:
             if _is_in(path, collection):
                 asyncio.get_running_loop().call_later(self.lag, stream.push, told)
 
-    def _trouble(self, request: Request) -> Answer | None:
+    def _trouble(self, request: Request) -> ScriptedResponse | None:
         if not self.troubles or request.method == "GET" or self._rng.random() > 0.1:
             return None
         self.fault = lambda _request: None
@@ -54,7 +54,7 @@ class LateWorld(World):
         self.fault = self._trouble
         return Unreachable("the connection was reset")
 
-    def _evict(self, path: str, request: Request) -> Answer:
+    def _evict(self, path: str, request: Request) -> ScriptedResponse:
         name = path.rpartition("/")[2]
         app = name.partition("-")[0]
         serving = [pod for pod in self.pods(app).values() if _serves(pod)]

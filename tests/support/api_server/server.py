@@ -18,14 +18,14 @@ from trellis.kube.client import Client
 from trellis.kube.transport.requests import Request
 from trellis.kube.transport.responses import Response
 from trellis.testing.scripted_transport import (
-    Answer,
+    ScriptedResponse,
     ScriptedTransport,
     StreamScript,
-    answer,
-    bookmark,
-    line,
-    page,
-    refusal,
+    bookmark_line,
+    error_response,
+    json_response,
+    list_response,
+    watch_line,
 )
 
 Document = dict[str, Any]
@@ -42,9 +42,9 @@ class ModelServer:
         self.version = 100
         self.compacted = 0
         self.objects: dict[str, Document] = {}
-        self.faults: deque[Answer] = deque()
+        self.faults: deque[ScriptedResponse] = deque()
         self.responses_to_drop = 0
-        self.before: Callable[[Request], Answer | None] = lambda _request: None
+        self.before: Callable[[Request], ScriptedResponse | None] = lambda _request: None
         self.transport = ScriptedTransport(handler=self._handle)
         self.client = Client(self.transport)
         self._history: list[tuple[int, str, str, Document]] = []
@@ -75,10 +75,10 @@ class ModelServer:
         deleted["metadata"]["resourceVersion"] = str(self.version)
         self._record_change("DELETED", path, deleted)
 
-    def bookmark(self) -> None:
+    def bookmark_line(self) -> None:
         """Tell every watch how far things are, as the server does once a minute."""
         for stream, _ in self._watches:
-            stream.push(bookmark(str(self.version)))
+            stream.push(bookmark_line(str(self.version)))
 
     def break_watches(self) -> None:
         """Reset every connection in the middle of a line."""
@@ -103,9 +103,9 @@ class ModelServer:
         self._history.append((self.version, kind, path, copy.deepcopy(document)))
         for stream, collection in self._watches:
             if _is_in(path, collection):
-                stream.push(line(kind, document))
+                stream.push(watch_line(kind, document))
 
-    def _handle(self, request: Request) -> Answer:
+    def _handle(self, request: Request) -> ScriptedResponse:
         if self.faults:
             return self.faults.popleft()
         if (intercepted := self.before(request)) is not None:
@@ -116,13 +116,13 @@ class ModelServer:
             return Unreachable("the connection was reset before the answer came")
         return response
 
-    def _dispatch(self, request: Request) -> Answer:
+    def _dispatch(self, request: Request) -> ScriptedResponse:
         query = dict(request.query)
         match request.method:
             case "GET" if "watch" in query:
                 return self._watch(request.path, int(query["resourceVersion"]))
             case "GET" if request.path in self.objects:
-                return answer(self.objects[request.path])
+                return json_response(self.objects[request.path])
             case "GET" if _is_collection(request.path):
                 return self._list(request.path, query)
             case "POST":
@@ -133,13 +133,15 @@ class ModelServer:
                 return self._patch(request)
             case "DELETE" if request.path in self.objects:
                 self.delete(request.path)
-                return answer({"kind": "Status", "status": "Success"})
-        return refusal(404, "NotFound", f"{request.path} not found")
+                return json_response({"kind": "Status", "status": "Success"})
+        return error_response(404, "NotFound", f"{request.path} not found")
 
-    def _watch(self, collection: str, version: int) -> Answer:
+    def _watch(self, collection: str, version: int) -> ScriptedResponse:
         if version < self.compacted:
-            return refusal(410, "Expired", f"too old resource version: {version} ({self.compacted})")
-        missed = [line(kind, doc) for at, kind, path, doc in self._history if at > version and _is_in(path, collection)]
+            return error_response(410, "Expired", f"too old resource version: {version} ({self.compacted})")
+        missed = [
+            watch_line(kind, doc) for at, kind, path, doc in self._history if at > version and _is_in(path, collection)
+        ]
         stream = StreamScript(missed)
         self._watches.append((stream, collection))
         return stream
@@ -152,20 +154,20 @@ class ModelServer:
         documents = self._lists[version, collection]
         end = int(start) + limit
         token = f"{version}:{end}" if end < len(documents) else ""
-        return page(documents[int(start) : end], resource_version=version, continue_from=token)
+        return list_response(documents[int(start) : end], resource_version=version, continue_from=token)
 
     def _create(self, request: Request) -> Response:
         document = msgspec.json.decode(request.body or b"")
         path = f"{request.path}/{document['metadata']['name']}"
         if path in self.objects:
-            return refusal(409, "AlreadyExists", f"{path} already exists")
-        return answer(self.put(path, document), 201)
+            return error_response(409, "AlreadyExists", f"{path} already exists")
+        return json_response(self.put(path, document), 201)
 
     def _replace(self, request: Request) -> Response:
         document = msgspec.json.decode(request.body or b"")
         if document["metadata"].get("resourceVersion") != self.objects[request.path]["metadata"]["resourceVersion"]:
-            return refusal(409, "Conflict", "the object has been modified")
-        return answer(self.put(request.path, document))
+            return error_response(409, "Conflict", "the object has been modified")
+        return json_response(self.put(request.path, document))
 
     def _patch(self, request: Request) -> Response:
         path = request.path.removesuffix("/status")
@@ -174,12 +176,12 @@ class ModelServer:
         if isinstance(patch, list):
             # Of RFC 6902 as much as is needed: each operation sets a member of the object.
             patch = {operation["path"].removeprefix("/"): operation["value"] for operation in patch}
-            return answer(self.put(path, {**old, **patch}))
+            return json_response(self.put(path, {**old, **patch}))
         preconditions = patch.get("metadata", {})
         for field in ("uid", "resourceVersion"):
             if preconditions.get(field, old["metadata"][field]) != old["metadata"][field]:
-                return refusal(409, "Conflict", f"the object has been modified: {field} in precondition")
-        return answer(self.put(path, _merged(old, patch)))
+                return error_response(409, "Conflict", f"the object has been modified: {field} in precondition")
+        return json_response(self.put(path, _merged(old, patch)))
 
 
 def _merged(old: Any, patch: Any) -> Any:

@@ -15,7 +15,7 @@ from trellis.sources.cluster.anonymization import Anonymizer
 from trellis.sources.cluster.collector import collect_lines
 from trellis.sources.cluster.dump_writer import DumpWriter
 from trellis.sources.cluster.lists import CollectionScope
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 NOW = 1_784_000_000.0
 # Whatever this is in must not be in a dump.
@@ -65,12 +65,12 @@ def shop() -> ModelServer:
 def hide(server: ModelServer, *namespaces: str) -> None:
     """Let only what is in other namespaces be read, and nothing of all namespaces but their list."""
 
-    def before(request: Request) -> Answer | None:
+    def before(request: Request) -> ScriptedResponse | None:
         parts = request.path.split("/")
         inside = parts[parts.index("namespaces") + 1] if "namespaces" in parts[:-1] else ""
         is_cluster_wide = not inside and parts[-1] not in ("namespaces", "nodes", "version", "api", "apis", "v1")
         if is_cluster_wide or (inside in namespaces and parts[-2:-1] != ["namespaces"]):
-            return refusal(403, "Forbidden", f"{SECRET} may not list this")
+            return error_response(403, "Forbidden", f"{SECRET} may not list this")
         return None
 
     server.before = before

@@ -25,7 +25,7 @@ from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.settings.loader import from_flags, load_settings
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
-from trellis.testing.scripted_transport import Answer, answer
+from trellis.testing.scripted_transport import ScriptedResponse, json_response
 
 NAMESPACE = "shop"
 CREATED = "2026-01-01T00:00:00Z"
@@ -53,7 +53,7 @@ _FOREIGN = {
     ]
 }
 
-Fault = Callable[[Request], Answer | None]
+Fault = Callable[[Request], ScriptedResponse | None]
 
 
 class World:
@@ -147,7 +147,7 @@ class World:
         """How many single objects whose path has this part were asked for."""
         return sum(part in request.path and "limit" not in dict(request.query) for request in self.server.requests)
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         if (fault := self.fault(request)) is not None:
             return fault
         served: dict[str, Document] = {
@@ -157,7 +157,7 @@ class World:
             "/apis/autoscaling.x-k8s.io/v1alpha1": _OWN,
             "/apis/example.com/v1": _FOREIGN,
         }
-        return answer(served[request.path]) if request.path in served else None
+        return json_response(served[request.path]) if request.path in served else None
 
     @asynccontextmanager
     async def admitting(self, *, wait_until_ready: bool = True) -> AsyncIterator[ReviewService]:

@@ -31,7 +31,7 @@ from trellis.controllers.buffers.targets import GroupKind
 from trellis.core.buffers import TargetKind
 from trellis.core.recording.format import BUFFERS
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 NAMESPACE = "shop"
 NODES_LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/trellis-nodes"
@@ -230,7 +230,7 @@ class World(ControlledWorld):
 
     # The cluster.
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         if (reply := super()._before(request)) is not None:
             return reply
         where, _, last = request.path.rpartition("/")
@@ -244,35 +244,35 @@ class World(ControlledWorld):
             return self._try_pod(request)
         return None
 
-    def _scale(self, where: str) -> Answer:
+    def _scale(self, where: str) -> ScriptedResponse:
         found = self.server.objects[where]
         status = {"replicas": found["status"]["replicas"], "selector": found["status"].get("selector", "")}
-        return answer({"metadata": found["metadata"], "spec": {}, "status": status})
+        return json_response({"metadata": found["metadata"], "spec": {}, "status": status})
 
-    def _lease(self) -> Answer:
+    def _lease(self) -> ScriptedResponse:
         moment = datetime.fromtimestamp(self.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         spec = {"holderIdentity": "nodes-1", "leaseDurationSeconds": 15, "renewTime": moment}
-        return answer({"metadata": {"name": "trellis-nodes", "namespace": "kube-system"}, "spec": spec})
+        return json_response({"metadata": {"name": "trellis-nodes", "namespace": "kube-system"}, "spec": spec})
 
-    def _apply_status(self, where: str, request: Request) -> Answer:
+    def _apply_status(self, where: str, request: Request) -> ScriptedResponse:
         document = self.server.objects.get(where)
         if document is None:
-            return refusal(404, "NotFound")
+            return error_response(404, "NotFound")
         manager = dict(request.query)["fieldManager"]
         assert manager in {"trellis-buffers", "trellis-buffers-translate", "trellis-nodes"}
         self.writes += 1
         status = msgspec.json.decode(request.body or b"").get("status", {})
-        return answer(self.put(where, applied_status(document, manager, status)))
+        return json_response(self.put(where, applied_status(document, manager, status)))
 
-    def _try_pod(self, request: Request) -> Answer:
+    def _try_pod(self, request: Request) -> ScriptedResponse:
         assert ("dryRun", "All") in request.query, "a pod was made"
         self.dry_runs += 1
         try:
             pod = self.admit(msgspec.json.decode(request.body or b""))
         except PermissionError as error:
-            return refusal(403, "Forbidden", str(error))
+            return error_response(403, "Forbidden", str(error))
         name = f"{pod['metadata']['generateName']}x{self.dry_runs}"
-        return answer({**pod, "metadata": {**pod["metadata"], "name": name, "uid": name}}, 201)
+        return json_response({**pod, "metadata": {**pod["metadata"], "name": name, "uid": name}}, 201)
 
     # The controller.
 

@@ -17,7 +17,7 @@ from trellis.api.kube.meta import ObjectReference
 from trellis.base.reasons import Reason
 from trellis.controllers.buffers.settings import BufferControllerSettings, CapacityBufferSettings
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 _GROUP = "/apis/autoscaling.x-k8s.io"
 _BUFFERS = f"{_GROUP}/v1alpha1/namespaces/{NAMESPACE}/buffers"
@@ -68,7 +68,7 @@ class CapacityWorld(World):
         for where in [document for document in self.server.objects if mark in document]:
             self.server.delete(where)
         self.version = ""
-        absent = refusal(404, "NotFound", "the server could not find the requested resource")
+        absent = error_response(404, "NotFound", "the server could not find the requested resource")
         self.fault = lambda request: absent if mark in request.path else None
         self.server.break_watches()
 
@@ -128,7 +128,7 @@ class CapacityWorld(World):
 
     # The cluster.
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         if (fault := self.fault(request)) is not None:
             return fault
         if request.method in ("POST", "PATCH", "DELETE") and "dryRun" not in dict(request.query):
@@ -144,9 +144,9 @@ class CapacityWorld(World):
             return None
         return super()._before(request)
 
-    def _discovered(self, request: Request) -> Answer | None:
+    def _discovered(self, request: Request) -> ScriptedResponse | None:
         if request.path == f"{_GROUP}/{self.version}" and self.version == "v1beta1":
-            return answer({"resources": [_served("capacitybuffers", "CapacityBuffer")]})
+            return json_response({"resources": [_served("capacitybuffers", "CapacityBuffer")]})
         result = super()._before(request) if request.path in ("/apis", "/api/v1", f"{_GROUP}/v1alpha1") else None
         if result is None:
             return None
@@ -159,28 +159,28 @@ class CapacityWorld(World):
             document["groups"].append({"versions": [version], "preferredVersion": version})
         elif self.version == "v1alpha1" and request.path != "/apis":
             document["resources"].append(_served("capacitybuffers", "CapacityBuffer"))
-        return answer(document)
+        return json_response(document)
 
-    def _create(self, request: Request) -> Answer:
+    def _create(self, request: Request) -> ScriptedResponse:
         document = msgspec.json.decode(request.body or b"")
         where = f"{request.path}/{document['metadata']['name']}"
         if where in self.server.objects:
-            return refusal(409, "AlreadyExists")
-        return answer(self.put(where, document), 201)
+            return error_response(409, "AlreadyExists")
+        return json_response(self.put(where, document), 201)
 
-    def _change(self, request: Request) -> Answer:
+    def _change(self, request: Request) -> ScriptedResponse:
         document = self.server.objects.get(request.path)
         if document is None:
-            return refusal(404, "NotFound")
+            return error_response(404, "NotFound")
         new = dict(document)
         for operation in msgspec.json.decode(request.body or b""):
             field = operation["path"].removeprefix("/")
             if field in ("metadata/uid", "metadata/resourceVersion"):
                 if document["metadata"][field.partition("/")[2]] != operation["value"]:
-                    return refusal(409, "Conflict", "the object has been modified")
+                    return error_response(409, "Conflict", "the object has been modified")
             else:
                 new[field] = operation["value"]
-        return answer(document if new == document else self.put(request.path, new))
+        return json_response(document if new == document else self.put(request.path, new))
 
     def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:
         self.events.append((reason.code, message))

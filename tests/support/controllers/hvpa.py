@@ -28,7 +28,7 @@ from trellis.controllers.hvpa.process import HvpaController
 from trellis.controllers.hvpa.settings import HvpaControllerSettings
 from trellis.core.recording.format import HVPA
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 START = 1_800_000_000.0
 NAMESPACE = "shop"
@@ -192,7 +192,7 @@ class World(ControlledWorld):
 
     # The cluster.
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         if (reply := super()._before(request)) is not None:
             return reply
         where, _, last = request.path.rpartition("/")
@@ -204,51 +204,51 @@ class World(ControlledWorld):
             return self._patch(request)
         return None
 
-    def _scale(self, where: str, request: Request) -> Answer:
+    def _scale(self, where: str, request: Request) -> ScriptedResponse:
         found = self.server.objects[where]
         if request.method == "PATCH":
             scale = msgspec.json.decode(request.body or b"")
             if scale["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
-                return refusal(409, "Conflict", "the object has been modified")
+                return error_response(409, "Conflict", "the object has been modified")
             count = scale["spec"]["replicas"]
             self.scalings.append((self.now(), count))
             found = self.server.put(where, {**found, "spec": {**found["spec"], "replicas": count}})
             self._scale_workload(where)
         count, name = found["spec"]["replicas"], found["metadata"]["name"]
         status = {"replicas": self.late_counts.get(name, len(self._list_pod_paths(name))), "selector": f"app={name}"}
-        return answer({"metadata": found["metadata"], "spec": {"replicas": count}, "status": status})
+        return json_response({"metadata": found["metadata"], "spec": {"replicas": count}, "status": status})
 
-    def _apply_status(self, where: str, request: Request) -> Answer:
+    def _apply_status(self, where: str, request: Request) -> ScriptedResponse:
         """As server-side apply has it: all that this writer owns is what it says, and `totals` is another's."""
         document = self.server.objects.get(where)
         if document is None:
-            return refusal(404, "NotFound")
+            return error_response(404, "NotFound")
         totals = {key: value for key, value in document.get("status", {}).items() if key == "totals"}
         status = {**msgspec.json.decode(request.body or b"")["status"], **totals}
         new = self.server.put(where, {**document, "status": status})
         name = document["spec"]["targetRef"]["name"]
         asyncio.get_running_loop().call_later(1.0, self._resize, name, where)
-        return answer(new)
+        return json_response(new)
 
-    def _patch(self, request: Request) -> Answer:
+    def _patch(self, request: Request) -> ScriptedResponse:
         document = self.server.objects.get(request.path)
         if document is None:
-            return refusal(404, "NotFound")
+            return error_response(404, "NotFound")
         operations = []
         for operation in msgspec.json.decode(request.body or b""):
             field = operation["path"].removeprefix("/metadata/")
             if field in ("uid", "resourceVersion"):
                 if document["metadata"][field] != operation["value"]:
-                    return refusal(409, "Conflict", "the object has been modified")
+                    return error_response(409, "Conflict", "the object has been modified")
             else:
                 operations.append({**operation, "op": "add" if operation["op"] == "replace" else operation["op"]})
         try:
             patched = apply_patch(document, operations)
         except PatchRefused as error:
-            return refusal(422, "Invalid", str(error))
+            return error_response(422, "Invalid", str(error))
         if "/hvpas/" in request.path:
             self.written_back.append(patched["spec"]["replicas"])
-        return answer(self.server.put(request.path, patched))
+        return json_response(self.server.put(request.path, patched))
 
     def _list_pod_paths(self, app: str) -> list[str]:
         return [

@@ -33,7 +33,7 @@ from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.core.recording.format import NODES as NODES_COMPONENT
 from trellis.kube.transport.requests import Request
 from trellis.providers.protocol import Provider
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 START = 1_800_000_000.0
 NAMESPACE = "shop"
@@ -197,7 +197,7 @@ class World(ControlledWorld):
             path: document for path, document in self.server.objects.items() if path.startswith(pod_path("", NAMESPACE))
         }
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         if (reply := super()._before(request)) is not None:
             return reply
         where, _, last = request.path.rpartition("/")
@@ -207,32 +207,32 @@ class World(ControlledWorld):
             return self._apply_status(where, request)
         return None
 
-    def _evict(self, where: str) -> Answer:
+    def _evict(self, where: str) -> ScriptedResponse:
         document = self.server.objects.get(where)
         if document is None:
-            return refusal(404, "NotFound")
+            return error_response(404, "NotFound")
         self.evicted.append(document["metadata"]["name"])
         self.server.delete(where)
         self.add_pod(cpu=_cpu_text(document), owner=document["metadata"]["ownerReferences"][0]["name"])
-        return answer({"kind": "Status", "status": "Success"}, 201)
+        return json_response({"kind": "Status", "status": "Success"}, 201)
 
-    def _apply_status(self, where: str, request: Request) -> Answer:
+    def _apply_status(self, where: str, request: Request) -> ScriptedResponse:
         """As server-side apply has it: this writer owns a condition and a time, and all else is another's."""
         buffer = self.server.objects.get(where)
         if buffer is None:
-            return refusal(404, "NotFound")
+            return error_response(404, "NotFound")
         document = msgspec.json.decode(request.body or b"")
         assert set(document["status"]) <= set(_APPLIED_PARTS)
         # As a server has it: of a subresource it checks the version alone.
         version = buffer["metadata"]["resourceVersion"]
         if document["metadata"].get("resourceVersion", version) != version:
-            return refusal(409, "Conflict", "the object has been modified")
+            return error_response(409, "Conflict", "the object has been modified")
         before = buffer.get("status", {})
         others = [condition for condition in before.get("conditions", ()) if condition["type"] != "Provisioned"]
         unchanged = {key: value for key, value in before.items() if key != "lastFullyProvisioned"}
         applied = {**unchanged, **document["status"]}
         status = {**applied, "conditions": [*others, *document["status"].get("conditions", ())]}
-        return answer(self.server.put(where, {**buffer, "status": status}))
+        return json_response(self.server.put(where, {**buffer, "status": status}))
 
     async def _run_cluster(self) -> None:
         """What kwok and the scheduler do."""

@@ -33,7 +33,7 @@ from trellis.runtime.tasks import run_all
 from trellis.runtime.telemetry.health import Activity
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
-from trellis.testing.scripted_transport import Answer
+from trellis.testing.scripted_transport import ScriptedResponse
 
 START = 1_760_000_000.0
 MINUTE = 60.0
@@ -43,7 +43,7 @@ VPAS = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalers"
 CHECKPOINTS = "/apis/autoscaling.k8s.io/v1/namespaces/shop/verticalpodautoscalercheckpoints"
 METRICS = "/apis/metrics.k8s.io/v1beta1/pods"
 
-Fault = Callable[[Request], Answer | None]
+Fault = Callable[[Request], ScriptedResponse | None]
 
 
 class World:
@@ -138,7 +138,7 @@ class World:
         """How many requests changed something whose path has this part."""
         return sum(request.method != "GET" and part in request.path for request in self.server.requests)
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         self._publish_usage()
         return self.fault(request)
 

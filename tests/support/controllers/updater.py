@@ -34,7 +34,7 @@ from trellis.runtime.recorder import Recorder
 from trellis.runtime.settings.loader import from_flags, load_settings
 from trellis.sim.replay.decisions import ReplayedDecision
 from trellis.sim.replay.updater import replay_updater
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 START = 1_800_000_000.0
 MINUTE = 60.0
@@ -163,11 +163,13 @@ class World(ControlledWorld):
 
     # The cluster.
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         if (reply := super()._before(request)) is not None:
             return reply
         if request.path == LEASE and request.method == "GET" and self.admission_live:
-            return answer({"metadata": {"name": "vpa-admission-controller"}, "spec": {"renewTime": _micro(self.now())}})
+            return json_response(
+                {"metadata": {"name": "vpa-admission-controller"}, "spec": {"renewTime": _micro(self.now())}}
+            )
         where, _, last = request.path.rpartition("/")
         if last == "eviction":
             return self._evict(where, request)
@@ -175,24 +177,24 @@ class World(ControlledWorld):
             return self._patch(where if last == "resize" else request.path, request)
         return None
 
-    def _evict(self, path: str, request: Request) -> Answer:
+    def _evict(self, path: str, request: Request) -> ScriptedResponse:
         document = self.server.objects.get(path)
         if document is None:
-            return refusal(404, "NotFound")
+            return error_response(404, "NotFound")
         uid = msgspec.json.decode(request.body or b"")["deleteOptions"]["preconditions"]["uid"]
         if uid != document["metadata"]["uid"]:
-            return refusal(409, "Conflict", "the UID in the precondition does not match")
+            return error_response(409, "Conflict", "the UID in the precondition does not match")
         name = document["metadata"]["name"]
         if not self.budget(name):
-            return refusal(429, "TooManyRequests", "Cannot evict pod", details=_BUDGET)
+            return error_response(429, "TooManyRequests", "Cannot evict pod", details=_BUDGET)
         if ("dryRun", "All") in request.query:
-            return answer({"kind": "Status"}, 201)
+            return json_response({"kind": "Status"}, 201)
         self.evictions.append((self.now(), name))
         self.server.put(
             path, {**document, "metadata": {**document["metadata"], "deletionTimestamp": _text(self.now())}}
         )
         asyncio.get_running_loop().call_later(1.0, self._replace, path)
-        return answer({"kind": "Status"}, 201)
+        return json_response({"kind": "Status"}, 201)
 
     def _replace(self, path: str) -> None:
         old = self.server.objects[path]
@@ -206,18 +208,18 @@ class World(ControlledWorld):
         self.add_pod(app, name, cpu, ready=False, began=self.now(), phase="Pending")
         asyncio.get_running_loop().call_later(self.start_seconds, self.set_ready, name)
 
-    def _patch(self, path: str, request: Request) -> Answer:
+    def _patch(self, path: str, request: Request) -> ScriptedResponse:
         document = self.server.objects.get(path)
         if document is None:
-            return refusal(404, "NotFound")
+            return error_response(404, "NotFound")
         try:
             patched = apply_patch(document, msgspec.json.decode(request.body or b""))
         except PatchRefused as error:
-            return refusal(422, "Invalid", str(error))
+            return error_response(422, "Invalid", str(error))
         if request.path.endswith("/resize"):
             self.resizes.append((self.now(), document["metadata"]["name"]))
             asyncio.get_running_loop().call_later(0.5, self._enforce, path)
-        return answer(self.server.put(path, patched))
+        return json_response(self.server.put(path, patched))
 
     def _enforce(self, path: str) -> None:
         document = self.server.objects.get(path)

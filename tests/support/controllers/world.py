@@ -23,7 +23,7 @@ from trellis.runtime.tasks import run_all
 from trellis.runtime.telemetry.health import Activity
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics, Spec
-from trellis.testing.scripted_transport import Answer, answer
+from trellis.testing.scripted_transport import ScriptedResponse, json_response
 
 Kinds = Mapping[str, Sequence[tuple[str, str]]]
 
@@ -54,7 +54,7 @@ class ControlledWorld(ABC):
     def __init__(self, metrics: Iterable[Spec], served: Mapping[str, Document]) -> None:
         self.server = ModelServer()
         self.server.before = self._before
-        self.fault: Callable[[Request], Answer | None] = lambda _request: None
+        self.fault: Callable[[Request], ScriptedResponse | None] = lambda _request: None
         self.leads = True
         self.read_only = False
         self.outcomes: list[WriteOutcome] = []
@@ -103,10 +103,10 @@ class ControlledWorld(ABC):
         """Run a controller and its informers, as a component does."""
         await run_all(context.informers.run(), controller.run())
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         if (fault := self.fault(request)) is not None:
             return fault
-        return answer(self._served[request.path]) if request.path in self._served else None
+        return json_response(self._served[request.path]) if request.path in self._served else None
 
     @abstractmethod
     def _record(self, about: ObjectReference, reason: Reason, message: str) -> None:

@@ -19,11 +19,11 @@ class Cloud:
 
     def __init__(self) -> None:
         self.machines: dict[str, float] = {}
-        self.given = 0
+        self.id_count = 0
 
     def add(self, now: float) -> None:
-        self.given += 1
-        self.machines[f"cloud:///m-{self.given:04}"] = now
+        self.id_count += 1
+        self.machines[f"cloud:///m-{self.id_count:04}"] = now
 
 
 def template() -> Node:
@@ -77,10 +77,10 @@ class CloudProvider:
         return Instance(machine, InstanceState.RUNNING, ordered + BOOT)
 
 
-class CloudYard:
+class CloudEnvironment:
     """The cloud and a provider of it."""
 
-    hanging = ""
+    hanging_group = ""
 
     def __init__(self, make: type[CloudProvider] = CloudProvider) -> None:
         self.cloud = Cloud()
@@ -88,26 +88,26 @@ class CloudYard:
         self.now = 1_000_000.0
         self.provider: CloudProvider = make(self.cloud)
 
-    async def carry_out(self, steps: Steps) -> None:
+    async def execute(self, steps: Steps) -> None:
         assert not steps, "nobody here writes to an API server"
 
     async def wait(self, seconds: float) -> None:
         self.now += seconds
 
-    def restarted(self) -> CloudProvider:
+    def restarted_provider(self) -> CloudProvider:
         return self.make(self.cloud)
 
-    async def nodes(self) -> Sequence[Node]:
+    async def list_nodes(self) -> Sequence[Node]:
         """As they join the cluster: under names that the cloud does not know."""
         up = [each for each, ordered in self.cloud.machines.items() if self.now >= ordered + BOOT]
         return [
             Node(
                 metadata=ObjectMeta(name=f"ip-10-0-0-{at}", labels={"pool": NAME}),
                 spec=NodeSpec(provider_id=machine),
-                status=self.joined(),
+                status=self.joined_status(),
             )
             for at, machine in enumerate(up)
         ]
 
-    def joined(self) -> NodeStatus:
+    def joined_status(self) -> NodeStatus:
         return template().status

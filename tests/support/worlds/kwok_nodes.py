@@ -50,23 +50,23 @@ def config_map(*groups: Document, **files: str) -> ConfigMap:
 
 
 class KwokWorld:
-    """A yard for the provider of kwok nodes; what a writer did is in `outcomes`.
+    """A `ProviderEnvironment` for the provider of kwok nodes; what a writer did is in `outcomes`.
 
     `by` is how kwok knows its nodes: by `labels` or `annotations`.
     """
 
     def __init__(
-        self, *groups: Document, config: ConfigMap | None = None, hanging: str = "", by: str = "labels"
+        self, *groups: Document, config: ConfigMap | None = None, hanging_group: str = "", by: str = "labels"
     ) -> None:
         self.server = ModelServer()
         self.by = by
         self.config = config or config_map(*(groups or (group(),)))
         self.now = NOW
-        self.hanging = hanging
+        self.hanging_group = hanging_group
         self.outcomes: list[WriteOutcome] = []
-        self.provider: KwokProvider = self.restarted()
+        self.provider: KwokProvider = self.restarted_provider()
 
-    def restarted(self) -> KwokProvider:
+    def restarted_provider(self) -> KwokProvider:
         return KwokProvider(self.look, "kube-system/groups")
 
     def look(self) -> KwokObjects:
@@ -90,7 +90,7 @@ class KwokWorld:
     def declare(self, *groups: Document) -> None:
         self.config = config_map(*groups)
 
-    async def carry_out(self, steps: Steps) -> None:
+    async def execute(self, steps: Steps) -> None:
         writer = Writer(self.server.client, record=self.outcomes.append)
         for step in steps:
             await writer.write_all(step)
@@ -104,20 +104,20 @@ class KwokWorld:
                 ready = {"type": "Ready", "status": "True"}
                 self.server.put(f"{NODES}/{name}", {**node, "status": {**node["status"], "conditions": [ready]}})
 
-    async def nodes(self) -> Sequence[Node]:
+    async def list_nodes(self) -> Sequence[Node]:
         return self.seen()
 
     async def order(self, target: int, name: str = "small") -> tuple[str, ...]:
         """Order and carry out; the ids of what is new. What is refused fails the test."""
         ordered = await self.provider.order(name, target, self.now)
         assert ordered.error is None
-        await self.carry_out(ordered.steps)
+        await self.execute(ordered.steps)
         return ordered.instances
 
     async def tend(self) -> float | None:
         """One round of tending; when the next is due."""
         tended = await self.provider.tend(self.now)
-        await self.carry_out(tended.steps)
+        await self.execute(tended.steps)
         return tended.next
 
     async def bring_up(self, target: int, name: str = "small") -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from support.controllers import admission, recommender, updater
 from support.controllers.updater import FREEZE, NAMESPACE
 from trellis.controllers.updater.process import UpdaterController
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 # What upstream's updater never reads, as the last part of a path.
 OURS = ("hvpas", "horizontalpodautoscalers", "namespaces", "configmaps")
@@ -23,9 +23,9 @@ HVPAS_SERVED = {
 }
 
 
-def refused(request: Request, *plurals: str) -> Answer | None:
+def refused(request: Request, *plurals: str) -> ScriptedResponse | None:
     kind = request.path.rpartition("/")[2]
-    return refusal(403, "Forbidden", f"cannot list {kind}") if kind in plurals else None
+    return error_response(403, "Forbidden", f"cannot list {kind}") if kind in plurals else None
 
 
 def test_the_updater_evicts_without_what_upstreams_never_reads() -> None:
@@ -103,9 +103,9 @@ def test_the_updater_waits_for_what_upstreams_reads(plural: str) -> None:
 def test_the_recommender_recommends_without_hvpas() -> None:
     world = recommender.World()
 
-    def fault(request: Request) -> Answer | None:
+    def fault(request: Request) -> ScriptedResponse | None:
         found = HVPAS_SERVED.get(request.path)
-        return answer(found) if found else refused(request, "hvpas")
+        return json_response(found) if found else refused(request, "hvpas")
 
     world.fault = fault
     world.add_workload("web")

@@ -19,15 +19,15 @@ from trellis.kube.transport.requests import Preconditions
 from trellis.kube.watch.watch_events import EventKind, WatchEvent
 from trellis.kube.write.patches import json_patch, merge_patch, strategic_patch
 from trellis.testing.scripted_transport import (
-    Answer,
+    ScriptedResponse,
     ScriptedTransport,
     StreamScript,
-    answer,
-    bookmark,
-    gone,
-    line,
-    page,
-    refusal,
+    bookmark_line,
+    error_response,
+    expired_line,
+    json_response,
+    list_response,
+    watch_line,
 )
 
 
@@ -42,7 +42,7 @@ def _do(transport: ScriptedTransport, work: Callable[[Client], Awaitable[Any]]) 
     return asyncio.run(main())
 
 
-def _list(*answers: Answer, **options: Any) -> tuple[DecodedList[Pod], ScriptedTransport]:
+def _list(*answers: ScriptedResponse, **options: Any) -> tuple[DecodedList[Pod], ScriptedTransport]:
     transport = ScriptedTransport(*answers)
     return _do(transport, lambda client: client.list_all(PODS, **options)), transport
 
@@ -53,8 +53,8 @@ def _queries(transport: ScriptedTransport) -> list[dict[str, str]]:
 
 def test_a_list_is_all_its_pages_in_order_with_the_version_to_watch_from() -> None:
     listed, transport = _list(
-        page([_pod("a"), _pod("b")], resource_version="40", continue_from="next"),
-        page([_pod("c")], resource_version="40"),
+        list_response([_pod("a"), _pod("b")], resource_version="40", continue_from="next"),
+        list_response([_pod("c")], resource_version="40"),
         limit=2,
     )
     assert [pod.metadata.name for pod in listed.items] == ["a", "b", "c"]
@@ -64,15 +64,15 @@ def test_a_list_is_all_its_pages_in_order_with_the_version_to_watch_from() -> No
 
 def test_an_object_set_aside_on_a_later_page_counts_from_the_first() -> None:
     broken = _pod("c") | {"spec": 3}
-    listed, _ = _list(page([_pod("a"), _pod("b")], continue_from="next"), page([_pod("d"), broken]))
+    listed, _ = _list(list_response([_pod("a"), _pod("b")], continue_from="next"), list_response([_pod("d"), broken]))
     assert [(each.index, each.name) for each in listed.rejected] == [(3, "c")]
 
 
 def test_a_list_whose_token_expires_begins_anew_in_one_piece_and_keeps_nothing_of_the_first() -> None:
     listed, transport = _list(
-        page([_pod("stale")], resource_version="40", continue_from="old"),
-        refusal(410, "Expired", "the continue token is too old"),
-        page([_pod("a"), _pod("b")], resource_version="90"),
+        list_response([_pod("stale")], resource_version="40", continue_from="old"),
+        error_response(410, "Expired", "the continue token is too old"),
+        list_response([_pod("a"), _pod("b")], resource_version="90"),
     )
     assert [pod.metadata.name for pod in listed.items] == ["a", "b"]
     assert listed.resource_version == "90"
@@ -81,11 +81,11 @@ def test_a_list_whose_token_expires_begins_anew_in_one_piece_and_keeps_nothing_o
 
 def test_a_list_of_a_version_that_is_gone_is_not_asked_for_for_ever() -> None:
     with pytest.raises(Expired):
-        _list(*[refusal(410, "Expired") for _ in range(2)], resource_version="1", resource_version_match="Exact")
+        _list(*[error_response(410, "Expired") for _ in range(2)], resource_version="1", resource_version_match="Exact")
 
 
 def test_pages_are_yielded_one_by_one_to_callers_that_need_no_full_list() -> None:
-    transport = ScriptedTransport(page([_pod("a")], continue_from="next"), page([_pod("b")]))
+    transport = ScriptedTransport(list_response([_pod("a")], continue_from="next"), list_response([_pod("b")]))
 
     async def sizes(client: Client) -> list[int]:
         return [len(list_page.items) async for list_page in client.list_pages(PODS, "shop", limit=1)]
@@ -109,7 +109,9 @@ def _watched(transport: ScriptedTransport, **options: Any) -> list[WatchEvent[Po
 
 
 def test_a_watch_is_its_events_until_the_server_ends_it() -> None:
-    script = StreamScript([line("ADDED", _pod("a")), bookmark("9"), line("DELETED", _pod("a"))], ended=True)
+    script = StreamScript(
+        [watch_line("ADDED", _pod("a")), bookmark_line("9"), watch_line("DELETED", _pod("a"))], ended=True
+    )
     events = _watched(ScriptedTransport(script), resource_version="4")
     assert [(event.kind.value, event.resource_version) for event in events] == [
         ("ADDED", "5"),
@@ -120,33 +122,35 @@ def test_a_watch_is_its_events_until_the_server_ends_it() -> None:
 
 def test_an_unreadable_object_does_not_end_a_watch() -> None:
     broken = _pod("b") | {"spec": 3}
-    script = StreamScript([line("ADDED", broken), line("ADDED", _pod("c"))], ended=True)
+    script = StreamScript([watch_line("ADDED", broken), watch_line("ADDED", _pod("c"))], ended=True)
     first, second = _watched(ScriptedTransport(script))
     assert first.rejected is not None
     assert second.object is not None
 
 
 def test_a_version_that_is_gone_is_an_event_or_a_refusal() -> None:
-    (event,) = _watched(ScriptedTransport(StreamScript([gone()], ended=True)))
+    (event,) = _watched(ScriptedTransport(StreamScript([expired_line()], ended=True)))
     assert isinstance(event.error, Expired)
     with pytest.raises(Expired, match="too old"):
-        _watched(ScriptedTransport(refusal(410, "Expired", "too old")))
+        _watched(ScriptedTransport(error_response(410, "Expired", "too old")))
 
 
 def test_a_watch_that_is_throttled_says_for_how_long() -> None:
     with pytest.raises(Throttled) as caught:
-        _watched(ScriptedTransport(refusal(429, "TooManyRequests", retry_after=4)))
+        _watched(ScriptedTransport(error_response(429, "TooManyRequests", retry_after=4)))
     assert caught.value.retry_after == 4.0
 
 
 def test_a_stream_that_breaks_off_has_given_out_what_came_before() -> None:
-    script = StreamScript([line("ADDED", _pod("a"))])
+    script = StreamScript([watch_line("ADDED", _pod("a"))])
     script.break_off()
     assert [event.resource_version for event in _watched(ScriptedTransport(script))] == ["5", "broken"]
 
 
 def test_an_object_can_be_read_and_made_and_what_is_not_there_is_reported() -> None:
-    transport = ScriptedTransport(answer(_pod("a", nodeName="n1")), answer(_pod("b"), 201), refusal(404, "NotFound"))
+    transport = ScriptedTransport(
+        json_response(_pod("a", nodeName="n1")), json_response(_pod("b"), 201), error_response(404, "NotFound")
+    )
     assert _do(transport, lambda client: client.get(PODS, "a", "shop")).spec.node_name == "n1"
     assert _do(transport, lambda client: client.create(PODS, _pod("b"), "shop")).metadata.name == "b"
     with pytest.raises(NotFound):
@@ -155,7 +159,7 @@ def test_an_object_can_be_read_and_made_and_what_is_not_there_is_reported() -> N
 
 
 def test_a_resize_is_a_patch_of_its_own_subresource() -> None:
-    transport = ScriptedTransport(answer(_pod("a")))
+    transport = ScriptedTransport(json_response(_pod("a")))
     change = strategic_patch({"spec": {"containers": [{"name": "app", "resources": {"requests": {"cpu": "2"}}}]}})
     _do(transport, lambda client: patch(client, PODS, "a", change, "shop", subresource="resize"))
     (request,) = transport.requests
@@ -164,14 +168,14 @@ def test_a_resize_is_a_patch_of_its_own_subresource() -> None:
 
 
 def test_a_status_is_patched_beside_its_object() -> None:
-    transport = ScriptedTransport(answer(_pod("a")))
+    transport = ScriptedTransport(json_response(_pod("a")))
     _do(transport, lambda client: patch(client, VPAS, "a", merge_patch({"status": {}}), "shop", subresource="status"))
     assert transport.requests[0].path.endswith("/verticalpodautoscalers/a/status")
 
 
 def test_a_scale_is_read_as_a_scale_whatever_is_scaled() -> None:
     scale = {"metadata": {"name": "web"}, "spec": {"replicas": 3}, "status": {"replicas": 2, "selector": "app=web"}}
-    transport = ScriptedTransport(answer(scale))
+    transport = ScriptedTransport(json_response(scale))
     read = _do(transport, lambda client: client.get_scale(DEPLOYMENTS, "web", "shop"))
     assert (read.spec.replicas, read.status.replicas, read.status.selector) == (3, 2, "app=web")
     assert transport.requests[0].path.endswith("/deployments/web/scale")
@@ -179,9 +183,9 @@ def test_a_scale_is_read_as_a_scale_whatever_is_scaled() -> None:
 
 def test_an_eviction_that_a_budget_forbids_is_throttled_and_a_stale_deletion_a_conflict() -> None:
     transport = ScriptedTransport(
-        answer({"kind": "Status", "status": "Success"}, 201),
-        refusal(429, "TooManyRequests", retry_after=10),
-        refusal(409, "Conflict", "the UID in the precondition does not match"),
+        json_response({"kind": "Status", "status": "Success"}, 201),
+        error_response(429, "TooManyRequests", retry_after=10),
+        error_response(409, "Conflict", "the UID in the precondition does not match"),
     )
     _do(transport, lambda client: evict(client, "a", "shop"))
     with pytest.raises(Throttled):
@@ -191,14 +195,14 @@ def test_an_eviction_that_a_budget_forbids_is_throttled_and_a_stale_deletion_a_c
 
 
 def test_a_refused_write_is_not_tried_again() -> None:
-    transport = ScriptedTransport(refusal(403, "Forbidden", "no"), refusal(403, "Forbidden", "no"))
+    transport = ScriptedTransport(error_response(403, "Forbidden", "no"), error_response(403, "Forbidden", "no"))
     with pytest.raises(Forbidden):
         _do(transport, lambda client: patch(client, PODS, "a", json_patch([]), "shop"))
     assert len(transport.requests) == 1
 
 
 def test_a_script_may_be_a_function_of_the_request_and_running_out_is_a_mistake() -> None:
-    transport = ScriptedTransport(handler=lambda request: answer({"metadata": {"name": request.path[-1]}}))
+    transport = ScriptedTransport(handler=lambda request: json_response({"metadata": {"name": request.path[-1]}}))
     assert _do(transport, lambda client: client.get(PODS, "z", "shop")).metadata.name == "z"
     with pytest.raises(InternalError, match="GET /api/v1/namespaces/shop/pods/z"):
         _do(ScriptedTransport(), lambda client: client.get(PODS, "z", "shop"))
@@ -214,6 +218,6 @@ def test_a_struct_can_be_sent_as_it_is() -> None:
     class Lease(msgspec.Struct):
         kind: str = "Lease"
 
-    transport = ScriptedTransport(answer({}, 201))
+    transport = ScriptedTransport(json_response({}, 201))
     _do(transport, lambda client: client.create(PODS, Lease(), "shop"))
     assert transport.requests[0].body == b'{"kind":"Lease"}'

@@ -13,7 +13,7 @@ from trellis.kube.discovery import Served
 from trellis.kube.resources import DEPLOYMENTS, HPAS, PODS, VPAS
 from trellis.kube.transport.requests import Request
 from trellis.kube.transport.responses import Response
-from trellis.testing.scripted_transport import ScriptedTransport, answer, refusal
+from trellis.testing.scripted_transport import ScriptedTransport, error_response, json_response
 
 _V2 = {"content-type": "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"}
 
@@ -39,8 +39,8 @@ def _discover(transport: ScriptedTransport) -> Served:
 
 def test_two_requests_say_everything_on_a_new_server() -> None:
     transport = ScriptedTransport(
-        answer({"items": [_group("", ("v1", [_PODS], "Current"))]}, headers=_V2),
-        answer(
+        json_response({"items": [_group("", ("v1", [_PODS], "Current"))]}, headers=_V2),
+        json_response(
             {
                 "items": [
                     _group("autoscaling", ("v2", [_HPAS], "Current"), ("v1", [_HPAS], "Current")),
@@ -64,8 +64,8 @@ def test_two_requests_say_everything_on_a_new_server() -> None:
 
 
 _OLD: Mapping[str, Response] = {
-    "/api": answer({"kind": "APIVersions", "versions": ["v1"]}),
-    "/apis": answer(
+    "/api": json_response({"kind": "APIVersions", "versions": ["v1"]}),
+    "/apis": json_response(
         {
             "kind": "APIGroupList",
             "groups": [
@@ -84,7 +84,7 @@ _OLD: Mapping[str, Response] = {
             ],
         }
     ),
-    "/api/v1": answer(
+    "/api/v1": json_response(
         {
             "resources": [
                 {"name": "pods", "kind": "Pod", "namespaced": True, "verbs": ["get"], "shortNames": ["po"]},
@@ -92,9 +92,11 @@ _OLD: Mapping[str, Response] = {
             ]
         }
     ),
-    "/apis/apps/v1": answer({"resources": [{"name": "deployments", "kind": "Deployment", "namespaced": True}]}),
-    "/apis/apps/v1beta1": answer({"resources": [{"name": "deployments", "kind": "Deployment", "namespaced": True}]}),
-    "/apis/metrics.k8s.io/v1beta1": refusal(503, "ServiceUnavailable", "the metrics server is down"),
+    "/apis/apps/v1": json_response({"resources": [{"name": "deployments", "kind": "Deployment", "namespaced": True}]}),
+    "/apis/apps/v1beta1": json_response(
+        {"resources": [{"name": "deployments", "kind": "Deployment", "namespaced": True}]}
+    ),
+    "/apis/metrics.k8s.io/v1beta1": error_response(503, "ServiceUnavailable", "the metrics server is down"),
 }
 
 
@@ -114,13 +116,14 @@ def test_a_server_that_only_knows_the_old_lists_is_asked_group_by_group() -> Non
 
 def test_discovery_without_rights_is_forbidden() -> None:
     with pytest.raises(Forbidden):
-        _discover(ScriptedTransport(refusal(403, "Forbidden", "no discovery for you")))
+        _discover(ScriptedTransport(error_response(403, "Forbidden", "no discovery for you")))
 
 
 def test_a_kind_known_by_discovery_alone_can_be_asked_about_by_its_metadata() -> None:
     served = _discover(
         ScriptedTransport(
-            answer({"items": [_group("", ("v1", [_PODS], "Current"))]}, headers=_V2), answer({"items": []}, headers=_V2)
+            json_response({"items": [_group("", ("v1", [_PODS], "Current"))]}, headers=_V2),
+            json_response({"items": []}, headers=_V2),
         )
     )
     found = served.find("", "Pod", "v1")
@@ -133,6 +136,6 @@ def test_a_kind_known_by_discovery_alone_can_be_asked_about_by_its_metadata() ->
 @pytest.mark.parametrize(("major", "minor", "number"), [("1", "36", (1, 36)), ("1", "33+", (1, 33)), ("", "", (0, 0))])
 def test_the_version_of_a_server_is_a_number_to_compare(major: str, minor: str, number: tuple[int, int]) -> None:
     document = {"major": major, "minor": minor, "gitVersion": "v1.36.3-gke.1", "platform": "linux/amd64"}
-    version = asyncio.run(Client(ScriptedTransport(answer(document))).version())
+    version = asyncio.run(Client(ScriptedTransport(json_response(document))).version())
     assert version.number == number
     assert version.git_version == "v1.36.3-gke.1"

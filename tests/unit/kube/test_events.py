@@ -22,7 +22,7 @@ from trellis.kube.events import EventRecorder, EventReporter, reference_to
 from trellis.kube.lru_map import LruMap
 from trellis.kube.resources import NODES, PODS
 from trellis.kube.write.writer import Writer, WriterSettings
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import error_response
 
 RESIZED = Reason("TestResized", "The pod was resized.")
 REFUSED = Reason("TestRefused", "The pod could not be resized.", Severity.WARNING)
@@ -213,7 +213,7 @@ def test_an_event_that_the_server_has_forgotten_is_posted_again() -> None:
 
 def test_an_event_waits_for_a_server_that_is_away_and_is_not_posted_twice() -> None:
     server = ModelServer()
-    server.faults.extend([Unreachable("no route"), refusal(500, "InternalError")])
+    server.faults.extend([Unreachable("no route"), error_response(500, "InternalError")])
 
     async def work(recorder: EventRecorder) -> None:
         recorder.record(WEB, REFUSED)
@@ -239,7 +239,7 @@ def test_an_event_whose_answer_was_lost_is_found_again_and_counted_on() -> None:
 
 def test_an_event_the_server_refuses_is_dropped_and_counted() -> None:
     server = ModelServer()
-    server.faults.extend([refusal(403, "Forbidden", "the namespace is being terminated")])
+    server.faults.extend([error_response(403, "Forbidden", "the namespace is being terminated")])
 
     async def work(recorder: EventRecorder) -> None:
         recorder.record(WEB, REFUSED)

@@ -24,7 +24,7 @@ from trellis.kube.write.actions import PatchObject, Target
 from trellis.kube.write.outcomes import NOT_LEADING, Result, WriteOutcome
 from trellis.kube.write.patches import merge_patch
 from trellis.kube.write.writer import Writer, WriterSettings
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import error_response
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/trellis-updater"
 WALL = datetime(2026, 11, 15, 12, 0, 0, tzinfo=UTC)
@@ -341,7 +341,7 @@ def test_a_leader_survives_a_server_that_is_away_for_less_than_the_deadline() ->
         server = ModelServer()
         first = Candidate(server, "a").start()
         await first.election.wait_until_leading()
-        server.faults.extend([refusal(500, "InternalError")] * 4)
+        server.faults.extend([error_response(500, "InternalError")] * 4)
         await asyncio.sleep(60)
         assert first.changes == [True]
         assert first.election.may_write()

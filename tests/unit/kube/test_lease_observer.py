@@ -8,7 +8,7 @@ from typing import Any
 from support import virtual_time
 from support.api_server.server import ModelServer
 from trellis.kube.lease_records import LeaseObserver
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import error_response
 
 PATH = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/trellis-nodes"
 
@@ -66,9 +66,9 @@ def test_a_lease_that_is_released_or_missing_is_free_once_no_candidate_has_taken
 def test_an_api_server_that_does_not_answer_changes_nothing_and_one_that_forbids_counts_as_held() -> None:
     async def play(server: ModelServer, observer: LeaseObserver) -> None:
         assert await after(observer, 6) is False
-        server.faults.append(refusal(400, "BadRequest"))
+        server.faults.append(error_response(400, "BadRequest"))
         assert await after(observer, 0) is False
-        server.faults.append(refusal(403, "Forbidden", "leases are forbidden"))
+        server.faults.append(error_response(403, "Forbidden", "leases are forbidden"))
         assert await after(observer, 0) is True
         assert "forbidden" in observer.trouble
 

@@ -17,7 +17,7 @@ from trellis.kube.transport.requests import Request
 from trellis.kube.write.actions import Target
 from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.kube.write.writer import Writer
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 PLACE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 PATH = f"{PLACE}/one"
@@ -35,8 +35,8 @@ class World:
         self.writer = Writer(self.server.client, record=self.outcomes.append)
         self.writes = LeaseWriter(self.server.client, self.writer)
 
-    def _before(self, request: Request) -> Answer | None:
-        return refusal(403, "Forbidden", "no") if request.method in self.forbidden else None
+    def _before(self, request: Request) -> ScriptedResponse | None:
+        return error_response(403, "Forbidden", "no") if request.method in self.forbidden else None
 
     def methods(self) -> list[str]:
         return [request.method for request in self.server.requests]

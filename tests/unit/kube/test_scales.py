@@ -25,7 +25,7 @@ from trellis.kube.discovery import ServedKind
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.transport.requests import Request
 from trellis.kube.transport.responses import Response
-from trellis.testing.scripted_transport import answer, refusal
+from trellis.testing.scripted_transport import error_response, json_response
 
 ROLLOUT = ServedKind("argoproj.io", "v1alpha1", "rollouts", "Rollout", True, subresources=("status", "scale"))
 LAMP = ServedKind("example.com", "v1", "lamps", "Lamp", True, subresources=("status",))
@@ -72,7 +72,11 @@ class Cluster:
             return self.discovery_trouble or _discovered([] if path == "/api" else self.kinds, self.stale)
         if self.trouble is not None:
             return self.trouble
-        return answer(self.scales[path]) if path in self.scales else refusal(404, "NotFound", f"{path} not found")
+        return (
+            json_response(self.scales[path])
+            if path in self.scales
+            else error_response(404, "NotFound", f"{path} not found")
+        )
 
     def stream(self, request: Request) -> Any:
         raise NotImplementedError
@@ -98,7 +102,7 @@ def _discovered(kinds: list[ServedKind], stale: list[str]) -> Response:
     ]
     listed += [{"metadata": {"name": each}, "versions": [{"version": "v1", "freshness": "Stale"}]} for each in stale]
     content = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-    return answer({"items": listed}, headers={"content-type": content})
+    return json_response({"items": listed}, headers={"content-type": content})
 
 
 def target(name: str = "web", kind: str = "Rollout", api_version: str = "argoproj.io/v1alpha1") -> TargetRef:
@@ -194,14 +198,14 @@ def test_a_kind_of_an_unreachable_api_service_is_not_reported_missing(cluster: C
 @pytest.mark.parametrize(
     ("trouble", "expected"),
     [
-        (refusal(404, "NotFound"), TARGET_NOT_FOUND),
-        (refusal(403, "Forbidden", "no scale for you"), TARGET_FORBIDDEN),
-        (refusal(401, "Unauthorized"), TARGET_FORBIDDEN),
-        (refusal(429, "TooManyRequests", retry_after=1), TARGET_UNREACHABLE),
-        (refusal(500, "InternalError"), TARGET_UNREACHABLE),
+        (error_response(404, "NotFound"), TARGET_NOT_FOUND),
+        (error_response(403, "Forbidden", "no scale for you"), TARGET_FORBIDDEN),
+        (error_response(401, "Unauthorized"), TARGET_FORBIDDEN),
+        (error_response(429, "TooManyRequests", retry_after=1), TARGET_UNREACHABLE),
+        (error_response(500, "InternalError"), TARGET_UNREACHABLE),
         (Unreachable("no route to host"), TARGET_UNREACHABLE),
-        (answer({"status": {"selector": 3}}), TARGET_UNREACHABLE),
-        (answer([]), TARGET_UNREACHABLE),
+        (json_response({"status": {"selector": 3}}), TARGET_UNREACHABLE),
+        (json_response([]), TARGET_UNREACHABLE),
     ],
 )
 def test_whatever_goes_wrong_is_an_answer(cluster: Cluster, trouble: Response | KubeError, expected: Any) -> None:
@@ -211,7 +215,7 @@ def test_whatever_goes_wrong_is_an_answer(cluster: Cluster, trouble: Response | 
 
 @pytest.mark.parametrize(
     ("trouble", "expected"),
-    [(refusal(403, "Forbidden"), TARGET_FORBIDDEN), (Unreachable("no route to host"), TARGET_UNREACHABLE)],
+    [(error_response(403, "Forbidden"), TARGET_FORBIDDEN), (Unreachable("no route to host"), TARGET_UNREACHABLE)],
 )
 def test_so_is_a_discovery_that_fails_and_it_fails_once_for_all(
     cluster: Cluster, trouble: Response | KubeError, expected: Any
@@ -317,7 +321,7 @@ def test_one_target_that_is_not_found_has_kinds_asked_for_once_more_and_not_ever
     assert run(cluster, ask) == 2
 
 
-@pytest.mark.parametrize("trouble", [refusal(500, "InternalError"), Unreachable("no route to host")])
+@pytest.mark.parametrize("trouble", [error_response(500, "InternalError"), Unreachable("no route to host")])
 def test_while_the_server_is_away_the_last_answer_stands(cluster: Cluster, trouble: Response | KubeError) -> None:
     async def ask(lookups: ScaleLookups) -> list[ScaleInfo]:
         answers = [await lookups.find(target())]
@@ -333,7 +337,7 @@ def test_while_the_server_is_away_the_last_answer_stands(cluster: Cluster, troub
     assert [each.selector for each in run(cluster, ask)] == ["app=web", "app=web", "app=other"]
 
 
-@pytest.mark.parametrize("trouble", [refusal(404, "NotFound"), refusal(403, "Forbidden")])
+@pytest.mark.parametrize("trouble", [error_response(404, "NotFound"), error_response(403, "Forbidden")])
 def test_a_target_that_is_gone_or_forbidden_is_no_longer_vouched_for(cluster: Cluster, trouble: Response) -> None:
     async def ask(lookups: ScaleLookups) -> ScaleInfo:
         await lookups.find(target())

@@ -27,7 +27,7 @@ from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.health_server import HealthSettings
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
-from trellis.testing.scripted_transport import answer, refusal
+from trellis.testing.scripted_transport import error_response, json_response
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/gardener"
 WATERED = Reason("Watered", "It was dry.")
@@ -71,7 +71,7 @@ class World:
 
     def __init__(self, settings: GardenerSettings = GardenerSettings(), *, dry_run: bool = False) -> None:  # noqa: B008
         self.server = ModelServer()
-        self.server.before = lambda request: answer({}) if request.path in ("/api", "/apis") else None
+        self.server.before = lambda request: json_response({}) if request.path in ("/api", "/apis") else None
         self.settings = settings
         self.dry_run = dry_run
         self.gardener: Gardener | None = None
@@ -188,7 +188,7 @@ def test_an_error_of_the_controller_ends_the_component_with_it() -> None:
 def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
     server = ModelServer()
     server.put("/api/v1/namespaces/shop/pods/rose", {})
-    server.faults.extend([refusal(500, "InternalError"), refusal(503, "ServiceUnavailable")])
+    server.faults.extend([error_response(500, "InternalError"), error_response(503, "ServiceUnavailable")])
 
     async def play() -> None:
         clock = asyncio.get_running_loop().time

@@ -16,7 +16,14 @@ from trellis.kube.transport.requests import Request
 from trellis.runtime.settings.component import LeaderSettings
 from trellis.runtime.shutdown import Shutdown
 from trellis.runtime.telemetry.health_server import HealthSettings
-from trellis.testing.scripted_transport import Answer, ScriptedTransport, StreamScript, answer, line, page
+from trellis.testing.scripted_transport import (
+    ScriptedResponse,
+    ScriptedTransport,
+    StreamScript,
+    json_response,
+    list_response,
+    watch_line,
+)
 
 WRITTEN = 'trellis_writes_total{action="PatchObject",resource="pods",result="Applied"} 1'
 
@@ -30,17 +37,17 @@ def test_the_controller_of_the_guide_labels_the_pods_without_a_team() -> None:
     async def main() -> list[tuple[str, str, str]]:
         watch = StreamScript()
 
-        def handle(request: Request) -> Answer:
+        def handle(request: Request) -> ScriptedResponse:
             if request.method == "PATCH":
-                return answer(pod("web", "8", team="shop"))
+                return json_response(pod("web", "8", team="shop"))
             return watch
 
-        pods = page([pod("web", "5"), pod("done", "6", team="x")], resource_version="7")
+        pods = list_response([pod("web", "5"), pod("done", "6", team="x")], resource_version="7")
         transport = ScriptedTransport(pods, handler=handle)
         stop = Shutdown()
         running = asyncio.create_task(guide_code.names()["controller"](Client(transport), stop))
         await asyncio.sleep(1)
-        watch.push(line("ADDED", pod("late", "9")))
+        watch.push(watch_line("ADDED", pod("late", "9")))
         await asyncio.sleep(1)
         stop.request("SIGTERM")
         await running
@@ -59,7 +66,7 @@ def test_the_controller_of_the_guide_labels_the_pods_without_a_team() -> None:
 
 def test_the_component_of_the_guide_labels_pods_records_events_and_answers_probes() -> None:
     guide, server = guide_code.names(), ModelServer()
-    server.before = lambda request: answer({}) if request.path in ("/api", "/apis") else None
+    server.before = lambda request: json_response({}) if request.path in ("/api", "/apis") else None
     server.put(pod_path("web"), pod("web", "1"))
     address = f"127.0.0.1:{free_ports(1)[0]}"
     leader = LeaderSettings(leader_elect=True, leader_elect_resource_name="labeller")

@@ -14,7 +14,7 @@ from trellis.runtime.optional_kinds import OptionalKind, UnreadableKinds
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 HVPA = f"/apis/{HVPAS.api_version}/namespaces/shop/{HVPAS.plural}/web"
 
@@ -25,7 +25,7 @@ class World:
     def __init__(self, namespace: str = "") -> None:
         self.server = ModelServer()
         self.server.before = self._before
-        self.refused: dict[str, Answer] = {}
+        self.refused: dict[str, ScriptedResponse] = {}
         self.installed = self.stale = self.unreadable = False
         self.metrics = Metrics(CLUSTER_METRICS, about_process=False)
         unseen = UnreadableKinds(self.metrics, Logger("trellis.test"))
@@ -38,21 +38,21 @@ class World:
     def asked_for_kinds(self) -> int:
         return len([request for request in self.server.requests if request.path == "/apis"])
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         if request.path == "/apis" and self.unreadable:
-            return answer({"groups": "none"})
+            return json_response({"groups": "none"})
         if request.path == "/apis" and self.stale:
             version = {"version": HVPAS.version, "freshness": "Stale"}
             listed = {"metadata": {"name": HVPAS.group}, "versions": [version]}
             content = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
-            return answer({"items": [listed]}, headers={"content-type": content})
+            return json_response({"items": [listed]}, headers={"content-type": content})
         if request.path == "/apis" and self.installed:
             version = {"groupVersion": HVPAS.api_version, "version": HVPAS.version}
-            return answer({"groups": [{"versions": [version], "preferredVersion": version}]})
+            return json_response({"groups": [{"versions": [version], "preferredVersion": version}]})
         if request.path == f"/apis/{HVPAS.api_version}":
-            return answer({"resources": [{"name": HVPAS.plural, "kind": HVPAS.kind, "namespaced": True}]})
+            return json_response({"resources": [{"name": HVPAS.plural, "kind": HVPAS.kind, "namespaced": True}]})
         if request.path in ("/api", "/apis"):
-            return answer({"versions": [], "groups": []})
+            return json_response({"versions": [], "groups": []})
         return self.refused.get(request.path.rpartition("/")[2])
 
     def run(self, play: Callable[[], Awaitable[None]]) -> None:
@@ -111,7 +111,7 @@ def with_an_hvpa() -> World:
 def remove(world: World) -> None:
     """The definition is deleted; objects may be, or not."""
     world.installed = False
-    world.refused[HVPAS.plural] = refusal(404, "NotFound", "the server could not find the requested resource")
+    world.refused[HVPAS.plural] = error_response(404, "NotFound", "the server could not find the requested resource")
     world.server.break_watches()
 
 
@@ -166,7 +166,9 @@ def test_a_kind_that_is_not_found_is_not_seen_until_it_is_known_to_be_there_and_
     async def play() -> None:
         await asyncio.sleep(61.0)
         assert world.informers.sees(world.hvpas)
-        world.refused[HVPAS.plural] = refusal(404, "NotFound", "the server could not find the requested resource")
+        world.refused[HVPAS.plural] = error_response(
+            404, "NotFound", "the server could not find the requested resource"
+        )
         world.server.break_watches()
         await asyncio.sleep(4.0)
         assert not world.informers.sees(world.hvpas)
@@ -210,7 +212,7 @@ def test_unreadable_kinds_stop_no_informer() -> None:
 def test_a_kind_that_was_removed_before_it_was_observed_is_not_waited_for() -> None:
     world = World()
     late = world.informers.follow(HVPAS, served=True)
-    world.refused[HVPAS.plural] = refusal(404, "NotFound", "the server could not find the requested resource")
+    world.refused[HVPAS.plural] = error_response(404, "NotFound", "the server could not find the requested resource")
 
     async def play() -> None:
         await asyncio.wait_for(world.informers.wait_until_synced(), 10.0)
@@ -235,7 +237,7 @@ def test_a_component_of_one_namespace_asks_for_no_other_and_for_kinds_that_have_
 
 def test_a_kind_that_may_not_be_read_is_done_without_and_remarked_on() -> None:
     world = World()
-    world.refused["horizontalpodautoscalers"] = refusal(403, "Forbidden", "no such rule")
+    world.refused["horizontalpodautoscalers"] = error_response(403, "Forbidden", "no such rule")
 
     async def play() -> None:
         await world.informers.wait_until_synced()
@@ -247,7 +249,7 @@ def test_a_kind_that_may_not_be_read_is_done_without_and_remarked_on() -> None:
 
 def test_nothing_is_trusted_before_it_was_listed_nor_five_seconds_after_its_watch_broke() -> None:
     world = World()
-    world.refused["pods"] = refusal(500, "InternalError", "out of order")
+    world.refused["pods"] = error_response(500, "InternalError", "out of order")
 
     async def play() -> None:
         await asyncio.sleep(1.0)
@@ -255,7 +257,7 @@ def test_nothing_is_trusted_before_it_was_listed_nor_five_seconds_after_its_watc
         world.refused.clear()
         await world.informers.wait_until_synced()
         assert world.informers.why_not_trusted() is None
-        world.refused["pods"] = refusal(500, "InternalError", "out of order")
+        world.refused["pods"] = error_response(500, "InternalError", "out of order")
         world.server.break_watches()
         await asyncio.sleep(3.0)
         assert world.informers.why_not_trusted() is None

@@ -18,7 +18,7 @@ from trellis.runtime.settings.component import NamespaceSettings
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import CounterSpec
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import error_response
 
 FAILURES = CounterSpec("trellis_test_failures_total", "Looks that failed.")
 
@@ -117,7 +117,7 @@ def test_a_process_that_does_not_lead_reconciles_nothing_until_it_does() -> None
 
 def test_nothing_is_reconciled_while_an_informer_is_stale_and_all_that_waited_afterwards() -> None:
     async def play(shepherd: Shepherd, meadow: Meadow) -> None:
-        meadow.fault = lambda _request: refusal(503, "ServiceUnavailable")
+        meadow.fault = lambda _request: error_response(503, "ServiceUnavailable")
         meadow.server.break_watches()
         await asyncio.sleep(10.0)
         shepherd.reconciled.clear()

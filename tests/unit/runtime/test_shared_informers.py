@@ -26,7 +26,7 @@ from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
-from trellis.testing.scripted_transport import Answer, answer
+from trellis.testing.scripted_transport import ScriptedResponse, json_response
 
 HVPA = f"/apis/{HVPAS.api_version}/namespaces/shop/{HVPAS.plural}/web"
 
@@ -52,7 +52,7 @@ class World:
     def watches(self, plural: str) -> int:
         return sum(request.path.endswith(f"/{plural}") and _is_watch(request) for request in self.server.requests)
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         version = {"groupVersion": HVPAS.api_version, "version": HVPAS.version}
         group = {"versions": [version], "preferredVersion": version}
         kinds = {
@@ -63,8 +63,8 @@ class World:
             },
         }
         if request.path.endswith(f"/{HVPAS.plural}") and not self.is_installed:
-            return answer({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}, 404)
-        return answer(kinds[request.path]) if request.path in kinds else None
+            return json_response({"kind": "Status", "status": "Failure", "reason": "NotFound", "code": 404}, 404)
+        return json_response(kinds[request.path]) if request.path in kinds else None
 
     def run(self, play: Callable[[], Awaitable[None]]) -> None:
         async def main() -> None:

@@ -19,7 +19,7 @@ from trellis.runtime.optional_kinds import OptionalKind, UnreadableKinds, rule_f
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 HPA = "/apis/autoscaling/v2/namespaces/shop/horizontalpodautoscalers/web"
 NAME = "horizontalpodautoscalers.autoscaling"
@@ -34,7 +34,7 @@ class World:
         self.server.put(HPA, {})
         self.server.before = self._before
         self.forbidden: set[str] = set()
-        self.fault: Answer = refusal(403, "Forbidden", "no such rule")
+        self.fault: ScriptedResponse = error_response(403, "Forbidden", "no such rule")
         self.metrics = Metrics(CLUSTER_METRICS, about_process=False)
         self.unseen = UnreadableKinds(self.metrics, Logger("trellis.test"))
         self.vpas = self._informer(VPAS)
@@ -48,7 +48,7 @@ class World:
         report = partial(self.unseen.report, resource)
         return Informer(self.server.client, resource, draw=lambda: 0.5, report=report)
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         return self.fault if request.path.rpartition("/")[2] in self.forbidden else None
 
     @property
@@ -157,7 +157,7 @@ def test_what_is_essential_is_waited_for(kind: str) -> None:
 
 def test_a_kind_that_fails_for_another_reason_is_waited_for() -> None:
     world = World()
-    world.forbidden, world.fault = {"horizontalpodautoscalers"}, refusal(500, "InternalError")
+    world.forbidden, world.fault = {"horizontalpodautoscalers"}, error_response(500, "InternalError")
 
     async def play() -> None:
         await asyncio.sleep(600.0)

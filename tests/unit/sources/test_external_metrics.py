@@ -16,7 +16,7 @@ from trellis.kube.transport.requests import Request
 from trellis.kube.transport.responses import Response
 from trellis.sources.amounts import UNREADABLE_AMOUNT, UNREADABLE_ENTRY, WITHOUT_TIME
 from trellis.sources.external_metrics import ExternalBatch, ExternalMetrics, ExternalProblem, ExternalQuery
-from trellis.testing.scripted_transport import Answer, ScriptedTransport, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, ScriptedTransport, error_response, json_response
 
 NOON = 1_785_585_600.0  # 2026-08-01T12:00:00Z
 WEB = ExternalQuery("shop", "web", parse_selector("app=web,tier in (a,b)"))
@@ -29,15 +29,15 @@ def value(pod: str, amount: Any, container: str = "app", time: Any = "2026-08-01
 
 
 def values(*items: object) -> Response:
-    return answer({"kind": "ExternalMetricValueList", "metadata": {}, "items": list(items)})
+    return json_response({"kind": "ExternalMetricValueList", "metadata": {}, "items": list(items)})
 
 
 def fetch(
-    answers: dict[str, Answer], queries: Sequence[ExternalQuery] = (WEB,), **metrics: str
+    answers: dict[str, ScriptedResponse], queries: Sequence[ExternalQuery] = (WEB,), **metrics: str
 ) -> tuple[ExternalBatch, list[Request]]:
     """The last part of a path is what decides on the answer: the metric, or namespace and metric."""
 
-    def handler(request: Request) -> Answer:
+    def handler(request: Request) -> ScriptedResponse:
         namespace, metric = request.path.split("/")[-2:]
         return answers.get(f"{namespace}/{metric}") or answers[metric]
 
@@ -72,7 +72,7 @@ def test_all_pods_of_a_vpa_come_with_one_request_for_each_metric() -> None:
 
 
 def test_pods_that_no_value_names_are_asked_for_one_by_one_as_upstream_does() -> None:
-    def answered(request: Request) -> Answer:
+    def answered(request: Request) -> ScriptedResponse:
         pod = dict(request.query)["labelSelector"].rpartition(",pod=")[2]
         if request.path.endswith("/memory") or not pod.startswith("web-"):
             return values()
@@ -90,11 +90,11 @@ def test_pods_that_no_value_names_are_asked_for_one_by_one_as_upstream_does() ->
     assert asked == {"app=web,tier in (a,b)" + more for more in ("", ",pod=web-1", ",pod=web-2")}
 
 
-def asked_one_by_one(answers: dict[str, Answer]) -> tuple[ExternalBatch, list[str]]:
+def asked_one_by_one(answers: dict[str, ScriptedResponse]) -> tuple[ExternalBatch, list[str]]:
     """What comes of three pods, each answered for by its name and the whole by none; and the pods in turn."""
     asked = []
 
-    def answered(request: Request) -> Answer:
+    def answered(request: Request) -> ScriptedResponse:
         pod = dict(request.query)["labelSelector"].rpartition("pod=")[2] if "pod=" in str(request.query) else ""
         asked.append(pod)
         return answers[pod]
@@ -113,7 +113,7 @@ def of_one(amount: str) -> Response:
 
 
 def test_a_pod_that_is_not_answered_for_costs_no_other_pod_its_sample() -> None:
-    broken = refusal(500, "InternalError", "the adapter gave up")
+    broken = error_response(500, "InternalError", "the adapter gave up")
     batch, _ = asked_one_by_one({"": values(), "web-1": of_one("1"), "web-2": broken, "web-3": of_one("3")})
     assert (batch.samples.pods, batch.samples.cpu.tolist()) == (["web-1", "web-3"], [1.0, 3.0])
     [problem] = batch.problems
@@ -123,14 +123,14 @@ def test_a_pod_that_is_not_answered_for_costs_no_other_pod_its_sample() -> None:
 
 
 def test_pods_are_asked_for_one_by_one_where_the_whole_is_refused() -> None:
-    refused = refusal(404, "NotFound", "no series without a pod")
+    refused = error_response(404, "NotFound", "no series without a pod")
     batch, _ = asked_one_by_one({"": refused, "web-1": of_one("1"), "web-2": of_one("2"), "web-3": of_one("3")})
     assert (batch.samples.pods, batch.samples.cpu.tolist()) == (["web-1", "web-2", "web-3"], [1.0, 2.0, 3.0])
     assert batch.problems == ()
 
 
 def test_a_metric_that_is_refused_for_the_whole_and_for_a_pod_is_not_asked_for_any_more() -> None:
-    refused = refusal(404, "NotFound", "no such metric")
+    refused = error_response(404, "NotFound", "no such metric")
     batch, asked = asked_one_by_one({"": refused, "web-1": refused})
     assert (batch.samples.pods, asked) == ([], ["", "web-1"])
     [problem] = batch.problems
@@ -182,12 +182,15 @@ def test_values_of_different_times_are_samples_of_their_own_oldest_first() -> No
 @pytest.mark.parametrize(
     ("trouble", "message"),
     [
-        (refusal(404, "NotFound", "the server could not find the metric cpu"), "the server could not find the metric"),
+        (
+            error_response(404, "NotFound", "the server could not find the metric cpu"),
+            "the server could not find the metric",
+        ),
         (Unreachable("https://10.0.0.1 broke the connection"), "broke the connection"),
         (Response(200, body=b"<html>"), "ExternalMetricValueList"),
     ],
 )
-def test_trouble_of_one_vpa_leaves_the_others_alone(trouble: Answer, message: str) -> None:
+def test_trouble_of_one_vpa_leaves_the_others_alone(trouble: ScriptedResponse, message: str) -> None:
     good = values(value("db-0", "1", "postgres"))
     answers = {"shop/cpu": trouble, "data/cpu": good, "memory": values()}
     batch, _ = fetch(answers, [WEB, DB])

@@ -18,7 +18,7 @@ from trellis.kube.client import Client
 from trellis.kube.transport.responses import Response
 from trellis.sources.amounts import UNREADABLE_AMOUNT, UNREADABLE_ENTRY, WITHOUT_TIME
 from trellis.sources.metrics_api import MetricsApi, PodMetricsBatch, read_pod_metrics
-from trellis.testing.scripted_transport import Answer, ScriptedTransport, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, ScriptedTransport, error_response
 
 NOON = 1_785_585_600.0  # 2026-08-01T12:00:00Z
 
@@ -49,7 +49,7 @@ def read(*items: object) -> PodMetricsBatch:
     return read_pod_metrics(msgspec.json.encode({"kind": "PodMetricsList", "items": items}))
 
 
-def fetch(*answers: Answer, namespace: str = "") -> tuple[PodMetricsBatch, ScriptedTransport]:
+def fetch(*answers: ScriptedResponse, namespace: str = "") -> tuple[PodMetricsBatch, ScriptedTransport]:
     transport = ScriptedTransport(*answers)
 
     async def main() -> PodMetricsBatch:
@@ -187,13 +187,16 @@ def test_one_namespace_is_asked_for_alone() -> None:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (refusal(503, "ServiceUnavailable", "the server is currently unable to handle the request"), ServerFault),
-        (refusal(403, "Forbidden", 'pods.metrics.k8s.io is forbidden: User "x" cannot list'), Forbidden),
+        (
+            error_response(503, "ServiceUnavailable", "the server is currently unable to handle the request"),
+            ServerFault,
+        ),
+        (error_response(403, "Forbidden", 'pods.metrics.k8s.io is forbidden: User "x" cannot list'), Forbidden),
         (Unreachable("https://10.0.0.1 cannot be connected to"), Unreachable),
         (Response(200, body=b"<html>"), ServerFault),
     ],
 )
-def test_what_goes_wrong_is_an_error_of_the_api_server(answer: Answer, error: type[Exception]) -> None:
+def test_what_goes_wrong_is_an_error_of_the_api_server(answer: ScriptedResponse, error: type[Exception]) -> None:
     with pytest.raises(error):
         fetch(answer)
 

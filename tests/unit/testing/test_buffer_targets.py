@@ -13,7 +13,7 @@ import pytest
 
 from trellis.base.selectors import Selector
 from trellis.core.buffers import TargetReading, selector_in
-from trellis.testing.buffer_targets import CHECKS, conformance_tests, failures_of
+from trellis.testing.buffer_targets import CHECKS, conformance_tests, find_failures
 
 LABELS = {"matchLabels": {"app": "chess"}}
 SPEC = {"containers": [{"name": "server", "resources": {"requests": {"cpu": "1"}}}]}
@@ -92,26 +92,26 @@ class Hurried(Sound):
     ("kind", "rule"),
     [
         (Nameless, "declares-itself"),
-        (Negative, "reads-its-own"),
-        (Greedy, "reads-its-own"),
-        (Estranged, "makes-room"),
-        (Empty, "makes-room"),
-        (Hasty, "takes-a-new-object"),
-        (Meddling, "changes-nothing"),
-        (Fickle, "repeats-itself"),
+        (Negative, "reads-every-object"),
+        (Greedy, "reads-every-object"),
+        (Estranged, "yields-a-chunk"),
+        (Empty, "yields-a-chunk"),
+        (Hasty, "reads-objects-without-status"),
+        (Meddling, "leaves-objects-unchanged"),
+        (Fickle, "is-deterministic"),
         (Nosy, "does-no-io"),
         (Hurried, "reads-no-clock"),
     ],
 )
 def test_breaking_a_rule_fails_its_check(kind: type[Sound], rule: str) -> None:
     document = {**CHESS, "spec": dict(CHESS["spec"])}
-    assert [failure.check for failure in failures_of(kind, [document])] == [rule]
+    assert [failure.check for failure in find_failures(kind, [document])] == [rule]
 
 
-def test_without_an_object_nothing_is_shown() -> None:
-    assert [failure.check for failure in failures_of(Sound, [])] == ["reads-its-own"]
+def test_a_suite_without_objects_fails() -> None:
+    assert [failure.check for failure in find_failures(Sound, [])] == ["reads-every-object"]
 
 
-def test_every_rule_says_what_it_is_about() -> None:
+def test_each_rule_has_a_description() -> None:
     assert len({check.name for check in CHECKS}) == len(CHECKS) == 8
-    assert all(check.says.endswith(".") for check in CHECKS)
+    assert all(check.description.endswith(".") for check in CHECKS)

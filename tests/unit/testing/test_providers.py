@@ -1,4 +1,4 @@
-"""The conformance suite for providers: sound ones pass it, and whoever breaks a rule is caught by that rule."""
+"""The conformance suite for providers: a conforming provider passes, and a broken rule fails its own check."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ import msgspec
 import pytest
 
 from support.virtual_time import run
-from support.worlds.cloud_provider import BOOT, NAME, CloudProvider, CloudYard
+from support.worlds.cloud_provider import BOOT, NAME, CloudEnvironment, CloudProvider
 from support.worlds.kwok_nodes import KwokWorld, group
 from trellis.api.kube.nodes import NodeStatus
 from trellis.core.nodes import Instance, InstanceState
 from trellis.kube.resources import NODES
 from trellis.kube.write.actions import DeleteObject, Target
 from trellis.providers.protocol import Groups, Ordered, Released, Tended
-from trellis.testing.providers import CHECKS, conformance_tests, failures_of
+from trellis.testing.providers import CHECKS, conformance_tests, find_failures
 
 
-def kwok_yard() -> KwokWorld:
-    return KwokWorld(group(minSize=1), group("stuck", fails={"how": "Hang"}), hanging="stuck")
+def kwok_environment() -> KwokWorld:
+    return KwokWorld(group(minSize=1), group("stuck", fails={"how": "Hang"}), hanging_group="stuck")
 
 
-test_kwok_conforms = conformance_tests(kwok_yard, run)
+test_kwok_conforms = conformance_tests(kwok_environment, run)
 test_kwok_that_goes_by_annotations_conforms = conformance_tests(lambda: KwokWorld(by="annotations"), run)
-test_a_provider_with_a_cloud_of_its_own_conforms = conformance_tests(CloudYard, run)
+test_a_provider_with_a_cloud_of_its_own_conforms = conformance_tests(CloudEnvironment, run)
 
 
-def test_every_rule_says_what_it_is_about() -> None:
+def test_each_rule_has_a_description() -> None:
     assert len({check.name for check in CHECKS}) == len(CHECKS) == 15
-    assert all(check.says.endswith(".") for check in CHECKS)
+    assert all(check.description.endswith(".") for check in CHECKS)
 
 
-def broken(**methods: Any) -> Callable[[], CloudYard]:
-    """A yard with a provider that is sound but for some of its methods."""
+def build_broken_provider(**methods: Any) -> Callable[[], CloudEnvironment]:
+    """An environment whose provider conforms except for these methods."""
     made = type("Broken", (CloudProvider,), methods)
-    return lambda: CloudYard(made)
+    return lambda: CloudEnvironment(made)
 
 
-async def order_so_many_more(self: CloudProvider, name: str, count: int, now: float) -> Ordered:
+async def order_target_on_top(self: CloudProvider, name: str, count: int, now: float) -> Ordered:
     for _ in range(count):
         self.cloud.add(now)
     return Ordered()
@@ -56,12 +56,12 @@ async def order_and_raise(_self: CloudProvider, _name: str, _target: int, _now: 
     raise OSError("the line is dead")
 
 
-async def order_by_other_names(self: CloudProvider, name: str, target: int, now: float) -> Ordered:
+async def order_under_wrong_ids(self: CloudProvider, name: str, target: int, now: float) -> Ordered:
     ordered = await CloudProvider.order(self, name, target, now)
     return msgspec.structs.replace(ordered, instances=("m-1",)) if ordered.error is None else ordered
 
 
-async def order_what_is_to_be(self: CloudProvider, name: str, target: int, now: float) -> Ordered:
+async def order_and_shrink(self: CloudProvider, name: str, target: int, now: float) -> Ordered:
     if name == NAME and target < len(self.cloud.machines):
         self.cloud.machines.clear()
     return await CloudProvider.order(self, name, target, now)
@@ -73,7 +73,7 @@ async def order_in_memory(self: CloudProvider, name: str, target: int, now: floa
     return await CloudProvider.order(self, name, target, now)
 
 
-async def tell_from_memory(self: CloudProvider, now: float) -> Groups:
+async def report_from_memory(self: CloudProvider, now: float) -> Groups:
     state = self.state(now)
     return Groups((msgspec.structs.replace(state, target=getattr(self, "wanted", 0)),))
 
@@ -84,7 +84,7 @@ async def release_all(self: CloudProvider, _name: str, instances: Sequence[str],
     return Released(tuple(instances))
 
 
-async def release_nobody(_self: CloudProvider, _name: str, instances: Sequence[str], _now: float) -> Released:
+async def release_without_effect(_self: CloudProvider, _name: str, instances: Sequence[str], _now: float) -> Released:
     return Released(tuple(instances))
 
 
@@ -96,11 +96,11 @@ async def release_all_or_nothing(self: CloudProvider, name: str, instances: Sequ
     return msgspec.structs.replace(released, refused=refused)
 
 
-async def tend_for_ever(_self: CloudProvider, _now: float) -> Tended:
+async def tend_forever(_self: CloudProvider, _now: float) -> Tended:
     return Tended(next=0.0)
 
 
-async def tell_of_nameless(self: CloudProvider, now: float) -> Groups:
+async def report_duplicate_group(self: CloudProvider, now: float) -> Groups:
     state = self.state(now)
     nameless = msgspec.structs.replace(state.group, max_size=0)
     return Groups((state, msgspec.structs.replace(state, group=nameless)))
@@ -119,84 +119,87 @@ def priced(price: float) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("methods", "rule", "told"),
+    ("methods", "rule", "message"),
     [
-        ({"name": ""}, "tells-of-groups", "it has no name"),
-        ({"group": priced(float("nan"))}, "tells-of-groups", "pool has a price of nan"),
-        ({"groups": tell_of_nameless}, "tells-of-groups", "there are two groups called pool"),
-        ({"order": order_so_many_more}, "repeats-no-order", "a target of 6 and not 2, after one order"),
-        ({"order": order_without_limit}, "keeps-the-maximum", "an order above the limit of 4 is not refused"),
-        ({"order": order_without_limit}, "knows-its-groups", "a group that does not exist is not refused"),
-        ({"order": order_and_raise}, "orders-what-is-missing", "it raised OSError: the line is dead"),
-        ({"order": order_by_other_names}, "names-what-it-orders", "it said that it ordered m-1"),
-        ({"order": order_what_is_to_be}, "takes-nothing-away-by-order", "a target of 0 and not 2"),
+        ({"name": ""}, "describes-its-groups", "it has no name"),
+        ({"group": priced(float("nan"))}, "describes-its-groups", "pool has a price of nan"),
+        ({"groups": report_duplicate_group}, "describes-its-groups", "there are two groups called pool"),
+        ({"order": order_target_on_top}, "ignores-repeated-orders", "a target of 6 and not 2, after one order"),
+        ({"order": order_without_limit}, "respects-the-maximum", "an order above the limit of 4 is not refused"),
+        ({"order": order_without_limit}, "refuses-unknown-groups", "a group that does not exist is not refused"),
+        ({"order": order_and_raise}, "orders-up-to-the-target", "it raised OSError: the line is dead"),
+        ({"order": order_under_wrong_ids}, "names-ordered-instances", "it said that it ordered m-1"),
+        ({"order": order_and_shrink}, "never-shrinks-by-order", "a target of 0 and not 2"),
         (
-            {"order": order_in_memory, "groups": tell_from_memory},
-            "remembers-nothing",
+            {"order": order_in_memory, "groups": report_from_memory},
+            "keeps-no-state",
             "another process tells something else",
         ),
-        ({"release": release_all}, "keeps-the-minimum", "2 run and at least 1 have to stay, and 0 are refused"),
-        ({"release": release_all}, "passes-over-strangers", "an instance that does not exist is not refused"),
-        ({"release": release_nobody}, "takes-instances-back", "a target of 2 and not 1"),
-        ({"release": release_all_or_nothing}, "passes-over-strangers", "a target of 2 and not 1"),
-        ({"tend": tend_for_ever}, "is-done-when-all-is-up", "it still wants something to be done"),
-        ({"instance": never_run}, "comes-up-as-it-said", "its instances are not all running"),
-        ({"instance": run_at_once}, "comes-up-as-it-said", "and there is no node for it"),
+        ({"release": release_all}, "respects-the-minimum", "2 run and at least 1 have to stay, and 0 are refused"),
+        ({"release": release_all}, "refuses-unknown-instances", "an instance that does not exist is not refused"),
+        ({"release": release_without_effect}, "releases-instances", "a target of 2 and not 1"),
+        ({"release": release_all_or_nothing}, "refuses-unknown-instances", "a target of 2 and not 1"),
+        ({"tend": tend_forever}, "is-idle-when-all-run", "it still wants something to be done"),
+        ({"instance": never_run}, "starts-nodes-as-described", "its instances are not all running"),
+        ({"instance": run_at_once}, "starts-nodes-as-described", "and there is no node for it"),
     ],
 )
-def test_breaking_a_rule_fails_its_check(methods: dict[str, Any], rule: str, told: str) -> None:
-    failures = {failure.check: failure.message for failure in failures_of(broken(**methods), run)}
-    assert told in failures.get(rule, f"not caught; caught was {failures}")
+def test_breaking_a_rule_fails_its_check(methods: dict[str, Any], rule: str, message: str) -> None:
+    failures = {failure.check: failure.message for failure in find_failures(build_broken_provider(**methods), run)}
+    assert message in failures.get(rule, f"not caught; caught was {failures}")
 
 
-def test_nodes_that_are_not_what_their_group_says_are_caught() -> None:
-    class Smaller(CloudYard):
+def test_nodes_that_differ_from_the_group_template_fail_a_check() -> None:
+    class Smaller(CloudEnvironment):
         def joined(self) -> NodeStatus:
             return NodeStatus(allocatable={"cpu": "1", "memory": "8Gi", "pods": "30"})
 
-    assert [(failure.check, failure.message) for failure in failures_of(Smaller, run)] == [
-        ("comes-up-as-it-said", "cloud:///m-0001 has 1 cpu, and its group says 2")
+    assert [(failure.check, failure.message) for failure in find_failures(Smaller, run)] == [
+        ("starts-nodes-as-described", "cloud:///m-0001 has 1 cpu, and its group says 2")
     ]
 
 
-def test_a_provider_that_believes_its_own_orders_is_caught() -> None:
-    class Believing(KwokWorld):
-        """Its provider counts what it has asked for as if it were there."""
+def test_a_provider_that_counts_orders_before_they_are_executed_fails_a_check() -> None:
+    class OrderCounting(KwokWorld):
+        """Its provider counts orders that nothing has executed."""
 
-        def restarted(self) -> Any:
-            provider: Any = super().restarted()
+        def restarted_provider(self) -> Any:
+            provider: Any = super().restarted_provider()
             order, groups = provider.order, provider.groups
-            wanted: dict[str, int] = {}
+            targets: dict[str, int] = {}
 
-            async def noting(name: str, target: int, now: float) -> Ordered:
+            async def order_and_count(name: str, target: int, now: float) -> Ordered:
                 found: Ordered = await order(name, target, now)
-                wanted[name] = target
+                targets[name] = target
                 return found
 
-            async def telling(now: float) -> Groups:
+            async def report_ordered(now: float) -> Groups:
                 found: Groups = await groups(now)
                 states = [
-                    msgspec.structs.replace(state, target=wanted.get(state.group.name, state.target))
+                    msgspec.structs.replace(state, target=targets.get(state.group.name, state.target))
                     for state in found.states
                 ]
                 return msgspec.structs.replace(found, states=tuple(states))
 
-            provider.order, provider.groups = noting, telling
+            provider.order, provider.groups = order_and_count, report_ordered
             return provider
 
-    failures = {failure.check: failure.message for failure in failures_of(Believing, run)}
-    assert failures["tells-what-is"] == "small has a target of 2 and not 0, after an order that was not carried out"
+    failures = {failure.check: failure.message for failure in find_failures(OrderCounting, run)}
+    assert (
+        failures["counts-only-executed-orders"]
+        == "small has a target of 2 and not 0, after an order that was not carried out"
+    )
 
 
-def test_an_answer_where_none_should_come_is_caught() -> None:
-    failures = failures_of(lambda: KwokWorld(group(), group("stuck"), hanging="stuck"), run)
+def test_a_response_for_a_hanging_group_fails_a_check() -> None:
+    failures = find_failures(lambda: KwokWorld(group(), group("stuck"), hanging_group="stuck"), run)
     assert [(failure.check, failure.message) for failure in failures] == [
-        ("can-be-left-waiting", "an order from stuck, which should hang, is answered")
+        ("tolerates-cancelled-calls", "an order from stuck, which should hang, is answered")
     ]
 
 
-def test_a_yard_without_room_is_told_so() -> None:
-    failures = failures_of(lambda: KwokWorld(group(maxSize=1)), run)
+def test_an_environment_without_capacity_is_reported() -> None:
+    failures = find_failures(lambda: KwokWorld(group(maxSize=1)), run)
     assert len(failures) == len(CHECKS) - 2
     assert "none of its groups has room for two more instances" in failures[0].message
 
@@ -206,10 +209,10 @@ def test_steps_that_cannot_be_executed_fail_the_rule_and_not_the_suite() -> None
         async def tend(self, _now: float, /) -> Tended:
             return Tended(((DeleteObject(Target(NODES, "x")),),))
 
-    failures = {failure.check: failure.message for failure in failures_of(lambda: CloudYard(Writing), run)}
-    assert "it raised AssertionError: nobody here writes to an API server" in failures["comes-up-as-it-said"]
+    failures = {failure.check: failure.message for failure in find_failures(lambda: CloudEnvironment(Writing), run)}
+    assert "it raised AssertionError: nobody here writes to an API server" in failures["starts-nodes-as-described"]
 
 
-def test_the_suite_runs_on_a_real_loop_too() -> None:
-    assert failures_of(CloudYard, asyncio.run) == []
+def test_the_suite_runs_on_a_real_event_loop() -> None:
+    assert find_failures(CloudEnvironment, asyncio.run) == []
     assert BOOT > 60  # which is time that nobody waited for

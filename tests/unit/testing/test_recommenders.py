@@ -19,7 +19,7 @@ import pytest
 from trellis.core.recommend.amounts import CPU, LOWER, MIDDLE, UPPER
 from trellis.core.recommend.parameters import Parameter, ParameterKind
 from trellis.core.recommend.protocol import MEMORY, Estimates, ParameterValues, Rows
-from trellis.testing.recommenders import CHECKS, SlowRecommender, conformance_tests, failures_of
+from trellis.testing.recommenders import CHECKS, SlowRecommender, conformance_tests, find_failures
 
 # A machine that is busy says nothing about who is slow.
 pytestmark = pytest.mark.filterwarnings("ignore::trellis.testing.recommenders.SlowRecommender")
@@ -61,9 +61,9 @@ def breaking(spoil: Spoil) -> type[Sound]:
 test_a_sound_one_passes = conformance_tests(Sound, examples=5)
 
 
-def test_every_rule_says_what_it_is_about() -> None:
+def test_each_rule_has_a_description() -> None:
     assert len({check.name for check in CHECKS}) == len(CHECKS) == 13
-    assert all(check.says.endswith(".") for check in CHECKS)
+    assert all(check.description.endswith(".") for check in CHECKS)
 
 
 def swap(_rows: Rows, answer: Estimates, _now: float) -> None:
@@ -133,29 +133,28 @@ def fall_over_nobody(rows: Rows, _answer: Estimates, _now: float) -> None:
 @pytest.mark.parametrize(
     ("spoil", "rule", "told"),
     [
-        (swap, "answers-what-can-be", "an impossible answer for row"),
-        (lose_a_bound, "answers-what-can-be", "upper bound nan"),
-        (go_below_zero, "answers-what-can-be", "lower bound -1"),
-        (doubt_less_than_nothing, "answers-what-can-be", "a confidence that is negative"),
-        (answer_for_one, "answers-in-shape", "answered with bounds of shape"),
-        (explain_one, "answers-in-shape", "a column why of 1 texts"),
-        (explain_at_length, "answers-in-shape", "texts of more than 200 characters"),
-        (fall_over_nobody, "answers-in-shape", "it raised IndexError for 0 rows: nobody is there"),
-        (forget_the_kills, "changes-nothing", "the rows are not what they were"),
-        (compare_with_the_mean, "answers-each-row-alone", "asked about alone, it says something else"),
-        (size_by_place, "ignores-order", "asked in another order, it says something else"),
-        (throw_dice, "repeats-itself", "asked a second time, it says something else"),
+        (swap, "returns-possible-estimates", "an impossible answer for row"),
+        (lose_a_bound, "returns-possible-estimates", "upper bound nan"),
+        (go_below_zero, "returns-possible-estimates", "lower bound -1"),
+        (doubt_less_than_nothing, "returns-possible-estimates", "a confidence that is negative"),
+        (answer_for_one, "returns-the-right-shape", "answered with bounds of shape"),
+        (explain_one, "returns-the-right-shape", "a column why of 1 texts"),
+        (explain_at_length, "returns-the-right-shape", "texts of more than 200 characters"),
+        (fall_over_nobody, "returns-the-right-shape", "it raised IndexError for 0 rows: nobody is there"),
+        (forget_the_kills, "leaves-rows-unchanged", "the rows are not what they were"),
+        (compare_with_the_mean, "treats-rows-independently", "asked about alone, it says something else"),
+        (size_by_place, "ignores-row-order", "asked in another order, it says something else"),
+        (throw_dice, "is-deterministic", "asked a second time, it says something else"),
         (look_at_the_clock, "reads-no-clock", "it reads a clock: time.time()"),
         (read_a_file, "does-no-io", "it does I/O: "),
         (call_home, "does-no-io", "it does I/O: socket."),
     ],
 )
 def test_a_recommender_that_breaks_a_rule_fails_its_check(spoil: Spoil, rule: str, told: str) -> None:
-    assert told in told_by(rule, breaking(spoil))
+    assert told in failure_message(rule, breaking(spoil))
 
 
-def told_by(rule: str, make: Any) -> str:
-    """What a rule says of who breaks it."""
+def failure_message(rule: str, make: Any) -> str:
     [check] = [each for each in CHECKS if each.name == rule]
     with pytest.raises(AssertionError) as caught:
         check.run(make)
@@ -168,10 +167,10 @@ class ByPlace(Sound):
         return answer
 
 
-def test_every_rule_that_is_broken_is_reported_and_no_other() -> None:
-    found = {failure.check: failure.message for failure in failures_of(ByPlace)}
-    assert sorted(found) == ["answers-each-row-alone", "ignores-order"]
-    assert "asked about alone, it says something else" in found["answers-each-row-alone"]
+def test_only_broken_rules_are_reported() -> None:
+    found = {failure.check: failure.message for failure in find_failures(ByPlace)}
+    assert sorted(found) == ["ignores-row-order", "treats-rows-independently"]
+    assert "asked about alone, it says something else" in found["treats-rows-independently"]
 
 
 class Unpicklable(Sound):
@@ -226,26 +225,26 @@ class Nameless(Sound):
 @pytest.mark.parametrize(
     ("make", "rule", "told"),
     [
-        (Unpicklable, "can-be-sent", "it cannot be pickled"),
-        (Stateful, "repeats-itself", "another instance, it says something else"),
-        (Curious, "reads-what-it-declares", "it reads the parameter 'secret', which it does not declare"),
-        (Forgetful, "reads-what-it-declares", "it declares weeks and never reads it"),
-        (Delicate, "takes-every-parameter", "it raised OverflowError for 28 rows, margin=10.0: too much"),
+        (Unpicklable, "survives-pickling", "it cannot be pickled"),
+        (Stateful, "is-deterministic", "another instance, it says something else"),
+        (Curious, "reads-declared-parameters", "it reads the parameter 'secret', which it does not declare"),
+        (Forgetful, "reads-declared-parameters", "it declares weeks and never reads it"),
+        (Delicate, "accepts-every-parameter-value", "it raised OverflowError for 28 rows, margin=10.0: too much"),
         (Boundless, "declares-itself", "the parameter margin has no range"),
         (Nameless, "declares-itself", "it has no attribute `name` that is a text"),
         (object, "declares-itself", "it has no method `estimate`"),
     ],
 )
 def test_a_wrongly_constructed_recommender_fails_its_check(make: Any, rule: str, told: str) -> None:
-    assert told in told_by(rule, make)
+    assert told in failure_message(rule, make)
 
 
-def test_a_slow_recommender_is_warned_and_passes() -> None:
+def test_a_slow_recommender_passes_with_a_warning() -> None:
     def dawdle(rows: Rows, _answer: Estimates, _now: float) -> None:
         end = time.process_time() + (0.25 if len(rows) > 100 else 0.0)
         while time.process_time() < end:
             pass
 
-    [check] = [each for each in CHECKS if each.name == "is-quick"]
+    [check] = [each for each in CHECKS if each.name == "is-fast"]
     with pytest.warns(SlowRecommender, match="10,000 rows would take"):
         check.run(breaking(dawdle))

@@ -10,7 +10,7 @@ from support.worlds.buffers import app
 from trellis.base.errors import Unreachable
 from trellis.controllers.buffers.process import BufferController
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 ROLLOUT: Document = {"targetRef": {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "web"}}
 TWO: Document = {"capacity": {"replicas": {"exactly": 2}}}
@@ -80,9 +80,9 @@ def test_the_admitted_template_is_used_until_a_new_dry_run_succeeds() -> None:
     world.add_workload(replicas=0)
     world.add_buffer()
 
-    def fault(request: Request) -> Answer | None:
+    def fault(request: Request) -> ScriptedResponse | None:
         asks = request.method == "POST" and request.path.endswith("/pods")
-        return refusal(500, "InternalError", "webhook.example.com timed out") if fails and asks else None
+        return error_response(500, "InternalError", "webhook.example.com timed out") if fails and asks else None
 
     fails, world.fault = False, fault
 
@@ -99,9 +99,11 @@ def test_the_admitted_template_is_used_until_a_new_dry_run_succeeds() -> None:
 
 @pytest.mark.parametrize(
     ("fault", "reason"),
-    [(Unreachable("no answer"), "TargetUnreachable"), (refusal(403, "Forbidden", "no"), "TargetForbidden")],
+    [(Unreachable("no answer"), "TargetUnreachable"), (error_response(403, "Forbidden", "no"), "TargetForbidden")],
 )
-def test_a_buffer_without_headroom_says_at_once_that_its_target_cannot_be_read(fault: Answer, reason: str) -> None:
+def test_a_buffer_without_headroom_says_at_once_that_its_target_cannot_be_read(
+    fault: ScriptedResponse, reason: str
+) -> None:
     world = World()
     world.fault = lambda request: fault if request.path.endswith("/scale") else None
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 3, "selector": "app=web"}})

@@ -7,7 +7,7 @@ import pytest
 from support.controllers.buffers import World, path
 from support.worlds.buffers import app
 from trellis.controllers.buffers.process import BufferController
-from trellis.testing.isolation import no_io
+from trellis.testing.isolation import forbid_io
 
 FEW, MANY = 4, 24
 
@@ -78,7 +78,7 @@ def test_a_look_reads_the_cluster_and_reaches_nowhere_else() -> None:
     world = world_of(FEW)
 
     async def play(_: BufferController) -> None:
-        with no_io() as seen:
+        with forbid_io() as seen:
             world.add_pod("app-1", {"containers": [app(cpu="2")]})
             world.edit("buffers", "app-2", capacity={"replicas": {"exactly": 7}})
             await world.wait(1.0)

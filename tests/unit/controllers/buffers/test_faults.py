@@ -12,7 +12,7 @@ from support.worlds.buffers import app
 from trellis.base.errors import Unreachable
 from trellis.controllers.buffers.process import BufferController
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 TWO = {"replicas": {"exactly": 2}}
 
@@ -116,7 +116,7 @@ def test_headroom_stays_while_the_api_server_does_not_answer() -> None:
     world.add_pod("web")
     world.add_buffer(**about("Rollout", version="example.com/v1"))
 
-    def fault(request: Request) -> Answer | None:
+    def fault(request: Request) -> ScriptedResponse | None:
         return Unreachable("no answer") if silent and request.path.endswith("/scale") else None
 
     silent, world.fault = False, fault
@@ -141,8 +141,8 @@ def test_a_refusal_counts_once_it_has_lasted() -> None:
     world.add_pod("web")
     world.add_buffer(**about("Rollout", version="example.com/v1"))
 
-    def fault(request: Request) -> Answer | None:
-        return refusal(403, "Forbidden", "no") if forbids and request.path.endswith("/scale") else None
+    def fault(request: Request) -> ScriptedResponse | None:
+        return error_response(403, "Forbidden", "no") if forbids and request.path.endswith("/scale") else None
 
     forbids, world.fault = False, fault
 
@@ -169,7 +169,7 @@ def test_a_target_that_could_not_be_read_never_gets_the_shape_of_the_one_before_
     world.add_pod("web")
     world.add_buffer(**about("Rollout", version="example.com/v1"))
 
-    def fault(request: Request) -> Answer | None:
+    def fault(request: Request) -> ScriptedResponse | None:
         return Unreachable("no answer") if silent and request.path.endswith("/scale") else None
 
     silent, world.fault = False, fault
@@ -192,8 +192,10 @@ def test_a_pod_that_goes_while_it_is_asked_for_harms_nothing() -> None:
     world = World()
     world.add_workload()
 
-    def fault(request: Request) -> Answer | None:
-        return refusal(404, "NotFound") if request.path == pod_path("web-3") and request.method == "GET" else None
+    def fault(request: Request) -> ScriptedResponse | None:
+        return (
+            error_response(404, "NotFound") if request.path == pod_path("web-3") and request.method == "GET" else None
+        )
 
     world.fault = fault
     world.add_pod("web", {"containers": [app(cpu="2")]})
@@ -212,8 +214,8 @@ def test_a_status_that_could_not_be_written_is_written_later() -> None:
     world.add_workload()
     world.add_buffer()
 
-    def fault(request: Request) -> Answer | None:
-        return refusal(500, "InternalError", "etcd is away") if broken and request.method == "PATCH" else None
+    def fault(request: Request) -> ScriptedResponse | None:
+        return error_response(500, "InternalError", "etcd is away") if broken and request.method == "PATCH" else None
 
     broken, world.fault = True, fault
 

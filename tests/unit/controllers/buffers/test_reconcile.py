@@ -14,7 +14,7 @@ from support.worlds.buffers import app
 from trellis.base.durations import Duration
 from trellis.base.errors import Unreachable
 from trellis.controllers.buffers.process import BufferController
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import error_response
 
 TEN_PERCENT = {**TWO_OF_WEB, "capacity": {"replicas": {"percent": {"percent": 10, "minCount": 1}}}}
 FIVE_PODS = {"replicaNum": 5, "podLabels": {"team": "ci"}, "podSpec": {"containers": [app(cpu="1")]}}
@@ -323,7 +323,7 @@ def test_a_vpa_on_a_job_that_a_cron_job_owns_sizes_nothing_as_for_its_pods() -> 
 def test_without_the_right_to_read_cron_jobs_the_chunks_of_jobs_are_as_they_are_written() -> None:
     world = cron_world({"app": "nightly-1"}, 1)
     world.add_vpa("2", "nightly", "nightly", kind="CronJob")
-    world.fault = lambda request: refusal(403, "Forbidden", "no") if request.path.endswith("/cronjobs") else None
+    world.fault = lambda request: error_response(403, "Forbidden", "no") if request.path.endswith("/cronjobs") else None
 
     async def play(_: BufferController) -> None:
         await world.wait(10.0)

@@ -10,7 +10,7 @@ from support.controllers.hvpa import STORY_1, World, path
 from trellis.base.errors import Unreachable
 from trellis.controllers.hvpa.process import HvpaController
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 METRIC = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
 STEADY = {"scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -126,11 +126,11 @@ def test_units_may_be_mixed() -> None:
     world.run(play)
 
 
-@pytest.mark.parametrize("lost", [Unreachable("the connection was reset"), refusal(504, "Timeout", "timed out")])
-def test_an_unanswered_write_of_our_count_is_not_an_external_edit(lost: Answer) -> None:
+@pytest.mark.parametrize("lost", [Unreachable("the connection was reset"), error_response(504, "Timeout", "timed out")])
+def test_an_unanswered_write_of_our_count_is_not_an_external_edit(lost: ScriptedResponse) -> None:
     world = world_with_vpa()
 
-    def is_not_answered(request: Request) -> Answer | None:
+    def is_not_answered(request: Request) -> ScriptedResponse | None:
         if request.method != "PATCH" or not request.path.endswith("/scale"):
             return None
         world.fault = lambda _: None
@@ -156,13 +156,13 @@ def test_old_replicas_keep_their_size_also_if_new_ones_are_uncertain(is_done: bo
     world = world_with_vpa(**AT_ONCE)
     world.start_seconds = 20.0
 
-    def is_not_answered(request: Request) -> Answer | None:
+    def is_not_answered(request: Request) -> ScriptedResponse | None:
         if request.method != "PATCH" or not request.path.endswith("/scale"):
             return None
         world.fault = lambda _: None
         if is_done:
             world.edit("deployments", "web", replicas=3)
-        return refusal(504, "Timeout", "request did not complete within requested timeout")
+        return error_response(504, "Timeout", "request did not complete within requested timeout")
 
     async def play(_: HvpaController) -> None:
         await world.wait(10.0)
@@ -183,7 +183,7 @@ def test_changes_of_pods_do_not_pile_up_while_no_plan_can_be_made() -> None:
 
     async def play(controller: HvpaController) -> None:
         await world.wait(10.0)
-        world.fault = lambda request: refusal(403, "Forbidden") if request.path.endswith("/scale") else None
+        world.fault = lambda request: error_response(403, "Forbidden") if request.path.endswith("/scale") else None
         for cores in range(1_500):
             world.set_pod_requests({"cpu": str(cores)})
         await world.wait(60.0)
@@ -199,7 +199,7 @@ def test_a_process_killed_after_a_write_leaves_work_that_the_next_one_finishes(l
     world = world_with_vpa(**AT_ONCE)
     count, size, total = (4, "9", "36") if way == "up" else (2, "4500m", "9")
 
-    def dies(request: Request) -> Answer | None:
+    def dies(request: Request) -> ScriptedResponse | None:
         is_status = request.path.endswith("/status")
         is_back = "/hvpas/" in request.path and not is_status
         after = {"scale": is_back or is_status, "write-back": is_status, "status": False}[lost]
@@ -379,11 +379,11 @@ def test_a_write_that_failed_is_tried_again_soon(what: str) -> None:
     world = world_with_vpa()
     lost: list[Request] = []
 
-    def is_busy(request: Request) -> Answer | None:
+    def is_busy(request: Request) -> ScriptedResponse | None:
         if request.method != "PATCH" or "/hvpas/" not in request.path or not request.path.endswith(f"/{what}"):
             return None
         lost.append(request)
-        return refusal(500, "InternalError", "not now")
+        return error_response(500, "InternalError", "not now")
 
     async def play(_: HvpaController) -> None:
         await world.wait(20.0)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from support.controllers.hvpa import World
 from trellis.controllers.hvpa.process import HvpaController
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, answer
+from trellis.testing.scripted_transport import ScriptedResponse, json_response
 
 ROLLOUTS = "/apis/example.com/v1"
 VPAS = "/apis/autoscaling.k8s.io/v1"
@@ -14,8 +14,8 @@ VPAS = "/apis/autoscaling.k8s.io/v1"
 def without(world: World, group: str) -> None:
     """The definition of what a group has is not there yet."""
 
-    def absent(request: Request) -> Answer | None:
-        return answer({"resources": []}) if request.path == group else None
+    def absent(request: Request) -> ScriptedResponse | None:
+        return json_response({"resources": []}) if request.path == group else None
 
     world.fault = absent
 

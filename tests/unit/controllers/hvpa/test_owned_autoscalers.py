@@ -17,7 +17,7 @@ from trellis.api.resolve import resolve_hvpa
 from trellis.controllers.hvpa.owned_autoscalers import plan_hpa_upkeep
 from trellis.controllers.hvpa.process import HvpaController
 from trellis.kube.write.actions import PatchObject
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import error_response
 
 MEMORY = {
     "type": "Resource",
@@ -120,7 +120,7 @@ def test_however_much_the_server_says_against_a_template_the_status_has_room_for
     world.add_workload()
     world.add_hvpa(hpa={"deploy": True}, vpa={"deploy": True})
     world.fault = lambda request: (
-        refusal(422, "Invalid", "metrics: no. " * 10_000)
+        error_response(422, "Invalid", "metrics: no. " * 10_000)
         if request.method == "POST" and "horizontal" in request.path
         else None
     )
@@ -179,7 +179,7 @@ def test_an_hpa_that_could_not_be_made_for_a_moment_is_made_soon() -> None:
     world.add_workload()
     world.add_hvpa(hpa={"deploy": True})
     world.fault = lambda request: (
-        refusal(500, "InternalError", "not now") if request.method == "POST" and hpas in request.path else None
+        error_response(500, "InternalError", "not now") if request.method == "POST" and hpas in request.path else None
     )
 
     async def play(_: HvpaController) -> None:
@@ -242,7 +242,7 @@ def test_a_behavior_that_is_none_is_for_the_api_server_to_refuse_and_a_condition
         if request.method != "PATCH" or "horizontal" not in request.path:
             return None
         asked.append(request)
-        return refusal(422, "Invalid", "cannot unmarshal")
+        return error_response(422, "Invalid", "cannot unmarshal")
 
     world.add_hvpa(hpa={"template": {"spec": {"maxReplicas": 8}}})
 

@@ -17,7 +17,7 @@ from trellis.runtime.component import run_component
 from trellis.runtime.settings.component import AccessSettings, LeaderSettings
 from trellis.runtime.shutdown import Shutdown
 from trellis.runtime.telemetry.health_server import HealthSettings
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/trellis-hvpa"
 
@@ -83,11 +83,11 @@ def test_read_only_it_takes_no_lease_and_changes_nothing() -> None:
 def test_that_an_hpa_was_faster_is_no_news_and_any_other_refusal_is(caplog: pytest.LogCaptureFixture) -> None:
     world = world_with_vpa()
 
-    def refuse(request: Request) -> Answer | None:
+    def refuse(request: Request) -> ScriptedResponse | None:
         if request.method == "PATCH" and request.path == path("hvpas", "web"):
-            return refusal(422, "Invalid", "the test operation failed")
+            return error_response(422, "Invalid", "the test operation failed")
         if request.method == "POST" and "verticalpodautoscalers" in request.path:
-            return refusal(403, "Forbidden", "no such rule")
+            return error_response(403, "Forbidden", "no such rule")
         return None
 
     world.fault = refuse

@@ -12,7 +12,7 @@ from trellis.base.errors import Unreachable
 from trellis.controllers.hvpa.process import HvpaController
 from trellis.kube.resources import HPAS
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 METRIC = {
     "type": "Resource",
@@ -433,7 +433,7 @@ def test_a_controller_killed_between_its_writes_converges_and_scales_once(lost: 
     world = world_with_vpa()
     world.add_hpa("mine", metrics=[METRIC], behavior={"scaleDown": {"stabilizationWindowSeconds": 0}})
 
-    def dies(request: Request) -> Answer | None:
+    def dies(request: Request) -> ScriptedResponse | None:
         is_status = request.path.endswith("/status")
         is_back = "/hvpas/" in request.path and not is_status
         after = {"scale": is_back or is_status, "write-back": is_status, "status": False}[lost]
@@ -461,7 +461,7 @@ def test_a_scale_that_cannot_be_written_is_tried_again_and_nothing_is_forgotten(
 
     async def play(_: HvpaController) -> None:
         world.fault = lambda request: (
-            refusal(403, "Forbidden", "quota")
+            error_response(403, "Forbidden", "quota")
             if request.path.endswith("/scale") and request.method == "PATCH"
             else None
         )
@@ -480,7 +480,7 @@ def test_a_template_that_the_api_server_refuses_is_a_condition_with_its_words() 
     world = World()
     world.add_workload()
     world.fault = lambda request: (
-        refusal(422, "Invalid", "metrics are wrong")
+        error_response(422, "Invalid", "metrics are wrong")
         if request.method == "POST" and "horizontal" in request.path
         else None
     )

@@ -16,7 +16,7 @@ from trellis.controllers.hvpa.process import HvpaController
 from trellis.controllers.hvpa.state import StaleRecommendations
 from trellis.core.hvpa.autoscalers import RelatedAutoscalers
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer
+from trellis.testing.scripted_transport import ScriptedResponse
 
 OTHER = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "other"}
 METRIC = {"type": "Resource", "resource": {"name": "cpu", "target": {"type": "Utilization", "averageUtilization": 80}}}
@@ -129,7 +129,7 @@ def test_a_size_of_the_target_before_goes_however_late_the_status_can_be_written
     if not is_there:
         world.server.delete(path("deployments", "other"))
 
-    def is_lost(request: Request) -> Answer | None:
+    def is_lost(request: Request) -> ScriptedResponse | None:
         return Unreachable("lost") if request.method == "PATCH" and request.path.endswith("/status") else None
 
     async def play(_: HvpaController) -> None:

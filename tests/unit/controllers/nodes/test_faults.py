@@ -20,7 +20,7 @@ from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.kube.transport.requests import Request
 from trellis.providers.kwok import KwokProvider
 from trellis.providers.protocol import Groups
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 MARK = "trellis.x-k8s.io/leaving"
 QUICK = {
@@ -160,7 +160,7 @@ def test_an_order_that_was_cut_off_in_the_middle_is_completed_and_not_repeated()
     world = World()
     created: list[str] = []
 
-    def cut_off(request: Request) -> Answer | None:
+    def cut_off(request: Request) -> ScriptedResponse | None:
         """The second Node is refused, and the answer to the first is lost."""
         if request.method == "POST" and request.path == NODES:
             created.append(request.path)
@@ -223,10 +223,10 @@ def test_a_node_that_cannot_be_marked_is_marked_later() -> None:
     world = World(down=QUICK)
     refused: list[str] = []
 
-    def refuse(request: Request) -> Answer | None:
+    def refuse(request: Request) -> ScriptedResponse | None:
         if request.method == "PATCH" and b"leaving" in (request.body or b"") and len(refused) < 3:
             refused.append(request.path)
-            return refusal(500, "InternalError")
+            return error_response(500, "InternalError")
         return None
 
     world.fault = refuse

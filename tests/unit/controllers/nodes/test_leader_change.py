@@ -18,7 +18,7 @@ from trellis.core.nodes.scale_up.decisions import BUFFER_PROVISIONED, BufferDeci
 from trellis.kube import resources
 from trellis.kube.transport.requests import Request
 from trellis.kube.watch.informer import Informer
-from trellis.testing.scripted_transport import Answer
+from trellis.testing.scripted_transport import ScriptedResponse
 
 MARK = "trellis.x-k8s.io/leaving"
 
@@ -79,7 +79,7 @@ def test_a_buffer_that_is_made_anew_while_its_status_is_written_says_nothing_of_
     world = World()
     replaced: list[Document] = []
 
-    def replace(request: Request) -> Answer | None:
+    def replace(request: Request) -> ScriptedResponse | None:
         """When the old one's room is there and that is about to be written, there is another of its name."""
         is_about_it = request.method == at and request.path.startswith(f"{BUFFERS}/spare")
         if is_about_it and not replaced and world.nodes()["small-1"]["status"].get("conditions"):

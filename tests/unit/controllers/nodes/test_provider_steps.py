@@ -20,7 +20,7 @@ from trellis.kube.write.writer import Writer
 from trellis.providers.kwok import KwokProvider
 from trellis.providers.protocol import Groups, Ordered, Released, Steps, Tended
 from trellis.runtime.telemetry.metrics import Metrics
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 
 def creation(name: str) -> CreateObject:
@@ -54,8 +54,8 @@ def written(call: str, refused: str = "") -> tuple[list[str], list[bool]]:
     """The nodes that there are after a call, and which of its writes were applied, if that of one node is refused."""
     server = ModelServer()
 
-    def refuse(request: Request) -> Answer | None:
-        return refusal(500, "InternalError") if refused.encode() in (request.body or b"") and refused else None
+    def refuse(request: Request) -> ScriptedResponse | None:
+        return error_response(500, "InternalError") if refused.encode() in (request.body or b"") and refused else None
 
     server.before = refuse
     writer = Writer(server.client, record=lambda _outcome: None)
@@ -107,10 +107,10 @@ def test_an_order_whose_last_step_fails_counts_as_made_as_far_as_it_was(code: in
     world.provider = lambda watching: Marking(watching.kwok_objects)
     refused: list[str] = []
 
-    def refuse(request: Request) -> Answer | None:
+    def refuse(request: Request) -> ScriptedResponse | None:
         if b"mark-" in (request.body or b"") and not refused:
             refused.append(request.path)
-            return refusal(code, "Invalid" if code == 422 else "InternalError")
+            return error_response(code, "Invalid" if code == 422 else "InternalError")
         return None
 
     world.fault = refuse

@@ -8,7 +8,7 @@ import pytest
 
 from support.controllers.recommender import NAMESPACE, World
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, answer
+from trellis.testing.scripted_transport import ScriptedResponse, json_response
 
 BOOST = {"cpu": {"type": "Factor", "factor": 2}}
 UNAVAILABLE = "StartupBoostUnavailable"
@@ -22,13 +22,13 @@ def serving(*subresources: str) -> Any:
         for subresource in subresources
     ]
 
-    def reply(request: Request) -> Answer | None:
+    def reply(request: Request) -> ScriptedResponse | None:
         if request.path == "/api":
-            return answer({"versions": ["v1"]})
+            return json_response({"versions": ["v1"]})
         if request.path == "/api/v1":
-            return answer({"resources": pods})
+            return json_response({"resources": pods})
         if request.path == "/apis":
-            return answer({"groups": []})
+            return json_response({"groups": []})
         return None
 
     return reply

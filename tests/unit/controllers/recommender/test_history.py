@@ -21,7 +21,7 @@ from trellis.core.usage.columns import RowKey
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
 from trellis.core.usage.settings import UsageSettings
-from trellis.testing.estimates import ask_recommender
+from trellis.testing.estimates import request_estimates
 
 HOUR = 3600.0
 NOW = 1_760_000_000.0
@@ -83,7 +83,7 @@ def test_a_cycle_of_memory_is_recognised_from_history_alone() -> None:
     model.keep_history([("shop", "web")])
     rows = Rows(model.view(), np.ones(1))
     for days, needed in ((0.0, 1e9), (24.7, 4e9)):
-        found = ask_recommender(SeasonalRecommender(DefaultRecommender()), rows, now=NOW + days * 24 * HOUR)
+        found = request_estimates(SeasonalRecommender(DefaultRecommender()), rows, now=NOW + days * 24 * HOUR)
         assert found.explanation["memory"] == ["cycle"]
         assert found.explanation["memory-cycle-days"] == pytest.approx([30.0])
         assert needed <= found.target[MEMORY, 0] < 1.5 * needed

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.controllers.recommender import World
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import error_response
 
 UNSIZED = {"containerPolicies": [{"containerName": "*", "mode": "Off"}]}
 ADVICE = {
@@ -106,7 +106,7 @@ def test_a_recommendation_that_could_not_be_written_has_not_moved() -> None:
         await world.passes(2)
         world.usage["web-0"] = {"app": {"cpu": "4", "memory": "300Mi"}}
         world.fault = lambda request: (
-            refusal(403, "Forbidden")
+            error_response(403, "Forbidden")
             if request.method == "PATCH" and "/verticalpodautoscalers/" in request.path
             else None
         )

@@ -10,7 +10,7 @@ import pytest
 from support.controllers.recommender import CHECKPOINTS, VPAS, World
 from trellis.base.errors import Unreachable
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 
 def checkpoint_lists(world: World) -> list[Request]:
@@ -71,7 +71,7 @@ def test_while_vpas_cannot_be_listed_the_model_stands_still_and_then_goes_on(
     world = World()
     world.add_workload("web")
 
-    def away(request: Request) -> Answer | None:
+    def away(request: Request) -> ScriptedResponse | None:
         return Unreachable("nobody is there") if request.path.endswith("/verticalpodautoscalers") else None
 
     async def play() -> None:
@@ -101,7 +101,7 @@ def test_an_hour_without_metrics_changes_no_recommendation_and_is_counted() -> N
         await world.passes(5)
         target = world.target("web")
         world.fault = lambda request: (
-            refusal(503, "ServiceUnavailable", "away") if "/metrics.k8s.io/" in request.path else None
+            error_response(503, "ServiceUnavailable", "away") if "/metrics.k8s.io/" in request.path else None
         )
         await world.passes(61)
         assert world.target("web") == target != {}
@@ -181,7 +181,7 @@ def test_a_vpa_edited_in_the_middle_of_a_pass_is_not_overwritten_and_is_followed
     world.add_workload("web")
     edited: list[bool] = []
 
-    def edit_first(request: Request) -> Answer | None:
+    def edit_first(request: Request) -> ScriptedResponse | None:
         if request.method == "PATCH" and request.path.startswith(f"{VPAS}/web") and not edited:
             edited.append(True)
             vpa = world.vpa("web")
@@ -437,7 +437,7 @@ def test_the_checkpoints_of_a_vpa_that_went_before_they_could_be_listed_are_not_
     world = World()
     world.add_workload("web", pods=1)
     world.fault = lambda request: (
-        refusal(500, "InternalError", "no")
+        error_response(500, "InternalError", "no")
         if request.path.endswith("checkpoints") and request.method == "GET"
         else None
     )
@@ -489,7 +489,7 @@ def test_checkpoints_that_cannot_be_listed_are_not_overwritten_by_a_fresh_start(
     again.server.objects, again.server.version = world.server.objects, world.server.version
     again.usage = world.usage
     again.fault = lambda request: (
-        refusal(500, "InternalError", "no")
+        error_response(500, "InternalError", "no")
         if request.path.endswith("checkpoints") and request.method == "GET"
         else None
     )

@@ -12,14 +12,14 @@ from support.controllers.updater import World
 from trellis.controllers.updater.process import UpdaterController
 from trellis.kube.transport.requests import Request
 from trellis.kube.transport.responses import Response
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 CONTROLLED = 'vpa_updater_controlled_pods_total{update_mode="Recreate",vpa_size_log2="1"}'
 NO_ROOM = "node didn't have enough allocatable resources: cpu"
 
 
-def no_room(request: Request) -> Answer | None:
-    return refusal(403, "Forbidden", NO_ROOM) if request.path.endswith("/resize") else None
+def no_room(request: Request) -> ScriptedResponse | None:
+    return error_response(403, "Forbidden", NO_ROOM) if request.path.endswith("/resize") else None
 
 
 def going(pod: Document) -> None:

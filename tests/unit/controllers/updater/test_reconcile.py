@@ -13,7 +13,7 @@ from support.controllers.updater import START, VPAS, World
 from trellis.base.errors import Unreachable
 from trellis.controllers.updater.process import UpdaterController
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 
 def test_pods_outside_their_bounds_are_evicted_one_after_another_and_come_back_sized() -> None:
@@ -131,7 +131,7 @@ def test_nothing_is_evicted_while_no_admission_controller_is_there_and_resizes_g
         absent = "vpa_updater_admission_controller_status_invalid_total"
         assert world.metric_value(f'{absent}{{reason="error"}}') == passes
         stale = {"metadata": {"name": "vpa-admission-controller"}, "spec": {"renewTime": "2000-01-01T00:00:00.000000Z"}}
-        world.fault = lambda request: answer(stale) if "/leases/" in request.path else None
+        world.fault = lambda request: json_response(stale) if "/leases/" in request.path else None
         await world.passes(1)
         assert world.metric_value(f'{absent}{{reason="invalid"}}') == 1
         world.fault = lambda _request: None
@@ -195,11 +195,11 @@ def test_a_change_that_the_server_refuses_for_many_pods_is_one_event() -> None:
     world = World("--min-replicas=1", "--in-place-skip-disruption-budget=true")
     world.add_workload(pods=6, mode="InPlace")
 
-    def quota(request: Request) -> Answer | None:
+    def quota(request: Request) -> ScriptedResponse | None:
         if not request.path.endswith("/resize"):
             return None
         name = request.path.split("/")[-2]
-        return refusal(403, "Forbidden", f'pods "{name}" is forbidden: exceeded quota: few')
+        return error_response(403, "Forbidden", f'pods "{name}" is forbidden: exceeded quota: few')
 
     world.fault = quota
 
@@ -314,7 +314,7 @@ def test_a_lost_answer_is_not_taken_for_a_refusal_and_no_second_pod_is_evicted()
     world.add_workload()
     world.start_seconds = 300.0
 
-    def lost(request: Request) -> Answer | None:
+    def lost(request: Request) -> ScriptedResponse | None:
         if request.path.endswith("/eviction") and not world.evictions:
             world.fault = lambda _request: None
             world.server._handle(request)  # it was carried out
@@ -336,10 +336,10 @@ def test_a_stale_view_fails_the_write_and_not_the_workload() -> None:
     world.add_workload(mode="InPlaceOrRecreate")
     refused: list[str] = []
 
-    def stale(request: Request) -> Answer | None:
+    def stale(request: Request) -> ScriptedResponse | None:
         if request.path.endswith("/resize") and not refused:
             refused.append(request.path)
-            return refusal(422, "Invalid", "the server rejected our request: testing value failed")
+            return error_response(422, "Invalid", "the server rejected our request: testing value failed")
         return None
 
     world.fault = stale
@@ -361,7 +361,7 @@ def test_an_object_that_is_deleted_lets_its_pods_alone() -> None:
         await asyncio.sleep(0.5)
         begun = len(world.evictions)
         world.server.delete(f"{VPAS}/web")
-        world.fault = lambda request: refusal(500, "Internal") if request.path.endswith("/eviction") else None
+        world.fault = lambda request: error_response(500, "Internal") if request.path.endswith("/eviction") else None
         await asyncio.sleep(0.9)
         assert begun == len(world.evictions) == 2
 
@@ -456,7 +456,7 @@ def test_sizes_are_counted_as_upstream_does() -> None:
 def test_the_first_pass_waits_until_caches_are_synced() -> None:
     world = World()
     world.add_workload()
-    world.fault = lambda request: refusal(500, "Internal") if request.path.endswith("/limitranges") else None
+    world.fault = lambda request: error_response(500, "Internal") if request.path.endswith("/limitranges") else None
 
     async def play(updater: UpdaterController) -> None:
         await asyncio.sleep(5.0)

@@ -11,7 +11,7 @@ from support.api_server.server import pod_path
 from support.controllers.updater import BOOST, FREEZE, NAMESPACE, START, World
 from trellis.controllers.updater.process import UpdaterController
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 BEFORE = '{"requests":{"cpu":"100m","memory":"100Mi"}}'
 
@@ -94,10 +94,10 @@ def test_an_unboost_that_fails_is_tried_again_and_never_becomes_an_eviction() ->
     boosted(world, mode="InPlaceOrRecreate", pods=2)
     refused: list[float] = []
 
-    def no(request: Request) -> Answer | None:
+    def no(request: Request) -> ScriptedResponse | None:
         if request.path.endswith("/resize"):
             refused.append(world.now())
-            return refusal(500, "InternalError", "broken")
+            return error_response(500, "InternalError", "broken")
         return None
 
     world.fault = no
@@ -276,7 +276,7 @@ def test_an_action_that_waits_is_dropped_when_a_neighbour_goes_first() -> None:
         await asyncio.sleep(5.0)
         blocked: list[Request] = []
 
-        def dies(request: Request) -> Answer | None:
+        def dies(request: Request) -> ScriptedResponse | None:
             if request.path.endswith("/eviction") and not blocked:
                 blocked.append(request)
                 app = "web" if "/slow-" in request.path else "slow"

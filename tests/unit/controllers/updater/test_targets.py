@@ -9,7 +9,7 @@ from support.api_server.server import pod_path
 from support.controllers.updater import APPS, NAMESPACE, VPAS, World
 from trellis.controllers.updater.process import UpdaterController
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 SCALE = f"/apis/example.com/v1/namespaces/{NAMESPACE}/rollouts/web/scale"
 
@@ -26,11 +26,13 @@ def rollout(world: World) -> None:
 
 
 def scaled(selector: str) -> Any:
-    def scale(request: Request) -> Answer | None:
+    def scale(request: Request) -> ScriptedResponse | None:
         if request.path != SCALE:
             return None
         return (
-            answer({"metadata": {"name": "web"}, "status": {"selector": selector}}) if selector else refusal(404, "No")
+            json_response({"metadata": {"name": "web"}, "status": {"selector": selector}})
+            if selector
+            else error_response(404, "No")
         )
 
     return scale

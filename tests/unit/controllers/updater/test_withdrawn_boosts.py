@@ -12,7 +12,7 @@ from support.controllers.updater import APPS, BOOST, FREEZE, NAMESPACE, START, V
 from support.controllers.world import discovery
 from trellis.controllers.updater.process import UpdaterController
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 BEFORE = '{"requests":{"cpu":"100m","memory":"100Mi"}}'
 FACTOR = {"cpu": {"type": "Factor", "factor": 10, "duration": "1h"}}
@@ -226,10 +226,10 @@ def test_a_dry_run_changes_nothing() -> None:
     world.server.delete(VPA)
     asked: list[bool] = []
 
-    def checked(request: Request) -> Answer | None:
+    def checked(request: Request) -> ScriptedResponse | None:
         if request.path.endswith("/resize"):
             asked.append(("dryRun", "All") in request.query)
-            return refusal(500, "InternalError", "only asked")
+            return error_response(500, "InternalError", "only asked")
         return None
 
     world.fault = checked
@@ -249,9 +249,9 @@ def test_while_vpas_cannot_be_read_nothing_is_taken_back() -> None:
     world.server.delete(VPA)
     is_down = True
 
-    def down(request: Request) -> Answer | None:
+    def down(request: Request) -> ScriptedResponse | None:
         broken = is_down and "verticalpodautoscalers" in request.path
-        return refusal(500, "InternalError", "etcd is down") if broken else None
+        return error_response(500, "InternalError", "etcd is down") if broken else None
 
     world.fault = down
 
@@ -270,7 +270,7 @@ def test_where_hvpas_may_not_be_read_boosts_that_one_may_have_given_stay() -> No
     world = World()
     boosted(world)
     world.server.delete(VPA)
-    world.fault = lambda request: refusal(403, "Forbidden", "no") if "hvpas" in request.path else None
+    world.fault = lambda request: error_response(403, "Forbidden", "no") if "hvpas" in request.path else None
 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(5)
@@ -289,7 +289,7 @@ def test_pods_of_a_vpa_whose_target_cannot_be_read_now_are_left_alone() -> None:
     vpa = world.server.objects[VPA]
     target = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "web"}
     world.server.put(VPA, {**vpa, "spec": {**vpa["spec"], "targetRef": target}})
-    world.fault = lambda request: refusal(503, "Unavailable", "no") if "rollouts" in request.path else None
+    world.fault = lambda request: error_response(503, "Unavailable", "no") if "rollouts" in request.path else None
 
     async def play(_updater: UpdaterController) -> None:
         await world.passes(5)
@@ -305,11 +305,11 @@ class Definition:
         self.is_served = True
         world.fault = self._answer
 
-    def _answer(self, request: Request) -> Answer | None:
+    def _answer(self, request: Request) -> ScriptedResponse | None:
         if self.is_served:
             told = request.path in ("/apis", "/apis/autoscaling.k8s.io/v1")
-            return answer(WITH_VPAS[request.path]) if told else None
-        return refusal(404, "NotFound") if "verticalpodautoscalers" in request.path else None
+            return json_response(WITH_VPAS[request.path]) if told else None
+        return error_response(404, "NotFound") if "verticalpodautoscalers" in request.path else None
 
 
 def test_where_the_definition_is_removed_boosts_are_taken_back_and_once_it_is_back_boosts_are_kept() -> None:
@@ -362,10 +362,10 @@ def test_an_unboost_that_fails_is_tried_again_without_an_eviction() -> None:
     boosted(world)
     refused: list[float] = []
 
-    def no(request: Request) -> Answer | None:
+    def no(request: Request) -> ScriptedResponse | None:
         if request.path.endswith("/resize") and len(refused) < 5:
             refused.append(world.now())
-            return refusal(500, "InternalError", "broken")
+            return error_response(500, "InternalError", "broken")
         return None
 
     world.fault = no

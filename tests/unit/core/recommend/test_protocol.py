@@ -17,9 +17,9 @@ from trellis.core.recommend.protocol import CPU, MEMORY, Estimates, Rows
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
-from trellis.testing.estimates import ask_recommender, fingerprint, must_agree, select_rows
-from trellis.testing.recommenders import failures_of
-from trellis.testing.rows import DAY, GIB, HOUR, NOW, Used, example_rows, rows_of
+from trellis.testing.estimates import fingerprint, request_estimates, require_equal, select_rows
+from trellis.testing.recommenders import find_failures
+from trellis.testing.rows import DAY, GIB, HOUR, NOW, UsageExample, build_rows, example_rows
 from trellis.testing.usage import any_rows
 
 
@@ -52,7 +52,7 @@ def test_of_pods_that_started_together_the_highest_requests_count() -> None:
 
 
 def test_without_a_pod_there_is_neither_start_nor_request() -> None:
-    rows = rows_of([Used([0.1], [1e8], age=math.nan, requests=(100.0, 1e8))])
+    rows = build_rows([UsageExample([0.1], [1e8], age=math.nan, requests=(100.0, 1e8))])
     assert np.isnan(rows.started).all()
     assert np.isnan(rows.requests).all()
     assert np.isnan(rows.age(NOW)).all()
@@ -65,14 +65,14 @@ def test_an_unknown_start_time_is_none_and_the_request_still_counts() -> None:
 
 
 def test_hours_are_in_millicores_and_bytes_and_unknown_where_nothing_is_kept() -> None:
-    used = Used([0.5] * 30, [GIB] * 30)
-    hours = rows_of([used, Used()]).hours(NOW)
+    used = UsageExample([0.5] * 30, [GIB] * 30)
+    hours = build_rows([used, UsageExample()]).hours(NOW)
     assert hours.shape == (2, 2, 5, 35 * 24)
     assert hours[0, CPU, :, -1].tolist() == [500.0] * 5
     assert hours[0, MEMORY, 0, -29:].tolist() == [GIB] * 29
     assert np.isnan(hours[1]).all()
     assert np.isnan(hours[0, :, :, :-30]).all()
-    assert np.isnan(rows_of([used], history=False).hours(NOW)).all()
+    assert np.isnan(build_rows([used], history=False).hours(NOW)).all()
 
 
 def test_hours_of_some_rows_are_those_of_all() -> None:
@@ -83,14 +83,14 @@ def test_hours_of_some_rows_are_those_of_all() -> None:
 
 
 def test_percentiles_are_nothing_where_nothing_was_sampled() -> None:
-    found = rows_of([Used([0.5] * 5), Used()]).percentiles(CPU, [0.5, 1.0])
+    found = build_rows([UsageExample([0.5] * 5), UsageExample()]).percentiles(CPU, [0.5, 1.0])
     assert found[:, 0] == pytest.approx([500.0, 500.0], rel=0.06)
     assert np.isnan(found[:, 1]).all()
-    assert np.isnan(rows_of([Used([0.5] * 5)]).percentiles(MEMORY, [0.5])).all()
+    assert np.isnan(build_rows([UsageExample([0.5] * 5)]).percentiles(MEMORY, [0.5])).all()
 
 
 def test_the_last_kill_is_reported() -> None:
-    rows = rows_of([Used([0.4] * 99, [4e8] * 99, killed=3 * HOUR), Used([0.4] * 99, [4e8] * 99)])
+    rows = build_rows([UsageExample([0.4] * 99, [4e8] * 99, killed_ago=3 * HOUR), UsageExample([0.4] * 99, [4e8] * 99)])
     assert rows.last_oom[0] == NOW - 3 * HOUR
     assert math.isnan(rows.last_oom[1])
 
@@ -107,13 +107,13 @@ def test_rows_that_were_sent_away_say_the_same(rows: Rows) -> None:
     copy = sent(rows)
     assert np.array_equal(copy.hours(NOW), rows.hours(NOW), equal_nan=True)
     assert np.array_equal(copy.requests, rows.requests, equal_nan=True)
-    must_agree(
-        ask_recommender(DefaultRecommender(), rows), ask_recommender(DefaultRecommender(), copy), rows, "sent away"
+    require_equal(
+        request_estimates(DefaultRecommender(), rows), request_estimates(DefaultRecommender(), copy), rows, "sent away"
     )
 
 
 def test_only_the_rows_asked_about_are_sent() -> None:
-    many = rows_of([Used([0.1] * 4, [1e8] * 4, age=at * DAY) for at in range(300)], history=False)
+    many = build_rows([UsageExample([0.1] * 4, [1e8] * 4, age=at * DAY) for at in range(300)], history=False)
     one = len(pickle.dumps(sent(select_rows(many, [7]))))
     assert one < len(pickle.dumps(sent(many))) / 50
 
@@ -137,7 +137,7 @@ def test_the_example_in_the_docstring_is_a_recommender() -> None:
     assert code is not None
     found: dict[str, Any] = {}
     exec(textwrap.dedent(code[1]), found)  # noqa: S102 - our own documentation
-    failures = [failure for failure in failures_of(found["Highest"]) if "pickled" not in failure.message]
+    failures = [failure for failure in find_failures(found["Highest"]) if "pickled" not in failure.message]
     assert failures == []
 
 

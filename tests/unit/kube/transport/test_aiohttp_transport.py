@@ -26,7 +26,7 @@ from trellis.kube.client import Client
 from trellis.kube.resources import PODS
 from trellis.kube.transport.aiohttp_transport import AiohttpTransport
 from trellis.kube.transport.requests import Request, build_list
-from trellis.testing.scripted_transport import line, refusal, status_object
+from trellis.testing.scripted_transport import error_response, status_object, watch_line
 
 AUTHORITY = Authority.new("test-ca")
 GET = Request("GET", "/version")
@@ -99,7 +99,7 @@ def test_token_and_impersonation_are_sent_with_every_value() -> None:
 
 def test_names_of_headers_come_back_in_lower_case_and_errors_as_responses() -> None:
     async def refuse(request: web.BaseRequest) -> web.StreamResponse:
-        return web.Response(status=429, headers={"Retry-After": "7"}, body=refusal(429, "TooManyRequests").body)
+        return web.Response(status=429, headers={"Retry-After": "7"}, body=error_response(429, "TooManyRequests").body)
 
     async def main() -> KubeError:
         async with serving(refuse) as url, _transport(_connection(url)) as transport:
@@ -350,7 +350,7 @@ def test_leaving_a_watch_closes_its_connection() -> None:
         closed = asyncio.Event()
 
         async def endless(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await _saying(_chunk(line("ADDED", {"metadata": {"name": "a"}}) + b"\n"))(reader, writer)
+            await _saying(_chunk(watch_line("ADDED", {"metadata": {"name": "a"}}) + b"\n"))(reader, writer)
             await reader.read()
             closed.set()
 

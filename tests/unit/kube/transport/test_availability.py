@@ -16,7 +16,7 @@ from trellis.base.errors import Unreachable
 from trellis.kube.resources import DAEMON_SETS, HPAS, NAMESPACES, NODES, PDBS, PODS, Resource
 from trellis.kube.transport.requests import Request, build_read
 from trellis.kube.watch.informer import Informer
-from trellis.testing.scripted_transport import Answer, StreamScript, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, StreamScript, error_response
 
 KINDS: tuple[Resource[Any], ...] = (PODS, NODES, DAEMON_SETS, NAMESPACES, PDBS, HPAS)
 AWAY = Unreachable("nobody listens")
@@ -28,7 +28,7 @@ class World:
     def __init__(self) -> None:
         self.server = ModelServer()
         self.server.before = self._before
-        self.fault: Callable[[Request], Answer | None] = lambda _request: None
+        self.fault: Callable[[Request], ScriptedResponse | None] = lambda _request: None
         # When each request came, and for what.
         self.asked: list[tuple[float, str]] = []
         draw = random.Random(7).random  # noqa: S311 - moments, not secrets
@@ -42,7 +42,7 @@ class World:
         self.fault = lambda _request: None
         self.asked.clear()
 
-    def only_fails(self, kind: Resource[Any], fault: Answer) -> None:
+    def only_fails(self, kind: Resource[Any], fault: ScriptedResponse) -> None:
         self.fault = lambda request: fault if request.path.endswith(f"/{kind.plural}") else None
 
     async def answered(self) -> None:
@@ -68,7 +68,7 @@ class World:
 
         virtual_time.run(main())
 
-    def _before(self, request: Request) -> Answer | None:
+    def _before(self, request: Request) -> ScriptedResponse | None:
         self.asked.append((asyncio.get_running_loop().time(), request.path))
         return self.fault(request)
 
@@ -132,7 +132,9 @@ def test_a_server_that_is_still_starting_when_it_answers_first_is_not_left_alone
         world.leave()
         await asyncio.sleep(300.0)
         world.come_back()
-        world.fault = lambda request: None if request.path.endswith("/lease") else refusal(503, "ServiceUnavailable")
+        world.fault = lambda request: (
+            None if request.path.endswith("/lease") else error_response(503, "ServiceUnavailable")
+        )
         await world.answered()
         await asyncio.sleep(2.0)
         assert world.connected() == 0
@@ -143,8 +145,8 @@ def test_a_server_that_is_still_starting_when_it_answers_first_is_not_left_alone
     world.run(play)
 
 
-@pytest.mark.parametrize("fault", [AWAY, refusal(503, "ServiceUnavailable")], ids=["unreachable", "fault"])
-def test_a_failing_watch_beside_successful_requests_retries_no_more_often_than_alone(fault: Answer) -> None:
+@pytest.mark.parametrize("fault", [AWAY, error_response(503, "ServiceUnavailable")], ids=["unreachable", "fault"])
+def test_a_failing_watch_beside_successful_requests_retries_no_more_often_than_alone(fault: ScriptedResponse) -> None:
     world = World()
 
     async def play() -> None:
@@ -166,10 +168,10 @@ def test_a_failing_watch_beside_successful_requests_retries_no_more_often_than_a
 
 @pytest.mark.parametrize(
     "fault",
-    [refusal(429, "TooManyRequests", retry_after=60), refusal(503, "ServiceUnavailable", retry_after=60)],
+    [error_response(429, "TooManyRequests", retry_after=60), error_response(503, "ServiceUnavailable", retry_after=60)],
     ids=["throttled", "unavailable"],
 )
-def test_a_watch_with_a_retry_after_is_not_retried_before(fault: Answer) -> None:
+def test_a_watch_with_a_retry_after_is_not_retried_before(fault: ScriptedResponse) -> None:
     world = World()
 
     async def play() -> None:
@@ -189,7 +191,7 @@ def test_what_is_forbidden_is_not_asked_for_at_every_answer_to_another() -> None
     world = World()
 
     async def play() -> None:
-        world.only_fails(PDBS, refusal(403, "Forbidden"))
+        world.only_fails(PDBS, error_response(403, "Forbidden"))
         world.server.break_watches()
         await asyncio.sleep(120.0)
         world.asked.clear()
@@ -206,7 +208,7 @@ def test_whose_login_was_refused_comes_back_with_the_first_whose_is_taken() -> N
 
     async def play() -> None:
         world.leave()
-        world.fault = lambda _request: refusal(401, "Unauthorized")
+        world.fault = lambda _request: error_response(401, "Unauthorized")
         await asyncio.sleep(300.0)
         world.come_back()
         await world.answered()

@@ -21,7 +21,13 @@ from trellis.kube.resources import PODS
 from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.incidents import Incident, IncidentKind
 from trellis.kube.watch.informer import Informer
-from trellis.testing.scripted_transport import Answer, ScriptedTransport, StreamScript, page, refusal
+from trellis.testing.scripted_transport import (
+    ScriptedResponse,
+    ScriptedTransport,
+    StreamScript,
+    error_response,
+    list_response,
+)
 
 
 async def settle(server: ModelServer) -> None:
@@ -97,7 +103,7 @@ def test_it_sees_what_is_there_and_every_change_after_that() -> None:
 
 def test_it_is_not_synced_before_every_list_was_read_once() -> None:
     server = serving("a")
-    server.faults.extend([refusal(500, "InternalError"), Unreachable("no route")])
+    server.faults.extend([error_response(500, "InternalError"), Unreachable("no route")])
 
     async def main() -> None:
         async with following(server) as informer:
@@ -320,8 +326,8 @@ def test_objects_that_did_not_change_are_kept_when_a_list_brings_them_again() ->
 
 
 def test_what_came_of_a_list_that_did_not_get_through_is_forgotten() -> None:
-    def listed(name: str, **options: Any) -> Answer:
-        return page([{"metadata": {"name": name, "namespace": "shop"}}], **options)
+    def listed(name: str, **options: Any) -> ScriptedResponse:
+        return list_response([{"metadata": {"name": name, "namespace": "shop"}}], **options)
 
     script = ScriptedTransport(
         listed("gone-meanwhile", continue_from="more"), Unreachable("reset"), listed("there"), StreamScript()
@@ -413,10 +419,10 @@ STEP = st.one_of(
     st.tuples(st.just("fault"), st.sampled_from(["500", "429", "410", "reset"])),
     st.tuples(st.just("wait"), st.sampled_from(["0", "0.5", "5", "200"])),
 )
-FAULTS: dict[str, Answer] = {
-    "500": refusal(500, "InternalError"),
-    "429": refusal(429, "TooManyRequests", retry_after=3),
-    "410": refusal(410, "Expired"),
+FAULTS: dict[str, ScriptedResponse] = {
+    "500": error_response(500, "InternalError"),
+    "429": error_response(429, "TooManyRequests", retry_after=3),
+    "410": error_response(410, "Expired"),
     "reset": Unreachable("connection reset by peer"),
 }
 

@@ -20,15 +20,15 @@ from trellis.kube.transport.responses import Response
 from trellis.kube.watch.reflector import PAGE_SIZE, QUIET_SECONDS, Reflector, Selection
 from trellis.kube.watch.watch_events import WatchEvent
 from trellis.testing.scripted_transport import (
-    Answer,
+    ScriptedResponse,
     ScriptedTransport,
     StreamScript,
-    bookmark,
-    gone,
-    line,
-    page,
-    refusal,
+    bookmark_line,
+    error_response,
+    expired_line,
+    list_response,
     status_object,
+    watch_line,
 )
 
 ALL = Selection()
@@ -72,7 +72,9 @@ def _pod(name: str, version: int) -> dict[str, object]:
     return {"metadata": {"name": name, "namespace": "shop", "resourceVersion": str(version)}}
 
 
-def follow(*answers: Answer, seconds: float = 100.0, selection: Selection = ALL) -> tuple[Story, ScriptedTransport]:
+def follow(
+    *answers: ScriptedResponse, seconds: float = 100.0, selection: Selection = ALL
+) -> tuple[Story, ScriptedTransport]:
     transport = ScriptedTransport(*answers)
     story = Story()
 
@@ -94,7 +96,7 @@ def queries(transport: ScriptedTransport) -> list[dict[str, str]]:
 
 def test_a_list_then_a_watch_from_its_version() -> None:
     story, transport = follow(
-        page([_pod("a", 5)], resource_version="7"), StreamScript([line("MODIFIED", _pod("a", 8))])
+        list_response([_pod("a", 5)], resource_version="7"), StreamScript([watch_line("MODIFIED", _pod("a", 8))])
     )
     assert story.told == ["list", "page of 1", "listed at 7", "watch", "MODIFIED a"]
     listed, watched = queries(transport)
@@ -105,7 +107,7 @@ def test_a_list_then_a_watch_from_its_version() -> None:
 
 def test_the_same_selection_is_listed_and_watched() -> None:
     selection = Selection("shop", "app=web", "spec.nodeName=node-1")
-    _, transport = follow(page([], resource_version="7"), StreamScript(), selection=selection)
+    _, transport = follow(list_response([], resource_version="7"), StreamScript(), selection=selection)
     for request in transport.requests:
         query = dict(request.query)
         assert request.path == "/api/v1/namespaces/shop/pods"
@@ -114,9 +116,9 @@ def test_the_same_selection_is_listed_and_watched() -> None:
 
 def test_a_watch_that_ends_in_order_is_resumed_at_once_after_its_last_event() -> None:
     story, transport = follow(
-        page([], resource_version="7"),
-        StreamScript([line("ADDED", _pod("a", 9))], ended=True),
-        StreamScript([line("ADDED", _pod("b", 10))]),
+        list_response([], resource_version="7"),
+        StreamScript([watch_line("ADDED", _pod("a", 9))], ended=True),
+        StreamScript([watch_line("ADDED", _pod("b", 10))]),
         seconds=0.1,
     )
     assert story.told == ["list", "page of 0", "listed at 7", "watch", "ADDED a", "watch", "ADDED b"]
@@ -124,14 +126,18 @@ def test_a_watch_that_ends_in_order_is_resumed_at_once_after_its_last_event() ->
 
 
 def test_a_bookmark_moves_the_place_to_resume_from() -> None:
-    _, transport = follow(page([], resource_version="7"), StreamScript([bookmark("50")], ended=True), StreamScript())
+    _, transport = follow(
+        list_response([], resource_version="7"), StreamScript([bookmark_line("50")], ended=True), StreamScript()
+    )
     assert queries(transport)[-1]["resourceVersion"] == "50"
 
 
 def test_a_connection_that_breaks_in_the_middle_of_a_line_is_resumed_and_not_listed_anew() -> None:
-    broken = StreamScript([line("ADDED", _pod("a", 9))])
+    broken = StreamScript([watch_line("ADDED", _pod("a", 9))])
     broken.break_off()
-    story, transport = follow(page([], resource_version="7"), broken, StreamScript([line("ADDED", _pod("b", 10))]))
+    story, transport = follow(
+        list_response([], resource_version="7"), broken, StreamScript([watch_line("ADDED", _pod("b", 10))])
+    )
     assert story.told[3:] == ["watch", "ADDED a", "failed: Unreachable", "watch", "ADDED b"]
     assert queries(transport)[-1]["resourceVersion"] == "9"
     assert story.waits == [0.8]
@@ -140,33 +146,41 @@ def test_a_connection_that_breaks_in_the_middle_of_a_line_is_resumed_and_not_lis
 
 @pytest.mark.parametrize(
     "expired",
-    [refusal(410, "Expired", "too old resource version"), StreamScript([gone()], ended=True)],
+    [error_response(410, "Expired", "too old resource version"), StreamScript([expired_line()], ended=True)],
     ids=["as the answer", "in the stream"],
 )
-def test_a_version_that_is_too_old_means_a_list_at_once(expired: Answer) -> None:
+def test_a_version_that_is_too_old_means_a_list_at_once(expired: ScriptedResponse) -> None:
     story, _ = follow(
-        page([], resource_version="7"), expired, page([_pod("b", 90)], resource_version="99"), StreamScript()
+        list_response([], resource_version="7"),
+        expired,
+        list_response([_pod("b", 90)], resource_version="99"),
+        StreamScript(),
     )
     assert story.told[-5:] == ["failed: Expired", "list", "page of 1", "listed at 99", "watch"]
     assert story.waits == [0.0]
 
 
 def test_a_second_version_that_is_too_old_waits() -> None:
-    old = refusal(410, "Expired")
+    old = error_response(410, "Expired")
     story, _ = follow(
-        page([], resource_version="7"), old, page([], resource_version="8"), old, page([]), StreamScript()
+        list_response([], resource_version="7"),
+        old,
+        list_response([], resource_version="8"),
+        old,
+        list_response([]),
+        StreamScript(),
     )
     assert story.waits == [0.0, 1.6]
 
 
 def test_a_version_that_became_too_old_in_an_outage_means_a_list_at_once() -> None:
-    fault = refusal(503, "ServiceUnavailable")
+    fault = error_response(503, "ServiceUnavailable")
     story, _ = follow(
-        page([], resource_version="7"),
+        list_response([], resource_version="7"),
         fault,
         fault,
-        refusal(410, "Expired"),
-        page([], resource_version="8"),
+        error_response(410, "Expired"),
+        list_response([], resource_version="8"),
         StreamScript(),
     )
     assert story.told[-4:] == ["list", "page of 0", "listed at 8", "watch"]
@@ -175,9 +189,9 @@ def test_a_version_that_became_too_old_in_an_outage_means_a_list_at_once() -> No
 
 def test_a_list_whose_pages_expire_begins_anew_in_one_piece() -> None:
     story, transport = follow(
-        page([_pod("a", 5)], resource_version="7", continue_from="more"),
-        refusal(410, "Expired", "the provided continue parameter is too old"),
-        page([_pod("a", 5), _pod("b", 6)], resource_version="8"),
+        list_response([_pod("a", 5)], resource_version="7", continue_from="more"),
+        error_response(410, "Expired", "the provided continue parameter is too old"),
+        list_response([_pod("a", 5), _pod("b", 6)], resource_version="8"),
         StreamScript(),
     )
     assert story.told[:6] == ["list", "page of 1", "failed: Expired", "list", "page of 2", "listed at 8"]
@@ -186,8 +200,8 @@ def test_a_list_whose_pages_expire_begins_anew_in_one_piece() -> None:
 
 @pytest.mark.parametrize("where", ["list", "watch"])
 def test_retry_after_is_obeyed(where: str) -> None:
-    busy = refusal(429, "TooManyRequests", retry_after=17)
-    answers: list[Answer] = [page([], resource_version="7"), StreamScript()]
+    busy = error_response(429, "TooManyRequests", retry_after=17)
+    answers: list[ScriptedResponse] = [list_response([], resource_version="7"), StreamScript()]
     answers.insert(0 if where == "list" else 1, busy)
     story, transport = follow(*answers, seconds=16.9)
     assert story.told[-1] == "failed: Throttled"
@@ -199,9 +213,14 @@ def test_retry_after_is_obeyed(where: str) -> None:
 
 
 def test_faults_are_waited_out_longer_and_longer_and_then_a_list_is_tried() -> None:
-    fault = refusal(500, "InternalError", "etcdserver: leader changed")
+    fault = error_response(500, "InternalError", "etcdserver: leader changed")
     story, transport = follow(
-        page([], resource_version="7"), fault, fault, fault, page([], resource_version="9"), StreamScript()
+        list_response([], resource_version="7"),
+        fault,
+        fault,
+        fault,
+        list_response([], resource_version="9"),
+        StreamScript(),
     )
     assert story.waits == [0.8, 1.6, 3.2]
     assert story.told[-4:] == ["list", "page of 0", "listed at 9", "watch"]
@@ -209,29 +228,33 @@ def test_faults_are_waited_out_longer_and_longer_and_then_a_list_is_tried() -> N
 
 
 def test_an_error_inside_the_stream_that_is_no_410_is_resumed() -> None:
-    odd = StreamScript([line("ERROR", status_object(500, "InternalError"))])
-    story, transport = follow(page([], resource_version="7"), odd, StreamScript([line("ADDED", _pod("a", 8))]))
+    odd = StreamScript([watch_line("ERROR", status_object(500, "InternalError"))])
+    story, transport = follow(
+        list_response([], resource_version="7"), odd, StreamScript([watch_line("ADDED", _pod("a", 8))])
+    )
     assert story.told[-3:] == ["failed: ServerFault", "watch", "ADDED a"]
     assert queries(transport)[-1]["resourceVersion"] == "7"
 
 
 def test_a_success_ends_the_growth_of_waits() -> None:
-    broken = StreamScript([line("ADDED", _pod("a", 9))])
+    broken = StreamScript([watch_line("ADDED", _pod("a", 9))])
     broken.break_off()
     lost = Unreachable("no route to host")
-    story, _ = follow(lost, lost, page([], resource_version="7"), broken, lost, StreamScript())
+    story, _ = follow(lost, lost, list_response([], resource_version="7"), broken, lost, StreamScript())
     assert story.waits == [0.8, 1.6, 0.8, 1.6]
 
 
 def test_watches_that_end_at_once_without_a_word_do_not_become_a_storm() -> None:
     empty = [StreamScript(ended=True) for _ in range(20)]
-    _, transport = follow(page([], resource_version="7"), *empty, page([], resource_version="7"), seconds=10.0)
+    _, transport = follow(
+        list_response([], resource_version="7"), *empty, list_response([], resource_version="7"), seconds=10.0
+    )
     assert len(transport.requests) < 8
 
 
 def test_silence_for_too_long_is_a_connection_that_died() -> None:
-    quiet = StreamScript([bookmark("8")])
-    story, transport = follow(page([], resource_version="7"), quiet, StreamScript(), seconds=QUIET_SECONDS + 5)
+    quiet = StreamScript([bookmark_line("8")])
+    story, transport = follow(list_response([], resource_version="7"), quiet, StreamScript(), seconds=QUIET_SECONDS + 5)
     assert story.told[-2:] == ["failed: Unreachable", "watch"]
     assert queries(transport)[-1]["resourceVersion"] == "8"
 
@@ -253,7 +276,7 @@ def test_a_bookmark_a_minute_keeps_a_watch_alive() -> None:
 
 def test_a_list_that_cannot_be_read_at_all_is_tried_again() -> None:
     html = Response(200, {}, b"<html>sign in</html>")
-    story, _ = follow(html, page([], resource_version="7"), StreamScript())
+    story, _ = follow(html, list_response([], resource_version="7"), StreamScript())
     assert story.told == ["list", "failed: UnreadableObject", "list", "page of 0", "listed at 7", "watch"]
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trellis.base.errors import Expired, ServerFault
 from trellis.kube.resources import PODS, VPAS, Resource
 from trellis.kube.watch.watch_events import EventKind, LineSplitter, decode_line
-from trellis.testing.scripted_transport import bookmark, gone, line, status_object
+from trellis.testing.scripted_transport import bookmark_line, expired_line, status_object, watch_line
 
 
 def _pod(**fields: object) -> dict[str, object]:
@@ -21,7 +21,7 @@ def _pod(**fields: object) -> dict[str, object]:
 
 @pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED"])
 def test_a_change_carries_its_object_and_where_to_resume(kind: str) -> None:
-    event = decode_line(line(kind, _pod(spec={"nodeName": "n1"})), PODS)
+    event = decode_line(watch_line(kind, _pod(spec={"nodeName": "n1"})), PODS)
     assert (event.kind, event.resource_version) == (EventKind(kind), "8")
     assert event.object is not None
     assert event.object.spec.node_name == "n1"
@@ -29,13 +29,13 @@ def test_a_change_carries_its_object_and_where_to_resume(kind: str) -> None:
 
 @pytest.mark.parametrize("resource", [PODS, PODS.as_metadata(), VPAS], ids=lambda resource: resource.kind)
 def test_a_bookmark_is_a_version_and_no_object(resource: Resource[Any]) -> None:
-    event = decode_line(bookmark("99"), resource)
+    event = decode_line(bookmark_line("99"), resource)
     assert (event.kind, event.resource_version, event.object) == (EventKind.BOOKMARK, "99", None)
 
 
 @pytest.mark.parametrize("resource", [PODS, PODS.as_metadata(), VPAS], ids=lambda resource: resource.kind)
 def test_a_version_too_old_ends_the_watch_as_expired(resource: Resource[Any]) -> None:
-    event = decode_line(gone("too old resource version: 5 (90)"), resource)
+    event = decode_line(expired_line("too old resource version: 5 (90)"), resource)
     assert event.kind is EventKind.ERROR
     assert isinstance(event.error, Expired)
     assert "5 (90)" in str(event.error)
@@ -43,13 +43,13 @@ def test_a_version_too_old_ends_the_watch_as_expired(resource: Resource[Any]) ->
 
 def test_another_error_keeps_its_code_and_its_patience() -> None:
     status = status_object(500, "InternalError", "etcd is slow", {"retryAfterSeconds": 3})
-    event = decode_line(line("ERROR", status), PODS)
+    event = decode_line(watch_line("ERROR", status), PODS)
     assert isinstance(event.error, ServerFault)
     assert (event.error.code, event.error.retry_after) == (500, 3.0)
 
 
 def test_an_object_with_a_wrong_type_is_reported_with_its_name_and_its_version() -> None:
-    event = decode_line(line("MODIFIED", _pod(spec={"nodeName": 5})), PODS)
+    event = decode_line(watch_line("MODIFIED", _pod(spec={"nodeName": 5})), PODS)
     assert (event.kind, event.object, event.resource_version) == (EventKind.MODIFIED, None, "8")
     assert event.rejected is not None
     assert (event.rejected.namespace, event.rejected.name) == ("shop", "web")
@@ -57,14 +57,14 @@ def test_an_object_with_a_wrong_type_is_reported_with_its_name_and_its_version()
 
 
 def test_a_null_that_go_writes_is_no_reason_to_reject() -> None:
-    event = decode_line(line("ADDED", _pod(spec={"containers": None})), PODS)
+    event = decode_line(watch_line("ADDED", _pod(spec={"containers": None})), PODS)
     assert event.object is not None
     assert event.object.spec.containers == ()
 
 
 def test_an_annotation_of_a_megabyte_is_read() -> None:
     metadata = {"name": "web", "annotations": {"big": "x" * 2**20}}
-    event = decode_line(line("ADDED", {"metadata": metadata}), PODS)
+    event = decode_line(watch_line("ADDED", {"metadata": metadata}), PODS)
     assert event.object is not None
     assert len(event.object.metadata.annotations["big"]) == 2**20
 

@@ -34,14 +34,14 @@ from trellis.kube.write.actions import (
 from trellis.kube.write.outcomes import DRY_RUN, NOT_LEADING, READ_ONLY, REPLACED, Result, WriteOutcome
 from trellis.kube.write.patches import json_patch, merge_patch, strategic_patch
 from trellis.kube.write.writer import Writer, WriterSettings
-from trellis.testing.scripted_transport import Answer, ScriptedTransport, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, ScriptedTransport, error_response, json_response
 
 POD = Target(PODS, "web-0", "shop", "uid-1", "7")
 RESIZE = PatchResize(POD, json_patch([{"op": "replace", "path": "/spec/containers/0/resources", "value": {}}]))
 EVICT = CreateEviction(POD)
 PATCH = PatchObject(POD, merge_patch({"metadata": {"labels": {"a": "b"}}}))
 CREATE = CreateObject(Target(NODES, "n1"), {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}})
-DONE = answer({"metadata": {"name": "web-0", "uid": "uid-1", "resourceVersion": "8"}})
+DONE = json_response({"metadata": {"name": "web-0", "uid": "uid-1", "resourceVersion": "8"}})
 FINE = WriterSettings()
 
 
@@ -50,7 +50,7 @@ def body(action: Action) -> Any:
 
 
 def write(
-    *answers: Answer,
+    *answers: ScriptedResponse,
     actions: list[Action],
     settings: WriterSettings = FINE,
     may_write: Callable[[], bool] = lambda: True,
@@ -65,7 +65,7 @@ def write(
     return virtual_time.run(main()), transport, recorded
 
 
-def outcome(response: Answer, action: Action) -> WriteOutcome:
+def outcome(response: ScriptedResponse, action: Action) -> WriteOutcome:
     # A server that stays busy is asked three times.
     (found,), _, recorded = write(response, response, response, actions=[action])
     assert recorded == [found]
@@ -99,7 +99,7 @@ def test_each_action_is_one_request(action: Action, method: str, path: str) -> N
 
 
 def test_writes_are_recorded_under_the_writers_name_unless_the_action_has_another() -> None:
-    transport = ScriptedTransport(answer({}), answer({}))
+    transport = ScriptedTransport(json_response({}), json_response({}))
     writer = Writer(Client(transport, "trellis-updater"), record=lambda _outcome: None)
     asyncio.run(writer.write(PatchResize(Target(PODS, "web-0", "shop"), json_patch([]))))
     own = PatchObject(Target(PODS, "web-0", "shop"), merge_patch({}), field_manager="somebody")
@@ -151,7 +151,7 @@ def test_a_successful_write_returns_the_new_version() -> None:
     found = outcome(DONE, PATCH)
     assert found.applied
     assert (found.name, found.uid, found.resource_version) == ("web-0", "uid-1", "8")
-    assert outcome(answer({"kind": "Status", "status": "Success"}, 201), EVICT).applied
+    assert outcome(json_response({"kind": "Status", "status": "Success"}, 201), EVICT).applied
 
 
 BUDGET = {"causes": [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 2 healthy pods"}]}
@@ -161,37 +161,42 @@ ANOTHER_UID = {"causes": [{"reason": "FieldValueInvalid", "field": "metadata.uid
 @pytest.mark.parametrize(
     ("response", "action", "result", "reason"),
     [
-        (refusal(409, "Conflict", "the object has been modified"), PATCH, Result.CONFLICT, "Conflict"),
-        (refusal(409, "AlreadyExists", "nodes n1 already exists"), CREATE, Result.CONFLICT, "AlreadyExists"),
-        (refusal(404, "NotFound", "pods web-0 not found"), PATCH, Result.GONE, "NotFound"),
-        (refusal(404, "NotFound", "namespaces x not found"), CREATE, Result.INVALID, "NotFound"),
-        (refusal(409, "Conflict", "Precondition failed: UID in precondition: 1"), EVICT, Result.GONE, REPLACED),
-        (refusal(422, "Invalid", "is invalid", details=ANOTHER_UID), PATCH, Result.GONE, REPLACED),
-        (refusal(422, "Invalid", "spec: Invalid value"), PATCH, Result.INVALID, "Invalid"),
-        (refusal(400, "BadRequest", "json: cannot unmarshal"), PATCH, Result.INVALID, "BadRequest"),
-        (refusal(429, "TooManyRequests", details=BUDGET), EVICT, Result.REFUSED, "DisruptionBudget"),
-        (refusal(429, "TooManyRequests", retry_after=2), EVICT, Result.THROTTLED, "TooManyRequests"),
-        (refusal(401, "Unauthorized"), PATCH, Result.FORBIDDEN, "Unauthorized"),
+        (error_response(409, "Conflict", "the object has been modified"), PATCH, Result.CONFLICT, "Conflict"),
+        (error_response(409, "AlreadyExists", "nodes n1 already exists"), CREATE, Result.CONFLICT, "AlreadyExists"),
+        (error_response(404, "NotFound", "pods web-0 not found"), PATCH, Result.GONE, "NotFound"),
+        (error_response(404, "NotFound", "namespaces x not found"), CREATE, Result.INVALID, "NotFound"),
+        (error_response(409, "Conflict", "Precondition failed: UID in precondition: 1"), EVICT, Result.GONE, REPLACED),
+        (error_response(422, "Invalid", "is invalid", details=ANOTHER_UID), PATCH, Result.GONE, REPLACED),
+        (error_response(422, "Invalid", "spec: Invalid value"), PATCH, Result.INVALID, "Invalid"),
+        (error_response(400, "BadRequest", "json: cannot unmarshal"), PATCH, Result.INVALID, "BadRequest"),
+        (error_response(429, "TooManyRequests", details=BUDGET), EVICT, Result.REFUSED, "DisruptionBudget"),
+        (error_response(429, "TooManyRequests", retry_after=2), EVICT, Result.THROTTLED, "TooManyRequests"),
+        (error_response(401, "Unauthorized"), PATCH, Result.FORBIDDEN, "Unauthorized"),
         (
-            refusal(403, "Forbidden", 'pods "web-0" is forbidden: User "x" cannot patch resource "pods/resize"'),
+            error_response(403, "Forbidden", 'pods "web-0" is forbidden: User "x" cannot patch resource "pods/resize"'),
             RESIZE,
             Result.FORBIDDEN,
             "Forbidden",
         ),
         (
-            refusal(403, "Forbidden", 'pods "web-0" is forbidden: exceeded quota: q, requested: cpu=1'),
+            error_response(403, "Forbidden", 'pods "web-0" is forbidden: exceeded quota: q, requested: cpu=1'),
             RESIZE,
             Result.INFEASIBLE,
             "Forbidden",
         ),
-        (refusal(403, "Forbidden", "exceeded quota"), CREATE, Result.FORBIDDEN, "Forbidden"),
-        (refusal(500, "InternalError", "more than one PodDisruptionBudget"), EVICT, Result.FAILED, "InternalError"),
+        (error_response(403, "Forbidden", "exceeded quota"), CREATE, Result.FORBIDDEN, "Forbidden"),
+        (
+            error_response(500, "InternalError", "more than one PodDisruptionBudget"),
+            EVICT,
+            Result.FAILED,
+            "InternalError",
+        ),
         (Unreachable("connection reset"), PATCH, Result.FAILED, "Unreachable"),
         (Response(502, {}, b"<html>\nbad gateway\n</html>"), PATCH, Result.FAILED, "ServerFault"),
     ],
 )
 def test_every_answer_is_an_outcome_and_never_an_error(
-    response: Answer, action: Action, result: Result, reason: str
+    response: ScriptedResponse, action: Action, result: Result, reason: str
 ) -> None:
     found = outcome(response, action)
     assert (found.result, found.reason) == (result, reason)
@@ -205,13 +210,15 @@ def test_every_answer_is_an_outcome_and_never_an_error(
     [
         Unreachable("connection reset"),
         Response(502, {}, b"<html>bad gateway</html>"),
-        refusal(504, "Timeout", "Timeout: request did not complete within requested timeout"),
+        error_response(504, "Timeout", "Timeout: request did not complete within requested timeout"),
         Response(504, {}, b"upstream request timeout"),
-        refusal(500, "InternalError", "request did not complete within requested timeout - context deadline exceeded"),
-        refusal(500, "", "etcdserver: request timed out, possibly due to connection lost"),
+        error_response(
+            500, "InternalError", "request did not complete within requested timeout - context deadline exceeded"
+        ),
+        error_response(500, "", "etcdserver: request timed out, possibly due to connection lost"),
     ],
 )
-def test_a_write_cancelled_before_its_answer_may_have_been_executed(response: Answer) -> None:
+def test_a_write_cancelled_before_its_answer_may_have_been_executed(response: ScriptedResponse) -> None:
     found = outcome(response, PATCH)
     assert (found.result, found.uncertain) == (Result.FAILED, True)
 
@@ -219,19 +226,19 @@ def test_a_write_cancelled_before_its_answer_may_have_been_executed(response: An
 @pytest.mark.parametrize(
     "response",
     [
-        refusal(500, "InternalError"),
-        refusal(500, "InternalError", 'failed calling webhook "x": context deadline exceeded'),
-        refusal(503, "ServiceUnavailable", "no endpoints available"),
-        refusal(422, "Invalid", "request did not complete within requested timeout"),
-        refusal(429, "TooManyRequests"),
+        error_response(500, "InternalError"),
+        error_response(500, "InternalError", 'failed calling webhook "x": context deadline exceeded'),
+        error_response(503, "ServiceUnavailable", "no endpoints available"),
+        error_response(422, "Invalid", "request did not complete within requested timeout"),
+        error_response(429, "TooManyRequests"),
     ],
 )
-def test_a_write_that_was_refused_was_not_carried_out(response: Answer) -> None:
+def test_a_write_that_was_refused_was_not_carried_out(response: ScriptedResponse) -> None:
     assert not outcome(response, PATCH).uncertain
 
 
 def test_an_outcome_has_what_the_server_made_of_the_object() -> None:
-    found = outcome(answer({"metadata": {"name": "web"}, "spec": {"filled": "in"}}), PATCH)
+    found = outcome(json_response({"metadata": {"name": "web"}, "spec": {"filled": "in"}}), PATCH)
     assert msgspec.json.decode(found.body)["spec"] == {"filled": "in"}
     assert not outcome(DONE, PatchStatus(POD, {})).body
 
@@ -239,8 +246,8 @@ def test_an_outcome_has_what_the_server_made_of_the_object() -> None:
 def test_outcomes_stand_in_the_order_of_their_actions() -> None:
     targets = [Target(PODS, f"web-{i}", "shop") for i in range(30)]
 
-    def named_after_the_path(request: Request) -> Answer:
-        return answer({"metadata": {"name": request.path.rsplit("/", 1)[1]}})
+    def named_after_the_path(request: Request) -> ScriptedResponse:
+        return json_response({"metadata": {"name": request.path.rsplit("/", 1)[1]}})
 
     transport = ScriptedTransport(handler=named_after_the_path)
 
@@ -313,11 +320,11 @@ def test_a_bucket_gives_back_no_more_than_its_burst() -> None:
         Rate(0)
 
 
-def timed(*answers: Answer, actions: list[Action]) -> tuple[tuple[WriteOutcome, ...], list[float]]:
+def timed(*answers: ScriptedResponse, actions: list[Action]) -> tuple[tuple[WriteOutcome, ...], list[float]]:
     times: list[float] = []
     script = list(answers)
 
-    def reply(_: Request) -> Answer:
+    def reply(_: Request) -> ScriptedResponse:
         times.append(asyncio.get_running_loop().time())
         return script.pop(0)
 
@@ -331,33 +338,35 @@ def timed(*answers: Answer, actions: list[Action]) -> tuple[tuple[WriteOutcome, 
 
 
 def test_a_busy_server_is_asked_again_when_it_says_so() -> None:
-    (found,), times = timed(refusal(429, "TooManyRequests", retry_after=7), DONE, actions=[PATCH])
+    (found,), times = timed(error_response(429, "TooManyRequests", retry_after=7), DONE, actions=[PATCH])
     assert found.applied
     assert times == [0, 7]
 
 
 def test_while_a_server_is_busy_no_other_write_is_sent() -> None:
-    found, times = timed(refusal(429, "TooManyRequests", retry_after=7), DONE, DONE, DONE, actions=patches(3))
+    found, times = timed(error_response(429, "TooManyRequests", retry_after=7), DONE, DONE, DONE, actions=patches(3))
     assert all(each.applied for each in found)
     assert times == [0, 7, 7, 7]
 
 
 def test_a_server_that_stays_busy_is_an_outcome_with_the_time_to_come_back() -> None:
-    busy = refusal(429, "TooManyRequests", retry_after=2)
+    busy = error_response(429, "TooManyRequests", retry_after=2)
     (found,), times = timed(busy, busy, busy, actions=[PATCH])
     assert (found.result, found.retry_after) == (Result.THROTTLED, 2)
     assert times == [0, 2, 4]
 
 
 def test_a_retry_after_of_minutes_is_honoured_without_blocking_callers() -> None:
-    found, times = timed(refusal(429, "TooManyRequests", retry_after=300), actions=patches(2))
+    found, times = timed(error_response(429, "TooManyRequests", retry_after=300), actions=patches(2))
     assert [each.result for each in found] == [Result.THROTTLED] * 2
     assert [each.retry_after for each in found] == [300, 300]
     assert times == [0]
 
 
 def test_an_eviction_that_a_budget_refuses_holds_nothing_else_up() -> None:
-    found, times = timed(refusal(429, "TooManyRequests", details=BUDGET, retry_after=10), DONE, actions=[EVICT, PATCH])
+    found, times = timed(
+        error_response(429, "TooManyRequests", details=BUDGET, retry_after=10), DONE, actions=[EVICT, PATCH]
+    )
     assert [each.result for each in found] == [Result.REFUSED, Result.APPLIED]
     assert found[0].retry_after == 10
     assert times == [0, 0]
@@ -375,7 +384,7 @@ def test_read_only_makes_every_write_a_recorded_no_op() -> None:
 def test_a_dry_run_is_checked_by_the_server_and_stores_nothing() -> None:
     (fine, bad), transport, _ = write(
         DONE,
-        refusal(422, "Invalid", "spec: Forbidden"),
+        error_response(422, "Invalid", "spec: Forbidden"),
         actions=[PATCH, CREATE],
         settings=WriterSettings(dry_run=True, concurrency=1),
     )
@@ -392,7 +401,7 @@ def test_a_writer_that_does_not_lead_sends_nothing() -> None:
 
 def test_leadership_lost_while_waiting_in_line_stops_the_write() -> None:
     leading = True
-    transport = ScriptedTransport(refusal(429, "TooManyRequests", retry_after=20), DONE)
+    transport = ScriptedTransport(error_response(429, "TooManyRequests", retry_after=20), DONE)
 
     async def main() -> WriteOutcome:
         nonlocal leading
@@ -411,7 +420,7 @@ def test_a_request_times_out_before_another_process_could_lead() -> None:
     assert transport.requests[0].timeout == 5.0
 
 
-SAME = answer({"metadata": {"name": "web", "uid": "uid-1", "resourceVersion": "41"}})
+SAME = json_response({"metadata": {"name": "web", "uid": "uid-1", "resourceVersion": "41"}})
 BY_UID = Target(VPAS, "web", "shop", "uid-1")
 
 
@@ -429,14 +438,14 @@ def test_where_the_server_would_overlook_a_uid_the_version_is_read_first(action:
 
 
 def test_a_namesake_found_by_that_reading_is_not_written() -> None:
-    other = answer({"metadata": {"name": "web", "uid": "uid-2", "resourceVersion": "41"}})
+    other = json_response({"metadata": {"name": "web", "uid": "uid-2", "resourceVersion": "41"}})
     (found,), transport, _ = write(other, actions=[PatchStatus(BY_UID, {"x": 1})])
     assert (found.result, found.reason) == (Result.GONE, REPLACED)
     assert len(transport.requests) == 1
 
 
 def test_a_conflict_after_the_second_read_is_retried() -> None:
-    stale = refusal(409, "Conflict", "the object has been modified")
+    stale = error_response(409, "Conflict", "the object has been modified")
     (found,), transport, _ = write(SAME, stale, SAME, DONE, actions=[PatchStatus(BY_UID, {"x": 1})])
     assert found.applied
     assert len(transport.requests) == 4

@@ -21,7 +21,7 @@ from trellis.kube.write.outcomes import Result
 from trellis.providers.kwok.instances import NODE_FAILED_TO_START, free_names
 from trellis.providers.kwok.provider import GROUP_GONE, ORDER_REFUSED
 from trellis.providers.protocol import UNKNOWN_GROUP
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import error_response
 
 STARTING = "trellis.x-k8s.io/starting"
 KWOK = "kwok.x-k8s.io/node"
@@ -119,7 +119,7 @@ async def test_a_taint_is_not_removed_from_a_node_that_has_changed_since() -> No
     await world.wait(0)
     tended = await world.provider.tend(world.now)
     world.change("small-1", labels={"kwok-nodegroup": "small", "seen": "yes"})
-    await world.carry_out(tended.steps)
+    await world.execute(tended.steps)
     assert world.outcomes[-1].result is Result.CONFLICT
     assert taint_keys(world.documents()["small-1"]) == [STARTING]
 
@@ -129,9 +129,9 @@ async def test_an_order_that_was_carried_out_and_never_answered_is_not_given_twi
     world = KwokWorld()
     world.server.responses_to_drop = 1
     ordered = await world.provider.order("small", 3, world.now)
-    await world.carry_out(ordered.steps)
+    await world.execute(ordered.steps)
     assert [outcome.result for outcome in world.outcomes].count(Result.FAILED) == 1
-    world.provider = world.restarted()
+    world.provider = world.restarted_provider()
     assert await world.order(3) == ()
     assert len(world.documents()) == 3
 
@@ -139,7 +139,7 @@ async def test_an_order_that_was_carried_out_and_never_answered_is_not_given_twi
 @played
 async def test_an_order_that_was_carried_out_in_part_is_made_up_for() -> None:
     world = KwokWorld()
-    world.server.faults.append(refusal(500, "InternalError", "etcd is not there"))
+    world.server.faults.append(error_response(500, "InternalError", "etcd is not there"))
     await world.order(3)
     [there] = {"small-1", "small-2", "small-3"} - world.documents().keys()
     assert there == "small-1"
@@ -153,10 +153,10 @@ async def test_an_order_on_an_old_view_asks_for_names_that_are_taken() -> None:
     old = world.look()
     await world.order(2)
     world.look = lambda: old  # type: ignore[method-assign]
-    late = world.restarted()
+    late = world.restarted_provider()
     again = await late.order("small", 2, world.now + 5)
     assert again.instances == ("small-1", "small-2")
-    await world.carry_out(again.steps)
+    await world.execute(again.steps)
     assert [outcome.result for outcome in world.outcomes[-2:]] == [Result.CONFLICT] * 2
     assert len(world.documents()) == 2
 
@@ -197,7 +197,7 @@ async def test_instances_are_deleted_by_deleting_the_observed_node() -> None:
     [step] = released.steps
     assert all(isinstance(action, DeleteObject) for action in step)
     assert (step[0].target.uid, step[0].target.resource_version) == (uid, "")
-    await world.carry_out(released.steps)
+    await world.execute(released.steps)
     assert list(world.documents()) == ["small-3"]
 
 
@@ -287,7 +287,7 @@ async def test_orders_that_are_refused_say_so_and_those_before_them_are_filled()
     assert ordered.instances == ("small-1", "small-2")
     assert ordered.error is not None
     assert (ordered.error.reason, str(ordered.error)) == (ORDER_REFUSED, "small has no machine for 3 of 5 nodes")
-    await world.carry_out(ordered.steps)
+    await world.execute(ordered.steps)
     assert (await world.state()).target == 2
 
 
@@ -368,20 +368,20 @@ def test_whatever_happens_a_group_keeps_its_limits_and_no_order_is_given_twice(s
             match what:
                 case "order":
                     ordered = await world.provider.order("small", number, world.now)
-                    await world.carry_out(ordered.steps)
-                    await world.carry_out(ordered.steps)
+                    await world.execute(ordered.steps)
+                    await world.execute(ordered.steps)
                     assert (ordered.error is not None) == (number > 5)
                     highest = max(highest, number if number <= 5 else 0)
                 case "release":
                     running = [instance.id for instance in (await world.state()).instances]
                     released = await world.provider.release("small", running[:number], world.now)
-                    await world.carry_out(released.steps)
+                    await world.execute(released.steps)
                 case "tend":
                     await world.tend()
                 case "wait":
                     await world.wait(number * 10.0)
                 case "restart":
-                    world.provider = world.restarted()
+                    world.provider = world.restarted_provider()
                 case "lose":
                     world.server.responses_to_drop = number
             state = await world.state()

@@ -23,7 +23,7 @@ from trellis.sources.cluster.collector import collect_state
 from trellis.sources.cluster.components import ComponentDeployment, find_components, parse_flags
 from trellis.sources.cluster.dump_writer import DumpWriter
 from trellis.sources.cluster.lists import CollectionScope
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 
 def test_a_dump_says_what_was_there() -> None:
@@ -170,7 +170,7 @@ def test_what_is_hidden_everywhere_is_reported_once() -> None:
 def test_without_the_right_to_list_namespaces_the_named_ones_are_used() -> None:
     server = shop()
     server.before = lambda request: (
-        refusal(403, "Forbidden") if request.path in ("/api/v1/namespaces", "/api/v1/pods") else None
+        error_response(403, "Forbidden") if request.path in ("/api/v1/namespaces", "/api/v1/pods") else None
     )
     found = dump_state(server, "shop", "o*")
     assert found.about.namespaces == ("shop",)
@@ -181,13 +181,13 @@ def test_a_server_that_does_not_say_what_it_serves_is_thought_to_serve_everythin
     server = shop()
     assert dump_state(server).about.resizes_pods
     assert not [each for each in dump_state(server).missing if each.what == "kinds that are served"]
-    server.before = lambda request: refusal(403, "Forbidden") if request.path == "/apis" else None
+    server.before = lambda request: error_response(403, "Forbidden") if request.path == "/apis" else None
     assert MissingData("kinds that are served", "", "may not be read") in dump_state(server).missing
 
 
 def test_a_kind_that_is_not_served_is_named_once() -> None:
     server = shop()
-    server.before = lambda request: refusal(404, "NotFound") if "verticalpod" in request.path else None
+    server.before = lambda request: error_response(404, "NotFound") if "verticalpod" in request.path else None
     found = dump_state(server, "shop", "office")
     assert MissingData("VerticalPodAutoscaler", "", "is not served by this cluster") in found.missing
 
@@ -196,11 +196,11 @@ def test_a_busy_server_is_asked_again() -> None:
     server = shop()
     refused = 0
 
-    def before(request: Request) -> Answer | None:
+    def before(request: Request) -> ScriptedResponse | None:
         nonlocal refused
         if request.path == "/api/v1/pods" and refused < 2:
             refused += 1
-            return refusal(429, "TooManyRequests", retry_after=3)
+            return error_response(429, "TooManyRequests", retry_after=3)
         return None
 
     server.before = before

@@ -21,7 +21,7 @@ from trellis.kube.transport.responses import Response
 from trellis.sources.survey.cluster import list_cluster_workloads
 from trellis.sources.survey.prometheus_discovery import PrometheusServer, find_prometheus
 from trellis.sources.survey.settings import survey_settings
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 
 def present(server: ModelServer, *patterns: str) -> SurveyObjects:
@@ -110,9 +110,9 @@ def _silent() -> ModelServer:
     return server
 
 
-def _refused() -> Answer:
+def _refused() -> ScriptedResponse:
 
-    return refusal(403, "Forbidden", "no")
+    return error_response(403, "Forbidden", "no")
 
 
 def service(labels: Mapping[str, str], *ports: tuple[str, int]) -> dict[str, Any]:
@@ -125,7 +125,7 @@ def monitored(answers: Mapping[str, int], *services: tuple[str, dict[str, Any]])
     for name, document in services:
         server.put(f"/api/v1/namespaces/monitoring/services/{name}", document)
 
-    def before(request: Request) -> Answer | None:
+    def before(request: Request) -> ScriptedResponse | None:
         if "/proxy" not in request.path:
             return None
         name = request.path.split("/services/http:")[1].split(":")[0]

@@ -38,7 +38,7 @@ from trellis.controllers.admission.certificates.secret import (
 from trellis.kube.transport.requests import Request
 from trellis.kube.write.outcomes import WriteOutcome
 from trellis.kube.write.writer import Writer, WriterSettings
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 HOSTS = ("vpa-webhook.kube-system.svc", "vpa-webhook.kube-system")
 DAY = 86400.0
@@ -285,8 +285,8 @@ def test_an_empty_secret_is_filled() -> None:
     virtual_time.run(main())
 
 
-@pytest.mark.parametrize("fault", [refusal(403, "Forbidden", "no secrets for you"), Unreachable("no route")])
-def test_trouble_with_the_api_server_is_reported_and_passes(fault: Answer) -> None:
+@pytest.mark.parametrize("fault", [error_response(403, "Forbidden", "no secrets for you"), Unreachable("no route")])
+def test_trouble_with_the_api_server_is_reported_and_passes(fault: ScriptedResponse) -> None:
     server = ModelServer()
 
     async def main() -> None:
@@ -308,8 +308,8 @@ def test_trouble_with_the_api_server_is_reported_and_passes(fault: Answer) -> No
 def test_without_the_right_to_write_nothing_is_shown_and_the_reason_is_reported() -> None:
     server = ModelServer()
 
-    def refuse_writes(request: Request) -> Answer | None:
-        return refusal(403, "Forbidden", "no creating of secrets") if request.method != "GET" else None
+    def refuse_writes(request: Request) -> ScriptedResponse | None:
+        return error_response(403, "Forbidden", "no creating of secrets") if request.method != "GET" else None
 
     server.before = refuse_writes
 

@@ -9,7 +9,7 @@ import pytest
 
 from support.controllers.admission import NAMESPACE, World, build_pod_review, get_requests, owner, pod
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 SIZED = {"cpu": "400m", "memory": "300Mi"}
 PLAIN = {"cpu": "100m", "memory": "100Mi"}
@@ -236,7 +236,7 @@ def test_controller_that_no_watch_has_brought_yet_is_asked_for() -> None:
     world.add_app()
     late = pod(owners=[owner("ReplicaSet", "web-late")])
     found = {"metadata": {"name": "web-late", "namespace": NAMESPACE, "ownerReferences": [owner("Deployment", "web")]}}
-    world.fault = lambda request: answer(found) if request.path.endswith("/replicasets/web-late") else None
+    world.fault = lambda request: json_response(found) if request.path.endswith("/replicasets/web-late") else None
 
     async def play() -> None:
         many = await asyncio.gather(*(world.admit(late) for _ in range(20)))
@@ -307,8 +307,8 @@ def test_a_server_that_refuses_the_lookup_of_an_owner_delays_no_admission() -> N
     world.add_app()
     late = pod(owners=[owner("ReplicaSet", "web-late")])
 
-    def refuse(request: Request) -> Answer | None:
-        return refusal(403, "Forbidden", "no") if request.path.endswith("/web-late") else None
+    def refuse(request: Request) -> ScriptedResponse | None:
+        return error_response(403, "Forbidden", "no") if request.path.endswith("/web-late") else None
 
     world.fault = refuse
 
@@ -326,7 +326,7 @@ def test_target_of_a_foreign_kind_is_known_before_its_first_pod_comes(kind: str,
     world.add_workload("replicasets", "web-x", owners=[owner(kind, "web", "example.com/v1")])
     scale = {"status": {"selector": "app=web"}, "metadata": {"name": "web", "namespace": NAMESPACE}}
     asks = f"/apis/example.com/v1/namespaces/{NAMESPACE}/{plural}/web/scale"
-    world.fault = lambda request: answer(scale) if request.path == asks else None
+    world.fault = lambda request: json_response(scale) if request.path == asks else None
 
     async def play() -> None:
         await asyncio.sleep(1)
@@ -341,8 +341,8 @@ def test_a_pod_created_before_caches_are_synced_is_admitted() -> None:
     world = World()
     world.add_app()
 
-    def blind(request: Request) -> Answer | None:
-        return refusal(500, "InternalError", "not now") if request.path.endswith("/replicasets") else None
+    def blind(request: Request) -> ScriptedResponse | None:
+        return error_response(500, "InternalError", "not now") if request.path.endswith("/replicasets") else None
 
     world.fault = blind
 

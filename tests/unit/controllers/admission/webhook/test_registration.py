@@ -24,7 +24,7 @@ from trellis.kube.write.writer import Writer
 from trellis.runtime.settings.component import ScopeSettings
 from trellis.runtime.settings.loader import from_environment, from_flags, load_settings
 from trellis.runtime.telemetry.metrics import Metrics
-from trellis.testing.scripted_transport import Answer, answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response, json_response
 
 PATH = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/vpa-webhook-config"
 GROUP = "/apis/autoscaling.x-k8s.io/v1alpha1"
@@ -55,12 +55,12 @@ class World:
             metrics=self.metrics,
         )
 
-    def _discovery(self, request: Request) -> Answer | None:
+    def _discovery(self, request: Request) -> ScriptedResponse | None:
         if request.path != GROUP:
             return None
         if not self.plurals:
-            return refusal(404, "NotFound", "no such group")
-        return answer({"kind": "APIResourceList", "resources": [{"name": name} for name in self.plurals]})
+            return error_response(404, "NotFound", "no such group")
+        return json_response({"kind": "APIResourceList", "resources": [{"name": name} for name in self.plurals]})
 
     def look(self) -> None:
         virtual_time.run(self.registration.reconcile())
@@ -368,8 +368,8 @@ def test_without_an_authority_nothing_is_registered() -> None:
     assert "authority" in str(world.registration.why_not_registered())
 
 
-@pytest.mark.parametrize("fault", [refusal(403, "Forbidden", "not yours"), Unreachable("no route to host")])
-def test_trouble_is_reported_and_passes(fault: Answer) -> None:
+@pytest.mark.parametrize("fault", [error_response(403, "Forbidden", "not yours"), Unreachable("no route to host")])
+def test_trouble_is_reported_and_passes(fault: ScriptedResponse) -> None:
     world = World()
 
     async def main() -> None:

@@ -11,7 +11,7 @@ from support.worlds.buffers import a_spec, app
 from trellis.controllers.buffers.process import BufferController
 from trellis.controllers.buffers.settings import BufferControllerSettings, CapacityBufferSettings, TranslationSettings
 from trellis.kube.transport.requests import Request
-from trellis.testing.scripted_transport import Answer, refusal
+from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 KEPT = ("True", "KeptElsewhere")
 
@@ -121,7 +121,7 @@ def test_a_minimum_whose_use_cannot_be_observed_is_refused_with_a_condition() ->
 
     async def play(controller: BufferController) -> None:
         await world.wait(3.0)
-        world.fault = lambda request: refusal(403, "Forbidden") if _lists_pods(request) else None
+        world.fault = lambda request: error_response(403, "Forbidden") if _lists_pods(request) else None
         world.leads = True
         controller.on_started_leading()
         await world.wait(60.0)
@@ -334,9 +334,9 @@ def test_a_refusal_is_reported_and_tried_again() -> None:
     world = translating()
     refused = [True]
 
-    def fault(request: Request) -> Answer | None:
+    def fault(request: Request) -> ScriptedResponse | None:
         posted = request.method == "POST" and request.path.endswith("/capacitybuffers")
-        return refusal(403, "Forbidden", "not in this namespace") if posted and refused else None
+        return error_response(403, "Forbidden", "not in this namespace") if posted and refused else None
 
     world.fault = fault
 
@@ -372,8 +372,8 @@ def test_translating_and_serving_capacity_buffers_exclude_each_other() -> None:
 def test_without_the_right_to_read_them_buffers_go_on_without() -> None:
     world = translating()
 
-    def fault(request: Request) -> Answer | None:
-        return refusal(403, "Forbidden", "no") if request.path.endswith("/podtemplates") else None
+    def fault(request: Request) -> ScriptedResponse | None:
+        return error_response(403, "Forbidden", "no") if request.path.endswith("/podtemplates") else None
 
     world.fault = fault
 

@@ -9,7 +9,7 @@ from support.controllers.buffers import NAMESPACE, TWO_OF_WEB, path
 from support.controllers.capacity_buffers import MANAGED, OF_WEB, CapacityWorld
 from support.worlds.buffers import app
 from trellis.controllers.buffers.process import BufferController
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import error_response
 
 READY = ("True", "AttributesSetSuccessfully", "ready")
 
@@ -270,7 +270,7 @@ def test_a_template_that_is_refused_is_reported_and_tried_again() -> None:
 
     def fault(request: object) -> object:
         posted = request.method == "POST" and request.path.endswith("/podtemplates")  # type: ignore[attr-defined]
-        return refusal(403, "Forbidden", "no templates on Sundays") if posted and refused else None
+        return error_response(403, "Forbidden", "no templates on Sundays") if posted and refused else None
 
     world.fault = fault  # type: ignore[assignment]
 
@@ -332,7 +332,9 @@ def test_an_api_server_that_is_slow_to_answer_costs_no_headroom() -> None:
 
     async def play(_: BufferController) -> None:
         assert world.replicas() == 3
-        world.fault = lambda request: refusal(503, "ServiceUnavailable") if request.path.endswith("/scale") else None
+        world.fault = lambda request: (
+            error_response(503, "ServiceUnavailable") if request.path.endswith("/scale") else None
+        )
         await world.wait(130.0)
         assert (world.replicas(), world.ready()) == (3, READY)
 
@@ -347,7 +349,9 @@ def test_a_refusal_costs_the_headroom_once_it_has_lasted() -> None:
 
     async def play(_: BufferController) -> None:
         await world.wait(5.0)
-        world.fault = lambda request: refusal(403, "Forbidden", "no") if request.path.endswith("/scale") else None
+        world.fault = lambda request: (
+            error_response(403, "Forbidden", "no") if request.path.endswith("/scale") else None
+        )
         world.add_pod("web")
         await world.wait(20.0)
         assert (world.replicas(), world.ready()) == (3, READY)

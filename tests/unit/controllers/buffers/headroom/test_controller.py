@@ -8,7 +8,7 @@ from support.api_server.server import pod_path
 from support.controllers.buffers import NODES_LEASE, World
 from support.worlds.buffers import app
 from trellis.controllers.buffers.process import BufferController
-from trellis.testing.scripted_transport import refusal
+from trellis.testing.scripted_transport import error_response
 
 # A lease that has been free for so long has no candidate.
 SETTLED = 8.0
@@ -168,7 +168,7 @@ def test_trellis_nodes_takes_over_without_a_fight_and_nothing_is_missing_in_betw
 
 def test_a_lease_that_may_not_be_read_counts_as_held() -> None:
     world = elsewhere()
-    world.fault = lambda request: refusal(403, "Forbidden") if request.path == NODES_LEASE else None
+    world.fault = lambda request: error_response(403, "Forbidden") if request.path == NODES_LEASE else None
 
     async def play(_: BufferController) -> None:
         await world.wait(SETTLED)

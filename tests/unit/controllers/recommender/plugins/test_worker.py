@@ -22,9 +22,9 @@ from trellis.core.recommend.amounts import CPU, MIDDLE
 from trellis.core.recommend.estimation import RemoteRecommender
 from trellis.core.recommend.parameters import ParameterKind
 from trellis.testing.estimates import select_rows
-from trellis.testing.rows import NOW, Used, rows_of
+from trellis.testing.rows import NOW, UsageExample, build_rows
 
-ROWS = rows_of([Used([0.5], [1e9])] * 3)
+ROWS = build_rows([UsageExample([0.5], [1e9])] * 3)
 DEADLINE = 1.0
 
 

@@ -28,7 +28,7 @@ from trellis.core.recommend.forecast.candidates import (
 )
 from trellis.core.usage.columns import FloatColumn, IntColumn
 from trellis.core.usage.history.hours import HOUR, Ring
-from trellis.testing.rows import NOW, Used, rows_of
+from trellis.testing.rows import NOW, UsageExample, build_rows
 
 DAYS = 20
 HOURS = DAYS * 24
@@ -153,7 +153,7 @@ def waiting(choices: ChoiceTable, now: float, limit: int = 1000) -> IntColumn:
     return found
 
 
-ROWS = rows_of([Used([0.1] * 3)] * 60)
+ROWS = build_rows([UsageExample([0.1] * 3)] * 60)
 
 
 def test_every_row_is_chosen_for_once_a_day() -> None:
@@ -197,4 +197,4 @@ def test_history_that_has_come_from_elsewhere_is_chosen_by_at_once() -> None:
 def test_a_history_of_its_own_begins_anew() -> None:
     choices = ChoiceTable(2)
     waiting(choices, NOW)
-    assert len(choices.select_due(rows_of([Used([0.1] * 3)] * 3), NOW, 1000)) == 3
+    assert len(choices.select_due(build_rows([UsageExample([0.1] * 3)] * 3), NOW, 1000)) == 3

@@ -15,8 +15,8 @@ from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.recommenders.seasonal import SeasonalRecommender
 from trellis.core.usage.columns import FloatColumn
 from trellis.core.usage.history.hourly import CELLS, Peaks
-from trellis.testing.estimates import ask_recommender
-from trellis.testing.rows import GIB, HOUR, NOW, Used, rows_of
+from trellis.testing.estimates import request_estimates
+from trellis.testing.rows import GIB, HOUR, NOW, UsageExample, build_rows
 
 DAY = 86400.0
 PER_DAY = 4
@@ -38,19 +38,19 @@ def period_of(found: Peaks, rule: CycleRule | None = None) -> float:
     return float(find_cycle_periods(found, rule or CycleRule())[0]) / PER_DAY
 
 
-def used_memory(period: float, days_since: float, days: int = 60) -> Used:
+def used_memory(period: float, days_since: float, days: int = 60) -> UsageExample:
     """Hours of a day-long peak of 4 GiB every `period` days above 1 GiB; the last one began so long ago."""
     ago = np.arange(days * 24 - 1, -1, -1) / 24.0
     memory = np.where((days_since - ago) % period < 1.0, HIGH, LOW) * GIB
-    return Used([0.1] * len(ago), memory)
+    return UsageExample([0.1] * len(ago), memory)
 
 
-def estimated(used: Used, now: float = NOW, **given: ParameterValue) -> Estimates:
+def estimated(used: UsageExample, now: float = NOW, **given: ParameterValue) -> Estimates:
     values = {name.replace("_", "-"): value for name, value in given.items()}
-    return ask_recommender(SeasonalRecommender(DefaultRecommender()), rows_of([used], now), values, now)
+    return request_estimates(SeasonalRecommender(DefaultRecommender()), build_rows([used], now), values, now)
 
 
-def target(used: Used, **given: ParameterValue) -> float:
+def target(used: UsageExample, **given: ParameterValue) -> float:
     return float(estimated(used, NOW, **given).target[MEMORY, 0]) / GIB
 
 
@@ -161,7 +161,7 @@ def test_the_explanation_has_the_cycle_and_when_its_peak_is_due() -> None:
     found = estimated(used_memory(14, 4.0, 80))
     assert found.explanation["memory-cycle-days"] == pytest.approx([14.0])
     assert found.explanation["memory-peak-in-days"] == pytest.approx([10.0], abs=0.5)
-    without = estimated(Used([0.1] * 800, [GIB] * 800))
+    without = estimated(UsageExample([0.1] * 800, [GIB] * 800))
     assert without.explanation["memory"] == ["peaks"]
     assert np.isnan(without.explanation["memory-cycle-days"]).all()
 
@@ -176,7 +176,7 @@ def test_use_that_no_cycle_forecast_is_held_at_once() -> None:
     used = used_memory(10, 4.0)
     odd = np.asarray(used.memory).copy()
     odd[-3:] = 6 * GIB
-    assert target(Used(used.cpu, odd)) >= 6
+    assert target(UsageExample(used.cpu, odd)) >= 6
 
 
 days_long = st.integers(14, 60)
@@ -190,7 +190,7 @@ def test_where_no_cycle_is_recognised_the_answer_is_that_of_the_highest_peak(
     memory: FloatColumn = GIB * draw.lognormal(0.0, 0.05, days * 24)
     for begin in draw.integers(0, len(memory), count).tolist():
         memory[begin : begin + int(draw.integers(1, 40))] *= high
-    used = Used([0.1] * len(memory), memory)
+    used = UsageExample([0.1] * len(memory), memory)
     found, held = estimated(used), estimated(used, longest_memory_cycle=0.0)
     if found.explanation["memory"] == ["peaks"]:
         assert found.bounds.tolist() == held.bounds.tolist()
@@ -201,11 +201,11 @@ def test_where_no_cycle_is_recognised_the_answer_is_that_of_the_highest_peak(
 def test_a_row_is_tested_once_a_day_and_another_process_finds_the_same() -> None:
     used = used_memory(10, 4.0)
     early = SeasonalRecommender(DefaultRecommender())
-    rows = rows_of([used])
+    rows = build_rows([used])
     for hours in range(0, 30, 7):
         now = NOW + hours * HOUR
         mine, other = (
-            ask_recommender(early, rows, now=now),
-            ask_recommender(SeasonalRecommender(DefaultRecommender()), rows, now=now),
+            request_estimates(early, rows, now=now),
+            request_estimates(SeasonalRecommender(DefaultRecommender()), rows, now=now),
         )
         assert mine.bounds.tolist() == other.bounds.tolist()

@@ -23,8 +23,8 @@ from trellis.core.recommend.recommenders.adaptive import AdaptiveRecommender
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.registry import built_in_recommenders
 from trellis.core.usage.columns import FloatColumn
-from trellis.testing.estimates import ask_recommender, must_agree, select_estimates, select_rows
-from trellis.testing.rows import GIB, HOUR, NOW, Used, rows_of
+from trellis.testing.estimates import request_estimates, require_equal, select_estimates, select_rows
+from trellis.testing.rows import GIB, HOUR, NOW, UsageExample, build_rows
 from trellis.testing.usage import any_rows
 
 DAYS = 28
@@ -36,8 +36,10 @@ def adaptive() -> AdaptiveRecommender:
     return AdaptiveRecommender(DefaultRecommender(), FORECAST_CANDIDATES)
 
 
-def estimated(*used: Used, **given: ParameterValue) -> Estimates:
-    return ask_recommender(adaptive(), rows_of(used), {name.replace("_", "-"): value for name, value in given.items()})
+def estimated(*used: UsageExample, **given: ParameterValue) -> Estimates:
+    return request_estimates(
+        adaptive(), build_rows(used), {name.replace("_", "-"): value for name, value in given.items()}
+    )
 
 
 def daily() -> FloatColumn:
@@ -65,62 +67,65 @@ def chosen_for(found: Estimates) -> int:
 
 
 def test_the_winner_and_what_every_candidate_would_have_cost_are_in_the_explanation() -> None:
-    found = estimated(Used(daily()))
+    found = estimated(UsageExample(daily()))
     assert set(costs(found)) == {forecast_candidate.name for forecast_candidate in FORECAST_CANDIDATES}
     assert found.explanation["cpu"][0] == min(costs(found), key=lambda name: costs(found)[name])
 
 
 def test_each_container_gets_the_rule_that_suits_it() -> None:
     noise = np.random.default_rng(0).lognormal(-1.0, 0.6, HOURS)
-    found = estimated(Used(daily()), Used(noise))
+    found = estimated(UsageExample(daily()), UsageExample(noise))
     assert found.explanation["cpu"][0].startswith("season")
     assert found.explanation["cpu"][1] == "last day"
 
 
 def test_it_sizes_by_the_rule_that_it_has_chosen() -> None:
     short, long = (WeightedHistory(f"last {hours:g}", ((RecentHours(hours), 1.0),)) for hours in (2.0, 48.0))
-    used, recommender = rows_of([Used(wandering())]), AdaptiveRecommender(DefaultRecommender(), (long, short))
+    used, recommender = (
+        build_rows([UsageExample(wandering())]),
+        AdaptiveRecommender(DefaultRecommender(), (long, short)),
+    )
     alone = AdaptiveRecommender(DefaultRecommender(), (short,))
-    assert ask_recommender(recommender, used).explanation["cpu"][0] == "last 2"
-    assert ask_recommender(recommender, used).target[CPU, 0] == ask_recommender(alone, used).target[CPU, 0]
+    assert request_estimates(recommender, used).explanation["cpu"][0] == "last 2"
+    assert request_estimates(recommender, used).target[CPU, 0] == request_estimates(alone, used).target[CPU, 0]
 
 
 def test_weights_are_parameters() -> None:
-    careful, careless = estimated(Used(wandering())), estimated(Used(wandering()), time_over_weight=0.0)
+    careful, careless = estimated(UsageExample(wandering())), estimated(UsageExample(wandering()), time_over_weight=0.0)
     assert all(costs(careless)[name] < cost for name, cost in costs(careful).items())
 
 
 def test_with_too_little_history_it_says_what_default_says_and_that_it_does() -> None:
-    used = Used([0.5] * 30, [3e8] * 30)
+    used = UsageExample([0.5] * 30, [3e8] * 30)
     found = estimated(used)
-    assert found.target.tolist() == ask_recommender(DefaultRecommender(), rows_of([used])).target.tolist()
+    assert found.target.tolist() == request_estimates(DefaultRecommender(), build_rows([used])).target.tolist()
     assert (found.explanation["cpu"], found.explanation["memory"]) == (["too little history"],) * 2
 
 
 def test_memory_stays_at_the_highest_peak_of_the_last_weeks() -> None:
     memory = np.full(HOURS, GIB)
     memory[-10 * 24] = 3 * GIB
-    assert estimated(Used([0.1] * HOURS, memory)).target[MEMORY, 0] >= 3 * GIB
+    assert estimated(UsageExample([0.1] * HOURS, memory)).target[MEMORY, 0] >= 3 * GIB
 
 
 def test_choices_are_spread_over_passes() -> None:
-    rows, recommender = rows_of([Used([0.5] * 96)] * 80), adaptive()
-    passes = [chosen_for(ask_recommender(recommender, rows, now=NOW + 60.0 * number)) for number in range(4)]
+    rows, recommender = build_rows([UsageExample([0.5] * 96)] * 80), adaptive()
+    passes = [chosen_for(request_estimates(recommender, rows, now=NOW + 60.0 * number)) for number in range(4)]
     assert passes == [32, 64, 80, 80]
 
 
 def test_a_row_that_waits_for_its_choice_is_sized_by_the_first_candidate() -> None:
-    rows = rows_of([Used([0.5] * 96)] * 40)
-    found = ask_recommender(adaptive(), rows)
+    rows = build_rows([UsageExample([0.5] * 96)] * 40)
+    found = request_estimates(adaptive(), rows)
     assert chosen_for(found) == 32
     waiting = np.flatnonzero(np.isnan(found.explanation[f"cost of {FORECAST_CANDIDATES[0].name}"]))
     assert {found.explanation["cpu"][row] for row in waiting.tolist()} == {FORECAST_CANDIDATES[0].name}
 
 
 def test_a_choice_stays_for_a_day_and_is_made_again_after_it() -> None:
-    rows, recommender = rows_of([Used(daily())]), adaptive()
-    first = costs(ask_recommender(recommender, rows))
-    later = [costs(ask_recommender(recommender, rows, now=NOW + HOUR * hour)) for hour in range(1, 25)]
+    rows, recommender = build_rows([UsageExample(daily())]), adaptive()
+    first = costs(request_estimates(recommender, rows))
+    later = [costs(request_estimates(recommender, rows, now=NOW + HOUR * hour)) for hour in range(1, 25)]
     assert sum(before != after for before, after in zip([first, *later], later, strict=False)) == 1
 
 
@@ -137,27 +142,27 @@ class Counted(msgspec.Struct):
 
 
 def test_a_row_is_replayed_once_a_day_however_many_passes_there_are() -> None:
-    counted, rows = Counted(), rows_of([Used(daily())])
+    counted, rows = Counted(), build_rows([UsageExample(daily())])
     recommender = AdaptiveRecommender(DefaultRecommender(), (counted,))
     for minute in range(0, 24 * 60, 20):
-        ask_recommender(recommender, rows, now=NOW + 60.0 * minute)
+        request_estimates(recommender, rows, now=NOW + 60.0 * minute)
     assert counted.replays == 2  # the choice at the start, and that of its hour
 
 
 def test_the_pass_in_which_a_choice_is_made_does_not_matter() -> None:
-    rows, early, late = rows_of([Used(wandering())]), adaptive(), adaptive()
-    before = ask_recommender(early, rows)
+    rows, early, late = build_rows([UsageExample(wandering())]), adaptive(), adaptive()
+    before = request_estimates(early, rows)
     assert (
-        costs(ask_recommender(early, rows, now=NOW + 600.0))
-        == costs(ask_recommender(late, rows, now=NOW + 600.0))
+        costs(request_estimates(early, rows, now=NOW + 600.0))
+        == costs(request_estimates(late, rows, now=NOW + 600.0))
         == costs(before)
     )
 
 
 def test_bounds_contain_the_target_for_every_recommender() -> None:
     for recommender in built_in_recommenders().values():
-        rows = rows_of([Used(daily(), GIB * daily()), Used([0.0] * 400, [0.0] * 400)])
-        found = ask_recommender(recommender, rows)
+        rows = build_rows([UsageExample(daily(), GIB * daily()), UsageExample([0.0] * 400, [0.0] * 400)])
+        found = request_estimates(recommender, rows)
         assert (found.lower <= found.target).all()
         assert (found.target <= found.upper).all()
 
@@ -169,15 +174,15 @@ def test_an_answer_does_not_depend_on_other_rows_or_their_order(name: str, rows:
     order = list(range(len(rows)))
     draw.shuffle(order)  # type: ignore[attr-defined]
     some = order[: len(order) // 2 + 1]
-    together = ask_recommender(built_in_recommenders()[name], rows)
-    turned = ask_recommender(built_in_recommenders()[name], select_rows(rows, order))
-    must_agree(
+    together = request_estimates(built_in_recommenders()[name], rows)
+    turned = request_estimates(built_in_recommenders()[name], select_rows(rows, order))
+    require_equal(
         select_estimates(together, np.array(order, dtype=np.int64)),
         turned,
         select_rows(rows, order),
         "in another order",
     )
-    fewer = ask_recommender(built_in_recommenders()[name], select_rows(rows, some))
-    must_agree(
+    fewer = request_estimates(built_in_recommenders()[name], select_rows(rows, some))
+    require_equal(
         select_estimates(together, np.array(some, dtype=np.int64)), fewer, select_rows(rows, some), "without others"
     )

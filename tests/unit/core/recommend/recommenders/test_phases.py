@@ -24,7 +24,7 @@ from trellis.core.usage.history.runs import PLACES
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
 from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
-from trellis.testing.estimates import ask_recommender, must_be_possible
+from trellis.testing.estimates import request_estimates, require_possible
 from trellis.testing.rows import example_rows
 from trellis.testing.usage import any_rows
 
@@ -427,7 +427,7 @@ def test_a_recommender_with_an_invalid_declaration_of_runs_is_refused() -> None:
 @given(any_rows(history=False, runs=True))
 @settings(max_examples=15)
 def test_any_rows_get_an_answer_that_can_be(rows: Rows) -> None:
-    must_be_possible(ask_recommender(phases(), rows), rows)
+    require_possible(request_estimates(phases(), rows), rows)
 
 
 def test_bounds_are_in_order_in_every_phase_of_a_run() -> None:

@@ -11,8 +11,8 @@ from trellis.core.recommend.protocol import Estimates
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.recommenders.seasonal import SeasonalRecommender
 from trellis.core.usage.columns import FloatColumn
-from trellis.testing.estimates import ask_recommender
-from trellis.testing.rows import GIB, HOUR, NOW, Used, rows_of
+from trellis.testing.estimates import request_estimates
+from trellis.testing.rows import GIB, HOUR, NOW, UsageExample, build_rows
 
 DAY = 86400.0
 DAYS = 21
@@ -26,17 +26,17 @@ def hours_until(now: float, days: int = DAYS) -> FloatColumn:
     return found
 
 
-def estimated(used: Used, now: float = NOW, **given: ParameterValue) -> Estimates:
+def estimated(used: UsageExample, now: float = NOW, **given: ParameterValue) -> Estimates:
     values = {name.replace("_", "-"): value for name, value in given.items()}
-    return ask_recommender(SeasonalRecommender(DefaultRecommender()), rows_of([used], now), values, now)
+    return request_estimates(SeasonalRecommender(DefaultRecommender()), build_rows([used], now), values, now)
 
 
 def millicores(used: FloatColumn, now: float, **given: ParameterValue) -> float:
-    return float(estimated(Used(used), now, **given).target[CPU, 0])
+    return float(estimated(UsageExample(used), now, **given).target[CPU, 0])
 
 
 def by_default(used: FloatColumn, now: float) -> float:
-    return float(ask_recommender(DefaultRecommender(), rows_of([Used(used)], now), now=now).target[CPU, 0])
+    return float(request_estimates(DefaultRecommender(), build_rows([UsageExample(used)], now), now=now).target[CPU, 0])
 
 
 def at_hour(hour: int, day: int = 0) -> float:
@@ -115,20 +115,20 @@ def test_where_there_is_no_rhythm_it_needs_no_more_than_default() -> None:
 
 
 def test_with_too_little_history_it_says_what_default_says_and_that_it_does() -> None:
-    used = Used([0.5] * 30, [3e8] * 30)
+    used = UsageExample([0.5] * 30, [3e8] * 30)
     found = estimated(used)
-    assert found.target.tolist() == ask_recommender(DefaultRecommender(), rows_of([used])).target.tolist()
+    assert found.target.tolist() == request_estimates(DefaultRecommender(), build_rows([used])).target.tolist()
     assert (found.explanation["cpu"], found.explanation["memory"]) == (["too little history"],) * 2
 
 
 def test_how_much_history_is_enough_is_a_parameter() -> None:
-    used = Used([0.5] * 72, [3e8] * 72)
+    used = UsageExample([0.5] * 72, [3e8] * 72)
     assert estimated(used).explanation["cpu"] == ["season"]
     assert estimated(used, history_needed=7 * DAY).explanation["cpu"] == ["too little history"]
 
 
 def test_only_an_unmeasured_resource_falls_back() -> None:
-    found = estimated(Used(cpu=[0.5] * 200))
+    found = estimated(UsageExample(cpu=[0.5] * 200))
     assert (found.explanation["cpu"], found.explanation["memory"]) == (["season"], ["too little history"])
 
 
@@ -136,7 +136,7 @@ def test_only_an_unmeasured_resource_falls_back() -> None:
 def test_a_memory_cycle_of_ten_days_is_remembered_between_its_peaks_before_it_is_recognised() -> None:
     for days_since in range(1, 10):
         day = hours_until(NOW, 20) // 24
-        used = Used([0.1] * (20 * 24), np.where((day - day[-1]) % 10 == (10 - days_since) % 10, 4 * GIB, GIB))
+        used = UsageExample([0.1] * (20 * 24), np.where((day - day[-1]) % 10 == (10 - days_since) % 10, 4 * GIB, GIB))
         found = estimated(used)
         assert found.explanation["memory"] == ["peaks"]
         assert found.target[MEMORY, 0] >= 4 * GIB
@@ -145,7 +145,7 @@ def test_a_memory_cycle_of_ten_days_is_remembered_between_its_peaks_before_it_is
 def test_a_memory_peak_that_does_not_return_is_given_back() -> None:
     memory = np.full(30 * 24, GIB)
     memory[24] = 4 * GIB
-    assert estimated(Used([0.1] * len(memory), memory)).target[MEMORY, 0] < 1.2 * GIB
+    assert estimated(UsageExample([0.1] * len(memory), memory)).target[MEMORY, 0] < 1.2 * GIB
 
 
 def test_a_level_that_has_halved_is_followed_within_a_day() -> None:
@@ -168,7 +168,7 @@ def test_a_change_of_level_does_not_make_it_forget_the_season(hours: int, factor
 
 def test_a_leak_is_sized_for_what_it_will_be_at_the_horizon() -> None:
     hours = DAYS * 24
-    used = Used([0.1] * hours, GIB * (1 + 0.5 * np.arange(hours) / 24))
+    used = UsageExample([0.1] * hours, GIB * (1 + 0.5 * np.arange(hours) / 24))
     then = GIB * (1 + 0.5 * (hours + 6 * 24) / 24)
     assert estimated(used, growth_horizon=6 * DAY).target[MEMORY, 0] >= then > estimated(used).target[MEMORY, 0]
 
@@ -181,24 +181,24 @@ def test_cpu_that_grows_is_followed() -> None:
 
 def test_bounds_contain_the_target() -> None:
     now = at_hour(12)
-    found = estimated(Used(office_hours(now), GIB * office_hours(now)), now)
+    found = estimated(UsageExample(office_hours(now), GIB * office_hours(now)), now)
     assert (found.lower <= found.target).all()
     assert (found.target <= found.upper).all()
 
 
 def test_a_night_is_no_reason_to_make_a_running_pod_smaller() -> None:
     now = at_hour(3)
-    assert estimated(Used(office_hours(now)), now).upper[CPU, 0] >= PEAK
+    assert estimated(UsageExample(office_hours(now)), now).upper[CPU, 0] >= PEAK
 
 
 def test_the_least_of_a_pod_is_heeded() -> None:
-    found = estimated(Used([0.001] * (DAYS * 24), [1e6] * (DAYS * 24)))
+    found = estimated(UsageExample([0.001] * (DAYS * 24), [1e6] * (DAYS * 24)))
     assert found.target[:, 0].tolist() == [25.0, 250.0 * 2**20]
 
 
 def test_another_hour_is_worked_out_anew_and_the_same_hour_is_not() -> None:
     recommender, now = SeasonalRecommender(DefaultRecommender()), at_hour(7) - 600.0
-    rows = rows_of([Used(office_hours(now))], now)
-    early, again, later = (ask_recommender(recommender, rows, now=each) for each in (now, now + 60.0, now + HOUR))
+    rows = build_rows([UsageExample(office_hours(now))], now)
+    early, again, later = (request_estimates(recommender, rows, now=each) for each in (now, now + 60.0, now + HOUR))
     assert early.target[CPU, 0] == again.target[CPU, 0]
     assert early.target[CPU, 0] < PEAK <= later.target[CPU, 0]

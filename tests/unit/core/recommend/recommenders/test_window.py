@@ -13,8 +13,8 @@ from trellis.core.recommend.protocol import Estimates
 from trellis.core.recommend.recommenders.default import DefaultRecommender
 from trellis.core.recommend.recommenders.window import WindowRecommender
 from trellis.core.usage.columns import FloatColumn
-from trellis.testing.estimates import ask_recommender
-from trellis.testing.rows import GIB, NOW, Used, rows_of
+from trellis.testing.estimates import request_estimates
+from trellis.testing.rows import GIB, NOW, UsageExample, build_rows
 
 DAYS = 14
 HOURS = DAYS * 24
@@ -25,9 +25,9 @@ MARGIN = 1.15
 def estimated(
     cpu: Sequence[float] | FloatColumn, memory: Sequence[float] | FloatColumn = (), **given: ParameterValue
 ) -> Estimates:
-    return ask_recommender(
+    return request_estimates(
         WindowRecommender(DefaultRecommender()),
-        rows_of([Used(cpu, memory)]),
+        build_rows([UsageExample(cpu, memory)]),
         {name.replace("_", "-"): value for name, value in given.items()},
     )
 
@@ -87,9 +87,9 @@ def test_memory_before_the_window_is_forgotten() -> None:
 
 
 def test_with_too_little_history_it_says_what_default_says_and_that_it_does() -> None:
-    used = Used([0.5] * 12, [3e8] * 12)
-    found, rows = ask_recommender(WindowRecommender(DefaultRecommender()), rows_of([used])), rows_of([used])
-    assert found.target.tolist() == ask_recommender(DefaultRecommender(), rows).target.tolist()
+    used = UsageExample([0.5] * 12, [3e8] * 12)
+    found, rows = request_estimates(WindowRecommender(DefaultRecommender()), build_rows([used])), build_rows([used])
+    assert found.target.tolist() == request_estimates(DefaultRecommender(), rows).target.tolist()
     assert (found.explanation["cpu"], found.explanation["memory"]) == (["too little history"],) * 2
 
 
@@ -100,6 +100,9 @@ def test_it_says_what_it_went_by() -> None:
 
 
 def test_a_later_pass_within_the_hour_repeats_what_was_said() -> None:
-    recommender, rows = WindowRecommender(DefaultRecommender()), rows_of([Used([0.5] * HOURS, [3e8] * HOURS)])
-    first, second = ask_recommender(recommender, rows, now=NOW), ask_recommender(recommender, rows, now=NOW + 60.0)
+    recommender, rows = (
+        WindowRecommender(DefaultRecommender()),
+        build_rows([UsageExample([0.5] * HOURS, [3e8] * HOURS)]),
+    )
+    first, second = request_estimates(recommender, rows, now=NOW), request_estimates(recommender, rows, now=NOW + 60.0)
     assert first.target.tolist() == second.target.tolist()
