@@ -151,7 +151,7 @@ def test_breaking_a_rule_fails_its_check(methods: dict[str, Any], rule: str, mes
 
 def test_nodes_that_differ_from_the_group_template_fail_a_check() -> None:
     class Smaller(CloudEnvironment):
-        def joined(self) -> NodeStatus:
+        def joined_status(self) -> NodeStatus:
             return NodeStatus(allocatable={"cpu": "1", "memory": "8Gi", "pods": "30"})
 
     assert [(failure.check, failure.message) for failure in find_failures(Smaller, run)] == [
