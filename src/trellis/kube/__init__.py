@@ -1,6 +1,6 @@
-"""The client of the API server: every request that Trellis sends, and every answer it reads.
+"""The client of the API server: every request that Trellis sends, and every response it reads.
 
-Requests and answers are values: `transport.requests` and `write.patches` build them, `transport.responses` and
+Requests and responses are values: `transport.requests` and `write.patches` build them, `transport.responses` and
 `watch.watch_events` read them, and none of these does I/O. Bytes move through one interface, the `Transport` of
 `transport.protocol`, which `transport.aiohttp_transport` implements. `client` joins the two; informers (`watch`), the
 one writer (`write`), leases and Events are built on the client.

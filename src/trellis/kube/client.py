@@ -1,7 +1,7 @@
 """The client: a resource and a name in, a typed object out.
 
-Thin on purpose: it joins a request, the transport and the reading of the answer. It retries nothing but a list whose
-continue token has expired. Its callers, the writer and the reflector, decide what to do about a conflict or a 429.
+Thin on purpose: it builds a request, sends it by the transport and decodes the response. It retries nothing but a list
+whose continue token has expired. Its callers, the writer and the reflector, handle conflicts and 429.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from trellis.api.registry import Kind
 from trellis.base.errors import Expired, InternalError, NotFound
 from trellis.kube import discovery
 from trellis.kube.discovery import Served, ServerVersion
-from trellis.kube.resources import Resource, resource_of
+from trellis.kube.resources import Resource, build_resource
 from trellis.kube.transport import requests, responses
 from trellis.kube.transport.availability import ServerAvailability
 from trellis.kube.transport.protocol import Stream, Transport
@@ -30,25 +30,26 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class Client:
-    """Everything Trellis asks of the API server; a `Writer` changes it. Raises errors of the `KubeError` tree.
+    """Reads from the API server, and sends the requests of a `Writer`. Raises errors of the `KubeError` tree.
 
-    `field_manager` is the name under which writes are noted in `managedFields`. `presence` is told of every success.
+    `field_manager` is the name under which writes are noted in `managedFields`. `availability` learns of every
+    response.
     """
 
     def __init__(self, transport: Transport, field_manager: str = "trellis") -> None:
         self.transport = transport
         self.field_manager = field_manager
-        self.presence = ServerAvailability()
+        self.availability = ServerAvailability()
 
     async def close(self) -> None:
-        """Let go of every connection."""
+        """Close every connection."""
         await self.transport.close()
 
     async def send(self, request: Request) -> Response:
-        """Any request; the response of a success, else the error."""
+        """Send a request and return its response; raises the error that the response stands for."""
         response = await self.transport.send(request)
         responses.raise_for_error(response)
-        self.presence.heard()
+        self.availability.wake_waiting()
         return response
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
@@ -91,7 +92,7 @@ class Client:
         """
         for size in (limit, 0):
             try:
-                return await _joined(self.list_pages(resource, namespace, limit=size, **options))
+                return await join_pages(self.list_pages(resource, namespace, limit=size, **options))
             except Expired:
                 # A list in one piece has no token: then it is the version asked for that is too old.
                 if size == 0:
@@ -112,37 +113,37 @@ class Client:
         async with self.transport.stream(requests.build_watch(resource, namespace, **options)) as stream:
             if stream.status != 200:
                 body = b"\n".join([line async for line in stream.lines()])
-                raise responses.error_of(Response(stream.status, stream.headers, body))
-            self.presence.heard()
-            yield _events(stream, resource)
+                raise responses.build_error(Response(stream.status, stream.headers, body))
+            self.availability.wake_waiting()
+            yield _read_events(stream, resource)
 
     async def create(self, resource: Resource[T], document: object, namespace: str = "", *, dry_run: bool = False) -> T:
-        """A new object from a document or a struct, as it is stored."""
+        """Create an object from a document or a struct, and return it as it is stored."""
         request = requests.build_create(
             resource, document, namespace, field_manager=self.field_manager, dry_run=dry_run
         )
         return responses.read_object(await self.send(request), resource)
 
     async def get_scale(self, resource: Resource[T], name: str, namespace: str) -> Scale:
-        """The replica count of anything that has one."""
+        """The scale of an object."""
         request = requests.build_get(resource, name, namespace, "scale")
         return responses.read_as(await self.send(request), Scale)
 
     async def version(self) -> ServerVersion:
-        """Which Kubernetes this is."""
-        return responses.read_as(await self.send(requests.build_read("/version")), ServerVersion)
+        """The version of the API server."""
+        return responses.read_as(await self.send(requests.build_raw_get("/version")), ServerVersion)
 
     async def discover(self) -> Served:
-        """Every kind the server has, and whether it has all of its groups at hand."""
+        """Every kind that the server has, and the groups that it could not list."""
         return await discovery.discover(self.send)
 
 
-async def _events(stream: Stream, resource: Resource[T]) -> AsyncIterator[WatchEvent[T]]:
+async def _read_events(stream: Stream, resource: Resource[T]) -> AsyncIterator[WatchEvent[T]]:
     async for line in stream.lines():
         yield decode_line(line, resource)
 
 
-async def _joined(pages: AsyncIterator[DecodedList[T]]) -> DecodedList[T]:
+async def join_pages(pages: AsyncIterator[DecodedList[T]]) -> DecodedList[T]:
     """One list of all pages. A rejected object's index counts from the first page on."""
     items: list[T] = []
     rejected: list[Rejected] = []
@@ -157,9 +158,9 @@ async def _joined(pages: AsyncIterator[DecodedList[T]]) -> DecodedList[T]:
     return DecodedList(tuple(items), version, rejected=tuple(rejected))
 
 
-async def stored_objects(client: Client, kind: Kind) -> AsyncIterator[dict[str, Any]]:
+async def iterate_stored_objects(client: Client, kind: Kind) -> AsyncIterator[dict[str, Any]]:
     """Every object of a kind in the cluster, page by page; none if the cluster does not have the kind."""
-    resource = resource_of(kind, kind.struct)
+    resource = build_resource(kind, kind.struct)
     token = ""
     while True:
         try:

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from trellis.kube.auth.connection import Connection
-from trellis.kube.auth.in_cluster import SERVICE_ACCOUNT, connection_in_cluster, is_in_cluster
-from trellis.kube.auth.kubeconfig import connection_from_kubeconfig
+from trellis.kube.auth.in_cluster import SERVICE_ACCOUNT, is_in_cluster, load_in_cluster_connection
+from trellis.kube.auth.kubeconfig import load_kubeconfig_connection
 from trellis.kube.client import Client
 from trellis.kube.transport.aiohttp_transport import AiohttpTransport
 
@@ -25,15 +25,15 @@ def find_connection(
     home: Path | None = None,
     service_account: Path = SERVICE_ACCOUNT,
 ) -> Connection:
-    """A file or context that was named, then `KUBECONFIG`, then the pod's own cluster, then `~/.kube/config`.
+    """The named file or context, else `KUBECONFIG`, else the pod's own cluster, else `~/.kube/config`.
 
-    The pod comes before the home directory, so that a controller does not follow a file that an image happens to
+    The pod comes before the home directory, so that a controller does not use a file that its image happens to
     contain. `KUBECONFIG` comes before both: in a pod it is only set on purpose.
     """
     named_config = kubeconfig or context or environment.get("KUBECONFIG")
     if not named_config and is_in_cluster(environment, service_account):
-        return connection_in_cluster(environment, service_account)
-    return connection_from_kubeconfig(environment, file=kubeconfig, context=context, home=home)
+        return load_in_cluster_connection(environment, service_account)
+    return load_kubeconfig_connection(environment, file=kubeconfig, context=context, home=home)
 
 
 @asynccontextmanager

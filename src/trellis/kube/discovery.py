@@ -17,7 +17,7 @@ from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.slices import Slice
 from trellis.base.errors import NotFound, ServerFault
 from trellis.kube.resources import Resource
-from trellis.kube.transport.requests import JSON, Request, build_read
+from trellis.kube.transport.requests import JSON, Request, build_raw_get
 from trellis.kube.transport.responses import Response
 
 
@@ -48,7 +48,7 @@ class ServedKind(msgspec.Struct, frozen=True):
 
     @property
     def resource(self) -> Resource[KubeObject]:
-        """For asking about a kind that is known by discovery alone: its metadata."""
+        """The resource of a kind that is known by discovery alone, read as metadata."""
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, KubeObject).as_metadata()
 
 
@@ -73,7 +73,7 @@ class Served(msgspec.Struct, frozen=True):
         return pods is not None and "resize" in pods.subresources
 
     def serves(self, resource: Resource[Any]) -> bool:
-        """Whether exactly this resource, in its version, is there."""
+        """Whether exactly this resource, in its version, is served."""
         served = self.find(resource.group, resource.kind, resource.version)
         return served is not None and served.plural == resource.plural
 
@@ -93,11 +93,11 @@ async def discover(send: Send) -> Served:
     kinds: list[ServedKind] = []
     stale: list[str] = []
     for path in ("/api", "/apis"):
-        response = await send(build_read(path, _AGGREGATED))
+        response = await send(build_raw_get(path, _AGGREGATED))
         if "apidiscovery.k8s.io" in response.headers.get("content-type", ""):
             discovered = read_aggregated(response.body)
         else:
-            discovered = await _one_by_one(send, group_versions(response.body))
+            discovered = await _discover_each_version(send, group_versions(response.body))
         kinds += discovered.kinds
         stale += discovered.stale
     return Served(tuple(kinds), tuple(stale))
@@ -222,16 +222,16 @@ def read_resources(body: bytes, group_version: str) -> tuple[ServedKind, ...]:
     )
 
 
-async def _one_by_one(send: Send, versions: Iterable[str]) -> Served:
+async def _discover_each_version(send: Send, versions: Iterable[str]) -> Served:
     kinds: list[ServedKind] = []
     stale: list[str] = []
     for group_version in versions:
         try:
             response = await send(
-                build_read(f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}")
+                build_raw_get(f"/apis/{group_version}" if "/" in group_version else f"/api/{group_version}")
             )
         except (NotFound, ServerFault):
-            # One group whose server is down (503) must not hide all others.
+            # A group whose server is down (503) must not hide the others.
             stale.append(group_version)
         else:
             kinds += read_resources(response.body, group_version)

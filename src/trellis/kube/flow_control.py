@@ -19,18 +19,18 @@ Draw: TypeAlias = Callable[[], float]
 
 
 class RetryBackoff(msgspec.Struct, frozen=True):
-    """Waits in seconds; `jitter` is the largest share by which one is stretched."""
+    """Waits in seconds; `jitter` is the largest share by which a wait is extended."""
 
-    first: float = 0.8
-    most: float = 30.0
+    initial: float = 0.8
+    maximum: float = 30.0
     factor: float = 2.0
     jitter: float = 1.0
 
     def wait(self, failures: int, draw: Draw, retry_after: float | None = None) -> float:
-        """After so many failures in a row, the first of which counts as 1."""
-        # Past the hundredth doubling a float overflows, long after the most has been reached.
-        grown = min(self.most, self.first * self.factor ** min(failures - 1, 100))
-        return max(grown * (1 + self.jitter * draw()), retry_after or 0.0)
+        """The wait after so many failures in a row, counted from 1."""
+        # Past the hundredth doubling a float overflows, long after the maximum has been reached.
+        delay = min(self.maximum, self.initial * self.factor ** min(failures - 1, 100))
+        return max(delay * (1 + self.jitter * draw()), retry_after or 0.0)
 
 
 class Rate(msgspec.Struct, frozen=True):
@@ -47,14 +47,14 @@ class Rate(msgspec.Struct, frozen=True):
 class TokenBucket:
     """Tokens come back at the rate and are spent one at a time."""
 
-    __slots__ = ("_at", "_rate", "_tokens")
+    __slots__ = ("_rate", "_refilled_at", "_tokens")
 
     def __init__(self, rate: Rate, now: float) -> None:
         self._rate = rate
         self._tokens = float(rate.burst)
-        self._at = now
+        self._refilled_at = now
 
-    def take(self, now: float) -> bool:
+    def try_take(self, now: float) -> bool:
         """Spend a token if there is one."""
         self._refill(now)
         if self._tokens < 1:
@@ -63,11 +63,13 @@ class TokenBucket:
         return True
 
     def reserve(self, now: float) -> float:
-        """Spend a token, in advance if need be. Returns how many seconds to wait: those who ask first go first."""
+        """Spend a token, in advance if none is left; returns the seconds to wait. Callers are served in order."""
         self._refill(now)
         self._tokens -= 1
         return max(0.0, -self._tokens / self._rate.per_second)
 
     def _refill(self, now: float) -> None:
-        self._tokens = min(float(self._rate.burst), self._tokens + max(0.0, now - self._at) * self._rate.per_second)
-        self._at = now
+        self._tokens = min(
+            float(self._rate.burst), self._tokens + max(0.0, now - self._refilled_at) * self._rate.per_second
+        )
+        self._refilled_at = now

@@ -37,7 +37,7 @@ from trellis.kube.lease_records import (
     LeaseObservation,
     LeaseWriter,
     acquired_record,
-    free_at,
+    expires_at,
     observe_lease,
     record_document,
     released_record,
@@ -48,10 +48,10 @@ from trellis.kube.write.actions import CreateObject, Target
 from trellis.kube.write.outcomes import WriteOutcome
 from trellis.kube.write.writer import Writer
 
-# By how much candidates stretch their retries, as client-go: from once to 2.2 times.
+# By how much candidates extend their retries, as client-go: up to 2.2 times.
 _JITTER: Final = 1.2
 
-# A shutdown takes a second; a lease that is not given back within it runs out by itself.
+# A shutdown takes a second; a lease that is not released within it expires.
 _RELEASE_SECONDS: Final = 1.0
 
 
@@ -69,7 +69,7 @@ class LeaseTimes(msgspec.Struct, frozen=True):
 
 
 class Election:
-    """One candidate. `run` in a task of its own; ask `may_write` before each write.
+    """One candidate. Call `run` in its own task, and check `may_write` before each write.
 
     The writer does not check `may_write`: a candidate that does not lead must still be able to take the lease. With a
     read-only writer no candidate ever leads, because nothing is written.
@@ -88,23 +88,23 @@ class Election:
         times: LeaseTimes = LeaseTimes(),  # noqa: B008 - frozen
     ) -> None:
         self.identity = identity
-        self.trouble = ""
+        self.last_error = ""
         self._client = client
         self._writer = writer
-        self._writes = LeaseWriter(client, writer)
+        self._lease_writer = LeaseWriter(client, writer)
         self._lease = Target(LEASES, name, namespace)
         self._now = now
         self._draw = draw
         self._times = times
         self._leading = asyncio.Event()
         self._observed: LeaseObservation | None = None
-        # Records that we have written or tried to: the answer to one may have been lost on the way.
-        self._ours: deque[LeaseSpec] = deque(maxlen=16)
+        # Records that this candidate has written or tried to: the response to one may have been lost.
+        self._own_records: deque[LeaseSpec] = deque(maxlen=16)
         self._renewed_at = 0.0
 
     @property
-    def leading(self) -> bool:
-        """Whether this candidate holds the lease, as far as it knows."""
+    def is_leading(self) -> bool:
+        """Whether this candidate holds the lease, by its last renewal."""
         return self._leading.is_set()
 
     @property
@@ -114,16 +114,16 @@ class Election:
 
     def may_write(self) -> bool:
         """Whether this candidate leads and no other can have taken the lease yet."""
-        return self.leading and _clock() < self._renewed_at + self._times.renew_deadline
+        return self.is_leading and _clock() < self._renewed_at + self._times.renew_deadline
 
     async def wait_until_leading(self) -> None:
         """Return once this candidate leads."""
         await self._leading.wait()
 
     async def run(self, on_change: Callable[[bool], None] = lambda _leading: None) -> None:
-        """Stand for election until cancelled; what is held then is given back.
+        """Take part in the election until cancelled, and then release the lease.
 
-        `on_change` is called when this candidate begins to lead, and when it no longer does.
+        `on_change` is called when this candidate begins and when it stops to lead.
         """
         try:
             while True:
@@ -131,7 +131,7 @@ class Election:
                 self._leading.set()
                 on_change(True)
                 try:
-                    await self._hold()
+                    await self._renew_until_lost()
                 finally:
                     self._leading.clear()
                     on_change(False)
@@ -139,28 +139,30 @@ class Election:
             await self._release()
 
     async def _acquire(self) -> None:
-        while not await self._try():
+        while not await self._try_acquire():
             wait = self._times.retry_period * (1 + _JITTER * self._draw())
             if self._observed is not None:
-                left = free_at(self._observed, self._times.duration) - _clock()
-                wait = min(wait, left) if left > 0 else wait
+                remaining = expires_at(self._observed, self._times.duration) - _clock()
+                wait = min(wait, remaining) if remaining > 0 else wait
             await asyncio.sleep(wait)
 
-    async def _hold(self) -> None:
-        """Renew until that fails for too long, or another candidate is observed to lead."""
+    async def _renew_until_lost(self) -> None:
+        """Renew until renewals fail for too long, or another candidate is observed to lead."""
         while True:
             await asyncio.sleep(self._times.retry_period)
             try:
                 async with asyncio.timeout_at(self._renewed_at + self._times.renew_deadline):
                     while not await self._renew():
-                        if self._observed is not None and not self._is_ours(self._observed):
+                        if self._observed is not None and not self._is_own_record(self._observed):
                             return
                         await asyncio.sleep(self._times.retry_period)
             except TimeoutError:
-                self.trouble = f"the lease could not be renewed for {self._times.renew_deadline:g} s; {self.trouble}"
+                self.last_error = (
+                    f"the lease could not be renewed for {self._times.renew_deadline:g} s; {self.last_error}"
+                )
                 return
 
-    async def _try(self) -> bool:
+    async def _try_acquire(self) -> bool:
         """Read the lease, and take it if it is free."""
         try:
             lease = await self._client.get(LEASES, self._lease.name, self._lease.namespace)
@@ -168,12 +170,12 @@ class Election:
             self._observed = None
             return await self._write(acquired_record(None, self.identity, self._times.duration, self._now()))
         except (KubeError, UnreadableObject) as error:
-            self.trouble = str(error)
+            self.last_error = str(error)
             return False
         self._observed = observation = observe_lease(self._observed, lease, _clock())
-        if self._is_ours(observation):
+        if self._is_own_record(observation):
             return await self._write(renewed_record(observation.spec, self._now()))
-        if _clock() < free_at(observation, self._times.duration):
+        if _clock() < expires_at(observation, self._times.duration):
             return False
         return await self._write(acquired_record(observation.spec, self.identity, self._times.duration, self._now()))
 
@@ -181,38 +183,38 @@ class Election:
         """Renew from the last observed record; read the lease only if that has changed."""
         if self._observed is not None and await self._write(renewed_record(self._observed.spec, self._now())):
             return True
-        return await self._try()
+        return await self._try_acquire()
 
     async def _write(self, spec: LeaseSpec) -> bool:
         sent = _clock()
-        self._ours.append(spec)
-        outcome = await self._put(spec)
+        self._own_records.append(spec)
+        outcome = await self._write_record(spec)
         if outcome.applied:
             self._observed = LeaseObservation(spec, outcome.resource_version, _clock())
             self._renewed_at = sent
-            self.trouble = ""
+            self.last_error = ""
         else:
-            self.trouble = outcome.message
+            self.last_error = outcome.message
         return outcome.applied
 
     async def _release(self) -> None:
-        if self._observed is None or not self._is_ours(self._observed):
+        if self._observed is None or not self._is_own_record(self._observed):
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(_RELEASE_SECONDS):
-                await self._put(released_record(self._observed.spec, self._now()))
+                await self._write_record(released_record(self._observed.spec, self._now()))
 
-    async def _put(self, spec: LeaseSpec) -> WriteOutcome:
+    async def _write_record(self, spec: LeaseSpec) -> WriteOutcome:
         """Write the record, on condition that the lease still has the observed version."""
         if self._observed is None:
             metadata = {"name": self._lease.name, "namespace": self._lease.namespace}
             lease = {"apiVersion": LEASES.api_version, "kind": LEASES.kind, "metadata": metadata}
             return await self._writer.write(CreateObject(self._lease, lease | {"spec": record_document(spec)}))
         target = msgspec.structs.replace(self._lease, resource_version=self._observed.resource_version)
-        return await self._writes.write(target, record_document(spec))
+        return await self._lease_writer.write(target, record_document(spec))
 
-    def _is_ours(self, observation: LeaseObservation) -> bool:
-        return observation.spec in self._ours
+    def _is_own_record(self, observation: LeaseObservation) -> bool:
+        return observation.spec in self._own_records
 
 
 def _clock() -> float:

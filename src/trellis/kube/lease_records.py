@@ -28,31 +28,31 @@ from trellis.kube.client import Client
 from trellis.kube.resources import LEASES
 from trellis.kube.transport.requests import build_get
 from trellis.kube.write.actions import PatchObject, ReplaceObject, Target
-from trellis.kube.write.outcomes import Result, WriteOutcome, outcome_of
+from trellis.kube.write.outcomes import Result, WriteOutcome, build_outcome
 from trellis.kube.write.patches import merge_patch
 from trellis.kube.write.writer import Writer
 
 
 class LeaseObservation(msgspec.Struct, frozen=True):
-    """A record as a candidate saw it; `since` is when it first saw it so, on its own clock."""
+    """A record as a candidate observed it; `since` is the first time it did, on its own clock."""
 
     spec: LeaseSpec
     resource_version: str
     since: float
 
 
-def observe_lease(seen: LeaseObservation | None, lease: Lease, now: float) -> LeaseObservation:
+def observe_lease(previous: LeaseObservation | None, lease: Lease, now: float) -> LeaseObservation:
     """The new observation: only a changed record restarts the wait, not another label on the Lease."""
-    unchanged = seen is not None and seen.spec == lease.spec
-    since = seen.since if seen is not None and unchanged else now
+    unchanged = previous is not None and previous.spec == lease.spec
+    since = previous.since if previous is not None and unchanged else now
     return LeaseObservation(lease.spec, lease.metadata.resource_version, since)
 
 
-def free_at(seen: LeaseObservation, duration: float) -> float:
-    """From when on the lease may be taken. The holder's own duration counts: it renews by that, not by ours."""
-    if not seen.spec.holder_identity:
-        return seen.since
-    return seen.since + (seen.spec.lease_duration_seconds or duration)
+def expires_at(observation: LeaseObservation, duration: float) -> float:
+    """When the lease expires. The holder's own duration counts: it renews by that, not by ours."""
+    if not observation.spec.holder_identity:
+        return observation.since
+    return observation.since + (observation.spec.lease_duration_seconds or duration)
 
 
 def acquired_record(old: LeaseSpec | None, identity: str, duration: float, now: datetime) -> LeaseSpec:
@@ -62,7 +62,7 @@ def acquired_record(old: LeaseSpec | None, identity: str, duration: float, now: 
 
 
 def renewed_record(old: LeaseSpec, now: datetime) -> LeaseSpec:
-    """The record of a leader that goes on."""
+    """The record of a renewal."""
     return msgspec.structs.replace(old, renew_time=in_utc(now))
 
 
@@ -72,7 +72,7 @@ def released_record(old: LeaseSpec, now: datetime) -> LeaseSpec:
 
 
 def record_document(spec: LeaseSpec) -> dict[str, Any]:
-    """The record on the wire. Go wants all six places of a `MicroTime`, and no holder is null, not empty."""
+    """The record on the wire. Go requires all six places of a `MicroTime`; no holder is null, not empty."""
     return {
         "holderIdentity": spec.holder_identity or None,
         "leaseDurationSeconds": spec.lease_duration_seconds,
@@ -83,12 +83,12 @@ def record_document(spec: LeaseSpec) -> dict[str, Any]:
 
 
 class LeaseWriter:
-    """Writes records into Leases, in the way that is allowed."""
+    """Writes records into Leases, by patch or, where that is forbidden, by update."""
 
     def __init__(self, client: Client, writer: Writer) -> None:
         self._client = client
         self._writer = writer
-        self._replaces = False
+        self._uses_replace = False
 
     async def write(self, target: Target, record: Mapping[str, Any]) -> WriteOutcome:
         """Set these fields of the record, on condition that the Lease is the one that the target describes."""
@@ -97,13 +97,13 @@ class LeaseWriter:
         return outcome
 
     async def _attempt(self, target: Target, record: Mapping[str, Any]) -> WriteOutcome:
-        if not self._replaces:
-            outcome = await self._writer.attempt(PatchObject(target, merge_patch({"spec": record})))
+        if not self._uses_replace:
+            outcome = await self._writer.write_unrecorded(PatchObject(target, merge_patch({"spec": record})))
             if outcome.result is not Result.FORBIDDEN:
                 return outcome
         outcome = await self._replace(target, record)
-        # Two refusals say nothing about which of the two is the way: a server that has just started forbids everything.
-        self._replaces = outcome.result is not Result.FORBIDDEN
+        # If both are forbidden, neither is preferred: a server that has just started forbids everything.
+        self._uses_replace = outcome.result is not Result.FORBIDDEN
         return outcome
 
     async def _replace(self, target: Target, record: Mapping[str, Any]) -> WriteOutcome:
@@ -112,27 +112,27 @@ class LeaseWriter:
             response = await self._client.send(build_get(target.resource, target.name, target.namespace))
             document: dict[str, Any] = msgspec.json.decode(response.body, type=dict[str, Any])
         except KubeError as error:
-            return outcome_of(action, error)
+            return build_outcome(action, error)
         version = document.get("metadata", {}).get("resourceVersion", "")
         if target.resource_version and version != target.resource_version:
             message = f"the version is {version}, and not {target.resource_version} any more"
-            return outcome_of(action, Conflict(409, "Conflict", message))
+            return build_outcome(action, Conflict(409, "Conflict", message))
         document["spec"] = {**document.get("spec", {}), **record}
-        return await self._writer.attempt(ReplaceObject(target, document))
+        return await self._writer.write_unrecorded(ReplaceObject(target, document))
 
 
-# A record without a duration is believed for as long as Kubernetes' own leases last.
+# A record without a duration counts for as long as Kubernetes' own leases last.
 _DURATION: Final = 15.0
-# Candidates look every 2 s, stretched by up to 2.2: a lease that is free for longer has none.
+# Candidates retry every 2 s, extended up to 2.2 times: a lease that is free for longer has no candidate.
 _GRACE_SECONDS: Final = 5.0
 
 
 class LeaseObserver:
-    """One Lease. `is_held` is None until the API server has answered; `trouble` is why it has not."""
+    """Observes one Lease. `is_held` is None until the first response; `last_error` is the error of the last read."""
 
     def __init__(self, client: Client, namespace: str, name: str) -> None:
         self.is_held: bool | None = None
-        self.trouble = ""
+        self.last_error = ""
         self._client = client
         self._namespace = namespace
         self._name = name
@@ -140,27 +140,27 @@ class LeaseObserver:
         self._free_since: float | None = None
 
     async def poll(self) -> None:
-        """Read the record. Without an answer the last one stands, until the record it was about has run out."""
+        """Read the record. If the read fails, the last observation stands until its record expires."""
         clock = asyncio.get_running_loop().time
         try:
             lease = await self._client.get(LEASES, self._name, self._namespace)
         except NotFound:
-            self._observed, self.trouble = None, ""
-            self._note(is_free=True)
+            self._observed, self.last_error = None, ""
+            self._update_held(is_free=True)
             return
         except Forbidden as error:
             # Without the right to read the Lease, the other writer may run: do not write beside it.
-            self.trouble = str(error)
-            self._note(is_free=False)
+            self.last_error = str(error)
+            self._update_held(is_free=False)
             return
         except (KubeError, UnreadableObject) as error:
-            self.trouble = str(error)
+            self.last_error = str(error)
             return
         self._observed = observe_lease(self._observed, lease, clock())
-        self.trouble = ""
-        self._note(is_free=clock() >= free_at(self._observed, _DURATION))
+        self.last_error = ""
+        self._update_held(is_free=clock() >= expires_at(self._observed, _DURATION))
 
-    def _note(self, *, is_free: bool) -> None:
+    def _update_held(self, *, is_free: bool) -> None:
         """A lease that has just become free may be taken by the next candidate at any moment."""
         now = asyncio.get_running_loop().time()
         if not is_free:

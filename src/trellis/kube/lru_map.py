@@ -11,17 +11,17 @@ V = TypeVar("V")
 
 
 class LruMap(Generic[K, V]):
-    """A map that forgets what was used longest ago."""
+    """A map that evicts the least recently used entry beyond its capacity."""
 
-    def __init__(self, kept: int) -> None:
-        self._capacity = kept
+    def __init__(self, capacity: int) -> None:
+        self._capacity = capacity
         self._values: OrderedDict[K, V] = OrderedDict()
 
     def __len__(self) -> int:
         return len(self._values)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """The value, made if it is not there."""
+        """The value of the key, created by `make` if it is missing."""
         if key in self._values:
             self._values.move_to_end(key)
         else:
@@ -31,5 +31,5 @@ class LruMap(Generic[K, V]):
         return self._values[key]
 
     def drop(self, key: K) -> None:
-        """Forget a value."""
+        """Remove a key."""
         self._values.pop(key, None)

@@ -42,7 +42,7 @@ U = TypeVar("U", bound=msgspec.Struct)
 
 
 class Resource(msgspec.Struct, Generic[T], frozen=True):
-    """One kind as it is served, and the struct its objects are read as."""
+    """One kind as it is served, and the struct that its objects are decoded to."""
 
     group: str
     version: str
@@ -50,7 +50,7 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
     kind: str
     namespaced: bool
     struct: type[T]
-    # Ask the server for `PartialObjectMetadata`: a pod's is a fifth of its bytes.
+    # Request `PartialObjectMetadata`: a pod's is a fifth of its bytes.
     metadata_only: bool = False
 
     @property
@@ -78,12 +78,12 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, struct, self.metadata_only)
 
     def as_metadata(self) -> Resource[KubeObject]:
-        """The same objects, of which only `metadata` is asked for: enough to know owners and labels."""
+        """The same objects, of which only `metadata` is requested: enough for owners and labels."""
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, KubeObject, True)
 
 
-def resource_of(kind: registry.Kind, struct: type[T]) -> Resource[T]:
-    """One of our own kinds, as the API server serves it."""
+def build_resource(kind: registry.Kind, struct: type[T]) -> Resource[T]:
+    """The resource of one of our own kinds."""
     return Resource(kind.group, kind.version, kind.plural, kind.name, True, struct)
 
 
@@ -126,10 +126,10 @@ MUTATING_WEBHOOKS: Final = Resource(
 CAPACITY_BUFFERS: Final = Resource(
     "autoscaling.x-k8s.io", "v1beta1", "capacitybuffers", "CapacityBuffer", True, CapacityBuffer
 )
-VPAS: Final = resource_of(registry.VPA, VerticalPodAutoscaler)
-CHECKPOINTS: Final = resource_of(registry.CHECKPOINT, VerticalPodAutoscalerCheckpoint)
-HVPAS: Final = resource_of(registry.HVPA, Hvpa)
-BUFFERS: Final = resource_of(registry.BUFFER, Buffer)
+VPAS: Final = build_resource(registry.VPA, VerticalPodAutoscaler)
+CHECKPOINTS: Final = build_resource(registry.CHECKPOINT, VerticalPodAutoscalerCheckpoint)
+HVPAS: Final = build_resource(registry.HVPA, Hvpa)
+BUFFERS: Final = build_resource(registry.BUFFER, Buffer)
 
 # The same kinds, cut down to what is read to follow pods and find their owners.
 OBSERVED_PODS: Final = PODS.read_as(ObservedPod)

@@ -24,7 +24,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     def listen(self) -> socket.socket:
-        """A socket that is bound to it; IPv4 and IPv6 alike for every interface, where the machine has both."""
+        """A socket bound to the address; for every interface it takes IPv4 and IPv6 where the machine has both."""
         where = (self.host, self.port)
         if self.host:
             family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
@@ -35,15 +35,15 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def parse_address(text: str) -> Address:
-    """The address that a text stands for."""
+    """The address of a text."""
     match = _FORM.fullmatch(text)
     if match is None or int(match[3]) > 65535:
         raise InvalidInput(text, _RULE)
     return Address(match[1] or match[2] or "", int(match[3]))
 
 
-def why_not_address(text: str) -> str | None:
-    """What is wrong with a text as an address; None if nothing is."""
+def check_address(text: str) -> str | None:
+    """The rule that a text breaks as an address, or None."""
     try:
         parse_address(text)
     except InvalidInput as error:

@@ -1,4 +1,4 @@
-"""Opens the client of a process, and repeats requests that everything else depends on until the API server answers."""
+"""Opens the client of a process, and retries its first requests until the API server responds."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ async def connect(access: AccessSettings, field_manager: str, log: Logger) -> As
 
 _RETRY_SECONDS: Final = 2.0
 
-Answer = TypeVar("Answer")
+T = TypeVar("T")
 
 
-async def retry_until_answered(ask: Callable[[], Awaitable[Answer]], log: Logger) -> Answer:
-    """The answer, such as that to `client.discover`; each failure is logged."""
+async def retry_until_success(send: Callable[[], Awaitable[T]], log: Logger) -> T:
+    """The result of `send`, such as `client.discover`, retried until it succeeds; each failure is logged."""
     while True:
         try:
-            return await ask()
+            return await send()
         except (KubeError, UnreadableObject) as error:
             log.warning("cannot ask what the API server has", why=error, again_in=_RETRY_SECONDS)
             await asyncio.sleep(_RETRY_SECONDS)

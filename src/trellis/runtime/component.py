@@ -44,17 +44,17 @@ from trellis.kube.events import EventRecorder, EventReporter
 from trellis.kube.flow_control import Draw
 from trellis.kube.write.outcomes import WriteOutcome
 from trellis.kube.write.writer import Writer, WriterSettings
-from trellis.runtime.cluster_connection import connect, retry_until_answered
+from trellis.runtime.cluster_connection import connect, retry_until_success
 from trellis.runtime.informers import Informers
 from trellis.runtime.leadership import ElectionSpec, Leadership, create_leadership
 from trellis.runtime.optional_kinds import UnreadableKinds
-from trellis.runtime.passes import expect_passes
+from trellis.runtime.passes import build_activity
 from trellis.runtime.recorder import NO_RECORDER, Recorder
 from trellis.runtime.settings.component import AccessSettings
 from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.shutdown import Main, Shutdown, run_until_stopped
 from trellis.runtime.tasks import cancel_all, run_all, wait_for_first
-from trellis.runtime.telemetry.cluster_metrics import count_write, is_usual, write_reporter
+from trellis.runtime.telemetry.cluster_metrics import count_write, is_expected, write_reporter
 from trellis.runtime.telemetry.event_queue import EventFailureLog, EventQueue, EventSink
 from trellis.runtime.telemetry.health import Activity, HealthCheck, ProbeResponse
 from trellis.runtime.telemetry.health_server import HealthSettings, Page, PageRequest, serve_health
@@ -152,7 +152,7 @@ class ComponentSpec(msgspec.Struct, Generic[C], frozen=True, kw_only=True):
     recording: Callable[[], Recorder] = lambda: NO_RECORDER
     concurrent_writes: int = WriterSettings().concurrency
     dry_run: bool = False
-    is_usual: Callable[[WriteOutcome], bool] = is_usual
+    is_usual: Callable[[WriteOutcome], bool] = is_expected
     assumed: Served | None = None
     assumed_warning: str = ""
     checks: Mapping[str, Callable[[C], str | None]] = {}
@@ -245,7 +245,7 @@ class Component(Generic[C]):
     async def _discover(self) -> Served:
         spec = self._spec
         if spec.assumed is None:
-            return await retry_until_answered(self._client.discover, spec.log)
+            return await retry_until_success(self._client.discover, spec.log)
         try:
             return await self._client.discover()
         except KubeError as error:
@@ -271,13 +271,13 @@ class Component(Generic[C]):
         log, leadership = self._spec.log, self.leadership
 
         def on_won(name: str) -> None:
-            log.info("leading", **leadership.fields(name), identity=leadership.identity)
+            log.info("leading", **leadership.log_fields(name), identity=leadership.identity)
             controller.on_started_leading()
 
         def on_lost(name: str, why: str) -> None:
             if self._stop.reason is None:
                 # As upstream: a fresh start is the simplest way to forget what may be out of date.
-                log.error("lost the lease", error=None, **leadership.fields(name), why=why)
+                log.error("lost the lease", error=None, **leadership.log_fields(name), why=why)
                 self._stop.request(f"lost {leadership.describe(name)}")
 
         await leadership.run(on_won=on_won, on_lost=on_lost)
@@ -348,7 +348,7 @@ def component_main(
 def _expect_activity(interval: float | None) -> Activity:
     if interval is None:
         return Activity(math.inf, asyncio.get_running_loop().time)
-    return expect_passes(interval)
+    return build_activity(interval)
 
 
 def _wall_clock() -> datetime:

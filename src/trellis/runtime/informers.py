@@ -92,9 +92,9 @@ class Informers:
         informer = shared.informer
         for name, function in (indexes or {}).items():
             informer.add_index(name, function)
-        self._unreadable.expect(resource, dispensable)
+        self._unreadable.register(resource, dispensable)
         if served is not False and not self._informers:
-            self._unreadable.after(informer)
+            self._unreadable.set_essential(informer)
         if shared not in self._informers:
             self._informers.append(shared)
         return informer
@@ -120,11 +120,11 @@ class Informers:
     @property
     def synced(self) -> bool:
         """Whether the caches of all kinds have synced that may be read."""
-        return not self._unreadable.not_yet_seen(self)
+        return not self._unreadable.list_unsynced(self)
 
     def why_not_ready(self) -> str | None:
         """The kinds whose caches have not synced, as probes report them."""
-        unsynced = self._unreadable.not_yet_seen(self)
+        unsynced = self._unreadable.list_unsynced(self)
         return f"not yet seen: {', '.join(unsynced)}" if unsynced else None
 
     def why_not_trusted(self) -> str | None:
@@ -148,11 +148,11 @@ class Informers:
 
     def kind_came(self, resource: Resource[Any]) -> None:
         """Note that an optional kind has been installed."""
-        self._unreadable.came(resource)
+        self._unreadable.report_installed(resource)
 
     def kind_went(self, resource: Resource[Any]) -> None:
         """Note that an optional kind has been removed."""
-        self._unreadable.went(resource)
+        self._unreadable.report_removed(resource)
 
 
 def why_not_trusted(informer: Informer[Any]) -> str | None:

@@ -1,14 +1,14 @@
 """Leadership of a component: the leases that it is a candidate for, and which names it serves while it holds them.
 
-    leadership = create_leadership(one_lease(settings.leader), client, report=report, is_idle=False)
+    leadership = create_leadership(single_lease(settings.leader), client, report=report, is_idle=False)
     running = asyncio.create_task(leadership.run(on_won=on_won, on_lost=on_lost))
     if leadership.may_write(): ...
 
 | a component has | its election |
 |---|---|
 | no leases, like the admission controller | None: it always leads |
-| one lease | `one_lease` |
-| a lease that tells other components of it, and that it does not wait for | `announced_lease` |
+| one lease | `single_lease` |
+| a lease that announces it to other components, and that it does not wait for | `announced_lease` |
 | a lease for each name that it serves, so that replicas share the names | `lease_per_name` |
 
 A name that is won is served from then on. A lease that is lost ends the process, as upstream's does: its new holder has
@@ -36,15 +36,15 @@ from trellis.kube.write.writer import Writer
 from trellis.runtime.settings.component import LeaderSettings
 from trellis.runtime.tasks import cancel_all, wait_for_first
 
-# The one name of a component that serves no others.
+# The only name of a component that serves no named parts.
 ITSELF: Final = ""
 
 
 class ElectionSpec(msgspec.Struct, frozen=True):
-    """Which leases a component is a candidate for: `leases` has the lease of each name that it serves.
+    """The leases of a component: `leases` has the lease of each name that it serves.
 
-    `noun` is what such a name is called in logs. An `announced` lease is taken whatever the flags say, and not waited
-    for.
+    `noun` is what a name is called in logs. An `announced` lease is taken whatever the flags say, and the component
+    does not wait for it.
     """
 
     settings: LeaderSettings
@@ -53,13 +53,13 @@ class ElectionSpec(msgspec.Struct, frozen=True):
     announced: bool = False
 
 
-def one_lease(settings: LeaderSettings) -> ElectionSpec:
+def single_lease(settings: LeaderSettings) -> ElectionSpec:
     """The component works while it holds one lease."""
     return ElectionSpec(settings, {ITSELF: settings.leader_elect_resource_name})
 
 
 def announced_lease(settings: LeaderSettings) -> ElectionSpec:
-    """As `one_lease`; without leader election the lease is taken all the same, for others to see."""
+    """As `single_lease`; without leader election the lease is taken all the same, so that others observe it."""
     return ElectionSpec(settings, {ITSELF: settings.leader_elect_resource_name}, announced=True)
 
 
@@ -71,7 +71,7 @@ def lease_per_name(settings: LeaderSettings, leases: Mapping[str, str], noun: st
 class Leadership:
     """The names that a component serves, and the elections for them. Without elections it serves all of them.
 
-    Elections that are `announced` are taken part in, and decide nothing.
+    An `announced` election takes and renews its lease, and does not decide which names are served.
     """
 
     def __init__(
@@ -84,31 +84,31 @@ class Leadership:
     ) -> None:
         self._names = frozenset(names)
         self._elections = elections
-        self._decisive = {} if announced else elections
+        self._required = {} if announced else elections
         self._noun = noun
-        self._won: set[str] = set()
+        self._held: set[str] = set()
 
     @property
     def identity(self) -> str:
-        """The holder that this process writes into its leases; empty if it takes none."""
+        """The holder identity of this process; empty if it takes no lease."""
         return next((election.identity for election in self._elections.values()), "")
 
     @property
     def served(self) -> frozenset[str]:
         """The names to serve now."""
-        return frozenset(self._won) if self._decisive else self._names
+        return frozenset(self._held) if self._required else self._names
 
-    def elsewhere(self) -> dict[str, str]:
-        """The names that are not served here now, and the holders of their leases; empty where none is known."""
+    def list_other_holders(self) -> dict[str, str]:
+        """The holder of the lease of each name that is not served here; empty where it is unknown."""
         return {name: self._elections[name].holder for name in sorted(self._names - self.served)}
 
     def may_write(self) -> bool:
-        """Whether no other process can be serving one of these names at this moment."""
-        if not self._decisive:
+        """Whether no other process can serve one of the names at this moment."""
+        if not self._required:
             return True
-        return bool(self._won) and all(self._decisive[name].may_write() for name in self._won)
+        return bool(self._held) and all(self._required[name].may_write() for name in self._held)
 
-    def fields(self, name: str) -> dict[str, str]:
+    def log_fields(self, name: str) -> dict[str, str]:
         """The name as a field of a log line; a component that serves no names has none."""
         return {self._noun: name} if self._noun else {}
 
@@ -117,19 +117,19 @@ class Leadership:
         return f"the lease of {self._noun} {name}" if self._noun else "the lease"
 
     async def run(self, *, on_won: Callable[[str], None], on_lost: Callable[[str, str], None]) -> None:
-        """Take part in the elections until cancelled. A lease that is lost comes with the reason."""
+        """Take part in the elections until cancelled. `on_lost` gets the name and the reason."""
         is_ending = False
 
         def changed(name: str, leading: bool) -> None:
             if leading:
-                self._won.add(name)
+                self._held.add(name)
                 on_won(name)
             elif not is_ending:
                 election = self._elections[name]
-                on_lost(name, election.trouble or f"held by {election.holder}")
+                on_lost(name, election.last_error or f"held by {election.holder}")
 
         runs = {
-            name: election.run(partial(changed, name)) if name in self._decisive else election.run()
+            name: election.run(partial(changed, name)) if name in self._required else election.run()
             for name, election in self._elections.items()
         }
         tasks = [asyncio.create_task(run, name=f"lease {name}".strip()) for name, run in runs.items()]
@@ -143,7 +143,7 @@ class Leadership:
 def create_leadership(
     spec: ElectionSpec | None, client: Client, *, report: Callable[[WriteOutcome], None], is_idle: bool
 ) -> Leadership:
-    """The leadership that a component needs. An idle one takes no lease, and so never stops the one that works."""
+    """The leadership of a component. An idle component takes no lease, so that it never displaces the active one."""
     if spec is None:
         return Leadership()
     leader = spec.settings
@@ -159,14 +159,14 @@ def create_leadership(
 
 
 def make_identity() -> str:
-    """As client-go has it: the host, which is the pod, and something that a restart does not repeat."""
+    """As client-go: the host name, which is the pod's, and a random part that differs after a restart."""
     return f"{socket.gethostname()}_{uuid4()}"
 
 
 def make_candidate(
     client: Client, leader: LeaderSettings, *, report: Callable[[WriteOutcome], None], identity: str, lease: str
 ) -> Election:
-    """A candidate for a lease. Its writer has no fence: a candidate that is not leading must be able to take it."""
+    """A candidate for a lease. Its writer does not check `may_write`: it must be able to take the lease."""
     return Election(
         client,
         Writer(client, record=report),

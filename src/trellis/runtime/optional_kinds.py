@@ -1,4 +1,4 @@
-"""Unreadable kinds: those that a component may not read, and goes on without.
+"""Unreadable kinds: kinds that a component has no right to read and works without.
 
 A user who changes upstream's images for ours and keeps upstream's roles has no rule for the kinds
 that upstream does not read. A component works without each of them: it reports that once, with the missing rule, and
@@ -8,9 +8,9 @@ before it.
 
     unreadable = UnreadableKinds(metrics, log)
     optional = OptionalKind("HPAs are not taken into account")
-    unreadable.expect(HPAS, optional)
+    unreadable.register(HPAS, optional)
     hpas = Informer(client, HPAS, report=partial(unreadable.report, HPAS), ...)
-    unreadable.after(vpas)
+    unreadable.set_essential(vpas)
     await unreadable.wait_for(hpas)
 """
 
@@ -30,49 +30,49 @@ from trellis.runtime.telemetry.cluster_metrics import UNREADABLE
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 
-# Between the first refusal that counts and the one that is believed. Less than between an informer's second attempt and
+# How long a kind must be refused until it counts as unreadable. Less than the time from an informer's second attempt to
 # its third, so that no caller waits for more than three attempts.
-_SURE_SECONDS: Final = 1.5
+_CONFIRMATION_SECONDS: Final = 1.5
 
-_GOOD: Final = (IncidentKind.RECOVERED, IncidentKind.GRANTED)
-_ABOUT_CONTACT: Final = (IncidentKind.TROUBLE, IncidentKind.RECOVERED)
+_RESOLVED: Final = (IncidentKind.RECOVERED, IncidentKind.GRANTED)
+_CONTACT_INCIDENTS: Final = (IncidentKind.TROUBLE, IncidentKind.RECOVERED)
 
 
 class OptionalKind(msgspec.Struct, frozen=True):
-    """What does not work without a kind, as a sentence, and the one object of it that is read if it is only one."""
+    """What does not work without a kind, as a sentence, and the name of its object if only one is read."""
 
-    without: str
+    consequence: str
     namespace: str = ""
     name: str = ""
 
 
 class UnreadableKinds:
-    """Which kinds one component goes on without. To be used on the event loop of its informers."""
+    """The kinds that one component works without. Use it on the event loop of its informers."""
 
     def __init__(self, metrics: Metrics, log: Logger) -> None:
         self._metrics = metrics
         self._log = log
         self._essential: Informer[Any] | None = None
-        self._dispensable: dict[str, OptionalKind] = {}
-        self._refused: dict[str, float] = {}
+        self._optional: dict[str, OptionalKind] = {}
+        self._refused_since: dict[str, float] = {}
         self._lacking: dict[str, str] = {}
         self._changed = asyncio.Event()
 
-    def after(self, essential: Informer[Any]) -> None:
-        """Believe no refusal before this one is being watched."""
+    def set_essential(self, essential: Informer[Any]) -> None:
+        """Count refusals only while this informer is connected."""
         self._essential = essential
 
-    def expect(self, resource: Resource[Any], dispensable: OptionalKind | None = None) -> None:
-        """Follow a kind. Incidents of one that is not dispensable are only logged."""
-        if dispensable is not None:
-            self._dispensable[resource.full_name] = dispensable
+    def register(self, resource: Resource[Any], optional: OptionalKind | None = None) -> None:
+        """Register a kind. Incidents of a kind that is not optional are only logged."""
+        if optional is not None:
+            self._optional[resource.full_name] = optional
 
     def is_lacking(self, informer: Informer[Any]) -> bool:
-        """Whether the component goes on without it at the moment."""
+        """Whether the component currently works without the informer's kind."""
         return informer.resource.full_name in self._lacking
 
-    def not_yet_seen(self, informers: Iterable[Informer[Any]]) -> list[str]:
-        """The kinds whose caches have not synced, without those that are lacking."""
+    def list_unsynced(self, informers: Iterable[Informer[Any]]) -> list[str]:
+        """The kinds whose caches have not synced, without unreadable ones."""
         return [
             informer.resource.full_name
             for informer in informers
@@ -80,8 +80,8 @@ class UnreadableKinds:
         ]
 
     async def wait_for(self, informer: Informer[Any]) -> None:
-        """Return once the cache has synced, or the kind is lacking."""
-        if informer.resource.full_name not in self._dispensable:
+        """Return once the cache has synced or the kind is unreadable."""
+        if informer.resource.full_name not in self._optional:
             await informer.wait_until_synced()
             return
         synced = asyncio.create_task(informer.wait_until_synced())
@@ -96,56 +96,58 @@ class UnreadableKinds:
             synced.cancel()
 
     def remarks(self) -> list[str]:
-        """What probes are told of it, each as a line."""
+        """Lines for the response to probes."""
         return [f"{name} unseen: {without}" for name, without in self._lacking.items()]
 
-    def came(self, resource: Resource[Any]) -> None:
-        """A kind that was not there has been installed."""
+    def report_installed(self, resource: Resource[Any]) -> None:
+        """Log that a missing kind has been installed."""
         self._log.info("a kind has been installed and is seen from now on", what=resource.full_name)
 
-    def went(self, resource: Resource[Any]) -> None:
-        """A kind that was there has been removed."""
+    def report_removed(self, resource: Resource[Any]) -> None:
+        """Log that a kind has been removed."""
         self._log.warning("going on without a kind that has been removed", what=resource.full_name)
 
     def report(self, resource: Resource[Any], incident: Incident) -> None:
-        """Note an incident of an informer of this kind."""
+        """Process an incident of an informer of this kind."""
         name = resource.full_name
         if incident.kind is IncidentKind.GRANTED:
-            self._refused.pop(name, None)
+            self._refused_since.pop(name, None)
             if self._lacking.pop(name, None) is not None:
                 self._metrics.set(UNREADABLE, 0.0, name)
                 self._log.info("a kind that could not be read is seen from now on", what=name)
                 return
-        elif incident.kind in _ABOUT_CONTACT and name in self._lacking:
+        elif incident.kind in _CONTACT_INCIDENTS and name in self._lacking:
             return
-        elif isinstance(incident.error, Forbidden) and name in self._dispensable:
-            if self._is_refused_for_good(name, incident.at):
-                self._do_without(resource, self._dispensable[name])
+        elif isinstance(incident.error, Forbidden) and name in self._optional:
+            if self._is_refusal_confirmed(name, incident.at):
+                self._continue_without(resource, self._optional[name])
             else:
                 self._log.detail(4, "a kind is refused for now", what=name, why=incident.message)
             return
-        log = self._log.info if incident.kind in _GOOD else self._log.warning
+        log = self._log.info if incident.kind in _RESOLVED else self._log.warning
         log("watching", what=name, incident=incident.kind.value, why=incident.message)
 
-    def _is_refused_for_good(self, name: str, at: float) -> bool:
+    def _is_refusal_confirmed(self, name: str, at: float) -> bool:
         if self._essential is None or not self._essential.staleness().connected:
-            self._refused.pop(name, None)
+            self._refused_since.pop(name, None)
             return False
-        return at - self._refused.setdefault(name, at) >= _SURE_SECONDS
+        return at - self._refused_since.setdefault(name, at) >= _CONFIRMATION_SECONDS
 
-    def _do_without(self, resource: Resource[Any], dispensable: OptionalKind) -> None:
+    def _continue_without(self, resource: Resource[Any], optional: OptionalKind) -> None:
         name = resource.full_name
-        self._lacking[name] = dispensable.without
+        self._lacking[name] = optional.consequence
         self._metrics.set(UNREADABLE, 1.0, name)
-        rule = rule_for(resource, dispensable)
-        self._log.warning("going on without a kind that may not be read", what=name, lacks=rule, so=dispensable.without)
+        rule = format_missing_rule(resource, optional)
+        self._log.warning(
+            "going on without a kind that may not be read", what=name, lacks=rule, so=optional.consequence
+        )
         self._changed.set()
         self._changed = asyncio.Event()
 
 
-def rule_for(resource: Resource[Any], dispensable: OptionalKind) -> str:
-    """The rule that lets a role read a kind, as YAML has it."""
-    named = f", resourceNames: [{dispensable.name}]" if dispensable.name else ""
+def format_missing_rule(resource: Resource[Any], optional: OptionalKind) -> str:
+    """The RBAC rule that allows reading a kind, as YAML."""
+    named = f", resourceNames: [{optional.name}]" if optional.name else ""
     group = resource.group or '""'
     rule = f"{{apiGroups: [{group}], resources: [{resource.plural}]{named}, verbs: [get, list, watch]}}"
-    return f"{rule} in namespace {dispensable.namespace}" if dispensable.namespace else rule
+    return f"{rule} in namespace {optional.namespace}" if optional.namespace else rule

@@ -23,7 +23,7 @@ from trellis.runtime.threads import DaemonThreads
 
 
 class PassReport(msgspec.Struct, frozen=True):
-    """How a pass went: `started` is on the loop's clock, `failures` counts those in a row up to this one."""
+    """The result of a pass: `started` is on the loop's clock, `failures` counts failed passes in a row."""
 
     loop: str
     number: int
@@ -66,35 +66,35 @@ class Periodic:
 
     @property
     def last(self) -> PassReport | None:
-        """The pass that ended last."""
+        """The report of the last pass."""
         return self._last
 
     def wake(self) -> None:
-        """Let the next pass begin as soon as the present one is over, if there is one."""
+        """Start the next pass as soon as the current one is over."""
         self._woken.set()
 
     async def run(self) -> None:
-        """Begin with a pass at once, and go on until this is cancelled."""
+        """Run passes until cancelled, the first one at once."""
         loop = asyncio.get_running_loop()
         number = 0
         while True:
             number += 1
             started = loop.time()
             self._woken.clear()
-            settled = await run_task(self._limited(), name=f"{self.name} pass {number}")
-            failures = (self._last.failures if self._last else 0) + 1 if settled.error else 0
+            result = await run_task(self._run_limited(), name=f"{self.name} pass {number}")
+            failures = (self._last.failures if self._last else 0) + 1 if result.error else 0
             self._last = PassReport(
-                self.name, number, started, loop.time() - started, failures=failures, error=settled.error
+                self.name, number, started, loop.time() - started, failures=failures, error=result.error
             )
             self._on_pass(self._last)
-            await self._until(started + self._interval * (1 + self._jitter * self._draw()))
+            await self._sleep_until(started + self._interval * (1 + self._jitter * self._draw()))
 
-    async def _limited(self) -> None:
+    async def _run_limited(self) -> None:
         async with asyncio.timeout(self._limit):
             await self._run_pass()
 
-    async def _until(self, when: float) -> None:
-        # A pass that is late still lets other tasks of this event loop run once.
+    async def _sleep_until(self, when: float) -> None:
+        # A late pass still lets other tasks of this event loop run once.
         await asyncio.sleep(0)
         try:
             async with asyncio.timeout_at(when):
@@ -122,23 +122,23 @@ class PassThread:
         return await asyncio.get_running_loop().run_in_executor(self._threads, decide, *values)
 
     def close(self) -> None:
-        """Begin no further pass. One that is running is not waited for, and ends with the process at the latest."""
+        """Start no further pass. A running pass is not waited for, and ends with the process at the latest."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-# A pass that has not ended for so many intervals is taken for dead, as upstream's is.
-_PATIENCE: Final = 5
-# Passes that follow one another faster than this are given as much time as if they did not.
-_SHORTEST: Final = 1.0
+# A loop whose pass has not ended for so many intervals counts as dead, as upstream's.
+_MISSED_INTERVALS: Final = 5
+# Shorter intervals count as this long.
+_MIN_INTERVAL: Final = 1.0
 
 
-def expect_passes(interval: float) -> Activity:
-    """What probes are told of passes that begin every so many seconds."""
-    return Activity(_PATIENCE * max(interval, _SHORTEST), asyncio.get_running_loop().time)
+def build_activity(interval: float) -> Activity:
+    """The activity that probes expect of passes at this interval."""
+    return Activity(_MISSED_INTERVALS * max(interval, _MIN_INTERVAL), asyncio.get_running_loop().time)
 
 
 def pass_reporter(activity: Activity, log: Logger) -> Callable[[PassReport], None]:
-    """What a loop reports to. A pass that failed is a sign of life too: the next one may do better."""
+    """A function that reports passes to probes and log. A failed pass counts as activity too."""
 
     def report(passed: PassReport) -> None:
         activity.touch()

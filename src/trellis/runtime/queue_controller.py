@@ -25,7 +25,7 @@ from trellis.runtime.settings.component import NamespaceSettings
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import CounterSpec
 
-# While an informer is stale, objects are tried again after so long.
+# The delay of reconciles while an informer is stale.
 _STALE_SECONDS: Final = 2.0
 
 
@@ -33,27 +33,27 @@ class Enqueue(Protocol):
     """Puts an object into a work queue."""
 
     def __call__(self, key: ObjectKey, delay: float = 0.0, /) -> None:
-        """Have it reconciled soon, or in so many seconds."""
+        """Reconcile the object soon, or after a delay in seconds."""
 
 
 class ObjectQueue:
-    """The work queue of the objects in covered namespaces, which handlers and reconcilers put them into."""
+    """The work queue of the objects in covered namespaces."""
 
     def __init__(self, scope: NamespaceSettings, draw: Draw) -> None:
         self._scope = scope
         self.queue: WorkQueue[ObjectKey] = WorkQueue(draw=draw)
 
     def enqueue(self, key: ObjectKey, delay: float = 0.0) -> None:
-        """Have an object reconciled soon, or in so many seconds, if its namespace is covered."""
+        """Reconcile an object soon, or after a delay in seconds, if its namespace is covered."""
         if self._scope.covers(key[0]):
             self.queue.add_after(key, delay)
 
 
 class QueueController(Controller):
-    """A controller with a work queue of objects. `noun` is what one of them is called in the log.
+    """A controller with a work queue of objects. `noun` is what an object is called in the log.
 
-    The first kind that it follows is that of these objects. All of them are reconciled every `interval` seconds, as
-    many at a time as there are `workers`; `failures` counts reconciles that ended with an error, and are tried again.
+    The controller's first kind is that of the objects. All objects are reconciled every `interval` seconds, as many at
+    a time as there are `workers`. `failures` counts failed reconciles, which are retried.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class QueueController(Controller):
 
     @abstractmethod
     def subscribe(self) -> None:
-        """Enqueue the objects that a change concerns, from now on. The caches are synced."""
+        """Subscribe to changes, and enqueue the objects that each change concerns. The caches are synced."""
 
     @abstractmethod
     async def reconcile(self, key: ObjectKey) -> float | None:
-        """Reconcile one object; the result is in how many seconds to do so again, None if only after a change."""
+        """Reconcile one object; returns the seconds until the next reconcile, None if only a change requires one."""
 
     @abstractmethod
     async def reconcile_all(self) -> None:
-        """Enqueue all objects, wait until the queue is `drained`, and export metrics."""
+        """Enqueue all objects, wait until the queue is drained, and export metrics."""
 
     def on_started_leading(self) -> None:
         """Reconcile everything now: this process has become the leader."""
@@ -98,19 +98,19 @@ class QueueController(Controller):
             self._loop.wake()
 
     async def run(self) -> None:
-        """Work until cancelled."""
+        """Reconcile until cancelled."""
         await self._informer_set.wait_until_synced()
         own = next(iter(self._informer_set))
         self._log.info("everything has been seen", **{own.resource.plural: len(own.snapshot())})
         self.subscribe()
         async with asyncio.TaskGroup() as group:
-            reconciles = run_workers(self._queue, self._reconcile, workers=self._workers, on_failure=self._failed)
+            reconciles = run_workers(self._queue, self._reconcile, workers=self._workers, on_failure=self._on_failure)
             group.create_task(reconciles, name="reconciles")
             group.create_task(self._loop.run(), name="full passes")
 
-    async def drained(self) -> None:
-        """Return once no object waits to be reconciled now."""
-        await self._queue.drained()
+    async def wait_until_drained(self) -> None:
+        """Return once no object is due and none is being reconciled."""
+        await self._queue.wait_until_drained()
 
     async def _reconcile(self, key: ObjectKey) -> float | None:
         if not self._may_act():
@@ -121,7 +121,7 @@ class QueueController(Controller):
         self._log.detail(2, "nothing is decided", why=problem, **{self._noun: "/".join(key)})
         return _STALE_SECONDS
 
-    def _failed(self, failure: WorkFailure) -> None:
+    def _on_failure(self, failure: WorkFailure) -> None:
         self._metrics.add(self._failures, 1)
         fields = {self._noun: "/".join(failure.key)}
         self._log.error("a look failed", **fields, error=failure.error, again_in=failure.retry_in)

@@ -1,10 +1,10 @@
-"""Work queues and their workers: one entry for each key, however many changes there were.
+"""Work queues and their workers: one entry for each key, whatever the number of changes.
 
     queue: WorkQueue[str] = WorkQueue()
     queue.add("default/web")                 # on every change
-    queue.add_after("default/web", 30.0)     # or when it is due again
-    key = await queue.get()                  # no other worker gets it now
-    queue.done(key)                          # changes since then put it back at the end
+    queue.add_after("default/web", 30.0)     # or after a delay
+    key = await queue.get()                  # no other worker gets the key until it is done
+    queue.done(key)                          # changes since then put the key back at the end
 
 The rules are those of client-go's work queue: first come, first served; a key is never handed to two workers at once;
 a key that changes while it is worked on comes back once. A failure costs nothing but a later retry. All calls are
@@ -27,13 +27,13 @@ from trellis.runtime.tasks import run_task
 K = TypeVar("K", bound=Hashable)
 
 
-# It starts at a tenth of a second, because most failures are conflicts that a fresh read heals. It ends at five
-# minutes, so that an object that can never succeed costs twelve attempts an hour.
-RETRIES: Final = RetryBackoff(first=0.1, most=300.0, jitter=0.1)
+# It starts at a tenth of a second, because most failures are conflicts, which a new read resolves. It ends at five
+# minutes, so that an object that always fails costs twelve attempts an hour.
+RETRIES: Final = RetryBackoff(initial=0.1, maximum=300.0, jitter=0.1)
 
 
 class WorkQueue(Generic[K]):
-    """Keys to work on, now or later. A key is never None."""
+    """Keys to process, now or after a delay. A key is never None."""
 
     def __init__(self, backoff: RetryBackoff = RETRIES, draw: Draw = random.random) -> None:
         self._backoff = backoff
@@ -41,7 +41,7 @@ class WorkQueue(Generic[K]):
         self._ready: OrderedDict[K, None] = OrderedDict()
         self._timers: dict[K, asyncio.TimerHandle] = {}
         self._running: set[K] = set()
-        self._again: set[K] = set()
+        self._dirty: set[K] = set()
         self._failures: dict[K, int] = {}
         self._closed = False
         self._changed = asyncio.Event()
@@ -49,62 +49,62 @@ class WorkQueue(Generic[K]):
 
     @property
     def ready(self) -> int:
-        """How many keys could be handed out now."""
+        """How many keys are ready."""
         return len(self._ready)
 
     @property
     def delayed(self) -> int:
-        """How many keys wait for their time."""
+        """How many keys wait for their delay to pass."""
         return len(self._timers)
 
     @property
     def running(self) -> int:
-        """How many keys are worked on."""
+        """How many keys are being processed."""
         return len(self._running)
 
     def failures(self, key: K) -> int:
-        """How often in a row work on this key has failed."""
+        """How often in a row processing this key has failed."""
         return self._failures.get(key, 0)
 
     def add(self, key: K) -> None:
-        """Queue a key for the next free worker. A closed queue takes no more."""
+        """Queue a key for the next free worker. A closed queue ignores it."""
         if self._closed:
             return
         self._drop_timer(key)
         if key in self._running:
-            self._again.add(key)
+            self._dirty.add(key)
         else:
             self._enqueue(key)
 
     def add_after(self, key: K, delay: float) -> None:
-        """Work on this key in so many seconds, or sooner if it is added again."""
+        """Queue a key after a delay in seconds, or sooner if it is added again."""
         if delay <= 0:
             self.add(key)
             return
-        if self._closed or key in self._ready or key in self._again:
+        if self._closed or key in self._ready or key in self._dirty:
             return
         loop = asyncio.get_running_loop()
         timer = self._timers.get(key)
         if timer is not None and timer.when() <= loop.time() + delay:
             return
         self._drop_timer(key)
-        self._timers[key] = loop.call_later(delay, self._is_due, key)
+        self._timers[key] = loop.call_later(delay, self._on_timer, key)
 
     def retry(self, key: K) -> float:
-        """Count a failure and work on the key again later; the answer is how much later."""
+        """Count a failure and queue the key again after a backoff; returns the delay."""
         self._failures[key] = self.failures(key) + 1
         delay = self._backoff.wait(self._failures[key], self._draw)
         self.add_after(key, delay)
         return delay
 
     def forget(self, key: K) -> None:
-        """Forget the failures: the next one waits for the shortest time again."""
+        """Reset the count of failures of a key."""
         self._failures.pop(key, None)
 
     async def get(self) -> K | None:
-        """The key that has been ready for longest; None when the queue is closed and nothing is left."""
+        """The key that has been ready for longest; None once the queue is closed and empty."""
         while not self._ready:
-            if self._closed and not self._again:
+            if self._closed and not self._dirty:
                 return None
             self._changed.clear()
             await self._changed.wait()
@@ -113,32 +113,32 @@ class WorkQueue(Generic[K]):
         return key
 
     def done(self, key: K) -> None:
-        """Work on this key has ended, well or badly. What changed meanwhile puts it at the end of the line."""
+        """Mark a key as processed. If it was added meanwhile, it goes to the end of the queue."""
         self._running.remove(key)
-        if key in self._again:
-            self._again.remove(key)
+        if key in self._dirty:
+            self._dirty.remove(key)
             self._enqueue(key)
         elif self._closed:
             self._changed.set()
-        self._tell_if_idle()
+        self._signal_if_idle()
 
     def close(self) -> frozenset[K]:
-        """Take no more keys and hand out what is ready. Returned are the keys whose time will not come."""
+        """Accept no more keys; ready keys are still handed out. Returns the delayed keys, which are dropped."""
         self._closed = True
         dropped = frozenset(self._timers)
         for key in dropped:
             self._drop_timer(key)
         self._changed.set()
-        self._tell_if_idle()
+        self._signal_if_idle()
         return dropped
 
-    async def drained(self) -> None:
-        """Wait until no key is ready and no worker runs; returns at once if that is so."""
+    async def wait_until_drained(self) -> None:
+        """Wait until no key is ready and no worker runs."""
         while self._ready or self._running:
             self._idle.clear()
             await self._idle.wait()
 
-    def _is_due(self, key: K) -> None:
+    def _on_timer(self, key: K) -> None:
         del self._timers[key]
         self.add(key)
 
@@ -152,20 +152,20 @@ class WorkQueue(Generic[K]):
         if timer is not None:
             timer.cancel()
 
-    def _tell_if_idle(self) -> None:
+    def _signal_if_idle(self) -> None:
         if not self._ready and not self._running:
             self._idle.set()
 
 
-# Enough to hide the latency of single requests, and few enough for passes that share one thread.
+# Enough to hide the latency of requests, and few enough for passes that share one thread.
 WORKERS: Final = 4
 
-# Work on one key. The answer says in how many seconds to look again; None if only a change is a reason to.
+# Processes one key; returns the seconds until it is queued again, None if only a change requires that.
 Handler: TypeAlias = Callable[[K], Coroutine[Any, Any, float | None]]
 
 
 class WorkFailure(msgspec.Struct, frozen=True):
-    """Work on a key that ended with an error. `retry_in` is in seconds."""
+    """A key whose processing failed. `retry_in` is in seconds."""
 
     key: Any
     error: BaseException
@@ -180,7 +180,7 @@ async def run_workers(
     workers: int = WORKERS,
     on_failure: Callable[[WorkFailure], None],
 ) -> None:
-    """Work until the queue is closed and empty, on at most `workers` keys at a time."""
+    """Process keys until the queue is closed and empty, at most `workers` at a time."""
     async with asyncio.TaskGroup() as group:
         for number in range(workers):
             group.create_task(_worker(queue, handle, on_failure), name=f"worker-{number}")
@@ -189,13 +189,13 @@ async def run_workers(
 async def _worker(queue: WorkQueue[K], handle: Handler[K], on_failure: Callable[[WorkFailure], None]) -> None:
     while (key := await queue.get()) is not None:
         try:
-            settled = await run_task(handle(key), name=f"work on {key}")
+            result = await run_task(handle(key), name=f"work on {key}")
         finally:
             queue.done(key)
-        if settled.error is not None:
+        if result.error is not None:
             delay = queue.retry(key)
-            on_failure(WorkFailure(key, settled.error, queue.failures(key), delay))
+            on_failure(WorkFailure(key, result.error, queue.failures(key), delay))
             continue
         queue.forget(key)
-        if settled.value is not None:
-            queue.add_after(key, settled.value)
+        if result.value is not None:
+            queue.add_after(key, result.value)

@@ -1,7 +1,7 @@
 """Writes and reads the files of recordings, gzipped if the name ends in `.gz`.
 
-A controller goes on whatever becomes of its recording: the first failure to write is reported, and ends the
-recording. A process that is killed leaves everything up to its last `flush`.
+A failure to write does not stop a controller: the first failure is logged and ends the recording. A process that is
+killed leaves everything up to its last `flush`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from trellis.runtime.settings.declarations import Setting, Settings
 from trellis.runtime.settings.loader import setting_values
 from trellis.runtime.telemetry.logs import Logger
 
-_PIECE: Final = 1 << 18
+_BUFFER_BYTES: Final = 1 << 18
 _COMPRESSED: Final = ".gz"
 _GZIP: Final = b"\x1f\x8b"
 # The usual 9 takes ten times as long for a fifth less.
@@ -43,7 +43,7 @@ class RecorderSettings(Settings, frozen=True):
 
 
 class Recorder:
-    """Writes lines; from any thread. Check `is_on` before building a payload only for it."""
+    """Writes lines, from any thread. Check `is_on` before building a payload only for the recording."""
 
     def __init__(self, file: BufferedIOBase | None) -> None:
         self._file = file
@@ -52,31 +52,31 @@ class Recorder:
 
     @property
     def is_on(self) -> bool:
-        """Whether what is written goes anywhere."""
+        """Whether lines are recorded."""
         return self._file is not None
 
     def write(self, kind: str, payload: object) -> None:
-        """Append one record as a line; without a file, do nothing."""
+        """Append a line; without a file, do nothing."""
         if self._file is None:
             return
         line = encode_line(kind, payload)
         with self._lock:
             self._waiting += line
-            if len(self._waiting) >= _PIECE:
-                self._hand_over()
+            if len(self._waiting) >= _BUFFER_BYTES:
+                self._write_buffer()
 
     def flush(self) -> None:
-        """Have everything up to here outlive the process."""
+        """Write all lines up to here to the file."""
         with self._lock:
-            self._hand_over()
+            self._write_buffer()
 
     def close(self) -> None:
-        """Write no more."""
+        """Close the file."""
         with self._lock:
-            self._hand_over()
-            self._end()
+            self._write_buffer()
+            self._close_file()
 
-    def _hand_over(self) -> None:
+    def _write_buffer(self) -> None:
         if self._file is None or not self._waiting:
             return
         try:
@@ -84,10 +84,10 @@ class Recorder:
             self._file.flush()
         except OSError as error:
             _log.error("what is seen is no longer recorded", why=error)
-            self._end()
+            self._close_file()
         self._waiting.clear()
 
-    def _end(self) -> None:
+    def _close_file(self) -> None:
         file, self._file = self._file, None
         if file is not None:
             try:
@@ -100,7 +100,7 @@ NO_RECORDER: Final = Recorder(None)
 
 
 def open_recorder(path: str, component: str, settings: Settings) -> Recorder:
-    """Records into a file, in place of what was in it; without a path, nowhere. Raises `InvalidInput`."""
+    """Record into a file, which is overwritten; without a path, record nothing. Raises `InvalidInput`."""
     if not path:
         return NO_RECORDER
     try:
@@ -117,11 +117,11 @@ def read_recording(path: Path) -> Iterator[bytes]:
     """The lines of a recording, as they are in the file; raises `InvalidRecording`."""
     try:
         with path.open("rb") as raw:
-            is_compressed = raw.peek(len(_GZIP)).startswith(_GZIP)  # whatever it is called by now
+            is_compressed = raw.peek(len(_GZIP)).startswith(_GZIP)  # by its content: it may have been renamed
             with gzip.open(raw) if is_compressed or path.name.endswith(_COMPRESSED) else raw as file:
                 yield from file
     except EOFError:
-        # The process that wrote it was killed. What it flushed has been read.
+        # The recording process was killed. What it flushed has been read.
         return
     except (OSError, zlib.error) as error:
         cause = (error.strerror if isinstance(error, OSError) else None) or error
@@ -129,7 +129,7 @@ def read_recording(path: Path) -> Iterator[bytes]:
 
 
 class _Compressed(gzip.GzipFile):
-    """Gzipped as it comes; closing it closes the file."""
+    """Compresses while writing; closing it closes the file."""
 
     def __init__(self, file: BufferedIOBase) -> None:
         super().__init__(fileobj=file, mode="wb", compresslevel=_LEVEL, mtime=0)

@@ -1,4 +1,4 @@
-"""Shutdown of a process: on SIGTERM or SIGINT within a second, in order, and with a report of what was left undone.
+"""Shutdown of a process: on SIGTERM or SIGINT, within a second, with a report of abandoned tasks.
 
     async def main(stop: Shutdown) -> None:
         ...                          # start everything
@@ -25,8 +25,8 @@ import msgspec
 
 from trellis.runtime.threads import DaemonThreads
 
-# A replica that holds a lease and lingers delays its successor; one that is cut short repeats work. A second does both
-# justice, and the 0.1 s that are left are for Python to exit.
+# A replica that holds a lease and stops slowly delays its successor; one that is interrupted repeats work. A second is
+# the compromise, of which 0.1 s remain for Python to exit.
 DRAIN_SECONDS: Final = 0.6
 UNWIND_SECONDS: Final = 0.15
 
@@ -35,7 +35,7 @@ NewLoop: TypeAlias = Callable[[], asyncio.AbstractEventLoop]
 
 
 class ShutdownReport(msgspec.Struct, frozen=True):
-    """Why a process ended, and what it left undone. `reason` is None if the work was simply over."""
+    """Why a process ended, and the tasks it abandoned. `reason` is None if the work was complete."""
 
     reason: str | None
     drained: bool
@@ -43,7 +43,7 @@ class ShutdownReport(msgspec.Struct, frozen=True):
 
 
 class Shutdown:
-    """A request to stop: by a signal, or by a part of the program, such as on a lost lease."""
+    """A request to stop: by a signal, or by a component, such as on a lost lease."""
 
     def __init__(self) -> None:
         self._requested = asyncio.Event()
@@ -51,7 +51,7 @@ class Shutdown:
 
     @property
     def reason(self) -> str | None:
-        """Why to stop: the name of the signal, or the reason passed to `request`. None until then."""
+        """The name of the signal, or the reason passed to `request`; None until then."""
         return self._reason
 
     def request(self, reason: str) -> None:
@@ -61,7 +61,7 @@ class Shutdown:
             self._requested.set()
 
     async def wait(self) -> None:
-        """Return when it is time to stop."""
+        """Return when a shutdown has been requested."""
         await self._requested.wait()
 
 
@@ -90,7 +90,7 @@ async def _serve(main: Main, drain: float, unwind: float) -> ShutdownReport:
         for handled in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(handled)
             # Not the default action: the kernel gives process 1, which a container's command is, no default actions.
-            signal.signal(handled, _exit_at_once)
+            signal.signal(handled, _exit_immediately)
         stop.request(number.name)
 
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -98,12 +98,12 @@ async def _serve(main: Main, drain: float, unwind: float) -> ShutdownReport:
     return await supervise(main, stop, drain=drain, unwind=unwind)
 
 
-def _exit_at_once(number: int, _frame: FrameType | None) -> None:
+def _exit_immediately(number: int, _frame: FrameType | None) -> None:
     os._exit(128 + number)
 
 
 async def supervise(main: Main, stop: Shutdown, *, drain: float, unwind: float) -> ShutdownReport:
-    """Run `main` until it is over or a stop is requested, and then see it to its end."""
+    """Run `main` until it ends or a shutdown is requested; then drain and cancel it."""
     task = asyncio.create_task(main(stop), name="main")
     stopping = asyncio.create_task(stop.wait(), name="stop")
     await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -132,7 +132,7 @@ def run_together(*mains: Main) -> Main:
 
 
 async def run_until_stopped(stop: Shutdown, work: Coroutine[Any, Any, None], name: str) -> None:
-    """Do this work until it is over or a stop is requested, and then see it unwind. An error of it is raised here."""
+    """Run this work until it ends or a shutdown is requested, and then unwind it. Raises the error of the work."""
     working = asyncio.create_task(work, name=name)
     stopping = asyncio.create_task(stop.wait(), name="stopping")
     try:
@@ -146,7 +146,7 @@ async def run_until_stopped(stop: Shutdown, work: Coroutine[Any, Any, None], nam
 
 
 async def _cancel_all(seconds: float) -> tuple[str, ...]:
-    """Cancel every other task of the loop; the names of those that are still there after so many seconds."""
+    """Cancel every other task of the loop; returns the names of the tasks that still run after the timeout."""
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()

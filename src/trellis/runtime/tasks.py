@@ -1,4 +1,4 @@
-"""Runs coroutines in tasks of their own: one whose result or error is a value, or several that end together.
+"""Runs coroutines in separate tasks: one whose result or error is a value, or several that end together.
 
 A loop must outlive a pass, and a queue must outlive a key: their failures are values to record instead of exceptions
 to catch, so that bugs are counted and logged like everything else.
@@ -16,14 +16,14 @@ T = TypeVar("T")
 
 
 class TaskResult(msgspec.Struct, Generic[T], frozen=True):
-    """A value, or the error that came instead of it."""
+    """The value or the error of a task."""
 
     value: T | None
     error: BaseException | None
 
 
 async def run_task(work: Coroutine[Any, Any, T], *, name: str | None = None) -> TaskResult[T]:
-    """Run to the end and return the result. Cancelling this cancels the work, and waits until it has stopped."""
+    """Run a coroutine and return its result. Cancelling this cancels the coroutine and waits until it has stopped."""
     task = asyncio.create_task(work, name=name)
     try:
         await asyncio.wait({task})
@@ -51,8 +51,8 @@ async def wait_for_first(tasks: Sequence[asyncio.Task[None]]) -> None:
     """Return once one of these tasks has ended, or raise its error. Without tasks it waits until cancelled."""
     if not tasks:
         await asyncio.get_running_loop().create_future()
-    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    for task in done:
+    ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in ended:
         task.result()
 
 

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class DaemonThreads(ThreadPoolExecutor):
-    """At most so many threads, started when there is work for them.
+    """A pool of daemon threads, started on demand.
 
     It derives from the standard pool because the event loop takes no other for its own; the pool's machinery of threads
     is never set in motion.
@@ -35,7 +35,7 @@ class DaemonThreads(ThreadPoolExecutor):
         self._closed = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Run it in one of the threads, in the order of submission."""
+        """Run a function in one of the threads, in the order of submission."""
         future: Future[T] = Future()
 
         def job() -> None:
@@ -50,13 +50,13 @@ class DaemonThreads(ThreadPoolExecutor):
             self._waiting.add(future)
             self._jobs.put(job)
             if len(self._crew) < min(self._most, len(self._waiting)):
-                thread = threading.Thread(target=self._labour, name=f"{self._name}-{len(self._crew)}", daemon=True)
+                thread = threading.Thread(target=self._run_jobs, name=f"{self._name}-{len(self._crew)}", daemon=True)
                 self._crew.append(thread)
                 thread.start()
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more work. What has not begun is done still, unless it shall be cancelled."""
+        """Accept no more work. Submitted work is still done unless `cancel_futures` is set."""
         with self._guard:
             self._closed = True
             if cancel_futures:
@@ -68,10 +68,10 @@ class DaemonThreads(ThreadPoolExecutor):
             for thread in self._crew:
                 thread.join()
 
-    def _labour(self) -> None:
+    def _run_jobs(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-            del job  # A thread that waits must not keep the last snapshot alive.
+            del job  # A waiting thread must not keep the last snapshot alive.
 
 
 class _Delivery:

@@ -37,7 +37,7 @@ from trellis.controllers.admission.metrics import UPKEEP_METRICS
 from trellis.controllers.admission.settings import CertificateSettings, RegistrationSettings, StatusLeaseSettings
 from trellis.controllers.admission.status_lease import StatusLease
 from trellis.controllers.admission.webhook.registration import WebhookRegistration
-from trellis.kube.auth.kubeconfig import connection_from_kubeconfig
+from trellis.kube.auth.kubeconfig import load_kubeconfig_connection
 from trellis.kube.client import Client
 from trellis.kube.transport.aiohttp_transport import AiohttpTransport
 from trellis.kube.write.outcomes import Result, WriteOutcome
@@ -131,7 +131,7 @@ class Webhook:
 @asynccontextmanager
 async def replica(cluster: Cluster, **settings: Any) -> AsyncIterator[Webhook]:
     kubeconfig = await asyncio.to_thread(shipped_accounts.account, cluster, "admission")
-    client = Client(AiohttpTransport(connection_from_kubeconfig({}, file=kubeconfig)))
+    client = Client(AiohttpTransport(load_kubeconfig_connection({}, file=kubeconfig)))
     try:
         yield Webhook(client, RegistrationSettings(**settings))
     finally:
@@ -261,7 +261,7 @@ def test_no_pod_fails_while_the_certificate_is_replaced_again_and_again(cluster:
             await asyncio.gather(*creating)
             assert len(webhook.reviews) == 50
             loads = 'trellis_admission_certificate_loads_total{result="loaded"} 6'
-            assert loads in webhook.metrics.text().decode()
+            assert loads in webhook.metrics.format_text().decode()
 
     run(main())
 

@@ -16,7 +16,7 @@ from testbed.waiting import until
 from testbed.workloads import container, deployment, disruption_budget, pod
 from trellis.api.kube.pods import Pod
 from trellis.base.errors import AlreadyExists, Conflict, Forbidden, Invalid, KubeError, NotFound, Throttled
-from trellis.kube.auth.kubeconfig import connection_from_kubeconfig
+from trellis.kube.auth.kubeconfig import load_kubeconfig_connection
 from trellis.kube.client import Client
 from trellis.kube.resources import DEPLOYMENTS, NODES, PDBS, POD_METRICS, PODS, VPAS
 from trellis.kube.transport.aiohttp_transport import AiohttpTransport
@@ -29,7 +29,7 @@ R = TypeVar("R")
 
 def _as(kubeconfig: Path, work: Callable[[Client], Awaitable[R]]) -> R:
     async def main() -> R:
-        client = Client(AiohttpTransport(connection_from_kubeconfig({}, file=kubeconfig)))
+        client = Client(AiohttpTransport(load_kubeconfig_connection({}, file=kubeconfig)))
         try:
             return await work(client)
         finally:
@@ -263,7 +263,7 @@ def test_a_service_account_without_rights_is_forbidden_and_its_name_is_reported(
 
 
 def test_a_user_may_act_as_another_and_has_the_rights_of_the_other(cluster: Cluster, namespace: str) -> None:
-    connection = connection_from_kubeconfig({}, file=cluster.kubeconfig)
+    connection = load_kubeconfig_connection({}, file=cluster.kubeconfig)
     impersonation = msgspec.structs.replace(connection.impersonation, user="jane", groups=("dev",))
 
     async def main() -> None:

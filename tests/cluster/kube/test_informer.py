@@ -16,7 +16,7 @@ from testbed.waiting import PATIENCE
 from testbed.workloads import deployment, pod
 from trellis.api.kube.pods import Pod
 from trellis.core.cluster.store import BY_NODE, BY_OWNER, index_by_node, index_by_owner
-from trellis.kube.auth.kubeconfig import connection_from_kubeconfig
+from trellis.kube.auth.kubeconfig import load_kubeconfig_connection
 from trellis.kube.client import Client
 from trellis.kube.flow_control import RetryBackoff
 from trellis.kube.resources import PODS, REPLICA_SETS, VPAS, Resource
@@ -30,12 +30,12 @@ from trellis.kube.write.patches import merge_patch
 R = TypeVar("R")
 
 # A tenth of the usual waits: nobody else has to be spared here.
-QUICK = RetryBackoff(first=0.1, most=1.0)
+QUICK = RetryBackoff(initial=0.1, maximum=1.0)
 
 
 @asynccontextmanager
 async def talking(kubeconfig: Path) -> AsyncIterator[Client]:
-    client = Client(AiohttpTransport(connection_from_kubeconfig({}, file=kubeconfig)))
+    client = Client(AiohttpTransport(load_kubeconfig_connection({}, file=kubeconfig)))
     try:
         yield client
     finally:

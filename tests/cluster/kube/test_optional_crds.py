@@ -13,7 +13,7 @@ from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.waiting import PATIENCE
 from trellis.api.kube.meta import KubeObject
-from trellis.kube.auth.kubeconfig import connection_from_kubeconfig
+from trellis.kube.auth.kubeconfig import load_kubeconfig_connection
 from trellis.kube.client import Client
 from trellis.kube.resources import PODS, Resource
 from trellis.kube.transport.aiohttp_transport import AiohttpTransport
@@ -90,7 +90,7 @@ def test_a_removed_kind_stops_no_informer_and_returns_in_another_version(
             task.cancel()
 
     async def main() -> None:
-        client = Client(AiohttpTransport(connection_from_kubeconfig({}, file=cluster.kubeconfig)))
+        client = Client(AiohttpTransport(load_kubeconfig_connection({}, file=cluster.kubeconfig)))
         try:
             await work(client)
         finally:

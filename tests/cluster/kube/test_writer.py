@@ -20,9 +20,9 @@ from testbed.waiting import PATIENCE, until
 from testbed.workloads import deployment, disruption_budget, pod
 from trellis.base.errors import Unreachable
 from trellis.base.reasons import Reason
-from trellis.kube.auth.kubeconfig import connection_from_kubeconfig
+from trellis.kube.auth.kubeconfig import load_kubeconfig_connection
 from trellis.kube.client import Client
-from trellis.kube.events import EventRecorder, EventReporter, reference_to
+from trellis.kube.events import EventRecorder, EventReporter, build_reference
 from trellis.kube.leader_election import Election, LeaseTimes
 from trellis.kube.resources import DEPLOYMENTS, PODS, VPAS
 from trellis.kube.transport.aiohttp_transport import AiohttpTransport
@@ -39,7 +39,7 @@ from trellis.kube.write.actions import (
     PatchScale,
     PatchStatus,
     Target,
-    target_of,
+    build_target,
 )
 from trellis.kube.write.outcomes import DRY_RUN, NOT_LEADING, REPLACED, Result, WriteOutcome
 from trellis.kube.write.patches import Patch, json_patch, merge_patch, strategic_patch
@@ -52,7 +52,7 @@ AS_STRATEGIC = strategic_patch({"spec": {"containers": [{"name": "app", "resourc
 
 @asynccontextmanager
 async def talking(kubeconfig: Path) -> AsyncIterator[Client]:
-    client = Client(AiohttpTransport(connection_from_kubeconfig({}, file=kubeconfig)))
+    client = Client(AiohttpTransport(load_kubeconfig_connection({}, file=kubeconfig)))
     try:
         yield client
     finally:
@@ -275,7 +275,7 @@ def test_events_are_stored_with_their_count(cluster: Cluster, namespace: str) ->
 
     async def work(client: Client) -> None:
         web = await client.get(PODS, "web", namespace)
-        about = reference_to(PODS, web)
+        about = build_reference(PODS, web)
         writer = Writer(client, record=lambda _: None)
         recorder = EventRecorder(writer, EventReporter("trellis-test", "one"), now=lambda: datetime.now(UTC))
         recorder.record(about, reason, "it happened")
@@ -327,7 +327,7 @@ def test_of_two_candidates_one_leads_and_when_it_dies_the_other_does(cluster: Cl
             assert (first.may_write(), second.may_write()) == (False, True)
             fenced = Writer(client, record=lambda _: None, may_write=first.may_write)
             web = await client.get(PODS, "web", namespace)
-            target = target_of(PODS, web, at_this_version=False)
+            target = build_target(PODS, web, with_version=False)
             assert (await fenced.write(labelled(target))).reason == NOT_LEADING
             task.cancel()
             other.cancel()

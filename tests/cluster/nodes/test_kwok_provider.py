@@ -20,7 +20,7 @@ from trellis.api.kube.coordination import ConfigMap
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.nodes import Node
 from trellis.core.nodes import GroupState, InstanceState
-from trellis.kube.auth.kubeconfig import connection_from_kubeconfig
+from trellis.kube.auth.kubeconfig import load_kubeconfig_connection
 from trellis.kube.client import Client
 from trellis.kube.transport.aiohttp_transport import AiohttpTransport
 from trellis.kube.write.outcomes import Result, WriteOutcome
@@ -78,7 +78,7 @@ class Groups:
 
 @asynccontextmanager
 async def writing(kubeconfig: Path) -> AsyncIterator[Writer]:
-    client = Client(AiohttpTransport(connection_from_kubeconfig({}, file=kubeconfig)))
+    client = Client(AiohttpTransport(load_kubeconfig_connection({}, file=kubeconfig)))
     try:
         yield Writer(client, record=lambda _: None, settings=WriterSettings(timeout=30.0))
     finally:

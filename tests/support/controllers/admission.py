@@ -139,8 +139,8 @@ class World:
 
     def metric_value(self, series: str) -> float:
         """The value of a series, as it is served."""
-        self.metrics.gather()
-        lines = self.metrics.text().decode().splitlines()
+        self.metrics.flush()
+        lines = self.metrics.format_text().decode().splitlines()
         return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(series)), 0.0)
 
     def count_single_gets(self, part: str) -> int:

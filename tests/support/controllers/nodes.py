@@ -177,7 +177,7 @@ class World(ControlledWorld):
 
     def metric(self, metric: str, **labels: str) -> float:
         """The value of a series; 0 if there is none."""
-        for line in self.metrics.text().decode().splitlines():
+        for line in self.metrics.format_text().decode().splitlines():
             result = re.fullmatch(r"(\w+)(?:\{(.*)\})? (\S+)", line)
             if result is None or result[1] != metric:
                 continue

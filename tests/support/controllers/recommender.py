@@ -131,7 +131,7 @@ class World:
 
     def metric_value(self, series: str) -> float:
         """The value of a series, as it is served."""
-        lines = self.metrics.text().decode().splitlines()
+        lines = self.metrics.format_text().decode().splitlines()
         return next((float(line.rpartition(" ")[2]) for line in lines if line.startswith(series)), 0.0)
 
     def writes(self, part: str) -> int:

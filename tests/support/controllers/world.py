@@ -68,7 +68,7 @@ class ControlledWorld(ABC):
 
     def metric_value(self, series: str) -> float:
         """The value of a series, as it is served; those with further labels are added up."""
-        lines = self.metrics.text().decode().splitlines()
+        lines = self.metrics.format_text().decode().splitlines()
         return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(series))
 
     async def context(

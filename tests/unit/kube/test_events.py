@@ -17,8 +17,14 @@ from trellis.api.kube.pods import Pod
 from trellis.base.errors import Unreachable
 from trellis.base.names import check_dns_subdomain
 from trellis.base.reasons import Reason, Severity
-from trellis.kube.event_correlator import TRACKED_SERIES, EventCorrelator, Occurrence
-from trellis.kube.events import EventRecorder, EventReporter, reference_to
+from trellis.kube.events import (
+    TRACKED_SERIES,
+    EventCorrelator,
+    EventRecorder,
+    EventReporter,
+    Occurrence,
+    build_reference,
+)
 from trellis.kube.lru_map import LruMap
 from trellis.kube.resources import NODES, PODS
 from trellis.kube.write.writer import Writer, WriterSettings
@@ -274,7 +280,7 @@ def test_read_only_posts_nothing() -> None:
 
 def test_events_about_objects_without_a_namespace_stand_in_default() -> None:
     server = ModelServer()
-    node = reference_to(NODES, Pod(PodMeta(name="node-1", uid="n-1", resource_version="5")))
+    node = build_reference(NODES, Pod(PodMeta(name="node-1", uid="n-1", resource_version="5")))
 
     async def work(recorder: EventRecorder) -> None:
         recorder.record(node, REFUSED)
@@ -292,7 +298,7 @@ def test_events_about_objects_without_a_namespace_stand_in_default() -> None:
 )
 def test_the_name_of_an_event_is_one_whatever_the_object_is_called(name: str) -> None:
     server = ModelServer()
-    reference = reference_to(PODS, Pod(PodMeta(name=name, namespace="shop")))
+    reference = build_reference(PODS, Pod(PodMeta(name=name, namespace="shop")))
 
     async def work(recorder: EventRecorder) -> None:
         recorder.record(reference, REFUSED)
@@ -305,11 +311,11 @@ def test_the_name_of_an_event_is_one_whatever_the_object_is_called(name: str) ->
 
 
 def test_a_cluster_that_never_stops_talking_costs_a_bounded_amount_of_memory() -> None:
-    correlator = EventCorrelator(kept=100)
+    correlator = EventCorrelator(capacity=100)
     for i in range(10_000):
         reference = ObjectReference("Pod", "shop", f"web-{i}", f"uid-{i}", "v1")
         correlator.correlate(Occurrence(reference, REFUSED, "x" * 5_000), float(i))
-    assert len(correlator._buckets) == len(correlator._wordings) == 100
+    assert len(correlator._buckets) == len(correlator._recent_messages) == 100
     assert TRACKED_SERIES == 4096
 
 

@@ -184,7 +184,7 @@ def test_when_the_leader_dies_the_other_takes_over_within_the_lease_and_old_writ
         assert spec(server)["holderIdentity"] == "b"
         assert spec(server)["leaseTransitions"] == 1
         # It does not know yet that it was deposed, and an action of its was still waiting in line.
-        assert first.election.leading
+        assert first.election.is_leading
         before = len(server.requests)
         late = await first.write()
         assert (late.result, late.reason) == (Result.SKIPPED, NOT_LEADING)
@@ -214,7 +214,7 @@ def test_a_leader_that_cannot_renew_stops_writing_before_another_may_acquire_the
         assert first.changes == [True, False]
         first.line.cut = False
         await asyncio.sleep(60)
-        assert (first.election.leading, second.election.leading) == (False, True)
+        assert (first.election.is_leading, second.election.is_leading) == (False, True)
 
     run(main())
 
@@ -384,9 +384,9 @@ def test_a_read_only_candidate_never_leads_and_writes_nothing() -> None:
         )
         task = asyncio.create_task(election.run())
         await asyncio.sleep(60)
-        assert not election.leading
+        assert not election.is_leading
         assert server.objects == {}
-        assert "read-only" in election.trouble
+        assert "read-only" in election.last_error
         task.cancel()
 
     run(main())

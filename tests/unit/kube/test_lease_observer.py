@@ -70,6 +70,6 @@ def test_an_api_server_that_does_not_answer_changes_nothing_and_one_that_forbids
         assert await after(observer, 0) is False
         server.faults.append(error_response(403, "Forbidden", "leases are forbidden"))
         assert await after(observer, 0) is True
-        assert "forbidden" in observer.trouble
+        assert "forbidden" in observer.last_error
 
     observed(play)

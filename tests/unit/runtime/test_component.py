@@ -17,9 +17,9 @@ from trellis.base.reasons import Reason
 from trellis.kube.resources import PODS
 from trellis.kube.write.actions import CreateObject, Target
 from trellis.kube.write.outcomes import Result
-from trellis.runtime.cluster_connection import retry_until_answered
+from trellis.runtime.cluster_connection import retry_until_success
 from trellis.runtime.component import ComponentSpec, Controller, ControllerContext, run_component
-from trellis.runtime.leadership import one_lease
+from trellis.runtime.leadership import single_lease
 from trellis.runtime.settings.component import AccessSettings, LeaderSettings
 from trellis.runtime.settings.declarations import Settings
 from trellis.runtime.shutdown import Shutdown
@@ -93,7 +93,7 @@ class World:
             metrics=CLUSTER_METRICS,
             build=build,
             interval=60.0,
-            election=one_lease(self.settings.leader),
+            election=single_lease(self.settings.leader),
             dry_run=self.dry_run,
         )
         metrics = Metrics(CLUSTER_METRICS, about_process=False)
@@ -192,7 +192,7 @@ def test_an_api_server_that_does_not_answer_is_asked_again() -> None:
 
     async def play() -> None:
         clock = asyncio.get_running_loop().time
-        found = await retry_until_answered(lambda: server.client.get(PODS, "rose", "shop"), log)
+        found = await retry_until_success(lambda: server.client.get(PODS, "rose", "shop"), log)
         assert found.metadata.name == "rose"
         assert clock() == pytest.approx(4.0)
 

@@ -132,7 +132,7 @@ def test_a_removed_kind_is_empty_stops_no_informer_and_is_watched_again_once_ser
         assert world.informers.why_not_trusted() is None
         assert world.informers.why_not_ready() is None
         world.informers.export(world.metrics)
-        assert f'trellis_informer_connected{{resource="{HVPAS.full_name}"}} 0' in world.metrics.text().decode()
+        assert f'trellis_informer_connected{{resource="{HVPAS.full_name}"}} 0' in world.metrics.format_text().decode()
         world.refused.clear()
         world.installed = True
         await asyncio.sleep(61.0)
@@ -273,7 +273,7 @@ def test_how_all_are_doing_is_exported() -> None:
     async def play() -> None:
         await world.informers.wait_until_synced()
         world.informers.export(world.metrics)
-        text = world.metrics.text().decode()
+        text = world.metrics.format_text().decode()
         for resource in ("pods", "horizontalpodautoscalers.autoscaling"):
             assert f'trellis_informer_synced{{resource="{resource}"}} 1' in text
         assert 'trellis_informer_synced{resource="hvpas' not in text

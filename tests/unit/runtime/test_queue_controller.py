@@ -58,7 +58,7 @@ class Shepherd(QueueController):
     async def reconcile_all(self) -> None:
         for pod in self.pods.snapshot():
             self.enqueue(key_of(pod))
-        await self.drained()
+        await self.wait_until_drained()
 
 
 def run(

@@ -13,7 +13,7 @@ from support import virtual_time
 from trellis.kube.flow_control import RetryBackoff
 from trellis.runtime.queues import Handler, WorkFailure, WorkQueue, run_workers
 
-EXACT = RetryBackoff(first=1.0, most=60.0, jitter=0.0)
+EXACT = RetryBackoff(initial=1.0, maximum=60.0, jitter=0.0)
 
 
 def unexpected(failure: WorkFailure) -> None:

@@ -15,7 +15,7 @@ from support.api_server.server import ModelServer
 from trellis.kube.resources import HPAS, NAMESPACES, PODS, VPAS, Resource
 from trellis.kube.transport.requests import Request
 from trellis.kube.watch.informer import Informer
-from trellis.runtime.optional_kinds import OptionalKind, UnreadableKinds, rule_for
+from trellis.runtime.optional_kinds import OptionalKind, UnreadableKinds, format_missing_rule
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
@@ -40,11 +40,11 @@ class World:
         self.vpas = self._informer(VPAS)
         self.pods = self._informer(PODS)
         self.hpas = self._informer(HPAS, WITHOUT)
-        self.unseen.after(self.vpas)
+        self.unseen.set_essential(self.vpas)
         self.everything = (self.vpas, self.pods, self.hpas)
 
     def _informer(self, resource: Resource[Any], dispensable: OptionalKind | None = None) -> Informer[Any]:
-        self.unseen.expect(resource, dispensable)
+        self.unseen.register(resource, dispensable)
         report = partial(self.unseen.report, resource)
         return Informer(self.server.client, resource, draw=lambda: 0.5, report=report)
 
@@ -53,7 +53,7 @@ class World:
 
     @property
     def gauge(self) -> float | None:
-        lines = self.metrics.text().decode().splitlines()
+        lines = self.metrics.format_text().decode().splitlines()
         found = [line for line in lines if line.startswith(f'trellis_unseen_resources{{resource="{NAME}"}}')]
         return float(found[0].rpartition(" ")[2]) if found else None
 
@@ -76,12 +76,12 @@ def test_a_forbidden_kind_is_done_without_and_that_is_reported_once(caplog: pyte
     world.forbidden = {"horizontalpodautoscalers"}
 
     async def play() -> None:
-        assert world.unseen.not_yet_seen(world.everything)
+        assert world.unseen.list_unsynced(world.everything)
         async with asyncio.timeout(10.0):
             for each in world.everything:
                 await world.unseen.wait_for(each)
         assert world.unseen.is_lacking(world.hpas)
-        assert world.unseen.not_yet_seen(world.everything) == []
+        assert world.unseen.list_unsynced(world.everything) == []
         assert world.unseen.remarks() == [f"{NAME} unseen: HPAs are not noticed"]
         assert world.gauge == 1.0
         await asyncio.sleep(3600.0)
@@ -126,7 +126,7 @@ def test_an_api_server_that_forbids_everything_at_first_costs_no_kind() -> None:
 
     async def play() -> None:
         await asyncio.sleep(20.0)
-        assert len(world.unseen.not_yet_seen(world.everything)) == 3
+        assert len(world.unseen.list_unsynced(world.everything)) == 3
         # Roles are read one after the other: HPAs are refused once more after VPAs may be read.
         world.forbidden = {"horizontalpodautoscalers"}
         while not world.vpas.staleness().connected:  # noqa: ASYNC110 - nobody else wants to know
@@ -147,7 +147,7 @@ def test_what_is_essential_is_waited_for(kind: str) -> None:
 
     async def play() -> None:
         await asyncio.sleep(600.0)
-        awaited = world.unseen.not_yet_seen(world.everything)
+        awaited = world.unseen.list_unsynced(world.everything)
         # Without VPAs in sight no refusal is believed.
         assert len(awaited) == (1 if kind == "pods" else 2)
         assert awaited[0].startswith(kind)
@@ -161,17 +161,17 @@ def test_a_kind_that_fails_for_another_reason_is_waited_for() -> None:
 
     async def play() -> None:
         await asyncio.sleep(600.0)
-        assert world.unseen.not_yet_seen(world.everything) == [NAME]
+        assert world.unseen.list_unsynced(world.everything) == [NAME]
 
     world.run(play)
 
 
 def test_the_rule_that_is_missing_can_be_put_into_a_role() -> None:
-    assert rule_for(HPAS, WITHOUT) == (
+    assert format_missing_rule(HPAS, WITHOUT) == (
         "{apiGroups: [autoscaling], resources: [horizontalpodautoscalers], verbs: [get, list, watch]}"
     )
     one = OptionalKind("", "kube-system", "trellis-freeze")
-    assert rule_for(NAMESPACES, one) == (
+    assert format_missing_rule(NAMESPACES, one) == (
         '{apiGroups: [""], resources: [namespaces], resourceNames: [trellis-freeze], verbs: [get, list, watch]}'
         " in namespace kube-system"
     )

@@ -16,7 +16,7 @@ from trellis.kube.flow_control import RetryBackoff
 from trellis.runtime.queues import WorkQueue
 
 T = TypeVar("T")
-EXACT = RetryBackoff(first=1.0, most=60.0, jitter=0.0)
+EXACT = RetryBackoff(initial=1.0, maximum=60.0, jitter=0.0)
 
 
 async def taken(queue: WorkQueue[str]) -> list[str]:
@@ -143,7 +143,7 @@ def test_drained_waits_for_what_is_ready_and_for_what_is_worked_on() -> None:
         queue: WorkQueue[str] = WorkQueue()
         queue.add("a")
         queue.close()
-        draining = asyncio.create_task(queue.drained())
+        draining = asyncio.create_task(queue.wait_until_drained())
         await asyncio.sleep(1)
         seen = [draining.done()]
         await queue.get()

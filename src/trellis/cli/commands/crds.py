@@ -62,12 +62,12 @@ def command(kinds: tuple[str, ...], output: str, downgrade_check: bool, kubeconf
 async def _losses(kubeconfig: Path | None, context: str) -> list[str]:
     """What upstream's CRDs would drop or strand, object by object."""
     from trellis.api.schema.downgrade import find_losses  # noqa: PLC0415 -- only for those who ask a cluster
-    from trellis.kube.client import stored_objects  # noqa: PLC0415
+    from trellis.kube.client import iterate_stored_objects  # noqa: PLC0415
 
     losses: list[str] = []
     async with connected(kubeconfig, context, "trellis-crds") as (client, _):
         for kind in (VPA, CHECKPOINT):
-            async for document in stored_objects(client, kind):
+            async for document in iterate_stored_objects(client, kind):
                 metadata = document.get("metadata", {})
                 name = f"{kind.name} {metadata.get('namespace')}/{metadata.get('name')}"
                 losses += [f"{name}: {problem} [{problem.reason}]" for problem in find_losses(kind, document)]

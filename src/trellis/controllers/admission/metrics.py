@@ -123,7 +123,7 @@ class ReviewMetrics:
         self._values: defaultdict[tuple[HistogramSpec, tuple[str, ...]], list[float]] = defaultdict(list)
         self._steps = {step: self._values[EXECUTION, (step,)] for step in STEPS}
         self._zero()
-        metrics.hold(self.enter)
+        metrics.register_flush(self.enter)
 
     def count(self, spec: CounterSpec, *labels: str) -> None:
         self._counts[spec, labels] += 1

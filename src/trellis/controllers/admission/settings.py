@@ -13,7 +13,7 @@ from trellis.base.errors import InvalidSelector
 from trellis.base.names import check_dns_label, check_dns_subdomain, check_label_key, check_label_value
 from trellis.base.quantities import Quantity
 from trellis.base.selectors import LabelOperator, parse_selector
-from trellis.runtime.settings.component import AccessSettings, ScopeSettings, why_not_interval, why_not_millicores
+from trellis.runtime.settings.component import AccessSettings, ScopeSettings, check_interval, check_millicores
 from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
 from trellis.runtime.telemetry.health_server import HealthSettings
 from trellis.runtime.telemetry.logs import LogSettings
@@ -259,7 +259,7 @@ class StatusLeaseSettings(Settings, frozen=True):
         Setting(
             "How often that Lease is renewed.",
             why="Upstream's updater takes us for gone after a minute without.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(10)
 
@@ -287,7 +287,7 @@ class ReviewSettings(Settings, frozen=True):
             "Most CPU that a container is given for its start; a boost that would be more is cut.",
             why="Unset: no maximum.",
             minimum=Quantity.ZERO,
-            check=why_not_millicores,
+            check=check_millicores,
         ),
     ] = None
     require_fit: Annotated[

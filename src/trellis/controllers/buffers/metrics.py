@@ -130,7 +130,7 @@ def export_headroom(
 ) -> None:
     """Export what was observed of headroom; `most` Buffers, the first by name, have series of their own."""
     own = sorted(decisions, key=lambda decision: decision.key)[:most]
-    metrics.keep(BUFFER, {key_of(buffer) for buffer in buffers})
+    metrics.remove_deleted(BUFFER, {key_of(buffer) for buffer in buffers})
     metrics.set_all(PROVISIONED, {decision.key: float(decision.on_ready) for decision in own})
     metrics.set_all(PRICE, {decision.key: decision.price for decision in own})
     for decision in own:

@@ -36,7 +36,7 @@ from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.recording.format import BUFFERS
 from trellis.kube.scales import ScaleLookups
 from trellis.runtime.component import ComponentSpec, ControllerContext, component_main
-from trellis.runtime.leadership import one_lease
+from trellis.runtime.leadership import single_lease
 from trellis.runtime.queue_controller import ObjectQueue, QueueController
 from trellis.runtime.recorder import open_recorder
 from trellis.runtime.settings.component import effective_boost_settings
@@ -123,7 +123,7 @@ class BufferController(QueueController):
         restless = (key_of(buffer) for buffer in buffers if not self._reconciler.is_at_rest(buffer))
         for key in (*restless, *self._capacity.keys()):
             self.enqueue(key)
-        await self.drained()
+        await self.wait_until_drained()
         timer.step("looks")
         export_buffers(self._metrics, self._informers.buffers, self._states, self._most_exported)
         self._capacity.export()
@@ -249,7 +249,7 @@ def buffers_spec(settings: BufferControllerSettings) -> ComponentSpec[BufferCont
         build=build,
         interval=settings.translation.buffer_interval.total_seconds(),
         namespace=settings.scope.vpa_object_namespace,
-        election=one_lease(settings.leader),
+        election=single_lease(settings.leader),
         recording=partial(open_recorder, settings.recording.record, BUFFERS, settings),
         concurrent_writes=settings.translation.concurrent_writes,
         started_with={"lease": settings.leader.leader_elect},

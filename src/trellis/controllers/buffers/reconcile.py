@@ -29,7 +29,7 @@ from trellis.controllers.buffers.view import BufferViewBuilder
 from trellis.core.buffers import Translation, TranslationFacts
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.cluster.target_problems import TARGET_UNREACHABLE, build_target_problem
-from trellis.kube.events import reference_to
+from trellis.kube.events import build_reference
 from trellis.kube.resources import BUFFERS
 from trellis.kube.write.outcomes import Result
 from trellis.kube.write.writer import Writer
@@ -182,7 +182,7 @@ class BufferReconciler:
                 # If another writer was faster, the next reconcile reads who owns what.
                 await self._writer.write(build_release_action(buffer, outcome.resource_version))
         state.published = published
-        record_events(self._record, reference_to(BUFFERS, buffer), state, translation)
+        record_events(self._record, build_reference(BUFFERS, buffer), state, translation)
         return None
 
     def _requeue_after(self, translation: Translation, *, soon: bool) -> float | None:

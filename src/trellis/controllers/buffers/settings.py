@@ -17,8 +17,8 @@ from trellis.runtime.settings.component import (
     AccessSettings,
     LeaderSettings,
     ScopeSettings,
-    why_not_interval,
-    why_not_millicores,
+    check_interval,
+    check_millicores,
 )
 from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
 from trellis.runtime.telemetry.health_server import HealthSettings
@@ -97,7 +97,7 @@ class TranslationSettings(Settings, frozen=True):
         Setting(
             "How often to look at all Buffers.",
             why="Changes and the edges of schedules are acted on at once, whatever this says.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(60)
     max_chunks_per_buffer: Annotated[
@@ -129,7 +129,7 @@ class TranslationSettings(Settings, frozen=True):
             "What the admission controller has been told: most CPU that a container is given for its start.",
             why="A chunk is as big as a pod that starts. Unset: no maximum.",
             minimum=Quantity.ZERO,
-            check=why_not_millicores,
+            check=check_millicores,
         ),
     ] = None
     metrics_buffers: Annotated[

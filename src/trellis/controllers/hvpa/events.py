@@ -12,7 +12,7 @@ from trellis.core.cluster.store import key_of
 from trellis.core.hvpa.demand.scale import SCALE_WISH
 from trellis.core.hvpa.demand.vpa import NO_TOTALS
 from trellis.core.hvpa.plan import AS_DECIDED, STEP_BLOCKED
-from trellis.kube.events import reference_to
+from trellis.kube.events import build_reference
 from trellis.kube.resources import HVPAS
 from trellis.runtime.telemetry.event_queue import EventSink
 from trellis.runtime.telemetry.logs import Logger
@@ -35,7 +35,7 @@ class HvpaEvents:
         recorded = [note.reason for note in new]
         new += [note for note in notes if _event_key(note) not in state.noted and note.reason not in recorded]
         for note in new:
-            self._record(reference_to(HVPAS, hvpa), note.reason, note.message)
+            self._record(build_reference(HVPAS, hvpa), note.reason, note.message)
             log = _log.info if note.reason.severity is Severity.INFO else _log.warning
             log("told", hvpa="/".join(key_of(hvpa)), reason=note.reason.code, details=note.details)
         state.verdict, state.notes = key, frozenset(note.reason.code for note in notes)

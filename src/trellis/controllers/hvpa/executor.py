@@ -89,7 +89,7 @@ def _write_back(hvpa: Hvpa, observed: int | None, replicas: int) -> actions.Acti
     if observed is not None:
         operations.append({"op": "test", "path": "/spec/replicas", "value": observed})
     operations.append({"op": "add", "path": "/spec/replicas", "value": replicas})
-    target = actions.target_of(HVPAS, hvpa, at_this_version=observed is None)
+    target = actions.build_target(HVPAS, hvpa, with_version=observed is None)
     return actions.PatchObject(target, json_patch(operations))
 
 

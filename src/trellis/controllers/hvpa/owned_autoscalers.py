@@ -33,7 +33,7 @@ from trellis.base.quantities import Quantity
 from trellis.base.reasons import Reason, Severity
 from trellis.core.hvpa.autoscalers import build_hpa_spec, build_vpa_spec, is_owned_by
 from trellis.kube.resources import HPAS, HVPAS, VPAS, Resource
-from trellis.kube.write.actions import Action, CreateObject, DeleteObject, PatchObject, Target, target_of
+from trellis.kube.write.actions import Action, CreateObject, DeleteObject, PatchObject, Target, build_target
 from trellis.kube.write.patches import Patch, json_patch
 
 _DEFAULT_CPU_METRIC: Final = MetricSource(name="cpu", target=MetricTarget(type="Utilization", average_utilization=80))
@@ -172,7 +172,7 @@ def _plan_upkeep(
     ]
     current = next((autoscaler for autoscaler in ours if autoscaler.metadata.name == name and wanted is not None), None)
     actions: list[Action] = [
-        DeleteObject(target_of(resource, autoscaler, at_this_version=False))
+        DeleteObject(build_target(resource, autoscaler, with_version=False))
         for autoscaler in ours
         if autoscaler is not current
     ]
@@ -182,11 +182,11 @@ def _plan_upkeep(
     if current is not None:
         if not same(wanted, current.spec) and written != StoredSpec(wanted, current.spec):
             patch = json_patch([{"op": "replace", "path": "/spec", "value": wanted}])
-            actions.append(PatchObject(target_of(resource, current), patch))
+            actions.append(PatchObject(build_target(resource, current), patch))
     elif namesake is None:
         actions.append(CreateObject(Target(resource, name, namespace), _document(resource, hvpa, wanted)))
     elif _is_orphan(namesake.metadata):
-        actions.append(PatchObject(target_of(resource, namesake), _adoption(namesake.metadata, hvpa, wanted)))
+        actions.append(PatchObject(build_target(resource, namesake), _adoption(namesake.metadata, hvpa, wanted)))
     elif not is_owned_by(namesake.metadata, hvpa):
         taken = f"{resource.kind} {namespace}/{name}"
     # Otherwise it is owned and being deleted: another one is created when it is gone.

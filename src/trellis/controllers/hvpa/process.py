@@ -29,7 +29,7 @@ from trellis.kube.resources import HVPAS
 from trellis.kube.write.actions import PatchObject
 from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime.component import ComponentSpec, ControllerContext, component_main
-from trellis.runtime.leadership import one_lease
+from trellis.runtime.leadership import single_lease
 from trellis.runtime.queue_controller import ObjectQueue, QueueController
 from trellis.runtime.recorder import open_recorder
 from trellis.runtime.shutdown import Main
@@ -90,7 +90,7 @@ class HvpaController(QueueController):
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
         for hvpa in self._informers.hvpas.snapshot():
             self.enqueue(key_of(hvpa))
-        await self.drained()
+        await self.wait_until_drained()
         self._gauges.export(self.states.all())
         self._informer_set.export(self._metrics)
         timer.total()
@@ -111,7 +111,7 @@ def hvpa_spec(settings: HvpaControllerSettings) -> ComponentSpec[HvpaController]
         build=build,
         interval=settings.loop.hvpa_interval.total_seconds(),
         namespace=settings.scope.vpa_object_namespace,
-        election=one_lease(settings.leader),
+        election=single_lease(settings.leader),
         recording=partial(open_recorder, settings.recording.record, HVPA, settings),
         concurrent_writes=settings.loop.concurrent_writes,
         is_usual=_is_usual,
@@ -125,7 +125,7 @@ def hvpa_main(settings: HvpaControllerSettings) -> Main:
 
 
 def _is_usual(outcome: WriteOutcome) -> bool:
-    return cluster_metrics.is_usual(outcome) or _is_conflicting_write_back(outcome)
+    return cluster_metrics.is_expected(outcome) or _is_conflicting_write_back(outcome)
 
 
 def _is_conflicting_write_back(outcome: WriteOutcome) -> bool:

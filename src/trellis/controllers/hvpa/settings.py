@@ -7,7 +7,7 @@ from typing import Annotated, Final
 from trellis.base.durations import Duration
 from trellis.core.hvpa import HvpaSettings
 from trellis.runtime.recorder import RecorderSettings
-from trellis.runtime.settings.component import AccessSettings, LeaderSettings, NamespaceSettings, why_not_interval
+from trellis.runtime.settings.component import AccessSettings, LeaderSettings, NamespaceSettings, check_interval
 from trellis.runtime.settings.declarations import Setting, Settings
 from trellis.runtime.telemetry.health_server import HealthSettings
 from trellis.runtime.telemetry.logs import LogSettings
@@ -23,7 +23,7 @@ class HvpaLoopSettings(Settings, frozen=True):
         Setting(
             "How often to look at all Hvpas.",
             why="Changes and moments that are known in advance are acted on at once, whatever this says.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(60)
     ready_patience: Annotated[

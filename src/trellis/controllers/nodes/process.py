@@ -56,4 +56,4 @@ def nodes_main(settings: NodeControllerSettings, shared: SharedInformers | None 
 
 def _is_usual(outcome: WriteOutcome) -> bool:
     """Whether an outcome needs no line in the log: an eviction that a disruption budget forbids is tried again."""
-    return cluster_metrics.is_usual(outcome) or outcome.result is Result.REFUSED
+    return cluster_metrics.is_expected(outcome) or outcome.result is Result.REFUSED

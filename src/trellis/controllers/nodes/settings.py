@@ -16,8 +16,8 @@ from trellis.runtime.settings.component import (
     AccessSettings,
     LeaderSettings,
     ScopeSettings,
-    why_not_interval,
-    why_not_millicores,
+    check_interval,
+    check_millicores,
 )
 from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
 from trellis.runtime.telemetry.health_server import HealthSettings
@@ -71,7 +71,7 @@ class ScaleUpFlags(Settings, frozen=True):
         Setting(
             "How long a node may take to come up before it is given back and its group left alone.",
             why="As in Cluster Autoscaler.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(int(_SCALE_UP_DEFAULTS.max_node_provision_seconds))
     initial_node_group_backoff_duration: Annotated[
@@ -79,18 +79,18 @@ class ScaleUpFlags(Settings, frozen=True):
         Setting(
             "How long a group is left alone after it has failed; twice as long each time.",
             why="As in Cluster Autoscaler.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(int(_SCALE_UP_DEFAULTS.initial_node_group_backoff_seconds))
     max_node_group_backoff_duration: Annotated[
-        Duration, Setting("The longest of these times.", why="As in Cluster Autoscaler.", check=why_not_interval)
+        Duration, Setting("The longest of these times.", why="As in Cluster Autoscaler.", check=check_interval)
     ] = Duration.from_seconds(int(_SCALE_UP_DEFAULTS.max_node_group_backoff_seconds))
     node_group_backoff_reset_timeout: Annotated[
         Duration,
         Setting(
             "After so long without a failure the next one counts as the first.",
             why="As in Cluster Autoscaler.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(int(_SCALE_UP_DEFAULTS.node_group_backoff_reset_seconds))
     expendable_pods_priority_cutoff: Annotated[
@@ -230,7 +230,7 @@ class NodeLoopSettings(Settings, frozen=True):
         Setting(
             "How often to look at all nodes.",
             why="Pods without a node, Buffers that change and nodes that come are acted on at once.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(10)
     max_allowed_cpu_boost: Annotated[
@@ -239,7 +239,7 @@ class NodeLoopSettings(Settings, frozen=True):
             "What the admission controller has been told: most CPU that a container is given for its start.",
             why="A pod that is moved starts anew, and may be boosted then. Unset: no maximum.",
             minimum=Quantity.ZERO,
-            check=why_not_millicores,
+            check=check_millicores,
         ),
     ] = None
     metrics_buffers: Annotated[
@@ -266,7 +266,7 @@ class ProviderSettings(Settings, frozen=True):
         Setting(
             "How long a provider may take to answer; a group whose order is not answered is left alone for a while.",
             why="Long enough for a cloud that is busy, and shorter than what probes take for dead.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(30)
     kwok_node_groups: Annotated[

@@ -27,7 +27,7 @@ from trellis.core.usage.columns import RowKey
 from trellis.kube.client import Client
 from trellis.kube.resources import CHECKPOINTS, VPAS, Resource
 from trellis.kube.transport.requests import build_get
-from trellis.kube.write.actions import Action, CreateObject, DeleteObject, PatchObject, Target, target_of
+from trellis.kube.write.actions import Action, CreateObject, DeleteObject, PatchObject, Target, build_target
 from trellis.kube.write.outcomes import Result
 from trellis.kube.write.patches import json_patch
 from trellis.kube.write.writer import Writer
@@ -203,7 +203,7 @@ class CheckpointStore:
             key = RowKey(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name, checkpoint.spec.container_name)
             self._forget(key)
         outcomes = await self._writer.write_all(
-            DeleteObject(target_of(CHECKPOINTS, checkpoint)) for checkpoint in deleted
+            DeleteObject(build_target(CHECKPOINTS, checkpoint)) for checkpoint in deleted
         )
         return sum(outcome.applied for outcome in outcomes)
 

@@ -75,7 +75,7 @@ class RecommendationApi:
 
     def _leadership_document(self) -> dict[str, Any]:
         """The recommenders that this process serves, and the leaders of those that it does not."""
-        return {"serves": sorted(self._leadership.served), "elsewhere": self._leadership.elsewhere()}
+        return {"serves": sorted(self._leadership.served), "elsewhere": self._leadership.list_other_holders()}
 
     def _explain_no_pass(self) -> str:
         if self._leadership.served:
@@ -93,7 +93,9 @@ class RecommendationApi:
         return f"{vpa} names the recommender {recommender}; this process serves {served}{self._leaders()}"
 
     def _leaders(self) -> str:
-        leaders = [f"{name} is led by {holder or 'nobody'}" for name, holder in self._leadership.elsewhere().items()]
+        leaders = [
+            f"{name} is led by {holder or 'nobody'}" for name, holder in self._leadership.list_other_holders().items()
+        ]
         return f" ({', '.join(leaders)})" if leaders else ""
 
     def _build_error(self, status: int, message: str) -> ProbeResponse:

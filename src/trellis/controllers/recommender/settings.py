@@ -15,7 +15,7 @@ from trellis.base.quantities import Quantity
 from trellis.core.recommend.settings import DefaultSettings, PipelineSettings
 from trellis.core.usage.settings import UsageSettings
 from trellis.runtime.recorder import RecorderSettings
-from trellis.runtime.settings.component import AccessSettings, LeaderSettings, ScopeSettings, why_not_interval
+from trellis.runtime.settings.component import AccessSettings, LeaderSettings, ScopeSettings, check_interval
 from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
 from trellis.runtime.telemetry.health_server import HealthSettings
 from trellis.runtime.telemetry.logs import LogSettings
@@ -56,7 +56,7 @@ class RecommenderLoopSettings(Settings, frozen=True):
         Setting(
             "How often to take in metrics and recommend.",
             why="Metrics are a minute old anyway.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(60)
     hvpa_totals: Annotated[
@@ -171,7 +171,7 @@ class EstimateSettings(Settings, frozen=True):
         Setting(
             "As much history as makes the CPU bounds trusted; with less they are wider.",
             why="A day has every hour in it once.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(86400)
     confidence_interval_memory: Annotated[
@@ -179,7 +179,7 @@ class EstimateSettings(Settings, frozen=True):
         Setting(
             "As much history as makes the memory bounds trusted; with less they are wider.",
             why="A day has every hour in it once.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(86400)
     humanize_memory: Annotated[
@@ -264,7 +264,7 @@ class StorageSettings(Settings, frozen=True):
     ] = Duration.from_seconds(600)
     checkpoints_timeout: Annotated[
         Duration,
-        Setting("How long writing checkpoints may take in a pass.", why="Upstream's figure.", check=why_not_interval),
+        Setting("How long writing checkpoints may take in a pass.", why="Upstream's figure.", check=check_interval),
     ] = Duration.from_seconds(60)
     checkpoint_writes_per_pass: Annotated[
         int,

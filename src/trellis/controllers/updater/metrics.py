@@ -263,7 +263,7 @@ class UpdaterMetrics:
             self._set(spec, {(size,): 0.0 for size in _SIZES}, counts)
         self._set(VERDICTS, {}, reasons)
         self._set(WARNINGS, {}, warnings)
-        self._metrics.keep(OBJECT, {(look.name, workload[0]) for workload, look in looks.items()})
+        self._metrics.remove_deleted(OBJECT, {(look.name, workload[0]) for workload, look in looks.items()})
 
     def _zero(self, namespace: str, look: DecisionCounts) -> None:
         """A first eviction shall show as a rise."""

@@ -33,9 +33,9 @@ from trellis.kube.flow_control import Rate
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime import passes
-from trellis.runtime.cluster_connection import retry_until_answered
+from trellis.runtime.cluster_connection import retry_until_success
 from trellis.runtime.component import ComponentSpec, Controller, ControllerContext, component_main
-from trellis.runtime.leadership import one_lease
+from trellis.runtime.leadership import single_lease
 from trellis.runtime.passes import PassThread, Periodic
 from trellis.runtime.queues import WorkQueue
 from trellis.runtime.recorder import open_recorder
@@ -264,7 +264,7 @@ def updater_spec(settings: UpdaterSettings) -> ComponentSpec[UpdaterController]:
 
     @asynccontextmanager
     async def build(context: ControllerContext) -> AsyncIterator[UpdaterController]:
-        version = await retry_until_answered(context.client.version, _log)
+        version = await retry_until_success(context.client.version, _log)
         update = update_settings(settings, context.served, version)
         yield build_updater(context, settings, update, on_warmed_up=freeze_live_objects)
 
@@ -276,7 +276,7 @@ def updater_spec(settings: UpdaterSettings) -> ComponentSpec[UpdaterController]:
         build=build,
         interval=settings.loop.updater_interval.total_seconds(),
         namespace=settings.scope.vpa_object_namespace,
-        election=one_lease(settings.leader),
+        election=single_lease(settings.leader),
         recording=partial(open_recorder, settings.recording.record, UPDATER, settings),
         concurrent_writes=settings.loop.concurrent_writes,
         dry_run=settings.loop.dry_run,
@@ -300,4 +300,4 @@ async def _await_shielded(task: asyncio.Task[None]) -> None:
 
 
 def _is_usual(outcome: WriteOutcome) -> bool:
-    return cluster_metrics.is_usual(outcome) or outcome.result in _REFUSALS
+    return cluster_metrics.is_expected(outcome) or outcome.result in _REFUSALS

@@ -15,7 +15,7 @@ from trellis.core.resize.freeze import CLUSTER_FREEZE_CONFIG_MAP
 from trellis.core.resize.settings import HpaConflict, UpdateSettings
 from trellis.kube.discovery import Served, ServerVersion
 from trellis.runtime.recorder import RecorderSettings
-from trellis.runtime.settings.component import AccessSettings, LeaderSettings, ScopeSettings, why_not_interval
+from trellis.runtime.settings.component import AccessSettings, LeaderSettings, ScopeSettings, check_interval
 from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
 from trellis.runtime.telemetry.health_server import HealthSettings
 from trellis.runtime.telemetry.logs import LogSettings
@@ -31,7 +31,7 @@ class UpdaterLoopSettings(Settings, frozen=True):
         Setting(
             "How often to look at all pods.",
             why="Changes and moments that are known in advance are acted on at once, whatever this says.",
-            check=why_not_interval,
+            check=check_interval,
         ),
     ] = Duration.from_seconds(60)
     concurrent_writes: Annotated[
@@ -181,7 +181,7 @@ class AdmissionStatusSettings(Settings, frozen=True):
     admission_controller_status_lease_timeout: Annotated[
         Duration,
         Setting(
-            "A Lease that nobody renews for so long counts as gone.", why="Upstream's figure.", check=why_not_interval
+            "A Lease that nobody renews for so long counts as gone.", why="Upstream's figure.", check=check_interval
         ),
     ] = Duration.from_seconds(60)
 

@@ -27,9 +27,9 @@ class ClientCertificate(msgspec.Struct, frozen=True):
 
 
 class PluginCall(msgspec.Struct, frozen=True):
-    """A program that prints credentials (`exec` of a user). `cluster` is what it is told about the server, if it asks.
+    """A program that prints credentials (`exec` of a user). `cluster` describes the server, if the program wants that.
 
-    `interactive` is `Never`, `IfAvailable` or `Always`: whether it may talk to a person at a terminal.
+    `interactive` is `Never`, `IfAvailable` or `Always`: whether it may prompt at a terminal.
     """
 
     api_version: str
@@ -79,7 +79,7 @@ class Impersonation(msgspec.Struct, frozen=True):
 
 
 class Connection(msgspec.Struct, frozen=True):
-    """Everything a transport needs to know.
+    """The parameters of a transport.
 
     `source` says in messages where this comes from, such as a file and a context. Without `authority` (PEM) the
     system's authorities are trusted. `proxy` is a URL, or empty for what the environment says. `warnings` are for the

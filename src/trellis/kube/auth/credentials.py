@@ -1,7 +1,7 @@
 """Credentials that may change while the process runs: fixed ones, and tokens in files.
 
-The transport asks for an identity before each request, so asking is cheap. After a 401 it renews the credentials, and
-tries once more if there are others.
+The transport gets an identity before each request, so `identity` is cheap. After a 401 it renews the credentials, and
+retries once if they have changed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REREAD_SECONDS: Final = 60.0
 
 
 class Identity(msgspec.Struct, frozen=True):
-    """What is shown to the server with one request."""
+    """The token or certificate of one request."""
 
     token: str = ""
     certificate: ClientCertificate | None = None
@@ -30,27 +30,27 @@ class Identity(msgspec.Struct, frozen=True):
 
 
 class Credentials(Protocol):
-    """Where identities come from."""
+    """A source of identities."""
 
     async def identity(self) -> Identity:
-        """The one to use now; raises `Unauthorized` if there is none to be had."""
+        """The current identity; raises `Unauthorized` if there is none."""
 
     async def renew(self, refused: Identity) -> bool:
-        """The server did not accept this one. Whether the next may be different, so that asking again has a point."""
+        """Renew a refused identity; returns whether the next one may differ, so that a retry makes sense."""
 
 
 class FixedCredentials:
-    """A token or a certificate that stays what it is, or neither."""
+    """A token or a certificate that never changes, or neither."""
 
     def __init__(self, identity: Identity) -> None:
         self._identity = identity
 
     async def identity(self) -> Identity:
-        """Always the same."""
+        """The fixed identity."""
         return self._identity
 
     async def renew(self, refused: Identity) -> bool:  # noqa: ARG002 - of the protocol
-        """There is no other."""
+        """Always false."""
         return False
 
 
@@ -69,7 +69,7 @@ class TokenFile:
         self._token = ""
 
     async def identity(self) -> Identity:
-        """The token in the file. If the file is gone or empty, the last one serves on: it may well be valid still."""
+        """The token in the file. If the file is missing or empty, the last token is used: it may still be valid."""
         self._refresh(asyncio.get_running_loop().time())
         if not self._token:
             raise Unauthorized(0, "NoToken", f"there is no token in {self._path}")

@@ -13,12 +13,12 @@ SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 def is_in_cluster(environment: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> bool:
-    """Whether this is a pod that may talk to the API server."""
+    """Whether this process runs in a pod with a service account."""
     return bool(environment.get("KUBERNETES_SERVICE_HOST")) and (service_account / "token").is_file()
 
 
-def connection_in_cluster(environment: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> Connection:
-    """The pod's own cluster. The token is re-read while we run: the kubelet replaces it before it expires."""
+def load_in_cluster_connection(environment: Mapping[str, str], service_account: Path = SERVICE_ACCOUNT) -> Connection:
+    """The connection to the pod's own cluster. The token is re-read: the kubelet replaces it before it expires."""
     host = environment.get("KUBERNETES_SERVICE_HOST", "")
     if not host:
         rule = "this is not a pod (KUBERNETES_SERVICE_HOST is not set); name a kubeconfig"

@@ -25,7 +25,7 @@ class KubeconfigEntry(msgspec.Struct, frozen=True, rename="kebab"):
 
 
 class KubeconfigCluster(KubeconfigEntry, frozen=True):
-    """A server, and how to know that it is the right one."""
+    """A server, and how its certificate is verified."""
 
     server: str = ""
     tls_server_name: str = ""
@@ -56,7 +56,7 @@ class KubeconfigExec(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class KubeconfigUser(KubeconfigEntry, frozen=True):
-    """How to be let in."""
+    """The credentials of a user."""
 
     client_certificate: str = ""
     client_certificate_data: str = ""
@@ -75,7 +75,7 @@ class KubeconfigUser(KubeconfigEntry, frozen=True):
 
 
 class KubeconfigContext(KubeconfigEntry, frozen=True):
-    """Which cluster, as which user, in which namespace."""
+    """A combination of cluster, user and namespace."""
 
     cluster: str = ""
     user: str = ""
@@ -116,38 +116,38 @@ E = TypeVar("E", bound=KubeconfigEntry)
 
 
 class LocatedEntry(msgspec.Struct, Generic[E], frozen=True):
-    """An entry and where it stands: paths in it are relative to its file, and messages name both."""
+    """An entry with its file and name: paths in it are relative to the file, and messages name both."""
 
     file: Path
     kind: str
     name: str
     entry: E
 
-    def refuse(self, rule: str) -> BadKubeconfig:
-        """The error to raise about this entry."""
+    def build_error(self, rule: str) -> BadKubeconfig:
+        """An error about this entry."""
         return BadKubeconfig(str(self.file), f"{self.kind} {quote_name(self.name)}: {rule}")
 
-    def path(self, text: str) -> Path:
-        """A path as the file means it."""
+    def resolve_path(self, text: str) -> Path:
+        """A path relative to the file, resolved."""
         return self.file.absolute().parent / text
 
-    def content(self, field: str, path: str, data: str) -> bytes:
-        """What a pair of fields gives: base64 in the file itself, which wins, or the name of another file."""
+    def read_content(self, field: str, path: str, data: str) -> bytes:
+        """The value of a pair of fields: base64 in the file itself, which wins, or the name of another file."""
         if data:
             try:
                 return base64.b64decode(data, validate=True)
             except binascii.Error as error:
-                raise self.refuse(f"{field}-data is not base64: {error}") from error
+                raise self.build_error(f"{field}-data is not base64: {error}") from error
         if not path:
             return b""
         try:
-            return self.path(path).read_bytes()
+            return self.resolve_path(path).read_bytes()
         except OSError as error:
-            raise self.refuse(f"{field} {self.path(path)} cannot be read: {error.strerror}") from error
+            raise self.build_error(f"{field} {self.resolve_path(path)} cannot be read: {error.strerror}") from error
 
 
 class Kubeconfig(msgspec.Struct, frozen=True):
-    """All files as one."""
+    """All files, merged."""
 
     files: tuple[Path, ...]
     current_context: str
@@ -157,7 +157,7 @@ class Kubeconfig(msgspec.Struct, frozen=True):
 
 
 def load_kubeconfig(files: Sequence[Path], *, must_exist: bool) -> Kubeconfig:
-    """Read and merge. With `must_exist` a missing file is an error; otherwise it is one only if all are missing."""
+    """Read and merge files. With `must_exist` a missing file is an error; otherwise only if all are missing."""
     read = [(file, _read_file(file)) for file in files if must_exist or file.exists()]
     if not read:
         named = os.pathsep.join(map(str, files))
@@ -165,11 +165,11 @@ def load_kubeconfig(files: Sequence[Path], *, must_exist: bool) -> Kubeconfig:
     return Kubeconfig(
         files=tuple(file for file, _ in read),
         current_context=next((content.current_context for _, content in read if content.current_context), ""),
-        clusters=_merged(
+        clusters=_merge(
             [LocatedEntry(file, "cluster", c.name, c.cluster) for file, content in read for c in content.clusters]
         ),
-        users=_merged([LocatedEntry(file, "user", u.name, u.user) for file, content in read for u in content.users]),
-        contexts=_merged(
+        users=_merge([LocatedEntry(file, "user", u.name, u.user) for file, content in read for u in content.users]),
+        contexts=_merge(
             [LocatedEntry(file, "context", c.name, c.context) for file, content in read for c in content.contexts]
         ),
     )
@@ -205,10 +205,10 @@ def _read_file(file: Path) -> KubeconfigFile:
         raise BadKubeconfig(str(file), rule) from error
 
 
-def _merged(entries: Sequence[LocatedEntry[E]]) -> Mapping[str, LocatedEntry[E]]:
+def _merge(entries: Sequence[LocatedEntry[E]]) -> Mapping[str, LocatedEntry[E]]:
     merged: dict[str, LocatedEntry[E]] = {}
     for entry in entries:
         first = merged.setdefault(entry.name, entry)
         if first is not entry and first.file == entry.file:
-            raise entry.refuse("the name is there twice; remove one of them")
+            raise entry.build_error("the name is there twice; remove one of them")
     return merged

@@ -27,7 +27,7 @@ from trellis.kube.auth.connection import ClientCertificate, Connection, Login
 from trellis.kube.auth.credentials import Credentials, FixedCredentials, Identity, TokenFile
 from trellis.kube.auth.exec_plugin import ExecPlugin
 from trellis.kube.transport.protocol import Stream
-from trellis.kube.transport.proxies import proxy_from
+from trellis.kube.transport.proxies import find_proxy
 from trellis.kube.transport.requests import Request
 from trellis.kube.transport.responses import Response
 from trellis.kube.transport.sessions import NETWORK_FAILURES, close_session, describe_failure
@@ -35,12 +35,12 @@ from trellis.kube.transport.tls import make_tls_context
 from trellis.kube.watch.watch_events import LineSplitter
 
 CONNECT_SECONDS: Final = 10.0
-# For a response as a whole, and for the first bytes of a stream: half of what the API server gives a request.
-ANSWER_SECONDS: Final = 30.0
+# For a whole response, and for the head of a stream: half of what the API server gives a request.
+RESPONSE_SECONDS: Final = 30.0
 # Go's idle time. aiohttp's own 15 s would make a new TLS connection for each lap of a slow loop.
 KEEP_ALIVE_SECONDS: Final = 90.0
 
-# zlib's way to say: with the header and checksum of gzip.
+# zlib's `wbits` for the header and checksum of gzip.
 _GZIP: Final = 31
 
 
@@ -49,7 +49,7 @@ def wall_clock() -> datetime:
     return datetime.now(UTC)
 
 
-def credentials_for(login: Login, now: Callable[[], datetime] = wall_clock) -> Credentials:
+def build_credentials(login: Login, now: Callable[[], datetime] = wall_clock) -> Credentials:
     """The source of identities that a login describes."""
     if login.token_file:
         return TokenFile(Path(login.token_file), login.certificate)
@@ -59,7 +59,7 @@ def credentials_for(login: Login, now: Callable[[], datetime] = wall_clock) -> C
 
 
 class AiohttpTransport:
-    """HTTP/1.1 over TLS to the server of one connection. To be made and used within one event loop."""
+    """HTTP/1.1 over TLS to the server of one connection. Construct and use it within one event loop."""
 
     def __init__(
         self,
@@ -68,41 +68,41 @@ class AiohttpTransport:
         *,
         environment: Mapping[str, str] = os.environ,
         connect_seconds: float = CONNECT_SECONDS,
-        answer_seconds: float = ANSWER_SECONDS,
+        response_seconds: float = RESPONSE_SECONDS,
     ) -> None:
         self._connection = connection
-        self._credentials = credentials or credentials_for(connection.login)
-        self._proxy = connection.proxy or proxy_from(environment, connection.server)
+        self._credentials = credentials or build_credentials(connection.login)
+        self._proxy = connection.proxy or find_proxy(environment, connection.server)
         self._connect_seconds = connect_seconds
-        self._answer_seconds = answer_seconds
+        self._response_seconds = response_seconds
         self._session: aiohttp.ClientSession | None = None
-        # At once, so that a certificate that cannot be used is found when the program starts.
+        # Built at once, so that an unusable certificate is found when the program starts.
         self._tls = (connection.login.certificate, make_tls_context(connection, connection.login.certificate))
 
     async def send(self, request: Request) -> Response:
         """The whole response, decompressed."""
-        seconds = request.timeout or self._answer_seconds
+        seconds = request.timeout or self._response_seconds
         try:
             async with await self._open(request, seconds, seconds) as response:
-                headers = _lowered(response.headers)
-                return Response(response.status, headers, _unpacked(await response.read(), headers))
+                headers = _lower_names(response.headers)
+                return Response(response.status, headers, _decompress(await response.read(), headers))
         except NETWORK_FAILURES as error:
-            raise self._unreachable(error, seconds) from error
+            raise self._build_unreachable(error, seconds) from error
 
     @asynccontextmanager
     async def stream(self, request: Request) -> AsyncIterator[Stream]:
-        """The response as it arrives. `request.timeout` bounds it to its end; its head comes soon or never."""
+        """The response as it arrives. `request.timeout` bounds the whole stream; the head has its own timeout."""
         try:
-            response = await self._open(request, self._answer_seconds, request.timeout)
+            response = await self._open(request, self._response_seconds, request.timeout)
         except NETWORK_FAILURES as error:
-            raise self._unreachable(error, self._answer_seconds) from error
-        line = _line_of(response)
-        if line:
-            _notice_silence(line)
+            raise self._build_unreachable(error, self._response_seconds) from error
+        connection = _get_connection(response)
+        if connection:
+            _enable_keepalive(connection)
         try:
             yield _AiohttpStream(response, self._connection.server)
         finally:
-            _drop(response)
+            _abort(response)
 
     async def close(self) -> None:
         """Close every connection, streams included, without waiting for responses."""
@@ -111,15 +111,15 @@ class AiohttpTransport:
             await close_session(session)
 
     async def _open(self, request: Request, head: float, total: float | None) -> aiohttp.ClientResponse:
-        """The response's head, within `head` seconds. Credentials that were refused are renewed and tried once more."""
+        """The response's head, within `head` seconds. Refused credentials are renewed and tried once more."""
         identity = await self._credentials.identity()
-        response = await self._ask(request, identity, head, total)
+        response = await self._send_once(request, identity, head, total)
         if response.status == 401 and await self._credentials.renew(identity):
             response.release()
-            response = await self._ask(request, await self._credentials.identity(), head, total)
+            response = await self._send_once(request, await self._credentials.identity(), head, total)
         return response
 
-    async def _ask(
+    async def _send_once(
         self, request: Request, identity: Identity, head: float, total: float | None
     ) -> aiohttp.ClientResponse:
         query = f"?{urlencode(request.query, quote_via=quote)}" if request.query else ""
@@ -127,12 +127,12 @@ class AiohttpTransport:
         if identity.token:
             headers.append(("Authorization", f"Bearer {identity.token}"))
         async with asyncio.timeout(head):
-            return await self._opened().request(
+            return await self._get_session().request(
                 request.method,
                 URL(f"{self._connection.server}{request.path}{query}", encoded=True),
                 headers=headers,
                 data=request.body,
-                ssl=self._tls_for(identity.certificate),
+                ssl=self._get_tls_context(identity.certificate),
                 server_hostname=self._connection.tls_server_name or None,
                 proxy=self._proxy or None,
                 timeout=aiohttp.ClientTimeout(total=total, sock_connect=self._connect_seconds),
@@ -140,29 +140,29 @@ class AiohttpTransport:
                 allow_redirects=False,
             )
 
-    def _opened(self) -> aiohttp.ClientSession:
-        """Made with the first request, because it belongs to the event loop that runs then."""
+    def _get_session(self) -> aiohttp.ClientSession:
+        """The session, opened with the first request, because it belongs to the running event loop."""
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=KEEP_ALIVE_SECONDS),
                 headers={"User-Agent": f"trellis/{__version__}", "Accept-Encoding": "identity"},
                 cookie_jar=aiohttp.DummyCookieJar(),
-                # In one piece it takes two thirds of the time: see `_unpacked`.
+                # Decompressing in one piece takes two thirds of the time: see `_decompress`.
                 auto_decompress=False,
             )
         return self._session
 
-    def _tls_for(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
+    def _get_tls_context(self, certificate: ClientCertificate | None) -> ssl.SSLContext:
         """One context per certificate. Connections are pooled by it, so a new certificate means new connections."""
         if self._tls[0] != certificate:
             try:
                 self._tls = (certificate, make_tls_context(self._connection, certificate))
             except BadKubeconfig as error:
-                # Only a plug-in brings another certificate than the one we began with. It may do better next time.
+                # Only a plug-in changes the certificate. Its next one may be valid.
                 raise Unauthorized(0, "NoCredentials", str(error)) from error
         return self._tls[1]
 
-    def _unreachable(self, error: Exception, seconds: float) -> Unreachable:
+    def _build_unreachable(self, error: Exception, seconds: float) -> Unreachable:
         return Unreachable(f"{self._connection.server} {describe_failure(error, seconds)}")
 
 
@@ -171,7 +171,7 @@ class _AiohttpStream:
 
     def __init__(self, response: aiohttp.ClientResponse, server: str) -> None:
         self.status = response.status
-        self.headers = _lowered(response.headers)
+        self.headers = _lower_names(response.headers)
         self._content = response.content
         self._server = server
 
@@ -191,40 +191,40 @@ class _AiohttpStream:
             yield rest
 
 
-def _line_of(response: aiohttp.ClientResponse) -> asyncio.Transport | None:
+def _get_connection(response: aiohttp.ClientResponse) -> asyncio.Transport | None:
     """The connection under a response; none if the response has been read to its end."""
     return response.connection.transport if response.connection else None
 
 
-def _drop(response: aiohttp.ClientResponse) -> None:
+def _abort(response: aiohttp.ClientResponse) -> None:
     """End the connection, unless the response is at its end and the connection back in the pool.
 
-    Without a goodbye: the API server is in the middle of a watch and would not answer one, and TLS would wait for that
-    answer beyond the end of the program.
+    There is no TLS shutdown: the API server is in the middle of a watch and would not answer it, and TLS would wait for
+    that beyond the end of the program.
     """
-    line = _line_of(response)
+    connection = _get_connection(response)
     response.close()
-    if line:
-        line.abort()
+    if connection:
+        connection.abort()
 
 
-def _notice_silence(line: asyncio.Transport) -> None:
+def _enable_keepalive(connection: asyncio.Transport) -> None:
     """Enable TCP keepalive: a peer that is gone without closing the connection is noticed within 30 s.
 
-    Otherwise a watch whose other end lost its power looks for minutes like a cluster in which nothing happens.
+    Otherwise a watch whose server lost power looks for minutes like a cluster without changes.
     """
-    connected: socket.socket | None = line.get_extra_info("socket")
-    if connected is None or connected.family not in (socket.AF_INET, socket.AF_INET6):
+    raw_socket: socket.socket | None = connection.get_extra_info("socket")
+    if raw_socket is None or raw_socket.family not in (socket.AF_INET, socket.AF_INET6):
         return
-    connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    raw_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     # Idle for 15 s, then three probes 5 s apart. macOS has no name for the first.
     for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
         if hasattr(socket, option):
-            connected.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+            raw_socket.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
 
 
-def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
-    """The body without its compression. A page of pods grows to twelve times its size, so that much room is made."""
+def _decompress(body: bytes, headers: Mapping[str, str]) -> bytes:
+    """The decompressed body. A page of pods grows to twelve times its size, so the buffer starts at that."""
     if headers.get("content-encoding") != "gzip" or not body:
         return body
     try:
@@ -233,5 +233,5 @@ def _unpacked(body: bytes, headers: Mapping[str, str]) -> bytes:
         raise ServerFault(0, "BrokenBody", f"the answer's compression is broken: {error}") from error
 
 
-def _lowered(headers: Mapping[str, str]) -> dict[str, str]:
+def _lower_names(headers: Mapping[str, str]) -> dict[str, str]:
     return {name.lower(): value for name, value in headers.items()}

@@ -31,7 +31,7 @@ class Stream(Protocol):
 
 
 class Transport(Protocol):
-    """What a client needs to be given."""
+    """Sends requests of a client and returns the responses."""
 
     async def send(self, request: Request) -> Response:
         """The whole response, whatever its status; raises `Unreachable` if there is none."""
@@ -40,4 +40,4 @@ class Transport(Protocol):
         """A response line by line; the connection is closed when the context ends."""
 
     async def close(self) -> None:
-        """Let go of every connection. Harmless when called twice."""
+        """Close every connection. A second call does nothing."""

@@ -15,7 +15,7 @@ from trellis.base.errors import InvalidInput
 _PORTS = {"http": 80, "https": 443}
 
 
-def proxy_from(environment: Mapping[str, str], server: str) -> str:
+def find_proxy(environment: Mapping[str, str], server: str) -> str:
     """The proxy's URL, or empty for none."""
     address = urlsplit(server)
     variable = f"{address.scheme}_proxy"
@@ -26,11 +26,11 @@ def proxy_from(environment: Mapping[str, str], server: str) -> str:
     exempt = environment.get("NO_PROXY") or environment.get("no_proxy") or ""
     if _is_local(host) or _is_exempt(host, address.port or _PORTS.get(address.scheme, 0), exempt):
         return ""
-    return checked_proxy(proxy, variable.upper())
+    return validate_proxy(proxy, variable.upper())
 
 
-def checked_proxy(proxy: str, where: str) -> str:
-    """The URL of a proxy, with its scheme; raises if it is a kind of proxy that we cannot speak to."""
+def validate_proxy(proxy: str, where: str) -> str:
+    """The URL of a proxy with its scheme; raises if the kind of proxy is not supported."""
     url = proxy if "://" in proxy else f"http://{proxy}"
     if urlsplit(url).scheme not in _PORTS or not urlsplit(url).hostname:
         raise InvalidInput(proxy, f"{where} must be the URL of an http or https proxy, such as http://proxy:3128")
@@ -38,7 +38,7 @@ def checked_proxy(proxy: str, where: str) -> str:
 
 
 def _is_local(host: str) -> bool:
-    """A proxy's own localhost is another one, so the local machine never goes through it."""
+    """Whether a host is this machine: requests to it never go through a proxy."""
     if host == "localhost":
         return True
     try:

@@ -18,10 +18,10 @@ from trellis.kube.write.patches import Patch
 # Like kubectl and client-go: 500 pods of 5.5 KB are 2.8 MB, some 60 ms of the API server's time.
 PAGE_SIZE: Final = 500
 
-# What the API server gives a request before it gives up itself.
+# The API server's own timeout of a request.
 LIST_SECONDS: Final = 60.0
 
-# A watch that outlives this is renewed, so that a load balancer's idle limit is met on our terms.
+# A watch is renewed after this time, before the idle limit of a load balancer ends it.
 WATCH_SECONDS: Final = 300
 
 JSON: Final = "application/json"
@@ -46,14 +46,14 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Preconditions(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What must still be true of the object: that it is the same one, and that it has not changed since."""
+    """Preconditions of a write: the object is the same one, and has not changed since."""
 
     uid: str = ""
     resource_version: str = ""
 
 
 class ListOptions(TypedDict, total=False):
-    """Which objects of a kind, and of when."""
+    """Selectors and version of a list."""
 
     label_selector: str
     field_selector: str
@@ -62,7 +62,7 @@ class ListOptions(TypedDict, total=False):
 
 
 class WatchOptions(TypedDict, total=False):
-    """Which objects to watch, since when and for how long."""
+    """Selectors, version and duration of a watch."""
 
     resource_version: str
     label_selector: str
@@ -114,10 +114,10 @@ def build_watch(
     bookmarks: bool = True,
     timeout_seconds: int = WATCH_SECONDS,
 ) -> Request:
-    """Every change after `resource_version`. Bookmarks say about once a minute how far the stream has come.
+    """Every change after `resource_version`. A bookmark about once a minute carries the latest version.
 
-    The server ends the stream after `timeout_seconds`. We wait half a minute longer and no more: a connection that
-    died without a word must not look like a cluster in which nothing happens.
+    The server ends the stream after `timeout_seconds`, and the client half a minute later: a broken connection must not
+    look like a cluster without changes.
     """
     query = _query(
         watch="true",
@@ -142,9 +142,9 @@ def build_create(
     field_manager: str = "",
     dry_run: bool = False,
 ) -> Request:
-    """A new object, or with a name and a subresource something like a binding or a token request."""
+    """Create an object, or with a name and a subresource one such as a binding or a token request."""
     query = _query(fieldManager=field_manager) + _dry_run(dry_run)
-    return _sending("POST", resource, resource.path(namespace, name, subresource), document, query)
+    return _build_write("POST", resource, resource.path(namespace, name, subresource), document, query)
 
 
 def build_replace(
@@ -156,9 +156,9 @@ def build_replace(
     field_manager: str = "",
     dry_run: bool = False,
 ) -> Request:
-    """A whole object in the place of the one of its name, if that still has the version in the document."""
+    """Replace a whole object, if it still has the version in the document."""
     query = _query(fieldManager=field_manager) + _dry_run(dry_run)
-    return _sending("PUT", resource, resource.path(namespace, name), document, query)
+    return _build_write("PUT", resource, resource.path(namespace, name), document, query)
 
 
 def build_patch(
@@ -191,7 +191,7 @@ def build_delete(
     options = {"apiVersion": "v1", "kind": "DeleteOptions"} | _delete_options(
         preconditions, grace_period_seconds, propagation
     )
-    return _sending("DELETE", resource, resource.path(namespace, name), options, _dry_run(dry_run))
+    return _build_write("DELETE", resource, resource.path(namespace, name), options, _dry_run(dry_run))
 
 
 def build_eviction(
@@ -203,7 +203,7 @@ def build_eviction(
     grace_period_seconds: int | None = None,
     dry_run: bool = False,
 ) -> Request:
-    """Ask for a pod to go, disruption budgets permitting: a budget that does not is answered with 429."""
+    """Evict a pod; if a disruption budget does not allow it, the response is 429."""
     eviction: dict[str, object] = {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -212,15 +212,15 @@ def build_eviction(
     options = _delete_options(preconditions, grace_period_seconds, "")
     if options:
         eviction["deleteOptions"] = options
-    return _sending("POST", pods, pods.path(namespace, name, "eviction"), eviction, _dry_run(dry_run))
+    return _build_write("POST", pods, pods.path(namespace, name, "eviction"), eviction, _dry_run(dry_run))
 
 
-def build_read(path: str, accept: str = JSON) -> Request:
-    """Something that is no object: `/version`, `/apis`, `/readyz`."""
+def build_raw_get(path: str, accept: str = JSON) -> Request:
+    """Read a path that is no object: `/version`, `/apis`, `/readyz`."""
     return Request("GET", path, headers={"Accept": accept})
 
 
-def _sending(
+def _build_write(
     method: str, resource: Resource[Any], path: str, document: object, query: tuple[tuple[str, str], ...]
 ) -> Request:
     headers = {**_accept(resource), "Content-Type": JSON}

@@ -56,7 +56,7 @@ class Response(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """metav1.Status: how the API server says that something went wrong, as a response and inside a watch."""
+    """metav1.Status: an error of the API server, as a response and inside a watch."""
 
     kind: str = ""
     status: str = ""
@@ -84,33 +84,33 @@ def read_page(response: Response, resource: Resource[T]) -> DecodedList[T]:
 
 
 def raise_for_error(response: Response) -> None:
-    """Raise what the response says went wrong; return if nothing did."""
+    """Raise the error of a response, if it is one."""
     if not 200 <= response.status < 300:
-        raise error_of(response)
+        raise build_error(response)
 
 
-def error_of(response: Response) -> KubeError:
+def build_error(response: Response) -> KubeError:
     """The error that a response stands for."""
-    status = _status_in(response.body)
+    status = _decode_status(response.body)
     if status is None:
         status = Status(message=f"HTTP {response.status} {_excerpt(response.body)}".rstrip(), code=response.status)
     # The header wins: a proxy in front of the server may know better how long it will be busy.
-    return error_from_status(status, response.status, _seconds(response.headers.get("retry-after", "")))
+    return build_error_from_status(status, response.status, _parse_seconds(response.headers.get("retry-after", "")))
 
 
-def error_from_status(status: Status, code: int = 0, retry_after: float | None = None) -> KubeError:
+def build_error_from_status(status: Status, code: int = 0, retry_after: float | None = None) -> KubeError:
     """The error that a `Status` describes. `code` is that of HTTP, and counts if the object has none."""
     code = status.code or code
     details = status.details or Details()
     if retry_after is None and details.retry_after_seconds > 0:
         retry_after = float(details.retry_after_seconds)
     error = _BY_REASON.get(status.reason) or _BY_CODE.get(code) or (ServerFault if code >= 500 else KubeError)
-    message = _message(error, status, details) or f"HTTP {code}"
+    message = _compose_message(error, status, details) or f"HTTP {code}"
     return error(code, status.reason, message, details, retry_after=retry_after)
 
 
-def _message(error: type[KubeError], status: Status, details: Details) -> str:
-    """The server's words. They name every field already, unless a webhook or an aggregated server chose its own."""
+def _compose_message(error: type[KubeError], status: Status, details: Details) -> str:
+    """The server's message, with fields that it leaves out: a webhook or an aggregated server may not name them."""
     if error is not Invalid:
         return status.message
     missing = [c for c in details.causes if c.message and c.message not in status.message]
@@ -118,7 +118,7 @@ def _message(error: type[KubeError], status: Status, details: Details) -> str:
     return "; ".join(part for part in (status.message, *named) if part)
 
 
-def _status_in(body: bytes) -> Status | None:
+def _decode_status(body: bytes) -> Status | None:
     try:
         status = decode_object(body, Status)
     except UnreadableObject:
@@ -127,10 +127,10 @@ def _status_in(body: bytes) -> Status | None:
 
 
 def _excerpt(body: bytes) -> str:
-    """As much of a body as fits into a line."""
+    """The beginning of a body, on one line."""
     return format_value(" ".join(body[:400].decode("utf-8", "replace").split())) if body else ""
 
 
-def _seconds(text: str) -> float | None:
-    """Kubernetes writes seconds; the other form HTTP allows, a date, is left to the caller's own patience."""
+def _parse_seconds(text: str) -> float | None:
+    """The seconds of `Retry-After`. Kubernetes never sends the other form that HTTP allows, a date."""
     return float(text) if text.isascii() and text.isdigit() else None

@@ -15,7 +15,7 @@ NETWORK_FAILURES: Final = (aiohttp.ClientError, OSError, TimeoutError)
 
 
 def describe_failure(error: Exception, seconds: float | None) -> str:
-    """The end of a sentence that begins with the server. `seconds` is how long was waited, if that is known."""
+    """The end of a sentence that begins with the server. `seconds` is the timeout, if that is known."""
     match error:
         case aiohttp.ClientConnectorCertificateError():
             reason = getattr(error.certificate_error, "verify_message", "") or str(error.certificate_error)
@@ -25,11 +25,11 @@ def describe_failure(error: Exception, seconds: float | None) -> str:
         case aiohttp.ClientSSLError():
             return f"cannot be talked to over TLS: {error.os_error}"
         case aiohttp.ClientProxyConnectionError():
-            return f"is behind a proxy that cannot be connected to: {_words(error.os_error)}"
+            return f"is behind a proxy that cannot be connected to: {_describe_os_error(error.os_error)}"
         case aiohttp.ClientHttpProxyError():
             return f"is behind a proxy that refuses: {error.status} {error.message}"
         case aiohttp.ClientConnectorError():
-            return f"cannot be connected to: {_words(error.os_error)}"
+            return f"cannot be connected to: {_describe_os_error(error.os_error)}"
         case aiohttp.ConnectionTimeoutError():
             return "cannot be connected to: no answer to the attempt"
         case TimeoutError():
@@ -40,13 +40,13 @@ def describe_failure(error: Exception, seconds: float | None) -> str:
             return f"cannot be talked to: {str(error) or type(error).__name__}"
 
 
-def _words(error: OSError) -> str:
-    """The system's words, which asyncio replaces by the address; our message has that already."""
+def _describe_os_error(error: OSError) -> str:
+    """The system's text for the error; asyncio puts the address in its place, which the message has already."""
     return os.strerror(error.errno) if error.errno else str(error)
 
 
 async def close_session(session: aiohttp.ClientSession) -> None:
-    """Close every connection of it, streams included."""
+    """Close every connection of a session, streams included."""
     if session.connector is not None:
         await session.connector.close(abort_ssl=True)
     await session.close()

@@ -25,11 +25,11 @@ def make_tls_context(connection: Connection, certificate: ClientCertificate | No
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
     if certificate:
-        _show(context, certificate, connection.source)
+        _load_client_certificate(context, certificate, connection.source)
     return context
 
 
-def _show(context: ssl.SSLContext, certificate: ClientCertificate, source: str) -> None:
+def _load_client_certificate(context: ssl.SSLContext, certificate: ClientCertificate, source: str) -> None:
     try:
         load_certificate_chain(context, certificate.certificate, certificate.key)
     except (ssl.SSLError, OSError, ValueError) as error:
@@ -37,15 +37,15 @@ def _show(context: ssl.SSLContext, certificate: ClientCertificate, source: str) 
 
 
 def load_certificate_chain(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
-    """Show this certificate. OpenSSL takes it and its key from files only; raises what OpenSSL does."""
-    with _nameless(certificate) as chain, _nameless(key) as private:
-        # A key with a passphrase would ask for it at the terminal; an empty one fails instead.
+    """Present this certificate. OpenSSL reads it and its key from files only; raises OpenSSL's errors."""
+    with _unnamed_file(certificate) as chain, _unnamed_file(key) as private:
+        # A key with a passphrase would prompt at the terminal; an empty passphrase fails instead.
         context.load_cert_chain(chain, private, password="")
 
 
 @contextmanager
-def _nameless(content: bytes) -> Iterator[str]:
-    """A file that has no name in any directory and is gone with its descriptor, so that no key is left behind."""
+def _unnamed_file(content: bytes) -> Iterator[str]:
+    """A file without a name in any directory, deleted with its descriptor, so that no key remains on disk."""
     with tempfile.TemporaryFile() as file:
         file.write(content)
         file.flush()

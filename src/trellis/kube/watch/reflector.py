@@ -116,7 +116,7 @@ class Reflector(Generic[T]):
             except (KubeError, UnreadableObject) as error:
                 wait = self._judge(error)
                 if isinstance(error, Unreachable):
-                    wait = self._client.presence.scouted(wait, self._draw)
+                    wait = self._client.availability.shorten_wait(wait, self._draw)
                 self._sink.failed(error, wait, asyncio.get_running_loop().time())
                 await self._wait(wait, error)
 
@@ -125,7 +125,7 @@ class Reflector(Generic[T]):
             await asyncio.sleep(seconds)
             return
         when_called = self._backoff.wait(self._calls + 1, self._draw, error.retry_after)
-        if await self._client.presence.wait(seconds, when_called):
+        if await self._client.availability.wait(seconds, when_called):
             # What failed before was for want of a server; what fails now counts from here.
             self._calls += 1
             self._failures = self._calls

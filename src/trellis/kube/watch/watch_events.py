@@ -15,7 +15,7 @@ import msgspec
 from trellis.api.kube.decoder import Rejected, decode_object
 from trellis.base.errors import KubeError, ServerFault, UnreadableObject, format_value
 from trellis.kube.resources import Resource
-from trellis.kube.transport.responses import Status, error_from_status
+from trellis.kube.transport.responses import Status, build_error_from_status
 
 T = TypeVar("T", bound=msgspec.Struct)
 
@@ -104,7 +104,7 @@ def _decode_in_parts(line: bytes, resource: Resource[T]) -> WatchEvent[T]:
 
 def _error_in(raw: msgspec.Raw) -> KubeError:
     try:
-        return error_from_status(decode_object(raw, Status))
+        return build_error_from_status(decode_object(raw, Status))
     except UnreadableObject as error:
         return ServerFault(0, "NotAStatus", f"the watch ended with an error that cannot be read: {error}")
 

@@ -30,7 +30,7 @@ from trellis.kube.transport.requests import (
 )
 from trellis.kube.write.patches import JSON_PATCH, Patch, merge_patch
 
-# Who owns the fields that Trellis sets, as `managedFields` shows it.
+# The owner of the fields that Trellis sets, as `managedFields` shows it.
 FIELD_MANAGER = "trellis"
 
 
@@ -51,7 +51,7 @@ class Target(msgspec.Struct, frozen=True):
 class PatchObject(msgspec.Struct, frozen=True):
     """Change an object, or one of its subresources.
 
-    `field_manager` is for those who share a status by apply; the others are known by the name of their client.
+    `field_manager` is for writers that share a status by apply; the default is that of the client.
     """
 
     label: ClassVar[str] = "PatchObject"
@@ -81,7 +81,7 @@ class PatchResize(msgspec.Struct, frozen=True):
 
 
 class CreateEviction(msgspec.Struct, frozen=True):
-    """Ask for a pod to go, disruption budgets permitting. None leaves the pod its own grace period."""
+    """Evict a pod, disruption budgets permitting. None leaves the pod its own grace period."""
 
     label: ClassVar[str] = "EvictPod"
 
@@ -108,9 +108,9 @@ class CreateObject(msgspec.Struct, frozen=True):
 
 
 class ReplaceObject(msgspec.Struct, frozen=True):
-    """Put a whole object in the place of the one that was read, for those who may not patch.
+    """Replace a whole object, for roles that may not patch.
 
-    The version in the document is what must still be true.
+    The version in the document is the precondition.
     """
 
     label: ClassVar[str] = "ReplaceObject"
@@ -134,10 +134,10 @@ Action: TypeAlias = (
 )
 
 
-def target_of(resource: Resource[Any], seen: AnyObject, *, at_this_version: bool = True) -> Target:
-    """The object that was seen; without the version if the decision holds whatever else has changed."""
-    metadata = seen.metadata
-    version = metadata.resource_version if at_this_version else ""
+def build_target(resource: Resource[Any], obj: AnyObject, *, with_version: bool = True) -> Target:
+    """An object as a target; without its version if the decision holds whatever else has changed."""
+    metadata = obj.metadata
+    version = metadata.resource_version if with_version else ""
     return Target(resource, metadata.name, metadata.namespace, metadata.uid, version)
 
 
@@ -163,18 +163,18 @@ def describe_action(action: Action) -> str:
 
 
 def build_request(action: Action, *, dry_run: bool = False, field_manager: str = FIELD_MANAGER) -> Request:
-    """The one request that carries an action out, its preconditions included."""
+    """The request that executes an action, its preconditions included."""
     target = action.target
     options = _WriteOptions(field_manager, dry_run)
     match action:
         case PatchObject(patch=patch, subresource=subresource, field_manager=own):
-            return _patching(target, patch, subresource, _WriteOptions(own or field_manager, dry_run))
+            return _build_guarded_patch(target, patch, subresource, _WriteOptions(own or field_manager, dry_run))
         case PatchStatus(status=status):
-            return _setting(target, {"status": status}, "status", options)
+            return _build_merge_patch(target, {"status": status}, "status", options)
         case PatchResize(patch=patch):
-            return _patching(target, patch, "resize", options)
+            return _build_guarded_patch(target, patch, "resize", options)
         case PatchScale(replicas=replicas):
-            return _setting(target, {"spec": {"replicas": replicas}}, "scale", options)
+            return _build_merge_patch(target, {"spec": {"replicas": replicas}}, "scale", options)
         case CreateEviction(grace_period_seconds=grace):
             return build_eviction(
                 PODS,
@@ -205,25 +205,27 @@ def build_request(action: Action, *, dry_run: bool = False, field_manager: str =
 
 
 class _WriteOptions(msgspec.Struct, frozen=True):
-    """Under which name a write is noted, unless it is a dry run."""
+    """The field manager of a write, and whether it is a dry run."""
 
     field_manager: str
     dry_run: bool
 
 
-def _setting(target: Target, document: dict[str, object], subresource: str, options: _WriteOptions) -> Request:
-    """A merge patch of our own: preconditions go in before it becomes bytes, because a pass makes thousands of them."""
+def _build_merge_patch(
+    target: Target, document: dict[str, object], subresource: str, options: _WriteOptions
+) -> Request:
+    """A merge patch with preconditions. They are added before encoding, because a pass builds thousands of patches."""
     preconditions = _preconditions(target)
     if preconditions != Preconditions():
         document = {**document, "metadata": preconditions}
-    return _unguarded(target, merge_patch(document), subresource, options)
+    return _build_patch(target, merge_patch(document), subresource, options)
 
 
-def _patching(target: Target, patch: Patch, subresource: str, options: _WriteOptions) -> Request:
-    return _unguarded(target, with_preconditions(patch, _preconditions(target)), subresource, options)
+def _build_guarded_patch(target: Target, patch: Patch, subresource: str, options: _WriteOptions) -> Request:
+    return _build_patch(target, add_preconditions(patch, _preconditions(target)), subresource, options)
 
 
-def _unguarded(target: Target, patch: Patch, subresource: str, options: _WriteOptions) -> Request:
+def _build_patch(target: Target, patch: Patch, subresource: str, options: _WriteOptions) -> Request:
     return build_patch(
         target.resource,
         target.name,
@@ -259,8 +261,8 @@ def build_precondition_read(action: Action) -> Request | None:
             return None
 
 
-def with_preconditions(patch: Patch, preconditions: Preconditions) -> Patch:
-    """The patch that also sets UID and version to what they must be: the server takes other values for a conflict.
+def add_preconditions(patch: Patch, preconditions: Preconditions) -> Patch:
+    """The patch with UID and version added: the server answers with a conflict if they differ.
 
     A JSON patch could `test` them, but the server answers a test that fails with 422 and a sentence that does not say
     which one, so that a lost race could not be told from a patch that is wrong.

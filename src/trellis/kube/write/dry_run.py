@@ -14,25 +14,25 @@ from trellis.api.kube.pods import Pod
 from trellis.api.registry import Kind
 from trellis.base.errors import KubeError
 from trellis.kube.client import Client
-from trellis.kube.resources import PODS, resource_of
+from trellis.kube.resources import PODS, build_resource
 from trellis.kube.transport.requests import build_create, build_patch
 from trellis.kube.write.patches import apply_patch
 
 # What a stored object carries and an apply must not: the server fills it in, or refuses to be told.
-_SERVERS_OWN: Final = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
+_SERVER_FIELDS: Final = ("managedFields", "resourceVersion", "uid", "creationTimestamp", "generation", "selfLink")
 
 
 async def dry_run(client: Client, kind: Kind, document: Mapping[str, Any], namespace: str) -> KubeError | None:
-    """Why the API server refuses a document, or None if it would take it. An unknown field is a refusal."""
+    """The error with which the API server refuses a document, or None. An unknown field is refused."""
     metadata = document.get("metadata")
     named = metadata if isinstance(metadata, dict) else {}
-    own_metadata = {name: value for name, value in named.items() if name not in _SERVERS_OWN}
+    metadata_fields = {name: value for name, value in named.items() if name not in _SERVER_FIELDS}
     resource, manager, requested = (
-        resource_of(kind, kind.struct),
+        build_resource(kind, kind.struct),
         client.field_manager,
-        {**document, "metadata": own_metadata},
+        {**document, "metadata": metadata_fields},
     )
-    name = own_metadata.get("name")
+    name = metadata_fields.get("name")
     if name:
         patch = apply_patch(requested, force=True)
         request = build_patch(resource, str(name), patch, namespace, field_manager=manager, dry_run=True)
@@ -47,7 +47,7 @@ async def dry_run(client: Client, kind: Kind, document: Mapping[str, Any], names
 
 
 async def dry_run_pod(client: Client, document: Mapping[str, Any], namespace: str) -> Pod | KubeError:
-    """The pod that the API server would make of a document, or why it would not."""
+    """The pod that the API server would create from a document, or its error."""
     try:
         return await client.create(PODS, document, namespace, dry_run=True)
     except KubeError as error:

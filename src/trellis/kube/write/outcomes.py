@@ -15,21 +15,21 @@ from trellis.base.errors import KubeError
 from trellis.core.cluster.write_results import WriteResult
 from trellis.kube.write.actions import Action, CreateEviction, CreateObject, PatchResize
 
-# `uncertain` in an `Outcome` says whether one that failed may have been done all the same.
+# A failed write may have been applied all the same: see `uncertain` of `WriteOutcome`.
 Result: TypeAlias = WriteResult
 
-# Reasons of our own, where the server has not given one. They stand for `reason` in an `Outcome`.
+# Reasons of Trellis where the server gives none, as `reason` of an outcome.
 READ_ONLY: Final = "ReadOnly"
 DRY_RUN: Final = "DryRun"
 NOT_LEADING: Final = "NotLeading"
 REPLACED: Final = "Replaced"
 
 # A proxy lost the server, or the server timed out: in either case the write may have been applied.
-_GIVEN_UP: Final = frozenset({502, 504})
+_TIMEOUT_CODES: Final = frozenset({502, 504})
 # The same, in messages of servers that answer 500.
-_GIVEN_UP_WORDS: Final = ("request did not complete within requested timeout", "etcdserver: request timed out")
+_TIMEOUT_MESSAGES: Final = ("request did not complete within requested timeout", "etcdserver: request timed out")
 
-# The cause in the 429 that a disruption budget gives, where the server's own 429 has none.
+# The cause in the 429 of a disruption budget; the 429 of a busy server has none.
 _BUDGET_CAUSE: Final = "DisruptionBudget"
 
 
@@ -37,8 +37,8 @@ class WriteOutcome(msgspec.Struct, frozen=True):
     """`reason` is one word, the server's or ours; `message` one line for people.
 
     `uid`, `resource_version` and `name` are the written object's, where the server returned it. `retry_after` is in
-    seconds. `uncertain` means that no answer came, or that it was not waited for: the write may have been carried out.
-    `body` is what the server made of an object that was created or patched.
+    seconds. `uncertain` means that no response came, or that it was not waited for: the write may have been applied.
+    `body` is the created or patched object as the server returned it.
     """
 
     action: Action
@@ -54,58 +54,60 @@ class WriteOutcome(msgspec.Struct, frozen=True):
 
     @property
     def applied(self) -> bool:
-        """Whether it was done."""
+        """Whether the write was applied."""
         return self.result is Result.APPLIED
 
 
-def outcome_of(action: Action, error: KubeError) -> WriteOutcome:
-    """What an error of the API server means for this action."""
-    result, reason = _judge(action, error)
-    uncertain = isinstance(error, errors.Unreachable) or _is_given_up(error)
+def build_outcome(action: Action, error: KubeError) -> WriteOutcome:
+    """The outcome of an action that ended with an error of the API server."""
+    result, reason = _classify(action, error)
+    uncertain = isinstance(error, errors.Unreachable) or _is_timeout(error)
     message = " ".join(error.message.split())
     return WriteOutcome(action, result, reason, message, retry_after=error.retry_after, uncertain=uncertain)
 
 
-def _judge(action: Action, error: KubeError) -> tuple[Result, str]:
+def _classify(action: Action, error: KubeError) -> tuple[Result, str]:
     reason = error.reason or type(error).__name__
     match error:
         case errors.NotFound():
-            # A create that finds nothing misses its namespace or its kind, and there is nothing to forget.
+            # A create with 404 lacks its namespace or its kind; no object has gone.
             return (Result.INVALID if isinstance(action, CreateObject) else Result.GONE), reason
-        case errors.Conflict() | errors.Invalid() if _is_another_object(error):
+        case errors.Conflict() | errors.Invalid() if _has_other_uid(error):
             return Result.GONE, REPLACED
         case errors.Conflict() | errors.AlreadyExists():
             return Result.CONFLICT, reason
-        case errors.Throttled() if isinstance(action, CreateEviction) and _is_budget(error):
+        case errors.Throttled() if isinstance(action, CreateEviction) and _is_refused_by_budget(error):
             return Result.REFUSED, _BUDGET_CAUSE
         case errors.Throttled():
             return Result.THROTTLED, reason
-        case errors.Forbidden() if isinstance(action, PatchResize) and not _is_rbac(error):
+        case errors.Forbidden() if isinstance(action, PatchResize) and not _is_refused_by_rbac(error):
             return Result.INFEASIBLE, reason
         case errors.Forbidden() | errors.Unauthorized():
             return Result.FORBIDDEN, reason
         case errors.ServerFault() | errors.Unreachable():
             return Result.FAILED, reason
         case _:
-            # 422 and every other 4xx: the server has understood and will say the same again.
+            # 422 and every other 4xx: a retry would get the same response.
             return Result.INVALID, reason
 
 
-def _is_another_object(error: KubeError) -> bool:
-    """Whether the UID is what did not fit. Patches name the field, deletions and evictions say it in words."""
+def _has_other_uid(error: KubeError) -> bool:
+    """Whether the UID differed. Patches name the field; deletions and evictions say so in the message."""
     in_words = "UID in precondition" in error.message or "UID in the precondition" in error.message
     return in_words or any(cause.field == "metadata.uid" for cause in error.details.causes)
 
 
-def _is_given_up(error: KubeError) -> bool:
+def _is_timeout(error: KubeError) -> bool:
     """Whether a proxy or the server stopped waiting for the write, which may still have been applied."""
-    return error.code in _GIVEN_UP or (error.code >= 500 and any(words in error.message for words in _GIVEN_UP_WORDS))
+    return error.code in _TIMEOUT_CODES or (
+        error.code >= 500 and any(text in error.message for text in _TIMEOUT_MESSAGES)
+    )
 
 
-def _is_budget(error: KubeError) -> bool:
+def _is_refused_by_budget(error: KubeError) -> bool:
     return any(cause.reason == _BUDGET_CAUSE for cause in error.details.causes)
 
 
-def _is_rbac(error: KubeError) -> bool:
+def _is_refused_by_rbac(error: KubeError) -> bool:
     """RBAC says which user cannot do what; quotas and limit ranges answer 403 as well, with a sentence of their own."""
     return 'User "' in error.message and " cannot " in error.message

@@ -29,16 +29,16 @@ from trellis.kube.write.actions import (
     build_request,
     describe_action,
 )
-from trellis.kube.write.outcomes import DRY_RUN, NOT_LEADING, READ_ONLY, REPLACED, Result, WriteOutcome, outcome_of
+from trellis.kube.write.outcomes import DRY_RUN, NOT_LEADING, READ_ONLY, REPLACED, Result, WriteOutcome, build_outcome
 
-# How often a write that the server is too busy for is tried, the first time included.
+# Attempts at a write that the server throttles, the first one included.
 _ATTEMPTS: Final = 3
 
-# A server that wants more patience than this gets it from the next pass, which decides on a newer view.
-_LONGEST_PAUSE: Final = 30.0
+# A longer pause is left to the next pass, which decides on a newer view.
+_MAX_PAUSE: Final = 30.0
 
-# Where a 429 does not say how long. The API server's own always do, and mostly say this.
-_USUAL_PAUSE: Final = 1.0
+# The pause after a 429 without `Retry-After`. The API server's own have one, mostly of this length.
+_DEFAULT_PAUSE: Final = 1.0
 
 
 class WriterSettings(msgspec.Struct, frozen=True):
@@ -74,44 +74,44 @@ class Writer:
         self._record = record
         self._may_write = may_write
         self._settings = settings
-        self._seats = asyncio.Semaphore(settings.concurrency)
+        self._slots = asyncio.Semaphore(settings.concurrency)
         self._bucket: TokenBucket | None = None
         self._paused_until = 0.0
 
     @property
     def concurrency(self) -> int:
-        """How many writes are under way at most; more callers than this wait in line."""
+        """How many writes are in flight at most; further callers wait in the queue."""
         return self._settings.concurrency
 
     async def write(self, action: Action) -> WriteOutcome:
-        """Carry one action out."""
-        outcome = await self.attempt(action)
+        """Execute an action, and record its outcome."""
+        outcome = await self.write_unrecorded(action)
         self.record(outcome)
         return outcome
 
-    async def attempt(self, action: Action) -> WriteOutcome:
-        """The same without a record, for those who have another way if it is refused."""
+    async def write_unrecorded(self, action: Action) -> WriteOutcome:
+        """Execute an action without recording its outcome, for callers that can fall back."""
         if self._settings.read_only:
-            return _skipped(action, READ_ONLY, "read-only: not done")
-        async with self._seats:
-            return await self._attempt(action)
+            return _build_skipped(action, READ_ONLY, "read-only: not done")
+        async with self._slots:
+            return await self._write_with_retries(action)
 
     def record(self, outcome: WriteOutcome) -> None:
-        """Pass on how something went that was attempted."""
+        """Record the outcome of an unrecorded write."""
         self._record(outcome)
 
     async def write_all(self, actions: Iterable[Action]) -> tuple[WriteOutcome, ...]:
-        """Carry all out, side by side; those on one object in the order given. Outcomes stand as the actions do."""
+        """Execute actions concurrently, those on one object in order. Outcomes are in the order of the actions."""
         numbered = list(enumerate(actions))
         by_object: dict[tuple[str, str, str], list[tuple[int, Action]]] = {}
         for numbered_action in numbered:
             by_object.setdefault(_identity(numbered_action[1].target), []).append(numbered_action)
         outcomes: dict[int, WriteOutcome] = {}
-        waiting = iter(by_object.values())
+        groups = iter(by_object.values())
 
         async def work() -> None:
             # A few workers share one iterator: ten thousand actions are not ten thousand tasks.
-            for group in waiting:
+            for group in groups:
                 for number, action in group:
                     outcomes[number] = await self.write(action)
 
@@ -120,62 +120,62 @@ class Writer:
                 workers.create_task(work())
         return tuple(outcomes[number] for number, _ in numbered)
 
-    async def _attempt(self, action: Action) -> WriteOutcome:
-        outcome = await self._try_once(action)
+    async def _write_with_retries(self, action: Action) -> WriteOutcome:
+        outcome = await self._write_once(action)
         for _ in range(_ATTEMPTS - 1):
-            if not self._is_worth_another(outcome):
+            if not self._should_retry(outcome):
                 break
-            outcome = await self._try_once(action)
+            outcome = await self._write_once(action)
         return outcome
 
-    def _is_worth_another(self, outcome: WriteOutcome) -> bool:
+    def _should_retry(self, outcome: WriteOutcome) -> bool:
         if outcome.result is Result.THROTTLED:
-            return self._pause() <= _LONGEST_PAUSE
-        # The version was read by us a moment before, and the decision does not depend on it.
+            return self._remaining_pause() <= _MAX_PAUSE
+        # The version was read a moment before for this write, and the decision does not depend on it.
         return outcome.result is Result.CONFLICT and build_precondition_read(outcome.action) is not None
 
-    async def _try_once(self, action: Action) -> WriteOutcome:
-        await asyncio.sleep(self._reserve())
-        while (pause := self._pause()) > 0:
-            if pause > _LONGEST_PAUSE:
+    async def _write_once(self, action: Action) -> WriteOutcome:
+        await asyncio.sleep(self._reserve_token())
+        while (pause := self._remaining_pause()) > 0:
+            if pause > _MAX_PAUSE:
                 message = f"the server wants no requests for another {pause:.0f} s"
                 return WriteOutcome(action, Result.THROTTLED, "Paused", message, retry_after=pause)
             await asyncio.sleep(pause)
         try:
-            pinned = await self._pinned(action)
-            # Nothing may wait between this question and the request.
+            pinned = await self._add_version(action)
+            # Nothing may wait between this check and the request.
             if not self._may_write():
-                return _skipped(action, NOT_LEADING, "not the leader, or no longer: not done")
+                return _build_skipped(action, NOT_LEADING, "not the leader, or no longer: not done")
             manager = self._client.field_manager
-            response = await self._ask(build_request(pinned, dry_run=self._settings.dry_run, field_manager=manager))
+            response = await self._send(build_request(pinned, dry_run=self._settings.dry_run, field_manager=manager))
         except KubeError as error:
-            return self._refused(action, error)
+            return self._note_failure(action, error)
         if self._settings.dry_run:
-            return _skipped(action, DRY_RUN, "dry run: the server would have done it")
-        written = _metadata_in(response)
+            return _build_skipped(action, DRY_RUN, "dry run: the server would have done it")
+        written = _read_metadata(response)
         return WriteOutcome(
             action,
             Result.APPLIED,
             name=written.name,
             uid=written.uid,
             resource_version=written.resource_version,
-            body=response.body if _says_all(action) else b"",
+            body=response.body if _keeps_body(action) else b"",
         )
 
-    def _refused(self, action: Action, error: KubeError) -> WriteOutcome:
-        outcome = outcome_of(action, error)
+    def _note_failure(self, action: Action, error: KubeError) -> WriteOutcome:
+        outcome = build_outcome(action, error)
         if outcome.result is Result.THROTTLED:
-            # For all writes: a server that is too busy for one is too busy for the others.
-            until = _now() + (outcome.retry_after or _USUAL_PAUSE)
+            # The pause applies to all writes: a server that throttles one throttles the others.
+            until = _now() + (outcome.retry_after or _DEFAULT_PAUSE)
             self._paused_until = max(self._paused_until, until)
         return outcome
 
-    async def _pinned(self, action: Action) -> Action:
-        """The action with a version to go with its UID, where the server would not check a UID alone."""
+    async def _add_version(self, action: Action) -> Action:
+        """The action with the current version added, where the server would not check the UID alone."""
         reading = build_precondition_read(action)
         if reading is None:
             return action
-        current = _metadata_in(await self._ask(reading))
+        current = _read_metadata(await self._send(reading))
         expected_uid = action.target.uid
         if current.uid != expected_uid:
             raise Conflict(
@@ -184,14 +184,14 @@ class Writer:
         target = msgspec.structs.replace(action.target, resource_version=current.resource_version)
         return msgspec.structs.replace(action, target=target)
 
-    async def _ask(self, request: Request) -> Response:
+    async def _send(self, request: Request) -> Response:
         return await self._client.send(msgspec.structs.replace(request, timeout=self._settings.timeout))
 
-    def _pause(self) -> float:
+    def _remaining_pause(self) -> float:
         return self._paused_until - _now()
 
-    def _reserve(self) -> float:
-        """The wait that our own rate asks for; none if there is no rate."""
+    def _reserve_token(self) -> float:
+        """The wait of the rate limit; 0 without one."""
         if self._settings.rate is None:
             return 0.0
         if self._bucket is None:
@@ -199,12 +199,12 @@ class Writer:
         return self._bucket.reserve(_now())
 
 
-def _skipped(action: Action, reason: str, cause: str) -> WriteOutcome:
+def _build_skipped(action: Action, reason: str, cause: str) -> WriteOutcome:
     return WriteOutcome(action, Result.SKIPPED, reason, f"{cause}: {describe_action(action)}")
 
 
-def _says_all(action: Action) -> bool:
-    """Whether it writes a spec, which a server fills in. Bodies of status writes are not read: they are many."""
+def _keeps_body(action: Action) -> bool:
+    """Whether the response is of use: a spec comes back with defaults. Bodies of status writes are dropped."""
     return isinstance(action, CreateObject) or (isinstance(action, PatchObject) and not action.subresource)
 
 
@@ -212,8 +212,8 @@ def _identity(target: Target) -> tuple[str, str, str]:
     return target.resource.full_name, target.namespace, target.name
 
 
-def _metadata_in(response: Response) -> ObjectMeta:
-    """The metadata of the written object; empty for an eviction, which is answered with a `Status`."""
+def _read_metadata(response: Response) -> ObjectMeta:
+    """The metadata of the written object; empty for an eviction, whose response is a `Status`."""
     try:
         return decode_object(response.body, KubeObject).metadata
     except UnreadableObject:

@@ -34,7 +34,7 @@ from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.times import format_micro_time, parse_time
 from trellis.core.nodes.node_groups import Instance, InstanceState
 from trellis.kube.resources import NODES
-from trellis.kube.write.actions import Action, PatchObject, target_of
+from trellis.kube.write.actions import Action, PatchObject, build_target
 from trellis.kube.write.patches import merge_patch
 
 KWOK_VALUE: Final = "fake"
@@ -153,14 +153,14 @@ def next_action(node: Node, now: float) -> Action | float | None:
         return None
     if node.metadata.labels.get(KWOK_KEY) != KWOK_VALUE:
         patch = {"metadata": {"labels": {KWOK_KEY: KWOK_VALUE}}}
-        return PatchObject(target_of(NODES, node, at_this_version=False), merge_patch(patch))
+        return PatchObject(build_target(NODES, node, at_this_version=False), merge_patch(patch))
     return _without_taint(node) if _is_ready(node) else None
 
 
 def _without_taint(node: Node) -> Action:
     """The list is replaced as a whole, which holds for this version of the node alone."""
     taints = [msgspec.to_builtins(taint) for taint in node.spec.taints if taint.key != STARTING_TAINT]
-    return PatchObject(target_of(NODES, node), merge_patch({"spec": {"taints": taints}}))
+    return PatchObject(build_target(NODES, node), merge_patch({"spec": {"taints": taints}}))
 
 
 def _is_ready(node: Node) -> bool:

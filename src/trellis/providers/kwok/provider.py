@@ -20,7 +20,7 @@ from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.base.wording import pluralize
 from trellis.core.nodes.node_groups import GroupState, InstanceState, find_order_problem, find_release_problems
 from trellis.kube.resources import NODES
-from trellis.kube.write.actions import Action, CreateObject, DeleteObject, Target, target_of
+from trellis.kube.write.actions import Action, CreateObject, DeleteObject, Target, build_target
 from trellis.providers.kwok.declarations import Declarations, DeclaredGroup, read_declarations
 from trellis.providers.kwok.instances import KwokOrder, build_instance, build_node, free_names, next_action
 from trellis.providers.protocol import UNKNOWN_GROUP, GroupProblem, Groups, Ordered, Released, Steps, Tended
@@ -84,7 +84,7 @@ class KwokProvider:
         deleted = (by_name[instance] for instance in released if instance not in leaving)
         return Released(
             released,
-            _build_steps(DeleteObject(target_of(NODES, node, at_this_version=False)) for node in deleted),
+            _build_steps(DeleteObject(build_target(NODES, node, at_this_version=False)) for node in deleted),
             refused,
         )
 

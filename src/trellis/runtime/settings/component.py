@@ -21,9 +21,9 @@ from trellis.runtime.settings.declarations import Setting, SettingConflict, Sett
 LEASES_LOCK: Final = "leases"
 
 
-def why_not_interval(found: Duration) -> str | None:
-    """What is wrong with an interval: as upstream, it may be as short as one likes."""
-    return None if found > Duration(0) else "must be longer than 0s"
+def check_interval(interval: Duration) -> str | None:
+    """The rule that an interval breaks, or None. As upstream, it may be as short as the user wants."""
+    return None if interval > Duration(0) else "must be longer than 0s"
 
 
 class AccessSettings(Settings, frozen=True):
@@ -78,7 +78,7 @@ class NamespaceSettings(Settings, frozen=True):
     ] = ()
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """One namespace, or all but some."""
+        """The setting is one namespace, or all but some."""
         if self.vpa_object_namespace and self.ignored_vpa_object_namespaces:
             rule = "--vpa-object-namespace and --ignored-vpa-object-namespaces are mutually exclusive"
             yield SettingConflict("ignored-vpa-object-namespaces", rule)
@@ -142,12 +142,12 @@ class LeaderSettings(Settings, frozen=True):
             )
 
 
-def why_not_millicores(found: Quantity) -> str | None:
-    """What is wrong with an amount of CPU in a flag: it is counted in whole millicores."""
-    return None if found.is_whole_milli else "must be a whole number of milli CPUs"
+def check_millicores(quantity: Quantity) -> str | None:
+    """The rule that an amount of CPU breaks, or None: it must be whole millicores."""
+    return None if quantity.is_whole_milli else "must be a whole number of milli CPUs"
 
 
 def effective_boost_settings(gates: FeatureGates, most: Quantity | None, served: Served) -> BoostSettings:
-    """Whether pods are boosted: a boost that could not be taken back would last for the pod's life."""
+    """Whether pods are boosted: a boost that cannot be withdrawn in place would last for the pod's life."""
     enabled = gates.cpu_startup_boost and served.resizes_pods
     return BoostSettings(enabled=enabled, max_cpu=most.milli if most is not None else None)

@@ -22,18 +22,18 @@ from typing import Any, Final
 import msgspec
 
 from trellis.base.errors import InternalError, InvalidInput
-from trellis.runtime.settings.values import SettingType, choice_type, setting_type_of
+from trellis.runtime.settings.values import SettingType, choice_type, get_setting_type
 
 VARIABLE_PREFIX: Final = "TRELLIS_"
 
 
 class Setting(msgspec.Struct, frozen=True):
-    """What a setting means, why its default is what it is, and what it may be.
+    """The meaning of a setting, the reason for its default, and its limits.
 
-    `flag` is the name where that of the field, with dashes, will not do. `letter` is a flag of one letter. `variable`
-    is a variable of the environment that is read if ours is not set. `minimum` and `maximum` are inside the range.
-    `check` says what is wrong with a value, or None. A `secret` is never shown. What is `obsolete` is read and has no
-    effect.
+    `flag` replaces the default name, which is that of the field with dashes. `letter` is a flag of one letter.
+    `variable` is an environment variable that is read if Trellis' own is not set. `minimum` and `maximum` are
+    inclusive. `check` returns the rule that a value breaks, or None. A `secret` is never shown. An `obsolete` setting
+    is accepted and has no effect.
     """
 
     meaning: str
@@ -51,17 +51,17 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class SettingConflict(msgspec.Struct, frozen=True):
-    """A rule between settings that does not hold: the name of the setting to blame, and the rule."""
+    """A broken rule between settings: the name of the setting at fault, and the rule."""
 
     setting: str
     rule: str
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What every struct of settings derives from."""
+    """The base of all structs of settings."""
 
     def conflicts(self) -> Iterator[SettingConflict]:
-        """The rules between several settings that these values break. Override it where there are any."""
+        """The rules between several settings that these values break."""
         return iter(())
 
 
@@ -72,45 +72,45 @@ class SettingDeclaration(msgspec.Struct, frozen=True):
     name: str
     kind: SettingType
     default: Any
-    about: Setting
+    setting: Setting
     optional: bool
 
     @property
     def variable(self) -> str:
-        """Its variable in the environment."""
+        """The environment variable of the setting."""
         return VARIABLE_PREFIX + self.name.upper().replace("-", "_")
 
     @property
     def parameter(self) -> str:
-        """Its name as Python would write it, which is how click hands its flag over."""
+        """The name of its parameter in click."""
         return self.name.replace("-", "_")
 
     def read(self, value: object) -> Any:
-        """The value that was written, or `InvalidInput` with the rule that it breaks."""
+        """The parsed value; raises `InvalidInput` with the rule that it breaks."""
         if self.optional and value in ("", None):
             return None
         parsed = self.kind.read(value)
-        about = self.about
+        about = self.setting
         if about.minimum is not None and parsed < about.minimum:
             raise InvalidInput(value, f"must be at least {self.kind.show(about.minimum)}")
         if about.maximum is not None and parsed > about.maximum:
             raise InvalidInput(value, f"must be at most {self.kind.show(about.maximum)}")
-        wrong = about.check(parsed) if about.check else None
-        if wrong:
-            raise InvalidInput(value, wrong)
+        problem = about.check(parsed) if about.check else None
+        if problem:
+            raise InvalidInput(value, problem)
         return parsed
 
     def show(self, value: Any) -> str:
-        """A value as one would write it in a flag; empty if there is none."""
+        """A value as it is written in a flag; empty if there is none."""
         if value is None:
             return ""
-        return "(hidden)" if self.about.secret and value else self.kind.show(value)
+        return "(hidden)" if self.setting.secret and value else self.kind.show(value)
 
 
 @cache
 def declared_settings(settings: type[Settings], defaults: Settings | None = None) -> tuple[SettingDeclaration, ...]:
     """Every setting of a struct and of its groups, in the order of declaration."""
-    declared = tuple(_declared(settings, defaults or settings(), ()))
+    declared = tuple(_iterate_declarations(settings, defaults or settings(), ()))
     names = [declaration.name for declaration in declared]
     twice = {name for name in names if names.count(name) > 1}
     if twice:
@@ -118,11 +118,13 @@ def declared_settings(settings: type[Settings], defaults: Settings | None = None
     return declared
 
 
-def _declared(settings: type[Settings], defaults: Settings, path: tuple[str, ...]) -> Iterator[SettingDeclaration]:
+def _iterate_declarations(
+    settings: type[Settings], defaults: Settings, path: tuple[str, ...]
+) -> Iterator[SettingDeclaration]:
     for field, annotation in typing.get_type_hints(settings, include_extras=True).items():
         default = getattr(defaults, field)
         if isinstance(annotation, type) and issubclass(annotation, Settings):
-            yield from _declared(annotation, default, (*path, field))
+            yield from _iterate_declarations(annotation, default, (*path, field))
             continue
         kind, about = (typing.get_args(annotation) or (None, None))[:2]
         if not isinstance(about, Setting):
@@ -131,9 +133,9 @@ def _declared(settings: type[Settings], defaults: Settings, path: tuple[str, ...
         yield SettingDeclaration(
             path=(*path, field),
             name=about.flag or field.replace("_", "-"),
-            kind=choice_type(about.choices) if about.choices else setting_type_of(kind),
+            kind=choice_type(about.choices) if about.choices else get_setting_type(kind),
             default=default,
-            about=about,
+            setting=about,
             optional=optional,
         )
 

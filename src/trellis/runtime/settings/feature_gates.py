@@ -25,14 +25,14 @@ BOOLEANS: Final = {
 
 
 class FeatureStage(StrEnum):
-    """How ripe a feature is upstream; `AllAlpha` and `AllBeta` go by it."""
+    """The stage of a feature upstream, which `AllAlpha` and `AllBeta` select by."""
 
     ALPHA = "Alpha"
     BETA = "Beta"
 
 
 class FeatureGate(msgspec.Struct, frozen=True):
-    """One gate: its name, the field of `Gates` it sets, its stage upstream, and what it lets in."""
+    """One gate: its name, the field of `FeatureGates` it sets, its stage upstream, and its meaning."""
 
     name: str
     field: str
@@ -54,16 +54,16 @@ FEATURE_GATES: Final = (
 )
 _BY_NAME: Final = tuple(gate.name for gate in FEATURE_GATES)
 _BY_STAGE: Final = tuple(f"All{stage}" for stage in FeatureStage)
-# Gates of earlier releases that users may still pass: why they can go.
-_GONE: Final = {"InPlaceOrRecreate": "is always on since VPA 1.6; remove it"}
+# Gates of earlier releases that users may still pass, with what to do about them.
+_REMOVED: Final = {"InPlaceOrRecreate": "is always on since VPA 1.6; remove it"}
 
 
 def parse_gates(value: object) -> FeatureGates:
-    """The gates that text or a map describes; those that it does not mention are on."""
+    """The gates that text or a map describes; unmentioned gates are enabled."""
     requested: dict[str, bool] = {}
-    for name, text in _pairs_of(value):
+    for name, text in _split_pairs(value):
         if name not in _BY_NAME and name not in _BY_STAGE:
-            raise InvalidInput(name, _why_unknown(name))
+            raise InvalidInput(name, _describe_unknown(name))
         if text not in BOOLEANS:
             raise InvalidInput(f"{name}={text}", "a feature gate is true or false")
         requested[name] = BOOLEANS[text]
@@ -73,11 +73,11 @@ def parse_gates(value: object) -> FeatureGates:
 
 
 def format_gates(gates: FeatureGates) -> str:
-    """The gates as one would write them in a flag, all of them."""
+    """All gates as they are written in a flag."""
     return ",".join(f"{gate.name}={str(getattr(gates, gate.field)).lower()}" for gate in FEATURE_GATES)
 
 
-def _pairs_of(value: object) -> Iterable[tuple[str, str]]:
+def _split_pairs(value: object) -> Iterable[tuple[str, str]]:
     if isinstance(value, Mapping):
         for name, on in value.items():
             yield str(name), str(on).lower() if isinstance(on, bool) else str(on)
@@ -93,9 +93,9 @@ def _pairs_of(value: object) -> Iterable[tuple[str, str]]:
         yield name.strip(), text.strip()
 
 
-def _why_unknown(name: str) -> str:
-    if name in _GONE:
-        return _GONE[name]
+def _describe_unknown(name: str) -> str:
+    if name in _REMOVED:
+        return _REMOVED[name]
     names = [*_BY_NAME, *_BY_STAGE]
     guess = suggest_name(name, names)
     return (

@@ -18,25 +18,25 @@ from trellis.base.errors import InvalidInput, format_value
 from trellis.base.names import suggest_name
 from trellis.runtime.settings.declarations import SettingDeclaration, Settings, declared_settings
 
-# Kubernetes tells every pod of the services around it: one named trellis-webhook sets TRELLIS_WEBHOOK_PORT to this.
+# Kubernetes sets variables for services: one named trellis-webhook sets TRELLIS_WEBHOOK_PORT to this.
 _SERVICE_LINK: Final = re.compile(r"(tcp|udp|sctp)://.*")
 
 
 class WrittenValue(msgspec.Struct, frozen=True):
-    """A value as it was written, and its origin as messages name it."""
+    """A value as it was written, and its origin for messages."""
 
     value: object
     origin: str
 
 
 def from_flags(settings: type[Settings], parameters: Mapping[str, object]) -> dict[str, WrittenValue]:
-    """What was given on the command line, from the parameters that click found."""
+    """The values of the command line, from click's parameters."""
     by_name: dict[str, WrittenValue] = {}
     for setting in declared_settings(settings):
         value = parameters.get(setting.parameter)
         if isinstance(value, tuple):
             value = ",".join(value) if value else None
-        if isinstance(value, str) and setting.about.letter:
+        if isinstance(value, str) and setting.setting.letter:
             value = value.removeprefix("=")  # What click makes of `-v=4`.
         if value is not None:
             by_name[setting.name] = WrittenValue(value, f"flag --{setting.name}")
@@ -44,10 +44,10 @@ def from_flags(settings: type[Settings], parameters: Mapping[str, object]) -> di
 
 
 def from_environment(settings: type[Settings], environment: Mapping[str, str]) -> dict[str, WrittenValue]:
-    """What variables say. Those that are no settings are ignored: Kubernetes adds some of its own for every service."""
+    """The values of environment variables. Unknown ones are ignored: Kubernetes adds some for every service."""
     by_name: dict[str, WrittenValue] = {}
     for setting in declared_settings(settings):
-        for variable in (setting.variable, setting.about.variable):
+        for variable in (setting.variable, setting.setting.variable):
             value = environment.get(variable)
             if value is None or (variable.endswith("_PORT") and _SERVICE_LINK.fullmatch(value)):
                 continue
@@ -57,7 +57,7 @@ def from_environment(settings: type[Settings], environment: Mapping[str, str]) -
 
 
 def from_file(settings: type[Settings], path: Path) -> dict[str, WrittenValue]:
-    """What a YAML or JSON file says: one map from the names of settings, those of the flags, to values."""
+    """The values of a YAML or JSON file: one map from the names of flags to values."""
     from trellis.base.yaml.documents import BrokenDocument, read_documents  # noqa: PLC0415 - most processes read no file
 
     try:
@@ -88,14 +88,14 @@ S = TypeVar("S", bound=Settings)
 
 
 class LoadedSettings(msgspec.Struct, Generic[S], frozen=True):
-    """Settings that are sound, and for each that is not at its default where it comes from."""
+    """Valid settings, and the origin of each that is not at its default."""
 
     settings: S
     origins: Mapping[str, str]
 
 
 def load_settings(settings: type[S], *sources: Mapping[str, WrittenValue]) -> LoadedSettings[S]:
-    """Settings from these sources, of which the first wins."""
+    """Settings from these sources; the first source that has a value wins."""
     refused: list[tuple[object, str]] = []
     origins: dict[str, str] = {}
     values: dict[tuple[str, ...], Any] = {}
@@ -107,7 +107,7 @@ def load_settings(settings: type[S], *sources: Mapping[str, WrittenValue]) -> Lo
         try:
             values[setting.path] = setting.read(written.value)
         except InvalidInput as error:
-            value = "(hidden)" if setting.about.secret else written.value
+            value = "(hidden)" if setting.setting.secret else written.value
             refused.append((value, f"{written.origin}: {_rule(error, written.value)}"))
     _refuse(refused)
     loaded = _replaced(settings(), values)
@@ -121,7 +121,7 @@ def setting_values(settings: Settings) -> dict[str, str]:
 
 
 def _rule(error: InvalidInput, value: object) -> str:
-    """The rule, with the part of the value that breaks it if that is not all of it."""
+    """The rule, with the part of the value that breaks it unless it is the whole value."""
     return error.rule if error.value == value else f"{format_value(error.value)} {error.rule}"
 
 

@@ -21,7 +21,7 @@ def _with_dashes(name: str) -> str:
     return name.replace("_", "-")
 
 
-# What a command with these options needs as its context settings.
+# The context settings of a command with these options.
 CLICK_CONTEXT: Final[dict[str, Any]] = {
     "help_option_names": ["-h", "--help"],
     "token_normalize_func": _with_dashes,
@@ -36,16 +36,16 @@ def click_options(settings: type[Settings]) -> list[click.Option]:
 
 
 def _flags(setting: SettingDeclaration) -> list[str]:
-    letters = [f"-{setting.about.letter}"] if setting.about.letter else []
+    letters = [f"-{setting.setting.letter}"] if setting.setting.letter else []
     return [*letters, f"--{setting.name}", setting.parameter]
 
 
 def _attributes(setting: SettingDeclaration) -> dict[str, Any]:
     attributes: dict[str, Any] = {
         "type": str,
-        "metavar": (setting.about.unit or setting.kind.name.replace("`", "")).upper(),
-        "help": help_text(setting),
-        "hidden": setting.about.obsolete,
+        "metavar": (setting.setting.unit or setting.kind.name.replace("`", "")).upper(),
+        "help": format_help(setting),
+        "hidden": setting.setting.obsolete,
         "multiple": setting.kind.repeatable,
     }
     if setting.kind.switch:
@@ -53,33 +53,33 @@ def _attributes(setting: SettingDeclaration) -> dict[str, Any]:
     return attributes
 
 
-def help_text(each: SettingDeclaration) -> str:
-    """What a setting means, with its default."""
-    default = each.show(each.default)
-    return f"{each.about.meaning} [default: {default}]" if default else each.about.meaning
+def format_help(setting: SettingDeclaration) -> str:
+    """The meaning of a setting and its default."""
+    default = setting.show(setting.default)
+    return f"{setting.setting.meaning} [default: {default}]" if default else setting.setting.meaning
 
 
 def reference_table(settings: type[Settings], defaults: Settings | None = None) -> str:
-    """One row for each setting that has an effect; a component may have defaults of its own for a shared group."""
+    """One row for each setting that has an effect; a component may override the defaults of a shared group."""
     rows = ["| flag | value | default | meaning |", "|---|---|---|---|"]
-    rows += [_row(setting) for setting in declared_settings(settings, defaults) if not setting.about.obsolete]
+    rows += [_row(setting) for setting in declared_settings(settings, defaults) if not setting.setting.obsolete]
     return "\n".join(rows) + "\n"
 
 
 def _row(setting: SettingDeclaration) -> str:
-    unit = f", {setting.about.unit}" if setting.about.unit else ""
+    unit = f", {setting.setting.unit}" if setting.setting.unit else ""
     default = setting.show(setting.default)
     cells = [
         f"`--{setting.name}`",
         setting.kind.name + unit + _limits(setting),
         f"`{default}`" if default else "none",
-        f"{setting.about.meaning} {setting.about.why}",
+        f"{setting.setting.meaning} {setting.setting.why}",
     ]
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _limits(setting: SettingDeclaration) -> str:
-    least, most = setting.about.minimum, setting.about.maximum
+    least, most = setting.setting.minimum, setting.setting.maximum
     if least is not None and most is not None:
         return f", {setting.kind.show(least)} to {setting.kind.show(most)}"
     if least is not None:

@@ -24,9 +24,9 @@ _WHOLE: Final = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class SettingType(msgspec.Struct, frozen=True):
-    """One type of setting. `read` raises `InvalidInput`; `show` writes a value as a flag would have it.
+    """One type of setting. `read` raises `InvalidInput`; `show` formats a value as in a flag.
 
-    A switch needs no value as a flag. What is repeatable adds up when its flag is given several times.
+    A switch needs no value as a flag. A repeatable flag may be given several times and collects its values.
     """
 
     name: str
@@ -36,8 +36,8 @@ class SettingType(msgspec.Struct, frozen=True):
     repeatable: bool = False
 
 
-def setting_type_of(annotation: Any) -> SettingType:
-    """The kind for a type of Python."""
+def get_setting_type(annotation: Any) -> SettingType:
+    """The setting type of a Python type."""
     if annotation in _KINDS:
         return _KINDS[annotation]
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):

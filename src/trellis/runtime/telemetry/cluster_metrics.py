@@ -1,4 +1,4 @@
-"""Metrics of informers (synced, connected, stale) and of writes, and the log of writes that went wrong.
+"""Metrics of informers (synced, connected, stale) and of writes, and the log of failed writes.
 
 metrics = Metrics([*CLUSTER_METRICS, ...])
 writer = Writer(client, record=write_reporter(metrics, log))
@@ -16,23 +16,31 @@ from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import CounterSpec, GaugeSpec, Metrics, Spec
 
-_OF: Final = ("resource",)
+_RESOURCE_LABEL: Final = ("resource",)
 
-SYNCED: Final = GaugeSpec("trellis_informer_synced", "1 once everything has been seen, else 0.", _OF)
-CONNECTED: Final = GaugeSpec("trellis_informer_connected", "1 while a watch is open, else 0.", _OF)
+SYNCED: Final = GaugeSpec("trellis_informer_synced", "1 once everything has been seen, else 0.", _RESOURCE_LABEL)
+CONNECTED: Final = GaugeSpec("trellis_informer_connected", "1 while a watch is open, else 0.", _RESOURCE_LABEL)
 CONTACT_AGE: Final = GaugeSpec(
     "trellis_informer_contact_age_seconds",
     "Seconds since the API server was last heard; a bookmark comes about once a minute. NaN before the first time.",
-    _OF,
+    _RESOURCE_LABEL,
 )
 EVENT_AGE: Final = GaugeSpec(
-    "trellis_informer_event_age_seconds", "Seconds since something last changed. NaN before the first time.", _OF
+    "trellis_informer_event_age_seconds",
+    "Seconds since something last changed. NaN before the first time.",
+    _RESOURCE_LABEL,
 )
-OBJECTS: Final = GaugeSpec("trellis_informer_objects", "Objects that are known.", _OF)
-REJECTED: Final = GaugeSpec("trellis_informer_rejected_objects", "Objects that exist and cannot be read.", _OF)
-LISTS: Final = GaugeSpec("trellis_informer_lists", "Lists it took; more than one means a watch was not resumed.", _OF)
+OBJECTS: Final = GaugeSpec("trellis_informer_objects", "Objects that are known.", _RESOURCE_LABEL)
+REJECTED: Final = GaugeSpec(
+    "trellis_informer_rejected_objects", "Objects that exist and cannot be read.", _RESOURCE_LABEL
+)
+LISTS: Final = GaugeSpec(
+    "trellis_informer_lists", "Lists it took; more than one means a watch was not resumed.", _RESOURCE_LABEL
+)
 UNREADABLE: Final = GaugeSpec(
-    "trellis_unseen_resources", "1 while a kind is done without because it may not be read, 0 once it may.", _OF
+    "trellis_unseen_resources",
+    "1 while a kind is done without because it may not be read, 0 once it may.",
+    _RESOURCE_LABEL,
 )
 WRITES: Final = CounterSpec(
     "trellis_writes_total", "Writes by kind of object, action and result.", ("resource", "action", "result")
@@ -51,7 +59,7 @@ CLUSTER_METRICS: Final[tuple[Spec, ...]] = (
 
 
 def observe_informer(metrics: Metrics, informer: Informer[Any]) -> None:
-    """Set the metrics of an informer. To be called on its event loop."""
+    """Set the metrics of an informer. Call it on the informer's event loop."""
     resource = informer.resource.full_name
     staleness, snapshot = informer.staleness(), informer.snapshot()
     values: dict[GaugeSpec, float | None] = {
@@ -68,28 +76,28 @@ def observe_informer(metrics: Metrics, informer: Informer[Any]) -> None:
 
 
 def count_write(metrics: Metrics, outcome: WriteOutcome) -> None:
-    """Count what became of one write."""
+    """Count one write by its result."""
     action = outcome.action
     metrics.add(WRITES, 1, action.target.resource.full_name, action.label, outcome.result)
 
 
 # Another writer was faster, or the object is gone: the next reconcile handles it.
-_USUAL: Final = frozenset({Result.APPLIED, Result.CONFLICT, Result.GONE, Result.SKIPPED})
+_EXPECTED: Final = frozenset({Result.APPLIED, Result.CONFLICT, Result.GONE, Result.SKIPPED})
 
 
-def is_usual(outcome: WriteOutcome) -> bool:
+def is_expected(outcome: WriteOutcome) -> bool:
     """Whether a write ended in an expected way, which is not logged."""
-    return outcome.result in _USUAL
+    return outcome.result in _EXPECTED
 
 
 def write_reporter(
-    metrics: Metrics, log: Logger, is_usual: Callable[[WriteOutcome], bool] = is_usual
+    metrics: Metrics, log: Logger, is_expected: Callable[[WriteOutcome], bool] = is_expected
 ) -> Callable[[WriteOutcome], None]:
-    """What a writer reports to."""
+    """A function that counts writes and logs unexpected outcomes."""
 
     def report(outcome: WriteOutcome) -> None:
         count_write(metrics, outcome)
-        if not is_usual(outcome):
+        if not is_expected(outcome):
             log.warning("not written", what=outcome.action.target, result=outcome.result, why=outcome.message)
 
     return report

@@ -15,22 +15,22 @@ from trellis.api.kube.meta import ObjectReference
 from trellis.base.reasons import Reason
 from trellis.kube.events import EventRecorder
 from trellis.kube.write.outcomes import WriteOutcome
-from trellis.runtime.telemetry.cluster_metrics import is_usual
+from trellis.runtime.telemetry.cluster_metrics import is_expected
 from trellis.runtime.telemetry.logs import Logger
 
-# What waits at most; what came first is dropped first.
-_MOST: Final = 10_000
-_AT_ONCE: Final = 100
-_PATIENCE_SECONDS: Final = 10.0
-_LOOK_SECONDS: Final = 0.25
+# The most Events that wait; the oldest are dropped first.
+_CAPACITY: Final = 10_000
+_BATCH_SIZE: Final = 100
+_MAX_DELAY_SECONDS: Final = 10.0
+_POLL_SECONDS: Final = 0.25
 _RETRY_SECONDS: Final = 5.0
-_SILENT_SECONDS: Final = 60.0
+_LOG_INTERVAL_SECONDS: Final = 60.0
 
 EventSink: TypeAlias = Callable[[ObjectReference, Reason, str], None]
 
 
 class EventFailureLog:
-    """Logs that Events cannot be written: at most once per interval, however many they are."""
+    """Logs that Events cannot be written, at most once per interval."""
 
     def __init__(self, log: Logger) -> None:
         self._log = log
@@ -38,24 +38,24 @@ class EventFailureLog:
         self._silent_until = -math.inf
 
     def note(self, outcome: WriteOutcome) -> None:
-        """Take note of what became of an Event."""
-        # A name that is taken, and a series that the API server has forgotten, are tried again at once.
-        if is_usual(outcome):
+        """Log the outcome of an Event if it failed."""
+        # A conflict of names and an expired series are retried at once.
+        if is_expected(outcome):
             return
         self._unsaid += 1
         now = asyncio.get_running_loop().time()
         if now >= self._silent_until:
             failed = self._unsaid
             self._log.warning("events cannot be written", failed=failed, result=outcome.result, why=outcome.message)
-            self._unsaid, self._silent_until = 0, now + _SILENT_SECONDS
+            self._unsaid, self._silent_until = 0, now + _LOG_INTERVAL_SECONDS
 
 
 class EventQueue:
-    """Holds Events back. `record` from the event loop; `run` in a task of its own."""
+    """Delays Events while the component is busy. Call `record` from the event loop and `run` in its own task."""
 
     def __init__(self, recorder: EventRecorder) -> None:
         self._recorder = recorder
-        self._waiting: deque[tuple[ObjectReference, Reason, str]] = deque(maxlen=_MOST)
+        self._waiting: deque[tuple[ObjectReference, Reason, str]] = deque(maxlen=_CAPACITY)
         self._has_pending = asyncio.Event()
 
     def record(self, about: ObjectReference, reason: Reason, message: str) -> None:
@@ -68,7 +68,7 @@ class EventQueue:
         while True:
             await self._has_pending.wait()
             await _wait_until_quiet(is_busy)
-            for _ in range(min(len(self._waiting), _AT_ONCE)):
+            for _ in range(min(len(self._waiting), _BATCH_SIZE)):
                 self._recorder.record(*self._waiting.popleft())
             if not await self._recorder.flush():
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -78,6 +78,6 @@ class EventQueue:
 
 async def _wait_until_quiet(is_busy: Callable[[], bool]) -> None:
     clock = asyncio.get_running_loop().time
-    latest = clock() + _PATIENCE_SECONDS
+    latest = clock() + _MAX_DELAY_SECONDS
     while is_busy() and clock() < latest:  # noqa: ASYNC110 - a queue does not tell that it is empty
-        await asyncio.sleep(_LOOK_SECONDS)
+        await asyncio.sleep(_POLL_SECONDS)

@@ -1,10 +1,9 @@
 """Prometheus's text format, version 0.0.4, with the names of metrics as they were declared.
 
-The client library's own writer will not do. It adds `_total` to every counter, and four of upstream's have no such
-ending, so that dashboards would look for them in vain. It also writes the time at which each series began, as one
-more series. It writes numbers as Python does, 1.0 and 1000000.0, where Go's library, and so upstream, writes 1 and
-1e+06: in the bounds of a histogram these are different labels. And it writes labels as they were declared, where
-upstream's are sorted, so that a search for a line of upstream's text fails.
+The client library's own writer differs from Go's, and so from upstream's. It adds `_total` to every counter, and four
+of upstream's have no such suffix. It writes the time at which each series began as one more series. It writes numbers
+as Python does, 1.0 and 1000000.0, where Go's library writes 1 and 1e+06: in the bounds of a histogram these are
+different labels. It writes labels in the order of declaration, where upstream's are sorted.
 """
 
 from __future__ import annotations
@@ -32,10 +31,10 @@ _VALUE: Final = str.maketrans({"\\": r"\\", "\n": r"\n", '"': r"\""})
 
 def format_families(families: Iterable[Metric], declared: Collection[str]) -> bytes:
     """The families as text; `declared` are the names that counters keep even if they have no `_total`."""
-    return "".join(line for family in families for line in _lines(family, declared)).encode()
+    return "".join(text for family in families for text in _format_family(family, declared)).encode()
 
 
-def _lines(family: Metric, declared: Collection[str]) -> Iterator[str]:
+def _format_family(family: Metric, declared: Collection[str]) -> Iterator[str]:
     plain = family.type == "counter" and family.name in declared
     name = family.name + _TOTAL if family.type == "counter" and not plain else family.name
     name = family.name + "_info" if family.type == "info" else name
@@ -44,10 +43,10 @@ def _lines(family: Metric, declared: Collection[str]) -> Iterator[str]:
     for sample in family.samples:
         if sample.name == f"{family.name}_created":
             continue
-        yield _line(sample.name.removesuffix(_TOTAL) if plain else sample.name, sample)
+        yield _format_sample(sample.name.removesuffix(_TOTAL) if plain else sample.name, sample)
 
 
-def _line(name: str, sample: Sample) -> str:
+def _format_sample(name: str, sample: Sample) -> str:
     pairs = sorted(sample.labels.items(), key=lambda label: (label[0] == _BOUND, label[0]))
     labels = ",".join(f'{label}="{value.translate(_VALUE)}"' for label, value in pairs)
     return (

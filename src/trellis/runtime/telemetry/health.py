@@ -1,8 +1,7 @@
 """Liveness and readiness: the responses to the probes of the kubelet, without HTTP.
 
-Upstream's `/health-check` goes by activity: a loop that has not finished a pass for five intervals is taken for dead,
-and the kubelet restarts it. `/healthz` and `/readyz` go by named checks, as those of every component of Kubernetes
-do.
+Upstream's `/health-check` checks activity: a loop that has not finished a pass for five intervals counts as dead, and
+the kubelet restarts it. `/healthz` and `/readyz` run named checks, as in every component of Kubernetes.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ import msgspec
 
 from trellis.base.durations import Duration
 
-# Says what is wrong, or None. It must not wait: it reads what others have found out.
+# Returns a problem, or None. It must not wait: it only reads state.
 HealthCheck: TypeAlias = Callable[[], str | None]
-# What is worth knowing though nothing is wrong, each as a line.
+# Lines of information that do not affect readiness.
 Remarks: TypeAlias = Callable[[], Sequence[str]]
 
 
 class ProbeResponse(msgspec.Struct, frozen=True):
-    """A status of HTTP and a text, of a certain type."""
+    """An HTTP status, a text and its content type."""
 
     status: int
     text: str
@@ -29,7 +28,7 @@ class ProbeResponse(msgspec.Struct, frozen=True):
 
 
 class Activity:
-    """When something last showed that it is alive. Before it is started there is nothing to expect."""
+    """The time of the last activity. Before the first `touch` none is expected."""
 
     def __init__(self, timeout: float, clock: Callable[[], float]) -> None:
         self._timeout = timeout
@@ -37,15 +36,15 @@ class Activity:
         self._last: float | None = None
 
     def touch(self) -> None:
-        """Show that it is alive; the first time starts the watch. Any thread may call it."""
+        """Record activity; the first call starts the timeout. Any thread may call it."""
         self._last = self._clock()
 
     def stop(self) -> None:
-        """Expect nothing more, as while another replica leads."""
+        """Expect no more activity, as while another replica leads."""
         self._last = None
 
     def check(self) -> str | None:
-        """What `/health-check` complains of, with the age of the last activity."""
+        """The problem that `/health-check` reports, with the age of the last activity."""
         last = self._last
         age = self._clock() - last if last is not None else 0.0
         if age <= self._timeout:
@@ -54,9 +53,9 @@ class Activity:
 
 
 def health_check(activity: Activity) -> ProbeResponse:
-    """What upstream answers: OK, or an error of the server."""
-    wrong = activity.check()
-    return ProbeResponse(500, f"Error: {wrong}") if wrong else ProbeResponse(200, "OK")
+    """The response of upstream: OK, or a server error."""
+    problem = activity.check()
+    return ProbeResponse(500, f"Error: {problem}") if problem else ProbeResponse(200, "OK")
 
 
 def run_checks(
@@ -64,7 +63,7 @@ def run_checks(
 ) -> ProbeResponse:
     """The result of several checks; verbose on request, or if one of them fails."""
     results = {name: check() for name, check in checks.items()}
-    lines = [f"[-]{name} failed: {wrong}" if wrong else f"[+]{name} ok" for name, wrong in results.items()]
+    lines = [f"[-]{name} failed: {problem}" if problem else f"[+]{name} ok" for name, problem in results.items()]
     lines += [f"[!]{remark}" for remark in remarks]
     if any(results.values()):
         return ProbeResponse(500, "\n".join([*lines, f"{name} check failed"]) + "\n")
@@ -72,5 +71,5 @@ def run_checks(
 
 
 def _rounded(seconds: float) -> Duration:
-    """To the millisecond: no probe asks more often."""
+    """Seconds rounded to the millisecond."""
     return Duration(round(seconds * 1000) * 10**6)

@@ -13,7 +13,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 from aiohttp import web
 
 from trellis.base.errors import InvalidInput
-from trellis.runtime.addresses import Address, parse_address, why_not_address
+from trellis.runtime.addresses import Address, check_address, parse_address
 from trellis.runtime.settings.declarations import Setting, Settings
 from trellis.runtime.telemetry.exposition import CONTENT_TYPE
 from trellis.runtime.telemetry.health import Activity, HealthCheck, ProbeResponse, Remarks, health_check, run_checks
@@ -41,7 +41,7 @@ class HealthSettings(Settings, frozen=True):
         Setting(
             "Where to answer probes and serve metrics.",
             why="A port of its own for every component; upstream's, where upstream has the component.",
-            check=why_not_address,
+            check=check_address,
         ),
     ] = ":8940"
     profiling: Annotated[
@@ -63,10 +63,10 @@ async def serve_health(
     remarks: Remarks = tuple,
     pages: Mapping[str, Page] = {},
 ) -> AsyncIterator[Address]:
-    """Serve while the context is open; the value is the address, with the port that was found for port 0.
+    """Serve while the context is open; the value is the address, with the actual port for port 0.
 
-    `remarks` stand in the full answer to whether it is ready, and change nothing about it. `pages` are the component's
-    own, by their paths, such as `/pods/{namespace}/{name}`.
+    `remarks` are part of the verbose readiness response and do not affect it. `pages` are the component's own, by their
+    paths, such as `/pods/{namespace}/{name}`.
     """
     address = parse_address(settings.address)
     try:
@@ -77,20 +77,20 @@ async def serve_health(
     application = web.Application()
     application.add_routes(
         [
-            web.get("/health-check", _answering(lambda _: health_check(activity))),
-            web.get("/healthz", _answering(lambda verbose: run_checks("healthz", alive, verbose=verbose))),
-            web.get("/livez", _answering(lambda verbose: run_checks("livez", alive, verbose=verbose))),
+            web.get("/health-check", _handle_check(lambda _: health_check(activity))),
+            web.get("/healthz", _handle_check(lambda verbose: run_checks("healthz", alive, verbose=verbose))),
+            web.get("/livez", _handle_check(lambda verbose: run_checks("livez", alive, verbose=verbose))),
             web.get(
                 "/readyz",
-                _answering(lambda verbose: run_checks("readyz", ready, verbose=verbose, remarks=remarks())),
+                _handle_check(lambda verbose: run_checks("readyz", ready, verbose=verbose, remarks=remarks())),
             ),
-            web.get("/metrics", _scraping(metrics, scraping)),
+            web.get("/metrics", _handle_scrape(metrics, scraping)),
         ]
     )
-    application.add_routes([web.get(path, _paging(page)) for path, page in pages.items()])
+    application.add_routes([web.get(path, _handle_page(page)) for path, page in pages.items()])
     if settings.profiling:
-        application.add_routes([web.get("/debug/threads", _threads)])
-    # Probes in progress are not waited for: the process ends within a second.
+        application.add_routes([web.get("/debug/threads", _handle_threads)])
+    # Probes in progress are dropped: the process ends within a second.
     runner = web.AppRunner(application, handle_signals=False, access_log=None, shutdown_timeout=0.1)
     try:
         await runner.setup()
@@ -102,7 +102,7 @@ async def serve_health(
         scraping.shutdown(wait=False)
 
 
-def _answering(answer: Callable[[bool], ProbeResponse]) -> _Handler:
+def _handle_check(answer: Callable[[bool], ProbeResponse]) -> _Handler:
     async def handle(request: web.Request) -> web.Response:
         result = answer("verbose" in request.query)
         return web.Response(status=result.status, text=result.text)
@@ -110,7 +110,7 @@ def _answering(answer: Callable[[bool], ProbeResponse]) -> _Handler:
     return handle
 
 
-def _paging(page: Page) -> _Handler:
+def _handle_page(page: Page) -> _Handler:
     async def handle(request: web.Request) -> web.Response:
         document = await page(PageRequest(request.match_info, request.query))
         return web.Response(status=document.status, text=document.text, content_type=document.kind)
@@ -118,17 +118,17 @@ def _paging(page: Page) -> _Handler:
     return handle
 
 
-def _scraping(metrics: Metrics, threads: DaemonThreads) -> _Handler:
+def _handle_scrape(metrics: Metrics, threads: DaemonThreads) -> _Handler:
     async def handle(_request: web.Request) -> web.Response:
-        metrics.gather()
+        metrics.flush()
         # Ten thousand series are 50 ms of work: probes and leases do not wait for them.
-        body = await asyncio.get_running_loop().run_in_executor(threads, metrics.text)
+        body = await asyncio.get_running_loop().run_in_executor(threads, metrics.format_text)
         return web.Response(body=body, headers={"Content-Type": CONTENT_TYPE})
 
     return handle
 
 
-async def _threads(_request: web.Request) -> web.Response:
+async def _handle_threads(_request: web.Request) -> web.Response:
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [
         f"thread {names.get(ident, ident)}\n{''.join(traceback.format_stack(frame))}"

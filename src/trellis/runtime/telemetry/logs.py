@@ -27,8 +27,7 @@ from trellis.runtime.settings.declarations import Setting, Settings
 
 HIDDEN: Final = "(hidden)"
 
-# Anywhere in a name: `tokens_left` is hidden along with `bearerToken`, because a leak is not undone and a count is not
-# missed.
+# Anywhere in a name: `tokens_left` is hidden along with `bearerToken`, because a leak cannot be undone.
 _SECRET_NAMES: Final = re.compile(
     r"token|passw|secret|authorization|credential|private_?key|client_?key|cookie", re.IGNORECASE
 )
@@ -110,19 +109,19 @@ class Logger:
         self._fields = fields
 
     def bind(self, **fields: object) -> Logger:
-        """The same with more fields."""
+        """A logger with more fields."""
         return Logger(self._logger.name, **{**self._fields, **fields})
 
     def detail(self, verbosity: int, message: str, **fields: object) -> None:
-        """What is worth reading from the given verbosity on."""
+        """Log a detail, shown from the given verbosity on."""
         self._write(logging.INFO - verbosity, message, None, fields)
 
     def info(self, message: str, **fields: object) -> None:
-        """What an operator wants to see."""
+        """Log what an operator should see."""
         self._write(logging.INFO, message, None, fields)
 
     def warning(self, message: str, *, error: BaseException | None = None, **fields: object) -> None:
-        """What is wrong and takes care of itself, for now."""
+        """Log a problem that Trellis retries or works around."""
         self._write(logging.WARNING, message, error, fields)
 
     def error(self, message: str, *, error: BaseException | None = None, **fields: object) -> None:
@@ -136,7 +135,7 @@ class Logger:
 
 
 class LineFormatter(logging.Formatter):
-    """A record as one line, whatever is in it."""
+    """Formats a record as one line, whatever its content."""
 
     def __init__(self, style: LogFormat) -> None:
         super().__init__()
@@ -161,25 +160,25 @@ class LineFormatter(logging.Formatter):
 
 
 def configure(settings: LogSettings, stream: TextIO) -> logging.Handler:
-    """Send everything that is logged in this process to the stream, in place of whatever was set up before."""
+    """Send all logs of this process to the stream, in place of the previous configuration."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(LineFormatter(settings.format))
     root = logging.getLogger()
     for former in list(root.handlers):
         root.removeHandler(former)
     root.addHandler(handler)
-    # There is no more than everything, and klog takes any number.
+    # klog accepts any number; 10 is everything.
     root.setLevel(logging.INFO - min(settings.verbosity, _EVERYTHING))
     return handler
 
 
 def _as_text(head: dict[str, str], fields: dict[str, str]) -> str:
-    start = f"{head['time']} {head['level']:<7} {head['logger']}: {_on_one_line(head['message'])}"
+    start = f"{head['time']} {head['level']:<7} {head['logger']}: {_join_lines(head['message'])}"
     return " ".join([start, *(f"{name}={_quoted(value)}" for name, value in fields.items())])
 
 
 def _as_json(head: dict[str, str], fields: dict[str, str]) -> str:
-    # A field that is called as one of the four at the front must not take its place.
+    # A field with the name of one of the four first fields must not replace it.
     clashing = {f"field_{name}" if name in head else name: value for name, value in fields.items()}
     return _json_text({**head, **clashing})
 
@@ -191,7 +190,7 @@ def _level(number: int) -> str:
 
 
 def _stack(error: BaseException) -> str:
-    """Where it happened. An error of ours is one line for people, its cause is for us."""
+    """The stack of an error. For a `TrellisError` it is that of its cause."""
     text = io.StringIO()
     traceback.print_exception(error, file=text, limit=-8)
     return text.getvalue().rstrip()
@@ -201,7 +200,7 @@ def _quoted(value: str) -> str:
     return value if value and _PLAIN.issuperset(value) else _json_text(value)
 
 
-def _on_one_line(text: str) -> str:
+def _join_lines(text: str) -> str:
     return text if text.isprintable() else _json_text(text)[1:-1]
 
 

@@ -4,10 +4,10 @@
 
     metrics = Metrics([EVICTED])
     metrics.add(EVICTED, 1, "default", "web")
-    metrics.keep(("vpa_namespace", "vpa_name"), {("default", "web")})   # forget the VPAs that are gone
+    metrics.remove_deleted(("vpa_namespace", "vpa_name"), {("default", "web")})   # all existing VPAs
 
 A label that names an object makes one series for each object there ever was, unless the series of deleted objects are
-removed. Call `keep` once a pass with the objects that exist. All methods may be called from any thread.
+removed. Call `remove_deleted` once a pass with the objects that exist. All methods may be called from any thread.
 
 Histograms take one value or a whole column. The client library takes one value at a time, at a microsecond each. A
 pass compares a hundred thousand samples with their recommendations, six times over, and would spend most of its time
@@ -61,13 +61,13 @@ class Histogram(Collector):
             self._sums[labels] = self._sums.get(labels, 0.0) + float(values.sum())
 
     def remove(self, labels: tuple[str, ...]) -> None:
-        """Forget one series."""
+        """Remove one series."""
         with self._lock:
             self._counts.pop(labels, None)
             self._sums.pop(labels, None)
 
     def collect(self) -> Iterator[Metric]:
-        """The family as the registry wants it: cumulative counts, and the sum."""
+        """The family in the registry's form: cumulative counts, and the sum."""
         family = HistogramMetricFamily(self._name, self._text, labels=self._labels)
         with self._lock:
             series = [(labels, np.cumsum(counts), self._sums[labels]) for labels, counts in self._counts.items()]
@@ -82,7 +82,7 @@ class Histogram(Collector):
 
 
 class _MetricSpec(msgspec.Struct, frozen=True):
-    """The name is written as it will be served, to the last suffix."""
+    """The declaration of a metric. The name is served as written, without an added suffix."""
 
     name: str
     help: str
@@ -90,11 +90,11 @@ class _MetricSpec(msgspec.Struct, frozen=True):
 
 
 class CounterSpec(_MetricSpec, frozen=True):
-    """Something that is counted and never falls."""
+    """A counter, which never falls."""
 
 
 class GaugeSpec(_MetricSpec, frozen=True):
-    """Something that is measured anew each time."""
+    """A gauge."""
 
 
 class HistogramSpec(_MetricSpec, frozen=True, kw_only=True):
@@ -116,7 +116,7 @@ class Metrics:
         self._gauges: dict[str, Gauge] = {}
         self._histograms: dict[str, Histogram] = {}
         self._label_values: dict[Spec, set[tuple[str, ...]]] = {}
-        self._holding: list[Callable[[], None]] = []
+        self._flushes: list[Callable[[], None]] = []
         for spec in specs:
             if any(spec.name == other.name for other in self._label_values):
                 raise InternalError(f"the metric {spec.name} is declared twice")
@@ -127,7 +127,7 @@ class Metrics:
                 collector(registry=self._registry)
 
     def add(self, spec: CounterSpec, amount: float, *labels: str) -> None:
-        """Count so many more. An amount of zero makes the series, so that a first failure shows as a rise."""
+        """Increase a counter. An amount of zero creates the series, so that a first failure shows as a rise."""
         self._series(self._counters[spec.name], spec, labels).inc(amount)
 
     def set(self, spec: GaugeSpec, value: float, *labels: str) -> None:
@@ -141,36 +141,38 @@ class Metrics:
         self._remove(spec, self._label_values[spec] - values.keys())
 
     def observe(self, spec: HistogramSpec, value: float, *labels: str) -> None:
-        """Take one value into a histogram."""
+        """Observe one value in a histogram."""
         self.observe_all(spec, np.array([value], dtype=np.float64), *labels)
 
     def observe_all(self, spec: HistogramSpec, values: npt.NDArray[np.float64], *labels: str) -> None:
-        """Take a column of values into a histogram."""
-        self._note(spec, labels)
+        """Observe a column of values in a histogram."""
+        self._track_labels(spec, labels)
         self._histograms[spec.name].observe_all(values, labels)
 
-    def keep(self, labels: tuple[str, ...], alive: Collection[tuple[str, ...]]) -> int:
-        """Of every metric that has these labels remove the series of what is not alive; the answer is how many."""
+    def remove_deleted(self, labels: tuple[str, ...], existing: Collection[tuple[str, ...]]) -> int:
+        """Of every metric with these labels remove the series of objects that do not exist; returns their number."""
         removed = 0
         for spec, label_values in self._label_values.items():
             if not set(labels) <= set(spec.labels):
                 continue
             places = [spec.labels.index(label) for label in labels]
-            gone = {values for values in label_values.copy() if tuple(values[place] for place in places) not in alive}
-            self._remove(spec, gone)
-            removed += len(gone)
+            obsolete = {
+                values for values in label_values.copy() if tuple(values[place] for place in places) not in existing
+            }
+            self._remove(spec, obsolete)
+            removed += len(obsolete)
         return removed
 
-    def hold(self, enter: Callable[[], None]) -> None:
-        """Register a caller that accumulates counts; `enter` adds them, and is called before metrics are read."""
-        self._holding.append(enter)
+    def register_flush(self, flush: Callable[[], None]) -> None:
+        """Register a function that adds accumulated counts; it is called before metrics are read."""
+        self._flushes.append(flush)
 
-    def gather(self) -> None:
-        """Add all accumulated counts, before metrics are read. Call it on the event loop."""
-        for enter in self._holding:
-            enter()
+    def flush(self) -> None:
+        """Add all accumulated counts. Call it on the event loop before metrics are read."""
+        for flush in self._flushes:
+            flush()
 
-    def text(self) -> bytes:
+    def format_text(self) -> bytes:
         """All metrics in Prometheus's text format. Thousands of series take milliseconds: call it in a thread."""
         return format_families(self._registry.collect(), {spec.name for spec in self._label_values})
 
@@ -185,17 +187,17 @@ class Metrics:
             self._registry.register(histogram)
 
     def _series(self, metric: M, spec: Spec, labels: tuple[str, ...]) -> M:
-        self._note(spec, labels)
+        self._track_labels(spec, labels)
         return metric.labels(*labels) if labels else metric
 
-    def _note(self, spec: Spec, labels: tuple[str, ...]) -> None:
+    def _track_labels(self, spec: Spec, labels: tuple[str, ...]) -> None:
         if len(labels) != len(spec.labels):
             raise InternalError(f"the metric {spec.name} has the labels {spec.labels}, not {len(labels)}")
         if labels:
             self._label_values[spec].add(labels)
 
-    def _remove(self, spec: Spec, gone: Iterable[tuple[str, ...]]) -> None:
-        for values in gone:
+    def _remove(self, spec: Spec, obsolete: Iterable[tuple[str, ...]]) -> None:
+        for values in obsolete:
             self._label_values[spec].discard(values)
             if isinstance(spec, HistogramSpec):
                 self._histograms[spec.name].remove(values)
@@ -205,7 +207,7 @@ class Metrics:
                 self._gauges[spec.name].remove(*values)
 
 
-# Upstream's bounds, in seconds. Dashboards and alerts that were made for them keep their meaning.
+# Upstream's bounds, in seconds, so that dashboards and alerts for them keep working.
 LATENCY_BUCKETS: Final = (
     *(0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 100.0),
     *(120.0, 150.0, 240.0, 300.0),
@@ -222,7 +224,7 @@ def execution_latency(component: str) -> HistogramSpec:
 
 
 class StepTimer:
-    """Times one pass: each step lasts from the end of the one before. The clock is the event loop's."""
+    """Times the steps of one pass: a step lasts from the end of the previous one."""
 
     def __init__(self, metrics: Metrics, latency: HistogramSpec, clock: Callable[[], float]) -> None:
         self._metrics = metrics
@@ -231,11 +233,11 @@ class StepTimer:
         self._began = self._last = clock()
 
     def step(self, name: str) -> None:
-        """The step of this name is over."""
+        """Observe the end of a step."""
         now = self._clock()
         self._metrics.observe(self._latency, now - self._last, name)
         self._last = now
 
     def total(self) -> None:
-        """The pass is over."""
+        """Observe the end of the pass."""
         self._metrics.observe(self._latency, self._clock() - self._began, TOTAL_STEP)

@@ -47,7 +47,7 @@ UNREADABLE: Final = "could not be read"
 NOT_THERE: Final = "does not exist"
 
 _TRIES: Final = 4
-_BACKOFF: Final = RetryBackoff(first=0.5, most=8.0)
+_BACKOFF: Final = RetryBackoff(initial=0.5, maximum=8.0)
 
 
 async def list_pages(client: Client, resource: Resource[T], namespace: str = "") -> AsyncIterator[DecodedList[T]]:

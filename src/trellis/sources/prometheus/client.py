@@ -32,7 +32,7 @@ from trellis.base.errors import (
 from trellis.kube.auth.connection import Connection
 from trellis.kube.auth.credentials import Credentials, FixedCredentials, Identity, TokenFile
 from trellis.kube.flow_control import Draw, RetryBackoff
-from trellis.kube.transport.proxies import proxy_from
+from trellis.kube.transport.proxies import find_proxy
 from trellis.kube.transport.sessions import NETWORK_FAILURES, close_session, describe_failure
 from trellis.kube.transport.tls import make_tls_context
 from trellis.sources.prometheus.responses import (
@@ -90,7 +90,7 @@ _SHORT_BYTES: Final = 1 << 17
 # What client-go's metrics call the code of a request without an answer.
 NO_ANSWER: Final = "<error>"
 # Waits of 1, 2, 4, 8... seconds, each up to twice as long by chance.
-_PATIENCE: Final = RetryBackoff(first=1.0, most=30.0)
+_PATIENCE: Final = RetryBackoff(initial=1.0, maximum=30.0)
 _LONGEST_WAIT_SECONDS: Final = 60.0
 
 
@@ -117,7 +117,7 @@ class PrometheusClient:
         self._credentials = PrometheusCredentials(settings, address.user or "", address.password or "")
         self._headers = settings.headers()
         self._tls = _tls_context(settings, self._address)
-        self._proxy = proxy_from(environment, self._address)
+        self._proxy = find_proxy(environment, self._address)
         self._query_seconds = settings.prometheus_query_timeout.total_seconds()
         self._seconds = self._query_seconds + grace_seconds
         self._limit = settings.prometheus_answer_limit.units

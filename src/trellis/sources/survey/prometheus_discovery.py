@@ -19,7 +19,7 @@ from trellis.base.errors import InvalidInput, KubeError, PrometheusError, Promet
 from trellis.kube.client import Client
 from trellis.kube.resources import Resource
 from trellis.kube.transport.requests import Request
-from trellis.kube.transport.responses import Response, error_of
+from trellis.kube.transport.responses import Response, build_error
 from trellis.sources.prometheus.client import PrometheusClient
 from trellis.sources.prometheus.settings import PrometheusSettings
 
@@ -74,7 +74,7 @@ def _response_body(answer: Response) -> bytes:
     """The body; an error of the API server itself is rewritten in the form of Prometheus."""
     if answer.status < _FIRST_ERROR:
         return answer.body
-    error = error_of(answer)
+    error = build_error(answer)
     return msgspec.json.encode({"error": error.message, "errorType": error.reason}) if error.reason else answer.body
 
 

@@ -291,7 +291,7 @@ def test_help_lists_ours_beside_upstreams_with_their_defaults() -> None:
     assert result.exit_code == 0
     entries = re.split(r"\s(?:-\w, )?--(?=[a-z])", " ".join(result.output.split()))[1:]
     listed = {entry.split()[0]: entry for entry in entries}
-    hidden = {setting.name for setting in declared_settings(RecommenderSettings) if setting.about.obsolete}
+    hidden = {setting.name for setting in declared_settings(RecommenderSettings) if setting.setting.obsolete}
     assert listed.keys() == {setting.name for setting in declared_settings(RecommenderSettings)} - hidden | {
         "config",
         "help",

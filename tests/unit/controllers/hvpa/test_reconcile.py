@@ -533,7 +533,7 @@ def test_nothing_is_written_while_nothing_changes() -> None:
         before = len(world.outcomes)
         await world.wait(3600.0)
         assert len(world.outcomes) == before
-        assert 'trellis_hvpa_objects{reason="AsDecided"} 1' in world.metrics.text().decode()
+        assert 'trellis_hvpa_objects{reason="AsDecided"} 1' in world.metrics.format_text().decode()
 
     world.run(play)
 

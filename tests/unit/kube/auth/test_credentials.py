@@ -237,7 +237,7 @@ def test_a_program_that_needs_a_person_is_not_run_without_one(tmp_path: Path, mo
 
 def test_a_program_that_never_ends_is_ended(tmp_path: Path) -> None:
     plugin = _Plugin(tmp_path, text="#!/bin/sh\necho $$ > $(dirname $0)/pid\nexec tail -f /dev/null\n")
-    credentials = ExecPlugin(plugin.call, lambda: NOW, patience_seconds=0.5)
+    credentials = ExecPlugin(plugin.call, lambda: NOW, timeout_seconds=0.5)
     with pytest.raises(Unauthorized, match=r"has not ended after 0\.5 s"):
         asyncio.run(credentials.identity())
     with pytest.raises(ProcessLookupError):

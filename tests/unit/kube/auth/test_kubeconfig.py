@@ -13,7 +13,7 @@ import yaml
 
 from trellis.base.errors import BadKubeconfig
 from trellis.kube.auth.connection import ClientCertificate, Connection
-from trellis.kube.auth.kubeconfig import connection_from_kubeconfig
+from trellis.kube.auth.kubeconfig import load_kubeconfig_connection
 from trellis.kube.client_factory import find_connection
 
 Write = Callable[..., Path]
@@ -53,7 +53,7 @@ def write(tmp_path: Path) -> Write:
 
 
 def _load(file: Path, context: str = "") -> Connection:
-    return connection_from_kubeconfig({}, file=file, context=context)
+    return load_kubeconfig_connection({}, file=file, context=context)
 
 
 def _complaint(file: Path, context: str = "") -> str:
@@ -126,7 +126,7 @@ def test_the_first_of_several_files_wins_with_the_whole_entry(write: Write) -> N
     first = write(_config(user={"token": "first"}, current=False), "first")
     second = write(_config(user={"token": "second", "as": "somebody"}, cluster={"tls-server-name": "x"}), "second")
     listed = os.pathsep.join([str(first), str(first.parent / "missing"), str(second)])
-    connection = connection_from_kubeconfig({"KUBECONFIG": listed})
+    connection = load_kubeconfig_connection({"KUBECONFIG": listed})
     assert connection.login.token == "first"  # noqa: S105 - not a secret
     assert connection.impersonation.user == ""
     assert connection.tls_server_name == ""
@@ -136,15 +136,15 @@ def test_a_context_of_one_file_may_use_the_cluster_of_another(write: Write) -> N
     config = _config()
     contexts = write({"contexts": config.pop("contexts"), "current-context": "lab"}, "contexts")
     rest = write(config, "rest")
-    connection = connection_from_kubeconfig({"KUBECONFIG": f"{contexts}{os.pathsep}{rest}"})
+    connection = load_kubeconfig_connection({"KUBECONFIG": f"{contexts}{os.pathsep}{rest}"})
     assert connection.server == "https://lab:6443"
 
 
 def test_the_home_directory_is_looked_at_last(write: Write, tmp_path: Path) -> None:
     write(_config("home"), ".kube/config")
     listed = write(_config("listed"), "listed")
-    assert connection_from_kubeconfig({}, home=tmp_path).server == "https://home:6443"
-    assert connection_from_kubeconfig({"KUBECONFIG": str(listed)}, home=tmp_path).server == "https://listed:6443"
+    assert load_kubeconfig_connection({}, home=tmp_path).server == "https://home:6443"
+    assert load_kubeconfig_connection({"KUBECONFIG": str(listed)}, home=tmp_path).server == "https://listed:6443"
 
 
 def test_impersonation_becomes_headers(write: Write) -> None:
@@ -185,7 +185,7 @@ def test_a_file_that_is_missing_is_named_in_full_with_what_to_do(tmp_path: Path)
     assert "no such file" in message
     assert "KUBECONFIG" in message
     with pytest.raises(BadKubeconfig, match=r"\.kube/config.*no such file"):
-        connection_from_kubeconfig({}, home=tmp_path)
+        load_kubeconfig_connection({}, home=tmp_path)
 
 
 def test_a_file_that_cannot_be_opened_is_named_with_the_reason(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from support import virtual_time
 from support.api_server.server import ModelServer, pod_path
 from trellis.base.errors import Unreachable
 from trellis.kube.resources import DAEMON_SETS, HPAS, NAMESPACES, NODES, PDBS, PODS, Resource
-from trellis.kube.transport.requests import Request, build_read
+from trellis.kube.transport.requests import Request, build_raw_get
 from trellis.kube.watch.informer import Informer
 from trellis.testing.scripted_transport import ScriptedResponse, StreamScript, error_response
 
@@ -47,7 +47,7 @@ class World:
 
     async def answered(self) -> None:
         """Somebody else of the process is answered, as one who renews a lease is."""
-        await self.server.client.send(build_read(pod_path("lease")))
+        await self.server.client.send(build_raw_get(pod_path("lease")))
 
     def connected(self) -> int:
         return sum(informer.staleness().connected for informer in self.informers)

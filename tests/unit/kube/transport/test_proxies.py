@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from trellis.base.errors import InvalidInput
-from trellis.kube.transport.proxies import proxy_from
+from trellis.kube.transport.proxies import find_proxy
 
 _PROXY = {"HTTPS_PROXY": "http://proxy:3128"}
 
@@ -35,15 +35,15 @@ _PROXY = {"HTTPS_PROXY": "http://proxy:3128"}
     ],
 )
 def test_a_server_goes_through_the_proxy_unless_it_is_exempt(server: str, exempt: str, through: bool) -> None:
-    assert bool(proxy_from({**_PROXY, "NO_PROXY": exempt}, server)) is through
+    assert bool(find_proxy({**_PROXY, "NO_PROXY": exempt}, server)) is through
 
 
 def test_the_lower_case_names_count_too_and_a_scheme_may_be_left_out() -> None:
     environment = {"https_proxy": "proxy:3128", "no_proxy": "b.example.org"}
-    assert proxy_from(environment, "https://a.example.org") == "http://proxy:3128"
-    assert proxy_from(environment, "https://b.example.org") == ""
+    assert find_proxy(environment, "https://a.example.org") == "http://proxy:3128"
+    assert find_proxy(environment, "https://b.example.org") == ""
 
 
 def test_a_kind_of_proxy_that_we_cannot_speak_to_is_refused_by_name() -> None:
     with pytest.raises(InvalidInput, match=r"socks5://proxy.*HTTPS_PROXY must be"):
-        proxy_from({"HTTPS_PROXY": "socks5://proxy:1"}, "https://a.example.org")
+        find_proxy({"HTTPS_PROXY": "socks5://proxy:1"}, "https://a.example.org")

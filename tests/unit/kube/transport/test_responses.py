@@ -19,7 +19,7 @@ from trellis.base.errors import (
     UnreadableObject,
 )
 from trellis.kube.resources import PODS
-from trellis.kube.transport.responses import Response, error_of, read_object, read_page
+from trellis.kube.transport.responses import Response, build_error, read_object, read_page
 from trellis.testing.scripted_transport import error_response, json_response, list_response
 
 
@@ -42,27 +42,27 @@ from trellis.testing.scripted_transport import error_response, json_response, li
     ],
 )
 def test_code_and_reason_say_which_error_it_is(code: int, reason: str, expected: type[KubeError]) -> None:
-    error = error_of(error_response(code, reason, 'pods "web" says no'))
+    error = build_error(error_response(code, reason, 'pods "web" says no'))
     assert type(error) is expected
     assert (error.code, error.reason, str(error)) == (code, reason, 'pods "web" says no')
     assert isinstance(error, TrellisError)
 
 
 def test_a_throttled_request_knows_from_the_header_or_the_details_when_to_come_back() -> None:
-    by_header = error_of(error_response(429, "TooManyRequests", retry_after=7))
-    by_details = error_of(error_response(429, "TooManyRequests", details={"retryAfterSeconds": 9}))
-    by_both = error_of(error_response(429, "TooManyRequests", details={"retryAfterSeconds": 9}, retry_after=7))
-    by_date = error_of(Response(429, {"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}))
+    by_header = build_error(error_response(429, "TooManyRequests", retry_after=7))
+    by_details = build_error(error_response(429, "TooManyRequests", details={"retryAfterSeconds": 9}))
+    by_both = build_error(error_response(429, "TooManyRequests", details={"retryAfterSeconds": 9}, retry_after=7))
+    by_date = build_error(Response(429, {"retry-after": "Wed, 21 Oct 2026 07:28:00 GMT"}))
     assert [error.retry_after for error in (by_header, by_details, by_both, by_date)] == [7.0, 9.0, 7.0, None]
 
 
 def test_a_server_that_is_starting_says_when_to_come_back_too() -> None:
-    assert error_of(error_response(503, "ServiceUnavailable", retry_after=1)).retry_after == 1.0
+    assert build_error(error_response(503, "ServiceUnavailable", retry_after=1)).retry_after == 1.0
 
 
 def test_a_disruption_budget_can_be_distinguished_from_too_many_requests() -> None:
     causes = [{"reason": "DisruptionBudget", "message": "The disruption budget web needs 2 healthy pods"}]
-    error = error_of(error_response(429, "TooManyRequests", "Cannot evict pod", details={"causes": causes}))
+    error = build_error(error_response(429, "TooManyRequests", "Cannot evict pod", details={"causes": causes}))
     assert [cause.reason for cause in error.details.causes] == ["DisruptionBudget"]
 
 
@@ -71,15 +71,15 @@ def test_every_field_of_an_invalid_object_is_in_the_message_once() -> None:
         {"reason": "FieldValueInvalid", "message": 'Invalid value: "-1"', "field": "spec.a"},
         {"reason": "FieldValueRequired", "message": "Required value", "field": "spec.b"},
     ]
-    short = error_of(error_response(422, "Invalid", 'VPA "web" is invalid', details={"causes": causes}))
+    short = build_error(error_response(422, "Invalid", 'VPA "web" is invalid', details={"causes": causes}))
     assert str(short) == 'VPA "web" is invalid; spec.a: Invalid value: "-1"; spec.b: Required value'
     message = 'VPA "web" is invalid: [spec.a: Invalid value: "-1", spec.b: Required value]'
-    assert str(error_of(error_response(422, "Invalid", message, details={"causes": causes}))) == message
+    assert str(build_error(error_response(422, "Invalid", message, details={"causes": causes}))) == message
 
 
 def test_a_page_of_html_from_a_proxy_is_shown_on_one_short_line() -> None:
     body = b"<html>\n<body>\n" + b"Bad gateway. " * 500
-    error = error_of(Response(502, {"content-type": "text/html"}, body))
+    error = build_error(Response(502, {"content-type": "text/html"}, body))
     assert isinstance(error, ServerFault)
     assert str(error).startswith('HTTP 502 "<html> <body> Bad gateway.')
     assert len(str(error)) < 120
@@ -88,13 +88,13 @@ def test_a_page_of_html_from_a_proxy_is_shown_on_one_short_line() -> None:
 
 @pytest.mark.parametrize("body", [b"", b"null", b"[]", b'{"kind":"Pod"}', b"\xff\xfe"])
 def test_whatever_the_body_is_an_error_remains_an_error(body: bytes) -> None:
-    error = error_of(Response(404, {}, body))
+    error = build_error(Response(404, {}, body))
     assert isinstance(error, NotFound)
     assert str(error).startswith("HTTP 404")
 
 
 def test_a_status_with_null_details_is_read() -> None:
-    assert str(error_of(error_response(404, "NotFound", "gone", details=None))) == "gone"
+    assert str(build_error(error_response(404, "NotFound", "gone", details=None))) == "gone"
 
 
 def test_a_redirect_is_no_success() -> None:

@@ -29,7 +29,7 @@ from trellis.kube.write.actions import (
     PatchStatus,
     Target,
     build_request,
-    target_of,
+    build_target,
 )
 from trellis.kube.write.outcomes import DRY_RUN, NOT_LEADING, READ_ONLY, REPLACED, Result, WriteOutcome
 from trellis.kube.write.patches import json_patch, merge_patch, strategic_patch
@@ -143,8 +143,8 @@ def test_what_is_not_known_of_an_object_is_not_checked() -> None:
 
 def test_a_target_is_the_object_as_it_was_observed() -> None:
     pod = Pod(PodMeta(name="web-0", namespace="shop", uid="uid-1", resource_version="7"))
-    assert target_of(PODS, pod) == POD
-    assert target_of(PODS, pod, at_this_version=False).resource_version == ""
+    assert build_target(PODS, pod) == POD
+    assert build_target(PODS, pod, with_version=False).resource_version == ""
 
 
 def test_a_successful_write_returns_the_new_version() -> None:
@@ -314,8 +314,8 @@ def test_a_rate_lets_a_burst_through_and_then_so_many_a_second() -> None:
 
 def test_a_bucket_gives_back_no_more_than_its_burst() -> None:
     bucket = TokenBucket(Rate(1, 2), 0)
-    assert [bucket.take(1000) for _ in range(3)] == [True, True, False]
-    assert bucket.take(1001)
+    assert [bucket.try_take(1000) for _ in range(3)] == [True, True, False]
+    assert bucket.try_take(1001)
     with pytest.raises(InvalidInput):
         Rate(0)
 

@@ -17,7 +17,7 @@ from trellis.runtime.telemetry.metrics import Metrics
 
 def lines(metrics: Metrics) -> dict[str, float]:
     """The series of Trellis, without comments."""
-    text = metrics.text().decode().splitlines()
+    text = metrics.format_text().decode().splitlines()
     pairs = (line.rsplit(" ", 1) for line in text if line.startswith("trellis_"))
     return {name: float(value) for name, value in pairs}
 

@@ -10,7 +10,7 @@ import aiohttp
 import pytest
 
 from trellis.base.errors import InvalidInput
-from trellis.runtime.addresses import Address, parse_address, why_not_address
+from trellis.runtime.addresses import Address, check_address, parse_address
 from trellis.runtime.telemetry.health import Activity, HealthCheck, ProbeResponse, health_check, run_checks
 from trellis.runtime.telemetry.health_server import HealthSettings, Page, PageRequest, serve_health
 from trellis.runtime.telemetry.metrics import CounterSpec, Metrics
@@ -42,7 +42,7 @@ def served(
         metrics = Metrics([COUNT])
         metrics.add(COUNT, 2)
         held = [1]
-        metrics.hold(lambda: metrics.add(COUNT, held.pop() if held else 0))
+        metrics.register_flush(lambda: metrics.add(COUNT, held.pop() if held else 0))
         context = serve_health(
             HealthSettings(address=address, profiling=profiling),
             metrics=metrics,
@@ -172,7 +172,7 @@ def test_addresses_are_read_and_written_as_go_does(text: str, address: Address) 
 
 @pytest.mark.parametrize("text", ["", "8942", ":", ":http", ":70000", "::1:80", "a:b:80"])
 def test_what_is_no_address_is_refused(text: str) -> None:
-    assert "must be an address" in (why_not_address(text) or "")
+    assert "must be an address" in (check_address(text) or "")
 
 
 def test_a_component_can_have_pages_of_its_own() -> None:

@@ -31,7 +31,7 @@ def samples(metrics: Metrics) -> dict[str, float]:
     """Every line that Prometheus would read."""
     return {
         sample.name + "".join(f" {value}" for value in sample.labels.values()): sample.value
-        for family in text_string_to_metric_families(metrics.text().decode())
+        for family in text_string_to_metric_families(metrics.format_text().decode())
         for sample in family.samples
     }
 
@@ -44,7 +44,7 @@ def test_labels_are_sorted_and_a_bound_comes_last_as_go_writes_them() -> None:
     spec = HistogramSpec("vpa_test_sizes", "How big.", ("resource", "is_oom", "update_mode"), buckets=(1.0,))
     metrics = of(spec)
     metrics.observe(spec, 0.5, "cpu", "false", "Off")
-    lines = metrics.text().decode().splitlines()
+    lines = metrics.format_text().decode().splitlines()
     assert 'vpa_test_sizes_bucket{is_oom="false",resource="cpu",update_mode="Off",le="1"} 1' in lines
     assert 'vpa_test_sizes_count{is_oom="false",resource="cpu",update_mode="Off"} 1' in lines
 
@@ -55,7 +55,7 @@ def test_names_are_served_as_they_were_declared() -> None:
     metrics.add(RESPONSES, 1, "false")
     metrics.set(CONTROLLED, 7, "Recreate")
     metrics.set(STATES, 5)
-    assert metrics.text().decode().splitlines() == [
+    assert metrics.format_text().decode().splitlines() == [
         "# HELP vpa_updater_evicted_pods_total Pods evicted.",
         "# TYPE vpa_updater_evicted_pods_total counter",
         'vpa_updater_evicted_pods_total{vpa_name="web",vpa_namespace="default"} 2',
@@ -74,9 +74,9 @@ def test_names_are_served_as_they_were_declared() -> None:
 def test_what_is_held_back_is_put_in_before_metrics_are_read() -> None:
     metrics = of(EVICTED)
     held = [3, 4]
-    metrics.hold(lambda: metrics.add(EVICTED, held.pop(), "default", "web"))
+    metrics.register_flush(lambda: metrics.add(EVICTED, held.pop(), "default", "web"))
     for total in (4.0, 7.0):
-        metrics.gather()
+        metrics.flush()
         assert samples(metrics) == {"vpa_updater_evicted_pods_total web default": total}
 
 
@@ -119,18 +119,18 @@ def test_series_of_objects_that_are_gone_are_removed_and_others_stay() -> None:
         metrics.add(EVICTED, 3, "default", name)
         metrics.observe(LATENCY, 1, "default", name)
     metrics.set(CONTROLLED, 1, "Recreate")
-    assert metrics.keep(("vpa_namespace", "vpa_name"), {("default", "web")}) == 2
+    assert metrics.remove_deleted(("vpa_namespace", "vpa_name"), {("default", "web")}) == 2
     assert not [line for line in samples(metrics) if "gone" in line]
     assert samples(metrics)["vpa_updater_evicted_pods_total web default"] == 3.0
     assert samples(metrics)["vpa_updater_controlled_pods_total Recreate"] == 1.0
-    assert metrics.keep(("vpa_namespace", "vpa_name"), {("default", "web")}) == 0
+    assert metrics.remove_deleted(("vpa_namespace", "vpa_name"), {("default", "web")}) == 0
 
 
 def test_labels_to_keep_are_named_in_any_order() -> None:
     metrics = of(EVICTED)
     metrics.add(EVICTED, 1, "default", "web")
-    assert metrics.keep(("vpa_name", "vpa_namespace"), {("web", "default")}) == 0
-    assert metrics.keep(("vpa_name",), set()) == 1
+    assert metrics.remove_deleted(("vpa_name", "vpa_namespace"), {("web", "default")}) == 0
+    assert metrics.remove_deleted(("vpa_name",), set()) == 1
 
 
 def test_a_gauge_set_as_a_whole_has_no_other_series() -> None:
@@ -161,12 +161,12 @@ def test_a_gauge_set_as_a_whole_has_no_other_series() -> None:
 def test_numbers_are_written_as_go_writes_them(value: float, text: str) -> None:
     metrics = of(STATES)
     metrics.set(STATES, value)
-    assert metrics.text().decode().splitlines()[-1] == f"vpa_recommender_aggregate_container_states_count {text}"
+    assert metrics.format_text().decode().splitlines()[-1] == f"vpa_recommender_aggregate_container_states_count {text}"
 
 
 def test_bounds_are_labels_and_written_as_go_writes_them() -> None:
     sizes = HistogramSpec("vpa_test_sizes_bytes", "How much.", buckets=(0.5, 1.0, 1e6, 1.6e7))
-    bounds = [line for line in of(sizes).text().decode().splitlines() if "_bucket" in line]
+    bounds = [line for line in of(sizes).format_text().decode().splitlines() if "_bucket" in line]
     assert [line.split('"')[1] for line in bounds] == ["0.5", "1", "1e+06", "1.6e+07", "+Inf"]
 
 
@@ -221,5 +221,5 @@ def test_a_column_counts_like_its_values_one_by_one_and_skips_what_is_no_number(
     for value in values:
         one_by_one.observe(LATENCY, value, "default", "web")
     at_once.observe_all(LATENCY, np.array([*values, np.nan]), "default", "web")
-    assert at_once.text() == one_by_one.text()
-    assert b'vpa_test_latency_seconds_bucket{vpa_name="web",vpa_namespace="default",le="1"} 2' in at_once.text()
+    assert at_once.format_text() == one_by_one.format_text()
+    assert b'vpa_test_latency_seconds_bucket{vpa_name="web",vpa_namespace="default",le="1"} 2' in at_once.format_text()

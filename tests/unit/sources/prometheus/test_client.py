@@ -31,7 +31,7 @@ from trellis.sources.prometheus.responses import QueryResult, retry_after
 from trellis.sources.prometheus.settings import PrometheusSettings
 
 ONE = b'{"status":"success","data":{"resultType":"vector","result":[{"metric":{"a":"b"},"value":[5,"1"]}]}}'
-AT_ONCE = RetryBackoff(first=0.0, most=0.0)
+AT_ONCE = RetryBackoff(initial=0.0, maximum=0.0)
 TOO_MANY = "query processing would load too many samples into memory in query execution"
 
 

@@ -30,7 +30,7 @@ from trellis.sources.survey.resume_file import ResumeFile, resume_key
 from trellis.sources.survey.settings import survey_settings
 from trellis.sources.survey.survey import PrometheusSurvey, PrometheusSurveyProgress
 
-AT_ONCE = RetryBackoff(first=0.0, most=0.0)
+AT_ONCE = RetryBackoff(initial=0.0, maximum=0.0)
 LENGTH = "2d"
 
 

@@ -34,7 +34,7 @@ from trellis.controllers.admission.settings import RegistrationSettings, read_la
 from trellis.kube.client import Client
 from trellis.kube.resources import MUTATING_WEBHOOKS
 from trellis.kube.transport import requests, responses
-from trellis.kube.write.actions import Action, CreateObject, PatchObject, Target, target_of
+from trellis.kube.write.actions import Action, CreateObject, PatchObject, Target, build_target
 from trellis.kube.write.outcomes import Result
 from trellis.kube.write.patches import merge_patch
 from trellis.kube.write.writer import Writer
@@ -240,7 +240,7 @@ class WebhookRegistration:
     async def _served_kinds(self) -> frozenset[str]:
         """Return which of Trellis' own kinds are served: one small answer, where full discovery has 100s of KB."""
         try:
-            response = await self._client.send(requests.build_read(_OWN_GROUP))
+            response = await self._client.send(requests.build_raw_get(_OWN_GROUP))
         except NotFound:
             return frozenset()
         served = responses.read_as(response, _ServedResources)
@@ -301,4 +301,4 @@ def _action(desired: MutatingWebhookConfiguration, stored: MutatingWebhookConfig
     if stored is None:
         type_meta = {"apiVersion": MUTATING_WEBHOOKS.api_version, "kind": MUTATING_WEBHOOKS.kind}
         return CreateObject(Target(MUTATING_WEBHOOKS, NAME), type_meta | document)
-    return PatchObject(target_of(MUTATING_WEBHOOKS, stored), merge_patch(document))
+    return PatchObject(build_target(MUTATING_WEBHOOKS, stored), merge_patch(document))

@@ -40,9 +40,9 @@ from trellis.core.buffers import DetailedReason, Translation, export_buffer
 from trellis.core.buffers.capacity_buffers import build_empty_spec, exported_template_name
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.kube.client import Client
-from trellis.kube.events import reference_to
+from trellis.kube.events import build_reference
 from trellis.kube.resources import BUFFERS, POD_TEMPLATES, Resource
-from trellis.kube.write.actions import Action, DeleteObject, PatchObject, Target, target_of
+from trellis.kube.write.actions import Action, DeleteObject, PatchObject, Target, build_target
 from trellis.kube.write.outcomes import Result
 from trellis.kube.write.patches import apply_patch
 from trellis.kube.write.writer import Writer
@@ -127,7 +127,7 @@ async def remove_mirror(
     """Delete those objects that the Buffer owns, then its condition; in how many seconds to retry, if that failed."""
     for resource, mirrored in objects:
         if mirrored is not None and is_owned(mirrored, buffer.metadata.uid):
-            outcome = await writer.write(DeleteObject(target_of(resource, mirrored, at_this_version=False)))
+            outcome = await writer.write(DeleteObject(build_target(resource, mirrored, with_version=False)))
             if outcome.result not in _DONE:
                 return RETRY_SECONDS
     if find_condition(buffer) is None:
@@ -317,5 +317,5 @@ class CapacityBufferMirror:
         if not outcome.applied:
             return RETRY_SECONDS if outcome.result in (Result.FAILED, Result.THROTTLED) else None
         if detailed.reason not in KEPT if before is None else before.reason != detailed.reason.code:
-            self._record(reference_to(BUFFERS, buffer), detailed.reason, str(detailed))
+            self._record(build_reference(BUFFERS, buffer), detailed.reason, str(detailed))
         return None

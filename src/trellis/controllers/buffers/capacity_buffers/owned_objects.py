@@ -23,7 +23,7 @@ from trellis.core.buffers import DetailedReason
 from trellis.core.buffers.pods import select_scheduling_fields
 from trellis.core.cluster.store import AnyObject
 from trellis.kube.resources import POD_TEMPLATES, Resource
-from trellis.kube.write.actions import Action, CreateObject, PatchObject, Target, target_of
+from trellis.kube.write.actions import Action, CreateObject, PatchObject, Target, build_target
 from trellis.kube.write.outcomes import Result
 from trellis.kube.write.patches import json_patch
 from trellis.kube.write.writer import Writer
@@ -112,7 +112,7 @@ def _action(
     if not is_owned(existing, owner.uid):
         return DetailedReason(OWNED_NAME_TAKEN, f"{resource.kind} {target.name} belongs to somebody else")
     changes = [{"op": "replace", "path": f"/{name}", "value": value} for name, value in part.items()]
-    return PatchObject(target_of(resource, existing), json_patch(changes))
+    return PatchObject(build_target(resource, existing), json_patch(changes))
 
 
 _SCHEDULER: Final = "default-scheduler"

@@ -24,9 +24,9 @@ from trellis.controllers.buffers.capacity_buffers.owned_objects import (
 from trellis.controllers.buffers.capacity_buffers.state import CapacityBufferState
 from trellis.controllers.buffers.events import record_events
 from trellis.core.buffers import Translation, build_capacity_status, build_pod_template, managed_template_name
-from trellis.kube.events import reference_to
+from trellis.kube.events import build_reference
 from trellis.kube.resources import Resource
-from trellis.kube.write.actions import Action, PatchStatus, target_of
+from trellis.kube.write.actions import Action, PatchStatus, build_target
 from trellis.kube.write.outcomes import Result
 from trellis.kube.write.writer import Writer
 from trellis.runtime.telemetry.event_queue import EventSink
@@ -81,7 +81,7 @@ class CapacityBufferPublisher:
                 return _RETRIES.get(outcome.result)
         # What was refused is tried again at the next pass.
         state.published = now if published is translation else None
-        record_events(self._record, reference_to(resource, buffer), state, published)
+        record_events(self._record, build_reference(resource, buffer), state, published)
         return None
 
 
@@ -99,7 +99,7 @@ def build_status_action(
     types = {condition["type"] for condition in status["conditions"]}
     others = [_condition_document(condition) for condition in buffer.status.conditions if condition.type not in types]
     document = {**dict.fromkeys(_OURS), **status, "conditions": [*others, *status["conditions"]]}
-    return PatchStatus(target_of(resource, buffer), document)
+    return PatchStatus(build_target(resource, buffer), document)
 
 
 def _is_written(status: Mapping[str, Any], buffer: CapacityBuffer) -> bool:

@@ -107,11 +107,11 @@ class HeadroomController:
         )
 
     async def _poll(self) -> None:
-        before = self._lease.trouble
+        before = self._lease.last_error
         await self._lease.poll()
-        if self._lease.trouble and self._lease.trouble != before:
+        if self._lease.last_error and self._lease.last_error != before:
             lease = self._settings.nodes_lease
-            _log.warning("the Lease of trellis nodes cannot be read", lease=lease, why=self._lease.trouble)
+            _log.warning("the Lease of trellis nodes cannot be read", lease=lease, why=self._lease.last_error)
 
     def _forget(self) -> None:
         self._has_observed, self._reports, self._on_top = False, {}, {}

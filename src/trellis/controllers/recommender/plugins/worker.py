@@ -88,7 +88,7 @@ class RecommenderWorker:
         self._presets = given
         self._observe = observe
         self._clock = clock
-        self._pauses = RetryBackoff(first=settings.deadline, most=_LONGEST_PAUSE, jitter=0.0)
+        self._pauses = RetryBackoff(initial=settings.deadline, maximum=_LONGEST_PAUSE, jitter=0.0)
         self._failures: dict[_RequestKey, _FailedRequest] = {}
         self._threads = DaemonThreads(f"recommender {plugin.name}")
         self._process: WorkerProcess | None = None

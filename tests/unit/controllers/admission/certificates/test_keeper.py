@@ -88,7 +88,7 @@ class Files:
         virtual_time.run(self.keeper.look())
 
     def count(self, result: str) -> float:
-        for line in self.metrics.text().decode().splitlines():
+        for line in self.metrics.format_text().decode().splitlines():
             if line.startswith(f'trellis_admission_certificate_loads_total{{result="{result}"}}'):
                 return float(line.split()[-1])
         raise AssertionError(result)
@@ -281,7 +281,7 @@ def test_expiry_is_a_metric(tmp_path: Path) -> None:
     files = Files(tmp_path)
     pair = files.write()
     files.look()
-    text = files.metrics.text().decode()
+    text = files.metrics.format_text().decode()
     ends = examine_pair(pair).validity.ends
     for certificate in ("serving", "authority"):
         line = f'trellis_admission_certificate_expiry_timestamp_seconds{{certificate="{certificate}"}} '

@@ -128,7 +128,7 @@ def test_the_webhook_is_registered_as_upstream_registers_it() -> None:
         }
     ]
     assert world.registration.why_not_registered() is None
-    assert "trellis_admission_webhook_registered 1\n" in world.metrics.text().decode()
+    assert "trellis_admission_webhook_registered 1\n" in world.metrics.format_text().decode()
 
 
 def test_our_own_kinds_are_asked_about_where_they_are_served() -> None:
