@@ -12,7 +12,7 @@
             metrics=HVPA_METRICS,
             build=build,
             interval=settings.loop.hvpa_interval.total_seconds(),
-            election=one_lease(settings.leader),
+            election=single_lease(settings.leader),
         )
 
     main = component_main(hvpa_spec(settings), settings)

@@ -346,12 +346,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from trellis.kube.transport.aiohttp_transport import AiohttpTransport
 from trellis.kube.client import Client
-from trellis.kube.auth.kubeconfig import connection_from_kubeconfig
+from trellis.kube.auth.kubeconfig import load_kubeconfig_connection
 from trellis.kube.leader_election import Election, LeaseTimes
 from trellis.kube.write.writer import Writer
 
 async def main():
-    client = Client(AiohttpTransport(connection_from_kubeconfig({}, file=Path(sys.argv[1])), environment={}))
+    client = Client(AiohttpTransport(load_kubeconfig_connection({}, file=Path(sys.argv[1])), environment={}))
     times = LeaseTimes(duration=3.0, renew_deadline=2.0, retry_period=0.4)
     election = Election(client, Writer(client, record=lambda _: None), name="trellis-test", namespace=sys.argv[2],
                         identity="killed", now=lambda: datetime.now(UTC), draw=random.random, times=times)

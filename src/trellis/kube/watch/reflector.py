@@ -124,8 +124,8 @@ class Reflector(Generic[T]):
         if not isinstance(error, _ABOUT_THE_SERVER):
             await asyncio.sleep(seconds)
             return
-        when_called = self._backoff.wait(self._calls + 1, self._draw, error.retry_after)
-        if await self._client.availability.wait(seconds, when_called):
+        wake_delay = self._backoff.wait(self._calls + 1, self._draw, error.retry_after)
+        if await self._client.availability.wait(seconds, wake_delay):
             # What failed before was for want of a server; what fails now counts from here.
             self._calls += 1
             self._failures = self._calls

@@ -37,7 +37,7 @@ class Elsewhere(Leadership):
     def served(self) -> frozenset[str]:
         return frozenset(self._names - self._holders.keys())
 
-    def elsewhere(self) -> dict[str, str]:
+    def list_other_holders(self) -> dict[str, str]:
         return self._holders
 
 

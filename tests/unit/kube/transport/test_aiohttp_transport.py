@@ -321,7 +321,7 @@ def test_a_server_that_takes_the_request_and_says_nothing_is_not_waited_for_for_
         await _hang()
 
     async def main() -> None:
-        async with talking(mute) as url, _transport(_connection(url), answer_seconds=0.05) as transport:
+        async with talking(mute) as url, _transport(_connection(url), response_seconds=0.05) as transport:
             if verb == "send":
                 await transport.send(GET)
             else:

@@ -225,13 +225,13 @@ def test_closing_leaves_no_process_behind_whatever_it_does() -> None:
 SPINNING = """
 import sys, time
 sys.path[:] = {path!r}
-from trellis.testing.rows import NOW, Used, rows_of
+from trellis.testing.rows import NOW, UsageExample, build_rows
 from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin
 from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
 plugin = RecommenderPlugin("unruly", "unruly_recommender:Unruly", "unruly-package", "1.0")
 worker = RecommenderWorker(plugin, WorkerSettings(60.0), given={{}}, observe=print)
 worker.start().result()
-worker.start_estimate(rows_of([Used()]), {{"mood": "spin", "millicores": 1.0}}, NOW)
+worker.start_estimate(build_rows([UsageExample()]), {{"mood": "spin", "millicores": 1.0}}, NOW)
 print(worker._process.pid, flush=True)
 time.sleep(60)
 """
