@@ -75,7 +75,7 @@ class ModelServer:
         deleted["metadata"]["resourceVersion"] = str(self.version)
         self._record_change("DELETED", path, deleted)
 
-    def bookmark_line(self) -> None:
+    def bookmark(self) -> None:
         """Tell every watch how far things are, as the server does once a minute."""
         for stream, _ in self._watches:
             stream.push(bookmark_line(str(self.version)))

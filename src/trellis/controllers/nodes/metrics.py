@@ -109,7 +109,7 @@ class NodeAutoscalerMetrics:
         """Export decisions about Buffers; returns those with series of their own. Only plans count hits and misses."""
         self._set(BUFFERS, Counter((decision.reason.reason.code,) for decision in buffers))
         exported = sorted(buffers, key=lambda decision: decision.key)[: self._most]
-        self._metrics.keep(BUFFER, {decision.key for decision in exported})
+        self._metrics.remove_deleted(BUFFER, {decision.key for decision in exported})
         for decision in exported:
             self._metrics.set(CHUNKS, decision.chunks, *decision.key)
             self._metrics.set(PROVISIONED, decision.on_ready, *decision.key)

@@ -108,7 +108,7 @@ class WriteRateLimiter:
         if workload in self._called:
             del self._called[workload]
             return True
-        if not self._waiting and self._bucket.take(_clock()):
+        if not self._waiting and self._bucket.try_take(_clock()):
             return True
         self._waiting[workload] = None
         self._arm()
@@ -120,7 +120,7 @@ class WriteRateLimiter:
 
     def _next(self) -> None:
         self._timer = None
-        while self._waiting and self._bucket.take(_clock()):
+        while self._waiting and self._bucket.try_take(_clock()):
             workload = next(iter(self._waiting))
             del self._waiting[workload]
             self._called[workload] = None

@@ -153,7 +153,7 @@ def next_action(node: Node, now: float) -> Action | float | None:
         return None
     if node.metadata.labels.get(KWOK_KEY) != KWOK_VALUE:
         patch = {"metadata": {"labels": {KWOK_KEY: KWOK_VALUE}}}
-        return PatchObject(build_target(NODES, node, at_this_version=False), merge_patch(patch))
+        return PatchObject(build_target(NODES, node, with_version=False), merge_patch(patch))
     return _without_taint(node) if _is_ready(node) else None
 
 

@@ -84,7 +84,7 @@ class KwokProvider:
         deleted = (by_name[instance] for instance in released if instance not in leaving)
         return Released(
             released,
-            _build_steps(DeleteObject(build_target(NODES, node, at_this_version=False)) for node in deleted),
+            _build_steps(DeleteObject(build_target(NODES, node, with_version=False)) for node in deleted),
             refused,
         )
 

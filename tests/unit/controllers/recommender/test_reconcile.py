@@ -343,7 +343,7 @@ def test_a_deprecated_mode_is_counted_apart_and_every_combination_has_a_series()
         served = 'api="v1",has_recommendation="true",matches_pods="true",unsupported_config="false"'
         assert world.metric_value(f'vpa_recommender_vpa_objects_count{{{served},update_mode="Auto"}}') == 1
         assert world.metric_value('vpa_quality_cpu_recommendations_cores_count{update_mode="Auto"}') > 0
-        series = [line for line in world.metrics.text().decode().splitlines() if "vpa_objects_count{" in line]
+        series = [line for line in world.metrics.format_text().decode().splitlines() if "vpa_objects_count{" in line]
         assert len(series) == 6 * 3 * 2**3
         assert sum(float(line.rpartition(" ")[2]) for line in series) == 1
 

@@ -431,7 +431,7 @@ def test_pods_that_no_mode_would_change_are_not_counted_as_controlled() -> None:
     async def play(_updater: UpdaterController) -> None:
         await world.passes(2)
         assert world.metric_value("vpa_updater_controlled_pods_total{") == 1
-        series = [line for line in world.metrics.text().decode().splitlines() if "updated_pods_total{" in line]
+        series = [line for line in world.metrics.format_text().decode().splitlines() if "updated_pods_total{" in line]
         assert not [line for line in series if 'vpa_name="first"' in line]
         assert [line for line in series if 'vpa_name="second"' in line]
 
@@ -445,7 +445,7 @@ def test_sizes_are_counted_as_upstream_does() -> None:
     async def play(_updater: UpdaterController) -> None:
         await asyncio.sleep(5.0)
         assert world.metric_value('vpa_updater_controlled_pods_total{update_mode="Recreate",vpa_size_log2="2"}') == 5
-        text = world.metrics.text().decode()
+        text = world.metrics.format_text().decode()
         assert 'vpa_updater_in_place_updatable_pods_total{vpa_size_log2="19"} 0\n' in text
         first = 'vpa_updater_evicted_pods_total{update_mode="Recreate",vpa_name="web"'
         assert f'{first},vpa_namespace="shop",vpa_size_log2="2"}} 0' in text
