@@ -40,7 +40,7 @@ class Unruly:
         cpu = np.full((3, len(rows)), values["millicores"], dtype=np.float64)
         if mood == "negative":
             cpu[0] = -1
-        return Estimates.of(cpu, np.full((3, len(rows)), 1e9), {"mood": [mood] * len(rows)})
+        return Estimates.from_bounds(cpu, np.full((3, len(rows)), 1e9), {"mood": [mood] * len(rows)})
 
 
 def spin() -> None:

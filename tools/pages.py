@@ -236,7 +236,7 @@ def _parameter_tables(recommenders: list[Recommender]) -> Iterator[str]:
 
 
 def _parameter_row(each: Parameter) -> str:
-    return f"| `{each.name}` | {each.accepts} | `{each.show(each.default)}` | {each.meaning} |"
+    return f"| `{each.name}` | {each.accepts} | `{each.format(each.default)}` | {each.meaning} |"
 
 
 @cache

@@ -104,7 +104,7 @@ async def surveyed(url: str, now: float) -> dict[str, float]:
         "seconds": seconds,
         "megabytes": peak_megabytes(os.getpid()),
         "queries": result.effort.queries,
-        "one_by_one": result.effort.one_by_one,
+        "one_by_one": result.effort.queries_per_container,
         "samples": result.effort.samples,
         "workloads": len(result.workloads),
         "estimates": sum(target > 0 for target in targets),

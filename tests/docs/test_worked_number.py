@@ -33,7 +33,7 @@ def after(minutes: int) -> list[float]:
     model.ingest(Samples(["shop"] * count, ["web-0"] * count, ["app"] * count, times, used, used * 1e9), NOW)
     recommender, view = DefaultRecommender(), model.view()
     defaults = {parameter.name: parameter.default for parameter in recommender.parameters}
-    estimate = recommender.estimate(Rows.of(view, np.arange(len(view)), np.ones(len(view))), defaults, NOW)
+    estimate = recommender.estimate(Rows.from_view(view, np.arange(len(view)), np.ones(len(view))), defaults, NOW)
     bounds: list[float] = estimate.bounds[:, CPU, 0].tolist()
     return bounds
 

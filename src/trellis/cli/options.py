@@ -60,9 +60,9 @@ def history_option(default: str) -> Callable[[F], F]:
 def _checked(context: click.Context, option: click.Parameter, text: str) -> str:
     if context.get_parameter_source(option.name or "") is not ParameterSource.DEFAULT:
         from trellis.base.errors import InvalidInput  # noqa: PLC0415 -- NumPy comes with the rest; --help does not wait
-        from trellis.sources.prometheus.durations import span_problem  # noqa: PLC0415
+        from trellis.sources.prometheus.durations import check_span  # noqa: PLC0415
 
-        problem = span_problem(text)
+        problem = check_span(text)
         if problem is not None:
             raise InvalidInput(text, f"flag --history: {problem}")
     return text

@@ -103,7 +103,7 @@ class SurveyOptions(msgspec.Struct, frozen=True):
     def choice(self) -> WorkloadFilter:
         """The filter for workloads; raises `InvalidInput`."""
         labels = [label.strip() for label in self.job_labels.split(",") if label.strip()]
-        return WorkloadFilter.of(self.namespaces, self.selector, self.kinds, labels)
+        return WorkloadFilter.parse(self.namespaces, self.selector, self.kinds, labels)
 
     def settings(self) -> PrometheusSettings:
         """Settings of Prometheus; flags win over the environment, and that over a file."""

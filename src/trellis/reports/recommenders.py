@@ -30,7 +30,7 @@ def as_text(entries: Sequence[CatalogEntry], width: int = 0) -> Iterator[str]:
 
 
 def _parameter_cells(parameter: Parameter) -> tuple[str, str]:
-    setting = f"{parameter.name}={parameter.show(parameter.default)}"
+    setting = f"{parameter.name}={parameter.format(parameter.default)}"
     return f"  {setting}", f"{parameter.accepts}: {parameter.meaning}"
 
 
@@ -55,12 +55,12 @@ def _document(entry: CatalogEntry) -> dict[str, Any]:
 def _parameter(parameter: Parameter) -> dict[str, Any]:
     """Values and bounds as a user writes them."""
     bounds = {"minimum": parameter.minimum, "maximum": parameter.maximum}
-    shown = {name: parameter.show(bound) for name, bound in bounds.items() if bound is not None}
+    shown = {name: parameter.format(bound) for name, bound in bounds.items() if bound is not None}
     return {
         "name": parameter.name,
         "type": str(parameter.kind),
         "unit": parameter.unit,
-        "default": parameter.show(parameter.default),
+        "default": parameter.format(parameter.default),
         **shown,
         **({"choices": list(parameter.choices)} if parameter.choices else {}),
         "meaning": parameter.meaning,

@@ -140,8 +140,8 @@ class ExternalMetrics:
         self, query: ExternalQuery, metric: str, pod: str, semaphore: asyncio.Semaphore
     ) -> list[msgspec.Raw] | str:
         """The values of a metric, of one pod if it is named; or what is wrong."""
-        chosen = [str(query.selector), f"{POD_LABEL}={pod}" if pod else ""]
-        request = _request(query.namespace, metric, ",".join(filter(None, chosen)))
+        selectors = [str(query.selector), f"{POD_LABEL}={pod}" if pod else ""]
+        request = _build_request(query.namespace, metric, ",".join(filter(None, selectors)))
         try:
             async with semaphore:
                 return _LISTS.decode((await self._client.send(request)).body).items or []
@@ -160,7 +160,7 @@ class _SampleCollector:
 
     def add_values(self, namespace: str, resource: str, raws: Sequence[msgspec.Raw], requested_pod: str) -> None:
         for raw in raws:
-            value = _value(raw)
+            value = _decode_value(raw)
             pod = requested_pod or (value.metric_labels.get(POD_LABEL) if value else None)
             container = value.metric_labels.get(self._container_label) if value else None
             if value is None or not pod or not container:
@@ -204,17 +204,17 @@ def _combine_pods(parts: Mapping[str, list[msgspec.Raw] | str]) -> _MetricValues
     return _MetricValues(values, f"{len(problems)} of {len(parts)} pods are not answered for; {pod}: {problem}")
 
 
-def _request(namespace: str, metric: str, selector: str) -> Request:
+def _build_request(namespace: str, metric: str, selector: str) -> Request:
     path = f"/apis/{GROUP}/namespaces/{quote(namespace, safe='')}/{quote(metric, safe='')}"
     return Request("GET", path, (("labelSelector", selector),) if selector else (), {"Accept": JSON})
 
 
 def _names_a_pod(raw: msgspec.Raw) -> bool:
-    value = _value(raw)
+    value = _decode_value(raw)
     return value is not None and bool(value.metric_labels.get(POD_LABEL))
 
 
-def _value(raw: msgspec.Raw) -> _ExternalMetricValue | None:
+def _decode_value(raw: msgspec.Raw) -> _ExternalMetricValue | None:
     try:
         document: Any = msgspec.json.decode(raw)
         return convert_leniently(document, _ExternalMetricValue)

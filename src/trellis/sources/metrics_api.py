@@ -82,7 +82,7 @@ class MetricsApi:
 
     async def fetch(self) -> PodMetricsBatch:
         """The newest sample of every container; raises `KubeError`."""
-        body = (await self._client.send(_request(self._namespace))).body
+        body = (await self._client.send(_build_request(self._namespace))).body
         try:
             if len(body) <= _SHORT_BYTES:
                 return read_pod_metrics(body)
@@ -119,13 +119,13 @@ class _PodMetricsColumns:
         # Of 50,000 pods no more than sixty have different times: metrics-server looks at all of them once a minute.
         seconds_by_text: dict[str, float] = {}
         for raw in raws:
-            item = _item(raw)
+            item = _decode_item(raw)
             if item is None or not item.metadata.name or not item.metadata.namespace:
                 self.unreadable += 1
                 continue
             time = seconds_by_text.get(item.timestamp)
             if time is None:
-                time = seconds_by_text[item.timestamp] = _seconds(item.timestamp)
+                time = seconds_by_text[item.timestamp] = _parse_seconds(item.timestamp)
             if time <= 0.0:
                 self.without_time += 1
                 continue
@@ -155,7 +155,7 @@ class _PodMetricsColumns:
         )
 
 
-def _request(namespace: str) -> Request:
+def _build_request(namespace: str) -> Request:
     """All of it at once: metrics.k8s.io knows no pages.
 
     And not compressed. Unpacking 20 MB would hold up the event loop for 0.1 s, and packing them the server.
@@ -164,7 +164,7 @@ def _request(namespace: str) -> Request:
     return msgspec.structs.replace(request, headers={**request.headers, "Accept-Encoding": "identity"})
 
 
-def _item(raw: msgspec.Raw) -> _PodMetricsItem | None:
+def _decode_item(raw: msgspec.Raw) -> _PodMetricsItem | None:
     try:
         return _ITEMS.decode(raw)
     except _UNREADABLE:
@@ -176,7 +176,7 @@ def _item(raw: msgspec.Raw) -> _PodMetricsItem | None:
         return None
 
 
-def _seconds(text: str) -> float:
+def _parse_seconds(text: str) -> float:
     """Since 1970. What is no time is before that, and so is Go's zero."""
     try:
         return parse_time(text).timestamp()

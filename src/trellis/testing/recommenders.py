@@ -256,7 +256,7 @@ def _list_extremes(parameter: Parameter) -> Iterator[ParameterValue]:
         yield from (True, False)
     for bound in (parameter.minimum, parameter.maximum):
         if bound is not None:
-            yield parameter.read(parameter.show(bound))
+            yield parameter.read(parameter.format(bound))
 
 
 def _list_invalid_values(parameter: Parameter) -> Iterator[str]:

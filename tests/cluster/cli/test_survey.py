@@ -63,14 +63,14 @@ def openmetrics(namespace: str, pods: list[str], now: int) -> str:
 def present(kubeconfig: Path, *namespaces: str) -> SurveyObjects:
     async def main() -> SurveyObjects:
         async with connected(kubeconfig, "", "test") as (client, home):
-            return await list_cluster_workloads(client, WorkloadFilter.of(namespaces), home)
+            return await list_cluster_workloads(client, WorkloadFilter.parse(namespaces), home)
 
     return asyncio.run(main())
 
 
 def survey(cluster: Cluster, namespace: str, now: float, url: str = "") -> tuple[SurveyResult, str]:
     """Of one namespace, from a Prometheus at an address or else from the one that is found; and which that was."""
-    choice, asked = WorkloadFilter.of([namespace]), SurveySettings(built_in_recommenders()["default"])
+    choice, asked = WorkloadFilter.parse([namespace]), SurveySettings(built_in_recommenders()["default"])
     written = {"history-length": "1d", "prometheus-retries": "0"} | ({"prometheus-address": url} if url else {})
     settings = survey_settings({name: WrittenValue(value, name) for name, value in written.items()})
 

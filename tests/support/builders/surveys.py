@@ -106,7 +106,9 @@ def shop() -> SurveyResult:
         ),
         missing=(MissingData("pods", "payments", 'pods is forbidden: User "ci" cannot list resource "pods"'),),
         notes=("team-a/fresh: 2 of 3 pods are gone",),
-        effort=SurveyEffort(queries=24, repeated=1, samples=1_234_567, series=120, one_by_one=96, seconds=3.2),
+        effort=SurveyEffort(
+            queries=24, repeated=1, samples=1_234_567, series=120, queries_per_container=96, seconds=3.2
+        ),
     )
 
 

@@ -41,7 +41,7 @@ def recorded_workload(
         NOW - len(cpu) * STEP, STEP, counts.astype(np.int64), cpu, base * counts + per_millicore * cpu
     )
     surveyed = workload(name, container("app", request), pods=int(counts[-1]), kind=kind, hpas=hpas, vpas=vpas)
-    return msgspec.structs.replace(surveyed, totals=totals, wanted=int(counts[-1]))
+    return msgspec.structs.replace(surveyed, totals=totals, desired_replicas=int(counts[-1]))
 
 
 def by_hpa(percent: float, request: float, least: int = 2) -> Callable[[FloatColumn], FloatColumn]:

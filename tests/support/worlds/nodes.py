@@ -195,7 +195,7 @@ class Cluster:
         placed = 0
         for pod in [pod for pod in self.pods.values() if not pod.spec.node_name]:
             demand = Demand.of(pod.spec, metadata=pod.metadata)
-            result = fits(table, demand, running.used, running.existing_pods) & table.ready[: table.reach]
+            result = fits(table, demand, running.used, running.existing_pods) & table.ready[: table.numbers_end]
             if result.any():
                 self.place(pod, table.keys([int(np.flatnonzero(result)[0])])[0])
                 placed += 1

@@ -42,7 +42,7 @@ class Sound:
         cpu, memory = (rows.percentiles(resource, (0.5, 0.9, 1.0)) * more for resource in (CPU, MEMORY))
         if values["only"] == "cpu":
             memory[:] = np.nan
-        return self.spoiled(rows, Estimates.of(cpu, memory, {"samples": rows.count.astype(np.float64)}), now)
+        return self.spoiled(rows, Estimates.from_bounds(cpu, memory, {"samples": rows.count.astype(np.float64)}), now)
 
     def spoiled(self, _rows: Rows, answer: Estimates, _now: float) -> Estimates:
         return answer

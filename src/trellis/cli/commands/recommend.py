@@ -165,6 +165,6 @@ def _emit(advised: SurveyAdvice, form: str, directory: Path, update_mode: str) -
     click.echo(f"wrote {format_plural(len(files.texts), 'file')} below {directory}", err=True)
     for left_out in files.left_out[:_LEFT_OUT]:
         workload = left_out.workload
-        click.echo(f"no file for {workload.kind} {workload.namespace}/{workload.name}: {left_out.why}", err=True)
+        click.echo(f"no file for {workload.kind} {workload.namespace}/{workload.name}: {left_out.reason}", err=True)
     if len(files.left_out) > _LEFT_OUT:
         click.echo(f"... and {len(files.left_out) - _LEFT_OUT} more without a file", err=True)

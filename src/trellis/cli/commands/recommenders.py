@@ -9,7 +9,7 @@ import sys
 import click
 
 from trellis.cli.output_files import wrap_width
-from trellis.controllers.recommender.plugins.catalog import known_names, list_recommenders
+from trellis.controllers.recommender.plugins.catalog import list_names, list_recommenders
 from trellis.reports.recommenders import as_json, as_text
 
 
@@ -40,7 +40,7 @@ def command(names: tuple[str, ...], output: str) -> None:
             click.echo(line)
     missing = [name for name in names if name not in {recommender.name for recommender in listed}]
     for name in missing:
-        there = ", ".join(known_names())
+        there = ", ".join(list_names())
         remedy = "install the package that has it, or else the default algorithm is run under that name"
         click.echo(f"trellis: there is no recommender {name}, but {there}: {remedy}", err=True)
     if missing or any(recommender.problem for recommender in listed):

@@ -75,7 +75,7 @@ class NodeClasses:
         self._facts.clear()
 
     def _sum_daemon_usage(self) -> Mapping[str, IntColumn]:
-        columns = {name: np.zeros(self._table.reach, dtype=np.int64) for name in _RESOURCES}
+        columns = {name: np.zeros(self._table.numbers_end, dtype=np.int64) for name in _RESOURCES}
         for node in self._nodes:
             number = self._table.find(node)
             for pod in self._pods.by_index(BY_DAEMON_NODE, node):

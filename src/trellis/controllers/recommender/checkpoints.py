@@ -104,7 +104,7 @@ class CheckpointStore:
         except NotFound:
             self._uncopied.discard((namespace, name))
             return True
-        copy = _unreadable_copy(msgspec.json.decode(response.body, type=dict[str, Any]), name)
+        copy = _build_unreadable_copy(msgspec.json.decode(response.body, type=dict[str, Any]), name)
         outcome = await self._writer.write(CreateObject(Target(CHECKPOINTS, copy["metadata"]["name"], namespace), copy))
         if outcome.applied or outcome.result is Result.CONFLICT:
             self._uncopied.discard((namespace, name))
@@ -116,7 +116,7 @@ class CheckpointStore:
         After `budget` seconds no further write is started, except for the first few: something must be written however
         slow the server is. After `seconds`, writes in flight are cancelled.
         """
-        done: set[RowKey] = set()
+        written: set[RowKey] = set()
         waiting = iter(enumerate(rows))
         clock = asyncio.get_running_loop().time
         end = clock() + budget
@@ -125,8 +125,8 @@ class CheckpointStore:
             for number, row in waiting:
                 if number >= _FIRST_FEW and clock() >= end:
                     return
-                if await self._write_one(row):
-                    done.add(row.key)
+                if await self._write_row(row):
+                    written.add(row.key)
 
         try:
             async with asyncio.timeout(seconds), asyncio.TaskGroup() as workers:
@@ -134,17 +134,17 @@ class CheckpointStore:
                     workers.create_task(work())
         except TimeoutError:
             self._log.warning(
-                "checkpoints took too long; the rest has its turn later", written=len(done), due=len(rows)
+                "checkpoints took too long; the rest has its turn later", written=len(written), due=len(rows)
             )
-        return list(done)
+        return list(written)
 
-    async def _write_one(self, row: SavedRow) -> bool:
-        target = self._target(row.key)
+    async def _write_row(self, row: SavedRow) -> bool:
+        target = self._find_target(row.key)
         if (target.namespace, target.name) in self._uncopied and not await self._create_copy(
             target.namespace, target.name
         ):
             return False
-        first, second = _create(row, target), _replace(row, target)
+        first, second = _build_create(row, target), _build_replace(row, target)
         if row.key in self._stored:
             first, second = second, first
         outcome = await self._writer.write(first)
@@ -164,7 +164,7 @@ class CheckpointStore:
         if name is not None:
             self._keys.pop((key.namespace, name), None)
 
-    def _target(self, key: RowKey) -> Target:
+    def _find_target(self, key: RowKey) -> Target:
         """The checkpoint of a row. VPA `a` with container `b-c` and VPA `a-b` with `c` get different names."""
         name = self._stored.get(key) or build_checkpoint_name(key.vpa, key.container)
         if self._keys.get((key.namespace, name), key) != key:
@@ -173,7 +173,7 @@ class CheckpointStore:
 
     async def remove(self, keys: Iterable[RowKey]) -> None:
         """Remove the checkpoints of containers that are no longer there."""
-        stored = {key: self._target(key) for key in keys if key in self._stored}
+        stored = {key: self._find_target(key) for key in keys if key in self._stored}
         for key in stored:
             self._forget(key)
         await self._writer.write_all(map(DeleteObject, stored.values()))
@@ -192,22 +192,24 @@ class CheckpointStore:
                 if covers(checkpoint.metadata.namespace)
                 and not exists(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name)
             ]
-        gone = {
-            vpa: await self._is_gone(*vpa)
+        is_deleted = {
+            vpa: await self._is_deleted(*vpa)
             for vpa in {(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name) for checkpoint in orphans}
         }
-        deleted = [
-            checkpoint for checkpoint in orphans if gone[checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name]
+        removable = [
+            checkpoint
+            for checkpoint in orphans
+            if is_deleted[checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name]
         ]
-        for checkpoint in deleted:
+        for checkpoint in removable:
             key = RowKey(checkpoint.metadata.namespace, checkpoint.spec.vpa_object_name, checkpoint.spec.container_name)
             self._forget(key)
         outcomes = await self._writer.write_all(
-            DeleteObject(build_target(CHECKPOINTS, checkpoint)) for checkpoint in deleted
+            DeleteObject(build_target(CHECKPOINTS, checkpoint)) for checkpoint in removable
         )
         return sum(outcome.applied for outcome in outcomes)
 
-    async def _is_gone(self, namespace: str, vpa: str) -> bool:
+    async def _is_deleted(self, namespace: str, vpa: str) -> bool:
         if not vpa:
             return False
         try:
@@ -219,7 +221,7 @@ class CheckpointStore:
         return False
 
 
-def _unreadable_copy(document: dict[str, Any], name: str) -> dict[str, Any]:
+def _build_unreadable_copy(document: dict[str, Any], name: str) -> dict[str, Any]:
     """A copy under another name, with a version that upstream does not read as the history of a VPA."""
     status = document.get("status") if isinstance(document.get("status"), dict) else {}
     metadata = {
@@ -230,25 +232,25 @@ def _unreadable_copy(document: dict[str, Any], name: str) -> dict[str, Any]:
     return {**document, "metadata": metadata, "status": {**(status or {}), "version": "unreadable"}}
 
 
-def _create(row: SavedRow, target: Target) -> Action:
+def _build_create(row: SavedRow, target: Target) -> Action:
     document = {
         "apiVersion": CHECKPOINTS.api_version,
         "kind": CHECKPOINTS.kind,
         "metadata": {"name": target.name, "namespace": target.namespace},
-        "spec": _spec(row),
+        "spec": _build_spec(row),
         "status": build_checkpoint_status(row),
     }
     return CreateObject(target, document)
 
 
-def _replace(row: SavedRow, target: Target) -> Action:
+def _build_replace(row: SavedRow, target: Target) -> Action:
     # Not a merge: histogram bins that are empty now must go.
     operations = [
-        {"op": "add", "path": "/spec", "value": _spec(row)},
+        {"op": "add", "path": "/spec", "value": _build_spec(row)},
         {"op": "add", "path": "/status", "value": build_checkpoint_status(row)},
     ]
     return PatchObject(target, json_patch(operations))
 
 
-def _spec(row: SavedRow) -> dict[str, str]:
+def _build_spec(row: SavedRow) -> dict[str, str]:
     return {"vpaObjectName": row.key.vpa, "containerName": row.key.container}

@@ -65,18 +65,18 @@ class PrometheusHistory:
         """Whether `start` is to be called."""
         return self._is_enabled and bool(self.held_vpas)
 
-    def take_rows(self) -> list[SavedRow]:
+    def pop_rows(self) -> list[SavedRow]:
         """The history that was read, once it is complete. No VPA is held after that, whether it was read or not."""
         task = self._task
         if task is None or not task.done():
             return []
-        held, self._task, self.held_vpas = self.held_vpas, None, _NONE
+        held_vpas, self._task, self.held_vpas = self.held_vpas, None, _NONE
         error = task.exception()
         if error is None:
             return task.result()
         if not isinstance(error, TrellisError):
             raise error
-        self._failed, self._failed_at = held, self._now()
+        self._failed, self._failed_at = held_vpas, self._now()
         self.problem = f"history could not be read from Prometheus, and is what checkpoints hold: {error}"
         _log.error("no history from Prometheus; checkpoints are used", why=error)
         return []
@@ -156,7 +156,7 @@ class RecommenderHistory:
         # A VPA that is served without its history would soon overwrite it, and so waits until it can be read.
         self._unloaded = (self._unloaded | needs.new_vpas) & needs.served
         self._prometheus.hold(needs.new_vpas)
-        self._add(self._prometheus.take_rows(), stored=False)
+        self._add_history(self._prometheus.pop_rows(), stored=False)
         if waiting := self._unloaded - self._prometheus.held_vpas:
             self._unloaded -= await self._load_checkpoints(waiting, now)
         if self._prometheus.should_start:
@@ -164,7 +164,7 @@ class RecommenderHistory:
             self._prometheus.start(request, on_end)
         return PendingHistory(self._unloaded, self._prometheus.list_failed(now), self._prometheus.problem)
 
-    def take_fetched(self) -> tuple[FetchedHistory, ...]:
+    def pop_fetched(self) -> tuple[FetchedHistory, ...]:
         """Fetched history, once: a pass that fails before it takes it leaves it to the next."""
         fetched = tuple(self._fetched)
         self._fetched.clear()
@@ -194,7 +194,7 @@ class RecommenderHistory:
     async def close(self) -> None:
         await self._prometheus.close()
 
-    def _add(self, rows: Sequence[SavedRow], *, stored: bool) -> None:
+    def _add_history(self, rows: Sequence[SavedRow], *, stored: bool) -> None:
         if rows:
             self._fetched.append(FetchedHistory(rows, stored))
 
@@ -206,7 +206,9 @@ class RecommenderHistory:
         )
         try:
             for namespace in namespaces_to_list:
-                self._add(await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in vpas, now), stored=True)
+                self._add_history(
+                    await self._checkpoints.load(namespace, lambda at, vpa: (at, vpa) in vpas, now), stored=True
+                )
         except KubeError as error:
             _log.error("checkpoints cannot be read; their VPAs wait", vpas=len(vpas), why=error)
             return frozenset()

@@ -57,7 +57,7 @@ class RecommendationApi:
         return (
             self._build_error(404, self._explain_missing(namespace, name))
             if document is None
-            else _answer(200, document)
+            else _build_response(200, document)
         )
 
     async def _list(self, request: PageRequest) -> ProbeResponse:
@@ -71,7 +71,7 @@ class RecommendationApi:
             )
         page = request.path.get("namespace", ""), request.query.get("continue", ""), int(text)
         document = await asyncio.get_running_loop().run_in_executor(None, _list_vpas, last, *page)
-        return _answer(200, self._leadership_document() | document)
+        return _build_response(200, self._leadership_document() | document)
 
     def _leadership_document(self) -> dict[str, Any]:
         """The recommenders that this process serves, and the leaders of those that it does not."""
@@ -80,7 +80,7 @@ class RecommendationApi:
     def _explain_no_pass(self) -> str:
         if self._leadership.served:
             return "no pass has ended yet; ask again in a minute"
-        return f"this process is waiting to lead, and decides nothing{self._leaders()}"
+        return f"this process is waiting to lead, and decides nothing{self._describe_leaders()}"
 
     def _explain_missing(self, namespace: str, name: str) -> str:
         recommender = self._find_recommender(namespace, name)
@@ -90,16 +90,16 @@ class RecommendationApi:
         if recommender in self._leadership.served:
             return f"{vpa} was not there in the last pass; ask again after the next one"
         served = ", ".join(sorted(self._leadership.served)) or "none"
-        return f"{vpa} names the recommender {recommender}; this process serves {served}{self._leaders()}"
+        return f"{vpa} names the recommender {recommender}; this process serves {served}{self._describe_leaders()}"
 
-    def _leaders(self) -> str:
+    def _describe_leaders(self) -> str:
         leaders = [
             f"{name} is led by {holder or 'nobody'}" for name, holder in self._leadership.list_other_holders().items()
         ]
         return f" ({', '.join(leaders)})" if leaders else ""
 
     def _build_error(self, status: int, message: str) -> ProbeResponse:
-        return _answer(status, {"error": message} | self._leadership_document())
+        return _build_response(status, {"error": message} | self._leadership_document())
 
 
 def _find_vpa(last: LastPass, namespace: str, name: str) -> dict[str, Any] | None:
@@ -122,6 +122,6 @@ def _list_vpas(last: LastPass, namespace: str, after: str, limit: int) -> dict[s
     return document
 
 
-def _answer(status: int, document: Mapping[str, Any]) -> ProbeResponse:
+def _build_response(status: int, document: Mapping[str, Any]) -> ProbeResponse:
     """A response with indented JSON, for people who read it in a terminal."""
     return ProbeResponse(status, msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n", _JSON)

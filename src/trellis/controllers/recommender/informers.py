@@ -56,7 +56,7 @@ class RecommenderInformers:
             pods=self.pods.snapshot(),
             hvpas=self.hvpas.snapshot(),
             workloads={kind: informer.snapshot() for kind, informer in self.workloads.items()},
-            changes=self._changes.take(),
+            changes=self._changes.pop_changes(),
         )
 
     def restore_changes(self, snapshot: RecommenderSnapshot) -> None:

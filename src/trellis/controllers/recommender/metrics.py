@@ -202,31 +202,33 @@ def observe_usage(metrics: Metrics, resource: str, compared: UsageComparison, *,
     """Take samples of one resource into the metrics, a column for each update mode."""
     sampled = ~np.isnan(compared.usage)
     for number, mode in enumerate(compared.names):
-        chosen = sampled & (compared.modes == number)
-        if chosen.any():
-            usage, recommended = compared.usage[chosen], compared.recommended[chosen]
+        is_selected = sampled & (compared.modes == number)
+        if is_selected.any():
+            usage, recommended = compared.usage[is_selected], compared.recommended[is_selected]
             _observe(metrics, (resource, mode, _TRUE if oom else _FALSE), usage, recommended)
 
 
 def _observe(metrics: Metrics, labels: tuple[str, str, str], usage: FloatColumn, recommended: FloatColumn) -> None:
     resource, mode, oom = labels
     is_cpu = resource == "cpu"
-    over, under, advice = (CPU_OVER, CPU_UNDER, CPU_ADVICE) if is_cpu else (MEMORY_OVER, MEMORY_UNDER, MEMORY_ADVICE)
-    more = () if is_cpu else (oom,)
+    over, under, recommendations = (
+        (CPU_OVER, CPU_UNDER, CPU_ADVICE) if is_cpu else (MEMORY_OVER, MEMORY_UNDER, MEMORY_ADVICE)
+    )
+    oom_labels = () if is_cpu else (oom,)
     missing = ~(recommended > 0)
     if missing.any():
         metrics.add(MISSING, float(missing.sum()), mode, resource, oom)
-        metrics.observe_all(under, usage[missing], mode, _TRUE, *more)
+        metrics.observe_all(under, usage[missing], mode, _TRUE, *oom_labels)
     usage, recommended = usage[~missing], recommended[~missing]
     if not len(usage):
         return
     metrics.observe_all(RELATIVE_DIFFS, (usage - recommended) / recommended, mode, resource, oom)
-    metrics.observe_all(advice, recommended, mode, *more)
+    metrics.observe_all(recommendations, recommended, mode, *oom_labels)
     higher = recommended > usage
     if higher.any():
-        metrics.observe_all(over, (recommended - usage)[higher], mode, _FALSE, *more)
+        metrics.observe_all(over, (recommended - usage)[higher], mode, _FALSE, *oom_labels)
     if not higher.all():
-        metrics.observe_all(under, (usage - recommended)[~higher], mode, _FALSE, *more)
+        metrics.observe_all(under, (usage - recommended)[~higher], mode, _FALSE, *oom_labels)
 
 
 def observe_changes(
@@ -243,9 +245,9 @@ def observe_changes(
     for label in np.unique(labels).tolist():
         mode, size = divmod(label, _LARGEST + 1)
         for number, resource in enumerate(RESOURCES):
-            chosen = (labels == label) & (before[number] > 0) & ~np.isnan(after[number])
-            if chosen.any():
-                changes = (after[number] - before[number])[chosen] / before[number][chosen]
+            is_selected = (labels == label) & (before[number] > 0) & ~np.isnan(after[number])
+            if is_selected.any():
+                changes = (after[number] - before[number])[is_selected] / before[number][is_selected]
                 metrics.observe_all(RELATIVE_CHANGES, changes, names[mode], resource, str(size))
 
 
@@ -284,10 +286,10 @@ class RecommenderMetrics:
 
         The columns are those of the pass that took them in: only it knows the VPAs of containers that are new.
         """
-        cpu, memory, modes = _in_force(columns, samples.rows)
+        cpu, memory, modes = _read_published_targets(columns, samples.rows)
         observe_usage(self._metrics, "cpu", UsageComparison(samples.cpu, cpu, modes, WRITTEN_MODES))
         observe_usage(self._metrics, "memory", UsageComparison(samples.memory, memory, modes, WRITTEN_MODES))
-        _, memory, modes = _in_force(columns, kills.rows)
+        _, memory, modes = _read_published_targets(columns, kills.rows)
         observe_usage(self._metrics, "memory", UsageComparison(kills.memory, memory, modes, WRITTEN_MODES), oom=True)
 
     def observe_recommendations(self, result: PassResult, written: Sequence[VpaStatusWrite], now: float) -> None:
@@ -330,7 +332,7 @@ class RecommenderMetrics:
         self._metrics.set_all(SHADOW_UNHOSTED, {(name,): number for name, number in unhosted.items()})
 
 
-def _in_force(columns: PassColumns, rows: IntColumn) -> tuple[FloatColumn, FloatColumn, IntColumn]:
+def _read_published_targets(columns: PassColumns, rows: IntColumn) -> tuple[FloatColumn, FloatColumn, IntColumn]:
     """The recommendation for some rows, in cores and bytes, and the modes of their VPAs."""
     uncapped = columns.find_previous_targets(rows)
     return uncapped[CPU] / MILLICORES_PER_CORE, uncapped[MEMORY], columns.find_modes(rows)

@@ -129,7 +129,7 @@ class RecommenderReconciler:
         timer.step(named.LOAD_VPAS)
         samples = await self._source.fetch(needs, now)
         timer.step(named.LOAD_METRICS)
-        fetched = FetchedUsage(samples, self._history.take_fetched(), pending)
+        fetched = FetchedUsage(samples, self._history.pop_fetched(), pending)
         decision = await self._thread.run(self._finish, fetched, timer, now)
         statuses = await self._publish(decision)
         timer.step(named.UPDATE_VPAS)

@@ -66,7 +66,7 @@ class RecordedRecommenderEngine(RecommenderEngine):
         hosts = {
             name: difference
             for name, recommender in observed.recommenders.items()
-            if (difference := _why_not_built_in(recommender))
+            if (difference := _describe_host(recommender))
         }
         if hosts != self._hosts:
             self._hosts = hosts
@@ -121,8 +121,8 @@ class RecordedRecommenderEngine(RecommenderEngine):
         return super().commit(decision, written, now)
 
 
-def _why_not_built_in(recommender: Recommender) -> str:
+def _describe_host(recommender: Recommender) -> str:
     """Why a recommender is not one that comes with Trellis; empty if it is."""
     if isinstance(recommender, UnavailableRecommender):
-        return recommender.why
+        return recommender.reason
     return lines.INSTALLED if isinstance(recommender, RecommenderWorker) else ""

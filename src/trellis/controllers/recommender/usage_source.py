@@ -55,7 +55,7 @@ async def open_usage_source(
     client: Client, settings: RecommenderSettings, metrics: Metrics
 ) -> AsyncIterator[UsageSource]:
     """The source that the settings name."""
-    counted = _ResponseMetrics(metrics)
+    response_metrics = _ResponseMetrics(metrics)
     live = settings.live
     if live.use_external_metrics:
         yield _ExternalMetricsSource(
@@ -65,13 +65,13 @@ async def open_usage_source(
                 memory_metric=live.external_metrics_memory_metric,
                 container_label=settings.prometheus.container_name_label,
             ),
-            counted,
+            response_metrics,
         )
     elif settings.prometheus.prometheus_live:
         async with PrometheusClient(settings.prometheus, observe=prometheus_observer(metrics)) as prometheus:
-            yield _PrometheusSource(prometheus, settings.prometheus, counted)
+            yield _PrometheusSource(prometheus, settings.prometheus, response_metrics)
     else:
-        yield _MetricsApiSource(MetricsApi(client, settings.scope.vpa_object_namespace), counted)
+        yield _MetricsApiSource(MetricsApi(client, settings.scope.vpa_object_namespace), response_metrics)
 
 
 def prometheus_observer(metrics: Metrics) -> Callable[[str, str, float], None]:
@@ -92,13 +92,13 @@ class _ResponseMetrics:
         for is_error in ("true", "false"):
             metrics.add(RESPONSES, 0, is_error, CLIENT_NAME)
 
-    def answer(self, problem: object = None) -> None:
+    def count_response(self, problem: object = None) -> None:
         """Count an answer, or the problem if there was none."""
         self._metrics.add(RESPONSES, 1, "false" if problem is None else "true", CLIENT_NAME)
         if problem is not None:
             _log.error("no new usage samples in this pass", why=problem)
 
-    def unread(self, counts: dict[str, int]) -> None:
+    def count_unread(self, counts: dict[str, int]) -> None:
         """Entries that could not be read, by reason."""
         for code, number in counts.items():
             self._metrics.add(SAMPLES, number, code)
@@ -115,10 +115,10 @@ class _MetricsApiSource:
         try:
             batch = await self._source.fetch()
         except KubeError as error:
-            self._counted.answer(error)
+            self._counted.count_response(error)
             return Samples.empty()
-        self._counted.answer()
-        self._counted.unread(dict(batch.unread))
+        self._counted.count_response()
+        self._counted.count_unread(dict(batch.unread))
         return batch.samples
 
 
@@ -131,10 +131,10 @@ class _ExternalMetricsSource:
         queries = [ExternalQuery(*key, selector, pods) for key, selector, pods in scope.list_selectors()]
         batch = await self._source.fetch(queries)
         for problem in batch.problems:
-            self._counted.answer(f"{problem.namespace}/{problem.vpa}: {problem.metric}: {problem.message}")
+            self._counted.count_response(f"{problem.namespace}/{problem.vpa}: {problem.metric}: {problem.message}")
         if not batch.problems:
-            self._counted.answer()
-        self._counted.unread(dict(batch.unread))
+            self._counted.count_response()
+        self._counted.count_unread(dict(batch.unread))
         return batch.samples
 
 
@@ -148,7 +148,7 @@ class _PrometheusSource:
         try:
             samples = await read_newest(self._client, self._settings, scope.list_namespaces(), now)
         except PrometheusError as error:
-            self._counted.answer(error)
+            self._counted.count_response(error)
             return Samples.empty()
-        self._counted.answer()
+        self._counted.count_response()
         return samples

@@ -16,8 +16,8 @@ from trellis.core.advice.sizes import (
     REQUEST_UNKNOWN,
     AdviceByResource,
     ResourceAdvice,
+    advise_request,
     apply_limit_ranges,
-    judge_request,
 )
 from trellis.core.advice.survey.model import ResourceAmount, SurveyedContainer, SurveyedWorkload, SurveyResult
 
@@ -27,12 +27,12 @@ Read = Callable[[ResourceAdvice], float]
 def sum_advice(workloads: Sequence[WorkloadAdvice], prices: Prices) -> AdviceTotals:
     """The totals of some workloads, each times its pods."""
     counted = [(container, workload.pods) for workload in workloads for container in workload.containers]
-    before = _sum(counted, lambda change: change.asked_before)
-    after = _sum(counted, lambda change: change.asked)
-    saved = _sum(counted, lambda change: max(-change.difference, 0.0))
-    short = _sum(counted, lambda change: max(change.difference, 0.0))
-    by = choose_weights(prices)
-    weight = _monthly(before, by)
+    before = _sum_resource(counted, lambda change: change.requested_before)
+    after = _sum_resource(counted, lambda change: change.requested)
+    saved = _sum_resource(counted, lambda change: max(-change.difference, 0.0))
+    short = _sum_resource(counted, lambda change: max(change.difference, 0.0))
+    weights = choose_weights(prices)
+    total_weight = _compute_monthly_cost(before, weights)
     return AdviceTotals(
         workloads=len(workloads),
         containers=len(counted),
@@ -41,23 +41,23 @@ def sum_advice(workloads: Sequence[WorkloadAdvice], prices: Prices) -> AdviceTot
         after=after,
         saved=saved,
         short=short,
-        money_before=_monthly(before, prices),
-        money_after=_monthly(after, prices),
-        money_saved=_monthly(saved, prices),
-        money_short=_monthly(short, prices),
-        saved_share=_monthly(saved, by) / weight if weight else 0.0,
+        money_before=_compute_monthly_cost(before, prices),
+        money_after=_compute_monthly_cost(after, prices),
+        money_saved=_compute_monthly_cost(saved, prices),
+        money_short=_compute_monthly_cost(short, prices),
+        saved_share=_compute_monthly_cost(saved, weights) / total_weight if total_weight else 0.0,
         reasons=dict(sorted(Counter(container.reason.code for container, _ in counted).items())),
     )
 
 
-def _sum(counted: Sequence[tuple[ContainerAdvice, int]], read: Read) -> ResourceAmount:
+def _sum_resource(counted: Sequence[tuple[ContainerAdvice, int]], read: Read) -> ResourceAmount:
     return ResourceAmount(
         math.fsum(read(container.cpu) * pods for container, pods in counted),
         math.fsum(read(container.memory) * pods for container, pods in counted),
     )
 
 
-def _monthly(amount: ResourceAmount, prices: Prices) -> float:
+def _compute_monthly_cost(amount: ResourceAmount, prices: Prices) -> float:
     return prices.cost_per_month(amount.cpu / 1000.0, amount.memory)
 
 
@@ -73,7 +73,7 @@ def advise(
     parameters: Mapping[str, str] | None = None,
 ) -> SurveyAdvice:
     """Advice on everything that was surveyed; `parameters` are those of the recommender that are set."""
-    workloads = tuple(_workload(workload, policy, prices) for workload in surveyed.workloads)
+    workloads = tuple(_advise_workload(workload, policy, prices) for workload in surveyed.workloads)
     by_namespace: dict[str, list[WorkloadAdvice]] = {}
     for advice in workloads:
         by_namespace.setdefault(advice.surveyed.namespace, []).append(advice)
@@ -85,33 +85,35 @@ def advise(
         prices=prices,
         now=now,
         workloads=workloads,
-        rows=_rows(workloads, choose_weights(prices)),
+        rows=_build_rows(workloads, choose_weights(prices)),
         namespaces=tuple(namespaces),
         total=sum_advice(workloads, prices),
         parameters=dict(parameters or {}),
     )
 
 
-def _workload(workload: SurveyedWorkload, policy: AdvicePolicy, prices: Prices) -> WorkloadAdvice:
-    judgements = {
-        (container.name, resource): judge_request(container, resource, policy, is_sized=workload.is_sized)
+def _advise_workload(workload: SurveyedWorkload, policy: AdvicePolicy, prices: Prices) -> WorkloadAdvice:
+    advice = {
+        (container.name, resource): advise_request(container, resource, policy, is_sized=workload.is_sized)
         for container in workload.containers
         for resource in RESOURCES
     }
-    changes = apply_limit_ranges(workload, judgements, policy)
-    containers = tuple(_container(container, workload, changes, prices) for container in workload.containers)
-    return WorkloadAdvice(workload, _pods(workload), containers, tuple(find_moved_scale_points(workload, changes)))
+    changes = apply_limit_ranges(workload, advice, policy)
+    containers = tuple(_advise_container(container, workload, changes, prices) for container in workload.containers)
+    return WorkloadAdvice(
+        workload, _count_pods(workload), containers, tuple(find_moved_scale_points(workload, changes))
+    )
 
 
-def _pods(workload: SurveyedWorkload) -> int:
-    return workload.pods or max(workload.wanted, 0)
+def _count_pods(workload: SurveyedWorkload) -> int:
+    return workload.pods or max(workload.desired_replicas, 0)
 
 
-def _container(
+def _advise_container(
     container: SurveyedContainer, workload: SurveyedWorkload, changes: AdviceByResource, prices: Prices
 ) -> ContainerAdvice:
     cpu, memory = (changes[container.name, resource] for resource in RESOURCES)
-    pods = _pods(workload)
+    pods = _count_pods(workload)
     difference = ResourceAmount(cpu.difference * pods, memory.difference * pods)
     return ContainerAdvice(
         surveyed=container,
@@ -123,9 +125,9 @@ def _container(
     )
 
 
-def _rows(workloads: Sequence[WorkloadAdvice], by: Prices) -> tuple[AdviceRow, ...]:
+def _build_rows(workloads: Sequence[WorkloadAdvice], weights: Prices) -> tuple[AdviceRow, ...]:
     rows = [
-        AdviceRow(workload, container, _weight(container, by))
+        AdviceRow(workload, container, _compute_weight(container, weights))
         for workload in workloads
         for container in workload.containers
     ]
@@ -142,8 +144,8 @@ def _rows(workloads: Sequence[WorkloadAdvice], by: Prices) -> tuple[AdviceRow, .
     return tuple(rows)
 
 
-def _weight(container: ContainerAdvice, by: Prices) -> float:
+def _compute_weight(container: ContainerAdvice, weights: Prices) -> float:
     """What is at stake either way: more CPU does not make up for less memory."""
     if container.reason is REQUEST_UNKNOWN:
-        return by.cost_per_hour(container.cpu.asked / 1000.0, container.memory.asked)
-    return by.cost_per_hour(abs(container.difference.cpu) / 1000.0, abs(container.difference.memory))
+        return weights.cost_per_hour(container.cpu.requested / 1000.0, container.memory.requested)
+    return weights.cost_per_hour(abs(container.difference.cpu) / 1000.0, abs(container.difference.memory))

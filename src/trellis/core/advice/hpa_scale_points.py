@@ -27,7 +27,7 @@ SCALE_POINT_MISSING = Reason(
     Severity.WARNING,
 )
 # Kubernetes rounds utilization to whole per cent; less than one per cent of a request is not seen.
-_SEEN = 0.01
+_NOTICEABLE_CHANGE = 0.01
 
 
 class HpaScalePoint(msgspec.Struct, frozen=True):
@@ -58,28 +58,30 @@ def find_moved_scale_points(
     """The targets that the changes of a workload, by container and resource, move or make work."""
     for hpa in workload.hpas:
         for target in hpa.targets:
-            point = _point(hpa.name, target, changes)
+            point = _find_scale_point(hpa.name, target, changes)
             if point is not None:
                 yield point
 
 
-def _point(hpa: str, target: HpaTarget, changes: Mapping[tuple[str, str], ResourceAdvice]) -> HpaScalePoint | None:
+def _find_scale_point(
+    hpa: str, target: HpaTarget, changes: Mapping[tuple[str, str], ResourceAdvice]
+) -> HpaScalePoint | None:
     if math.isnan(target.utilization):
         return None
-    counted = [
+    container_changes = [
         change
         for (container, resource), change in changes.items()
         if resource == target.resource and target.container in ("", container)
     ]
-    if not counted:
+    if not container_changes:
         return None
     share = target.utilization / 100.0
     # One container without a request is enough to stop an HPA, which makes the sum NaN too.
-    before = share * sum(change.request_before for change in counted)
-    after = share * sum(change.request for change in counted)
-    named = (hpa, target.resource, target.container, target.utilization, before, after)
+    before = share * sum(change.request_before for change in container_changes)
+    after = share * sum(change.request for change in container_changes)
+    common_fields = (hpa, target.resource, target.container, target.utilization, before, after)
     if math.isnan(before):
-        return HpaScalePoint(SCALE_POINT_MISSING, *named, math.nan)
-    if not before or not after or abs(after / before - 1.0) < _SEEN:
+        return HpaScalePoint(SCALE_POINT_MISSING, *common_fields, math.nan)
+    if not before or not after or abs(after / before - 1.0) < _NOTICEABLE_CHANGE:
         return None
-    return HpaScalePoint(SCALE_POINT_MOVES, *named, max(round(target.utilization * before / after), 1))
+    return HpaScalePoint(SCALE_POINT_MOVES, *common_fields, max(round(target.utilization * before / after), 1))

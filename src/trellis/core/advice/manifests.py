@@ -40,44 +40,44 @@ class SkippedWorkload(msgspec.Struct, frozen=True):
     """A workload without a manifest, and why."""
 
     workload: SurveyedWorkload
-    why: str
+    reason: str
 
 
 class AdviceManifests(msgspec.Struct, frozen=True):
     """Objects by the workload they are for, and the workloads that have none."""
 
     objects: tuple[tuple[SurveyedWorkload, ManifestDocument], ...] = ()
-    left_out: tuple[SkippedWorkload, ...] = ()
+    skipped: tuple[SkippedWorkload, ...] = ()
 
 
 def build_patches(advised: SurveyAdvice) -> AdviceManifests:
     """A patch for each workload that should change."""
-    objects, left_out = [], []
+    objects, skipped = [], []
     for advice in advised.workloads:
         if not advice.is_change:
             continue
-        reason = _unnamable(advice.surveyed) or _unpatchable(advice.surveyed)
+        reason = _find_name_problem(advice.surveyed) or _find_patch_problem(advice.surveyed)
         if reason:
-            left_out.append(SkippedWorkload(advice.surveyed, reason))
+            skipped.append(SkippedWorkload(advice.surveyed, reason))
         else:
-            objects.append((advice.surveyed, _patch(advice)))
-    return AdviceManifests(tuple(objects), tuple(left_out))
+            objects.append((advice.surveyed, _build_patch(advice)))
+    return AdviceManifests(tuple(objects), tuple(skipped))
 
 
 def build_vpas(advised: SurveyAdvice, update_mode: str = "Off") -> AdviceManifests:
     """A VerticalPodAutoscaler for each workload that has none."""
     workloads = [advice.surveyed for advice in advised.workloads]
     name_counts = Counter((workload.namespace, workload.name) for workload in workloads)
-    objects, left_out = [], []
+    objects, skipped = [], []
     for workload in workloads:
-        reason = _unnamable(workload) or _ungovernable(workload)
+        reason = _find_name_problem(workload) or _find_vpa_problem(workload)
         if reason:
-            left_out.append(SkippedWorkload(workload, reason))
+            skipped.append(SkippedWorkload(workload, reason))
             continue
         shared = name_counts[workload.namespace, workload.name] > 1
         name = f"{workload.name}-{workload.kind.lower()}" if shared else workload.name
-        objects.append((workload, _vpa(advised, workload, name, update_mode)))
-    return AdviceManifests(tuple(objects), tuple(left_out))
+        objects.append((workload, _build_vpa(advised, workload, name, update_mode)))
+    return AdviceManifests(tuple(objects), tuple(skipped))
 
 
 def convert_quantity(resource: str, amount: float) -> Quantity:
@@ -86,19 +86,19 @@ def convert_quantity(resource: str, amount: float) -> Quantity:
     return Quantity.from_milli(rounded) if resource == "cpu" else Quantity.from_units(rounded, binary=True)
 
 
-def _unnamable(workload: SurveyedWorkload) -> str:
+def _find_name_problem(workload: SurveyedWorkload) -> str:
     """Names may come from files and metrics, and these end up in paths and manifests."""
-    for field, wrong in (
+    for field, problem in (
         ("its namespace", check_dns_label(workload.namespace)),
         ("its name", check_dns_subdomain(workload.name)),
         ("its kind", None if workload.kind.isalnum() and workload.api_version else "is not known"),
     ):
-        if wrong:
-            return f"{field} {wrong}"
+        if problem:
+            return f"{field} {problem}"
     return ""
 
 
-def _unpatchable(workload: SurveyedWorkload) -> str:
+def _find_patch_problem(workload: SurveyedWorkload) -> str:
     if workload.kind == "Pod":
         return "nobody makes this pod anew; change it where it comes from"
     if workload.kind == "Job":
@@ -108,7 +108,7 @@ def _unpatchable(workload: SurveyedWorkload) -> str:
     return ""
 
 
-def _ungovernable(workload: SurveyedWorkload) -> str:
+def _find_vpa_problem(workload: SurveyedWorkload) -> str:
     if workload.kind == "Pod":
         return "a VerticalPodAutoscaler needs an owner of the pod"
     if workload.group:
@@ -118,11 +118,11 @@ def _ungovernable(workload: SurveyedWorkload) -> str:
     return ""
 
 
-def _identity(api_version: str, kind: str, name: str, namespace: str) -> ManifestDocument:
+def _build_identity(api_version: str, kind: str, name: str, namespace: str) -> ManifestDocument:
     return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, "namespace": namespace}}
 
 
-def _patch(advice: WorkloadAdvice) -> ManifestDocument:
+def _build_patch(advice: WorkloadAdvice) -> ManifestDocument:
     workload = advice.surveyed
     containers: ManifestDocument = {}
     for field, is_sidecar in (("initContainers", True), ("containers", False)):
@@ -133,25 +133,25 @@ def _patch(advice: WorkloadAdvice) -> ManifestDocument:
         ]
         if changed:
             containers[field] = [
-                {"name": container.surveyed.name, "resources": _resources(container)} for container in changed
+                {"name": container.surveyed.name, "resources": _build_resources(container)} for container in changed
             ]
     nested = containers
     for field in reversed(_TEMPLATES[workload.kind]):
         nested = {field: nested}
-    return _identity(workload.api_version, workload.kind, workload.name, workload.namespace) | nested
+    return _build_identity(workload.api_version, workload.kind, workload.name, workload.namespace) | nested
 
 
-def _resources(container: ContainerAdvice) -> ManifestDocument:
-    changes = [(resource, container.of(resource)) for resource in RESOURCES]
+def _build_resources(container: ContainerAdvice) -> ManifestDocument:
+    changes = [(resource, container.get_resource(resource)) for resource in RESOURCES]
     changed = [(resource, change) for resource, change in changes if change.is_change]
     resources = {
         "requests": {resource: str(convert_quantity(resource, change.request)) for resource, change in changed}
     }
-    limits = dict(_limits(changed))
+    limits = dict(_build_limits(changed))
     return resources | ({"limits": limits} if limits else {})
 
 
-def _limits(changed: list[tuple[str, ResourceAdvice]]) -> Iterator[tuple[str, str | None]]:
+def _build_limits(changed: list[tuple[str, ResourceAdvice]]) -> Iterator[tuple[str, str | None]]:
     for resource, change in changed:
         if not math.isnan(change.limit):
             yield resource, str(convert_quantity(resource, change.limit))
@@ -159,23 +159,23 @@ def _limits(changed: list[tuple[str, ResourceAdvice]]) -> Iterator[tuple[str, st
             yield resource, None
 
 
-def _vpa(advised: SurveyAdvice, workload: SurveyedWorkload, name: str, update_mode: str) -> ManifestDocument:
+def _build_vpa(advised: SurveyAdvice, workload: SurveyedWorkload, name: str, update_mode: str) -> ManifestDocument:
     target = {"apiVersion": workload.api_version, "kind": workload.kind, "name": workload.name}
     spec: ManifestDocument = {"targetRef": target, "updatePolicy": {"updateMode": update_mode}}
-    allowed = _allowed(advised.policy)
+    allowed = _build_allowed(advised.policy)
     if allowed:
         spec["resourcePolicy"] = {"containerPolicies": [{"containerName": ANY_CONTAINER, **allowed}]}
     recommender, parameters = advised.surveyed.recommender, dict(advised.parameters)
     if recommender != _DEFAULT_RECOMMENDER or parameters:
         spec["recommenders"] = [{"name": recommender, **({"parameters": parameters} if parameters else {})}]
-    return _identity("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", name, workload.namespace) | {"spec": spec}
+    return _build_identity("autoscaling.k8s.io/v1", "VerticalPodAutoscaler", name, workload.namespace) | {"spec": spec}
 
 
-def _allowed(policy: AdvicePolicy) -> ManifestDocument:
-    bounds = {"minAllowed": _amounts(policy.least), "maxAllowed": _amounts(policy.most)}
+def _build_allowed(policy: AdvicePolicy) -> ManifestDocument:
+    bounds = {"minAllowed": _format_amounts(policy.least), "maxAllowed": _format_amounts(policy.most)}
     return {field: amounts for field, amounts in bounds.items() if amounts}
 
 
-def _amounts(amount: ResourceAmount) -> dict[str, str]:
+def _format_amounts(amount: ResourceAmount) -> dict[str, str]:
     named = ((resource, select_resource(amount, resource)) for resource in RESOURCES)
     return {resource: str(convert_quantity(resource, value)) for resource, value in named if not math.isnan(value)}

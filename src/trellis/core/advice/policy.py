@@ -40,7 +40,7 @@ class LimitRules(msgspec.Struct, frozen=True):
     cpu: LimitRule = LimitRule.NONE
     memory: LimitRule = LimitRule.REQUEST
 
-    def rule(self, resource: str) -> LimitRule:
+    def get_rule(self, resource: str) -> LimitRule:
         """That of one resource, by its name."""
         return self.cpu if resource == "cpu" else self.memory
 
@@ -64,7 +64,7 @@ class AdvicePolicy(msgspec.Struct, frozen=True):
     history: float = DAY
     step: ResourceAmount = ResourceAmount(1.0, 2.0**20)
 
-    def bounded(self, resource: str, amount: float) -> float:
+    def bound_amount(self, resource: str, amount: float) -> float:
         """An amount rounded up to a whole step and put between the bounds."""
         step = select_resource(self.step, resource)
         # Comparing with NaN, which is no bound, leaves the first.
@@ -72,25 +72,25 @@ class AdvicePolicy(msgspec.Struct, frozen=True):
         return min(rounded, select_resource(self.most, resource))
 
 
-def compute_limit(policy: AdvicePolicy, resource: str, now: tuple[float, float], wanted: float) -> float:
+def compute_limit(policy: AdvicePolicy, resource: str, current: tuple[float, float], request: float) -> float:
     """The limit that goes with a new request. Kubernetes takes a limit without a request for both."""
-    before, limit = now
-    rule = policy.limits.rule(resource)
+    before, limit = current
+    rule = policy.limits.get_rule(resource)
     if rule is LimitRule.REQUEST:
-        return wanted
+        return request
     if rule is LimitRule.NONE or math.isnan(limit):
         return math.nan
     if rule is LimitRule.KEEP:
-        return max(limit, wanted)
+        return max(limit, request)
     ratio = limit / before if before > 0 else 1.0
     step = select_resource(policy.step, resource)
-    return max(math.ceil(wanted * ratio / step - 1e-9) * step, wanted)
+    return max(math.ceil(request * ratio / step - 1e-9) * step, request)
 
 
 def parse_limit_rules(text: str) -> LimitRules:
     """Rules as they are written on a command line: one for both resources, or `cpu=none,memory=keep`."""
     if "=" not in text:
-        return LimitRules(_rule(text, text), _rule(text, text))
+        return LimitRules(_parse_rule(text, text), _parse_rule(text, text))
     rules: dict[str, LimitRule] = {}
     for part in text.split(","):
         resource, _, rule = (side.strip() for side in part.partition("="))
@@ -98,11 +98,11 @@ def parse_limit_rules(text: str) -> LimitRules:
             raise InvalidInput(text, f'"{resource}" is not cpu or memory')
         if resource in rules:
             raise InvalidInput(text, f"{resource} is there twice")
-        rules[resource] = _rule(text, rule)
+        rules[resource] = _parse_rule(text, rule)
     return LimitRules(**rules)
 
 
-def _rule(text: str, rule: str) -> LimitRule:
+def _parse_rule(text: str, rule: str) -> LimitRule:
     try:
         return LimitRule(rule)
     except ValueError:

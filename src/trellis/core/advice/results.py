@@ -27,12 +27,12 @@ class ContainerAdvice(msgspec.Struct, frozen=True):
     difference: ResourceAmount
     money: float
 
-    def of(self, resource: str) -> ResourceAdvice:
+    def get_resource(self, resource: str) -> ResourceAdvice:
         """What to change of one resource, by its name."""
         return self.cpu if resource == "cpu" else self.memory
 
     @property
-    def why(self) -> str:
+    def reason_codes(self) -> str:
         """The codes of its reason, and of what bounds its requests."""
         capped = dict.fromkeys(advice.capped.code for advice in (self.cpu, self.memory) if advice.capped is not None)
         return ", ".join([self.reason.code, *capped])

@@ -56,7 +56,7 @@ _LEAST_SAMPLES = 24
 class ResourceAdvice(msgspec.Struct, frozen=True):
     """One resource of a container: request and limit as they are and as they should be, of one pod.
 
-    `found` is what the recommender says, before bounds and steps. CPU is in millicores, and NaN is none. `capped` is
+    `estimate` is what the recommender says, before bounds and steps. CPU is in millicores, and NaN is none. `capped` is
     what bounds the request, if a LimitRange does.
     """
 
@@ -65,58 +65,58 @@ class ResourceAdvice(msgspec.Struct, frozen=True):
     request: float
     limit_before: float
     limit: float
-    found: float
+    estimate: float
     capped: Reason | None = None
 
     @property
     def is_change(self) -> bool:
         """Whether anything should be other than it is."""
-        return not (_same(self.request, self.request_before) and _same(self.limit, self.limit_before))
+        return not (_is_same(self.request, self.request_before) and _is_same(self.limit, self.limit_before))
 
     @property
-    def asked_before(self) -> float:
+    def requested_before(self) -> float:
         """What is requested now; none counts as nothing."""
         return 0.0 if math.isnan(self.request_before) else self.request_before
 
     @property
-    def asked(self) -> float:
+    def requested(self) -> float:
         """What is to be requested; none counts as nothing."""
         return 0.0 if math.isnan(self.request) else self.request
 
     @property
     def difference(self) -> float:
         """How much more is to be requested than before, or less; nothing where that is not known."""
-        return 0.0 if self.reason is REQUEST_UNKNOWN else self.asked - self.asked_before
+        return 0.0 if self.reason is REQUEST_UNKNOWN else self.requested - self.requested_before
 
 
-def judge_request(
+def advise_request(
     container: SurveyedContainer, resource: str, policy: AdvicePolicy, *, is_sized: bool = True
 ) -> ResourceAdvice:
     """What to do about one resource of a container; `is_sized` is whether it is known what it requests."""
     before, limit = select_resource(container.request, resource), select_resource(container.limit, resource)
     target = select_resource(container.estimate.target, resource)
-    request = _fitting_request(container, resource, target, policy)
-    reason = _reason(container, resource, request, policy)
+    request = _compute_fitting_request(container, resource, target, policy)
+    reason = _find_reason(container, resource, request, policy)
     if reason is NO_REQUEST and not is_sized:
         reason = REQUEST_UNKNOWN
     if reason in {FINE, LOW_CONFIDENCE, NO_USAGE_KNOWN}:
         return ResourceAdvice(reason, before, before, limit, limit, target)
-    limited = compute_limit(policy, resource, (before, limit), request)
-    if resource == "memory" and limited < container.highest.memory:
-        limited = max(policy.bounded(resource, container.highest.memory), limited)
-    return ResourceAdvice(reason, before, request, limit, limited, target)
+    new_limit = compute_limit(policy, resource, (before, limit), request)
+    if resource == "memory" and new_limit < container.highest.memory:
+        new_limit = max(policy.bound_amount(resource, container.highest.memory), new_limit)
+    return ResourceAdvice(reason, before, request, limit, new_limit, target)
 
 
-def _fitting_request(container: SurveyedContainer, resource: str, target: float, policy: AdvicePolicy) -> float:
+def _compute_fitting_request(container: SurveyedContainer, resource: str, target: float, policy: AdvicePolicy) -> float:
     """The request that fits the estimate, regardless of the current one."""
     if math.isnan(target):
         return math.nan
     if resource == "memory" and policy.limits.memory is LimitRule.REQUEST:
         target = max(target, container.highest.memory)  # of NaN, the first stays
-    return policy.bounded(resource, target)
+    return policy.bound_amount(resource, target)
 
 
-def _reason(container: SurveyedContainer, resource: str, request: float, policy: AdvicePolicy) -> Reason:
+def _find_reason(container: SurveyedContainer, resource: str, request: float, policy: AdvicePolicy) -> Reason:
     before, limit = select_resource(container.request, resource), select_resource(container.limit, resource)
     if math.isnan(request):
         return NO_USAGE_KNOWN
@@ -124,7 +124,7 @@ def _reason(container: SurveyedContainer, resource: str, request: float, policy:
     killed = container.kills > 0 and not request <= before
     if resource == "memory" and (killed or request > limit):
         return MEMORY_AT_RISK
-    if _is_young(container, policy):
+    if _has_short_history(container, policy):
         return LOW_CONFIDENCE
     if math.isnan(before):
         return NO_REQUEST
@@ -135,14 +135,14 @@ def _reason(container: SurveyedContainer, resource: str, request: float, policy:
     return UNDER_REQUESTED if request > before else OVER_REQUESTED
 
 
-def _is_young(container: SurveyedContainer, policy: AdvicePolicy) -> bool:
+def _has_short_history(container: SurveyedContainer, policy: AdvicePolicy) -> bool:
     """Whether there is too little history; if its length is unknown, the confidence of the estimate decides."""
     if math.isnan(container.first):
         return not container.estimate.confidence >= 1.0
     return container.samples < _LEAST_SAMPLES or container.days * DAY < policy.history
 
 
-def _same(first: float, second: float) -> bool:
+def _is_same(first: float, second: float) -> bool:
     return first == second or (math.isnan(first) and math.isnan(second))
 
 
@@ -150,7 +150,7 @@ AdviceByResource = Mapping[tuple[str, str], ResourceAdvice]
 
 _UNLIMITED = NamespaceLimits()
 # Without any policy of its own, and with limits that follow requests.
-_EVERYTHING = resolve_vpa(VerticalPodAutoscaler())
+_DEFAULT_VPA = resolve_vpa(VerticalPodAutoscaler())
 
 
 def apply_limit_ranges(workload: SurveyedWorkload, changes: AdviceByResource, policy: AdvicePolicy) -> AdviceByResource:
@@ -161,14 +161,14 @@ def apply_limit_ranges(workload: SurveyedWorkload, changes: AdviceByResource, po
         RecommendedResources(container.name, _requested_amounts(container, changes))
         for container in workload.containers
     ]
-    containers = [_container(container, changes, policy) for container in workload.containers]
+    containers = [_build_pod_container(container, changes, policy) for container in workload.containers]
     capped_changes = dict(changes)
-    for capped in cap_for_pod(advice, containers, _EVERYTHING, workload.limits, fields=(TARGET_FIELD,)):
+    for capped in cap_for_pod(advice, containers, _DEFAULT_VPA, workload.limits, fields=(TARGET_FIELD,)):
         for note in capped.notes:  # of several for a resource, the last has the amount that is left
-            place = (capped.container, note.resource)
-            most = workload.limits.container.most.get(note.resource, 0)
-            capped_changes[place] = _cut(
-                changes[place], note.resource, note.amount, note.reason, policy=policy, most=most
+            change_key = (capped.container, note.resource)
+            max_limit = workload.limits.container.most.get(note.resource, 0)
+            capped_changes[change_key] = _apply_cap(
+                changes[change_key], note.resource, note.amount, note.reason, policy=policy, max_limit=max_limit
             )
     return capped_changes
 
@@ -183,29 +183,29 @@ def _requested_amounts(container: SurveyedContainer, changes: AdviceByResource) 
     }
 
 
-def _container(container: SurveyedContainer, changes: AdviceByResource, policy: AdvicePolicy) -> PodContainer:
+def _build_pod_container(container: SurveyedContainer, changes: AdviceByResource, policy: AdvicePolicy) -> PodContainer:
     """As the pod would have it. Where a limit does not follow its request, the bounds are for the request itself."""
     requests, limits = {}, {}
     for resource in RESOURCES:
         change = changes[container.name, resource]
         if not math.isnan(change.request):
             requests[resource] = limits[resource] = math.ceil(change.request)
-        if policy.limits.rule(resource) is LimitRule.KEEP_RATIO and select_resource(container.limit, resource) > 0:
+        if policy.limits.get_rule(resource) is LimitRule.KEEP_RATIO and select_resource(container.limit, resource) > 0:
             limits[resource] = math.ceil(change.limit)
     return PodContainer(container.name, requests, limits)
 
 
-def _cut(
-    change: ResourceAdvice, resource: str, amount: int, reason: Reason, *, policy: AdvicePolicy, most: int
+def _apply_cap(
+    change: ResourceAdvice, resource: str, amount: int, reason: Reason, *, policy: AdvicePolicy, max_limit: int
 ) -> ResourceAdvice:
     """A change to another request, with the limit that goes with it and is allowed."""
     request = float(amount)
     limit = compute_limit(policy, resource, (change.request_before, change.limit_before), request)
     if request > change.request:
         limit = max(limit, change.limit)  # it may be above its share, because more was used at some time
-    if most and limit > most:
-        limit = max(float(most), request)
-    judged = change.reason
-    if judged is FINE:
-        judged = UNDER_REQUESTED if request > change.request_before else OVER_REQUESTED
-    return msgspec.structs.replace(change, reason=judged, request=request, limit=limit, capped=reason)
+    if max_limit and limit > max_limit:
+        limit = max(float(max_limit), request)
+    capped_reason = change.reason
+    if capped_reason is FINE:
+        capped_reason = UNDER_REQUESTED if request > change.request_before else OVER_REQUESTED
+    return msgspec.structs.replace(change, reason=capped_reason, request=request, limit=limit, capped=reason)

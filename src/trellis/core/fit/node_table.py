@@ -185,7 +185,7 @@ _INITIAL_RESOURCES = (CPU, MEMORY, PODS, EPHEMERAL_STORAGE)
 class NodeTable(KeyedTable[str]):
     """All nodes, by name."""
 
-    fills = {"ready": False, "unschedulable": False}
+    initial_values = {"ready": False, "unschedulable": False}
 
     ready: BoolColumn
     """Whether the kubelet reports it as ready. No filter reads it: a node that is not ready is tainted."""
@@ -204,17 +204,17 @@ class NodeTable(KeyedTable[str]):
     @property
     def allocatable(self) -> Matrix:
         """The allocatable amounts, (resources, nodes), in the units of a demand's amounts."""
-        return self._allocatable[:, : self.reach]
+        return self._allocatable[:, : self.numbers_end]
 
     @property
     def exists(self) -> BoolColumn:
         """Which numbers stand for a node."""
-        return self.used[: self.reach]
+        return self.used[: self.numbers_end]
 
     @property
     def schedulable(self) -> BoolColumn:
         """The nodes that are not cordoned."""
-        return self.exists & ~self.unschedulable[: self.reach]
+        return self.exists & ~self.unschedulable[: self.numbers_end]
 
     def update(self, node: Node) -> int:
         """Add or update a node, and return its number. An amount that cannot be read counts as zero."""
@@ -245,7 +245,7 @@ class NodeTable(KeyedTable[str]):
     def offered(self, resource: str) -> IntColumn:
         """The allocatable amount of one resource, node by node."""
         row = self.resources.get(resource)
-        return np.zeros(self.reach, dtype=np.int64) if row is None else self.allocatable[row]
+        return np.zeros(self.numbers_end, dtype=np.int64) if row is None else self.allocatable[row]
 
     def row(self, resource: str) -> int:
         """The row of a resource; a new one if it has none yet."""
@@ -262,7 +262,7 @@ class NodeTable(KeyedTable[str]):
 
     def labelled(self, requirement: LabelRequirement) -> BoolColumn:
         """The numbers whose labels satisfy a requirement, free numbers included."""
-        return self._labels.mask(requirement)[: self.reach]
+        return self._labels.mask(requirement)[: self.numbers_end]
 
     def domains(self, key: str) -> tuple[IntColumn, int]:
         """The domain of each node by a label: a number from 1 for each value, 0 for nodes without the label.
@@ -270,11 +270,13 @@ class NodeTable(KeyedTable[str]):
         The second result is how many numbers there are, 0 included. The domains of free numbers mean nothing.
         """
         codes, size = self._labels.domains(key)
-        return codes[: self.reach], size
+        return codes[: self.numbers_end], size
 
     def tolerated(self, tolerations: tuple[Toleration, ...]) -> BoolColumn:
         """The numbers whose taints are all tolerated, free numbers included."""
-        return self._taints.mask(tolerations, partial(tolerated_taint_sets, tolerations=tolerations))[: self.reach]
+        return self._taints.mask(tolerations, partial(tolerated_taint_sets, tolerations=tolerations))[
+            : self.numbers_end
+        ]
 
     def _set_allocatable(self, number: int, allocatable: Mapping[str, str]) -> None:
         self._allocatable[:, number] = 0

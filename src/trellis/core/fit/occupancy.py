@@ -30,7 +30,7 @@ class Occupancy:
     @property
     def amounts(self) -> Matrix:
         """The used amounts, (resources, nodes), in the units of the table's `allocatable`."""
-        return self._resized_amounts()[:, : self._table.reach]
+        return self._resized_amounts()[:, : self._table.numbers_end]
 
     def free(self, resource: str) -> IntColumn:
         """The free amount of one resource, node by node; below zero where more is used than is allocatable."""
@@ -95,7 +95,7 @@ class Occupancy:
 
     def nodes_with_free_port(self, port: HostPort) -> BoolColumn:
         """The nodes on which a port is free."""
-        free = np.ones(self._table.reach, dtype=np.bool_)
+        free = np.ones(self._table.numbers_end, dtype=np.bool_)
         for address, counts in self._ports.get((port.protocol, port.port), {}).items():
             if ALL_ADDRESSES in (port.address, address) or address == port.address:
                 free[list(counts)] = False

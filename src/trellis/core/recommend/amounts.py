@@ -60,19 +60,19 @@ _ABSENT = -1
 
 def format_cpu_column(millicores: FloatColumn) -> list[str]:
     """`25m`, `1`, `100G`. What is NaN reads `0`: the caller knows which those are."""
-    numbers, steps = _reduced(_whole_numbers(millicores), 1000, len(_DECIMAL) - 1)
+    numbers, steps = _divide_evenly(_convert_to_integers(millicores), 1000, len(_DECIMAL) - 1)
     suffixes = _DECIMAL[steps].tolist()
     return [f"{number}{suffix}" if number else "0" for number, suffix in zip(numbers.tolist(), suffixes, strict=True)]
 
 
 def format_memory_column(amounts: FloatColumn) -> list[str]:
     """`250Mi`, `1238659775`: a binary suffix only where it loses nothing. Fractions are kept to a thousandth."""
-    numbers, steps = _reduced(_whole_numbers(amounts), 1024, len(_BINARY) - 1)
+    numbers, steps = _divide_evenly(_convert_to_integers(amounts), 1024, len(_BINARY) - 1)
     suffixes = _BINARY[steps].tolist()
     texts = [f"{number}{suffix}" for number, suffix in zip(numbers.tolist(), suffixes, strict=True)]
     # Below a kibibyte a binary amount prints as a decimal one, and so does a fraction.
-    odd = (amounts % 1 != 0) | (amounts < 1024)
-    for index in np.flatnonzero(odd & ~np.isnan(amounts)).tolist():
+    needs_quantity = (amounts % 1 != 0) | (amounts < 1024)
+    for index in np.flatnonzero(needs_quantity & ~np.isnan(amounts)).tolist():
         milli = round(float(amounts[index]) * 1000)
         texts[index] = str(Quantity(milli * _NANOS_IN_MILLI, QuantityFormat.BINARY_SI))
     return texts
@@ -80,40 +80,40 @@ def format_memory_column(amounts: FloatColumn) -> list[str]:
 
 def parse_cpu_column(texts: Sequence[str | None]) -> FloatColumn:
     """Millicores of every text; NaN for none and for what is no quantity, or a negative one."""
-    counts = _thousandths(texts)
+    counts = _parse_milli_column(texts)
     return np.where(counts < 0, np.nan, counts)
 
 
 def parse_memory_column(texts: Sequence[str | None]) -> FloatColumn:
     """Bytes of every text, to a thousandth."""
-    counts = _thousandths(texts)
+    counts = _parse_milli_column(texts)
     # Divided as integers: so many thousandths are more than a float can tell apart.
     return np.where(counts < 0, np.nan, counts // 1000 + (counts % 1000) / 1000)
 
 
-def _thousandths(texts: Sequence[str | None]) -> IntColumn:
+def _parse_milli_column(texts: Sequence[str | None]) -> IntColumn:
     try:
         return parse_milli_column(texts, missing=_ABSENT)
     except InvalidQuantity:  # one of them, or more: the others are read all the same
-        return np.array([_parse_thousandths(text) for text in texts], dtype=np.int64)
+        return np.array([_parse_milli(text) for text in texts], dtype=np.int64)
 
 
-def _parse_thousandths(text: str | None) -> int:
+def _parse_milli(text: str | None) -> int:
     try:
         return _ABSENT if text is None else Quantity.parse(text).milli
     except InvalidQuantity:
         return _ABSENT
 
 
-def _whole_numbers(amounts: FloatColumn) -> IntColumn:
+def _convert_to_integers(amounts: FloatColumn) -> IntColumn:
     return np.nan_to_num(amounts, nan=0.0).astype(np.int64)
 
 
-def _reduced(numbers: IntColumn, factor: int, most: int) -> tuple[IntColumn, IntColumn]:
+def _divide_evenly(numbers: IntColumn, factor: int, max_steps: int) -> tuple[IntColumn, IntColumn]:
     """Every number divided by the factor as often as nothing is left over, and how often that was."""
     steps = np.zeros(len(numbers), dtype=np.int64)
     divisible = np.flatnonzero((numbers != 0) & (numbers % factor == 0))
-    for _ in range(most):
+    for _ in range(max_steps):
         if not len(divisible):
             break
         numbers[divisible] //= factor
@@ -125,14 +125,14 @@ def _reduced(numbers: IntColumn, factor: int, most: int) -> tuple[IntColumn, Int
 ResourceAmounts: TypeAlias = Mapping[str, int]
 
 # So many digits are no more than any amount may be.
-_LONGEST_PLAIN: Final = 12
+_MAX_PLAIN_DIGITS: Final = 12
 
 
-def parse_amounts(written: Mapping[str, str | int] | Mapping[str, str]) -> dict[str, int]:
+def parse_amounts(quantities: Mapping[str, str | int] | Mapping[str, str]) -> dict[str, int]:
     """Quantities as counts; those that cannot be read, and all but CPU and memory, are left out."""
     counts = {}
     for resource in RESOURCES:
-        count = _parse_amount(resource, written.get(resource))
+        count = _parse_amount(resource, quantities.get(resource))
         if count is not None:
             counts[resource] = count
     return counts
@@ -140,14 +140,14 @@ def parse_amounts(written: Mapping[str, str | int] | Mapping[str, str]) -> dict[
 
 # The amounts are few, as their texts are, and a new pod waits until all of its own are read.
 @lru_cache(maxsize=4096, typed=True)
-def _parse_amount(resource: str, written: str | int | None) -> int | None:
-    if written is None:
+def _parse_amount(resource: str, quantity: str | int | None) -> int | None:
+    if quantity is None:
         return None
-    text = written if isinstance(written, str) else str(written)
+    text = quantity if isinstance(quantity, str) else str(quantity)
     # As recommendations are written, of which there are many: `25m`, and plain bytes.
     is_milli = resource == "cpu" and text.endswith("m")
     digits = text[:-1] if is_milli else text
-    if len(digits) <= _LONGEST_PLAIN and digits.isascii() and digits.isdigit():
+    if len(digits) <= _MAX_PLAIN_DIGITS and digits.isascii() and digits.isdigit():
         return int(digits) * (1000 if resource == "cpu" and not is_milli else 1)
     amount = stored_amount(text)
     if amount is None:

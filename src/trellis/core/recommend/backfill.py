@@ -47,7 +47,7 @@ class UsageBackfill:
     """A usage model of past samples, which come oldest first."""
 
     def __init__(self, request: BackfillRequest, labels: PodLabels) -> None:
-        self._past = request
+        self._request = request
         self._model = UsageModel(request.usage)
         self._model.keep_history(request.with_history)
         for key, tuning in request.tunings.items():
@@ -90,9 +90,9 @@ class UsageBackfill:
     def _track_container(self, namespace: str, pod: str, container: str) -> str:
         pods = self._pods.get(namespace)
         vpa = pods.find_governor(pod) if pods else None
-        if vpa is None or (namespace, vpa) not in self._past.vpas:
+        if vpa is None or (namespace, vpa) not in self._request.vpas:
             return ""
-        containers = self._past.namespaces[namespace].containers.get(vpa)
+        containers = self._request.namespaces[namespace].containers.get(vpa)
         if containers and container not in containers:
             return ""
         name = f"{pod}/{container}"

@@ -173,8 +173,8 @@ class PassNeeds:
                 {vpa: frozenset(names) for (_, vpa), names in containers.items()},
             )
             for key, names in containers.items():
-                own_tunings = self._retention.read_tunings(key, names)
-                tunings |= {RowKey(*key, name): tuning for name, tuning in own_tunings.items() if tuning}
+                vpa_tunings = self._retention.read_tunings(key, names)
+                tunings |= {RowKey(*key, name): tuning for name, tuning in vpa_tunings.items() if tuning}
         retention = self._retention
         return BackfillRequest(vpas, namespaces, retention.settings, tunings, vpas & retention.with_history)
 
@@ -293,7 +293,7 @@ class RecommenderEngine:
         previous = self._served.get(key)
         served = read_served_vpa(vpa, previous) if vpa is not None and scope.covers(key[0]) else None
         if vpa is None or served is None or served.recommender not in scope.recommenders:
-            self._drop_vpa(key, is_gone=vpa is None)
+            self._drop_vpa(key, is_deleted=vpa is None)
             return False
         # Most changes are of a status, which changes no retention.
         if previous is None or previous.effective is not served.effective or previous.annotations != served.annotations:
@@ -309,7 +309,7 @@ class RecommenderEngine:
             self._targets[key] = target
             self.model.reset_vpa(*key)
 
-    def _drop_vpa(self, key: ObjectKey, *, is_gone: bool) -> None:
+    def _drop_vpa(self, key: ObjectKey, *, is_deleted: bool) -> None:
         """Stop serving a VPA: it is gone, for a moment perhaps, or another process serves it."""
         if self._served.pop(key, None) is None:
             return
@@ -318,7 +318,7 @@ class RecommenderEngine:
         self._targets.pop(key, None)
         self._retention.forget(key)
         self.store.drop(*key)
-        if not is_gone:
+        if not is_deleted:
             self.model.reset_vpa(*key)
 
     def _load_governance(self, snapshot: RecommenderSnapshot, scales: Mapping[TargetRef, ScaleInfo]) -> None:
@@ -372,7 +372,7 @@ class RecommenderEngine:
         pods = select_namespace(self._snapshot, namespace)[1]
         governed = select_governed_pods(governance, pods, lambda name: self._is_tracked((namespace, name)))
         tracked = [track_pod(pod, vpa) for pod, vpa in governed]
-        self._update_states(namespace, governance, self._find_restarting(namespace, governed))
+        self._update_states(namespace, governance, self._find_restarting_containers(namespace, governed))
         self._retention.tune(tracked)
         self.model.track_pods(namespace, tracked, now)
         return count_resource_sources(pod for pod, _ in governed)
@@ -394,21 +394,21 @@ class RecommenderEngine:
 
     def _collect_garbage(self, now: float) -> list[RowKey]:
         """Forget usage that is gone for good; the result is which containers of VPAs that are still served."""
-        gone = self.model.collect_garbage(self._served.keys() | self._with_totals, now)
-        return [key for key in gone if (key.namespace, key.vpa) in self._served]
+        removed = self.model.collect_garbage(self._served.keys() | self._with_totals, now)
+        return [key for key in removed if (key.namespace, key.vpa) in self._served]
 
     def _select_checkpoints(self, limit: int, now: float) -> list[SavedRow]:
         """Rows whose checkpoints are to be written; VPAs that wait for their history come later."""
         # VPAs that wait must not take the places of those that do not.
-        most = self.model.sizes().rows if self._pending.fetching else limit
-        rows = self.model.select_due(now, most)
+        max_rows = self.model.sizes().rows if self._pending.fetching else limit
+        rows = self.model.select_due(now, max_rows)
         keys = self.model.keys(rows)
         # The process that serves a VPA writes its checkpoints.
         self._mark_saved([key for key in keys if (key.namespace, key.vpa) not in self._served], now)
-        chosen = [at for at, key in enumerate(keys) if self._may_save((key.namespace, key.vpa))]
-        return self.model.save_rows(rows[chosen[:limit]], now)
+        savable = [at for at, key in enumerate(keys) if self._can_save((key.namespace, key.vpa))]
+        return self.model.save_rows(rows[savable[:limit]], now)
 
-    def _may_save(self, key: ObjectKey) -> bool:
+    def _can_save(self, key: ObjectKey) -> bool:
         return key in self._served and key not in self._pending.fetching
 
     def _mark_saved(self, keys: Sequence[RowKey], now: float) -> None:
@@ -419,7 +419,7 @@ class RecommenderEngine:
         """The totals of workloads whose VPAs publish none, where the Hvpas have others; or why there are none."""
         if not self._scope.keeps_totals:
             return [], ""
-        governed = {key: vpa for key in sorted(self._with_totals) if (vpa := self._find_without_totals(key))}
+        governed = {key: vpa for key in sorted(self._with_totals) if (vpa := self._find_vpa_without_totals(key))}
         if not governed:
             return [], ""
         recommender = self._recommenders.get(DEFAULT_RECOMMENDER) or DefaultRecommender(self._estimates)
@@ -430,16 +430,20 @@ class RecommenderEngine:
         totals = (HvpaTotals.from_amounts(self._governance[key[0]].hvpas[key[1]], total) for key, total in sums.items())
         return [hvpa_totals for hvpa_totals in totals if hvpa_totals.needs_write], ""
 
-    def _find_without_totals(self, key: ObjectKey) -> GovernedVpa | None:
+    def _find_vpa_without_totals(self, key: ObjectKey) -> GovernedVpa | None:
         """A VPA under an Hvpa whose own status has no totals; None if it has, or if it is about to have them."""
         governance = self._governance[key[0]]
         effective, vpa = governance.effective[key[1]], self._snapshot.vpas.get(*key) if self._snapshot else None
-        is_ours = effective.recommender == DEFAULT_RECOMMENDER and DEFAULT_RECOMMENDER in self._scope.recommenders
-        if key[1] in governance.publishing and (is_ours or publishes_totals(vpa)):
+        is_served_here = (
+            effective.recommender == DEFAULT_RECOMMENDER and DEFAULT_RECOMMENDER in self._scope.recommenders
+        )
+        if key[1] in governance.publishing and (is_served_here or publishes_totals(vpa)):
             return None
-        return GovernedVpa(effective, None if is_ours else read_targets(vpa))
+        return GovernedVpa(effective, None if is_served_here else read_targets(vpa))
 
-    def _find_restarting(self, namespace: str, governed: Sequence[tuple[ObservedPod, str]]) -> dict[str, set[str]]:
+    def _find_restarting_containers(
+        self, namespace: str, governed: Sequence[tuple[ObservedPod, str]]
+    ) -> dict[str, set[str]]:
         """By VPA, the containers that it should boost and that a change of CPU restarts."""
         boosting = {
             name: served.effective

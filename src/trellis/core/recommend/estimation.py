@@ -34,8 +34,10 @@ class RowSelection(msgspec.Struct, frozen=True):
     owners: IntColumn
     siblings: FloatColumn
 
-    def select(self, which: IntColumn | BoolColumn) -> RowSelection:
-        return RowSelection(self.positions[which], self.numbers[which], self.owners[which], self.siblings[which])
+    def select(self, selected: IntColumn | BoolColumn) -> RowSelection:
+        return RowSelection(
+            self.positions[selected], self.numbers[selected], self.owners[selected], self.siblings[selected]
+        )
 
 
 class EstimateQuery(msgspec.Struct, frozen=True):
@@ -55,7 +57,7 @@ def select_live_rows(view: RowsView, container_numbers: IntColumn, store: VpaSto
     positions = np.flatnonzero(has_container & sized & view.current)
     numbers = container_numbers[positions]
     owners = containers.vpa[numbers]
-    siblings = np.bincount(owners, minlength=store.vpas.reach)[owners].astype(np.float64)
+    siblings = np.bincount(owners, minlength=store.vpas.numbers_end)[owners].astype(np.float64)
     return RowSelection(positions, numbers, owners, siblings)
 
 
@@ -78,7 +80,7 @@ def build_shadow_queries(
 ) -> Iterator[EstimateQuery]:
     """One query per recommender that is a shadow of any VPA, with the defaults of its parameters."""
     for name, vpas in store.shadows.group_by_recommender(recommenders).items():
-        is_shadowed = np.zeros(store.vpas.reach, dtype=np.bool_)
+        is_shadowed = np.zeros(store.vpas.numbers_end, dtype=np.bool_)
         is_shadowed[vpas] = True
         values = {parameter.name: parameter.default for parameter in recommenders[name].parameters}
         yield EstimateQuery(name, values, live.select(is_shadowed[live.owners]))
@@ -169,23 +171,23 @@ def estimate_all(
     queries = build_queries(live, store)
     shadows = list(build_shadow_queries(live, store, recommenders))
     results = _run_queries([*queries, *shadows], view, recommenders, now)
-    estimates = PassEstimates.empty(store.containers.reach)
+    estimates = PassEstimates.empty(store.containers.numbers_end)
     estimates.positions[live.numbers] = live.positions
     failures: dict[int, str] = {}
     origins: list[EstimateOrigin] = []
-    for query, answer in zip(queries, results, strict=False):
-        failures |= _find_failures(store, recommenders[query.recommender].name, query.rows, answer)
-        if isinstance(answer, Estimates):
-            _store_estimates(estimates, query.rows, answer, len(origins))
-            origins.append(EstimateOrigin(query.recommender, query.values, answer.explanation))
+    for query, result in zip(queries, results, strict=False):
+        failures |= _find_failures(store, recommenders[query.recommender].name, query.rows, result)
+        if isinstance(result, Estimates):
+            _store_estimates(estimates, query.rows, result, len(origins))
+            origins.append(EstimateOrigin(query.recommender, query.values, result.explanation))
     if failures:
-        is_failed = np.isin(store.containers.vpa[: store.containers.reach], list(failures))
+        is_failed = np.isin(store.containers.vpa[: store.containers.numbers_end], list(failures))
         estimates.bounds[:, :, is_failed] = np.nan
         estimates.totals[:, is_failed] = np.nan
         estimates.confidence[is_failed] = np.nan
     shadow_estimates = {
-        query.recommender: _build_shadow(store, recommenders[query.recommender].name, query.rows, answer)
-        for query, answer in zip(shadows, results[len(queries) :], strict=True)
+        query.recommender: _build_shadow(store, recommenders[query.recommender].name, query.rows, result)
+        for query, result in zip(shadows, results[len(queries) :], strict=True)
     }
     return msgspec.structs.replace(estimates, failures=failures, origins=origins, shadows=shadow_estimates)
 
@@ -209,7 +211,7 @@ class _StartedQuery(msgspec.Struct, frozen=True):
 
 
 def _start_query(recommender: Recommender, view: RowsView, query: EstimateQuery, now: float) -> _StartedQuery:
-    rows = Rows.of(view, query.rows.positions, query.rows.siblings)
+    rows = Rows.from_view(view, query.rows.positions, query.rows.siblings)
     is_remote = isinstance(recommender, RemoteRecommender)
     if isinstance(recommender, RemoteRecommender):
         pending = recommender.start_estimate(rows, query.values, now)
@@ -221,47 +223,50 @@ def _start_query(recommender: Recommender, view: RowsView, query: EstimateQuery,
 def _collect_estimates(started: _StartedQuery) -> Estimates | str:
     """The estimates of a query, or an error message."""
     try:
-        answer = started.pending()
+        result = started.pending()
     except RecommenderFailure as failure:
         return str(failure)
     except Exception as error:  # noqa: BLE001 - the failure of one recommender must not stop the others
         return f"recommender {started.recommender} failed: {type(error).__name__}: {format_value(str(error), 200)}"
-    problem = find_shape_problem(answer, started.rows)
-    return f"recommender {started.recommender} {problem}" if problem else answer
+    problem = find_shape_problem(result, started.rows)
+    return f"recommender {started.recommender} {problem}" if problem else result
 
 
-def _store_estimates(estimates: PassEstimates, about: RowSelection, answer: Estimates, number: int) -> None:
-    at = about.numbers
-    estimates.bounds[:, :, at] = np.trunc(np.minimum(answer.bounds, LARGEST_AMOUNT))
-    if answer.totals is not None:
-        estimates.totals[:, at] = np.trunc(np.minimum(answer.totals, LARGEST_AMOUNT))
-    if answer.confidence is not None:
-        estimates.confidence[at] = answer.confidence
-    estimates.origin_numbers[at], estimates.origin_rows[at] = number, np.arange(len(at))
+def _store_estimates(estimates: PassEstimates, selection: RowSelection, result: Estimates, number: int) -> None:
+    container_numbers = selection.numbers
+    estimates.bounds[:, :, container_numbers] = np.trunc(np.minimum(result.bounds, LARGEST_AMOUNT))
+    if result.totals is not None:
+        estimates.totals[:, container_numbers] = np.trunc(np.minimum(result.totals, LARGEST_AMOUNT))
+    if result.confidence is not None:
+        estimates.confidence[container_numbers] = result.confidence
+    estimates.origin_numbers[container_numbers], estimates.origin_rows[container_numbers] = (
+        number,
+        np.arange(len(container_numbers)),
+    )
 
 
-def _find_failures(store: VpaStore, name: str, about: RowSelection, answer: Estimates | str) -> dict[int, str]:
+def _find_failures(store: VpaStore, name: str, selection: RowSelection, result: Estimates | str) -> dict[int, str]:
     """Error messages by VPA number; of several invalid containers of a VPA, the first."""
-    if isinstance(answer, str):
-        return dict.fromkeys(np.unique(about.owners).tolist(), answer)
+    if isinstance(result, str):
+        return dict.fromkeys(np.unique(selection.owners).tolist(), result)
     failures: dict[int, str] = {}
-    for at in np.flatnonzero(find_impossible_rows(answer)).tolist():
-        owner = int(about.owners[at])
+    for at in np.flatnonzero(find_impossible_rows(result)).tolist():
+        owner = int(selection.owners[at])
         if owner not in failures:
-            (key,) = store.containers.keys([int(about.numbers[at])])
-            described = describe_bounds(answer.bounds[:, :, at])
+            (key,) = store.containers.keys([int(selection.numbers[at])])
+            described = describe_bounds(result.bounds[:, :, at])
             failures[owner] = f"recommender {name} gave an impossible answer for {key.container}: {described}"
     return failures
 
 
-def _build_shadow(store: VpaStore, name: str, about: RowSelection, answer: Estimates | str) -> ShadowEstimates:
+def _build_shadow(store: VpaStore, name: str, selection: RowSelection, result: Estimates | str) -> ShadowEstimates:
     """The estimates of a shadow recommender, NaN for VPAs for which they are invalid."""
-    failures = _find_failures(store, name, about, answer)
-    if isinstance(answer, str):
-        return ShadowEstimates.failed(about.numbers, failures)
-    bounds = np.trunc(np.minimum(answer.bounds, LARGEST_AMOUNT))
-    bounds[:, :, np.isin(about.owners, list(failures))] = np.nan
-    return ShadowEstimates(about.numbers, bounds, answer.explanation, failures)
+    failures = _find_failures(store, name, selection, result)
+    if isinstance(result, str):
+        return ShadowEstimates.failed(selection.numbers, failures)
+    bounds = np.trunc(np.minimum(result.bounds, LARGEST_AMOUNT))
+    bounds[:, :, np.isin(selection.owners, list(failures))] = np.nan
+    return ShadowEstimates(selection.numbers, bounds, result.explanation, failures)
 
 
 def compare_shadows(
@@ -272,7 +277,9 @@ def compare_shadows(
     For each recommender and resource, over the containers for which both could say.
     """
     for name, shadow in shadows.items():
-        own = bounds[MIDDLE][:, shadow.numbers]
-        for resource, theirs, ours in zip(RESOURCES, shadow.bounds[MIDDLE], own, strict=True):
-            both = ~np.isnan(theirs) & (ours > 0)
-            yield name, resource, theirs[both] / ours[both] - 1.0
+        serving_bounds = bounds[MIDDLE][:, shadow.numbers]
+        for resource, shadow_targets, serving_targets in zip(
+            RESOURCES, shadow.bounds[MIDDLE], serving_bounds, strict=True
+        ):
+            is_comparable = ~np.isnan(shadow_targets) & (serving_targets > 0)
+            yield name, resource, shadow_targets[is_comparable] / serving_targets[is_comparable] - 1.0

@@ -73,7 +73,7 @@ class LastPass(msgspec.Struct, frozen=True):
     def build(cls, result: PassResult, store: VpaStore, writes: Iterable[VpaStatusWrite], now: float) -> LastPass:
         """The pass as the store has it after these writes."""
         vpas = store.vpas
-        written = np.zeros(vpas.reach, dtype=np.bool_)
+        written = np.zeros(vpas.numbers_end, dtype=np.bool_)
         written[[vpas.find((write.namespace, write.name)) for write in writes]] = True
         has_message = (
             vpas.problem
@@ -102,8 +102,8 @@ class LastPass(msgspec.Struct, frozen=True):
     def find_rows(self, number: int) -> Sequence[int]:
         """Where the rows of a VPA's containers are in the columns, in the order of their names."""
         columns = self.result.columns
-        own = np.isin(columns.container_numbers, np.flatnonzero(columns.owners == number))
-        positions: list[int] = np.flatnonzero(own).tolist()
+        is_of_vpa = np.isin(columns.container_numbers, np.flatnonzero(columns.owners == number))
+        positions: list[int] = np.flatnonzero(is_of_vpa).tolist()
         return sorted(positions, key=lambda position: columns.keys[position].container)
 
     def condition_subject(self, number: int) -> PassConditionSubject:
@@ -133,16 +133,18 @@ def describe_vpa(last: LastPass, number: int) -> dict[str, Any]:
         "given": dict(vpa.effective.parameters),
         "parameters": next((dict(container.values) for container in explained if container.values), {}),
         "updateMode": str(vpa.effective.mode),
-        "time": _time(last.time),
-        "conditions": _condition_documents(last, number, rows),
-        "containers": _container_documents(last, number, rows, explained),
+        "time": _format_time(last.time),
+        "conditions": _build_condition_documents(last, number, rows),
+        "containers": _build_container_documents(last, number, rows, explained),
     }
     if messages.failure:
         document["failure"] = messages.failure
-    absent = [
-        shadow.recommender for shadow in last.result.missing_shadows if (shadow.namespace, shadow.vpa) == _key(entry)
+    missing_shadows = [
+        shadow.recommender
+        for shadow in last.result.missing_shadows
+        if (shadow.namespace, shadow.vpa) == _get_vpa_key(entry)
     ]
-    return document | ({"shadowsNotRunning": absent} if absent else {})
+    return document | ({"shadowsNotRunning": missing_shadows} if missing_shadows else {})
 
 
 def summarize_vpa(last: LastPass, number: int) -> dict[str, Any]:
@@ -159,20 +161,22 @@ def summarize_vpa(last: LastPass, number: int) -> dict[str, Any]:
     return document | ({"shadows": list(shadows)} if shadows else {})
 
 
-def _condition_documents(last: LastPass, number: int, rows: Iterable[int]) -> list[dict[str, Any]]:
+def _build_condition_documents(last: LastPass, number: int, rows: Iterable[int]) -> list[dict[str, Any]]:
     if last.entries[number].state is None:
         return []  # its target has not been read yet
     conditions = int(last.result.conditions[number])
     shortage = last.find_shortage(number) if conditions & ConditionBit.LOW_CONFIDENCE else None
     sizes_any = last.entries[number].vpa.sizes_any_container(last.result.columns.keys[row].container for row in rows)
-    return build_conditions(last.condition_subject(number), conditions, shortage, _time(last.time), sizes_any=sizes_any)
+    return build_conditions(
+        last.condition_subject(number), conditions, shortage, _format_time(last.time), sizes_any=sizes_any
+    )
 
 
-def _container_documents(
+def _build_container_documents(
     last: LastPass, number: int, rows: Sequence[int], explained: Sequence[ContainerExplanation]
 ) -> list[dict[str, Any]]:
-    recommended = _recommended_documents(last.entries[number], explained)
-    published = recommended if last.written[number] else _published_documents(last.entries[number])
+    recommended = _build_recommended_documents(last.entries[number], explained)
+    published = recommended if last.written[number] else _build_published_documents(last.entries[number])
     columns = last.result.columns
     return [
         {
@@ -180,18 +184,18 @@ def _container_documents(
             "reason": container.reason.code,
             "meaning": container.reason.meaning,
             "recommender": container.recommender,
-            "explanation": _explanation_document(container.explanation),
-            "confidence": _number(container.confidence),
+            "explanation": _build_explanation_document(container.explanation),
+            "confidence": _replace_non_finite(container.confidence),
             "samples": int(columns.count[row]),
-            "firstSample": _moment(columns.first[row]),
-            "lastSample": _moment(columns.last[row]),
-            "found": _bounds_document(container.estimates),
+            "firstSample": _format_optional_time(columns.first[row]),
+            "lastSample": _format_optional_time(columns.last[row]),
+            "found": _build_bounds_document(container.estimates),
             "recommended": recommended.get(container.key.container, {}),
             "published": published.get(container.key.container, {}),
             "shadows": {
                 name: {
-                    "found": _bounds_document(shadow.estimates),
-                    "explanation": _explanation_document(shadow.explanation),
+                    "found": _build_bounds_document(shadow.estimates),
+                    "explanation": _build_explanation_document(shadow.explanation),
                     "failure": shadow.failure,
                 }
                 for name, shadow in sorted(container.shadows.items())
@@ -201,7 +205,9 @@ def _container_documents(
     ]
 
 
-def _recommended_documents(entry: VpaEntry, explained: Sequence[ContainerExplanation]) -> dict[str, dict[str, Any]]:
+def _build_recommended_documents(
+    entry: VpaEntry, explained: Sequence[ContainerExplanation]
+) -> dict[str, dict[str, Any]]:
     """What a status says if it is written now, by container."""
     if not explained:
         return {}
@@ -217,35 +223,37 @@ def _recommended_documents(entry: VpaEntry, explained: Sequence[ContainerExplana
     }
 
 
-def _published_documents(entry: VpaEntry) -> dict[str, dict[str, Any]]:
+def _build_published_documents(entry: VpaEntry) -> dict[str, dict[str, Any]]:
     """What the status of the object says, by container."""
     documents = map(msgspec.to_builtins, list_recommendations(entry.vpa.status))
     return {document.pop("containerName"): document for document in documents}
 
 
-def _bounds_document(bounds: FloatColumn) -> dict[str, dict[str, str]]:
+def _build_bounds_document(bounds: FloatColumn) -> dict[str, dict[str, str]]:
     """Lower bound, target and upper bound, (bound, resource); nothing where there is none."""
     texts = {name: format_resources(bounds[bound][:, None])[0] for name, bound in _BOUND_FIELDS}
     return {name: amounts for name, amounts in texts.items() if amounts}
 
 
-def _explanation_document(explanation: Mapping[str, float | str]) -> dict[str, float | str | None]:
-    return {name: value if isinstance(value, str) else _number(value) for name, value in explanation.items()}
+def _build_explanation_document(explanation: Mapping[str, float | str]) -> dict[str, float | str | None]:
+    return {
+        name: value if isinstance(value, str) else _replace_non_finite(value) for name, value in explanation.items()
+    }
 
 
-def _number(value: float) -> float | None:
+def _replace_non_finite(value: float) -> float | None:
     return value if np.isfinite(value) else None
 
 
-def _moment(seconds: float) -> str | None:
-    return _time(seconds) if np.isfinite(seconds) else None
+def _format_optional_time(seconds: float) -> str | None:
+    return _format_time(seconds) if np.isfinite(seconds) else None
 
 
-def _time(seconds: float) -> str:
+def _format_time(seconds: float) -> str:
     return format_time(datetime.fromtimestamp(float(seconds), UTC))
 
 
-def _key(entry: VpaEntry) -> tuple[str, str]:
+def _get_vpa_key(entry: VpaEntry) -> tuple[str, str]:
     return entry.vpa.namespace, entry.vpa.name
 
 
@@ -268,12 +276,12 @@ class TargetTrace:
         """Record the targets after a stage; without a reason, before the first."""
         self._stages.append((reason, amounts[TARGET].copy()))
 
-    def steps(self, place: int) -> Iterator[TargetStep]:
+    def steps(self, container: int) -> Iterator[TargetStep]:
         """What changed the targets of one container, by its number: resource after resource, in the order of stages."""
-        for which, resource in enumerate(RESOURCES):
+        for number, resource in enumerate(RESOURCES):
             before = np.nan
             for reason, targets in self._stages:
-                after = float(targets[which, place])
+                after = float(targets[number, container])
                 if reason is not None and after != before and not (np.isnan(after) and np.isnan(before)):
                     yield TargetStep(resource, reason, float(before), after)
                 before = after

@@ -54,14 +54,14 @@ class Parameter(msgspec.Struct, frozen=True):
 
     def read(self, text: object) -> ParameterValue:
         """The value that was written, or `InvalidInput` with the rule that it breaks."""
-        value = self._parsed(text)
+        value = self._parse(text)
         if self.minimum is not None and not isinstance(value, str) and value < self.minimum:
-            raise InvalidInput(text, f"must be at least {self.show(self.minimum)}")
+            raise InvalidInput(text, f"must be at least {self.format(self.minimum)}")
         if self.maximum is not None and not isinstance(value, str) and value > self.maximum:
-            raise InvalidInput(text, f"must be at most {self.show(self.maximum)}")
+            raise InvalidInput(text, f"must be at most {self.format(self.maximum)}")
         return value
 
-    def show(self, value: ParameterValue) -> str:
+    def format(self, value: ParameterValue) -> str:
         """A value as one would write it."""
         if isinstance(value, bool):
             return str(value).lower()
@@ -74,12 +74,12 @@ class Parameter(msgspec.Struct, frozen=True):
         """What may be written, in words."""
         choices = f": {', '.join(self.choices)}" if self.choices else ""
         unit = f", {self.unit}" if self.unit and self.kind is not ParameterKind.DURATION else ""
-        least, most = (self.show(bound) if bound is not None else "" for bound in (self.minimum, self.maximum))
-        limits = f", {least} to {most}" if least and most else f", at least {least}" if least else ""
-        limits = f", at most {most}" if most and not least else limits
+        minimum, maximum = (self.format(bound) if bound is not None else "" for bound in (self.minimum, self.maximum))
+        limits = f", {minimum} to {maximum}" if minimum and maximum else f", at least {minimum}" if minimum else ""
+        limits = f", at most {maximum}" if maximum and not minimum else limits
         return f"{self.kind}{choices}{unit}{limits}"
 
-    def _parsed(self, text: object) -> ParameterValue:
+    def _parse(self, text: object) -> ParameterValue:
         if not isinstance(text, str):
             raise InvalidInput(text, "must be text; put it in quotes")
         match self.kind:
@@ -96,7 +96,7 @@ class Parameter(msgspec.Struct, frozen=True):
             case ParameterKind.WHOLE:
                 return _parse_integer(text)
             case ParameterKind.NUMBER:
-                return _number(text)
+                return _parse_number(text)
 
 
 class ReadParameters(msgspec.Struct, frozen=True):
@@ -112,15 +112,15 @@ class ReadParameters(msgspec.Struct, frozen=True):
 
 
 def read_parameters(
-    declared: Sequence[Parameter], given: Mapping[str, str], defaults: ParameterValues | None = None
+    declared: Sequence[Parameter], texts: Mapping[str, str], defaults: ParameterValues | None = None
 ) -> ReadParameters:
     """What was given, on top of the process's own `defaults`, on top of the declared ones."""
     values = {parameter.name: parameter.default for parameter in declared} | dict(defaults or {})
-    if not given:
+    if not texts:
         return ReadParameters(values)
     by_name = {parameter.name: parameter for parameter in declared}
-    problems = list(_unknown(by_name, given))
-    for name, text in given.items():
+    problems = list(_find_unknown(by_name, texts))
+    for name, text in texts.items():
         if name not in by_name:
             continue
         try:
@@ -130,7 +130,7 @@ def read_parameters(
     return ReadParameters(values, tuple(problems))
 
 
-def _unknown(by_name: Mapping[str, Parameter], texts: Mapping[str, str]) -> Iterator[ValidationProblem]:
+def _find_unknown(by_name: Mapping[str, Parameter], texts: Mapping[str, str]) -> Iterator[ValidationProblem]:
     names = ", ".join(sorted(by_name)) or "none"
     for name in texts:
         if name not in by_name:
@@ -140,7 +140,7 @@ def _unknown(by_name: Mapping[str, Parameter], texts: Mapping[str, str]) -> Iter
             )
 
 
-def _number(text: str) -> float:
+def _parse_number(text: str) -> float:
     try:
         number = float(text) if "_" not in text else math.nan
     except ValueError:
@@ -151,13 +151,13 @@ def _number(text: str) -> float:
 
 
 def _parse_integer(text: str) -> int:
-    number = _number(text)
+    number = _parse_number(text)
     if not number.is_integer():
         raise InvalidInput(text, "must be a whole number")
     return int(number)
 
 
-_LARGEST_POD = 1e9  # a million cores, or a pebibyte
+_LARGEST_POD_MINIMUM = 1e9  # a million cores, or a pebibyte
 
 
 def pod_minimum_parameters(settings: DefaultSettings) -> tuple[Parameter, Parameter]:
@@ -167,20 +167,20 @@ def pod_minimum_parameters(settings: DefaultSettings) -> tuple[Parameter, Parame
             "pod-recommendation-min-cpu-millicores",
             ParameterKind.NUMBER,
             "The least CPU of a whole pod, shared by its containers.",
-            *(settings.pod_min_cpu_millicores, "millicores", 0.0, _LARGEST_POD),
+            *(settings.pod_min_cpu_millicores, "millicores", 0.0, _LARGEST_POD_MINIMUM),
         ),
         Parameter(
             "pod-recommendation-min-memory-mb",
             ParameterKind.NUMBER,
             "The least memory of a whole pod, shared by its containers.",
-            *(settings.pod_min_memory_mebibytes, "MiB", 0.0, _LARGEST_POD),
+            *(settings.pod_min_memory_mebibytes, "MiB", 0.0, _LARGEST_POD_MINIMUM),
         ),
     )
 
 
 def share_pod_minimums(pod_millicores: float, pod_mebibytes: float, containers: FloatColumn) -> FloatColumn:
     """(CPU, MEMORY; row): what is to be had by a pod, divided by how many containers of it are recommended for."""
-    share = 1.0 / np.maximum(containers, 1.0)
+    fraction = 1.0 / np.maximum(containers, 1.0)
     # By way of cores and of a fraction, as upstream does it: a millicore may be lost to rounding, here as there.
     pod = (pod_millicores * 0.001 * MILLICORES_PER_CORE, pod_mebibytes * MEBIBYTE)
-    return np.stack([truncate_amounts(np.trunc(amount) * share) for amount in pod])
+    return np.stack([truncate_amounts(np.trunc(amount) * fraction) for amount in pod])

@@ -70,9 +70,9 @@ def humanize_memory(amounts: FloatColumn) -> FloatColumn:
 
     The text of a float decides where it lies between two such numbers, so this goes through text; of each amount once.
     """
-    distinct, where = np.unique(amounts, return_inverse=True)
-    read = np.array([_humanize_amount(amount) for amount in distinct.tolist()], dtype=np.float64)
-    return read[where].reshape(amounts.shape) if len(read) else amounts
+    unique_amounts, positions = np.unique(amounts, return_inverse=True)
+    humanized = np.array([_humanize_amount(amount) for amount in unique_amounts.tolist()], dtype=np.float64)
+    return humanized[positions].reshape(amounts.shape) if len(humanized) else amounts
 
 
 def _humanize_amount(amount: float) -> float:
@@ -106,7 +106,7 @@ class PostProcessor(msgspec.Struct, frozen=True):
     """A step that changes all amounts at once, in place, and the reason given for an amount that it changes."""
 
     reason: Reason
-    change: Callable[[FloatColumn, PostProcessingContext], None]
+    apply: Callable[[FloatColumn, PostProcessingContext], None]
 
 
 # Called with every stage and the amounts (what, resource, container number) that come of it.
@@ -121,7 +121,7 @@ def post_process(
     The `observer` is called with the estimates, without a reason, and after every stage.
     """
     containers = store.containers
-    reach = containers.reach
+    reach = containers.numbers_end
     amounts = np.empty((len(STATUS_FIELDS), len(RESOURCES), reach))
     amounts[TARGET] = amounts[UNCAPPED] = estimates.bounds[MIDDLE]
     amounts[LOWER_BOUND], amounts[UPPER_BOUND] = estimates.bounds[LOWER], estimates.bounds[UPPER]
@@ -130,7 +130,7 @@ def post_process(
         observer(None, amounts)
     context = PostProcessingContext(estimates, store, settings, containers.controlled())
     for stage in POST_PROCESSORS:
-        stage.change(amounts, context)
+        stage.apply(amounts, context)
         if observer is not None:
             observer(stage.reason, amounts)
     return amounts
@@ -154,22 +154,22 @@ def _humanize_memory(amounts: FloatColumn, context: PostProcessingContext) -> No
 
 def _round_to_whole_cores(amounts: FloatColumn, context: PostProcessingContext) -> None:
     containers = context.store.containers
-    whole_cpus = containers.whole_cpus[: containers.reach]
+    whole_cpus = containers.integer_cpu[: containers.numbers_end]
     if context.settings.integer_cpu and whole_cpus.any():
         amounts[:TOTAL, CPU, whole_cpus] = round_up_to_cores(amounts[:TOTAL, CPU, whole_cpus])
 
 
 def _keep_published(amounts: FloatColumn, context: PostProcessingContext) -> None:
     containers, vpas = context.store.containers, context.store.vpas
-    published = containers.published[:, :, : containers.reach]
+    published = containers.published[:, :, : containers.numbers_end]
     is_held = vpas.problem | vpas.fetching | (vpas.group == NO_GROUP)
     is_held[list(context.estimates.failures)] = True
-    stays = context.controlled & (context.estimates.live | is_held[containers.vpa[: containers.reach]])
-    stays &= np.isnan(amounts[TARGET]) & ~np.isnan(published[TARGET])
-    if stays.any():
-        amounts[:, stays] = published[:, stays]
+    is_kept = context.controlled & (context.estimates.live | is_held[containers.vpa[: containers.numbers_end]])
+    is_kept &= np.isnan(amounts[TARGET]) & ~np.isnan(published[TARGET])
+    if is_kept.any():
+        amounts[:, is_kept] = published[:, is_kept]
     # The history that is being fetched outweighs the few samples since the start.
-    fetching = vpas.fetching[containers.vpa[: containers.reach]]
+    fetching = vpas.fetching[containers.vpa[: containers.numbers_end]]
     amounts[:, :, fetching] = published[:, :, fetching]
 
 

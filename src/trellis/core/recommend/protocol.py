@@ -13,7 +13,7 @@ This is a complete one. It recommends the highest usage of the last day, and a l
             more = 1 + float(values["margin"])
             cpu = rows.percentiles(CPU, (0.5, 1.0, 1.0)) * more
             memory = rows.percentiles(MEMORY, (0.5, 1.0, 1.0)) * more
-            return Estimates.of(cpu, memory, {"samples": rows.count.astype(float)})
+            return Estimates.from_bounds(cpu, memory, {"samples": rows.count.astype(float)})
 
 A recommender serves many VerticalPodAutoscalers at once: it is called once a pass for all that name it with the same
 parameters. The rules it must keep, which `trellis.testing.recommenders` tests:
@@ -94,7 +94,7 @@ class Rows(msgspec.Struct, frozen=True):
     containers: FloatColumn
 
     @classmethod
-    def of(cls, view: RowsView, positions: IntColumn, containers: FloatColumn) -> Rows:
+    def from_view(cls, view: RowsView, positions: IntColumn, containers: FloatColumn) -> Rows:
         """Some rows of a view."""
         return cls(view if len(positions) == len(view) else view.select(positions), containers)
 
@@ -166,9 +166,9 @@ class Rows(msgspec.Struct, frozen=True):
         summaries[:, CPU] *= np.float32(MILLICORES_PER_CORE)
         if with_history.all():
             return summaries
-        every = np.full((len(numbers), *summaries.shape[1:]), np.nan, dtype=np.float32)
-        every[with_history] = summaries
-        return every
+        all_summaries = np.full((len(numbers), *summaries.shape[1:]), np.nan, dtype=np.float32)
+        all_summaries[with_history] = summaries
+        return all_summaries
 
     def memory_peaks(self, now: float, positions: IntColumn | slice = slice(None)) -> Peaks:
         """Peaks of memory of the last 280 days, (row, cell), oldest first, in cells of six hours of UTC.
@@ -192,19 +192,23 @@ class Rows(msgspec.Struct, frozen=True):
         """
         numbers = self.usage.run_rows[positions]
         with_runs = np.flatnonzero(numbers >= 0)
-        recent = self.usage.runs.read_recent(numbers[with_runs], longest, most)
-        recent.values[:, :, CPU] *= np.float32(MILLICORES_PER_CORE)
+        known_runs = self.usage.runs.read_recent(numbers[with_runs], longest, most)
+        known_runs.values[:, :, CPU] *= np.float32(MILLICORES_PER_CORE)
         if len(with_runs) == len(numbers):
-            return recent
-        every = RecentRuns(
+            return known_runs
+        all_runs = RecentRuns(
             begin=np.full((len(numbers), most), np.nan),
             last=np.full((len(numbers), most), np.nan),
             width=np.full(len(numbers), np.nan),
-            values=np.full((len(numbers), *recent.values.shape[1:]), np.nan, dtype=np.float32),
+            values=np.full((len(numbers), *known_runs.values.shape[1:]), np.nan, dtype=np.float32),
         )
-        every.begin[with_runs], every.last[with_runs], every.width[with_runs] = recent.begin, recent.last, recent.width
-        every.values[with_runs] = recent.values
-        return every
+        all_runs.begin[with_runs], all_runs.last[with_runs], all_runs.width[with_runs] = (
+            known_runs.begin,
+            known_runs.last,
+            known_runs.width,
+        )
+        all_runs.values[with_runs] = known_runs.values
+        return all_runs
 
 
 class Estimates(msgspec.Struct, frozen=True):
@@ -226,7 +230,9 @@ class Estimates(msgspec.Struct, frozen=True):
     explanation: Explanations = NO_EXPLANATION
 
     @classmethod
-    def of(cls, cpu: FloatColumn, memory: FloatColumn, explanation: Explanations = NO_EXPLANATION) -> Estimates:
+    def from_bounds(
+        cls, cpu: FloatColumn, memory: FloatColumn, explanation: Explanations = NO_EXPLANATION
+    ) -> Estimates:
         """From the lower bound, target and upper bound of each resource, as (3, rows)."""
         bounds = np.empty((3, 2, cpu.shape[-1]))
         bounds[:, CPU], bounds[:, MEMORY] = cpu, memory

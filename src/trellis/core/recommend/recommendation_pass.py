@@ -173,8 +173,8 @@ class PassResult(msgspec.Struct, frozen=True):
         columns, estimates = self.columns, self.estimates
         key, container = columns.keys[position], int(columns.container_numbers[position])
         if container < 0:
-            nothing = np.full((3, 2), np.nan), np.full((len(STATUS_FIELDS), 2), np.nan)
-            return ContainerExplanation(key, NOT_SERVED_HERE, *nothing, confidence=float("nan"))
+            unknown = np.full((3, 2), np.nan), np.full((len(STATUS_FIELDS), 2), np.nan)
+            return ContainerExplanation(key, NOT_SERVED_HERE, *unknown, confidence=float("nan"))
         bounds, amounts = estimates.bounds[:, :, container], columns.amounts[:, :, container]
         origin, explanation = self._read_origin(container)
         return ContainerExplanation(
@@ -265,11 +265,11 @@ def run_pass(
     amounts = post_process(estimates, store, settings, observer)
     conditions = find_conditions(amounts, estimates, store)
     reasons = find_write_reasons(amounts, conditions, store, settings, now)
-    due = np.flatnonzero(reasons)
+    to_write = np.flatnonzero(reasons)
     columns = _build_columns(view, container_numbers, amounts, store)
-    desired = DesiredStatuses(amounts, conditions, reasons, find_shortages(due, estimates, columns))
+    desired = DesiredStatuses(amounts, conditions, reasons, find_shortages(to_write, estimates, columns))
     return PassResult(
-        writes=list(build_status_writes(due.tolist(), desired, store, now)),
+        writes=list(build_status_writes(to_write.tolist(), desired, store, now)),
         columns=columns,
         estimates=estimates,
         conditions=conditions,
@@ -282,7 +282,7 @@ def run_pass(
 
 def _build_columns(view: RowsView, container_numbers: IntColumn, amounts: FloatColumn, store: VpaStore) -> PassColumns:
     containers, vpas = store.containers, store.vpas
-    owners = containers.vpa[: containers.reach]
+    owners = containers.vpa[: containers.numbers_end]
     return PassColumns(
         keys=view.keys,
         rows=view.rows,
@@ -292,10 +292,10 @@ def _build_columns(view: RowsView, container_numbers: IntColumn, amounts: FloatC
         first=view.first,
         last=view.last,
         amounts=amounts,
-        previous=containers.published[UNCAPPED, :, : containers.reach].copy(),
+        previous=containers.published[UNCAPPED, :, : containers.numbers_end].copy(),
         modes=vpas.mode[owners],
         pods=vpas.pods[owners],
-        sized=containers.scaled[: containers.reach].copy(),
+        sized=containers.scaled[: containers.numbers_end].copy(),
     )
 
 

@@ -38,10 +38,10 @@ def read_presets(texts: Sequence[str], recommenders: Sequence[str]) -> dict[str,
     return presets
 
 
-def replace_defaults(declared: Sequence[Parameter], given: Mapping[str, str]) -> tuple[Parameter, ...]:
+def replace_defaults(declared: Sequence[Parameter], presets: Mapping[str, str]) -> tuple[Parameter, ...]:
     """The same parameters with other defaults."""
     by_name = {parameter.name: parameter for parameter in declared}
-    for name, text in given.items():
+    for name, text in presets.items():
         if name not in by_name:
             guess = suggest_name(name, by_name)
             hint = f" (did you mean {guess}?)" if guess else ""
@@ -56,9 +56,11 @@ def replace_defaults(declared: Sequence[Parameter], given: Mapping[str, str]) ->
     return tuple(by_name.values())
 
 
-def apply_preset(recommender: Recommender, given: Mapping[str, str]) -> Recommender:
+def apply_preset(recommender: Recommender, presets: Mapping[str, str]) -> Recommender:
     """The same recommender with other defaults."""
-    return _PresetRecommender(recommender, replace_defaults(recommender.parameters, given)) if given else recommender
+    return (
+        _PresetRecommender(recommender, replace_defaults(recommender.parameters, presets)) if presets else recommender
+    )
 
 
 class _PresetRecommender:
@@ -79,8 +81,8 @@ def _split_key(text: str, key: str, recommenders: Sequence[str]) -> tuple[str, s
     if is_named and recommender in recommenders:
         return recommender, parameter
     if is_named:
-        there = ", ".join(recommenders)
-        rule = f"there is no recommender {recommender} here, but {there}; add it to --recommender-name"
+        known_names = ", ".join(recommenders)
+        rule = f"there is no recommender {recommender} here, but {known_names}; add it to --recommender-name"
         raise InvalidInput(text, rule)
     if len(recommenders) > 1:
         rule = f"say whose parameter it is, as in {recommenders[0]}.{key}: there are {', '.join(recommenders)}"
@@ -91,14 +93,14 @@ def _split_key(text: str, key: str, recommenders: Sequence[str]) -> tuple[str, s
 def built_in_recommenders(settings: DefaultSettings | None = None) -> dict[str, Recommender]:
     """All of them; those that fall back, or choose, are given what they fall back to and choose from here."""
     default = DefaultRecommender(settings)
-    every: tuple[Recommender, ...] = (
+    recommenders: tuple[Recommender, ...] = (
         default,
         WindowRecommender(default, settings),
         SeasonalRecommender(default, settings),
         AdaptiveRecommender(default, FORECAST_CANDIDATES, settings),
         PhasesRecommender(default, settings),
     )
-    return {recommender.name: recommender for recommender in every}
+    return {recommender.name: recommender for recommender in recommenders}
 
 
 def build_recommenders(

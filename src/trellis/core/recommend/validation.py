@@ -71,8 +71,8 @@ def _find_problems(recommender: object) -> Iterator[str]:
         return
     for parameter in parameters:
         yield from _find_parameter_problems(parameter)
-    for twice in (name for name, times in Counter(parameter.name for parameter in parameters).items() if times > 1):
-        yield f"it declares the parameter {twice} twice"
+    for duplicate in (name for name, times in Counter(parameter.name for parameter in parameters).items() if times > 1):
+        yield f"it declares the parameter {duplicate} twice"
 
 
 def _find_parameter_problems(parameter: Parameter) -> Iterator[str]:
@@ -85,16 +85,16 @@ def _find_parameter_problems(parameter: Parameter) -> Iterator[str]:
     if (parameter.kind is ParameterKind.CHOICE) != bool(parameter.choices):
         yield f"the parameter {name} must have choices if it is one, and else none"
         return
-    if not _is_of_kind(parameter.kind, parameter.default):
+    if not _matches_kind(parameter.kind, parameter.default):
         yield f"the default of the parameter {name} is no {parameter.kind}"
         return
     try:
-        parameter.read(parameter.show(parameter.default))
+        parameter.read(parameter.format(parameter.default))
     except InvalidInput as error:
         yield f"the default of the parameter {name} {error.rule}"
 
 
-def _is_of_kind(kind: ParameterKind, value: ParameterValue) -> bool:
+def _matches_kind(kind: ParameterKind, value: ParameterValue) -> bool:
     # To Python true is 1.
     return isinstance(value, _PYTHON_TYPES[kind]) and (kind is ParameterKind.SWITCH or not isinstance(value, bool))
 
@@ -105,13 +105,13 @@ class UnavailableRecommender:
     needs_history = False
     parameters: tuple[Parameter, ...] = ()
 
-    def __init__(self, name: str, why: str) -> None:
+    def __init__(self, name: str, reason: str) -> None:
         self.name = name
-        self.why = why
+        self.reason = reason
 
     def estimate(self, _rows: Rows, _values: ParameterValues, _now: float, /) -> NoReturn:
         """Raises `RecommenderFailure` with the reason."""
-        raise RecommenderFailure(self.why)
+        raise RecommenderFailure(self.reason)
 
 
 MOST_EXPLANATION_COLUMNS: Final = 32

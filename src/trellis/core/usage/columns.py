@@ -49,7 +49,7 @@ class ColumnTable:
     """Numbers in use, and columns that grow with them. Subclasses declare the columns and their initial values."""
 
     # A fill's type is the column's: float, int or bool.
-    fills: ClassVar[Mapping[str, float | int | bool]] = {}
+    initial_values: ClassVar[Mapping[str, float | int | bool]] = {}
 
     used: BoolColumn
 
@@ -57,7 +57,7 @@ class ColumnTable:
         self._free: list[int] = []
         self._next = 0
         self.used = np.zeros(0, dtype=np.bool_)
-        for name, fill in self.fills.items():
+        for name, fill in self.initial_values.items():
             setattr(self, name, np.full(0, fill))
 
     @property
@@ -66,7 +66,7 @@ class ColumnTable:
         return len(self.used)
 
     @property
-    def reach(self) -> int:
+    def numbers_end(self) -> int:
         """One more than the highest number that was ever in use."""
         return self._next
 
@@ -78,7 +78,7 @@ class ColumnTable:
     @property
     def nbytes(self) -> int:
         """What the columns occupy."""
-        return self.used.nbytes + sum(self._column(name).nbytes for name in self.fills)
+        return self.used.nbytes + sum(self._column(name).nbytes for name in self.initial_values)
 
     def numbers(self) -> IntColumn:
         """The numbers in use, ascending."""
@@ -87,20 +87,20 @@ class ColumnTable:
     def reset(self, numbers: IntColumn, names: Iterable[str]) -> None:
         """Set some columns back to their initial values."""
         for name in names:
-            self._column(name)[numbers] = self.fills[name]
+            self._column(name)[numbers] = self.initial_values[name]
 
     def allocate(self, count: int) -> IntColumn:
         """So many unused numbers, their columns with initial values."""
-        return np.array([self._allocate_one() for _ in range(count)], dtype=np.int64)
+        return np.array([self._allocate_number() for _ in range(count)], dtype=np.int64)
 
     def release(self, numbers: IntColumn) -> None:
         """Release numbers for reuse."""
         self.used[numbers] = False
-        for name, fill in self.fills.items():
+        for name, fill in self.initial_values.items():
             self._column(name)[numbers] = fill
         self._free.extend(numbers.tolist())
 
-    def _allocate_one(self) -> int:
+    def _allocate_number(self) -> int:
         if self._free:
             number = self._free.pop()
         else:
@@ -113,7 +113,7 @@ class ColumnTable:
     def _grow(self, capacity: int) -> None:
         # At least doubled, so that each entry is copied once or twice over the life of a table.
         self.used = _grow_column(self.used, capacity, False)
-        for name, fill in self.fills.items():
+        for name, fill in self.initial_values.items():
             setattr(self, name, _grow_column(self._column(name), capacity, fill))
 
     def _column(self, name: str) -> np.ndarray[Any, np.dtype[Any]]:
@@ -135,7 +135,7 @@ class KeyedTable(ColumnTable, Generic[K]):
 
     def add(self, key: K) -> int:
         """Allocate a number for a new key."""
-        number = self._allocate_one()
+        number = self._allocate_number()
         self._numbers[key] = number
         if number == len(self._keys):
             self._keys.append(key)

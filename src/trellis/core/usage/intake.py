@@ -57,9 +57,9 @@ class Readings(NamedTuple):
     pods: IntColumn
     """How many pods a value stands for in the totals of its workload."""
 
-    def select(self, which: BoolColumn) -> Readings:
+    def select(self, mask: BoolColumn) -> Readings:
         """The readings that a mask selects."""
-        return self if which.all() else self.take(np.flatnonzero(which))
+        return self if mask.all() else self.take(np.flatnonzero(mask))
 
     def take(self, positions: IntColumn) -> Readings:
         """The readings at some positions."""
@@ -82,18 +82,18 @@ def find_highest_before(slots: IntColumn, values: FloatColumn) -> FloatColumn:
     starts = find_run_starts(slots)
     if len(starts) == len(slots):
         return highest
-    fallen = values[1:] < values[:-1]
-    fallen[starts[1:] - 1] = False
-    if not fallen.any():  # as samples nearly always come
+    is_lower = values[1:] < values[:-1]
+    is_lower[starts[1:] - 1] = False
+    if not is_lower.any():  # as samples nearly always come
         highest[1:] = values[:-1]
         highest[starts] = np.nan
         return highest
-    different, ranks = np.unique(values, return_inverse=True)
+    distinct, ranks = np.unique(values, return_inverse=True)
     # Whole numbers, so that one running maximum serves all groups: a later group is above all earlier ones.
     group = np.zeros(len(slots), dtype=np.int64)
     group[starts] = 1
-    running = np.maximum.accumulate(np.cumsum(group) * len(different) + ranks)
-    highest[1:] = different[running[:-1] % len(different)]
+    running = np.maximum.accumulate(np.cumsum(group) * len(distinct) + ranks)
+    highest[1:] = distinct[running[:-1] % len(distinct)]
     highest[starts] = np.nan
     return highest
 
@@ -121,16 +121,16 @@ def add_peaks(state: UsageState, readings: Readings, *, killed: bool) -> None:
     """Add memory readings, or the needs estimated for killed containers."""
     table = state.slots
     ends = move_windows(table, readings, state.rows.memory_window[readings.rows])
-    peaks, others = (table.oom_peak, table.memory_peak) if killed else (table.memory_peak, table.oom_peak)
-    raise_peaks(state.memory, readings, ends, peaks, others)
+    peaks, other_peaks = (table.oom_peak, table.memory_peak) if killed else (table.memory_peak, table.oom_peak)
+    raise_peaks(state.memory, readings, ends, peaks, other_peaks)
     if state.totals.size:
         has_totals = state.rows.total[readings.rows] >= 0
         workload_readings = readings.scale_to_workload(state.rows.total)
         if killed:
-            peaks, others = table.total_oom_peak, table.total_peak
+            peaks, other_peaks = table.total_oom_peak, table.total_peak
         else:
-            peaks, others = table.total_peak, table.total_oom_peak
-        raise_peaks(state.memory_total, workload_readings.select(has_totals), ends[has_totals], peaks, others)
+            peaks, other_peaks = table.total_peak, table.total_oom_peak
+        raise_peaks(state.memory_total, workload_readings.select(has_totals), ends[has_totals], peaks, other_peaks)
 
 
 def move_windows(table: SlotTable, readings: Readings, lengths: FloatColumn) -> FloatColumn:
@@ -179,32 +179,34 @@ def ingest_samples(state: UsageState, samples: Measurements, slots: IntColumn, n
     """Add a batch to the histograms; `slots` are those of its containers, -1 for one that is not tracked."""
     screened = screen_samples(samples, slots, now)
     rows = np.where(slots >= 0, state.slots.row[slots], -1) if state.slots.capacity else slots
-    pods = _ready_pods(state, slots[screened.cpu | screened.memory])
+    pods = _count_ready_pods(state, slots[screened.cpu | screened.memory])
     cpu, memory = (_IntakeResult(*np.zeros((3, len(samples)), dtype=np.bool_)) for _ in range(2))
-    for values, sound, add_values, outcome in (
+    for values, is_valid, add_values, column_results in (
         (samples.cpu, screened.cpu, _add_cpu, cpu),
         (samples.memory, screened.memory, _add_memory, memory),
     ):
-        here = _order_by_slot(slots, sound)
-        sample_rows = rows[here]
+        positions = _order_by_slot(slots, is_valid)
+        sample_rows = rows[positions]
         pod_counts = (
             pods[state.rows.vpa[sample_rows]] if state.totals.size else np.broadcast_to(np.int64(1), sample_rows.shape)
         )
-        result = add_values(state, Readings(slots[here], sample_rows, samples.times[here], values[here], pod_counts))
-        for column, new in zip(outcome, result, strict=True):
-            column[here] = new
+        result = add_values(
+            state, Readings(slots[positions], sample_rows, samples.times[positions], values[positions], pod_counts)
+        )
+        for column, new in zip(column_results, result, strict=True):
+            column[positions] = new
     _add_history(state, rows, samples, cpu.accepted, memory.accepted)
     _add_runs(state, slots, rows, samples, (cpu.accepted, memory.accepted))
     state.history.close_quiet_hours(now)
-    taken = cpu.accepted | memory.accepted
-    accepted = slice(None) if taken.all() else np.flatnonzero(taken)
+    is_accepted = cpu.accepted | memory.accepted
+    accepted = slice(None) if is_accepted.all() else np.flatnonzero(is_accepted)
     touched = np.zeros(state.rows.capacity, dtype=np.bool_)
     touched[rows[accepted]] = True
     state.rows.mark_unsaved(np.flatnonzero(touched), now)
-    order = {LATE_SAMPLE: cpu.late | memory.late, REPEATED_SAMPLE: cpu.repeated | memory.repeated}
+    not_accepted = {LATE_SAMPLE: cpu.late | memory.late, REPEATED_SAMPLE: cpu.repeated | memory.repeated}
     return IngestResult(
-        accepted=int(np.count_nonzero(taken)),
-        dropped=screened.dropped | count_dropped(order),
+        accepted=int(np.count_nonzero(is_accepted)),
+        dropped=screened.dropped | count_dropped(not_accepted),
         changed_rows=np.flatnonzero(touched),
         slots=slots[accepted],
         rows=rows[accepted],
@@ -213,12 +215,12 @@ def ingest_samples(state: UsageState, samples: Measurements, slots: IntColumn, n
     )
 
 
-def _order_by_slot(slots: IntColumn, sound: BoolColumn) -> IntColumn | slice:
+def _order_by_slot(slots: IntColumn, is_valid: BoolColumn) -> IntColumn | slice:
     """The places of sound samples, those of one slot side by side; all of them where a batch came like that."""
-    if sound.all() and (slots[1:] >= slots[:-1]).all():
+    if is_valid.all() and (slots[1:] >= slots[:-1]).all():
         return slice(None)
-    here = np.flatnonzero(sound)
-    return here[group_by_slot(slots[here])]
+    positions = np.flatnonzero(is_valid)
+    return positions[group_by_slot(slots[positions])]
 
 
 def _mask_dropped(values: FloatColumn, accepted: BoolColumn) -> FloatColumn:
@@ -255,7 +257,7 @@ def _add_memory(state: UsageState, readings: Readings) -> _IntakeResult:
     return _IntakeResult(accepted, late, repeated)
 
 
-def _ready_pods(state: UsageState, slots: IntColumn) -> IntColumn:
+def _count_ready_pods(state: UsageState, slots: IntColumn) -> IntColumn:
     """By VPA, how much a sample is worth for the whole workload: the Ready pods in the batch, or itself alone.
 
     A pod that became Ready since the batch before has not shared the load for all of the time that this batch covers.
@@ -268,11 +270,11 @@ def _ready_pods(state: UsageState, slots: IntColumn) -> IntColumn:
     sampled[state.slots.leader[slots]] = True
     ready_now, ready_before = sampled & state.slots.ready, sampled & state.slots.was_ready
     state.slots.was_ready[sampled] = state.slots.ready[sampled]
-    steady, alone = (
-        np.bincount(state.rows.vpa[state.slots.row[which]], minlength=len(pods))
-        for which in (ready_now & ready_before, ready_now)
+    ready_in_both, ready_in_batch = (
+        np.bincount(state.rows.vpa[state.slots.row[mask]], minlength=len(pods))
+        for mask in (ready_now & ready_before, ready_now)
     )
-    ready = np.where(steady > 0, steady, alone)
+    ready = np.where(ready_in_both > 0, ready_in_both, ready_in_batch)
     state.vpas.pods[ready > 0] = ready[ready > 0]
     return np.maximum(pods, ready)
 
@@ -361,42 +363,42 @@ def record_oom_kills(
 ) -> OomRecord:
     """Count kills, in the order in which they are given."""
     dropped: Counter[str] = Counter()
-    fresh: list[OomKill] = []
+    new_kills: list[OomKill] = []
     slots: list[int] = []
     for kill in kills:
         slot = pods.find_slot(kill.namespace, kill.pod, kill.uid, kill.container)
         reason = _find_drop_reason(state, counted, kill, slot, now)
         if reason is None:
-            fresh.append(kill)
+            new_kills.append(kill)
             slots.append(slot)
         else:
             dropped[reason.code] += 1
-    killed = np.array(slots, dtype=np.int64)
-    rows = state.slots.row[killed]
+    kill_slots = np.array(slots, dtype=np.int64)
+    rows = state.slots.row[kill_slots]
     readings = Readings(
-        slots=killed,
+        slots=kill_slots,
         rows=rows,
-        times=np.array([kill.time for kill in fresh], dtype=np.float64),
-        values=np.array([kill.memory for kill in fresh], dtype=np.float64),
+        times=np.array([kill.time for kill in new_kills], dtype=np.float64),
+        values=np.array([kill.memory for kill in new_kills], dtype=np.float64),
         pods=state.vpas.pods[state.rows.vpa[rows]],
     )
-    memory = np.full(len(fresh), np.nan)
-    for batch in split_into_unique_batches(killed):
-        memory[batch] = _add(state, readings.take(batch))
+    memory = np.full(len(new_kills), np.nan)
+    for batch in split_into_unique_batches(kill_slots):
+        memory[batch] = _add_oom_peaks(state, readings.take(batch))
     recorded = np.flatnonzero(~np.isnan(memory))
-    if len(recorded) < len(fresh):
-        dropped[OLD_KILL.code] += len(fresh) - len(recorded)
+    if len(recorded) < len(new_kills):
+        dropped[OLD_KILL.code] += len(new_kills) - len(recorded)
     rows, times, memory = rows[recorded], readings.times[recorded], memory[recorded]
-    started = state.slots.started[killed[recorded]]
+    started = state.slots.started[kill_slots[recorded]]
     np.fmax.at(state.rows.last_oom, rows, times)
     state.rows.mark_unsaved(rows, now, killed=True)
     numbers = state.rows.history[rows]
-    valid = numbers >= 0
-    state.history.raise_maximum(numbers[valid], MEMORY_SERIES, times[valid], memory[valid])
+    is_kept = numbers >= 0
+    state.history.raise_maximum(numbers[is_kept], MEMORY_SERIES, times[is_kept], memory[is_kept])
     numbers = state.rows.runs[rows]
-    valid = numbers >= 0
-    state.runs.raise_highest(numbers[valid], MEMORY_SERIES, started[valid], times[valid], memory[valid])
-    return OomRecord(tuple(fresh[number] for number in recorded.tolist()), rows, memory, dict(dropped))
+    is_kept = numbers >= 0
+    state.runs.raise_highest(numbers[is_kept], MEMORY_SERIES, started[is_kept], times[is_kept], memory[is_kept])
+    return OomRecord(tuple(new_kills[number] for number in recorded.tolist()), rows, memory, dict(dropped))
 
 
 def _find_drop_reason(state: UsageState, counted: CountedKills, kill: OomKill, slot: int, now: float) -> Reason | None:
@@ -413,13 +415,13 @@ def _find_drop_reason(state: UsageState, counted: CountedKills, kill: OomKill, s
     return KILL_UNDER_OLD_LIMIT if kill.old_limit else None
 
 
-def _add(state: UsageState, kills: Readings) -> FloatColumn:
+def _add_oom_peaks(state: UsageState, kills: Readings) -> FloatColumn:
     """Count one kill each of some slots; the memory each is taken to have needed, NaN for one that is too old."""
     table = state.slots
-    current = ~(kills.times < table.last_memory[kills.slots] - state.rows.memory_window[kills.rows])
+    is_current = ~(kills.times < table.last_memory[kills.slots] - state.rows.memory_window[kills.rows])
     requested = np.where(np.isnan(kills.values), table.memory_request[kills.slots], kills.values)
     used = np.nan_to_num(np.fmax(requested, table.memory_peak[kills.slots]))
     bumped = np.trunc(used * state.rows.oom_bump_up_ratio[kills.rows])
     needed = np.maximum(used + np.trunc(state.rows.oom_min_bump_up[kills.rows]), bumped)
-    add_peaks(state, kills._replace(values=needed).select(current), killed=True)
-    return np.where(current, needed, np.nan)
+    add_peaks(state, kills._replace(values=needed).select(is_current), killed=True)
+    return np.where(is_current, needed, np.nan)

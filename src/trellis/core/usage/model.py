@@ -61,9 +61,9 @@ class UsageModel:
             for container, slot in zip(pod.containers, slots, strict=True):
                 self._state.slots.row[slot] = self._state.find_or_add_row(RowKey(namespace, pod.vpa, container.name))
         # Checkpoints leave out the peak of a running container's window. Once it is gone, they include it.
-        gone = self._pods.take_departed_slots()
-        gone = gone[~np.isnan(self._state.slots.memory_peak[gone])]
-        self._state.rows.mark_unsaved(self._state.slots.row[gone], now)
+        departed = self._pods.pop_departed_slots()
+        departed = departed[~np.isnan(self._state.slots.memory_peak[departed])]
+        self._state.rows.mark_unsaved(self._state.slots.row[departed], now)
 
     def tune(self, namespace: str, vpa: str, container: str, tuning: Tuning | None) -> None:
         """Override how one row counts memory, whether it is there yet or not; with None, as the settings have it."""
@@ -207,7 +207,7 @@ def _find_unused_rows(state: UsageState, rows: IntColumn, now: float) -> BoolCol
     table = state.rows
     has_slots = state.slots.count_per_row(state.slots.used, table.capacity)[rows] > 0
     table.idle_since[rows] = np.where(has_slots, np.nan, np.fmin(table.idle_since[rows], now))
-    vpa_gone = state.vpas.deleted_at[table.vpa[rows]] <= now - GRACE_PERIOD
+    is_vpa_deleted = state.vpas.deleted_at[table.vpa[rows]] <= now - GRACE_PERIOD
     idle = table.idle_since[rows] <= now - GRACE_PERIOD
     empty = (table.count[rows] == 0) & state.cpu.is_empty(rows) & state.memory.is_empty(rows)
     newest = np.where(np.isnan(table.last[rows]), table.idle_since[rows], table.last[rows])
@@ -215,8 +215,8 @@ def _find_unused_rows(state: UsageState, rows: IntColumn, now: float) -> BoolCol
     has_pods = np.zeros(state.vpas.capacity, dtype=np.bool_)
     has_pods[table.vpa[rows][has_slots]] = True
     stale = has_pods[table.vpa[rows]] & (newest <= now - table.memory_window[rows] * table.memory_windows[rows])
-    forgettable: BoolColumn = ~has_slots & (vpa_gone | (idle & (empty | stale)))
-    return forgettable
+    is_unused: BoolColumn = ~has_slots & (is_vpa_deleted | (idle & (empty | stale)))
+    return is_unused
 
 
 def _release_vpas(state: UsageState, now: float) -> None:

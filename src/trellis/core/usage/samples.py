@@ -116,22 +116,22 @@ def screen_samples(samples: Measurements, slots: IntColumn, now: float) -> Scree
     """Validate each sample by itself."""
     is_tracked = slots >= 0
     has_cpu, has_memory = ~np.isnan(samples.cpu), ~np.isnan(samples.memory)
-    filled = ~np.isnan(samples.times) & (has_cpu | has_memory)
-    future = samples.times > now + CLOCK_SKEW
-    ancient = samples.times < now - OLDEST
-    usable = is_tracked & filled & ~future & ~ancient
+    has_value = ~np.isnan(samples.times) & (has_cpu | has_memory)
+    is_future = samples.times > now + CLOCK_SKEW
+    is_too_old = samples.times < now - OLDEST
+    is_usable = is_tracked & has_value & ~is_future & ~is_too_old
     negative_cpu, negative_memory = samples.cpu < 0, samples.memory < 0
     absurd_cpu, absurd_memory = samples.cpu > MOST_CORES, samples.memory > MOST_BYTES
     return ScreenedSamples(
-        cpu=usable & has_cpu & ~negative_cpu & ~absurd_cpu,
-        memory=usable & has_memory & ~negative_memory & ~absurd_memory,
+        cpu=is_usable & has_cpu & ~negative_cpu & ~absurd_cpu,
+        memory=is_usable & has_memory & ~negative_memory & ~absurd_memory,
         dropped=count_dropped(
             {
                 UNKNOWN_CONTAINER: ~is_tracked,
-                EMPTY_SAMPLE: is_tracked & ~filled,
-                FUTURE_SAMPLE: is_tracked & filled & future,
-                NEGATIVE_SAMPLE: usable & (negative_cpu | negative_memory),
-                ABSURD_SAMPLE: (is_tracked & filled & ancient) | (usable & (absurd_cpu | absurd_memory)),
+                EMPTY_SAMPLE: is_tracked & ~has_value,
+                FUTURE_SAMPLE: is_tracked & has_value & is_future,
+                NEGATIVE_SAMPLE: is_usable & (negative_cpu | negative_memory),
+                ABSURD_SAMPLE: (is_tracked & has_value & is_too_old) | (is_usable & (absurd_cpu | absurd_memory)),
             }
         ),
     )
@@ -139,5 +139,5 @@ def screen_samples(samples: Measurements, slots: IntColumn, now: float) -> Scree
 
 def count_dropped(dropped: dict[Reason, BoolColumn]) -> dict[str, int]:
     """How many samples were dropped, by the code of the reason; reasons that hold for none are left out."""
-    numbers = {reason.code: int(np.count_nonzero(which)) for reason, which in dropped.items()}
+    numbers = {reason.code: int(np.count_nonzero(is_dropped)) for reason, is_dropped in dropped.items()}
     return {code: number for code, number in numbers.items() if number}

@@ -24,10 +24,10 @@ class Tuning(msgspec.Struct, frozen=True):
     """And of at least so many bytes more."""
 
     def __post_init__(self) -> None:
-        _refuse("memory_window", self.memory_window, 1.0, "at least one second")
-        _refuse("memory_windows", self.memory_windows, 1.0, "at least 1")
-        _refuse("oom_bump_up_ratio", self.oom_bump_up_ratio, 1.0, "at least 1")
-        _refuse("oom_min_bump_up", self.oom_min_bump_up, 0.0, "not negative")
+        _check_minimum("memory_window", self.memory_window, 1.0, "at least one second")
+        _check_minimum("memory_windows", self.memory_windows, 1.0, "at least 1")
+        _check_minimum("oom_bump_up_ratio", self.oom_bump_up_ratio, 1.0, "at least 1")
+        _check_minimum("oom_min_bump_up", self.oom_min_bump_up, 0.0, "not negative")
 
 
 class UsageSettings(msgspec.Struct, frozen=True):
@@ -45,9 +45,9 @@ class UsageSettings(msgspec.Struct, frozen=True):
     """How far back the hourly summaries reach: five weeks show a week's rhythm five times."""
 
     def __post_init__(self) -> None:
-        _refuse("cpu_half_life", self.cpu_half_life, 1.0, "at least one second")
-        _refuse("memory_half_life", self.memory_half_life, 1.0, "at least one second")
-        _refuse("history_days", self.history_days, 1.0, "at least 1")
+        _check_minimum("cpu_half_life", self.cpu_half_life, 1.0, "at least one second")
+        _check_minimum("memory_half_life", self.memory_half_life, 1.0, "at least one second")
+        _check_minimum("history_days", self.history_days, 1.0, "at least 1")
         _ = self.tuning
 
     @property
@@ -56,6 +56,6 @@ class UsageSettings(msgspec.Struct, frozen=True):
         return Tuning(self.memory_window, self.memory_windows, self.oom_bump_up_ratio, self.oom_min_bump_up)
 
 
-def _refuse(field: str, value: float, least: float, rule: str) -> None:
-    if not (least <= value < math.inf):
+def _check_minimum(field: str, value: float, minimum: float, rule: str) -> None:
+    if not (minimum <= value < math.inf):
         raise InvalidInput(value, f"{field}: must be {rule}")

@@ -33,7 +33,7 @@ VpaKey: TypeAlias = tuple[str, str]  # namespace and name
 class VpaTable(KeyedTable[VpaKey]):
     """One entry per VPA that has rows."""
 
-    fills = {"totals": False, "history": False, "runs": False, "pods": 1, "deleted_at": math.nan}
+    initial_values = {"totals": False, "history": False, "runs": False, "pods": 1, "deleted_at": math.nan}
 
     totals: BoolColumn
     """Whether its rows keep the histograms of the whole workload."""
@@ -50,7 +50,7 @@ class VpaTable(KeyedTable[VpaKey]):
 class RowTable(KeyedTable[RowKey]):
     """One entry per container name of a VPA. Times are NaN where there is none."""
 
-    fills = {
+    initial_values = {
         "vpa": -1,
         "total": -1,
         "history": -1,
@@ -112,10 +112,10 @@ class RowTable(KeyedTable[RowKey]):
         starts = find_run_starts(rows)
         if not len(starts):
             return
-        mine = rows[starts]
-        np.fmin.at(self.first, mine, np.minimum.reduceat(times, starts))
-        np.fmax.at(self.last, mine, np.maximum.reduceat(times, starts))
-        np.add.at(self.count, mine, np.diff(starts, append=len(rows)))
+        batch_rows = rows[starts]
+        np.fmin.at(self.first, batch_rows, np.minimum.reduceat(times, starts))
+        np.fmax.at(self.last, batch_rows, np.maximum.reduceat(times, starts))
+        np.add.at(self.count, batch_rows, np.diff(starts, append=len(rows)))
 
     def mark_unsaved(self, rows: IntColumn, now: float, *, killed: bool = False) -> None:
         """Mark rows as changed since their checkpoints."""
@@ -133,15 +133,15 @@ class RowTable(KeyedTable[RowKey]):
 
     def select_due(self, now: float, limit: int) -> IntColumn:
         """Rows to save, at most `limit`: those with OOM kills first, then those that have waited longest."""
-        waiting = np.flatnonzero(self.unsaved_since <= now)
-        order = np.lexsort((waiting, self.unsaved_since[waiting], np.isnan(self.unsaved_kill_at[waiting])))
-        return waiting[order[:limit]]
+        unsaved = np.flatnonzero(self.unsaved_since <= now)
+        order = np.lexsort((unsaved, self.unsaved_since[unsaved], np.isnan(self.unsaved_kill_at[unsaved])))
+        return unsaved[order[:limit]]
 
 
 class SlotTable(ColumnTable):
     """One entry per container of a pod that is followed or departed just now. Times are NaN where there is none."""
 
-    fills = {
+    initial_values = {
         "row": -1,
         "leader": -1,
         "ready": False,
@@ -188,9 +188,9 @@ class SlotTable(ColumnTable):
         """Which slots are those of followed pods."""
         return self.used & np.isnan(self.departed_at)
 
-    def count_per_row(self, which: BoolColumn, rows: int) -> IntColumn:
+    def count_per_row(self, mask: BoolColumn, rows: int) -> IntColumn:
         """How many of some slots feed each of so many rows."""
-        return np.bincount(self.row[which], minlength=rows)
+        return np.bincount(self.row[mask], minlength=rows)
 
 
 class UsageState:
@@ -291,8 +291,8 @@ class UsageState:
     def add_totals(self, rows: IntColumn) -> None:
         """Add workload totals to rows that have none."""
         self.rows.total[rows] = self.totals.allocate(len(rows))
-        self.cpu_total.reserve(self.totals.reach)
-        self.memory_total.reserve(self.totals.reach)
+        self.cpu_total.reserve(self.totals.numbers_end)
+        self.memory_total.reserve(self.totals.numbers_end)
 
     def drop_totals(self, rows: IntColumn) -> None:
         """Drop the workload totals of rows."""

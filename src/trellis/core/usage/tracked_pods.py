@@ -74,7 +74,7 @@ _SlotKey: TypeAlias = tuple[str, str, str]  # namespace, pod, container
 _PodKey: TypeAlias = tuple[str, str, str]  # namespace, name, UID
 
 # Names are looked up in one go, without a line of Python in between at which another thread would have its turn.
-_LOOKED_UP_AT_ONCE = 8_192
+_LOOKUP_BATCH = 8_192
 
 
 class _TrackedSlots(msgspec.Struct, frozen=True, gc=False):
@@ -83,11 +83,11 @@ class _TrackedSlots(msgspec.Struct, frozen=True, gc=False):
 
     def can_serve(self, pod: TrackedPod) -> bool:
         """Whether these slots fit a pod: it is the same pod and feeds the same rows."""
-        mine = self.pod
+        tracked = self.pod
         return (
-            mine.uid == pod.uid
-            and mine.vpa == pod.vpa
-            and [container.name for container in mine.containers] == [container.name for container in pod.containers]
+            tracked.uid == pod.uid
+            and tracked.vpa == pod.vpa
+            and [container.name for container in tracked.containers] == [container.name for container in pod.containers]
         )
 
 
@@ -116,8 +116,8 @@ class TrackedPods:
         """The slot of each sample; -1 for a container that is not followed."""
         names = zip(namespaces, pods, containers, strict=True)
         slots = np.empty(len(pods), dtype=np.int64)
-        for begin in range(0, len(slots), _LOOKED_UP_AT_ONCE):
-            part = slots[begin : begin + _LOOKED_UP_AT_ONCE]
+        for begin in range(0, len(slots), _LOOKUP_BATCH):
+            part = slots[begin : begin + _LOOKUP_BATCH]
             part[:] = np.fromiter(map(self._slots.get, islice(names, len(part)), repeat(-1)), np.int64, len(part))
         return slots
 
@@ -128,8 +128,8 @@ class TrackedPods:
             tracked = self._departed.get((namespace, pod, uid))
         if tracked is None:
             return -1
-        for followed, slot in zip(tracked.pod.containers, tracked.slots, strict=True):
-            if followed.name == container:
+        for candidate, slot in zip(tracked.pod.containers, tracked.slots, strict=True):
+            if candidate.name == container:
                 return slot
         return -1
 
@@ -153,7 +153,7 @@ class TrackedPods:
             del self._live[namespace]
         return [(pod, live[pod.name].slots) for pod in new]
 
-    def take_departed_slots(self) -> IntColumn:
+    def pop_departed_slots(self) -> IntColumn:
         """The slots of pods that departed since the last call."""
         slots, self._newly_departed = np.array(self._newly_departed, dtype=np.int64), []
         return slots

@@ -62,13 +62,13 @@ class RowsView(msgspec.Struct, frozen=True):
 
         Without `history` or `runs`, as if none were kept. With them, 42 and 21 KB for each row that has them.
         """
-        totals, total_rows = _renumber(self.total_rows)
-        hours, history_rows = _renumber(self.history_rows)
+        total_numbers, total_rows = _renumber(self.total_rows)
+        history_numbers, history_rows = _renumber(self.history_rows)
         if not history:
-            hours, history_rows = hours[:0], np.full(len(self), -1, dtype=np.int64)
-        remembered, run_rows = _renumber(self.run_rows)
+            history_numbers, history_rows = history_numbers[:0], np.full(len(self), -1, dtype=np.int64)
+        run_numbers, run_rows = _renumber(self.run_rows)
         if not runs:
-            remembered, run_rows = remembered[:0], np.full(len(self), -1, dtype=np.int64)
+            run_numbers, run_rows = run_numbers[:0], np.full(len(self), -1, dtype=np.int64)
         return msgspec.structs.replace(
             self,
             rows=np.arange(len(self), dtype=np.int64),
@@ -77,10 +77,10 @@ class RowsView(msgspec.Struct, frozen=True):
             run_rows=run_rows,
             cpu=self.cpu.copy_rows(self.rows),
             memory=self.memory.copy_rows(self.rows),
-            cpu_total=self.cpu_total.copy_rows(totals),
-            memory_total=self.memory_total.copy_rows(totals),
-            history=self.history.copy_rows(hours),
-            runs=self.runs.copy_rows(remembered),
+            cpu_total=self.cpu_total.copy_rows(total_numbers),
+            memory_total=self.memory_total.copy_rows(total_numbers),
+            history=self.history.copy_rows(history_numbers),
+            runs=self.runs.copy_rows(run_numbers),
         )
 
 
@@ -93,8 +93,8 @@ _COLUMNS = (
 def build_rows_view(state: UsageState, rows: IntColumn | None) -> RowsView:
     """A view of given rows, or of all."""
     table = state.rows
-    current = _current(state)
-    started, requests = _newest_pods(state)
+    current = _find_current_rows(state)
+    started, requests = _read_newest_pods(state)
     rows = table.numbers() if rows is None else rows
     return RowsView(
         keys=table.keys(rows.tolist()),
@@ -119,7 +119,7 @@ def build_rows_view(state: UsageState, rows: IntColumn | None) -> RowsView:
     )
 
 
-def _current(state: UsageState) -> BoolColumn:
+def _find_current_rows(state: UsageState) -> BoolColumn:
     """By row: whether a followed pod feeds it, or, if its VPA has none, whether it is among the last that were sampled.
 
     A container that was renamed or removed so leaves the recommendation at once, and one of a workload that is scaled
@@ -139,7 +139,7 @@ def _current(state: UsageState) -> BoolColumn:
     return current
 
 
-def _newest_pods(state: UsageState) -> tuple[FloatColumn, FloatColumn]:
+def _read_newest_pods(state: UsageState) -> tuple[FloatColumn, FloatColumn]:
     """By row: when the newest pod that feeds it started, and what is requested there.
 
     Of several pods that started at one moment, as those of a Job do, the highest requests count.

@@ -34,13 +34,13 @@ def manifest_files(advised: SurveyAdvice, form: Emitted, update_mode: str = "Off
     """A file for each workload; for kustomize also a component that lists them, to be named by a kustomization."""
     if form is Emitted.VPA:
         manifests = build_vpas(advised, update_mode)
-        return Files(dict(_texts(manifests)), manifests.left_out)
+        return Files(dict(_texts(manifests)), manifests.skipped)
     manifests = build_patches(advised)
     texts = dict(_texts(manifests))
     if form is Emitted.KUSTOMIZE:
         listed = {"patches": [_listed(workload) for workload, _ in manifests.objects]} if texts else {}
         texts = {"kustomization.yaml": encode_yaml([{**_COMPONENT, **listed}]), **texts}
-    return Files(texts, manifests.left_out)
+    return Files(texts, manifests.skipped)
 
 
 def _texts(manifests: AdviceManifests) -> Iterator[tuple[str, str]]:

@@ -177,11 +177,11 @@ def _container_row(row: AdviceRow) -> _ContainerRow:
     cells.append(number_cell(format_signed_money(advice.money), advice.money, begins=True))
     cells.append(number_cell(format_history(advice), advice.surveyed.days))
     return _ContainerRow(
-        words=f"{kind} {advice.surveyed.name} {advice.why}".lower(),
+        words=f"{kind} {advice.surveyed.name} {advice.reason_codes}".lower(),
         kind=kind,
         workload=workload_name(workload),
         container=advice.surveyed.name,
-        reason=advice.why,
+        reason=advice.reason_codes,
         meaning=reason.meaning,
         trend=_TRENDS[reason.severity],
         cells=cells,
@@ -189,7 +189,7 @@ def _container_row(row: AdviceRow) -> _ContainerRow:
 
 
 def _resource_cells(row: AdviceRow, resource: str) -> list[TableCell]:
-    change, apart = row.container.of(resource), select_resource(row.container.difference, resource)
+    change, apart = row.container.get_resource(resource), select_resource(row.container.difference, resource)
     return [
         number_cell(format_current_request(resource, change), change.request_before, begins=True),
         number_cell(format_amount(resource, change.request), change.request),

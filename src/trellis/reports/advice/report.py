@@ -75,7 +75,7 @@ def build_document(advised: SurveyAdvice) -> AdviceDocument:
         "source": surveyed.source,
         "recommender": surveyed.recommender,
         "parameters": dict(advised.parameters),
-        "limits": {resource: str(advised.policy.limits.rule(resource)) for resource in RESOURCES},
+        "limits": {resource: str(advised.policy.limits.get_rule(resource)) for resource in RESOURCES},
         "prices": {"currency": prices.currency, "coreHour": prices.core_hour, "gibHour": prices.gib_hour},
         "partial": surveyed.is_partial,
         "total": _totals(advised.total),
@@ -87,7 +87,7 @@ def build_document(advised: SurveyAdvice) -> AdviceDocument:
             "queries": surveyed.effort.queries,
             "repeated": surveyed.effort.repeated,
             "samples": surveyed.effort.samples,
-            "queriesOneByOne": surveyed.effort.one_by_one,
+            "queriesOneByOne": surveyed.effort.queries_per_container,
         },
     }
 
@@ -155,7 +155,7 @@ def _container(advice: ContainerAdvice) -> AdviceDocument:
         "kills": surveyed.kills,
         "highest": {resource: _text(resource, select_resource(surveyed.highest, resource)) for resource in RESOURCES},
         "podsOfOtherSizes": surveyed.differing,
-        "said": _explanation(surveyed.estimate.said),
+        "said": _explanation(surveyed.estimate.explanation),
     }
 
 
@@ -169,7 +169,7 @@ def _change(resource: str, change: ResourceAdvice, difference: float) -> AdviceD
         "request": _step(resource, change.request_before, change.request),
         "limit": _step(resource, change.limit_before, change.limit),
         "difference": _plain(resource, difference),
-        "found": _text(resource, change.found),
+        "found": _text(resource, change.estimate),
         "cappedBy": _capped(change),
     }
 
@@ -204,14 +204,14 @@ def _rows(advised: SurveyAdvice) -> Iterator[list[CsvCell]]:
         cells: list[CsvCell] = [workload.namespace, workload.kind, workload.name, advice.surveyed.name]
         cells += [str(advice.reason.severity), advice.reason.code, row.workload.pods]
         for resource in RESOURCES:
-            change = advice.of(resource)
+            change = advice.get_resource(resource)
             amounts = (change.request_before, change.request, change.limit_before, change.limit)
             cells += [change.reason.code, *(_plain(resource, value) for value in amounts)]
             cells.append(_plain(resource, select_resource(advice.difference, resource)))
         surveyed = advice.surveyed
         cells += [_number(advice.money, 2), _number(surveyed.days, 2), surveyed.samples]
         cells += [_number(surveyed.estimate.confidence, 3), surveyed.kills]
-        yield [*cells, *(_capped(advice.of(resource)) for resource in RESOURCES)]
+        yield [*cells, *(_capped(advice.get_resource(resource)) for resource in RESOURCES)]
 
 
 __all__ = ["FORMATS", "Emitted", "Files", "as_text", "manifest_files", "render_advice", "workload_name"]

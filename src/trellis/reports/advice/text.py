@@ -84,7 +84,7 @@ def _cells(row: AdviceRow, name: str) -> list[str]:
     container = row.container
     cells = [severity_mark(container), name, format_count(row.workload.pods)]
     for resource, apart in (("cpu", container.difference.cpu), ("memory", container.difference.memory)):
-        cells += [format_request_change(resource, container.of(resource)), format_difference(resource, apart)]
+        cells += [format_request_change(resource, container.get_resource(resource)), format_difference(resource, apart)]
     return [*cells, format_history(container)]
 
 
@@ -154,10 +154,10 @@ def _markdown_table(rows: Sequence[AdviceRow]) -> Iterator[str]:
         ]
         for resource, apart in (("cpu", container.difference.cpu), ("memory", container.difference.memory)):
             cells += [
-                format_request_change(resource, container.of(resource)).replace("->", "→"),
+                format_request_change(resource, container.get_resource(resource)).replace("->", "→"),
                 format_difference(resource, apart),
             ]
-        cells += [container.why, format_history(container)]
+        cells += [container.reason_codes, format_history(container)]
         yield f"| {' | '.join(cells)} |"
 
 

@@ -276,9 +276,9 @@ def list_remarks(advised: SurveyAdvice) -> Iterator[str]:
 
 def _bounds(row: AdviceRow) -> Iterator[str]:
     for resource in RESOURCES:
-        change = row.container.of(resource)
+        change = row.container.get_resource(resource)
         if change.capped is not None:
-            needed, allowed = format_amount(resource, change.found), format_amount(resource, change.request)
+            needed, allowed = format_amount(resource, change.estimate), format_amount(resource, change.request)
             container = printable_name(row.container.surveyed.name)
             subject = f"{workload_name(row.workload)} {container}: {RESOURCE_WORDS[resource]}"
             yield f"Note: {subject} of {needed} is needed, {allowed} is allowed ({change.capped.code})"
@@ -288,7 +288,11 @@ def describe_effort(used: SurveyEffort) -> str:
     """How many queries the survey took; empty if there were none."""
     if not used.queries:
         return f"{format_count(used.samples)} samples read." if used.samples else ""
-    beside = f" (one for each container would have been {format_count(used.one_by_one)})" if used.one_by_one else ""
+    beside = (
+        f" (one for each container would have been {format_count(used.queries_per_container)})"
+        if used.queries_per_container
+        else ""
+    )
     again = f", {format_count(used.repeated)} repeated" if used.repeated else ""
     took = f" in {used.seconds:.1f} s" if used.seconds else ""
     queries = "1 query" if used.queries == 1 else f"{format_count(used.queries)} queries"

@@ -105,7 +105,7 @@ def workload_history(workload: SurveyedWorkload, advised: SurveyAdvice, name: st
         kind=workload.kind,
         name=workload.name,
         usage=usage,
-        replicas=workload.wanted if workload.wanted >= 0 else workload.pods,
+        replicas=workload.desired_replicas if workload.desired_replicas >= 0 else workload.pods,
         request=(cpu, memory),
         largest=(most_cpu, most_memory),
         hpa=_hpa(workload.hpas[0]) if workload.hpas else None,

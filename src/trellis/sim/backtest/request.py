@@ -195,7 +195,7 @@ def _values(text: str, parameter: Parameter, span: str) -> Iterator[str]:
         value = begin + number * step
         if value > end + _ROUNDING * step:
             return
-        yield parameter.show(round(value, 9) if parameter.kind is not ParameterKind.WHOLE else round(value))
+        yield parameter.format(round(value, 9) if parameter.kind is not ParameterKind.WHOLE else round(value))
 
 
 def _title(name: str, settings: Mapping[str, str]) -> str:

@@ -34,7 +34,7 @@ class ModelContainerTable(ColumnTable):
     `version` grows with every change, so that what was read from the columns can be kept until then.
     """
 
-    fills = {
+    initial_values = {
         "workload": -1,
         "series": -1,
         "node": -1,
@@ -98,7 +98,7 @@ class ModelContainerTable(ColumnTable):
 
     def add(self, container: ModelContainer, workload: int, series: int, node: int, factor: float) -> int:
         """Add a row for a container."""
-        row = self._allocate_one()
+        row = self._allocate_number()
         self._containers.extend([None] * (row + 1 - len(self._containers)))
         self._containers[row] = container
         if row >= self._names.shape[1]:
@@ -125,7 +125,7 @@ class ModelContainerTable(ColumnTable):
 
     def find_stopped(self) -> IntColumn:
         """Containers that have run and do not run now: they wait for a restart, and keep their allocation."""
-        some = slice(self.reach)
+        some = slice(self.numbers_end)
         return np.flatnonzero(
             self.used[some] & (self.stage[some] == ContainerStage.DOWN) & ~np.isnan(self.started[some])
         )

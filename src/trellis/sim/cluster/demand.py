@@ -95,7 +95,7 @@ class FleetDemand:
 
     def build_columns(self, rows: ModelContainerTable) -> RunningContainers:
         """Build the columns of the rows as they are now."""
-        reach = rows.reach
+        reach = rows.numbers_end
         stage = rows.stage[:reach]
         numbers = np.flatnonzero(rows.used[:reach] & (stage > ContainerStage.DOWN))
         series, stage, factor = rows.series[numbers], stage[numbers], rows.factor[numbers]
@@ -162,8 +162,8 @@ class FleetDemand:
         memory = _finite(float(demand.memory[min(at, len(demand.memory) - 1)])) if len(demand.memory) else 0.0
         factor = float(rows.factor[row])
         if demand.shared and not demand.own_memory:
-            pods_by_workload = (rows.series[: rows.reach] == series) & rows.ready[: rows.reach]
-            total = float(rows.factor[: rows.reach][pods_by_workload].sum())
+            pods_by_workload = (rows.series[: rows.numbers_end] == series) & rows.ready[: rows.numbers_end]
+            total = float(rows.factor[: rows.numbers_end][pods_by_workload].sum())
             factor = factor / total if rows.ready[row] and total > 0 else 0.0
         return memory * factor + demand.base_memory + demand.leak * age
 

@@ -64,7 +64,7 @@ class ModelNodes:
 
     def __len__(self) -> int:
         """The length of columns."""
-        return self.table.reach
+        return self.table.numbers_end
 
     def add(self, node: Node, price: float) -> int:
         """Add a node; returns its number."""

@@ -235,7 +235,7 @@ class Scheduler:
     def _best(self, possible: BoolColumn, demand: Demand) -> int:
         """The node with the most left once the pod is there; the first of several."""
         nodes, requests = self._state.nodes, demand.requests
-        score = np.zeros(nodes.table.reach)
+        score = np.zeros(nodes.table.numbers_end)
         for resource in (CPU, MEMORY):
             offered = np.maximum(nodes.table.offered(resource), 1)
             score += (nodes.occupancy.free(resource) - requests.get(resource, 0)) / offered

@@ -66,7 +66,7 @@ class ModelPodMetrics:
     def snapshot(self, now: float) -> PodMetricsSnapshot:
         """Build the snapshot of all pods at this moment."""
         rows = self._cluster.rows
-        numbers = np.flatnonzero(rows.used[: rows.reach] & ~rows.terminating[: rows.reach])
+        numbers = np.flatnonzero(rows.used[: rows.numbers_end] & ~rows.terminating[: rows.numbers_end])
         started = _take_entries(self._started, numbers, np.nan)
         has_metrics = _for_all(rows.pod[numbers], started == rows.started[numbers])
         measured = np.where(has_metrics, _COUNTED, _MISSING)

@@ -145,7 +145,7 @@ class SimulatedRecommender:
             self._pods.snapshot(),
             self._hvpas.snapshot(),
             {kind: store.snapshot() for kind, store in self._workloads.items()},
-            self._changes.take(),
+            self._changes.pop_changes(),
         )
         self._engine.begin(ClusterObservation(snapshot, self._scope, self._recommenders))
         return snapshot

@@ -51,12 +51,12 @@ def load_scenario(path: Path, traces: TraceReader | None = None, *, seed: int | 
 
 def with_variants(fleet: Fleet, names: Sequence[str]) -> Fleet:
     """The fleet with only these variants, in their own order; `InvalidInput` for an unknown name."""
-    known_names = {variant.name for variant in fleet.variants}
+    list_names = {variant.name for variant in fleet.variants}
     for name in names:
-        if name not in known_names:
-            guess = suggest_name(name, known_names)
+        if name not in list_names:
+            guess = suggest_name(name, list_names)
             hint = f' (did you mean "{guess}"?)' if guess else ""
-            raise InvalidInput(name, f"is no variant of this scenario{hint}; it has {', '.join(sorted(known_names))}")
+            raise InvalidInput(name, f"is no variant of this scenario{hint}; it has {', '.join(sorted(list_names))}")
     return msgspec.structs.replace(
         fleet, variants=tuple(variant for variant in fleet.variants if variant.name in names)
     )

@@ -73,30 +73,30 @@ class Anonymizer(Pseudonyms):
         super().__init__(secret)
         self._recommenders = frozenset(built_in_recommenders())
 
-    def document(self, document: Mapping[str, Any]) -> dict[str, Any]:
+    def anonymize(self, document: Mapping[str, Any]) -> dict[str, Any]:
         """The anonymized document of an object."""
-        masked: dict[str, Any] = self._value("", dict(document))
+        masked: dict[str, Any] = self._mask_value("", dict(document))
         kind, metadata = document.get("kind"), document.get("metadata", {})
         # Names of nodes and namespaces are replaced as a whole.
         for named_kind, mask in (("Node", self.node), ("Namespace", self.namespace)):
             if kind == named_kind:
                 masked["metadata"]["name"] = mask(metadata.get("name", ""))
         if kind == ConfigMap.__name__ and metadata.get("name") != FREEZE_CONFIG_MAP:
-            masked["data"] = anonymize_node_groups(document.get("data", {}), self.document)
+            masked["data"] = anonymize_node_groups(document.get("data", {}), self.anonymize)
         return masked
 
-    def _value(self, field: str, value: Any) -> Any:
+    def _mask_value(self, field: str, value: Any) -> Any:
         match value:
             case dict():
-                return self._map(field, value)
+                return self._mask_map(field, value)
             case list():
-                return [self._value(field, item) for item in value]
+                return [self._mask_value(field, item) for item in value]
             case str():
-                return self._text(field, value)
+                return self._mask_text(field, value)
             case _:
                 return value
 
-    def _map(self, field: str, fields: dict[str, Any]) -> dict[str, Any]:
+    def _mask_map(self, field: str, fields: dict[str, Any]) -> dict[str, Any]:
         if field == "parameters":
             return fields
         if field in AMOUNT_FIELDS and _is_flat(fields):
@@ -104,26 +104,26 @@ class Anonymizer(Pseudonyms):
         if field in LABEL_FIELDS and all(isinstance(value, str) for value in fields.values()):
             return {self.key(name): self.label(name, value) for name, value in fields.items()}
         if field == "annotations":
-            return dict(self._annotations(fields))
+            return dict(self._mask_annotations(fields))
         if field == "disruptedPods":
             return {self.name(name): value for name, value in fields.items()}
         if field == "data":
-            return {name: self._freeze(name, value) for name, value in fields.items()}
+            return {name: self._mask_freeze(name, value) for name, value in fields.items()}
         remaining = {name: value for name, value in fields.items() if name not in DROPPED_FIELDS}
         if "key" in fields:
-            return self._keyed(remaining)
-        masked = {name: self._value(name, value) for name, value in remaining.items()}
+            return self._mask_requirement(remaining)
+        masked = {name: self._mask_value(name, value) for name, value in remaining.items()}
         if field in ("resource", "containerResource", "os") and "name" in fields:
             masked["name"] = fields["name"]
         if field == "recommenders" and "name" in fields:
-            masked["name"] = self._recommender(fields["name"])
+            masked["name"] = self._mask_recommender(fields["name"])
         return masked
 
-    def _keyed(self, fields: dict[str, Any]) -> dict[str, Any]:
+    def _mask_requirement(self, fields: dict[str, Any]) -> dict[str, Any]:
         """A requirement, a taint or a toleration: its values belong to its key."""
         key = fields["key"]
         mask: Callable[[str], str] = self.node if key == _NODE_NAME else lambda value: self.label(key, value)
-        masked = {name: self._value(name, value) for name, value in fields.items()}
+        masked = {name: self._mask_value(name, value) for name, value in fields.items()}
         masked["key"] = key if key == _NODE_NAME else self.key(key)
         if "values" in fields:
             masked["values"] = [mask(value) for value in fields["values"]]
@@ -131,7 +131,7 @@ class Anonymizer(Pseudonyms):
             masked["value"] = mask(fields["value"])
         return masked
 
-    def _text(self, field: str, text: str) -> str:
+    def _mask_text(self, field: str, text: str) -> str:
         if not text or field in PUBLIC_FIELDS:
             return text
         if field in ("component", "reportingComponent") and text.startswith(PUBLIC_COMPONENTS):
@@ -143,17 +143,17 @@ class Anonymizer(Pseudonyms):
             (("kind",), self.kind),
             (("apiVersion",), self.api_version),
             (("selector",), self.selector),
-            (("type", "conditionType"), self._type),
+            (("type", "conditionType"), self._mask_type),
         ):
             if field in fields:
                 return mask(text)
         return self.name(text)
 
-    def _type(self, text: str) -> str:
+    def _mask_type(self, text: str) -> str:
         """The type of a condition; a custom one has a domain."""
         return self.key(text) if "/" in text else text
 
-    def _annotations(self, annotations: Mapping[str, str]) -> list[tuple[str, str]]:
+    def _mask_annotations(self, annotations: Mapping[str, str]) -> list[tuple[str, str]]:
         """The annotations whose meaning is known, with their names and values masked."""
         masked: list[tuple[str, str]] = []
         for name, value in annotations.items():
@@ -178,16 +178,16 @@ class Anonymizer(Pseudonyms):
             elif name in (KEPT_FROM_ANNOTATION, MIRROR_POD_ANNOTATION):
                 masked.append((name, self.name(value)))
             elif name == SHADOW_RECOMMENDERS:
-                masked.append((name, re.sub(r"[^,\s]+", lambda match: self._recommender(match[0]), value)))
+                masked.append((name, re.sub(r"[^,\s]+", lambda match: self._mask_recommender(match[0]), value)))
             elif name == FREEZE_ANNOTATION:
-                masked.append((name, self._freeze("freeze", value)))
+                masked.append((name, self._mask_freeze("freeze", value)))
         return masked
 
-    def _recommender(self, name: str) -> str:
+    def _mask_recommender(self, name: str) -> str:
         """A recommender: those that come with Trellis are the same everywhere."""
         return name if name in self._recommenders else self.name(name)
 
-    def _freeze(self, name: str, value: str) -> str:
+    def _mask_freeze(self, name: str, value: str) -> str:
         """A value of the freeze: whether changes are frozen, by whom, and why."""
         if name == "why":
             return ""

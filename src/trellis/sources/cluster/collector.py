@@ -121,7 +121,7 @@ async def collect_lines(
     except (KubeError, UnreadableObject) as error:
         resizes = True
         missing.append(MissingData("kinds that are served", "", describe_error(error)))
-    about = DumpInfo(
+    info = DumpInfo(
         now,
         version.git_version,
         resizes,
@@ -130,14 +130,14 @@ async def collect_lines(
         everywhere=not scope.patterns,
         all_pods=scope.all_pods or bool(scope.node_groups),
     )
-    for line in writer.encode_start(about):
+    for line in writer.encode_start(info):
         yield line
     for missing_data in missing:
         yield writer.encode_missing(missing_data)
     for namespace in namespaces.objects:
         yield writer.encode_object(namespace, "v1", "Namespace")
     reader = _ClusterReader(client, writer)
-    async with aclosing(read_in_order(list(_lists(reader, scope, namespaces)), report)) as lists:
+    async with aclosing(read_in_order(list(_build_lists(reader, scope, namespaces)), report)) as lists:
         async for line in lists:
             yield line
     async for line in reader.read_scales():
@@ -146,7 +146,7 @@ async def collect_lines(
         yield line
 
 
-def _lists(reader: _ClusterReader, scope: CollectionScope, namespaces: NamespaceScope) -> Iterator[ReadList]:
+def _build_lists(reader: _ClusterReader, scope: CollectionScope, namespaces: NamespaceScope) -> Iterator[ReadList]:
     """The lists to read, in the order of a dump."""
     cluster_wide = _DECIDING_ABOUT_NODES if scope.node_groups else (PODS,) if scope.all_pods else ()
     yield partial(reader.read_objects, NODES, _CLUSTER)
@@ -233,7 +233,7 @@ class _ClusterReader:
     async def read_scales(self) -> AsyncIterator[bytes]:
         """What the scales of kinds say that are not well known, and those of their controllers."""
         lookups = ScaleLookups(self._client, draw=lambda: 0.0)
-        while unread_scales := self._targets.take_unread():
+        while unread_scales := self._targets.pop_unread():
             scales = await lookups.find_all(unread_scales)
             for target in unread_scales:
                 self._targets.add_controller(target.namespace, scales[target].controller)
@@ -245,7 +245,7 @@ class _ClusterReader:
 
         Node groups are declared in the ConfigMap named by a flag of the node autoscaler, or else by `node_groups`.
         """
-        namespace, where = components.NAMESPACE, node_groups
+        namespace, config_map = components.NAMESPACE, node_groups
         try:
             deployments = await self._client.list_all(components.COMPONENT_DEPLOYMENTS, namespace)
         except (KubeError, UnreadableObject) as error:
@@ -254,18 +254,20 @@ class _ClusterReader:
             )
         else:
             for component in components.find_components(deployments.items):
-                where = _node_groups_flag(component) or where
+                config_map = _node_groups_flag(component) or config_map
                 yield self._writer.encode_component(component)
         named: list[tuple[Resource[Any], str]] = [(LEASES, name) for name in components.LEASES]
         for resource, name in (*named, (CONFIG_MAPS, CLUSTER_FREEZE_CONFIG_MAP)):
-            async for line in self._read_one(resource, namespace, name, f"{resource.kind} {name}"):
+            async for line in self._read_object(resource, namespace, name, f"{resource.kind} {name}"):
                 yield line
         if node_groups:
-            namespace, _, name = where.partition("/")
-            async for line in self._read_one(CONFIG_MAPS, namespace, name, NODE_GROUPS):
+            namespace, _, name = config_map.partition("/")
+            async for line in self._read_object(CONFIG_MAPS, namespace, name, NODE_GROUPS):
                 yield line
 
-    async def _read_one(self, resource: Resource[Any], namespace: str, name: str, title: str) -> AsyncIterator[bytes]:
+    async def _read_object(
+        self, resource: Resource[Any], namespace: str, name: str, title: str
+    ) -> AsyncIterator[bytes]:
         """One object, if there is one."""
         try:
             item = await self._client.get(resource, name, namespace)

@@ -65,7 +65,7 @@ def find_components(deployments: Iterable[ComponentDeployment]) -> Iterator[Dump
     for deployment in deployments:
         for container in deployment.spec.template.spec.containers:
             words = (*container.command, *container.args)
-            component = _component(words, container.image)
+            component = _find_component(words, container.image)
             if component:
                 replicas = 1 if deployment.spec.replicas is None else deployment.spec.replicas
                 namespace, name = deployment.metadata.namespace, deployment.metadata.name
@@ -83,22 +83,22 @@ def parse_flags(words: Iterable[str]) -> Mapping[str, str]:
             flags[flag[1]] = "true" if flag[2] is None else flag[2]
         elif last:
             flags[last], last = word, ""
-    return {name: _without_login(value) for name, value in flags.items() if not _SECRET.search(name)}
+    return {name: _strip_login(value) for name, value in flags.items() if not _SECRET.search(name)}
 
 
-def _component(words: tuple[str, ...], image: str) -> str:
+def _find_component(words: tuple[str, ...], image: str) -> str:
     """What its command says, `trellis updater` or `/updater`; else what its image is called, `vpa-updater`."""
-    before = ""
+    previous = ""
     for word in words:
-        named = _COMPONENTS.get(word.rpartition("/")[2], "")
-        if named and (named not in _COMMON_WORDS or before == _OURS):
-            return named
-        before = word.rpartition("/")[2]
+        component = _COMPONENTS.get(word.rpartition("/")[2], "")
+        if component and (component not in _COMMON_WORDS or previous == _OURS):
+            return component
+        previous = word.rpartition("/")[2]
     base = image.rpartition("/")[2].partition("@")[0].partition(":")[0]
     return _COMPONENTS.get(base.removeprefix("vpa-"), "") if base.startswith("vpa-") else ""
 
 
-def _without_login(value: str) -> str:
+def _strip_login(value: str) -> str:
     """An address without the name and password that may be written into it."""
     if "://" not in value or "@" not in value:
         return value

@@ -45,13 +45,13 @@ class DumpWriter:
         self.counts: Counter[str] = Counter()
         self.missing: list[MissingData] = []
 
-    def encode_start(self, about: DumpInfo) -> tuple[bytes, bytes]:
+    def encode_start(self, info: DumpInfo) -> tuple[bytes, bytes]:
         """The first two lines."""
         if self._mask is not None:
-            namespaces = tuple(map(self._mask.namespace, about.namespaces))
-            about = msgspec.structs.replace(about, namespaces=namespaces, patterns=(), anonymous=True)
+            namespaces = tuple(map(self._mask.namespace, info.namespaces))
+            info = msgspec.structs.replace(info, namespaces=namespaces, patterns=(), anonymous=True)
         return encode_line(HEADER, RecordingHeader(FORMAT_VERSION, DUMP, __version__)), encode_line(
-            dump_format.ABOUT, about
+            dump_format.ABOUT, info
         )
 
     def encode_end(self) -> bytes:
@@ -64,7 +64,7 @@ class DumpWriter:
         document = {"apiVersion": api_version, "kind": kind} | msgspec.json.decode(encode_payload(item))
         redact(document, kind)
         self.counts[kind] += 1
-        return encode_line(dump_format.OBJECT, document if self._mask is None else self._mask.document(document))
+        return encode_line(dump_format.OBJECT, document if self._mask is None else self._mask.anonymize(document))
 
     def encode_missing(self, missing: MissingData) -> bytes:
         """Missing data; `missing` keeps it in full, even if the dump is anonymized."""
@@ -125,7 +125,7 @@ class DumpWriter:
 
 
 def _anonymize_controller(mask: Anonymizer, controller: OwnerReference) -> OwnerReference:
-    document = mask.document({"ownerReferences": [msgspec.to_builtins(controller)]})
+    document = mask.anonymize({"ownerReferences": [msgspec.to_builtins(controller)]})
     return msgspec.convert(document["ownerReferences"][0], OwnerReference)
 
 

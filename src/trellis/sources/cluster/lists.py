@@ -65,7 +65,7 @@ async def list_pages(client: Client, resource: Resource[T], namespace: str = "")
             failures += 1
             if failures >= _TRIES:
                 raise
-            await asyncio.sleep(_BACKOFF.wait(failures, _middle, error.retry_after))
+            await asyncio.sleep(_BACKOFF.wait(failures, _draw_no_jitter, error.retry_after))
         else:
             return
 
@@ -83,7 +83,7 @@ def describe_error(error: TrellisError, resource: Resource[Any] | None = None) -
             return f"{UNREADABLE}: {error}"
 
 
-def _middle() -> float:
+def _draw_no_jitter() -> float:
     """The jitter of a retry: none, because a single client competes with no other."""
     return 0.5
 
@@ -137,13 +137,13 @@ async def resolve_namespaces(client: Client, scope: CollectionScope) -> Namespac
         for namespace in namespaces
         if any(fnmatchcase(namespace.metadata.name, pattern) for pattern in scope.patterns)
     ]
-    names_ = tuple(namespace.metadata.name for namespace in chosen)
-    unmatched = [pattern for pattern in scope.patterns if not any(fnmatchcase(name, pattern) for name in names_)]
+    matched_names = tuple(namespace.metadata.name for namespace in chosen)
+    unmatched = [pattern for pattern in scope.patterns if not any(fnmatchcase(name, pattern) for name in matched_names)]
     all_names = [namespace.metadata.name for namespace in namespaces]
-    missing_ = tuple(
-        MissingData(NAMESPACES.kind, pattern, _does_not_exist(pattern, all_names)) for pattern in unmatched
+    unmatched_names = tuple(
+        MissingData(NAMESPACES.kind, pattern, _describe_missing(pattern, all_names)) for pattern in unmatched
     )
-    return NamespaceScope(names_, names_, tuple(chosen), missing_)
+    return NamespaceScope(matched_names, matched_names, tuple(chosen), unmatched_names)
 
 
 async def _get_namespaces(client: Client, names: tuple[str, ...]) -> NamespaceScope:
@@ -153,8 +153,10 @@ async def _get_namespaces(client: Client, names: tuple[str, ...]) -> NamespaceSc
         try:
             objects.append(await client.get(NAMESPACES, name))
         except (KubeError, UnreadableObject) as error:
-            is_gone = getattr(error, "code", 0) == 404
-            reason = _does_not_exist(name, await _list_namespace_names(client)) if is_gone else describe_error(error)
+            is_missing = getattr(error, "code", 0) == 404
+            reason = (
+                _describe_missing(name, await _list_namespace_names(client)) if is_missing else describe_error(error)
+            )
             missing.append(MissingData(NAMESPACES.kind, name, reason))
     return NamespaceScope(names, names, tuple(objects), tuple(missing))
 
@@ -167,7 +169,7 @@ async def _list_namespace_names(client: Client) -> list[str]:
         return []
 
 
-def _does_not_exist(name: str, existing: Sequence[str]) -> str:
+def _describe_missing(name: str, existing: Sequence[str]) -> str:
     guess = None if _is_wild(name) else suggest_name(name, existing)
     return f'{NOT_THERE} (did you mean "{guess}"?)' if guess else NOT_THERE
 
@@ -217,7 +219,7 @@ async def read_in_order(lists: Sequence[ReadList], report: ReportLists) -> Async
 
 
 async def read_in_namespaces(
-    what: str, scope: NamespaceScope, read: Callable[[str], Awaitable[str]]
+    title: str, scope: NamespaceScope, read: Callable[[str], Awaitable[str]]
 ) -> list[MissingData]:
     """Read a kind or a source in all namespaces of a scope; `read` returns why it could not, or an empty text.
 
@@ -230,8 +232,8 @@ async def read_in_namespaces(
         unreadable = await _find_unreadable(listed, read)
     reasons = set(unreadable.values())
     if len(reasons) == 1 and (NOT_SERVED in reasons or len(unreadable) == len(listed) > 1):
-        return [MissingData(what, "", reasons.pop())]
-    return [MissingData(what, namespace, reason) for namespace, reason in unreadable.items()]
+        return [MissingData(title, "", reasons.pop())]
+    return [MissingData(title, namespace, reason) for namespace, reason in unreadable.items()]
 
 
 async def _find_unreadable(namespaces: Sequence[str], read: Callable[[str], Awaitable[str]]) -> dict[str, str]:

@@ -40,24 +40,24 @@ class Pseudonyms:
         if text in PUBLIC_NAMES:
             return text
         parts = text.split("-")
-        masked = [self._part(part) for part in parts]
+        masked = [self._mask_part(part) for part in parts]
         if len(parts) > 1 and _ORDINAL.fullmatch(parts[-1]):
             masked[-1] = parts[-1]
         return "-".join(masked)
 
     def namespace(self, text: str) -> str:
         """A namespace, as a whole."""
-        return text if text in PUBLIC_NAMES else self._prefixed("ns", text)
+        return text if text in PUBLIC_NAMES else self._draw_with_prefix("ns", text)
 
     def node(self, text: str) -> str:
         """A node, as a whole: its name is often its address."""
-        return self._prefixed("node", text)
+        return self._draw_with_prefix("node", text)
 
     def key(self, text: str) -> str:
         """The key of a label or an extended resource; keeps a slash, by which a scheduler recognises the latter."""
         if not text or is_public_key(text):
             return text
-        masked = self._prefixed("key", text)
+        masked = self._draw_with_prefix("key", text)
         return f"{masked}/x" if "/" in text else masked
 
     def label(self, key: str, value: str) -> str:
@@ -68,12 +68,12 @@ class Pseudonyms:
 
     def kind(self, text: str) -> str:
         """A kind that only this cluster may have."""
-        return text if text in DUMPED_KINDS or text in PUBLIC_NAMES else self._prefixed("Kind", text)
+        return text if text in DUMPED_KINDS or text in PUBLIC_NAMES else self._draw_with_prefix("Kind", text)
 
     def api_version(self, text: str) -> str:
         """The API version of a kind, with a pseudonym for a group that only this cluster may have."""
         group, slash, version = text.rpartition("/")
-        return text if is_public_group(group) else f"{self._prefixed('group', group)}{slash}{version}"
+        return text if is_public_group(group) else f"{self._draw_with_prefix('group', group)}{slash}{version}"
 
     def selector(self, text: str) -> str:
         """A selector in its text form; one that cannot be read selects nothing, whatever it says."""
@@ -81,24 +81,24 @@ class Pseudonyms:
             requirements = parse_selector(text).requirements
         except InvalidSelector:
             return ""
-        return str(Selector(tuple(map(self._requirement, requirements))))
+        return str(Selector(tuple(map(self._mask_requirement_labels, requirements))))
 
-    def _requirement(self, requirement: LabelRequirement) -> LabelRequirement:
+    def _mask_requirement_labels(self, requirement: LabelRequirement) -> LabelRequirement:
         values = tuple(sorted(self.label(requirement.key, value) for value in requirement.values))
         return LabelRequirement(self.key(requirement.key), requirement.operator, values)
 
-    def _part(self, text: str) -> str:
+    def _mask_part(self, text: str) -> str:
         if not text:
             return text
         if text.isdecimal():
-            return self._drawn("digits", text, _DIGITS, max(len(text), _WORD))
+            return self._draw("digits", text, _DIGITS, max(len(text), _WORD))
         length = len(text) if _DRAWN.fullmatch(text) else _WORD
-        return self._drawn("part", text, _LETTERS, length)
+        return self._draw("part", text, _LETTERS, length)
 
-    def _prefixed(self, prefix: str, text: str) -> str:
-        return f"{prefix}-{self._drawn(prefix, text, _LETTERS, 8)}" if text else text
+    def _draw_with_prefix(self, prefix: str, text: str) -> str:
+        return f"{prefix}-{self._draw(prefix, text, _LETTERS, 8)}" if text else text
 
-    def _drawn(self, family: str, text: str, letters: str, length: int) -> str:
+    def _draw(self, family: str, text: str, letters: str, length: int) -> str:
         """Letters that follow from the text and the secret alone, unless another text has them already."""
         pseudonym = self._pseudonyms.get((family, text))
         if pseudonym is None:

@@ -94,13 +94,13 @@ def _keep_known_annotations(value: object) -> None:
         for item in value:
             _keep_known_annotations(item)
     elif isinstance(value, dict):
-        for key, below in list(value.items()):
-            if key == "annotations" and isinstance(below, dict):
-                value[key] = {name: text for name, text in below.items() if _is_known(name)}
+        for key, nested in list(value.items()):
+            if key == "annotations" and isinstance(nested, dict):
+                value[key] = {name: text for name, text in nested.items() if _is_known_annotation(name)}
             elif key == "finalizers":
                 del value[key]
             else:
-                _keep_known_annotations(below)
+                _keep_known_annotations(nested)
 
 
 def _keep_known_pod(pods: Document | None) -> None:
@@ -114,7 +114,7 @@ def _keep_known_pod(pods: Document | None) -> None:
     pods["podSpec"] = msgspec.json.decode(msgspec.json.encode(spec))
 
 
-def _is_known(annotation: str) -> bool:
+def _is_known_annotation(annotation: str) -> bool:
     return annotation in _KNOWN_ANNOTATIONS or annotation.startswith(_KNOWN_PREFIXES)
 
 

@@ -44,7 +44,7 @@ class ScaleTargets:
         if owner is not None and owner.namespace:
             self._add(owner)
 
-    def take_unread(self) -> list[TargetRef]:
+    def pop_unread(self) -> list[TargetRef]:
         """The targets that have not been looked up yet; marks them as looked up."""
         targets, self._unread = list(self._unread), {}
         self._read.update(targets)

@@ -90,7 +90,7 @@ _SHORT_BYTES: Final = 1 << 17
 # What client-go's metrics call the code of a request without an answer.
 NO_ANSWER: Final = "<error>"
 # Waits of 1, 2, 4, 8... seconds, each up to twice as long by chance.
-_PATIENCE: Final = RetryBackoff(initial=1.0, maximum=30.0)
+_BACKOFF: Final = RetryBackoff(initial=1.0, maximum=30.0)
 _LONGEST_WAIT_SECONDS: Final = 60.0
 
 
@@ -107,7 +107,7 @@ class PrometheusClient:
         *,
         observe: ObserveRequest | None = None,
         environment: Mapping[str, str] = os.environ,
-        backoff: RetryBackoff = _PATIENCE,
+        backoff: RetryBackoff = _BACKOFF,
         draw: Draw = random.random,
         grace_seconds: float = GRACE_SECONDS,
         fail_fast: bool = False,
@@ -179,29 +179,29 @@ class PrometheusClient:
                 status, headers, body = await self._send_authorized(path, parameters)
             except NETWORK_FAILURES as error:
                 # A query that got no answer in minutes will get none in the next ones.
-                if failures > self._retries or _took_too_long(error) or (self._fail_fast and _is_unconnected(error)):
+                if failures > self._retries or _has_timed_out(error) or (self._fail_fast and _is_unconnected(error)):
                     failure = describe_failure(error, self._seconds)
                     raise PrometheusUnreachable(f"Prometheus at {self._address} {failure}") from error
             else:
                 self._fail_fast = False
                 if status == 200:
                     return body
-                refused = build_refusal(self._address, status, headers, body)
-                if failures > self._retries or not is_temporary(refused):
-                    raise refused
+                refusal = build_refusal(self._address, status, headers, body)
+                if failures > self._retries or not is_temporary(refusal):
+                    raise refusal
                 wait = retry_after(headers, _LONGEST_WAIT_SECONDS)
             await asyncio.sleep(self._backoff.wait(failures, self._draw, wait))
 
     async def _send_authorized(self, path: str, parameters: Mapping[str, str]) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body. Some servers take no POST, and a token may just have been replaced."""
         authorization = await self._credentials.header()
-        answer = await self._request(path, parameters, authorization)
-        if answer[0] in (405, 501) and self._method == "POST":
+        response = await self._request(path, parameters, authorization)
+        if response[0] in (405, 501) and self._method == "POST":
             self._method = "GET"
-            answer = await self._request(path, parameters, authorization)
-        if answer[0] == 401 and await self._credentials.renew():
-            answer = await self._request(path, parameters, await self._credentials.header())
-        return answer
+            response = await self._request(path, parameters, authorization)
+        if response[0] == 401 and await self._credentials.renew():
+            response = await self._request(path, parameters, await self._credentials.header())
+        return response
 
     async def _request(
         self, path: str, parameters: Mapping[str, str], authorization: Mapping[str, str]
@@ -268,7 +268,7 @@ def _tls_context(settings: PrometheusSettings, address: str) -> ssl.SSLContext |
         raise InvalidInput(file, f"--prometheus-ca-file: {error.rule}") from error
 
 
-def _took_too_long(error: Exception) -> bool:
+def _has_timed_out(error: Exception) -> bool:
     return isinstance(error, TimeoutError) and not isinstance(error, aiohttp.ConnectionTimeoutError)
 
 

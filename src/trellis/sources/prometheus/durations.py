@@ -52,7 +52,7 @@ def parse_prometheus_duration(value: object) -> Duration:
     return Duration(nanos)
 
 
-def span_problem(value: str) -> str | None:
+def check_span(value: str) -> str | None:
     """What keeps a text from being a time that has passed, or None: the `check` of a setting."""
     try:
         return None if parse_prometheus_duration(value) else "must be longer than 0s"

@@ -55,31 +55,31 @@ class QueryWindows:
         """The window to query next; None if all are read."""
         if not self._waiting:
             return None
-        rest = self._waiting[0]
-        return QueryWindow(rest.namespaces, rest.first, min(self._steps, rest.steps))
+        window = self._waiting[0]
+        return QueryWindow(window.namespaces, window.first, min(self._steps, window.steps))
 
     def mark_read(self) -> None:
         """Mark the next window as read."""
-        rest = self._waiting.popleft()
-        read = min(self._steps, rest.steps)
-        if read < rest.steps:
-            self._waiting.appendleft(QueryWindow(rest.namespaces, rest.first + read, rest.steps - read))
+        window = self._waiting.popleft()
+        read = min(self._steps, window.steps)
+        if read < window.steps:
+            self._waiting.appendleft(QueryWindow(window.namespaces, window.first + read, window.steps - read))
         else:
             self._steps = self._longest
 
     def halve(self) -> bool:
         """Halve the next window; returns whether it could be halved."""
-        rest = self._waiting[0]
-        steps = min(self._steps, rest.steps)
+        window = self._waiting[0]
+        steps = min(self._steps, window.steps)
         if steps > 1:
             self._steps = steps // 2
             return True
-        if rest.namespaces is None or len(rest.namespaces) < 2:
+        if window.namespaces is None or len(window.namespaces) < 2:
             return False
-        middle = len(rest.namespaces) // 2
+        middle = len(window.namespaces) // 2
         self._waiting.popleft()
-        for part in (rest.namespaces[middle:], rest.namespaces[:middle]):
-            self._waiting.appendleft(QueryWindow(part, rest.first, rest.steps))
+        for part in (window.namespaces[middle:], window.namespaces[:middle]):
+            self._waiting.appendleft(QueryWindow(part, window.first, window.steps))
         self._steps = self._longest
         return True
 
@@ -150,43 +150,49 @@ async def read_history(
     Raises `PrometheusError`. What was yielded before is sound: of each container all there is up to some time.
     """
     times = TimeGrid.until(now, settings)
-    pieces = times.split_into_windows(
-        _groups(settings, namespaces), duration_seconds(settings.history_chunk) / times.step
+    windows = times.split_into_windows(
+        _group_namespaces(settings, namespaces), duration_seconds(settings.history_chunk) / times.step
     )
-    total, samples, unread = pieces.size, 0, 0
+    total, samples, unread = windows.size, 0, 0
 
-    def queries(some: tuple[str, ...] | None) -> tuple[str, str]:
-        return cpu_query(settings, some, settings.history_resolution), memory_query(settings, some)
+    def queries(group: tuple[str, ...] | None) -> tuple[str, str]:
+        return cpu_query(settings, group, settings.history_resolution), memory_query(settings, group)
 
-    async for read in read_windows(client, pieces, times, queries, container_labels(settings)):
+    async for read in read_windows(client, windows, times, queries, container_labels(settings)):
         samples, unread = samples + len(read.times), unread + read.joined.unread
         if report:
-            report(HistoryProgress(total - pieces.size, total, samples, unread))
+            report(HistoryProgress(total - windows.size, total, samples, unread))
         if len(read.times):
             cpu, memory = read.joined.columns
             yield await asyncio.to_thread(read.joined.build_samples, read.times, cpu, memory)
 
 
 async def read_windows(
-    client: PrometheusClient, pieces: QueryWindows, times: TimeGrid, queries: BuildQueries, labels: tuple[str, str, str]
+    client: PrometheusClient,
+    windows: QueryWindows,
+    times: TimeGrid,
+    queries: BuildQueries,
+    labels: tuple[str, str, str],
 ) -> AsyncIterator[WindowUsage]:
     """Piece by piece, smaller ones where one is too much; raises `PrometheusError`."""
-    while piece := pieces.next():
-        start = times.start + piece.first * times.step
-        end = start + (piece.steps - 1) * times.step
+    while window := windows.next():
+        start = times.start + window.first * times.step
+        end = start + (window.steps - 1) * times.step
         try:
-            answers = [await client.query_range(query, start, end, times.step) for query in queries(piece.namespaces)]
+            results = [await client.query_range(query, start, end, times.step) for query in queries(window.namespaces)]
         except PrometheusTooMuch:
-            if not pieces.halve():
+            if not windows.halve():
                 raise
             continue
-        pieces.mark_read()
-        joined = await asyncio.to_thread(join_results, answers, labels, start, times.step)
-        del answers  # as long as what was made of them
+        windows.mark_read()
+        joined = await asyncio.to_thread(join_results, results, labels, start, times.step)
+        del results  # as long as what was made of them
         yield WindowUsage(joined, start + joined.ticks.astype(np.float64) * times.step)
 
 
-def _groups(settings: PrometheusSettings, namespaces: Collection[str] | None) -> Sequence[tuple[str, ...] | None]:
+def _group_namespaces(
+    settings: PrometheusSettings, namespaces: Collection[str] | None
+) -> Sequence[tuple[str, ...] | None]:
     if namespaces is None:
         return [None]
     return namespace_groups(namespaces, settings.prometheus_namespaces_per_query)

@@ -25,12 +25,12 @@ async def query_label_values(
     client: PrometheusClient, settings: PrometheusSettings, metric: str, labels: Sequence[str], now: float
 ) -> Sequence[Mapping[str, str]]:
     """The different values of some labels of a metric; where that is too much to ask, those it has now."""
-    by = f"group by ({', '.join(labels)})"
+    grouping = f"group by ({', '.join(labels)})"
     try:
-        answer = await client.query(f"{by} (last_over_time({metric}[{settings.history_length}]))", now)
+        result = await client.query(f"{grouping} (last_over_time({metric}[{settings.history_length}]))", now)
     except PrometheusTooMuch:
-        answer = await client.query(f"{by} ({metric})", now)
-    return answer.labels
+        result = await client.query(f"{grouping} ({metric})", now)
+    return result.labels
 
 
 async def query_pod_labels(client: PrometheusClient, settings: PrometheusSettings, now: float) -> PodLabels:
@@ -39,21 +39,21 @@ async def query_pod_labels(client: PrometheusClient, settings: PrometheusSetting
     if not query:
         return {}
     try:
-        answer = await client.query(query, now)
+        result = await client.query(query, now)
     except PrometheusTooMuch:
         if not query.endswith("]"):
             raise
         # A range has every single sample in it. The last of each series has the same labels.
-        answer = await client.query(f"last_over_time({query})", now)
-    return read_pod_labels(answer, settings)
+        result = await client.query(f"last_over_time({query})", now)
+    return read_pod_labels(result, settings)
 
 
-def read_pod_labels(answer: QueryResult, settings: PrometheusSettings) -> PodLabels:
+def read_pod_labels(result: QueryResult, settings: PrometheusSettings) -> PodLabels:
     """The labels without their prefix. A series that does not name a pod says nothing."""
     prefix = settings.pod_label_prefix
     labels_by_pod: dict[tuple[str, str], dict[str, str]] = {}
     newest_times: dict[tuple[str, str], float] = {}
-    for labels, time in zip(answer.labels, _newest(answer).tolist(), strict=True):
+    for labels, time in zip(result.labels, _find_newest_times(result).tolist(), strict=True):
         pod = (labels.get(settings.pod_namespace_label, ""), labels.get(settings.pod_name_label, ""))
         if not all(pod) or time < newest_times.get(pod, time):
             continue
@@ -64,9 +64,9 @@ def read_pod_labels(answer: QueryResult, settings: PrometheusSettings) -> PodLab
     return labels_by_pod
 
 
-def _newest(answer: QueryResult) -> FloatColumn:
+def _find_newest_times(result: QueryResult) -> FloatColumn:
     """The time of each series' last sample; of one without samples, before all others."""
-    newest = np.full(len(answer.labels), -np.inf)
-    filled = answer.counts > 0
-    newest[filled] = answer.times[np.cumsum(answer.counts)[filled] - 1]
+    newest = np.full(len(result.labels), -np.inf)
+    filled = result.counts > 0
+    newest[filled] = result.times[np.cumsum(result.counts)[filled] - 1]
     return newest

@@ -55,11 +55,11 @@ async def _read_group(
         memory_query(settings, namespaces),
         memory_time_query(settings, namespaces),
     )
-    answers = [await client.query(query, now) for query in queries]
-    return await asyncio.to_thread(_joined, answers, container_labels(settings), now)
+    results = [await client.query(query, now) for query in queries]
+    return await asyncio.to_thread(_join, results, container_labels(settings), now)
 
 
-def _joined(answers: Sequence[QueryResult], labels: tuple[str, str, str], now: float) -> Samples:
-    joined = join_results(answers, labels, now, 1.0)
+def _join(results: Sequence[QueryResult], labels: tuple[str, str, str], now: float) -> Samples:
+    joined = join_results(results, labels, now, 1.0)
     cpu, memory, measured = joined.columns
     return joined.build_samples(np.where(np.isnan(measured), now, measured), cpu, memory)

@@ -22,26 +22,28 @@ _SPECIAL: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 def cpu_query(settings: PrometheusSettings, namespaces: Sequence[str] | None, window: str) -> str:
     """CPU in cores, averaged over a window."""
-    return _by_container(
-        settings, f"rate({settings.history_cpu_metric}{{{_selector(settings, namespaces)}}}[{window}])"
+    return _aggregate_by_container(
+        settings, f"rate({settings.history_cpu_metric}{{{_build_selector(settings, namespaces)}}}[{window}])"
     )
 
 
 def memory_query(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
     """Memory in bytes."""
-    return _by_container(settings, f"{settings.history_memory_metric}{{{_selector(settings, namespaces)}}}")
+    return _aggregate_by_container(
+        settings, f"{settings.history_memory_metric}{{{_build_selector(settings, namespaces)}}}"
+    )
 
 
 def memory_peak_query(settings: PrometheusSettings, namespaces: Sequence[str] | None, window: str) -> str:
     """Memory in bytes, the most within a window: what lies between two samples is not lost."""
-    used = f"{settings.history_memory_metric}{{{_selector(settings, namespaces)}}}[{window}]"
-    return _by_container(settings, f"max_over_time({used})")
+    used = f"{settings.history_memory_metric}{{{_build_selector(settings, namespaces)}}}[{window}]"
+    return _aggregate_by_container(settings, f"max_over_time({used})")
 
 
 def memory_time_query(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
     """When memory was measured: the time of an answer is that of the question."""
-    measured = f"timestamp({settings.history_memory_metric}{{{_selector(settings, namespaces)}}})"
-    return _by_container(settings, measured)
+    measured = f"timestamp({settings.history_memory_metric}{{{_build_selector(settings, namespaces)}}})"
+    return _aggregate_by_container(settings, measured)
 
 
 def container_labels(settings: PrometheusSettings) -> tuple[str, str, str]:
@@ -55,11 +57,11 @@ def namespace_groups(namespaces: Collection[str], most: int) -> list[tuple[str, 
     return [tuple(ordered[first : first + most]) for first in range(0, len(ordered), most)]
 
 
-def _by_container(settings: PrometheusSettings, expression: str) -> str:
+def _aggregate_by_container(settings: PrometheusSettings, expression: str) -> str:
     return f"max by ({', '.join(container_labels(settings))}) ({expression})"
 
 
-def _selector(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
+def _build_selector(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
     """The containers of these namespaces, of all if there are none. cAdvisor's own pauses and sums are left out."""
     namespace, pod, name = container_labels(settings)
     matchers = (
@@ -76,7 +78,7 @@ def match_any(label: str, names: Sequence[str]) -> str:
     return (
         f"{label}={quote_string(names[0])}"
         if len(names) == 1
-        else f"{label}=~{quote_string('|'.join(map(_literal, names)))}"
+        else f"{label}=~{quote_string('|'.join(map(_escape, names)))}"
     )
 
 
@@ -85,7 +87,7 @@ def quote_string(text: str) -> str:
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
-def _literal(text: str) -> str:
+def _escape(text: str) -> str:
     return _SPECIAL.sub(lambda match: "\\" + match[0], text)
 
 
@@ -93,17 +95,17 @@ T = TypeVar("T")
 
 
 async def query_in_groups(
-    namespaces: Collection[str], most: int, ask: Callable[[tuple[str, ...]], Awaitable[T]]
+    namespaces: Collection[str], most: int, query_group: Callable[[tuple[str, ...]], Awaitable[T]]
 ) -> list[T]:
     """An answer for each group; raises `PrometheusError`, `PrometheusTooMuch` only if one namespace is too much."""
-    waiting, answers = deque(namespace_groups(namespaces, most)), []
+    waiting, results = deque(namespace_groups(namespaces, most)), []
     while waiting:
         group = waiting.popleft()
         try:
-            answers.append(await ask(group))
+            results.append(await query_group(group))
         except PrometheusTooMuch:
             if len(group) < 2:
                 raise
             middle = len(group) // 2
             waiting.extendleft((group[middle:], group[:middle]))
-    return answers
+    return results

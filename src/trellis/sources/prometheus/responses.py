@@ -87,18 +87,18 @@ def read_query_result(body: bytes) -> QueryResult:
             raise PrometheusRefused(f"a {data.result_type} was answered, where series of numbers were expected", 200)
         series = _SERIES.decode(data.result)
     except _UNREADABLE as error:
-        raise _unreadable(body, error) from error
+        raise _build_unreadable_error(body, error) from error
     if data.result_type == _VECTOR:
-        raws = [bytes(one_series.value) for one_series in series]
+        raws = [bytes(item.value) for item in series]
         counts = np.array([1 if len(raw) > 2 else 0 for raw in raws], dtype=np.int64)
     else:
-        raws = [bytes(one_series.values) for one_series in series]
+        raws = [bytes(item.values) for item in series]
         # Each sample is a list in a list.
         counts = np.array([raw.count(b"[") - 1 for raw in raws], dtype=np.int64)
     flat = _read_numbers([raw for raw, count in zip(raws, counts.tolist(), strict=True) if count])
     if len(flat) != 2 * int(counts.sum()):
         raise PrometheusRefused("the answer is none of Prometheus: a sample is not a time and a value", 200)
-    return QueryResult([one_series.metric for one_series in series], counts, flat[0::2].copy(), flat[1::2].copy())
+    return QueryResult([item.metric for item in series], counts, flat[0::2].copy(), flat[1::2].copy())
 
 
 def read_label_sets(body: bytes) -> list[dict[str, str]]:
@@ -106,7 +106,7 @@ def read_label_sets(body: bytes) -> list[dict[str, str]]:
     try:
         return _LABELS.decode(body).data
     except _UNREADABLE as error:
-        raise _unreadable(body, error) from error
+        raise _build_unreadable_error(body, error) from error
 
 
 def read_error(body: bytes) -> ErrorResponse | None:
@@ -118,7 +118,7 @@ def read_error(body: bytes) -> ErrorResponse | None:
     return response if response.error else None
 
 
-def _unreadable(body: bytes, error: Exception) -> PrometheusRefused:
+def _build_unreadable_error(body: bytes, error: Exception) -> PrometheusRefused:
     excerpt = format_value(body[:400].decode("utf-8", "replace"))
     return PrometheusRefused(f"the answer is none of Prometheus: {error}: {excerpt}", 200)
 
@@ -179,14 +179,14 @@ _REDIRECTS: Final = range(300, 400)
 def build_refusal(address: str, status: int, headers: Mapping[str, str], body: bytes) -> PrometheusRefused:
     """The error that an answer other than 200 stands for."""
     response = read_error(body)
-    reason = response.error if response else _excerpt(body)
+    reason = response.error if response else _format_excerpt(body)
     kind = response.error_type if response else ""
     if status in _REDIRECTS:
         reason = f"it sends us to {headers.get('Location', 'elsewhere')}; {_ADDRESS}"
     elif status in _ADVICE and not kind:
         reason = f"{_ADVICE[status]}{f' ({reason})' if reason else ''}"
     message = f"Prometheus at {address} answers {status}: {reason or 'no reason'}"
-    return (PrometheusTooMuch if _is_too_much(status, kind, reason) else PrometheusRefused)(message, status, kind)
+    return (PrometheusTooMuch if _asks_too_much(status, kind, reason) else PrometheusRefused)(message, status, kind)
 
 
 def is_temporary(error: PrometheusRefused) -> bool:
@@ -202,12 +202,12 @@ def retry_after(headers: Mapping[str, str], most: float) -> float | None:
     return min(float(text), most) if text.isascii() and text.isdigit() else None
 
 
-def _is_too_much(status: int, kind: str, reason: str) -> bool:
+def _asks_too_much(status: int, kind: str, reason: str) -> bool:
     if status == 413 or kind == _TIMEOUT:
         return True
     return status in (400, 422) and _TOO_MUCH.search(reason) is not None
 
 
-def _excerpt(body: bytes) -> str:
+def _format_excerpt(body: bytes) -> str:
     """As much of a body as fits into a line: a proxy answers with a page."""
     return format_value(" ".join(body[:400].decode("utf-8", "replace").split())) if body else ""

@@ -38,35 +38,37 @@ class JoinedSeries(msgspec.Struct, frozen=True):
 
 
 def join_results(
-    answers: Sequence[QueryResult], labels: tuple[str, str, str], start: float, step: float
+    results: Sequence[QueryResult], labels: tuple[str, str, str], start: float, step: float
 ) -> JoinedSeries:
     """Answers whose times all lie a whole number of steps after the start; NaN where one of them says nothing."""
     container_rows: dict[tuple[str, str, str], int] = {}
-    owners = [_rows(answer, labels, container_rows) for answer in answers]
-    ticks = [np.rint((answer.times - start) / step).astype(np.int64) for answer in answers]
+    rows_by_result = [_find_container_rows(result, labels, container_rows) for result in results]
+    ticks = [np.rint((result.times - start) / step).astype(np.int64) for result in results]
     # No matter how far apart: rows are small numbers, and so are steps.
     stride = max((int(tick.max()) for tick in ticks if len(tick)), default=0) + 1
-    codes = [rows[answer.owners] * stride + tick for answer, rows, tick in zip(answers, owners, ticks, strict=True)]
+    codes = [
+        rows[result.owners] * stride + tick for result, rows, tick in zip(results, rows_by_result, ticks, strict=True)
+    ]
     usable = [(tick >= 0) & (code >= 0) for tick, code in zip(ticks, codes, strict=True)]
     entries = np.unique(np.concatenate([code[mask] for code, mask in zip(codes, usable, strict=True)]))
     columns = []
-    for answer, code, mask in zip(answers, codes, usable, strict=True):
+    for result, code, mask in zip(results, codes, usable, strict=True):
         column = np.full(len(entries), np.nan)
-        column[np.searchsorted(entries, code[mask])] = answer.values[mask]
+        column[np.searchsorted(entries, code[mask])] = result.values[mask]
         columns.append(column)
-    something = np.logical_or.reduce([~np.isnan(column) for column in columns])
-    rows, tick = np.divmod(entries[something], stride)
-    unread = int(sum(np.count_nonzero(series_rows < 0) for series_rows in owners))
-    return JoinedSeries(list(container_rows), rows, tick, [column[something] for column in columns], unread)
+    is_known = np.logical_or.reduce([~np.isnan(column) for column in columns])
+    rows, tick = np.divmod(entries[is_known], stride)
+    unread = int(sum(np.count_nonzero(series_rows < 0) for series_rows in rows_by_result))
+    return JoinedSeries(list(container_rows), rows, tick, [column[is_known] for column in columns], unread)
 
 
-def _rows(
-    answer: QueryResult, labels: tuple[str, str, str], container_rows: dict[tuple[str, str, str], int]
+def _find_container_rows(
+    result: QueryResult, labels: tuple[str, str, str], container_rows: dict[tuple[str, str, str], int]
 ) -> IntColumn:
     """For each series the place of its container, -1 if a label is missing."""
     namespace, pod, container = labels
-    rows = np.full(len(answer.labels), -1, dtype=np.int64)
-    for place, series_labels in enumerate(answer.labels):
+    rows = np.full(len(result.labels), -1, dtype=np.int64)
+    for place, series_labels in enumerate(result.labels):
         key = (series_labels.get(namespace, ""), series_labels.get(pod, ""), series_labels.get(container, ""))
         if all(key):
             rows[place] = container_rows.setdefault(key, len(container_rows))

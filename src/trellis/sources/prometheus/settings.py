@@ -11,14 +11,14 @@ from trellis.base.durations import Duration
 from trellis.base.errors import InvalidInput
 from trellis.base.quantities import Quantity
 from trellis.runtime.settings.declarations import Setting, SettingConflict, Settings
-from trellis.sources.prometheus.durations import parse_prometheus_duration, span_problem
+from trellis.sources.prometheus.durations import check_span, parse_prometheus_duration
 
 _METRIC: Final = re.compile(r"[a-zA-Z_:][a-zA-Z0-9_:]*")
 _LABEL: Final = re.compile(r"[a-zA-Z_][a-zA-Z0-9_]*")
 _HEADER: Final = re.compile(r"([!#$%&'*+.^_`|~0-9A-Za-z-]+)[=:]\s*([\x20-\x7e\t]*)")
 
 
-def _why_not_address(value: str) -> str | None:
+def _check_address(value: str) -> str | None:
     try:
         address = urlsplit(value)
         _ = address.port
@@ -29,15 +29,15 @@ def _why_not_address(value: str) -> str | None:
     return "must have neither query nor fragment" if address.query or address.fragment else None
 
 
-def _why_not_metric(value: str) -> str | None:
+def _check_metric(value: str) -> str | None:
     return None if _METRIC.fullmatch(value) else "must be the name of a metric, without labels"
 
 
-def _why_not_label(value: str) -> str | None:
+def _check_label(value: str) -> str | None:
     return None if _LABEL.fullmatch(value) else "must be the name of a label, such as pod_name"
 
 
-def _why_not_headers(values: tuple[str, ...]) -> str | None:
+def _check_headers(values: tuple[str, ...]) -> str | None:
     wrong = sum(not _HEADER.fullmatch(value) for value in values)
     return f"{wrong} of {len(values)} are not of the form Name=value" if wrong else None
 
@@ -47,7 +47,7 @@ class PrometheusSettings(Settings, frozen=True):
 
     prometheus_address: Annotated[
         str,
-        Setting("Where to find Prometheus, or what speaks its HTTP API.", why="Upstream's.", check=_why_not_address),
+        Setting("Where to find Prometheus, or what speaks its HTTP API.", why="Upstream's.", check=_check_address),
     ] = "http://prometheus.monitoring.svc"
     prometheus_insecure: Annotated[
         bool, Setting("Trust whatever certificate Prometheus shows.", why="Off: a token would go to anybody.")
@@ -92,7 +92,7 @@ class PrometheusSettings(Settings, frozen=True):
         Setting(
             "Further headers of every request, each as `Name=value`.",
             why="None by default; Mimir and Cortex know a tenant by `X-Scope-OrgID`.",
-            check=_why_not_headers,
+            check=_check_headers,
             secret=True,
         ),
     ] = ()
@@ -136,7 +136,7 @@ class PrometheusSettings(Settings, frozen=True):
             "CPU usage is averaged over this long, where live usage comes from Prometheus.",
             why="Long enough for a scrape a minute of which one is lost.",
             unit="Prometheus duration",
-            check=span_problem,
+            check=check_span,
         ),
     ] = "5m"
     history_length: Annotated[
@@ -145,7 +145,7 @@ class PrometheusSettings(Settings, frozen=True):
             "How far back history is read at start.",
             why="What is eight half-lives old weighs 0.4 % of what is new.",
             unit="Prometheus duration",
-            check=span_problem,
+            check=check_span,
         ),
     ] = "8d"
     history_resolution: Annotated[
@@ -154,7 +154,7 @@ class PrometheusSettings(Settings, frozen=True):
             "Time between two samples of the history; CPU is averaged over as long.",
             why="Upstream's figure.",
             unit="Prometheus duration",
-            check=span_problem,
+            check=check_span,
         ),
     ] = "1h"
     history_chunk: Annotated[
@@ -163,24 +163,24 @@ class PrometheusSettings(Settings, frozen=True):
             "How much of the history is asked for at once; less if that is too much for Prometheus.",
             why="A day of 10,000 containers is 9 MB.",
             unit="Prometheus duration",
-            check=span_problem,
+            check=check_span,
         ),
     ] = "1d"
     history_cpu_metric: Annotated[
-        str, Setting("Metric that counts the seconds of CPU used.", why="cAdvisor's.", check=_why_not_metric)
+        str, Setting("Metric that counts the seconds of CPU used.", why="cAdvisor's.", check=_check_metric)
     ] = "container_cpu_usage_seconds_total"
     history_memory_metric: Annotated[
-        str, Setting("Metric of the bytes of memory used.", why="What the kubelet evicts by.", check=_why_not_metric)
+        str, Setting("Metric of the bytes of memory used.", why="What the kubelet evicts by.", check=_check_metric)
     ] = "container_memory_working_set_bytes"
     container_namespace_label: Annotated[
-        str, Setting("Label of those metrics that names the namespace.", why="cAdvisor's.", check=_why_not_label)
+        str, Setting("Label of those metrics that names the namespace.", why="cAdvisor's.", check=_check_label)
     ] = "namespace"
     container_pod_name_label: Annotated[
         str,
         Setting(
             "Label of those metrics that names the pod.",
             why="Upstream's; it is `pod` where nobody renamed it.",
-            check=_why_not_label,
+            check=_check_label,
         ),
     ] = "pod_name"
     container_name_label: Annotated[
@@ -188,7 +188,7 @@ class PrometheusSettings(Settings, frozen=True):
         Setting(
             "Label of those metrics that names the container.",
             why="Upstream's; it is `container` where nobody renamed it.",
-            check=_why_not_label,
+            check=_check_label,
         ),
     ] = "name"
     metric_for_pod_labels: Annotated[
@@ -202,10 +202,10 @@ class PrometheusSettings(Settings, frozen=True):
         str, Setting("What stands before the name of a pod's label there.", why="Upstream's.")
     ] = "pod_label_"
     pod_namespace_label: Annotated[
-        str, Setting("Label there that names the namespace.", why="Upstream's.", check=_why_not_label)
+        str, Setting("Label there that names the namespace.", why="Upstream's.", check=_check_label)
     ] = "kubernetes_namespace"
     pod_name_label: Annotated[
-        str, Setting("Label there that names the pod.", why="Upstream's.", check=_why_not_label)
+        str, Setting("Label there that names the pod.", why="Upstream's.", check=_check_label)
     ] = "kubernetes_pod_name"
 
     def conflicts(self) -> Iterator[SettingConflict]:

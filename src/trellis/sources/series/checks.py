@@ -50,14 +50,14 @@ def check_series(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatC
     """The series, or `InvalidSeries` with the first row that is wrong."""
     if len(times) < _LEAST_SAMPLES:
         raise origin.build_error("has fewer than two samples")
-    for place in _first(~np.isfinite(times)):
+    for place in _find_first(~np.isfinite(times)):
         raise origin.build_row_error(place, origin.time, "there is no time")
     _check_order(times, origin)
     _check_span(times, origin)
     for values, column in ((cpu, origin.cpu), (memory, origin.memory)):
-        for place in _first(values < 0):
+        for place in _find_first(values < 0):
             raise origin.build_row_error(place, column, f"{values[place]:g} is negative, and usage never is")
-        for place in _first(np.isinf(values)):
+        for place in _find_first(np.isinf(values)):
             raise origin.build_row_error(place, column, "usage is never infinite")
     _check_units(cpu, memory, origin)
     if np.isnan(cpu).all() and np.isnan(memory).all():
@@ -67,31 +67,31 @@ def check_series(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatC
 
 def list_notes(series: Series, origin: SeriesOrigin) -> Iterator[str]:
     """What is missing, which is no fault."""
-    about = f"{origin.source}{f' (series {origin.series})' if origin.series else ''}"
-    apart = np.diff(series.times)
-    gaps = np.flatnonzero(apart > _GAP * series.interval)
+    prefix = f"{origin.source}{f' (series {origin.series})' if origin.series else ''}"
+    distances = np.diff(series.times)
+    gaps = np.flatnonzero(distances > _GAP * series.interval)
     if len(gaps):
-        longest = int(gaps[np.argmax(apart[gaps])])
-        many = f"{len(gaps)} gaps, the longest" if len(gaps) > 1 else "a gap"
-        length = describe_span(float(apart[longest]))
-        yield f"{about}: {many} of {length} after row {origin.rows[longest]}"
+        longest = int(gaps[np.argmax(distances[gaps])])
+        gap_text = f"{len(gaps)} gaps, the longest" if len(gaps) > 1 else "a gap"
+        length = describe_span(float(distances[longest]))
+        yield f"{prefix}: {gap_text} of {length} after row {origin.rows[longest]}"
     for values, column in ((series.cpu, origin.cpu), (series.memory, origin.memory)):
-        unknown = np.isnan(values)
-        if unknown.any() and not unknown.all():
-            row = origin.rows[int(np.argmax(unknown))]
-            share = f"{int(unknown.sum())} of {len(values)}"
-            yield f"{about}: column {column}: {share} values are empty or NaN, the first in row {row}"
-        if not unknown.all() and not (values > 0).any():
-            yield f"{about}: column {column} is 0 all the time, so that there is nothing to hold a request against"
+        is_unknown = np.isnan(values)
+        if is_unknown.any() and not is_unknown.all():
+            row = origin.rows[int(np.argmax(is_unknown))]
+            share = f"{int(is_unknown.sum())} of {len(values)}"
+            yield f"{prefix}: column {column}: {share} values are empty or NaN, the first in row {row}"
+        if not is_unknown.all() and not (values > 0).any():
+            yield f"{prefix}: column {column} is 0 all the time, so that there is nothing to hold a request against"
     if _is_rising(series.cpu):
-        yield f"{about}: column {origin.cpu} never falls; if it counts seconds, call it cpu_seconds_total"
+        yield f"{prefix}: column {origin.cpu} never falls; if it counts seconds, call it cpu_seconds_total"
 
 
 def _check_order(times: FloatColumn, origin: SeriesOrigin) -> None:
-    apart = np.diff(times)
-    for place in _first(apart <= 0):
+    distances = np.diff(times)
+    for place in _find_first(distances <= 0):
         above = origin.rows[place]
-        if apart[place] == 0:
+        if distances[place] == 0:
             raise origin.build_row_error(
                 place + 1, origin.time, f"the same time as in row {above}; a series has one value a time"
             )
@@ -103,11 +103,12 @@ def _check_span(times: FloatColumn, origin: SeriesOrigin) -> None:
     years = float(times[-1] - times[0]) / _YEAR
     if years <= _MOST_YEARS:
         return
-    apart = np.diff(times)
-    longest = int(np.argmax(apart))
-    if apart[longest] > _YEAR:
+    distances = np.diff(times)
+    longest = int(np.argmax(distances))
+    if distances[longest] > _YEAR:
         rule = (
-            f"{apart[longest] / _YEAR:.1f} years after row {origin.rows[longest]}; a series has {_MOST_YEARS} at most"
+            f"{distances[longest] / _YEAR:.1f} years after row {origin.rows[longest]}; "
+            f"a series has {_MOST_YEARS} at most"
         )
         raise origin.build_row_error(longest + 1, origin.time, rule)
     raise origin.build_error(
@@ -121,29 +122,29 @@ def _check_units(cpu: FloatColumn, memory: FloatColumn, origin: SeriesOrigin) ->
         if not ((cpu > MOST_CORES).any() or (memory < _LEAST_BYTES).any() or (memory > MOST_BYTES).any()):
             return
     cores, size = _median(cpu), _median(memory)
-    too_many, too_small = cores > MOST_CORES, 0 < size < _LEAST_BYTES
-    if too_many and _is_rising(cpu):
+    is_too_large, is_too_small = cores > MOST_CORES, 0 < size < _LEAST_BYTES
+    if is_too_large and _is_rising(cpu):
         raise origin.build_error(
             f"column {origin.cpu} never falls, and has values such as {cores:.3g}: if it counts seconds, call it "
             "cpu_seconds_total"
         )
-    if too_many and (too_small or np.isnan(size)):
+    if is_too_large and (is_too_small or np.isnan(size)):
         raise origin.build_error(
             f"column {origin.cpu} has values such as {cores:.3g}, which are no cores but may be bytes: "
             f"are {origin.cpu} and {origin.memory} swapped?"
         )
-    if too_many:
+    if is_too_large:
         raise origin.build_error(
             f"column {origin.cpu} has values such as {cores:.3g}, and no container has so many cores: "
             "call it cpu_millicores if they are"
         )
-    if too_small:
+    if is_too_small:
         raise origin.build_error(
             f"column {origin.memory} has values such as {size:.3g}, which is too little for bytes: "
             "call it memory_mib or memory_gib if they are"
         )
     for values, column, most in ((cpu, origin.cpu, MOST_CORES), (memory, origin.memory, MOST_BYTES)):
-        for place in _first(values > most):
+        for place in _find_first(values > most):
             raise origin.build_row_error(place, column, f"{values[place]:g} is more than any container uses")
 
 
@@ -160,6 +161,6 @@ def _median(values: FloatColumn) -> float:
     return float(np.median(measured)) if len(measured) else float("nan")
 
 
-def _first(wrong: BoolColumn) -> list[int]:
+def _find_first(wrong: BoolColumn) -> list[int]:
     places: list[int] = np.flatnonzero(wrong)[:1].tolist()
     return places

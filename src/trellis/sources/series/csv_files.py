@@ -25,7 +25,7 @@ _GZIP: Final = b"\x1f\x8b"
 def read_csv(path: Path, name: str, machine: Machine) -> LoadedSeries:
     """All series of a file; one that is alone in it has the given name. `InvalidSeries` if it cannot be read at all."""
     source = str(path)
-    with _opened(path) as stream:
+    with _open_file(path) as stream:
         header, separator = read_header(source, stream)
         roles = assign_roles(source, header, machine)
         form = CsvFormat(source, len(header), separator, roles.columns)
@@ -37,7 +37,7 @@ def read_csv(path: Path, name: str, machine: Machine) -> LoadedSeries:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator[BinaryIO]:
+def _open_file(path: Path) -> Iterator[BinaryIO]:
     """The file as it was before it was compressed."""
     try:
         with path.open("rb") as raw:
@@ -81,11 +81,13 @@ def _read_names(parts: list[TextColumn]) -> tuple[list[str], IntColumn | None]:
     changed = np.ones(len(parts[0]), dtype=np.bool_)
     changed[1:] = np.logical_or.reduce([column[1:] != column[:-1] for column in parts])
     begins = np.flatnonzero(changed)
-    names = ["/".join(part.decode("utf-8", "replace") for part in row) for row in zip(*_at(parts, begins), strict=True)]
+    names = [
+        "/".join(part.decode("utf-8", "replace") for part in row) for row in zip(*_read_at(parts, begins), strict=True)
+    ]
     return number_names(names, np.diff(begins, append=len(changed)))
 
 
-def _at(parts: list[TextColumn], places: IntColumn) -> Iterator[list[bytes]]:
+def _read_at(parts: list[TextColumn], places: IntColumn) -> Iterator[list[bytes]]:
     for column in parts:
         yield column[places].tolist()
 
@@ -97,10 +99,8 @@ def _join_blocks(pieces: list[SeriesTable]) -> SeriesTable:
     )
     if which is not None:
         starts = np.cumsum([0, *(len(piece.names) for piece in pieces)])
-        numbers_of = [
-            piece.which + start for piece, start in zip(pieces, starts, strict=False) if piece.which is not None
-        ]
-        which = which[np.concatenate(numbers_of)]
+        numbers = [piece.which + start for piece, start in zip(pieces, starts, strict=False) if piece.which is not None]
+        which = which[np.concatenate(numbers)]
     return SeriesTable(
         source=pieces[0].source,
         roles=pieces[0].roles,

@@ -30,7 +30,7 @@ _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _EMPTY: Final = b"\r\n "  # no tab: it may separate fields of which the last is empty
 _BYTE_ORDER_MARK: Final = b"\xef\xbb\xbf"
 # What people have that is no CSV, by how it begins, and what to do about it.
-_OTHERS: Final = (
+_OTHER_FORMATS: Final = (
     (b"PK\x03\x04", "is a spreadsheet or another archive: export it as CSV"),
     (b"PAR1", "is Parquet: let its name end in .parquet"),
     (b"\xff\xfe", "is UTF-16: save it as UTF-8"),
@@ -62,8 +62,8 @@ class CsvBlock(msgspec.Struct, frozen=True):
 def read_header(source: str, stream: BinaryIO) -> tuple[list[str], str]:
     """The names in the first line, and what separates them."""
     line = stream.readline().removeprefix(_BYTE_ORDER_MARK)
-    for begins, rule in _OTHERS:
-        if line.startswith(begins):
+    for prefix, rule in _OTHER_FORMATS:
+        if line.startswith(prefix):
             raise InvalidSeries(source, rule)
     if not line.strip():
         raise InvalidSeries(source, "is empty: there must be a line of names and then a line for each sample")
@@ -89,18 +89,18 @@ def read_blocks(form: CsvFormat, stream: BinaryIO, size: int = _PIECE) -> Iterat
         end = (text.find(b"\n", filled) + 1 or len(text)) if filled else 0
         text, rest = text[:end].removesuffix(b"\n") + b"\n" if end else b"", text[end:]
         if text:
-            columns, rows = (_parse_quoted if b'"' in text else _parse_plain)(form, text, first)
+            columns, rows = (_parse_quoted if b'"' in text else _parse_unquoted)(form, text, first)
             yield CsvBlock(first, columns)
             first += rows
         if not read:
             return
 
 
-def _parse_plain(form: CsvFormat, text: bytes, first: int) -> tuple[dict[int, TextColumn], int]:
+def _parse_unquoted(form: CsvFormat, text: bytes, first: int) -> tuple[dict[int, TextColumn], int]:
     characters: _Bytes = np.frombuffer(text, dtype=np.uint8)
-    ends_line = characters == _LINE
-    marks = np.flatnonzero(ends_line | (characters == ord(form.separator)))
-    lines = np.flatnonzero(ends_line)
+    is_line_end = characters == _LINE
+    marks = np.flatnonzero(is_line_end | (characters == ord(form.separator)))
+    lines = np.flatnonzero(is_line_end)
     if len(marks) != form.fields * len(lines) or (marks[form.fields - 1 :: form.fields] != lines).any():
         _refuse_fields(form, first, np.diff(np.searchsorted(marks, lines), prepend=-1), text)
     ends = marks.reshape(-1, form.fields)
@@ -123,8 +123,8 @@ def _extract_column(source: str, text: _Bytes, begins: IntColumn, ends: IntColum
         if place < shortest:
             fields[:, place] = text[begins + place]
         else:
-            longer = np.flatnonzero(lengths > place)
-            fields[longer, place] = text[begins[longer] + place]
+            longer_fields = np.flatnonzero(lengths > place)
+            fields[longer_fields, place] = text[begins[longer_fields] + place]
     return fields.view(f"S{width}")[:, 0]
 
 

@@ -40,8 +40,8 @@ def parse_numbers(source: str, column: str, texts: TextColumn, first: int) -> Fl
     try:
         return filled.astype(np.float64)
     except ValueError:
-        wrong = next(place for place, text in enumerate(filled.tolist()) if not _NUMBER.fullmatch(text))
-        raise field_error(source, first + wrong, column, bytes(filled[wrong]), "is not a number") from None
+        invalid = next(place for place, text in enumerate(filled.tolist()) if not _NUMBER.fullmatch(text))
+        raise field_error(source, first + invalid, column, bytes(filled[invalid]), "is not a number") from None
 
 
 def parse_times(source: str, column: str, texts: TextColumn, first: int) -> FloatColumn:
@@ -66,17 +66,19 @@ def parse_amounts(source: str, roles: ColumnRoles, amount: AmountColumn, texts: 
     except InvalidSeries:
         is_cpu = amount.column in roles.cores
         stripped = [None if text.lower() in (*EMPTY_TEXTS, b"nan") else text for text in np.char.strip(texts).tolist()]
-        written = [None if text is None else text.decode("utf-8", "replace") for text in stripped]
-        amounts, unreadable = (parse_cores if is_cpu else parse_bytes)(written)
+        texts_or_none = [None if text is None else text.decode("utf-8", "replace") for text in stripped]
+        amounts, unreadable = (parse_cores if is_cpu else parse_bytes)(texts_or_none)
     if unreadable:
-        wrong = next(row for row, text in enumerate(written) if text is not None and np.isnan(amounts[row]))
+        invalid = next(row for row, text in enumerate(texts_or_none) if text is not None and np.isnan(amounts[row]))
         rule = f"is not a number, nor a quantity such as {'250m' if is_cpu else '512Mi'}"
-        if (written[wrong] or "").startswith("-"):
+        if (texts_or_none[invalid] or "").startswith("-"):
             rule = "is negative, and usage never is"
-        raise field_error(source, first + wrong, column, bytes(texts[wrong]), rule)
+        raise field_error(source, first + invalid, column, bytes(texts[invalid]), rule)
     if amount.scale != 1.0:
-        wrong = next((row for row, text in enumerate(written) if text is not None and not text[-1].isdigit()), 0)
-        plain = f"{column.rpartition('_')[0]}_{'cores' if is_cpu else 'bytes'}".lstrip("_")
-        rule = f"has a unit, and the name of the column says another: call it {plain}"
-        raise field_error(source, first + wrong, column, bytes(texts[wrong]), rule)
+        invalid = next(
+            (row for row, text in enumerate(texts_or_none) if text is not None and not text[-1].isdigit()), 0
+        )
+        expected_name = f"{column.rpartition('_')[0]}_{'cores' if is_cpu else 'bytes'}".lstrip("_")
+        rule = f"has a unit, and the name of the column says another: call it {expected_name}"
+        raise field_error(source, first + invalid, column, bytes(texts[invalid]), rule)
     return amounts

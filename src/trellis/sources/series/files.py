@@ -46,12 +46,12 @@ def read_declared_resources(manifest: Path, machine: Machine) -> dict[str, Decla
     if series is None or not columns:
         return {}
     declared: dict[str, DeclaredResources] = {}
-    for line, row in enumerate(rows, start=2):
+    for line_number, row in enumerate(rows, start=2):
         if len(row) == len(header):
             amounts = {field: _parse_amount(row[at.column].strip(), field, at) for field, at in columns.items()}
             for field, at in columns.items():
                 if amounts[field] < 0 or math.isinf(amounts[field]):
-                    rule = f'row {line}, column {header[at.column]}: "{row[at.column].strip()}" is no amount'
+                    rule = f'row {line_number}, column {header[at.column]}: "{row[at.column].strip()}" is no amount'
                     raise InvalidSeries(str(manifest), rule)
             declared[row[series]] = DeclaredResources(**amounts)
     return declared
@@ -99,20 +99,20 @@ def find_parts(paths: Sequence[str]) -> SeriesParts:
             if not path.exists():
                 parts.problems.append(InvalidSeries(text, "there is no such file or directory"))
                 continue
-            files = list(_below(path, parts.problems)) if path.is_dir() else [(path, _stem(path))]
+            files = list(_list_files(path, parts.problems)) if path.is_dir() else [(path, _strip_ending(path))]
         except InvalidSeries as error:
             parts.problems.append(error)
             continue
         except OSError as error:
-            parts.problems.append(_unreadable(text, error))
+            parts.problems.append(_build_unreadable_error(text, error))
             continue
         if not files:
             parts.problems.append(InvalidSeries(text, "has no files that end in .csv, .csv.gz or .parquet"))
         for file, name in files:
             if file.resolve() not in resolved:
                 resolved.add(file.resolve())
-                beside = file.parent / MANIFEST
-                _add(parts, file, name, str(beside) if path.is_dir() and beside.is_file() else "")
+                manifest = file.parent / MANIFEST
+                _add_file(parts, file, name, str(manifest) if path.is_dir() and manifest.is_file() else "")
     return parts
 
 
@@ -135,13 +135,13 @@ def _with_manifest(loaded: LoadedSeries, manifest: Path, machine: Machine) -> Lo
     except InvalidSeries as error:
         return replace(loaded, problems=[*loaded.problems, error])
     series = [
-        replace(one_series, declared=one_series.declared.overlay(stated.get(one_series.name, DeclaredResources())))
-        for one_series in loaded.series
+        replace(item, declared=item.declared.overlay(stated.get(item.name, DeclaredResources())))
+        for item in loaded.series
     ]
     return replace(loaded, series=series)
 
 
-def _add(parts: SeriesParts, file: Path, name: str, manifest: str) -> None:
+def _add_file(parts: SeriesParts, file: Path, name: str, manifest: str) -> None:
     try:
         size = file.stat().st_size
         if file.suffix == ".parquet":
@@ -149,22 +149,22 @@ def _add(parts: SeriesParts, file: Path, name: str, manifest: str) -> None:
                 SeriesPart(str(file), name, rows, groups, manifest) for groups, rows in list_row_groups(file)
             )
         else:
-            rows = size // _BYTES_A_ROW.get(_ending(file), 35) + 1
+            rows = size // _BYTES_A_ROW.get(_find_ending(file), 35) + 1
             parts.parts.append(SeriesPart(str(file), name, rows, manifest=manifest))
     except InvalidSeries as error:
         parts.problems.append(error)
     except OSError as error:
-        parts.problems.append(_unreadable(str(file), error))
+        parts.problems.append(_build_unreadable_error(str(file), error))
 
 
-def _unreadable(path: str, error: OSError) -> InvalidSeries:
+def _build_unreadable_error(path: str, error: OSError) -> InvalidSeries:
     return InvalidSeries(path, f"cannot be read: {error.strerror}")
 
 
-def _below(directory: Path, problems: list[InvalidSeries]) -> Iterator[tuple[Path, str]]:
+def _list_files(directory: Path, problems: list[InvalidSeries]) -> Iterator[tuple[Path, str]]:
     """The files of a directory with the names of their series; hidden directories are left out."""
     manifest = directory / MANIFEST
-    if manifest.is_file() and (listed := list(_listed(manifest))):
+    if manifest.is_file() and (listed := list(_list_manifest_files(manifest))):
         yield from listed
         return
     for path in sorted(directory.iterdir()):
@@ -172,25 +172,25 @@ def _below(directory: Path, problems: list[InvalidSeries]) -> Iterator[tuple[Pat
             continue
         if path.is_dir():
             try:
-                yield from _below(path, problems)
+                yield from _list_files(path, problems)
             except OSError as error:
-                problems.append(_unreadable(str(path), error))
+                problems.append(_build_unreadable_error(str(path), error))
         elif path.name.endswith(_ENDINGS) and path.name != MANIFEST:
-            yield path, _stem(path)
+            yield path, _strip_ending(path)
 
 
-def _listed(manifest: Path) -> Iterator[tuple[Path, str]]:
+def _list_manifest_files(manifest: Path) -> Iterator[tuple[Path, str]]:
     header, rows = read_manifest(manifest)
     for row in rows:
         fields = dict(zip(header, row, strict=False))
         if file := fields.get("file"):
             path = manifest.parent / file
-            yield path, fields.get("series_id") or fields.get("series") or _stem(path)
+            yield path, fields.get("series_id") or fields.get("series") or _strip_ending(path)
 
 
-def _ending(path: Path) -> str:
+def _find_ending(path: Path) -> str:
     return next((ending for ending in _ENDINGS if path.name.endswith(ending)), "")
 
 
-def _stem(path: Path) -> str:
-    return path.name.removesuffix(_ending(path))
+def _strip_ending(path: Path) -> str:
+    return path.name.removesuffix(_find_ending(path))

@@ -30,7 +30,7 @@ _RESOURCES: Final = ("cpu", "memory")
 _KINDS: Final = ("request", "limit")
 
 
-def find_declared_columns(known: Mapping[str, int], machine: Machine) -> dict[str, AmountColumn]:
+def find_declared_columns(numbers: Mapping[str, int], machine: Machine) -> dict[str, AmountColumn]:
     """Columns that say something of the kind, by the field of `Declared` that they are."""
     declared: dict[str, AmountColumn] = {}
     for resource in _RESOURCES:
@@ -38,8 +38,8 @@ def find_declared_columns(known: Mapping[str, int], machine: Machine) -> dict[st
         for kind in _KINDS:
             names = [(f"{resource}_{kind}_{unit}", scale) for unit, scale in units.items()]
             for name, scale in reversed(names):
-                if name in known:
-                    declared[f"{resource}_{kind}"] = AmountColumn(known[name], scale)
+                if name in numbers:
+                    declared[f"{resource}_{kind}"] = AmountColumn(numbers[name], scale)
     return declared
 
 
@@ -99,33 +99,35 @@ def assign_roles(source: str, header: Sequence[str], machine: Machine) -> Column
     numbers = {name.removeprefix("container_"): at for at, name in enumerate(names) if name.startswith(_MEASURED)}
     numbers |= {name: at for at, name in enumerate(names)}
     time = next((numbers[name] for name in _TIME if name in numbers), None)
-    there = ", ".join(name.strip() for name in header)
+    listed = ", ".join(name.strip() for name in header)
     if time is None:
-        raise InvalidSeries(source, f"has no column `timestamp`; {_instead(_TIME, numbers)}its columns are {there}")
+        raise InvalidSeries(
+            source, f"has no column `timestamp`; {_suggest_column(_TIME, numbers)}its columns are {listed}"
+        )
     averages, maxima = (
-        [*_named(_CPU, statistics, CORES), *_named(_CPU, statistics, {FRACTION: machine.cores})]
+        [*_list_names(_CPU, statistics, CORES), *_list_names(_CPU, statistics, {FRACTION: machine.cores})]
         for statistics in (_AVERAGES, _MAXIMA)
     )
-    sizes = [*_named(_MEMORY, _MAXIMA, SIZES), *_named(_MEMORY, _AVERAGES, SIZES)]
-    shares = _named(_MEMORY, (*_MAXIMA, *_AVERAGES), {FRACTION: machine.bytes})
-    cpu = _present(numbers, [*averages, *maxima])[:1]
-    counted = [] if cpu else _present(numbers, [(name, 1.0) for name in _COUNTERS])[:1]
-    memory = _present(numbers, sizes) or _present(numbers, list(shares))
+    sizes = [*_list_names(_MEMORY, _MAXIMA, SIZES), *_list_names(_MEMORY, _AVERAGES, SIZES)]
+    shares = _list_names(_MEMORY, (*_MAXIMA, *_AVERAGES), {FRACTION: machine.bytes})
+    cpu = _find_columns(numbers, [*averages, *maxima])[:1]
+    counted = [] if cpu else _find_columns(numbers, [(name, 1.0) for name in _COUNTERS])[:1]
+    memory = _find_columns(numbers, sizes) or _find_columns(numbers, list(shares))
     if not cpu and not counted and not memory:
         raise InvalidSeries(
-            source, f"has no column `cpu_cores` or `memory_bytes`; {_guess(numbers)}its columns are {there}"
+            source, f"has no column `cpu_cores` or `memory_bytes`; {_suggest_amount(numbers)}its columns are {listed}"
         )
     series = [numbers[name] for name in _SERIES if name in numbers][:1] or [
         numbers[name] for name in _PARTS if name in numbers
     ]
-    stated = find_declared_columns(numbers, machine)
+    declared = find_declared_columns(numbers, machine)
     roles = ColumnRoles(
         tuple(name.strip() for name in header),
         time,
         tuple(series),
         tuple(cpu or counted),
         tuple(memory),
-        stated,
+        declared,
         counts_seconds=bool(counted),
     )
     times = Counter(names)
@@ -137,7 +139,9 @@ def assign_roles(source: str, header: Sequence[str], machine: Machine) -> Column
     return roles
 
 
-def _named(resources: Sequence[str], statistics: Sequence[str], units: dict[str, float]) -> Iterator[tuple[str, float]]:
+def _list_names(
+    resources: Sequence[str], statistics: Sequence[str], units: dict[str, float]
+) -> Iterator[tuple[str, float]]:
     """Names that a column may have, with what to multiply it by; without a unit it is the first one."""
     for statistic in statistics:
         for unit, scale in units.items():
@@ -148,18 +152,18 @@ def _named(resources: Sequence[str], statistics: Sequence[str], units: dict[str,
             yield from ((resource, 1.0) for resource in resources)
 
 
-def _present(numbers: dict[str, int], names: Sequence[tuple[str, float]]) -> list[AmountColumn]:
+def _find_columns(numbers: dict[str, int], names: Sequence[tuple[str, float]]) -> list[AmountColumn]:
     return [AmountColumn(numbers[name], scale) for name, scale in names if name in numbers]
 
 
-def _guess(numbers: dict[str, int]) -> str:
+def _suggest_amount(numbers: dict[str, int]) -> str:
     for name in numbers:
         if name.endswith(_COUNTER):
             return f"`{name}` is a counter, of which the rate is wanted, as from `rate({name}[5m])`; "
-    return _instead(("cpu_cores", "cpu_millicores", "memory_bytes", "memory_mib", "memory_gib"), numbers)
+    return _suggest_column(("cpu_cores", "cpu_millicores", "memory_bytes", "memory_mib", "memory_gib"), numbers)
 
 
-def _instead(names: Sequence[str], numbers: dict[str, int]) -> str:
+def _suggest_column(names: Sequence[str], numbers: dict[str, int]) -> str:
     for name in numbers:
         if (guess := suggest_name(name, names)) is not None:
             return f"is `{name}` meant to be `{guess}`? "

@@ -24,27 +24,27 @@ _TEXTS: Final = ("string", "large_string", "string_view")
 
 def list_row_groups(path: Path) -> Iterator[tuple[tuple[int, ...], int]]:
     """Row groups that can be read on their own, each with how many rows there are."""
-    file = _opened(path)
+    file = _open_file(path)
     roles = assign_roles(str(path), file.schema_arrow.names, Machine())
     rows = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
-    named = [roles.header[column] for column in roles.names]
-    together: list[int] = []
-    before = ""
-    for group in range(file.num_row_groups) if named else ():
+    name_columns = [roles.header[column] for column in roles.names]
+    groups: list[int] = []
+    highest_before = ""
+    for group in range(file.num_row_groups) if name_columns else ():
         # With names in several columns, the first says enough: what differs in it differs.
-        lowest, highest = _ends(file, group, named[0])
-        if sum(rows[member] for member in together) >= _ROWS_TOGETHER and lowest > before:
-            yield tuple(together), sum(rows[member] for member in together)
-            together = []
-        together.append(group)
-        before = max(before, highest)
-    if not named:
-        together = list(range(file.num_row_groups))
-    if together:
-        yield tuple(together), sum(rows[member] for member in together)
+        lowest, highest = _read_name_range(file, group, name_columns[0])
+        if sum(rows[member] for member in groups) >= _ROWS_TOGETHER and lowest > highest_before:
+            yield tuple(groups), sum(rows[member] for member in groups)
+            groups = []
+        groups.append(group)
+        highest_before = max(highest_before, highest)
+    if not name_columns:
+        groups = list(range(file.num_row_groups))
+    if groups:
+        yield tuple(groups), sum(rows[member] for member in groups)
 
 
-def _ends(file: Any, group: int, name: str) -> tuple[str, str]:
+def _read_name_range(file: Any, group: int, name: str) -> tuple[str, str]:
     """The first and the last of the names in a row group, as it says itself; nothing where they are no texts."""
     # Of a column with parts each has a number, so that numbers in the header are others.
     leaves = [file.schema.column(number).path for number in range(len(file.schema))]
@@ -56,9 +56,9 @@ def _ends(file: Any, group: int, name: str) -> tuple[str, str]:
 
 def read_parquet(path: Path, groups: Sequence[int], name: str, machine: Machine) -> LoadedSeries:
     """All series of some row groups; one without a name has the given one."""
-    file = _opened(path)
+    file = _open_file(path)
     roles = assign_roles(str(path), file.schema_arrow.names, machine)
-    file = _opened(path, [roles.header[column] for column in roles.names], file.metadata)
+    file = _open_file(path, [roles.header[column] for column in roles.names], file.metadata)
     table = file.read_row_groups(list(groups), [roles.header[column] for column in roles.columns])
     if not table.num_rows:
         raise InvalidSeries(str(path), "has no samples")
@@ -67,14 +67,14 @@ def read_parquet(path: Path, groups: Sequence[int], name: str, machine: Machine)
         str(path),
         roles,
         np.arange(before + 1, before + 1 + table.num_rows, dtype=np.int64),
-        _times(str(path), roles, table, before + 1),
-        {amount.column: _amounts(str(path), roles, amount, table, before + 1) for amount in roles.amounts},
+        _read_times(str(path), roles, table, before + 1),
+        {amount.column: _read_amounts(str(path), roles, amount, table, before + 1) for amount in roles.amounts},
         *_read_names(roles, table),
     )
     return extract_series(series_table, name)
 
 
-def _opened(path: Path, names: Sequence[str] = (), metadata: Any = None) -> Any:
+def _open_file(path: Path, names: Sequence[str] = (), metadata: Any = None) -> Any:
     """The file; columns of names are read as numbers and different names."""
     try:
         import pyarrow  # noqa: PLC0415 - a large library, for who has such files
@@ -88,7 +88,7 @@ def _opened(path: Path, names: Sequence[str] = (), metadata: Any = None) -> Any:
         raise InvalidSeries(str(path), f"is no Parquet file that can be read: {str(error).splitlines()[0]}") from error
 
 
-def _times(source: str, roles: ColumnRoles, table: Any, first: int) -> FloatColumn:
+def _read_times(source: str, roles: ColumnRoles, table: Any, first: int) -> FloatColumn:
     name = roles.header[roles.time]
     column = table.column(name)
     values = column.to_numpy()
@@ -96,23 +96,23 @@ def _times(source: str, roles: ColumnRoles, table: Any, first: int) -> FloatColu
         seconds: FloatColumn = values.astype("datetime64[us]").astype(np.float64) / 1e6
         return np.where(np.isnat(values), np.nan, seconds)
     if str(column.type) in _TEXTS:
-        return to_seconds(parse_times(source, name, _texts(column), first))
-    return to_seconds(_numbers(source, name, table))
+        return to_seconds(parse_times(source, name, _encode_texts(column), first))
+    return to_seconds(_read_numbers(source, name, table))
 
 
-def _amounts(source: str, roles: ColumnRoles, amount: AmountColumn, table: Any, first: int) -> FloatColumn:
+def _read_amounts(source: str, roles: ColumnRoles, amount: AmountColumn, table: Any, first: int) -> FloatColumn:
     name = roles.header[amount.column]
     column = table.column(name)
     if str(column.type) in _TEXTS:
-        return parse_amounts(source, roles, amount, _texts(column), first)
-    return _numbers(source, name, table)
+        return parse_amounts(source, roles, amount, _encode_texts(column), first)
+    return _read_numbers(source, name, table)
 
 
-def _texts(column: Any) -> TextColumn:
+def _encode_texts(column: Any) -> TextColumn:
     return np.array([(text or "").encode() for text in column.to_pylist()])
 
 
-def _numbers(source: str, name: str, table: Any) -> FloatColumn:
+def _read_numbers(source: str, name: str, table: Any) -> FloatColumn:
     column = table.column(name)
     if str(column.type) == "null":
         return np.full(table.num_rows, np.nan)
@@ -133,7 +133,7 @@ def _read_names(roles: ColumnRoles, table: Any) -> tuple[list[str], IntColumn | 
     which: IntColumn = np.zeros(table.num_rows, dtype=np.int64)
     for column in roles.names:
         coded = table.column(roles.header[column]).unify_dictionaries().combine_chunks().dictionary_encode()
-        values = [_text(value) for value in coded.dictionary.to_pylist()]
+        values = [_decode_text(value) for value in coded.dictionary.to_pylist()]
         indices = coded.indices.fill_null(len(values)).to_numpy(zero_copy_only=False).astype(np.int64)
         values.append("")  # of rows without a name
         which = which * len(values) + indices
@@ -145,5 +145,5 @@ def _read_names(roles: ColumnRoles, table: Any) -> tuple[list[str], IntColumn | 
     return names, which
 
 
-def _text(value: Any) -> str:
+def _decode_text(value: Any) -> str:
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)

@@ -29,16 +29,16 @@ async def read_prometheus(
 ) -> LoadedSeries:
     """As far back as the settings say, of the namespaces that one of the patterns matches; without patterns of all."""
     address = settings.prometheus_address
-    namespaces = await _namespaces(client, settings, patterns, now) if patterns else None
+    namespaces = await _find_namespaces(client, settings, patterns, now) if patterns else None
     if namespaces is not None and not namespaces:
         raise InvalidSeries(address, f"knows no containers in a namespace that matches {', '.join(patterns)}")
     parts = [part async for part in read_history(client, settings, namespaces, now, report)]
     if not parts:
         raise InvalidSeries(address, "knows no containers; look at the metrics, labels and the job that are asked for")
-    return _by_container(Samples.concatenate(parts), address)
+    return _group_by_container(Samples.concatenate(parts), address)
 
 
-async def _namespaces(
+async def _find_namespaces(
     client: PrometheusClient, settings: PrometheusSettings, patterns: Sequence[str], now: float
 ) -> list[str]:
     label = settings.container_namespace_label
@@ -47,22 +47,22 @@ async def _namespaces(
     return sorted(name for name in names if any(fnmatchcase(name, pattern) for pattern in patterns))
 
 
-def _by_container(samples: Samples, source: str) -> LoadedSeries:
+def _group_by_container(samples: Samples, source: str) -> LoadedSeries:
     """Samples grouped by container; those of a container keep the order of their times."""
     places: dict[tuple[str, str, str], list[int]] = {}
     for place, key in enumerate(zip(samples.namespaces, samples.pods, samples.containers, strict=True)):
         places.setdefault(key, []).append(place)
     loaded = LoadedSeries([], [], [])
-    for (namespace, pod, container), here in sorted(places.items()):
+    for (namespace, pod, container), positions in sorted(places.items()):
         name = f"{namespace}/{pod}/{container}"
-        if len(here) < _LEAST_SAMPLES:
+        if len(positions) < _LEAST_SAMPLES:
             loaded.problems.append(InvalidSeries(source, f"series {name} has fewer than two samples"))
         else:
-            cpu, memory = _sound(samples.cpu[here]), _sound(samples.memory[here])
-            loaded.series.append(Series(name, samples.times[here], cpu, memory, source))
+            cpu, memory = _drop_negative(samples.cpu[positions]), _drop_negative(samples.memory[positions])
+            loaded.series.append(Series(name, samples.times[positions], cpu, memory, source))
     return loaded
 
 
-def _sound(values: FloatColumn) -> FloatColumn:
+def _drop_negative(values: FloatColumn) -> FloatColumn:
     """Drop negative values, which a reset of a counter may lead to."""
     return np.where(values < 0, np.nan, values)

@@ -27,10 +27,10 @@ def convert_counters(
     """A series from its second row on, with cores instead of seconds; as it is, if its times cannot be used."""
     if len(times) < 2 or not (np.diff(times) > 0).all():
         return origin, (times, seconds, memory)
-    return replace(origin, rows=origin.rows[1:]), (times[1:], _rates(times, seconds)[1:], memory[1:])
+    return replace(origin, rows=origin.rows[1:]), (times[1:], _compute_rates(times, seconds)[1:], memory[1:])
 
 
-def _rates(times: FloatColumn, seconds: FloatColumn) -> FloatColumn:
+def _compute_rates(times: FloatColumn, seconds: FloatColumn) -> FloatColumn:
     """Rates since the last row with a value."""
     measured = np.flatnonzero(~np.isnan(seconds))
     with np.errstate(invalid="ignore"):  # what is infinite is refused with its row
@@ -82,10 +82,10 @@ def number_names(names: Sequence[str], lengths: IntColumn) -> tuple[list[str], I
 def extract_series(table: SeriesTable, name: str) -> LoadedSeries:
     """Every series of a table; `name` is that of the only one, where the table has no names."""
     loaded = LoadedSeries([], [], list(table.roles.notes(table.source)))
-    cpu, memory = (_amount(table, columns_of_resource) for columns_of_resource in (table.roles.cpu, table.roles.memory))
-    for title, here in _rows_by_series(table):
-        origin = _origin(table, here, title)
-        columns = (table.times[here], cpu[here], memory[here])
+    cpu, memory = (_read_amount(table, resource_columns) for resource_columns in (table.roles.cpu, table.roles.memory))
+    for title, row_positions in _split_by_series(table):
+        origin = _build_origin(table, row_positions, title)
+        columns = (table.times[row_positions], cpu[row_positions], memory[row_positions])
         if table.roles.counts_seconds:
             origin, columns = convert_counters(origin, *columns)
         try:
@@ -93,12 +93,12 @@ def extract_series(table: SeriesTable, name: str) -> LoadedSeries:
         except InvalidSeries as error:
             loaded.problems.append(error)
             continue
-        loaded.series.append(msgspec.structs.replace(series, declared=_declared(table, here)))
+        loaded.series.append(msgspec.structs.replace(series, declared=_read_declared(table, row_positions)))
         loaded.notes.extend(list_notes(series, origin))
     return loaded
 
 
-def _rows_by_series(table: SeriesTable) -> Iterator[tuple[str, IntColumn | slice]]:
+def _split_by_series(table: SeriesTable) -> Iterator[tuple[str, IntColumn | slice]]:
     which = table.which
     if which is None:
         yield "", slice(None)
@@ -107,12 +107,12 @@ def _rows_by_series(table: SeriesTable) -> Iterator[tuple[str, IntColumn | slice
     together = bool((which[1:] >= which[:-1]).all())
     order = None if together else np.argsort(which, kind="stable")
     for title, end, size in zip(table.names, ends.tolist(), np.diff(ends, prepend=0).tolist(), strict=True):
-        here = slice(end - size, end)
+        row_positions = slice(end - size, end)
         if size:
-            yield title, here if order is None else order[here]
+            yield title, row_positions if order is None else order[row_positions]
 
 
-def _amount(table: SeriesTable, columns: Sequence[AmountColumn]) -> FloatColumn:
+def _read_amount(table: SeriesTable, columns: Sequence[AmountColumn]) -> FloatColumn:
     """The first column that says something, row by row."""
     amounts: FloatColumn | None = None
     for column in columns:
@@ -122,21 +122,21 @@ def _amount(table: SeriesTable, columns: Sequence[AmountColumn]) -> FloatColumn:
     return np.full(len(table.times), np.nan) if amounts is None else amounts
 
 
-def _declared(table: SeriesTable, here: IntColumn | slice) -> DeclaredResources:
+def _read_declared(table: SeriesTable, row_positions: IntColumn | slice) -> DeclaredResources:
     """What the columns of requests and limits say at last."""
     amounts = {}
     for field, column in table.roles.declared.items():
-        values = table.amounts[column.column][here]
+        values = table.amounts[column.column][row_positions]
         valid = values[np.isfinite(values) & (values >= 0)]
         amounts[field] = float(valid[-1]) * column.scale if len(valid) else np.nan
     return DeclaredResources(**amounts)
 
 
-def _origin(table: SeriesTable, here: IntColumn | slice, title: str) -> SeriesOrigin:
+def _build_origin(table: SeriesTable, row_positions: IntColumn | slice, title: str) -> SeriesOrigin:
     header, roles = table.roles.header, table.roles
     return SeriesOrigin(
         source=table.source,
-        rows=table.rows[here],
+        rows=table.rows[row_positions],
         time=header[roles.time],
         cpu=header[roles.cpu[0].column] if roles.cpu else "cpu_cores",
         memory=header[roles.memory[0].column] if roles.memory else "memory_bytes",

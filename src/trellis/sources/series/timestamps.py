@@ -36,7 +36,7 @@ def parse_timestamps(source: str, column: str, texts: TextColumn, first: int) ->
     seconds = np.empty(len(texts))
     for place, text in enumerate(texts.tolist()):
         try:
-            seconds[place] = parse_time(_as_rfc_3339(text)).timestamp()
+            seconds[place] = parse_time(_convert_to_rfc_3339(text)).timestamp()
         except InvalidTime:
             raise field_error(source, first + place, column, text, _RULE) from None
     return seconds
@@ -57,18 +57,18 @@ def _parse_uniform(texts: TextColumn) -> FloatColumn | None:
         is_digit[:, form.start("sign")] = np.isin(letters[:, form.start("sign")], (ord("+"), ord("-")))
     if not (is_digit[:, may_differ].all() and (letters[:, ~may_differ] == letters[0, ~may_differ]).all()):
         return None
-    parts = {name: _number(digits, form, name) for name in form.groupdict() if name != "sign"}
-    return _seconds(parts, letters[:, form.start("sign")] == ord("-") if form["sign"] else None)
+    parts = {name: _read_number(digits, form, name) for name in form.groupdict() if name != "sign"}
+    return _compute_seconds(parts, letters[:, form.start("sign")] == ord("-") if form["sign"] else None)
 
 
-def _seconds(parts: dict[str, IntColumn], is_behind: npt.NDArray[np.bool_] | None) -> FloatColumn | None:
+def _compute_seconds(parts: dict[str, IntColumn], is_behind: npt.NDArray[np.bool_] | None) -> FloatColumn | None:
     months = 12 * (parts["year"] - 1970) + parts["month"] - 1
-    begins, ends = (_first_day(months), _first_day(months + 1))
-    sound = (parts["month"] >= 1) & (parts["month"] <= _MONTHS)
-    sound &= (parts["day"] >= 1) & (parts["day"] <= ends - begins)
+    begins, ends = (_compute_first_day(months), _compute_first_day(months + 1))
+    is_valid = (parts["month"] >= 1) & (parts["month"] <= _MONTHS)
+    is_valid &= (parts["day"] >= 1) & (parts["day"] <= ends - begins)
     for name, most in _MOST.items():
-        sound &= parts[name] <= most
-    if not sound.all():
+        is_valid &= parts[name] <= most
+    if not is_valid.all():
         return None
     minutes = 60 * parts["hour"] + parts["minute"]
     ahead = 60 * parts["ahead"] + parts["more"]
@@ -78,12 +78,12 @@ def _seconds(parts: dict[str, IntColumn], is_behind: npt.NDArray[np.bool_] | Non
     return seconds + parts["fraction"] / 1e9
 
 
-def _first_day(months: IntColumn) -> IntColumn:
+def _compute_first_day(months: IntColumn) -> IntColumn:
     days: IntColumn = months.astype("datetime64[M]").astype("datetime64[D]").astype(np.int64)
     return days
 
 
-def _number(digits: npt.NDArray[np.uint8], form: re.Match[bytes], name: str) -> IntColumn:
+def _read_number(digits: npt.NDArray[np.uint8], form: re.Match[bytes], name: str) -> IntColumn:
     """What the digits of one part say; of a fraction, in billionths."""
     begin, end = form.span(name)
     if begin < 0:
@@ -95,7 +95,7 @@ def _number(digits: npt.NDArray[np.uint8], form: re.Match[bytes], name: str) -> 
     return numbers
 
 
-def _as_rfc_3339(text: bytes) -> str:
+def _convert_to_rfc_3339(text: bytes) -> str:
     form = _FORM.fullmatch(text.strip())
     if form is None:
         return text.decode("utf-8", "replace")

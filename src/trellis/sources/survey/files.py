@@ -54,7 +54,7 @@ class _FileSurvey:
         """Take in complete series."""
         for series in all_series:
             namespace, workload, container = _split_name(series.name)
-            if not (self._choice.covers(namespace) and self._choice.wants(KIND, {})):
+            if not (self._choice.covers(namespace) and self._choice.selects(KIND, {})):
                 continue
             row_key = RowKey(namespace, f"{KIND}/{workload}", container)
             if row_key in self.used:
@@ -64,26 +64,26 @@ class _FileSurvey:
 
     def _add_usage(self, row_key: RowKey, workload: str, series: Series) -> None:
         key = (row_key.namespace, row_key.vpa)
-        workload_so_far = self.workloads.get(key) or SurveyedWorkload(
+        workload_object = self.workloads.get(key) or SurveyedWorkload(
             row_key.namespace, "", KIND, workload, pods=1, is_sized=False
         )
-        workload_so_far = msgspec.structs.replace(
-            workload_so_far, is_sized=workload_so_far.is_sized or not series.declared.is_empty
+        workload_object = msgspec.structs.replace(
+            workload_object, is_sized=workload_object.is_sized or not series.declared.is_empty
         )
         measured = msgspec.structs.replace(
-            workload_so_far, containers=(_container(row_key.container, series.declared),)
+            workload_object, containers=(_container(row_key.container, series.declared),)
         )
         counter = NamespaceUsageCounter(
             row_key.namespace, {row_key.vpa: measured}, {series.name: row_key.vpa}, self._survey_settings
         )
         now = float(series.times[-1])
         which = np.zeros(len(series), dtype=np.int64)
-        counter.take_in(
+        counter.add_batch(
             [(series.name, row_key.container)], which, Measurements(series.times, series.cpu, series.memory), now
         )
         self.used |= {usage.row.key: usage for usage in counter.rows(now)}
         self.workloads[key] = msgspec.structs.replace(
-            workload_so_far, containers=(*workload_so_far.containers, *measured.containers)
+            workload_object, containers=(*workload_object.containers, *measured.containers)
         )
         self.samples += int(np.count_nonzero(~np.isnan(series.cpu)) + np.count_nonzero(~np.isnan(series.memory)))
         self.newest = max(self.newest, now)

@@ -64,15 +64,15 @@ class KubeState:
             series.add_samples(samples)
         if series.is_empty:
             return await self._guess_objects(namespaces)
-        gone, missing = await self._read_past_owners(series, namespaces)
+        past_pods, missing = await self._read_past_owners(series, namespaces)
         kills, unread = await self.read_kills(namespaces)
         return SurveyObjects(
             namespaces=tuple(namespaces),
             pods=series.pods(),
             workloads=series.workloads(),
-            makers=series.intermediate_owners(),
+            intermediate_owners=series.intermediate_owners(),
             hpas=series.hpas(),
-            gone=gone,
+            past_pods=past_pods,
             kills=kills,
             missing=(*missing, *unread),
         )
@@ -105,9 +105,9 @@ class KubeState:
         """The namespaces in the series of kube-state-metrics; also detects how its labels are spelled."""
         labels = ("namespace", "exported_namespace")
         label_sets = await query_label_values(self._client, self._settings, POD_OWNER, labels, self._now)
-        if any("exported_namespace" in labels_of_series for labels_of_series in label_sets):
+        if any("exported_namespace" in series_labels for series_labels in label_sets):
             self._label_names = LabelNames("exported_")
-        return {self._label_names.read(labels_of_series, "namespace") for labels_of_series in label_sets}
+        return {self._label_names.read(series_labels, "namespace") for series_labels in label_sets}
 
     async def _query_in_groups(
         self, namespaces: Sequence[str], query_group: Callable[[tuple[str, ...]], Awaitable[T]]
@@ -118,11 +118,11 @@ class KubeState:
         return f"{{{match_any('__name__', metrics)}, {match_any(f'{self._label_names.prefix}namespace', namespaces)}}}"
 
     async def _query_state(self, namespaces: tuple[str, ...]) -> list[MetricSample]:
-        answer = await self._client.query(self._selector(STATE_METRICS, namespaces), self._now)
+        result = await self._client.query(self._selector(STATE_METRICS, namespaces), self._now)
         phases = await self._client.query(f"{self._selector([PHASE], namespaces)} == 1", self._now)
-        named: list[Labels] = [{**labels, "__name__": PHASE} for labels in phases.labels]
-        values = [*answer.values.tolist(), *phases.values.tolist()]
-        return list(zip([*answer.labels, *named], values, strict=True))
+        phase_labels: list[Labels] = [{**labels, "__name__": PHASE} for labels in phases.labels]
+        values = [*result.values.tolist(), *phases.values.tolist()]
+        return list(zip([*result.labels, *phase_labels], values, strict=True))
 
     async def _query_owners(self, namespaces: tuple[str, ...]) -> list[dict[str, str]]:
         return await self._client.series(self._selector(tuple(OWNER_METRICS), namespaces), self._since, self._now)
@@ -140,21 +140,21 @@ class KubeState:
     async def _query_kills(self, namespaces: tuple[str, ...]) -> list[OomKill]:
         """The last kills. Their times are queried only if a cheap query finds killed containers."""
         where = match_any(f"{self._label_names.prefix}namespace", namespaces)
-        killed = await self._client.series(
+        kill_series = await self._client.series(
             f'{_TERMINATED_REASON}{{reason="OOMKilled", {where}}}', self._since, self._now
         )
         killed_containers = {
             (*self._label_names.read_name(labels, "pod"), self._label_names.read(labels, "container"))
-            for labels in killed
+            for labels in kill_series
         }
         if not killed_containers:
             return []
         pods = match_any(f"{self._label_names.prefix}pod", sorted({pod for _, pod, _ in killed_containers}))
         query = f"last_over_time({_TERMINATED_TIMESTAMP}{{{where}, {pods}}}[{self._settings.history_length}])"
-        answer = await self._client.query(query, self._now)
+        result = await self._client.query(query, self._now)
         return [
             OomKill(container[0], container[1], "", container[2], time)
-            for labels, time in zip(answer.labels, answer.values.tolist(), strict=True)
+            for labels, time in zip(result.labels, result.values.tolist(), strict=True)
             if (container := (*self._label_names.read_name(labels, "pod"), self._label_names.read(labels, "container")))
             in killed_containers
         ]
@@ -165,8 +165,8 @@ class KubeState:
 
         async def query_group(group: tuple[str, ...]) -> list[Labels]:
             used = f"{self._settings.history_memory_metric}{{{match_any(namespace, group)}}}"
-            answer = await self._client.query(f"group by ({namespace}, {pod}) ({used})", self._now)
-            return list(answer.labels)
+            result = await self._client.query(f"group by ({namespace}, {pod}) ({used})", self._now)
+            return list(result.labels)
 
         names = {
             (labels.get(namespace, ""), labels.get(pod, ""))

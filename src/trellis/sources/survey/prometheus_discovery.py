@@ -45,8 +45,8 @@ class ProxiedPrometheus(PrometheusClient):
         super().__init__(
             msgspec.structs.replace(settings, prometheus_address=f"http://{server.service}.{server.namespace}")
         )
-        self._through = client
-        self._place = server
+        self._client = client
+        self._server = server
         # POST through a proxy takes the right to create, which read-only roles lack.
         self._method = "GET"
 
@@ -56,26 +56,26 @@ class ProxiedPrometheus(PrometheusClient):
         # The API server keeps credentials to itself, so that there is no use in sending those for Prometheus.
         request = Request(
             "GET",
-            f"{self._place.path}{path}",
+            f"{self._server.path}{path}",
             tuple(parameters.items()),
             self._headers,
             timeout=self._seconds,
         )
         try:
-            answer = await self._through.transport.send(request)
+            response = await self._client.transport.send(request)
         except Unreachable as error:
             raise ConnectionError(error.message) from error
-        if len(answer.body) > self._limit:
-            raise PrometheusTooMuch(f"the answer of {self._place} is longer than {self._limit} bytes", answer.status)
-        return answer.status, answer.headers, _response_body(answer)
+        if len(response.body) > self._limit:
+            raise PrometheusTooMuch(f"the answer of {self._server} is longer than {self._limit} bytes", response.status)
+        return response.status, response.headers, _read_response_body(response)
 
 
-def _response_body(answer: Response) -> bytes:
+def _read_response_body(response: Response) -> bytes:
     """The body; an error of the API server itself is rewritten in the form of Prometheus."""
-    if answer.status < _FIRST_ERROR:
-        return answer.body
-    error = build_error(answer)
-    return msgspec.json.encode({"error": error.message, "errorType": error.reason}) if error.reason else answer.body
+    if response.status < _FIRST_ERROR:
+        return response.body
+    error = build_error(response)
+    return msgspec.json.encode({"error": error.message, "errorType": error.reason}) if error.reason else response.body
 
 
 class ServicePort(Slice, frozen=True):
@@ -170,7 +170,7 @@ def find_servers(services: Iterable[Service]) -> list[PrometheusServer]:
         for labels in server_type.labels:
             for service in in_order:
                 if service.spec.ports and labels.items() <= service.metadata.labels.items():
-                    server = _server_of(server_type, service)
+                    server = _build_server(server_type, service)
                     servers.setdefault(server.path, server)
     return list(servers.values())
 
@@ -191,11 +191,11 @@ async def find_prometheus(
     without_retries = msgspec.structs.replace(settings, prometheus_retries=0)
     for server in find_servers(services.items):
         try:
-            answer = await ProxiedPrometheus(without_retries, client, server).query(_count_query(settings), now)
+            result = await ProxiedPrometheus(without_retries, client, server).query(_count_query(settings), now)
         except PrometheusError as error:
             failures.append(f"{server}: {error}")
             continue
-        if len(answer.values):
+        if len(result.values):
             yield ProxiedPrometheus(settings, client, server), server
             return
         failures.append(f"{server} knows no {settings.history_memory_metric}")
@@ -207,7 +207,7 @@ def _count_query(settings: PrometheusSettings) -> str:
     return f"count({settings.history_memory_metric})"
 
 
-def _server_of(server_type: ServerType, service: Service) -> PrometheusServer:
+def _build_server(server_type: ServerType, service: Service) -> PrometheusServer:
     ports = {port.name: port.port for port in service.spec.ports}
     port = next((ports[name] for name in _PORT_NAMES if name in ports), service.spec.ports[0].port)
     namespace, name = service.metadata.namespace, service.metadata.name

@@ -32,7 +32,7 @@ class ResumeFile:
         except OSError as error:
             raise InvalidInput(str(path), f"cannot be used to resume from: {error.strerror}") from error
 
-    def take_saved(self, namespace: str) -> SavedNamespace | None:
+    def pop_saved(self, namespace: str) -> SavedNamespace | None:
         """The saved usage of a namespace, if it was read completely; each is returned once."""
         return self._namespaces.pop(namespace, None)
 

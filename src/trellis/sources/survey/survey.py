@@ -70,7 +70,7 @@ async def read_usage(
     async for read in read_windows(client, windows, times, queries, container_labels(settings)):
         joined, measured = read.joined, read.measured
         names = [(pod, container) for _, pod, container in joined.containers]
-        await asyncio.to_thread(counter.take_in, names, joined.rows, measured, now)
+        await asyncio.to_thread(counter.add_batch, names, joined.rows, measured, now)
         samples += joined.size
         report(UsageProgress(total - windows.size, total, samples))
     rows = await asyncio.to_thread(counter.rows, now)
@@ -143,7 +143,7 @@ class PrometheusSurvey:
                 repeated=self._client.attempts - self._client.queries,
                 samples=self._samples,
                 series=self._series,
-                one_by_one=2 * sum(len(workload.containers) for workload in self._workloads),
+                queries_per_container=2 * sum(len(workload.containers) for workload in self._workloads),
                 seconds=clock() - began,
             ),
             largest_node=objects.largest_node,
@@ -153,14 +153,14 @@ class PrometheusSurvey:
         """Namespace by namespace; of those that cannot be read, what is known without their usage."""
         unreachable = 0
         reason = ""
-        for done, namespace in enumerate(inventory.namespaces):
+        for done_count, namespace in enumerate(inventory.namespaces):
             saved = SavedNamespace(namespace, ())
             if reason := reason or (_STOPPED if self._stop() else ""):
                 self._missing.append(MissingData(USAGE, namespace, reason))
             else:
                 try:
-                    saved = self._resume_file.take_saved(namespace) or await self._survey_namespace(
-                        namespace, inventory, done
+                    saved = self._resume_file.pop_saved(namespace) or await self._survey_namespace(
+                        namespace, inventory, done_count
                     )
                     unreachable = 0
                 except PrometheusError as error:
@@ -173,7 +173,9 @@ class PrometheusSurvey:
 
     async def _estimate(self, saved: SavedNamespace, inventory: WorkloadInventory) -> None:
         """Only what a recommender makes of the rows is kept of them: they may be many."""
-        workloads = {(saved.namespace, key): workload for key, workload in inventory.of(saved.namespace).items()}
+        workloads = {
+            (saved.namespace, key): workload for key, workload in inventory.list_workloads(saved.namespace).items()
+        }
         result = await asyncio.to_thread(estimate_workloads, workloads, saved.rows, self._survey_settings, self._now)
         self._workloads += (
             msgspec.structs.replace(workload, totals=saved.totals.get(key))
@@ -183,9 +185,9 @@ class PrometheusSurvey:
         self._samples += saved.samples
         self._series += saved.series
 
-    async def _survey_namespace(self, namespace: str, inventory: WorkloadInventory, done: int) -> SavedNamespace:
+    async def _survey_namespace(self, namespace: str, inventory: WorkloadInventory, done_count: int) -> SavedNamespace:
         pods = {pod: key for (where, pod), key in inventory.pods.items() if where == namespace}
-        workloads = inventory.of(namespace)
+        workloads = inventory.list_workloads(namespace)
         kills: list[OomKill] = [kill for kill in inventory.kills if kill.namespace == namespace]
         counter = NamespaceUsageCounter(
             namespace,
@@ -201,7 +203,7 @@ class PrometheusSurvey:
         def report(progress: UsageProgress) -> None:
             self._report(
                 PrometheusSurveyProgress(
-                    namespace, done + progress.done / progress.total, total, before + progress.samples
+                    namespace, done_count + progress.done / progress.total, total, before + progress.samples
                 )
             )
 
@@ -246,19 +248,19 @@ class PrometheusSurvey:
             )
 
 
-async def _add_past_pods(present: SurveyObjects, state: KubeState) -> SurveyObjects:
+async def _add_past_pods(objects: SurveyObjects, state: KubeState) -> SurveyObjects:
     """The objects with past pods, their owners and OOM kills, as far as Prometheus has them."""
     try:
-        gone, series = await state.read_past_pods(present.namespaces)
-        kills, missing = await state.read_kills(present.namespaces)
+        past_pods, series = await state.read_past_pods(objects.namespaces)
+        kills, missing = await state.read_kills(objects.namespaces)
     except PrometheusError as error:
         unknown = MissingData("pods that are gone", "", str(error))
-        return msgspec.structs.replace(present, missing=(*present.missing, unknown))
-    names = {(pod.metadata.namespace, pod.metadata.name) for pod in present.pods}
+        return msgspec.structs.replace(objects, missing=(*objects.missing, unknown))
+    names = {(pod.metadata.namespace, pod.metadata.name) for pod in objects.pods}
     return msgspec.structs.replace(
-        present,
-        makers=series.intermediate_owners(),
-        gone=[pod for pod in gone if (pod.metadata.namespace, pod.metadata.name) not in names],
+        objects,
+        intermediate_owners=series.intermediate_owners(),
+        past_pods=[pod for pod in past_pods if (pod.metadata.namespace, pod.metadata.name) not in names],
         kills=kills,
-        missing=(*present.missing, *missing),
+        missing=(*objects.missing, *missing),
     )

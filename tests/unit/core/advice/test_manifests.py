@@ -58,7 +58,7 @@ def test_a_sidecar_is_patched_where_it_stands_and_a_cron_job_below_its_jobs() ->
 
 def test_what_is_fine_has_no_patch() -> None:
     found = build_patches(only(workload("web")))
-    assert (found.objects, found.left_out) == ((), ())
+    assert (found.objects, found.skipped) == ((), ())
 
 
 @pytest.mark.parametrize(
@@ -77,13 +77,13 @@ def test_what_cannot_be_patched_is_left_out_with_the_reason(kind: str, name: str
     each = workload(name, container(target=(100, GIB)), kind=kind, namespace=namespace)
     found = build_patches(only(each))
     assert found.objects == ()
-    assert why in found.left_out[0].why
+    assert why in found.skipped[0].reason
 
 
 def test_every_workload_without_a_vpa_gets_one_that_changes_nothing() -> None:
     found = build_vpas(advised(shop()))
     assert {manifest["spec"]["updatePolicy"]["updateMode"] for _, manifest in found.objects} == {"Off"}
-    assert [each.why for each in found.left_out] == [
+    assert [each.reason for each in found.skipped] == [
         "it has a VerticalPodAutoscaler already: web",
         "a VerticalPodAutoscaler needs an owner of the pod",
     ]
@@ -112,7 +112,7 @@ def test_two_workloads_of_one_name_get_vpas_of_two_names() -> None:
 
 def test_a_group_of_jobs_has_no_owner_to_target() -> None:
     each = msgspec.structs.replace(workload("report", kind="Job"), group="app=report", members=7)
-    assert "7 Jobs have no owner" in build_vpas(only(each)).left_out[0].why
+    assert "7 Jobs have no owner" in build_vpas(only(each)).skipped[0].reason
 
 
 @pytest.mark.parametrize("form", list(Emitted))
@@ -170,4 +170,4 @@ def test_a_patch_laid_over_its_template_gives_what_was_advised() -> None:
         advice = next(one for one in found.workloads if one.surveyed is each)
         template: dict[str, Any] = patch["spec"]["template"]["spec"]["containers"][0]["resources"]
         for resource, text in template["requests"].items():
-            assert text == str(convert_quantity(resource, advice.containers[0].of(resource).request))
+            assert text == str(convert_quantity(resource, advice.containers[0].get_resource(resource).request))

@@ -23,7 +23,7 @@ from trellis.core.advice.sizes import (
     NO_USAGE_KNOWN,
     OVER_REQUESTED,
     UNDER_REQUESTED,
-    judge_request,
+    advise_request,
 )
 from trellis.core.advice.survey.model import ResourceAmount, SurveyedContainer, SurveyedWorkload
 
@@ -38,16 +38,16 @@ def advised(
 
 
 def test_too_much_too_little_and_nothing_are_distinguished() -> None:
-    assert judge_request(container(target=(200, 512 * MIB)), "cpu", POLICY).reason is OVER_REQUESTED
-    assert judge_request(container(target=(900, 512 * MIB)), "cpu", POLICY).reason is UNDER_REQUESTED
-    assert judge_request(container(request=(NONE, NONE)), "cpu", POLICY).reason is NO_REQUEST
-    assert judge_request(container(target=(540, 512 * MIB)), "cpu", POLICY).reason is FINE
-    assert judge_request(container(target=(NONE, NONE)), "cpu", POLICY).reason is NO_USAGE_KNOWN
+    assert advise_request(container(target=(200, 512 * MIB)), "cpu", POLICY).reason is OVER_REQUESTED
+    assert advise_request(container(target=(900, 512 * MIB)), "cpu", POLICY).reason is UNDER_REQUESTED
+    assert advise_request(container(request=(NONE, NONE)), "cpu", POLICY).reason is NO_REQUEST
+    assert advise_request(container(target=(540, 512 * MIB)), "cpu", POLICY).reason is FINE
+    assert advise_request(container(target=(NONE, NONE)), "cpu", POLICY).reason is NO_USAGE_KNOWN
 
 
 def test_cpu_loses_its_limit_and_memory_gets_one_at_its_request() -> None:
     each = container(request=(1000, GIB), target=(200, 300 * MIB), limit=(2000, 4 * GIB))
-    cpu, memory = (judge_request(each, resource, POLICY) for resource in ("cpu", "memory"))
+    cpu, memory = (advise_request(each, resource, POLICY) for resource in ("cpu", "memory"))
     assert (cpu.request, memory.request) == (200, 300 * MIB)
     assert math.isnan(cpu.limit)
     assert memory.limit == memory.request
@@ -67,63 +67,63 @@ def test_cpu_loses_its_limit_and_memory_gets_one_at_its_request() -> None:
 )
 def test_a_limit_follows_the_rule_and_is_never_below_the_request(rule: str, limit: float, expected: float) -> None:
     each = container(request=(1000, GIB), target=(250, GIB), limit=(limit, NONE))
-    found = judge_request(each, "cpu", AdvicePolicy(limits=parse_limit_rules(rule))).limit
+    found = advise_request(each, "cpu", AdvicePolicy(limits=parse_limit_rules(rule))).limit
     assert found == expected or (math.isnan(found) and math.isnan(expected))
 
 
 def test_a_limit_without_a_request_is_a_request_too() -> None:
     each = container(request=(NONE, NONE), limit=(400, NONE), target=(100, NONE))
-    assert judge_request(each, "cpu", AdvicePolicy(limits=parse_limit_rules("keep-ratio"))).limit == 100
+    assert advise_request(each, "cpu", AdvicePolicy(limits=parse_limit_rules("keep-ratio"))).limit == 100
 
 
 def test_kills_and_a_limit_too_low_are_a_risk_that_needs_no_long_history() -> None:
     killed = container(target=(500, 700 * MIB), kills=1, days=0.1, samples=5)
     tight = container(target=(500, 700 * MIB), limit=(NONE, 600 * MIB), days=0.1, samples=5)
     for each in (killed, tight):
-        assert judge_request(each, "memory", POLICY).reason is MEMORY_AT_RISK
-        assert judge_request(each, "memory", POLICY).request == 700 * MIB
-        assert judge_request(each, "cpu", POLICY).reason is LOW_CONFIDENCE
+        assert advise_request(each, "memory", POLICY).reason is MEMORY_AT_RISK
+        assert advise_request(each, "memory", POLICY).request == 700 * MIB
+        assert advise_request(each, "cpu", POLICY).reason is LOW_CONFIDENCE
 
 
 def test_kills_of_the_past_that_the_request_already_covers_are_no_risk() -> None:
-    assert judge_request(container(target=(500, 400 * MIB), kills=2), "memory", POLICY).reason is OVER_REQUESTED
-    assert judge_request(container(kills=2), "memory", POLICY).reason is FINE
+    assert advise_request(container(target=(500, 400 * MIB), kills=2), "memory", POLICY).reason is OVER_REQUESTED
+    assert advise_request(container(kills=2), "memory", POLICY).reason is FINE
 
 
 @pytest.mark.parametrize(("days", "samples"), [(0.9, 4000), (14, 23), (0.0, 1)])
 def test_little_history_changes_nothing(days: float, samples: int) -> None:
-    change = judge_request(container(target=(10, MIB), days=days, samples=samples, limit=(900, GIB)), "cpu", POLICY)
+    change = advise_request(container(target=(10, MIB), days=days, samples=samples, limit=(900, GIB)), "cpu", POLICY)
     assert change.reason is LOW_CONFIDENCE
     assert not change.is_change
-    assert judge_request(container(target=(10, MIB), days=0.9), "cpu", AdvicePolicy(history=DAY / 2)).is_change
+    assert advise_request(container(target=(10, MIB), days=0.9), "cpu", AdvicePolicy(history=DAY / 2)).is_change
 
 
 def test_bounds_hold_and_bring_even_what_is_fine_inside() -> None:
     policy = AdvicePolicy(least=ResourceAmount(100, 64 * MIB), most=ResourceAmount(NONE, GIB))
-    assert judge_request(container(target=(10, 512 * MIB)), "cpu", policy).request == 100
-    assert judge_request(container(target=(500, 9 * GIB)), "memory", policy).request == GIB
-    assert judge_request(container(request=(95, GIB), target=(95, GIB)), "cpu", policy).request == 100
+    assert advise_request(container(target=(10, 512 * MIB)), "cpu", policy).request == 100
+    assert advise_request(container(target=(500, 9 * GIB)), "memory", policy).request == GIB
+    assert advise_request(container(request=(95, GIB), target=(95, GIB)), "cpu", policy).request == 100
 
 
 def test_no_memory_limit_is_put_below_what_was_used() -> None:
     each = container(request=(500, 4 * GIB), target=(500, GIB), limit=(NONE, 8 * GIB), highest=(NONE, 3 * GIB))
-    found = {rule: judge_request(each, "memory", AdvicePolicy(limits=parse_limit_rules(rule))) for rule in LimitRule}
+    found = {rule: advise_request(each, "memory", AdvicePolicy(limits=parse_limit_rules(rule))) for rule in LimitRule}
     assert (found[LimitRule.REQUEST].request, found[LimitRule.REQUEST].limit) == (3 * GIB, 3 * GIB)
     assert (found[LimitRule.KEEP_RATIO].request, found[LimitRule.KEEP_RATIO].limit) == (GIB, 3 * GIB)
     assert found[LimitRule.NONE].request == GIB
     bounded = AdvicePolicy(most=ResourceAmount(NONE, 2 * GIB))
-    assert judge_request(each, "memory", bounded).limit == 2 * GIB
+    assert advise_request(each, "memory", bounded).limit == 2 * GIB
 
 
 def test_requests_are_rounded_up_to_whole_steps() -> None:
-    change = judge_request(container(target=(200.2, 300 * MIB + 1)), "cpu", POLICY)
+    change = advise_request(container(target=(200.2, 300 * MIB + 1)), "cpu", POLICY)
     assert change.request == 201
-    assert judge_request(container(target=(200, 300 * MIB + 1)), "memory", POLICY).request == 301 * MIB
+    assert advise_request(container(target=(200, 300 * MIB + 1)), "memory", POLICY).request == 301 * MIB
 
 
 def test_what_is_hardly_different_in_absolute_terms_is_fine() -> None:
-    assert judge_request(container(request=(8, 30 * MIB), target=(5, 25 * MIB)), "cpu", POLICY).reason is FINE
-    assert judge_request(container(request=(8, 30 * MIB), target=(5, 25 * MIB)), "memory", POLICY).reason is FINE
+    assert advise_request(container(request=(8, 30 * MIB), target=(5, 25 * MIB)), "cpu", POLICY).reason is FINE
+    assert advise_request(container(request=(8, 30 * MIB), target=(5, 25 * MIB)), "memory", POLICY).reason is FINE
 
 
 def test_risk_comes_first_and_then_what_most_money_is_at_stake_in() -> None:
@@ -157,7 +157,7 @@ def test_without_prices_the_order_and_the_share_are_as_with_examples() -> None:
 
 
 def test_pods_that_are_wanted_count_where_none_run_yet() -> None:
-    each = msgspec.structs.replace(workload("web", container(target=(100, GIB)), pods=0), wanted=3)
+    each = msgspec.structs.replace(workload("web", container(target=(100, GIB)), pods=0), desired_replicas=3)
     assert advised(each).workloads[0].pods == 3
     assert advised(workload("cron", kind="CronJob", pods=0)).workloads[0].pods == 0
 
@@ -188,15 +188,15 @@ def test_whatever_was_found_the_advice_holds_together(each: SurveyedContainer, l
     found = advised(workload("any", each, pods=pods), policy=policy)
     advice = found.workloads[0].containers[0]
     for resource in ("cpu", "memory"):
-        change = advice.of(resource)
+        change = advice.get_resource(resource)
         if change.is_change:
             # What the API server asks of a container.
             assert change.request > 0
             assert not change.limit < change.request
             assert change.request <= (40_000 if resource == "cpu" else 32 * GIB)
             assert change.reason not in {FINE, LOW_CONFIDENCE, NO_USAGE_KNOWN}
-        again = container(request=(change.request, change.request), target=(change.found, change.found))
-        assert judge_request(again, resource, policy).reason.severity != "error"
+        again = container(request=(change.request, change.request), target=(change.estimate, change.estimate))
+        assert advise_request(again, resource, policy).reason.severity != "error"
     total = found.total
     assert total.after.cpu - total.before.cpu == pytest.approx(total.short.cpu - total.saved.cpu, abs=1e-6)
     assert total.saved.cpu >= 0
@@ -207,13 +207,13 @@ def test_whatever_was_found_the_advice_holds_together(each: SurveyedContainer, l
 @given(containers())
 def test_advice_that_was_followed_is_fine(each: SurveyedContainer) -> None:
     for resource in ("cpu", "memory"):
-        change = judge_request(each, resource, POLICY)
+        change = advise_request(each, resource, POLICY)
         followed = msgspec.structs.replace(
             each,
             request=ResourceAmount(change.request, change.request),
             limit=ResourceAmount(change.limit, change.limit),
         )
-        assert not judge_request(followed, resource, POLICY).is_change
+        assert not advise_request(followed, resource, POLICY).is_change
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def at_most(type_: str = "Container", **most: str) -> LimitRangeItem:
 
 def test_a_request_stays_below_the_maximum_of_a_container() -> None:
     found = only(advised(at_most(cpu="300m"), container(request=(200, GIB), target=(977, GIB))))
-    assert (found.cpu.request, found.cpu.found) == (300, 977)
+    assert (found.cpu.request, found.cpu.estimate) == (300, 977)
     assert (found.cpu.reason, found.cpu.capped) == (UNDER_REQUESTED, CAPPED_TO_RANGE_MAX)
     assert found.memory.capped is None
 

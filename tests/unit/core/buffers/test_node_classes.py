@@ -178,7 +178,7 @@ def test_the_smallest_node_has_the_least_of_every_resource_without_what_runs_eve
     found = of(nodes, {POOL: "spot"})
     assert (found.count, found.least) == (2, {"cpu": 4_000, "memory": 16 * 2**30})
     assert found.most == {"cpu": 8_000, "memory": 64 * 2**30}
-    kept = {"cpu": np.full(NodeTable(nodes).reach, 100, dtype=np.int64)}
+    kept = {"cpu": np.full(NodeTable(nodes).numbers_end, 100, dtype=np.int64)}
     assert of(nodes, {POOL: "spot"}, reserved=kept).least["cpu"] == 3_900
     assert of(nodes, {POOL: "other"}) == NodeClassFacts()
 
@@ -186,7 +186,7 @@ def test_the_smallest_node_has_the_least_of_every_resource_without_what_runs_eve
 def test_a_node_that_offers_nothing_does_not_cost_the_others_their_chunks() -> None:
     nodes = [pool("n1", "8", "16Gi"), pool("broken", "0", "0"), pool("full", "4", "16Gi")]
     full = NodeTable(nodes)
-    kept = {"cpu": np.zeros(full.reach, dtype=np.int64)}
+    kept = {"cpu": np.zeros(full.numbers_end, dtype=np.int64)}
     kept["cpu"][full.find("full")] = 4_000
     found = of(nodes, {POOL: "spot"}, reserved=kept)
     assert (found.count, found.least) == (3, {"cpu": 8_000, "memory": 16 * 2**30})

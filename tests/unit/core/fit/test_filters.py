@@ -476,5 +476,5 @@ def test_more_labels_and_terms_than_are_remembered_are_still_answered_right() ->
 def test_whether_a_node_is_ready_is_known_and_does_not_keep_pods_away() -> None:
     unready = msgspec.structs.replace(node("b"), status=msgspec.structs.replace(node().status, conditions=()))
     table = NodeTable([node("a"), unready])
-    assert on(table, table.ready[: table.reach]) == ["a"]
+    assert on(table, table.ready[: table.numbers_end]) == ["a"]
     assert on(table, fits(table, demand())) == ["a", "b"]

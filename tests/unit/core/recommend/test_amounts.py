@@ -17,7 +17,7 @@ from trellis.core.recommend.amounts import (
     parse_memory_column,
 )
 from trellis.core.recommend.post_processing import humanize_memory, round_up, round_up_to_cores
-from trellis.core.recommend.state.tables import wants_integer_cpu
+from trellis.core.recommend.state.tables import has_integer_cpu_annotation
 
 amounts = st.one_of(
     st.integers(0, 10**14),
@@ -109,4 +109,4 @@ def test_whole_cpus_are_rounded_up() -> None:
     ],
 )
 def test_an_annotation_asks_for_whole_cpus(annotations: dict[str, str], wanted: bool) -> None:
-    assert wants_integer_cpu(annotations, "app") is wanted
+    assert has_integer_cpu_annotation(annotations, "app") is wanted

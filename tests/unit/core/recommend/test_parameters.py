@@ -86,7 +86,7 @@ def test_a_value_that_is_shown_is_read_as_itself(
     quantile: float, days: int, horizon: int, weekends: bool, shape: str
 ) -> None:
     values: dict[str, ParameterValue] = {"days": days, "horizon": float(horizon), "weekends": weekends, "shape": shape}
-    shown = {parameter.name: parameter.show(values[parameter.name]) for parameter in DECLARED[1:]}
+    shown = {parameter.name: parameter.format(values[parameter.name]) for parameter in DECLARED[1:]}
     read = read_parameters(DECLARED, shown | {"quantile": repr(quantile)})
     assert read.problems == ()
     assert read.values == values | {"quantile": quantile}

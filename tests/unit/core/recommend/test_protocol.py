@@ -142,7 +142,7 @@ def test_the_example_in_the_docstring_is_a_recommender() -> None:
 
 
 def test_estimates_have_names_for_their_parts() -> None:
-    answer = Estimates.of(np.array([[1.0], [2.0], [3.0]]), np.array([[4.0], [5.0], [6.0]]), {"why": ["so"]})
+    answer = Estimates.from_bounds(np.array([[1.0], [2.0], [3.0]]), np.array([[4.0], [5.0], [6.0]]), {"why": ["so"]})
     assert [each.tolist() for each in (answer.lower, answer.target, answer.upper)] == [
         [[1.0], [4.0]],
         [[2.0], [5.0]],

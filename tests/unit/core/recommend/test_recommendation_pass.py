@@ -334,9 +334,9 @@ def test_numbers_are_given_out_again_and_nothing_grows() -> None:
         shop.model.collect_garbage([], shop.now + 20 * DAY)
         shop.model.collect_garbage([], shop.now + 40 * DAY)
         assert shop.run() == []
-    assert shop.vpa_store.vpas.reach == 1
+    assert shop.vpa_store.vpas.numbers_end == 1
     assert shop.vpa_store.containers.size == 0
-    assert shop.vpa_store.containers.reach <= 3
+    assert shop.vpa_store.containers.numbers_end <= 3
 
 
 def test_a_cleared_status_is_written_again() -> None:

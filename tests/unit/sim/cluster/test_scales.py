@@ -191,7 +191,7 @@ def test_rows_of_deleted_pods_are_reused() -> None:
     world = World(fleet(workload("web", 1), nodes=(shape("64"),), step=10.0, steps=100)).run(20)
     for replicas in np.tile([8, 1], 6).tolist():
         scaled(world, replicas).run(20)
-    assert world.cluster.rows.reach <= 9
+    assert world.cluster.rows.numbers_end <= 9
     assert world.count(PodEvent.MADE) == 1 + 6 * 7
 
 

@@ -181,7 +181,7 @@ def test_annotations_that_are_read_stay() -> None:
     }
     masked = mask()
     app = masked.name("app")
-    after = masked.document({"metadata": {"annotations": before}})["metadata"]["annotations"]
+    after = masked.anonymize({"metadata": {"annotations": before}})["metadata"]["annotations"]
     assert after == {
         f"vpaCpuStartupBoost/{app}": '{"requests":{"cpu":"1"}}',
         f"vpa-post-processor.kubernetes.io/{app}_integerCPU": "true",
@@ -203,7 +203,7 @@ def test_what_may_be_lost_with_a_pod_is_known_by_the_same_names() -> None:
     key = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
     volumes: list[Document] = [{"name": name, "emptyDir": {}} for name in ("payments", "cache")]
     pod = {"kind": "Pod", "metadata": {"annotations": {key: "payments, cache"}}, "spec": {"volumes": volumes}}
-    masked = mask().document(redact(pod, "Pod"))
+    masked = mask().anonymize(redact(pod, "Pod"))
     named = [volume["name"] for volume in masked["spec"]["volumes"]]
     assert masked["metadata"]["annotations"] == {key: ", ".join(named)}
     assert "payments" not in named
@@ -211,4 +211,4 @@ def test_what_may_be_lost_with_a_pod_is_known_by_the_same_names() -> None:
 
 def test_how_a_claim_may_be_used_is_no_name() -> None:
     claim = {"kind": "PersistentVolumeClaim", "metadata": {}, "spec": {"accessModes": ["ReadWriteOncePod"]}}
-    assert mask().document(claim)["spec"] == {"accessModes": ["ReadWriteOncePod"]}
+    assert mask().anonymize(claim)["spec"] == {"accessModes": ["ReadWriteOncePod"]}

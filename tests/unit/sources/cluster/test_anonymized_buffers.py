@@ -23,7 +23,7 @@ def masked(cluster: Cluster, mask: Anonymizer) -> list[bytes]:
     """The lines of a dump, of which the objects are masked."""
     lines = cluster.lines()
     return [
-        encode_line(OBJECT, mask.document(msgspec.json.decode(data))) if kind == OBJECT else line
+        encode_line(OBJECT, mask.anonymize(msgspec.json.decode(data))) if kind == OBJECT else line
         for line, (kind, data) in zip(lines, read_lines(lines), strict=True)
     ]
 
@@ -56,16 +56,16 @@ def test_no_name_is_left_in_a_buffer() -> None:
     for name in ("web", "builds", "spot"):
         document = cluster.objects["Buffer", (NAMESPACE, name)]
         document["metadata"]["labels"] = {"team.example/owner": "team"}
-        shown = msgspec.json.encode(Anonymizer(b"0").document(document)).decode()
+        shown = msgspec.json.encode(Anonymizer(b"0").anonymize(document)).decode()
         for word in NAMES:
             assert not re.search(rf'"[^"]*\b{word}\b[^"]*"(?!:)', shown), (word, shown)
 
 
 def test_what_says_nothing_about_whose_it_is_stays() -> None:
     cluster = spare()
-    kept = Anonymizer(b"0").document(cluster.objects["Buffer", (NAMESPACE, "spot")])["spec"]
+    kept = Anonymizer(b"0").anonymize(cluster.objects["Buffer", (NAMESPACE, "spot")])["spec"]
     assert kept["capacity"] == {"nodeClass": {"totalCpu": "10", "totalMem": "20Gi"}}
     assert kept["targetRef"]["kind"] == "NodePool"
-    kept = Anonymizer(b"0").document(cluster.objects["Buffer", (NAMESPACE, "builds")])["spec"]
+    kept = Anonymizer(b"0").anonymize(cluster.objects["Buffer", (NAMESPACE, "builds")])["spec"]
     assert kept["recreationStrategy"] == "KeepMinimum"
     assert kept["schedule"] == cluster.objects["Buffer", (NAMESPACE, "builds")]["spec"]["schedule"]

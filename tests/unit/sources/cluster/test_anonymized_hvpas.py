@@ -22,7 +22,7 @@ def masked(cluster: Cluster, mask: Anonymizer) -> list[bytes]:
     """The lines of a dump, of which the objects are masked."""
     lines = cluster.lines()
     return [
-        encode_line(OBJECT, mask.document(msgspec.json.decode(data))) if kind == OBJECT else line
+        encode_line(OBJECT, mask.anonymize(msgspec.json.decode(data))) if kind == OBJECT else line
         for line, (kind, data) in zip(lines, read_lines(lines), strict=True)
     ]
 
@@ -59,8 +59,8 @@ def test_no_name_is_left_in_an_hvpa_and_its_templates() -> None:
     document["spec"]["vpa"] = template(resourcePolicy=policy)
     document["metadata"]["labels"] = {"team.example/owner": "team"}
     document["status"]["selector"] = "app=search"
-    shown = msgspec.json.encode(Anonymizer(b"0").document(document)).decode()
+    shown = msgspec.json.encode(Anonymizer(b"0").anonymize(document)).decode()
     for word in NAMES:
         assert not re.search(rf'"[^"]*\b{word}\b[^"]*"(?!:)', shown.replace("app=", "")), (word, shown)
-    kept = Anonymizer(b"0").document(document)["spec"]
+    kept = Anonymizer(b"0").anonymize(document)["spec"]
     assert (kept["buckets"], kept["hpa"]["deploy"]) == (document["spec"]["buckets"], True)

@@ -140,7 +140,7 @@ def masked(cluster: Pools, mask: Anonymizer) -> ClusterState:
     """What a dump says of which the objects are masked."""
     lines = cluster.lines()
     return ClusterState.from_dump(
-        encode_line(OBJECT, mask.document(msgspec.json.decode(data))) if kind == OBJECT else line
+        encode_line(OBJECT, mask.anonymize(msgspec.json.decode(data))) if kind == OBJECT else line
         for line, (kind, data) in zip(lines, read_lines(lines), strict=True)
     )
 
@@ -191,7 +191,7 @@ def test_no_name_is_left_in_groups() -> None:
 def test_what_cannot_be_read_of_groups_stays_unreadable() -> None:
     mask = Anonymizer(b"0")
     written = {"kind": "ConfigMap", "metadata": {"name": "groups"}, "data": {"all.yaml": f"{{ {SECRET}: ["}}
-    document = mask.document(written)
+    document = mask.anonymize(written)
     assert SECRET not in str(document)
     cluster = pools()
     cluster.objects["ConfigMap", ("kube-system", "trellis-kwok-node-groups")] |= {"data": document["data"]}

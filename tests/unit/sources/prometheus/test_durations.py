@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from trellis.base.durations import Duration
 from trellis.base.errors import InvalidDuration
-from trellis.sources.prometheus.durations import parse_prometheus_duration, span_problem
+from trellis.sources.prometheus.durations import check_span, parse_prometheus_duration
 
 SECOND = 10**9
 
@@ -63,6 +63,6 @@ def test_a_duration_is_the_sum_of_its_parts(numbers: list[int]) -> None:
 
 
 def test_a_span_is_longer_than_nothing() -> None:
-    assert span_problem("1h") is None
-    assert span_problem("0d") == "must be longer than 0s"
-    assert "such as 8d" in (span_problem("90") or "")
+    assert check_span("1h") is None
+    assert check_span("0d") == "must be longer than 0s"
+    assert "such as 8d" in (check_span("90") or "")

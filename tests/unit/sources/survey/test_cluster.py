@@ -25,7 +25,7 @@ from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 
 def present(server: ModelServer, *patterns: str) -> SurveyObjects:
-    return run(list_cluster_workloads(server.client, WorkloadFilter.of(patterns), "shop"))
+    return run(list_cluster_workloads(server.client, WorkloadFilter.parse(patterns), "shop"))
 
 
 def workloads(found: SurveyObjects, choice: WorkloadFilter = WorkloadFilter()) -> dict[str, SurveyedWorkload]:  # noqa: B008
@@ -39,7 +39,7 @@ def test_workloads_are_listed_with_their_pods_and_other_autoscalers() -> None:
     found = workloads(present(shop()))
     assert list(found) == ["kube-system/Deployment/vpa-updater", "office/Pod/alone", "shop/Deployment/web"]
     web = found["shop/Deployment/web"]
-    assert (web.pods, web.wanted, web.vpas) == (2, 2, ("web-vpa",))
+    assert (web.pods, web.desired_replicas, web.vpas) == (2, 2, ("web-vpa",))
     assert [(hpa.name, hpa.targets[0].utilization) for hpa in web.hpas] == [("web-hpa", 60)]
     assert web.labels["example.com/team"] == "payments"
     [container] = web.containers

@@ -131,7 +131,7 @@ def test_fractions_are_of_the_machine_that_is_given(tmp_path: Path) -> None:
 def test_namespaces_can_be_chosen(tmp_path: Path) -> None:
     text = table(("shop/web/app", 0.2, MIB), ("office/web/app", 0.2, MIB))
     assert [
-        workload.namespace for workload in surveyed(tmp_path, WorkloadFilter.of(["of*"]), usage=text).workloads
+        workload.namespace for workload in surveyed(tmp_path, WorkloadFilter.parse(["of*"]), usage=text).workloads
     ] == ["office"]
 
 
@@ -146,6 +146,6 @@ def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
 
 
 def test_no_usage_at_all_is_reported(tmp_path: Path) -> None:
-    found = surveyed(tmp_path, WorkloadFilter.of(["nowhere"]), usage=table(("shop/web/app", 0.2, MIB)))
+    found = surveyed(tmp_path, WorkloadFilter.parse(["nowhere"]), usage=table(("shop/web/app", 0.2, MIB)))
     assert found.workloads == ()
     assert found.notes == ("there is no usage in them that was asked about",)

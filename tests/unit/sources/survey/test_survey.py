@@ -95,7 +95,7 @@ def test_a_deployment_is_found_with_what_it_requests_and_what_it_should() -> Non
         "Deployment",
         "web",
     )
-    assert (workload.pods, workload.wanted) == (3, 3)
+    assert (workload.pods, workload.desired_replicas) == (3, 3)
     assert (container.request.cpu, container.request.memory) == (1000, 1024 * MIB)
     assert math.isnan(container.limit.cpu)
     assert container.limit.memory == 1024 * MIB
@@ -124,7 +124,7 @@ def test_a_namespace_takes_one_query_per_resource_however_many_containers_it_has
     assert found.effort.queries == len(server.asked)
     assert found.effort.repeated == 0
     assert found.effort.samples == 12 * 2 * round(0.2 * DAY / STEP + 1)
-    assert found.effort.one_by_one == 24
+    assert found.effort.queries_per_container == 24
 
 
 def test_a_namespace_where_nothing_runs_at_this_moment_is_found_by_its_past() -> None:
@@ -133,19 +133,19 @@ def test_a_namespace_where_nothing_runs_at_this_moment_is_found_by_its_past() ->
     times = [NOW - DAY + STEP * number for number in range(12)]
     for resource, used in (("cpu", 0.2), ("memory", 100 * MIB)):
         server.put(resource, ("night", f"report-{HASH}-x2k9b", "app"), dict.fromkeys(times, used))
-    assert names(survey(server, WorkloadFilter.of(["ni*"]))) == [("night", "Deployment", "report")]
+    assert names(survey(server, WorkloadFilter.parse(["ni*"]))) == [("night", "Deployment", "report")]
 
 
 def test_namespaces_are_chosen_by_patterns_and_kinds() -> None:
     server = SurveyedPrometheus()
     for namespace in ("team-a", "team-b", "kube-system"):
         server.deploy(namespace, "web", days=0.1)
-    assert names(survey(server, WorkloadFilter.of(["team-*"]))) == [
+    assert names(survey(server, WorkloadFilter.parse(["team-*"]))) == [
         ("team-a", "Deployment", "web"),
         ("team-b", "Deployment", "web"),
     ]
-    assert names(survey(server, WorkloadFilter.of(["!kube-*", "!team-b"]))) == [("team-a", "Deployment", "web")]
-    nothing = survey(server, WorkloadFilter.of(["team-*"], kinds=["sts"]))
+    assert names(survey(server, WorkloadFilter.parse(["!kube-*", "!team-b"]))) == [("team-a", "Deployment", "web")]
+    nothing = survey(server, WorkloadFilter.parse(["team-*"], kinds=["sts"]))
     assert nothing.workloads == ()
     assert nothing.notes == ("there are no workloads that were asked about",)
 
@@ -250,7 +250,7 @@ def test_what_a_cluster_shows_gets_the_usage_that_prometheus_has() -> None:
     made = {"namespace": "shop", "replicaset": "web-667788999", "owner_kind": "Deployment", "owner_name": "web"}
     server.past.append({"__name__": "kube_replicaset_owner", **made})
     server.add_usage("shop", "odd", "app", cpu=0.9, days=0.2)
-    found = survey(server, WorkloadFilter.of(["shop"]), present=cluster)
+    found = survey(server, WorkloadFilter.parse(["shop"]), present=cluster)
     workload, container = one(found)
     assert (workload.pods, workload.vpas, [hpa.name for hpa in workload.hpas]) == (2, ("web-vpa",), ["web-hpa"])
     assert (container.request.cpu, container.highest.cpu) == (500, 900)

@@ -51,23 +51,23 @@ def list_recommenders(names: Collection[str] = ()) -> list[CatalogEntry]:
     return built_in + installed
 
 
-def known_names() -> list[str]:
+def list_names() -> list[str]:
     """The names of all recommenders; installed ones are not loaded."""
     return list(dict.fromkeys([*built_in_recommenders(), *installed_plugins()]))
 
 
 def _load_entry(plugin: RecommenderPlugin, is_built_in: bool, is_ambiguous: bool) -> CatalogEntry:
     """The entry of an installed recommender, which is loaded in a worker to find problems."""
-    about = CatalogEntry(plugin.name, plugin.package, plugin.version)
+    entry = CatalogEntry(plugin.name, plugin.package, plugin.version)
     if is_built_in:
-        return msgspec.structs.replace(about, problem="a recommender of this name comes with Trellis and is used")
+        return msgspec.structs.replace(entry, problem="a recommender of this name comes with Trellis and is used")
     if is_ambiguous:
-        return msgspec.structs.replace(about, problem="several packages have a recommender of this name: keep one")
-    worker = RecommenderWorker(plugin, WorkerSettings(start_seconds=_SECONDS), given={}, observe=_ignore)
+        return msgspec.structs.replace(entry, problem="several packages have a recommender of this name: keep one")
+    worker = RecommenderWorker(plugin, WorkerSettings(start_seconds=_SECONDS), presets={}, observe=_ignore)
     try:
         worker.start().result()
         return msgspec.structs.replace(
-            about,
+            entry,
             needs_history=worker.needs_history,
             needs_runs=worker.needs_runs,
             parameters=worker.parameters,

@@ -64,7 +64,7 @@ class HostedRecommenders:
     def _set_unavailable(self, name: str, reason: str) -> None:
         current = self._recommenders.get(name)
         # The same one for the same reason, so that its VPAs need not be evaluated again.
-        if not isinstance(current, UnavailableRecommender) or current.why != reason:
+        if not isinstance(current, UnavailableRecommender) or current.reason != reason:
             self._recommenders[name] = UnavailableRecommender(name, reason)
 
 
@@ -73,16 +73,16 @@ def host_recommenders(settings: RecommenderSettings, metrics: Metrics) -> Hosted
     names = settings.loop.recommender_name
     try:
         presets = read_presets(settings.plugins.parameters, names)
-        figures = default_settings(settings)
-        built_in, installed = built_in_recommenders(figures), installed_plugins()
-        own = [name for name in names if name in built_in or name not in installed]
-        recommenders = build_recommenders(own, figures, presets)
+        defaults = default_settings(settings)
+        built_in, installed = built_in_recommenders(defaults), installed_plugins()
+        local_names = [name for name in names if name in built_in or name not in installed]
+        recommenders = build_recommenders(local_names, defaults, presets)
         workers: list[RecommenderWorker] = []
         for name in names:
-            if name not in own and len(installed[name]) == 1:
+            if name not in local_names and len(installed[name]) == 1:
                 workers.append(_create_worker(installed[name][0], settings, presets.get(name, {}), metrics))
-            elif name not in own:
-                recommenders[name] = UnavailableRecommender(name, _ambiguous(name, installed[name]))
+            elif name not in local_names:
+                recommenders[name] = UnavailableRecommender(name, _describe_ambiguity(name, installed[name]))
             _log_choice(name, name in built_in, installed.get(name, ()))
     except InvalidInput as error:
         raise InvalidInput(error.value, f"flag --set: {error.rule}") from error
@@ -95,12 +95,12 @@ def _create_worker(
     return RecommenderWorker(
         plugin,
         worker_settings(settings),
-        given=parameters,
+        presets=parameters,
         observe=lambda name, reason: metrics.add(WORKER_FAILURES, 1, name, reason.code),
     )
 
 
-def _ambiguous(name: str, plugins: Sequence[RecommenderPlugin]) -> str:
+def _describe_ambiguity(name: str, plugins: Sequence[RecommenderPlugin]) -> str:
     packages = " and ".join(map(str, plugins))
     return f"recommender {name} is installed twice, by {packages}: uninstall all but one of these packages"
 
@@ -115,4 +115,4 @@ def _log_choice(name: str, is_built_in: bool, plugins: Sequence[RecommenderPlugi
             recommender=name,
         )
     elif len(plugins) > 1:
-        _log.error("a recommender is not served", recommender=name, why=_ambiguous(name, plugins))
+        _log.error("a recommender is not served", recommender=name, why=_describe_ambiguity(name, plugins))

@@ -63,7 +63,7 @@ class WorkerSettings(msgspec.Struct, frozen=True):
 class _FailedRequest(msgspec.Struct, frozen=True):
     """A failure without and with the name, how many times in a row it occurred, and until when not to retry."""
 
-    why: str
+    problem: str
     message: str
     times: int
     until: float
@@ -77,7 +77,7 @@ class RecommenderWorker:
         plugin: RecommenderPlugin,
         settings: WorkerSettings,
         *,
-        given: Mapping[str, str],
+        presets: Mapping[str, str],
         observe: ObserveFailure,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -85,7 +85,7 @@ class RecommenderWorker:
         self.declared: RecommenderDeclaration | None = None
         self._plugin = plugin
         self._settings = settings
-        self._presets = given
+        self._presets = presets
         self._observe = observe
         self._clock = clock
         self._pauses = RetryBackoff(initial=settings.deadline, maximum=_LONGEST_PAUSE, jitter=0.0)
@@ -119,7 +119,7 @@ class RecommenderWorker:
     def problem(self) -> str:
         """Why it cannot be used, without its name."""
         failure = self._failures.get(_LOADING)
-        return failure.why if failure else ""
+        return failure.problem if failure else ""
 
     def start(self) -> Future[None]:
         """Start the process if there is none, unless a start failed just now; the result can be awaited."""
@@ -159,7 +159,7 @@ class RecommenderWorker:
 
     # The methods below run in the worker's own thread.
 
-    def _load(self, until: float) -> None:
+    def _load(self, deadline: float) -> None:
         if self._process is not None or self._closing.is_set() or self._find_backoff(_LOADING):
             return
         settings = self._settings
@@ -173,7 +173,7 @@ class RecommenderWorker:
             self._end_process()
             return
         try:
-            declared = process.load(until)
+            declared = process.load(deadline)
             parameters = replace_defaults(declared.parameters, self._presets)
         except WorkerError as failure:
             problem = {TIMED_OUT: "it did not start in time", NOT_LOADED: str(failure)}.get(
@@ -195,14 +195,14 @@ class RecommenderWorker:
         if self._process is None:
             raise RecommenderFailure(self.unavailable_reason or f"recommender {self.name} is being started again")
         try:
-            answer = self._process.estimate(request, until)
+            estimates = self._process.estimate(request, until)
         except WorkerError as failure:
             if failure.reason is RAISED:
                 self._observe(self.name, RAISED)
                 raise RecommenderFailure(f"recommender {self.name} {failure}") from failure
-            late = f"did not answer within {deadline} and was killed"
+            timeout_problem = f"did not answer within {deadline} and was killed"
             message = self._record_failure(
-                request_key, failure.reason, late if failure.reason is TIMED_OUT else str(failure)
+                request_key, failure.reason, timeout_problem if failure.reason is TIMED_OUT else str(failure)
             )
             self.start()
             raise RecommenderFailure(message) from failure
@@ -210,13 +210,13 @@ class RecommenderWorker:
             self._end_process()  # how much of the question it has read is unknown
             raise
         self._failures.pop(request_key, None)
-        return answer
+        return estimates
 
     def _record_failure(self, request_key: _RequestKey, reason: Reason, problem: str) -> str:
         """End the process, and start the backoff of this request; the message of the failure."""
         self._end_process()
-        before = self._failures.pop(request_key, None)
-        times = before.times + 1 if before else 1
+        previous = self._failures.pop(request_key, None)
+        times = previous.times + 1 if previous else 1
         pause = self._pauses.wait(times, draw=lambda: 0.0)
         origin = f" of package {self._plugin} cannot be used:" if request_key == _LOADING else ""
         message = f"recommender {self.name}{origin} {problem}"

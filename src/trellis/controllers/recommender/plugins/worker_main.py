@@ -42,7 +42,7 @@ _LONGEST_MESSAGE: Final = 400
 
 def main() -> None:
     """Answer requests until the parent exits."""
-    requests, replies = _take_pipes()
+    requests, replies = _detach_pipes()
     _exit_with_parent(requests)
     begin: LoadRequest = _receive(requests)
     sys.path[:] = begin.path
@@ -57,13 +57,13 @@ def main() -> None:
         request: EstimateRequest = _receive(requests)
         # A thread cannot end what spins in a library of C. The kernel can.
         signal.setitimer(signal.ITIMER_REAL, begin.kill_after)
-        reply = _answer(recommender, request)
+        reply = _estimate(recommender, request)
         signal.setitimer(signal.ITIMER_REAL, 0)
         _send(replies, reply)
         del request, reply
 
 
-def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
+def _detach_pipes() -> tuple[BinaryIO, BinaryIO]:
     """The two pipes, detached from standard input and output, which the recommender may use."""
     requests, replies = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
@@ -104,8 +104,8 @@ def _send(replies: BinaryIO, reply: WorkerReply) -> None:
 
 
 def _limit_memory(memory: int) -> None:
-    _, most = resource.getrlimit(resource.RLIMIT_AS)
-    if memory and (most == resource.RLIM_INFINITY or memory < most):
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_AS)
+    if memory and (hard_limit == resource.RLIM_INFINITY or memory < hard_limit):
         resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
     with contextlib.suppress(OSError):
         # Of all processes in the container the kernel should kill this one first.
@@ -116,17 +116,17 @@ def _load(value: str) -> Recommender | LoadFailure:
     """The recommender that an entry point leads to, or why there is none."""
     module, _, attributes = value.partition(":")
     try:
-        make = reduce(getattr, attributes.split("."), importlib.import_module(module))
-        recommender: Recommender = make()  # type: ignore[operator]  # whatever it is, it is tried
+        create_recommender = reduce(getattr, attributes.split("."), importlib.import_module(module))
+        recommender: Recommender = create_recommender()  # type: ignore[operator]  # whatever it is, it is tried
         read_declaration(recommender)
     except InvalidInput as error:
         return LoadFailure(f"{value} gave {error.value}, which {error.rule}")
     except BaseException as error:  # noqa: BLE001 - a module may exit, too
-        return LoadFailure(f"{value} cannot be loaded: {_describe(error)}; {_remedy(module, error)}")
+        return LoadFailure(f"{value} cannot be loaded: {_describe_error(error)}; {_suggest_remedy(module, error)}")
     return recommender
 
 
-def _remedy(module: str, error: BaseException) -> str:
+def _suggest_remedy(module: str, error: BaseException) -> str:
     """What to do about a module that cannot be loaded."""
     if (
         isinstance(error, ModuleNotFoundError)
@@ -139,7 +139,7 @@ def _remedy(module: str, error: BaseException) -> str:
     return f"`python -c 'import {module}'` shows where"
 
 
-def _answer(recommender: Recommender, request: EstimateRequest) -> EstimateReply | EstimateFailure:
+def _estimate(recommender: Recommender, request: EstimateRequest) -> EstimateReply | EstimateFailure:
     try:
         reply = recommender.estimate(request.rows, request.values, request.now)
         problem = find_shape_problem(reply, len(request.rows))
@@ -148,10 +148,10 @@ def _answer(recommender: Recommender, request: EstimateRequest) -> EstimateReply
         gc.collect()
         return EstimateFailure("ran out of memory", out_of_memory=True)
     except Exception as error:  # noqa: BLE001 - whatever it is, it is reported
-        return EstimateFailure(f"failed: {_describe(error)}")
+        return EstimateFailure(f"failed: {_describe_error(error)}")
 
 
-def _describe(error: BaseException) -> str:
+def _describe_error(error: BaseException) -> str:
     text = str(error)
     return f"{type(error).__name__}: {format_value(text, _LONGEST_MESSAGE)}" if text else type(error).__name__
 

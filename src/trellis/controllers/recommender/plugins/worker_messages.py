@@ -51,7 +51,7 @@ class ColumnMessage(msgspec.Struct, frozen=True):
     floats: bytes
 
     @classmethod
-    def of(cls, column: FloatColumn) -> ColumnMessage:
+    def from_column(cls, column: FloatColumn) -> ColumnMessage:
         """The message of a column."""
         contiguous = np.ascontiguousarray(column)
         return cls(contiguous.shape, contiguous.tobytes())
@@ -70,7 +70,7 @@ class LoadReply(msgspec.Struct, frozen=True, tag=True):
 class LoadFailure(msgspec.Struct, frozen=True, tag=True):
     """The recommender cannot be loaded, with the reason."""
 
-    why: str
+    problem: str
 
 
 class EstimateReply(msgspec.Struct, frozen=True, tag=True):
@@ -86,7 +86,7 @@ class EstimateReply(msgspec.Struct, frozen=True, tag=True):
 class EstimateFailure(msgspec.Struct, frozen=True, tag=True):
     """There are no estimates: what the recommender raised, or why its estimates are invalid."""
 
-    what: str
+    problem: str
     out_of_memory: bool = False
 
 
@@ -111,24 +111,24 @@ def decode(payload: bytes) -> WorkerReply:
     return _DECODER.decode(payload)
 
 
-def to_reply(answer: Estimates) -> EstimateReply:
+def to_reply(estimates: Estimates) -> EstimateReply:
     """An answer of the right shape, as it is sent."""
-    columns = {name: column for name, column in answer.explanation.items() if isinstance(column, np.ndarray)}
+    columns = {name: column for name, column in estimates.explanation.items() if isinstance(column, np.ndarray)}
     return EstimateReply(
-        bounds=ColumnMessage.of(answer.bounds),
-        totals=None if answer.totals is None else ColumnMessage.of(answer.totals),
-        confidence=None if answer.confidence is None else ColumnMessage.of(answer.confidence),
-        numbers={name: ColumnMessage.of(column) for name, column in columns.items()},
-        texts={name: list(map(str, texts)) for name, texts in answer.explanation.items() if name not in columns},
+        bounds=ColumnMessage.from_column(estimates.bounds),
+        totals=None if estimates.totals is None else ColumnMessage.from_column(estimates.totals),
+        confidence=None if estimates.confidence is None else ColumnMessage.from_column(estimates.confidence),
+        numbers={name: ColumnMessage.from_column(column) for name, column in columns.items()},
+        texts={name: list(map(str, texts)) for name, texts in estimates.explanation.items() if name not in columns},
     )
 
 
-def from_reply(answer: EstimateReply) -> Estimates:
+def from_reply(reply: EstimateReply) -> Estimates:
     """The answer that was sent; `ValueError` if a column is not what it says."""
-    numbers = {name: column.read() for name, column in answer.numbers.items()}
+    numbers = {name: column.read() for name, column in reply.numbers.items()}
     return Estimates(
-        bounds=answer.bounds.read(),
-        totals=None if answer.totals is None else answer.totals.read(),
-        confidence=None if answer.confidence is None else answer.confidence.read(),
-        explanation={**numbers, **answer.texts},
+        bounds=reply.bounds.read(),
+        totals=None if reply.totals is None else reply.totals.read(),
+        confidence=None if reply.confidence is None else reply.confidence.read(),
+        explanation={**numbers, **reply.texts},
     )

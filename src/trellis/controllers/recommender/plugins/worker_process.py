@@ -66,12 +66,12 @@ class WorkerError(Exception):
 class WorkerProcess:
     """A process for one recommender. It belongs to one thread; only `end` may be called from another.
 
-    Times are those of the monotonic clock. After `WorkerFailed`, but for one that was RAISED, it is of no more use.
+    Times are those of the monotonic clock. After a `WorkerError` other than RAISED the process cannot be used any more.
     """
 
     def __init__(self, value: str, *, deadline: float, memory: int) -> None:
         """Start it; `value` is that of the recommender's entry point."""
-        self._begin = LoadRequest(sys.path, value, memory, deadline + _GRACE)
+        self._load_request = LoadRequest(sys.path, value, memory, deadline + _GRACE)
         self._child = subprocess.Popen(  # noqa: S603 - ourselves
             [sys.executable, "-P", "-m", worker_main.__name__],
             stdin=subprocess.PIPE,
@@ -79,9 +79,12 @@ class WorkerProcess:
             env=worker_environment(os.environ),
             start_new_session=True,
         )
-        self._down, self._up = _number(self._child.stdin), _number(self._child.stdout)
-        os.set_blocking(self._down, False)
-        os.set_blocking(self._up, False)
+        self._request_pipe, self._reply_pipe = (
+            _get_file_descriptor(self._child.stdin),
+            _get_file_descriptor(self._child.stdout),
+        )
+        os.set_blocking(self._request_pipe, False)
+        os.set_blocking(self._reply_pipe, False)
 
     @property
     def pid(self) -> int:
@@ -90,11 +93,11 @@ class WorkerProcess:
 
     def load(self, until: float) -> RecommenderDeclaration:
         """Load the recommender in the process; its declaration."""
-        reply = self._exchange(self._begin, until)
+        reply = self._exchange(self._load_request, until)
         if isinstance(reply, LoadReply):
             return reply.declaration
         if isinstance(reply, LoadFailure):
-            raise WorkerError(NOT_LOADED, reply.why)
+            raise WorkerError(NOT_LOADED, reply.problem)
         raise WorkerError(GARBLED, "sent an answer before it was asked")
 
     def estimate(self, request: EstimateRequest, until: float) -> Estimates:
@@ -102,8 +105,8 @@ class WorkerProcess:
         reply = self._exchange(request, until)
         if isinstance(reply, EstimateFailure):
             if reply.out_of_memory:
-                raise WorkerError(OUT_OF_MEMORY, f"{reply.what}: it may have {self._begin.memory} bytes")
-            raise WorkerError(RAISED, reply.what)
+                raise WorkerError(OUT_OF_MEMORY, f"{reply.problem}: it may have {self._load_request.memory} bytes")
+            raise WorkerError(RAISED, reply.problem)
         if not isinstance(reply, EstimateReply):
             raise WorkerError(GARBLED, "sent something else than an answer")
         try:
@@ -136,26 +139,26 @@ class WorkerProcess:
             raise WorkerError(GARBLED, f"sent garbage in place of an answer: {error}") from error
 
     def _send(self, message: bytes, until: float) -> None:
-        rest = memoryview(message)
-        while rest:
-            self._wait(self._down, select.POLLOUT, until)
+        remaining = memoryview(message)
+        while remaining:
+            self._wait(self._request_pipe, select.POLLOUT, until)
             try:
-                rest = rest[os.write(self._down, rest) :]
+                remaining = remaining[os.write(self._request_pipe, remaining) :]
             except BlockingIOError:
                 continue
             except BrokenPipeError:
-                raise self._ended(until) from None
+                raise self._build_exit_error(until) from None
 
     def _receive(self, size: int, until: float) -> bytes:
         data = bytearray()
         while len(data) < size:
-            self._wait(self._up, select.POLLIN, until)
+            self._wait(self._reply_pipe, select.POLLIN, until)
             try:
-                piece = os.read(self._up, min(size - len(data), _PIECE))
+                piece = os.read(self._reply_pipe, min(size - len(data), _PIECE))
             except BlockingIOError:
                 continue
             if not piece:
-                raise self._ended(until)
+                raise self._build_exit_error(until)
             data += piece
         return bytes(data)
 
@@ -165,23 +168,23 @@ class WorkerProcess:
         if not poll.poll(max(0.0, until - time.monotonic()) * 1000):
             raise WorkerError(TIMED_OUT, "did not answer in time")
 
-    def _ended(self, until: float) -> WorkerError:
+    def _build_exit_error(self, until: float) -> WorkerError:
         """The process has closed its pipes, which it only does by ending."""
         try:
             status = self._child.wait(max(0.1, until - time.monotonic()))
         except subprocess.TimeoutExpired:
             return WorkerError(CRASHED, "closed its pipes")
-        how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
-        return WorkerError(CRASHED, f"crashed: its process {how}")
+        ending = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
+        return WorkerError(CRASHED, f"crashed: its process {ending}")
 
 
-def _number(pipe: IO[bytes] | None) -> int:
+def _get_file_descriptor(pipe: IO[bytes] | None) -> int:
     if pipe is None:
         raise InternalError("a worker process has no pipe")
     return pipe.fileno()
 
 
-def worker_environment(ours: Mapping[str, str]) -> dict[str, str]:
+def worker_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables that a worker gets."""
-    passed_on = {name: text for name, text in ours.items() if name in _VARIABLES or name.startswith(_PREFIXES)}
-    return _ONE_THREAD | passed_on
+    passed = {name: text for name, text in environment.items() if name in _VARIABLES or name.startswith(_PREFIXES)}
+    return _ONE_THREAD | passed

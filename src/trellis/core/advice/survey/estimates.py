@@ -47,19 +47,19 @@ class EstimatedWorkloads(msgspec.Struct, frozen=True):
 
 
 def estimate_workloads(
-    workloads: Mapping[ObjectKey, SurveyedWorkload], used: Sequence[SurveyedUsage], asked: SurveySettings, now: float
+    workloads: Mapping[ObjectKey, SurveyedWorkload], used: Sequence[SurveyedUsage], settings: SurveySettings, now: float
 ) -> EstimatedWorkloads:
     """The same workloads with estimates, and with containers that only the past shows where nothing else is known."""
     rows = {usage.row.key: usage for usage in used}
-    complete = _with_past(workloads, rows)
-    parts = [_of_some(some, rows, asked, now) for some in _batches(complete)]
+    complete = _add_past_containers(workloads, rows)
+    parts = [_estimate_batch(batch, rows, settings, now) for batch in _split_into_batches(complete)]
     return EstimatedWorkloads(
         tuple(workload for part in parts for workload in part.workloads),
         tuple(missing for part in parts for missing in part.missing),
     )
 
 
-def _batches(workloads: Mapping[ObjectKey, SurveyedWorkload]) -> Iterator[dict[ObjectKey, SurveyedWorkload]]:
+def _split_into_batches(workloads: Mapping[ObjectKey, SurveyedWorkload]) -> Iterator[dict[ObjectKey, SurveyedWorkload]]:
     """Some at a time: what a recommender looks back at is large."""
     batch: dict[ObjectKey, SurveyedWorkload] = {}
     size = 0
@@ -73,7 +73,7 @@ def _batches(workloads: Mapping[ObjectKey, SurveyedWorkload]) -> Iterator[dict[O
         yield batch
 
 
-def _of_some(
+def _estimate_batch(
     workloads: Mapping[ObjectKey, SurveyedWorkload],
     rows: Mapping[RowKey, SurveyedUsage],
     settings: SurveySettings,
@@ -89,10 +89,10 @@ def _of_some(
     refused = model.restore_all([rows[place].row for place in places if place in rows])
     pods: dict[str, list[TrackedPod]] = {}
     for key, workload in workloads.items():
-        pods.setdefault(key[0], []).append(_pod(key, workload))
-    for namespace, here in pods.items():
-        model.track_pods(namespace, here, now)
-    store = _board(workloads, recommender)
+        pods.setdefault(key[0], []).append(_build_pod(key, workload))
+    for namespace, namespace_pods in pods.items():
+        model.track_pods(namespace, namespace_pods, now)
+    store = _build_store(workloads, recommender)
     result = run_pass(model.view(), store, {recommender.name: recommender}, settings.pipeline, now)
     explanations = {explanation.key: explanation for explanation in result.explain_all()}
     missing = [
@@ -106,11 +106,12 @@ def _of_some(
         ),
     ]
     return EstimatedWorkloads(
-        tuple(_finished(workload, key, rows, explanations) for key, workload in workloads.items()), tuple(missing)
+        tuple(_complete_workload(workload, key, rows, explanations) for key, workload in workloads.items()),
+        tuple(missing),
     )
 
 
-def _with_past(
+def _add_past_containers(
     workloads: Mapping[ObjectKey, SurveyedWorkload], rows: Iterable[RowKey]
 ) -> dict[ObjectKey, SurveyedWorkload]:
     past: dict[ObjectKey, list[SurveyedContainer]] = {}
@@ -124,7 +125,7 @@ def _with_past(
     }
 
 
-def _pod(key: ObjectKey, workload: SurveyedWorkload) -> TrackedPod:
+def _build_pod(key: ObjectKey, workload: SurveyedWorkload) -> TrackedPod:
     """One pod that stands for all: what it asks for is what the recommender sees of requests."""
     containers = tuple(
         TrackedContainer(container.name, container.request.memory, container.request.cpu)
@@ -133,7 +134,7 @@ def _pod(key: ObjectKey, workload: SurveyedWorkload) -> TrackedPod:
     return TrackedPod(key[0], key[1], key[1], key[1], True, containers)
 
 
-def _board(workloads: Mapping[ObjectKey, SurveyedWorkload], recommender: Recommender) -> VpaStore:
+def _build_store(workloads: Mapping[ObjectKey, SurveyedWorkload], recommender: Recommender) -> VpaStore:
     store = VpaStore()
     effective = resolve_vpa(
         VerticalPodAutoscaler(
@@ -151,7 +152,7 @@ def _board(workloads: Mapping[ObjectKey, SurveyedWorkload], recommender: Recomme
     return store
 
 
-def _finished(
+def _complete_workload(
     workload: SurveyedWorkload,
     key: ObjectKey,
     rows: Mapping[RowKey, SurveyedUsage],
@@ -159,16 +160,16 @@ def _finished(
 ) -> SurveyedWorkload:
     places = [RowKey(*key, container.name) for container in workload.containers]
     containers = tuple(
-        _completed(container, rows.get(place), explanations.get(place))
+        _complete_container(container, rows.get(place), explanations.get(place))
         for container, place in zip(workload.containers, places, strict=True)
     )
     return msgspec.structs.replace(workload, containers=containers)
 
 
-def _completed(
+def _complete_container(
     container: SurveyedContainer, used: SurveyedUsage | None, explanation: ContainerExplanation | None
 ) -> SurveyedContainer:
-    fields: dict[str, Any] = {"estimate": _estimate(explanation)} if explanation is not None else {}
+    fields: dict[str, Any] = {"estimate": _read_estimate(explanation)} if explanation is not None else {}
     if used is not None:
         row = used.row
         fields |= {"highest": used.highest, "samples": row.count, "first": row.first, "last": row.last}
@@ -176,7 +177,7 @@ def _completed(
     return msgspec.structs.replace(container, **fields)
 
 
-def _estimate(explanation: ContainerExplanation) -> Estimate:
+def _read_estimate(explanation: ContainerExplanation) -> Estimate:
     target, lower, upper = (
         ResourceAmount(*explanation.amounts[bound].tolist()) for bound in (TARGET, LOWER_BOUND, UPPER_BOUND)
     )
@@ -199,7 +200,7 @@ def _estimate_from_vpa(workload: SurveyedWorkload, vpas: Mapping[ObjectKey, Vert
         return workload
     entries = list_recommendations(vpa.status)
     amounts = read_published_amounts(entries)
-    confidence = 0.0 if _is_doubtful(vpa) else 1.0
+    confidence = 0.0 if _has_low_confidence(vpa) else 1.0
     estimates = {}
     for number, entry in enumerate(entries):
         bounds = [ResourceAmount(*amounts[bound, :, number].tolist()) for bound in (TARGET, LOWER_BOUND, UPPER_BOUND)]
@@ -215,7 +216,7 @@ def _complete_containers(
     )
 
 
-def _is_doubtful(vpa: VerticalPodAutoscaler) -> bool:
+def _has_low_confidence(vpa: VerticalPodAutoscaler) -> bool:
     conditions = (vpa.status.conditions if vpa.status is not None else None) or ()
     return any(
         condition.type == CONDITION_TYPES[ConditionBit.LOW_CONFIDENCE] and condition.status == "True"

@@ -41,7 +41,7 @@ class Estimate(msgspec.Struct, frozen=True):
     """What a recommender says of one container: the target, and between which bounds a request may stay.
 
     `confidence` is 1 and more where there is enough history. `reason` is the code of why there is an estimate, or none;
-    `said` is what the recommender says of it in its own words.
+    `explanation` is what the recommender says of it in its own words.
     """
 
     target: ResourceAmount = ResourceAmount()
@@ -49,7 +49,7 @@ class Estimate(msgspec.Struct, frozen=True):
     upper: ResourceAmount = ResourceAmount()
     confidence: float = 0.0
     reason: str = ""
-    said: Mapping[str, float | str] = {}
+    explanation: Mapping[str, float | str] = {}
 
 
 class SurveyedContainer(msgspec.Struct, frozen=True):
@@ -106,10 +106,10 @@ class SurveyedWorkload(msgspec.Struct, frozen=True):
     """Whatever makes pods from one template, or a group of Jobs, or a pod without a controller.
 
     A group of Jobs has kind Job, the name that they share, and in `group` the label and value that it stands for
-    (`app=report`); `members` is how many objects it has. `pods` run now; `wanted` is how many replicas it asks for, -1
-    if that means nothing. `vpas` are the VerticalPodAutoscalers that point at it. `is_sized` is false
-    if the current requests are unknown. `limits` are what LimitRanges of its namespace demand. `totals` is what all
-    its pods used together, if requested.
+    (`app=report`); `members` is how many objects it has. `pods` run now; `desired_replicas` is how many replicas it
+    asks for, -1 if that means nothing. `vpas` are the VerticalPodAutoscalers that point at it. `is_sized` is false if
+    the current requests are unknown. `limits` are what LimitRanges of its namespace demand. `totals` is what all its
+    pods used together, if requested.
     """
 
     namespace: str
@@ -117,7 +117,7 @@ class SurveyedWorkload(msgspec.Struct, frozen=True):
     kind: str
     name: str
     pods: int = 0
-    wanted: int = -1
+    desired_replicas: int = -1
     containers: tuple[SurveyedContainer, ...] = ()
     hpas: tuple[SurveyedHpa, ...] = ()
     vpas: tuple[str, ...] = ()
@@ -130,13 +130,13 @@ class SurveyedWorkload(msgspec.Struct, frozen=True):
 
 
 class SurveyEffort(msgspec.Struct, frozen=True):
-    """What the answer took. `one_by_one` is how many queries it would have been with one for each container."""
+    """The cost of a survey. `queries_per_container` is the number of queries that one for each container would take."""
 
     queries: int = 0
     repeated: int = 0
     samples: int = 0
     series: int = 0
-    one_by_one: int = 0
+    queries_per_container: int = 0
     seconds: float = 0.0
 
 

@@ -34,43 +34,43 @@ _SCHEDULED: Final = re.compile(r"(.+)-[0-9]{8,10}")
 class WorkloadOwners:
     """What makes pods, by name."""
 
-    def __init__(self, present: SurveyObjects, choice: WorkloadFilter) -> None:
+    def __init__(self, survey_objects: SurveyObjects, workload_filter: WorkloadFilter) -> None:
         self._objects = {
             (kind, item.metadata.namespace, item.metadata.name): item
-            for every in (present.makers, present.workloads)
-            for kind, objects in every.items()
+            for objects_by_kind in (survey_objects.intermediate_owners, survey_objects.workloads)
+            for kind, objects in objects_by_kind.items()
             for item in objects
         }
-        self._labels = choice.job_labels
+        self._labels = workload_filter.job_labels
 
     def find(self, target: TargetRef) -> WorkloadObject | None:
         """The object, if it is of a well-known kind and could be read."""
         return self._objects.get((target.kind, target.namespace, target.name))
 
-    def of(self, pod: ObservedPod) -> tuple[TargetRef, str]:
+    def find_workload(self, pod: ObservedPod) -> tuple[TargetRef, str]:
         """The workload of a pod, and the label with its value if it is a group of Jobs."""
         namespace, labels = pod.metadata.namespace, pod.metadata.labels
         at = build_controller_ref(namespace, pod.metadata.controller)
         if at is None or at.kind == _NODE:
             return TargetRef(namespace, "v1", POD, pod.metadata.name), ""
-        return self.grouped(self._topmost(at, labels), labels)
+        return self.find_group(self._find_topmost(at, labels), labels)
 
-    def grouped(self, target: TargetRef, labels: Mapping[str, str]) -> tuple[TargetRef, str]:
+    def find_group(self, target: TargetRef, labels: Mapping[str, str]) -> tuple[TargetRef, str]:
         """The group of Jobs that one of them is in, or itself."""
         if target.kind != JOB:
             return target, ""
         job = self.find(target)
-        own: Mapping[str, str] = getattr(job.metadata, "labels", {}) if job else {}
+        job_labels: Mapping[str, str] = getattr(job.metadata, "labels", {}) if job else {}
         for key in self._labels:
-            if value := own.get(key) or labels.get(key):
+            if value := job_labels.get(key) or labels.get(key):
                 return TargetRef(target.namespace, target.api_version, JOB, value), f"{key}={value}"
         return target, ""
 
-    def _topmost(self, at: TargetRef, labels: Mapping[str, str]) -> TargetRef:
+    def _find_topmost(self, at: TargetRef, labels: Mapping[str, str]) -> TargetRef:
         for _ in range(_LONGEST):
             owned = self.find(at)
             if owned is None:
-                return _guessed(at, labels)
+                return _guess_owner(at, labels)
             above = build_controller_ref(at.namespace, owned.metadata.controller)
             if above is None or not (above.is_well_known or at.kind == _REPLICA_SET):
                 return at
@@ -78,7 +78,7 @@ class WorkloadOwners:
         return at
 
 
-def _guessed(at: TargetRef, labels: Mapping[str, str]) -> TargetRef:
+def _guess_owner(at: TargetRef, labels: Mapping[str, str]) -> TargetRef:
     """Who made a ReplicaSet or a Job of which only the name is known, where that tells."""
     if at.kind == _REPLICA_SET:
         for label, (api_version, kind) in _HASHES.items():

@@ -26,7 +26,7 @@ from trellis.core.cluster.dump_format import MissingData
 from trellis.core.cluster.oom_kills import OomKill
 
 # What people call them on a command line, beside their names and plurals.
-_SHORT: Final = {
+_SHORT_NAMES: Final = {
     "cj": "cronjob",
     "deploy": "deployment",
     "ds": "daemonset",
@@ -50,7 +50,7 @@ class WorkloadFilter(msgspec.Struct, frozen=True):
     job_labels: tuple[str, ...] = ()
 
     @classmethod
-    def of(
+    def parse(
         cls,
         namespaces: Sequence[str] = (),
         selector: str = "",
@@ -64,7 +64,7 @@ class WorkloadFilter(msgspec.Struct, frozen=True):
         return cls(
             tuple(namespaces),
             parse_selector(selector) if selector else Selector.everything(),
-            frozenset(_kind(kind) for kind in kinds),
+            frozenset(_normalize_kind(kind) for kind in kinds),
             tuple(job_labels),
         )
 
@@ -75,28 +75,28 @@ class WorkloadFilter(msgspec.Struct, frozen=True):
             return False
         return not any(fnmatchcase(namespace, pattern[1:]) for pattern in self.namespaces if pattern.startswith("!"))
 
-    def wants(self, kind: str, labels: Mapping[str, str]) -> bool:
+    def selects(self, kind: str, labels: Mapping[str, str]) -> bool:
         """Whether a workload in one of them is asked about."""
         return (not self.kinds or kind.lower() in self.kinds) and self.selector.matches(labels)
 
     @property
-    def named(self) -> tuple[str, ...]:
+    def exact_namespaces(self) -> tuple[str, ...]:
         """The namespaces that are asked about by their names alone; none where a pattern may mean others too."""
         if not self.namespaces or any(set(pattern) & set("*?[!") for pattern in self.namespaces):
             return ()
         return tuple(sorted(set(self.namespaces)))
 
 
-def _kind(written: str) -> str:
+def _normalize_kind(written: str) -> str:
     """`Deployments`, `deployment` and `deploy` are one kind; an unknown one is taken as it is."""
     kind = written.strip().lower()
     if not kind:
         raise InvalidInput(written, "is no kind")
-    kind = _SHORT.get(kind, kind)
+    kind = _SHORT_NAMES.get(kind, kind)
     return kind[:-1] if kind.endswith("s") and not kind.endswith("ss") and kind[:-1] in _PLURALS else kind
 
 
-_PLURALS: Final = frozenset({*_SHORT.values(), "job", "rollout"})
+_PLURALS: Final = frozenset({*_SHORT_NAMES.values(), "job", "rollout"})
 
 
 WorkloadObject: TypeAlias = KubeObject | ObservedObject
@@ -106,9 +106,9 @@ class SurveyObjects(msgspec.Struct, frozen=True):
     """Everything in the namespaces that are asked about.
 
     `workloads` are by kind. An object whose kind has a pod template may be without it, where it could not be read.
-    `gone` are pods that ran within the time asked about and do not any more; `makers` are what made those and others,
-    which may be gone too. `kills` are those that no pod shows any more. `largest_node` is how much pods may request of
-    each resource on one node, if nodes were read.
+    `past_pods` are pods that ran within the time asked about and do not any more; `intermediate_owners` are what made
+    those and others, which may be gone too. `kills` are those that no pod shows any more. `largest_node` is how much
+    pods may request of each resource on one node, if nodes were read.
     """
 
     namespaces: tuple[str, ...] = ()
@@ -117,8 +117,8 @@ class SurveyObjects(msgspec.Struct, frozen=True):
     hpas: Sequence[HorizontalPodAutoscaler] = ()
     vpas: Sequence[VerticalPodAutoscaler] = ()
     limit_ranges: Sequence[LimitRange] = ()
-    gone: Sequence[ObservedPod] = ()
-    makers: Mapping[str, Sequence[WorkloadObject]] = {}
+    past_pods: Sequence[ObservedPod] = ()
+    intermediate_owners: Mapping[str, Sequence[WorkloadObject]] = {}
     kills: Sequence[OomKill] = ()
     missing: tuple[MissingData, ...] = ()
     largest_node: ResourceAmount = ResourceAmount()

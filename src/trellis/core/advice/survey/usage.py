@@ -54,8 +54,8 @@ class SurveySettings(msgspec.Struct, frozen=True):
 class WorkloadUsageCounter:
     """Sums samples of some workloads up, by key and batch by batch. All pods at one time have to be in one batch."""
 
-    def __init__(self, of: Collection[str], start: float, step: float, count: int) -> None:
-        self._of = frozenset(of)
+    def __init__(self, workloads: Collection[str], start: float, step: float, count: int) -> None:
+        self._workloads = frozenset(workloads)
         self._start = start
         self._step = step
         self._count = count
@@ -63,29 +63,33 @@ class WorkloadUsageCounter:
         self._pods: IntColumn = np.zeros((0, count), dtype=np.int64)
         self._sums: FloatColumn = np.zeros((2, 0, count))
 
-    def take_in(self, keys: Sequence[str], pods: Sequence[str], which: IntColumn, measured: Measurements) -> None:
+    def add_batch(
+        self, keys: Sequence[str], pods: Sequence[str], container_numbers: IntColumn, measured: Measurements
+    ) -> None:
         """A batch: for each container its workload and its pod; then the samples, as usage is counted."""
-        numbers = np.array([self._number(key) if key in self._of else -1 for key in keys], dtype=np.int64)
-        named = {pod: number for number, pod in enumerate(dict.fromkeys(pods))}
-        pod_of = np.array([named[pod] for pod in pods], dtype=np.int64)
-        row, known_pod = numbers[which], pod_of[which]
+        numbers = np.array([self._number(key) if key in self._workloads else -1 for key in keys], dtype=np.int64)
+        numbers_by_pod = {pod: number for number, pod in enumerate(dict.fromkeys(pods))}
+        pod_numbers = np.array([numbers_by_pod[pod] for pod in pods], dtype=np.int64)
+        row, sample_pods = numbers[container_numbers], pod_numbers[container_numbers]
         at = np.rint((measured.times - self._start) / self._step)
-        within: BoolColumn = (row >= 0) & (at >= 0) & (at < self._count)
-        at = np.where(within, at, 0).astype(np.int64)
-        counted = np.zeros(len(row), dtype=np.bool_)
+        is_within: BoolColumn = (row >= 0) & (at >= 0) & (at < self._count)
+        at = np.where(is_within, at, 0).astype(np.int64)
+        is_counted = np.zeros(len(row), dtype=np.bool_)
         for resource, (values, unit, most) in enumerate(
             ((measured.cpu, MILLICORES_PER_CORE, MOST_CORES), (measured.memory, 1.0, MOST_BYTES))
         ):
-            sound: BoolColumn = within & (values >= 0) & (values <= most)
-            fresh = np.isnan(self._sums[resource, row[sound], at[sound]])
-            self._sums[resource, row[sound][fresh], at[sound][fresh]] = 0.0
-            np.add.at(self._sums[resource], (row[sound], at[sound]), values[sound] * unit)
-            counted |= sound
-        places = (row[counted] * self._count + at[counted]) * max(1, len(named)) + known_pod[counted]
-        place = np.unique(places) // max(1, len(named))
+            is_valid: BoolColumn = is_within & (values >= 0) & (values <= most)
+            is_first = np.isnan(self._sums[resource, row[is_valid], at[is_valid]])
+            self._sums[resource, row[is_valid][is_first], at[is_valid][is_first]] = 0.0
+            np.add.at(self._sums[resource], (row[is_valid], at[is_valid]), values[is_valid] * unit)
+            is_counted |= is_valid
+        places = (row[is_counted] * self._count + at[is_counted]) * max(1, len(numbers_by_pod)) + sample_pods[
+            is_counted
+        ]
+        place = np.unique(places) // max(1, len(numbers_by_pod))
         np.add.at(self._pods.reshape(-1), place, 1)
 
-    def found(self) -> dict[str, WorkloadUsage]:
+    def read_usage(self) -> dict[str, WorkloadUsage]:
         """What came of it, by workload."""
         return {
             key: WorkloadUsage(self._start, self._step, self._pods[number].copy(), *self._sums[:, number].copy())
@@ -95,9 +99,9 @@ class WorkloadUsageCounter:
     def _number(self, key: str) -> int:
         number = self._numbers.setdefault(key, len(self._numbers))
         if number >= len(self._pods):
-            more = max(8, number)
-            self._pods = np.concatenate((self._pods, np.zeros((more, self._count), dtype=np.int64)))
-            self._sums = np.concatenate((self._sums, np.full((2, more, self._count), np.nan)), axis=1)
+            added = max(8, number)
+            self._pods = np.concatenate((self._pods, np.zeros((added, self._count), dtype=np.int64)))
+            self._sums = np.concatenate((self._sums, np.full((2, added, self._count), np.nan)), axis=1)
         return number
 
 
@@ -122,18 +126,18 @@ class NamespaceUsageCounter:
         namespace: str,
         workloads: Mapping[str, SurveyedWorkload],
         pods: Mapping[str, str],
-        asked: SurveySettings,
+        settings: SurveySettings,
         kills: Sequence[OomKill] = (),
         *,
         totals: WorkloadUsageCounter | None = None,
     ) -> None:
         self._namespace = namespace
         self._totals = totals
-        self._model = UsageModel(asked.usage)
+        self._model = UsageModel(settings.usage)
         keys = [(namespace, key) for key in workloads]
-        if asked.recommender.needs_history:
+        if settings.recommender.needs_history:
             self._model.keep_history(keys)
-        if needs_runs(asked.recommender):
+        if needs_runs(settings.recommender):
             self._model.keep_runs(keys)
         self._containers = {
             key: {container.name for container in workload.containers} for key, workload in workloads.items()
@@ -143,11 +147,11 @@ class NamespaceUsageCounter:
             for key, workload in workloads.items()
             for container in workload.containers
         }
-        self._pods = PastPods([_claim(key, workload) for key, workload in workloads.items()], pods, {})
-        self._ghosts: dict[str, TrackedPod] = {}
+        self._pods = PastPods([_build_claim(key, workload) for key, workload in workloads.items()], pods, {})
+        self._tracked: dict[str, TrackedPod] = {}
         self._names: dict[tuple[str, str], str] = {}
         self._highest = np.full((2, 0), np.nan)
-        self._window = asked.usage.memory_window
+        self._window = settings.usage.memory_window
         self._waiting = deque(sorted(kills, key=lambda kill: kill.time))
         self._kills: dict[int, list[float]] = {}
 
@@ -156,32 +160,32 @@ class NamespaceUsageCounter:
         """How many containers of pods there were so far, each pod's apart."""
         return len(self._names)
 
-    def take_in(
-        self, containers: Sequence[tuple[str, str]], which: IntColumn, measured: Measurements, now: float
+    def add_batch(
+        self, containers: Sequence[tuple[str, str]], container_numbers: IntColumn, measured: Measurements, now: float
     ) -> int:
         """Count a batch: containers of pods, of which one each sample is, and what was measured; how many were of use.
 
         The samples of a container are in the order of their times, in a batch and from batch to batch.
         """
-        self._meet(containers, which, measured, now)
+        self._track_new_containers(containers, container_numbers, measured, now)
         names = [self._names[container] for container in containers]
         if self._totals is not None:
-            keys = [self._ghosts[name].vpa if name else "" for name in names]
-            self._totals.take_in(keys, [pod for pod, _ in containers], which, measured)
+            keys = [self._tracked[name].vpa if name else "" for name in names]
+            self._totals.add_batch(keys, [pod for pod, _ in containers], container_numbers, measured)
         slots = self._model.find_slots([self._namespace] * len(names), names, [name for _, name in containers])
         accepted = 0
-        for some in self._stretches(measured.times):
-            part = Measurements(measured.times[some], measured.cpu[some], measured.memory[some])
-            self._kill(float(part.times.min(initial=math.inf)), now)
-            result = self._model.ingest_slots(slots[which[some]], part, now)
-            self._reach(int(result.rows.max(initial=-1)) + 1)
+        for selected in self._split_at_kills(measured.times):
+            part = Measurements(measured.times[selected], measured.cpu[selected], measured.memory[selected])
+            self._record_kills(float(part.times.min(initial=math.inf)), now)
+            result = self._model.ingest_slots(slots[container_numbers[selected]], part, now)
+            self._reserve(int(result.rows.max(initial=-1)) + 1)
             np.fmax.at(self._highest[0], result.rows, result.cpu * MILLICORES_PER_CORE)
             np.fmax.at(self._highest[1], result.rows, result.memory)
-            self._kill(float(part.times.max(initial=-math.inf)), now)
+            self._record_kills(float(part.times.max(initial=-math.inf)), now)
             accepted += result.accepted
         return accepted
 
-    def _stretches(self, times: FloatColumn) -> Iterator[BoolColumn | slice]:
+    def _split_at_kills(self, times: FloatColumn) -> Iterator[BoolColumn | slice]:
         """All at once, or, while there are kills to be counted in between, as much as a kill may be late by."""
         if not self._waiting or self._waiting[0].time > times.max(initial=-math.inf):
             yield slice(None)
@@ -190,7 +194,7 @@ class NamespaceUsageCounter:
         for number in np.unique(numbers):
             yield numbers == number
 
-    def _kill(self, until: float, now: float) -> None:
+    def _record_kills(self, until: float, now: float) -> None:
         """Count kills up to a time, when what was used until then is known: it says what they mean."""
         due = []
         while self._waiting and self._waiting[0].time <= until:
@@ -199,29 +203,29 @@ class NamespaceUsageCounter:
             return
         for kill in due:
             self._register(kill.pod, kill.container, kill.time)
-        self._model.track_pods(self._namespace, list(self._ghosts.values()), now)
-        named = [self._named(kill) for kill in due if self._names[kill.pod, kill.container]]
-        record = self._model.record_ooms(named, now)
+        self._model.track_pods(self._namespace, list(self._tracked.values()), now)
+        renamed = [self._rename_kill(kill) for kill in due if self._names[kill.pod, kill.container]]
+        record = self._model.record_ooms(renamed, now)
         for kill, row in zip(record.kills, record.rows.tolist(), strict=True):
             self._kills.setdefault(row, []).append(kill.time)
 
-    def _named(self, kill: OomKill) -> OomKill:
+    def _rename_kill(self, kill: OomKill) -> OomKill:
         """A kill under the name that its container has here; one of unknown memory had what its workload has now."""
         name = self._names[kill.pod, kill.container]
-        had = self._requests.get((self._ghosts[name].vpa, kill.container), math.nan)
-        memory = had if math.isnan(kill.memory) else kill.memory
+        request = self._requests.get((self._tracked[name].vpa, kill.container), math.nan)
+        memory = request if math.isnan(kill.memory) else kill.memory
         return msgspec.structs.replace(kill, pod=name, uid=name, memory=memory)
 
     def totals(self) -> dict[str, WorkloadUsage]:
         """What workloads used as a whole, by key; empty if not requested."""
-        return self._totals.found() if self._totals is not None else {}
+        return self._totals.read_usage() if self._totals is not None else {}
 
     def rows(self, now: float) -> list[SurveyedUsage]:
         """What came of it."""
-        self._kill(math.inf, now)
+        self._record_kills(math.inf, now)
         view = self._model.view()
         rows = np.asarray(view.rows[(view.count > 0) | ~view.memory.is_empty(view.rows)])
-        self._reach(int(rows.max(initial=-1)) + 1)
+        self._reserve(int(rows.max(initial=-1)) + 1)
         # Peaks of open windows are part of it: they are not reported again.
         saved = self._model.save_rows(rows, math.inf)
         return [
@@ -234,17 +238,17 @@ class NamespaceUsageCounter:
             for number, row in zip(rows.tolist(), saved, strict=True)
         ]
 
-    def _meet(
-        self, containers: Sequence[tuple[str, str]], which: IntColumn, measured: Measurements, now: float
+    def _track_new_containers(
+        self, containers: Sequence[tuple[str, str]], container_numbers: IntColumn, measured: Measurements, now: float
     ) -> None:
         """Follow containers that come for the first time, each as a pod of its own, and as if it began then."""
-        first: FloatColumn = np.full(len(containers), np.inf)
-        np.minimum.at(first, which, measured.times)
-        met = False
-        for (pod, container), time in zip(containers, first.tolist(), strict=True):
-            met |= self._register(pod, container, time)
-        if met:
-            self._model.track_pods(self._namespace, list(self._ghosts.values()), now)
+        first_times: FloatColumn = np.full(len(containers), np.inf)
+        np.minimum.at(first_times, container_numbers, measured.times)
+        has_new = False
+        for (pod, container), time in zip(containers, first_times.tolist(), strict=True):
+            has_new |= self._register(pod, container, time)
+        if has_new:
+            self._model.track_pods(self._namespace, list(self._tracked.values()), now)
 
     def _register(self, pod: str, container: str, time: float) -> bool:
         """Name a container, with an empty name if its workload is not surveyed; returns whether it is new."""
@@ -257,18 +261,18 @@ class NamespaceUsageCounter:
             return False
         name = self._names[pod, container] = f"{pod}/{container}"
         started = time if math.isfinite(time) else math.nan
-        self._ghosts[name] = TrackedPod(
+        self._tracked[name] = TrackedPod(
             self._namespace, name, name, key, False, (TrackedContainer(container),), started
         )
         return True
 
-    def _reach(self, rows: int) -> None:
-        more = rows - self._highest.shape[1]
-        if more > 0:
-            self._highest = np.concatenate([self._highest, np.full((2, more), np.nan)], axis=1)
+    def _reserve(self, rows: int) -> None:
+        added = rows - self._highest.shape[1]
+        if added > 0:
+            self._highest = np.concatenate([self._highest, np.full((2, added), np.nan)], axis=1)
 
 
-def _claim(key: str, workload: SurveyedWorkload) -> TargetClaim:
+def _build_claim(key: str, workload: SurveyedWorkload) -> TargetClaim:
     """By the name of a workload its pods of the past are known; a group's is only the value of a label."""
     kind = "" if workload.group else workload.kind
     target = TargetRef(workload.namespace, workload.api_version, kind, workload.name)

@@ -34,11 +34,11 @@ def read_current_sizes(pods: Sequence[ObservedPod]) -> tuple[SurveyedContainer, 
     """Every container that any of the pods has; where as many have one size as another, that of the later pod."""
     sizes: dict[str, list[_Texts]] = {}
     sidecars: set[str] = set()
-    for pod in sorted(pods, key=_age):
+    for pod in sorted(pods, key=_get_creation_time):
         sidecars |= {container.name for container in pod.spec.init_containers if container.is_sidecar}
         for container in pod.spec.running:
-            sizes.setdefault(container.name, []).append(_texts(read_current_resources(pod, container.name)))
-    return tuple(_sized(name, container_sizes, name in sidecars) for name, container_sizes in sizes.items())
+            sizes.setdefault(container.name, []).append(_read_texts(read_current_resources(pod, container.name)))
+    return tuple(_choose_usual_size(name, container_sizes, name in sidecars) for name, container_sizes in sizes.items())
 
 
 def read_template_sizes(template: PodTemplateSpec) -> tuple[SurveyedContainer, ...]:
@@ -48,38 +48,38 @@ def read_template_sizes(template: PodTemplateSpec) -> tuple[SurveyedContainer, .
     return tuple(
         SurveyedContainer(
             container.name,
-            _amount(container.resources.requests),
-            _amount(container.resources.limits),
+            _parse_amount(container.resources.requests),
+            _parse_amount(container.resources.limits),
             is_sidecar=container in sidecars,
         )
         for container in (*spec.containers, *sidecars)
     )
 
 
-def _age(pod: ObservedPod) -> float:
+def _get_creation_time(pod: ObservedPod) -> float:
     created = pod.metadata.creation_timestamp
     return created.timestamp() if created else 0.0
 
 
-def _sized(name: str, sizes: Sequence[_Texts], is_sidecar: bool) -> SurveyedContainer:
+def _choose_usual_size(name: str, sizes: Sequence[_Texts], is_sidecar: bool) -> SurveyedContainer:
     counts = Counter(reversed(sizes))  # the latest is the first of equals
-    usual, many = counts.most_common(1)[0]
+    usual, usual_count = counts.most_common(1)[0]
     cpu, memory, cpu_limit, memory_limit = usual
     return SurveyedContainer(
         name,
         ResourceAmount(parse_cpu_millicores(cpu), parse_memory_bytes(memory)),
         ResourceAmount(parse_cpu_millicores(cpu_limit), parse_memory_bytes(memory_limit)),
-        differing=len(sizes) - many,
+        differing=len(sizes) - usual_count,
         is_sidecar=is_sidecar,
     )
 
 
-def _texts(resources: ObservedResources) -> _Texts:
+def _read_texts(resources: ObservedResources) -> _Texts:
     requests, limits = resources.requests, resources.limits
     return requests.cpu, requests.memory, limits.cpu, limits.memory
 
 
-def _amount(texts: Mapping[str, str]) -> ResourceAmount:
+def _parse_amount(texts: Mapping[str, str]) -> ResourceAmount:
     return ResourceAmount(parse_cpu_millicores(texts.get("cpu", "")), parse_memory_bytes(texts.get("memory", "")))
 
 
@@ -88,7 +88,7 @@ _READ: Final = {"cpu": parse_cpu_millicores, "memory": parse_memory_bytes}
 
 def survey_hpa(hpa: HorizontalPodAutoscaler) -> SurveyedHpa:
     """What counts of an HPA."""
-    targets = [target for metric in hpa.spec.metrics if (target := _target(metric)) is not None]
+    targets = [target for metric in hpa.spec.metrics if (target := _read_hpa_target(metric)) is not None]
     spec = hpa.spec
     return SurveyedHpa(
         name=hpa.metadata.name,
@@ -100,7 +100,7 @@ def survey_hpa(hpa: HorizontalPodAutoscaler) -> SurveyedHpa:
     )
 
 
-def _target(metric: Metric) -> HpaTarget | None:
+def _read_hpa_target(metric: Metric) -> HpaTarget | None:
     source = metric.resource or metric.container_resource
     if source is None or source.name not in RESOURCES:
         return None
@@ -137,7 +137,7 @@ class WorkloadInventory(msgspec.Struct, frozen=True):
         """Where there are workloads."""
         return tuple(sorted({namespace for namespace, _ in self.workloads}))
 
-    def of(self, namespace: str) -> dict[str, SurveyedWorkload]:
+    def list_workloads(self, namespace: str) -> dict[str, SurveyedWorkload]:
         """The workloads of a namespace, by the second half of their keys."""
         return {name: workload for (where, name), workload in self.workloads.items() if where == namespace}
 
@@ -155,31 +155,33 @@ def find_workloads(present: SurveyObjects, choice: WorkloadFilter) -> WorkloadIn
     """The chosen workloads and their pods; pods of other workloads are left out."""
     owners = WorkloadOwners(present, choice)
     drafts: dict[ObjectKey, _WorkloadDraft] = {}
-    owner: dict[ObjectKey, str] = {}
-    for pod, is_here in _pods(present):
+    keys_by_pod: dict[ObjectKey, str] = {}
+    for pod, exists in _list_pods(present):
         if not choice.covers(pod.metadata.namespace):
             continue
-        target, group = owners.of(pod)
+        target, group = owners.find_workload(pod)
         key = (target.namespace, build_workload_key(target, group))
-        owner[pod.metadata.namespace, pod.metadata.name] = key[1]
+        keys_by_pod[pod.metadata.namespace, pod.metadata.name] = key[1]
         draft = drafts.setdefault(key, _WorkloadDraft(target, group, [], []))
-        if is_here:
+        if exists:
             draft.pods.append(pod)
-    for target, item in _objects(present, choice):
-        grouped, group = owners.grouped(target, {})
+    for target, item in _list_objects(present, choice):
+        grouped, group = owners.find_group(target, {})
         key = (target.namespace, build_workload_key(grouped, group))
         if key in drafts or target.kind != JOB or group:
             drafts.setdefault(key, _WorkloadDraft(grouped, group, [], [])).objects.append(item)
-    others = _OtherAutoscalers.of(present)
+    others = _OtherAutoscalers.from_objects(present)
     surveyed = {
-        key: _surveyed(draft, others)
+        key: _build_workload(draft, others)
         for key, draft in sorted(drafts.items())
-        if choice.wants(draft.target.kind, _labels(draft)) and _is_there(draft)
+        if choice.selects(draft.target.kind, _read_labels(draft)) and _is_current(draft)
     }
-    kills = _kills(present, lambda pod: _made_with(drafts[pod[0], owner[pod]]) if pod in owner else {})
-    mine = {pod: key for pod, key in owner.items() if (pod[0], key) in surveyed}
+    kills = _list_kills(
+        present, lambda pod: _read_template_memory(drafts[pod[0], keys_by_pod[pod]]) if pod in keys_by_pod else {}
+    )
+    surveyed_pods = {pod: key for pod, key in keys_by_pod.items() if (pod[0], key) in surveyed}
     namespaces = {namespace for namespace, _ in surveyed}
-    return WorkloadInventory(surveyed, mine, tuple(kill for kill in kills if kill.namespace in namespaces))
+    return WorkloadInventory(surveyed, surveyed_pods, tuple(kill for kill in kills if kill.namespace in namespaces))
 
 
 def build_workload_key(target: TargetRef, group: str = "") -> str:
@@ -187,12 +189,12 @@ def build_workload_key(target: TargetRef, group: str = "") -> str:
     return f"{target.kind}/{group or target.name}"
 
 
-def _pods(present: SurveyObjects) -> Iterator[tuple[ObservedPod, bool]]:
+def _list_pods(present: SurveyObjects) -> Iterator[tuple[ObservedPod, bool]]:
     yield from ((pod, True) for pod in present.pods)
-    yield from ((pod, False) for pod in present.gone)
+    yield from ((pod, False) for pod in present.past_pods)
 
 
-def _objects(present: SurveyObjects, choice: WorkloadFilter) -> Iterator[tuple[TargetRef, WorkloadObject]]:
+def _list_objects(present: SurveyObjects, choice: WorkloadFilter) -> Iterator[tuple[TargetRef, WorkloadObject]]:
     """Objects without a controller, in the chosen namespaces."""
     for kind, objects in present.workloads.items():
         for item in objects:
@@ -203,7 +205,9 @@ def _objects(present: SurveyObjects, choice: WorkloadFilter) -> Iterator[tuple[T
                 yield TargetRef(namespace, _API_VERSIONS.get(kind, ""), kind, name), item
 
 
-def _kills(present: SurveyObjects, made_with: Callable[[ObjectKey], Mapping[str, float]]) -> Iterator[OomKill]:
+def _list_kills(
+    present: SurveyObjects, read_template_memory: Callable[[ObjectKey], Mapping[str, float]]
+) -> Iterator[OomKill]:
     """All kills. A pod that was resized since may have had less then than it has now: what it was made with counts.
 
     Where that is not known either, it is the usage around the kill alone.
@@ -211,27 +215,27 @@ def _kills(present: SurveyObjects, made_with: Callable[[ObjectKey], Mapping[str,
     resized = {(pod.metadata.namespace, pod.metadata.name) for pod in present.pods if pod.metadata.generation > 1}
     for kill in (*present.kills, *(kill for pod in present.pods for kill in find_oom_kills(None, pod))):
         if (kill.namespace, kill.pod) in resized:
-            had = made_with((kill.namespace, kill.pod)).get(kill.container, 0.0)
+            memory = read_template_memory((kill.namespace, kill.pod)).get(kill.container, 0.0)
             # Of NaN, which is not known, the first stays.
-            yield msgspec.structs.replace(kill, memory=min(had, kill.memory))
+            yield msgspec.structs.replace(kill, memory=min(memory, kill.memory))
         else:
             yield kill
 
 
-def _made_with(draft: _WorkloadDraft) -> Mapping[str, float]:
+def _read_template_memory(draft: _WorkloadDraft) -> Mapping[str, float]:
     """The memory that containers request by their template, as far as it is known."""
-    template = _newest_template(draft.objects)
+    template = _find_newest_template(draft.objects)
     sizes = read_template_sizes(template) if template is not None else ()
     return {container.name: container.request.memory for container in sizes if container.request.memory >= 0}
 
 
-def _is_there(draft: _WorkloadDraft) -> bool:
+def _is_current(draft: _WorkloadDraft) -> bool:
     """A Job that is over and a pod that is gone are past, unless others like them may come."""
     running = any(pod.status.phase not in _ENDED for pod in draft.pods)
     return running or bool(draft.group) or (bool(draft.objects) and draft.target.kind != JOB)
 
 
-def _labels(draft: _WorkloadDraft) -> Mapping[str, str]:
+def _read_labels(draft: _WorkloadDraft) -> Mapping[str, str]:
     """Those that `kubectl get -l` would look at; without the object, those of a pod."""
     for item in (*draft.objects, *draft.pods):
         labels: Mapping[str, str] | None = getattr(item.metadata, "labels", None)
@@ -248,7 +252,7 @@ class _OtherAutoscalers(msgspec.Struct, frozen=True):
     limits: Mapping[str, NamespaceLimits]
 
     @classmethod
-    def of(cls, present: SurveyObjects) -> _OtherAutoscalers:
+    def from_objects(cls, present: SurveyObjects) -> _OtherAutoscalers:
         hpas: dict[tuple[str, str, str], list[SurveyedHpa]] = {}
         vpas: dict[tuple[str, str, str], list[str]] = {}
         for hpa in present.hpas:
@@ -263,7 +267,7 @@ class _OtherAutoscalers(msgspec.Struct, frozen=True):
         return cls(hpas, vpas, {namespace: read_limit_ranges(some) for namespace, some in ranges.items()})
 
 
-def _surveyed(draft: _WorkloadDraft, others: _OtherAutoscalers) -> SurveyedWorkload:
+def _build_workload(draft: _WorkloadDraft, others: _OtherAutoscalers) -> SurveyedWorkload:
     target = draft.target
     running = [pod for pod in draft.pods if pod.status.phase not in _ENDED]
     place = (target.namespace, target.kind, target.name) if not draft.group else ("", "", "")
@@ -273,30 +277,30 @@ def _surveyed(draft: _WorkloadDraft, others: _OtherAutoscalers) -> SurveyedWorkl
         kind=target.kind,
         name=target.name,
         pods=len(running),
-        wanted=_desired_replicas(draft.objects),
-        containers=_containers(running, draft),
+        desired_replicas=_desired_replicas(draft.objects),
+        containers=_read_containers(running, draft),
         hpas=tuple(others.hpas.get(place, ())),
         vpas=tuple(others.vpas.get(place, ())),
-        labels=dict(_labels(draft)),
+        labels=dict(_read_labels(draft)),
         group=draft.group,
         members=max(1, len(draft.objects)) if draft.group else 1,
         limits=others.limits.get(target.namespace, NamespaceLimits()),
     )
 
 
-def _containers(running: Sequence[ObservedPod], draft: _WorkloadDraft) -> tuple[SurveyedContainer, ...]:
+def _read_containers(running: Sequence[ObservedPod], draft: _WorkloadDraft) -> tuple[SurveyedContainer, ...]:
     """As pods have them that run, or else as the template says, or else as pods had them that are over."""
     if running:
         return read_current_sizes(running)
-    template = _newest_template(draft.objects)
+    template = _find_newest_template(draft.objects)
     return read_template_sizes(template) if template is not None else read_current_sizes(draft.pods)
 
 
-def _newest_template(objects: Sequence[WorkloadObject]) -> PodTemplateSpec | None:
-    return next((template for workload in reversed(objects) if (template := _template(workload)) is not None), None)
+def _find_newest_template(objects: Sequence[WorkloadObject]) -> PodTemplateSpec | None:
+    return next((template for workload in reversed(objects) if (template := _get_template(workload)) is not None), None)
 
 
-def _template(workload: WorkloadObject) -> PodTemplateSpec | None:
+def _get_template(workload: WorkloadObject) -> PodTemplateSpec | None:
     if isinstance(workload, CronJob):
         return workload.spec.job_template.spec.template
     template = getattr(getattr(workload, "spec", None), "template", None)

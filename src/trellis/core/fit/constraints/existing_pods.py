@@ -237,7 +237,7 @@ class ExistingPods:
         column = self._columns.get(query)
         if column is None:
             column = self._build_column(query)
-        return column[: self._table.reach]
+        return column[: self._table.numbers_end]
 
     def find_anti_affinity_terms(self, profile: PodProfile) -> list[PodTerm]:
         """The anti-affinity terms of placed pods that match a pod with this profile."""

@@ -91,7 +91,7 @@ def _spread_rules(table: NodeTable, existing: ExistingPods, demand: Demand) -> I
     for rule in demand.spread:
         in_all &= table.domains(rule.key)[0] > 0
     labels, namespace = dict(demand.profile.labels), demand.profile.namespace
-    no_pods = np.zeros(table.reach, dtype=np.int32)
+    no_pods = np.zeros(table.numbers_end, dtype=np.int32)
     for rule in demand.spread:
         counted = in_all.copy()
         for mask in _eligibility_masks(

@@ -92,7 +92,7 @@ def _name_rule(written: LabelSelectorRequirement) -> NodeNameRule | None:
 
 def nodes_matching_any_term(table: NodeTable, terms: tuple[NodeTerm, ...]) -> BoolColumn:
     """The nodes that one of the terms allows."""
-    mask = np.zeros(table.reach, dtype=np.bool_)
+    mask = np.zeros(table.numbers_end, dtype=np.bool_)
     for term in terms:
         mask |= _nodes_matching_term(table, term)
     return mask
@@ -100,7 +100,7 @@ def nodes_matching_any_term(table: NodeTable, terms: tuple[NodeTerm, ...]) -> Bo
 
 def nodes_matching_name(table: NodeTable, rule: NodeNameRule) -> BoolColumn:
     """The node of that name, or all others."""
-    mask = np.full(table.reach, not rule.must_match)
+    mask = np.full(table.numbers_end, not rule.must_match)
     number = table.find(rule.name)
     if number >= 0:
         mask[number] = rule.must_match
@@ -108,7 +108,7 @@ def nodes_matching_name(table: NodeTable, rule: NodeNameRule) -> BoolColumn:
 
 
 def _nodes_matching_term(table: NodeTable, term: NodeTerm) -> BoolColumn:
-    mask = np.ones(table.reach, dtype=np.bool_)
+    mask = np.ones(table.numbers_end, dtype=np.bool_)
     for requirement in term.labels:
         mask &= table.labelled(requirement)
     for rule in term.names:

@@ -97,7 +97,7 @@ class NodePrices:
 
     def __init__(self, view: ScaleUpView, simulation: ClusterSimulation) -> None:
         self._table = simulation.table
-        self._hourly: FloatColumn = np.zeros(simulation.table.reach)
+        self._hourly: FloatColumn = np.zeros(simulation.table.numbers_end)
         if (prices := view.settings.prices) is not None:
             cores, memory = self._table.offered(CPU) / 1000.0, self._table.offered(MEMORY) / GIB
             self._hourly += cores * prices.core_hour + memory * prices.gib_hour

@@ -63,7 +63,7 @@ class DrainSimulator:
         self._order = order
         self._largest_node = largest_node
         # Nodes that take pods or chunks: they cannot be removed at the same time.
-        self.hosts: BoolColumn = np.zeros(simulation.table.reach, dtype=np.bool_)
+        self.hosts: BoolColumn = np.zeros(simulation.table.numbers_end, dtype=np.bool_)
         self._chunk_counts: defaultdict[int, Counter[str]] = defaultdict(Counter)
         self._chunks: dict[str, BufferChunks] = {}
 

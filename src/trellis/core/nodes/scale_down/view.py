@@ -48,7 +48,7 @@ def compute_node_utilization(table: NodeTable, used: Occupancy) -> FloatColumn:
 
     Chunks of Buffers do not count: they keep a node only if they fit on no other.
     """
-    utilization = np.zeros(table.reach)
+    utilization = np.zeros(table.numbers_end)
     amounts = used.amounts
     for name, row in table.resources.items():
         if name not in (CPU, MEMORY) and "/" not in name:

@@ -49,8 +49,8 @@ class NodeReadiness(msgspec.Struct, frozen=True):
 def classify_nodes(snapshot: ClusterSnapshot, now: float, max_provision_seconds: float) -> NodeReadiness:
     """Classify all nodes. Until its instance is `max_provision_seconds` old, a node that is not ready is starting."""
     table, instances = snapshot.table, snapshot.node_instances.instances
-    starting, leaving = (np.zeros(table.reach, dtype=np.bool_) for _ in range(2))
-    is_up = table.ready[: table.reach].copy()
+    starting, leaving = (np.zeros(table.numbers_end, dtype=np.bool_) for _ in range(2))
+    is_up = table.ready[: table.numbers_end].copy()
     for name, node in snapshot.nodes.items():
         number, member = table.find(name), instances.get(name)
         instance = member[1] if member is not None else None

@@ -246,7 +246,7 @@ class ClusterSimulation:
 
     def mask(self, numbers: IntColumn) -> BoolColumn:
         """The same nodes as a mask over the table."""
-        mask = np.zeros(self.table.reach, dtype=np.bool_)
+        mask = np.zeros(self.table.numbers_end, dtype=np.bool_)
         mask[numbers] = True
         return mask
 

@@ -110,8 +110,10 @@ def find_bounds(
     by_resource = {}
     for resource in RESOURCES:
         low, high, limit = least.get(resource), most.get(resource), container.limits.get(resource, 0)
-        bounds = _range_bounds(resource, container, policy, limits)
-        bounds += _policy_bounds(resource, low.nanos if low is not None else 0, high.nanos if high is not None else 0)
+        bounds = _build_range_bounds(resource, container, policy, limits)
+        bounds += _build_policy_bounds(
+            resource, low.nanos if low is not None else 0, high.nanos if high is not None else 0
+        )
         if limit > 0 and not policy.limits_follow:
             bounds.append(AmountBound(limit, True, CAPPED_TO_LIMIT))
         by_resource[resource] = bounds
@@ -128,7 +130,7 @@ def select_violated_bounds(amount: int, bounds: Sequence[AmountBound]) -> Sequen
     return violated
 
 
-def _range_bounds(
+def _build_range_bounds(
     resource: str, container: PodContainer, policy: EffectiveContainerPolicy, limits: ResourceRange
 ) -> list[AmountBound]:
     """A bound for the limit holds for the request in proportion, if the limit follows it."""
@@ -137,25 +139,31 @@ def _range_bounds(
     if low > 0:
         # Both request and limit must reach a minimum, so that the higher of the two requests counts.
         request = (
-            max(low, _request_at(low, resource, container, limits, at_least=True)) if policy.limits_follow else low
+            max(low, _compute_request_at(low, resource, container, limits, at_least=True))
+            if policy.limits_follow
+            else low
         )
         range_bounds.append(AmountBound(request, False, CAPPED_TO_RANGE_MIN))
     if high > 0:
-        request = _request_at(high, resource, container, limits, at_least=False) if policy.limits_follow else high
+        request = (
+            _compute_request_at(high, resource, container, limits, at_least=False) if policy.limits_follow else high
+        )
         # Without a limit there is none that could be too high.
         if request > 0:
             range_bounds.append(AmountBound(request, True, CAPPED_TO_RANGE_MAX))
     return range_bounds
 
 
-def _request_at(bound: int, resource: str, container: PodContainer, limits: ResourceRange, *, at_least: bool) -> int:
+def _compute_request_at(
+    bound: int, resource: str, container: PodContainer, limits: ResourceRange, *, at_least: bool
+) -> int:
     request, limit = container.requests.get(resource, 0), container.limits.get(resource, 0)
     return request_at_limit(bound, request, limit, limits.default_limit.get(resource, 0), at_least=at_least)
 
 
 # A cluster has few different policies, and a new pod waits until all of its own are read.
 @lru_cache(maxsize=4096)
-def _policy_bounds(resource: str, least: int, most: int) -> tuple[AmountBound, ...]:
+def _build_policy_bounds(resource: str, least: int, most: int) -> tuple[AmountBound, ...]:
     """What `minAllowed` and `maxAllowed` of so many nanos come to; zero bounds nothing."""
     low, _ = read_bound(least, QuantityFormat.DECIMAL_SI, resource, upper=False)
     high, _ = read_bound(most, QuantityFormat.DECIMAL_SI, resource, upper=True)

@@ -81,14 +81,18 @@ def _build_share(
 ) -> _PodShare:
     request, limit = container.requests.get(resource, 0), container.limits.get(resource, 0)
     default = limits.default_limit.get(resource, 0)
-    moves = container.name in recommended
+    is_scaled = container.name in recommended
     recommended_request = recommended.get(container.name, request)
-    if moves and limits_follow.get(container.name, True):
-        follows = exact_proportional_limit(recommended_request, request, limit, default)
+    if is_scaled and limits_follow.get(container.name, True):
+        proportional = exact_proportional_limit(recommended_request, request, limit, default)
         return _PodShare(
-            container.name, recommended_request, follows or Fraction(0), moves, is_limit_scaled=follows is not None
+            container.name,
+            recommended_request,
+            proportional or Fraction(0),
+            is_scaled,
+            is_limit_scaled=proportional is not None,
         )
-    return _PodShare(container.name, recommended_request, Fraction(limit or default), moves, is_limit_scaled=False)
+    return _PodShare(container.name, recommended_request, Fraction(limit or default), is_scaled, is_limit_scaled=False)
 
 
 def _scale_requests(shares: Sequence[_PodShare], goal: int) -> dict[str, int]:
@@ -104,11 +108,11 @@ def _scale_requests(shares: Sequence[_PodShare], goal: int) -> dict[str, int]:
 def _scale_limits(shares: Sequence[_PodShare], goal: int, *, up: bool) -> dict[str, int]:
     """A limit moves with its request, and a container without a limit shares the cut, as upstream has it."""
     movable = sum((share.limit for share in shares if share.is_limit_scaled), Fraction(0))
-    left = goal - sum((share.limit for share in shares if not share.is_limit_scaled), Fraction(0))
-    if not movable or left <= 0:
+    remaining = goal - sum((share.limit for share in shares if not share.is_limit_scaled), Fraction(0))
+    if not movable or remaining <= 0:
         return {}
     scaling = [share for share in shares if share.is_limit_scaled or (share.is_scaled and not share.limit)]
-    return {share.name: scale_count(share.request, left / movable, up=up) for share in scaling}
+    return {share.name: scale_count(share.request, remaining / movable, up=up) for share in scaling}
 
 
 FITTED_TO_POD_RANGE = Reason(

@@ -56,8 +56,8 @@ def compile_policy_bounds(policy: EffectiveContainerPolicy) -> PolicyBounds:
     """The numbers of a policy. What is finer than a millicore or a byte is rounded into the allowed range."""
     if not policy.min_allowed and not policy.max_allowed:
         return NO_POLICY_BOUNDS
-    least, texts = _bounds(policy.min_allowed, absent=0.0, upper=False)
-    most, max_texts = _bounds(policy.max_allowed, absent=math.nan, upper=True)
+    least, texts = _read_bounds(policy.min_allowed, absent=0.0, upper=False)
+    most, max_texts = _read_bounds(policy.max_allowed, absent=math.nan, upper=True)
     return PolicyBounds((least[CPU], least[MEMORY]), (most[CPU], most[MEMORY]), texts | max_texts)
 
 
@@ -79,7 +79,7 @@ def lower_to_cluster_maximum(amounts: FloatColumn, most: FloatColumn, cluster_mo
     np.minimum(amounts, np.where(np.isnan(most), cluster, math.inf), out=amounts)
 
 
-def _bounds(
+def _read_bounds(
     amounts: Mapping[str, Quantity], *, absent: float, upper: bool
 ) -> tuple[list[float], dict[tuple[str, float], str]]:
     """One end of a policy as numbers, CPU first, and the texts of those that are spelled in a way of their own."""
@@ -107,5 +107,5 @@ def read_bound(nanos: int, form: QuantityFormat, resource: str, upper: bool) -> 
     if upper and number <= 0:
         return math.inf, ""
     text = str(amount)
-    odd = exact == number and text != _WRITTEN_AS[resource](np.array([number]))[0]
-    return number, text if odd else ""
+    needs_text = exact == number and text != _WRITTEN_AS[resource](np.array([number]))[0]
+    return number, text if needs_text else ""

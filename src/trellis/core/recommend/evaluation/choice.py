@@ -96,8 +96,8 @@ def choose_candidates(
     history = HistoryAtMoments(normalize_hours(summaries), np.arange(first, hours))
     quantiles = [candidate.quantiles(history, (settings.fraction,))[0] for candidate in candidates]
     decisions = np.moveaxis(np.stack(quantiles) * (1.0 + settings.margin), 2, 0)
-    used = np.moveaxis(summaries[:, SAMPLE_MEASURES, first:], (0, 1, 2), (2, 1, 0)).astype(np.float64)
-    usage = ReplayedUsage(used, weights=SAMPLE_SHARES)
+    usage_by_step = np.moveaxis(summaries[:, SAMPLE_MEASURES, first:], (0, 1, 2), (2, 1, 0)).astype(np.float64)
+    usage = ReplayedUsage(usage_by_step, weights=SAMPLE_SHARES)
     comparable = np.logical_not(np.isnan(decisions).any(axis=1))
     steps = list(sum_steps(usage, replay_rule(usage, DecisionTable(decisions)), comparable))
     sums = {
@@ -112,8 +112,8 @@ def _choose_day_by_day(sums: dict[str, FloatColumn], steps: int, settings: Choic
     number = np.zeros(sums["time"].shape[-1], dtype=np.int64)
     rows = np.arange(len(number))
     costs = np.empty(sums["target"].shape[1:])
-    for ago in range(_DAYS_CHOSEN - 1, -1, -1):
-        end = steps - ago * _DAY
+    for days_ago in range(_DAYS_CHOSEN - 1, -1, -1):
+        end = steps - days_ago * _DAY
         if end < 1:
             continue
         costs = _window_costs(sums, end, settings)
@@ -147,7 +147,7 @@ class ChoiceTable:
         self._history: HourlyHistory | None = None
         self._reset()
 
-    def select_due(self, rows: Rows, now: float, limit: int) -> IntColumn:
+    def select_outdated(self, rows: Rows, now: float, limit: int) -> IntColumn:
         """Positions of rows to be chosen for, those that waited longest first, and of one moment together."""
         if rows.usage.history is not self._history:
             self._history = rows.usage.history
@@ -157,27 +157,27 @@ class ChoiceTable:
         with_history = np.flatnonzero(numbers >= 0)
         numbers = numbers[with_history]
         moments, names = find_daily_slots(rows, now)
-        current = (self._moments[numbers] == moments[with_history]) & (self._names[numbers] == names[with_history])
-        waiting = np.flatnonzero(
-            ~current | (self._known_hours[numbers] - self._known_hours_then[numbers] >= _BACKFILLED_HOURS)
+        is_current = (self._moments[numbers] == moments[with_history]) & (self._names[numbers] == names[with_history])
+        outdated = np.flatnonzero(
+            ~is_current | (self._known_hours[numbers] - self._known_hours_at_choice[numbers] >= _BACKFILLED_HOURS)
         )
-        order = np.lexsort((moments[with_history[waiting]], self._moments[numbers[waiting]]))
-        return with_history[waiting[order]][:limit]
+        order = np.lexsort((moments[with_history[outdated]], self._moments[numbers[outdated]]))
+        return with_history[outdated[order]][:limit]
 
     def record_choices(
-        self, rows: Rows, positions: IntColumn, now: float, choice: CandidateChoice, known: IntColumn
+        self, rows: Rows, positions: IntColumn, now: float, choice: CandidateChoice, known_hours: IntColumn
     ) -> None:
         """Record the choices of rows, made from so many known hours of each."""
         numbers = rows.usage.history_rows[positions]
         moments, names = find_daily_slots(rows, now)
         self._moments[numbers], self._names[numbers] = moments[positions], names[positions]
         self._chosen[numbers], self._costs[:, numbers] = choice.number, choice.costs
-        self._known_hours_then[numbers] = known
+        self._known_hours_at_choice[numbers] = known_hours
 
-    def record_known_hours(self, rows: Rows, known: FloatColumn) -> None:
+    def record_known_hours(self, rows: Rows, known_hours: FloatColumn) -> None:
         """Record how many hours of each row are known."""
         with_history = rows.usage.history_rows >= 0
-        self._known_hours[rows.usage.history_rows[with_history]] = known[with_history]
+        self._known_hours[rows.usage.history_rows[with_history]] = known_hours[with_history]
 
     def read_choices(self, rows: Rows) -> CandidateChoice:
         """What was chosen for all rows; the first candidate where nothing was."""
@@ -193,14 +193,14 @@ class ChoiceTable:
         self._names: IntColumn = np.zeros(0, dtype=np.int64)
         self._chosen: IntColumn = np.zeros(0, dtype=np.int64)
         self._known_hours: FloatColumn = np.zeros(0)
-        self._known_hours_then: FloatColumn = np.zeros(0)
+        self._known_hours_at_choice: FloatColumn = np.zeros(0)
         self._costs: FloatColumn = np.zeros((self._candidates, 0))
 
     def _reserve(self, size: int) -> None:
         self._moments = grow_column(self._moments, size, _NEVER)
         self._names, self._chosen = grow_column(self._names, size, 0), grow_column(self._chosen, size, 0)
-        self._known_hours, self._known_hours_then = (
+        self._known_hours, self._known_hours_at_choice = (
             grow_column(self._known_hours, size, 0),
-            grow_column(self._known_hours_then, size, 0),
+            grow_column(self._known_hours_at_choice, size, 0),
         )
         self._costs = grow_column(self._costs, size, np.nan)

@@ -45,24 +45,24 @@ class MarginCurve(msgspec.Struct, frozen=True):
     @property
     def shipped(self) -> MarginPoint:
         """With the margin it has."""
-        return self._at(0.0)
+        return self._interpolate(0.0)
 
     @property
     def at_time_over(self) -> MarginPoint:
         """With the margin that brings it to the other's time over target."""
-        return self._at(self._reached(self.time_over))
+        return self._interpolate(self._find_factor(self.time_over))
 
     @property
     def at_risk(self) -> MarginPoint:
         """With the least margin that has neither more time over nor more overrun volume than the other."""
-        return self._at(max(self._reached(self.time_over), self._reached(self.overrun)))
+        return self._interpolate(max(self._find_factor(self.time_over), self._find_factor(self.overrun)))
 
     @property
     def at_footprint(self) -> MarginPoint:
         """With the margin that brings it to the other's footprint."""
-        return self._at(float(np.interp(0.0, np.log(self.footprint), np.log(MARGIN_FACTORS))))
+        return self._interpolate(float(np.interp(0.0, np.log(self.footprint), np.log(MARGIN_FACTORS))))
 
-    def _at(self, log_factor: float) -> MarginPoint:
+    def _interpolate(self, log_factor: float) -> MarginPoint:
         curves = (self.footprint, self.time_over, self.overrun)
         footprint, time_over, overrun = (
             float(np.interp(log_factor, np.log(MARGIN_FACTORS), curve)) for curve in curves
@@ -70,26 +70,26 @@ class MarginCurve(msgspec.Struct, frozen=True):
         return MarginPoint(footprint, time_over, overrun, float(np.exp(log_factor)))
 
     @staticmethod
-    def _reached(falling: FloatColumn) -> float:
+    def _find_factor(values: FloatColumn) -> float:
         """The factor, as a logarithm, at which something falls to 1."""
         with np.errstate(divide="ignore"):
-            logs = np.maximum(np.log(falling), -50.0)
+            logs = np.maximum(np.log(values), -50.0)
         return float(np.interp(0.0, -logs, np.log(MARGIN_FACTORS)))
 
 
-def build_margin_curve(name: str, scores: SizingScores, other: SizingScores, worth: FloatColumn) -> MarginCurve:
+def build_margin_curve(name: str, scores: SizingScores, other: SizingScores, weights: FloatColumn) -> MarginCurve:
     """From scores at every factor, (factors, series), and what each series counts: 0 for one outside the slice.
 
     What the other rule has none of cannot be compared: there it is NaN, or infinite.
     """
-    share = worth / worth.sum()
-    usual = SHIPPED_MARGIN
+    share = weights / weights.sum()
+    shipped = SHIPPED_MARGIN
     with np.errstate(divide="ignore", invalid="ignore"):
-        ratio = scores.footprint / other.footprint[usual]
-        time_over = weighted_mean(scores.time_over, share) / weighted_mean(other.time_over[usual], share)
-        overrun = weighted_mean(scores.overrun, share) / weighted_mean(other.overrun[usual], share)
-        worse = (ratio[usual] > 1 + NEGLIGIBLE_DIFFERENCE) & (
-            scores.time_over[usual] > other.time_over[usual] + NEGLIGIBLE_DIFFERENCE
+        ratio = scores.footprint / other.footprint[shipped]
+        time_over = weighted_mean(scores.time_over, share) / weighted_mean(other.time_over[shipped], share)
+        overrun = weighted_mean(scores.overrun, share) / weighted_mean(other.overrun[shipped], share)
+        worse = (ratio[shipped] > 1 + NEGLIGIBLE_DIFFERENCE) & (
+            scores.time_over[shipped] > other.time_over[shipped] + NEGLIGIBLE_DIFFERENCE
         )
         return MarginCurve(
             name,
@@ -99,7 +99,7 @@ def build_margin_curve(name: str, scores: SizingScores, other: SizingScores, wor
             shown_footprint=np.exp(weighted_mean(np.log(scores.footprint), share)),
             shown_time_over=weighted_mean(scores.time_over, share),
             shown_overrun=weighted_mean(scores.overrun, share),
-            changes=float(weighted_mean(scores.changes[usual], share)),
+            changes=float(weighted_mean(scores.changes[shipped], share)),
             worse=float(weighted_mean(worse.astype(np.float64), share)),
         )
 

@@ -56,10 +56,10 @@ class ReplayedUsage(msgspec.Struct, frozen=True):
 
     def compute_shares(self, steps: slice) -> FloatColumn:
         """What each point of some steps is worth, as `values`: 0 where nothing is known."""
-        known = ~np.isnan(self.values[steps])
+        is_known = ~np.isnan(self.values[steps])
         if self.weights is None:
-            return known.astype(np.float64)
-        return known * self.weights[:, np.newaxis]
+            return is_known.astype(np.float64)
+        return is_known * self.weights[:, np.newaxis]
 
 
 class SizingRule(Protocol):
@@ -133,10 +133,10 @@ def replay_rule(usage: ReplayedUsage, rule: SizingRule, settings: ReplaySettings
         begins = np.isnan(target) & ~np.isnan(decision)
         moves = np.abs(decision - target) > settings.threshold * target
         target = np.where(begins | moves, decision, target)
-        held, count, needed = target, np.zeros(target.shape), np.full(target.shape, np.nan)
+        mean_target, count, needed = target, np.zeros(target.shape), np.full(target.shape, np.nan)
         if settings.killed is not None:
-            target, held, count, needed = _apply_kills(used, target, settings, settings.killed)
-        targets.append(held)
+            target, mean_target, count, needed = _apply_kills(used, target, settings, settings.killed)
+        targets.append(mean_target)
         changes.append(moves)
         kills.append(count)
         rule.observe(step, used, needed)
@@ -152,15 +152,15 @@ def _apply_kills(
     count, needed = np.zeros(target.shape), np.full(target.shape, np.nan)
     if not ((used > target[..., np.newaxis, :]) & killed).any():
         return target, target, count, needed
-    held = np.zeros(target.shape)
+    target_sums = np.zeros(target.shape)
     for value in used:
-        dies = (value > target) & killed
+        is_killed = (value > target) & killed
         raised = np.maximum(settings.kill_ratio * value, value + settings.kill_bytes)
-        target = np.where(dies, raised, target)
-        needed = np.where(dies, np.fmax(needed, raised), needed)
-        count += dies
-        held += target
-    return target, held / len(used), count, needed
+        target = np.where(is_killed, raised, target)
+        needed = np.where(is_killed, np.fmax(needed, raised), needed)
+        count += is_killed
+        target_sums += target
+    return target, target_sums / len(used), count, needed
 
 
 _NAMESPACE, _CONTAINER = "replay", "app"
@@ -203,7 +203,7 @@ class RecommenderRule:
     def decide(self, _step: int, now: float, /) -> FloatColumn:
         """The targets, in the units of the series."""
         view = self._model.view(self._rows)
-        rows = Rows.of(view, np.arange(len(view)), np.ones(len(view)))
+        rows = Rows.from_view(view, np.arange(len(view)), np.ones(len(view)))
         target = self._recommender.estimate(rows, self._values, now).target.copy()
         target[0] /= MILLICORES_PER_CORE
         return target.reshape(-1)
@@ -222,8 +222,8 @@ class RecommenderRule:
         times = np.tile(begin + np.arange(points) * (self._clock.step / points), count)
         unknown = np.isnan(cpu) & np.isnan(memory)
         if unknown.any():
-            known = np.flatnonzero(~unknown)
-            slots, times, cpu, memory = slots[known], times[known], cpu[known], memory[known]
+            is_known = np.flatnonzero(~unknown)
+            slots, times, cpu, memory = slots[is_known], times[is_known], cpu[is_known], memory[is_known]
         self._model.ingest_slots(slots, Measurements(times, cpu, memory), now)
         killed = [self._names[number] for number in np.flatnonzero(~np.isnan(needed[count:])).tolist()]
         kills = [OomKill(_NAMESPACE, name, name, _CONTAINER, now - 1.0, math.nan) for name in killed]

@@ -74,9 +74,9 @@ def compute_scores(usage: ReplayedUsage, replayed: ReplayResult, scored: BoolCol
 def sum_steps(usage: ReplayedUsage, replayed: ReplayResult, scored: BoolColumn | None = None) -> Iterator[ScoreSums]:
     """What happened in each step, in parts of some steps each: with an axis of steps before the others."""
     variants = replayed.targets.shape[1:-1]
-    at_once = max(1, _SAMPLES_AT_ONCE // max(1, usage.values[0].size * int(np.prod(variants))))
-    for begin in range(0, usage.steps, at_once):
-        part = slice(begin, begin + at_once)
+    steps_per_part = max(1, _SAMPLES_AT_ONCE // max(1, usage.values[0].size * int(np.prod(variants))))
+    for begin in range(0, usage.steps, steps_per_part):
+        part = slice(begin, begin + steps_per_part)
         shares = usage.compute_shares(part)
         if scored is not None:
             shares *= scored[part, np.newaxis]
@@ -85,23 +85,23 @@ def sum_steps(usage: ReplayedUsage, replayed: ReplayResult, scored: BoolColumn |
 
 def _sum_part(values: FloatColumn, shares: FloatColumn, replayed: ReplayResult, part: slice) -> ScoreSums:
     target = replayed.targets[part]
-    spread = (len(values), values.shape[1], *(1,) * (target.ndim - 2), values.shape[2])
+    expanded_shape = (len(values), values.shape[1], *(1,) * (target.ndim - 2), values.shape[2])
     time = shares.sum(axis=1)
-    spent = time.reshape(len(time), *spread[2:])
-    known = spent > 0
+    step_time = time.reshape(len(time), *expanded_shape[2:])
+    is_known = step_time > 0
     with np.errstate(invalid="ignore"):
-        over = np.maximum(values.reshape(spread) - target[:, np.newaxis], 0.0)  # NaN where one of them is
-    over = np.nan_to_num(over)
-    worth = shares.reshape(spread)
+        excess = np.maximum(values.reshape(expanded_shape) - target[:, np.newaxis], 0.0)  # NaN where one of them is
+    excess = np.nan_to_num(excess)
+    point_shares = shares.reshape(expanded_shape)
     return ScoreSums(
         time=time,
         used=(shares * np.nan_to_num(values)).sum(axis=1),
         steps=(time > 0).astype(np.float64),
-        target=np.nan_to_num(target) * spent,
-        time_over=((over > 0) * worth).sum(axis=1),
-        overrun=(over * worth).sum(axis=1),
-        changes=replayed.changes[part] * known,
-        kills=replayed.kills[part] * known,
+        target=np.nan_to_num(target) * step_time,
+        time_over=((excess > 0) * point_shares).sum(axis=1),
+        overrun=(excess * point_shares).sum(axis=1),
+        changes=replayed.changes[part] * is_known,
+        kills=replayed.kills[part] * is_known,
     )
 
 
@@ -115,24 +115,24 @@ def score_margins(
     series = usage.values.shape[2]
     time, used, steps, target = (np.zeros(series) for _ in range(4))
     changes, kills = np.zeros(series), np.zeros(series)
-    over = np.zeros((3, series * (len(factors) + 1)))  # time, what was used, and the target then
-    at_once = max(1, _MARGIN_SAMPLES_AT_ONCE // max(1, usage.values[0].size))
-    for begin in range(0, usage.steps, at_once):
-        part = slice(begin, begin + at_once)
+    sums_by_factor = np.zeros((3, series * (len(factors) + 1)))  # time, what was used, and the target then
+    steps_per_part = max(1, _MARGIN_SAMPLES_AT_ONCE // max(1, usage.values[0].size))
+    for begin in range(0, usage.steps, steps_per_part):
+        part = slice(begin, begin + steps_per_part)
         shares = usage.compute_shares(part)
         if scored is not None:
             shares *= scored[part, np.newaxis]
-        spent = shares.sum(axis=1)
-        held = replayed.targets[part]
-        time += spent.sum(axis=0)
+        step_time = shares.sum(axis=1)
+        targets = replayed.targets[part]
+        time += step_time.sum(axis=0)
         used += (shares * np.nan_to_num(usage.values[part])).sum(axis=(0, 1))
-        steps += (spent > 0).sum(axis=0)
-        target += (np.nan_to_num(held) * spent).sum(axis=0)
-        changes += (replayed.changes[part] & (spent > 0)).sum(axis=0)
-        kills += (replayed.kills[part] * (spent > 0)).sum(axis=0)
-        over += _sum_above_factors(usage.values[part], held, shares, factors)
+        steps += (step_time > 0).sum(axis=0)
+        target += (np.nan_to_num(targets) * step_time).sum(axis=0)
+        changes += (replayed.changes[part] & (step_time > 0)).sum(axis=0)
+        kills += (replayed.kills[part] * (step_time > 0)).sum(axis=0)
+        sums_by_factor += _sum_above_factors(usage.values[part], targets, shares, factors)
     # From the sums between factors to those above each.
-    above = over.reshape(3, series, -1)[:, :, ::-1].cumsum(axis=2)[:, :, -2::-1].transpose(0, 2, 1)
+    above = sums_by_factor.reshape(3, series, -1)[:, :, ::-1].cumsum(axis=2)[:, :, -2::-1].transpose(0, 2, 1)
     scales = factors[:, np.newaxis]
     return ScoreSums(
         time=time,
@@ -147,17 +147,22 @@ def score_margins(
 
 
 def _sum_above_factors(
-    values: FloatColumn, held: FloatColumn, shares: FloatColumn, factors: FloatColumn
+    values: FloatColumn, targets: FloatColumn, shares: FloatColumn, factors: FloatColumn
 ) -> FloatColumn:
     """Time, usage and target of samples above the least factor, summed by series and by how many factors are below."""
     size = values.shape[2] * (len(factors) + 1)
     with np.errstate(invalid="ignore"):
-        step, point, which = np.nonzero((values > factors[0] * held[:, np.newaxis]) & (shares > 0))
-    value, target, worth = values[step, point, which], held[step, which], shares[step, point, which]
+        step, point, series = np.nonzero((values > factors[0] * targets[:, np.newaxis]) & (shares > 0))
+    value, target, sample_shares = values[step, point, series], targets[step, series], shares[step, point, series]
     with np.errstate(divide="ignore"):
         places = _locate_factors(factors, value / target)
-    cells = which * (len(factors) + 1) + places
-    return np.stack([np.bincount(cells, weights, size) for weights in (worth, worth * value, worth * target)])
+    cells = series * (len(factors) + 1) + places
+    return np.stack(
+        [
+            np.bincount(cells, weights, size)
+            for weights in (sample_shares, sample_shares * value, sample_shares * target)
+        ]
+    )
 
 
 def _locate_factors(factors: FloatColumn, ratios: FloatColumn) -> IntColumn:

@@ -103,13 +103,13 @@ class HistoryAtMoments:
         self._past = past
         self._at = at
         self._by_source: dict[HistorySource, HourHistograms] = {}
-        self._hours = build_hour_histograms(past, settled=False) if len(at) > _FEW_MOMENTS else None
+        self._hours = build_hour_histograms(past, use_adjusted=False) if len(at) > _FEW_MOMENTS else None
 
-    def build_histograms(self, what: WeightedHistory) -> ForecastHistograms:
+    def build_histograms(self, weighted: WeightedHistory) -> ForecastHistograms:
         """The weighted histograms of all sources."""
         mixed = np.zeros((len(self._past.known), len(self._at), HISTOGRAM_BINS), dtype=np.float32)
         total = np.zeros(mixed.shape[:2], dtype=np.float32)
-        for source, share in what.shares:
+        for source, share in weighted.shares:
             if source not in self._by_source:
                 self._by_source[source] = _normalize(self._build_source(source))
             histograms = self._by_source[source]
@@ -127,25 +127,30 @@ class HistoryAtMoments:
         ages = np.exp2(-days / source.half_life) * np.where(days % 7 == 0, source.weekday_weight, 1.0)
         hours = at[:, np.newaxis] - 24 * days
         counts = ages * weigh_similar_days(past, np.minimum(at, past.hours), source.days) * (hours >= 0)
-        settled = past.levels.is_nearer_settled(at, hours)
+        use_adjusted = past.levels.prefers_adjusted(at, hours)
         if self._hours is not None:
-            then = add_neighbours(self._hours, source.neighbour_weight)
-            histograms = sum_same_hours(then, int(at[0]), np.where(settled, 0.0, counts))
-            then = add_neighbours(build_hour_histograms(past, settled=True), source.neighbour_weight)
-            histograms += sum_same_hours(then, int(at[0]), np.where(settled, counts, 0.0))
+            with_neighbours = add_neighbours(self._hours, source.neighbour_weight)
+            histograms = sum_same_hours(with_neighbours, int(at[0]), np.where(use_adjusted, 0.0, counts))
+            with_neighbours = add_neighbours(build_hour_histograms(past, use_adjusted=True), source.neighbour_weight)
+            histograms += sum_same_hours(with_neighbours, int(at[0]), np.where(use_adjusted, counts, 0.0))
             return histograms
-        beside = counts * source.neighbour_weight
-        every = np.concatenate([hours, hours - 1, hours + 1], axis=1)
-        return sum_selected_hours(past, every, np.concatenate([counts, beside, beside], axis=2), np.tile(settled, 3))
+        neighbour_counts = counts * source.neighbour_weight
+        all_hours = np.concatenate([hours, hours - 1, hours + 1], axis=1)
+        return sum_selected_hours(
+            past,
+            all_hours,
+            np.concatenate([counts, neighbour_counts, neighbour_counts], axis=2),
+            np.tile(use_adjusted, 3),
+        )
 
     def _sum_recent_hours(self, source: RecentHours) -> HourHistograms:
-        at, aged = self._at, float(np.exp2(-1.0 / source.half_life))
-        reach = int(np.ceil(_HALF_LIVES * source.half_life))
+        at, decay = self._at, float(np.exp2(-1.0 / source.half_life))
+        hour_count = int(np.ceil(_HALF_LIVES * source.half_life))
         if self._hours is not None:
-            return sum_fading_hours(self._hours, int(at[0]), len(at), aged, reach)
-        back = np.arange(1, reach + 1)
-        counts = np.broadcast_to(aged**back, (len(self._past.known), len(at), reach))
-        return sum_selected_hours(self._past, at[:, np.newaxis] - back, counts)
+            return sum_fading_hours(self._hours, int(at[0]), len(at), decay, hour_count)
+        hours_ago = np.arange(1, hour_count + 1)
+        counts = np.broadcast_to(decay**hours_ago, (len(self._past.known), len(at), hour_count))
+        return sum_selected_hours(self._past, at[:, np.newaxis] - hours_ago, counts)
 
 
 def _normalize(histograms: HourHistograms) -> HourHistograms:

@@ -34,30 +34,30 @@ def weigh_similar_days(past: NormalizedHours, moments: IntColumn, days: int) -> 
     first = int(moments.min()) - max(_SPANS)
     weights = np.empty((len(past.means), len(moments), days))
     for day in range(1, days + 1):
-        gaps = _hourly_differences(past, first, int(moments.max()), _DAY * day)
-        sums = _running_sums(np.nan_to_num(gaps))
-        counts = _running_sums(~np.isnan(gaps))
-        differs = np.zeros((len(gaps), len(moments)))
+        gaps = _compute_hourly_differences(past, first, int(moments.max()), _DAY * day)
+        sums = _compute_running_sums(np.nan_to_num(gaps))
+        counts = _compute_running_sums(~np.isnan(gaps))
+        difference = np.zeros((len(gaps), len(moments)))
         for span in _SPANS:
             ends = moments - first
-            known = counts[:, ends] - counts[:, ends - span]
-            apart = sums[:, ends] - sums[:, ends - span]
-            differs += np.where(known > 0, apart / np.maximum(known, 1), _UNKNOWN_DIFFERENCE)
-        weights[:, :, day - 1] = np.exp(-differs / (len(_SPANS) * _TOLERANCE))
+            known_counts = counts[:, ends] - counts[:, ends - span]
+            gap_sums = sums[:, ends] - sums[:, ends - span]
+            difference += np.where(known_counts > 0, gap_sums / np.maximum(known_counts, 1), _UNKNOWN_DIFFERENCE)
+        weights[:, :, day - 1] = np.exp(-difference / (len(_SPANS) * _TOLERANCE))
     return weights
 
 
-def _hourly_differences(past: NormalizedHours, first: int, last: int, back: int) -> FloatColumn:
+def _compute_hourly_differences(past: NormalizedHours, first: int, last: int, back: int) -> FloatColumn:
     """By how much each hour from `first` on differs from the one so many hours earlier; NaN where one is not known."""
     hours = np.arange(first, last)
     gaps = np.full((len(past.means), len(hours)), np.nan)
     inside = (hours >= back) & (hours < past.hours)
-    now = hours[inside]
-    gaps[:, inside] = np.abs(past.means[:, now] - past.means[:, now - back])
+    known_hours = hours[inside]
+    gaps[:, inside] = np.abs(past.means[:, known_hours] - past.means[:, known_hours - back])
     return gaps
 
 
-def _running_sums(values: FloatColumn) -> FloatColumn:
+def _compute_running_sums(values: FloatColumn) -> FloatColumn:
     sums = np.zeros((len(values), values.shape[1] + 1))
     np.cumsum(values, axis=1, out=sums[:, 1:])
     return sums
@@ -67,11 +67,11 @@ HourHistograms: TypeAlias = npt.NDArray[np.float32]
 
 
 def sum_selected_hours(
-    past: NormalizedHours, hours: IntColumn, counts: FloatColumn, settled: BoolColumn | bool = False
+    past: NormalizedHours, hours: IntColumn, counts: FloatColumn, use_adjusted: BoolColumn | bool = False
 ) -> HourHistograms:
     """(rows, moments, bins) of some hours (moments, hours) that count so much, (rows, moments, hours).
 
-    `settled` says which of them are put beside the level that they settled at.
+    `use_adjusted` says which of them are taken relative to their adjusted level.
     """
     rows, moments = len(past.known), len(hours)
     inside = (hours >= 0) & (hours < past.hours)
@@ -80,18 +80,18 @@ def sum_selected_hours(
     begins = (np.arange(rows * moments) * HISTOGRAM_BINS).reshape(rows, moments, 1)
     sums = np.zeros(rows * moments * HISTOGRAM_BINS)
     for measure, share in zip(SAMPLE_MEASURES, SAMPLE_SHARES.tolist(), strict=True):
-        which = past.find_bins(measure, hours, settled) + begins
-        sums += share * np.bincount(which.reshape(-1), weights.reshape(-1), len(sums))
+        bins = past.find_bins(measure, hours, use_adjusted) + begins
+        sums += share * np.bincount(bins.reshape(-1), weights.reshape(-1), len(sums))
     return sums.reshape(rows, moments, HISTOGRAM_BINS).astype(np.float32)
 
 
-def build_hour_histograms(past: NormalizedHours, *, settled: bool) -> HourHistograms:
+def build_hour_histograms(past: NormalizedHours, *, use_adjusted: bool) -> HourHistograms:
     """(rows, hours, bins): each hour by itself, beside one of its levels; nothing where nothing is known."""
     histograms = np.zeros((*past.known.shape, HISTOGRAM_BINS), dtype=np.float32)
     known = np.flatnonzero(past.known)
-    every = np.arange(past.hours)
+    all_hours = np.arange(past.hours)
     for measure, share in zip(SAMPLE_MEASURES, SAMPLE_SHARES.tolist(), strict=True):
-        places = past.find_bins(measure, every, settled).reshape(-1)[known]
+        places = past.find_bins(measure, all_hours, use_adjusted).reshape(-1)[known]
         histograms.reshape(-1)[known * HISTOGRAM_BINS + places] += np.float32(share)
     return histograms
 
@@ -112,24 +112,26 @@ def sum_same_hours(hours: HourHistograms, first: int, counts: FloatColumn) -> Ho
     weights = counts.astype(np.float32)[..., np.newaxis]
     for day in range(days):
         begin = first - 24 * (day + 1)
-        here = slice(max(-begin, 0), min(moments, hours.shape[1] - begin))
-        if here.start < here.stop:
-            then = hours[:, begin + here.start : begin + here.stop]
-            summed[:, here] += np.multiply(weights[:, here, day], then, out=product[:, here])
+        moment_slice = slice(max(-begin, 0), min(moments, hours.shape[1] - begin))
+        if moment_slice.start < moment_slice.stop:
+            past_hours = hours[:, begin + moment_slice.start : begin + moment_slice.stop]
+            summed[:, moment_slice] += np.multiply(
+                weights[:, moment_slice, day], past_hours, out=product[:, moment_slice]
+            )
     return summed
 
 
-def sum_fading_hours(hours: HourHistograms, first: int, moments: int, aged: float, reach: int) -> HourHistograms:
-    """The last `reach` hours at the moments from `first` on, each counting `aged` times as much as the next."""
+def sum_fading_hours(hours: HourHistograms, first: int, moments: int, decay: float, hour_count: int) -> HourHistograms:
+    """The last `hour_count` hours at the moments from `first` on, each counting `decay` times as much as the next."""
     summed = np.zeros((len(hours), moments, HISTOGRAM_BINS), dtype=np.float32)
-    held = np.zeros((len(hours), HISTOGRAM_BINS))
-    begin, end, last = max(first - reach, 0), hours.shape[1], aged ** (reach + 1)
+    running_sum = np.zeros((len(hours), HISTOGRAM_BINS))
+    begin, end, last = max(first - hour_count, 0), hours.shape[1], decay ** (hour_count + 1)
     for moment in range(begin + 1, first + moments):
-        held += hours[:, moment - 1] if moment <= end else 0.0
-        held *= aged
-        left = moment - 1 - reach
-        if begin <= left < end:
-            held -= last * hours[:, left]
+        running_sum += hours[:, moment - 1] if moment <= end else 0.0
+        running_sum *= decay
+        dropped = moment - 1 - hour_count
+        if begin <= dropped < end:
+            running_sum -= last * hours[:, dropped]
         if moment >= first:
-            np.maximum(held, 0.0, out=summed[:, moment - first], casting="same_kind")
+            np.maximum(running_sum, 0.0, out=summed[:, moment - first], casting="same_kind")
     return summed

@@ -112,7 +112,7 @@ def read_hourly_forecast_settings(values: ParameterValues) -> HourlyForecastSett
 
 
 _WEEK = 168
-_USUAL, _BUSY = 0.5, 0.95
+_MEDIAN, _BUSY = 0.5, 0.95
 _P95: Final = MEASURES.index("p95")
 # Columns that are no hours: the upper bound of CPU, those of memory, hours known of each, and the cycle of memory.
 _OTHER_COLUMNS: Final = 8
@@ -160,15 +160,15 @@ class HourlyForecast:
             return self._compute_columns(summaries, cycle, choice[positions], settings, moments)
 
         columns = self._caches.get(settings).get_columns(rows, now, choice, compute)
-        touched = count_touched_hours(now, settings.horizon)
-        lower, target, beside = np.split(columns, [moments, 2 * moments])
-        upper, *memory, known_cpu, known_memory, period, until_peak = beside
+        touched_hours = count_touched_hours(now, settings.horizon)
+        lower, target, other_columns = np.split(columns, [moments, 2 * moments])
+        upper, *memory, known_cpu, known_memory, period, until_peak = other_columns
         known_hours = np.nan_to_num(np.stack([known_cpu, known_memory]))
-        enough = known_hours >= settings.history_needed / HOUR
-        cpu = np.stack([lower[:touched].max(axis=0), target[:touched].max(axis=0), upper])
-        memory_sized = np.where(enough[MEMORY], np.stack(memory), np.nan)
+        has_enough = known_hours >= settings.history_needed / HOUR
+        cpu = np.stack([lower[:touched_hours].max(axis=0), target[:touched_hours].max(axis=0), upper])
+        memory_sized = np.where(has_enough[MEMORY], np.stack(memory), np.nan)
         return HistoryBounds(
-            np.where(enough[CPU], cpu, np.nan), memory_sized, known_hours, np.stack([period, until_peak])
+            np.where(has_enough[CPU], cpu, np.nan), memory_sized, known_hours, np.stack([period, until_peak])
         )
 
     def _find_cycles(self, rows: Rows, positions: IntColumn, now: float, rule: CycleRule) -> _CycleNeed:
@@ -184,24 +184,24 @@ class HourlyForecast:
         self, summaries: Ring, cycle: _CycleNeed, choice: IntColumn, settings: HourlyForecastSettings, moments: int
     ) -> FloatColumn:
         """By row: lower bounds and targets of the coming hours, and `_OTHER_COLUMNS` more."""
-        fractions = (_USUAL, settings.target_cpu_percentile)
+        fractions = (_MEDIAN, settings.target_cpu_percentile)
         quantiles = np.empty((2, len(summaries), moments))
         for number in np.unique(choice).tolist():
-            mine = choice == number
-            hours = normalize_hours(trim_unknown_hours(summaries[mine, CPU]))
+            is_chosen = choice == number
+            hours = normalize_hours(trim_unknown_hours(summaries[is_chosen, CPU]))
             history = HistoryAtMoments(hours, hours.hours + np.arange(moments))
-            quantiles[:, mine] = self._candidates[number].quantiles(history, fractions)
+            quantiles[:, is_chosen] = self._candidates[number].quantiles(history, fractions)
         lower, target = quantiles
-        more = 1.0 + settings.recommendation_margin_fraction
+        margin_factor = 1.0 + settings.recommendation_margin_fraction
         peaks = PeakRule(
             window=round(settings.memory_window / HOUR),
             margin=settings.memory_margin_fraction,
             horizon=settings.growth_horizon / HOUR,
         )
-        upper = busiest_hours_usage(summaries[:, CPU]) * more
+        upper = compute_busy_usage(summaries[:, CPU]) * margin_factor
         known_hours = (~np.isnan(summaries[:, :, 0])).sum(axis=2).T
         memory = size_memory_by_peaks(summaries[:, MEMORY], peaks, cycle.needed)
-        return np.concatenate([lower.T, target.T * more, upper[None], memory, known_hours, cycle.days])
+        return np.concatenate([lower.T, target.T * margin_factor, upper[None], memory, known_hours, cycle.days])
 
 
 def _build_cycle_rule(settings: HourlyForecastSettings) -> CycleRule:
@@ -227,10 +227,10 @@ def count_touched_hours(now: float, horizon: float) -> int:
     return max(1, math.ceil((now % HOUR + horizon) / HOUR))
 
 
-def busiest_hours_usage(summaries: Ring) -> FloatColumn:
+def compute_busy_usage(summaries: Ring) -> FloatColumn:
     """What the busiest hours of the last week used, from summaries (rows, measures, hours)."""
     week = np.sort(summaries[:, _P95, -_WEEK:].astype(np.float64), axis=1)  # what is not known comes last
     count = (~np.isnan(week)).sum(axis=1)
-    at = np.clip(np.ceil(_BUSY * count).astype(np.int64) - 1, 0, week.shape[1] - 1)
-    usage: FloatColumn = week[np.arange(len(week)), at]
+    positions = np.clip(np.ceil(_BUSY * count).astype(np.int64) - 1, 0, week.shape[1] - 1)
+    usage: FloatColumn = week[np.arange(len(week)), positions]
     return np.nan_to_num(usage)

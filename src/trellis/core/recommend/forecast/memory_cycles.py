@@ -61,12 +61,12 @@ def find_cycle_periods(peaks: Peaks, rule: CycleRule) -> IntColumn:
     periods = np.zeros(len(peaks), dtype=np.int64)
     if rule.longest < _SHORTEST:
         return periods
-    first = _first_known(peaks)
-    worth = np.flatnonzero((CELLS - first >= _LEAST_SPAN) & _may_gain(peaks, first, rule))
-    for begin in range(0, len(worth), _ROWS_AT_ONCE):
-        rows = worth[begin : begin + _ROWS_AT_ONCE]
+    first = _find_first_known(peaks)
+    candidates = np.flatnonzero((CELLS - first >= _LEAST_SPAN) & _may_gain(peaks, first, rule))
+    for begin in range(0, len(candidates), _ROWS_AT_ONCE):
+        rows = candidates[begin : begin + _ROWS_AT_ONCE]
         part = np.where(np.isnan(peaks[rows]), np.float32(_NEVER), peaks[rows])
-        periods[rows] = _periods(part, first[rows], rule)
+        periods[rows] = _search_periods(part, first[rows], rule)
     return periods
 
 
@@ -82,10 +82,10 @@ def locate_cycle_phase(peaks: Peaks, periods: IntColumn, rule: CycleRule) -> Cyc
     upcoming = np.full((len(rows), len(ahead)), np.float32(_NEVER))
     needed = values[:, -1 - _DAY :].max(axis=1)
     for cycle in range(1, _CYCLES + 1):
-        before = CELLS - 1 - cycle * period
-        near = before[:, np.newaxis] + np.arange(-rule.tolerance, rule.tolerance + 1)
-        needed = np.maximum(needed, _at(values, near).max(axis=1))
-        upcoming = np.maximum(upcoming, _at(values, before[:, np.newaxis] + ahead))
+        cells_before = CELLS - 1 - cycle * period
+        nearby_cells = cells_before[:, np.newaxis] + np.arange(-rule.tolerance, rule.tolerance + 1)
+        needed = np.maximum(needed, _pick_cells(values, nearby_cells).max(axis=1))
+        upcoming = np.maximum(upcoming, _pick_cells(values, cells_before[:, np.newaxis] + ahead))
     upcoming[ahead >= period[:, np.newaxis]] = _NEVER
     phase.needed[rows] = needed
     is_peak = upcoming >= upcoming.max(axis=1, keepdims=True) / (1 + rule.margin)
@@ -93,13 +93,13 @@ def locate_cycle_phase(peaks: Peaks, periods: IntColumn, rule: CycleRule) -> Cyc
     return phase
 
 
-def _at(values: Peaks, cells: IntColumn) -> Peaks:
+def _pick_cells(values: Peaks, cells: IntColumn) -> Peaks:
     """Cells of each row, (rows, cells); lowest beyond the first and the last."""
     picked = np.take_along_axis(values, np.clip(cells, 0, CELLS - 1), axis=1)
     return np.where((cells >= 0) & (cells < CELLS), picked, np.float32(_NEVER))
 
 
-def _first_known(peaks: Peaks) -> IntColumn:
+def _find_first_known(peaks: Peaks) -> IntColumn:
     known = ~np.isnan(peaks)
     return np.where(known.any(axis=1), known.argmax(axis=1), CELLS)
 
@@ -111,33 +111,33 @@ def _may_gain(peaks: Peaks, first: IntColumn, rule: CycleRule) -> BoolColumn:
     """
     known = ~np.isnan(peaks)
     span = np.maximum(CELLS - first, 1)
-    highest_near = _around(np.where(known, peaks, np.float32(_NEVER)), rule.tolerance)
-    sure = np.isfinite(highest_near)
-    mean = np.where(sure, highest_near, 0.0).sum(axis=1) / np.maximum(sure.sum(axis=1), 1)
+    highest_near = _compute_nearby_maxima(np.where(known, peaks, np.float32(_NEVER)), rule.tolerance)
+    is_known = np.isfinite(highest_near)
+    mean = np.where(is_known, highest_near, 0.0).sum(axis=1) / np.maximum(is_known.sum(axis=1), 1)
     may_gain: BoolColumn = (known.sum(axis=1) >= _LEAST_KNOWN * span) & (
         mean <= (1 - _LEAST_GAIN) * highest_near.max(axis=1)
     )
     return may_gain
 
 
-def _periods(values: Peaks, first: IntColumn, rule: CycleRule) -> IntColumn:
+def _search_periods(values: Peaks, first: IntColumn, rule: CycleRule) -> IntColumn:
     """The period of each row, 0 for none; `values` are peaks, (rows, cells), lowest where unknown."""
-    recent = _recent(values)
+    recent = _compute_last_day_maxima(values)
     rises = np.isfinite(values) & np.isfinite(recent) & (values > np.float32(1.0 + rule.margin) * recent)
-    often = rises.sum(axis=1) > _MOST_RISES
-    rises[often] = False
-    at, is_rise = _positions(rises)
+    rises_too_often = rises.sum(axis=1) > _MOST_RISES
+    rises[rises_too_often] = False
+    at, is_rise = _find_mark_positions(rises)
     periods = np.arange(_SHORTEST, rule.longest + 1)
     window = np.maximum(_TESTED_CYCLES * periods, _LEAST_TESTED)
-    tested, met, repeated = _test_periods(values, rises, at, periods, rule)
+    tested, is_met, repeated = _test_periods(values, rises, at, periods, rule)
     tested &= is_rise[:, np.newaxis, :] & (at[:, np.newaxis, :] >= CELLS - window[:, np.newaxis])
     span = CELLS - first[:, np.newaxis]
     cycles = np.minimum(span, window) // periods
-    passed = (span >= np.maximum(2 * periods, _LEAST_SPAN)) & ~(tested & ~met).any(axis=2)
+    passed = (span >= np.maximum(2 * periods, _LEAST_SPAN)) & ~(tested & ~is_met).any(axis=2)
     passed &= (tested & repeated).sum(axis=2) >= np.maximum(cycles - 1, _LEAST_RISES)
     best = np.zeros(len(values), dtype=np.int64)
     for row in np.flatnonzero(passed.any(axis=1)).tolist():
-        best[row] = _best_period(values[row], recent[row], periods[passed[row]], rule)
+        best[row] = _choose_best_period(values[row], recent[row], periods[passed[row]], rule)
     return best
 
 
@@ -148,40 +148,42 @@ def _test_periods(
 
     The third is whether it was a rise as well: a level that happens to be high forecasts one, but repeats nothing.
     """
-    highest_near, near = _around(values, rule.tolerance), _near(rises, rule.tolerance)
+    highest_near, near_rise = _compute_nearby_maxima(values, rule.tolerance), _spread_marks(rises, rule.tolerance)
     rows = np.arange(len(values))[:, np.newaxis]
     needed = values[rows, at][:, np.newaxis, :]
-    before = at[:, np.newaxis, :] - periods[:, np.newaxis]
-    place = (rows[:, :, np.newaxis], np.maximum(before, 0))
-    forecast = np.where(before >= 0, highest_near[place], np.float32(_NEVER))
-    met = forecast * np.float32(1.0 + rule.margin) >= needed
-    return np.isfinite(forecast), met, met & near[place]
+    cells_before = at[:, np.newaxis, :] - periods[:, np.newaxis]
+    place = (rows[:, :, np.newaxis], np.maximum(cells_before, 0))
+    forecast = np.where(cells_before >= 0, highest_near[place], np.float32(_NEVER))
+    is_met = forecast * np.float32(1.0 + rule.margin) >= needed
+    return np.isfinite(forecast), is_met, is_met & near_rise[place]
 
 
-def _best_period(values: Peaks, recent: Peaks, passed: IntColumn, rule: CycleRule) -> int:
+def _choose_best_period(values: Peaks, recent: Peaks, passed: IntColumn, rule: CycleRule) -> int:
     """Of the shortest periods that passed, side by side, the one that fits best; 0 without a gain.
 
     The neighbours of a period pass as well, and so do its multiples.
     """
-    together = passed[: int(np.argmin(np.append(np.diff(passed), 2) == 1)) + 1]
-    period = int(together[np.argmin([_misfit(values, int(candidate)) for candidate in together])])
-    highest_near = _around(values[np.newaxis], rule.tolerance)[0]
-    forecast = np.maximum(_by_period(highest_near, period), recent)[-max(_TESTED_CYCLES * period, _LEAST_TESTED) :]
+    neighbours = passed[: int(np.argmin(np.append(np.diff(passed), 2) == 1)) + 1]
+    period = int(neighbours[np.argmin([_measure_misfit(values, int(candidate)) for candidate in neighbours])])
+    highest_near = _compute_nearby_maxima(values[np.newaxis], rule.tolerance)[0]
+    forecast = np.maximum(_forecast_by_period(highest_near, period), recent)[
+        -max(_TESTED_CYCLES * period, _LEAST_TESTED) :
+    ]
     used = values[-len(forecast) :]
-    sure = np.isfinite(forecast) & np.isfinite(used)
-    gains = sure.any() and forecast[sure].mean() <= (1 - _LEAST_GAIN) * used[sure].max()
+    is_known = np.isfinite(forecast) & np.isfinite(used)
+    gains = is_known.any() and forecast[is_known].mean() <= (1 - _LEAST_GAIN) * used[is_known].max()
     return period if gains else 0
 
 
-def _misfit(values: Peaks, period: int) -> float:
+def _measure_misfit(values: Peaks, period: int) -> float:
     """How far cells are from those a period before, on average, in the last cycles."""
     with np.errstate(invalid="ignore"):  # what is unknown on both sides
-        apart = values[period:][-_CYCLES * period :] - values[:-period][-_CYCLES * period :]
-    known = np.isfinite(apart)
-    return float(np.abs(apart[known]).mean()) if known.any() else np.inf
+        differences = values[period:][-_CYCLES * period :] - values[:-period][-_CYCLES * period :]
+    known = np.isfinite(differences)
+    return float(np.abs(differences[known]).mean()) if known.any() else np.inf
 
 
-def _around(values: Peaks, tolerance: int) -> Peaks:
+def _compute_nearby_maxima(values: Peaks, tolerance: int) -> Peaks:
     """The maximum of the cells to either side of each, and itself."""
     highest = values.copy()
     for apart in range(1, tolerance + 1):
@@ -190,7 +192,7 @@ def _around(values: Peaks, tolerance: int) -> Peaks:
     return highest
 
 
-def _near(marks: BoolColumn, tolerance: int) -> BoolColumn:
+def _spread_marks(marks: BoolColumn, tolerance: int) -> BoolColumn:
     """Whether a mark is within the tolerance of each cell."""
     marked = marks.copy()
     for apart in range(1, tolerance + 1):
@@ -199,7 +201,7 @@ def _near(marks: BoolColumn, tolerance: int) -> BoolColumn:
     return marked
 
 
-def _recent(values: Peaks) -> Peaks:
+def _compute_last_day_maxima(values: Peaks) -> Peaks:
     """The maximum of the day before each cell."""
     highest = np.full_like(values, _NEVER)
     for apart in range(1, _DAY + 1):
@@ -207,7 +209,7 @@ def _recent(values: Peaks) -> Peaks:
     return highest
 
 
-def _by_period(highest_near: Peaks, period: int) -> Peaks:
+def _forecast_by_period(highest_near: Peaks, period: int) -> Peaks:
     """What each cell would have been forecast by earlier cycles alone."""
     forecast = np.full_like(highest_near, _NEVER)
     for cycle in range(1, _CYCLES + 1):
@@ -217,7 +219,7 @@ def _by_period(highest_near: Peaks, period: int) -> Peaks:
     return forecast
 
 
-def _positions(marks: BoolColumn) -> tuple[IntColumn, BoolColumn]:
+def _find_mark_positions(marks: BoolColumn) -> tuple[IntColumn, BoolColumn]:
     """Where the marks of each row are, padded to the most that a row has, and which are no padding."""
     counts = marks.sum(axis=1)
     most = max(int(counts.max(initial=0)), 1)
@@ -256,6 +258,6 @@ def _shift_back(peaks: Peaks, shifts: IntColumn) -> Peaks:
     """Peaks up to so many cells before the last, which are the last then."""
     shifted = np.full_like(peaks, np.nan)
     for shift in np.unique(shifts).tolist():
-        mine = shifts == shift
-        shifted[mine, shift:] = peaks[mine, : CELLS - shift]
+        has_shift = shifts == shift
+        shifted[has_shift, shift:] = peaks[has_shift, : CELLS - shift]
     return shifted

@@ -32,17 +32,17 @@ def forecast_growth(values: FloatColumn, ahead: float) -> FloatColumn:
     count = np.maximum(known.sum(axis=1), 1)
     hours = np.arange(1.0 - recent.shape[1], 1.0)
     filled = np.where(known, recent, 0.0)
-    middle = (known * hours).sum(axis=1) / count
+    mean_hour = (known * hours).sum(axis=1) / count
     mean = filled.sum(axis=1) / count
-    apart = known * (hours - middle[:, np.newaxis])
-    off = np.where(known, recent - mean[:, np.newaxis], 0.0)
-    spread = (apart**2).sum(axis=1)
-    together = (apart * off).sum(axis=1)
+    hour_deviations = known * (hours - mean_hour[:, np.newaxis])
+    value_deviations = np.where(known, recent - mean[:, np.newaxis], 0.0)
+    hour_variance = (hour_deviations**2).sum(axis=1)
+    covariance = (hour_deviations * value_deviations).sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        slope = together / spread
-        steady = together**2 / (spread * (off**2).sum(axis=1))
-    grows = (count >= _LEAST_KNOWN) & (steady >= _STEADY) & (slope * 24 >= _LEAST_GROWTH * mean)
-    return np.where(grows, mean + slope * (ahead - middle), np.nan)
+        slope = covariance / hour_variance
+        steadiness = covariance**2 / (hour_variance * (value_deviations**2).sum(axis=1))
+    is_growing = (count >= _LEAST_KNOWN) & (steadiness >= _STEADY) & (slope * 24 >= _LEAST_GROWTH * mean)
+    return np.where(is_growing, mean + slope * (ahead - mean_hour), np.nan)
 
 
 _DAY = 24
@@ -61,24 +61,27 @@ class PeakRule(msgspec.Struct, frozen=True):
     horizon: float = 24.0
 
 
-def size_memory_by_peaks(summaries: Ring, rule: PeakRule, cycled: FloatColumn | None = None) -> FloatColumn:
+def size_memory_by_peaks(summaries: Ring, rule: PeakRule, cycle_need: FloatColumn | None = None) -> FloatColumn:
     """Lower bound, target and upper bound of rows, (3, rows), from summaries of memory, (rows, measures, hours).
 
     A pod is too small with less than the peak of a usual day, or than what growth will need; it is too large when the
-    target would have been lowered twice. NaN where nothing is known. `cycled` is what rows need at this phase of their
-    cycle, NaN without one: a pod with less is too small, so that it is raised before the peak and not some day.
+    target would have been lowered twice. NaN where usage is unknown. `cycle_need` is what rows need at this phase of
+    their cycle, NaN without one: a pod with less is too small, so that it is raised before the peak.
     """
     highest = summaries[:, MAXIMUM].astype(np.float64)
-    more = 1.0 + rule.margin
-    grown = forecast_growth(highest, rule.horizon)
-    target = _hold_peaks(_peaks(np.where(np.isnan(highest), _NOTHING, highest), rule.window), rule.slack) * more
-    target = np.where(np.isneginf(target), np.nan, np.fmax(target, grown * more))
-    lower = np.fmin(np.fmax(_usual_peak(highest, rule.window) * more, grown), target)
-    if cycled is not None:
-        recent = np.fmax(cycled, np.fmax.reduce(highest[:, -_DAY:], axis=1))
-        needed = np.where(np.isnan(cycled), np.nan, np.fmax(recent, grown))
-        target = np.where(np.isnan(needed), target, needed * more)
-        lower = np.where(np.isnan(needed), lower, needed)
+    margin_factor = 1.0 + rule.margin
+    growth_forecast = forecast_growth(highest, rule.horizon)
+    target = (
+        _hold_peaks(_compute_window_peaks(np.where(np.isnan(highest), _NOTHING, highest), rule.window), rule.slack)
+        * margin_factor
+    )
+    target = np.where(np.isneginf(target), np.nan, np.fmax(target, growth_forecast * margin_factor))
+    lower = np.fmin(np.fmax(_compute_median_peak(highest, rule.window) * margin_factor, growth_forecast), target)
+    if cycle_need is not None:
+        recent = np.fmax(cycle_need, np.fmax.reduce(highest[:, -_DAY:], axis=1))
+        cycle_target = np.where(np.isnan(cycle_need), np.nan, np.fmax(recent, growth_forecast))
+        target = np.where(np.isnan(cycle_target), target, cycle_target * margin_factor)
+        lower = np.where(np.isnan(cycle_target), lower, cycle_target)
     return np.stack([lower, target, target / (1.0 - rule.slack) ** 2])
 
 
@@ -90,7 +93,7 @@ def _hold_peaks(peaks: FloatColumn, slack: float) -> FloatColumn:
     return held
 
 
-def _peaks(highest: FloatColumn, window: int) -> FloatColumn:
+def _compute_window_peaks(highest: FloatColumn, window: int) -> FloatColumn:
     """(rows, moments): the maximum of the window that ends with each hour, for as many as are whole."""
     window = min(window, highest.shape[1])
     # Maxima of runs that double in length: two that overlap make any window.
@@ -102,7 +105,7 @@ def _peaks(highest: FloatColumn, window: int) -> FloatColumn:
     return np.maximum(run[:, : run.shape[1] - rest], run[:, rest:])
 
 
-def _usual_peak(highest: FloatColumn, window: int) -> FloatColumn:
+def _compute_median_peak(highest: FloatColumn, window: int) -> FloatColumn:
     """The median of the peaks of days."""
     days = min(window, highest.shape[1]) // _DAY
     peaks = np.fmax.reduce(highest[:, highest.shape[1] - days * _DAY :].reshape(len(highest), days, _DAY), axis=2)

@@ -5,10 +5,10 @@ rest lies between that and the maximum. Each is put on a scale of logarithms on 
 and most of that is taken off again: so an hour of last week is comparable with one of today, though a deployment has
 halved all usage since.
 
-An hour has two levels. The one of the day before it is the one that is known for an hour that has not come yet: by it a
-Monday is as far above a Sunday as ever. But a deployment halves all usage once and not every week, and beside the day
-before that its first day would look like half a day for ever. So the second level is the one that its day settled at,
-as far as the hour itself went along with the change.
+An hour has two levels. The first is that of the day before it, which is also known for an hour to come: relative to it,
+a Monday is as far above a Sunday as ever. But a deployment halves all usage once and not every week, and relative to
+the day before that, its first day would look like half a day for ever. So the second, adjusted level follows the change
+of its day, as far as the hour itself followed the change.
 """
 
 from __future__ import annotations
@@ -25,56 +25,62 @@ from trellis.core.usage.history.hours import MAXIMUM, MEASURES, Ring
 LEAST_USAGE: Final = 0.1  # of a millicore: what is below is as good as nothing
 _DAY = 24
 # What is known a day after an hour and its neighbours, which are looked up together with it.
-_SETTLED_AFTER = _DAY - 2
+_ADJUSTED_AFTER = _DAY - 2
 
 
 class DayLevels(msgspec.Struct, frozen=True):
-    """Logarithms, (rows, hours): of the day that ends with each hour, of that before it, and of the one it settled at.
+    """Logarithms, (rows, hours): of the day that ends with each hour, of that before it, and adjusted to its change.
 
-    `before` and `settled` are the two levels of an hour, `after` is the level that a moment after the hour has.
+    `before` and `adjusted` are the two levels of an hour, `after` is the level that a moment after the hour has.
     """
 
     after: FloatColumn
     before: FloatColumn
-    settled: FloatColumn
+    adjusted: FloatColumn
 
     def read_levels(self, moments: IntColumn) -> FloatColumn:
         """The levels, (rows, moments), at the beginning of hours; those to come have that of now."""
         levels: FloatColumn = self.after[:, np.clip(moments, 1, self.after.shape[1]) - 1]
         return levels
 
-    def is_nearer_settled(self, moments: IntColumn, hours: IntColumn) -> BoolColumn:
-        """Which of some hours (moments, hours) are nearer to the moment by the level that they settled at."""
+    def prefers_adjusted(self, moments: IntColumn, hours: IntColumn) -> BoolColumn:
+        """Which hours (moments, hours) are nearer to the moment by their adjusted level."""
         now = self.read_levels(moments)[:, :, np.newaxis]
         hours = np.clip(hours, 0, self.after.shape[1] - 1)
-        is_nearer: BoolColumn = np.abs(self.settled[:, hours] - now) < np.abs(self.before[:, hours] - now)
+        is_nearer: BoolColumn = np.abs(self.adjusted[:, hours] - now) < np.abs(self.before[:, hours] - now)
         return is_nearer
 
 
-def compute_day_levels(means: FloatColumn, followed: float) -> DayLevels:
-    """From hourly means (rows, hours), NaN where nothing is known. `followed` is how much of a change of level is."""
+def compute_day_levels(means: FloatColumn, change_share: float) -> DayLevels:
+    """From hourly means (rows, hours), NaN where usage is unknown.
+
+    `change_share` is the share of a change of level that is followed.
+    """
     with np.errstate(invalid="ignore"):
-        after = np.log(np.maximum(_day_means(means), LEAST_USAGE))
+        after = np.log(np.maximum(_compute_day_means(means), LEAST_USAGE))
         logs = np.log(np.maximum(means, LEAST_USAGE))
     before = np.concatenate([np.full((len(after), 1), np.nan), after[:, :-1]], axis=1)
     before = np.where(np.isnan(before), after, before)
     return DayLevels(
-        *(np.nan_to_num(followed * levels) for levels in (after, before, _settled_levels(logs, before, after)))
+        *(
+            np.nan_to_num(change_share * levels)
+            for levels in (after, before, _compute_adjusted_levels(logs, before, after))
+        )
     )
 
 
-def _settled_levels(logs: FloatColumn, before: FloatColumn, after: FloatColumn) -> FloatColumn:
+def _compute_adjusted_levels(logs: FloatColumn, before: FloatColumn, after: FloatColumn) -> FloatColumn:
     """The level before an hour, and of the change since so much as the hour itself differs from the day before."""
     hours = logs.shape[1]
-    change = after[:, np.minimum(np.arange(hours) + _SETTLED_AFTER, hours - 1)] - before
-    differs = np.zeros(logs.shape)
-    differs[:, _DAY:] = logs[:, _DAY:] - logs[:, :-_DAY]
+    change = after[:, np.minimum(np.arange(hours) + _ADJUSTED_AFTER, hours - 1)] - before
+    difference = np.zeros(logs.shape)
+    difference[:, _DAY:] = logs[:, _DAY:] - logs[:, :-_DAY]
     with np.errstate(invalid="ignore", divide="ignore"):
-        along = np.where(change * differs > 0, np.minimum(differs / change, 1.0), 0.0)
-    return before + along * change
+        followed_share = np.where(change * difference > 0, np.minimum(difference / change, 1.0), 0.0)
+    return before + followed_share * change
 
 
-def _day_means(means: FloatColumn) -> FloatColumn:
+def _compute_day_means(means: FloatColumn) -> FloatColumn:
     """The mean of the day that ends with each hour; as it was at the last known hour, where nothing is known of one.
 
     NaN before the first hour that is known.
@@ -123,7 +129,7 @@ SAMPLE_SHARES: Final[FloatColumn] = np.array([0.75, 0.15, 0.05, 0.05])
 
 HISTOGRAM_BINS: Final = 160  # 5 % each, so that the highest is 2,400 times the lowest
 BIN_WIDTH: Final = float(np.log(1.05))
-_FOLLOWED_CHANGE = 0.7  # of a change of level; all of it would follow every quiet Sunday into Monday
+_CHANGE_SHARE = 0.7  # of a change of level; all of it would follow every quiet Sunday into Monday
 
 BinIndexes = npt.NDArray[np.int32]
 
@@ -146,9 +152,9 @@ class NormalizedHours(msgspec.Struct, frozen=True):
         """How many there are."""
         return int(self.known.shape[1])
 
-    def find_bins(self, measure: int, hours: IntColumn, settled: BoolColumn | bool) -> BinIndexes:
+    def find_bins(self, measure: int, hours: IntColumn, use_adjusted: BoolColumn | bool) -> BinIndexes:
         """The bin of a measure in some hours, (rows, ...), relative to the given level of the hour."""
-        level = np.where(settled, self.levels.settled[:, hours], self.levels.before[:, hours])
+        level = np.where(use_adjusted, self.levels.adjusted[:, hours], self.levels.before[:, hours])
         level += self.tops.reshape(-1, *(1,) * hours.ndim)
         logs = np.log(np.maximum(self.summaries[:, measure][:, hours], np.float32(LEAST_USAGE)))
         steps = (logs - level.astype(np.float32)) * np.float32(1.0 / BIN_WIDTH)
@@ -163,17 +169,17 @@ class NormalizedHours(msgspec.Struct, frozen=True):
         return amounts
 
 
-def normalize_hours(summaries: Ring, followed: float = _FOLLOWED_CHANGE) -> NormalizedHours:
+def normalize_hours(summaries: Ring, change_share: float = _CHANGE_SHARE) -> NormalizedHours:
     """From summaries of one resource, (rows, measures, hours), at least one of each.
 
-    `followed` is how much of a change of level is; with 0, amounts count as they were.
+    `change_share` is how much of a change of level is; with 0, amounts count as they were.
     """
     means = summaries[:, 0].astype(np.float64)
-    levels = compute_day_levels(means, followed)
+    levels = compute_day_levels(means, change_share)
     with np.errstate(invalid="ignore"):
         highest = np.log(np.maximum(summaries[:, MAXIMUM], np.float32(LEAST_USAGE)))
         means = np.log(np.maximum(means, LEAST_USAGE))
-    above = highest - np.minimum(levels.before, levels.settled)
+    above = highest - np.minimum(levels.before, levels.adjusted)
     tops = np.fmax.reduce(above, axis=1, initial=-np.inf)
     tops[np.isneginf(tops)] = 0.0
     return NormalizedHours(summaries, ~np.isnan(means), means, levels, tops)

@@ -72,39 +72,39 @@ def compute_totals(
     Where another recommender serves a VPA, what it judges a pod to need counts, and how much work there is is known to
     our history alone: each container's total is scaled by the VPA's target over our own for the same pods.
     """
-    chosen = [
-        at
-        for at, key in enumerate(view.keys)
+    positions = [
+        position
+        for position, key in enumerate(view.keys)
         if (vpa := governed.get((key.namespace, key.vpa)))
-        and view.current[at]
+        and view.current[position]
         and vpa.effective.container(key.container).scaled
     ]
-    if not chosen:
+    if not positions:
         return {}
-    rows = Rows.of(view, np.array(chosen, dtype=np.int64), np.ones(len(chosen)))
+    rows = Rows.from_view(view, np.array(positions, dtype=np.int64), np.ones(len(positions)))
     values = {parameter.name: parameter.default for parameter in recommender.parameters}
-    answer = recommender.estimate(rows, values, now)
-    totals = answer.totals if answer.totals is not None else np.full((len(RESOURCES), len(chosen)), np.nan)
+    estimates = recommender.estimate(rows, values, now)
+    totals = estimates.totals if estimates.totals is not None else np.full((len(RESOURCES), len(positions)), np.nan)
     by_vpa: dict[ObjectKey, FloatColumn] = {}
-    for number, at in enumerate(chosen):
-        key = view.keys[at]
+    for number, position in enumerate(positions):
+        key = view.keys[position]
         vpa = governed[key.namespace, key.vpa]
         sums = by_vpa.setdefault((key.namespace, key.vpa), np.zeros(len(RESOURCES)))
         if vpa.targets is None:
             sums += np.nan_to_num(totals[:, number])
         elif (target := vpa.targets.get(key.container)) is not None:
-            sums += _scale_total(totals[:, number], target, answer.target[:, number])
+            sums += _scale_total(totals[:, number], target, estimates.target[:, number])
     return {key: np.nan_to_num(sums) for key, sums in by_vpa.items()}
 
 
-def _scale_total(total: FloatColumn, target: FloatColumn, own: FloatColumn) -> FloatColumn:
+def _scale_total(total: FloatColumn, target: FloatColumn, own_target: FloatColumn) -> FloatColumn:
     """A total by another recommender's judgement of a pod.
 
     A resource that it does not recommend adds nothing. Of one that it does and of which we know nothing yet, no sum is
     known.
     """
     with np.errstate(invalid="ignore", divide="ignore"):
-        scaled = np.ceil(total * (target / np.where(own > 0, own, np.nan)))
+        scaled = np.ceil(total * (target / np.where(own_target > 0, own_target, np.nan)))
     return np.where(np.isnan(target), 0.0, scaled)
 
 

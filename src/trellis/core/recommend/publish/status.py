@@ -157,7 +157,7 @@ def _find_reason_and_message(
 def find_conditions(amounts: FloatColumn, estimates: PassEstimates, store: VpaStore) -> IntColumn:
     """The bits of all VPA numbers. Where the recommender did not run, or failed, `LowConfidence` stays as published."""
     vpas, containers = store.vpas, store.containers
-    reach, owners = vpas.reach, containers.vpa[: containers.reach]
+    reach, owners = vpas.numbers_end, containers.vpa[: containers.numbers_end]
     low = mark_owners(find_low_confidence(estimates), owners, reach)
     not_estimated = vpas.failed[:reach] | (vpas.group[:reach] == NO_GROUP)
     low = np.where(
@@ -219,9 +219,9 @@ def find_write_reasons(
 ) -> IntColumn:
     """Why each VPA needs a write, as bits of `WRITE_REASONS`; 0 where it needs none."""
     vpas, containers = store.vpas, store.containers
-    reach = vpas.reach
-    owners = containers.vpa[: containers.reach]
-    differences = _compare_amounts(amounts, containers.published[:, :, : containers.reach], settings)
+    reach = vpas.numbers_end
+    owners = containers.vpa[: containers.numbers_end]
+    differences = _compare_amounts(amounts, containers.published[:, :, : containers.numbers_end], settings)
     vpas.written_at[vpas.used & np.isnan(vpas.written_at)] = now  # as old as it is known
     is_old = now - vpas.written_at[:reach] >= settings.max_age * vpas.max_age_share[:reach]
     causes = (
@@ -256,12 +256,12 @@ class _AmountDifferences(NamedTuple):
 
 def _compare_amounts(amounts: FloatColumn, before: FloatColumn, settings: PipelineSettings) -> _AmountDifferences:
     step = amounts - before
-    little = before * settings.change_threshold
-    much = before * settings.narrowing_threshold
-    estimates = np.abs(step[_ESTIMATES]) > little[_ESTIMATES]
+    change_limits = before * settings.change_threshold
+    narrowing_limits = before * settings.narrowing_threshold
+    estimates = np.abs(step[_ESTIMATES]) > change_limits[_ESTIMATES]
     low, high = step[LOWER_BOUND], step[UPPER_BOUND]
-    bounds = (low > much[LOWER_BOUND]) | (low < -little[LOWER_BOUND])
-    bounds |= (high > little[UPPER_BOUND]) | (high < -much[UPPER_BOUND])
+    bounds = (low > narrowing_limits[LOWER_BOUND]) | (low < -change_limits[LOWER_BOUND])
+    bounds |= (high > change_limits[UPPER_BOUND]) | (high < -narrowing_limits[UPPER_BOUND])
     return _AmountDifferences(
         appeared_or_vanished=np.any(np.isnan(amounts) != np.isnan(before), axis=(0, 1)),
         moved=np.any(estimates, axis=(0, 1)),
@@ -283,13 +283,15 @@ class DesiredStatuses(msgspec.Struct, frozen=True):
 
 
 def build_status_writes(
-    due: Sequence[int], desired: DesiredStatuses, store: VpaStore, now: float
+    numbers: Sequence[int], desired: DesiredStatuses, store: VpaStore, now: float
 ) -> Iterator[VpaStatusWrite]:
     """The writes for some VPA numbers."""
     vpas, containers = store.vpas, store.containers
     recommended = (~np.isnan(desired.amounts[TARGET]).all(axis=0)).tolist()
-    listed = [[container for container in vpas.entries[number].containers if recommended[container]] for number in due]
-    order = [container for containers in listed for container in containers]
+    containers_by_vpa = [
+        [container for container in vpas.entries[number].containers if recommended[container]] for number in numbers
+    ]
+    order = [container for containers in containers_by_vpa for container in containers]
     amounts = desired.amounts[:, :, order]
     names = [key.container for key in containers.keys(order)]
     bound_texts = {
@@ -298,12 +300,12 @@ def build_status_writes(
     documents = build_container_recommendations(names, amounts, bound_texts)
     time = format_time(datetime.fromtimestamp(now, UTC))
     begin = 0
-    for number, own in zip(due, listed, strict=True):
-        end = begin + len(own)
+    for number, vpa_containers in zip(numbers, containers_by_vpa, strict=True):
+        end = begin + len(vpa_containers)
         entry, conditions = vpas.entries[number], int(desired.conditions[number])
         vpa = entry.vpa
         # Where anything is recommended, something is to be sized.
-        sizes_any = bool(own) or vpa.sizes_any_container(map(containers.find_name, entry.containers))
+        sizes_any = bool(vpa_containers) or vpa.sizes_any_container(map(containers.find_name, entry.containers))
         status = {
             # Null, because a merge patch would leave the list of before under an empty object.
             "recommendation": {"containerRecommendations": documents[begin:end] or None},
@@ -341,17 +343,17 @@ def build_container_recommendations(
         for document, texts in zip(documents, formatted, strict=True):
             if texts:
                 document[field] = texts
-    for at, texts_of in bound_texts.items():
-        _keep_policy_spelling(documents[at], amounts[:, :, at], texts_of)
+    for at, policy_texts in bound_texts.items():
+        _keep_policy_spelling(documents[at], amounts[:, :, at], policy_texts)
     return documents
 
 
 def _format_uncapped(amounts: FloatColumn, targets: Sequence[dict[str, str]]) -> list[dict[str, str]]:
     """Those of the targets, where no policy cut them: that is nearly everywhere."""
     texts = list(targets)
-    cut = np.flatnonzero((np.nan_to_num(amounts[UNCAPPED]) != np.nan_to_num(amounts[TARGET])).any(axis=0))
-    for at, own in zip(cut.tolist(), format_resources(amounts[UNCAPPED][:, cut]), strict=True):
-        texts[at] = own
+    capped = np.flatnonzero((np.nan_to_num(amounts[UNCAPPED]) != np.nan_to_num(amounts[TARGET])).any(axis=0))
+    for at, resources in zip(capped.tolist(), format_resources(amounts[UNCAPPED][:, capped]), strict=True):
+        texts[at] = resources
     return texts
 
 
@@ -374,7 +376,7 @@ def _keep_policy_spelling(
     document: dict[str, Any], amounts: FloatColumn, bound_texts: Mapping[tuple[str, float], str]
 ) -> None:
     for field, row in zip(STATUS_FIELDS, amounts, strict=True):
-        for resource, which in (("cpu", CPU), ("memory", MEMORY)):
-            text = bound_texts.get((resource, float(row[which])))
+        for resource, column in (("cpu", CPU), ("memory", MEMORY)):
+            text = bound_texts.get((resource, float(row[column])))
             if text is not None:
                 document[field] = document[field] | {resource: text}

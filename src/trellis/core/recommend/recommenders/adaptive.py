@@ -77,8 +77,8 @@ CHOICE_PARAMETERS = (
 
 def read_choice_settings(values: ParameterValues, fraction: float, margin: float) -> ChoiceSettings:
     """How to choose, by a value for every parameter, and by the percentile and margin that it is to be used with."""
-    own_values = {name: values[name.replace("_", "-")] for name in AdaptiveSettings.__struct_fields__}
-    forecast_settings = msgspec.convert(own_values, AdaptiveSettings)
+    choice_values = {name: values[name.replace("_", "-")] for name in AdaptiveSettings.__struct_fields__}
+    forecast_settings = msgspec.convert(choice_values, AdaptiveSettings)
     return ChoiceSettings(
         window=round(forecast_settings.replayed_window / HOUR),
         fraction=fraction,
@@ -123,7 +123,7 @@ class AdaptiveRecommender:
         sized = self._forecast.compute_bounds(rows, forecast_settings, chosen.number, now)
         choices.record_known_hours(rows, sized.known_hours[CPU])
         fallback_estimates = estimate_fallback(self._fallback, rows, values, now)
-        least = share_pod_minimums(
+        minimums = share_pod_minimums(
             forecast_settings.pod_recommendation_min_cpu_millicores,
             forecast_settings.pod_recommendation_min_memory_mb,
             rows.containers,
@@ -132,21 +132,21 @@ class AdaptiveRecommender:
         costs = {
             f"cost of {candidate.name}": cost for candidate, cost in zip(self._candidates, chosen.costs, strict=True)
         }
-        return overlay_bounds(fallback_estimates, sized, least, explanation | costs)
+        return overlay_bounds(fallback_estimates, sized, minimums, explanation | costs)
 
     def _create_choice_table(self, _terms: ChoiceSettings) -> ChoiceTable:
         return ChoiceTable(len(self._candidates))
 
     def _update_choices(self, rows: Rows, choices: ChoiceTable, choice_settings: ChoiceSettings, now: float) -> None:
-        due = choices.select_due(rows, now, max(_LEAST_ROWS, len(rows) // _PASSES))
+        outdated = choices.select_outdated(rows, now, max(_LEAST_ROWS, len(rows) // _PASSES))
         moments, _ = find_daily_slots(rows, now)
         # Rows of one moment together: nothing that came after it counts, however late they are looked at.
-        for moment in np.unique(moments[due]).tolist():
-            together = due[moments[due] == moment]
-            for begin in range(0, len(together), _ROWS_AT_ONCE):
-                part = together[begin : begin + _ROWS_AT_ONCE]
-                before = rows.hours(moment * HOUR, part)[:, CPU]
-                known_hours = (~np.isnan(before[:, 0])).sum(axis=1)
+        for moment in np.unique(moments[outdated]).tolist():
+            same_moment = outdated[moments[outdated] == moment]
+            for begin in range(0, len(same_moment), _ROWS_AT_ONCE):
+                part = same_moment[begin : begin + _ROWS_AT_ONCE]
+                summaries = rows.hours(moment * HOUR, part)[:, CPU]
+                known_hours = (~np.isnan(summaries[:, 0])).sum(axis=1)
                 choices.record_choices(
-                    rows, part, now, choose_candidates(before, self._candidates, choice_settings), known_hours
+                    rows, part, now, choose_candidates(summaries, self._candidates, choice_settings), known_hours
                 )

@@ -42,8 +42,8 @@ def compute_confidence(first: FloatColumn, last: FloatColumn, count: IntColumn, 
 def lower_bound_factor(confidence: FloatColumn) -> FloatColumn:
     """What the lower bound is multiplied by."""
     with np.errstate(divide="ignore"):
-        wider = 1.0 + _LOWER_MULTIPLIER / confidence
-    return 1.0 / (wider * wider)
+        width = 1.0 + _LOWER_MULTIPLIER / confidence
+    return 1.0 / (width * width)
 
 
 def upper_bound_factor(confidence: FloatColumn) -> FloatColumn:

@@ -9,7 +9,7 @@ count by the clock: the next pod begins with what the first phase needs.
 A row gets the estimate of the fallback where it has too few earlier runs, where its run is like none of them, and where
 pods run on for days.
 
-A forecast is cached until the row's runs change, another pod starts, or the run reaches another place of time. Between
+A forecast is cached until the row's runs change, another pod starts, or the run reaches another interval. Between
 two runs that can be days.
 """
 
@@ -127,7 +127,7 @@ def read_phase_settings(values: ParameterValues) -> PhaseSettings:
 
 SILENCE_SECONDS: Final = 180.0  # seconds after which a run that has not been sampled is taken to be over
 _RISE: Final = 1.2  # what is this many times more than now is a rise
-_RECENT_PLACES: Final = 2  # places of which usage counts as what is used now
+_RECENT_INTERVALS: Final = 2  # intervals of which usage counts as what is used now
 
 # Why a row is not sized by its runs; 0 if it is.
 SIZED_BY_PHASES, TOO_FEW_RUNS, UNLIKE_EARLIER_RUNS, TOO_LONG_RUN = range(4)
@@ -154,13 +154,13 @@ class _OpenRuns(NamedTuple):
     """Runs that go on, or are about to begin.
 
     The row of each, which of its runs it is (-1 before the first sample), when it began (infinity if it has not), and
-    in which place of time it is. Those of a row are side by side, the newest last.
+    in which interval it is. Those of a row are side by side, the newest last.
     """
 
     row: IntColumn
     run: IntColumn
     begin: FloatColumn
-    place: IntColumn
+    interval: IntColumn
 
 
 def forecast_phases(recent: RecentRuns, started: FloatColumn, settings: PhaseSettings, now: float) -> PhaseForecast:
@@ -171,7 +171,7 @@ def forecast_phases(recent: RecentRuns, started: FloatColumn, settings: PhaseSet
     negligible = find_negligible_differences(means)
     phases = split_into_phases(means.reshape(rows * runs, 2, -1), np.repeat(negligible, runs, axis=0))
     running = locate_runs(
-        phases, np.where(open_runs.run >= 0, open_runs.row * runs + open_runs.run, -1), open_runs.place
+        phases, np.where(open_runs.run >= 0, open_runs.row * runs + open_runs.run, -1), open_runs.interval
     )
     earlier = phases.select_rows(runs, open_runs.row)
     compared = (recent.begin[open_runs.row] < open_runs.begin[:, np.newaxis] - SAME_RUN_SECONDS) & (earlier.lengths > 0)
@@ -179,18 +179,18 @@ def forecast_phases(recent: RecentRuns, started: FloatColumn, settings: PhaseSet
     at = align_runs(running, earlier, negligible[open_runs.row])
     alike = at.alike & compared
     used = np.where(alike[..., np.newaxis, np.newaxis], highest[open_runs.row], np.float32(np.nan))
-    current_usage = _recent_usage(highest, open_runs, earlier.lengths)
+    current_usage = _find_recent_usage(highest, open_runs, earlier.lengths)
     width = recent.width[open_runs.row]
-    bounds = _bounds(*_usage_ahead(used, at, earlier.lengths, settings, width), current_usage, settings)
+    bounds = _compute_bounds(*_find_usage_ahead(used, at, earlier.lengths, settings, width), current_usage, settings)
     counts = compared.sum(axis=1), alike.sum(axis=1)
-    reasons = _judge(*counts, settings)
+    reasons = _find_reasons(*counts, settings)
     bounds[:, :, reasons != SIZED_BY_PHASES] = np.nan
     newest = np.flatnonzero(
         np.append(open_runs.row[1:] != open_runs.row[:-1], np.ones(min(len(open_runs.row), 1), dtype=np.bool_))
     )
     reasons = np.where(now - started > settings.longest_run, TOO_LONG_RUN, reasons[newest])
     return PhaseForecast(
-        bounds=np.where(reasons == SIZED_BY_PHASES, _highest(bounds, open_runs.row, rows), np.nan),
+        bounds=np.where(reasons == SIZED_BY_PHASES, _combine_open_runs(bounds, open_runs.row, rows), np.nan),
         reasons=reasons,
         runs=counts[0][newest],
         alike=counts[1][newest],
@@ -200,7 +200,7 @@ def forecast_phases(recent: RecentRuns, started: FloatColumn, settings: PhaseSet
     )
 
 
-def _judge(known: IntColumn, alike: IntColumn, settings: PhaseSettings) -> IntColumn:
+def _find_reasons(known: IntColumn, alike: IntColumn, settings: PhaseSettings) -> IntColumn:
     """Whether enough earlier runs are known, and enough of them are alike: one of as few as are needed may be odd."""
     few, unlike = known < settings.runs_needed, alike < max(settings.runs_needed - 1, 1)
     reasons: IntColumn = np.where(few, TOO_FEW_RUNS, np.where(unlike, UNLIKE_EARLIER_RUNS, SIZED_BY_PHASES))
@@ -211,8 +211,8 @@ def _find_open_runs(runs: RecentRuns, started: FloatColumn, now: float) -> _Open
     """What is to be sized: of each row all runs that go on, the newest last; the one to come if there is no pod."""
     has_pod = ~np.isnan(started)[:, np.newaxis]
     newest = np.abs(runs.begin - started[:, np.newaxis]) <= SAME_RUN_SECONDS
-    goes_on = has_pod & (newest | ((runs.last >= now - SILENCE_SECONDS) & (runs.begin < started[:, np.newaxis])))
-    row, run = np.nonzero(goes_on[:, ::-1])  # seen are the newest first
+    is_open = has_pod & (newest | ((runs.last >= now - SILENCE_SECONDS) & (runs.begin < started[:, np.newaxis])))
+    row, run = np.nonzero(is_open[:, ::-1])  # seen are the newest first
     run = runs.begin.shape[1] - 1 - run
     silent = np.flatnonzero(~newest.any(axis=1))
     begin = np.concatenate([runs.begin[row, run], np.where(np.isnan(started[silent]), np.inf, started[silent])])
@@ -221,50 +221,59 @@ def _find_open_runs(runs: RecentRuns, started: FloatColumn, now: float) -> _Open
     order = np.lexsort((begin, row))
     row, run, begin = row[order], run[order], begin[order]
     age = np.where(np.isinf(begin), 0.0, np.maximum(now - begin, 0.0))
-    place = np.floor(np.nan_to_num(age / runs.width[row])).astype(np.int64)
-    return _OpenRuns(row, run, begin, place)
+    interval = np.floor(np.nan_to_num(age / runs.width[row])).astype(np.int64)
+    return _OpenRuns(row, run, begin, interval)
 
 
-def _recent_usage(highest: Ring, open_runs: _OpenRuns, lengths: IntColumn) -> FloatColumn:
-    """(runs, resources): what a run used at most in its last places; NaN if it was not sampled yet."""
-    mine = highest[open_runs.row, open_runs.run]
+def _find_recent_usage(highest: Ring, open_runs: _OpenRuns, lengths: IntColumn) -> FloatColumn:
+    """(runs, resources): what a run used at most in its last intervals; NaN if it was not sampled yet."""
+    run_usage = highest[open_runs.row, open_runs.run]
     length = lengths[np.arange(len(open_runs.row)), open_runs.run][:, np.newaxis, np.newaxis]
-    places = np.arange(mine.shape[-1])
-    recent = (places >= length - _RECENT_PLACES) & (open_runs.run >= 0)[:, np.newaxis, np.newaxis]
-    usage: FloatColumn = np.fmax.reduce(np.where(recent, mine, np.float32(np.nan)), axis=-1).astype(np.float64)
+    intervals = np.arange(run_usage.shape[-1])
+    recent = (intervals >= length - _RECENT_INTERVALS) & (open_runs.run >= 0)[:, np.newaxis, np.newaxis]
+    usage: FloatColumn = np.fmax.reduce(np.where(recent, run_usage, np.float32(np.nan)), axis=-1).astype(np.float64)
     return usage
 
 
-def _usage_ahead(
+def _find_usage_ahead(
     used: Ring, at: RunAlignment, lengths: IntColumn, settings: PhaseSettings, width: FloatColumn
 ) -> tuple[FloatColumn, FloatColumn]:
     """(runs, earlier runs, resources): what was used at most until the horizon, and until the end."""
-    places = np.arange(used.shape[-1])
+    intervals = np.arange(used.shape[-1])
     last = np.maximum(lengths - 1, 0)
-    begin = np.minimum(np.minimum(at.place, at.last_of_phase), last)[..., np.newaxis]
+    begin = np.minimum(np.minimum(at.interval, at.phase_last_interval), last)[..., np.newaxis]
     horizons = np.array([settings.horizon, settings.memory_horizon])
     steps = np.ceil(horizons / width[:, np.newaxis])[:, np.newaxis]
-    end = np.maximum(at.place, begin[..., 0])[..., np.newaxis] + steps
-    is_ahead = places >= begin[..., np.newaxis]
-    rest = np.where(is_ahead, used, np.float32(np.nan))
-    need = np.where(places <= end[..., np.newaxis], rest, np.float32(np.nan))
-    return np.fmax.reduce(need, axis=-1).astype(np.float64), np.fmax.reduce(rest, axis=-1).astype(np.float64)
+    end = np.maximum(at.interval, begin[..., 0])[..., np.newaxis] + steps
+    is_ahead = intervals >= begin[..., np.newaxis]
+    until_end = np.where(is_ahead, used, np.float32(np.nan))
+    until_horizon = np.where(intervals <= end[..., np.newaxis], until_end, np.float32(np.nan))
+    return np.fmax.reduce(until_horizon, axis=-1).astype(np.float64), np.fmax.reduce(until_end, axis=-1).astype(
+        np.float64
+    )
 
 
-def _bounds(need: FloatColumn, rest: FloatColumn, current_usage: FloatColumn, settings: PhaseSettings) -> FloatColumn:
+def _compute_bounds(
+    until_horizon: FloatColumn, until_end: FloatColumn, current_usage: FloatColumn, settings: PhaseSettings
+) -> FloatColumn:
     """(bounds, resources, runs). A pod is too small with less than what is coming, so that it is resized before.
 
     It is too large with more than the rest of the run takes: what is given away between two peaks may be gone when it
     is needed again.
     """
     margins = np.array([settings.recommendation_margin_fraction, settings.memory_margin_fraction])[:, np.newaxis]
-    needed = np.stack([_fraction(need[..., CPU], settings.target_cpu_percentile), np.fmax.reduce(need[..., MEMORY], 1)])
+    needed = np.stack(
+        [
+            _compute_quantile(until_horizon[..., CPU], settings.target_cpu_percentile),
+            np.fmax.reduce(until_horizon[..., MEMORY], 1),
+        ]
+    )
     target = np.where(np.isnan(needed), np.nan, np.fmax(needed, current_usage.T))
-    highest = np.fmax(np.fmax.reduce(rest, axis=1).T, target)
+    highest = np.fmax(np.fmax.reduce(until_end, axis=1).T, target)
     return np.stack([target, target * (1.0 + margins), np.where(np.isnan(target), np.nan, highest * (1.0 + margins))])
 
 
-def _fraction(values: FloatColumn, fraction: float) -> FloatColumn:
+def _compute_quantile(values: FloatColumn, fraction: float) -> FloatColumn:
     """What so many of the known values of each row are not above; NaN if none is known."""
     order = np.sort(values, axis=1)  # what is not known comes last
     count = (~np.isnan(values)).sum(axis=1)
@@ -275,33 +284,35 @@ def _fraction(values: FloatColumn, fraction: float) -> FloatColumn:
 
 def _find_rises(used: Ring, at: RunAlignment, current_usage: FloatColumn, width: FloatColumn) -> FloatColumn:
     """In how many seconds the first of the earlier runs used more than is used now."""
-    places = np.arange(used.shape[-1])
-    more: BoolColumn = np.any(used > _RISE * current_usage[:, np.newaxis, :, np.newaxis], axis=2)
-    more &= places > np.minimum(at.place, at.last_of_phase)[..., np.newaxis]
-    steps = np.where(more, np.maximum(places - at.place[..., np.newaxis], 0), np.inf).min(axis=(1, 2), initial=np.inf)
+    intervals = np.arange(used.shape[-1])
+    is_rise: BoolColumn = np.any(used > _RISE * current_usage[:, np.newaxis, :, np.newaxis], axis=2)
+    is_rise &= intervals > np.minimum(at.interval, at.phase_last_interval)[..., np.newaxis]
+    steps = np.where(is_rise, np.maximum(intervals - at.interval[..., np.newaxis], 0), np.inf).min(
+        axis=(1, 2), initial=np.inf
+    )
     seconds: FloatColumn = np.where(np.isinf(steps), np.nan, np.nan_to_num(steps, posinf=0.0) * np.nan_to_num(width))
     return seconds
 
 
-def _highest(bounds: FloatColumn, row: IntColumn, rows: int) -> FloatColumn:
+def _combine_open_runs(bounds: FloatColumn, row: IntColumn, rows: int) -> FloatColumn:
     """The bounds of rows: where several of its runs go on, what the one takes that needs most."""
     highest = np.full((*bounds.shape[:2], rows), np.nan)
-    for mine, theirs in zip(highest.reshape(-1, rows), bounds.reshape(-1, len(row)), strict=True):
-        np.fmax.at(mine, row, theirs)
+    for row_bounds, run_bounds in zip(highest.reshape(-1, rows), bounds.reshape(-1, len(row)), strict=True):
+        np.fmax.at(row_bounds, row, run_bounds)
     return highest
 
 
 def _find_expiry(
     open_runs: _OpenRuns, runs: RecentRuns, started: FloatColumn, settings: PhaseSettings, now: float
 ) -> FloatColumn:
-    """When the next place begins, or a run has been silent for long enough, or has become too long."""
-    until = np.full(len(started), np.inf)
-    next_place = np.nan_to_num(open_runs.begin + (open_runs.place + 1) * runs.width[open_runs.row], nan=np.inf)
-    np.minimum.at(until, open_runs.row, next_place)
+    """When the next interval begins, or a run has been silent for long enough, or has become too long."""
+    expiry_times = np.full(len(started), np.inf)
+    next_interval = np.nan_to_num(open_runs.begin + (open_runs.interval + 1) * runs.width[open_runs.row], nan=np.inf)
+    np.minimum.at(expiry_times, open_runs.row, next_interval)
     silent = runs.last + SILENCE_SECONDS
-    until = np.minimum(until, np.where(silent >= now, silent, np.inf).min(axis=1, initial=np.inf))
+    expiry_times = np.minimum(expiry_times, np.where(silent >= now, silent, np.inf).min(axis=1, initial=np.inf))
     longest = started + settings.longest_run
-    expiry: FloatColumn = np.minimum(until, np.where(longest >= now, longest, np.inf))
+    expiry: FloatColumn = np.minimum(expiry_times, np.where(longest >= now, longest, np.inf))
     return expiry
 
 
@@ -332,9 +343,11 @@ class PhaseForecastCache:
         numbers = numbers[with_runs]
         self._reserve(int(numbers.max()) + 1)
         revisions, started = runs.revisions(numbers), rows.started[with_runs]
-        same = (self._revisions[numbers] == revisions) & ~(now < self._since[numbers]) & (now < self._until[numbers])
-        same &= (self._started[numbers] == started) | (np.isnan(self._started[numbers]) & np.isnan(started))
-        new = np.flatnonzero(~same)
+        is_current = (
+            (self._revisions[numbers] == revisions) & ~(now < self._since[numbers]) & (now < self._until[numbers])
+        )
+        is_current &= (self._started[numbers] == started) | (np.isnan(self._started[numbers]) & np.isnan(started))
+        new = np.flatnonzero(~is_current)
         for begin in range(0, len(new), _ROWS_AT_ONCE):
             part = new[begin : begin + _ROWS_AT_ONCE]
             self._columns[:, numbers[part]] = _pack(compute(with_runs[part]))
@@ -387,7 +400,7 @@ def _unpack(columns: FloatColumn, positions: IntColumn, into: PhaseForecast) -> 
     return into
 
 
-_WHY_TEXTS: Final = {
+_REASON_TEXTS: Final = {
     SIZED_BY_PHASES: "phases",
     TOO_FEW_RUNS: "too few runs",
     UNLIKE_EARLIER_RUNS: "unlike earlier runs",
@@ -418,14 +431,14 @@ class PhasesRecommender:
             return forecast_phases(runs, rows.started[positions], settings, now)
 
         forecast = self._caches.get(settings).get_forecasts(rows, now, compute)
-        least = share_pod_minimums(
+        minimums = share_pod_minimums(
             settings.pod_recommendation_min_cpu_millicores, settings.pod_recommendation_min_memory_mb, rows.containers
         )
         fallback_estimates = estimate_fallback(self._fallback, rows, values, now)
         sized = HistoryBounds(
             forecast.bounds[:, CPU], forecast.bounds[:, MEMORY], forecast.runs.astype(np.float64)[np.newaxis]
         )
-        return overlay_bounds(fallback_estimates, sized, least, _explain(forecast))
+        return overlay_bounds(fallback_estimates, sized, minimums, _explain(forecast))
 
 
 def _new_cache(_figures: PhaseSettings) -> PhaseForecastCache:
@@ -434,11 +447,14 @@ def _new_cache(_figures: PhaseSettings) -> PhaseForecastCache:
 
 def _explain(forecast: PhaseForecast) -> Explanations:
     """Where each row's sizes come from, and what is known of its runs."""
-    texts = [_WHY_TEXTS[reason] for reason in forecast.reasons.tolist()]
+    texts = [_REASON_TEXTS[reason] for reason in forecast.reasons.tolist()]
     unknown = np.isnan(forecast.bounds[MIDDLE])
     sized = forecast.reasons == SIZED_BY_PHASES
     cpu, memory = (
-        [_NOT_SAMPLED if lacks else text for lacks, text in zip((sized & column).tolist(), texts, strict=True)]
+        [
+            _NOT_SAMPLED if is_unknown else text
+            for is_unknown, text in zip((sized & column).tolist(), texts, strict=True)
+        ]
         for column in unknown
     )
     return {

@@ -46,9 +46,11 @@ class SeasonalRecommender:
         forecast_settings = read_hourly_forecast_settings(values)
         sized = self._forecast.compute_bounds(rows, forecast_settings, np.zeros(len(rows), dtype=np.int64), now)
         fallback_estimates = estimate_fallback(self._fallback, rows, values, now)
-        least = share_pod_minimums(
+        minimums = share_pod_minimums(
             forecast_settings.pod_recommendation_min_cpu_millicores,
             forecast_settings.pod_recommendation_min_memory_mb,
             rows.containers,
         )
-        return overlay_bounds(fallback_estimates, sized, least, explain_origins(sized, [self._season.name] * len(rows)))
+        return overlay_bounds(
+            fallback_estimates, sized, minimums, explain_origins(sized, [self._season.name] * len(rows))
+        )

@@ -118,7 +118,7 @@ def read_window_settings(values: ParameterValues) -> WindowSettings:
     return msgspec.convert({field: values[field.replace("_", "-")] for field in fields}, WindowSettings)
 
 
-_USUAL: Final = 0.5
+_MEDIAN: Final = 0.5
 # Where kills are borne rarely, and where they are borne: above usage for so much of the time.
 _RARELY, _OFTEN = 0.98, 0.6
 _BOUNDS: Final = 3
@@ -146,14 +146,14 @@ class WindowRecommender:
         columns = self._caches.get(settings).get_columns(rows, now, np.zeros(len(rows), dtype=np.int64), compute)
         sized_cpu, sized_memory, known_hours = np.split(columns, [_BOUNDS, 2 * _BOUNDS])
         known_hours = np.nan_to_num(known_hours)
-        enough = known_hours >= settings.history_needed / HOUR
-        cpu, memory = np.where(enough[CPU], sized_cpu, np.nan), np.where(enough[MEMORY], sized_memory, np.nan)
+        has_enough = known_hours >= settings.history_needed / HOUR
+        cpu, memory = np.where(has_enough[CPU], sized_cpu, np.nan), np.where(has_enough[MEMORY], sized_memory, np.nan)
         sized = HistoryBounds(cpu, memory, known_hours)
-        least = share_pod_minimums(
+        minimums = share_pod_minimums(
             settings.pod_recommendation_min_cpu_millicores, settings.pod_recommendation_min_memory_mb, rows.containers
         )
         fallback_estimates = estimate_fallback(self._fallback, rows, values, now)
-        return overlay_bounds(fallback_estimates, sized, least, explain_origins(sized, ["window"] * len(rows)))
+        return overlay_bounds(fallback_estimates, sized, minimums, explain_origins(sized, ["window"] * len(rows)))
 
 
 def _new_cache(_figures: WindowSettings) -> HourlyCache:
@@ -169,12 +169,12 @@ def _compute_columns(summaries: Ring, settings: WindowSettings) -> FloatColumn:
 
 
 def _size_cpu(summaries: Ring, settings: WindowSettings) -> FloatColumn:
-    past = normalize_hours(trim_unknown_hours(summaries), followed=0.0)
+    past = normalize_hours(trim_unknown_hours(summaries), change_share=0.0)
     history = WeightedHistory("window", ((RecentHours(settings.cpu_half_life / HOUR), 1.0),))
     histograms = HistoryAtMoments(past, np.array([past.hours])).build_histograms(history)
-    lower, target, upper = histograms.weigh_by_load().quantiles((_USUAL, settings.target_cpu_percentile, 1.0))[:, :, 0]
-    more = 1.0 + settings.recommendation_margin_fraction
-    return np.stack([np.minimum(lower, target), target * more, upper * more])
+    lower, target, upper = histograms.weigh_by_load().quantiles((_MEDIAN, settings.target_cpu_percentile, 1.0))[:, :, 0]
+    margin_factor = 1.0 + settings.recommendation_margin_fraction
+    return np.stack([np.minimum(lower, target), target * margin_factor, upper * margin_factor])
 
 
 def _size_memory(summaries: Ring, settings: WindowSettings) -> FloatColumn:
@@ -182,14 +182,20 @@ def _size_memory(summaries: Ring, settings: WindowSettings) -> FloatColumn:
     window = round(settings.memory_window / HOUR)
     peaks = summaries[:, MAXIMUM, -window:].astype(np.float64)
     highest = np.fmax.reduce(peaks, axis=1)
-    usual, rarely, often = _weighted_quantiles(peaks, settings.memory_half_life / HOUR, (_USUAL, _RARELY, _OFTEN))
+    median, rarely, often = _weighted_quantiles(peaks, settings.memory_half_life / HOUR, (_MEDIAN, _RARELY, _OFTEN))
     target = {
         OomTolerance.MINIMAL: highest,
         OomTolerance.LOW: rarely,
         OomTolerance.INTERMEDIATE: np.maximum(often, highest / 2.0),
     }[settings.oom_tolerance]
-    more = 1.0 + settings.memory_margin_fraction
-    return np.stack([np.minimum(usual, target), target * more, np.maximum(highest, target) * more * more])
+    margin_factor = 1.0 + settings.memory_margin_fraction
+    return np.stack(
+        [
+            np.minimum(median, target),
+            target * margin_factor,
+            np.maximum(highest, target) * margin_factor * margin_factor,
+        ]
+    )
 
 
 def _weighted_quantiles(values: FloatColumn, half_life: float, fractions: tuple[float, ...]) -> FloatColumn:

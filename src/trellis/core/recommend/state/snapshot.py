@@ -135,7 +135,7 @@ class SnapshotChangeCollector:
         self._kills: deque[PodOomKill] = deque(maxlen=_MOST_KILLS)
         self._pod_kills = OomKillReader()
 
-    def take(self) -> SnapshotChanges:
+    def pop_changes(self) -> SnapshotChanges:
         """The changes since the last call."""
         changes = SnapshotChanges(frozenset(self._vpas), frozenset(self._namespaces), tuple(self._kills))
         self._vpas.clear()

@@ -136,7 +136,7 @@ class VpaEntry(msgspec.Struct, gc=False):
 class ServedVpaTable(KeyedTable[VpaKey]):
     """Desired and published state of VPAs."""
 
-    fills = {
+    initial_values = {
         "generation": -1,
         "observed_generation": -1,
         "mode": 0,
@@ -205,7 +205,7 @@ class ServedVpaTable(KeyedTable[VpaKey]):
 
     def active(self) -> BoolColumn:
         """Which numbers are VPAs that this process serves and whose targets were read."""
-        reach = self.reach
+        reach = self.numbers_end
         is_active: BoolColumn = self.used[:reach] & (self.group[:reach] != NOT_SERVED) & (self.pods[:reach] >= 0)
         return is_active
 
@@ -231,12 +231,12 @@ class ServedVpaTable(KeyedTable[VpaKey]):
 class ContainerTable(KeyedTable[RowKey]):
     """Policies compiled once, and the amounts of the status that is stored, (what, resource, number)."""
 
-    fills = {
+    initial_values = {
         "vpa": -1,
         "scaled": True,
         "cpu": True,
         "memory": True,
-        "whole_cpus": False,
+        "integer_cpu": False,
         "least_cpu": 0.0,
         "least_memory": 0.0,
         "most_cpu": math.nan,
@@ -249,7 +249,7 @@ class ContainerTable(KeyedTable[RowKey]):
     cpu: BoolColumn
     """Whether it is among the controlled resources."""
     memory: BoolColumn
-    whole_cpus: BoolColumn
+    integer_cpu: BoolColumn
     """Whether an annotation asks for whole CPUs."""
     least_cpu: FloatColumn
     least_memory: FloatColumn
@@ -271,12 +271,12 @@ class ContainerTable(KeyedTable[RowKey]):
         return self.keys((number,))[0].container
 
     def set_policy(
-        self, number: int, policy: EffectiveContainerPolicy, bounds: PolicyBounds, *, whole_cpus: bool
+        self, number: int, policy: EffectiveContainerPolicy, bounds: PolicyBounds, *, integer_cpu: bool
     ) -> None:
         """Put a container's policy into the columns."""
         self.scaled[number] = policy.scaled
         self.cpu[number], self.memory[number] = (resource in policy.controlled for resource in RESOURCES)
-        self.whole_cpus[number] = whole_cpus
+        self.integer_cpu[number] = integer_cpu
         self.least_cpu[number], self.least_memory[number] = bounds.least
         self.most_cpu[number], self.most_memory[number] = bounds.most
         self.bound_texts.pop(number, None)
@@ -285,17 +285,17 @@ class ContainerTable(KeyedTable[RowKey]):
 
     def least(self) -> FloatColumn:
         """Lower ends of the policies, (resource, number), of all numbers ever in use."""
-        return np.stack([self.least_cpu[: self.reach], self.least_memory[: self.reach]])
+        return np.stack([self.least_cpu[: self.numbers_end], self.least_memory[: self.numbers_end]])
 
     def most(self) -> FloatColumn:
         """Upper ends of the policies, (resource, number), of all numbers ever in use."""
-        return np.stack([self.most_cpu[: self.reach], self.most_memory[: self.reach]])
+        return np.stack([self.most_cpu[: self.numbers_end], self.most_memory[: self.numbers_end]])
 
     def controlled(self) -> BoolColumn:
         """Which resources are recommended at all, (resource, number)."""
-        controlled = np.empty((len(RESOURCES), self.reach), dtype=np.bool_)
-        np.logical_and(self.cpu[: self.reach], self.scaled[: self.reach], out=controlled[CPU])
-        np.logical_and(self.memory[: self.reach], self.scaled[: self.reach], out=controlled[MEMORY])
+        controlled = np.empty((len(RESOURCES), self.numbers_end), dtype=np.bool_)
+        np.logical_and(self.cpu[: self.numbers_end], self.scaled[: self.numbers_end], out=controlled[CPU])
+        np.logical_and(self.memory[: self.numbers_end], self.scaled[: self.numbers_end], out=controlled[MEMORY])
         return controlled
 
     def release(self, numbers: IntColumn) -> None:
@@ -334,13 +334,15 @@ def read_published_amounts(recommendations: Sequence[ContainerRecommendation]) -
     ]
     for field, column in enumerate(zip(*parts, strict=True)):
         if any(column):
-            amounts[field, CPU] = parse_cpu_column([_text(quantities, "cpu") for quantities in column])
-            amounts[field, MEMORY] = parse_memory_column([_text(quantities, "memory") for quantities in column])
+            amounts[field, CPU] = parse_cpu_column([_read_quantity(quantities, "cpu") for quantities in column])
+            amounts[field, MEMORY] = parse_memory_column(
+                [_read_quantity(quantities, "memory") for quantities in column]
+            )
     np.minimum(amounts, LARGEST_EXACT_AMOUNT, out=amounts)
     return amounts
 
 
-def _text(amounts: Mapping[str, str | int] | None, resource: str) -> str | None:
+def _read_quantity(amounts: Mapping[str, str | int] | None, resource: str) -> str | None:
     text = amounts.get(resource) if amounts else None
     return text if text is None or isinstance(text, str) else str(text)
 
@@ -349,7 +351,7 @@ INTEGER_CPU_PREFIX = "vpa-post-processor.kubernetes.io/"
 INTEGER_CPU_SUFFIX = "_integerCPU"
 
 
-def wants_integer_cpu(annotations: Mapping[str, str], container: str) -> bool:
+def has_integer_cpu_annotation(annotations: Mapping[str, str], container: str) -> bool:
     """Whether the annotation is there."""
     return annotations.get(f"{INTEGER_CPU_PREFIX}{container}{INTEGER_CPU_SUFFIX}") == "true"
 

@@ -30,10 +30,10 @@ from trellis.core.recommend.state.tables import (
     ServedVpaTable,
     VpaEntry,
     VpaStatusWrite,
+    has_integer_cpu_annotation,
     list_recommendations,
     read_published_amounts,
     read_shadow_names,
-    wants_integer_cpu,
 )
 from trellis.core.recommend.validation import UnavailableRecommender
 from trellis.core.usage.columns import IntColumn, RowKey
@@ -70,12 +70,14 @@ class RecommenderGroups:
     def __len__(self) -> int:
         return len(self._groups)
 
-    def assign(self, name: str, given: Mapping[str, str], recommenders: Mapping[str, Recommender]) -> GroupAssignment:
+    def assign(
+        self, name: str, parameters: Mapping[str, str], recommenders: Mapping[str, Recommender]
+    ) -> GroupAssignment:
         """The group of a VPA that names a recommender and gives it parameters."""
-        if given:
-            return self._assign_new(name, given, recommenders)
+        if parameters:
+            return self._assign_new(name, parameters, recommenders)
         if name not in self._without_parameters:
-            self._without_parameters[name] = self._assign_new(name, given, recommenders)
+            self._without_parameters[name] = self._assign_new(name, parameters, recommenders)
         return self._without_parameters[name]
 
     def retain(self, numbers: Collection[int]) -> None:
@@ -85,14 +87,14 @@ class RecommenderGroups:
         self._without_parameters.clear()
 
     def _assign_new(
-        self, name: str, own_values: Mapping[str, str], recommenders: Mapping[str, Recommender]
+        self, name: str, parameters: Mapping[str, str], recommenders: Mapping[str, Recommender]
     ) -> GroupAssignment:
         recommender = recommenders.get(name)
         if recommender is None:
             return GroupAssignment(NOT_SERVED)
         # A recommender that cannot be loaded declares no parameters: those of its VPAs may be valid.
-        is_there = not isinstance(recommender, UnavailableRecommender)
-        read = read_parameters(recommender.parameters, own_values) if is_there else ReadParameters(dict(own_values))
+        is_loaded = not isinstance(recommender, UnavailableRecommender)
+        read = read_parameters(recommender.parameters, parameters) if is_loaded else ReadParameters(dict(parameters))
         if read.problems:
             return GroupAssignment(NO_GROUP, read.message)
         key = (name, tuple(sorted(read.values.items())))
@@ -214,7 +216,7 @@ class VpaStore:
         """Record many writes, one for each VPA: columns are changed once."""
         numbers: list[int] = []
         writes: list[VpaStatusWrite] = []
-        before: list[int] = []
+        previous_containers: list[int] = []
         containers: list[int] = []
         for write, resource_version in written:
             number = self.vpas.find((write.namespace, write.name))
@@ -222,7 +224,7 @@ class VpaStore:
                 continue
             entry = self.vpas.entries[number]
             containers += self._number_containers(number, write.containers)
-            before += entry.containers
+            previous_containers += entry.containers
             numbers.append(number)
             writes.append(write)
             entry.transitions = read_transitions(write.status["conditions"])
@@ -234,7 +236,7 @@ class VpaStore:
                 self._status_changed.discard(number)
         if not writes:
             return
-        self.containers.published[:, :, before] = np.nan
+        self.containers.published[:, :, previous_containers] = np.nan
         self.containers.published[:, :, containers] = np.concatenate([write.amounts for write in writes], axis=2)
         vpas = self.vpas
         vpas.observed_generation[numbers] = [write.status["observedGeneration"] for write in writes]
@@ -300,9 +302,9 @@ class VpaStore:
         self._compile_policies(number, added)
 
     def _assign_group(self, entry: VpaEntry, number: int) -> None:
-        placed = self.groups.assign(entry.vpa.recommender, entry.vpa.effective.parameters, self._recommenders)
-        self.vpas.group[number] = placed.group
-        entry.parameter_problem = placed.problem
+        assignment = self.groups.assign(entry.vpa.recommender, entry.vpa.effective.parameters, self._recommenders)
+        self.vpas.group[number] = assignment.group
+        entry.parameter_problem = assignment.problem
 
     def _compile_policies(self, number: int, containers: Sequence[int]) -> None:
         """Policies and annotations to columns; those of one policy are read once."""
@@ -316,8 +318,8 @@ class VpaStore:
             if id(policy) not in compiled:
                 compiled[id(policy)] = compile_policy_bounds(policy)
             bounds = compiled[id(policy)]
-            whole_cpus = bool(vpa.annotations) and wants_integer_cpu(vpa.annotations, name)
-            self.containers.set_policy(container, policy, bounds, whole_cpus=whole_cpus)
+            integer_cpu = bool(vpa.annotations) and has_integer_cpu_annotation(vpa.annotations, name)
+            self.containers.set_policy(container, policy, bounds, integer_cpu=integer_cpu)
 
     def _read_statuses(self) -> None:
         """Stored statuses to columns."""

@@ -7,7 +7,7 @@ compressed. Where a text would be too long, the oldest hours or runs are left ou
 |---|---|---|---|
 | hourly history | 16 KB | the hour before, or the measure below | 6 KB for 35 days with a daily rhythm, 15 KB noise |
 | long peaks | 4 KB | the cell before | 1.3 KB for 280 days of a service, 3 KB of noise |
-| runs | 8 KB | the place before (mean), or the mean (highest) | 3 KB for twelve runs of three phases |
+| runs | 8 KB | the interval before (mean), or the mean (highest) | 3 KB for twelve runs of three phases |
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from trellis.base.errors import InvalidCheckpoint
 from trellis.core.usage.columns import IntColumn
 from trellis.core.usage.history.hourly import CELLS, Peaks
 from trellis.core.usage.history.hours import MEASURES, Ring
-from trellis.core.usage.history.runs import HIGHEST, MEAN, MOST_DOUBLINGS, PLACES, RUNS, StoredRun
+from trellis.core.usage.history.runs import HIGHEST, INTERVALS, MEAN, MOST_DOUBLINGS, RUNS, StoredRun
 
 
 def compress(data: bytes) -> str:
@@ -32,16 +32,16 @@ def compress(data: bytes) -> str:
     return base64.b64encode(zlib.compress(data, 9)).decode()
 
 
-def decompress(field: str, text: str, *, longest: int, most: int) -> tuple[bytes, bool]:
-    """The bytes of a text of at most `longest` characters, and whether that is all; raises `InvalidCheckpoint`.
+def decompress(field: str, text: str, *, max_text_length: int, max_size: int) -> tuple[bytes, bool]:
+    """The bytes of a text of at most `max_text_length` characters, and whether that is all; raises `InvalidCheckpoint`.
 
-    No more than `most` bytes are unpacked: a few characters can be made to unpack to gigabytes.
+    No more than `max_size` bytes are unpacked: a few characters can be made to unpack to gigabytes.
     """
-    if len(text) > longest:
-        raise InvalidCheckpoint(field, text, f"must not be longer than {longest} characters")
+    if len(text) > max_text_length:
+        raise InvalidCheckpoint(field, text, f"must not be longer than {max_text_length} characters")
     reader = zlib.decompressobj()
     try:
-        data = reader.decompress(base64.b64decode(text, validate=True), most)
+        data = reader.decompress(base64.b64decode(text, validate=True), max_size)
     except (ValueError, zlib.error) as error:
         raise InvalidCheckpoint(field, text, "must be base64 of zlib") from error
     return data, reader.eof
@@ -75,7 +75,7 @@ def encode_history(newest: int, values: Ring) -> str:
 def decode_history(text: str) -> tuple[int, Ring]:
     """The newest hour and the values; raises `InvalidCheckpoint`."""
     most = _HISTORY_HEADER.itemsize + _MOST_HOURS * 2 * len(MEASURES) * 2 + 1
-    data, is_complete = decompress(_HISTORY_FIELD, text, longest=LONGEST_HISTORY_TEXT, most=most)
+    data, is_complete = decompress(_HISTORY_FIELD, text, max_text_length=LONGEST_HISTORY_TEXT, max_size=most)
     if len(data) < _HISTORY_HEADER.itemsize or data[0] != _VERSION:
         raise InvalidCheckpoint(_HISTORY_FIELD, text, f"must have format {_VERSION}")
     header = np.frombuffer(data, _HISTORY_HEADER, count=1)[0]
@@ -143,7 +143,7 @@ def encode_peaks(newest: int, peaks: Peaks) -> str:
 def decode_peaks(text: str) -> tuple[int, Peaks]:
     """The newest cell, and the peaks up to it; raises `InvalidCheckpoint`."""
     data, is_complete = decompress(
-        _PEAKS_FIELD, text, longest=LONGEST_PEAKS_TEXT, most=_PEAKS_HEADER.itemsize + 2 * CELLS + 1
+        _PEAKS_FIELD, text, max_text_length=LONGEST_PEAKS_TEXT, max_size=_PEAKS_HEADER.itemsize + 2 * CELLS + 1
     )
     if len(data) < _PEAKS_HEADER.itemsize or data[0] != _VERSION:
         raise InvalidCheckpoint(_PEAKS_FIELD, text, f"must have format {_VERSION}")
@@ -167,14 +167,14 @@ _RUN_HEADER = np.dtype([("begin", "<f8"), ("last", "<f8"), ("doublings", "<u1")]
 
 
 _HIGHEST_STEP = 3_000  # the step of 10^10 cores or 10^18 bytes
-_VALUES_PER_RUN = 2 * 2 * PLACES  # of one run
+_VALUES_PER_RUN = 2 * 2 * INTERVALS  # of one run
 _RUNS_FIELD = "status.runs"
 
 
 def encode_runs(runs: Sequence[StoredRun]) -> str:
     """Runs, oldest first; "" if there are none."""
     for first in range(len(runs)):
-        text = _encode_run_places(runs[first:])
+        text = _encode_run_intervals(runs[first:])
         if len(text) <= LONGEST_RUNS_TEXT:
             return text
     return ""
@@ -199,9 +199,9 @@ def decode_runs(text: str) -> list[StoredRun]:
             _RUNS_FIELD, text, f"must have the {count} runs that it says it has, and at most {RUNS}"
         )
     heads = np.frombuffer(data, _RUN_HEADER, count=count, offset=2)
-    halves = np.frombuffer(data, np.uint8, offset=2 + count * _RUN_HEADER.itemsize).reshape(2, count, 2, 2, PLACES)
+    halves = np.frombuffer(data, np.uint8, offset=2 + count * _RUN_HEADER.itemsize).reshape(2, count, 2, 2, INTERVALS)
     folded = halves[0].astype(np.int64) | halves[1].astype(np.int64) << 8
-    steps = _accumulate_places((folded >> 1) ^ -(folded & 1))
+    steps = _accumulate_intervals((folded >> 1) ^ -(folded & 1))
     if count and not 0 <= steps.min() <= steps.max() <= _HIGHEST_STEP:
         raise InvalidCheckpoint(_RUNS_FIELD, text, "must have values that can be")
     values = np.where(steps == _UNKNOWN, np.nan, np.expm1((steps - 1) * _STEP) * _UNITS).astype(np.float32)
@@ -219,23 +219,23 @@ def _decode_run(
     return StoredRun(begin, last, doublings, values)
 
 
-def _encode_run_places(runs: Sequence[StoredRun]) -> str:
+def _encode_run_intervals(runs: Sequence[StoredRun]) -> str:
     heads = np.array([(run.begin, run.last, run.doublings) for run in runs], dtype=_RUN_HEADER)
     values = np.stack([run.values for run in runs]).astype(np.float64)
     steps = np.minimum(np.rint(np.log1p(values / _UNITS) / _STEP) + 1, _HIGHEST_STEP)
-    differences = _difference_places(np.where(np.isnan(steps), _UNKNOWN, steps).astype(np.int64))
+    differences = _difference_intervals(np.where(np.isnan(steps), _UNKNOWN, steps).astype(np.int64))
     folded = (differences << 1) ^ (differences >> 63)  # the sign goes into the lowest bit: small numbers stay small
     halves = (folded & 255).astype(np.uint8).tobytes() + (folded >> 8).astype(np.uint8).tobytes()
     data = bytes((_VERSION, len(runs))) + heads.tobytes() + halves
     return base64.b64encode(zlib.compress(data, 9)).decode()
 
 
-def _difference_places(steps: IntColumn) -> IntColumn:
-    """The mean from the place before, the highest from the mean."""
+def _difference_intervals(steps: IntColumn) -> IntColumn:
+    """The mean from the interval before, the highest from the mean."""
     mean, highest = steps[:, :, MEAN], steps[:, :, HIGHEST]
     return np.stack((np.diff(mean, prepend=np.zeros_like(mean[..., :1])), highest - mean), axis=2)
 
 
-def _accumulate_places(differences: IntColumn) -> IntColumn:
+def _accumulate_intervals(differences: IntColumn) -> IntColumn:
     mean = np.cumsum(differences[:, :, MEAN], axis=-1)
     return np.stack((mean, mean + differences[:, :, HIGHEST]), axis=2)

@@ -138,8 +138,10 @@ def _decode_histogram(name: str, checkpoint: HistogramCheckpoint, layout: BinLay
     if not 0 <= total <= _LARGEST_TOTAL:  # NaN is refused with the rest
         raise InvalidCheckpoint(f"status.{name}.totalWeight", total, f"must be from 0 to {_LARGEST_TOTAL:g}")
     weights = {
-        _bucket(f"status.{name}.bucketWeights", key, layout): _weight(f"status.{name}.bucketWeights[{key}]", weight)
-        for key, weight in (checkpoint.bucket_weights or {}).items()
+        _parse_bin(f"status.{name}.bucketWeights", bin_key, layout): _check_weight(
+            f"status.{name}.bucketWeights[{bin_key}]", weight
+        )
+        for bin_key, weight in (checkpoint.bucket_weights or {}).items()
     }
     if math.isnan(reference) and total and any(weights.values()):
         field = f"status.{name}.referenceTimestamp"
@@ -149,7 +151,7 @@ def _decode_histogram(name: str, checkpoint: HistogramCheckpoint, layout: BinLay
     return SavedHistogram(reference, weights, total)
 
 
-def _bucket(field: str, key: str, layout: BinLayout) -> int:
+def _parse_bin(field: str, key: str, layout: BinLayout) -> int:
     if not _DECIMAL.fullmatch(key) or int(key) >= layout.bins:
         raise InvalidCheckpoint(
             field, key, f"must have bucket indexes in decimal, from 0 to {layout.bins - 1}, as keys"
@@ -157,7 +159,7 @@ def _bucket(field: str, key: str, layout: BinLayout) -> int:
     return int(key)
 
 
-def _weight(field: str, weight: int) -> int:
+def _check_weight(field: str, weight: int) -> int:
     if not 0 <= weight <= _LARGEST_WEIGHT:
         raise InvalidCheckpoint(field, weight, f"must be from 0 to {_LARGEST_WEIGHT}")
     return weight

@@ -25,15 +25,15 @@ def save_rows(state: UsageState, rows: IntColumn, now: float) -> list[SavedRow]:
     cpu = state.cpu.save(rows)
     open_windows = _find_open_windows(state, rows, now)
     memory = _save_without_open_peaks(open_windows, state.memory, rows, slots.memory_peak, slots.oom_peak)
-    counted = np.flatnonzero(table.total[rows] >= 0)
-    totals = table.total[rows[counted]]
-    cpu_total = dict(zip(counted.tolist(), state.cpu_total.save(totals), strict=True))
-    open_windows = _find_open_windows(state, rows[counted], now)
+    with_totals = np.flatnonzero(table.total[rows] >= 0)
+    totals = table.total[rows[with_totals]]
+    cpu_total = dict(zip(with_totals.tolist(), state.cpu_total.save(totals), strict=True))
+    open_windows = _find_open_windows(state, rows[with_totals], now)
     saved_totals = _save_without_open_peaks(
         open_windows, state.memory_total, totals, slots.total_peak, slots.total_oom_peak
     )
-    memory_total = dict(zip(counted.tolist(), saved_totals, strict=True))
-    facts = zip(table.first[rows].tolist(), table.last[rows].tolist(), table.count[rows].tolist(), strict=True)
+    memory_total = dict(zip(with_totals.tolist(), saved_totals, strict=True))
+    sample_stats = zip(table.first[rows].tolist(), table.last[rows].tolist(), table.count[rows].tolist(), strict=True)
     histories, runs = table.history[rows].tolist(), table.runs[rows].tolist()
     return [
         SavedRow(
@@ -54,7 +54,7 @@ def save_rows(state: UsageState, rows: IntColumn, now: float) -> list[SavedRow]:
             if histories[number] >= 0
             else "",
         )
-        for number, (key, (first, last, count)) in enumerate(zip(table.keys(rows.tolist()), facts, strict=True))
+        for number, (key, (first, last, count)) in enumerate(zip(table.keys(rows.tolist()), sample_stats, strict=True))
     ]
 
 
@@ -231,10 +231,10 @@ def _merge(bank: HistogramBank, rows: IntColumn, saved: Sequence[SavedHistogram]
 
 def _build_summaries(number: int, newest: int, values: Ring) -> HourSummaries:
     """What a stored history has of each hour."""
-    resource, place = np.nonzero(~np.isnan(values[:, 0]))
+    resource, hour_positions = np.nonzero(~np.isnan(values[:, 0]))
     return HourSummaries(
         series=2 * number + resource,
-        hours=newest - (values.shape[-1] - 1) + place,
-        values=values[resource, :, place].astype(np.float64),
-        counts=np.full(len(place), _ONE_PER_MINUTE),
+        hours=newest - (values.shape[-1] - 1) + hour_positions,
+        values=values[resource, :, hour_positions].astype(np.float64),
+        counts=np.full(len(hour_positions), _ONE_PER_MINUTE),
     )

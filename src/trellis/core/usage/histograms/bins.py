@@ -36,7 +36,7 @@ class BinLayout(msgspec.Struct, frozen=True, dict=True):
     def starts(self) -> FloatColumn:
         """Where each bin starts, and a last entry for the end of the last one: its start, as it has no end."""
         powers = np.array([math.pow(1 + self.growth, number) for number in range(self.bins)])
-        edges = np.append(self.first_width * (powers - 1) / self._ratio_less_one, np.nan)
+        edges = np.append(self.first_width * (powers - 1) / self._rounded_growth, np.nan)
         edges[-1] = edges[-2]
         edges.flags.writeable = False
         return edges
@@ -47,14 +47,14 @@ class BinLayout(msgspec.Struct, frozen=True, dict=True):
         return np.searchsorted(self.starts[1:-1], values, side="right")
 
     @property
-    def _ratio_less_one(self) -> float:
+    def _rounded_growth(self) -> float:
         return (1 + self.growth) - 1  # not quite the growth, and the edges follow it
 
 
 def build_layout(first: float, largest: float) -> BinLayout:
     """The shortest layout whose last bin starts at `largest` or above."""
     layout = BinLayout(first, 1)
-    steps = math.log(largest * layout._ratio_less_one / first + 1) / math.log(1 + layout.growth)
+    steps = math.log(largest * layout._rounded_growth / first + 1) / math.log(1 + layout.growth)
     return BinLayout(first, math.ceil(steps) + 1)
 
 
@@ -71,15 +71,15 @@ class WeightBlock:
     def __init__(self, begin: int, bins: int, rows: int) -> None:
         self.weights: FloatColumn = np.zeros((bins, rows))
         self.rows = slice(begin, begin + rows)
-        self.low = bins
-        self.high = 0
+        self.lowest_bin = bins
+        self.end_bin = 0
         self._width = rows
         self._flat = self.weights.reshape(-1)
 
     @property
     def used(self) -> FloatColumn:
         """The bins that have been written, of all rows."""
-        return self.weights[self.low : self.high]
+        return self.weights[self.lowest_bin : self.end_bin]
 
     def add(self, bins: IntColumn, columns: IntColumn, weights: FloatColumn) -> FloatColumn:
         """Add to some bins, which may repeat; what they weigh afterwards."""
@@ -94,21 +94,21 @@ class WeightBlock:
     def find_nonempty_bins(self, bins: IntColumn, columns: IntColumn, step: int, epsilon: float) -> IntColumn:
         """The first bin from each given one, up or down, that weighs `epsilon` or more; else the outermost."""
         end = len(self.weights) - 1 if step > 0 else 0
-        reached = bins.copy()
-        walking = np.arange(len(reached))
-        while len(walking):
-            current = reached[walking]
-            light = self._flat[current * self._width + columns[walking]] < epsilon
-            walking, current = walking[light], current[light] + step
-            is_past_end = (current >= self.high) if step > 0 else (current < self.low)
-            reached[walking] = np.where(is_past_end, end, current)
-            walking = walking[~is_past_end]
-        return reached
+        found_bins = bins.copy()
+        searching = np.arange(len(found_bins))
+        while len(searching):
+            current = found_bins[searching]
+            is_empty = self._flat[current * self._width + columns[searching]] < epsilon
+            searching, current = searching[is_empty], current[is_empty] + step
+            is_past_end = (current >= self.end_bin) if step > 0 else (current < self.lowest_bin)
+            found_bins[searching] = np.where(is_past_end, end, current)
+            searching = searching[~is_past_end]
+        return found_bins
 
     def _index(self, bins: IntColumn, columns: IntColumn) -> IntColumn:
         """Where the bins lie that are about to be written."""
-        self.low = min(self.low, int(bins.min()))
-        self.high = max(self.high, int(bins.max()) + 1)
+        self.lowest_bin = min(self.lowest_bin, int(bins.min()))
+        self.end_bin = max(self.end_bin, int(bins.max()) + 1)
         return bins * self._width + columns
 
 
@@ -168,26 +168,29 @@ class WeightBlocks:
         """Some rows, in the order given, in one block of their own; none if there are none."""
         copy = WeightBlocks(self._bins, max(len(rows), 1))
         copy.reserve(len(rows))
-        for block, here, columns in self.split_by_block(rows):
+        for block, positions, columns in self.split_by_block(rows):
             target = copy._blocks[0]
-            target.weights[block.low : block.high, here] = block.used[:, columns]
-            target.low, target.high = min(target.low, block.low), max(target.high, block.high)
+            target.weights[block.lowest_bin : block.end_bin, positions] = block.used[:, columns]
+            target.lowest_bin, target.end_bin = (
+                min(target.lowest_bin, block.lowest_bin),
+                max(target.end_bin, block.end_bin),
+            )
         return copy
 
 
 def subtract_weights(column: FloatColumn, index: IntColumn, weights: FloatColumn, epsilon: float) -> None:
     """Take weights from a column, whose indexes may repeat; what is then less than `epsilon` is nothing."""
     np.subtract.at(column, index, weights)
-    left = column[index]
-    column[index] = np.where(left < epsilon, 0.0, left)
+    remaining = column[index]
+    column[index] = np.where(remaining < epsilon, 0.0, remaining)
 
 
 def trim_weights(weights: FloatColumn, epsilon: float) -> FloatColumn:
     """The same array with nothing left below the first and above the last bin that weighs `epsilon` or more."""
-    counts = weights >= epsilon
-    inside = np.maximum.accumulate(counts)
-    inside &= np.maximum.accumulate(counts[::-1])[::-1]
-    weights[~inside] = 0
+    is_counted = weights >= epsilon
+    is_inside = np.maximum.accumulate(is_counted)
+    is_inside &= np.maximum.accumulate(is_counted[::-1])[::-1]
+    weights[~is_inside] = 0
     return weights
 
 
@@ -195,16 +198,16 @@ def find_percentile_bins(
     weights: FloatColumn,
     columns: IntColumn | None,
     totals: FloatColumn,
-    within: tuple[IntColumn, IntColumn],
+    bin_ranges: tuple[IntColumn, IntColumn],
     fractions: FloatColumn,
 ) -> IntColumn:
     """The bin of each fraction and row, (fractions, rows), from some columns, or all, of weights (bins, rows).
 
-    `within` are the lowest and the highest bin of each row. The weights are added up from the lowest on; the first
+    `bin_ranges` are the lowest and the highest bin of each row. The weights are added up from the lowest on; the first
     bin whose sum reaches `fraction * total` is it, the highest at the latest. What an empty row gets, with a highest
     bin below its lowest, means nothing.
     """
-    lowest, highest = within
+    lowest, highest = bin_ranges
     first, last = int(lowest.min()), int(highest.max())
     thresholds = fractions[:, None] * totals
     sums = np.zeros(len(totals))

@@ -34,7 +34,7 @@ from trellis.core.usage.histograms.bins import (
 
 MOST_HALF_LIVES = 100
 _YEAR_ONE = -62_135_596_800.0  # 0001-01-01T00:00:00Z
-_NOTHING_LEFT = -2_000  # 2 to the power of this is 0, with room to spare
+_ZERO_EXPONENT = -2_000  # 2 to the power of this is 0, with room to spare
 
 
 def round_to_half_life(times: FloatColumn, half_life: float) -> FloatColumn:
@@ -53,24 +53,24 @@ def compute_decay_factors(times: FloatColumn, references: FloatColumn, half_life
 def compute_row_scales(before: FloatColumn, after: FloatColumn, half_life: float) -> FloatColumn:
     """What the weights of rows are multiplied by when their references move; 0 where there was none before."""
     exponents = np.floor((before - after) / half_life + 0.5)
-    exponents = np.clip(np.nan_to_num(exponents, nan=_NOTHING_LEFT), _NOTHING_LEFT, MOST_HALF_LIVES)
+    exponents = np.clip(np.nan_to_num(exponents, nan=_ZERO_EXPONENT), _ZERO_EXPONENT, MOST_HALF_LIVES)
     powers: FloatColumn = np.ldexp(1.0, exponents.astype(np.int32))
     return powers
 
 
-def find_overdue(times: FloatColumn, references: FloatColumn, half_life: float) -> BoolColumn:
+def find_outdated_references(times: FloatColumn, references: FloatColumn, half_life: float) -> BoolColumn:
     """Which samples need a new reference first: their exponent is too large, or there is none yet."""
     return ~(times <= references + MOST_HALF_LIVES * half_life)
 
 
-def split_before_overdue(rows: IntColumn, late: BoolColumn) -> tuple[BoolColumn, IntColumn]:
+def split_before_outdated(rows: IntColumn, is_outdated: BoolColumn) -> tuple[BoolColumn, IntColumn]:
     """Which samples come before the first overdue one of their row, and the positions of those first ones."""
-    positions = np.flatnonzero(late)
-    late_rows, index = np.unique(rows[positions], return_index=True)
+    positions = np.flatnonzero(is_outdated)
+    outdated_rows, index = np.unique(rows[positions], return_index=True)
     first = positions[index]
-    nearest = np.minimum(np.searchsorted(late_rows, rows), len(late_rows) - 1)
-    early = (late_rows[nearest] != rows) | (np.arange(len(rows)) < first[nearest])
-    return early, first
+    nearest = np.minimum(np.searchsorted(outdated_rows, rows), len(outdated_rows) - 1)
+    is_before = (outdated_rows[nearest] != rows) | (np.arange(len(rows)) < first[nearest])
+    return is_before, first
 
 
 LARGEST_WEIGHT = 10_000
@@ -196,8 +196,8 @@ class HistogramBank:
         """Take samples away again; what would leave less than EPSILON, or than nothing, leaves nothing."""
         for part in self._weigh_samples(rows, times, values, weights):
             subtract_weights(self._totals, part.rows, part.weights, EPSILON)
-            for block, here, columns in self._blocks.split_by_block(part.rows):
-                block.subtract(part.bins[here], columns, part.weights[here], EPSILON)
+            for block, positions, columns in self._blocks.split_by_block(part.rows):
+                block.subtract(part.bins[positions], columns, part.weights[positions], EPSILON)
             self._update_bin_ranges(part.rows)
 
     def percentiles(self, fractions: Sequence[float], rows: IntColumn | None = None) -> FloatColumn:
@@ -207,15 +207,17 @@ class HistogramBank:
         requested = np.asarray(fractions, dtype=np.float64)
         results = np.zeros((len(requested), len(rows)))
         ends = self.layout.starts[1:]
-        for block, here, columns in self._blocks.split_by_block(rows):
+        for block, positions, columns in self._blocks.split_by_block(rows):
             # From a quarter of a block on, reading all of it in order is faster than picking.
             use_all_columns = 4 * len(columns) >= block.weights.shape[1]
-            which = block.rows if use_all_columns else rows[here]
-            within = self._lowest[which], self._highest[which]
-            totals = self._totals[which]
-            bins = find_percentile_bins(block.weights, None if use_all_columns else columns, totals, within, requested)
-            answer = np.where(within[1] < within[0], 0.0, ends[bins])
-            results[:, here] = answer[:, columns] if use_all_columns else answer
+            block_rows = block.rows if use_all_columns else rows[positions]
+            bin_ranges = self._lowest[block_rows], self._highest[block_rows]
+            totals = self._totals[block_rows]
+            bins = find_percentile_bins(
+                block.weights, None if use_all_columns else columns, totals, bin_ranges, requested
+            )
+            block_percentiles = np.where(bin_ranges[1] < bin_ranges[0], 0.0, ends[bins])
+            results[:, positions] = block_percentiles[:, columns] if use_all_columns else block_percentiles
         return results
 
     def clear(self, rows: IntColumn) -> None:
@@ -236,25 +238,27 @@ class HistogramBank:
         """Add rows of a bank of the same kind to rows of this one, which may repeat. The youngest reference stays."""
         if other.layout != self.layout or other.half_life != self.half_life:
             raise InternalError("only banks with the same bins and half-life can be merged")
-        merged, into = np.unique(rows, return_inverse=True)
+        merged, targets = np.unique(rows, return_inverse=True)
         references = self._references[merged]
-        np.fmax.at(references, into, other._references[other_rows])
+        np.fmax.at(references, targets, other._references[other_rows])
         self._move_references(merged, references)
         for begin in range(0, len(rows), _ROWS_AT_ONCE):
-            now = slice(begin, begin + _ROWS_AT_ONCE)
-            there = other_rows[now]
-            scales = compute_row_scales(other._references[there], references[into[now]], self.half_life)
-            np.add.at(self._totals, rows[now], other._totals[there] * scales)
-            weights = trim_weights(other.weights(there) * scales, EPSILON)
+            chunk = slice(begin, begin + _ROWS_AT_ONCE)
+            source_rows = other_rows[chunk]
+            scales = compute_row_scales(other._references[source_rows], references[targets[chunk]], self.half_life)
+            np.add.at(self._totals, rows[chunk], other._totals[source_rows] * scales)
+            weights = trim_weights(other.weights(source_rows) * scales, EPSILON)
             positions, bins = np.nonzero(weights.T)
-            self._add_weights(_WeightedSamples(rows[now][positions], bins, weights[bins, positions]))
+            self._add_weights(_WeightedSamples(rows[chunk][positions], bins, weights[bins, positions]))
 
     def save(self, rows: IntColumn) -> list[SavedHistogram]:
         """Some rows as a checkpoint has them."""
         saved: list[SavedHistogram] = []
         for begin in range(0, len(rows), _ROWS_AT_ONCE):
-            now = rows[begin : begin + _ROWS_AT_ONCE]
-            saved += save_histograms(trim_weights(self.weights(now), EPSILON), self._references[now], self._totals[now])
+            chunk = rows[begin : begin + _ROWS_AT_ONCE]
+            saved += save_histograms(
+                trim_weights(self.weights(chunk), EPSILON), self._references[chunk], self._totals[chunk]
+            )
         return saved
 
     def load(self, row: int, saved: SavedHistogram) -> None:
@@ -279,36 +283,36 @@ class HistogramBank:
         """Samples with their weights, in parts: before each part the references that it needs have moved."""
         bins = self.layout.find_bins(values)
         broadcast = np.broadcast_to(np.asarray(weights, dtype=np.float64), rows.shape)
-        for now in self._split_at_reference_moves(rows, times):
-            here = rows[now]
-            weight = broadcast[now] * compute_decay_factors(times[now], self._references[here], self.half_life)
-            yield _WeightedSamples(here, bins[now], weight)
+        for part in self._split_at_reference_moves(rows, times):
+            part_rows = rows[part]
+            weight = broadcast[part] * compute_decay_factors(times[part], self._references[part_rows], self.half_life)
+            yield _WeightedSamples(part_rows, bins[part], weight)
 
     def _split_at_reference_moves(self, rows: IntColumn, times: FloatColumn) -> Iterator[IntColumn | slice]:
-        late = find_overdue(times, self._references[rows], self.half_life)
-        if not late.any():
+        is_outdated = find_outdated_references(times, self._references[rows], self.half_life)
+        if not is_outdated.any():
             yield slice(None)
             return
         if not np.isfinite(times).all():
             raise InternalError("a sample without a time cannot be weighed")
-        waiting = np.arange(len(rows), dtype=np.int64)
-        while late.any():
-            early, first = split_before_overdue(rows[waiting], late)
-            yield waiting[early]
-            moving = waiting[first]
-            self._move_references(rows[moving], round_to_half_life(times[moving], self.half_life))
-            waiting = waiting[~early]
-            late = find_overdue(times[waiting], self._references[rows[waiting]], self.half_life)
-        yield waiting
+        remaining = np.arange(len(rows), dtype=np.int64)
+        while is_outdated.any():
+            is_before, first = split_before_outdated(rows[remaining], is_outdated)
+            yield remaining[is_before]
+            first_outdated = remaining[first]
+            self._move_references(rows[first_outdated], round_to_half_life(times[first_outdated], self.half_life))
+            remaining = remaining[~is_before]
+            is_outdated = find_outdated_references(times[remaining], self._references[rows[remaining]], self.half_life)
+        yield remaining
 
     def _add_weights(self, part: _WeightedSamples) -> None:
         """Add weights to bins, and update the lowest and highest bin of their rows."""
-        for block, here, columns in self._blocks.split_by_block(part.rows):
-            bins = part.bins[here]
-            counts = block.add(bins, columns, part.weights[here]) >= EPSILON
-            rows = part.rows[here]
-            lower = counts & (bins < self._lowest[rows])
-            higher = counts & (bins > self._highest[rows])
+        for block, positions, columns in self._blocks.split_by_block(part.rows):
+            bins = part.bins[positions]
+            is_counted = block.add(bins, columns, part.weights[positions]) >= EPSILON
+            rows = part.rows[positions]
+            lower = is_counted & (bins < self._lowest[rows])
+            higher = is_counted & (bins > self._highest[rows])
             if lower.any():
                 np.minimum.at(self._lowest, rows[lower], bins[lower])
             if higher.any():
@@ -321,16 +325,16 @@ class HistogramBank:
         moved = np.flatnonzero((before != references) & ~np.isnan(before))
         rows, scales = rows[moved], compute_row_scales(before[moved], references[moved], self.half_life)
         self._totals[rows] *= scales
-        for block, here, columns in self._blocks.split_by_block(rows):
-            block.used[:, columns] *= scales[here]
+        for block, positions, columns in self._blocks.split_by_block(rows):
+            block.used[:, columns] *= scales[positions]
         self._update_bin_ranges(rows)
 
     def _update_bin_ranges(self, rows: IntColumn) -> None:
         """Find the lowest and highest bin that count, after weights have become less."""
-        for block, here, columns in self._blocks.split_by_block(rows):
-            which = rows[here]
-            self._lowest[which] = block.find_nonempty_bins(self._lowest[which], columns, 1, EPSILON)
-            self._highest[which] = block.find_nonempty_bins(self._highest[which], columns, -1, EPSILON)
+        for block, positions, columns in self._blocks.split_by_block(rows):
+            block_rows = rows[positions]
+            self._lowest[block_rows] = block.find_nonempty_bins(self._lowest[block_rows], columns, 1, EPSILON)
+            self._highest[block_rows] = block.find_nonempty_bins(self._highest[block_rows], columns, -1, EPSILON)
 
     def _reset_columns(self, rows: IntColumn | slice) -> None:
         self._totals[rows] = 0

@@ -56,13 +56,13 @@ class LongPeaks:
         """Allocate rings for so many rows."""
         while len(self._blocks) * self._per_block < rows:
             self._blocks.append(np.full((self._per_block, CELLS), _UNKNOWN))
-        more = max(rows - len(self._newest), 0)
-        self._newest = np.append(self._newest, np.full(more, -1))
+        added = max(rows - len(self._newest), 0)
+        self._newest = np.append(self._newest, np.full(added, -1))
 
     def clear(self, rows: IntColumn) -> None:
         """Forget the peaks of rows."""
         self._newest[rows] = -1
-        for block, where, _ in self._parts(rows):
+        for block, where, _ in self._split_by_block(rows):
             block[where] = _UNKNOWN
 
     def newest(self, row: int) -> int:
@@ -73,9 +73,9 @@ class LongPeaks:
         """Raise cells to values; rows may repeat. What is older than a ring reaches is left out."""
         self._advance(rows, cells)
         inside = np.flatnonzero(cells > self._newest[rows] - CELLS)
-        for block, where, positions in self._parts(rows[inside]):
-            here = inside[positions]
-            np.fmax.at(block, (where, cells[here] % CELLS), values[here].astype(np.float32))
+        for block, where, positions in self._split_by_block(rows[inside]):
+            sample_positions = inside[positions]
+            np.fmax.at(block, (where, cells[sample_positions] % CELLS), values[sample_positions].astype(np.float32))
 
     def read(self, rows: IntColumn, last: int) -> Peaks:
         """(rows, cells) up to a cell, oldest first; NaN where nothing is known."""
@@ -84,7 +84,7 @@ class LongPeaks:
         peaks = np.empty((len(rows), CELLS), dtype=np.float32)
         oldest = (last + 1) % CELLS
         split = CELLS - oldest
-        for block, where, positions in self._parts(rows):
+        for block, where, positions in self._split_by_block(rows):
             peaks[positions, :split] = block[where, oldest:]
             peaks[positions, split:] = block[where, :oldest]
         peaks[(cells > newest) | (cells <= newest - CELLS)] = _UNKNOWN
@@ -95,7 +95,7 @@ class LongPeaks:
         copy = LongPeaks(max(len(rows), 1))
         copy.reserve(len(rows))
         copy._newest[:] = self._newest[rows]
-        for block, where, positions in self._parts(rows):
+        for block, where, positions in self._split_by_block(rows):
             copy._blocks[0][positions] = block[where]
         return copy
 
@@ -105,14 +105,14 @@ class LongPeaks:
         np.maximum.at(newest, rows, cells)
         moved = np.flatnonzero((newest > self._newest) & (self._newest >= 0))
         steps = np.minimum(newest[moved] - self._newest[moved], CELLS)
-        which = np.repeat(moved, steps)
-        offset = np.arange(len(which)) - np.repeat(np.cumsum(steps) - steps, steps)
-        place = (newest[which] - offset) % CELLS
-        for block, where, positions in self._parts(which):
-            block[where, place[positions]] = _UNKNOWN
+        repeated = np.repeat(moved, steps)
+        offset = np.arange(len(repeated)) - np.repeat(np.cumsum(steps) - steps, steps)
+        cell_positions = (newest[repeated] - offset) % CELLS
+        for block, where, positions in self._split_by_block(repeated):
+            block[where, cell_positions[positions]] = _UNKNOWN
         self._newest = newest
 
-    def _parts(self, rows: IntColumn) -> Iterator[tuple[Peaks, IntColumn, IntColumn]]:
+    def _split_by_block(self, rows: IntColumn) -> Iterator[tuple[Peaks, IntColumn, IntColumn]]:
         """A batch block by block: the block, where in it the rows are, and where in the batch."""
         numbers, where = np.divmod(rows, self._per_block)
         for number in np.unique(numbers).tolist():
@@ -150,15 +150,15 @@ class HourlyHistory:
     def allocate(self, count: int) -> IntColumn:
         """Numbers for so many more rows."""
         numbers = self._numbers.allocate(count)
-        series = 2 * self._numbers.reach
+        series = 2 * self._numbers.numbers_end
         self._rings.reserve(series)
-        self._peaks.reserve(self._numbers.reach)
+        self._peaks.reserve(self._numbers.numbers_end)
         self._running.allocate(series - self._running.size)
         return numbers
 
     def release(self, numbers: IntColumn) -> None:
         """Clear rows and release their numbers."""
-        series = _series(numbers)
+        series = _list_series(numbers)
         self._running.restart(series, np.full(len(series), -1))
         self._rings.clear(series)
         self._peaks.clear(numbers)
@@ -232,14 +232,14 @@ class HourlyHistory:
         17 KB a row and resource: ask for a few thousand rows at a time.
         """
         last = int(until // HOUR) - 1
-        return self._read(_series(numbers), last).reshape(len(numbers), 2, len(MEASURES), self.hours)
+        return self._read(_list_series(numbers), last).reshape(len(numbers), 2, len(MEASURES), self.hours)
 
     def revisions(self, numbers: IntColumn, until: float) -> IntColumn:
         """(rows, resources): numbers that are others whenever `read_summaries` of these rows may be others."""
-        series = _series(numbers)
+        series = _list_series(numbers)
         # An hour that is over and not summed up yet is read as it stands, and a late sample may still change it.
-        waiting = (self._running.hour[series] >= 0) & (self._running.hour[series] < until // HOUR)
-        counts = np.where(waiting, self._running.count[series], 0)
+        is_open = (self._running.hour[series] >= 0) & (self._running.hour[series] < until // HOUR)
+        counts = np.where(is_open, self._running.count[series], 0)
         revisions: IntColumn = (self._rings.revisions(series) << 32) + counts
         return revisions.reshape(len(numbers), 2)
 
@@ -247,7 +247,7 @@ class HourlyHistory:
         """Some rows in a history of their own, where they are numbered from 0 on."""
         copy = HourlyHistory(self.hours // 24)
         copy._numbers.allocate(len(numbers))
-        series = _series(numbers)
+        series = _list_series(numbers)
         copy._rings = self._rings.copy_series(series)
         copy._peaks = self._peaks.copy_rows(numbers)
         copy._running = self._running.copy_series(series)
@@ -255,7 +255,7 @@ class HourlyHistory:
 
     def export_hours(self, number: int) -> tuple[int, Ring]:
         """All hours of one row, as `read_summaries`, up to the newest; the running hour as far as it has come."""
-        series = _series(np.array([number]))
+        series = _list_series(np.array([number]))
         newest = int(max(self._rings.newest(series).max(), self._running.hour[series].max()))
         return newest, self._read(series, newest)
 
@@ -264,12 +264,14 @@ class HourlyHistory:
         values, counts = self._rings.read(series, last)
         first = last - self.hours + 1
         hour = self._running.hour[series]
-        at = np.flatnonzero((hour >= first) & (hour <= last) & (self._running.count[series] > 0))
-        running = self._running.summarise(series[at])
-        place = running.hours - first
-        share = running.counts / (counts[at, place] + running.counts)
-        values[at, :, place] = mix_summaries(values[at, :, place], running.values, share)
-        counts[at, place] += running.counts
+        with_running_hour = np.flatnonzero((hour >= first) & (hour <= last) & (self._running.count[series] > 0))
+        running = self._running.summarise(series[with_running_hour])
+        hour_positions = running.hours - first
+        share = running.counts / (counts[with_running_hour, hour_positions] + running.counts)
+        values[with_running_hour, :, hour_positions] = mix_summaries(
+            values[with_running_hour, :, hour_positions], running.values, share
+        )
+        counts[with_running_hour, hour_positions] += running.counts
         return np.where(counts[:, np.newaxis] > 0, values, np.float32(np.nan))
 
     def _close_hours(self, series: IntColumn, hours: IntColumn) -> None:
@@ -278,7 +280,7 @@ class HourlyHistory:
         self._running.restart(series, hours[series])
 
 
-def _series(numbers: IntColumn) -> IntColumn:
+def _list_series(numbers: IntColumn) -> IntColumn:
     """The series of rows: CPU and memory of each in turn."""
     series: IntColumn = (2 * numbers[:, np.newaxis] + np.array([CPU_SERIES, MEMORY_SERIES])).reshape(-1)
     return series

@@ -40,7 +40,7 @@ class HourSummaries(NamedTuple):
 class RunningHours(ColumnTable):
     """The newest hour of each series, still filling up. The series of number n are 2n for CPU and 2n + 1 for memory."""
 
-    fills = {"hour": -1, "count": 0, "total": 0.0, "highest": 0.0}
+    initial_values = {"hour": -1, "count": 0, "total": 0.0, "highest": 0.0}
 
     hour: IntColumn
     count: IntColumn
@@ -66,8 +66,8 @@ class RunningHours(ColumnTable):
         np.add.at(self.total, series, values)
         np.maximum.at(self.highest, series, values)
         for resource, layout in enumerate(_LAYOUTS):
-            mine = series % 2 == resource
-            np.add.at(self._bins, (series[mine], layout.find_bins(values[mine])), 1)
+            is_of_resource = series % 2 == resource
+            np.add.at(self._bins, (series[is_of_resource], layout.find_bins(values[is_of_resource])), 1)
 
     def summarise(self, series: IntColumn) -> HourSummaries:
         """The running hours as far as they have come; series without a sample are left out."""
@@ -77,10 +77,10 @@ class RunningHours(ColumnTable):
         values[:, 0] = self.total[series] / counts
         values[:, MAXIMUM] = self.highest[series]
         for resource, layout in enumerate(_LAYOUTS):
-            mine = series % 2 == resource
-            bins = self._bins[series[mine], : layout.bins]
-            values[mine, 1:MAXIMUM] = np.minimum(
-                _percentiles(bins, layout.starts), self.highest[series[mine], np.newaxis]
+            is_of_resource = series % 2 == resource
+            bins = self._bins[series[is_of_resource], : layout.bins]
+            values[is_of_resource, 1:MAXIMUM] = np.minimum(
+                _interpolate_percentiles(bins, layout.starts), self.highest[series[is_of_resource], np.newaxis]
             )
         return HourSummaries(series, self.hour[series], values, counts)
 
@@ -88,7 +88,7 @@ class RunningHours(ColumnTable):
         """Some series in a table of their own, numbered from 0 on."""
         copy = RunningHours()
         copy.allocate(len(series))
-        for name in self.fills:
+        for name in self.initial_values:
             copy._column(name)[: len(series)] = self._column(name)[series]
         copy._bins = np.zeros((copy.capacity, _BINS), dtype=np.uint32)
         counted = np.flatnonzero(series < len(self._bins))
@@ -108,7 +108,7 @@ def summarise_hours(series: IntColumn, hours: IntColumn, values: FloatColumn) ->
     """A batch of samples, hour by hour, from the values themselves."""
     order = np.lexsort((values, hours, series))
     series, hours, values = series[order], hours[order], values[order]
-    begins = np.flatnonzero(_changes(series) | _changes(hours))
+    begins = np.flatnonzero(_mark_changes(series) | _mark_changes(hours))
     counts = np.diff(begins, append=len(series))
     summaries = np.empty((len(begins), len(MEASURES)))
     summaries[:, 0] = np.add.reduceat(values, begins) / counts if len(begins) else 0.0
@@ -118,7 +118,7 @@ def summarise_hours(series: IntColumn, hours: IntColumn, values: FloatColumn) ->
     return HourSummaries(series[begins], hours[begins], summaries, counts)
 
 
-def _percentiles(bins: npt.NDArray[np.uint32], starts: FloatColumn) -> FloatColumn:
+def _interpolate_percentiles(bins: npt.NDArray[np.uint32], starts: FloatColumn) -> FloatColumn:
     """Percentiles of rows of bins, as if the samples of a bin were spread evenly over it."""
     sums = np.cumsum(bins, axis=1, dtype=np.float64)
     percentiles = np.empty((len(bins), len(_FRACTIONS)))
@@ -126,15 +126,15 @@ def _percentiles(bins: npt.NDArray[np.uint32], starts: FloatColumn) -> FloatColu
     for measure, fraction in enumerate(_FRACTIONS):
         target_weight = fraction * sums[:, -1]
         position = (sums >= target_weight[:, np.newaxis]).argmax(axis=1)
-        inside = bins[positions, position]
-        missing = target_weight - (sums[positions, position] - inside)
+        bin_count = bins[positions, position]
+        missing = target_weight - (sums[positions, position] - bin_count)
         percentiles[:, measure] = starts[position] + (starts[position + 1] - starts[position]) * missing / np.maximum(
-            inside, 1
+            bin_count, 1
         )
     return percentiles
 
 
-def _changes(column: IntColumn) -> BoolColumn:
+def _mark_changes(column: IntColumn) -> BoolColumn:
     return np.concatenate((np.ones(min(len(column), 1), dtype=np.bool_), column[1:] != column[:-1]))
 
 
@@ -169,15 +169,15 @@ class Rings:
         """Grow to so many series."""
         while len(self._blocks) * self._per_block < series:
             self._blocks.append(_HourBlock(self.hours, self._per_block))
-        more = max(series - len(self._newest), 0)
-        self._newest = np.append(self._newest, np.full(more, -1))
-        self._revisions = np.append(self._revisions, np.zeros(more, dtype=np.int64))
+        added = max(series - len(self._newest), 0)
+        self._newest = np.append(self._newest, np.full(added, -1))
+        self._revisions = np.append(self._revisions, np.zeros(added, dtype=np.int64))
 
     def clear(self, series: IntColumn) -> None:
         """Clear some series."""
         self._newest[series] = -1
         self._revisions[series] += 1
-        for block, where, _ in self._parts(series):
+        for block, where, _ in self._split_by_block(series):
             block.counts[where] = 0
 
     def newest(self, series: IntColumn) -> IntColumn:
@@ -209,13 +209,15 @@ class Rings:
         self._advance(summaries.series, summaries.hours)
         self._revisions[summaries.series] += 1
         inside = np.flatnonzero(summaries.hours > self._newest[summaries.series] - self.hours)
-        for block, where, positions in self._parts(summaries.series[inside]):
-            here = inside[positions]
-            place = summaries.hours[here] % self.hours
-            together = block.counts[where, place] + summaries.counts[here]
-            share = summaries.counts[here] / together
-            block.values[where, :, place] = mix_summaries(block.values[where, :, place], summaries.values[here], share)
-            block.counts[where, place] = np.minimum(together, _MOST_SAMPLES)
+        for block, where, positions in self._split_by_block(summaries.series[inside]):
+            summary_positions = inside[positions]
+            hour_positions = summaries.hours[summary_positions] % self.hours
+            total_counts = block.counts[where, hour_positions] + summaries.counts[summary_positions]
+            share = summaries.counts[summary_positions] / total_counts
+            block.values[where, :, hour_positions] = mix_summaries(
+                block.values[where, :, hour_positions], summaries.values[summary_positions], share
+            )
+            block.counts[where, hour_positions] = np.minimum(total_counts, _MOST_SAMPLES)
 
     def read(self, series: IntColumn, last: int) -> tuple[Ring, IntColumn]:
         """The hours up to one, oldest first (series, measures, hours), and the samples behind each (series, hours)."""
@@ -227,10 +229,12 @@ class Rings:
         # In two pieces: picking hour by hour takes six times as long.
         oldest = (last + 1) % self.hours
         split = self.hours - oldest
-        for there, here in ((slice(oldest, None), slice(split)), (slice(oldest), slice(split, None))):
-            for block, where, positions in self._parts(series):
-                values[positions, :, here] = block.values[where, :, there]
-                counts[positions, here] = np.where(inside[positions, here], block.counts[where, there], 0)
+        for ring_part, result_part in ((slice(oldest, None), slice(split)), (slice(oldest), slice(split, None))):
+            for block, where, positions in self._split_by_block(series):
+                values[positions, :, result_part] = block.values[where, :, ring_part]
+                counts[positions, result_part] = np.where(
+                    inside[positions, result_part], block.counts[where, ring_part], 0
+                )
         return values, counts
 
     def copy_series(self, series: IntColumn) -> Rings:
@@ -239,9 +243,9 @@ class Rings:
         copy.reserve(len(series))
         copy._newest[:] = self._newest[series]
         copy._revisions[:] = self._revisions[series]
-        for block, where, positions in self._parts(series):
-            mine = copy._blocks[0]
-            mine.values[positions], mine.counts[positions] = block.values[where], block.counts[where]
+        for block, where, positions in self._split_by_block(series):
+            target = copy._blocks[0]
+            target.values[positions], target.counts[positions] = block.values[where], block.counts[where]
         return copy
 
     def _advance(self, series: IntColumn, hours: IntColumn) -> None:
@@ -250,14 +254,14 @@ class Rings:
         np.maximum.at(newest, series, hours)
         moved = np.flatnonzero((newest > self._newest) & (self._newest >= 0))
         steps = np.minimum(newest[moved] - self._newest[moved], self.hours)
-        which = np.repeat(moved, steps)
-        offset = np.arange(len(which)) - np.repeat(np.cumsum(steps) - steps, steps)
-        place = (newest[which] - offset) % self.hours
-        for block, where, positions in self._parts(which):
-            block.counts[where, place[positions]] = 0
+        repeated = np.repeat(moved, steps)
+        offset = np.arange(len(repeated)) - np.repeat(np.cumsum(steps) - steps, steps)
+        hour_positions = (newest[repeated] - offset) % self.hours
+        for block, where, positions in self._split_by_block(repeated):
+            block.counts[where, hour_positions[positions]] = 0
         self._newest = newest
 
-    def _parts(self, series: IntColumn) -> Iterator[tuple[_HourBlock, IntColumn, IntColumn]]:
+    def _split_by_block(self, series: IntColumn) -> Iterator[tuple[_HourBlock, IntColumn, IntColumn]]:
         """A batch block by block: the block, where in it the series are, and where in the batch."""
         numbers, where = np.divmod(series, self._per_block)
         for number in np.unique(numbers).tolist():
@@ -268,6 +272,6 @@ class Rings:
 def mix_summaries(old: Ring, new: FloatColumn, share: FloatColumn) -> FloatColumn:
     """Summaries (summaries, measures) of two parts of their hours as one; `share` is the new part's of all samples."""
     only_new = share[:, np.newaxis] >= 1
-    both = np.where(only_new, new, old + (new - old) * share[:, np.newaxis])
-    both[:, MAXIMUM] = np.where(only_new[:, 0], new[:, MAXIMUM], np.maximum(old[:, MAXIMUM], new[:, MAXIMUM]))
-    return both
+    mixed = np.where(only_new, new, old + (new - old) * share[:, np.newaxis])
+    mixed[:, MAXIMUM] = np.where(only_new[:, 0], new[:, MAXIMUM], np.maximum(old[:, MAXIMUM], new[:, MAXIMUM]))
+    return mixed

@@ -71,7 +71,7 @@ def test_an_installed_recommender_answers_to_its_name_and_is_the_same_one_in_eve
         hosted.start(30.0)
         found = hosted.get_recommenders()["unruly"]
         assert isinstance(before, UnavailableRecommender)
-        assert before.why == "recommender unruly is still being started"
+        assert before.reason == "recommender unruly is still being started"
         assert defaults(found) == {"mood": "fine", "millicores": 250.0}
         assert hosted.get_recommenders()["unruly"] is found
 
@@ -89,7 +89,7 @@ def test_one_that_cannot_be_imported_is_stood_in_for_with_what_is_wrong(site: Pa
         hosted.start(30.0)
         broken = hosted.get_recommenders()["broken"]
         assert isinstance(broken, UnavailableRecommender)
-        assert broken.why.startswith(
+        assert broken.reason.startswith(
             "recommender broken of package broken-package 1.0 cannot be used: no_such_module:X cannot be loaded: "
         )
         assert hosted.get_recommenders()["broken"] is broken
@@ -101,7 +101,7 @@ def test_two_packages_with_one_name_are_told_to_the_user(site: Path) -> None:
     with hosting("unruly") as hosted:
         found = hosted.get_recommenders()["unruly"]
     assert isinstance(found, UnavailableRecommender)
-    assert found.why == (
+    assert found.reason == (
         "recommender unruly is installed twice, by one-package 1.0 and other-package 2.0: "
         "uninstall all but one of these packages"
     )

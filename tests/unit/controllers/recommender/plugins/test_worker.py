@@ -47,7 +47,7 @@ def working(
     worker = RecommenderWorker(
         RecommenderPlugin("unruly", value, "unruly-package", "1.0"),
         WorkerSettings(**{"deadline": DEADLINE, **settings}),
-        given=given or {},
+        presets=given or {},
         observe=seen.observe,
         clock=lambda: seen.time,
     )
@@ -229,7 +229,7 @@ from trellis.testing.rows import NOW, UsageExample, build_rows
 from trellis.controllers.recommender.plugins.entry_points import RecommenderPlugin
 from trellis.controllers.recommender.plugins.worker import RecommenderWorker, WorkerSettings
 plugin = RecommenderPlugin("unruly", "unruly_recommender:Unruly", "unruly-package", "1.0")
-worker = RecommenderWorker(plugin, WorkerSettings(60.0), given={{}}, observe=print)
+worker = RecommenderWorker(plugin, WorkerSettings(60.0), presets={{}}, observe=print)
 worker.start().result()
 worker.start_estimate(build_rows([UsageExample()]), {{"mood": "spin", "millicores": 1.0}}, NOW)
 print(worker._process.pid, flush=True)

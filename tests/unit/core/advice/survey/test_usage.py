@@ -49,7 +49,7 @@ def measured(days: float, cpu: float = 0.2, memory: float = 300 * MIB) -> Measur
 
 
 def counted(counting: NamespaceUsageCounter, found: Measurements, pod: str = "odd", container: str = "app") -> int:
-    return counting.take_in([(pod, container)], np.zeros(len(found), dtype=np.int64), found, NOW)
+    return counting.add_batch([(pod, container)], np.zeros(len(found), dtype=np.int64), found, NOW)
 
 
 def only(rows: Sequence[SurveyedUsage]) -> SurveyedUsage:
@@ -134,7 +134,7 @@ def test_the_estimate_is_what_the_recommender_says_of_a_vpa_with_this_usage() ->
     model.ingest(Samples(*names, found.times, found.cpu, found.memory), NOW)
     view = model.view()
     values: ParameterValues = {parameter.name: parameter.default for parameter in DEFAULT.parameters}
-    said = DEFAULT.estimate(Rows.of(view, np.arange(1), np.ones(1)), values, NOW).target[:, 0]
+    said = DEFAULT.estimate(Rows.from_view(view, np.arange(1), np.ones(1)), values, NOW).target[:, 0]
     estimate = workload.containers[0].estimate
     assert estimate.target.cpu == pytest.approx(said[0], abs=1)
     assert estimate.target.memory == pytest.approx(said[1], rel=1e-6)
@@ -156,7 +156,7 @@ def test_what_is_said_of_a_workload_does_not_depend_on_the_others(recommender: s
     for place in (0, 35, 69):
         alone = estimate_workloads({keys[place]: WEB}, [rows[place]], asked, NOW).workloads
         assert repr(alone) == repr((together[place],)), "NaN is not equal to itself"
-        assert alone[0].containers[0].estimate.said
+        assert alone[0].containers[0].estimate.explanation
 
 
 def test_a_recommender_that_fails_is_named_and_nothing_is_made_up() -> None:

@@ -26,8 +26,8 @@ def counted(
         which = np.array([row[0] for row in batch], dtype=np.int64)
         times, cpu, memory = (np.array([row[at] for row in batch], dtype=np.float64) for at in (1, 2, 3))
         pods = [pod for pod, _ in CONTAINERS]
-        counter.take_in(KEYS, pods, which, Measurements(1000.0 + 60.0 * times, cpu, memory))
-    return counter.found()["web"]
+        counter.add_batch(KEYS, pods, which, Measurements(1000.0 + 60.0 * times, cpu, memory))
+    return counter.read_usage()["web"]
 
 
 ROWS = st.lists(
@@ -59,6 +59,6 @@ def test_batches_make_no_difference_and_sums_are_those_of_the_rows(
 def test_unselected_workloads_are_left_out() -> None:
     counter = WorkloadUsageCounter(["web"], 0.0, 60.0, 2)
     column = np.ones(4)
-    counter.take_in(KEYS, ["a", "a", "b", "c"], np.arange(4), Measurements(np.zeros(4), column, column))
-    assert list(counter.found()) == ["web"]
-    assert counter.found()["web"].pods.tolist() == [2, 0]
+    counter.add_batch(KEYS, ["a", "a", "b", "c"], np.arange(4), Measurements(np.zeros(4), column, column))
+    assert list(counter.read_usage()) == ["web"]
+    assert counter.read_usage()["web"].pods.tolist() == [2, 0]

@@ -131,7 +131,7 @@ def test_jobs_with_the_same_label_are_one_workload() -> None:
     labels = {"pipeline": "etl"}
     jobs = [made(f"etl-{letter}", labels=labels) for letter in "abc"]
     pods = (pod("etl-a-x", owner("Job", "etl-a", "batch/v1")), pod("loner-x", owner("Job", "loner", "batch/v1")))
-    grouped = found(WorkloadFilter.of(job_labels=["team", "pipeline"]), pods=pods, Job=[*jobs, made("loner")])
+    grouped = found(WorkloadFilter.parse(job_labels=["team", "pipeline"]), pods=pods, Job=[*jobs, made("loner")])
     assert named(grouped) == ["Job loner", "Job etl"]
     etl = grouped.workloads["shop", "Job/pipeline=etl"]
     assert (etl.group, etl.members, etl.pods) == ("pipeline=etl", 3, 1)
@@ -184,7 +184,7 @@ def test_labels_choose_workloads_by_their_own_or_else_by_their_pods() -> None:
     def chosen(selector: str) -> list[str]:
         pods = (pod("a", owner("StatefulSet", "db"), labels={"tier": "pod"}), pod("b", labels={"tier": "bare"}))
         return named(
-            found(WorkloadFilter.of(selector=selector), pods=pods, StatefulSet=[made("db", labels={"tier": "data"})])
+            found(WorkloadFilter.parse(selector=selector), pods=pods, StatefulSet=[made("db", labels={"tier": "data"})])
         )
 
     assert chosen("tier=data") == ["StatefulSet db"]
@@ -203,15 +203,15 @@ def test_labels_choose_workloads_by_their_own_or_else_by_their_pods() -> None:
     ],
 )
 def test_kinds_are_called_as_people_call_them(kinds: list[str], chosen: list[str]) -> None:
-    what = found(WorkloadFilter.of(kinds=kinds), Deployment=[made("web")], StatefulSet=[made("db")])
+    what = found(WorkloadFilter.parse(kinds=kinds), Deployment=[made("web")], StatefulSet=[made("db")])
     assert named(what) == chosen
 
 
 def test_what_is_no_choice_is_refused() -> None:
     with pytest.raises(InvalidInput, match="is no key of a label"):
-        WorkloadFilter.of(job_labels=["not a label!"])
+        WorkloadFilter.parse(job_labels=["not a label!"])
     with pytest.raises(InvalidInput):
-        WorkloadFilter.of(selector="a in (")
+        WorkloadFilter.parse(selector="a in (")
 
 
 def test_a_workload_without_pods_has_the_requests_of_its_template() -> None:
@@ -222,6 +222,6 @@ def test_a_workload_without_pods_has_the_requests_of_its_template() -> None:
     template = PodTemplateSpec(spec=PodSpec(containers=(container,)))
     web = Deployment(ObjectMeta(name="web", namespace="shop"), DeploymentSpec(replicas=0, template=template))
     workload = only(found(Deployment=[web]))
-    assert (workload.pods, workload.wanted) == (0, 0)
+    assert (workload.pods, workload.desired_replicas) == (0, 0)
     assert workload.containers[0].request.cpu == 250
     assert math.isnan(workload.containers[0].request.memory)

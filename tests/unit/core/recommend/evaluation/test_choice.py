@@ -147,7 +147,7 @@ def test_a_choice_does_not_depend_on_other_rows_or_their_order(used: FloatColumn
 
 def waiting(choices: ChoiceTable, now: float, limit: int = 1000) -> IntColumn:
     """Rows that are due, after which they are chosen for."""
-    found = choices.select_due(ROWS, now, limit)
+    found = choices.select_outdated(ROWS, now, limit)
     none = np.zeros(len(found), dtype=np.int64)
     choices.record_choices(ROWS, found, now, CandidateChoice(none + 1, np.zeros((2, len(found)))), none)
     return found
@@ -197,4 +197,4 @@ def test_history_that_has_come_from_elsewhere_is_chosen_by_at_once() -> None:
 def test_a_history_of_its_own_begins_anew() -> None:
     choices = ChoiceTable(2)
     waiting(choices, NOW)
-    assert len(choices.select_due(build_rows([UsageExample([0.1] * 3)] * 3), NOW, 1000)) == 3
+    assert len(choices.select_outdated(build_rows([UsageExample([0.1] * 3)] * 3), NOW, 1000)) == 3

@@ -94,22 +94,22 @@ def test_a_day_of_which_nothing_is_known_counts_less_than_one_that_was_alike() -
 
 def test_levels_are_those_of_the_day_that_ends_with_an_hour() -> None:
     used = np.repeat([100.0, 200.0, 200.0], 24)[np.newaxis]
-    levels = compute_day_levels(used, followed=1.0)
+    levels = compute_day_levels(used, change_share=1.0)
     assert np.exp(levels.after[0, [23, 35, 47, 71]]) == pytest.approx([100, 150, 200, 200])
     assert np.exp(levels.before[0, [0, 24, 48]]) == pytest.approx([100, 100, 200])
 
 
 def test_an_hour_settles_at_the_level_after_a_change_if_it_went_along() -> None:
     used = np.repeat([100.0, 100.0, 200.0, 200.0], 24)[np.newaxis]
-    levels = compute_day_levels(used, followed=1.0)
+    levels = compute_day_levels(used, change_share=1.0)
     # The last hours of the second day lie before the change, those of the third behind it.
-    assert np.exp(levels.settled[0, [40, 47]]) == pytest.approx([100, 100])
-    assert np.exp(levels.settled[0, [49, 60, 71]]) == pytest.approx([200, 200, 200], rel=0.05)
+    assert np.exp(levels.adjusted[0, [40, 47]]) == pytest.approx([100, 100])
+    assert np.exp(levels.adjusted[0, [49, 60, 71]]) == pytest.approx([200, 200, 200], rel=0.05)
 
 
 def test_a_level_before_anything_was_known_is_that_of_the_first_hour() -> None:
     used = np.concatenate([np.full(5, np.nan), np.full(10, 50.0)])[np.newaxis]
-    levels = compute_day_levels(used, followed=1.0)
+    levels = compute_day_levels(used, change_share=1.0)
     assert np.exp(levels.before[0, 5]) == pytest.approx(50)
 
 

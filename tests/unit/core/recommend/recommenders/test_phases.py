@@ -20,7 +20,7 @@ from trellis.core.recommend.recommenders.phases import PhasesRecommender
 from trellis.core.recommend.registry import apply_preset
 from trellis.core.recommend.validation import needs_runs, read_declaration
 from trellis.core.usage.columns import FloatColumn
-from trellis.core.usage.history.runs import PLACES
+from trellis.core.usage.history.runs import INTERVALS
 from trellis.core.usage.model import UsageModel
 from trellis.core.usage.samples import Samples
 from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
@@ -89,7 +89,7 @@ class World:
         view = self.model.view(row(self.model))
         values = {parameter.name: parameter.default for parameter in asked.parameters}
         values |= {name.replace("_", "-"): value for name, value in given.items()}
-        return asked.estimate(Rows.of(view, np.arange(1), np.ones(1)), values, self.now)
+        return asked.estimate(Rows.from_view(view, np.arange(1), np.ones(1)), values, self.now)
 
 
 def phases() -> PhasesRecommender:
@@ -360,7 +360,7 @@ class TestSequences:
     """Where phases begin."""
 
     def starts(self, cpu: Sequence[float], memory: Sequence[float] = ()) -> list[int]:
-        means = np.full((1, 2, PLACES), np.nan, dtype=np.float32)
+        means = np.full((1, 2, INTERVALS), np.nan, dtype=np.float32)
         means[0, CPU, : len(cpu)] = cpu
         means[0, MEMORY, : len(memory)] = memory
         found = split_into_phases(means, np.array([[0.1, 0.1]]))

@@ -1,4 +1,4 @@
-"""What the last runs used is remembered from their start on: the right runs, in places that grow, across restarts."""
+"""Run history: the right runs from their start on, in intervals that grow, across restarts."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from trellis.api.kinds.checkpoint import RUNS_LENGTH
 from trellis.base.errors import InvalidCheckpoint
 from trellis.core.usage.checkpoints.compressed_history import LONGEST_RUNS_TEXT, decode_runs, encode_runs
 from trellis.core.usage.history.runs import (
-    FIRST_PLACE_SECONDS,
+    FIRST_INTERVAL_SECONDS,
     HIGHEST,
+    INTERVALS,
     MEAN,
     MOST_DOUBLINGS,
-    PLACES,
     RUNS,
     SAME_RUN_SECONDS,
     RunHistory,
@@ -57,18 +57,18 @@ class Oracle:
                 self.samples[number][at].append((offset, value))
 
     def seen(self, number: int) -> list[tuple[float, dict[int, tuple[float, float]]]]:
-        """Runs, newest first, each as mean and maximum by place."""
+        """Runs, newest first, each as mean and maximum by interval."""
         runs = [(begin, mine) for begin, mine in zip(self.begins[number], self.samples[number], strict=True) if mine]
-        minutes = [int(offset // FIRST_PLACE_SECONDS) for _, mine in runs for offset, _ in mine]
+        minutes = [int(offset // FIRST_INTERVAL_SECONDS) for _, mine in runs for offset, _ in mine]
         width = 1
-        while any(minute // width >= PLACES for minute in minutes):
+        while any(minute // width >= INTERVALS for minute in minutes):
             width *= 2
         found = []
         for begin, mine in sorted(runs, key=lambda run: -run[0]):
-            places: dict[int, list[float]] = {}
+            intervals: dict[int, list[float]] = {}
             for offset, value in mine:
-                places.setdefault(int(offset // FIRST_PLACE_SECONDS) // width, []).append(value)
-            found.append((begin, {place: (float(np.mean(all_)), max(all_)) for place, all_ in places.items()}))
+                intervals.setdefault(int(offset // FIRST_INTERVAL_SECONDS) // width, []).append(value)
+            found.append((begin, {interval: (float(np.mean(all_)), max(all_)) for interval, all_ in intervals.items()}))
         return found
 
     def _find(self, number: int, start: float) -> int | None:
@@ -92,15 +92,15 @@ def seen(runs: RunHistory, number: int, resource: int = CPU) -> list[tuple[float
     """What is remembered, as the oracle says it."""
     found = runs.read_recent(np.array([number]))
     return [
-        (begin, {place: (float(run[MEAN, place]), float(run[HIGHEST, place])) for place in known(run)})
+        (begin, {interval: (float(run[MEAN, interval]), float(run[HIGHEST, interval])) for interval in known(run)})
         for begin, run in zip(found.begin[0].tolist(), found.values[0, :, resource], strict=True)
         if not math.isnan(begin)
     ]
 
 
 def known(run: np.ndarray[tuple[int, ...], np.dtype[np.float32]]) -> list[int]:
-    places: list[int] = np.flatnonzero(~np.isnan(run[MEAN])).tolist()
-    return places
+    intervals: list[int] = np.flatnonzero(~np.isnan(run[MEAN])).tolist()
+    return intervals
 
 
 samples_of = st.tuples(
@@ -123,7 +123,7 @@ def test_it_remembers_what_an_oracle_does(batches: list[list[Sample]]) -> None:
         assert [run[0] for run in found] == [run[0] for run in expected]
         for (_, mine), (_, theirs) in zip(found, expected, strict=True):
             assert mine.keys() == theirs.keys()
-            assert np.allclose([mine[place] for place in theirs], list(theirs.values()), rtol=1e-4, atol=1e-5)
+            assert np.allclose([mine[interval] for interval in theirs], list(theirs.values()), rtol=1e-4, atol=1e-5)
 
 
 @given(st.lists(samples_of, min_size=1, max_size=40))
@@ -158,7 +158,7 @@ class TestRuns:
         found = seen(self.one((1000.0, 59.0, 1.0), (1029.0, 59.0, 2.0)), 0)
         assert found == [(1000.0, {0: (1.5, 2.0)})]
 
-    def test_a_long_run_has_longer_places(self) -> None:
+    def test_a_long_run_has_longer_intervals(self) -> None:
         runs = self.one(*((0.0, MINUTE * minute, float(minute)) for minute in range(12 * 60)))
         found = runs.read_recent(np.array([0]))
         assert found.width.tolist() == [8 * MINUTE]
@@ -222,16 +222,16 @@ class TestRuns:
         assert runs.copy_rows(np.zeros(0, dtype=np.int64)).size == 0
 
 
-def made_up(begin: float, doublings: int, seed: int, places: int) -> StoredRun:
+def made_up(begin: float, doublings: int, seed: int, intervals: int) -> StoredRun:
     draw = np.random.default_rng(seed)
-    values = np.full((2, 2, PLACES), np.nan, dtype=np.float32)
-    mean = 10.0 ** draw.uniform(-6, 3, (2, places)) * np.array([[1.0], [1e9]])
-    values[:, MEAN, :places], values[:, HIGHEST, :places] = mean, mean * (1 + draw.random((2, places)))
+    values = np.full((2, 2, INTERVALS), np.nan, dtype=np.float32)
+    mean = 10.0 ** draw.uniform(-6, 3, (2, intervals)) * np.array([[1.0], [1e9]])
+    values[:, MEAN, :intervals], values[:, HIGHEST, :intervals] = mean, mean * (1 + draw.random((2, intervals)))
     return StoredRun(begin, begin + 60.0, doublings, values)
 
 
 stored_runs = st.builds(
-    made_up, st.floats(0.0, 2e9), st.integers(0, MOST_DOUBLINGS), st.integers(0, 2**16), st.integers(0, PLACES)
+    made_up, st.floats(0.0, 2e9), st.integers(0, MOST_DOUBLINGS), st.integers(0, 2**16), st.integers(0, INTERVALS)
 )
 
 
@@ -249,7 +249,7 @@ class TestText:
             assert np.allclose(mine.values, theirs.values, rtol=0.0051, atol=0.0051 * units.max(), equal_nan=True)
 
     def test_what_does_not_fit_leaves_out_the_oldest_runs(self) -> None:
-        runs = [made_up(1000.0 * number, 0, number, PLACES) for number in range(RUNS)]
+        runs = [made_up(1000.0 * number, 0, number, INTERVALS) for number in range(RUNS)]
         text = encode_runs(runs)
         assert 0 < len(text) <= LONGEST_RUNS_TEXT == RUNS_LENGTH
         assert [run.begin for run in decode_runs(text)] == [run.begin for run in runs[-len(decode_runs(text)) :]]
@@ -259,7 +259,7 @@ class TestText:
         draw = np.random.default_rng(3)
         runs = []
         for number in range(RUNS):
-            shape = np.repeat([0.2, 2.0, 0.5], [30, 36, 30]) * (1 + 0.1 * draw.standard_normal(PLACES))
+            shape = np.repeat([0.2, 2.0, 0.5], [30, 36, 30]) * (1 + 0.1 * draw.standard_normal(INTERVALS))
             values = np.stack([np.stack([shape, shape * 1.1]), np.stack([shape, shape]) * 1e9]).astype(np.float32)
             runs.append(StoredRun(1e4 * number, 1e4 * number + 60, 3, values))
         assert len(decode_runs(encode_runs(runs))) == RUNS
