@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from support.worlds.simulated_cluster import BEGIN, GIB, container, fault, wants, workload
+from support.worlds.simulated_cluster import BEGIN, GIB, container, container_demand, fault, workload
 from support.worlds.simulated_workloads import SimulatedRun, fixed, vpa
 from trellis.base.yaml.documents import Document, read_documents
 from trellis.sim.fleet import SimulatedWorkload, StartProfile
@@ -42,7 +42,7 @@ def boost(duration: str, factor: int = 3, **more: Any) -> dict[str, Any]:
 @pytest.mark.req("SB-50")
 def test_boost_only_gives_a_pod_its_own_request_back() -> None:
     document = example("boost-only")
-    found = of_example(document, demand=(wants(0.7, GIB, steps=120),), start=StartProfile(20.0))
+    found = of_example(document, demand=(container_demand(0.7, GIB, steps=120),), start=StartProfile(20.0))
     played = SimulatedRun(found, document, steps=120)
     requested = played.requested()[1:]
     assert set(requested.tolist()) == {1.5, 0.5}
@@ -58,7 +58,7 @@ def test_boost_only_gives_a_pod_its_own_request_back() -> None:
 )
 def test_a_boost_lasts_until_ready_and_its_duration_have_passed(probe: bool, duration: str, ended: float) -> None:
     start = StartProfile(20.0, 40.0, 2.0, probe)
-    found = workload("web", 1, container(cpu="500m"), demand=(wants(steps=120),), start=start)
+    found = workload("web", 1, container(cpu="500m"), demand=(container_demand(steps=120),), start=start)
     played = SimulatedRun(found, vpa("InPlaceOrRecreate", startupBoost=boost(duration)), steps=120)
     assert ended - 1 <= played.last(1.5) <= ended + SOON
     assert played.totals.evictions == 0
@@ -67,7 +67,7 @@ def test_a_boost_lasts_until_ready_and_its_duration_have_passed(probe: bool, dur
 @pytest.mark.req("SB-28", "SB-29")
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate", "InPlace"])
 def test_a_pod_that_is_not_ready_stays_boosted_whatever_is_recommended(mode: str) -> None:
-    found = workload("web", 3, demand=(wants(2.0, GIB, steps=48),), start=StartProfile(1e6))
+    found = workload("web", 3, demand=(container_demand(2.0, GIB, steps=48),), start=StartProfile(1e6))
     policy = vpa(mode, resourcePolicy=fixed("4", "4Gi"), startupBoost=boost("10s"))
     played = SimulatedRun(found, policy, steps=48, step=300.0, every=300.0)
     assert set(played.requested()[1:].tolist()) == {1.5}
@@ -77,7 +77,7 @@ def test_a_pod_that_is_not_ready_stays_boosted_whatever_is_recommended(mode: str
 
 @pytest.mark.req("SB-29")
 def test_a_pod_that_is_not_ready_is_given_up_when_its_policy_says_so() -> None:
-    found = workload("web", 1, demand=(wants(steps=120),), start=StartProfile(1e6))
+    found = workload("web", 1, demand=(container_demand(steps=120),), start=StartProfile(1e6))
     boosting = boost("10s", giveUpAfterSeconds=60)
     played = SimulatedRun(found, vpa("InPlaceOrRecreate", startupBoost=boosting), steps=120)
     assert 59 <= played.last(1.5) <= 60 + SOON
@@ -86,7 +86,7 @@ def test_a_pod_that_is_not_ready_is_given_up_when_its_policy_says_so() -> None:
 @pytest.mark.req("SB-29")
 @pytest.mark.parametrize(("own", "ended"), [(None, 1800.0), (600, 600.0), (3600, 3600.0)])
 def test_the_flag_gives_up_a_pod_that_is_not_ready_and_an_object_goes_first(own: int | None, ended: float) -> None:
-    found = workload("web", 1, demand=(wants(steps=400),), start=StartProfile(1e6))
+    found = workload("web", 1, demand=(container_demand(steps=400),), start=StartProfile(1e6))
     boosting = boost("10s", **({} if own is None else {"giveUpAfterSeconds": own}))
     policy = vpa("InPlaceOrRecreate", startupBoost=boosting)
     played = SimulatedRun(found, policy, steps=400, step=10.0, settings={"boost-give-up-after": "30m"})
@@ -96,7 +96,9 @@ def test_the_flag_gives_up_a_pod_that_is_not_ready_and_an_object_goes_first(own:
 @pytest.mark.parametrize("ready", [True, False])
 @pytest.mark.parametrize("mode", ["Off", "Initial", "Recreate", "InPlaceOrRecreate", "InPlace"])
 def test_a_pod_whose_vpa_is_deleted_gets_its_own_request_back(mode: str, ready: bool) -> None:
-    found = workload("web", 3, demand=(wants(0.7, GIB, steps=240),), start=StartProfile(1.0 if ready else 1e6))
+    found = workload(
+        "web", 3, demand=(container_demand(0.7, GIB, steps=240),), start=StartProfile(1.0 if ready else 1e6)
+    )
     policy = vpa(mode, startupBoost=boost("1h"))
     played = SimulatedRun(found, policy, steps=240, faults=(fault("vpa-deleted", 60.0),))
     # Deleted at 60, and taken back half a minute later.
@@ -107,7 +109,7 @@ def test_a_pod_whose_vpa_is_deleted_gets_its_own_request_back(mode: str, ready: 
 
 
 def test_an_updater_that_was_down_when_the_vpa_was_deleted_takes_the_boost_back_when_it_is_back() -> None:
-    found = workload("web", 1, demand=(wants(steps=240),), start=StartProfile(1e6))
+    found = workload("web", 1, demand=(container_demand(steps=240),), start=StartProfile(1e6))
     faults = (fault("vpa-deleted", 60.0), fault("updater-down", 50.0, 70.0))
     played = SimulatedRun(found, vpa("Off", startupBoost=boost("1h")), steps=240, faults=faults)
     assert 149 <= played.last(1.5) <= 160 + SOON
@@ -115,7 +117,7 @@ def test_an_updater_that_was_down_when_the_vpa_was_deleted_takes_the_boost_back_
 
 
 def test_a_vpa_that_is_replaced_costs_a_pod_that_starts_no_boost() -> None:
-    found = workload("web", 1, demand=(wants(steps=240),), start=StartProfile(1e6))
+    found = workload("web", 1, demand=(container_demand(steps=240),), start=StartProfile(1e6))
     faults = tuple(fault("vpa-deleted", begin, 20.0) for begin in (30.0, 90.0, 150.0))
     played = SimulatedRun(found, vpa("Off", startupBoost=boost("1h")), steps=240, faults=faults)
     assert set(played.requested()[1:].tolist()) == {1.5}
@@ -127,7 +129,7 @@ def test_a_vpa_that_is_replaced_costs_a_pod_that_starts_no_boost() -> None:
 def test_only_an_oom_kill_lifts_the_hold_and_only_in_modes_that_evict(mode: str, evicted: bool) -> None:
     memory = np.where(np.arange(120) < 60, 0.5, 1.5) * GIB
     app = container(limits={"memory": "1Gi"})
-    found = workload("web", 3, app, demand=(wants(0.1, memory, steps=120),))
+    found = workload("web", 3, app, demand=(container_demand(0.1, memory, steps=120),))
     played = SimulatedRun(found, vpa(mode, startupBoost=boost("20h")), steps=120, step=10.0)
     kills = played.marks("killed")
     assert kills[0] >= 600
@@ -140,7 +142,7 @@ def test_only_an_oom_kill_lifts_the_hold_and_only_in_modes_that_evict(mode: str,
 @pytest.mark.parametrize("mode", ["Recreate", "InPlaceOrRecreate"])
 @pytest.mark.parametrize("kind", ["refuse-downsizes", "refuse-resizes", "defer-resizes"])
 def test_kubelets_that_take_no_boost_back_see_no_eviction_in_a_day(mode: str, kind: str) -> None:
-    found = workload("web", 3, demand=(wants(0.2, 0.5 * GIB, steps=48),), rollouts=(BEGIN + DAY / 2,))
+    found = workload("web", 3, demand=(container_demand(0.2, 0.5 * GIB, steps=48),), rollouts=(BEGIN + DAY / 2,))
     policy = vpa(mode, startupBoost=boost("10s"))
     played = SimulatedRun(found, policy, steps=48, step=1800.0, every=1800.0, faults=(fault(kind),))
     assert played.totals.evictions == 0
@@ -152,7 +154,7 @@ def test_kubelets_that_take_no_boost_back_see_no_eviction_in_a_day(mode: str, ki
 @pytest.mark.req("SB-52")
 def test_boost_and_scaling_goes_from_thrice_the_target_to_the_target_of_that_moment() -> None:
     document = example("boost-and-scaling")
-    demand = wants(np.where(np.arange(300) < 130, 0.3, 0.9), GIB, steps=300)
+    demand = container_demand(np.where(np.arange(300) < 130, 0.3, 0.9), GIB, steps=300)
     found = of_example(document, demand=(demand,), start=StartProfile(20.0), rollouts=(BEGIN + 120,))
     played = SimulatedRun(found, document, steps=300)
     requested, target = played.requested(), played.target()
@@ -167,7 +169,7 @@ def test_boost_and_scaling_goes_from_thrice_the_target_to_the_target_of_that_mom
 @pytest.mark.req("SB-53")
 def test_one_container_is_boosted_and_the_others_are_sized() -> None:
     document = example("container-boost-only")
-    demand = (wants(0.7, GIB, BOOSTED, steps=240), wants(0.3, GIB, "other", steps=240))
+    demand = (container_demand(0.7, GIB, BOOSTED, steps=240), container_demand(0.3, GIB, "other", steps=240))
     containers = (container(BOOSTED, cpu="500m"), container("other", cpu="100m"))
     found = of_example(document, *containers, demand=demand, rollouts=(BEGIN + 120,))
     played = SimulatedRun(found, document, steps=240)
@@ -185,7 +187,7 @@ def test_a_boost_may_pass_what_is_allowed_and_a_size_may_not() -> None:
     found = of_example(
         document,
         container(BOOSTED, cpu="500m", memory="500Mi"),
-        demand=(wants(0.8, 900 * MIB, BOOSTED, steps=240),),
+        demand=(container_demand(0.8, 900 * MIB, BOOSTED, steps=240),),
         rollouts=(BEGIN + 120,),
     )
     played = SimulatedRun(found, document, steps=240)

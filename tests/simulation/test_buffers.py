@@ -8,8 +8,17 @@ import numpy as np
 import pytest
 
 from support.packing_counts import counted_packing
-from support.worlds.simulated_cluster import container, shape, wants, workload
-from support.worlds.simulated_nodes import BOOT, SimulatedNodesRun, a_buffer, job, on_nodes, plain, pool, room_for
+from support.worlds.simulated_cluster import container, container_demand, shape, workload
+from support.worlds.simulated_nodes import (
+    BOOT,
+    SimulatedNodesRun,
+    a_buffer,
+    idle_workload,
+    job,
+    on_nodes,
+    pod_capacity,
+    pool,
+)
 from support.worlds.simulated_workloads import hpa
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.cluster import PodEvent
@@ -22,14 +31,14 @@ WEB: dict[str, Any] = {"podSelector": {"matchLabels": {"app": "web"}}}
 
 def idle(**more: Any) -> Any:
     """A workload without pods: a fleet has one at least."""
-    return plain("idle", 0, **more)
+    return idle_workload("idle", 0, **more)
 
 
 @pytest.mark.req("BF-01")
 def test_nodes_come_until_the_headroom_exists_as_if_chunks_were_pods() -> None:
-    lived = SimulatedNodesRun(on_nodes(idle(), pools=(pool(),)), a_buffer(room_for(5))).until(BOOT + 20)
+    lived = SimulatedNodesRun(on_nodes(idle(), pools=(pool(),)), a_buffer(pod_capacity(5))).run_until(BOOT + 20)
     assert (lived.groups(), lived.pods) == ({"pool": 2}, {})
-    assert lived.until(3000).groups() == {"pool": 2}
+    assert lived.run_until(3000).groups() == {"pool": 2}
     assert lived.figures.ordered == 2
     assert lived.figures.buffers[0].full > 0.9
 
@@ -38,7 +47,7 @@ def test_nodes_come_until_the_headroom_exists_as_if_chunks_were_pods() -> None:
 def test_any_pod_that_fits_may_take_the_headroom() -> None:
     others = job("other", [900.0], 60.0, pods=3)
     kept = a_buffer({"replicas": {"exactly": 3}}, target=("Deployment", "web"))
-    lived = SimulatedNodesRun(on_nodes(plain(), others, pools=(pool(),)), kept).until(1200)
+    lived = SimulatedNodesRun(on_nodes(idle_workload(), others, pools=(pool(),)), kept).run_until(1200)
     assert lived.longest_wait(since=800) == 0.0
     assert lived.figures.buffers[0].hits == 3
 
@@ -46,7 +55,7 @@ def test_any_pod_that_fits_may_take_the_headroom() -> None:
 def loaded(before: float, after: float, replicas: int, steps: int = 90) -> Any:
     """A Deployment of pods of 100m whose load changes after half an hour."""
     cpu: FloatColumn = np.where(np.arange(steps) < 30, before, after)
-    demand = (wants(cpu, 1e6, steps=steps, shared=True),)
+    demand = (container_demand(cpu, 1e6, steps=steps, shared=True),)
     return workload("web", replicas, container(cpu="100m", memory="64Mi"), demand=demand, start=StartProfile(1.0))
 
 
@@ -55,9 +64,9 @@ def test_the_size_follows_a_target_that_is_scaled() -> None:
     kept = a_buffer({"replicas": {"percent": {"percent": 10}}}, target=("Deployment", "web"))
     web = loaded(40 * 0.07, 60 * 0.07, replicas=40)
     scaler = hpa(70, minReplicas=1, maxReplicas=100)
-    lived = SimulatedNodesRun(on_nodes(web, pools=(pool(cpu="16"),), steps=90), kept, scaler).until(1700)
+    lived = SimulatedNodesRun(on_nodes(web, pools=(pool(cpu="16"),), steps=90), kept, scaler).run_until(1700)
     assert (len(lived.placed()), lived.chunks) == (40, 4)
-    lived.until(3000)
+    lived.run_until(3000)
     assert (len(lived.placed()), lived.chunks) == (60, 6)
 
 
@@ -71,7 +80,7 @@ def test_a_selector_narrows_a_class_of_nodes() -> None:
     )
     capacity = {"nodeClass": {"totalCpu": "6", "totalMem": "6Gi", "nodeSelector": {"zone": "b"}}}
     kept = a_buffer(capacity, target=("CustomComputeClass", "mine"))
-    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), kept).until(1200)
+    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), kept).run_until(1200)
     assert set(lived.groups()) == {"b"}
     assert lived.figures.buffers[0].full > 0.5
 
@@ -82,7 +91,7 @@ def test_a_class_of_tainted_nodes_gets_its_room_from_none_on() -> None:
     pools = (pool("plain", price=0.1), pool("special", labels=mine, taints=[taint]))
     capacity = {"nodeClass": {"totalCpu": "4", "totalMem": "4Gi"}}
     kept = a_buffer(capacity, target=("CustomComputeClass", "mine"))
-    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), kept).until(1200)
+    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), kept).run_until(1200)
     assert set(lived.groups()) == {"special"}
     assert lived.figures.buffers[0].full > 0.5
 
@@ -91,7 +100,7 @@ def test_a_class_of_small_nodes_gets_its_room_from_none_on() -> None:
     small = pool("small", "1", "2Gi", labels={"cloud.google.com/compute-class": "mine"})
     capacity = {"nodeClass": {"totalCpu": "4", "totalMem": "4Gi"}}
     kept = a_buffer(capacity, target=("CustomComputeClass", "mine"))
-    lived = SimulatedNodesRun(on_nodes(idle(), pools=(small,)), kept).until(1200)
+    lived = SimulatedNodesRun(on_nodes(idle(), pools=(small,)), kept).run_until(1200)
     assert lived.groups() == {"small": 4}
     assert lived.figures.buffers[0].full > 0.5
 
@@ -101,35 +110,37 @@ def test_given_pods_bring_their_selectors_and_tolerations() -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     pools = (pool("plain", price=0.1), pool("special", labels={"kind": "special"}, taints=[taint]))
     spec: dict[str, Any] = {"nodeSelector": {"kind": "special"}, "tolerations": [{"key": "gpu", "operator": "Exists"}]}
-    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), a_buffer(room_for(5, **spec))).until(600)
+    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), a_buffer(pod_capacity(5, **spec))).run_until(600)
     assert (lived.groups(), lived.chunks) == ({"special": 2}, 5)
 
 
 @pytest.mark.req("BF-34")
 def test_headroom_is_kept_empty_on_top_of_what_runs() -> None:
     tasks = job("task", [900.0], 1500.0)
-    lived = SimulatedNodesRun(on_nodes(tasks, pools=(pool(cpu="3"),)), a_buffer(room_for(3))).until(890)
+    lived = SimulatedNodesRun(on_nodes(tasks, pools=(pool(cpu="3"),)), a_buffer(pod_capacity(3))).run_until(890)
     assert lived.groups() == {"pool": 1}
-    lived.until(900 + BOOT + 20)
+    lived.run_until(900 + BOOT + 20)
     assert (lived.groups(), lived.longest_wait()) == ({"pool": 2}, 0.0)
-    assert lived.until(3300).groups() == {"pool": 1}, "when the pod has ended, one node is enough again"
+    assert lived.run_until(3300).groups() == {"pool": 1}, "when the pod has ended, one node is enough again"
 
 
 @pytest.mark.req("BF-35")
 def test_a_minimum_may_be_filled_and_no_node_is_added() -> None:
     tasks = job("task", [900.0], 900.0, pods=3)
-    lived = SimulatedNodesRun(on_nodes(tasks, pools=(pool(cpu="3"),)), a_buffer(room_for(3), **MINIMUM)).until(890)
+    lived = SimulatedNodesRun(on_nodes(tasks, pools=(pool(cpu="3"),)), a_buffer(pod_capacity(3), **MINIMUM)).run_until(
+        890
+    )
     assert lived.groups() == {"pool": 1}
-    lived.until(1500)
+    lived.run_until(1500)
     assert (lived.groups(), lived.longest_wait(), len(lived.placed())) == ({"pool": 1}, 0.0, 3)
-    assert lived.until(3300).groups() == {"pool": 1}
+    assert lived.run_until(3300).groups() == {"pool": 1}
     assert lived.figures.ordered == 1
 
 
 @pytest.mark.req("BF-36")
 def test_a_minimum_is_met_by_nodes_of_two_pools_together() -> None:
     pools = (pool("a", "2", max_size=1), pool("b", "2", max_size=1))
-    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), a_buffer(room_for(4), **MINIMUM)).until(600)
+    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), a_buffer(pod_capacity(4), **MINIMUM)).run_until(600)
     assert lived.groups() == {"a": 1, "b": 1}
     assert lived.figures.buffers[0].full > 0.5
 
@@ -137,9 +148,9 @@ def test_a_minimum_is_met_by_nodes_of_two_pools_together() -> None:
 @pytest.mark.req("BF-39")
 def test_a_pod_is_bound_at_once_where_a_balloon_would_have_to_go_first() -> None:
     tasks = job("task", [900.0], 60.0, pods=2)
-    balloon = plain("balloon", 4, spec={"priority": -5})
-    kept = SimulatedNodesRun(on_nodes(tasks, pools=(pool(),)), a_buffer(room_for(4))).until(1000)
-    pushed = SimulatedNodesRun(on_nodes(tasks, balloon, pools=(pool(),))).until(1000)
+    balloon = idle_workload("balloon", 4, spec={"priority": -5})
+    kept = SimulatedNodesRun(on_nodes(tasks, pools=(pool(),)), a_buffer(pod_capacity(4))).run_until(1000)
+    pushed = SimulatedNodesRun(on_nodes(tasks, balloon, pools=(pool(),))).run_until(1000)
     assert [time - 900 for time in kept.times(PodEvent.PLACED, "task")] == [0.0, 0.0]
     assert kept.figures.preempted == 0
     assert [time - 900 for time in pushed.times(PodEvent.PLACED, "task")] == [2.0, 2.0]
@@ -151,9 +162,9 @@ def test_ten_thousand_chunks_of_a_hundred_shapes_are_planned_like_any(monkeypatc
     packed = counted_packing(monkeypatch)
 
     def lived_with(chunks: int) -> SimulatedNodesRun:
-        shapes = [a_buffer(room_for(chunks, f"{1000 + number}m"), f"spare-{number}") for number in range(100)]
+        shapes = [a_buffer(pod_capacity(chunks, f"{1000 + number}m"), f"spare-{number}") for number in range(100)]
         many = on_nodes(idle(), pools=(pool(cpu="64", memory="256Gi", max_size=300),), steps=10)
-        return SimulatedNodesRun(many, *shapes).until(BOOT + 60)
+        return SimulatedNodesRun(many, *shapes).run_until(BOOT + 60)
 
     lived_with(1)
     of_a_hundred = packed()
@@ -170,9 +181,9 @@ def test_ten_thousand_chunks_of_a_hundred_shapes_are_planned_like_any(monkeypatc
 def test_nothing_gets_slower_or_fuller_by_a_buffer(chunks: int) -> None:
     nodes: tuple[NodeShape, ...] = (shape("8", "32Gi", count=2),)
     tasks = job("task", [float(each) for each in range(0, 3000, 300)], 100.0, pods=3)
-    found = on_nodes(plain(replicas=4), tasks, pools=(pool(max_size=5),), nodes=nodes, steps=60)
+    found = on_nodes(idle_workload(replicas=4), tasks, pools=(pool(max_size=5),), nodes=nodes, steps=60)
     without = run_variant(found, Variant("without"))
-    with_room = run_variant(found, Variant("with", objects=(a_buffer(room_for(chunks)),)))
+    with_room = run_variant(found, Variant("with", objects=(a_buffer(pod_capacity(chunks)),)))
     assert with_room.fleet == without.fleet
     assert with_room.chart.used_cpu == without.chart.used_cpu
     assert with_room.fleet.waited.most == 0.0
@@ -184,7 +195,7 @@ def test_pods_of_an_hpa_find_headroom_and_the_buffer_is_refilled_behind_them() -
     web = loaded(40 * 0.07, 52 * 0.07, replicas=40)
     scaler = hpa(70, minReplicas=1, maxReplicas=100)
     without, with_room = (
-        SimulatedNodesRun(on_nodes(web, pools=(pool(cpu="1"),), steps=90), scaler, *kept_).until(3600)
+        SimulatedNodesRun(on_nodes(web, pools=(pool(cpu="1"),), steps=90), scaler, *kept_).run_until(3600)
         for kept_ in ((), (kept,))
     )
     assert len(without.placed()) == len(with_room.placed()) == 52
@@ -203,7 +214,7 @@ def test_tasks_start_without_waiting_while_they_fit_the_room_of_a_class() -> Non
     chunk = {"perChunkResources": {"cpu": "1", "memory": "1Gi"}}
     kept = a_buffer({"nodeClass": {"totalCpu": "4", "totalMem": "4Gi", **chunk}}, target=("CustomComputeClass", "ci"))
     without, with_room = (
-        SimulatedNodesRun(on_nodes(tasks, pools=pools, steps=220), *each).until(13_000) for each in ((), (kept,))
+        SimulatedNodesRun(on_nodes(tasks, pools=pools, steps=220), *each).run_until(13_000) for each in ((), (kept,))
     )
     assert without.longest_wait() >= BOOT
     assert with_room.longest_wait() == 0.0
@@ -214,27 +225,31 @@ def test_tasks_start_without_waiting_while_they_fit_the_room_of_a_class() -> Non
 def test_outside_its_windows_a_buffer_counts_for_nothing() -> None:
     # The beginning is a Friday, 08:00 in UTC.
     windows: dict[str, Any] = {"schedule": {"windows": [{"start": "30 8 * * 1-5", "duration": "1h"}]}}
-    lived = SimulatedNodesRun(on_nodes(idle(), pools=(pool(),), steps=300), a_buffer(room_for(8), **windows))
-    assert (lived.until(1700).groups(), lived.chunks) == ({}, 0)
-    assert (lived.until(1800 + BOOT + 30).groups(), lived.chunks) == ({"pool": 2}, 8)
-    assert (lived.until(5300).groups(), lived.chunks) == ({"pool": 2}, 8)
-    assert (lived.until(6300).groups(), lived.chunks) == ({}, 0)
+    lived = SimulatedNodesRun(on_nodes(idle(), pools=(pool(),), steps=300), a_buffer(pod_capacity(8), **windows))
+    assert (lived.run_until(1700).groups(), lived.chunks) == ({}, 0)
+    assert (lived.run_until(1800 + BOOT + 30).groups(), lived.chunks) == ({"pool": 2}, 8)
+    assert (lived.run_until(5300).groups(), lived.chunks) == ({"pool": 2}, 8)
+    assert (lived.run_until(6300).groups(), lived.chunks) == ({}, 0)
 
 
 @pytest.mark.req("BF-52")
 def test_a_dedicated_minimum_keeps_what_matching_pods_leave_of_it() -> None:
-    found = on_nodes(plain(replicas=4), pools=(pool(cpu="1"),), steps=60)
-    lived = SimulatedNodesRun(found, a_buffer(room_for(10), **MINIMUM, **WEB)).until(900)
+    found = on_nodes(idle_workload(replicas=4), pools=(pool(cpu="1"),), steps=60)
+    lived = SimulatedNodesRun(found, a_buffer(pod_capacity(10), **MINIMUM, **WEB)).run_until(900)
     assert (lived.chunks, lived.groups()) == (6, {"pool": 10})
 
 
 @pytest.mark.req("BF-53")
 def test_a_dedicated_minimum_is_filled_by_its_own_alone_and_never_below_nothing() -> None:
-    dedicated = a_buffer(room_for(10), **MINIMUM, **WEB)
-    others = SimulatedNodesRun(on_nodes(plain("other", 4), pools=(pool(cpu="1"),), steps=60), dedicated).until(900)
+    dedicated = a_buffer(pod_capacity(10), **MINIMUM, **WEB)
+    others = SimulatedNodesRun(
+        on_nodes(idle_workload("other", 4), pools=(pool(cpu="1"),), steps=60), dedicated
+    ).run_until(900)
     assert (others.chunks, others.groups()) == (10, {"pool": 14})
-    many = SimulatedNodesRun(on_nodes(plain(replicas=12), pools=(pool(cpu="1"),), steps=60), dedicated).until(900)
-    assert (many.chunks, many.groups(), many.waiting()) == (0, {"pool": 12}, [])
+    many = SimulatedNodesRun(
+        on_nodes(idle_workload(replicas=12), pools=(pool(cpu="1"),), steps=60), dedicated
+    ).run_until(900)
+    assert (many.chunks, many.groups(), many.pending()) == (0, {"pool": 12}, [])
 
 
 def test_chunks_are_as_large_as_the_pods_that_a_vpa_sizes() -> None:
@@ -251,11 +266,13 @@ def test_chunks_are_as_large_as_the_pods_that_a_vpa_sizes() -> None:
         },
     }
     kept = a_buffer({"replicas": {"exactly": 3}}, target=("Deployment", "web"))
-    lived = SimulatedNodesRun(on_nodes(plain(replicas=2), pools=(pool(),), steps=120), sized, kept).until(5000)
+    lived = SimulatedNodesRun(on_nodes(idle_workload(replicas=2), pools=(pool(),), steps=120), sized, kept).run_until(
+        5000
+    )
     assert lived.groups() == {"pool": 5}, "one pod or chunk of three cores to a node"
 
 
 def test_a_buffer_of_a_job_has_the_shape_of_its_template_between_runs() -> None:
     kept = a_buffer({"replicas": {"exactly": 2}}, target=("Job", "task"))
-    lived = SimulatedNodesRun(on_nodes(job("task", [5000.0], 60.0, cpu="3"), pools=(pool(),)), kept).until(600)
+    lived = SimulatedNodesRun(on_nodes(job("task", [5000.0], 60.0, cpu="3"), pools=(pool(),)), kept).run_until(600)
     assert (lived.chunks, lived.groups()) == (2, {"pool": 2})

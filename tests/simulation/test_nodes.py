@@ -15,11 +15,11 @@ from support.worlds.simulated_nodes import (
     QUICK,
     SimulatedNodesRun,
     a_buffer,
+    idle_workload,
     job,
     on_nodes,
-    plain,
+    pod_capacity,
     pool,
-    room_for,
 )
 from support.worlds.simulated_workloads import vpa
 from trellis.sim.cluster import PodEvent
@@ -34,27 +34,27 @@ def apart(name: str) -> dict[str, Any]:
 
 
 def test_pods_without_headroom_get_nodes_after_their_boot_time() -> None:
-    lived = SimulatedNodesRun(on_nodes(plain(replicas=6), pools=(pool(),))).until(60)
-    assert (lived.groups(), len(lived.waiting())) == ({}, 6)
-    lived.until(BOOT + 5)
-    assert (lived.groups(), lived.waiting()) == ({"pool": 2}, [])
+    lived = SimulatedNodesRun(on_nodes(idle_workload(replicas=6), pools=(pool(),))).run_until(60)
+    assert (lived.groups(), len(lived.pending())) == ({}, 6)
+    lived.run_until(BOOT + 5)
+    assert (lived.groups(), lived.pending()) == ({"pool": 2}, [])
     assert BOOT <= lived.longest_wait() <= BOOT + 1
 
 
 def test_nodes_that_nothing_needs_are_given_back_down_to_the_minimum() -> None:
     tasks = job("task", [0.0], 300.0, pods=12)
-    lived = SimulatedNodesRun(on_nodes(tasks, pools=(pool(min_size=1, count=1),), steps=60)).until(400)
+    lived = SimulatedNodesRun(on_nodes(tasks, pools=(pool(min_size=1, count=1),), steps=60)).run_until(400)
     assert lived.groups() == {"pool": 3}
-    lived.until(1200)
+    lived.run_until(1200)
     assert lived.groups() == {"pool": 1}
     assert lived.figures.ordered == lived.figures.removed == 2
 
 
 def test_pods_are_moved_from_a_node_that_is_hardly_used() -> None:
     tasks = job("task", [0.0], 300.0, pods=5)
-    lived = SimulatedNodesRun(on_nodes(tasks, plain(replicas=2), pools=(pool(),), steps=60)).until(200)
+    lived = SimulatedNodesRun(on_nodes(tasks, idle_workload(replicas=2), pools=(pool(),), steps=60)).run_until(200)
     assert lived.groups() == {"pool": 2}
-    lived.until(1800)
+    lived.run_until(1800)
     assert lived.groups() == {"pool": 1}
     assert len(lived.placed("web")) == 2
     assert lived.figures.moved == len(lived.times(PodEvent.MOVED, "web")) <= 1
@@ -62,21 +62,23 @@ def test_pods_are_moved_from_a_node_that_is_hardly_used() -> None:
 
 
 def test_a_budget_that_allows_nothing_keeps_the_node() -> None:
-    held = plain(replicas=2, max_unavailable=0, spec=apart("web"))
-    small = plain("base", 1, cpu="3")
-    lived = SimulatedNodesRun(on_nodes(held, small, pools=(pool(),), steps=60)).until(1800)
+    held = idle_workload(replicas=2, max_unavailable=0, spec=apart("web"))
+    small = idle_workload("base", 1, cpu="3")
+    lived = SimulatedNodesRun(on_nodes(held, small, pools=(pool(),), steps=60)).run_until(1800)
     assert lived.groups() == {"pool": 2}
     assert lived.figures.moved == 0
 
 
 def test_a_group_never_has_more_nodes_than_it_may() -> None:
-    lived = SimulatedNodesRun(on_nodes(plain(replicas=40), pools=(pool(max_size=3),), steps=60)).until(1800)
+    lived = SimulatedNodesRun(on_nodes(idle_workload(replicas=40), pools=(pool(max_size=3),), steps=60)).run_until(1800)
     assert lived.groups() == {"pool": 3}
-    assert len(lived.waiting()) == 28
+    assert len(lived.pending()) == 28
 
 
 def test_pods_that_keep_apart_get_a_node_each() -> None:
-    lived = SimulatedNodesRun(on_nodes(plain(replicas=3, cpu="100m", spec=apart("web")), pools=(pool(),))).until(300)
+    lived = SimulatedNodesRun(
+        on_nodes(idle_workload(replicas=3, cpu="100m", spec=apart("web")), pools=(pool(),))
+    ).run_until(300)
     assert len(set(lived.placed("web").values())) == 3
     assert lived.groups() == {"pool": 3}
 
@@ -84,56 +86,62 @@ def test_pods_that_keep_apart_get_a_node_each() -> None:
 def test_a_group_is_taken_whose_nodes_a_pod_may_use() -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     pools = (pool("cheap", price=0.1, taints=[taint]), pool("plain"))
-    lived = SimulatedNodesRun(on_nodes(plain(replicas=1), pools=pools)).until(300)
+    lived = SimulatedNodesRun(on_nodes(idle_workload(replicas=1), pools=pools)).run_until(300)
     assert lived.groups() == {"plain": 1}
 
 
 @pytest.mark.parametrize(("expander", "group"), [("price", "large"), ("least-waste", "small")])
 def test_an_expander_chooses_between_groups(expander: str, group: str) -> None:
     pools = (pool("small", "2", price=2.0), pool("large", "16", price=1.0))
-    lived = SimulatedNodesRun(on_nodes(plain(cpu="1500m"), pools=pools), expander=expander).until(300)
+    lived = SimulatedNodesRun(on_nodes(idle_workload(cpu="1500m"), pools=pools), expander=expander).run_until(300)
     assert lived.groups() == {group: 1}
 
 
 def test_fixed_nodes_are_filled_first_and_never_given_back() -> None:
     fixed = (shape("4", "16Gi"),)
-    lived = SimulatedNodesRun(on_nodes(plain(replicas=3), pools=(pool(),), nodes=fixed, steps=60)).until(1800)
+    lived = SimulatedNodesRun(on_nodes(idle_workload(replicas=3), pools=(pool(),), nodes=fixed, steps=60)).run_until(
+        1800
+    )
     assert lived.groups() == {"": 1}
 
 
 def test_pods_of_a_node_that_fails_get_another_one() -> None:
-    found = on_nodes(plain(replicas=3), pools=(pool(),), steps=60, faults=(fault(NODE_DOWN, 300.0, 4000.0, "pool-1"),))
-    lived = SimulatedNodesRun(found).until(1500)
-    assert lived.waiting() == []
+    found = on_nodes(
+        idle_workload(replicas=3), pools=(pool(),), steps=60, faults=(fault(NODE_DOWN, 300.0, 4000.0, "pool-1"),)
+    )
+    lived = SimulatedNodesRun(found).run_until(1500)
+    assert lived.pending() == []
     assert "pool-2" in set(lived.placed("web").values())
 
 
 def test_pods_of_higher_priority_take_the_place_of_others_once_these_have_ended() -> None:
-    balloon = plain("balloon", 4, spec={"priority": -5})
+    balloon = idle_workload("balloon", 4, spec={"priority": -5})
     tasks = job("task", [600.0], 60.0, pods=2)
-    lived = SimulatedNodesRun(on_nodes(balloon, tasks, pools=(pool(count=1),), steps=60)).until(599)
+    lived = SimulatedNodesRun(on_nodes(balloon, tasks, pools=(pool(count=1),), steps=60)).run_until(599)
     assert len(lived.placed("balloon")) == 4
-    lived.until(600 + BOOT + 5)
+    lived.run_until(600 + BOOT + 5)
     assert len(lived.times(PodEvent.PREEMPTED, "balloon")) == lived.figures.preempted == 2
     assert [time - 600 for time in lived.times(PodEvent.PLACED, "task")] == [2.0, 2.0]
     assert len(lived.placed("balloon")) == 4, "they get a node of their own, behind the others"
 
 
 def test_no_more_make_way_than_have_to() -> None:
-    balloon = plain("balloon", 3, spec={"priority": -5})
+    balloon = idle_workload("balloon", 3, spec={"priority": -5})
     tasks = job("task", [600.0], 600.0, pods=1, cpu="1500m")
-    lived = SimulatedNodesRun(on_nodes(balloon, tasks, pools=(pool(count=1, max_size=1),), steps=60)).until(900)
+    lived = SimulatedNodesRun(on_nodes(balloon, tasks, pools=(pool(count=1, max_size=1),), steps=60)).run_until(900)
     assert len(lived.times(PodEvent.PREEMPTED, "balloon")) == 1
-    assert len(lived.waiting()) == 1
+    assert len(lived.pending()) == 1
 
 
 def played(**more: Any) -> Fleet:
     tasks = job("task", [float(each) for each in range(300, 3000, 450)], 200.0, pods=5)
-    return on_nodes(plain(replicas=5), tasks, pools=(pool(count=1), pool("large", "8", price=1.7)), steps=60, **more)
+    return on_nodes(
+        idle_workload(replicas=5), tasks, pools=(pool(count=1), pool("large", "8", price=1.7)), steps=60, **more
+    )
 
 
 def variants() -> tuple[Variant, ...]:
-    kept = a_buffer(room_for(3))
+    kept = a_buffer(pod_capacity(3))
     return (Variant("none", settings=QUICK), Variant("kept", objects=(kept,), settings=QUICK))
 
 
@@ -156,13 +164,13 @@ def test_node_hours_are_paid_from_the_order_on_and_waits_are_reported() -> None:
 
 
 def test_a_fleet_without_groups_reports_nothing_of_nodes() -> None:
-    result = run_variant(fleet(plain(), nodes=(shape("4", "16Gi"),)), Variant("only"))
+    result = run_variant(fleet(idle_workload(), nodes=(shape("4", "16Gi"),)), Variant("only"))
     assert result.nodes is result.chart.nodes is result.chart.chunks is result.fleet.waits is msgspec.UNSET
     assert b"waits" not in msgspec.json.encode(result)
 
 
 def test_a_workload_that_a_variant_does_without_has_no_pods_there() -> None:
-    found = on_nodes(plain(), plain("balloon", 4), pools=(pool(),), steps=20)
+    found = on_nodes(idle_workload(), idle_workload("balloon", 4), pools=(pool(),), steps=20)
     without = run_variant(found, Variant("without", without=frozenset({1})))
     with_all = run_variant(found, Variant("with"))
     assert [workload.totals.pods_made for workload in without.workloads] == [1, 0]
@@ -180,12 +188,12 @@ def lives(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
     spec = draw(st.sampled_from([{}, apart("web")]))
     budget = draw(st.sampled_from([None, 0, 1]))
     workloads = [
-        plain(replicas=draw(st.integers(0, 8)), cpu=draw(st.sampled_from(["300m", "1", "2"])), spec=spec,
+        idle_workload(replicas=draw(st.integers(0, 8)), cpu=draw(st.sampled_from(["300m", "1", "2"])), spec=spec,
               max_unavailable=budget),
         job("task", [float(begin) for begin in begins], 200.0, pods=draw(st.integers(1, 9)), cpu="700m"),
     ]  # fmt: skip
     if draw(st.booleans()):
-        workloads.append(plain("balloon", draw(st.integers(1, 5)), spec={"priority": -5}))
+        workloads.append(idle_workload("balloon", draw(st.integers(1, 5)), spec={"priority": -5}))
     pools = (
         pool("a", count=draw(st.integers(0, 2)), max_size=draw(st.integers(2, 6))),
         pool("b", "2", "8Gi", count=1, min_size=1, max_size=4, boot_seconds=30.0, price=0.4),
@@ -195,8 +203,8 @@ def lives(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
             st.sampled_from(
                 [
                     sized(),
-                    a_buffer(room_for(3), "empty"),
-                    a_buffer(room_for(6), "least", recreationStrategy="KeepMinimum"),
+                    a_buffer(pod_capacity(3), "empty"),
+                    a_buffer(pod_capacity(6), "least", recreationStrategy="KeepMinimum"),
                     a_buffer({"replicas": {"percent": {"percent": 30}}}, "share", ("Deployment", "web")),
                 ]
             ),
@@ -213,7 +221,7 @@ def test_whatever_happens_groups_stay_within_bounds_and_no_pod_is_lost(found: tu
     fleet_, objects = found
     lived = SimulatedNodesRun(fleet_, *objects)
     for minute in range(1, 70):
-        lived.until(60.0 * minute)
+        lived.run_until(60.0 * minute)
         groups, nodes = lived.groups(), lived.cluster.nodes
         assert groups.get("a", 0) <= fleet_.pools[0].max_size
         assert 1 <= groups.get("b", 0) <= 4

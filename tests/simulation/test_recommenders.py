@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.worlds.simulated_cluster import BEGIN, GIB, container, shape, wants, workload
+from support.worlds.simulated_cluster import BEGIN, GIB, container, container_demand, shape, workload
 from support.worlds.simulated_workloads import SimulatedRun, vpa
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import SimulatedWorkload
@@ -34,7 +34,7 @@ def test_percentile_and_window_of_the_default_recommender_can_be_set() -> None:
     when = times(4, HOUR)
     early = when < BEGIN + 3 * DAY
     cpu = np.where(early & (when // HOUR % 3 == 0), 2.0, 0.2)
-    found = workload("web", 2, demand=(wants(cpu, np.where(early, 4.0, 1.0) * GIB, steps=len(when)),))
+    found = workload("web", 2, demand=(container_demand(cpu, np.where(early, 4.0, 1.0) * GIB, steps=len(when)),))
 
     def final(**settings: str) -> tuple[float, float]:
         flags = {name.replace("_", "-"): text for name, text in settings.items()}
@@ -53,7 +53,7 @@ def test_percentile_and_window_of_the_default_recommender_can_be_set() -> None:
 def test_a_recommender_that_knows_the_cycle_spends_less_time_above_request_in_a_spike() -> None:
     when = times(4, HOUR / 4)
     spiky = np.where(when // HOUR % 24 == 10, 2.0, 0.2)
-    found = workload("web", 2, demand=(wants(spiky, GIB, steps=len(when)),))
+    found = workload("web", 2, demand=(container_demand(spiky, GIB, steps=len(when)),))
     soon = {"seasonal": {"history-needed": "24h"}}
     default, seasonal = (
         played(name, found, steps=len(when), step=HOUR / 4, every=HOUR, parameters=soon)
@@ -71,7 +71,7 @@ def test_a_quiet_weekend_is_not_paid_for() -> None:
     weekday = (when // DAY + 3) % 7
     hour = when // HOUR % 24
     week = np.where((weekday < 5) & (hour >= 9) & (hour < 18), 2.0, 0.2)
-    found = workload("web", 2, demand=(wants(week, GIB, steps=len(when)),))
+    found = workload("web", 2, demand=(container_demand(week, GIB, steps=len(when)),))
     default, seasonal = (
         played(name, found, steps=len(when), step=HOUR / 2, every=4 * HOUR) for name in ("default", "seasonal")
     )
@@ -86,7 +86,7 @@ def test_a_quiet_weekend_is_not_paid_for() -> None:
 def test_a_pod_sized_to_the_idle_phase_is_evicted_when_the_spike_comes_and_the_headroom_is_taken() -> None:
     when = times(16, 2 * HOUR)
     spiky = np.where((when - BEGIN) // DAY % 10 == 5, 4.0, 1.0) * GIB
-    found = workload("web", 2, demand=(wants(0.2, spiky, steps=len(when)),))
+    found = workload("web", 2, demand=(container_demand(0.2, spiky, steps=len(when)),))
     # Others wait for room from the seventh day on, and use what they get.
     filler = workload(
         "filler",
@@ -94,7 +94,7 @@ def test_a_pod_sized_to_the_idle_phase_is_evicted_when_the_spike_comes_and_the_h
         container(cpu="100m"),
         kind="Job",
         runs=((BEGIN + 7 * DAY, 20 * DAY),),
-        demand=(wants(0.05, 0.98 * GIB, steps=len(when)),),
+        demand=(container_demand(0.05, 0.98 * GIB, steps=len(when)),),
     )
     default, seasonal = (
         played(
@@ -120,7 +120,7 @@ def test_memory_that_cycles_longer_than_the_window_is_followed_with_less_shortag
 ) -> None:
     when = times(days, 3 * HOUR)
     peak = (when - BEGIN) // DAY % period == 5
-    found = workload("web", 2, demand=(wants(0.2, np.where(peak, 4.0, 1.0) * GIB, steps=len(when)),))
+    found = workload("web", 2, demand=(container_demand(0.2, np.where(peak, 4.0, 1.0) * GIB, steps=len(when)),))
     held = {"seasonal": {"longest-memory-cycle": "0s"}}
     default, seasonal, maximum = (
         played(name, found, steps=len(when), step=3 * HOUR, every=3 * HOUR, parameters=given)
@@ -144,7 +144,7 @@ def test_a_cycle_that_breaks_is_held_at_its_maximum_again() -> None:
     day = (when - BEGIN) // DAY
     # Every ten days until the sixth peak, which comes three days early.
     peak = np.where(day < 50, day % 10 == 5, day % 10 == 2)
-    found = workload("web", 2, demand=(wants(0.2, np.where(peak, 4.0, 1.0) * GIB, steps=len(when)),))
+    found = workload("web", 2, demand=(container_demand(0.2, np.where(peak, 4.0, 1.0) * GIB, steps=len(when)),))
     seasonal = played("seasonal", found, steps=len(when), step=3 * HOUR, every=3 * HOUR)
     target = seasonal.target(resource="memory")
     days = seasonal.times / DAY
@@ -162,7 +162,7 @@ def test_a_proactive_recommender_raises_before_the_next_phase_and_default_only_a
         1,
         container(cpu="300m"),
         kind="Job",
-        demand=(wants(cpu, GIB, steps=12, by_age=True),),
+        demand=(container_demand(cpu, GIB, steps=12, by_age=True),),
         runs=tuple((begin, HOUR) for begin in begins),
     )
     # Histories that forget a run within hours, as those of a day do when runs are days apart.

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from support.worlds.simulated_cluster import fault
-from support.worlds.simulated_nodes import SimulatedNodesRun, a_buffer, job, on_nodes, plain, pool, room_for
+from support.worlds.simulated_nodes import SimulatedNodesRun, a_buffer, idle_workload, job, on_nodes, pod_capacity, pool
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
@@ -134,13 +134,15 @@ def clusters(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
     """Two groups, a Deployment, runs of a Job, perhaps a Buffer, and perhaps a node that fails."""
     begins = sorted(draw(st.lists(st.integers(0, 1800), max_size=5, unique=True)))
     budget = draw(st.sampled_from([None, 0, 1]))
-    web = plain(replicas=draw(st.integers(0, 8)), cpu=draw(st.sampled_from(["300m", "1", "2"])), max_unavailable=budget)
+    web = idle_workload(
+        replicas=draw(st.integers(0, 8)), cpu=draw(st.sampled_from(["300m", "1", "2"])), max_unavailable=budget
+    )
     tasks = job("task", [float(begin) for begin in begins], 200.0, pods=draw(st.integers(1, 9)), cpu="700m")
     pools = (
         pool("a", count=draw(st.integers(0, 3)), max_size=draw(st.integers(3, 6))),
         pool("b", "2", "8Gi", count=1, min_size=1, max_size=4, boot_seconds=30.0, price=0.4),
     )
-    buffers = [a_buffer(room_for(3), "empty"), a_buffer(room_for(6), "least", recreationStrategy="KeepMinimum")]
+    buffers = [a_buffer(pod_capacity(3), "empty"), a_buffer(pod_capacity(6), "least", recreationStrategy="KeepMinimum")]
     objects = draw(st.lists(st.sampled_from(buffers), unique_by=lambda each: each["metadata"]["name"]))
     faults = draw(st.sampled_from([(), (fault(NODE_DOWN, 700.0, 900.0, "b-1"),)]))
     return on_nodes(web, tasks, pools=pools, steps=50, faults=faults), tuple(objects)
@@ -150,15 +152,17 @@ def clusters(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
 @settings(max_examples=12, deadline=None)
 def test_the_simulator_decides_as_the_controller_does(found: tuple[Fleet, Any]) -> None:
     fleet, objects = found
-    compared = Compared(fleet, *objects).until(50 * 60.0)
+    compared = Compared(fleet, *objects).run_until(50 * 60.0)
     assert isinstance(compared, Compared)
     assert compared.passes
 
 
 def test_orders_taints_evictions_and_releases_are_among_what_is_compared() -> None:
     tasks = job("task", [0.0, 900.0], 300.0, pods=9, cpu="700m")
-    found = on_nodes(tasks, plain(replicas=6, cpu="300m"), pools=(pool("a"), pool("b", "2", price=0.4)), steps=60)
-    compared = Compared(found, a_buffer(room_for(1))).until(3000)
+    found = on_nodes(
+        tasks, idle_workload(replicas=6, cpu="300m"), pools=(pool("a"), pool("b", "2", price=0.4)), steps=60
+    )
+    compared = Compared(found, a_buffer(pod_capacity(1))).run_until(3000)
     assert isinstance(compared, Compared)
     names = {name for plans in compared.passes for name, *_ in decided(plans)}
     assert names == {"order", "taint", "evict", "release"}

@@ -84,7 +84,7 @@ def test_a_vpa_that_is_off_recommends_and_changes_nothing() -> None:
 
 def test_memory_that_runs_out_is_counted_and_heeded() -> None:
     memory = np.concatenate((np.full(8, 200 * MIB), np.full(DAY // 2 - 8, 600 * MIB)))
-    web = workload("web", np.full(DAY // 2, 0.1), memory, asks="256Mi", limits={"memory": "512Mi"})
+    web = workload("web", np.full(DAY // 2, 0.1), memory, requested_memory="256Mi", limits={"memory": "512Mi"})
     made = fleet([web], [FIXED, sized()], steps=DAY // 2, step=STEP, interval=1800.0)
     fixed, default = simulate(made).variants
     assert fixed.fleet.oom_kills > default.fleet.oom_kills > 0

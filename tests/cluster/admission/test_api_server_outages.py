@@ -4,7 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from support.cluster.admission import Start, advise, cpu, dry_run, governed, owned, reviewer, until_asked, until_seen
+from support.cluster.admission import (
+    Start,
+    advise,
+    cpu,
+    create_vpa,
+    dry_run,
+    owned,
+    reviewer,
+    wait_for_current_advice,
+    wait_for_webhook_calls,
+)
 from support.controllers.admission import build_pod_review, patch_in
 from support.json_patch import apply_patch
 from testbed.client import Json
@@ -41,9 +51,9 @@ def test_it_is_ready_once_its_caches_are_synced_and_survives_an_outage_of_the_ap
 
     cluster.install_definitions(definitions())
     until("it to be ready", lambda: controller.get("/readyz")[0] == 200)
-    governed(cluster, SHOP, "web", {"app": {"cpu": "300m"}})
-    until_asked(cluster, SHOP)
-    until_seen(cluster, SHOP)
+    create_vpa(cluster, SHOP, "web", {"app": {"cpu": "300m"}})
+    wait_for_webhook_calls(cluster, SHOP)
+    wait_for_current_advice(cluster, SHOP)
     assert cpu(dry_run(cluster, SHOP, made)) == "300m"
 
     review = reviewer(cluster)

@@ -14,11 +14,11 @@ from support.cluster.admission import (
     advise,
     boosted,
     cpu,
-    governed,
-    plain,
+    create_vpa,
     resources,
-    until_asked,
-    until_seen,
+    sized_container,
+    wait_for_current_advice,
+    wait_for_webhook_calls,
 )
 from support.cluster.vpas import vpa, vpa_path
 from testbed.access.shipped_accounts import ROOT
@@ -74,11 +74,11 @@ def test_pods_of_every_example_of_the_proposal_start_with_what_its_comment_says(
 ) -> None:
     assert {path.stem for path in FOLDER.glob("*.yaml")} == EXAMPLES.keys()
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     warnings = {name: start_example(cluster, namespace, name) for name in EXAMPLES}
-    until_seen(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     for name, rows in EXAMPLES.items():
-        cluster.api.create(deployment(name, *(plain(row) for row in rows)), namespace)
+        cluster.api.create(deployment(name, *(sized_container(row) for row in rows)), namespace)
     for name, rows in EXAMPLES.items():
         made = pod_of(cluster, namespace, name)
         result = {each: " ".join(set_["requests"].values()) for each, set_ in resources(made).items()}
@@ -96,15 +96,15 @@ def test_a_boost_alone_changes_nothing_but_cpu_and_no_quality_of_service(
 ) -> None:
     capped = {**FACTOR, "updatePolicy": {"updateMode": "Off"}}
     only = {"resourcePolicy": {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}}
-    governed(cluster, namespace, "off", {"app": {"cpu": "800m", "memory": "1Gi"}}, **capped)
-    governed(cluster, namespace, "requests-only", {}, **FACTOR, **only)
+    create_vpa(cluster, namespace, "off", {"app": {"cpu": "800m", "memory": "1Gi"}}, **capped)
+    create_vpa(cluster, namespace, "requests-only", {}, **FACTOR, **only)
     ten = {"startupBoost": {"cpu": {"type": "Factor", "factor": 10}}}
-    governed(cluster, namespace, "capped", {}, **ten)
+    create_vpa(cluster, namespace, "capped", {}, **ten)
     admission(namespace, "--max-allowed-cpu-boost=2")
-    until_asked(cluster, namespace)
-    until_seen(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     for name in ("off", "requests-only", "capped", "nobody"):
-        cluster.api.create(deployment(name, plain(limit="1"), plain("proxy", "100m")), namespace)
+        cluster.api.create(deployment(name, sized_container(limit="1"), sized_container("proxy", "100m")), namespace)
     result = {name: pod_of(cluster, namespace, name) for name in ("off", "requests-only", "capped", "nobody")}
 
     def cpus(name: str) -> tuple[str, str]:
@@ -135,10 +135,10 @@ def without_cpu(made: Json) -> list[Json]:
 def test_without_the_gate_nothing_is_boosted_and_new_boosts_are_refused_but_stored_objects_stay_editable(
     cluster: Cluster, namespace: str, admission: Start
 ) -> None:
-    governed(cluster, namespace, "stored", {"app": {"cpu": "300m"}}, **FACTOR)
-    governed(cluster, namespace, "sober", {"app": {"cpu": "300m"}})
+    create_vpa(cluster, namespace, "stored", {"app": {"cpu": "300m"}}, **FACTOR)
+    create_vpa(cluster, namespace, "sober", {"app": {"cpu": "300m"}})
     admission(namespace, "--feature-gates=CPUStartupBoost=false")
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     forbidden = r"spec\.startupBoost: Forbidden: .* feature gate CPUStartupBoost "
     with pytest.raises(Refused, match=rf'admission webhook "vpa\.k8s\.io" denied the request: .*{forbidden}'):
         cluster.api.create(vpa("new", **FACTOR), namespace)
@@ -146,7 +146,7 @@ def test_without_the_gate_nothing_is_boosted_and_new_boosts_are_refused_but_stor
         cluster.api.patch(vpa_path(namespace, "sober"), {"spec": FACTOR})
     changed = {"spec": {"updatePolicy": {"updateMode": "Initial"}, "startupBoost": {"cpu": {"factor": 2}}}}
     assert cluster.api.patch(vpa_path(namespace, "stored"), changed)["spec"]["startupBoost"]["cpu"]["factor"] == 2
-    until_seen(cluster, namespace)
-    cluster.api.create(deployment("stored", plain()), namespace)
+    wait_for_current_advice(cluster, namespace)
+    cluster.api.create(deployment("stored", sized_container()), namespace)
     made = pod_of(cluster, namespace, "stored")
     assert (cpu(made), boosted(made)) == ("300m", set())

@@ -19,15 +19,15 @@ from support.cluster.admission import (
     Start,
     advise,
     cpu,
+    create_vpa,
     dry_run,
-    governed,
     is_refused,
     owned,
     reviewer,
-    until_asked,
-    until_seen,
+    wait_for_current_advice,
+    wait_for_webhook_calls,
 )
-from support.cluster.vpas import series, until_value, value
+from support.cluster.vpas import metric_value, series, until_value
 from support.controllers.admission import build_pod_review, patch_in
 from support.json_patch import apply_patch
 from testbed.access.certificates import Authority
@@ -47,7 +47,7 @@ EXECUTION = "vpa_admission_controller_execution_latency_seconds"
 
 def web(cluster: Cluster, namespace: str) -> Json:
     """A Deployment without pods, governed; and a pod as it would make them."""
-    governed(cluster, namespace, "web", ADVICE)
+    create_vpa(cluster, namespace, "web", ADVICE)
     return owned(pod("web-1"), cluster.api.create(deployment("web", replicas=0), namespace))
 
 
@@ -57,8 +57,8 @@ def test_a_killed_webhook_costs_no_pod_and_its_successor_goes_on_under_the_same_
     made = web(cluster, namespace)
     [port] = free_ports(1)
     first = admission(namespace, port=port)
-    until_asked(cluster, namespace)
-    until_seen(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     assert cpu(dry_run(cluster, namespace, made)) == "300m"
     # A dry run is told what would be, and nothing is.
     assert cluster.pods(namespace, "web") == []
@@ -73,7 +73,7 @@ def test_a_killed_webhook_costs_no_pod_and_its_successor_goes_on_under_the_same_
     advise(cluster, namespace, "web", {"app": {"cpu": "450m"}})
 
     admission(namespace, port=port)
-    until_seen(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     cluster.api.patch(path, {"spec": {"replicas": 2}})
     pods = cluster.ready_pods(namespace, "web", 2)
     assert sorted(map(cpu, pods), key=str) == ["100m", "450m"]
@@ -88,8 +88,8 @@ def test_two_replicas_agree_on_an_authority_and_on_every_pod(
     first = admission(namespace)
     # Registered once, as all replicas of a Service are.
     second = admission(namespace, "--register-webhook=false", port=port)
-    until_asked(cluster, namespace)
-    until_seen(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     until("the second", lambda: second.get("/readyz")[0] == 200)
     configured = cluster.api.get(CONFIGURATION)
     bundle = b64decode(configured["webhooks"][0]["clientConfig"]["caBundle"])
@@ -108,12 +108,12 @@ def test_probes_lease_and_metrics_tell_what_happened(cluster: Cluster, namespace
     controller = admission(namespace, "--status-lease-update-interval=1s")
     until("it to be ready", lambda: controller.get("/readyz") == (200, "ok"))
     assert controller.get("/health-check")[0] == 200
-    until_asked(cluster, namespace)
-    until_seen(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     dry_run(cluster, namespace, made)
     dry_run(cluster, namespace, pod("alone"))
     with pytest.raises(Refused):
-        governed(cluster, namespace, "bad", {}, updatePolicy={"updateMode": "Sometimes"})
+        create_vpa(cluster, namespace, "bad", {}, updatePolicy={"updateMode": "Sometimes"})
     reviewer(cluster)(b"{")
 
     check_metrics(controller)
@@ -129,7 +129,10 @@ def test_probes_lease_and_metrics_tell_what_happened(cluster: Cluster, namespace
 def check_metrics(controller: Controller) -> None:
     """Whoever was answered has not been counted yet."""
     pods = "vpa_admission_controller_admission_pods_total"
-    until("pods to be counted", lambda: min(value(controller, pods, applied=each) for each in ("true", "false")) > 0)
+    until(
+        "pods to be counted",
+        lambda: min(metric_value(controller, pods, applied=each) for each in ("true", "false")) > 0,
+    )
     wanted = {
         (("resource", "Pod"), ("status", "applied")),
         (("resource", "Pod"), ("status", "skipped")),
@@ -151,7 +154,7 @@ def check_metrics(controller: Controller) -> None:
 
     until("all steps to be timed", lambda: timed() >= steps)
     assert timed() == steps
-    assert value(controller, "trellis_admission_failures_total") == 0
+    assert metric_value(controller, "trellis_admission_failures_total") == 0
     until_value(controller, "trellis_admission_webhook_registered", 1)
 
 
@@ -163,8 +166,8 @@ def test_upstreams_registration_is_taken_over_and_can_be_taken_back(
     before = cluster.api.create(upstreams(theirs, namespace))
     made = web(cluster, namespace)
     first = admission(namespace)
-    until_asked(cluster, namespace)
-    until_seen(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     assert cpu(dry_run(cluster, namespace, made)) == "300m"
     ours = cluster.api.get(CONFIGURATION)
     assert ours["metadata"]["uid"] == before["metadata"]["uid"]
@@ -247,11 +250,11 @@ def test_whatever_a_pod_looks_like_it_is_let_through_and_no_patch_makes_it_unacc
     owners = {}
     rng = Random(7)  # noqa: S311 - the same pods in every run
     for name, spec in GOVERNORS.items():
-        governed(cluster, namespace, name, drawn_advice(rng), **spec)
+        create_vpa(cluster, namespace, name, drawn_advice(rng), **spec)
         owners[name] = cluster.api.create(deployment(name, replicas=0), namespace)
     admission(namespace)
-    until_asked(cluster, namespace)
-    until_seen(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     until("LimitRanges to be enforced", lambda: is_refused(cluster, twin, pod("huge", container(cpu="5"))))
     review = reviewer(cluster)
 

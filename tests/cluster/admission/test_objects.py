@@ -9,7 +9,7 @@ import pytest
 
 from support.builders import manifests
 from support.builders.manifests import boosted, bucket, hvpa, policy, replica_buffer, vpa
-from support.cluster.admission import Start, until_asked
+from support.cluster.admission import Start, wait_for_webhook_calls
 from support.cluster.vpas import vpa_path
 from testbed.client import APPLY_PATCH, Json
 from testbed.cluster import Cluster
@@ -80,7 +80,7 @@ def test_objects_are_refused_defaulted_and_warned_of(cluster: Cluster, namespace
         told = refusal(cluster, namespace, boosted(type="Factor", factor=factor))
         assert f"{BOOST}.factor: Invalid value: {factor}" in told.message
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     for document, why in (*UPSTREAMS, *OURS):
         told = refusal(cluster, namespace, document)
         webhook = "vpa.k8s.io" if document["kind"] == "VerticalPodAutoscaler" else "objects.autoscaling.x-k8s.io"
@@ -118,7 +118,7 @@ def test_stored_objects_that_a_rule_would_refuse_can_be_edited_and_deleted(
     create(cluster, namespace, policy(**UPSIDE_DOWN) | {"metadata": {"name": "kept"}}, "kept")
     cluster.api.patch(vpa_path(namespace, "kept"), {"metadata": {"finalizers": ["example.com/kept"]}})
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     path = vpa_path(namespace, "web")
     changed, warnings = cluster.api.send_and_listen(
         "PATCH", path, {"spec": {"updatePolicy": {"updateMode": "Off"}}}, "application/merge-patch+json"

@@ -11,7 +11,17 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from support.builders.manifests import hvpa
-from support.cluster.admission import OBSERVED, Start, boosted, cpu, governed, owned, resources, until_asked, until_seen
+from support.cluster.admission import (
+    OBSERVED,
+    Start,
+    boosted,
+    cpu,
+    create_vpa,
+    owned,
+    resources,
+    wait_for_current_advice,
+    wait_for_webhook_calls,
+)
 from support.cluster.vpas import vpa_path
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -128,13 +138,13 @@ def test_pods_of_every_workload_are_sized_and_boosted_whenever_one_is_made_and_a
     targets = [workload(kind, kind.lower()) for kind in KINDS]
     for target in (*targets, flower):
         name = target["metadata"]["name"]
-        governed(cluster, namespace, name, ADVICE, **SPEC | {"targetRef": reference(target)})
+        create_vpa(cluster, namespace, name, ADVICE, **SPEC | {"targetRef": reference(target)})
     cluster.api.create(deployment("hvpa", *containers()), namespace)
     live(cluster, namespace, "hvpa")
     governed_by_hvpa(cluster, namespace, "hvpa")
     admission(namespace)
-    until_asked(cluster, namespace)
-    until_seen(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
 
     made = {target["kind"]: cluster.api.create(target, namespace) for target in targets}
     # As `kubectl create job --from` does: nobody waits for the next full minute.
@@ -190,7 +200,7 @@ def made_again_and_again(cluster: Cluster, namespace: str) -> None:
 
     boost = {"cpu": {"type": "Factor", "factor": 3}}
     cluster.api.patch(vpa_path(namespace, "deployment"), {"spec": {"startupBoost": boost}})
-    until_seen(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     running = cluster.pods(namespace, "deployment")
     where = f"/api/v1/namespaces/{namespace}/pods/{running[0]['metadata']['name']}"
     cluster.api.annotate(where, {ask.RESTARTED: "app=1"})

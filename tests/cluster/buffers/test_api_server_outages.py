@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.buffers import Start, buffer, buffer_controllers, chunks_of, status_of
-from support.cluster.vpas import until_passed
+from support.cluster.buffers import Start, buffer, buffer_controllers, count_chunks, get_buffer_status
+from support.cluster.vpas import wait_for_further_passes
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
 from testbed.keeper import definitions
@@ -50,25 +50,25 @@ def test_headroom_outlives_an_api_server_that_goes_away_and_a_controller_that_is
 ) -> None:
     cluster.api.create(buffer("web", capacity=HALF), SHOP)
     first = controller(SHOP)
-    until("two chunks", lambda: chunks_of(cluster, SHOP, "web") == 2)
-    until_passed(first, "trellis_buffers")
-    before = status_of(cluster, SHOP, "web")
+    until("two chunks", lambda: count_chunks(cluster, SHOP, "web") == 2)
+    wait_for_further_passes(first, "trellis_buffers")
+    before = get_buffer_status(cluster, SHOP, "web")
     own_api_server.kill("kube-apiserver")
     gone = time.monotonic()
     until("some time without it", lambda: time.monotonic() >= gone + AWAY_SECONDS, 2 * AWAY_SECONDS)
     own_api_server.start("kube-apiserver")
     own_api_server.wait_until_ready()
-    assert status_of(cluster, SHOP, "web") == before
+    assert get_buffer_status(cluster, SHOP, "web") == before
     count(cluster, 8)
-    until("four chunks", lambda: chunks_of(cluster, SHOP, "web") == 4)
+    until("four chunks", lambda: count_chunks(cluster, SHOP, "web") == 4)
     # What happens while nobody looks is seen by whoever comes next.
     first.process.kill()
     count(cluster, 10)
-    before = status_of(cluster, SHOP, "web")
+    before = get_buffer_status(cluster, SHOP, "web")
     controller(SHOP)
-    until("five chunks", lambda: chunks_of(cluster, SHOP, "web") == 5)
+    until("five chunks", lambda: count_chunks(cluster, SHOP, "web") == 5)
     times = [
         [condition["lastTransitionTime"] for condition in found["conditions"]]
-        for found in (before, status_of(cluster, SHOP, "web"))
+        for found in (before, get_buffer_status(cluster, SHOP, "web"))
     ]
     assert times[0] == times[1]

@@ -14,14 +14,14 @@ from support.cluster.buffers import (
     buffer,
     buffer_controllers,
     buffer_path,
-    chunks_of,
-    condition_of,
-    pods_of,
-    requests_of,
-    status_of,
+    count_chunks,
+    find_buffer_condition,
+    get_buffer_status,
+    get_pod_based_spec,
+    get_requests,
 )
 from support.cluster.updaters import events
-from support.cluster.vpas import until_passed, until_value, value, vpa, vpa_path
+from support.cluster.vpas import metric_value, until_value, vpa, vpa_path, wait_for_further_passes
 from testbed.client import APPLY_PATCH, Json
 from testbed.cluster import Cluster
 from testbed.errors import Refused
@@ -109,22 +109,22 @@ def test_a_buffer_follows_count_and_shape_of_its_target(cluster: Cluster, namesp
     workload(cluster, namespace, 10)
     cluster.api.create(buffer("web", capacity=percent(20)), namespace)
     controller(namespace, NO_PASSES)
-    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
-    assert requests_of(cluster, namespace, "web") == {"cpu": "100m", "memory": "128Mi"}
+    until("two chunks", lambda: count_chunks(cluster, namespace, "web") == 2)
+    assert get_requests(cluster, namespace, "web") == {"cpu": "100m", "memory": "128Mi"}
     # What admission made of the pod, and nothing of what only runs.
-    pod = pods_of(cluster, namespace, "web")["podSpec"]
+    pod = get_pod_based_spec(cluster, namespace, "web")["podSpec"]
     assert (pod["priority"], pod["schedulerName"]) == (0, "default-scheduler")
     assert not {"nodeName", "volumes", "serviceAccountName"} & pod.keys()
     assert "image" not in pod["containers"][0]
-    assert pods_of(cluster, namespace, "web")["podLabels"]["app"] == "web"
-    assert condition_of(cluster, namespace, "web") == READY
+    assert get_pod_based_spec(cluster, namespace, "web")["podLabels"]["app"] == "web"
+    assert find_buffer_condition(cluster, namespace, "web") == READY
 
     cluster.api.patch(deployment_path(namespace), {"spec": {"replicas": 20}})
     until("twenty", lambda: cluster.api.get(deployment_path(namespace))["status"].get("replicas") == 20)
-    until("four chunks", lambda: chunks_of(cluster, namespace, "web") == 4)
+    until("four chunks", lambda: count_chunks(cluster, namespace, "web") == 4)
     bigger = {"spec": {"template": {"spec": {"containers": [container(cpu="200m")]}}}}
     cluster.api.patch(deployment_path(namespace), bigger)
-    until("the new shape", lambda: requests_of(cluster, namespace, "web")["cpu"] == "200m")
+    until("the new shape", lambda: get_requests(cluster, namespace, "web")["cpu"] == "200m")
 
 
 @pytest.mark.req("BF-13")
@@ -141,9 +141,9 @@ def test_without_a_pod_the_template_goes_through_admission(cluster: Cluster, nam
     cluster.api.create(buffer("web"), namespace)
     cluster.api.create(buffer("db", "StatefulSet"), namespace)
     controller(namespace)
-    until("a chunk of web", lambda: chunks_of(cluster, namespace, "web") == 2)
-    assert requests_of(cluster, namespace, "web") == {"cpu": "250m"}
-    until("a chunk of db", lambda: chunks_of(cluster, namespace, "db") == 2)
+    until("a chunk of web", lambda: count_chunks(cluster, namespace, "web") == 2)
+    assert get_requests(cluster, namespace, "web") == {"cpu": "250m"}
+    until("a chunk of db", lambda: count_chunks(cluster, namespace, "db") == 2)
     until("the volume to be named", lambda: bool(events(cluster, namespace, "VolumesDropped")))
     assert not events(cluster, namespace, "TemplateRefused")
     assert cluster.api.items(f"/api/v1/namespaces/{namespace}/pods") == []
@@ -155,8 +155,8 @@ def test_a_template_that_is_refused_is_taken_as_written(cluster: Cluster, namesp
     workload(cluster, namespace, 0)
     cluster.api.create(buffer("web"), namespace)
     started = controller(namespace)
-    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
-    assert condition_of(cluster, namespace, "web") == READY
+    until("two chunks", lambda: count_chunks(cluster, namespace, "web") == 2)
+    assert find_buffer_condition(cluster, namespace, "web") == READY
     until("the refusal", lambda: bool(events(cluster, namespace, "TemplateRefused")))
     until_value(started, "trellis_buffers_dry_runs_total", 1, result="refused")
 
@@ -176,9 +176,9 @@ def test_a_job_and_a_kind_of_ones_own_are_targets(
     cluster.api.create(buffer("run", "Job", version="batch/v1", capacity=percent(50)), namespace)
     cluster.api.create(buffer("rose", "Flower", version=f"{group}/v1", capacity=percent(100)), namespace)
     controller(namespace)
-    until("three for the Job", lambda: chunks_of(cluster, namespace, "run") == 3)
+    until("three for the Job", lambda: count_chunks(cluster, namespace, "run") == 3)
     waiting = ("False", "TargetWithoutPods")
-    until("the flower to wait", lambda: condition_of(cluster, namespace, "rose") == waiting)
+    until("the flower to wait", lambda: find_buffer_condition(cluster, namespace, "rose") == waiting)
     cluster.api.create(
         {
             "apiVersion": "v1",
@@ -188,13 +188,13 @@ def test_a_job_and_a_kind_of_ones_own_are_targets(
         },
         namespace,
     )
-    until("three for the flower", lambda: chunks_of(cluster, namespace, "rose") == 3)
-    assert requests_of(cluster, namespace, "rose")["cpu"] == "700m"
+    until("three for the flower", lambda: count_chunks(cluster, namespace, "rose") == 3)
+    assert get_requests(cluster, namespace, "rose")["cpu"] == "700m"
     # Scaled to nothing, it keeps its shape.
     cluster.api.delete(f"/api/v1/namespaces/{namespace}/pods/rose-1")
     cluster.api.patch(f"{path}/status", {"status": {"replicas": 1}})
-    until("one for the flower", lambda: chunks_of(cluster, namespace, "rose") == 1)
-    assert requests_of(cluster, namespace, "rose")["cpu"] == "700m"
+    until("one for the flower", lambda: count_chunks(cluster, namespace, "rose") == 1)
+    assert get_requests(cluster, namespace, "rose")["cpu"] == "700m"
 
 
 def test_a_recommendation_in_force_is_the_size_of_a_chunk(cluster: Cluster, namespace: str, controller: Start) -> None:
@@ -202,11 +202,11 @@ def test_a_recommendation_in_force_is_the_size_of_a_chunk(cluster: Cluster, name
     cluster.api.create(vpa("web"), namespace)
     cluster.api.create(buffer("web"), namespace)
     controller(namespace, NO_PASSES)
-    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    until("two chunks", lambda: count_chunks(cluster, namespace, "web") == 2)
     part = {"containerName": "app", "target": {"cpu": "900m", "memory": "1Gi"}}
     status = {"recommendation": {"containerRecommendations": [part]}}
     cluster.api.patch(f"{vpa_path(namespace, 'web')}/status", {"status": status})
-    until("its size", lambda: requests_of(cluster, namespace, "web") == {"cpu": "900m", "memory": "1Gi"})
+    until("its size", lambda: get_requests(cluster, namespace, "web") == {"cpu": "900m", "memory": "1Gi"})
 
 
 @pytest.mark.req("BF-37", "BF-44")
@@ -220,7 +220,7 @@ def test_the_status_has_two_writers_and_neither_loses_anything(
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "trellis-nodes"}}
     cluster.api.create({**lease, "spec": held}, namespace)
     started = controller(namespace)
-    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    until("two chunks", lambda: count_chunks(cluster, namespace, "web") == 2)
     result = {"type": "Provisioned", "status": "True", "reason": "AllThere", "message": ""}
     when = "2026-11-18T12:00:00Z"
     status = {"conditions": [{**result, "lastTransitionTime": when}], "lastFullyProvisioned": when}
@@ -228,12 +228,12 @@ def test_the_status_has_two_writers_and_neither_loses_anything(
     applied = {each: made[each] for each in ("apiVersion", "kind", "metadata")} | {"status": status}
     path = buffer_path(namespace, "web")
     cluster.api.patch(f"{path}/status?fieldManager=trellis-nodes&force=true", applied, APPLY_PATCH)
-    assert condition_of(cluster, namespace, "web") == READY
+    assert find_buffer_condition(cluster, namespace, "web") == READY
 
     cluster.api.patch(path, {"spec": {"capacity": {"replicas": {"exactly": 5}}}})
-    until("five chunks", lambda: chunks_of(cluster, namespace, "web") == 5)
-    assert condition_of(cluster, namespace, "web", "Provisioned") == ("True", "AllThere")
-    assert status_of(cluster, namespace, "web")["lastFullyProvisioned"] == when
+    until("five chunks", lambda: count_chunks(cluster, namespace, "web") == 5)
+    assert find_buffer_condition(cluster, namespace, "web", "Provisioned") == ("True", "AllThere")
+    assert get_buffer_status(cluster, namespace, "web")["lastFullyProvisioned"] == when
     until_value(started, "trellis_buffers_chunks", 5, namespace=namespace)
     until_value(started, "trellis_buffers_wanted_chunks", 5, namespace=namespace)
     until_value(started, "trellis_buffers_last_full_timestamp_seconds", 1_795_003_200, namespace=namespace)
@@ -252,24 +252,24 @@ def test_a_buffer_changes_nothing_else_and_is_written_once(cluster: Cluster, nam
     scale = cluster.api.get(f"{deployment_path(namespace)}/scale")
     cluster.api.create(buffer("web", capacity={"replicas": {"exactly": 1000}}), namespace)
     first = controller(namespace, OFTEN)
-    until("all chunks", lambda: chunks_of(cluster, namespace, "web") == 1000)
-    until("whether they fit", lambda: condition_of(cluster, namespace, "web", "Provisioned"))
+    until("all chunks", lambda: count_chunks(cluster, namespace, "web") == 1000)
+    until("whether they fit", lambda: find_buffer_condition(cluster, namespace, "web", "Provisioned"))
     version = cluster.api.get(buffer_path(namespace, "web"))["metadata"]["resourceVersion"]
     # Nothing changes, and so nothing is written. Another one has nothing to say either.
     second = controller(namespace, OFTEN)
     for each in (first, second):
-        until_passed(each, "trellis_buffers", 3)
+        wait_for_further_passes(each, "trellis_buffers", 3)
     assert cluster.api.get(buffer_path(namespace, "web"))["metadata"]["resourceVersion"] == version
     # Count and selector are what an HPA goes by, and usage is that of the pods.
     with_buffer = cluster.api.get(f"{deployment_path(namespace)}/scale")
     assert (with_buffer["spec"], with_buffer["status"]) == (scale["spec"], scale["status"])
     assert bystanders(cluster, namespace) == before, "created"
     cluster.api.patch(buffer_path(namespace, "web"), {"spec": {"capacity": {"replicas": {"exactly": 3}}}})
-    until("three chunks", lambda: chunks_of(cluster, namespace, "web") == 3)
-    until_passed(first, "trellis_buffers")
+    until("three chunks", lambda: count_chunks(cluster, namespace, "web") == 3)
+    wait_for_further_passes(first, "trellis_buffers")
     assert bystanders(cluster, namespace) == before, "changed"
     cluster.api.delete(buffer_path(namespace, "web"))
-    until_passed(first, "trellis_buffers")
+    wait_for_further_passes(first, "trellis_buffers")
     assert bystanders(cluster, namespace) == before, "deleted"
 
 
@@ -280,12 +280,12 @@ def test_quotas_go_to_the_oldest_buffer_first(cluster: Cluster, namespace: str, 
     older = cluster.api.create(buffer("older", target="web"), namespace)
     until("another second: ages are whole ones", lambda: _made_after(cluster, namespace, older))
     controller(namespace)
-    until("two for the older", lambda: chunks_of(cluster, namespace, "older") == 2)
-    until("one for the younger", lambda: chunks_of(cluster, namespace, "younger") == 1)
+    until("two for the older", lambda: count_chunks(cluster, namespace, "older") == 2)
+    until("one for the younger", lambda: count_chunks(cluster, namespace, "younger") == 1)
     limited = ("True", "LimitedByQuotas")
-    until("that to be said", lambda: condition_of(cluster, namespace, "younger", "LimitedByQuotas") == limited)
+    until("that to be said", lambda: find_buffer_condition(cluster, namespace, "younger", "LimitedByQuotas") == limited)
     cluster.api.patch(f"/api/v1/namespaces/{namespace}/resourcequotas/few", {"spec": {"hard": {"pods": "20"}}})
-    until("two for the younger", lambda: chunks_of(cluster, namespace, "younger") == 2)
+    until("two for the younger", lambda: count_chunks(cluster, namespace, "younger") == 2)
 
 
 def _made_after(cluster: Cluster, namespace: str, older: Json) -> bool:
@@ -301,17 +301,17 @@ def test_its_scale_can_be_driven_by_people_and_by_an_hpa(cluster: Cluster, names
     workload(cluster, namespace, 1)
     cluster.api.create(buffer("web"), namespace)
     controller(namespace)
-    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    until("two chunks", lambda: count_chunks(cluster, namespace, "web") == 2)
     scale = f"{buffer_path(namespace, 'web')}/scale"
     cluster.api.patch(scale, {"spec": {"replicas": 3}})
-    until("three chunks", lambda: chunks_of(cluster, namespace, "web") == 3)
+    until("three chunks", lambda: count_chunks(cluster, namespace, "web") == 3)
     assert cluster.api.get(scale)["status"]["replicas"] == 3
     about = {"apiVersion": "autoscaling.x-k8s.io/v1alpha1", "kind": "Buffer", "name": "web"}
     metric = {"type": "External", "external": {"metric": {"name": "q"}, "target": {"type": "Value", "value": "1"}}}
     spec = {"scaleTargetRef": about, "minReplicas": 6, "maxReplicas": 9, "metrics": [metric]}
     hpa = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}, "spec": spec}
     cluster.api.create(hpa, namespace)
-    until("six chunks", lambda: chunks_of(cluster, namespace, "web") == 6)
+    until("six chunks", lambda: count_chunks(cluster, namespace, "web") == 6)
 
     def inactive() -> str | None:
         path = f"/apis/autoscaling/v2/namespaces/{namespace}/horizontalpodautoscalers/web"
@@ -344,9 +344,9 @@ def test_shorthands_are_taken_and_a_chunk_larger_than_a_total_is_refused(
         cluster.api.create(story_1, namespace)
         cluster.api.create(story_2, namespace)
         controller(namespace)
-        until("story 1", lambda: chunks_of(cluster, namespace, "one") == 2)
-        until("story 2", lambda: chunks_of(cluster, namespace, "two") == 6)
-        assert requests_of(cluster, namespace, "two")["cpu"] == "6666m"
+        until("story 1", lambda: count_chunks(cluster, namespace, "one") == 2)
+        until("story 2", lambda: count_chunks(cluster, namespace, "two") == 6)
+        assert get_requests(cluster, namespace, "two")["cpu"] == "6666m"
         for chunk in ({"cpu": "41", "memory": "1Gi"}, {"cpu": "1", "memory": "6Gi"}):
             wrong = buffer("three", **kind, capacity={"nodeClass": {**totals, "perChunkResources": chunk}})
             with pytest.raises(Refused, match="a chunk must not exceed a total"):
@@ -366,14 +366,14 @@ def test_others_buffers_are_left_alone_and_an_edit_is_followed(
     cluster.api.create(buffer("aside", "StatefulSet", target="web"), namespace)
     cluster.api.create(buffer("web"), namespace)
     controller(namespace, "--set-aside-target-kinds=StatefulSet")
-    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
-    assert status_of(cluster, namespace, "foreign") == status_of(cluster, namespace, "aside") == {}
+    until("two chunks", lambda: count_chunks(cluster, namespace, "web") == 2)
+    assert get_buffer_status(cluster, namespace, "foreign") == get_buffer_status(cluster, namespace, "aside") == {}
     path = buffer_path(namespace, "web")
     spec = {"containers": [container(cpu="3")]}
     pods = {"targetRef": None, "capacity": {"replicas": None, "pods": {"replicaNum": 4, "podSpec": spec}}}
     cluster.api.patch(path, {"spec": pods})
-    until("four given pods", lambda: chunks_of(cluster, namespace, "web") == 4)
-    assert requests_of(cluster, namespace, "web")["cpu"] == "3"
+    until("four given pods", lambda: count_chunks(cluster, namespace, "web") == 4)
+    assert get_requests(cluster, namespace, "web")["cpu"] == "3"
 
 
 @pytest.mark.req("BF-04")
@@ -405,7 +405,7 @@ def test_the_owner_of_a_workload_may_manage_its_buffer(cluster: Cluster, namespa
             return False
 
     until("the right to be known", created)
-    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    until("two chunks", lambda: count_chunks(cluster, namespace, "web") == 2)
 
 
 @pytest.mark.req("BF-09")
@@ -413,16 +413,16 @@ def test_the_controller_can_be_switched_off_or_only_watch(cluster: Cluster, name
     workload(cluster, namespace, 1)
     cluster.api.create(buffer("web"), namespace)
     watching = controller(namespace, "--read-only", OFTEN)
-    until("a look", lambda: value(watching, "trellis_buffers_translations_total") >= 1)
-    assert status_of(cluster, namespace, "web") == {}
+    until("a look", lambda: metric_value(watching, "trellis_buffers_translations_total") >= 1)
+    assert get_buffer_status(cluster, namespace, "web") == {}
     # Somebody else's translation is nobody's business while ours is not at work.
     path = buffer_path(namespace, "web")
     pods = {"replicaNum": 7, "podSpec": {"containers": [{"name": "theirs"}]}}
     cluster.api.patch(f"{path}/status", {"status": {"podBasedBufferSpec": pods}})
-    until_passed(watching, "trellis_buffers", 3)
-    assert chunks_of(cluster, namespace, "web") == 7
+    wait_for_further_passes(watching, "trellis_buffers", 3)
+    assert count_chunks(cluster, namespace, "web") == 7
     controller(namespace, "--leader-elect=true")
-    until("ours", lambda: chunks_of(cluster, namespace, "web") == 2)
+    until("ours", lambda: count_chunks(cluster, namespace, "web") == 2)
 
 
 @pytest.mark.req("BF-42")
@@ -430,7 +430,7 @@ def test_the_controller_talks_to_the_api_server_alone(cluster: Cluster, namespac
     workload(cluster, namespace, 1)
     cluster.api.create(buffer("web"), namespace)
     started = controller(namespace)
-    until("two chunks", lambda: chunks_of(cluster, namespace, "web") == 2)
+    until("two chunks", lambda: count_chunks(cluster, namespace, "web") == 2)
     server = int(cluster.api.url.rpartition(":")[2])
     probed = int(started.url.rpartition(":")[2])
     talks = until("its connections", lambda: connections(started.process.pid))

@@ -9,8 +9,15 @@ from typing import Any
 import pytest
 
 import testbed
-from support.cluster.buffers import Start, buffer, buffer_controllers, buffer_path, condition_of, status_of
-from support.cluster.vpas import until_passed
+from support.cluster.buffers import (
+    Start,
+    buffer,
+    buffer_controllers,
+    buffer_path,
+    find_buffer_condition,
+    get_buffer_status,
+)
+from support.cluster.vpas import wait_for_further_passes
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
@@ -102,7 +109,7 @@ def until_quiet(cluster: Cluster, started: Controller, *paths: str) -> None:
 
     def quiet() -> bool:
         before = versions(cluster, *paths)
-        until_passed(started, "trellis_buffers")
+        wait_for_further_passes(started, "trellis_buffers")
         return versions(cluster, *paths) == before
 
     until("two passes without a write", quiet)
@@ -173,7 +180,7 @@ def test_a_buffer_is_kept_as_a_capacity_buffer_and_given_up(
     cluster.ready_pods(namespace, "web")
     made = api.create(buffer("web"), namespace)
     started = controller(namespace, "--translate")
-    until("its CapacityBuffer", lambda: condition_of(cluster, namespace, "web", "KeptAsCapacityBuffer"))
+    until("its CapacityBuffer", lambda: find_buffer_condition(cluster, namespace, "web", "KeptAsCapacityBuffer"))
     until("all of it", lambda: kept(cluster, namespace) == ("True", "KeptElsewhere"))
     own = template_path(namespace, "capacitybuffer-of-web-pod-template")
     for path in (capacity_path(namespace), own):
@@ -186,7 +193,7 @@ def test_a_buffer_is_kept_as_a_capacity_buffer_and_given_up(
     # Three write into one status, and each keeps its own.
     api.patch(buffer_path(namespace, "web"), {"spec": {"capacity": {"replicas": {"exactly": 5}}}})
     until("the new count", lambda: api.get(capacity_path(namespace))["spec"]["replicas"] == 5)
-    assert condition_of(cluster, namespace, "web") == ("True", "BufferReady")
+    assert find_buffer_condition(cluster, namespace, "web") == ("True", "BufferReady")
     api.patch(buffer_path(namespace, "web"), {"spec": {"recreationStrategy": "KeepMinimum"}})
     until("a minimum", lambda: kept(cluster, namespace) == ("True", "MinimumKeptElsewhere"))
 
@@ -195,7 +202,7 @@ def test_a_buffer_is_kept_as_a_capacity_buffer_and_given_up(
     controller(namespace)
     until("it to be given up", lambda: api.find(capacity_path(namespace)) is None and api.find(own) is None)
     until("nothing to be told of it", lambda: kept(cluster, namespace) is None)
-    assert status_of(cluster, namespace, "web")["podBasedBufferSpec"]["replicaNum"] == 5
+    assert get_buffer_status(cluster, namespace, "web")["podBasedBufferSpec"]["replicaNum"] == 5
 
 
 def test_what_a_buffer_owns_goes_with_it(cluster: Cluster, namespace: str, controller: Start) -> None:
@@ -233,4 +240,4 @@ def test_a_node_autoscaler_may_try_a_pod_of_the_template_where_much_is_asked_of_
 
 
 def kept(cluster: Cluster, namespace: str) -> tuple[str, str] | None:
-    return condition_of(cluster, namespace, "web", "KeptAsCapacityBuffer")
+    return find_buffer_condition(cluster, namespace, "web", "KeptAsCapacityBuffer")

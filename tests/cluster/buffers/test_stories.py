@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from support.cluster.buffers import Start as StartBuffers
-from support.cluster.buffers import buffer_controllers, chunks_of, requests_of
+from support.cluster.buffers import buffer_controllers, count_chunks, get_requests
 from support.cluster.nodes import NodeGroups, Start
 from support.worlds.kwok_nodes import group
 from testbed.client import Json
@@ -147,20 +147,20 @@ def test_both_stories_run_by_their_own_manifests(
     until("the Deployment to run", lambda: len(node_groups.running()) == 10)
     assert len(nodes_of(node_groups, "serving")) == 5
     cluster.api.create(mended(cluster, tmp_path, STORY_1), NAMESPACE)
-    until("room for a tenth", lambda: chunks_of(cluster, NAMESPACE, ONE) == 1 and node_groups.is_provisioned(ONE))
+    until("room for a tenth", lambda: count_chunks(cluster, NAMESPACE, ONE) == 1 and node_groups.is_provisioned(ONE))
     before = nodes_of(node_groups, "serving")
     assert len(before) == 6
     # What an HPA does. The pod does not wait for a node, and the buffer is made anew behind it: 10 % of 11 are 2.
     node_groups.scale("my-deployment", 11)
     until("the pod to run", lambda: len(node_groups.running()) == 11)
     assert {pod["spec"]["nodeName"] for pod in node_groups.pods()} == before
-    until("a tenth of eleven", lambda: chunks_of(cluster, NAMESPACE, ONE) == 2)
+    until("a tenth of eleven", lambda: count_chunks(cluster, NAMESPACE, ONE) == 2)
     until("room for it", lambda: len(nodes_of(node_groups, "serving")) == 7 and node_groups.is_provisioned(ONE))
 
     # Story 2: the class has no node yet; once it has, chunks are as large as its nodes take.
     cluster.api.create(mended(cluster, tmp_path, STORY_2), NAMESPACE)
-    until("chunks that fit the nodes", lambda: chunks_of(cluster, NAMESPACE, TWO) == 6)
-    assert requests_of(cluster, NAMESPACE, TWO)["cpu"] == "6666m"
+    until("chunks that fit the nodes", lambda: count_chunks(cluster, NAMESPACE, TWO) == 6)
+    assert get_requests(cluster, NAMESPACE, TWO)["cpu"] == "6666m"
     until("room for them", lambda: len(nodes_of(node_groups, "ci")) == 6 and node_groups.is_provisioned(TWO))
     before = nodes_of(node_groups, "ci")
     # One-off tasks of the CI start on nodes that are there, and what they take is made anew.

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.cluster.buffers import Start, buffer_controllers, chunks_of, condition_of, requests_of
+from support.cluster.buffers import Start, buffer_controllers, count_chunks, find_buffer_condition, get_requests
 from support.wheels import build_wheel, install
 from testbed.access.rights import until_granted
 from testbed.access.shipped_accounts import ROOT
@@ -70,9 +70,9 @@ def test_a_buffer_keeps_headroom_for_a_kind_that_another_package_knows(
     made["metadata"]["namespace"] = namespace
     cluster.api.create(made, namespace)
     controller(namespace)
-    until("three chunks", lambda: chunks_of(cluster, namespace, "chess") == 3)
-    assert requests_of(cluster, namespace, "chess") == {"cpu": "2", "memory": "1Gi"}
-    assert condition_of(cluster, namespace, "chess") == ("True", "BufferReady")
+    until("three chunks", lambda: count_chunks(cluster, namespace, "chess") == 3)
+    assert get_requests(cluster, namespace, "chess") == {"cpu": "2", "memory": "1Gi"}
+    assert find_buffer_condition(cluster, namespace, "chess") == ("True", "BufferReady")
     path = f"/apis/{GROUP}/v1/namespaces/{namespace}/gameserversets/chess"
     cluster.api.patch(path, {"status": {"running": 20}})
-    until("five chunks", lambda: chunks_of(cluster, namespace, "chess") == 5)
+    until("five chunks", lambda: count_chunks(cluster, namespace, "chess") == 5)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from support.cluster.rights import Account, account_of
+from support.cluster.rights import Account, get_account
 from testbed.access import shipped_accounts
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -21,12 +21,12 @@ def documents(file: Path) -> list[Json]:
 
 @pytest.fixture
 def recommender(cluster: Cluster) -> Account:
-    return account_of(cluster, "recommender", "vpa-recommender")
+    return get_account(cluster, "recommender", "vpa-recommender")
 
 
 @pytest.fixture
 def admission(cluster: Cluster) -> Account:
-    return account_of(cluster, "admission", "vpa-admission-controller")
+    return get_account(cluster, "admission", "vpa-admission-controller")
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)

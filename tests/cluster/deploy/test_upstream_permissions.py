@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import pytest
 
-from support.cluster.admission import LEASE, forget, until_asked, until_seen
-from support.cluster.updaters import events, governed, requests, running_pods, two_more_passes
-from support.cluster.vpas import ADVICE, EVERY_SECOND, USAGE, USAGE_SECONDS, series, target_of, until_value, vpa
+from support.cluster.admission import LEASE, forget, wait_for_current_advice, wait_for_webhook_calls
+from support.cluster.updaters import create_vpa_with_advice, events, requests, running_pods, wait_for_two_passes
+from support.cluster.vpas import ADVICE, EVERY_SECOND, USAGE, USAGE_SECONDS, get_target, series, until_value, vpa
 from testbed.access.certificates import Authority
 from testbed.access.rights import may
 from testbed.cluster import Cluster
@@ -150,7 +150,7 @@ def test_the_recommender_writes_recommendations_with_upstreams_rights(
     lease = ["--leader-elect", f"--leader-elect-resource-namespace={namespace}"]
     controller = start("recommender", namespace, EVERY_SECOND, *lease)
     assert "[!]hvpas.autoscaling.x-k8s.io unseen: no totals are written to Hvpas\n" in until_ready(controller)
-    until("the recommendation", lambda: target_of(cluster, namespace, "web") == ADVICE, USAGE_SECONDS)
+    until("the recommendation", lambda: get_target(cluster, namespace, "web") == ADVICE, USAGE_SECONDS)
     assert unseen(controller) == {"hvpas.autoscaling.x-k8s.io": 1.0}
     assert controller.logs().count("going on without a kind that may not be read") == 1
     assert "{apiGroups: [autoscaling.x-k8s.io], resources: [hvpas], verbs: [get, list, watch]}" in controller.logs()
@@ -165,12 +165,12 @@ def test_pods_are_evicted_resized_and_sized_with_upstreams_rights(
 ) -> None:
     webhook = start("admission-controller", namespace, *webhook_flags(tmp_path))
     assert "[!]hvpas.autoscaling.x-k8s.io unseen: Hvpas do not size pods\n" in until_ready(webhook)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     before = running_pods(cluster, namespace, "web")
     kept = running_pods(cluster, namespace, "kept")
-    governed(cluster, namespace, "web", "Recreate")
-    governed(cluster, namespace, "kept", "InPlaceOrRecreate")
-    until_seen(cluster, namespace)
+    create_vpa_with_advice(cluster, namespace, "web", "Recreate")
+    create_vpa_with_advice(cluster, namespace, "kept", "InPlaceOrRecreate")
+    wait_for_current_advice(cluster, namespace)
     # Made before; from now on the Lease must be renewed, or nothing is evicted.
     made = until("the Lease", lambda: cluster.api.find(LEASE))["spec"]["renewTime"]
     until("the Lease to be renewed", lambda: cluster.api.get(LEASE)["spec"]["renewTime"] > made)
@@ -211,9 +211,9 @@ def test_a_rule_that_is_granted_later_takes_effect_without_a_restart(
         seen = "a kind that could not be read is seen from now on"
         until("a word of it", lambda: seen in controller.logs())
         running_pods(cluster, namespace, "web")
-        governed(cluster, namespace, "web", "Recreate")
+        create_vpa_with_advice(cluster, namespace, "web", "Recreate")
         until_value(controller, "trellis_updater_pods", 2, reason="Frozen")
-        two_more_passes(controller)
+        wait_for_two_passes(controller)
         assert requests(cluster, namespace, "web") == ["100m"] * 2
         assert unseen(controller)["configmaps"] == 1.0
     finally:

@@ -8,7 +8,13 @@ from typing import Any, Final
 
 import yaml
 
-from support.cluster.vpas import USAGE_SECONDS, containers_of, memory_target_of, status_of, vpa_path
+from support.cluster.vpas import (
+    USAGE_SECONDS,
+    get_container_recommendations,
+    get_memory_target,
+    get_vpa_status,
+    vpa_path,
+)
 from testbed.access.shipped_accounts import ROOT
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -72,10 +78,10 @@ def test_the_guide_shows_what_a_cluster_shows(
         recommendation["containerName"]: recommendation
         for recommendation in status["recommendation"]["containerRecommendations"]
     }
-    containers = containers_of(cluster, namespace, "web")
+    containers = get_container_recommendations(cluster, namespace, "web")
     assert sizes(containers) == sizes(listed)
     assert containers["app"]["upperBound"] == listed["app"]["upperBound"]
-    assert conditions(status_of(cluster, namespace, "web")) == conditions(status)
+    assert conditions(get_vpa_status(cluster, namespace, "web")) == conditions(status)
 
     [killed] = re.findall(r"with 512Mi that is killed once gets a target of about (\d+)Mi", " ".join(GUIDE.split()))
     cluster.api.annotate(
@@ -83,5 +89,5 @@ def test_the_guide_shows_what_a_cluster_shows(
     )
     until(
         "more memory after the kill",
-        lambda: round(memory_target_of(cluster, namespace, "web") / MIB) == int(killed),
+        lambda: round(get_memory_target(cluster, namespace, "web") / MIB) == int(killed),
     )

@@ -9,9 +9,9 @@ from typing import Final
 
 import pytest
 
-from support.cluster.admission import until_asked, until_seen
+from support.cluster.admission import wait_for_current_advice, wait_for_webhook_calls
 from support.cluster.updaters import Start, events, updaters
-from support.cluster.vpas import USAGE_SECONDS, containers_of
+from support.cluster.vpas import USAGE_SECONDS, get_container_recommendations
 from testbed.access.shipped_accounts import ROOT
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
@@ -42,7 +42,7 @@ def sizes(cluster: Cluster, namespace: str) -> Sizes:
 
 def targets(cluster: Cluster, namespace: str) -> Sizes:
     """What is recommended for each pod, as they would be printed."""
-    result = [container["target"] for container in containers_of(cluster, namespace, "web").values()]
+    result = [container["target"] for container in get_container_recommendations(cluster, namespace, "web").values()]
     return {tuple(",".join(each[resource] for each in result) for resource in ("cpu", "memory"))}
 
 
@@ -67,9 +67,9 @@ def test_pods_are_boosted_unboosted_and_resized_as_the_guide_shows(
 ) -> None:
     boosted, plain, recommended = shown()
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     cluster.apply_files([FILES / "autoscaling.yaml"], namespace)
-    until_seen(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     cluster.apply_files([FILES / "workload.yaml"], namespace)
 
     until("boosted pods", lambda: len(cluster.pods(namespace, "web")) == 4 and sizes(cluster, namespace) == boosted)

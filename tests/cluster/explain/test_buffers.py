@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from support.cluster.buffers import Start, buffer, buffer_controllers, chunks_of, condition_of, requests_of
+from support.cluster.buffers import Start, buffer, buffer_controllers, count_chunks, find_buffer_condition, get_requests
 from support.cluster.vpas import vpa, vpa_path
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -53,10 +53,10 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_writes(
     assert "isStored" not in before
 
     controller(namespace)
-    until("its chunks", lambda: chunks_of(cluster, namespace, "web") == before["chunks"])
-    written = requests_of(cluster, namespace, "web")
+    until("its chunks", lambda: count_chunks(cluster, namespace, "web") == before["chunks"])
+    written = get_requests(cluster, namespace, "web")
     assert before["chunk"]["containers"][0]["requests"] == written
-    assert condition_of(cluster, namespace, "web") == ("True", before["ready"]["reason"]["code"])
+    assert find_buffer_condition(cluster, namespace, "web") == ("True", before["ready"]["reason"]["code"])
 
     after = explained(cluster, namespace, "web")
     assert (after["isStored"], after["storedChunks"]) == (True, 3)

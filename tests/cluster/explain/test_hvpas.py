@@ -13,11 +13,11 @@ from click.testing import CliRunner
 from support.cluster.hvpas import (
     Start,
     advise,
-    conditions_of,
+    get_hvpa_conditions,
+    get_published_size,
+    get_replicas,
     hvpa,
     hvpa_controllers,
-    replicas_of,
-    size_of,
     workload,
     workload_path,
 )
@@ -59,11 +59,11 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_does(
     assert [(demand["resource"], demand["count"]) for demand in before["demands"]] == [("cpu", 3), ("memory", 2)]
 
     controller(namespace)
-    until("three replicas", lambda: replicas_of(cluster, namespace, "web", "statefulsets") == before["count"])
+    until("three replicas", lambda: get_replicas(cluster, namespace, "web", "statefulsets") == before["count"])
     cluster.ready_pods(namespace, "web", 3)
     until_counted(cluster, namespace, 3)
     wanted = Quantity.parse(before["size"]["cpu"]).milli, Quantity.parse(before["size"]["memory"]).units
-    until("its size", lambda: size_of(cluster, namespace, "web") == wanted)
+    until("its size", lambda: get_published_size(cluster, namespace, "web") == wanted)
 
     [pod, *_] = cluster.pods(namespace, "web")
     for kind, name in (("hvpa", "web"), ("pod", pod["metadata"]["name"])):
@@ -73,7 +73,7 @@ def test_what_is_explained_before_the_controller_starts_is_what_it_then_does(
     def is_what_is_stored() -> bool:
         conditions = explained(cluster, "hvpa", "web", "-n", namespace)["hvpa"]["conditions"]
         reasons = {condition["type"]: (condition["status"], condition["reason"]) for condition in conditions}
-        return reasons.get("Active") == conditions_of(cluster, namespace, "web").get("Active", ())
+        return reasons.get("Active") == get_hvpa_conditions(cluster, namespace, "web").get("Active", ())
 
     until("its condition to be told as it is stored", is_what_is_stored)
 

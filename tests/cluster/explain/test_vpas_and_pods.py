@@ -10,8 +10,18 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
-from support.cluster.updaters import Start, events, governed, running_pods, two_more_passes, updaters
-from support.cluster.vpas import ADVICE, EVERY_SECOND, USAGE, USAGE_SECONDS, amounts, samples_in, series, target_of, vpa
+from support.cluster.updaters import Start, create_vpa_with_advice, events, running_pods, updaters, wait_for_two_passes
+from support.cluster.vpas import (
+    ADVICE,
+    EVERY_SECOND,
+    USAGE,
+    USAGE_SECONDS,
+    amounts,
+    count_samples,
+    get_target,
+    series,
+    vpa,
+)
 from testbed import workloads
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -44,13 +54,13 @@ def test_a_recommendation_is_explained_as_the_recommender_made_it(
     cluster.api.create(vpa("web", updatePolicy={"updateMode": "Off"}, resourcePolicy=policy), namespace)
     cluster.ready_pods(namespace, "web")
     recommender(namespace, EVERY_SECOND)
-    until("a checkpoint", lambda: samples_in(cluster, namespace, "web-app"), USAGE_SECONDS)
+    until("a checkpoint", lambda: count_samples(cluster, namespace, "web-app"), USAGE_SECONDS)
 
     def is_what_is_stored() -> Any:
         """One of the two may have been read before the last sample; the first one may be too low to be capped."""
         [app] = explained(cluster, "recommendation", "web", "-n", namespace)["containers"]
         target = (app.get("decided") or {}).get("recommended", {}).get("target")
-        is_stored = target and amounts(target) == target_of(cluster, namespace, "web") == capped
+        is_stored = target and amounts(target) == get_target(cluster, namespace, "web") == capped
         return app if is_stored and app["history"] == "checkpoint" else None
 
     app = until("a recommendation by the checkpoint", is_what_is_stored)
@@ -62,10 +72,10 @@ def test_a_recommendation_is_explained_as_the_recommender_made_it(
 
 def test_a_verdict_is_explained_as_the_updater_gave_it(cluster: Cluster, namespace: str, updater: Start) -> None:
     running_pods(cluster, namespace, "web")
-    governed(cluster, namespace, "web", "InPlaceOrRecreate", updatePolicy={"minReplicas": 5})
+    create_vpa_with_advice(cluster, namespace, "web", "InPlaceOrRecreate", updatePolicy={"minReplicas": 5})
     controller = updater(namespace)
     until("the verdict", lambda: events(cluster, namespace, "TooFewReplicas"))
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     explanation = explained(cluster, "vpa", "web", "-n", namespace)
     assert [pod["reason"]["code"] for pod in explanation["pods"]] == ["TooFewReplicas"] * 2
     counts = {labels["reason"]: count for labels, count in series(controller, "trellis_updater_pods") if count}
@@ -79,7 +89,7 @@ def test_a_verdict_is_explained_as_the_updater_gave_it(cluster: Cluster, namespa
 
 def test_a_pod_is_explained_and_an_unknown_one_answered_with_the_nearest(cluster: Cluster, namespace: str) -> None:
     running_pods(cluster, namespace, "web", 1)
-    governed(cluster, namespace, "web", "Recreate")
+    create_vpa_with_advice(cluster, namespace, "web", "Recreate")
     [pod] = cluster.pods(namespace, "web")
     name = pod["metadata"]["name"]
     result = explained(cluster, "pod", f"{namespace}/{name}")
@@ -90,7 +100,7 @@ def test_a_pod_is_explained_and_an_unknown_one_answered_with_the_nearest(cluster
 
 def test_a_user_with_few_rights_gets_a_partial_answer_or_the_reason_for_none(cluster: Cluster, namespace: str) -> None:
     running_pods(cluster, namespace, "web", 1)
-    governed(cluster, namespace, "web", "Recreate")
+    create_vpa_with_advice(cluster, namespace, "web", "Recreate")
     kubeconfig = _reader(cluster, namespace, "pods", "deployments", "replicasets", "verticalpodautoscalers")
 
     def told() -> Result | None:

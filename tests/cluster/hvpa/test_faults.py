@@ -12,18 +12,18 @@ from support.cluster.hvpas import (
     BUCKET,
     Start,
     advise,
-    conditions_of,
+    get_hvpa_conditions,
+    get_published_size,
+    get_replicas,
     hpa_path,
     hvpa,
     hvpa_controllers,
     hvpa_path,
-    replicas_of,
-    size_of,
     workload,
     workload_path,
 )
 from support.cluster.updaters import NO_LEASE, events, updaters
-from support.cluster.vpas import until_passed, vpa_path
+from support.cluster.vpas import vpa_path, wait_for_further_passes
 from testbed.cluster import Cluster
 from testbed.kwok import annotations as ask
 from testbed.waiting import until
@@ -60,15 +60,15 @@ def is_seeded(cluster: Cluster, namespace: str, replicas: int) -> bool:
 
 def is_at(cluster: Cluster, namespace: str, count: int, millicores: int) -> bool:
     """Whether target, wish and size say so."""
-    size = size_of(cluster, namespace, "web")
+    size = get_published_size(cluster, namespace, "web")
     wish = cluster.api.get(hvpa_path(namespace, "web"))["spec"].get("replicas")
-    return (replicas_of(cluster, namespace, "web"), wish, size and size[0]) == (count, count, millicores)
+    return (get_replicas(cluster, namespace, "web"), wish, size and size[0]) == (count, count, millicores)
 
 
 def is_left(cluster: Cluster, namespace: str, count: int) -> bool:
     """Whether somebody else's count is left alone, and told of."""
-    result = "DriftLeft" in conditions_of(cluster, namespace, "web")
-    return result and replicas_of(cluster, namespace, "web") == count
+    result = "DriftLeft" in get_hvpa_conditions(cluster, namespace, "web")
+    return result and get_replicas(cluster, namespace, "web") == count
 
 
 def test_an_hpa_without_metrics_leaves_the_decision_to_the_vpa(
@@ -99,7 +99,7 @@ def test_buckets_edited_while_replicas_come_up_count_at_once(
     controller(namespace)
     until("a seed", lambda: is_seeded(cluster, namespace, 2))
     advise(cluster, namespace, 12_000, 24_000)
-    until("a third one", lambda: replicas_of(cluster, namespace, "web") == 3)
+    until("a third one", lambda: get_replicas(cluster, namespace, "web") == 3)
     more = [{**BUCKET, "replicas": {"min": 4, "max": 8}}]
     cluster.api.patch(hvpa_path(namespace, "web"), {"spec": {"buckets": more}})
     # Of 4 to 8 replicas the fewest hold 4 x 4.8 cores, and five 5 x 9.6.
@@ -116,7 +116,7 @@ def test_a_controller_killed_between_its_writes_scales_once_and_the_next_one_fin
     until("a seed", lambda: is_seeded(cluster, namespace, 1))
     first = cluster.api.get(workload_path(namespace, "web"))["metadata"]["generation"]
     seen: dict[str, Callable[[], int | None]] = {
-        "scale": lambda: replicas_of(cluster, namespace, "web"),
+        "scale": lambda: get_replicas(cluster, namespace, "web"),
         "write-back": lambda: cluster.api.get(hvpa_path(namespace, "web"))["spec"].get("replicas"),
     }
     # No updater is there, so that on the way down sizes may be no more than what the pods began with.
@@ -144,7 +144,7 @@ def test_an_externally_written_count_is_reset_and_reported_once_in_a_window(
     cluster.api.patch(scale, {"spec": {"replicas": 5}})
     until("the count to be set back", lambda: is_at(cluster, namespace, 2, 4000))
     # What is written before the step is seen to be done counts as the step itself.
-    until_passed(started, "trellis_hvpa")
+    wait_for_further_passes(started, "trellis_hvpa")
     cluster.api.patch(scale, {"spec": {"replicas": 5}})
     until("patience", lambda: is_left(cluster, namespace, 5))
     until("the count to be set back again", lambda: is_at(cluster, namespace, 2, 4000))
@@ -167,7 +167,7 @@ def test_an_externally_set_pod_size_is_corrected_and_reported(
     where = f"/api/v1/namespaces/{namespace}/pods/{edited['metadata']['name']}"
     cluster.api.patch(f"{where}/resize", part, "application/strategic-merge-patch+json")
     # The updater comes later: what it sets right within the same moment nobody could tell of.
-    until("the drift to be told of", lambda: "RequestsDrifted" in conditions_of(cluster, namespace, "web"))
+    until("the drift to be told of", lambda: "RequestsDrifted" in get_hvpa_conditions(cluster, namespace, "web"))
     updater(namespace, NO_LEASE)
     until("the size to be set right", lambda: cpu(cluster.api.get(where)) == "4")
     until("an Event", lambda: told(cluster, namespace, "RequestsDrifted") == 1)

@@ -13,19 +13,19 @@ from support.cluster.hvpa_stories import requested
 from support.cluster.hvpas import (
     Start,
     advise,
-    conditions_of,
+    get_hvpa_conditions,
+    get_hvpa_status,
+    get_published_size,
+    get_replicas,
     hpa_path,
     hvpa,
     hvpa_controllers,
     hvpa_path,
-    replicas_of,
-    size_of,
-    status_of,
     workload_path,
 )
 from support.cluster.hvpas import workload as stateful
 from support.cluster.updaters import by_uid, events, updaters
-from support.cluster.vpas import until_passed, vpa, vpa_path
+from support.cluster.vpas import vpa, vpa_path, wait_for_further_passes
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -89,7 +89,7 @@ def test_an_hvpa_makes_repairs_and_removes_what_it_owns(cluster: Cluster, namesp
     api.patch(hpa, {"spec": {"maxReplicas": 3}})
     until("the VPA to be set right", lambda: api.get(its_vpa)["spec"]["updatePolicy"] == {"updateMode": "Off"})
     until("the HPA to be set right", lambda: api.get(hpa)["spec"]["maxReplicas"] == 16)
-    until("the name to be told of", lambda: "NameTaken" in conditions_of(cluster, namespace, "own"))
+    until("the name to be told of", lambda: "NameTaken" in get_hvpa_conditions(cluster, namespace, "own"))
     assert "ownerReferences" not in api.get(vpa_path(namespace, "own"))["metadata"]
 
     api.patch(hvpa_path(namespace, "web"), {"spec": {"hpa": {"deploy": False}, "vpa": {"deploy": False}}})
@@ -106,14 +106,14 @@ def test_a_recommendation_is_acted_on_by_the_buckets(cluster: Cluster, namespace
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
     until("a seed", lambda: cluster.api.get(hvpa_path(namespace, "web"))["spec"].get("replicas") == 2)
     lacking = ("True", "NoRecommendation")
-    until("a word", lambda: conditions_of(cluster, namespace, "web").get("NoRecommendation") == lacking)
+    until("a word", lambda: get_hvpa_conditions(cluster, namespace, "web").get("NoRecommendation") == lacking)
 
     advise(cluster, namespace, 12_000, 24_000)
-    until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3)
+    until("three replicas", lambda: get_replicas(cluster, namespace, "web") == 3)
     cluster.ready_pods(namespace, "web", 3)
-    until("8 cores each", lambda: size_of(cluster, namespace, "web") == (8000, 2_000_000_000))
-    until("the count to be mirrored", lambda: status_of(cluster, namespace, "web").get("replicas") == 3)
-    assert status_of(cluster, namespace, "web")["selector"] == "app=web"
+    until("8 cores each", lambda: get_published_size(cluster, namespace, "web") == (8000, 2_000_000_000))
+    until("the count to be mirrored", lambda: get_hvpa_status(cluster, namespace, "web").get("replicas") == 3)
+    assert get_hvpa_status(cluster, namespace, "web")["selector"] == "app=web"
     until("a wish", lambda: cluster.api.get(hvpa_path(namespace, "web"))["spec"]["replicas"] == 3)
     until("an Event", lambda: bool(events(cluster, namespace, "ScalesUp")))
     assert not exists(cluster, hpa_path(namespace, "web"))
@@ -135,14 +135,14 @@ def test_story_2_grows_one_replica_and_then_their_number(cluster: Cluster, names
         api.patch(f"{vpa_path(namespace, 'web')}/status", {"status": status})
 
     recommend("1", "1500M")
-    until("a larger replica", lambda: size_of(cluster, namespace, "web") == (1000, 1_500_000_000))
-    assert replicas_of(cluster, namespace, "web", "statefulsets") == 1
+    until("a larger replica", lambda: get_published_size(cluster, namespace, "web") == (1000, 1_500_000_000))
+    assert get_replicas(cluster, namespace, "web", "statefulsets") == 1
     recommend("1", "2100M")
-    until("a second one", lambda: replicas_of(cluster, namespace, "web", "statefulsets") == 2)
-    until("their size", lambda: size_of(cluster, namespace, "web") == (1000, 2_100_000_000))
+    until("a second one", lambda: get_replicas(cluster, namespace, "web", "statefulsets") == 2)
+    until("their size", lambda: get_published_size(cluster, namespace, "web") == (1000, 2_100_000_000))
 
     def is_in_the_second_bucket() -> bool:
-        status = status_of(cluster, namespace, "web")
+        status = get_hvpa_status(cluster, namespace, "web")
         return status.get("bucket") == 1 and bool(status.get("lastScaleTime"))
 
     until("the second bucket", is_in_the_second_bucket)
@@ -171,7 +171,7 @@ def test_the_updater_resizes_the_single_replica_of_story_2_in_place_by_its_defau
     cluster.api.patch(hvpa_path(namespace, "web"), {"spec": {"scaleDown": AT_ONCE}})
     until("a smaller replica", lambda: is_resized(700))
     plural = f"{kind.lower()}s"
-    assert replicas_of(cluster, namespace, "web", plural) == 1
+    assert get_replicas(cluster, namespace, "web", plural) == 1
     assert not events(cluster, namespace, "TooFewReplicas")
     assert not events(cluster, namespace, "EvictedByVPA")
 
@@ -191,10 +191,10 @@ def test_of_two_controllers_one_works_and_the_other_takes_over(
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
     controller(namespace, *leads, *short)
     advise(cluster, namespace, 12_000, 24_000)
-    until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3)
+    until("three replicas", lambda: get_replicas(cluster, namespace, "web") == 3)
     first.process.kill()
     advise(cluster, namespace, 10_000, 30_000)
-    until("four replicas", lambda: replicas_of(cluster, namespace, "web") == 4)
+    until("four replicas", lambda: get_replicas(cluster, namespace, "web") == 4)
 
 
 def test_a_controller_that_starts_anew_changes_nothing_by_itself(
@@ -205,19 +205,19 @@ def test_a_controller_that_starts_anew_changes_nothing_by_itself(
     first = controller(namespace)
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
     advise(cluster, namespace, 12_000, 24_000)
-    until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3)
+    until("three replicas", lambda: get_replicas(cluster, namespace, "web") == 3)
     cluster.ready_pods(namespace, "web", 3)
     first.process.kill()
     before = cluster.api.get(workload_path(namespace, "web"))["metadata"]["generation"]
     second = controller(namespace, "--hvpa-interval=1s")
-    until_passed(second, "trellis_hvpa", 3)
+    wait_for_further_passes(second, "trellis_hvpa", 3)
     assert cluster.api.get(workload_path(namespace, "web"))["metadata"]["generation"] == before
     # A target that is deleted and made anew is the same story.
     cluster.api.delete(workload_path(namespace, "web"))
     until("the loss to be told of", lambda: reason(cluster, namespace) == "TargetNotFound")
     # Nobody waits for two: there may be three before they are seen.
     cluster.api.create(deployment("web", container(cpu="6", memory="2G"), replicas=2), namespace)
-    until("three replicas again", lambda: replicas_of(cluster, namespace, "web") == 3)
+    until("three replicas again", lambda: get_replicas(cluster, namespace, "web") == 3)
 
 
 def test_a_target_scaled_to_zero_stays_there(cluster: Cluster, namespace: str, controller: Start) -> None:
@@ -226,13 +226,13 @@ def test_a_target_scaled_to_zero_stays_there(cluster: Cluster, namespace: str, c
     started = controller(namespace, "--hvpa-interval=1s")
     until("its VPA", lambda: exists(cluster, vpa_path(namespace, "web")))
     advise(cluster, namespace, 12_000, 24_000)
-    until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3)
+    until("three replicas", lambda: get_replicas(cluster, namespace, "web") == 3)
     cluster.api.patch(workload_path(namespace, "web"), {"spec": {"replicas": 0}})
     until("zero to be told of", lambda: reason(cluster, namespace) == "ScaledToZero")
-    until_passed(started, "trellis_hvpa", 3)
-    assert replicas_of(cluster, namespace, "web") == 0
+    wait_for_further_passes(started, "trellis_hvpa", 3)
+    assert get_replicas(cluster, namespace, "web") == 0
     cluster.api.patch(workload_path(namespace, "web"), {"spec": {"replicas": 1}})
-    until("three replicas again", lambda: replicas_of(cluster, namespace, "web") == 3)
+    until("three replicas again", lambda: get_replicas(cluster, namespace, "web") == 3)
 
 
 def test_a_count_that_a_user_writes_to_the_hvpa_is_divided_by_the_buckets_and_the_result_written_back(
@@ -246,10 +246,10 @@ def test_a_count_that_a_user_writes_to_the_hvpa_is_divided_by_the_buckets_and_th
     until("the mirror", lambda: cluster.api.get(scale)["status"] == {"replicas": 2, "selector": "app=web"})
     # As `kubectl scale hvpa web --replicas=5` does: 30 cores, which four replicas hold.
     cluster.api.patch(scale, {"spec": {"replicas": 5}})
-    until("four replicas", lambda: replicas_of(cluster, namespace, "web") == 4)
+    until("four replicas", lambda: get_replicas(cluster, namespace, "web") == 4)
     until("the count to be written back", lambda: cluster.api.get(scale)["spec"]["replicas"] == 4)
 
 
 def reason(cluster: Cluster, namespace: str) -> str:
-    result: Any = conditions_of(cluster, namespace, "web").get("Active", ("", ""))
+    result: Any = get_hvpa_conditions(cluster, namespace, "web").get("Active", ("", ""))
     return str(result[1])

@@ -10,17 +10,17 @@ import pytest
 from support.cluster.hvpas import (
     Start,
     advise,
-    conditions_of,
+    get_hvpa_conditions,
+    get_hvpa_status,
+    get_published_size,
+    get_replicas,
     hvpa,
     hvpa_controllers,
     hvpa_path,
-    replicas_of,
-    size_of,
-    status_of,
 )
 from support.cluster.recommenders import EVERY_SECOND
 from support.cluster.updaters import events
-from support.cluster.vpas import USAGE_SECONDS, amounts, memory_target_of, vpa, vpa_path
+from support.cluster.vpas import USAGE_SECONDS, amounts, get_memory_target, vpa, vpa_path
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
@@ -54,12 +54,12 @@ def judge(cluster: Cluster, namespace: str, cores: int) -> None:
 
 def totals_of(cluster: Cluster, namespace: str) -> tuple[int, int]:
     """Millicores and bytes in the status of the Hvpa."""
-    totals: Json = status_of(cluster, namespace, "web").get("totals", {})
+    totals: Json = get_hvpa_status(cluster, namespace, "web").get("totals", {})
     return amounts(totals) if {"cpu", "memory"} <= totals.keys() else (0, 0)
 
 
 def message_of(cluster: Cluster, namespace: str, type_: str) -> str:
-    conditions = status_of(cluster, namespace, "web").get("conditions", [])
+    conditions = get_hvpa_status(cluster, namespace, "web").get("conditions", [])
     return next((condition["message"] for condition in conditions if condition["type"] == type_), "")
 
 
@@ -78,14 +78,14 @@ def test_without_our_recommender_a_total_is_held_and_that_is_reported(
     cluster.api.create(hvpa("web"), namespace)
     judge(cluster, namespace, 6)
     controller(namespace)
-    until("a word", lambda: conditions_of(cluster, namespace, "web").get("NoTotals") == ("True", "NoTotals"))
+    until("a word", lambda: get_hvpa_conditions(cluster, namespace, "web").get("NoTotals") == ("True", "NoTotals"))
     judge(cluster, namespace, 40)
     until("the new target", lambda: "recommends 40 for a pod" in message_of(cluster, namespace, "NoTotals"))
     message = message_of(cluster, namespace, "NoTotals")
     assert "CPU is held at 12 in total" in message
     assert "run the Trellis recommender" in message
-    assert conditions_of(cluster, namespace, "web")["Active"] == ("True", "NoTotals")
-    assert replicas_of(cluster, namespace, "web") == 2
+    assert get_hvpa_conditions(cluster, namespace, "web")["Active"] == ("True", "NoTotals")
+    assert get_replicas(cluster, namespace, "web") == 2
     until("an Event", lambda: bool(events(cluster, namespace, "NoTotals")))
 
 
@@ -111,10 +111,10 @@ def test_the_total_follows_the_target_of_another_recommender(
         return about_cpu and 2e9 / ONE_BIN < memory < 2e9 * ONE_BIN
 
     until("two pods of 6 cores", lambda: counted(6), USAGE_SECONDS)
-    until("nothing to be held", lambda: "NoTotals" not in conditions_of(cluster, namespace, "web"))
-    assert replicas_of(cluster, namespace, "web") <= 3
+    until("nothing to be held", lambda: "NoTotals" not in get_hvpa_conditions(cluster, namespace, "web"))
+    assert get_replicas(cluster, namespace, "web") <= 3
     judge(cluster, namespace, 40)
-    until("more replicas", lambda: replicas_of(cluster, namespace, "web") >= 5)
+    until("more replicas", lambda: get_replicas(cluster, namespace, "web") >= 5)
     assert totals_of(cluster, namespace)[0] > 2000 * 40 / ONE_BIN
 
 
@@ -135,12 +135,12 @@ def test_upstreams_recommender_drives_an_hvpa_by_our_count_of_the_work(
     ours = recommender(namespace, EVERY_SECOND, *names)
 
     def ratio() -> float:
-        target = memory_target_of(cluster, namespace, "web")
+        target = get_memory_target(cluster, namespace, "web")
         return totals_of(cluster, namespace)[1] / target if target else 0.0
 
     # Before its first sample of memory upstream's recommends the least that there is.
     judged = 2 * 300 * 2**20
-    until("upstream's target", lambda: memory_target_of(cluster, namespace, "web") > judged, USAGE_SECONDS)
+    until("upstream's target", lambda: get_memory_target(cluster, namespace, "web") > judged, USAGE_SECONDS)
     until("the work of two pods", lambda: 2 / ONE_BIN < ratio() < 2 * ONE_BIN, USAGE_SECONDS)
     assert totals_of(cluster, namespace)[1] > 2 * 2 * 300 * 2**20 / ONE_BIN
     ours.process.stop()
@@ -160,9 +160,9 @@ def test_kubectl_scale_is_demand_beside_that_of_the_vpa(cluster: Cluster, namesp
     until("a seed", lambda: api.get(path)["spec"].get("replicas") == 2)
     # As kubectl does, and before the VPA has said anything.
     api.patch(f"{path}/scale?fieldManager=kubectl", {"spec": {"replicas": 4}})
-    until("three replicas", lambda: replicas_of(cluster, namespace, "web") == 3)
+    until("three replicas", lambda: get_replicas(cluster, namespace, "web") == 3)
     advise(cluster, namespace, 600, 1200, memory="100M")
-    until("800m each", lambda: (size_of(cluster, namespace, "web") or (0, 0))[0] == 800)
+    until("800m each", lambda: (get_published_size(cluster, namespace, "web") or (0, 0))[0] == 800)
     until("the count to be written back", lambda: api.get(path)["spec"]["replicas"] == 3)
     assert "kubectl wishes 4 replicas (CPU 2.4, memory 400M in total)" in message_of(cluster, namespace, "ScaleWish")
     until(
@@ -171,11 +171,11 @@ def test_kubectl_scale_is_demand_beside_that_of_the_vpa(cluster: Cluster, namesp
             "kubectl wishes 4 replicas" in event["message"] for event in events(cluster, namespace, "ScaleWish")
         ),
     )
-    until("the VPA to decide again", lambda: (size_of(cluster, namespace, "web") or (0, 0))[0] == 400)
-    assert "ScaleWish" not in conditions_of(cluster, namespace, "web")
+    until("the VPA to decide again", lambda: (get_published_size(cluster, namespace, "web") or (0, 0))[0] == 400)
+    assert "ScaleWish" not in get_hvpa_conditions(cluster, namespace, "web")
 
     # Another scaler replaces the whole scale, as client libraries do.
     scale = api.get(f"{path}/scale")
     api.send("PUT", f"{path}/scale?fieldManager=night-shift", {**scale, "spec": {"replicas": 8}})
     until("a wish", lambda: "night-shift wishes 8 replicas" in message_of(cluster, namespace, "ScaleWish"))
-    until("more replicas", lambda: replicas_of(cluster, namespace, "web") > 3)
+    until("more replicas", lambda: get_replicas(cluster, namespace, "web") > 3)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.builders.refused_hvpas import REFUSALS
-from support.cluster.hvpas import GROUP, Start, hvpa, hvpa_controllers, status_of
+from support.cluster.hvpas import GROUP, Start, get_hvpa_status, hvpa, hvpa_controllers
 from testbed.cluster import Cluster
 from testbed.errors import Refused
 from testbed.waiting import until
@@ -51,7 +51,7 @@ def test_what_the_api_server_cannot_judge_the_controller_tells(
     for index, name in enumerate(BY_US):
 
         def told(which: str = f"bad-{index}") -> list[str]:
-            conditions = status_of(cluster, namespace, which).get("conditions", [])
+            conditions = get_hvpa_status(cluster, namespace, which).get("conditions", [])
             return [condition["message"] for condition in conditions if condition["reason"] == "HvpaRefused"]
 
         assert REFUSALS[name].field in until("the refusal", lambda: told() or None)[0]

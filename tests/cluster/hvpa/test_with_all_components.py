@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.admission import BOOST, cpu, until_asked
-from support.cluster.hvpas import Start, advise, hvpa, hvpa_controllers, hvpa_path, replicas_of, size_of
-from support.cluster.updaters import by_uid, two_more_passes, updaters
+from support.cluster.admission import BOOST, cpu, wait_for_webhook_calls
+from support.cluster.hvpas import Start, advise, get_published_size, get_replicas, hvpa, hvpa_controllers, hvpa_path
+from support.cluster.updaters import by_uid, updaters, wait_for_two_passes
 from support.cluster.vpas import vpa_path
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -43,7 +43,7 @@ def test_pods_are_boosted_from_what_the_hvpa_decided_and_come_back_to_it(
 ) -> None:
     api = cluster.api
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     api.create(deployment("web", container(cpu="6", memory="2G"), replicas=2), namespace)
     cluster.ready_pods(namespace, "web", 2)
     boost = {"cpu": {"type": "Factor", "factor": 2, "duration": "8s"}}
@@ -67,8 +67,8 @@ def test_pods_are_boosted_from_what_the_hvpa_decided_and_come_back_to_it(
     assert cpu(boosted) == "16"
     assert f"{BOOST}app" in boosted["metadata"]["annotations"]
     until("the end of the boost", lambda: sizes(cluster, namespace) == ["8"] * 3)
-    until("the same size as ever", lambda: size_of(cluster, namespace, "web") == (8000, 2_000_000_000))
-    assert replicas_of(cluster, namespace, "web") == 3
+    until("the same size as ever", lambda: get_published_size(cluster, namespace, "web") == (8000, 2_000_000_000))
+    assert get_replicas(cluster, namespace, "web") == 3
 
 
 @pytest.mark.req("HV-37")
@@ -77,7 +77,7 @@ def test_requirements_of_the_vpa_template_hold_back_what_the_hvpa_decided(
 ) -> None:
     api = cluster.api
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     api.create(deployment("web", container(cpu="6", memory="2G"), replicas=2), namespace)
     cluster.ready_pods(namespace, "web", 2)
     up = {"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"}
@@ -88,10 +88,10 @@ def test_requirements_of_the_vpa_template_hold_back_what_the_hvpa_decided(
     until("a seed", lambda: api.get(hvpa_path(namespace, "web"))["spec"].get("replicas") == 2)
     until("its VPA", lambda: api.find(vpa_path(namespace, "web")) is not None)
     advise(cluster, namespace, 6001, 12_001)
-    until("three of 4.001", lambda: size_of(cluster, namespace, "web") == (4001, 2_000_000_000))
+    until("three of 4.001", lambda: get_published_size(cluster, namespace, "web") == (4001, 2_000_000_000))
     cluster.ready_pods(namespace, "web", 3)
     # What is there already may only grow, and a pod that is new gets what was decided.
-    two_more_passes(sizing)
+    wait_for_two_passes(sizing)
     assert sizes(cluster, namespace) == ["6"] * 3
     gone, *_ = cluster.pods(namespace, "web")
     api.delete(f"/api/v1/namespaces/{namespace}/pods/{gone['metadata']['name']}")
@@ -110,4 +110,4 @@ def test_totals_of_the_recommender_decide_and_its_history_does_not_run_away(
     controller(namespace)
     recommender(namespace, "--recommender-interval=1s")
     # One replica holds 3 cores, two hold 12.
-    until("two replicas", lambda: replicas_of(cluster, namespace, "web") == 2)
+    until("two replicas", lambda: get_replicas(cluster, namespace, "web") == 2)

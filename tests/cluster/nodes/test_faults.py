@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from support.cluster.nodes import QUICK, NodeGroups, Start, node_controllers, taints
-from support.cluster.vpas import until_passed, value
+from support.cluster.vpas import metric_value, wait_for_further_passes
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
 from testbed.keeper import definitions
@@ -64,7 +64,7 @@ def test_a_node_whose_pod_may_not_be_moved_is_kept(
     node_groups.scale("web", 2)
     until("the pod to go", lambda: len(node_groups.pods()) == 2)
     uids = {pod["metadata"]["uid"] for pod in node_groups.pods()}
-    until("the reason", lambda: value(controller, "trellis_nodes_nodes", reason="DisruptionsUsedUp") > 0)
+    until("the reason", lambda: metric_value(controller, "trellis_nodes_nodes", reason="DisruptionsUsedUp") > 0)
     assert len(node_groups.nodes()) == 2
     assert {pod["metadata"]["uid"] for pod in node_groups.pods()} == uids
 
@@ -76,7 +76,7 @@ def test_a_group_that_hangs_is_left_alone_and_another_one_serves(
     controller = nodes(namespace, "--provider-timeout=2s")
     node_groups.deploy("web", 1)
     failed = "trellis_nodes_provider_failures_total"
-    until("the order to be given up", lambda: value(controller, failed, call="order") >= 1)
+    until("the order to be given up", lambda: metric_value(controller, failed, call="order") >= 1)
     node_groups.declare()
     assert not node_groups.nodes()
     # The group is well by now, and is left alone all the same; one of another name is not.
@@ -105,12 +105,12 @@ def test_an_api_server_that_goes_away_in_the_middle_of_an_order_brings_no_node_t
             # No scheduler is there that could say so.
             path = f"/api/v1/namespaces/{SHOP}/pods/web-{number}/status"
             cluster.api.patch(path, {"status": {"conditions": [unschedulable]}})
-        until("an order", lambda: value(controller, "trellis_nodes_ordered_total") > 0)
+        until("an order", lambda: metric_value(controller, "trellis_nodes_ordered_total") > 0)
         own_api_server.kill("kube-apiserver")
         gone = time.monotonic()
         until("some time without it", lambda: time.monotonic() >= gone + AWAY_SECONDS, 2 * AWAY_SECONDS)
         own_api_server.start("kube-apiserver")
         own_api_server.wait_until_ready()
         until("all nodes", lambda: len(node_groups.nodes()) == 8)
-        until_passed(controller, "trellis_nodes", 3)
+        wait_for_further_passes(controller, "trellis_nodes", 3)
         assert len(node_groups.nodes()) == 8

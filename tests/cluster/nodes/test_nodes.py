@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from support.cluster.buffers import Start as StartBuffers
-from support.cluster.buffers import buffer, buffer_controllers, buffer_path, chunks_of, status_of
+from support.cluster.buffers import buffer, buffer_controllers, buffer_path, count_chunks, get_buffer_status
 from support.cluster.nodes import ACCOUNT, QUICK, NodeGroups, Start, taints, translated
 from support.cluster.rights import Account
 from support.cluster.updaters import events
-from support.cluster.vpas import until_value, value
+from support.cluster.vpas import metric_value, until_value
 from testbed.access import shipped_accounts
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -54,11 +54,11 @@ def test_headroom_of_a_deployments_buffer_is_there_is_used_at_once_and_is_refill
 
     cluster.api.create(buffer("web", **STORY_1), namespace)
     until("the room to be there", lambda: node_groups.is_provisioned("web"))
-    assert chunks_of(cluster, namespace, "web") == 1
+    assert count_chunks(cluster, namespace, "web") == 1
     assert len(node_groups.nodes()) == 3
     assert len(node_groups.pods()) == 2
     assert workload(cluster, namespace, "web") == before
-    assert abs(_age(status_of(cluster, namespace, "web")["lastFullyProvisioned"])) < 300
+    assert abs(_age(get_buffer_status(cluster, namespace, "web")["lastFullyProvisioned"])) < 300
     for reason in ("BufferNodesOrdered", "BufferProvisioned"):
         until(f"the event {reason}", lambda reason=reason: events(cluster, namespace, reason) or None)  # type: ignore[misc]
 
@@ -71,11 +71,11 @@ def test_headroom_of_a_deployments_buffer_is_there_is_used_at_once_and_is_refill
         "the room to be there again", lambda: len(node_groups.ready_nodes()) == 4 and node_groups.is_provisioned("web")
     )
     until_value(controller, "trellis_nodes_buffer_hits_total", 1, namespace=namespace)
-    assert value(controller, "trellis_nodes_buffer_misses_total", namespace=namespace) == 0
+    assert metric_value(controller, "trellis_nodes_buffer_misses_total", namespace=namespace) == 0
     until_value(controller, "trellis_nodes_buffer_chunks", 1, namespace=namespace)
     until_value(controller, "trellis_nodes_buffer_provisioned_chunks", 1, namespace=namespace)
     price = "trellis_nodes_buffer_price_per_hour"
-    until("its price", lambda: value(controller, price, namespace=namespace) > 0)
+    until("its price", lambda: metric_value(controller, price, namespace=namespace) > 0)
 
 
 @pytest.mark.req("BF-08", "BF-45")
@@ -101,7 +101,7 @@ def test_a_buffer_that_another_controller_translated_is_provisioned_and_every_ed
     cluster.api.patch(buffer_path(namespace, "spare"), {"spec": {"type": "example.com/other"}})
     until("nothing of ours to be said", lambda: node_groups.provisioned("spare") is None)
     until("the nodes to go", lambda: not node_groups.nodes())
-    assert status_of(cluster, namespace, "spare")["podBasedBufferSpec"] == pods
+    assert get_buffer_status(cluster, namespace, "spare")["podBasedBufferSpec"] == pods
 
 
 @pytest.mark.req("BF-09")
@@ -118,7 +118,7 @@ def test_one_process_can_translate_buffers_and_keep_their_headroom(
     spec = {"replicaNum": 2, "podSpec": node_groups.pod_spec()}
     cluster.api.create(buffer("spare", kind="", capacity={"pods": spec}), namespace)
     until("the room to be there", lambda: node_groups.is_provisioned("spare"))
-    assert chunks_of(cluster, namespace, "spare") == 2
+    assert count_chunks(cluster, namespace, "spare") == 2
     assert len(node_groups.ready_nodes()) == 1
 
 
@@ -130,10 +130,10 @@ def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_it_fits_and_bot
     controller = buffers(namespace)
     capacity = {"pods": {"replicaNum": 2, "podSpec": node_groups.pod_spec()}}
     cluster.api.create(buffer("spare", kind="", capacity=capacity), namespace)
-    until("the translation", lambda: chunks_of(cluster, namespace, "spare") == 2)
+    until("the translation", lambda: count_chunks(cluster, namespace, "spare") == 2)
     until("no room", lambda: node_groups.provisioned("spare") == ("False", "BufferNotProvisioned"))
     assert not node_groups.nodes(), "nothing is ordered for it"
-    assert "lastFullyProvisioned" not in status_of(cluster, namespace, "spare")
+    assert "lastFullyProvisioned" not in get_buffer_status(cluster, namespace, "spare")
 
     # A node of another manager. The fixture removes it at the end.
     taint = (Taint(namespace),)
@@ -141,13 +141,13 @@ def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_it_fits_and_bot
         Node(name=f"{namespace}-n", cpu="1", memory="4Gi", labels={"node_groups": node_groups.group}, taints=taint)
     )
     until("it to fit", lambda: node_groups.is_provisioned("spare"))
-    assert abs(_age(status_of(cluster, namespace, "spare")["lastFullyProvisioned"])) < 300
+    assert abs(_age(get_buffer_status(cluster, namespace, "spare")["lastFullyProvisioned"])) < 300
     assert managers(cluster, namespace, "spare") == {"trellis-buffers"}
     node_groups.deploy("web", 1)
     until("a pod to take a half", lambda: node_groups.provisioned("spare") == ("False", "BufferNotProvisioned"))
     until_value(controller, "trellis_buffers_hits_total", 1, namespace=namespace)
     until_value(controller, "trellis_buffers_provisioned_chunks", 1, namespace=namespace)
-    assert value(controller, "trellis_buffers_price_per_hour", namespace=namespace) > 0
+    assert metric_value(controller, "trellis_buffers_price_per_hour", namespace=namespace) > 0
 
     autoscaler = nodes(namespace)
     until("a node to be ordered, and the chunks to fit", lambda: node_groups.is_provisioned("spare"))
@@ -201,7 +201,7 @@ def test_a_dedicated_buffer_is_as_large_as_what_its_pods_leave(
     until("the room to be there", lambda: len(node_groups.ready_nodes()) == 2 and node_groups.is_provisioned("own"))
     node_groups.deploy("web", 6)
     until("the pods to run", lambda: len(node_groups.running()) == 6)
-    until("nothing to be left", lambda: chunks_of(cluster, namespace, "own") == 0)
+    until("nothing to be left", lambda: count_chunks(cluster, namespace, "own") == 0)
     until("that to be said", lambda: node_groups.provisioned("own") == ("True", "BufferNeedsNothing"))
     # Another may have been ordered when the pods were there and the Buffer had not heard of them; it goes again.
     until("no more nodes than are needed", lambda: len(node_groups.nodes()) == 2)
@@ -238,7 +238,7 @@ def test_headroom_is_kept_for_further_pods_of_a_job(
     until("its pod to run", lambda: len(node_groups.running()) == 1)
     cluster.api.create(buffer("batch", kind="Job", version="batch/v1"), namespace)
     until("the room to be there", lambda: len(node_groups.ready_nodes()) == 3 and node_groups.is_provisioned("batch"))
-    assert chunks_of(cluster, namespace, "batch") == 2
+    assert count_chunks(cluster, namespace, "batch") == 2
 
 
 def test_a_buffer_whose_window_ends_lets_its_nodes_go(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.cluster.rights import Account, account_of
+from support.cluster.rights import Account, get_account
 from testbed.cluster import Cluster
 
 NEEDED = [
@@ -59,7 +59,7 @@ DENIED = [
 
 @pytest.fixture(scope="module")
 def account(cluster: Cluster) -> Account:
-    return account_of(cluster, "nodes", "trellis-nodes")
+    return get_account(cluster, "nodes", "trellis-nodes")
 
 
 @pytest.mark.parametrize("right", NEEDED)

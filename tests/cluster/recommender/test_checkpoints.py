@@ -17,16 +17,16 @@ from support.cluster.vpas import (
     EVERY_SECOND,
     USAGE,
     USAGE_SECONDS,
-    checkpoint_of,
     checkpoint_path,
-    conditions_of,
-    passes,
-    samples_in,
-    status_of,
-    target_of,
+    count_passes,
+    count_samples,
+    get_checkpoint_status,
+    get_target,
+    get_vpa_status,
+    metric_value,
+    read_conditions,
     until_advised,
     until_value,
-    value,
     vpa,
     vpa_path,
 )
@@ -64,22 +64,24 @@ def test_a_killed_recommender_leaves_its_history_to_the_next(
     cluster.api.create(deployment("web", annotations=USAGE), namespace)
     cluster.api.create(vpa("web"), namespace)
     first = recommender(namespace, *FLAGS)
-    until("two samples", lambda: samples_in(cluster, namespace, "web-app") >= 2, USAGE_SECONDS)
-    until("a peak that is over", lambda: weights(checkpoint_of(cluster, namespace, "web-app"))["memoryHistogram"])
-    taken_in = value(first, "trellis_recommender_samples_total", result="Accepted")
+    until("two samples", lambda: count_samples(cluster, namespace, "web-app") >= 2, USAGE_SECONDS)
+    until(
+        "a peak that is over", lambda: weights(get_checkpoint_status(cluster, namespace, "web-app"))["memoryHistogram"]
+    )
+    taken_in = metric_value(first, "trellis_recommender_samples_total", result="Accepted")
     first.process.kill()
-    assert samples_in(cluster, namespace, "web-app") >= taken_in - 1
-    recommended = status_of(cluster, namespace, "web")["recommendation"]
-    assert target_of(cluster, namespace, "web") == ADVICE
+    assert count_samples(cluster, namespace, "web-app") >= taken_in - 1
+    recommended = get_vpa_status(cluster, namespace, "web")["recommendation"]
+    assert get_target(cluster, namespace, "web") == ADVICE
 
     scale(cluster, namespace, 0)
     cluster.ready_pods(namespace, "web", 0)
     cluster.api.patch(f"{vpa_path(namespace, 'web')}/status", {"status": None})
-    known = checkpoint_of(cluster, namespace, "web-app")
+    known = get_checkpoint_status(cluster, namespace, "web-app")
     second = recommender(namespace, *FLAGS)
-    assert until("a target from history alone", lambda: target_of(cluster, namespace, "web")) == ADVICE
-    status = status_of(cluster, namespace, "web")
-    assert conditions_of(status) == {
+    assert until("a target from history alone", lambda: get_target(cluster, namespace, "web")) == ADVICE
+    status = get_vpa_status(cluster, namespace, "web")
+    assert read_conditions(status) == {
         "LowConfidence": "True",
         "NoPodsMatched": "True",
         "RecommendationProvided": "True",
@@ -87,8 +89,8 @@ def test_a_killed_recommender_leaves_its_history_to_the_next(
     assert [recommendation["target"] for recommendation in status["recommendation"]["containerRecommendations"]] == [
         recommendation["target"] for recommendation in recommended["containerRecommendations"]
     ]
-    until("another pass", lambda: passes(second) >= 2)
-    assert checkpoint_of(cluster, namespace, "web-app") == known
+    until("another pass", lambda: count_passes(second) >= 2)
+    assert get_checkpoint_status(cluster, namespace, "web-app") == known
 
     second.process.send(signal.SIGTERM)
     ending = until("the end", lambda: ended(second))
@@ -122,28 +124,28 @@ def test_upstream_and_trellis_take_over_from_each_other(
 
     def taken(count: int) -> Callable[[], bool]:
         return lambda: (
-            samples_in(cluster, namespace, "web-app") >= count
-            and bool(weights(checkpoint_of(cluster, namespace, "web-app"))["memoryHistogram"])
+            count_samples(cluster, namespace, "web-app") >= count
+            and bool(weights(get_checkpoint_status(cluster, namespace, "web-app"))["memoryHistogram"])
         )
 
     first = upstream_recommender(namespace, *FLAGS)
     until("two samples by upstream", taken(2), USAGE_SECONDS)
-    until("a target by upstream", lambda: target_of(cluster, namespace, "web") == ADVICE)
+    until("a target by upstream", lambda: get_target(cluster, namespace, "web") == ADVICE)
     first.process.stop()
-    upstreams = checkpoint_of(cluster, namespace, "web-app")
+    upstreams = get_checkpoint_status(cluster, namespace, "web-app")
 
     ours = recommender(namespace, *FLAGS)
     until("a sample by Trellis", taken(upstreams["totalSamplesCount"] + 1))
     ours.process.stop()
-    check_taken_over(upstreams, checkpoint_of(cluster, namespace, "web-app"))
-    assert target_of(cluster, namespace, "web") == ADVICE
+    check_taken_over(upstreams, get_checkpoint_status(cluster, namespace, "web-app"))
+    assert get_target(cluster, namespace, "web") == ADVICE
     assert "cannot be read" not in ours.logs()
-    handed_over = checkpoint_of(cluster, namespace, "web-app")
+    handed_over = get_checkpoint_status(cluster, namespace, "web-app")
 
     second = upstream_recommender(namespace, *FLAGS)
     until("a sample by upstream again", taken(handed_over["totalSamplesCount"] + 1))
-    check_taken_over(handed_over, checkpoint_of(cluster, namespace, "web-app"))
-    assert target_of(cluster, namespace, "web") == ADVICE
+    check_taken_over(handed_over, get_checkpoint_status(cluster, namespace, "web-app"))
+    assert get_target(cluster, namespace, "web") == ADVICE
     assert "Loading checkpoint for VPA" in second.logs()
     assert not [line for line in second.logs().splitlines() if line.startswith("E") and "heckpoint" in line]
 
@@ -204,7 +206,7 @@ def test_an_unreadable_checkpoint_is_set_aside_and_only_own_orphans_are_deleted(
     untouched = [cluster.api.get(path) for path in others]
 
     first = recommender(namespace, EVERY_SECOND, "--checkpoints-gc-interval=5s")
-    assert until("a target from the sound checkpoint", lambda: target_of(cluster, namespace, "kept")) == ADVICE
+    assert until("a target from the sound checkpoint", lambda: get_target(cluster, namespace, "kept")) == ADVICE
     until_value(first, UNREADABLE, 2)
     complaints = [line for line in first.logs().splitlines() if "cannot be read" in line]
     assert len(complaints) == 2
@@ -219,17 +221,17 @@ def test_an_unreadable_checkpoint_is_set_aside_and_only_own_orphans_are_deleted(
     until_value(first, UNREADABLE, 0)
     for document in broken:
         name = document["metadata"]["name"]
-        kept = checkpoint_of(cluster, namespace, f"{name}-unreadable")
+        kept = get_checkpoint_status(cluster, namespace, f"{name}-unreadable")
         assert kept == {**document["status"], "version": "unreadable"}
-        assert checkpoint_of(cluster, namespace, name)["version"] == "v3"
-        assert samples_in(cluster, namespace, name) < 60
+        assert get_checkpoint_status(cluster, namespace, name)["version"] == "v3"
+        assert count_samples(cluster, namespace, name) < 60
 
     cluster.api.delete(vpa_path(namespace, "kept"))
     until("its checkpoint to follow it", lambda: cluster.api.find(checkpoint_path(namespace, "kept-app")) is None)
     first.process.stop()
     second = recommender(namespace, EVERY_SECOND)
-    until("a pass", lambda: passes(second) >= 1)
-    assert value(second, UNREADABLE) == 0
+    until("a pass", lambda: count_passes(second) >= 1)
+    assert metric_value(second, UNREADABLE) == 0
     assert names_of(cluster, namespace) == {
         *("web-app", "web-app-unreadable", "web-proxy", "web-proxy-unreadable", "theirs-app")
     }

@@ -11,12 +11,12 @@ from support.cluster.recommenders import EVERY_SECOND, MIB, steady_memory
 from support.cluster.vpas import (
     USAGE_SECONDS,
     amounts,
-    checkpoint_of,
-    containers_of,
-    memory_target_of,
-    until_passed,
+    get_checkpoint_status,
+    get_container_recommendations,
+    get_memory_target,
     vpa,
     vpa_path,
+    wait_for_further_passes,
 )
 from testbed.client import APPLY_PATCH, Json
 from testbed.cluster import Cluster
@@ -85,7 +85,7 @@ def test_an_hvpa_learns_what_all_replicas_need_together(cluster: Cluster, namesp
 
     def total() -> tuple[int, int]:
         """What the VPA says that the Hvpa made, in millicores and bytes."""
-        total_target = containers_of(cluster, namespace, "made").get("app", {}).get("totalTarget")
+        total_target = get_container_recommendations(cluster, namespace, "made").get("app", {}).get("totalTarget")
         return amounts(total_target) if total_target else (0, 0)
 
     def totals() -> tuple[int, int]:
@@ -96,17 +96,17 @@ def test_an_hvpa_learns_what_all_replicas_need_together(cluster: Cluster, namesp
     # The pods of a workload are not all measured at once.
     until("the total of three", lambda: total()[1] == steady_memory(3 * 300 * MIB), USAGE_SECONDS)
     until("the total of two", lambda: totals()[1] == steady_memory(2 * 300 * MIB))
-    until("the VPA without an Hvpa", lambda: memory_target_of(cluster, namespace, "plain") > 0)
+    until("the VPA without an Hvpa", lambda: get_memory_target(cluster, namespace, "plain") > 0)
     # The first sample of a pod that was slow to start is too low.
     until("the CPU of three", lambda: 600 * LEAST < total()[0] < 600 * MOST)
     until("the CPU of two", lambda: 400 * LEAST < totals()[0] < 400 * MOST)
     for name in ("made", "own"):
         until(
             f"the target of {name}",
-            lambda name=name: memory_target_of(cluster, namespace, name) == steady_memory(300 * MIB),  # type: ignore[misc]
+            lambda name=name: get_memory_target(cluster, namespace, name) == steady_memory(300 * MIB),  # type: ignore[misc]
         )
     for name in ("own", "plain"):
-        assert "totalTarget" not in containers_of(cluster, namespace, name)["app"]
+        assert "totalTarget" not in get_container_recommendations(cluster, namespace, name)["app"]
 
     stored = api.get(hvpa_path(namespace, "own"))
     assert {key: stored["status"][key] for key in status} == status
@@ -117,13 +117,17 @@ def test_an_hvpa_learns_what_all_replicas_need_together(cluster: Cluster, namesp
     # The whole workload's history is in the checkpoint, and counts after a restart.
     def saved(name: str) -> set[str]:
         """The buckets of the whole workload's CPU."""
-        return {*checkpoint_of(cluster, namespace, f"{name}-app").get("cpuTotalHistogram", {}).get("bucketWeights", {})}
+        return {
+            *get_checkpoint_status(cluster, namespace, f"{name}-app")
+            .get("cpuTotalHistogram", {})
+            .get("bucketWeights", {})
+        }
 
     def last_written() -> str:
-        text: str = checkpoint_of(cluster, namespace, "made-app")["lastUpdateTime"]
+        text: str = get_checkpoint_status(cluster, namespace, "made-app")["lastUpdateTime"]
         return text
 
-    until_passed(first)
+    wait_for_further_passes(first)
     until("checkpoints", lambda: all(map(saved, ("made", "own"))))
     assert not saved("plain")
     first.process.kill()

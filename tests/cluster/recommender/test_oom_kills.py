@@ -10,15 +10,15 @@ from support.cluster.vpas import (
     ADVICE,
     EVERY_SECOND,
     USAGE,
-    checkpoint_of,
-    memory_target_of,
-    passes,
-    target_of,
+    count_passes,
+    get_checkpoint_status,
+    get_memory_target,
+    get_target,
+    metric_value,
     until_advised,
-    until_passed,
-    value,
     vpa,
     vpa_path,
+    wait_for_further_passes,
 )
 from support.oracles.recommendations import ExactHistogram, SlowContainer
 from testbed.client import STRATEGIC_PATCH, Json
@@ -45,7 +45,7 @@ def bumped(request: int, ratio: float = 1.2, least: int = 100 * MIB) -> int:
 
 
 def kills(controller: Controller, result: str) -> float:
-    return value(controller, "trellis_recommender_oom_kills_total", result=result)
+    return metric_value(controller, "trellis_recommender_oom_kills_total", result=result)
 
 
 def test_an_out_of_memory_kill_raises_memory_and_counts_once(
@@ -60,12 +60,12 @@ def test_an_out_of_memory_kill_raises_memory_and_counts_once(
     cluster.api.annotate(path, {ask.OOM_KILLED: "app=1"})
     until("the kill to show in the pod", lambda: restarts(cluster, path) == 1)
     raised = bumped(400 * MIB)
-    until("more memory", lambda: memory_target_of(cluster, namespace, "web") >= raised)
-    assert memory_target_of(cluster, namespace, "web") == raised
+    until("more memory", lambda: get_memory_target(cluster, namespace, "web") >= raised)
+    assert get_memory_target(cluster, namespace, "web") == raised
 
     # The pod changes again, and still shows the same kill.
     cluster.api.annotate(path, {"example/seen": "again"})
-    until_passed(first, more=3)
+    wait_for_further_passes(first, count=3)
     assert kills(first, "Accepted") == 1
 
     until("the kill to be in the checkpoint", lambda: bool(remembered_peaks(cluster, namespace)))
@@ -74,13 +74,13 @@ def test_an_out_of_memory_kill_raises_memory_and_counts_once(
     second = recommender(namespace, EVERY_SECOND)
     until("the kill to be known already", lambda: kills(second, "KnownOomKill") >= 1)
     assert kills(second, "Accepted") == 0
-    assert until("a target", lambda: target_of(cluster, namespace, "web")) == (ADVICE[0], raised)
+    assert until("a target", lambda: get_target(cluster, namespace, "web")) == (ADVICE[0], raised)
 
 
 def remembered_peaks(cluster: Cluster, namespace: str) -> Json:
     """Peaks of memory in the checkpoint: those of kills, and of windows that are over."""
     bucket_weights: Json = (
-        checkpoint_of(cluster, namespace, "web-app").get("memoryHistogram", {}).get("bucketWeights", {})
+        get_checkpoint_status(cluster, namespace, "web-app").get("memoryHistogram", {}).get("bucketWeights", {})
     )
     return bucket_weights
 
@@ -98,7 +98,7 @@ def test_a_kill_counts_even_if_the_pod_is_deleted_before_the_next_pass(
     cluster.api.create(deployment("evicted", container("app", memory="1Gi")), namespace)
     pods = {"evicted": cluster.ready_pods(namespace, "evicted")[0]}
     controller = recommender(namespace, "--recommender-interval=10s")
-    until("the first pass", lambda: passes(controller) >= 1)
+    until("the first pass", lambda: count_passes(controller) >= 1)
     cluster.api.create(deployment("killed", container("app", memory="1Gi")), namespace)
     pods["killed"] = cluster.ready_pods(namespace, "killed")[0]
     paths = {name: f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}" for name, pod in pods.items()}
@@ -112,7 +112,7 @@ def test_a_kill_counts_even_if_the_pod_is_deleted_before_the_next_pass(
     # The one had asked for 1 GiB; the kubelet says of the other that it used 2.
     for name, had in (("killed", 1024 * MIB), ("evicted", 2048 * MIB)):
         needed = bumped(had)
-        until("more memory", lambda name=name, least=needed: memory_target_of(cluster, namespace, name) >= least)  # type: ignore[misc]
+        until("more memory", lambda name=name, least=needed: get_memory_target(cluster, namespace, name) >= least)  # type: ignore[misc]
     until("both to be counted", lambda: kills(controller, "Accepted") == 2)
 
 
@@ -153,7 +153,7 @@ def test_a_kill_after_a_resize_that_never_reached_the_cgroup_counts_with_the_req
         return dict(cluster.api.get(path)["status"]["containerStatuses"][0])
 
     cluster.api.annotate(path, {ask.CRASHED: "app"})
-    until("the kill to count", lambda: memory_target_of(cluster, namespace, "web") == bumped(400 * MIB))
+    until("the kill to count", lambda: get_memory_target(cluster, namespace, "web") == bumped(400 * MIB))
     # Others resize the pod while its container is down, which kubelet 1.36 reports as done.
     more = had | {"memory": "800Mi"}
     patch = {"spec": {"containers": [{"name": "app", "resources": {"requests": more, "limits": more}}]}}
@@ -163,5 +163,5 @@ def test_a_kill_after_a_resize_that_never_reached_the_cgroup_counts_with_the_req
     until("the restart", lambda: "running" in status()["state"])
     cluster.api.annotate(path, {ask.CRASHED: "app"})
     until("the second kill to be taken in", lambda: kills(controller, "Accepted") == 2)
-    until_passed(controller)
-    assert memory_target_of(cluster, namespace, "web") == bumped(400 * MIB)
+    wait_for_further_passes(controller)
+    assert get_memory_target(cluster, namespace, "web") == bumped(400 * MIB)

@@ -23,8 +23,8 @@ import yaml
 import unruly_recommender
 from support.cluster.recommenders import (
     EVERY_SECOND,
-    condition_of,
     cpu_at,
+    find_true_condition,
     history,
     hourly_history,
     memory_at,
@@ -36,11 +36,11 @@ from support.cluster.vpas import (
     USAGE,
     USAGE_SECONDS,
     amounts,
-    containers_of,
-    status_of,
-    target_of,
+    get_container_recommendations,
+    get_target,
+    get_vpa_status,
+    metric_value,
     until_value,
-    value,
     vpa,
     vpa_path,
 )
@@ -112,7 +112,7 @@ def before_a_peak() -> list[float]:
 
 
 def message(cluster: Cluster, namespace: str, name: str, type_: str) -> str | None:
-    condition = condition_of(cluster, namespace, name, type_)
+    condition = find_true_condition(cluster, namespace, name, type_)
     return str(condition["message"]) if condition else None
 
 
@@ -176,13 +176,13 @@ def test_one_process_serves_default_and_a_wheel_and_a_crash_or_hang_affects_no_o
     names = "--recommender-name=default,seasonal,peak-of-week,unruly"
     controller = recommender(namespace, EVERY_SECOND, names, "--set=peak-of-week.margin=0.2", DEADLINE)
 
-    until("default's", lambda: target_of(cluster, namespace, "by-default") == (cpu_at(20), memory_at(30)))
-    until("the wheel's", lambda: target_of(cluster, namespace, "by-wheel") == peak(0.5))
-    until("a season's", lambda: target_of(cluster, namespace, "by-season"))
-    until("the unruly one's", lambda: target_of(cluster, namespace, "calm") == (250, 1_000_000_000))
+    until("default's", lambda: get_target(cluster, namespace, "by-default") == (cpu_at(20), memory_at(30)))
+    until("the wheel's", lambda: get_target(cluster, namespace, "by-wheel") == peak(0.5))
+    until("a season's", lambda: get_target(cluster, namespace, "by-season"))
+    until("the unruly one's", lambda: get_target(cluster, namespace, "calm") == (250, 1_000_000_000))
     result = until("the bad parameter", lambda: message(cluster, namespace, "bad", "ConfigUnsupported"))
     assert result == 'spec.recommenders[0].parameters[margin]: Invalid value: "lots": must be a number'
-    assert not containers_of(cluster, namespace, "bad")
+    assert not get_container_recommendations(cluster, namespace, "bad")
 
     create(cluster, namespace, "crash", "unruly", mood="segfault")
     create(cluster, namespace, "hang", "unruly", mood="spin")
@@ -194,7 +194,7 @@ def test_one_process_serves_default_and_a_wheel_and_a_crash_or_hang_affects_no_o
     for reason in ("RecommenderTimedOut", "RecommenderCrashed"):
         until(
             f"{reason} to be counted",
-            lambda reason=reason: value(controller, FAILURES, recommender="unruly", reason=reason) >= 1,  # type: ignore[misc]
+            lambda reason=reason: metric_value(controller, FAILURES, recommender="unruly", reason=reason) >= 1,  # type: ignore[misc]
         )
 
     # Everybody else goes on: what is changed now is served, by all three.
@@ -206,13 +206,13 @@ def test_one_process_serves_default_and_a_wheel_and_a_crash_or_hang_affects_no_o
     ):
         give(cluster, namespace, name, **parameters)
     bare = (cpu_at(20, margin=0), memory_at(30, margin=0))
-    until("default to go on", lambda: target_of(cluster, namespace, "by-default") == bare)
+    until("default to go on", lambda: get_target(cluster, namespace, "by-default") == bare)
     until(
         "the default of the process",
-        lambda: target_of(cluster, namespace, "by-wheel") == peak(0.2),
+        lambda: get_target(cluster, namespace, "by-wheel") == peak(0.2),
     )
-    until("the mended one", lambda: target_of(cluster, namespace, "bad") == peak(0.0))
-    until("the unruly one to go on", lambda: target_of(cluster, namespace, "calm") == (300, 1_000_000_000))
+    until("the mended one", lambda: get_target(cluster, namespace, "bad") == peak(0.0))
+    until("the unruly one to go on", lambda: get_target(cluster, namespace, "calm") == (300, 1_000_000_000))
     for name in ("by-default", "by-wheel"):
         until(
             f"{name} to be well",
@@ -243,7 +243,7 @@ def three(
     controller = recommender(namespace, EVERY_SECOND, names, DEADLINE)
 
     def target(name: str) -> tuple[int, int]:
-        return target_of(cluster, namespace, name) or (0, 0)
+        return get_target(cluster, namespace, name) or (0, 0)
 
     until("default's", lambda: 200 < target("by-default")[0] < 300)
     until("a season's", lambda: target("by-season")[0] == pytest.approx(1.5 * 2000, rel=0.05))
@@ -277,7 +277,7 @@ def test_default_seasonal_and_a_wheel_serve_three_vpas_and_a_bad_parameter_costs
         "the same conditions in both",
         lambda: (
             why(controller, namespace, "by-season")[1]["conditions"]
-            == status_of(cluster, namespace, "by-season")["conditions"]
+            == get_vpa_status(cluster, namespace, "by-season")["conditions"]
         ),
     )
     [app] = found["containers"]
@@ -359,11 +359,11 @@ def test_shadows_change_nothing_and_a_worker_that_spins_does_not_outlive_its_kil
     cluster.api.patch(vpa_path(namespace, "web"), {"metadata": {"annotations": shadows}})
     names = "--recommender-name=default,peak-of-week,unruly"
     controller = recommender(namespace, EVERY_SECOND, names, "--set=unruly.mood=segfault", "--recommender-deadline=20s")
-    until("default's", lambda: target_of(cluster, namespace, "web") == (cpu_at(20), memory_at(30)))
+    until("default's", lambda: get_target(cluster, namespace, "web") == (cpu_at(20), memory_at(30)))
     difference = "trellis_recommender_shadow_relative_difference_count"
-    until("the shadow", lambda: value(controller, difference, recommender="peak-of-week", resource="cpu") > 0)
+    until("the shadow", lambda: metric_value(controller, difference, recommender="peak-of-week", resource="cpu") > 0)
     failures = "trellis_recommender_shadow_failures_total"
-    until("the one that crashes", lambda: value(controller, failures, recommender="unruly") > 0)
+    until("the one that crashes", lambda: metric_value(controller, failures, recommender="unruly") > 0)
     until_value(controller, "trellis_recommender_shadow_unhosted_vpas", 1, recommender="nobody")
     until("a word of it", lambda: "a shadow recommender does not run here" in controller.logs())
     assert true_conditions(cluster, namespace, "web") <= {"RecommendationProvided", "LowConfidence"}
@@ -408,15 +408,15 @@ def test_a_script_that_writes_statuses_is_a_recommender_beside_ours(
         cluster.api.create(deployment(name, annotations=USAGE), namespace)
         cluster.api.create(vpa(name, recommender=chosen), namespace)
     controller = recommender(namespace, EVERY_SECOND)
-    until("ours", lambda: target_of(cluster, namespace, "ours"), USAGE_SECONDS)
-    assert not status_of(cluster, namespace, "theirs")
+    until("ours", lambda: get_target(cluster, namespace, "ours"), USAGE_SECONDS)
+    assert not get_vpa_status(cluster, namespace, "theirs")
     environment = {**os.environ, "KUBECONFIG": str(cluster.kubeconfig)}
     script = [sys.executable, str(ROOT / "examples" / "recommenders" / "simple.py")]
 
     def written() -> bool:
         """It says what is measured at this moment, which on a busy machine may be wide of the mark."""
         subprocess.run(script, env=environment, check=True)
-        cpu, memory = target_of(cluster, namespace, "theirs") or (0, 0)
+        cpu, memory = get_target(cluster, namespace, "theirs") or (0, 0)
         return memory == 1.5 * MEMORY_USED and cpu == pytest.approx(1.5 * 1000 * CORES, rel=0.1)
 
     until("theirs", written)

@@ -21,18 +21,18 @@ from support.cluster.vpas import (
     USAGE,
     USAGE_SECONDS,
     amounts,
-    checkpoint_of,
-    conditions_of,
-    containers_of,
-    samples_in,
+    count_samples,
+    get_checkpoint_status,
+    get_container_recommendations,
+    get_target,
+    get_vpa_status,
+    metric_value,
+    read_conditions,
     series,
-    status_of,
-    target_of,
     until_advised,
-    until_passed,
-    value,
     vpa,
     vpa_path,
+    wait_for_further_passes,
 )
 from support.oracles.recommendations import ExactHistogram, SlowContainer
 from testbed.access.shipped_accounts import ROOT
@@ -142,25 +142,25 @@ def test_recommendations_for_scripted_usage_are_those_of_the_oracle(
     cluster.api.create(vpa("web"), namespace)
     started = recommender(namespace, EVERY_SECOND, *ALWAYS)
     # The second sample of a container is the first that a recommendation can be compared with.
-    until("two samples of both", lambda: samples_in(cluster, namespace, "web-proxy") >= 2, USAGE_SECONDS)
+    until("two samples of both", lambda: count_samples(cluster, namespace, "web-proxy") >= 2, USAGE_SECONDS)
     used = {"app": (CORES, MEMORY), "proxy": (0.003, 16 * MIB)}
 
     def as_the_oracle_says() -> bool:
         """Status and checkpoint are written one after the other, so that one of them may be of the pass before."""
-        containers = containers_of(cluster, namespace, "web")
+        containers = get_container_recommendations(cluster, namespace, "web")
         return containers.keys() == used.keys() and all(
             {what: amounts(containers[name][what]) for what in ("lowerBound", "target", "upperBound")}
-            == figures(cores, memory, checkpoint_of(cluster, namespace, f"web-{name}"), containers=2)
+            == figures(cores, memory, get_checkpoint_status(cluster, namespace, f"web-{name}"), containers=2)
             for name, (cores, memory) in used.items()
         )
 
     until("recommendations to be the oracle's", as_the_oracle_says)
-    recommended = containers_of(cluster, namespace, "web")
+    recommended = get_container_recommendations(cluster, namespace, "web")
     assert amounts(recommended["app"]["target"]) == amounts(recommended["app"]["uncappedTarget"]) == ADVICE
     # The least for a pod, 25m and 250Mi, is shared by its two containers; the one that ran first is none of them.
     assert recommended["proxy"]["target"] == {"cpu": "12m", "memory": "125Mi"}
     check_status(cluster, namespace)
-    until_passed(started)
+    wait_for_further_passes(started)
     check_metrics(started)
     until("it to be healthy", lambda: healthy(started))
 
@@ -170,7 +170,7 @@ def check_status(cluster: Cluster, namespace: str) -> None:
     status = result["status"]
     assert status["observedGeneration"] == result["metadata"]["generation"] == 1
     # Little is known after a minute, which upstream has a name for and never says.
-    assert conditions_of(status) == {"LowConfidence": "True", "RecommendationProvided": "True"}
+    assert read_conditions(status) == {"LowConfidence": "True", "RecommendationProvided": "True"}
     assert {condition["observedGeneration"] for condition in status["conditions"]} == {1}
     shown = printed(cluster, vpa_path(namespace, "web"))
     assert (shown["CPU"], shown["Mem"], shown["Provided"]) == (f"{ADVICE[0]}m", str(ADVICE[1]), "True")
@@ -191,12 +191,12 @@ def check_metrics(controller: Controller) -> None:
     # One of them is perhaps under way.
     assert 0 < max(steps.values()) <= steps["total"] + 1
     served = {"update_mode": "Recreate", "has_recommendation": "true", "api": "v1", "matches_pods": "true"}
-    assert value(controller, "vpa_recommender_vpa_objects_count") == 1
-    assert value(controller, "vpa_recommender_vpa_objects_count", unsupported_config="false", **served) == 1
-    assert value(controller, "vpa_recommender_aggregate_container_states_count") == 2
-    assert value(controller, "vpa_recommender_recommendation_latency_seconds_count") == 1
+    assert metric_value(controller, "vpa_recommender_vpa_objects_count") == 1
+    assert metric_value(controller, "vpa_recommender_vpa_objects_count", unsupported_config="false", **served) == 1
+    assert metric_value(controller, "vpa_recommender_aggregate_container_states_count") == 2
+    assert metric_value(controller, "vpa_recommender_recommendation_latency_seconds_count") == 1
     answers = {"client_name": "default-metrics-client", "is_error": "false"}
-    assert value(controller, "vpa_recommender_metric_server_responses", **answers) > 0
+    assert metric_value(controller, "vpa_recommender_metric_server_responses", **answers) > 0
 
 
 @pytest.mark.req("CR-02", "CR-21")
@@ -221,8 +221,8 @@ def test_policies_shape_the_recommendation_and_targets_are_left_alone(
     recommender(namespace, EVERY_SECOND)
     for name in specs.keys() - {"capped"}:
         until_advised(cluster, namespace, name)
-    until("the capped one", lambda: (target_of(cluster, namespace, "capped") or (0, 0))[0] == 30)
-    recommended = {name: containers_of(cluster, namespace, name) for name in specs}
+    until("the capped one", lambda: (get_target(cluster, namespace, "capped") or (0, 0))[0] == 30)
+    recommended = {name: get_container_recommendations(cluster, namespace, name) for name in specs}
     assert {name for name, found in recommended.items() if found.keys() == {"app"}} == specs.keys()
     capped = recommended.pop("capped")["app"]
     assert {amounts(found["app"]["target"]) for found in recommended.values()} == {ADVICE}
@@ -254,13 +254,13 @@ def test_a_native_sidecar_is_recommended_for_and_an_init_container_is_not(
     server = prometheus(steady(namespace, pod["metadata"]["name"], ("app", "mesh", "setup")))
     flags = ("--prometheus-live", f"--prometheus-address={server.url}")
     started = recommender(namespace, EVERY_SECOND, *flags)
-    until("a target of the sidecar", lambda: target_of(cluster, namespace, "web", "mesh"))
-    until_passed(started)
-    recommended = containers_of(cluster, namespace, "web")
+    until("a target of the sidecar", lambda: get_target(cluster, namespace, "web", "mesh"))
+    wait_for_further_passes(started)
+    recommended = get_container_recommendations(cluster, namespace, "web")
     assert {name: amounts(found["target"]) for name, found in recommended.items()} == {"app": ADVICE, "mesh": ADVICE}
-    assert value(started, "trellis_recommender_samples_total", result="UnknownContainer") > 0
-    assert value(started, "vpa_recommender_aggregate_container_states_count") == 2
-    assert value(started, "vpa_recommender_prometheus_client_api_requests_count", code="200") > 0
+    assert metric_value(started, "trellis_recommender_samples_total", result="UnknownContainer") > 0
+    assert metric_value(started, "vpa_recommender_aggregate_container_states_count") == 2
+    assert metric_value(started, "vpa_recommender_prometheus_client_api_requests_count", code="200") > 0
 
 
 def steady(namespace: str, pod: str, containers: tuple[str, ...]) -> str:
@@ -291,7 +291,7 @@ def test_without_usage_it_stays_healthy_and_recommendations_stay_until_usage_com
         until("two answers that are none", lambda: answers(controller, is_error=True) >= 2)
         until("it to be healthy", lambda: healthy(controller))
         lacking = {"RecommendationProvided": "False"}
-        until("a word of it", lambda: conditions_of(status_of(cluster, namespace, "web")) == lacking)
+        until("a word of it", lambda: read_conditions(get_vpa_status(cluster, namespace, "web")) == lacking)
 
         cluster.api.create(binding(namespace, "metrics"), namespace)
         until_advised(cluster, namespace, "web")
@@ -301,16 +301,16 @@ def test_without_usage_it_stays_healthy_and_recommendations_stay_until_usage_com
         failed = answers(controller, is_error=True)
         until("three answers that are none", lambda: answers(controller, is_error=True) >= failed + 3)
         until("it to be healthy", lambda: healthy(controller))
-        assert target_of(cluster, namespace, "web") == ADVICE
+        assert get_target(cluster, namespace, "web") == ADVICE
 
         cluster.api.create(binding(namespace, "metrics"), namespace)
-        known = samples_in(cluster, namespace, "web-app")
-        until("another sample", lambda: samples_in(cluster, namespace, "web-app") > known)
-        assert target_of(cluster, namespace, "web") == ADVICE
+        known = count_samples(cluster, namespace, "web-app")
+        until("another sample", lambda: count_samples(cluster, namespace, "web-app") > known)
+        assert get_target(cluster, namespace, "web") == ADVICE
 
 
 def answers(controller: Controller, *, is_error: bool) -> float:
-    return value(controller, "vpa_recommender_metric_server_responses", is_error=str(is_error).lower())
+    return metric_value(controller, "vpa_recommender_metric_server_responses", is_error=str(is_error).lower())
 
 
 def account_without_metrics(cluster: Cluster, namespace: str) -> Path:

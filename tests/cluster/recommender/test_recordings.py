@@ -9,14 +9,14 @@ from support.cluster.vpas import (
     ADVICE,
     EVERY_SECOND,
     USAGE,
-    checkpoint_of,
-    memory_target_of,
-    target_of,
+    get_checkpoint_status,
+    get_memory_target,
+    get_target,
+    metric_value,
     until_advised,
-    until_passed,
-    value,
     vpa,
     vpa_path,
+    wait_for_further_passes,
 )
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
@@ -54,17 +54,17 @@ def test_a_kill_an_edit_and_a_restart_are_decided_again_as_they_were(
     until_advised(cluster, namespace, "web")
     pod = cluster.ready_pods(namespace, "web", 2)[0]["metadata"]["name"]
     cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod}", {ask.OOM_KILLED: "app=1"})
-    until("more memory", lambda: memory_target_of(cluster, namespace, "web") > ADVICE[1])
+    until("more memory", lambda: get_memory_target(cluster, namespace, "web") > ADVICE[1])
     policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "30m"}}]}
     cluster.api.patch(vpa_path(namespace, "web"), {"spec": {"resourcePolicy": policy}})
-    until("less CPU", lambda: (target_of(cluster, namespace, "web") or ADVICE)[0] == 30)
-    until("a checkpoint", lambda: bool(checkpoint_of(cluster, namespace, "web-app").get("memoryHistogram")))
+    until("less CPU", lambda: (get_target(cluster, namespace, "web") or ADVICE)[0] == 30)
+    until("a checkpoint", lambda: bool(get_checkpoint_status(cluster, namespace, "web-app").get("memoryHistogram")))
     first.process.kill()
 
     # The second is asked to stop, and the first had no time to close its file.
     second = recommender(namespace, EVERY_SECOND, names, f"--record={after}")
-    until("the kill to be known already", lambda: value(second, "trellis_recommender_oom_kills_total") >= 1)
-    until_passed(second, more=6)
+    until("the kill to be known already", lambda: metric_value(second, "trellis_recommender_oom_kills_total") >= 1)
+    wait_for_further_passes(second, count=6)
     second.process.stop()
 
     assert any(b"OOM" in line or b'"kills"' in line for line in lines(before, SEEN))

@@ -12,8 +12,8 @@ import pytest
 from support.cluster.recommenders import (
     EVERY_SECOND,
     MIB,
-    condition_of,
     cpu_at,
+    find_true_condition,
     history,
     memory_at,
     steady_memory,
@@ -22,14 +22,14 @@ from support.cluster.recommenders import (
 )
 from support.cluster.vpas import (
     USAGE_SECONDS,
-    checkpoint_of,
     checkpoint_path,
-    containers_of,
-    memory_target_of,
-    samples_in,
-    status_of,
-    target_of,
-    value,
+    count_samples,
+    get_checkpoint_status,
+    get_container_recommendations,
+    get_memory_target,
+    get_target,
+    get_vpa_status,
+    metric_value,
     vpa,
     vpa_path,
 )
@@ -100,16 +100,16 @@ def test_each_serves_its_own_and_leaves_all_others_as_they_are(
     second = recommender(namespace, EVERY_SECOND, *FRUGAL)
 
     def targets(names: list[str]) -> set[tuple[int, int] | None]:
-        return {target_of(cluster, namespace, name) for name in names}
+        return {get_target(cluster, namespace, name) for name in names}
 
     until("recommendations of the first", lambda: targets(by_default) == {BY_DEFAULT})
     until("recommendations of the second", lambda: targets(by_frugal) == {BY_FRUGAL})
-    until("the first to count its own", lambda: value(first, COUNT) == len(by_default) + 1)
-    until("the second to count its own", lambda: value(second, COUNT) == len(by_frugal))
+    until("the first to count its own", lambda: metric_value(first, COUNT) == len(by_default) + 1)
+    until("the second to count its own", lambda: metric_value(second, COUNT) == len(by_frugal))
     # No pod has two recommenders, whatever they are called.
-    conflict = until("the conflict", lambda: condition_of(cluster, namespace, "younger", "ConflictingVPA"))
+    conflict = until("the conflict", lambda: find_true_condition(cluster, namespace, "younger", "ConflictingVPA"))
     assert conflict["message"].endswith(": frugal")
-    assert not containers_of(cluster, namespace, "younger")
+    assert not get_container_recommendations(cluster, namespace, "younger")
     # That of a VPA which is gone is removed; that of a VPA which nobody serves is not.
     until("garbage to be removed", lambda: not api.find(checkpoint_path(namespace, "gone-app")))
     wait_for_passes(first, second)
@@ -159,16 +159,16 @@ def test_a_vpa_moves_from_one_to_the_other_and_back_with_its_history(
     api.create(deployment("web", annotations=usage), namespace)
     api.create(history("web", {13: 10_000}, {19: 10_000}, samples=LONG), namespace)
     api.create(vpa("web"), namespace)
-    begun = checkpoint_of(cluster, namespace, "web-app")["firstSampleStart"]
+    begun = get_checkpoint_status(cluster, namespace, "web-app")["firstSampleStart"]
     first = recommender(namespace, EVERY_SECOND)
     second = recommender(namespace, EVERY_SECOND, *FRUGAL)
 
     def served(margin: float, served: tuple[int, int]) -> bool:
-        recommended = memory_target_of(cluster, namespace, "web") == steady_memory(300 * MIB, margin)
-        return recommended and (value(first, COUNT), value(second, COUNT)) == served
+        recommended = get_memory_target(cluster, namespace, "web") == steady_memory(300 * MIB, margin)
+        return recommended and (metric_value(first, COUNT), metric_value(second, COUNT)) == served
 
     def counted(more_than: int) -> int | None:
-        samples = samples_in(cluster, namespace, "web-app")
+        samples = count_samples(cluster, namespace, "web-app")
         return samples if samples > more_than else None
 
     until("the first to recommend", lambda: served(0.15, (1, 0)))
@@ -182,7 +182,7 @@ def test_a_vpa_moves_from_one_to_the_other_and_back_with_its_history(
     until("the first to recommend again", lambda: served(0.15, (1, 0)))
     # Nothing is lost, and nothing that both have seen counts twice.
     assert until("a sample for the first again", lambda: counted(meanwhile)) < meanwhile + LONG // 2
-    assert checkpoint_of(cluster, namespace, "web-app")["firstSampleStart"] == begun
+    assert get_checkpoint_status(cluster, namespace, "web-app")["firstSampleStart"] == begun
     for controller in (first, second):
         controller.process.check()
 
@@ -201,11 +201,11 @@ def test_a_bad_parameter_is_said_of_its_vpa_alone_and_a_good_one_counts(
     running = recommender(namespace, EVERY_SECOND)
 
     def targets() -> dict[str, tuple[int, int] | None]:
-        return {name: target_of(cluster, namespace, name) for name in ("plain", "tuned", "wrong")}
+        return {name: get_target(cluster, namespace, name) for name in ("plain", "tuned", "wrong")}
 
     tuned = (cpu_at(20), memory_at(30))
     until("recommendations", lambda: targets() == {"plain": BY_DEFAULT, "tuned": tuned, "wrong": None})
-    result = until("what is wrong", lambda: condition_of(cluster, namespace, "wrong", "ConfigUnsupported"))
+    result = until("what is wrong", lambda: find_true_condition(cluster, namespace, "wrong", "ConfigUnsupported"))
     assert result["reason"] == "BadParameters"
     assert (
         'spec.recommenders[0].parameters[target-cpu-percentile]: Invalid value: "5": must be at most 1'
@@ -213,12 +213,12 @@ def test_a_bad_parameter_is_said_of_its_vpa_alone_and_a_good_one_counts(
     )
     assert "parameters[colour]" in result["message"]
     assert {"ConfigUnsupported"} & true_conditions(cluster, namespace, "plain") == set()
-    until("it to be counted", lambda: value(running, COUNT, unsupported_config="true") == 1)
+    until("it to be counted", lambda: metric_value(running, COUNT, unsupported_config="true") == 1)
 
     # What was good goes bad: its last recommendation stays, and the others go on.
     edited = cluster.api.patch(vpa_path(namespace, "tuned"), {"spec": chosen(target_cpu_percentile="half")})
-    until("the edit to be told", lambda: condition_of(cluster, namespace, "tuned", "ConfigUnsupported"))
-    assert status_of(cluster, namespace, "tuned")["observedGeneration"] == edited["metadata"]["generation"]
+    until("the edit to be told", lambda: find_true_condition(cluster, namespace, "tuned", "ConfigUnsupported"))
+    assert get_vpa_status(cluster, namespace, "tuned")["observedGeneration"] == edited["metadata"]["generation"]
     cluster.api.patch(vpa_path(namespace, "plain"), {"spec": chosen(recommendation_margin_fraction="0")})
     plain = (cpu_at(40, margin=0), memory_at(30, margin=0))
     until("the others to go on", lambda: targets() == {"plain": plain, "tuned": tuned, "wrong": None})
@@ -228,7 +228,7 @@ def test_a_bad_parameter_is_said_of_its_vpa_alone_and_a_good_one_counts(
     until("both to be served", lambda: targets() == {"plain": plain, "tuned": BY_DEFAULT, "wrong": BY_DEFAULT})
     for name in ("tuned", "wrong"):
         assert "ConfigUnsupported" not in true_conditions(cluster, namespace, name)
-    assert containers_of(cluster, namespace, "wrong").keys() == {"app"}
+    assert get_container_recommendations(cluster, namespace, "wrong").keys() == {"app"}
     assert "pass failed" not in running.logs()
 
 
@@ -292,7 +292,7 @@ def test_each_name_has_a_lease_and_a_replica_takes_over_those_of_a_dead_one(
         return controller.get(f"/recommendations/{namespace}/{name}")
 
     def observed(name: str) -> int:
-        return int(status_of(cluster, namespace, name).get("observedGeneration", 0))
+        return int(get_vpa_status(cluster, namespace, name).get("observedGeneration", 0))
 
     first = recommender(namespace, EVERY_SECOND, *QUICK)
     dead = until("the first to lead", lambda: holder("vpa-recommender-lease") or None)
@@ -300,7 +300,7 @@ def test_each_name_has_a_lease_and_a_replica_takes_over_those_of_a_dead_one(
     alive = until("the second to lead", lambda: holder("vpa-recommender-lease-frugal") or None)
     until("both to be served", lambda: (observed("usual"), observed("thrifty")) == (1, 1))
     assert alive != dead == holder("vpa-recommender-lease")
-    until("each to count its own", lambda: (value(first, COUNT), value(second, COUNT)) == (1, 1))
+    until("each to count its own", lambda: (metric_value(first, COUNT), metric_value(second, COUNT)) == (1, 1))
     until("the other to be named", lambda: json.loads(asked(second, "usual")[1]).get("elsewhere") == {"default": dead})
     status, text = asked(second, "usual")
     assert status == 404
@@ -313,5 +313,5 @@ def test_each_name_has_a_lease_and_a_replica_takes_over_those_of_a_dead_one(
     until("the other name to be served all the time", lambda: observed("thrifty") == 2)
     until("the second to take over", lambda: holder("vpa-recommender-lease") == alive)
     until("its VPA to be served", lambda: observed("usual") == 2)
-    until("both to be counted", lambda: value(second, COUNT) == 2)
+    until("both to be counted", lambda: metric_value(second, COUNT) == 2)
     assert holder("vpa-recommender-lease-frugal") == alive

@@ -11,19 +11,19 @@ import pytest
 from support.cluster.recommenders import (
     EVERY_SECOND,
     MIB,
-    condition_of,
+    find_true_condition,
     steady_memory,
     true_conditions,
     wait_for_passes,
 )
 from support.cluster.vpas import (
     USAGE_SECONDS,
-    checkpoint_of,
-    containers_of,
-    memory_target_of,
-    samples_in,
-    status_of,
-    value,
+    count_samples,
+    get_checkpoint_status,
+    get_container_recommendations,
+    get_memory_target,
+    get_vpa_status,
+    metric_value,
     vpa,
     vpa_path,
 )
@@ -187,7 +187,7 @@ def test_pods_of_every_kind_that_can_be_a_target_are_recommended_for(
     recommender(namespace, EVERY_SECOND)
 
     def served() -> dict[str, int]:
-        return {name: memory_target_of(cluster, namespace, name) for name in made}
+        return {name: get_memory_target(cluster, namespace, name) for name in made}
 
     until("all to be recommended for", lambda: served() == dict.fromkeys(made, TARGET), USAGE_SECONDS)
     for name, target in made.items():
@@ -246,7 +246,7 @@ def test_a_target_that_cannot_be_used_is_named_with_the_reason_in_a_condition(
     running = recommender(namespace, EVERY_SECOND)
 
     def told(name: str) -> str:
-        condition = condition_of(cluster, namespace, name, "ConfigUnsupported")
+        condition = find_true_condition(cluster, namespace, name, "ConfigUnsupported")
         return condition["message"] if condition else ""
 
     until("all to be told", lambda: all(map(told, cases)))
@@ -256,7 +256,7 @@ def test_a_target_that_cannot_be_used_is_named_with_the_reason_in_a_condition(
     assert not told("web")
 
     def counted(unsupported: str) -> float:
-        return value(running, "vpa_recommender_vpa_objects_count", unsupported_config=unsupported)
+        return metric_value(running, "vpa_recommender_vpa_objects_count", unsupported_config=unsupported)
 
     until("all to be counted", lambda: (counted("true"), counted("false")) == (len(cases), 1))
 
@@ -274,22 +274,22 @@ def test_a_target_that_is_deleted_and_created_again_keeps_its_history(
     api.create(web, namespace)
     api.create(vpa("web"), namespace)
     running = recommender(namespace, EVERY_SECOND)
-    until("a recommendation", lambda: memory_target_of(cluster, namespace, "web") > 0, USAGE_SECONDS)
-    until("a checkpoint", lambda: samples_in(cluster, namespace, "web-app") > 0)
-    known = checkpoint_of(cluster, namespace, "web-app")
+    until("a recommendation", lambda: get_memory_target(cluster, namespace, "web") > 0, USAGE_SECONDS)
+    until("a checkpoint", lambda: count_samples(cluster, namespace, "web-app") > 0)
+    known = get_checkpoint_status(cluster, namespace, "web-app")
 
     api.delete(path)
-    until("the target to be missed", lambda: condition_of(cluster, namespace, "web", "ConfigUnsupported"))
+    until("the target to be missed", lambda: find_true_condition(cluster, namespace, "web", "ConfigUnsupported"))
     until("its pods to go", lambda: not cluster.pods(namespace, "web"))
     wait_for_passes(running)
-    assert memory_target_of(cluster, namespace, "web") == TARGET
+    assert get_memory_target(cluster, namespace, "web") == TARGET
 
     api.create(web, namespace)
-    until("the target to be found", lambda: not condition_of(cluster, namespace, "web", "ConfigUnsupported"))
+    until("the target to be found", lambda: not find_true_condition(cluster, namespace, "web", "ConfigUnsupported"))
     cluster.ready_pods(namespace, "web")
     wait_for_passes(running)
-    assert memory_target_of(cluster, namespace, "web") == TARGET
-    now = checkpoint_of(cluster, namespace, "web-app")
+    assert get_memory_target(cluster, namespace, "web") == TARGET
+    now = get_checkpoint_status(cluster, namespace, "web-app")
     assert now["firstSampleStart"] == known["firstSampleStart"]
     assert now["totalSamplesCount"] >= known["totalSamplesCount"]
 
@@ -307,16 +307,21 @@ def test_of_two_vpas_on_one_pod_the_older_governs_and_edits_are_followed(
     api.patch(f"{vpa_path(namespace, 'absurd')}/status", {"status": ABSURD_STATUS})
     running = recommender(namespace, EVERY_SECOND)
 
-    conflict = until("the younger to say so", lambda: condition_of(cluster, namespace, "a-younger", "ConflictingVPA"))
-    assert conflict["message"].endswith("governed by an older VerticalPodAutoscaler: z-older")
-    until("a recommendation", lambda: memory_target_of(cluster, namespace, "z-older") > 0, USAGE_SECONDS)
-    assert "ConflictingVPA" not in true_conditions(cluster, namespace, "z-older")
-    assert not containers_of(cluster, namespace, "a-younger")
-    assert not samples_in(cluster, namespace, "a-younger-app")
-    until(
-        "the absurd one to be served like any other", lambda: memory_target_of(cluster, namespace, "absurd") == TARGET
+    conflict = until(
+        "the younger to say so", lambda: find_true_condition(cluster, namespace, "a-younger", "ConflictingVPA")
     )
-    assert Quantity.parse(containers_of(cluster, namespace, "absurd")["app"]["target"]["cpu"]) > Quantity.ZERO
+    assert conflict["message"].endswith("governed by an older VerticalPodAutoscaler: z-older")
+    until("a recommendation", lambda: get_memory_target(cluster, namespace, "z-older") > 0, USAGE_SECONDS)
+    assert "ConflictingVPA" not in true_conditions(cluster, namespace, "z-older")
+    assert not get_container_recommendations(cluster, namespace, "a-younger")
+    assert not count_samples(cluster, namespace, "a-younger-app")
+    until(
+        "the absurd one to be served like any other", lambda: get_memory_target(cluster, namespace, "absurd") == TARGET
+    )
+    assert (
+        Quantity.parse(get_container_recommendations(cluster, namespace, "absurd")["app"]["target"]["cpu"])
+        > Quantity.ZERO
+    )
     assert "pass failed" not in running.logs()
     assert "Warning" not in running.logs()
 
@@ -324,17 +329,17 @@ def test_of_two_vpas_on_one_pod_the_older_governs_and_edits_are_followed(
     edited = api.patch(vpa_path(namespace, "z-older"), {"spec": {"resourcePolicy": {"containerPolicies": [cap]}}})
 
     def capped() -> Json | None:
-        found = containers_of(cluster, namespace, "z-older")["app"]
+        found = get_container_recommendations(cluster, namespace, "z-older")["app"]
         return found if found["target"]["memory"] == "100Mi" else None
 
     recommended = until("the edit to be followed", capped)
     assert recommended["uncappedTarget"]["memory"] == str(TARGET)
-    assert status_of(cluster, namespace, "z-older")["observedGeneration"] == edited["metadata"]["generation"] == 2
+    assert get_vpa_status(cluster, namespace, "z-older")["observedGeneration"] == edited["metadata"]["generation"] == 2
 
     api.delete(vpa_path(namespace, "z-older"))
-    until("the younger to take over", lambda: samples_in(cluster, namespace, "a-younger-app") > 0)
+    until("the younger to take over", lambda: count_samples(cluster, namespace, "a-younger-app") > 0)
     name = younger["metadata"]["name"]
-    until("its recommendation", lambda: memory_target_of(cluster, namespace, name) == TARGET)
+    until("its recommendation", lambda: get_memory_target(cluster, namespace, name) == TARGET)
     calm = {"RecommendationProvided", "LowConfidence"}
     until("no more conflict", lambda: true_conditions(cluster, namespace, name) == calm)
 

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.admission import resources, until_asked, until_seen
+from support.cluster.admission import resources, wait_for_current_advice, wait_for_webhook_calls
 from support.cluster.updaters import (
     MEMORY,
     NO_LEASE,
     Start,
     advise,
-    advise_each,
+    advise_containers,
     by_uid,
+    count_updater_passes,
     events,
-    passes,
     requests,
     running_pods,
-    two_more_passes,
     updaters,
+    wait_for_two_passes,
 )
-from support.cluster.vpas import value, vpa, vpa_path
+from support.cluster.vpas import metric_value, vpa, vpa_path
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.errors import Refused
@@ -65,13 +65,13 @@ def test_an_eviction_for_one_container_brings_the_recommendation_to_all(
     cluster: Cluster, namespace: str, admission: Start, updater: Start
 ) -> None:
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     cluster.api.create(deployment("web", container(), container("mesh", cpu="500m"), replicas=2), namespace)
     before = by_uid(cluster.ready_pods(namespace, "web", 2))
     required(cluster, namespace, "Recreate", needs(HIGHER, "cpu"))
     targets = {"app": {"cpu": "250m", "memory": MEMORY}, "mesh": {"cpu": "200m", "memory": MEMORY}}
-    advise_each(cluster, namespace, "web", targets)
-    until_seen(cluster, namespace)
+    advise_containers(cluster, namespace, "web", targets)
+    wait_for_current_advice(cluster, namespace)
     updater(namespace, OFTEN)
     until("all pods to be sized", lambda: of_all(cluster, namespace) == [targets] * 2)
     assert not before.keys() & by_uid(cluster.ready_pods(namespace, "web", 2)).keys()
@@ -82,14 +82,14 @@ def test_a_pod_that_is_created_gets_the_whole_recommendation_whatever_the_requir
     cluster: Cluster, namespace: str, admission: Start, updater: Start
 ) -> None:
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     before = running_pods(cluster, namespace, "web")
     required(cluster, namespace, "Recreate", needs(HIGHER, "cpu"), needs(HIGHER, "memory"))
     advise(cluster, namespace, "web", "50m", "64Mi")
-    until_seen(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     controller = updater(namespace, OFTEN)
     until("the Event", lambda: events(cluster, namespace, "RequirementsForbidEviction"))
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
     # Somebody else ends one of them.
     gone, kept = before
@@ -100,7 +100,7 @@ def test_a_pod_that_is_created_gets_the_whole_recommendation_whatever_the_requir
     assert resources(after.pop(kept))["app"]["requests"] == {"cpu": "100m", "memory": "128Mi"}
     [made] = after.values()
     assert resources(made)["app"]["requests"] == {"cpu": "50m", "memory": "64Mi"}
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
 @pytest.mark.req("AR-11")
@@ -113,7 +113,7 @@ def test_in_place_each_resource_of_one_requirement_must_compare_itself(
     controller = updater(namespace, NO_LEASE, OFTEN)
     wanted = [{"app": {"cpu": "250m", "memory": "128Mi"}}] * 2
     until("the resizes", lambda: of_all(cluster, namespace) == wanted)
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     assert of_all(cluster, namespace) == wanted
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
 
@@ -129,19 +129,19 @@ def test_a_resize_that_restarts_a_container_obeys_the_requirements(
     advise(cluster, namespace, "web", "50m")
     controller = updater(namespace, NO_LEASE, OFTEN)
     until("the Event", lambda: events(cluster, namespace, "RequirementsForbidResize"))
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     assert requests(cluster, namespace, "web") == ["100m"] * 2
     # Time to go down: whoever says so may change the requirement while all runs.
     lower = {"spec": {"updatePolicy": {"actuationRequirements": [needs(LOWER, "cpu")]}}}
     cluster.api.patch(vpa_path(namespace, "web"), lower)
     until("the resizes", lambda: requests(cluster, namespace, "web") == ["50m"] * 2)
     advise(cluster, namespace, "web", "250m")
-    begun = passes(controller)
-    until("a pass that knows of it", lambda: passes(controller) >= begun + 2)
-    two_more_passes(controller)
+    begun = count_updater_passes(controller)
+    until("a pass that knows of it", lambda: count_updater_passes(controller) >= begun + 2)
+    wait_for_two_passes(controller)
     assert requests(cluster, namespace, "web") == ["50m"] * 2
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
 @pytest.mark.req("AR-26", "AR-27")
@@ -149,7 +149,7 @@ def test_two_requirements_for_one_resource_are_refused_on_create_and_on_update(
     cluster: Cluster, namespace: str, admission: Start
 ) -> None:
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     named = r"actuationRequirements\[0\] and actuationRequirements\[1\]"
     twice = ([needs(HIGHER, "cpu"), needs(LOWER, "cpu")], [needs(HIGHER, "cpu", "memory"), needs(HIGHER, "memory")])
     for entries in twice:
@@ -175,14 +175,14 @@ def test_a_resize_that_fails_ends_in_an_eviction_only_when_all_requirements_hold
     advise(cluster, namespace, "web", "250m")
     controller = updater(namespace, NO_LEASE, OFTEN)
     # In place each resource counts by itself, so that CPU is tried. No node can do it, and memory is what it should be.
-    until("the resizes", lambda: value(controller, "vpa_updater_in_place_updated_pods_total") == 2)
+    until("the resizes", lambda: metric_value(controller, "vpa_updater_in_place_updated_pods_total") == 2)
     until("the Event", lambda: events(cluster, namespace, "RequirementsForbidEviction"))
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
     assert [pod["status"]["conditions"] for pod in cluster.pods(namespace, "web") if not infeasible(pod)] == []
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
     advise(cluster, namespace, "web", "250m", "256Mi")
-    until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1)
+    until("an eviction", lambda: metric_value(controller, "vpa_updater_evicted_pods_total") >= 1)
     until("its end", lambda: before.keys() - by_uid(cluster.pods(namespace, "web")).keys())
 
 
@@ -199,9 +199,9 @@ def test_a_deferred_resize_is_waited_for(cluster: Cluster, namespace: str, updat
     advise(cluster, namespace, "web")
     controller = updater(namespace, NO_LEASE, OFTEN)
     until("the Event", lambda: events(cluster, namespace, "ResizeDeferred"))
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    assert value(controller, "vpa_updater_in_place_updated_pods_total") <= 2
+    assert metric_value(controller, "vpa_updater_in_place_updated_pods_total") <= 2
     for pod in before.values():
         path = f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}"
         cluster.api.annotate(path, {ask.RESIZE: None})
@@ -212,4 +212,4 @@ def test_a_deferred_resize_is_waited_for(cluster: Cluster, namespace: str, updat
 
     until("the nodes to find room", in_force)
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0

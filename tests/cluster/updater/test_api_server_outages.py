@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from support.cluster.admission import owned
-from support.cluster.updaters import NO_LEASE, Start, advise, events, two_more_passes, updaters
-from support.cluster.vpas import value, vpa
+from support.cluster.updaters import NO_LEASE, Start, advise, events, updaters, wait_for_two_passes
+from support.cluster.vpas import metric_value, vpa
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.control_plane import ControlPlane
@@ -78,16 +78,16 @@ def test_an_api_server_that_goes_away_in_mid_pass_costs_no_pod_twice(
         started(cluster, name)
     # Slowly, so that there is a middle.
     controller = updater(SHOP, NO_LEASE, "--updater-interval=1s", "--eviction-rate-limit=1", "--concurrent-writes=2")
-    until("the first evictions", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 2)
+    until("the first evictions", lambda: metric_value(controller, "vpa_updater_evicted_pods_total") >= 2)
     own_api_server.kill("kube-apiserver")
     # It knows that it does not know.
     until("some passes without it", lambda: controller.logs().count(BLIND) >= 5)
-    failed = value(controller, "vpa_updater_failed_eviction_attempts_total")
+    failed = metric_value(controller, "vpa_updater_failed_eviction_attempts_total")
     own_api_server.start("kube-apiserver")
     own_api_server.wait_until_ready()
     started(cluster, "late")
     until("one more eviction", lambda: left(cluster)["late"] == 1)
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     # Nobody replaces what was evicted, so that no more than one pod of each may go.
     assert set(left(cluster)) == {*WORKLOADS, "late"}
     until("the Events", lambda: events(cluster, SHOP, "EvictedByVPA"))
@@ -95,4 +95,4 @@ def test_an_api_server_that_goes_away_in_mid_pass_costs_no_pod_twice(
     assert len(evicted) == len(set(evicted))
     # What was on its way failed once, and nothing was tried in vain after that.
     assert 1 <= failed < len(WORKLOADS)
-    assert value(controller, "vpa_updater_failed_eviction_attempts_total") == failed
+    assert metric_value(controller, "vpa_updater_failed_eviction_attempts_total") == failed

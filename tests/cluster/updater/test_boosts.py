@@ -14,13 +14,13 @@ from support.cluster.updaters import (
     NO_LEASE,
     Start,
     advise,
-    advise_each,
+    advise_containers,
     by_uid,
     events,
-    two_more_passes,
     updaters,
+    wait_for_two_passes,
 )
-from support.cluster.vpas import value, vpa, vpa_path
+from support.cluster.vpas import metric_value, vpa, vpa_path
 from testbed.client import STRATEGIC_PATCH, Json
 from testbed.cluster import Cluster, is_ready
 from testbed.errors import Refused
@@ -75,7 +75,7 @@ def test_containers_are_unboosted_each_at_its_own_time(cluster: Cluster, namespa
     cluster.api.create(vpa("web", updatePolicy={"updateMode": "Recreate"}, resourcePolicy=policy), namespace)
     # One that is not boosted, and has what is recommended.
     advised = {**dict.fromkeys(lasting, "100m"), "plain": "200m"}
-    advise_each(
+    advise_containers(
         cluster, namespace, "web", {name: {"cpu": amount, "memory": MEMORY} for name, amount in advised.items()}
     )
     updater(namespace, NO_LEASE, "--updater-interval=1h")
@@ -129,7 +129,7 @@ def test_a_boost_ends_with_ready_or_its_duration_after_ready_with_probes_and_wit
         return cpu(pod) == "100m" and not boosted(pod)
 
     until("all boosts to end", lambda: {over(*duration) for duration in durations.items()} == {True})
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
 @pytest.mark.req("SB-30", "SB-40")
@@ -143,19 +143,19 @@ def test_an_unboost_that_the_node_does_not_do_is_tried_again_and_never_becomes_a
     before = by_uid(cluster.ready_pods(namespace, "web", 2))
     controller = updater(namespace, NO_LEASE, "--updater-interval=1s")
     until("the Event", lambda: events(cluster, namespace, "UnboostFailing"))
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     # Tried again with what is recommended by then.
     advise(cluster, namespace, "web", "150m")
     until("another try", lambda: [cpu(pod) for pod in cluster.pods(namespace, "web")] == ["150m"] * 2)
     assert [in_force(pod) for pod in cluster.pods(namespace, "web")] == ["500m"] * 2
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     for pod in before.values():
         cluster.api.annotate(f"/api/v1/namespaces/{namespace}/pods/{pod['metadata']['name']}", {ask.RESIZE: None})
     until("the end of the boosts", lambda: not any(map(boosted, cluster.pods(namespace, "web"))))
     after = by_uid(cluster.pods(namespace, "web"))
     assert after.keys() == before.keys()
     until_in_force(cluster, namespace, "150m")
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
 @pytest.fixture
@@ -196,14 +196,14 @@ def test_an_unboost_that_the_api_server_cannot_do_is_tried_again_and_never_becom
     until("the API server to ask in vain", lambda: not _resizes(cluster, namespace, name))
     controller = updater(namespace, NO_LEASE, "--updater-interval=1s")
     until("the Event", lambda: events(cluster, namespace, "UnboostRetried"))
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     assert [cpu(pod) for pod in cluster.pods(namespace, "web")] == ["500m"] * 2
     cluster.api.delete(no_resizes)
     until("the end of the boosts", lambda: not any(map(boosted, cluster.pods(namespace, "web"))))
     after = by_uid(cluster.pods(namespace, "web"))
     assert after.keys() == before.keys()
     until_in_force(cluster, namespace, "100m")
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
 def _resizes(cluster: Cluster, namespace: str, name: str) -> bool:
@@ -229,9 +229,9 @@ def test_no_running_pod_is_boosted_when_its_vpa_is_edited_or_a_container_restart
     where = f"/api/v1/namespaces/{namespace}/pods/{next(iter(before.values()))['metadata']['name']}"
     cluster.api.annotate(where, {ask.RESTARTED: "app=1"})
     until("the restart", lambda: cluster.api.get(where)["status"]["containerStatuses"][0]["restartCount"] == 1)
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     after = cluster.pods(namespace, "web")
     assert by_uid(after).keys() == before.keys()
     assert [(cpu(pod), boosted(pod)) for pod in after] == [("100m", set())] * 2
-    assert value(controller, "vpa_updater_in_place_updated_pods_total") == 0
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_in_place_updated_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from support.cluster.updaters import NO_LEASE, Start, advise, by_uid, events, two_more_passes, updaters
-from support.cluster.vpas import value, vpa
+from support.cluster.updaters import NO_LEASE, Start, advise, by_uid, events, updaters, wait_for_two_passes
+from support.cluster.vpas import metric_value, vpa
 from testbed.client import STRATEGIC_PATCH, Json
 from testbed.cluster import Cluster
 from testbed.kwok import annotations as ask
@@ -88,17 +88,17 @@ def test_a_pod_is_resized_when_its_container_runs_again(
     advise(cluster, namespace, "web", "100m", "512Mi")
     controller = updater(namespace, NO_LEASE, "--evict-after-container-down=1h")
     until("the Event", lambda: events(cluster, namespace, "ContainerDown"))
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     assert in_cgroup(cluster, namespace) == [SMALL] * 2
     assert [status["resources"]["limits"] for status in statuses(cluster, namespace)] == [SMALL] * 2
     assert "ContainerDown" in explained(cluster, namespace)
     for pod in before.values():
         cluster.api.annotate(path_of(pod), {ask.CRASHED: None})
     until("the cgroups to follow", lambda: in_cgroup(cluster, namespace) == [LARGE] * 2)
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     assert in_cgroup(cluster, namespace) == [LARGE] * 2
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
 def test_a_pod_whose_container_stays_down_is_evicted(cluster: Cluster, namespace: str, updater: Start) -> None:
@@ -106,7 +106,7 @@ def test_a_pod_whose_container_stays_down_is_evicted(cluster: Cluster, namespace
     advise(cluster, namespace, "web", "100m", "512Mi")
     with cluster.api.watch(f"/api/v1/namespaces/{namespace}/pods", labelSelector="app=web") as versions:
         controller = updater(namespace, NO_LEASE, "--evict-after-container-down=2s")
-        until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1)
+        until("an eviction", lambda: metric_value(controller, "vpa_updater_evicted_pods_total") >= 1)
         until("its end", lambda: before.keys() - by_uid(cluster.pods(namespace, "web")).keys())
     # Their successors run, so those may be resized.
     crashed_pods = [pod for pod in versions if pod["metadata"]["uid"] in before]
@@ -137,8 +137,8 @@ def test_a_resize_that_was_missed_is_written_once_more_also_after_a_restart_of_t
         controller = updater(namespace, NO_LEASE)
         expected = {uid: [SMALL, NUDGED, LARGE] for uid in before}
         until("the cgroups to follow and to go back", lambda: cgroup_history(list(versions)) == expected)
-        two_more_passes(controller)
+        wait_for_two_passes(controller)
     assert cgroup_history(versions) == expected
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    assert value(controller, "vpa_updater_in_place_updated_pods_total") == 4
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_in_place_updated_pods_total") == 4
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.admission import until_asked, until_seen
-from support.cluster.updaters import Start, by_uid, events, governed, requests, updaters
-from support.cluster.vpas import value, vpa_path
+from support.cluster.admission import wait_for_current_advice, wait_for_webhook_calls
+from support.cluster.updaters import Start, by_uid, create_vpa_with_advice, events, requests, updaters
+from support.cluster.vpas import metric_value, vpa_path
 from testbed.cluster import Cluster, is_ready
 from testbed.waiting import until
 from testbed.workloads import container, deployment, disruption_budget
@@ -48,14 +48,14 @@ def test_a_leader_that_is_killed_in_mid_pass_is_replaced_and_no_workload_falls_b
     cluster: Cluster, namespace: str, admission: Start, updater: Start
 ) -> None:
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     for name in WORKLOADS:
         cluster.api.create(deployment(name, container(), replicas=REPLICAS), namespace)
         cluster.api.create(disruption_budget(name, minAvailable=REPLICAS - 1), namespace)
     before = {uid for name in WORKLOADS for uid in by_uid(cluster.ready_pods(namespace, name, REPLICAS))}
     for name in WORKLOADS:
-        governed(cluster, namespace, name, "Initial")
-    until_seen(cluster, namespace)
+        create_vpa_with_advice(cluster, namespace, name, "Initial")
+    wait_for_current_advice(cluster, namespace)
     # One at a time and slowly, so that there is a middle. Both are there before there is anything to do.
     slowly = ("--eviction-rate-limit=2", "--concurrent-writes=2")
     first = updater(namespace, *LEADER, *slowly)
@@ -63,7 +63,7 @@ def test_a_leader_that_is_killed_in_mid_pass_is_replaced_and_no_workload_falls_b
     second = updater(namespace, *LEADER, *slowly)
     for name in WORKLOADS:
         cluster.api.patch(vpa_path(namespace, name), {"spec": {"updatePolicy": {"updateMode": "Recreate"}}})
-    until("the first evictions", lambda: value(first, "vpa_updater_evicted_pods_total") >= 5)
+    until("the first evictions", lambda: metric_value(first, "vpa_updater_evicted_pods_total") >= 5)
     holder = cluster.api.get(LEASE)["spec"]["holderIdentity"]
     first.process.kill()
 
@@ -83,7 +83,7 @@ def test_a_leader_that_is_killed_in_mid_pass_is_replaced_and_no_workload_falls_b
             if is_ready(pod) and "deletionTimestamp" not in pod["metadata"]
         )
         assert all(serving[name] >= 1 for name in WORKLOADS), serving
-        evicted_by_second = value(second, "vpa_updater_evicted_pods_total")
+        evicted_by_second = metric_value(second, "vpa_updater_evicted_pods_total")
         return all(requests(cluster, namespace, name) == ["250m"] * REPLICAS for name in WORKLOADS)
 
     # More than the two minutes that a budget may wait for a pod all the same.

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from support.cluster.admission import cpu
-from support.cluster.updaters import NO_LEASE, Start, advise, by_uid, two_more_passes, updaters
-from support.cluster.vpas import value, vpa
+from support.cluster.updaters import NO_LEASE, Start, advise, by_uid, updaters, wait_for_two_passes
+from support.cluster.vpas import metric_value, vpa
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.control_plane import DEFAULT_NODES
@@ -95,10 +95,10 @@ def test_pods_of_every_kind_are_resized_in_place(cluster: Cluster, namespace: st
         return {kind: {cpu(pod) for pod in cluster.pods(namespace, kind.lower())} for kind in KINDS}
 
     until("all pods to be resized", lambda: sizes() == {kind: {"250m"} for kind in KINDS})
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     for kind in KINDS:
         assert by_uid(pods_of(cluster, namespace, kind)).keys() == before[kind].keys()
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
 def test_pods_of_every_kind_are_evicted(cluster: Cluster, namespace: str, updater: Start) -> None:
@@ -111,5 +111,5 @@ def test_pods_of_every_kind_are_evicted(cluster: Cluster, namespace: str, update
     for kind in KINDS:
         until(
             f"an eviction of {kind}",
-            lambda kind=kind: value(controller, "vpa_updater_evicted_pods_total", vpa_name=kind.lower()) >= 1,  # type: ignore[misc]
+            lambda kind=kind: metric_value(controller, "vpa_updater_evicted_pods_total", vpa_name=kind.lower()) >= 1,  # type: ignore[misc]
         )

@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.admission import governed as admitted
-from support.cluster.admission import resources, until_asked, until_seen
-from support.cluster.updaters import NO_LEASE, Start, by_uid, events, governed, requests, two_more_passes, updaters
-from support.cluster.vpas import value
+from support.cluster.admission import create_vpa as admitted
+from support.cluster.admission import resources, wait_for_current_advice, wait_for_webhook_calls
+from support.cluster.updaters import (
+    NO_LEASE,
+    Start,
+    by_uid,
+    create_vpa_with_advice,
+    events,
+    requests,
+    updaters,
+    wait_for_two_passes,
+)
+from support.cluster.vpas import metric_value
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.waiting import until
@@ -48,33 +57,33 @@ def test_a_pod_is_resized_to_what_a_limit_range_leaves_and_to_more_when_that_is_
 ) -> None:
     limited(cluster, namespace, "200m")
     before = running(cluster, namespace)
-    governed(cluster, namespace, "web", "InPlaceOrRecreate")
+    create_vpa_with_advice(cluster, namespace, "web", "InPlaceOrRecreate")
     controller = updater(namespace, NO_LEASE, OFTEN)
     until("the resizes", lambda: requests(cluster, namespace, "web") == ["200m"] * 2)
-    two_more_passes(controller)
-    assert value(controller, "vpa_updater_in_place_updated_pods_total") == 2
+    wait_for_two_passes(controller)
+    assert metric_value(controller, "vpa_updater_in_place_updated_pods_total") == 2
     assert not events(cluster, namespace, "PodUpdateRefused")
     wider = {"spec": {"limits": [{"type": "Container", "max": {"cpu": "2"}}]}}
     cluster.api.patch(f"/api/v1/namespaces/{namespace}/limitranges/most", wider)
     until("the resizes to what is recommended", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
 def test_a_pod_that_comes_back_with_what_a_limit_range_leaves_is_evicted_no_second_time(
     cluster: Cluster, namespace: str, admission: Start, updater: Start
 ) -> None:
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     limited(cluster, namespace, "200m")
     before = running(cluster, namespace)
-    governed(cluster, namespace, "web", "Recreate")
-    until_seen(cluster, namespace)
+    create_vpa_with_advice(cluster, namespace, "web", "Recreate")
+    wait_for_current_advice(cluster, namespace)
     controller = updater(namespace, OFTEN)
     until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["200m"] * 2)
     assert not before.keys() & by_uid(cluster.ready_pods(namespace, "web", 2)).keys()
-    two_more_passes(controller)
-    assert value(controller, "vpa_updater_evicted_pods_total") == 2
+    wait_for_two_passes(controller)
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 2
 
 
 def test_pods_of_a_deployment_that_breaks_a_limit_range_for_pods_are_sized_down_together_and_created(
@@ -84,8 +93,8 @@ def test_pods_of_a_deployment_that_breaks_a_limit_range_for_pods_are_sized_down_
     small, large = {"cpu": "100m", "memory": "100Mi"}, {"cpu": "400m", "memory": "600Mi"}
     admitted(cluster, namespace, "pair", {"a": {"cpu": "400m", "memory": "600Mi"}})
     admission(namespace)
-    until_asked(cluster, namespace)
-    until_seen(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
+    wait_for_current_advice(cluster, namespace)
     limits = {"limits": [{"type": "Pod", "max": {"cpu": "400m", "memory": "1Gi"}}]}
     cluster.api.create(
         {"apiVersion": "v1", "kind": "LimitRange", "metadata": {"name": "most"}, "spec": limits}, namespace

@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.admission import until_asked, until_seen
-from support.cluster.updaters import Start, advise, events, governed, requests, running_pods, two_more_passes, updaters
-from support.cluster.vpas import value, vpa_path
+from support.cluster.admission import wait_for_current_advice, wait_for_webhook_calls
+from support.cluster.updaters import (
+    Start,
+    advise,
+    create_vpa_with_advice,
+    events,
+    requests,
+    running_pods,
+    updaters,
+    wait_for_two_passes,
+)
+from support.cluster.vpas import metric_value, vpa_path
 from testbed.cluster import Cluster
 from testbed.kwok import annotations as ask
 from testbed.waiting import until
@@ -32,7 +41,7 @@ def test_a_minute_of_a_busy_updater_is_decided_again_in_the_same_way(
     cluster: Cluster, namespace: str, admission: Start, updater: Start, tmp_path: Path
 ) -> None:
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     file = tmp_path / "updater.jsonl.gz"
     controller = updater(namespace, OFTEN, f"--record={file}", "--evictions-per-hour=40")
     running_pods(cluster, namespace, "web", 3)
@@ -40,12 +49,12 @@ def test_a_minute_of_a_busy_updater_is_decided_again_in_the_same_way(
     running_pods(cluster, namespace, "late", 2, notes={ask.RESIZE: ask.INFEASIBLE})
     running_pods(cluster, namespace, "kept", 2)
     cluster.api.create(disruption_budget("kept", minAvailable=2), namespace)
-    governed(cluster, namespace, "kept", "Recreate")
-    governed(cluster, namespace, "web", "Recreate")
-    governed(cluster, namespace, "api", "InPlaceOrRecreate")
-    governed(cluster, namespace, "late", "InPlaceOnly")
-    governed(cluster, namespace, "slow", "InPlaceOrRecreate", **BOOST)
-    until_seen(cluster, namespace)
+    create_vpa_with_advice(cluster, namespace, "kept", "Recreate")
+    create_vpa_with_advice(cluster, namespace, "web", "Recreate")
+    create_vpa_with_advice(cluster, namespace, "api", "InPlaceOrRecreate")
+    create_vpa_with_advice(cluster, namespace, "late", "InPlaceOnly")
+    create_vpa_with_advice(cluster, namespace, "slow", "InPlaceOrRecreate", **BOOST)
+    wait_for_current_advice(cluster, namespace)
     # Boosted by the webhook, and taken back by the updater.
     cluster.api.create(deployment("slow", container(), replicas=2), namespace)
     for name, pods in (("web", 3), ("api", 2), ("slow", 2)):
@@ -57,8 +66,8 @@ def test_a_minute_of_a_busy_updater_is_decided_again_in_the_same_way(
     until("the second round", lambda: requests(cluster, namespace, "web") == ["150m"] * 3)
     until("the Event", lambda: events(cluster, namespace, "ResizeInfeasible"))
     cluster.api.delete(vpa_path(namespace, "late"))
-    two_more_passes(controller)
-    assert value(controller, "vpa_updater_evicted_pods_total") >= 6
+    wait_for_two_passes(controller)
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") >= 6
     controller.process.stop()
     report = replay(read_recording(file))
     assert str(report) == f"{report.decisions} decisions, all the same"
@@ -70,10 +79,10 @@ def test_a_recording_of_an_updater_that_was_killed_can_be_replayed(
 ) -> None:
     file = tmp_path / "updater.jsonl"
     running_pods(cluster, namespace, "web", 2)
-    governed(cluster, namespace, "web", "InPlaceOnly")
+    create_vpa_with_advice(cluster, namespace, "web", "InPlaceOnly")
     controller = updater(namespace, OFTEN, f"--record={file}")
     until("the resizes", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     controller.process.kill()
     report = replay(read_recording(file))
     assert report.first is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from support.cluster.rights import Account, account_of
+from support.cluster.rights import Account, get_account
 from testbed.cluster import Cluster
 
 NEEDED = [
@@ -54,7 +54,7 @@ DENIED = [
 
 @pytest.fixture(scope="module")
 def account(cluster: Cluster) -> Account:
-    return account_of(cluster, "updater", "vpa-updater")
+    return get_account(cluster, "updater", "vpa-updater")
 
 
 @pytest.mark.parametrize("right", NEEDED)

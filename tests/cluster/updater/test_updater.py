@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from support.cluster.admission import cpu, until_asked, until_seen
+from support.cluster.admission import cpu, wait_for_current_advice, wait_for_webhook_calls
 from support.cluster.updaters import (
     MEMORY,
     NO_LEASE,
     Start,
     advise,
     by_uid,
+    count_updater_passes,
+    create_vpa_with_advice,
     events,
-    governed,
-    passes,
     requests,
     running_pods,
-    two_more_passes,
     updaters,
+    wait_for_two_passes,
 )
-from support.cluster.vpas import value, vpa, vpa_path
+from support.cluster.vpas import metric_value, vpa, vpa_path
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.kwok import annotations as ask
@@ -52,15 +52,15 @@ def test_pods_are_evicted_in_turn_and_come_back_with_what_is_recommended(
     cluster: Cluster, namespace: str, admission: Start, updater: Start
 ) -> None:
     admission(namespace)
-    until_asked(cluster, namespace)
+    wait_for_webhook_calls(cluster, namespace)
     before = running_pods(cluster, namespace, "web", 3)
-    governed(cluster, namespace, "web", "Recreate")
-    until_seen(cluster, namespace)
+    create_vpa_with_advice(cluster, namespace, "web", "Recreate")
+    wait_for_current_advice(cluster, namespace)
     controller = updater(namespace)
     until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 3)
     assert not before.keys() & by_uid(cluster.ready_pods(namespace, "web", 3)).keys()
-    two_more_passes(controller)
-    assert value(controller, "vpa_updater_evicted_pods_total", vpa_name="web", update_mode="Recreate") == 3
+    wait_for_two_passes(controller)
+    assert metric_value(controller, "vpa_updater_evicted_pods_total", vpa_name="web", update_mode="Recreate") == 3
     until("the Events", lambda: len(events(cluster, namespace, "EvictedByVPA")) == 3)
     result = until("the Event of the VPA", lambda: events(cluster, namespace, "EvictedPod") or None)
     assert result[0]["involvedObject"]["name"] == "web"
@@ -72,10 +72,10 @@ def test_pods_are_resized_where_they_run_without_a_restart(
     cluster: Cluster, namespace: str, updater: Start, mode: str
 ) -> None:
     before = running_pods(cluster, namespace, "web")
-    governed(cluster, namespace, "web", mode)
+    create_vpa_with_advice(cluster, namespace, "web", mode)
     controller = updater(namespace, NO_LEASE)
     until("all pods to be sized", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     until("them to be in force", lambda: in_force(cluster, namespace) == ["250m"] * 2)
     after = by_uid(cluster.ready_pods(namespace, "web", 2))
     assert after.keys() == before.keys()
@@ -83,8 +83,8 @@ def test_pods_are_resized_where_they_run_without_a_restart(
         [status] = each["status"]["containerStatuses"]
         assert status["restartCount"] == 0
         assert each["metadata"]["annotations"]["vpaInPlaceUpdated"] == "true"
-    assert value(controller, "vpa_updater_in_place_updated_pods_total", vpa_name="web") == 2
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_in_place_updated_pods_total", vpa_name="web") == 2
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
     until("the Events", lambda: len(events(cluster, namespace, "InPlaceResizedByVPA")) == 2)
 
 
@@ -94,15 +94,15 @@ def test_a_resize_that_the_node_can_never_do_ends_in_an_eviction_only_where_the_
     cluster: Cluster, namespace: str, updater: Start, mode: str, goes: bool
 ) -> None:
     before = running_pods(cluster, namespace, "web", notes={ask.RESIZE: ask.INFEASIBLE})
-    governed(cluster, namespace, "web", mode)
+    create_vpa_with_advice(cluster, namespace, "web", mode)
     controller = updater(namespace, NO_LEASE)
     if goes:
-        until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1)
+        until("an eviction", lambda: metric_value(controller, "vpa_updater_evicted_pods_total") >= 1)
         return
-    until("the resizes", lambda: value(controller, "vpa_updater_in_place_updated_pods_total") == 2)
-    two_more_passes(controller)
+    until("the resizes", lambda: metric_value(controller, "vpa_updater_in_place_updated_pods_total") == 2)
+    wait_for_two_passes(controller)
     assert by_uid(cluster.ready_pods(namespace, "web", 2)).keys() == before.keys()
-    assert value(controller, "vpa_updater_in_place_updated_pods_total") == 2
+    assert metric_value(controller, "vpa_updater_in_place_updated_pods_total") == 2
 
 
 @pytest.mark.req("SB-04", "SB-27", "SB-30", "SB-34", "SB-49")
@@ -141,7 +141,7 @@ def test_a_boost_is_taken_back_in_place_after_ready_and_its_duration(
     assert datetime.now(UTC) >= since + timedelta(seconds=seconds)
     assert after["metadata"]["uid"] == pod["metadata"]["uid"]
     assert after["status"]["containerStatuses"][0]["restartCount"] == 0
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
 def _without_cpu(pod: Json) -> list[Json]:
@@ -158,26 +158,26 @@ def test_a_disruption_budget_is_law(cluster: Cluster, namespace: str, updater: S
     cluster.api.create(disruption_budget("web", minAvailable=2), namespace)
     path = f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets/web"
     until("the budget", lambda: cluster.api.get(path).get("status", {}).get("currentHealthy") == 2)
-    governed(cluster, namespace, "web", "Recreate")
+    create_vpa_with_advice(cluster, namespace, "web", "Recreate")
     controller = updater(namespace, NO_LEASE)
-    until("a refusal", lambda: value(controller, "vpa_updater_failed_eviction_attempts_total") >= 1)
-    two_more_passes(controller)
+    until("a refusal", lambda: metric_value(controller, "vpa_updater_failed_eviction_attempts_total") >= 1)
+    wait_for_two_passes(controller)
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
 @pytest.mark.req("AR-07", "AR-17", "AR-20")
 def test_requirements_hold_until_they_are_changed(cluster: Cluster, namespace: str, updater: Start) -> None:
     before = running_pods(cluster, namespace, "web")
     both = [{"resources": [each], "changeRequirement": "TargetHigherThanRequests"} for each in ("cpu", "memory")]
-    governed(cluster, namespace, "web", "Recreate", updatePolicy={"actuationRequirements": both})
+    create_vpa_with_advice(cluster, namespace, "web", "Recreate", updatePolicy={"actuationRequirements": both})
     controller = updater(namespace, NO_LEASE)
-    until("a pass", lambda: passes(controller) >= 1)
-    two_more_passes(controller)
+    until("a pass", lambda: count_updater_passes(controller) >= 1)
+    wait_for_two_passes(controller)
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
     only = {"spec": {"updatePolicy": {"actuationRequirements": both[:1]}}}
     cluster.api.patch(vpa_path(namespace, "web"), only)
-    until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1)
+    until("an eviction", lambda: metric_value(controller, "vpa_updater_evicted_pods_total") >= 1)
 
 
 @pytest.mark.req("AR-10")
@@ -189,10 +189,10 @@ def test_in_place_only_the_permitted_part_is_applied(cluster: Cluster, namespace
     advise(cluster, namespace, "web", "250m", "64Mi")
     controller = updater(namespace, NO_LEASE)
     until("the resizes", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     amounts = [pod["spec"]["containers"][0]["resources"]["requests"] for pod in cluster.pods(namespace, "web")]
     assert amounts == [{"cpu": "250m", "memory": MEMORY}] * 2
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
 
 
 def test_a_single_replica_is_left_alone_unless_its_object_says_otherwise(
@@ -200,11 +200,11 @@ def test_a_single_replica_is_left_alone_unless_its_object_says_otherwise(
 ) -> None:
     [kept] = running_pods(cluster, namespace, "kept", 1)
     [gone] = running_pods(cluster, namespace, "gone", 1)
-    governed(cluster, namespace, "kept", "Recreate")
-    governed(cluster, namespace, "gone", "Recreate", updatePolicy={"minReplicas": 1})
+    create_vpa_with_advice(cluster, namespace, "kept", "Recreate")
+    create_vpa_with_advice(cluster, namespace, "gone", "Recreate", updatePolicy={"minReplicas": 1})
     controller = updater(namespace, NO_LEASE)
     until("the eviction", lambda: gone not in by_uid(cluster.pods(namespace, "gone")))
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     assert list(by_uid(cluster.pods(namespace, "kept"))) == [kept]
     until("the Event", lambda: events(cluster, namespace, "TooFewReplicas"))
 
@@ -213,24 +213,24 @@ def test_without_an_admission_controller_nothing_is_evicted(
     cluster: Cluster, namespace: str, updater: Start, admission: Start
 ) -> None:
     before = running_pods(cluster, namespace, "web")
-    governed(cluster, namespace, "web", "Recreate")
+    create_vpa_with_advice(cluster, namespace, "web", "Recreate")
     controller = updater(namespace)
-    until("a pass", lambda: passes(controller) >= 1)
-    two_more_passes(controller)
+    until("a pass", lambda: count_updater_passes(controller) >= 1)
+    wait_for_two_passes(controller)
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    assert value(controller, "trellis_updater_admission_live") == 0
+    assert metric_value(controller, "trellis_updater_admission_live") == 0
     admission(namespace)
-    until("an eviction", lambda: value(controller, "vpa_updater_evicted_pods_total") >= 1)
+    until("an eviction", lambda: metric_value(controller, "vpa_updater_evicted_pods_total") >= 1)
 
 
 def test_a_frozen_namespace_is_left_alone_and_thaws(cluster: Cluster, namespace: str, updater: Start) -> None:
     running_pods(cluster, namespace, "web")
     freeze = "trellis.x-k8s.io/freeze"
     cluster.api.annotate(f"/api/v1/namespaces/{namespace}", {freeze: "alice"})
-    governed(cluster, namespace, "web", "InPlaceOrRecreate")
+    create_vpa_with_advice(cluster, namespace, "web", "InPlaceOrRecreate")
     controller = updater(namespace, NO_LEASE)
     until("the Event", lambda: events(cluster, namespace, "Frozen"))
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     assert requests(cluster, namespace, "web") == ["100m"] * 2
     cluster.api.annotate(f"/api/v1/namespaces/{namespace}", {freeze: None})
     until("the resizes", lambda: requests(cluster, namespace, "web") == ["250m"] * 2)

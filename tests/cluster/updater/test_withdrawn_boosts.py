@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from support.cluster.admission import boosted, cpu
-from support.cluster.updaters import NO_LEASE, Start, advise, by_uid, events, two_more_passes, updaters
-from support.cluster.vpas import value, vpa, vpa_path
+from support.cluster.updaters import NO_LEASE, Start, advise, by_uid, events, updaters, wait_for_two_passes
+from support.cluster.vpas import metric_value, vpa, vpa_path
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.kwok import annotations as ask
@@ -58,7 +58,7 @@ def test_no_pod_stays_boosted_whose_vpa_is_deleted_loses_its_boost_or_is_about_s
         boosted_workload(cluster, namespace, name, mode, NEVER_READY if name in {"waiting", "acting"} else {})
     uids = {name: the_pod(cluster, namespace, name)["metadata"]["uid"] for name in ends}
     controller = updater(namespace, NO_LEASE, "--updater-interval=1s")
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     assert {cpu(the_pod(cluster, namespace, name)) for name in ends} == {"500m"}
 
     for name in ("gone", "waiting", "replaced"):
@@ -72,11 +72,11 @@ def test_no_pod_stays_boosted_whose_vpa_is_deleted_loses_its_boost_or_is_about_s
     for name, amount in ends.items():
         if name != "replaced":
             until(f"the boost of {name} to be taken back", partial(is_back, cluster, namespace, name, amount))
-    two_more_passes(controller)
+    wait_for_two_passes(controller)
     kept = the_pod(cluster, namespace, "replaced")
     assert (cpu(kept), boosted(kept)) == ("500m", {"app"})
     assert {name: the_pod(cluster, namespace, name)["metadata"]["uid"] for name in ends} == uids
-    assert value(controller, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(controller, "vpa_updater_evicted_pods_total") == 0
     resized = {event["involvedObject"]["name"] for event in events(cluster, namespace, "InPlaceResizedByVPA")}
     assert the_pod(cluster, namespace, "gone")["metadata"]["name"] in resized
 
@@ -87,13 +87,13 @@ def test_an_updater_that_starts_after_the_deletion_takes_the_boost_back(
     boosted_workload(cluster, namespace, "web")
     before = by_uid(cluster.ready_pods(namespace, "web"))
     first = updater(namespace, NO_LEASE)
-    two_more_passes(first)
+    wait_for_two_passes(first)
     first.process.stop()
     cluster.api.delete(vpa_path(namespace, "web"))
     second = updater(namespace, NO_LEASE)
     until("the boost to be taken back", lambda: is_back(cluster, namespace, "web", "100m"))
     assert by_uid(cluster.pods(namespace, "web")).keys() == before.keys()
-    assert value(second, "vpa_updater_evicted_pods_total") == 0
+    assert metric_value(second, "vpa_updater_evicted_pods_total") == 0
 
 
 @pytest.mark.req("SB-45")
@@ -105,8 +105,8 @@ def test_with_the_gate_off_the_updater_takes_no_boost_back_that_is_due_and_with_
     cluster.api.create(deployment("web", container(cpu="500m"), annotations=MARKED), namespace)
     before = by_uid(cluster.ready_pods(namespace, "web"))
     off = updater(namespace, NO_LEASE, "--feature-gates=CPUStartupBoost=false")
-    two_more_passes(off)
-    two_more_passes(off)
+    wait_for_two_passes(off)
+    wait_for_two_passes(off)
     pod = the_pod(cluster, namespace, "web")
     assert (cpu(pod), boosted(pod)) == ("500m", {"app"})
     off.process.stop()

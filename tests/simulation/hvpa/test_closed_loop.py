@@ -47,7 +47,7 @@ def test_base_usage_settles_at_what_each_replica_needs_and_never_below(percent: 
 @pytest.mark.req("HV-36")
 @pytest.mark.parametrize("startup", [0.0, 300.0])
 def test_a_target_that_falls_slowly_makes_nothing_run_away(startup: float) -> None:
-    vpa = VpaModel(keeps=Fraction(999, 1000), target={"cpu": 12_000})
+    vpa = VpaModel(decay=Fraction(999, 1000), target={"cpu": 12_000})
     world = World(meaning(), 2, amounts("6", "1G"), cpu=24_000, vpa=vpa, startup=startup)
     world.run(2 * HOUR)
     assert {state[:2] for state in world.states} == {(3, 8000)}
@@ -58,8 +58,8 @@ def test_nor_does_the_vpa_of_a_user_whose_totals_come_late() -> None:
     def told(now: float) -> ResourceAmounts:
         return amounts(cpu="24") if now > NOW + HOUR else {}
 
-    vpa = VpaModel(keeps=Fraction(999, 1000), target={"cpu": 12_000}, whole=False, resources=("cpu",))
-    world = World(meaning(), 2, amounts("6", "1G"), cpu=24_000, vpa=vpa, told=told)
+    vpa = VpaModel(decay=Fraction(999, 1000), target={"cpu": 12_000}, reports_totals=False, resources=("cpu",))
+    world = World(meaning(), 2, amounts("6", "1G"), cpu=24_000, vpa=vpa, totals=told)
     world.run(3 * HOUR)
     assert {state[:2] for state in world.states} == {(3, 8000)}
 
@@ -124,7 +124,7 @@ def test_ready_pods_hold_what_is_needed_while_more_and_smaller_ones_come() -> No
 
 @pytest.mark.req("HV-45")
 def test_survivors_grow_before_others_go() -> None:
-    vpa = VpaModel(resources=("cpu",), keeps=Fraction(0))
+    vpa = VpaModel(resources=("cpu",), decay=Fraction(0))
     world = World(meaning(), 3, amounts("5", "1G"), cpu=15_000, vpa=vpa)
     world.run(10 * MINUTE)
     world.cpu = 10_500

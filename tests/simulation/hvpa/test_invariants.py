@@ -60,7 +60,7 @@ def test_constant_demand_comes_to_rest_in_few_steps_and_no_state_is_left_and_com
         begun = len(world.states)
         world.run(0.25 * HOUR)
         assert world.path(begun) == [world.state]
-        world.kept = HvpaMemory() if forgets else world.kept
+        world.hvpa_memory = HvpaMemory() if forgets else world.hvpa_memory
 
 
 @pytest.mark.req("HV-28", "HV-30")
@@ -75,7 +75,7 @@ def test_whatever_cpu_does_ready_pods_have_the_memory_they_use(
 ) -> None:
     work, base, startup = memory
     means = meaning(*written)
-    vpa = VpaModel(keeps=Fraction(9, 10))
+    vpa = VpaModel(decay=Fraction(9, 10))
     size = {"cpu": 100, "memory": (work + base) * MEGA}
     world = World(means, 1, size, memory=work * MEGA, base=base * MEGA, vpa=vpa, startup=startup)
 
@@ -108,7 +108,7 @@ def test_with_an_hpa_constant_demand_comes_to_rest(
     for cpu in demand:
         world.cpu = cpu
         world.run(900)
-        world.kept = HvpaMemory() if forgets else world.kept
+        world.hvpa_memory = HvpaMemory() if forgets else world.hvpa_memory
     world.run(1800)
     rested, begun = world.state, len(world.states)
     world.run(600)

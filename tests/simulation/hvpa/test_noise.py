@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from support.builders.manifests import STORY_1
 from support.builders.scenarios import scenario
-from support.worlds.simulated_cluster import container, shape, wants, workload
+from support.worlds.simulated_cluster import container, container_demand, shape, workload
 from support.worlds.simulated_workloads import SimulatedRun, by_utilization, hvpa
 from trellis.cli.main import trellis
 from trellis.core.usage.columns import FloatColumn
@@ -44,7 +44,7 @@ def noisy(mean: Any, minutes: int, spread: float, seed: int) -> FloatColumn:
 def lived(cpu: FloatColumn, *, replicas: int = 3, cores: float = 8.0, start: float = 20.0, **spec: Any) -> SimulatedRun:
     """Story 1 with an HPA at 80 % of CPU, a step each minute."""
     app = container(cpu=f"{round(cores * 1000)}m", memory="4G")
-    demand = (wants(cpu, GIGA, steps=len(cpu), shared=True),)
+    demand = (container_demand(cpu, GIGA, steps=len(cpu), shared=True),)
     found = workload("web", replicas, app, demand=demand, start=StartProfile(start))
     scaled = hvpa(STORY_1, hpa=by_utilization(80), **spec)
     return SimulatedRun(found, scaled, steps=len(cpu), step=60.0, every=60.0, nodes=ROOM)

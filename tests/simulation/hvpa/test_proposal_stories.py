@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import yaml
 
-from support.worlds.simulated_cluster import Document, container, shape, wants, workload
+from support.worlds.simulated_cluster import Document, container, container_demand, shape, workload
 from support.worlds.simulated_workloads import SimulatedRun
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import StartProfile
@@ -38,7 +38,7 @@ class StoryRun:
 
     def __init__(self, story: str, cpu: FloatColumn, memory: Any, *, size: tuple[str, str]) -> None:
         scaled = manifest(story)
-        demand = (wants(cpu, memory, steps=len(cpu), shared=True),)
+        demand = (container_demand(cpu, memory, steps=len(cpu), shared=True),)
         name = scaled["spec"]["targetRef"]["name"]
         found = workload(name, 1, container(cpu=size[0], memory=size[1]), demand=demand, start=StartProfile(20.0))
         self.played = SimulatedRun(found, scaled, steps=len(cpu), step=60.0, every=60.0, nodes=ROOM)

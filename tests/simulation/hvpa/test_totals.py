@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.builders.manifests import STORY_1, STORY_2
-from support.worlds.simulated_cluster import Document, container, shape, wants, workload
+from support.worlds.simulated_cluster import Document, container, container_demand, shape, workload
 from support.worlds.simulated_workloads import SimulatedRun, by_utilization, hvpa, vpa
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import StartProfile
@@ -29,7 +29,7 @@ def levels(*parts: tuple[int, float]) -> FloatColumn:
 def lived(scaled: Document, cpu: FloatColumn, *, replicas: int, size: tuple[str, str], **more: Any) -> SimulatedRun:
     """A Deployment whose pods share a load, with its autoscaler."""
     memory, base, steps = more.pop("memory", GIGA), more.pop("base", 0.0), len(cpu)
-    demand = (wants(cpu, memory, steps=steps, shared=True, base_memory=base),)
+    demand = (container_demand(cpu, memory, steps=steps, shared=True, base_memory=base),)
     app, start = container(cpu=size[0], memory=size[1]), StartProfile(more.pop("start", 20.0))
     found = workload("web", replicas, app, demand=demand, start=start)
     return SimulatedRun(found, scaled, steps=steps, step=more.pop("step", MINUTE), every=MINUTE, nodes=ROOM, **more)

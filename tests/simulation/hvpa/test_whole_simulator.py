@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from support.builders.manifests import STORY_1, STORY_2
-from support.worlds.simulated_cluster import container, fleet, wants, workload
+from support.worlds.simulated_cluster import container, container_demand, fleet, workload
 from support.worlds.simulated_workloads import ROOMY, SimulatedRun, by_utilization, hpa, hvpa, vpa
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import StartProfile, Variant
@@ -20,7 +20,7 @@ MEMORY_ONLY = {"resourcePolicy": {"containerPolicies": [{"containerName": "*", "
 
 
 def load(cpu: Any, memory: Any = GIGA, *, steps: int, base: float = 0.0) -> Any:
-    return wants(cpu, memory, steps=steps, shared=True, base_memory=base)
+    return container_demand(cpu, memory, steps=steps, shared=True, base_memory=base)
 
 
 def played(
@@ -171,7 +171,7 @@ def test_a_dip_that_is_shorter_than_the_window_changes_nothing() -> None:
 
 @pytest.mark.req("HV-41")
 def test_the_bounds_of_a_users_hpa_are_no_wishes() -> None:
-    users = hpa(80, "mine", of="Hvpa", minReplicas=10, maxReplicas=16)
+    users = hpa(80, "mine", target_kind="Hvpa", minReplicas=10, maxReplicas=16)
     found = played(hvpa(STORY_1), 5.0, steps=60, replicas=2, size=("3125m", "4G"), also=(users,))
     assert shapes(found)[1:] == [(2.0, 3.125)]
     assert found.totals.scaled.scalings == 0

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.worlds.simulated_cluster import GIB, container, wants, workload
+from support.worlds.simulated_cluster import GIB, container, container_demand, workload
 from support.worlds.simulated_workloads import SimulatedRun, vpa
 from trellis.sim.fleet import ContainerDemand, StartProfile
 
@@ -23,7 +23,7 @@ UP_ONLY = [
 def falling() -> ContainerDemand:
     """A day and a half: little, then much, then little again for so long that it is forgotten."""
     busy = (np.arange(STEPS) >= 8) & (np.arange(STEPS) < FALL)
-    return wants(np.where(busy, 1.5, 0.3), np.where(busy, 3.0, 0.8) * GIB, steps=STEPS)
+    return container_demand(np.where(busy, 1.5, 0.3), np.where(busy, 3.0, 0.8) * GIB, steps=STEPS)
 
 
 def played(mode: str, replicas: int = 3, settings: dict[str, str] | None = None, **more: Any) -> SimulatedRun:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from support.worlds.resizes import Document, World, container, governor, seen
+from support.worlds.resizes import Document, World, build_pod_view, container, governor
 from trellis.api.kube.pods import Pod
 from trellis.api.resolve import UpdateMode
 from trellis.core.boost.annotation import is_boosted
@@ -66,11 +66,11 @@ def worlds(draw: st.DrawFn, *, calm: bool = False) -> World:
     template = {"containers": [container(name, cpu, memory, limits=limits, restarts=restarts) for name in names]}
     replicas = draw(st.integers(1, 5))
     takes = "act" if calm else draw(st.sampled_from(["act", "defer", "never", "refuse"]))
-    return World(ruling, template, replicas, takes=takes, budget=draw(st.integers(0, replicas - 1)))
+    return World(ruling, template, replicas, resize_response=takes, budget=draw(st.integers(0, replicas - 1)))
 
 
 def mid_resize(pod: Document) -> bool:
-    return seen(pod).resize.state in {ResizeState.PROPOSED, ResizeState.IN_PROGRESS}
+    return build_pod_view(pod).resize.state in {ResizeState.PROPOSED, ResizeState.IN_PROGRESS}
 
 
 def holds(world: World, found: UpdatePlan, rules: UpdateSettings) -> None:
@@ -138,7 +138,7 @@ def run(world: World, rules: UpdateSettings, pauses: list[float]) -> int:
         holds(world, updates, rules)
         evicted, resized = len(world.evicted), len(world.resized)
         running = len(world.serving())
-        outcomes = world.act(updates.actions, rules)
+        outcomes = world.execute(updates.actions, rules)
         assert all(outcome.told is not WriteResult.INVALID for outcome in outcomes)
         assert len(world.serving()) >= min(running, world.budget)
         requirements_hold(world, world.evicted[evicted:], world.resized[resized:])
@@ -147,7 +147,7 @@ def run(world: World, rules: UpdateSettings, pauses: list[float]) -> int:
         done = {outcome.action.pod.uid for outcome in outcomes if outcome.told is WriteResult.APPLIED}
         stale = plan_updates(msgspec.structs.replace(view, attempts=world.attempts), world.now + 1, rules)
         assert done.isdisjoint(action.pod.uid for action in stale.actions)
-        world.live(pause)
+        world.advance(pause)
     return count
 
 
@@ -164,7 +164,7 @@ def test_no_rule_is_broken_in_any_state(world: World, rules: UpdateSettings, pau
     targets = {name: {"cpu": data.draw(CPU), "memory": data.draw(MEMORY)} for name in names}
     moved = governor("Recreate", targets).advice
     world.governor = msgspec.structs.replace(world.governor, advice=moved)
-    world.takes = data.draw(st.sampled_from(["act", "defer", "never", "refuse"]))
+    world.resize_response = data.draw(st.sampled_from(["act", "defer", "never", "refuse"]))
     run(world, rules, pauses)
 
 
@@ -205,7 +205,7 @@ def test_what_succeeds_in_place_costs_no_pod(world: World, rules: UpdateSettings
 def test_a_kubelet_that_takes_no_boost_back_sees_no_eviction_in_a_day(takes: str, mode: str) -> None:
     boost = {"cpu": {"type": "Factor", "factor": 3, "duration": "10s"}}
     ruling = governor(mode, {"app": {"cpu": "500m", "memory": "1Gi"}}, startupBoost=boost)
-    world = World(ruling, {"containers": [container()]}, 3, takes=takes)
+    world = World(ruling, {"containers": [container()]}, 3, resize_response=takes)
     for name in list(world.pods):
         del world.pods[name]
         world.create()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from support.worlds.resizes import governor
-from support.worlds.simulated_cluster import World, container, fleet, in_force, wants, workload
+from support.worlds.simulated_cluster import World, container, container_demand, fleet, in_force, workload
 from support.worlds.simulated_workloads import SimulatedRun, vpa
 from trellis.core.cluster.missed_resizes import MissedResizes
 from trellis.core.cluster.write_results import WriteResult
@@ -26,7 +26,7 @@ MOST = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"cpu": "1", 
 
 def hour(mode: str) -> SimulatedRun:
     """An hour of two pods that need 250Mi and are limited to 100Mi."""
-    found = workload("web", 2, container(**SMALL), demand=(wants(0.05, 250 * MIB, steps=STEPS),))
+    found = workload("web", 2, container(**SMALL), demand=(container_demand(0.05, 250 * MIB, steps=STEPS),))
     return SimulatedRun(found, vpa(mode, resourcePolicy=MOST), steps=STEPS, step=10.0, every=60.0)
 
 
@@ -71,18 +71,18 @@ def test_kills_after_a_missed_resize_do_not_raise_the_recommendation(
 
 def down_and_resized() -> World:
     """A pod whose container waits in its back-off and is given what it needs there."""
-    world = World(fleet(workload("web", 1, container(**SMALL), demand=(wants(0.05, 250 * MIB),))))
+    world = World(fleet(workload("web", 1, container(**SMALL), demand=(container_demand(0.05, 250 * MIB),))))
     while world.count(PodEvent.KILLED) < 3:
         world.run(1)
-    told, _ = world.resize(world.one(), memory="300Mi", limits={"memory": "300Mi"})
+    told, _ = world.resize(world.get_pod(), memory="300Mi", limits={"memory": "300Mi"})
     assert told is WriteResult.APPLIED
     return world
 
 
 def test_the_model_reports_a_resize_of_a_container_that_is_down_as_done_and_kills_go_on() -> None:
     world = down_and_resized().run(600)
-    assert in_force(world.one())["memory"] == "300Mi"
-    assert not [condition for condition in world.one().status.conditions if condition.type.startswith("PodResize")]
+    assert in_force(world.get_pod())["memory"] == "300Mi"
+    assert not [condition for condition in world.get_pod().status.conditions if condition.type.startswith("PodResize")]
     assert world.count(PodEvent.KILLED) > 4
 
 
@@ -93,7 +93,7 @@ def test_a_missed_resize_is_written_once_more_when_the_container_runs(mode: str)
     resizes = []
     for _ in range(3000):
         world.run(0.2)
-        pod = world.one()
+        pod = world.get_pod()
         missed.put(pod)
         uids = frozenset({pod.metadata.uid}) if pod.metadata.uid in missed else frozenset[str]()
         view = WorkloadView(ruling, (PodView.of(pod),), missed=uids)
@@ -103,6 +103,6 @@ def test_a_missed_resize_is_written_once_more_when_the_container_runs(mode: str)
     # The container may die once more before the kubelet has applied the first of them; the second goes back.
     assert 1 <= len(resizes) <= 2
     assert set(resizes) == {(WriteResult.APPLIED, "")}
-    assert in_force(world.one())["memory"] == ["301Mi", "300Mi"][len(resizes) - 1]
+    assert in_force(world.get_pod())["memory"] == ["301Mi", "300Mi"][len(resizes) - 1]
     killed = world.count(PodEvent.KILLED)
     assert world.run(3600).count(PodEvent.KILLED) == killed

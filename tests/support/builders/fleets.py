@@ -48,9 +48,9 @@ def vpa(
     }
 
 
-def template(memory: str = "1Gi", *, limits: dict[str, str] | None = None) -> dict[str, Any]:
+def template(requested_memory: str = "1Gi", *, limits: dict[str, str] | None = None) -> dict[str, Any]:
     """A pod template with one container, which asks for a core and so much memory."""
-    resources: dict[str, Any] = {"requests": {"cpu": "1", "memory": memory}}
+    resources: dict[str, Any] = {"requests": {"cpu": "1", "memory": requested_memory}}
     if limits:
         resources["limits"] = limits
     return {"spec": {"containers": [{"name": "app", "resources": resources}]}}

@@ -39,10 +39,10 @@ def forget(cluster: Cluster) -> None:
             cluster.api.delete(path)
 
 
-def governed(cluster: Cluster, namespace: str, name: str, advice: Mapping[str, Json], **spec: Any) -> Json:
+def create_vpa(cluster: Cluster, namespace: str, name: str, advice: Mapping[str, Json], **spec: Any) -> Json:
     """A VPA on the Deployment of its name, or on the `targetRef` in its spec, with a recommendation by container."""
-    wanted = vpa(name)
-    created = cluster.api.create(wanted | {"spec": wanted["spec"] | spec}, namespace)
+    manifest = vpa(name)
+    created = cluster.api.create(manifest | {"spec": manifest["spec"] | spec}, namespace)
     advise(cluster, namespace, name, advice)
     return created
 
@@ -54,7 +54,7 @@ def advise(cluster: Cluster, namespace: str, name: str, advice: Mapping[str, Jso
     cluster.api.patch(f"{vpa_path(namespace, name)}/status", {"status": status})
 
 
-def until_asked(cluster: Cluster, namespace: str) -> None:
+def wait_for_webhook_calls(cluster: Cluster, namespace: str) -> None:
     """Return when the API server asks the webhook: it hears of a new configuration a moment later.
 
     A VPA without a policy is given one by nobody else.
@@ -66,7 +66,7 @@ def until_asked(cluster: Cluster, namespace: str) -> None:
     )
 
 
-def until_seen(cluster: Cluster, namespace: str) -> None:
+def wait_for_current_advice(cluster: Cluster, namespace: str) -> None:
     """Return when the webhook goes by everything that any VPA says at this moment.
 
     What it watches comes in order: once it goes by the last change of all, it knows of those before.
@@ -75,12 +75,12 @@ def until_seen(cluster: Cluster, namespace: str) -> None:
     if not cluster.api.find(path):
         cluster.api.create(deployment(_SENTINEL, replicas=0), namespace)
         # Limits stay, or the namespace's LimitRanges might have a say.
-        only = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
-        cluster.api.create(vpa(_SENTINEL, resourcePolicy=only), namespace)
-    wanted = f"{next(_numbers)}m"
-    advise(cluster, namespace, _SENTINEL, {"app": {"cpu": wanted}})
+        policy = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
+        cluster.api.create(vpa(_SENTINEL, resourcePolicy=policy), namespace)
+    sentinel_cpu = f"{next(_numbers)}m"
+    advise(cluster, namespace, _SENTINEL, {"app": {"cpu": sentinel_cpu}})
     made = owned(pod("probe"), cluster.api.get(path), _SENTINEL)
-    until("the last recommendation", lambda: cpu(dry_run(cluster, namespace, made)) == wanted)
+    until("the last recommendation", lambda: cpu(dry_run(cluster, namespace, made)) == sentinel_cpu)
 
 
 def owned(made: Json, owner: Json, app: str = "") -> Json:
@@ -114,7 +114,9 @@ def is_refused(cluster: Cluster, namespace: str, made: Json) -> bool:
 def resources(made: Json) -> dict[str, Json]:
     """By container, native sidecars included."""
     spec = made["spec"]
-    return {each["name"]: each.get("resources", {}) for each in (*spec["containers"], *spec.get("initContainers", ()))}
+    return {
+        listed["name"]: listed.get("resources", {}) for listed in (*spec["containers"], *spec.get("initContainers", ()))
+    }
 
 
 def cpu(made: Json, name: str = "app") -> str | None:
@@ -129,7 +131,7 @@ def boosted(made: Json) -> set[str]:
     return {key.removeprefix(BOOST) for key in notes if key.startswith(BOOST)}
 
 
-def plain(name: str = "app", request: str = "500m", limit: str | None = None, memory: str = "128Mi") -> Json:
+def sized_container(name: str = "app", request: str = "500m", limit: str | None = None, memory: str = "128Mi") -> Json:
     """A container with a CPU request, and a limit if one is given."""
     limits = {"limits": {"cpu": limit}} if limit else {}
     return container(name, resources={"requests": {"cpu": request, "memory": memory}, **limits})

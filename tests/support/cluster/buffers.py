@@ -59,12 +59,12 @@ def buffer(name: str, kind: str = "Deployment", target: str = "", version: str =
     """A Buffer of two chunks for the workload of its name, unless its spec says otherwise."""
     about = {"targetRef": {"apiVersion": version, "kind": kind, "name": target or name}} if kind else {}
     shorthand = {"replicaBasedBufferSpec", "nodeClassBufferSpec", "capacity"} & spec.keys()
-    own: Json = spec if shorthand else {"capacity": {"replicas": {"exactly": 2}}, **spec}
+    fields: Json = spec if shorthand else {"capacity": {"replicas": {"exactly": 2}}, **spec}
     return {
         "apiVersion": "autoscaling.x-k8s.io/v1alpha1",
         "kind": "Buffer",
         "metadata": {"name": name},
-        "spec": {**about, **own},
+        "spec": {**about, **fields},
     }
 
 
@@ -72,30 +72,30 @@ def buffer_path(namespace: str, name: str) -> str:
     return f"{GROUP}/namespaces/{namespace}/buffers/{name}"
 
 
-def status_of(cluster: Cluster, namespace: str, name: str) -> Json:
+def get_buffer_status(cluster: Cluster, namespace: str, name: str) -> Json:
     status: Json = cluster.api.get(buffer_path(namespace, name)).get("status", {})
     return status
 
 
-def pods_of(cluster: Cluster, namespace: str, name: str) -> Json:
-    pods: Json = status_of(cluster, namespace, name).get("podBasedBufferSpec", {})
+def get_pod_based_spec(cluster: Cluster, namespace: str, name: str) -> Json:
+    pods: Json = get_buffer_status(cluster, namespace, name).get("podBasedBufferSpec", {})
     return pods
 
 
-def chunks_of(cluster: Cluster, namespace: str, name: str) -> int | None:
-    return pods_of(cluster, namespace, name).get("replicaNum")
+def count_chunks(cluster: Cluster, namespace: str, name: str) -> int | None:
+    return get_pod_based_spec(cluster, namespace, name).get("replicaNum")
 
 
-def requests_of(cluster: Cluster, namespace: str, name: str) -> Json:
-    requests: Json = pods_of(cluster, namespace, name)["podSpec"]["containers"][0]["resources"]["requests"]
+def get_requests(cluster: Cluster, namespace: str, name: str) -> Json:
+    requests: Json = get_pod_based_spec(cluster, namespace, name)["podSpec"]["containers"][0]["resources"]["requests"]
     return requests
 
 
-def condition_of(
+def find_buffer_condition(
     cluster: Cluster, namespace: str, name: str, type_: str = "ReadyForProvisioning"
 ) -> tuple[str, str] | None:
     """Status and reason of a condition, if the Buffer has it."""
-    conditions = status_of(cluster, namespace, name).get("conditions", [])
+    conditions = get_buffer_status(cluster, namespace, name).get("conditions", [])
     return next(
         ((condition["status"], condition["reason"]) for condition in conditions if condition["type"] == type_), None
     )

@@ -39,14 +39,14 @@ def shipped_controllers(
         def start(namespace: str, *flags: str) -> Controller:
             log = directory / f"{component}-{len(started)}.log"
             command = [str(Path(sys.executable).with_name("trellis")), component]
-            own = [f"--vpa-object-namespace={namespace}", *usual(namespace), *flags]
+            arguments = [f"--vpa-object-namespace={namespace}", *usual(namespace), *flags]
             kubeconfig = shipped_accounts.account(cluster, component)
-            started.append(controllers.enter_context(running(command, kubeconfig, log, own)))
+            started.append(controllers.enter_context(running(command, kubeconfig, log, arguments)))
             return started[-1]
 
         yield start
     for controller in started:
         logs = controller.logs()
         sys.stdout.write(f"{controller.process.log.name}:\n{logs}\n")
-        result = [each for each in never if each in logs.lower() and not (restarts and each.startswith(DENIED))]
+        result = [phrase for phrase in never if phrase in logs.lower() and not (restarts and phrase.startswith(DENIED))]
         assert not result, f"{result}: see {controller.process.log.name}"

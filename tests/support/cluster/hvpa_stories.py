@@ -23,7 +23,7 @@ PLURALS = {"Deployment": "deployments", "StatefulSet": "statefulsets"}
 
 
 class Scene:
-    """A namespace as it is at one moment; `look` goes on to the next."""
+    """A namespace as it is at one moment; `read` goes on to the next."""
 
     def __init__(self, cluster: Cluster, namespace: str) -> None:
         self.cluster = cluster
@@ -33,7 +33,7 @@ class Scene:
         self._workloads: dict[tuple[str, str], Json] = {}
         self._hvpas: dict[str, Json] = {}
 
-    def look(self) -> None:
+    def read(self) -> None:
         """Read everything anew."""
         pods = self.api.items(f"/api/v1/namespaces/{self.namespace}/pods")
         self._pods = {}
@@ -41,9 +41,9 @@ class Scene:
             if "deletionTimestamp" not in pod["metadata"]:
                 self._pods.setdefault(pod["metadata"]["labels"]["app"], []).append(pod)
         self._workloads = {
-            (kind, each["metadata"]["name"]): each
+            (kind, workload["metadata"]["name"]): workload
             for kind, plural in PLURALS.items()
-            for each in self.api.items(f"/apis/apps/v1/namespaces/{self.namespace}/{plural}")
+            for workload in self.api.items(f"/apis/apps/v1/namespaces/{self.namespace}/{plural}")
         }
         hvpas = self.api.items(f"{GROUP}/namespaces/{self.namespace}/hvpas")
         self._hvpas = {hvpa["metadata"]["name"]: hvpa for hvpa in hvpas}
@@ -96,7 +96,7 @@ def requested(pod: Json) -> int:
         status.get("resources", {}).get("requests", {}).get("cpu")
         for status in pod["status"].get("containerStatuses", ())
     ]
-    return min(Quantity.parse(each).milli for each in (spec, *had) if each)
+    return min(Quantity.parse(amount).milli for amount in (spec, *had) if amount)
 
 
 def reaches(what: str, is_so: Callable[[], bool], seconds: float = 300.0) -> Story:
@@ -119,12 +119,12 @@ def holds(is_so: Callable[[], object], seconds: float) -> Story:
 
 def play(scene: Scene, stories: Mapping[str, Story], seconds: float) -> None:
     """All stories to their end, moment by moment."""
-    left = dict(stories)
+    remaining = dict(stories)
 
     def moment() -> bool:
-        scene.look()
-        for name in [name for name, story in left.items() if next(story, left) is left]:
-            del left[name]
-        return not left
+        scene.read()
+        for name in [name for name, story in remaining.items() if next(story, remaining) is remaining]:
+            del remaining[name]
+        return not remaining
 
     until(f"the end of {', '.join(stories)}", moment, seconds)

@@ -52,9 +52,9 @@ def workload(
 ) -> Json:
     """A Deployment or StatefulSet of pods with one container; `node` is where they go, whatever keeps others away."""
     placed = {"nodeSelector": {"kubernetes.io/hostname": node}, "tolerations": [{"operator": "Exists"}]} if node else {}
-    found = deployment(name, container(cpu=cpu, memory=memory), replicas=replicas, annotations=notes, **placed)
-    more = {"serviceName": name, "podManagementPolicy": "Parallel"} if kind == "StatefulSet" else {}
-    return {**found, "kind": kind, "spec": {**found["spec"], **more}}
+    manifest = deployment(name, container(cpu=cpu, memory=memory), replicas=replicas, annotations=notes, **placed)
+    further_fields = {"serviceName": name, "podManagementPolicy": "Parallel"} if kind == "StatefulSet" else {}
+    return {**manifest, "kind": kind, "spec": {**manifest["spec"], **further_fields}}
 
 
 def hvpa_path(namespace: str, name: str) -> str:
@@ -69,28 +69,28 @@ def workload_path(namespace: str, name: str, plural: str = "deployments") -> str
     return f"/apis/apps/v1/namespaces/{namespace}/{plural}/{name}"
 
 
-def replicas_of(cluster: Cluster, namespace: str, name: str, plural: str = "deployments") -> int:
+def get_replicas(cluster: Cluster, namespace: str, name: str, plural: str = "deployments") -> int:
     count: int = cluster.api.get(workload_path(namespace, name, plural))["spec"]["replicas"]
     return count
 
 
-def status_of(cluster: Cluster, namespace: str, name: str) -> Json:
+def get_hvpa_status(cluster: Cluster, namespace: str, name: str) -> Json:
     status: Json = cluster.api.get(hvpa_path(namespace, name)).get("status", {})
     return status
 
 
-def size_of(cluster: Cluster, namespace: str, name: str) -> tuple[int, int] | None:
+def get_published_size(cluster: Cluster, namespace: str, name: str) -> tuple[int, int] | None:
     """What the status says of a pod, in millicores and bytes."""
-    parts = status_of(cluster, namespace, name).get("recommendation", {}).get("containerRecommendations", [])
+    parts = get_hvpa_status(cluster, namespace, name).get("recommendation", {}).get("containerRecommendations", [])
     target = parts[0]["target"] if parts else {}
     if not {"cpu", "memory"} <= target.keys():
         return None
     return Quantity.parse(target["cpu"]).milli, Quantity.parse(target["memory"]).units
 
 
-def conditions_of(cluster: Cluster, namespace: str, name: str) -> dict[str, tuple[str, str]]:
+def get_hvpa_conditions(cluster: Cluster, namespace: str, name: str) -> dict[str, tuple[str, str]]:
     """Status and reason of each condition by its type."""
-    conditions = status_of(cluster, namespace, name).get("conditions", [])
+    conditions = get_hvpa_status(cluster, namespace, name).get("conditions", [])
     return {condition["type"]: (condition["status"], condition["reason"]) for condition in conditions}
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import yaml
 
-from support.cluster.buffers import GROUP, condition_of
+from support.cluster.buffers import GROUP, find_buffer_condition
 from support.cluster.controllers import DENIED, shipped_controllers
 from support.worlds.kwok_nodes import group
 from testbed.access.rights import until_granted
@@ -58,7 +58,7 @@ class NodeGroups:
         self.cluster, self.namespace = cluster, namespace
         self.group = namespace[:40].strip("-")
         self.tolerations = [{"key": namespace, "operator": "Exists"}]
-        self._let_read()
+        self._grant_reads()
 
     def declare(self, *names: str, **spec: Any) -> None:
         """Groups of nodes with 2 CPU that boot in two seconds; the first is called after the namespace."""
@@ -107,7 +107,7 @@ class NodeGroups:
 
     def provisioned(self, name: str) -> tuple[str, str] | None:
         """Status and reason of the condition."""
-        return condition_of(self.cluster, self.namespace, name, "Provisioned")
+        return find_buffer_condition(self.cluster, self.namespace, name, "Provisioned")
 
     def is_provisioned(self, name: str) -> bool:
         return self.provisioned(name) == ("True", "BufferProvisioned")
@@ -115,7 +115,7 @@ class NodeGroups:
     def close(self) -> None:
         self.cluster.remove_nodes(*self.nodes())
 
-    def _let_read(self) -> None:
+    def _grant_reads(self) -> None:
         """The account may read the ConfigMap and hold the Lease it was told of, as an administrator would see to."""
         meta = {"name": "read-groups", "namespace": self.namespace}
         kind = "rbac.authorization.k8s.io"

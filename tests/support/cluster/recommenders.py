@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from support.cluster.vpas import conditions_of, status_of, until_passed
+from support.cluster.vpas import get_vpa_status, read_conditions, wait_for_further_passes
 from support.oracles.recommendations import ExactHistogram
 from testbed.client import Json
 from testbed.cluster import Cluster
@@ -28,12 +28,12 @@ _CPU, _MEMORY = ExactHistogram(0.01, 176, 86_400.0), ExactHistogram(1e7, 176, 86
 def wait_for_passes(*controllers: Controller, passes: int = 2) -> None:
     """Return when each has begun and ended so many passes from now on: one more may be under way."""
     for controller in controllers:
-        until_passed(controller, more=passes + 1)
+        wait_for_further_passes(controller, count=passes + 1)
 
 
-def condition_of(cluster: Cluster, namespace: str, name: str, type_: str) -> Json | None:
+def find_true_condition(cluster: Cluster, namespace: str, name: str, type_: str) -> Json | None:
     """A condition of a VPA that is true, if it has it."""
-    conditions = status_of(cluster, namespace, name).get("conditions", [])
+    conditions = get_vpa_status(cluster, namespace, name).get("conditions", [])
     return next(
         (condition for condition in conditions if (condition["type"], condition["status"]) == (type_, "True")), None
     )
@@ -41,7 +41,7 @@ def condition_of(cluster: Cluster, namespace: str, name: str, type_: str) -> Jso
 
 def true_conditions(cluster: Cluster, namespace: str, name: str) -> set[str]:
     """Types of the conditions of a VPA that are true."""
-    conditions = conditions_of(status_of(cluster, namespace, name))
+    conditions = read_conditions(get_vpa_status(cluster, namespace, name))
     return {type_ for type_, status in conditions.items() if status == "True"}
 
 

@@ -20,15 +20,15 @@ class Account(msgspec.Struct, frozen=True):
 
     def may(self, right: str) -> bool:
         """Whether the API server lets it."""
-        verb, what, *where = right.split()
-        named, _, subresource = what.partition("/")
+        verb, resource_text, *where = right.split()
+        named, _, subresource = resource_text.partition("/")
         resource, _, group = named.partition(".")
         namespace, _, name = "".join(where).partition("/")
         attributes = {"verb": verb, "group": group, "resource": resource, "subresource": subresource}
         return may(self.cluster.api, self.user, attributes | {"namespace": namespace, "name": name})
 
 
-def account_of(cluster: Cluster, component: str, name: str) -> Account:
+def get_account(cluster: Cluster, component: str, name: str) -> Account:
     """The account that a component has, with the rights of its manifest in force."""
     shipped_accounts.account(cluster, component)
     return Account(cluster, f"system:serviceaccount:kube-system:{name}")

@@ -9,8 +9,7 @@ from typing import Any
 
 from support.cluster.admission import cpu
 from support.cluster.controllers import shipped_controllers
-from support.cluster.vpas import passes as passes_of
-from support.cluster.vpas import until_passed, vpa, vpa_path
+from support.cluster.vpas import count_passes, vpa, vpa_path, wait_for_further_passes
 from testbed.client import Json
 from testbed.cluster import Cluster
 from testbed.controllers import Controller
@@ -36,10 +35,10 @@ def updaters(cluster: Cluster, directory: Path, *, restarts: bool = False) -> It
 
 def advise(cluster: Cluster, namespace: str, name: str, amount: str = "250m", memory: str = MEMORY) -> None:
     """What a recommender would write, with bounds that leave no room."""
-    advise_each(cluster, namespace, name, {"app": {"cpu": amount, "memory": memory}})
+    advise_containers(cluster, namespace, name, {"app": {"cpu": amount, "memory": memory}})
 
 
-def advise_each(cluster: Cluster, namespace: str, name: str, targets: Mapping[str, Mapping[str, str]]) -> None:
+def advise_containers(cluster: Cluster, namespace: str, name: str, targets: Mapping[str, Mapping[str, str]]) -> None:
     """The same by container."""
     advice = [
         {"containerName": container, "target": target, "lowerBound": target, "upperBound": target}
@@ -49,7 +48,7 @@ def advise_each(cluster: Cluster, namespace: str, name: str, targets: Mapping[st
     cluster.api.patch(f"{vpa_path(namespace, name)}/status", {"status": status})
 
 
-def governed(cluster: Cluster, namespace: str, name: str, mode: str, **spec: Any) -> None:
+def create_vpa_with_advice(cluster: Cluster, namespace: str, name: str, mode: str, **spec: Any) -> None:
     """A VPA for the Deployment of that name, which recommends 250m where 100m are requested."""
     policy = {"updateMode": mode, **spec.pop("updatePolicy", {})}
     cluster.api.create(vpa(name, updatePolicy=policy, **spec), namespace)
@@ -77,9 +76,9 @@ def events(cluster: Cluster, namespace: str, reason: str) -> list[Json]:
     return events
 
 
-def passes(controller: Controller) -> float:
-    return passes_of(controller, "vpa_updater")
+def count_updater_passes(controller: Controller) -> float:
+    return count_passes(controller, "vpa_updater")
 
 
-def two_more_passes(controller: Controller) -> None:
-    until_passed(controller, "vpa_updater")
+def wait_for_two_passes(controller: Controller) -> None:
+    wait_for_further_passes(controller, "vpa_updater")

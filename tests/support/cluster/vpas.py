@@ -50,23 +50,23 @@ def checkpoint_path(namespace: str, name: str) -> str:
     return f"{GROUP}/namespaces/{namespace}/verticalpodautoscalercheckpoints/{name}"
 
 
-def status_of(cluster: Cluster, namespace: str, name: str) -> Json:
+def get_vpa_status(cluster: Cluster, namespace: str, name: str) -> Json:
     """The status of a VPA, empty while there is none."""
     status: Json = cluster.api.get(vpa_path(namespace, name)).get("status", {})
     return status
 
 
-def containers_of(cluster: Cluster, namespace: str, name: str) -> dict[str, Json]:
+def get_container_recommendations(cluster: Cluster, namespace: str, name: str) -> dict[str, Json]:
     """What a VPA recommends, by container."""
     container_recommendations = (
-        status_of(cluster, namespace, name).get("recommendation", {}).get("containerRecommendations", [])
+        get_vpa_status(cluster, namespace, name).get("recommendation", {}).get("containerRecommendations", [])
     )
     return {recommendation["containerName"]: recommendation for recommendation in container_recommendations}
 
 
-def target_of(cluster: Cluster, namespace: str, name: str, container: str = "app") -> tuple[int, int] | None:
+def get_target(cluster: Cluster, namespace: str, name: str, container: str = "app") -> tuple[int, int] | None:
     """The target of one container in millicores and bytes; None while there is none, or only half of one."""
-    target = containers_of(cluster, namespace, name).get(container, {}).get("target", {})
+    target = get_container_recommendations(cluster, namespace, name).get(container, {}).get("target", {})
     return amounts(target) if {"cpu", "memory"} <= target.keys() else None
 
 
@@ -76,16 +76,16 @@ def until_advised(cluster: Cluster, namespace: str, name: str, container: str = 
     The first sample of a pod that a busy machine was slow to start is too low; the second outweighs it.
     """
     what = f"the advice for {container} of {name}"
-    until(what, lambda: target_of(cluster, namespace, name, container) == ADVICE, USAGE_SECONDS)
+    until(what, lambda: get_target(cluster, namespace, name, container) == ADVICE, USAGE_SECONDS)
 
 
-def memory_target_of(cluster: Cluster, namespace: str, name: str, container: str = "app") -> int:
+def get_memory_target(cluster: Cluster, namespace: str, name: str, container: str = "app") -> int:
     """The memory target of one container in bytes; 0 while there is none."""
-    target = containers_of(cluster, namespace, name).get(container, {}).get("target", {})
+    target = get_container_recommendations(cluster, namespace, name).get(container, {}).get("target", {})
     return Quantity.parse(target.get("memory", "0")).units
 
 
-def conditions_of(status: Json) -> dict[str, str]:
+def read_conditions(status: Json) -> dict[str, str]:
     """Type and status of each condition."""
     return {condition["type"]: condition["status"] for condition in status.get("conditions", [])}
 
@@ -95,15 +95,15 @@ def amounts(texts: Json) -> tuple[int, int]:
     return Quantity.parse(texts["cpu"]).milli, Quantity.parse(texts["memory"]).units
 
 
-def checkpoint_of(cluster: Cluster, namespace: str, name: str) -> Json:
+def get_checkpoint_status(cluster: Cluster, namespace: str, name: str) -> Json:
     """The status of a checkpoint, empty while there is none."""
     status: Json = (cluster.api.find(checkpoint_path(namespace, name)) or {}).get("status", {})
     return status
 
 
-def samples_in(cluster: Cluster, namespace: str, name: str) -> int:
+def count_samples(cluster: Cluster, namespace: str, name: str) -> int:
     """How many samples a checkpoint has seen."""
-    return int(checkpoint_of(cluster, namespace, name).get("totalSamplesCount", 0))
+    return int(get_checkpoint_status(cluster, namespace, name).get("totalSamplesCount", 0))
 
 
 def series(controller: Controller, name: str) -> list[tuple[dict[str, str], float]]:
@@ -114,25 +114,25 @@ def series(controller: Controller, name: str) -> list[tuple[dict[str, str], floa
     ]
 
 
-def value(controller: Controller, name: str, **labels: str) -> float:
+def metric_value(controller: Controller, name: str, **labels: str) -> float:
     """The sum of the series of a metric that have these labels; 0 if there is none."""
-    return sum(number for found, number in series(controller, name) if labels.items() <= found.items())
+    return sum(number for series_labels, number in series(controller, name) if labels.items() <= series_labels.items())
 
 
-def until_value(controller: Controller, name: str, wanted: float, **labels: str) -> None:
+def until_value(controller: Controller, name: str, expected: float, **labels: str) -> None:
     """Return when a metric says so: what a controller has done it counts a moment later."""
-    until(f"{name} {labels} to be {wanted:g}", lambda: value(controller, name, **labels) == wanted)
+    until(f"{name} {labels} to be {expected:g}", lambda: metric_value(controller, name, **labels) == expected)
 
 
-def passes(controller: Controller, family: str = "vpa_recommender") -> float:
+def count_passes(controller: Controller, family: str = "vpa_recommender") -> float:
     """How many passes a controller has ended, by how its metrics begin."""
-    return value(controller, f"{family}_execution_latency_seconds_count", step="total")
+    return metric_value(controller, f"{family}_execution_latency_seconds_count", step="total")
 
 
-def until_passed(controller: Controller, family: str = "vpa_recommender", more: int = 2) -> None:
+def wait_for_further_passes(controller: Controller, family: str = "vpa_recommender", count: int = 2) -> None:
     """Return after so many more passes. The first may be under way: with two, one has begun and ended since.
 
     What has not happened by then is not about to happen.
     """
-    before = passes(controller, family)
-    until(f"{more} more passes", lambda: passes(controller, family) >= before + more)
+    before = count_passes(controller, family)
+    until(f"{count} more passes", lambda: count_passes(controller, family) >= before + count)

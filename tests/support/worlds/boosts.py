@@ -100,7 +100,7 @@ class Life(msgspec.Struct):
 
     def _container(self, name: str) -> dict[str, Any]:
         every = [*self.spec["containers"], *self.spec.get("initContainers", [])]
-        return next(each for each in every if each["name"] == name)
+        return next(candidate for candidate in every if candidate["name"] == name)
 
 
 def pod(*containers: dict[str, Any], **spec: Any) -> Life:
@@ -121,8 +121,8 @@ def start(
     applies = vpa.mode is not UpdateMode.OFF
     shape = begun.shape
     size = size_pod(shape, advice(targets or {}), vpa, limits)
-    for each in size.containers if applies else ():
-        begun.set(each.container.name, each.requests, each.limits)
+    for sized in size.containers if applies else ():
+        begun.set(sized.container.name, sized.requests, sized.limits)
     boost = boost_pod(
         shape,
         size,
@@ -173,10 +173,10 @@ def end(
         phases=after.phases,
         memory=read_pre_boost_resources(life.annotations),
     )
-    for each in after.ended:
-        if each.requests:
-            after.set(each.container, each.requests, each.limits)
-        del after.annotations[annotation_key(each.container)]
+    for unboosted in after.ended:
+        if unboosted.requests:
+            after.set(unboosted.container, unboosted.requests, unboosted.limits)
+        del after.annotations[annotation_key(unboosted.container)]
     return after
 
 

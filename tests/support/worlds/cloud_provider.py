@@ -57,10 +57,10 @@ class CloudProvider:
         if group != NAME:
             return Released(refused=dict.fromkeys(instances, DetailedReason(UNKNOWN_GROUP, group)))
         refused = find_release_problems(self.state(now), instances)
-        gone = tuple(name for name in dict.fromkeys(instances) if name not in refused)
-        for each in gone:
-            del self.cloud.machines[each]
-        return Released(gone, refused=refused)
+        released = tuple(name for name in dict.fromkeys(instances) if name not in refused)
+        for machine in released:
+            del self.cloud.machines[machine]
+        return Released(released, refused=refused)
 
     async def tend(self, _now: float, /) -> Tended:
         return Tended()

@@ -82,8 +82,8 @@ def view(
     return HvpaView(replicas=replicas, **fields)
 
 
-def decided(seen: HvpaView, now: float = NOW, settings: HvpaSettings = SETTINGS) -> HvpaPlan:
-    return plan_hvpa(seen, now, settings)
+def decided(hvpa_view: HvpaView, now: float = NOW, settings: HvpaSettings = SETTINGS) -> HvpaPlan:
+    return plan_hvpa(hvpa_view, now, settings)
 
 
 def shape(made: HvpaPlan) -> tuple[int, int | None, int | None]:
@@ -94,17 +94,23 @@ def shape(made: HvpaPlan) -> tuple[int, int | None, int | None]:
 class Follower:
     """A workload that does at once what is planned for it, a minute after the other."""
 
-    def __init__(self, means: ResolvedHvpa, replicas: int, size: ResourceAmounts) -> None:
-        self.means, self.replicas, self.size, self.memory, self.now = means, replicas, dict(size), HvpaMemory(), NOW
+    def __init__(self, resolved: ResolvedHvpa, replicas: int, size: ResourceAmounts) -> None:
+        self.meaning, self.replicas, self.size, self.memory, self.now = (
+            resolved,
+            replicas,
+            dict(size),
+            HvpaMemory(),
+            NOW,
+        )
 
-    def asked(self, total: ResourceAmounts, target: ResourceAmounts) -> HvpaPlan:
+    def plan(self, total: ResourceAmounts, target: ResourceAmounts) -> HvpaPlan:
         """The plan of this minute."""
-        seen = view(self.replicas, self.size, target, total, meaning=self.means, memory=self.memory)
-        return decided(seen, now=self.now)
+        hvpa_view = view(self.replicas, self.size, target, total, meaning=self.meaning, memory=self.memory)
+        return decided(hvpa_view, now=self.now)
 
     def follow(self, total: ResourceAmounts, target: ResourceAmounts) -> HvpaPlan:
         """Let it be done, and a minute pass."""
-        made = self.asked(total, target)
+        made = self.plan(total, target)
         for action in made.actions:
             self.replicas = action.replicas if isinstance(action, SetScale) else self.replicas
         self.size = dict(made.containers.get("app", self.size))
@@ -130,7 +136,7 @@ class HpaModel(msgspec.Struct):
     percent: Mapping[str, int]
     min_replicas: int = 1
     max_replicas: int = 16
-    seen: dict[str, int] = {}
+    usage_per_pod: dict[str, int] = {}
     limits: HpaScaleLimits | None = None
 
     def proposal(self, current: int, usage: Mapping[str, Fraction], pods: list[PodModel], now: float) -> int:
@@ -144,33 +150,35 @@ class HpaModel(msgspec.Struct):
             return current
         if self.limits is None:
             self.limits = HpaScaleLimits(self.min_replicas, self.max_replicas, DOWN_AT_ONCE)
-        wish = max(self._by(name, current, usage[name], pods, ready) for name in self.percent)
+        wish = max(self._propose_by(name, current, usage[name], pods, ready) for name in self.percent)
         replicas = self.limits.limited(wish, current, now).replicas
         if replicas != current:
             self.limits.scaled(current, replicas, now)
         return replicas
 
-    def _by(self, name: str, current: int, usage: Fraction, pods: list[PodModel], ready: list[PodModel]) -> int:
-        asked = sum(pod.requests[name] for pod in ready)
-        if not asked:
+    def _propose_by(self, name: str, current: int, usage: Fraction, pods: list[PodModel], ready: list[PodModel]) -> int:
+        requested = sum(pod.requests[name] for pod in ready)
+        if not requested:
             return current
-        self.seen[name] = math.floor(usage / len(ready))
-        others = MeasuredPods(len(pods) - len(ready), sum(pod.requests[name] for pod in pods) - asked)
-        seen = MeasuredTarget(MeasuredPods(len(ready), asked, math.floor(usage)), unready=others)
-        return propose_replicas(seen, MetricGoal(percent=self.percent[name]), current, HpaTolerance())
+        self.usage_per_pod[name] = math.floor(usage / len(ready))
+        others = MeasuredPods(len(pods) - len(ready), sum(pod.requests[name] for pod in pods) - requested)
+        measured = MeasuredTarget(MeasuredPods(len(ready), requested, math.floor(usage)), unready=others)
+        return propose_replicas(measured, MetricGoal(percent=self.percent[name]), current, HpaTolerance())
 
     def as_object(self) -> HorizontalPodAutoscaler:
         """What the API server shows of it."""
-        wanted = [_metric(name, target=MetricTarget(type="Utilization", average_utilization=percent))
+        metrics = [_metric(name, target=MetricTarget(type="Utilization", average_utilization=percent))
                   for name, percent in self.percent.items()]  # fmt: skip
-        seen = [
+        current_metrics = [
             _metric(name, current=MetricValue(average_value=f"{amount}m" if name == "cpu" else str(amount)))
-            for name, amount in self.seen.items()
+            for name, amount in self.usage_per_pod.items()
         ]
         spec = HorizontalPodAutoscalerSpec(
-            min_replicas=self.min_replicas, max_replicas=self.max_replicas, metrics=tuple(wanted)
+            min_replicas=self.min_replicas, max_replicas=self.max_replicas, metrics=tuple(metrics)
         )
-        return HorizontalPodAutoscaler(spec=spec, status=HorizontalPodAutoscalerStatus(current_metrics=tuple(seen)))
+        return HorizontalPodAutoscaler(
+            spec=spec, status=HorizontalPodAutoscalerStatus(current_metrics=tuple(current_metrics))
+        )
 
 
 def _metric(name: str, **source: Any) -> Metric:
@@ -178,21 +186,21 @@ def _metric(name: str, **source: Any) -> Metric:
 
 
 class VpaModel(msgspec.Struct):
-    """A VPA: what it saw with a margin, of which it forgets so much at each look. `whole` is if anybody sums it up."""
+    """A VPA: the usage with a margin, which decays with each sample. `reports_totals` adds the sum over all pods."""
 
     margin: Fraction = Fraction(1)
-    keeps: Fraction = Fraction(99, 100)
+    decay: Fraction = Fraction(99, 100)
     resources: tuple[str, ...] = ("cpu", "memory")
-    whole: bool = True
+    reports_totals: bool = True
     target: dict[str, int] = {}
     total: dict[str, int] = {}
 
-    def look(self, usage: Mapping[str, Fraction], ready: int) -> None:
+    def sample(self, usage: Mapping[str, Fraction], ready: int) -> None:
         """Sample the Ready pods, all of which use the same."""
         for name in self.resources:
             need = self.margin * usage[name]
-            self.target[name] = max(math.ceil(need / ready), math.floor(self.target.get(name, 0) * self.keeps))
-            self.total[name] = max(math.ceil(need), math.floor(self.total.get(name, 0) * self.keeps))
+            self.target[name] = max(math.ceil(need / ready), math.floor(self.target.get(name, 0) * self.decay))
+            self.total[name] = max(math.ceil(need), math.floor(self.total.get(name, 0) * self.decay))
 
 
 class World:
@@ -200,7 +208,7 @@ class World:
 
     def __init__(
         self,
-        means: ResolvedHvpa,
+        resolved: ResolvedHvpa,
         replicas: int,
         size: ResourceAmounts,
         *,
@@ -210,15 +218,15 @@ class World:
         hpa: HpaModel | None = None,
         vpa: VpaModel | None = None,
         startup: float = 0.0,
-        told: Callable[[float], ResourceAmounts] = lambda _: {},
+        totals: Callable[[float], ResourceAmounts] = lambda _: {},
     ) -> None:
         self.now = NOW
-        self.means, self.hpa, self.vpa, self.startup, self.told = means, hpa, vpa, startup, told
+        self.meaning, self.hpa, self.vpa, self.startup, self.totals = resolved, hpa, vpa, startup, totals
         self.cpu, self.memory, self.base = cpu, memory, base
         self.replicas, self.wish = replicas, replicas
         self.published: dict[str, int] = {}
         self.pods = [PodModel(NOW, dict(size)) for _ in range(replicas)]
-        self.kept = HvpaMemory()
+        self.hvpa_memory = HvpaMemory()
         self.states: list[tuple[int, int, int]] = []
         self.least: list[ResourceAmounts] = []
         self.writes = 0
@@ -260,9 +268,9 @@ class World:
             self.writes += proposal != self.wish
             self.wish = proposal
         if self.vpa is not None and (self.now - NOW) % 60 == 0 and self.ready:
-            self.vpa.look(self.usage(), len(self.ready))
+            self.vpa.sample(self.usage(), len(self.ready))
         self.last = made = decided(self._view(), self.now)
-        self.kept = made.memory
+        self.hvpa_memory = made.memory
         for action in made.actions:
             if isinstance(action, SetScale):
                 self.replicas = action.replicas
@@ -270,17 +278,20 @@ class World:
                 self.writes += 1
                 self.wish = action.replicas
         self.published = dict(made.containers.get("app", self.published))
-        self._settle()
+        self._update_pods()
         self.states.append(self.state)
         self.least.append({name: sum(pod.requests[name] for pod in self.ready) for name in ("cpu", "memory")})
 
-    def _settle(self) -> None:
+    def _update_pods(self) -> None:
         """What the workload's controller, admission and the updater do."""
         for pod in self.pods:
             pod.requests.update(self.published)
-        kept = self.pods[: self.replicas]
-        new = [PodModel(self.now + self.startup, dict(self.pods[0].requests)) for _ in range(self.replicas - len(kept))]
-        self.pods = kept + new
+        remaining = self.pods[: self.replicas]
+        new = [
+            PodModel(self.now + self.startup, dict(self.pods[0].requests))
+            for _ in range(self.replicas - len(remaining))
+        ]
+        self.pods = remaining + new
 
     def _view(self) -> HvpaView:
         pods = self.pods
@@ -289,15 +300,15 @@ class World:
         }
         least = {name: min(pod.requests[name] for pod in pods) for name in pods[0].requests}
         target = dict(self.vpa.target) if self.vpa is not None else {}
-        total = dict(self.vpa.total) if self.vpa is not None and self.vpa.whole else {}
+        total = dict(self.vpa.total) if self.vpa is not None and self.vpa.reports_totals else {}
         return HvpaView(
-            meaning=self.means,
+            meaning=self.meaning,
             replicas=self.replicas,
             pods=len(pods),
             ready=len(self.ready),
             containers=(ContainerView("app", True, target, total, average, least, self.published),),
             wish=self.wish,
             hpa=read_hpa(self.hpa.as_object(), {"app": average}, owned=True) if self.hpa is not None else None,
-            totals=self.told(self.now),
-            memory=self.kept,
+            totals=self.totals(self.now),
+            memory=self.hvpa_memory,
         )

@@ -29,18 +29,18 @@ Document = dict[str, Any]
 def group(name: str = "small", **spec: Any) -> Document:
     """A group of up to ten nodes with 4 CPU that boot in half a minute, with other fields of its spec instead."""
     usual: Document = {"resources": {"cpu": "4", "memory": "16Gi"}, "maxSize": 10, "bootTime": "30s"}
-    given = {name: value for name, value in {**usual, **spec}.items() if value is not None}
+    fields = {name: value for name, value in {**usual, **spec}.items() if value is not None}
     return {
         "apiVersion": KWOK_NODE_GROUP.api_version,
         "kind": KWOK_NODE_GROUP.name,
         "metadata": {"name": name},
-        "spec": given,
+        "spec": fields,
     }
 
 
-def failing(how: str, **fields: Any) -> Document:
+def failing(mode: str, **fields: Any) -> Document:
     """The same, with a failure."""
-    return group(fails={"how": how, **fields})
+    return group(fails={"how": mode, **fields})
 
 
 def config_map(*groups: Document, **files: str) -> ConfigMap:
@@ -67,17 +67,17 @@ class KwokWorld:
         self.provider: KwokProvider = self.restarted_provider()
 
     def restarted_provider(self) -> KwokProvider:
-        return KwokProvider(self.look, "kube-system/groups")
+        return KwokProvider(self.read_objects, "kube-system/groups")
 
-    def look(self) -> KwokObjects:
-        return KwokObjects(self.config, self.seen())
+    def read_objects(self) -> KwokObjects:
+        return KwokObjects(self.config, self.stored_nodes())
 
-    def seen(self) -> tuple[Node, ...]:
+    def stored_nodes(self) -> tuple[Node, ...]:
         return tuple(convert_object(document, Node) for document in self.documents().values())
 
     def documents(self) -> dict[str, Document]:
         result = self.server.objects.items()
-        return {path.removeprefix(f"{NODES}/"): each for path, each in result if path.startswith(f"{NODES}/")}
+        return {path.removeprefix(f"{NODES}/"): document for path, document in result if path.startswith(f"{NODES}/")}
 
     def add_node(self, name: str, **document: Any) -> None:
         self.server.put(f"{NODES}/{name}", {"apiVersion": "v1", "kind": "Node", "metadata": {}, **document})
@@ -99,13 +99,13 @@ class KwokWorld:
         """Time passes, and kwok makes its nodes ready."""
         self.now += seconds
         for name, node in self.documents().items():
-            is_its_own = node["metadata"].get(self.by, {}).get("kwok.x-k8s.io/node") == "fake"
-            if is_its_own and not node["status"].get("conditions"):
+            is_kwok_node = node["metadata"].get(self.by, {}).get("kwok.x-k8s.io/node") == "fake"
+            if is_kwok_node and not node["status"].get("conditions"):
                 ready = {"type": "Ready", "status": "True"}
                 self.server.put(f"{NODES}/{name}", {**node, "status": {**node["status"], "conditions": [ready]}})
 
     async def list_nodes(self) -> Sequence[Node]:
-        return self.seen()
+        return self.stored_nodes()
 
     async def order(self, target: int, name: str = "small") -> tuple[str, ...]:
         """Order and carry out; the ids of what is new. What is refused fails the test."""

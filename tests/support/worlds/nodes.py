@@ -104,28 +104,28 @@ class Cluster:
         self.extra: dict[str, int] = {}
         self.pods: dict[str, Pod] = {}
         self.last: ScaleUpPlan | None = None
-        self.show_groups()
+        self.update_groups()
 
     # What there is
 
-    def show_groups(self) -> None:
+    def update_groups(self) -> None:
         self.snapshot.put_groups(self.state(name) for name in self.groups)
 
     def state(self, name: str) -> GroupState:
-        there = self.instances[name]
-        staying = sum(each.state is not InstanceState.LEAVING for each in there)
-        return GroupState(self.groups[name], staying + self.extra.get(name, 0), tuple(there))
+        instances = self.instances[name]
+        staying = sum(instance.state is not InstanceState.LEAVING for instance in instances)
+        return GroupState(self.groups[name], staying + self.extra.get(name, 0), tuple(instances))
 
     def nodes(self, *nodes: Node) -> Cluster:
         for node in nodes:
             self.snapshot.put_node(node.metadata.name, node)
         return self
 
-    def have(self, group: str, count: int) -> Cluster:
+    def add_group_nodes(self, group: str, count: int) -> Cluster:
         """Nodes of a group that have been up for long."""
         for _ in range(count):
-            self._come_up(group, self._begin(group, self.now - 3600), self.now - 3500)
-        self.show_groups()
+            self._boot(group, self._order_instance(group, self.now - 3600), self.now - 3500)
+        self.update_groups()
         return self
 
     def buffers(self, *buffers: Buffer) -> Cluster:
@@ -135,10 +135,10 @@ class Cluster:
 
     def create(self, *pods: Pod) -> Cluster:
         for pod in pods:
-            self._see(pod)
+            self._put_pod(pod)
         return self
 
-    def create_many(self, count: int, prefix: str = "pod", **more: Any) -> Cluster:
+    def create_pods(self, count: int, prefix: str = "pod", **more: Any) -> Cluster:
         return self.create(*(a_pod(f"{prefix}-{number:04}", **more) for number in range(count)))
 
     def delete(self, *names: str) -> Cluster:
@@ -151,7 +151,7 @@ class Cluster:
         """A pod that runs."""
         spec = msgspec.structs.replace(pod.spec, node_name=node)
         status = msgspec.structs.replace(pod.status, phase="Running", conditions=())
-        self._see(msgspec.structs.replace(pod, spec=spec, status=status))
+        self._put_pod(msgspec.structs.replace(pod, spec=spec, status=status))
         return self
 
     # What happens
@@ -165,18 +165,18 @@ class Cluster:
         """What the plan orders now, by group."""
         return {order.group: order.count for order in self.plan().orders}
 
-    def carry_out(self, plan: ScaleUpPlan | None = None) -> Cluster:
+    def execute_orders(self, plan: ScaleUpPlan | None = None) -> Cluster:
         """Orders and what is given back go to the provider."""
         plan = plan or self.last
         assert plan is not None
         for order in plan.orders:
             while self.state(order.group).target < order.target:
-                self._begin(order.group, self.now)
-        for back in plan.releases:
-            left = [instance for instance in self.instances[back.group] if instance.id != back.instance]
-            self.instances[back.group] = left
-            self.snapshot.put_node(back.instance, None)
-        self.show_groups()
+                self._order_instance(order.group, self.now)
+        for release in plan.releases:
+            remaining = [instance for instance in self.instances[release.group] if instance.id != release.instance]
+            self.instances[release.group] = remaining
+            self.snapshot.put_node(release.instance, None)
+        self.update_groups()
         return self
 
     def wait(self, seconds: float) -> Cluster:
@@ -185,8 +185,8 @@ class Cluster:
         for name, group in self.groups.items():
             for instance in list(self.instances[name]):
                 if instance.state is InstanceState.ORDERED and self.now - instance.since >= group.boot_seconds:
-                    self._come_up(name, instance, self.now)
-        self.show_groups()
+                    self._boot(name, instance, self.now)
+        self.update_groups()
         return self
 
     def schedule(self) -> int:
@@ -201,27 +201,27 @@ class Cluster:
                 placed += 1
         return placed
 
-    def settle(self, passes: int = 6) -> Cluster:
+    def reconcile(self, passes: int = 6) -> Cluster:
         """Plan, carry out, boot and schedule until nothing is ordered any more."""
         for _ in range(passes):
-            if not self.plan().orders and not self.waiting:
+            if not self.plan().orders and not self.pending:
                 break
-            self.carry_out().wait(120)
+            self.execute_orders().wait(120)
             self.schedule()
         return self
 
     def fail(self, group: str, instance: str | None = None) -> None:
         """Instances that were ordered fail."""
         self.instances[group] = [
-            msgspec.structs.replace(each, state=InstanceState.FAILED, since=self.now)
-            if each.state is InstanceState.ORDERED and instance in {None, each.id}
-            else each
-            for each in self.instances[group]
+            msgspec.structs.replace(candidate, state=InstanceState.FAILED, since=self.now)
+            if candidate.state is InstanceState.ORDERED and instance in {None, candidate.id}
+            else candidate
+            for candidate in self.instances[group]
         ]
-        self.show_groups()
+        self.update_groups()
 
     @property
-    def waiting(self) -> list[str]:
+    def pending(self) -> list[str]:
         return [name for name, pod in self.pods.items() if not pod.spec.node_name]
 
     @property
@@ -232,19 +232,21 @@ class Cluster:
         assert self.last is not None
         return next(buffer for buffer in self.last.buffers if buffer.key[1] == name)
 
-    def _see(self, pod: Pod) -> None:
+    def _put_pod(self, pod: Pod) -> None:
         self.pods[pod.metadata.name] = pod
         self.snapshot.put_pod((pod.metadata.namespace, pod.metadata.name), pod)
 
-    def _begin(self, group: str, at: float) -> Instance:
+    def _order_instance(self, group: str, at: float) -> Instance:
         number = 1 + max((int(instance.id.rsplit("-", 1)[1]) for instance in self.instances[group]), default=0)
         instance = Instance(f"{group}-{number}", InstanceState.ORDERED, at)
         self.instances[group].append(instance)
         return instance
 
-    def _come_up(self, group: str, instance: Instance, at: float) -> None:
+    def _boot(self, group: str, instance: Instance, at: float) -> None:
         up = Instance(instance.id, InstanceState.RUNNING, at, instance.id)
-        self.instances[group] = [up if each.id == instance.id else each for each in self.instances[group]]
+        self.instances[group] = [
+            up if candidate.id == instance.id else candidate for candidate in self.instances[group]
+        ]
         template = self.groups[group].template
         made = datetime.fromtimestamp(at, UTC)
         labels = {**template.metadata.labels, HOST: instance.id}

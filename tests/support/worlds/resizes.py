@@ -69,7 +69,10 @@ def running(name: str = "web-1-a", *containers: Document, **more: Any) -> Docume
         "phase": more.pop("phase", "Running"),
         "startTime": born,
         "conditions": more.pop("conditions", []) + (conditions if more.pop("ready", True) else []),
-        "containerStatuses": [{"name": each["name"], "resources": copy.deepcopy(each["resources"])} for each in listed],
+        "containerStatuses": [
+            {"name": listed_container["name"], "resources": copy.deepcopy(listed_container["resources"])}
+            for listed_container in listed
+        ],
     }
     return {"metadata": metadata, "spec": {"nodeName": "n1", "containers": listed, **more}, "status": status}
 
@@ -114,25 +117,25 @@ def advice(targets: Targets, spread: float = 0.2) -> tuple[RecommendedResources,
 
 def governor(mode: str = "Recreate", targets: Targets | None = None, spread: float = 0.2, **spec: Any) -> Governor:
     policy = {"updateMode": mode, **spec.pop("policy", {})}
-    found = compile_vpa_governor(msgspec.convert(vpa_document(updatePolicy=policy, **spec), VerticalPodAutoscaler))
-    assert found is not None
-    given = advice({"app": {"cpu": "1", "memory": "1Gi"}} if targets is None else targets, spread)
-    return msgspec.structs.replace(found, advice=given if found.applies else ())
+    compiled = compile_vpa_governor(msgspec.convert(vpa_document(updatePolicy=policy, **spec), VerticalPodAutoscaler))
+    assert compiled is not None
+    recommended = advice({"app": {"cpu": "1", "memory": "1Gi"}} if targets is None else targets, spread)
+    return msgspec.structs.replace(compiled, advice=recommended if compiled.applies else ())
 
 
 def hvpa_pods(*buckets: Any, targets: Targets | None = None, **spec: Any) -> Governor:
     """The governor of an Hvpa's pods, whose size it has decided."""
-    found = compile_hvpa_governor(msgspec.convert(hvpa_document(*buckets, **spec), Hvpa))
-    given = advice({"app": {"cpu": "1", "memory": "1Gi"}} if targets is None else targets)
-    return msgspec.structs.replace(found, advice=given)
+    compiled = compile_hvpa_governor(msgspec.convert(hvpa_document(*buckets, **spec), Hvpa))
+    recommended = advice({"app": {"cpu": "1", "memory": "1Gi"}} if targets is None else targets)
+    return msgspec.structs.replace(compiled, advice=recommended)
 
 
-def seen(pod: Document) -> PodView:
+def build_pod_view(pod: Document) -> PodView:
     return PodView.of(msgspec.convert(pod, Pod))
 
 
 def workload(governor_: Governor, *pods: Document, **more: Any) -> WorkloadView:
-    return WorkloadView(governor_, tuple(seen(pod) for pod in pods), **more)
+    return WorkloadView(governor_, tuple(build_pod_view(pod) for pod in pods), **more)
 
 
 def decided(governor_: Governor, *pods: Document, settings: UpdateSettings | None = None, **more: Any) -> UpdatePlan:
@@ -140,8 +143,8 @@ def decided(governor_: Governor, *pods: Document, settings: UpdateSettings | Non
     return plan_updates(workload(governor_, *pods, **more), now, settings or UpdateSettings())
 
 
-def said(found: UpdatePlan) -> list[tuple[str, str]]:
-    return [(decision.way.value, decision.reason.code) for decision in found.verdicts]
+def list_decisions(plan: UpdatePlan) -> list[tuple[str, str]]:
+    return [(decision.way.value, decision.reason.code) for decision in plan.verdicts]
 
 
 def pair(pod: Document) -> tuple[Document, Document]:
@@ -152,14 +155,14 @@ def pair(pod: Document) -> tuple[Document, Document]:
 
 
 class World:
-    """A cluster with one workload. `takes` says what the kubelet makes of a resize: act, defer, never."""
+    """A cluster with one workload. `resize_response` says what the kubelet makes of a resize: act, defer, never."""
 
     def __init__(self, governor_: Governor, template: Document, replicas: int, **more: Any) -> None:
         self.governor = governor_
         self.template = template
         self.replicas = replicas
         self.budget: int = more.pop("budget", 0)
-        self.takes: str = more.pop("takes", "act")
+        self.resize_response: str = more.pop("resize_response", "act")
         self.webhook: bool = more.pop("webhook", True)
         self.limits: NamespaceLimits = more.pop("limits", NamespaceLimits())
         self.now = NOW
@@ -174,7 +177,7 @@ class World:
     def __repr__(self) -> str:
         """What a failing test was about."""
         shown = (self.governor.vpa.mode, self.governor.vpa.requirements, self.governor.advice, self.template)
-        return f"World({shown}, replicas={self.replicas}, takes={self.takes}, pods={self.pods})"
+        return f"World({shown}, replicas={self.replicas}, resize_response={self.resize_response}, pods={self.pods})"
 
     def create(self, *, admitted: bool = True) -> Document:
         self._made += 1
@@ -197,7 +200,7 @@ class World:
     def view(self) -> WorkloadView:
         return WorkloadView(
             self.governor,
-            tuple(seen(pod) for pod in self.pods.values()),
+            tuple(build_pod_view(pod) for pod in self.pods.values()),
             configured={GROUP: self.replicas},
             limits=self.limits,
             attempts=self.attempts,
@@ -210,13 +213,13 @@ class World:
             if pod["status"]["phase"] == "Running" and "deletionTimestamp" not in pod["metadata"]
         ]
 
-    def act(self, actions: Iterable[Action], settings: UpdateSettings) -> list[ActionResult]:
-        outcomes = [ActionResult(action, self._do(action)) for action in actions]
+    def execute(self, actions: Iterable[Action], settings: UpdateSettings) -> list[ActionResult]:
+        outcomes = [ActionResult(action, self._execute(action)) for action in actions]
         for outcome in outcomes:
             self.attempts = record_result(self.attempts, outcome, self.now, settings)
         return outcomes
 
-    def _do(self, action: Action) -> WriteResult:
+    def _execute(self, action: Action) -> WriteResult:
         pod = self.pods.get(action.pod.name)
         if pod is None or pod["metadata"]["uid"] != action.pod.uid:
             return WriteResult.GONE
@@ -231,14 +234,14 @@ class World:
             changed = apply_patch(pod, action.patch)
         except PatchRefused:
             return WriteResult.INVALID
-        if isinstance(action, ResizePod) and self.takes == "refuse":
+        if isinstance(action, ResizePod) and self.resize_response == "refuse":
             return WriteResult.INFEASIBLE
         self.pods[action.pod.name] = changed
         if isinstance(action, ResizePod):
             self.resized.append((before, changed))
         return WriteResult.APPLIED
 
-    def live(self, seconds: float) -> None:
+    def advance(self, seconds: float) -> None:
         """Time passes: kubelets act, pods start, those that go are replaced."""
         self.now += seconds
         for name, pod in list(self.pods.items()):
@@ -255,16 +258,16 @@ class World:
 
     def _kubelet(self, pod: Document) -> None:
         conditions = [condition for condition in pod["status"]["conditions"] if condition["type"] != "PodResizePending"]
-        asked = [container["resources"] for container in pod["spec"]["containers"]]
-        if asked != [status["resources"] for status in pod["status"]["containerStatuses"]]:
-            reason = {"defer": "Deferred", "never": "Infeasible"}.get(self.takes)
+        requested = [container["resources"] for container in pod["spec"]["containers"]]
+        if requested != [status["resources"] for status in pod["status"]["containerStatuses"]]:
+            reason = {"defer": "Deferred", "never": "Infeasible"}.get(self.resize_response)
             if reason is None:
                 self._in_force(pod)
             else:
-                known = [
+                pending = [
                     condition for condition in pod["status"]["conditions"] if condition["type"] == "PodResizePending"
                 ]
-                since = known[0]["lastTransitionTime"] if known else time(self.now)
+                since = pending[0]["lastTransitionTime"] if pending else time(self.now)
                 conditions.append(
                     {"type": "PodResizePending", "status": "True", "reason": reason, "lastTransitionTime": since}
                 )

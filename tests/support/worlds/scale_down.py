@@ -44,36 +44,36 @@ def a_budget(name: str, allowed: int, labels: Mapping[str, str], **more: Any) ->
 
 
 class ShrinkingCluster(Cluster):
-    """`look` asks what should go, `act` carries it out, and `pass_` does both and lets time pass."""
+    """`plan_removals` asks what should go, `execute` carries it out, and `run_pass` does both and lets time pass."""
 
     def __init__(self, *groups: NodeGroup, down: ScaleDownSettings = DOWN) -> None:
         super().__init__(*groups, settings=SETTINGS)
         self.down = down
         self.budgets: list[PodDisruptionBudget] = []
         self.starts: StartupBoosts = no_boosts
-        self.shrunk = ScaleDownMemory()
-        self.said: dict[str, NodeDecision] = {}
+        self.scale_down_memory = ScaleDownMemory()
+        self.decisions: dict[str, NodeDecision] = {}
         self.evicted: list[str] = []
         self.released: list[str] = []
         self._successors = 0
 
-    def have(self, group: str, count: int) -> ShrinkingCluster:
-        super().have(group, count)
+    def add_group_nodes(self, group: str, count: int) -> ShrinkingCluster:
+        super().add_group_nodes(group, count)
         return self
 
-    def look(self) -> ScaleDownPlan:
+    def plan_removals(self) -> ScaleDownPlan:
         view = ScaleDownInput(self.snapshot, self.budgets, self.memory.chunk_nodes, self.starts)
-        plan = plan_scale_down(view, self.shrunk, self.now, self.down)
-        self.shrunk = plan.memory
-        self.said = {node.node: node for node in plan.nodes}
-        assert set(self.said) == set(self.snapshot.nodes)
+        plan = plan_scale_down(view, self.scale_down_memory, self.now, self.down)
+        self.scale_down_memory = plan.memory
+        self.decisions = {node.node: node for node in plan.nodes}
+        assert set(self.decisions) == set(self.snapshot.nodes)
         return plan
 
-    def code(self, node: str) -> str:
+    def reason_code(self, node: str) -> str:
         """The reason of the last verdict on a node."""
-        return self.said[node].reason.reason.code
+        return self.decisions[node].reason.reason.code
 
-    def act(self, plan: ScaleDownPlan) -> None:
+    def execute(self, plan: ScaleDownPlan) -> None:
         for action in plan.actions:
             match action:
                 case SetTaints(node=name, taints=taints):
@@ -105,20 +105,20 @@ class ShrinkingCluster(Cluster):
         for pod in list(self.snapshot.pods_on(name).values()):
             self.delete(pod.key[1])
         self.snapshot.put_node(name, None)
-        self.show_groups()
+        self.update_groups()
 
-    def pass_(self, seconds: float = 10.0) -> ScaleDownPlan:
+    def run_pass(self, seconds: float = 10.0) -> ScaleDownPlan:
         """What is decided is done, the scheduler places what waits, and time passes."""
-        plan = self.look()
-        self.act(plan)
+        plan = self.plan_removals()
+        self.execute(plan)
         self.plan()
         self.schedule()
         self.wait(seconds)
         return plan
 
-    def passes(self, seconds: float, every: float = 10.0) -> ShrinkingCluster:
+    def run_passes(self, seconds: float, every: float = 10.0) -> ShrinkingCluster:
         for _ in range(int(seconds / every)):
-            self.pass_(every)
+            self.run_pass(every)
         return self
 
     def change(self, node: Node) -> None:
@@ -129,16 +129,18 @@ class ShrinkingCluster(Cluster):
         written = {key.replace("__", "/").replace("_", "-"): value for key, value in annotations.items()}
         self.change(msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, annotations=written)))
 
-    def unready(self, name: str) -> None:
+    def mark_unready(self, name: str) -> None:
         node = self.snapshot.nodes[name]
         self.change(msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, conditions=())))
 
-    def going(self, pod: str, at: float) -> None:
+    def mark_terminating(self, pod: str, at: float) -> None:
         """A pod is being deleted, and should be gone at that time."""
-        found = self.pods[pod]
+        terminating = self.pods[pod]
         when = datetime.fromtimestamp(at, UTC)
         self.create(
-            msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, deletion_timestamp=when))
+            msgspec.structs.replace(
+                terminating, metadata=msgspec.structs.replace(terminating.metadata, deletion_timestamp=when)
+            )
         )
 
     def run(self, node: str, *pods: Pod) -> ShrinkingCluster:
@@ -146,17 +148,17 @@ class ShrinkingCluster(Cluster):
         status = convert_object({"status": {"phase": "Running", "conditions": READY}}, Pod).status
         for pod in pods:
             spec = msgspec.structs.replace(pod.spec, node_name=node)
-            self._see(msgspec.structs.replace(pod, spec=spec, status=status))
+            self._put_pod(msgspec.structs.replace(pod, spec=spec, status=status))
         return self
 
-    def give_back(self, name: str, group: str) -> None:
+    def mark_leaving(self, name: str, group: str) -> None:
         """The provider shows an instance as one that is leaving."""
         self.instances[group] = [
             msgspec.structs.replace(instance, state=InstanceState.LEAVING) if instance.id == name else instance
             for instance in self.instances[group]
         ]
-        self.show_groups()
+        self.update_groups()
 
     @property
-    def marked(self) -> list[str]:
+    def tainted_nodes(self) -> list[str]:
         return [name for name, node in self.snapshot.nodes.items() if has_leaving_taint(node)]

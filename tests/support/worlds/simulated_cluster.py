@@ -31,21 +31,23 @@ def shape(cpu: str = "4", memory: str = "16Gi", count: int = 1, name: str = "nod
 
 def container(name: str = "app", cpu: str = "500m", memory: str = "1Gi", **more: Any) -> Document:
     """A container; `limits` as a map, and `restarts` the resources whose resize restarts it."""
-    policy = [{"resourceName": each, "restartPolicy": "RestartContainer"} for each in more.pop("restarts", ())]
+    policy = [{"resourceName": restart, "restartPolicy": "RestartContainer"} for restart in more.pop("restarts", ())]
     resources: Document = {"requests": {"cpu": cpu, "memory": memory}}
     if limits := more.pop("limits", None):
         resources["limits"] = limits
     return {"name": name, "resources": resources, **({"resizePolicy": policy} if policy else {}), **more}
 
 
-def wants(cpu: Any = 0.1, memory: Any = 0.5 * GIB, name: str = "app", steps: int = 60, **more: Any) -> ContainerDemand:
+def container_demand(
+    cpu: Any = 0.1, memory: Any = 0.5 * GIB, name: str = "app", steps: int = 60, **more: Any
+) -> ContainerDemand:
     """A demand; a number holds for all steps."""
-    columns = [np.broadcast_to(np.asarray(each, dtype=np.float64), (steps,)).copy() for each in (cpu, memory)]
+    columns = [np.broadcast_to(np.asarray(amounts, dtype=np.float64), (steps,)).copy() for amounts in (cpu, memory)]
     return ContainerDemand(name, columns[0], columns[1], **more)
 
 
 def workload(name: str = "web", replicas: int = 1, *containers: Document, **more: Any) -> SimulatedWorkload:
-    demand = more.pop("demand", (wants(),))
+    demand = more.pop("demand", (container_demand(),))
     template = {"spec": {"containers": list(containers) or [container()], **more.pop("spec", {})}}
     return SimulatedWorkload("shop", name, more.pop("kind", "Deployment"), replicas, template, demand, **more)
 
@@ -63,19 +65,19 @@ def fault(kind: str, begin: float = 0.0, length: float = 1e6, about: str = "*") 
 class World:
     """A model cluster that lives, and everything it tells. Steps of usage come of themselves."""
 
-    def __init__(self, found: Fleet, admit: Callable[[Pod], Pod] = lambda pod: pod) -> None:
-        self.fleet = found
-        self.kernel = Kernel(found.clock.begin)
+    def __init__(self, simulated: Fleet, admit: Callable[[Pod], Pod] = lambda pod: pod) -> None:
+        self.fleet = simulated
+        self.kernel = Kernel(simulated.clock.begin)
         self.pods: dict[str, Pod] = {}
         self.workloads: dict[tuple[str, str], KubeObject] = {}
         self.nodes: dict[str, Node] = {}
         self.events: list[Event] = []
         self.log: list[tuple[float, str, PodEvent, str]] = []
         self.usages: list[StepUsage] = []
-        self.cluster = ModelCluster(found, self.kernel, admit, np.random.default_rng(found.seed), self)
+        self.cluster = ModelCluster(simulated, self.kernel, admit, np.random.default_rng(simulated.seed), self)
         self.cluster.begin()
-        for number in range(found.clock.steps):
-            time = found.clock.begin + number * found.clock.step
+        for number in range(simulated.clock.steps):
+            time = simulated.clock.begin + number * simulated.clock.step
             self.kernel.at(time, lambda number=number: self._step(number), Priority.USAGE)  # type: ignore[misc]
 
     def _step(self, number: int) -> None:
@@ -89,8 +91,8 @@ class World:
     # What the cluster tells.
 
     def pod(self, old: Pod | None, new: Pod | None) -> None:
-        known = self.pods.get((new or old).metadata.name)  # type: ignore[union-attr]
-        assert known == old
+        previous = self.pods.get((new or old).metadata.name)  # type: ignore[union-attr]
+        assert previous == old
         if new is None:
             assert old is not None
             del self.pods[old.metadata.name]
@@ -113,13 +115,13 @@ class World:
     def event(self, event: Event) -> None:
         self.events.append(event)
 
-    def on_pod_event(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+    def on_pod_event(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
         assert pod.metadata.name.startswith(self.fleet.workloads[workload].name)
-        self.log.append((self.kernel.now - BEGIN, pod.metadata.name, what, text))
+        self.log.append((self.kernel.now - BEGIN, pod.metadata.name, event, text))
 
     # What tests ask.
 
-    def of(self, name: str = "web") -> list[Pod]:
+    def list_pods(self, name: str = "web") -> list[Pod]:
         """The pods of a workload that are not going."""
         return [
             pod
@@ -127,25 +129,25 @@ class World:
             if pod.metadata.labels["app"] == name and pod.metadata.deletion_timestamp is None
         ]
 
-    def one(self, name: str = "web") -> Pod:
-        (found,) = self.of(name)
-        return found
+    def get_pod(self, name: str = "web") -> Pod:
+        (pod,) = self.list_pods(name)
+        return pod
 
-    def times(self, what: PodEvent) -> list[float]:
-        return [time for time, _, which, _ in self.log if which is what]
+    def times(self, event: PodEvent) -> list[float]:
+        return [time for time, _, logged, _ in self.log if logged is event]
 
-    def count(self, what: PodEvent) -> int:
-        return len(self.times(what))
+    def count(self, event: PodEvent) -> int:
+        return len(self.times(event))
 
     def resize(
         self, pod: Pod, cpu: str | None = None, memory: str | None = None, **more: Any
     ) -> tuple[WriteResult, str]:
         """Ask for other requests of the first container; `limits` as a map."""
-        wanted = {("requests", "cpu"): cpu, ("requests", "memory"): memory}
-        wanted |= {("limits", name): text for name, text in more.pop("limits", {}).items()}
+        amounts = {("requests", "cpu"): cpu, ("requests", "memory"): memory}
+        amounts |= {("limits", name): text for name, text in more.pop("limits", {}).items()}
         patch = tuple(
             PatchOp("add", f"/spec/containers/{more.get('at', 0)}/resources/{field}/{name}", text)
-            for (field, name), text in wanted.items()
+            for (field, name), text in amounts.items()
             if text is not None
         )
         return self.cluster.resize(ref(pod), (PatchOp("test", "/metadata/uid", pod.metadata.uid), *patch))

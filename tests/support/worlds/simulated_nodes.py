@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from support.worlds.simulated_cluster import BEGIN, Document, container, fleet, wants, workload
+from support.worlds.simulated_cluster import BEGIN, Document, container, container_demand, fleet, workload
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.meta import KubeObject
 from trellis.api.kube.nodes import Node
@@ -36,9 +36,9 @@ def pool(name: str = "pool", cpu: str = "4", memory: str = "16Gi", count: int = 
     return NodePool(name, count, document, **figures)
 
 
-def plain(name: str = "web", replicas: int = 1, cpu: str = "1", **more: Any) -> SimulatedWorkload:
+def idle_workload(name: str = "web", replicas: int = 1, cpu: str = "1", **more: Any) -> SimulatedWorkload:
     """A workload that hardly uses anything; its pods are up a second after they have a node."""
-    more.setdefault("demand", (wants(0.01, 1e6, steps=600),))
+    more.setdefault("demand", (container_demand(0.01, 1e6, steps=600),))
     return workload(name, replicas, container(cpu=cpu, memory="64Mi"), **more)
 
 
@@ -47,11 +47,11 @@ def job(
 ) -> SimulatedWorkload:
     """Runs that begin so many seconds after the beginning."""
     runs = tuple((BEGIN + begin, seconds) for begin in begins)
-    demand = (wants(0.01, 1e6, steps=600, by_age=True),)
-    return plain(name, pods, cpu, kind="Job", runs=runs, demand=demand, **more)
+    demand = (container_demand(0.01, 1e6, steps=600, by_age=True),)
+    return idle_workload(name, pods, cpu, kind="Job", runs=runs, demand=demand, **more)
 
 
-def room_for(count: int, cpu: str = "1", **spec: Any) -> Document:
+def pod_capacity(count: int, cpu: str = "1", **spec: Any) -> Document:
     """A capacity of pods written out."""
     requests = {"cpu": cpu, "memory": "64Mi"}
     written = {"containers": [{"name": "app", "resources": {"requests": requests}}], **spec}
@@ -80,28 +80,28 @@ def on_nodes(*workloads: SimulatedWorkload, pools: tuple[NodePool, ...], **more:
 class SimulatedNodesRun:
     """A running variant, with its pods, nodes and log."""
 
-    def __init__(self, found: Fleet, *objects: Document, **settings: str) -> None:
-        self.fleet = found
-        self.kernel = Kernel(found.clock.begin)
+    def __init__(self, simulated: Fleet, *objects: Document, **settings: str) -> None:
+        self.fleet = simulated
+        self.kernel = Kernel(simulated.clock.begin)
         self.pods: dict[str, Pod] = {}
         self.nodes: dict[str, Node] = {}
         self.log: list[tuple[float, PodEvent, str]] = []
         variant = Variant("only", objects=objects, settings={**QUICK, **settings})
-        rng = np.random.default_rng(found.seed)
-        self.cluster = ModelCluster(found, self.kernel, self._admit, rng, self)
+        rng = np.random.default_rng(simulated.seed)
+        self.cluster = ModelCluster(simulated, self.kernel, self._admit, rng, self)
         self.control_plane = ControlPlane(
-            found, variant, self.kernel, self.cluster, advised=lambda *_: None, because=lambda *_: None
+            simulated, variant, self.kernel, self.cluster, advised=lambda *_: None, because=lambda *_: None
         )
         self.control_plane.begin()
         self.cluster.begin()
-        for number in range(found.clock.steps):
-            time = found.clock.begin + number * found.clock.step
+        for number in range(simulated.clock.steps):
+            time = simulated.clock.begin + number * simulated.clock.step
             self.kernel.at(time, lambda number=number: self._step(number), Priority.USAGE)  # type: ignore[misc]
 
     def _admit(self, pod: Pod) -> Pod:
         return self.control_plane.admit(pod)
 
-    def until(self, seconds: float) -> SimulatedNodesRun:
+    def run_until(self, seconds: float) -> SimulatedNodesRun:
         """Let time go by until so long after the beginning."""
         self.kernel.run_until(BEGIN + seconds)
         return self
@@ -130,9 +130,9 @@ class SimulatedNodesRun:
     def event(self, event: Event) -> None:
         self.control_plane.event(event)
 
-    def on_pod_event(self, workload: int, what: PodEvent, pod: Pod, text: str) -> None:
+    def on_pod_event(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
         del workload, text
-        self.log.append((self.kernel.now - BEGIN, what, pod.metadata.name))
+        self.log.append((self.kernel.now - BEGIN, event, pod.metadata.name))
 
     # What tests ask.
 
@@ -145,7 +145,7 @@ class SimulatedNodesRun:
         result = {key: pod.spec.node_name for key, pod in self.pods.items() if key.startswith(name)}
         return {key: node for key, node in result.items() if node}
 
-    def waiting(self) -> list[str]:
+    def pending(self) -> list[str]:
         return sorted(key for key, pod in self.pods.items() if not pod.spec.node_name)
 
     def longest_wait(self, since: float = 0.0) -> float:
@@ -154,8 +154,8 @@ class SimulatedNodesRun:
         assert isinstance(waited, PendingTimes)
         return waited.summarize(BEGIN + since, len(self.fleet.workloads), ())[0].most
 
-    def times(self, what: PodEvent, name: str = "") -> list[float]:
-        return [time for time, which, pod in self.log if which is what and pod.startswith(name)]
+    def times(self, event: PodEvent, name: str = "") -> list[float]:
+        return [time for time, logged, pod in self.log if logged is event and pod.startswith(name)]
 
     @property
     def chunks(self) -> int:

@@ -19,16 +19,16 @@ ROOMY = (shape("64", "256Gi", count=2),)
 class SimulatedRun:
     """A simulated run. Columns have one entry for each step, as long as there are no more than a chart has points."""
 
-    def __init__(self, found: SimulatedWorkload, vpa: Document, **more: Any) -> None:
+    def __init__(self, target: SimulatedWorkload, vpa: Document, **more: Any) -> None:
         steps, step = more.pop("steps"), more.pop("step", 1.0)
         faults: tuple[Fault, ...] = more.pop("faults", ())
-        every = more.pop("every", 10.0)
+        interval = more.pop("every", 10.0)
         settings, nodes = more.pop("settings", {}), more.pop("nodes", ROOMY)
         others: tuple[SimulatedWorkload, ...] = more.pop("others", ())
         also: tuple[Document, ...] = more.pop("also", ())
-        small = fleet(found, *others, nodes=nodes, steps=steps, step=step, faults=faults)
-        small = msgspec.structs.replace(small, intervals=Intervals(every, every))
-        result = run_variant(small, Variant("only", objects=(vpa, *also), settings=settings, **more))
+        simulated = fleet(target, *others, nodes=nodes, steps=steps, step=step, faults=faults)
+        simulated = msgspec.structs.replace(simulated, intervals=Intervals(interval, interval))
+        result = run_variant(simulated, Variant("only", objects=(vpa, *also), settings=settings, **more))
         chart = result.workloads[0].chart
         assert chart is not None
         self.chart = chart
@@ -38,10 +38,10 @@ class SimulatedRun:
 
     def requested(self, container: str = "app", resource: str = "cpu") -> FloatColumn:
         """Of a pod on average, in cores or bytes; NaN while nothing runs."""
-        return np.array(self._line(container, resource).requested)
+        return np.array(self._find_chart(container, resource).requested)
 
     def target(self, container: str = "app", resource: str = "cpu") -> FloatColumn:
-        return np.array(self._line(container, resource).target)
+        return np.array(self._find_chart(container, resource).target)
 
     def pods(self) -> FloatColumn:
         """How many run."""
@@ -51,11 +51,11 @@ class SimulatedRun:
         """When a container last requested so many cores."""
         return float(self.times[np.isclose(self.requested(container), amount)][-1])
 
-    def marks(self, what: str) -> list[float]:
-        return [mark.time - BEGIN for mark in self.chart.marks if mark.what == what]
+    def marks(self, kind: str) -> list[float]:
+        return [mark.time - BEGIN for mark in self.chart.marks if mark.what == kind]
 
-    def _line(self, container: str, resource: str) -> Any:
-        return next(line for line in self.chart.lines if (line.container, line.resource) == (container, resource))
+    def _find_chart(self, container: str, resource: str) -> Any:
+        return next(chart for chart in self.chart.lines if (chart.container, chart.resource) == (container, resource))
 
 
 def vpa(mode: str | None = None, *, target: str = "web", **spec: Any) -> Document:
@@ -86,10 +86,10 @@ def by_utilization(percent: int, resource: str = "cpu") -> Document:
     return {"template": {"spec": {"metrics": [{"type": "Resource", "resource": {"name": resource, "target": target}}]}}}
 
 
-def hpa(percent: int, name: str = "web", *, of: str = "Deployment", **spec: Any) -> Document:
+def hpa(percent: int, name: str = "web", *, target_kind: str = "Deployment", **spec: Any) -> Document:
     """An HPA on the utilization of CPU: of the workload `web`, or of the Hvpa of that name."""
     versions = {"Hvpa": "autoscaling.x-k8s.io/v1alpha1"}
-    reference = {"apiVersion": versions.get(of, "apps/v1"), "kind": of, "name": "web"}
+    reference = {"apiVersion": versions.get(target_kind, "apps/v1"), "kind": target_kind, "name": "web"}
     return {
         "apiVersion": "autoscaling/v2",
         "kind": "HorizontalPodAutoscaler",

@@ -37,12 +37,12 @@ class Stub:
     def __init__(self, name: str, cpu: tuple[float, ...], memory: tuple[float, ...] = (1e9, 2e9, 3e9)) -> None:
         self.name = name
         self.cpu, self.memory = cpu, memory
-        self.asked = 0
+        self.estimated_rows = 0
         self.error: Exception | None = None
         self.confidence: float | None = None
 
     def estimate(self, rows: Rows, _values: Mapping[str, Any], _now: float, /) -> Estimates:
-        self.asked += len(rows)
+        self.estimated_rows += len(rows)
         if self.error is not None:
             raise self.error
         bounds = np.array([self.cpu, self.memory]).T[:, :, None].repeat(len(rows), axis=2)
@@ -123,26 +123,26 @@ class World:
             pod = TrackedPod(NAMESPACE, f"{vpa}-{number}", f"uid-{vpa}-{number}", vpa, True, tuple(names))
             self.pods[pod.name] = pod
         self.model.track_pods(NAMESPACE, list(self.pods.values()), self.now)
-        self.say(vpa, pods=count)
+        self.set_state(vpa, pods=count)
 
-    def say(self, vpa: str = "web", **state: Any) -> None:
+    def set_state(self, vpa: str = "web", **state: Any) -> None:
         """What is known of a VPA's target."""
         self.states[vpa] = msgspec.structs.replace(self.states.get(vpa, VpaState(0)), **state)
         self.vpa_store.set_state(NAMESPACE, vpa, self.states[vpa])
 
-    def use(self, cpu: float = 1.0, memory: float = 2**30, *, vpa: str = "web", minutes: int = 1) -> None:
+    def ingest_usage(self, cpu: float = 1.0, memory: float = 2**30, *, vpa: str = "web", minutes: int = 1) -> None:
         """So many minutes of steady usage by all containers of a VPA's pods, one sample a minute."""
-        which = [
+        containers = [
             (pod.name, container.name) for pod in self.pods.values() if pod.vpa == vpa for container in pod.containers
         ]
         for _ in range(minutes):
             self.now += MINUTE
-            size = len(which)
+            size = len(containers)
             self.model.ingest(
                 Samples(
                     [NAMESPACE] * size,
-                    [pod for pod, _ in which],
-                    [container for _, container in which],
+                    [pod for pod, _ in containers],
+                    [container for _, container in containers],
                     np.full(size, self.now),
                     np.full(size, cpu),
                     np.full(size, memory),
@@ -156,20 +156,20 @@ class World:
         """A pass whose writes come to nothing."""
         return run_pass(self.model.view(), self.vpa_store, self.recommenders, self.settings, self.now)
 
-    def run(self, *, seen: bool = True) -> list[VpaStatusWrite]:
+    def run(self, *, observed: bool = True) -> list[VpaStatusWrite]:
         """A pass whose writes are carried out, and come back as events."""
         writes = self.decide().writes
         for write in writes:
-            self.write(write, seen=seen)
+            self.write(write, observed=observed)
         return writes
 
-    def write(self, write: VpaStatusWrite, *, seen: bool = True) -> None:
+    def write(self, write: VpaStatusWrite, *, observed: bool = True) -> None:
         document = merged(self.stored[write.name], {"status": write.status})
         self.versions += 1
         document["metadata"]["resourceVersion"] = str(self.versions)
         self.stored[write.name] = document
         self.vpa_store.record_write(write, str(self.versions), self.now)
-        if seen:
+        if observed:
             self.put(write.name)
 
     def restart(self) -> None:

@@ -20,9 +20,11 @@ SELECTOR = {"selector": {"matchLabels": {"app": "web"}}}
 
 def in_shop(**spec: Any) -> Governor:
     """What governs there."""
-    found = governor(**spec)
-    target = msgspec.structs.replace(found.claim.target, namespace="shop")
-    return msgspec.structs.replace(found, claim=msgspec.structs.replace(found.claim, namespace="shop", target=target))
+    compiled = governor(**spec)
+    target = msgspec.structs.replace(compiled.claim.target, namespace="shop")
+    return msgspec.structs.replace(
+        compiled, claim=msgspec.structs.replace(compiled.claim, namespace="shop", target=target)
+    )
 
 
 def owned(kind: str, name: str) -> Document:
@@ -48,7 +50,7 @@ class CachedWorkload:
     """A cache of workloads, and those whose changes it reported."""
 
     def __init__(self) -> None:
-        self.known = WorkloadCache(on_change=self._changed)
+        self.cache = WorkloadCache(on_change=self._changed)
         self.concerned: list[WorkloadKey] = []
         self.listeners: list[Callable[[WorkloadKey], None]] = []
 
@@ -64,16 +66,16 @@ class CachedWorkload:
         return self
 
     def puts(self) -> list[Callable[[], None]]:
-        known = self.known
+        cache = self.cache
         return [
-            lambda: known.put_governor("VerticalPodAutoscaler", ("shop", "web"), in_shop()),
-            lambda: known.put_workload("Deployment", ("shop", "web"), None, deployment()),
-            lambda: known.put_workload("ReplicaSet", ("shop", "web-1"), None, replica_set()),
-            lambda: known.put_pod(("shop", "web-1-a"), None, pod()),
-            lambda: known.put_pod(("shop", "web-1-b"), None, pod("web-1-b")),
+            lambda: cache.put_governor("VerticalPodAutoscaler", ("shop", "web"), in_shop()),
+            lambda: cache.put_workload("Deployment", ("shop", "web"), None, deployment()),
+            lambda: cache.put_workload("ReplicaSet", ("shop", "web-1"), None, replica_set()),
+            lambda: cache.put_pod(("shop", "web-1-a"), None, pod()),
+            lambda: cache.put_pod(("shop", "web-1-b"), None, pod("web-1-b")),
         ]
 
-    def gathered(self) -> WorkloadSnapshot:
-        gathered = self.known.gather(WEB, NOW)
-        assert gathered is not None
-        return gathered
+    def snapshot(self) -> WorkloadSnapshot:
+        result = self.cache.gather(WEB, NOW)
+        assert result is not None
+        return result

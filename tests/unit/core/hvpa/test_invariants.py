@@ -35,7 +35,7 @@ def test_what_is_allocated_is_never_below_what_is_asked_for_unless_it_is_said_wh
     at_once = policy["scaleUp"]["stabilizationWindow"] == "0s"
     for total, target in path:
         made = follower.follow(total, target)
-        gets, full = made.shape.totals, limited_resources(follower.means.ladders, total)
+        gets, full = made.shape.totals, limited_resources(follower.meaning.ladders, total)
         waits = [each for each in made.verdict.blocked if each.direction is StepDirection.UP]
         assert waits or LIMITED in made.verdict.notes or all(gets[name] >= made.totals[name] for name in RESOURCES)
         assert not at_once or waits or full or all(gets[name] >= total[name] for name in RESOURCES)
@@ -60,8 +60,8 @@ def test_from_any_state_more_demand_never_gets_less(
     for each in path[:-1]:
         follower.follow(*each)
     total, target = path[-1]
-    before = follower.asked(total, target)
-    after = follower.asked({"cpu": total["cpu"] + more[0], "memory": total["memory"] + more[1]}, target)
+    before = follower.plan(total, target)
+    after = follower.plan({"cpu": total["cpu"] + more[0], "memory": total["memory"] + more[1]}, target)
     assert after.shape.count >= before.shape.count
     kept = 100 - policy["scaleDown"]["minChangePercent"]  # a step that is worth it takes along what would not be
     for name in RESOURCES:

@@ -12,7 +12,7 @@ KEY = ("default", "spare")
 def a_planning(cluster: Cluster) -> tuple[NodePlanner, AutoscalerMemory]:
     """After a first plan, with pods on the only node and three nodes on their way."""
     for _ in range(3):
-        cluster._begin("small", START)
+        cluster._order_instance("small", START)
     planning = NodePlanner(AutoscalerSettings(), -10)
     pods = {("default", f"p{at}"): a_pod(f"p{at}", nodeName="old", status={"phase": "Running"}) for at in range(2)}
     news = ClusterSnapshotChanges(

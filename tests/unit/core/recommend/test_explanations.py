@@ -35,7 +35,7 @@ def passed(shop: World) -> LastPass:
     """A pass whose writes are carried out; the events come later."""
     result = shop.decide()
     for write in result.writes:
-        shop.write(write, seen=False)
+        shop.write(write, observed=False)
     return LastPass.build(result, shop.vpa_store, result.writes, shop.now)
 
 
@@ -49,7 +49,7 @@ def world(*recommenders: Stub, **spec: Any) -> World:
     shop = World(*recommenders)
     shop.apply(**spec)
     shop.run_pods("web", "proxy", "app")
-    shop.use()
+    shop.ingest_usage()
     return shop
 
 
@@ -93,7 +93,7 @@ def test_conditions_are_those_of_the_status_word_for_word() -> None:
     assert asked(last)["conditions"] == shop.status()["conditions"]
     assert "container app has a history of 1 samples" in shop.conditions()["LowConfidence"]["message"]
     assert asked(last)["containers"][0]["confidence"] == 0.25
-    shop.say(problem="no such thing", problem_reason="TargetNotFound")
+    shop.set_state(problem="no such thing", problem_reason="TargetNotFound")
     assert asked(passed(shop))["conditions"] == shop.status()["conditions"]
 
 
@@ -121,7 +121,7 @@ def test_what_was_kept_does_not_change_with_the_next_pass() -> None:
     stub.error = None
     shop.apply("another")
     shop.run_pods("another")
-    shop.use(vpa="another")
+    shop.ingest_usage(vpa="another")
     passed(shop)
     assert asked(last)["failure"] == before["failure"]
     assert asked(last)["containers"] == before["containers"]
@@ -140,7 +140,7 @@ def test_each_shadow_says_what_it_would_have_found_or_what_went_wrong_with_this_
     for name in ("web", "bad"):
         shop.apply(name, annotations={SHADOW_RECOMMENDERS: "other,half,nobody"})
         shop.run_pods(name)
-        shop.use(vpa=name)
+        shop.ingest_usage(vpa=name)
     last = passed(shop)
     found = {name: asked(last, name) for name in ("web", "bad")}
     for name, document in found.items():
@@ -195,7 +195,7 @@ def test_in_a_list_a_vpa_is_a_line() -> None:
     shop.apply(annotations={SHADOW_RECOMMENDERS: "other"})
     shop.apply("db", recommenders=[{"name": "other"}])
     shop.run_pods()
-    shop.use()
+    shop.ingest_usage()
     last = passed(shop)
     assert [key for key, _ in last.list_vpas()] == [(NAMESPACE, "db"), (NAMESPACE, "web")]
     db, web = (summarize_vpa(last, number) for _, number in last.list_vpas(NAMESPACE))
@@ -212,7 +212,7 @@ def test_what_is_kept_is_columns_and_no_status(containers: int) -> None:
     shop.apply()
     if containers:
         shop.run_pods("web", *(f"c{number}" for number in range(containers)))
-        shop.use()
+        shop.ingest_usage()
     last = passed(shop)
     assert last.result.writes == []
     assert (len(last.messages), len(last.entries)) == (0, 1)

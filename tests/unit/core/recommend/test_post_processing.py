@@ -22,7 +22,7 @@ def world() -> World:
     )
     found.apply(resourcePolicy=POLICY)
     found.run_pods()
-    found.use()
+    found.ingest_usage()
     return found
 
 

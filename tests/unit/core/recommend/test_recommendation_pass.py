@@ -23,7 +23,7 @@ def world(settings: PipelineSettings | None = None, **spec: Any) -> World:
     made = World(settings=settings)
     made.apply(**spec)
     made.run_pods()
-    made.use(minutes=3)
+    made.ingest_usage(minutes=3)
     return made
 
 
@@ -52,7 +52,7 @@ def test_containers_are_listed_by_name_and_share_the_minimum() -> None:
     shop = World()
     shop.apply(resourcePolicy={"containerPolicies": [{"containerName": "off", "mode": "Off"}]})
     shop.run_pods("web", "proxy", "app", "off")
-    shop.use(0.0, 0.0, minutes=2)
+    shop.ingest_usage(0.0, 0.0, minutes=2)
     shop.run()
     assert list(shop.advice()) == ["app", "proxy"]
     assert shop.target(container="app") == {"cpu": "12m", "memory": "125Mi"}
@@ -73,7 +73,7 @@ def test_without_policies_every_container_is_sized_without_bounds() -> None:
     shop = World()
     shop.apply()
     shop.run_pods("web", "app", "proxy")
-    shop.use(100.0, 1e12, minutes=2)
+    shop.ingest_usage(100.0, 1e12, minutes=2)
     shop.run()
     assert list(shop.advice()) == ["app", "proxy"]
     for container in shop.advice().values():
@@ -183,12 +183,12 @@ def test_totals_are_published_where_an_hvpa_reads_them_and_found_elsewhere_too()
     shop.apply()
     shop.model.keep_totals([(NAMESPACE, "web")])
     shop.run_pods("web", "app", count=3)
-    shop.use(1.0, 2**30, minutes=2)
+    shop.ingest_usage(1.0, 2**30, minutes=2)
     result = shop.decide()
     assert result.totals()[0, 0] == pytest.approx(3 * 1168, rel=0.06)
     shop.run()
     assert "totalTarget" not in shop.advice()["app"]
-    shop.say(publishes_totals=True)
+    shop.set_state(publishes_totals=True)
     shop.run()
     total = shop.advice()["app"]["totalTarget"]
     assert int(total["cpu"].removesuffix("m")) == pytest.approx(3 * 1168, rel=0.06)
@@ -205,7 +205,7 @@ def test_a_target_that_is_missing_for_a_while_keeps_the_recommendation_and_says_
     shop.run()
     shop.pods = {}
     shop.model.track_pods(NAMESPACE, [], shop.now)
-    shop.say(pods=0, problem="Cannot read targetRef. Reason: Deployment shop/web does not exist")
+    shop.set_state(pods=0, problem="Cannot read targetRef. Reason: Deployment shop/web does not exist")
     shop.run()
     assert shop.target() == ONE_CORE
     assert shop.true_conditions() == {"RecommendationProvided", "NoPodsMatched", "ConfigUnsupported", "LowConfidence"}
@@ -213,7 +213,7 @@ def test_a_target_that_is_missing_for_a_while_keeps_the_recommendation_and_says_
     assert told["message"] == "Cannot read targetRef. Reason: Deployment shop/web does not exist"
     assert told["reason"] == "TargetUnusable"
     shop.run_pods()
-    shop.say(problem="")
+    shop.set_state(problem="")
     shop.run()
     assert shop.true_conditions() == {"RecommendationProvided", "LowConfidence"}
 
@@ -221,7 +221,7 @@ def test_a_target_that_is_missing_for_a_while_keeps_the_recommendation_and_says_
 def test_without_any_history_a_missing_target_keeps_what_is_stored() -> None:
     shop = world()
     shop.run()
-    shop.say(pods=0, problem="gone")
+    shop.set_state(pods=0, problem="gone")
     shop.model = World().model
     shop.restart()
     shop.run()
@@ -239,7 +239,7 @@ def test_lost_history_does_not_take_a_recommendation_back() -> None:
     assert explained.reason is RECOMMENDATION_KEPT
     shop.run()
     assert shop.advice() == before
-    shop.use(4.0, 2**30)
+    shop.ingest_usage(4.0, 2**30)
     shop.run()
     assert shop.target()["cpu"] == "4742m"
 
@@ -259,11 +259,11 @@ def test_a_container_that_no_pod_has_leaves_the_recommendation() -> None:
     shop = World()
     shop.apply()
     shop.run_pods("web", "app", "old")
-    shop.use(minutes=2)
+    shop.ingest_usage(minutes=2)
     shop.run()
     assert list(shop.advice()) == ["app", "old"]
     shop.run_pods("web", "app")
-    shop.use()
+    shop.ingest_usage()
     (write,) = shop.run()
     assert list(shop.advice()) == ["app"]
     assert "ValuesCameOrWent" in {str(reason) for reason in write.reasons}
@@ -323,10 +323,10 @@ def test_numbers_are_given_out_again_and_nothing_grows() -> None:
         name = f"vpa-{turn}"
         shop.apply(name)
         shop.run_pods(name, f"c{turn}")
-        shop.use(vpa=name, minutes=2)
+        shop.ingest_usage(vpa=name, minutes=2)
         shop.run()
         shop.run_pods(name, f"renamed{turn}")
-        shop.use(vpa=name)
+        shop.ingest_usage(vpa=name)
         shop.run()
         shop.vpa_store.drop(NAMESPACE, name)
         del shop.stored[name]
@@ -361,7 +361,7 @@ def test_a_status_with_unreadable_amounts_is_replaced() -> None:
 
 def test_our_own_write_may_be_seen_late_or_twice() -> None:
     shop = world()
-    shop.run(seen=False)
+    shop.run(observed=False)
     assert shop.run() == []
     shop.put("web")
     shop.put("web")
@@ -386,7 +386,7 @@ def test_vpas_are_counted_by_what_upstream_counts_them_by() -> None:
     shop = world(updatePolicy={"updateMode": "Off"})
     shop.apply("idle")
     shop.apply("odd")
-    shop.say("odd", problem="no such target")
+    shop.set_state("odd", problem="no such target")
     result = shop.decide()
     assert result.counts == {
         ("Off", True, True, False): 1,

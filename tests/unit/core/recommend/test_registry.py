@@ -57,7 +57,7 @@ def test_a_default_of_the_process_is_below_what_a_vpa_sets_and_above_what_is_dec
     shop.apply("own", recommenders=[{"name": "default", "parameters": {"recommendation-margin-fraction": "0"}}])
     for name in ("web", "own"):
         shop.run_pods(name)
-        shop.use(cpu=1.0, vpa=name)
+        shop.ingest_usage(cpu=1.0, vpa=name)
     shop.run()
     assert shop.target("web")["cpu"] == "2032m"
     assert shop.target("own")["cpu"] == "1016m"
@@ -91,7 +91,7 @@ def test_one_that_cannot_be_had_takes_any_parameters_and_says_why() -> None:
     }
     shop.apply("web", recommenders=[{"name": "default", "parameters": {"anything": "goes"}}])
     shop.run_pods()
-    shop.use()
+    shop.ingest_usage()
     shop.run()
     assert shop.true_conditions() == {"RecommenderFailed"}
     message = shop.conditions()["RecommenderFailed"]["message"]

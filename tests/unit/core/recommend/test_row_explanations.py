@@ -32,7 +32,7 @@ def test_each_container_gets_its_answer_and_the_name_of_its_recommender() -> Non
     shop.apply("mute", recommenders=[{"name": "silent"}])
     for name, containers in (("web", ("app", "proxy")), ("db", ("main",)), ("mute", ("app",))):
         shop.run_pods(name, *containers)
-        shop.use(vpa=name)
+        shop.ingest_usage(vpa=name)
     result = shop.decide()
     found = {(each.key.vpa, each.key.container): each for each in result.explain_all()}
     assert {key: each.recommender for key, each in found.items()} == {
@@ -51,7 +51,7 @@ def test_of_a_recommender_that_failed_nothing_is_reported() -> None:
     shop = World(talkative)
     shop.apply()
     shop.run_pods()
-    shop.use()
+    shop.ingest_usage()
     talkative.error = ValueError("no")
     [found] = shop.decide().explain_vpa(NAMESPACE, "web")
     assert found.explanation == {}
@@ -65,7 +65,7 @@ def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
     shop = World(Verbose("default", GOOD))
     shop.apply()
     shop.run_pods()
-    shop.use()
+    shop.ingest_usage()
     [found] = shop.decide().explain_vpa(NAMESPACE, "web")
     assert found.explanation == {"why": "x" * 200}
 

@@ -22,7 +22,7 @@ def two_worlds() -> tuple[World, Stub]:
     shop.apply("calm")
     for name in ("web", "calm"):
         shop.run_pods(name)
-        shop.use(vpa=name)
+        shop.ingest_usage(vpa=name)
     shop.run()
     return shop, broken
 

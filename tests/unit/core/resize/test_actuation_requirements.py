@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.json_patch import apply_patch
-from support.worlds.resizes import Document, container, decided, governor, pair, resizing, running, said
+from support.worlds.resizes import Document, container, decided, governor, list_decisions, pair, resizing, running
 from trellis.api.resolve import ChangeRequirement, EffectiveVpa
 from trellis.core.recommend.amounts import parse_amounts
 from trellis.core.resize.actions import EvictPod, ResizePod
@@ -138,7 +138,7 @@ def test_nothing_permitted_is_neither_a_resize_nor_an_eviction(mode: str) -> Non
     both = asking((["cpu"], HIGHER), (["memory"], HIGHER), mode=mode)
     found = decided(governor(**both, targets=targets("250m", "512Mi")), *pair(pod()))
     assert not found.actions
-    assert said(found) == [("Leave", "RequirementsForbidResize")] * 2
+    assert list_decisions(found) == [("Leave", "RequirementsForbidResize")] * 2
 
 
 FAILED = [
@@ -158,7 +158,7 @@ def test_a_resize_that_failed_ends_in_an_eviction_only_if_all_requirements_hold(
     for memory, expected in (("1Gi", ("Leave", "RequirementsForbidEviction")), ("2Gi", ("Evict", evicted))):
         asked = resizing(pod("1", memory), type_, reason, since, cpu="500m", memory="1Gi")
         found = decided(governor(**both, targets=targets("1", memory)), *pair(asked))
-        assert said(found)[0] == expected
+        assert list_decisions(found)[0] == expected
         assert len(found.actions) == (expected[0] == "Evict")
 
 
@@ -166,18 +166,18 @@ def test_a_resize_that_failed_ends_in_an_eviction_only_if_all_requirements_hold(
 def test_requirements_gate_the_eviction_of_recreate() -> None:
     both = asking((["cpu"], HIGHER), (["memory"], HIGHER))
     refused = decided(governor(**both, targets=targets("1", "1Gi")), *pair(pod()))
-    assert said(refused) == [("Leave", "RequirementsForbidEviction")] * 2
+    assert list_decisions(refused) == [("Leave", "RequirementsForbidEviction")] * 2
     allowed = decided(governor(**both, targets=targets("1", "2Gi")), *pair(pod()))
-    assert ("Evict", "EvictToRecreate") in said(allowed)
+    assert ("Evict", "EvictToRecreate") in list_decisions(allowed)
 
 
 @pytest.mark.req("AR-18")
 def test_off_and_initial_touch_no_running_pod_whatever_is_required() -> None:
     initial = governor(**asking((["cpu"], HIGHER), mode="Initial"), targets=targets("2", "2Gi"))
-    assert said(decided(initial, *pair(pod()))) == [("Leave", "ModeLeavesPods")] * 2
+    assert list_decisions(decided(initial, *pair(pod()))) == [("Leave", "ModeLeavesPods")] * 2
     boost: dict[str, Any] = {"startupBoost": {"cpu": {"type": "Factor", "factor": 2}}}
     off = governor(**asking((["cpu"], HIGHER), mode="Off"), **boost)
-    assert said(decided(off, *pair(pod()))) == [("Leave", "ModeLeavesPods")] * 2
+    assert list_decisions(decided(off, *pair(pod()))) == [("Leave", "ModeLeavesPods")] * 2
 
 
 @pytest.mark.req("AR-16")

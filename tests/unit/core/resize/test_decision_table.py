@@ -8,7 +8,18 @@ from typing import Any
 import pytest
 
 from support.json_patch import apply_patch
-from support.worlds.resizes import NOW, Document, container, decided, governor, in_force, pair, resizing, running, said
+from support.worlds.resizes import (
+    NOW,
+    Document,
+    container,
+    decided,
+    governor,
+    in_force,
+    list_decisions,
+    pair,
+    resizing,
+    running,
+)
 from trellis.api.resolve import UpdateMode
 from trellis.core.resize.actions import DecisionKind, EvictPod, ResizePod
 from trellis.core.resize.in_place import DECISION_TABLE, ResizeProspect, ResizeStage, look_up_decision
@@ -38,14 +49,14 @@ def pod(cpu: str = "500m", **more: Any) -> Document:
 
 
 def first(mode: str, *pods: Document, targets: Any = None, **more: Any) -> tuple[str, str]:
-    return said(decided(governor(mode, targets), *pods, **more))[0]
+    return list_decisions(decided(governor(mode, targets), *pods, **more))[0]
 
 
 @pytest.mark.req("AR-21", "AR-22")
 def test_what_can_be_resized_is_not_evicted() -> None:
     for targets in ({"app": {"cpu": "1"}}, {"app": {"cpu": "200m"}}):
         found = decided(governor("InPlaceOrRecreate", targets), *pair(pod()))
-        assert said(found) == [("Resize", "ResizeInPlace"), ("Wait", "ToleranceUsedUp")]
+        assert list_decisions(found) == [("Resize", "ResizeInPlace"), ("Wait", "ToleranceUsedUp")]
 
 
 CASES = [
@@ -83,7 +94,7 @@ def test_patience_ends_at_a_known_time() -> None:
 def test_another_recommendation_is_tried_while_a_resize_waits(mode: str) -> None:
     deferred = resizing(pod("1"), "PodResizePending", "Deferred", MINUTE, cpu="500m")
     found = decided(governor(mode, {"app": {"cpu": "700m"}}), *pair(deferred))
-    assert said(found)[0] == ("Resize", "ResizeInPlace")
+    assert list_decisions(found)[0] == ("Resize", "ResizeInPlace")
     (resize, *_) = found.actions
     assert isinstance(resize, ResizePod)
     after = apply_patch(deferred, resize.patch)
@@ -134,14 +145,14 @@ ONLY_REQUESTS = {"containerPolicies": [{"containerName": "*", "controlledValues"
 )
 def test_a_resize_keeps_the_class_of_the_pod_and_a_new_pod_need_not(mode: str, answer: str) -> None:
     found = decided(governor(mode, {"app": {"cpu": "200m"}}, resourcePolicy=ONLY_REQUESTS), *pair(guaranteed()))
-    assert " ".join(said(found)[0]) == answer
+    assert " ".join(list_decisions(found)[0]) == answer
 
 
 def test_a_pod_that_is_as_near_as_it_can_be_is_not_evicted_for_the_rest() -> None:
     policy = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
     near = running("web-1-a", container(cpu="999m", memory="1Gi", limits={"cpu": "1", "memory": "1Gi"}))
     found = decided(governor("InPlaceOrRecreate", {"app": {"cpu": "1"}}, 0.0, resourcePolicy=policy), *pair(near))
-    assert said(found)[0] == ("Leave", "AsNearAsPossible")
+    assert list_decisions(found)[0] == ("Leave", "AsNearAsPossible")
 
 
 OLD = UpdateSettings(lowers_memory_limits=False)
@@ -185,7 +196,7 @@ def test_pods_that_cannot_be_resized_at_all_are_evicted_or_left() -> None:
 def test_a_pod_that_has_not_started_is_not_resized_but_may_go() -> None:
     pending = pair(running("web-1-a", container(), phase="Pending"))
     assert first("InPlace", *pending) == ("Wait", "PodPending")
-    assert [way for way, _ in said(decided(governor("Recreate"), *pending))] == ["Evict", "Evict"]
+    assert [way for way, _ in list_decisions(decided(governor("Recreate"), *pending))] == ["Evict", "Evict"]
 
 
 def test_a_patch_holds_what_it_was_made_for() -> None:
@@ -217,7 +228,7 @@ def test_a_successor_that_would_not_fit_is_warned_of_or_kept_from_coming() -> No
     assert [warning.code for warning in warned.verdicts[0].warnings] == ["WouldNotFit"]
     assert asked == [{"app": {"cpu": 1000, "memory": 2**30}}]
     kept = decided(governor("Recreate"), *pair(pod()), fits=fits, settings=UpdateSettings(require_fit=True))
-    assert said(kept) == [("Leave", "WouldNotFit")] * 2
+    assert list_decisions(kept) == [("Leave", "WouldNotFit")] * 2
     unknown = UpdateSettings(require_fit=True)
     assert first("Recreate", *pair(pod()), fits=lambda *_: None, settings=unknown)[0] == "Evict"
     assert first("InPlace", *pair(pod()), fits=fits, settings=unknown)[0] == "Resize"
@@ -234,7 +245,7 @@ def test_an_hpa_on_the_same_resource_is_warned_of_and_its_resource_left_alone_on
     after = apply_patch(pod(), resize.patch)["spec"]["containers"][0]["resources"]["requests"]
     assert after == {"cpu": "500m", "memory": "2Gi"}
     nothing = decided(governor("InPlace"), *pair(pod()), hpa=frozenset({"cpu"}), settings=hold)
-    assert said(nothing) == [("Leave", "HeldForHpa")] * 2
+    assert list_decisions(nothing) == [("Leave", "HeldForHpa")] * 2
     other = {"containerPolicies": [{"containerName": "*", "controlledResources": ["memory"]}]}
     apart = decided(governor("InPlace", both, resourcePolicy=other), *pair(pod()), hpa=frozenset({"cpu"}))
     assert apart.verdicts[0].warnings == ()

@@ -9,7 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from support.builders.manifests import STORY_2
-from support.worlds.resizes import GROUP, Document, container, decided, governor, hvpa_pods, resizing, running, said
+from support.worlds.resizes import (
+    GROUP,
+    Document,
+    container,
+    decided,
+    governor,
+    hvpa_pods,
+    list_decisions,
+    resizing,
+    running,
+)
 from trellis.api.kube.workloads import (
     DaemonSet,
     DaemonSetStatus,
@@ -107,20 +117,20 @@ def pods(count: int, **more: Any) -> list[Document]:
 
 
 def ways(found: Any) -> list[str]:
-    return [way for way, _ in said(found)]
+    return [way for way, _ in list_decisions(found)]
 
 
 def test_the_minimum_is_the_objects_or_else_the_flags() -> None:
     single = pods(1)
-    assert said(decided(governor(), *single)) == [("Wait", "TooFewReplicas")]
+    assert list_decisions(decided(governor(), *single)) == [("Wait", "TooFewReplicas")]
     assert ways(decided(governor(policy={"minReplicas": 1}), *single)) == ["Evict"]
     three = decided(governor(policy={"minReplicas": 4}), *pods(3))
-    assert said(three) == [("Wait", "TooFewReplicas")] * 3
+    assert list_decisions(three) == [("Wait", "TooFewReplicas")] * 3
 
 
 def test_pods_that_are_going_do_not_count_towards_the_minimum() -> None:
     found = decided(governor(), *pods(1), running("web-1-z", going=True), configured={GROUP: 1})
-    assert said(found) == [("Wait", "TooFewReplicas"), ("Leave", "PodGoing")]
+    assert list_decisions(found) == [("Wait", "TooFewReplicas"), ("Leave", "PodGoing")]
 
 
 def test_each_controller_has_a_budget_of_its_own() -> None:
@@ -130,7 +140,7 @@ def test_each_controller_has_a_budget_of_its_own() -> None:
 
 def test_a_controller_that_wants_no_pods_is_left_alone() -> None:
     found = decided(governor(), *pods(2), configured={GROUP: 0})
-    assert said(found) == [("Wait", "NoReplicasWanted")] * 2
+    assert list_decisions(found) == [("Wait", "NoReplicasWanted")] * 2
 
 
 def test_a_resize_under_way_counts_and_one_that_waits_for_headroom_does_not() -> None:
@@ -153,7 +163,7 @@ def test_resizes_that_restart_nothing_can_be_freed_of_the_budget() -> None:
 
 def test_what_an_hvpa_decides_is_applied_in_place_whatever_minimum_and_tolerance_say() -> None:
     story = hvpa_pods(*STORY_2)
-    assert said(decided(story, *pods(1), configured={GROUP: 1})) == [("Resize", "ResizeInPlace")]
+    assert list_decisions(decided(story, *pods(1), configured={GROUP: 1})) == [("Resize", "ResizeInPlace")]
     assert ways(decided(story, *pods(4))) == ["Resize"] * 4
     asked_for_three = hvpa_pods(*STORY_2, vpa={"template": {"spec": {"updatePolicy": {"minReplicas": 3}}}})
     assert ways(decided(asked_for_three, *pods(2))) == ["Resize"] * 2
@@ -165,13 +175,13 @@ def test_a_single_replica_of_an_hvpa_waits_if_the_resource_that_changes_restarts
 ) -> None:
     cpu_alone = hvpa_pods(*STORY_2, targets={"app": {"cpu": "1", "memory": "1Gi"}})
     found = decided(cpu_alone, running("web-1-0", container(restarts=changed)), configured={GROUP: 1})
-    assert said(found) == [("Wait", "TooFewReplicas") if "cpu" in changed else ("Resize", "ResizeInPlace")]
+    assert list_decisions(found) == [("Wait", "TooFewReplicas") if "cpu" in changed else ("Resize", "ResizeInPlace")]
 
 
 def test_evictions_of_an_hvpas_pods_keep_to_minimum_and_tolerance() -> None:
     old_server = UpdateSettings(resizes=False)
     story = hvpa_pods(*STORY_2)
-    assert said(decided(story, *pods(1), settings=old_server)) == [("Wait", "TooFewReplicas")]
+    assert list_decisions(decided(story, *pods(1), settings=old_server)) == [("Wait", "TooFewReplicas")]
     assert ways(decided(story, *pods(4), settings=old_server)) == ["Evict", "Evict", "Wait", "Wait"]
 
 
@@ -188,7 +198,7 @@ def test_the_budget_of_the_hour_holds_for_the_lower_of_cluster_and_namespace() -
     left = HourlyAllowance(cluster=10, namespace=1, until=1_900_000_000.0)
     found = decided(governor(), *pods(6), left=left)
     assert ways(found).count("Evict") == 1
-    assert ("Wait", "HourlyBudgetUsedUp") in said(found)
+    assert ("Wait", "HourlyBudgetUsedUp") in list_decisions(found)
     assert found.next_look == 1_900_000_000.0
     # A resize that restarts nothing is no disruption.
     assert ways(decided(governor("InPlace"), *pods(6), left=HourlyAllowance(cluster=0))).count("Resize") == 3

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.json_patch import apply_patch
-from support.worlds.resizes import NOW, Document, container, decided, governor, pair, running, said, time
+from support.worlds.resizes import NOW, Document, container, decided, governor, list_decisions, pair, running, time
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.recommend.capping.limit_ranges import ResourceRange
 from trellis.core.resize.actions import EvictPod, ResizePod
@@ -56,44 +56,50 @@ def changed(found: UpdatePlan, document: Document) -> Document:
 @pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
 def test_a_pod_waits_for_its_container_before_it_is_resized(mode: str) -> None:
     found = decided(governor(mode), *pair(down(pod(), 20)))
-    assert said(found) == [("Wait", "ContainerDown")] * 2
+    assert list_decisions(found) == [("Wait", "ContainerDown")] * 2
     assert {verdict.details for verdict in found.verdicts} == {"app"}
-    assert said(decided(governor(mode), *pair(restarted(pod(), 5))))[0] == ("Resize", "ResizeInPlace")
+    assert list_decisions(decided(governor(mode), *pair(restarted(pod(), 5))))[0] == ("Resize", "ResizeInPlace")
 
 
 def test_a_pod_whose_container_stays_down_is_evicted_where_the_mode_allows_it() -> None:
     soon, late = pair(down(pod(), 59)), pair(down(pod(), 60))
-    assert said(decided(governor("InPlaceOrRecreate"), *soon))[0] == ("Wait", "ContainerDown")
+    assert list_decisions(decided(governor("InPlaceOrRecreate"), *soon))[0] == ("Wait", "ContainerDown")
     assert decided(governor("InPlaceOrRecreate"), *soon).next_look == NOW + 1
-    assert said(decided(governor("InPlaceOrRecreate"), *late))[0] == ("Evict", "ContainerDownTooLong")
-    assert said(decided(governor("InPlace"), *late))[0] == ("Wait", "ContainerDown")
+    assert list_decisions(decided(governor("InPlaceOrRecreate"), *late))[0] == ("Evict", "ContainerDownTooLong")
+    assert list_decisions(decided(governor("InPlace"), *late))[0] == ("Wait", "ContainerDown")
     assert decided(governor("InPlace"), *soon).next_look is None
     assert decided(governor("InPlace"), *late).next_look is None
     patient = UpdateSettings(down_patience=120)
-    assert said(decided(governor("InPlaceOrRecreate"), *late, settings=patient))[0] == ("Wait", "ContainerDown")
+    assert list_decisions(decided(governor("InPlaceOrRecreate"), *late, settings=patient))[0] == (
+        "Wait",
+        "ContainerDown",
+    )
 
 
 def test_a_container_that_is_down_keeps_no_pod_from_an_eviction_that_is_due_anyway() -> None:
-    assert said(decided(governor("Recreate"), *pair(down(pod(), 1))))[0] == ("Evict", "EvictToRecreate")
+    assert list_decisions(decided(governor("Recreate"), *pair(down(pod(), 1))))[0] == ("Evict", "EvictToRecreate")
 
 
 def test_a_resize_is_not_written_in_the_second_of_a_start() -> None:
     """Times are whole seconds: it could not be told from one that was written before the start."""
     early = decided(governor("InPlace"), *pair(restarted(pod(), 0)), now=NOW + 0.4)
-    assert said(early)[0] == ("Wait", "ContainerDown")
+    assert list_decisions(early)[0] == ("Wait", "ContainerDown")
     assert early.next_look == NOW + 1
-    assert said(decided(governor("InPlace"), *pair(restarted(pod(), 0)), now=NOW + 1))[0][0] == "Resize"
+    assert list_decisions(decided(governor("InPlace"), *pair(restarted(pod(), 0)), now=NOW + 1))[0][0] == "Resize"
 
 
 def test_a_pod_that_needs_nothing_is_left_alone_while_its_container_is_down() -> None:
-    assert said(decided(governor("InPlace", SAME), *pair(down(pod(), 600)))) == [("Leave", "SizeAsRecommended")] * 2
+    assert (
+        list_decisions(decided(governor("InPlace", SAME), *pair(down(pod(), 600))))
+        == [("Leave", "SizeAsRecommended")] * 2
+    )
 
 
 @pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
 def test_a_missed_resize_is_repeated_with_a_real_change(mode: str) -> None:
     document = restarted(pod(), 5)
     found = decided(governor(mode, SAME), *pair(document), missed=UIDS)
-    assert said(found)[0] == ("Resize", "ResizeInPlace")
+    assert list_decisions(found)[0] == ("Resize", "ResizeInPlace")
     need = found.verdicts[0].need
     assert need is not None
     assert need.reason.code == "ResizeMissed"
@@ -164,16 +170,18 @@ def test_limits_that_belong_to_the_user_are_not_nudged() -> None:
 def test_a_pod_that_missed_a_resize_and_does_not_come_up_is_evicted_and_that_is_no_eviction_loop() -> None:
     document = down(pod(), 60)
     found = decided(governor("InPlaceOrRecreate", SAME), *pair(document), missed=UIDS)
-    assert said(found)[0] == ("Evict", "ContainerDownTooLong")
+    assert list_decisions(found)[0] == ("Evict", "ContainerDownTooLong")
     (action,) = found.actions
     assert isinstance(action, EvictPod)
     known = record_eviction((), action, NOW)
     requests = {"app": {"cpu": 500, "memory": 300 * MIB}}
     assert find_useless_eviction(known, "uid-new", requests, NOW + 5) is None
-    assert said(decided(governor("InPlaceOrRecreate", SAME), *pair(down(pod(), 5)), missed=UIDS))[0][0] == "Wait"
+    assert (
+        list_decisions(decided(governor("InPlaceOrRecreate", SAME), *pair(down(pod(), 5)), missed=UIDS))[0][0] == "Wait"
+    )
 
 
 def test_requirements_that_are_not_met_keep_such_a_pod_from_eviction() -> None:
     ruling = governor("InPlaceOrRecreate", SAME, policy={"actuationRequirements": HIGHER})
     found = decided(ruling, *pair(down(pod(), 60)), missed=UIDS, attempts=WorkloadAttempts())
-    assert said(found) == [("Leave", "RequirementsForbidEviction")] * 2
+    assert list_decisions(found) == [("Leave", "RequirementsForbidEviction")] * 2

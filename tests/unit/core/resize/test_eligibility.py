@@ -11,15 +11,15 @@ from support.worlds.resizes import (
     DAY,
     NOW,
     Document,
+    build_pod_view,
     container,
     decided,
     governor,
     in_force,
     killed,
+    list_decisions,
     pair,
     running,
-    said,
-    seen,
 )
 from trellis.core.recommend.capping import CappedResources
 from trellis.core.resize.eligibility import judge_eligibility, measure_gap
@@ -63,7 +63,7 @@ def test_a_change_of_less_than_a_tenth_is_not_worth_it() -> None:
 
 def test_nothing_recommended_is_nothing_to_do() -> None:
     found = decided(governor(targets={"other": {"cpu": "1"}}), *pair(pod()))
-    assert said(found) == [("Leave", "NothingRecommended")] * 2
+    assert list_decisions(found) == [("Leave", "NothingRecommended")] * 2
 
 
 def test_a_missing_request_is_filled_in_at_once() -> None:
@@ -114,16 +114,16 @@ def test_a_kill_in_a_container_that_is_not_sized_says_nothing() -> None:
 
 def test_containers_that_admission_did_not_see_are_left_alone() -> None:
     both = {"app": {"cpu": "500m", "memory": "1Gi"}, "mesh": {"cpu": "2"}}
-    seen = running("web-1-a", container(), container("mesh"), annotations={"vpaObservedContainers": "app"})
-    assert said(decided(governor(targets=both), *pair(seen)))[0] == ("Leave", "SizeAsRecommended")
+    sized = running("web-1-a", container(), container("mesh"), annotations={"vpaObservedContainers": "app"})
+    assert list_decisions(decided(governor(targets=both), *pair(sized)))[0] == ("Leave", "SizeAsRecommended")
     unread = running("web-1-a", container(), container("mesh"), annotations={"vpaObservedContainers": "app,, "})
-    assert said(decided(governor(targets=both), *pair(unread)))[0][0] == "Evict"
+    assert list_decisions(decided(governor(targets=both), *pair(unread)))[0][0] == "Evict"
 
 
 def test_what_counts_is_what_is_in_force() -> None:
     asked = running("web-1-a", container(cpu="1"))
     found = decided(governor("InPlace", targets("1")), *pair(in_force(asked, cpu="500m")))
-    assert said(found)[0] == ("Wait", "ResizeUnderWay")
+    assert list_decisions(found)[0] == ("Wait", "ResizeUnderWay")
 
 
 def test_a_pod_that_has_all_it_can_get_needs_nothing() -> None:
@@ -131,11 +131,11 @@ def test_a_pod_that_has_all_it_can_get_needs_nothing() -> None:
     limited = running("web-1-a", container(cpu="500m", limits={"cpu": "500m"}))
     most = limit_ranges({"type": "Pod", "max": {"cpu": "500m"}})
     found = decided(governor(targets=targets("2")), *pair(limited), limits=most)
-    assert said(found) == [("Leave", "SizeAsRecommended")] * 2
+    assert list_decisions(found) == [("Leave", "SizeAsRecommended")] * 2
 
 
 def test_a_resource_that_cannot_be_otherwise_makes_nothing_urgent() -> None:
-    shape = seen(pod()).in_force
+    shape = build_pod_view(pod()).in_force
     size = PodSize((ContainerSize(shape.containers[0], {"cpu": 500, "memory": 2**30 + 1}, {}),))
     bounds = {"app": CappedResources("app", {"cpu": 2000, "memory": 2**30 + 1}, {"cpu": 1000}, {})}
     found = judge_eligibility(
@@ -165,7 +165,7 @@ def test_pods_that_need_more_go_first_and_then_those_further_off() -> None:
     ],
 )
 def test_pods_that_must_not_be_disrupted_are_left_alone(changed: dict[str, Any], reason: str) -> None:
-    assert said(decided(governor(targets=targets("2")), running("web-1-a", **changed))) == [("Leave", reason)]
+    assert list_decisions(decided(governor(targets=targets("2")), running("web-1-a", **changed))) == [("Leave", reason)]
 
 
 def test_a_pod_without_a_start_is_too_young_unless_it_is_outside() -> None:

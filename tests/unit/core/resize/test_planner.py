@@ -21,7 +21,7 @@ class Looks:
     def __init__(self, settings: UpdateSettings | None = None) -> None:
         settings = settings or UpdateSettings()
         self.told = CachedWorkload().put_all()
-        self.memory = UpdateMemory(self.told.known, settings)
+        self.memory = UpdateMemory(self.told.cache, settings)
         self.told.listeners.append(self.memory.mark_changed)
         self.planner = UpdatePlanner(settings, NodeHeadroom(must_know=False))
 
@@ -51,7 +51,7 @@ def test_a_workload_without_actions_rests_until_a_change() -> None:
     assert not looks.rests()
     assert looks.look().plan.actions == ()
     assert looks.rests()
-    looks.told.known.put_namespace("shop", {"any": "thing"})
+    looks.told.cache.put_namespace("shop", {"any": "thing"})
     assert not looks.rests()
     looks.look()
     looks.memory.mark_all_changed()
@@ -62,7 +62,7 @@ def test_a_pod_that_needs_resources_is_retried_when_nodes_change() -> None:
     looks = Looks(UpdateSettings(min_replicas=3))
     looks.look()
     assert looks.rests()
-    looks.told.known.put_node("n2", msgspec.convert({"status": {"allocatable": {"cpu": "4"}}}, Node))
+    looks.told.cache.put_node("n2", msgspec.convert({"status": {"allocatable": {"cpu": "4"}}}, Node))
     assert not looks.rests()
 
 
@@ -79,9 +79,9 @@ def test_the_result_of_an_attempt_is_known_at_the_next_pass_and_dropped_with_the
     looks.memory.record_results(WEB, [ActionResult(action, Answer.FAILED)], NOW)
     [(_, attempts)] = looks.memory.batch([WEB], NOW).gathered
     assert attempts.pods[action.pod.uid].failures == 1
-    before = looks.told.gathered().pods
+    before = looks.told.snapshot().pods
     gone = next(each for each in before if each.metadata.uid == action.pod.uid)
-    looks.told.known.put_pod((gone.metadata.namespace, gone.metadata.name), gone, None)
+    looks.told.cache.put_pod((gone.metadata.namespace, gone.metadata.name), gone, None)
     [(_, attempts)] = looks.memory.batch([WEB], NOW).gathered
     assert attempts.pods == {}
 
@@ -100,7 +100,7 @@ def test_what_is_under_way_counts_for_the_hour_and_what_failed_does_not() -> Non
 
 def test_workloads_with_pending_writes_are_left_out_and_unknown_ones_are_named() -> None:
     looks = Looks()
-    looks.told.known.echoes.expect_write("uid-web-1-a", "9")
+    looks.told.cache.echoes.expect_write("uid-web-1-a", "9")
     other = ("shop", "Deployment", "other")
     batch = looks.memory.batch([WEB, other], NOW)
     assert batch.gathered == []

@@ -15,9 +15,9 @@ from support.worlds.resizes import (
     governor,
     in_force,
     killed,
+    list_decisions,
     resizing,
     running,
-    said,
     time,
 )
 from trellis.core.boost.annotation import annotation_key
@@ -70,7 +70,7 @@ def test_a_single_replica_is_unboosted_whatever_minimum_and_requirements_say(mod
     asked = [{"resources": ["cpu"], "changeRequirement": "TargetHigherThanRequests"}]
     policy = {"minReplicas": 3, "actuationRequirements": asked}
     found = decided(boosting(mode, policy=policy), boosted())
-    assert said(found) == [("Unboost", "UnboostResized")]
+    assert list_decisions(found) == [("Unboost", "UnboostResized")]
     assert cpu_of(resized(boosted(), found)) == cpu
 
 
@@ -86,16 +86,16 @@ def test_the_recommendation_of_the_moment_counts_and_without_one_the_spec() -> N
 def test_resize_first_and_the_mark_second_and_nothing_twice() -> None:
     asked = resized(boosted(), decided(boosting(), boosted()))
     waiting = decided(boosting(), in_force(asked, cpu="1"))
-    assert said(waiting) == [("Wait", "UnboostAwaited")]
+    assert list_decisions(waiting) == [("Wait", "UnboostAwaited")]
     assert waiting.actions == ()
     lowered = boosted("600m")
     finishing = decided(boosting(), lowered)
-    assert said(finishing) == [("Unboost", "UnboostFinished")]
+    assert list_decisions(finishing) == [("Unboost", "UnboostFinished")]
     (unmark,) = finishing.actions
     assert isinstance(unmark, UnmarkPod)
     done = apply_patch(lowered, unmark.patch)
     assert done["metadata"]["annotations"] == {"vpaInPlaceUpdated": "true"}
-    assert said(decided(boosting(), done)) == [("Leave", "SizeAsRecommended")]
+    assert list_decisions(decided(boosting(), done)) == [("Leave", "SizeAsRecommended")]
 
 
 @pytest.mark.req("SB-38")
@@ -108,7 +108,7 @@ def test_after_its_boost_a_pod_is_updated_as_usual(mode: str, way: str) -> None:
     assert isinstance(unmark, UnmarkPod)
     after = apply_patch(boosted("600m"), unmark.patch)
     other = running("web-1-b", container(cpu="2", memory="2Gi"))
-    assert said(decided(far, after, other))[0][0] == way
+    assert list_decisions(decided(far, after, other))[0][0] == way
 
 
 @pytest.mark.req("SB-02")
@@ -124,7 +124,7 @@ def test_a_running_pod_is_not_boosted_when_it_restarts_or_is_not_ready(mode: str
     }
     found = decided(boosting(mode, "60s"), pod, running("web-1-b", container(cpu="600m")))
     assert found.actions == ()
-    assert {way for way, _ in said(found)} == {"Leave"}
+    assert {way for way, _ in list_decisions(found)} == {"Leave"}
 
 
 @pytest.mark.req("SB-28", "SB-29")
@@ -133,7 +133,7 @@ def test_while_boosted_nothing_else_touches_the_pod(mode: str) -> None:
     far = {"app": {"cpu": "8", "memory": "8Gi"}}
     held = decided(boosting(mode, "60s", far), boosted(ready_for=20.0), boosted(ready=False))
     assert held.actions == ()
-    assert said(held) == [("Leave", "BoostUntilDuration"), ("Leave", "BoostUntilReady")]
+    assert list_decisions(held) == [("Leave", "BoostUntilDuration"), ("Leave", "BoostUntilReady")]
     assert held.next_look == NOW + 40
 
 
@@ -143,13 +143,13 @@ def test_a_kill_lifts_the_hold_in_modes_that_evict(mode: str, way: str) -> None:
     more = {"app": {"cpu": "600m", "memory": "2Gi"}}
     dying = killed(boosted(ready=False), 30)
     other = running("web-1-b", container(cpu="600m", memory="2Gi"))
-    assert said(decided(boosting(mode, "60s", more), dying, other))[0][0] == way
+    assert list_decisions(decided(boosting(mode, "60s", more), dying, other))[0][0] == way
 
 
 def test_a_kill_does_not_make_the_boost_itself_a_reason() -> None:
     dying = killed(boosted(ready=False), 30)
     other = running("web-1-b", container(cpu="600m"))
-    assert said(decided(boosting(duration="60s"), dying, other))[0] == ("Leave", "SizeAsRecommended")
+    assert list_decisions(decided(boosting(duration="60s"), dying, other))[0] == ("Leave", "SizeAsRecommended")
 
 
 @pytest.mark.req("SB-39")
@@ -177,7 +177,7 @@ def test_a_boost_that_the_node_does_not_take_back_never_costs_the_pod(mode: str,
     other = running("web-1-b", container(cpu="600m"))
     found = decided(boosting(mode), failing, other)
     assert found.actions == ()
-    assert said(found)[0] == ("Wait", "UnboostFailing")
+    assert list_decisions(found)[0] == ("Wait", "UnboostFailing")
 
 
 @pytest.mark.req("SB-40")
@@ -191,7 +191,7 @@ def test_an_unboost_that_fails_is_tried_again_with_growing_pauses(told: WriteRes
         (action,) = found.actions
         attempts = record_result(attempts, ActionResult(action, told), at, UpdateSettings())
         waiting = decided(boosting("InPlaceOrRecreate"), boosted(), attempts=attempts, now=at)
-        assert said(waiting) == [("Wait", "UnboostRetried")]
+        assert list_decisions(waiting) == [("Wait", "UnboostRetried")]
         assert waiting.next_look is not None
         pauses.append(waiting.next_look - at)
         at = waiting.next_look
@@ -203,7 +203,7 @@ def test_a_boost_is_taken_back_only_when_the_container_runs() -> None:
     ended = {"reason": "Error", "exitCode": 1, "finishedAt": time(NOW - 600)}
     pod["status"]["containerStatuses"][0]["state"] = {"terminated": ended}
     found = decided(boosting(), pod)
-    assert said(found) == [("Wait", "ContainerDown")]
+    assert list_decisions(found) == [("Wait", "ContainerDown")]
     pod["status"]["containerStatuses"][0] |= {
         "state": {"running": {"startedAt": time(NOW - 5)}},
         "lastState": {"terminated": ended},
@@ -216,8 +216,8 @@ def test_a_boost_is_taken_back_only_when_the_container_runs() -> None:
 def test_with_the_gate_off_nothing_is_unboosted(mode: str) -> None:
     off = UpdateSettings(startup_boost=False)
     found = decided(boosting(mode), boosted(), settings=off)
-    assert (said(found), found.actions) == ([("Leave", "ModeLeavesPods")], ())
-    assert said(decided(boosting(mode), boosted())) == [("Unboost", "UnboostResized")]
+    assert (list_decisions(found), found.actions) == ([("Leave", "ModeLeavesPods")], ())
+    assert list_decisions(decided(boosting(mode), boosted())) == [("Unboost", "UnboostResized")]
 
 
 @pytest.mark.req("SB-45")
@@ -225,7 +225,7 @@ def test_with_the_gate_off_nothing_is_unboosted(mode: str) -> None:
 def test_with_the_gate_off_a_boosted_pod_is_updated_as_any_other_and_keeps_its_mark(mode: str) -> None:
     off = UpdateSettings(startup_boost=False)
     right = decided(boosting(mode, targets={"app": {"cpu": "1", "memory": "1Gi"}}), boosted(), settings=off)
-    assert (said(right), right.actions) == ([("Leave", "SizeAsRecommended")], ())
+    assert (list_decisions(right), right.actions) == ([("Leave", "SizeAsRecommended")], ())
     far = decided(boosting(mode), boosted(), running("web-1-b", container(cpu="600m")), settings=off)
     (action,) = far.actions
     assert not isinstance(action, UnmarkPod)
@@ -234,7 +234,7 @@ def test_with_the_gate_off_a_boosted_pod_is_updated_as_any_other_and_keeps_its_m
 
 def test_where_pods_cannot_be_resized_a_boost_stays() -> None:
     old = UpdateSettings(resizes=False)
-    assert said(decided(boosting(), boosted(), settings=old)) == [("Wait", "UnboostNotServed")]
+    assert list_decisions(decided(boosting(), boosted(), settings=old)) == [("Wait", "UnboostNotServed")]
 
 
 def test_unboosts_go_before_everything_else() -> None:
@@ -254,5 +254,5 @@ def test_a_boost_with_an_unreadable_annotation_is_only_unmarked() -> None:
 
 def test_a_freeze_stops_unboosts_too_and_names_its_author() -> None:
     found = decided(boosting(), boosted(), frozen=Freeze("alice", FreezeScope.CLUSTER, "incident 17"))
-    assert said(found) == [("Leave", "Frozen")]
+    assert list_decisions(found) == [("Leave", "Frozen")]
     assert found.verdicts[0].details == "the cluster is frozen by alice: incident 17"

@@ -150,9 +150,9 @@ async def test_an_order_that_was_carried_out_in_part_is_made_up_for() -> None:
 @played
 async def test_an_order_on_an_old_view_asks_for_names_that_are_taken() -> None:
     world = KwokWorld()
-    old = world.look()
+    old = world.read_objects()
     await world.order(2)
-    world.look = lambda: old  # type: ignore[method-assign]
+    world.read_objects = lambda: old  # type: ignore[method-assign]
     late = world.restarted_provider()
     again = await late.order("small", 2, world.now + 5)
     assert again.instances == ("small-1", "small-2")

@@ -11,12 +11,12 @@ from support.worlds.simulated_cluster import (
     GIB,
     World,
     container,
+    container_demand,
     fault,
     fleet,
     history,
     ref,
     shape,
-    wants,
     workload,
 )
 from trellis.core.fit import running_demand
@@ -36,7 +36,9 @@ def fleets(draw: st.DrawFn) -> Fleet:
     for number, kind in enumerate(kinds):
         memory = np.array(draw(st.lists(st.floats(0.1, 3.0), min_size=steps, max_size=steps))) * GIB
         limits = draw(st.sampled_from([None, {"memory": "2Gi"}, {"cpu": "500m", "memory": "2Gi"}]))
-        demand = wants(draw(st.floats(0.0, 2.0)), memory, steps=steps, spread=0.2, shared=draw(st.booleans()))
+        demand = container_demand(
+            draw(st.floats(0.0, 2.0)), memory, steps=steps, spread=0.2, shared=draw(st.booleans())
+        )
         app = container(cpu=draw(st.sampled_from(["100m", "500m"])), limits=limits)
         workloads.append(
             workload(
@@ -121,7 +123,7 @@ def test_nodes_are_never_overcommitted_and_pods_are_never_lost(found: Fleet, doi
     assert times == sorted(times)
     for number, simulated in enumerate(found.workloads):
         made = int(world.cluster.counters.pods_made[number])
-        there = world.of(simulated.name)
+        there = world.list_pods(simulated.name)
         if simulated.kind == "Deployment":
             # A rollout for which there is no room stands still, with a quarter more or fewer.
             spare = -(-simulated.replicas // 4) if simulated.rollouts else 0

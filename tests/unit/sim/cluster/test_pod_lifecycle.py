@@ -10,12 +10,12 @@ from support.worlds.simulated_cluster import (
     GIB,
     World,
     container,
+    container_demand,
     fault,
     fleet,
     is_ready,
     ref,
     shape,
-    wants,
     workload,
 )
 from trellis.api.kube.pods import Pod
@@ -32,7 +32,7 @@ MINUTE = 60.0
 
 def test_a_pod_says_all_that_the_core_reads() -> None:
     world = World(fleet(workload("web", 1, container(limits={"memory": "2Gi"})))).run(20)
-    pod = world.one()
+    pod = world.get_pod()
     view = PodView.of(pod)
     assert view.ready
     assert view.ref == ref(pod)
@@ -60,7 +60,7 @@ def test_a_pod_says_all_that_the_core_reads() -> None:
 
 def test_a_limit_without_a_request_is_also_the_request() -> None:
     bare = {"name": "app", "resources": {"limits": {"cpu": "1", "memory": "1Gi"}}}
-    pod = World(fleet(workload("web", 1, bare))).run(20).one()
+    pod = World(fleet(workload("web", 1, bare))).run(20).get_pod()
     assert pod.spec.containers[0].resources.requests == {"cpu": "1", "memory": "1Gi"}
     assert pod.status.qos_class == "Guaranteed"
 
@@ -72,18 +72,18 @@ def test_new_pods_pass_through_admission_before_they_are_placed() -> None:
         return msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, containers=(sized,)))
 
     world = World(fleet(workload("web", 2)), admit).run(20)
-    assert sorted(each.status.phase for each in world.of()) == ["Pending", "Running"]
+    assert sorted(each.status.phase for each in world.list_pods()) == ["Pending", "Running"]
     assert world.cluster.rows.cpu_request[world.cluster.rows.numbers()].tolist() == [3.0]
 
 
 def test_a_pod_without_headroom_waits_and_is_placed_when_another_goes() -> None:
     world = World(fleet(workload("web", 2, container(cpu="3")), workload("late", 1))).run(60)
-    waiting = next(each for each in world.of() if not each.spec.node_name)
+    waiting = next(each for each in world.list_pods() if not each.spec.node_name)
     assert world.cluster.pending == 1
     assert world.cluster.pending_seconds().tolist() == [60.0, 0.0]
     # What comes later and fits is not held up by what does not.
-    assert world.one("late").spec.node_name == "node-1"
-    placed = next(each for each in world.of() if each.spec.node_name)
+    assert world.get_pod("late").spec.node_name == "node-1"
+    placed = next(each for each in world.list_pods() if each.spec.node_name)
     assert world.cluster.evict(ref(placed)) is WriteResult.APPLIED
     world.run(10)
     assert world.pods[waiting.metadata.name].spec.node_name == "node-1"
@@ -94,8 +94,8 @@ def test_pods_are_spread_over_nodes_and_kept_off_those_they_do_not_allow() -> No
     nodes = (shape(count=2), shape(name="special", metadata={"labels": {"zone": "a"}}))
     pinned = workload("pinned", 1, spec={"nodeSelector": {"zone": "a"}})
     world = World(fleet(workload("web", 3), pinned, nodes=nodes)).run(20)
-    assert sorted(each.spec.node_name for each in world.of()) == ["node-1", "node-2", "special-1"]
-    assert world.one("pinned").spec.node_name == "special-1"
+    assert sorted(each.spec.node_name for each in world.list_pods()) == ["node-1", "node-2", "special-1"]
+    assert world.get_pod("pinned").spec.node_name == "special-1"
 
 
 @pytest.mark.parametrize(("limit", "seconds"), [(None, 31.0), ("500m", 61.0), ("250m", 121.0)])
@@ -115,16 +115,16 @@ def test_a_pod_is_ready_when_its_start_is_done_or_without_a_probe_as_soon_as_it_
     probe: bool, ready_at: float
 ) -> None:
     world = World(fleet(workload("web", 1, start=StartProfile(10.0, 20.0, 1.0, probe)))).run(0.5)
-    assert not is_ready(world.one())
+    assert not is_ready(world.get_pod())
     world.run(100)
-    assert PodView.of(world.one()).ready_since == BEGIN + ready_at
+    assert PodView.of(world.get_pod()).ready_since == BEGIN + ready_at
     assert world.times(PodEvent.STARTED) == [31.0]
 
 
 def test_a_start_is_faster_once_its_limit_is_raised() -> None:
     start = StartProfile(seconds=1.0, work=60.0, cores=2.0)
     world = World(fleet(workload("web", 1, container(limits={"cpu": "500m"}), start=start))).run(22)
-    assert world.resize(world.one(), limits={"cpu": "2"})[0] is WriteResult.APPLIED
+    assert world.resize(world.get_pod(), limits={"cpu": "2"})[0] is WriteResult.APPLIED
     world.run(100)
     assert 40.0 < world.times(PodEvent.STARTED)[0] < 60.0
 
@@ -145,21 +145,21 @@ def test_a_fault_makes_starts_slow() -> None:
 
 def test_an_evicted_pod_is_made_again_at_once_under_another_name() -> None:
     world = World(fleet(workload("web", 2))).run(30)
-    old = world.of()[0]
+    old = world.list_pods()[0]
     assert world.cluster.evict(ref(old)) is WriteResult.APPLIED
     world.run(1)
     assert world.pods[old.metadata.name].metadata.deletion_timestamp is not None
-    assert len(world.of()) == 2
+    assert len(world.list_pods()) == 2
     world.run(10)
     assert old.metadata.name not in world.pods
-    assert all(map(is_ready, world.of()))
+    assert all(map(is_ready, world.list_pods()))
     assert world.cluster.evict(ref(old)) is WriteResult.GONE
     assert world.cluster.counters.evictions.tolist() == [1]
 
 
 def test_a_disruption_budget_refuses_what_it_must() -> None:
     world = World(fleet(workload("web", 3, max_unavailable=1))).run(30)
-    first, second, _ = world.of()
+    first, second, _ = world.list_pods()
     assert world.cluster.evict(ref(first)) is WriteResult.APPLIED
     assert world.cluster.evict(ref(second)) is WriteResult.REFUSED
     world.run(30)
@@ -187,7 +187,7 @@ def test_a_job_runs_to_its_end_and_begins_anew_after_an_eviction() -> None:
     assert not world.pods
     assert isinstance(world.workloads["Job", "etl"], Job)
     world.run(60)
-    first, second = world.of("etl")
+    first, second = world.list_pods("etl")
     world.cluster.evict(ref(first))
     world.run(80)
     assert second.metadata.name not in world.pods
@@ -200,16 +200,16 @@ def test_a_job_runs_to_its_end_and_begins_anew_after_an_eviction() -> None:
 
 def test_a_rollout_replaces_all_pods_and_keeps_three_quarters_of_them_ready() -> None:
     world = World(fleet(workload("web", 8, rollouts=(BEGIN + 60,)), nodes=(shape(cpu="16"),))).run(59)
-    old = {each.metadata.uid for each in world.of()}
+    old = {each.metadata.uid for each in world.list_pods()}
     before = next(name for kind, name in world.workloads if kind == "ReplicaSet")
     fewest, most = 8, 8
     for _ in range(120):
         world.run(1)
-        fewest = min(fewest, sum(map(is_ready, world.of())))
-        most = max(most, len(world.of()))
+        fewest = min(fewest, sum(map(is_ready, world.list_pods())))
+        most = max(most, len(world.list_pods()))
     assert (fewest, most) == (6, 10)
-    assert len(world.of()) == 8
-    assert not old & {each.metadata.uid for each in world.of()}
+    assert len(world.list_pods()) == 8
+    assert not old & {each.metadata.uid for each in world.list_pods()}
     assert ("ReplicaSet", before) not in world.workloads
 
 
@@ -225,14 +225,14 @@ def test_a_stateful_set_rolls_out_one_by_one_from_the_last_to_the_first() -> Non
 def test_pods_of_a_node_that_is_off_are_made_elsewhere_after_five_minutes() -> None:
     faults = (fault("node-down", 60, 3600, "node-1"),)
     world = World(fleet(workload("web", 2), nodes=(shape(count=2),), faults=faults)).run(61)
-    lost = next(each for each in world.of() if each.spec.node_name == "node-1")
+    lost = next(each for each in world.list_pods() if each.spec.node_name == "node-1")
     assert not is_ready(lost)
     assert [node.status.conditions[0].status for node in world.nodes.values()] == ["Unknown", "True"]
     world.run(200)
     assert lost.metadata.name in world.pods
     world.run(180)
     assert lost.metadata.name not in world.pods
-    assert {each.spec.node_name for each in world.of()} == {"node-2"}
+    assert {each.spec.node_name for each in world.list_pods()} == {"node-2"}
     assert len(world.usages[-1]) == 2
     world.run(3600)
     assert world.nodes["node-1"].status.conditions[0].status == "True"
@@ -240,20 +240,20 @@ def test_pods_of_a_node_that_is_off_are_made_elsewhere_after_five_minutes() -> N
 
 def test_pods_of_a_node_that_is_back_soon_start_again_where_they_are() -> None:
     world = World(fleet(workload("web", 1), faults=(fault("node-down", 60, 120),))).run(100)
-    old = world.one()
+    old = world.get_pod()
     assert not len(world.usages[-1])
     world.run(100)
-    assert world.one().metadata.uid == old.metadata.uid
-    assert is_ready(world.one())
-    assert world.one().status.container_statuses[0].restart_count == 1
+    assert world.get_pod().metadata.uid == old.metadata.uid
+    assert is_ready(world.get_pod())
+    assert world.get_pod().status.container_statuses[0].restart_count == 1
 
 
 def test_sidecars_run_beside_the_containers() -> None:
     sidecar = {**container("proxy", "100m", "128Mi"), "restartPolicy": "Always"}
-    demand = (wants(), wants(0.05, 1e8, "proxy"))
+    demand = (container_demand(), container_demand(0.05, 1e8, "proxy"))
     setup = {**container("setup", "1", "2Gi")}
     found = workload("web", 1, demand=demand, spec={"initContainers": [setup, sidecar]})
     world = World(fleet(found)).run(70)
     assert [one_series.container for one_series in world.cluster.series] == ["app", "proxy"]
     assert world.usages[-1].used_cpu.tolist() == [0.1, 0.05]
-    assert [status.name for status in world.one().status.init_container_statuses] == ["proxy"]
+    assert [status.name for status in world.get_pod().status.init_container_statuses] == ["proxy"]

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.worlds.simulated_cluster import World, container, fleet, is_ready, ref, shape, wants, workload
+from support.worlds.simulated_cluster import World, container, container_demand, fleet, is_ready, ref, shape, workload
 from trellis.api.kube.scaling import Scale
 from trellis.api.kube.workloads import Deployment, ReplicaSet, StatefulSet
 from trellis.core.cluster.write_results import WriteResult
@@ -15,7 +15,7 @@ from trellis.sim.cluster import PodEvent
 from trellis.sim.cluster.api_server import ScaleRegistry
 from trellis.sim.fleet import StartProfile
 
-SHARED = {"demand": (wants(cpu=0.6, memory=0.0, shared=True),)}
+SHARED = {"demand": (container_demand(cpu=0.6, memory=0.0, shared=True),)}
 
 
 def scaled(world: World, replicas: int, name: str = "web", kind: str = "Deployment") -> World:
@@ -24,7 +24,7 @@ def scaled(world: World, replicas: int, name: str = "web", kind: str = "Deployme
 
 
 def names(world: World, name: str = "web") -> set[str]:
-    return {each.metadata.name for each in world.of(name)}
+    return {each.metadata.name for each in world.list_pods(name)}
 
 
 def test_a_scale_says_what_is_asked_for_and_which_pods_there_are() -> None:
@@ -44,8 +44,8 @@ def test_a_scale_says_what_is_asked_for_and_which_pods_there_are() -> None:
 def test_a_workload_has_as_many_pods_as_were_asked_for_last(kind: str, made: type[Deployment | StatefulSet]) -> None:
     world = World(fleet(workload("web", 1, kind=kind), nodes=(shape(count=3),))).run(20)
     scaled(world, 4, kind=kind).run(60)
-    assert len(world.of()) == 4
-    assert all(map(is_ready, world.of()))
+    assert len(world.list_pods()) == 4
+    assert all(map(is_ready, world.list_pods()))
     scaled(world, 2, kind=kind).run(60)
     assert len(world.pods) == 2
     shown = world.workloads[kind, "web"]
@@ -68,7 +68,7 @@ def test_a_write_for_an_older_version_is_a_conflict() -> None:
     seen = world.workloads["Deployment", "web"].metadata.resource_version
     assert world.cluster.set_scale("shop", "Deployment", "web", 3, version=seen) is WriteResult.APPLIED
     assert world.cluster.set_scale("shop", "Deployment", "web", 4, version=seen) is WriteResult.CONFLICT
-    assert len(world.run(20).of()) == 3
+    assert len(world.run(20).list_pods()) == 3
 
 
 def test_what_is_not_there_has_no_scale_and_nor_has_a_job() -> None:
@@ -103,9 +103,9 @@ def test_pending_pods_are_removed_first() -> None:
 def test_pods_that_crowd_a_node_go_before_those_that_are_alone() -> None:
     nodes = (shape(count=1, name="small", cpu="2"), shape(count=1, name="large", cpu="4"))
     world = World(fleet(workload("web", 3, container(cpu="1500m")), nodes=nodes)).run(60)
-    assert sorted(each.spec.node_name for each in world.of()) == ["large-1", "large-1", "small-1"]
+    assert sorted(each.spec.node_name for each in world.list_pods()) == ["large-1", "large-1", "small-1"]
     scaled(world, 2).run(60)
-    assert sorted(each.spec.node_name for each in world.of()) == ["large-1", "small-1"]
+    assert sorted(each.spec.node_name for each in world.list_pods()) == ["large-1", "small-1"]
 
 
 def test_the_last_of_a_stateful_set_goes_first_and_the_next_when_it_is_gone() -> None:
@@ -128,13 +128,13 @@ def test_a_stateful_set_is_not_made_smaller_while_one_that_stays_is_not_ready() 
 def test_with_none_wanted_all_go_and_with_one_it_comes_back() -> None:
     world = World(fleet(workload("web", 3))).run(30)
     assert scaled(world, 0).run(30).pods == {}
-    assert len(scaled(world, 1).run(30).of()) == 1
+    assert len(scaled(world, 1).run(30).list_pods()) == 1
 
 
 def test_a_rollout_goes_on_with_the_count_that_is_asked_for_meanwhile() -> None:
     world = World(fleet(workload("web", 4, rollouts=(1_800_000_060.0,)), nodes=(shape("64"),))).run(62)
     scaled(world, 6).run(300)
-    assert len(world.of()) == 6
+    assert len(world.list_pods()) == 6
     (left,) = (workload for (kind, _), workload in world.workloads.items() if kind == "ReplicaSet")
     assert isinstance(left, ReplicaSet)
     assert left.spec.replicas == 6
@@ -143,7 +143,7 @@ def test_a_rollout_goes_on_with_the_count_that_is_asked_for_meanwhile() -> None:
 def test_a_disruption_budget_counts_from_what_is_wanted_now() -> None:
     world = World(fleet(workload("web", 4, max_unavailable=1))).run(30)
     scaled(world, 2).run(30)
-    first, second = world.of()
+    first, second = world.list_pods()
     assert world.cluster.evict(ref(first)) is WriteResult.APPLIED
     assert world.cluster.evict(ref(second)) is WriteResult.REFUSED
 
@@ -160,7 +160,7 @@ def test_a_shared_load_is_spread_over_ready_pods() -> None:
 
 
 def test_a_shared_load_without_ready_pods_is_not_served() -> None:
-    own = workload("own", 1, demand=(wants(cpu=0.5),))
+    own = workload("own", 1, demand=(container_demand(cpu=0.5),))
     world = World(fleet(workload("web", 2, **SHARED), own, step=10.0)).run(45)
     assert world.usages[-1].unserved.tolist() == [0.0, 0.0]
     scaled(world, 0).run(20)
@@ -180,7 +180,7 @@ def test_whatever_was_asked_for_before_the_last_count_is_what_there_is_in_the_en
         scaled(world, replicas, kind=kind).run(seconds)
         scale = world.cluster.scale("shop", kind, "web")
         assert scale is not None
-        assert scale.status.replicas == len(world.of())
+        assert scale.status.replicas == len(world.list_pods())
     world.run(300)
     assert len(world.pods) == asked[-1][0] == world.cluster.rows.size
     assert all(map(is_ready, world.pods.values()))
@@ -211,4 +211,4 @@ def test_scales_are_answered_by_the_handler_registered_for_the_kind() -> None:
     scales.register("Hvpa", Forwarding())
     assert scales.get("shop", "Hvpa", "web") == world.cluster.scale("shop", "Deployment", "web")
     assert scales.put("shop", "Hvpa", "web", 2) is WriteResult.APPLIED
-    assert len(world.run(20).of()) == 2
+    assert len(world.run(20).list_pods()) == 2

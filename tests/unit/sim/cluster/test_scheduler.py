@@ -26,7 +26,7 @@ def labelled(name: str, replicas: int, **spec: Any) -> SimulatedWorkload:
 
 
 def where(world: World, name: str = "web") -> Counter[str]:
-    return Counter(pod.spec.node_name for pod in world.of(name))
+    return Counter(pod.spec.node_name for pod in world.list_pods(name))
 
 
 def test_pods_that_keep_apart_are_not_put_together_and_the_rest_waits() -> None:
@@ -36,7 +36,7 @@ def test_pods_that_keep_apart_are_not_put_together_and_the_rest_waits() -> None:
 
 def test_pods_that_keep_apart_do_so_again_after_one_was_made_anew() -> None:
     world = World(fleet(labelled("web", 2, **required("podAntiAffinity")), nodes=(shape(count=2),))).run(60)
-    first = world.of("web")[0]
+    first = world.list_pods("web")[0]
     assert world.cluster.evict(ref(first)) is WriteResult.APPLIED
     world.run(60)
     assert where(world) == {"node-1": 1, "node-2": 1}

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from support.worlds.simulated_cluster import BEGIN, GIB, World, container, fleet, shape, wants, workload
+from support.worlds.simulated_cluster import BEGIN, GIB, World, container, container_demand, fleet, shape, workload
 from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.scaling import (
     CrossVersionObjectReference,
@@ -50,7 +50,7 @@ def hpa(*metrics: Metric, name: str = "web", **spec: Any) -> HorizontalPodAutosc
 
 def web(cpu: Any, replicas: int = 2, **more: Any) -> SimulatedWorkload:
     """Pods of half a core, which share a load in cores."""
-    demand = (wants(cpu=cpu, memory=0.0, shared=True, base_memory=0.25 * GIB, steps=200),)
+    demand = (container_demand(cpu=cpu, memory=0.0, shared=True, base_memory=0.25 * GIB, steps=200),)
     return workload("web", replicas, container(cpu="500m", memory="1Gi"), demand=demand, **more)
 
 
@@ -152,7 +152,7 @@ def test_a_metric_of_one_container_leaves_the_others_alone() -> None:
         2,
         container("app", cpu="500m"),
         container("sidecar", cpu="500m"),
-        demand=(wants(cpu=0.4, steps=200), wants(cpu=0.0, name="sidecar", steps=200)),
+        demand=(container_demand(cpu=0.4, steps=200), container_demand(cpu=0.0, name="sidecar", steps=200)),
     )
     assert with_hpa(hpa(metric(percent=40)), pods).run(3).count() == 2
     assert with_hpa(hpa(metric(percent=40, in_container="app")), pods).run(1).count() == 4
@@ -175,7 +175,7 @@ def test_a_metric_that_fails_keeps_the_others_from_scaling_down_and_not_up() -> 
 
 
 def test_a_container_without_a_request_has_no_utilization() -> None:
-    bare = workload("web", 2, {"name": "app"}, demand=(wants(cpu=1.0, steps=200),))
+    bare = workload("web", 2, {"name": "app"}, demand=(container_demand(cpu=1.0, steps=200),))
     scaled = with_hpa(hpa(metric()), bare).run(3)
     assert scaled.count() == 2
     assert scaled.conditions()["ScalingActive"] == ("False", "FailedGetResourceMetric")
@@ -243,7 +243,7 @@ def test_pods_without_a_node_keep_it_from_asking_for_more() -> None:
 def test_a_changed_request_changes_the_answer() -> None:
     scaled = with_hpa(hpa(metric(percent=80), min_replicas=2), web(0.8)).run(4)
     assert scaled.count() == 2
-    for pod in scaled.world.of():
+    for pod in scaled.world.list_pods():
         told, _ = scaled.world.resize(pod, cpu="250m")
         assert told is WriteResult.APPLIED
     assert scaled.run(1).count() == 4

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from support.worlds.simulated_cluster import World, container, fleet, wants, workload
+from support.worlds.simulated_cluster import World, container, container_demand, fleet, workload
 from trellis.core.usage.columns import FloatColumn
 from trellis.sim.fleet import StartProfile
 from trellis.sim.scores.accounting import ReplicaAccounting
@@ -23,14 +23,14 @@ def counted(world: World, minutes: int, pods: float) -> ReplicaAccounting:
 
 def test_what_limits_hold_back_is_overload_in_core_hours() -> None:
     limited = container(cpu="500m", limits={"cpu": "1", "memory": "1Gi"})
-    world = World(fleet(workload("web", 2, limited, demand=(wants(1.5),)))).run(60.0)
+    world = World(fleet(workload("web", 2, limited, demand=(container_demand(1.5),)))).run(60.0)
     result = counted(world, 30, 2.0).of_fleet(3)
     assert (result.replicas, result.scalings) == (2.0, 3)
     assert result.overload == pytest.approx(2 * 0.5 * 0.5, rel=0.01)
 
 
 def test_load_without_ready_pods_is_overload_and_a_start_is_not() -> None:
-    shared = wants(2.0, shared=True)
+    shared = container_demand(2.0, shared=True)
     slow = StartProfile(seconds=60.0, work=6000.0, cores=2.0)
     tight = container(cpu="500m", limits={"cpu": "1", "memory": "1Gi"})
     world = World(fleet(workload("web", 1, tight, demand=(shared,), start=slow))).run(60.0)

@@ -235,7 +235,7 @@ def test_in_a_closed_loop_a_proposed_hvpa_follows_the_load_up_and_down_again() -
         memory=int(90 * MIB),
         base=int(300 * MIB),
         hpa=HpaModel({"cpu": 80}, max_replicas=40),
-        vpa=VpaModel(margin=Fraction(23, 20), keeps=Fraction(1), resources=("memory",)),
+        vpa=VpaModel(margin=Fraction(23, 20), decay=Fraction(1), resources=("memory",)),
     )
     night = world.run(1800).state
     world.cpu, world.memory = 6000, int(600 * MIB)

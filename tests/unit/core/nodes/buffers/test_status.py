@@ -25,7 +25,7 @@ def written(cluster: Cluster, before: dict[str, Any] | None = None, name: str = 
 
 @pytest.mark.req("BF-37")
 def test_a_buffer_whose_chunks_all_fit_is_provisioned_with_its_times() -> None:
-    cluster = Cluster(a_group("small")).have("small", 1).buffers(a_buffer("spare", 4))
+    cluster = Cluster(a_group("small")).add_group_nodes("small", 1).buffers(a_buffer("spare", 4))
     status = written(cluster)
     assert status == {
         "conditions": [
@@ -43,7 +43,7 @@ def test_a_buffer_whose_chunks_all_fit_is_provisioned_with_its_times() -> None:
 
 
 def test_what_is_written_already_is_not_written_again_until_it_is_stale() -> None:
-    cluster = Cluster(a_group("small")).have("small", 1).buffers(a_buffer("spare", 4))
+    cluster = Cluster(a_group("small")).add_group_nodes("small", 1).buffers(a_buffer("spare", 4))
     status = written(cluster)
     assert written(cluster.wait(299), status) is None
     again = written(cluster.wait(1), status)
@@ -53,7 +53,7 @@ def test_what_is_written_already_is_not_written_again_until_it_is_stale() -> Non
 
 
 def test_a_condition_says_of_which_generation_it_is_though_nothing_else_changes() -> None:
-    cluster = Cluster(a_group("small")).have("small", 1).buffers(a_buffer("spare", 4))
+    cluster = Cluster(a_group("small")).add_group_nodes("small", 1).buffers(a_buffer("spare", 4))
     status = written(cluster)
     changed = build_provisioned_status(
         cluster.buffer("spare"), msgspec.convert(status, BufferStatus), 4, cluster.wait(5).now
@@ -64,7 +64,7 @@ def test_a_condition_says_of_which_generation_it_is_though_nothing_else_changes(
 
 
 def test_when_headroom_is_lost_the_last_provisioned_time_is_exact() -> None:
-    cluster = Cluster(a_group("small", most=1)).have("small", 1).buffers(a_buffer("spare", 4))
+    cluster = Cluster(a_group("small", most=1)).add_group_nodes("small", 1).buffers(a_buffer("spare", 4))
     status = written(cluster)
     cluster.wait(120).plan()
     cluster.wait(60).nodes(a_node("small-1", labels={"group": "small"}, ready=False))

@@ -16,13 +16,13 @@ from trellis.core.nodes.settings import ScaleDownSettings
 
 
 def test_after_a_failed_drain_simulation_the_node_still_has_its_pods_for_the_next() -> None:
-    cluster = ShrinkingCluster(a_group("small"), down=ScaleDownSettings(scale_down_utilization_threshold=0.9)).have(
-        "small", 2
-    )
+    cluster = ShrinkingCluster(
+        a_group("small"), down=ScaleDownSettings(scale_down_utilization_threshold=0.9)
+    ).add_group_nodes("small", 2)
     cluster.run("small-1", a_web_pod("bound", "2500m", nodeSelector={HOST: "small-1"}))
     cluster.run("small-2", a_web_pod("free", "3"))
-    cluster.look()
-    assert (cluster.code("small-1"), cluster.code("small-2")) == ("NoPlaceForPods", "NoPlaceForPods")
+    cluster.plan_removals()
+    assert (cluster.reason_code("small-1"), cluster.reason_code("small-2")) == ("NoPlaceForPods", "NoPlaceForPods")
 
 
 def storing(name: str, cpu: str, storage: str, **more: Any) -> Pod:
@@ -32,7 +32,7 @@ def storing(name: str, cpu: str, storage: str, **more: Any) -> Pod:
 
 
 def test_a_rolled_back_placement_takes_no_capacity_from_the_next() -> None:
-    cluster = ShrinkingCluster(a_group("small", amounts={"ephemeral-storage": "10Gi"})).have("small", 3)
+    cluster = ShrinkingCluster(a_group("small", amounts={"ephemeral-storage": "10Gi"})).add_group_nodes("small", 3)
     cluster.run("small-1", storing("full", "3", "10Gi"))
     # The larger of the two finds a place, and the other none.
     cluster.run("small-2", a_web_pod("large", "1"), storing("files", "100m", "5Gi"))
@@ -40,16 +40,16 @@ def test_a_rolled_back_placement_takes_no_capacity_from_the_next() -> None:
     elsewhere = {"matchExpressions": [{"key": HOST, "operator": "NotIn", "values": ["small-2"]}]}
     affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [elsewhere]}}}
     cluster.run("small-3", a_web_pod("next", "1", "6Gi", affinity=affinity))
-    cluster.look()
-    assert (cluster.code("small-2"), cluster.code("small-3")) == ("NoPlaceForPods", "NodeUnneeded")
+    cluster.plan_removals()
+    assert (cluster.reason_code("small-2"), cluster.reason_code("small-3")) == ("NoPlaceForPods", "NodeUnneeded")
 
 
 def test_a_node_that_the_scheduler_has_promised_to_a_pod_stays() -> None:
-    cluster = ShrinkingCluster(a_group("small")).have("small", 2)
+    cluster = ShrinkingCluster(a_group("small")).add_group_nodes("small", 2)
     status = {"phase": "Pending", "nominatedNodeName": "small-2"}
     cluster.create(a_web_pod("important", "1", status=status))
-    cluster.look()
-    assert (cluster.code("small-1"), cluster.code("small-2")) == ("NodeUnneeded", "PodsAreComing")
+    cluster.plan_removals()
+    assert (cluster.reason_code("small-1"), cluster.reason_code("small-2")) == ("NodeUnneeded", "PodsAreComing")
 
 
 @pytest.mark.parametrize(("boosted", "asked"), [(500, 1000), (3000, 3000)])

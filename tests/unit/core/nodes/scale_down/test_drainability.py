@@ -69,12 +69,12 @@ def test_a_pod_that_tolerates_the_mark_is_not_moved(toleration: dict[str, str], 
 
 
 def test_no_pod_is_evicted_repeatedly_from_a_node_it_would_return_to() -> None:
-    cluster = ShrinkingCluster(a_group("small")).have("small", 2)
+    cluster = ShrinkingCluster(a_group("small")).add_group_nodes("small", 2)
     cluster.run("small-1", a_web_pod("everywhere", "500m", tolerations=[{"operator": "Exists"}]))
     cluster.run("small-2", a_web_pod("large", "2500m"))
-    cluster.passes(3000, every=30)
+    cluster.run_passes(3000, every=30)
     assert cluster.evicted == []
-    assert cluster.code("small-1") == "PodWouldComeBack"
+    assert cluster.reason_code("small-1") == "PodWouldComeBack"
 
 
 def test_a_pod_of_a_custom_controller_is_not_evicted_unless_settings_allow_it() -> None:
@@ -151,16 +151,16 @@ def test_a_pod_that_makes_way_for_all_may_be_moved_unless_it_says_no() -> None:
 
 def test_a_node_is_told_which_pod_keeps_it() -> None:
     cluster = ShrinkingCluster(a_group("small"))
-    cluster.have("small", 2).place(a_pod("bare", "1"), "small-1")
-    cluster.look()
-    assert cluster.code("small-1") == "PodNotReplicated"
-    assert str(cluster.said["small-1"].reason) == "default/bare: it has no controller"
+    cluster.add_group_nodes("small", 2).place(a_pod("bare", "1"), "small-1")
+    cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "PodNotReplicated"
+    assert str(cluster.decisions["small-1"].reason) == "default/bare: it has no controller"
 
 
 def test_pods_that_are_going_do_not_keep_a_node_and_those_overdue_are_not_waited_for() -> None:
     going = ShrinkingCluster(a_group("small"))
-    going.have("small", 1).place(a_pod("bare"), "small-1")
-    going.going("bare", START + 100)
+    going.add_group_nodes("small", 1).place(a_pod("bare"), "small-1")
+    going.mark_terminating("bare", START + 100)
     on = going.snapshot.pods_on("small-1").values()
     before = find_pods_to_drain(on, START, DisruptionBudgets(()), DOWN)
     assert [each.key[1] for each in before.terminating] == ["bare"]
@@ -224,10 +224,10 @@ def test_a_pod_that_does_not_run_yet_is_under_no_budget() -> None:
 
 def test_an_eviction_shortens_only_a_grace_period_that_is_too_long() -> None:
     cluster = ShrinkingCluster(a_group("small"))
-    cluster.have("small", 2).run("small-1", a_web_pod("full", "3"))
+    cluster.add_group_nodes("small", 2).run("small-1", a_web_pod("full", "3"))
     cluster.run("small-2", a_web_pod("slow", "100m", terminationGracePeriodSeconds=3600), a_web_pod("plain", "100m"))
-    cluster.pass_(600)
-    cluster.pass_(6)
-    cluster.pass_(6)
-    graces = {action.name: action.grace_period_seconds for action in cluster.look().actions}  # type: ignore[union-attr]
+    cluster.run_pass(600)
+    cluster.run_pass(6)
+    cluster.run_pass(6)
+    graces = {action.name: action.grace_period_seconds for action in cluster.plan_removals().actions}  # type: ignore[union-attr]
     assert graces == {"slow": 600, "plain": None}

@@ -20,80 +20,80 @@ from trellis.core.nodes.state.readiness import LEAVING_TAINT
 
 def a_cluster(count: int = 3, **group: object) -> ShrinkingCluster:
     cluster = ShrinkingCluster(a_group("small", **group))  # type: ignore[arg-type]  # figures of the group
-    cluster.have("small", count)
+    cluster.add_group_nodes("small", count)
     return cluster
 
 
 def test_an_empty_node_goes_after_ten_minutes() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
-    cluster.look()
-    assert cluster.code("small-1") == "NodeInUse"
-    assert cluster.said["small-2"].outcome is NodeOutcome.UNNEEDED
-    cluster.pass_(590)
-    assert not cluster.marked
-    cluster.passes(40)
+    cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "NodeInUse"
+    assert cluster.decisions["small-2"].outcome is NodeOutcome.UNNEEDED
+    cluster.run_pass(590)
+    assert not cluster.tainted_nodes
+    cluster.run_passes(40)
     assert cluster.released == ["small-2"]
     assert list(cluster.snapshot.nodes) == ["small-1"]
 
 
 def test_a_node_is_marked_first_and_given_back_only_after_a_while() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(600)
-    cluster.pass_(1)
-    assert cluster.marked == ["small-1"]
-    cluster.pass_(1)
-    assert cluster.code("small-1") == "NodeSettling"
+    cluster.run_pass(600)
+    cluster.run_pass(1)
+    assert cluster.tainted_nodes == ["small-1"]
+    cluster.run_pass(1)
+    assert cluster.reason_code("small-1") == "NodeSettling"
     cluster.wait(5)
-    cluster.pass_()
+    cluster.run_pass()
     assert cluster.released == ["small-1"]
 
 
 def test_what_runs_on_an_underused_node_moves_to_another() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "2500m")).run("small-2", a_web_pod("b", "500m"))
-    cluster.pass_(600)
-    cluster.passes(100)
+    cluster.run_pass(600)
+    cluster.run_passes(100)
     assert cluster.evicted == ["b"]
     assert cluster.released == ["small-2"]
-    assert not cluster.waiting
+    assert not cluster.pending
     assert {each.node for each in cluster.snapshot.placed.values()} == {"small-1"}
 
 
 def test_a_node_whose_pods_fit_nowhere_else_stays_and_is_reported() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3")).run("small-2", a_web_pod("b", "1500m"))
-    cluster.look()
-    assert cluster.code("small-2") == "NoPlaceForPods"
-    cluster.passes(1500, every=30)
+    cluster.plan_removals()
+    assert cluster.reason_code("small-2") == "NoPlaceForPods"
+    cluster.run_passes(1500, every=30)
     assert cluster.released == []
 
 
 def test_an_unremovable_node_is_not_tried_again_for_five_minutes() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3")).run("small-2", a_web_pod("b", "1500m"))
-    cluster.pass_()
+    cluster.run_pass()
     cluster.delete("a")
     cluster.run("small-1", a_web_pod("c", "2100m"))
-    cluster.look()
-    assert cluster.code("small-2") == "NoPlaceForPods"
+    cluster.plan_removals()
+    assert cluster.reason_code("small-2") == "NoPlaceForPods"
     cluster.wait(300)
-    cluster.look()
-    assert cluster.code("small-2") == "NodeUnneeded"
+    cluster.plan_removals()
+    assert cluster.reason_code("small-2") == "NodeUnneeded"
 
 
 def test_several_underused_nodes_are_folded_into_one() -> None:
     cluster = a_cluster(4)
     for number in range(1, 5):
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "500m"))
-    cluster.passes(2400, every=30)
+    cluster.run_passes(2400, every=30)
     assert len(cluster.snapshot.nodes) == 1
     assert len(cluster.snapshot.placed) == 4
 
 
 def test_of_nodes_that_go_together_none_takes_over_what_is_on_another() -> None:
-    cluster = ShrinkingCluster(a_group("small"), down=msgspec.structs.replace(DOWN, max_drain_parallelism=5)).have(
-        "small", 6
-    )
+    cluster = ShrinkingCluster(
+        a_group("small"), down=msgspec.structs.replace(DOWN, max_drain_parallelism=5)
+    ).add_group_nodes("small", 6)
     for number in range(1, 7):
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "500m"))
-    cluster.passes(900, every=30)
+    cluster.run_passes(900, every=30)
     assert len(cluster.released) == 5
     assert sorted(cluster.evicted) == sorted({*cluster.evicted})
     assert not any("+" in name for name in cluster.evicted)
@@ -101,18 +101,18 @@ def test_of_nodes_that_go_together_none_takes_over_what_is_on_another() -> None:
 
 def test_a_group_never_gets_smaller_than_its_minimum() -> None:
     cluster = a_cluster(4, min_size=2)
-    cluster.look()
-    assert sorted(each.outcome for each in cluster.said.values()) == ["Kept", "Kept", "Unneeded", "Unneeded"]
-    cluster.passes(1500, every=30)
+    cluster.plan_removals()
+    assert sorted(each.outcome for each in cluster.decisions.values()) == ["Kept", "Kept", "Unneeded", "Unneeded"]
+    cluster.run_passes(1500, every=30)
     assert len(cluster.snapshot.nodes) == 2
-    assert {cluster.code(name) for name in cluster.snapshot.nodes} == {"GroupAtMinimum"}
+    assert {cluster.reason_code(name) for name in cluster.snapshot.nodes} == {"GroupAtMinimum"}
 
 
 def test_nodes_of_no_group_are_left_alone() -> None:
     cluster = a_cluster(0)
     cluster.nodes(a_node("bare"))
-    cluster.passes(1500, every=30)
-    assert cluster.code("bare") == "NodeOfNoGroup"
+    cluster.run_passes(1500, every=30)
+    assert cluster.reason_code("bare") == "NodeOfNoGroup"
 
 
 def test_ten_empty_nodes_go_at_a_time_and_one_with_pods() -> None:
@@ -120,12 +120,12 @@ def test_ten_empty_nodes_go_at_a_time_and_one_with_pods() -> None:
     for number in range(1, 6):
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "100m"))
     cluster.run("small-20", a_web_pod("large", "3"))
-    cluster.pass_(600)
-    cluster.look()
-    leaving = [name for name, each in cluster.said.items() if each.outcome is NodeOutcome.LEAVING]
+    cluster.run_pass(600)
+    cluster.plan_removals()
+    leaving = [name for name, each in cluster.decisions.items() if each.outcome is NodeOutcome.LEAVING]
     assert len(leaving) == 10
     assert sum(bool(cluster.snapshot.pods_on(name)) for name in leaving) <= 1
-    assert "ScaleDownLimited" in {each.reason.reason.code for each in cluster.said.values()}
+    assert "ScaleDownLimited" in {each.reason.reason.code for each in cluster.decisions.values()}
 
 
 def test_one_node_with_pods_goes_at_a_time() -> None:
@@ -133,67 +133,67 @@ def test_one_node_with_pods_goes_at_a_time() -> None:
     for number in range(1, 4):
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "100m"))
     cluster.run("small-4", a_web_pod("half", "2100m"))
-    cluster.pass_(600)
-    cluster.pass_()
-    assert len(cluster.marked) == 1
+    cluster.run_pass(600)
+    cluster.run_pass()
+    assert len(cluster.tainted_nodes) == 1
 
 
 def test_a_node_that_takes_over_what_another_has_cannot_go_with_it() -> None:
     cluster = ShrinkingCluster(a_group("a"), a_group("b"))
-    cluster.have("a", 2).have("b", 1)
+    cluster.add_group_nodes("a", 2).add_group_nodes("b", 1)
     cluster.run("a-1", a_web_pod("bound", "1", nodeSelector={"group": "a"})).run("a-2", a_web_pod("free", "1200m"))
     cluster.run("b-1", a_web_pod("full", "2500m"))
-    cluster.look()
-    assert (cluster.code("a-1"), cluster.code("a-2")) == ("NodeUnneeded", "NodeTakesOver")
+    cluster.plan_removals()
+    assert (cluster.reason_code("a-1"), cluster.reason_code("a-2")) == ("NodeUnneeded", "NodeTakesOver")
 
 
 def test_a_failed_drain_simulation_takes_no_capacity_from_the_next() -> None:
     cluster = ShrinkingCluster(a_group("a"), a_group("b"))
-    cluster.have("a", 2).have("b", 1)
+    cluster.add_group_nodes("a", 2).add_group_nodes("b", 1)
     pinned = a_web_pod("pinned", "300m", nodeSelector={"kubernetes.io/hostname": "a-1"})
     cluster.run("a-1", a_web_pod("free", "600m"), pinned)
     cluster.run("a-2", a_web_pod("bound", "1200m", nodeSelector={"group": "b"}))
     cluster.run("b-1", a_web_pod("full", "2500m"))
-    cluster.look()
-    assert (cluster.code("a-1"), cluster.code("a-2")) == ("NoPlaceForPods", "NodeUnneeded")
+    cluster.plan_removals()
+    assert (cluster.reason_code("a-1"), cluster.reason_code("a-2")) == ("NoPlaceForPods", "NodeUnneeded")
 
 
 def test_a_node_that_is_not_ready_goes_after_twenty_minutes() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
-    cluster.unready("small-2")
-    cluster.passes(1200, every=30)
-    assert (cluster.marked, cluster.released) == ([], [])
-    cluster.passes(30)
+    cluster.mark_unready("small-2")
+    cluster.run_passes(1200, every=30)
+    assert (cluster.tainted_nodes, cluster.released) == ([], [])
+    cluster.run_passes(30)
     assert cluster.released == ["small-2"]
 
 
 def test_nodes_that_are_not_ready_can_be_kept() -> None:
     cluster = a_cluster(1)
     cluster.down = msgspec.structs.replace(DOWN, scale_down_unready_enabled=False)
-    cluster.unready("small-1")
-    cluster.look()
-    assert cluster.code("small-1") == "NodeUnreadyKept"
+    cluster.mark_unready("small-1")
+    cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "NodeUnreadyKept"
 
 
 def test_nothing_is_removed_for_ten_minutes_after_nodes_were_added() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(590)
-    cluster.shrunk = record_added_nodes(cluster.shrunk, cluster.now)
-    cluster.passes(600, every=60)
-    assert cluster.code("small-1") == "ScaleDownDelayed"
+    cluster.run_pass(590)
+    cluster.scale_down_memory = record_added_nodes(cluster.scale_down_memory, cluster.now)
+    cluster.run_passes(600, every=60)
+    assert cluster.reason_code("small-1") == "ScaleDownDelayed"
     assert cluster.released == []
-    cluster.passes(40)
+    cluster.run_passes(40)
     assert cluster.released == ["small-1"]
 
 
 def test_an_order_of_a_process_before_this_one_delays_removals_too() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(595)
-    cluster._begin("small", cluster.now)
-    cluster.show_groups()
+    cluster.run_pass(595)
+    cluster._order_instance("small", cluster.now)
+    cluster.update_groups()
     cluster.wait(5)
-    cluster.look()
-    assert cluster.code("small-1") == "ScaleDownDelayed"
+    cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "ScaleDownDelayed"
 
 
 def test_the_next_removal_can_wait_for_a_while_after_the_last() -> None:
@@ -201,99 +201,101 @@ def test_the_next_removal_can_wait_for_a_while_after_the_last() -> None:
     cluster.down = msgspec.structs.replace(
         DOWN, max_scale_down_parallelism=1, scale_down_delay_after_delete_seconds=300.0
     )
-    cluster.pass_(600)
-    cluster.passes(40)
+    cluster.run_pass(600)
+    cluster.run_passes(40)
     assert len(cluster.released) == 1
-    cluster.pass_()
+    cluster.run_pass()
     (left,) = cluster.snapshot.nodes
-    assert cluster.code(left) == "ScaleDownDelayed"
-    cluster.passes(330)
+    assert cluster.reason_code(left) == "ScaleDownDelayed"
+    cluster.run_passes(330)
     assert len(cluster.released) == 2
 
 
 def test_a_refusal_of_the_provider_keeps_the_node_and_delays_the_next_try() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(600)
-    cluster.pass_()
-    cluster.shrunk = record_failed_removal(cluster.shrunk, "small-1", cluster.now)
-    cluster.pass_()
-    assert cluster.code("small-1") == "MarkLeftBehind"
-    assert cluster.marked == []
-    cluster.shrunk = msgspec.structs.replace(cluster.shrunk, unneeded_since={"small-1": cluster.now - 1000})
-    cluster.look()
-    assert cluster.code("small-1") == "ScaleDownDelayed"
+    cluster.run_pass(600)
+    cluster.run_pass()
+    cluster.scale_down_memory = record_failed_removal(cluster.scale_down_memory, "small-1", cluster.now)
+    cluster.run_pass()
+    assert cluster.reason_code("small-1") == "MarkLeftBehind"
+    assert cluster.tainted_nodes == []
+    cluster.scale_down_memory = msgspec.structs.replace(
+        cluster.scale_down_memory, unneeded_since={"small-1": cluster.now - 1000}
+    )
+    cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "ScaleDownDelayed"
 
 
 def test_marks_of_a_process_that_ended_are_taken_off() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(600)
-    cluster.pass_(1)
-    assert cluster.marked == ["small-1"]
-    cluster.shrunk = ScaleDownMemory()
-    cluster.pass_()
-    assert cluster.marked == []
-    assert cluster.code("small-1") == "MarkLeftBehind"
-    cluster.look()
-    assert cluster.code("small-1") == "NodeUnneeded"
+    cluster.run_pass(600)
+    cluster.run_pass(1)
+    assert cluster.tainted_nodes == ["small-1"]
+    cluster.scale_down_memory = ScaleDownMemory()
+    cluster.run_pass()
+    assert cluster.tainted_nodes == []
+    assert cluster.reason_code("small-1") == "MarkLeftBehind"
+    cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "NodeUnneeded"
 
 
 def test_a_node_that_gets_a_pod_meanwhile_is_kept() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
-    cluster.pass_(600)
-    cluster.pass_(1)
-    assert cluster.marked == ["small-2"]
+    cluster.run_pass(600)
+    cluster.run_pass(1)
+    assert cluster.tainted_nodes == ["small-2"]
     cluster.run("small-2", a_web_pod("late", "100m"))
-    cluster.pass_()
-    assert cluster.code("small-2") == "PodCameMeanwhile"
-    assert cluster.marked == []
+    cluster.run_pass()
+    assert cluster.reason_code("small-2") == "PodCameMeanwhile"
+    assert cluster.tainted_nodes == []
     assert cluster.released == []
 
 
 def test_a_node_for_which_a_pod_waits_is_kept() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
-    cluster.pass_(600)
-    cluster.pass_(1)
+    cluster.run_pass(600)
+    cluster.run_pass(1)
     cluster.create(a_pod("waits", "3"))
-    cluster.act(cluster.look())
-    assert cluster.code("small-2") == "NodeNeededAgain"
-    assert cluster.marked == []
+    cluster.execute(cluster.plan_removals())
+    assert cluster.reason_code("small-2") == "NodeNeededAgain"
+    assert cluster.tainted_nodes == []
     assert cluster.plan().orders == ()
 
 
 def test_a_node_whose_mark_is_not_seen_yet_is_kept_for_a_pod_that_waits() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
-    cluster.pass_(600)
-    cluster.look()
-    assert cluster.code("small-2") == "NodeMarked"
+    cluster.run_pass(600)
+    cluster.plan_removals()
+    assert cluster.reason_code("small-2") == "NodeMarked"
     cluster.create(a_pod("waits", "3"))
-    assert cluster.look().actions == ()
-    assert cluster.code("small-2") == "NodeNeededAgain"
+    assert cluster.plan_removals().actions == ()
+    assert cluster.reason_code("small-2") == "NodeNeededAgain"
 
 
 def test_a_mark_that_is_not_seen_yet_is_written_again() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(600)
-    first = cluster.look()
+    cluster.run_pass(600)
+    first = cluster.plan_removals()
     cluster.wait(10)
-    again = cluster.look()
+    again = cluster.plan_removals()
     assert first.actions == again.actions
-    assert cluster.shrunk.removals["small-1"].tainted_at is None
+    assert cluster.scale_down_memory.removals["small-1"].tainted_at is None
 
 
 def test_a_node_on_which_no_mark_is_ever_seen_is_kept_and_makes_way_for_others() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(600)
-    cluster.look()
+    cluster.run_pass(600)
+    cluster.plan_removals()
     cluster.wait(120)
-    assert cluster.look().memory.removals == {}
-    assert cluster.code("small-1") == "MarkUnseen"
-    assert cluster.shrunk.last_failed_at == cluster.now
+    assert cluster.plan_removals().memory.removals == {}
+    assert cluster.reason_code("small-1") == "MarkUnseen"
+    assert cluster.scale_down_memory.last_failed_at == cluster.now
 
 
 def test_a_pod_that_cannot_be_read_keeps_its_node_and_no_other() -> None:
     cluster = a_cluster(3).run("small-1", a_web_pod("full", "2100m")).run("small-2", a_web_pod("odd", "100m", "lots"))
-    cluster.look()
-    assert (cluster.code("small-2"), cluster.code("small-3")) == ("PodDemandUnreadable", "NodeUnneeded")
+    cluster.plan_removals()
+    assert (cluster.reason_code("small-2"), cluster.reason_code("small-3")) == ("PodDemandUnreadable", "NodeUnneeded")
 
 
 def test_a_node_of_absurd_capacity_is_judged_like_any_other() -> None:
@@ -302,57 +304,60 @@ def test_a_node_of_absurd_capacity_is_judged_like_any_other() -> None:
     node = cluster.snapshot.nodes["small-1"]
     cluster.change(msgspec.structs.replace(node, status=msgspec.structs.replace(node.status, allocatable=amounts)))
     cluster.run("small-1", a_web_pod("a", "1"))
-    cluster.look()
-    assert cluster.code("small-1") == "NodeInUse"
+    cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "NodeInUse"
 
 
 def test_a_node_that_was_given_back_counts_until_its_group_shows_it() -> None:
     cluster = a_cluster(2, min_size=1)
-    cluster.pass_(600)
-    cluster.pass_(6)
-    cluster.pass_(6)
-    cluster.look()
-    assert sorted(each.outcome for each in cluster.said.values()) == ["Kept", "Leaving"]
+    cluster.run_pass(600)
+    cluster.run_pass(6)
+    cluster.run_pass(6)
+    cluster.plan_removals()
+    assert sorted(each.outcome for each in cluster.decisions.values()) == ["Kept", "Leaving"]
     for _ in range(5):
         cluster.wait(10)
-        cluster.look()
-        assert sorted(each.reason.reason.code for each in cluster.said.values()) == ["GroupAtMinimum", "NodeReleased"]
+        cluster.plan_removals()
+        assert sorted(each.reason.reason.code for each in cluster.decisions.values()) == [
+            "GroupAtMinimum",
+            "NodeReleased",
+        ]
 
 
 def test_a_namesake_of_a_node_that_was_being_removed_is_another_node() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(600)
-    cluster.pass_(1)
+    cluster.run_pass(600)
+    cluster.run_pass(1)
     node = cluster.snapshot.nodes["small-1"]
     metadata = msgspec.structs.replace(node.metadata, uid="another")
     cluster.change(msgspec.structs.replace(node, metadata=metadata))
-    plan = cluster.look()
-    assert cluster.code("small-1") == "MarkLeftBehind"
+    plan = cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "MarkLeftBehind"
     assert plan.memory.removals == {}
     assert plan.memory.last_deleted_at == cluster.now
 
 
 def test_a_node_is_kept_if_its_pods_find_no_place_any_more() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "2500m")).run("small-2", a_web_pod("b", "1"))
-    cluster.pass_(600)
-    cluster.pass_(1)
-    assert cluster.marked == ["small-2"]
+    cluster.run_pass(600)
+    cluster.run_pass(1)
+    assert cluster.tainted_nodes == ["small-2"]
     cluster.run("small-1", a_web_pod("c", "1"))
-    cluster.pass_()
-    assert cluster.code("small-2") == "NodeNeededAgain"
-    assert cluster.marked == []
+    cluster.run_pass()
+    assert cluster.reason_code("small-2") == "NodeNeededAgain"
+    assert cluster.tainted_nodes == []
     assert cluster.evicted == []
 
 
 def test_a_node_whose_leaving_taint_is_removed_by_others_is_kept() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(600)
-    cluster.pass_(1)
-    cluster.pass_(1)
+    cluster.run_pass(600)
+    cluster.run_pass(1)
+    cluster.run_pass(1)
     node = cluster.snapshot.nodes["small-1"]
     cluster.change(msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=())))
-    cluster.pass_()
-    assert cluster.code("small-1") == "MarkTakenOff"
+    cluster.run_pass()
+    assert cluster.reason_code("small-1") == "MarkTakenOff"
     assert cluster.released == []
 
 
@@ -361,62 +366,62 @@ def test_a_taint_on_a_node_outside_our_groups_is_removed_only_when_no_other_proc
     cluster.nodes(
         a_node("theirs", taints=[{"key": LEAVING_TAINT, "value": f"{cluster.now:.0f}", "effect": "NoSchedule"}])
     )
-    cluster.passes(1700, every=100)
-    assert (cluster.code("theirs"), cluster.marked) == ("NodeOfNoGroup", ["theirs"])
-    cluster.passes(200, every=100)
-    assert cluster.marked == []
+    cluster.run_passes(1700, every=100)
+    assert (cluster.reason_code("theirs"), cluster.tainted_nodes) == ("NodeOfNoGroup", ["theirs"])
+    cluster.run_passes(200, every=100)
+    assert cluster.tainted_nodes == []
 
 
 def test_a_node_that_others_are_about_to_remove_is_theirs() -> None:
     cluster = a_cluster(0)
     taints = [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]
     node = a_node("small-1", taints=taints)
-    cluster._come_up("small", cluster._begin("small", 0.0), 0.0)
-    cluster.show_groups()
+    cluster._boot("small", cluster._order_instance("small", 0.0), 0.0)
+    cluster.update_groups()
     cluster.change(node)
-    plan = cluster.look()
-    assert cluster.code("small-1") == "NodeGoing"
+    plan = cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "NodeGoing"
     assert plan.actions == ()
 
 
 def test_an_instance_that_is_leaving_is_waited_for_and_never_unmarked() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(600)
-    cluster.pass_(6)
-    cluster.pass_(6)
-    plan = cluster.look()
-    assert cluster.code("small-1") == "NodeReleased"
-    cluster.give_back("small-1", "small")
+    cluster.run_pass(600)
+    cluster.run_pass(6)
+    cluster.run_pass(6)
+    plan = cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "NodeReleased"
+    cluster.mark_leaving("small-1", "small")
     for _ in range(100):
         cluster.wait(10)
-        plan = cluster.look()
+        plan = cluster.plan_removals()
         assert plan.actions == ()
-        assert cluster.code("small-1") == "NodeGoing"
+        assert cluster.reason_code("small-1") == "NodeGoing"
 
 
 def test_a_provider_that_takes_a_node_back_and_keeps_it_is_seen_through() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(600)
-    cluster.pass_(6)
-    cluster.pass_(6)
-    cluster.look()
+    cluster.run_pass(600)
+    cluster.run_pass(6)
+    cluster.run_pass(6)
+    cluster.plan_removals()
     cluster.wait(60)
-    cluster.look()
-    assert cluster.code("small-1") == "NodeReleased"
+    cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "NodeReleased"
     cluster.wait(60)
-    cluster.act(cluster.look())
-    assert cluster.code("small-1") == "ReleaseUnseen"
-    assert cluster.marked == []
+    cluster.execute(cluster.plan_removals())
+    assert cluster.reason_code("small-1") == "ReleaseUnseen"
+    assert cluster.tainted_nodes == []
 
 
 def test_removals_end_when_they_are_switched_off() -> None:
     cluster = a_cluster(1)
-    cluster.pass_(600)
-    cluster.pass_(1)
+    cluster.run_pass(600)
+    cluster.run_pass(1)
     cluster.down = msgspec.structs.replace(DOWN, scale_down_enabled=False)
-    cluster.pass_()
-    assert cluster.code("small-1") == "ScaleDownOff"
-    assert cluster.marked == []
+    cluster.run_pass()
+    assert cluster.reason_code("small-1") == "ScaleDownOff"
+    assert cluster.tainted_nodes == []
 
 
 @pytest.mark.parametrize(
@@ -425,36 +430,36 @@ def test_removals_end_when_they_are_switched_off() -> None:
 def test_an_annotation_keeps_a_node(annotation: str) -> None:
     cluster = a_cluster(1)
     cluster.annotate("small-1", **{annotation: "true"})
-    cluster.passes(1000, every=30)
-    assert cluster.code("small-1") == "ScaleDownDisabled"
-    assert not cluster.marked
+    cluster.run_passes(1000, every=30)
+    assert cluster.reason_code("small-1") == "ScaleDownDisabled"
+    assert not cluster.tainted_nodes
 
 
 def test_a_node_that_is_still_booting_is_no_candidate() -> None:
     cluster = a_cluster(0)
-    cluster._begin("small", cluster.now)
-    cluster.show_groups()
+    cluster._order_instance("small", cluster.now)
+    cluster.update_groups()
     cluster.nodes(a_node("small-1", ready=False))
     cluster.instances["small"] = [msgspec.structs.replace(cluster.instances["small"][0], node="small-1")]
-    cluster.show_groups()
-    cluster.look()
-    assert cluster.code("small-1") == "NodeStarting"
+    cluster.update_groups()
+    cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "NodeStarting"
 
 
 def test_a_drain_goes_on_as_fast_as_budgets_allow() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2"))
     cluster.run("small-2", *(a_web_pod(f"pod-{at}", "100m", labels={"app": "web"}) for at in range(3)))
     cluster.budgets = [a_budget("web", 1, {"app": "web"})]
-    cluster.pass_(600)
-    cluster.pass_(6)
-    cluster.pass_(6)
-    cluster.pass_(1)
+    cluster.run_pass(600)
+    cluster.run_pass(6)
+    cluster.run_pass(6)
+    cluster.run_pass(1)
     assert len(cluster.evicted) == 1
     cluster.budgets = [a_budget("web", 0, {"app": "web"})]
-    cluster.passes(60)
+    cluster.run_passes(60)
     assert len(cluster.evicted) == 1
     cluster.budgets = [a_budget("web", 2, {"app": "web"})]
-    cluster.passes(30)
+    cluster.run_passes(30)
     assert len(cluster.evicted) == 3
     assert cluster.released == ["small-2"]
 
@@ -463,41 +468,41 @@ def test_a_drain_that_budgets_do_not_let_end_is_given_up() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2"))
     cluster.run("small-2", a_web_pod("a", "100m", labels={"app": "web"}))
     cluster.budgets = [a_budget("web", 1, {"app": "web"})]
-    cluster.pass_(600)
-    cluster.pass_(6)
+    cluster.run_pass(600)
+    cluster.run_pass(6)
     cluster.budgets = [a_budget("web", 0, {"app": "web"})]
-    cluster.passes(130)
+    cluster.run_passes(130)
     assert cluster.evicted == []
-    assert cluster.marked == []
-    assert cluster.shrunk.last_failed_at > 0
+    assert cluster.tainted_nodes == []
+    assert cluster.scale_down_memory.last_failed_at > 0
 
 
 def test_a_node_whose_pods_no_budget_lets_go_is_not_even_marked() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2"))
     cluster.run("small-2", a_web_pod("a", "100m", labels={"app": "web"}))
     cluster.budgets = [a_budget("web", 0, {"app": "web"})]
-    cluster.pass_(600)
-    cluster.passes(100)
-    assert cluster.code("small-2") == "DisruptionsUsedUp"
-    assert cluster.marked == []
+    cluster.run_pass(600)
+    cluster.run_passes(100)
+    assert cluster.reason_code("small-2") == "DisruptionsUsedUp"
+    assert cluster.tainted_nodes == []
 
 
 def test_pods_that_are_going_are_waited_for_as_long_as_they_may_take() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "3")).run("small-2", a_web_pod("a", "100m"))
-    cluster.going("a", cluster.now + 900)
-    cluster.pass_(600)
-    cluster.passes(200)
-    assert cluster.marked == ["small-2"]
+    cluster.mark_terminating("a", cluster.now + 900)
+    cluster.run_pass(600)
+    cluster.run_passes(200)
+    assert cluster.tainted_nodes == ["small-2"]
     assert cluster.evicted == []
-    cluster.passes(160)
+    cluster.run_passes(160)
     assert cluster.released == ["small-2"]
 
 
 def test_pods_that_make_way_for_all_need_no_place() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "4"))
     cluster.run("small-2", a_web_pod("cheap", "4", priority=-100))
-    cluster.pass_(600)
-    cluster.passes(50)
+    cluster.run_pass(600)
+    cluster.run_passes(50)
     assert cluster.evicted == ["cheap"]
     assert cluster.released == ["small-2"]
 
@@ -505,8 +510,8 @@ def test_pods_that_make_way_for_all_need_no_place() -> None:
 def test_pods_of_daemon_sets_go_with_their_node() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "3"))
     cluster.run("small-2", a_web_pod("agent", "500m", owner=("DaemonSet", "agent")))
-    cluster.pass_(600)
-    cluster.passes(30)
+    cluster.run_pass(600)
+    cluster.run_passes(30)
     assert cluster.evicted == []
     assert cluster.released == ["small-2"]
 
@@ -515,21 +520,21 @@ def test_rules_about_other_pods_hold_where_pods_would_go() -> None:
     cluster = a_cluster(2)
     for number in (1, 2):
         cluster.run(f"small-{number}", a_web_pod(f"p{number}", "100m", labels={"app": "db"}, **apart({"app": "db"})))
-    cluster.pass_(600)
-    cluster.passes(100)
+    cluster.run_pass(600)
+    cluster.run_passes(100)
     assert cluster.released == []
-    assert {cluster.code(name) for name in cluster.snapshot.nodes} == {"NoPlaceForPods"}
+    assert {cluster.reason_code(name) for name in cluster.snapshot.nodes} == {"NoPlaceForPods"}
 
 
 def test_a_pod_that_would_be_boosted_again_needs_headroom_for_that() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2500m")).run("small-2", a_web_pod("slow", "500m"))
     cluster.starts = lambda pod: {"app": 2000} if pod.metadata.name.startswith("slow") else {}
-    cluster.pass_(600)
-    cluster.passes(100)
-    assert cluster.code("small-2") == "NoPlaceForPods"
+    cluster.run_pass(600)
+    cluster.run_passes(100)
+    assert cluster.reason_code("small-2") == "NoPlaceForPods"
     assert cluster.released == []
     cluster.starts = lambda _pod: {"app": 1500}
-    cluster.passes(1000, every=30)
+    cluster.run_passes(1000, every=30)
     assert cluster.released == ["small-2"]
 
 
@@ -537,25 +542,25 @@ def test_a_pod_goes_only_where_its_volumes_can_be_reached() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2500m"))
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     cluster.run("small-2", a_web_pod("db", "500m", volumes=[volume], owner=("StatefulSet", "db")))
-    cluster.look()
-    assert cluster.code("small-2") == "NoPlaceForPods"
+    cluster.plan_removals()
+    assert cluster.reason_code("small-2") == "NoPlaceForPods"
     bound = {"namespace": "default", "name": "data", "annotations": {BIND_COMPLETED: "yes"}}
     claim = convert_object({"metadata": bound, "spec": {"volumeName": "v"}}, PersistentVolumeClaim)
     cluster.snapshot.put_storage(Storage({("default", "data"): claim}, {"v": PersistentVolume()}))
     cluster.wait(300)
-    cluster.look()
-    assert cluster.code("small-2") == "NodeUnneeded"
+    cluster.plan_removals()
+    assert cluster.reason_code("small-2") == "NodeUnneeded"
 
 
 @pytest.mark.req("BF-34")
 def test_chunks_hold_a_node_only_while_headroom_would_be_lost() -> None:
     cluster = a_cluster(3).run("small-1", a_web_pod("a", "3"))
     cluster.buffers(a_buffer("spare", 4))
-    cluster.passes(1500, every=30)
+    cluster.run_passes(1500, every=30)
     assert len(cluster.snapshot.nodes) == 2
     assert cluster.plan().buffers[0].is_provisioned
     assert cluster.plan().orders == ()
-    held = {cluster.code(name) for name in cluster.snapshot.nodes}
+    held = {cluster.reason_code(name) for name in cluster.snapshot.nodes}
     assert held == {"NodeInUse", "NoPlaceForChunks"}
 
 
@@ -563,8 +568,8 @@ def test_a_node_with_nothing_but_chunks_goes_like_an_empty_one() -> None:
     cluster = a_cluster(6)
     cluster.down = msgspec.structs.replace(DOWN, max_drain_parallelism=0)
     cluster.buffers(a_buffer("spare", 6, a_spec("1")))
-    cluster.pass_(600)
-    cluster.passes(100)
+    cluster.run_pass(600)
+    cluster.run_passes(100)
     assert len(cluster.snapshot.nodes) == 2
     assert cluster.plan().buffers[0].is_provisioned
 
@@ -573,7 +578,7 @@ def test_a_node_with_nothing_but_chunks_goes_like_an_empty_one() -> None:
 def test_a_minimum_is_kept_whether_it_is_used_or_not() -> None:
     cluster = a_cluster(3).run("small-1", a_web_pod("a", "3"))
     cluster.buffers(a_buffer("floor", 8, recreationStrategy="KeepMinimum"))
-    cluster.passes(1500, every=30)
+    cluster.run_passes(1500, every=30)
     assert len(cluster.snapshot.nodes) == 2
     assert cluster.plan().buffers[0].is_provisioned
 
@@ -581,9 +586,11 @@ def test_a_minimum_is_kept_whether_it_is_used_or_not() -> None:
 @pytest.mark.req("BF-36")
 def test_a_minimum_may_be_met_by_nodes_of_two_groups_together() -> None:
     cluster = ShrinkingCluster(a_group("a"), a_group("b"))
-    cluster.have("a", 2).have("b", 2).run("a-1", a_web_pod("x", "3")).run("b-1", a_web_pod("y", "3"))
+    cluster.add_group_nodes("a", 2).add_group_nodes("b", 2).run("a-1", a_web_pod("x", "3")).run(
+        "b-1", a_web_pod("y", "3")
+    )
     cluster.buffers(a_buffer("floor", 8, recreationStrategy="KeepMinimum"))
-    cluster.passes(1500, every=30)
+    cluster.run_passes(1500, every=30)
     assert sorted(cluster.snapshot.nodes) == ["a-1", "b-1"]
     assert cluster.plan().buffers[0].is_provisioned
     assert cluster.plan().orders == ()
@@ -591,21 +598,21 @@ def test_a_minimum_may_be_met_by_nodes_of_two_groups_together() -> None:
 
 def test_a_node_needed_by_chunks_again_is_kept() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
-    cluster.pass_(600)
-    cluster.pass_(1)
-    assert cluster.marked == ["small-2"]
+    cluster.run_pass(600)
+    cluster.run_pass(1)
+    assert cluster.tainted_nodes == ["small-2"]
     cluster.buffers(a_buffer("spare", 3))
-    cluster.act(cluster.look())
-    assert cluster.code("small-2") == "NodeNeededAgain"
-    assert cluster.marked == []
+    cluster.execute(cluster.plan_removals())
+    assert cluster.reason_code("small-2") == "NodeNeededAgain"
+    assert cluster.tainted_nodes == []
     assert cluster.plan().orders == ()
 
 
 def test_of_two_empty_nodes_the_dearer_goes() -> None:
     cluster = ShrinkingCluster(a_group("a-cheap", price=1.0), a_group("b-dear", price=2.0))
-    cluster.have("a-cheap", 1).have("b-dear", 1).buffers(a_buffer("spare", 4))
-    cluster.pass_(600)
-    cluster.passes(30)
+    cluster.add_group_nodes("a-cheap", 1).add_group_nodes("b-dear", 1).buffers(a_buffer("spare", 4))
+    cluster.run_pass(600)
+    cluster.run_passes(30)
     assert list(cluster.snapshot.nodes) == ["a-cheap-1"]
     assert cluster.plan().buffers[0].is_provisioned
 
@@ -615,13 +622,16 @@ def test_one_plan_tries_only_so_many_nodes_with_pods_and_the_others_have_their_t
     cluster.down = msgspec.structs.replace(DOWN, max_nodes_tried=2)
     for number in range(1, 7):
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "100m"))
-    cluster.look()
-    codes = Counter(each.reason.reason.code for each in cluster.said.values())
+    cluster.plan_removals()
+    codes = Counter(each.reason.reason.code for each in cluster.decisions.values())
     assert codes == {"NodeInUse": 1, "NodeUnneeded": 2, "NodeNotTried": 4}
     for _ in range(3):
-        cluster.pass_()
-    assert Counter(each.outcome for each in cluster.said.values()) == {NodeOutcome.KEPT: 1, NodeOutcome.UNNEEDED: 6}
-    cluster.passes(2400, every=30)
+        cluster.run_pass()
+    assert Counter(each.outcome for each in cluster.decisions.values()) == {
+        NodeOutcome.KEPT: 1,
+        NodeOutcome.UNNEEDED: 6,
+    }
+    cluster.run_passes(2400, every=30)
     assert list(cluster.snapshot.nodes) == ["small-7"]
 
 
@@ -630,36 +640,36 @@ def test_nodes_that_a_budget_holds_keep_no_others_from_going() -> None:
     cluster.down = msgspec.structs.replace(DOWN, max_nodes_tried=1)
     cluster.run("small-2", a_web_pod("held", "100m", labels={"app": "web"})).run("small-3", a_web_pod("free", "200m"))
     cluster.budgets = [a_budget("web", 0, {"app": "web"})]
-    cluster.passes(900, every=30)
+    cluster.run_passes(900, every=30)
     assert cluster.released == ["small-3"]
-    assert cluster.code("small-2") == "DisruptionsUsedUp"
+    assert cluster.reason_code("small-2") == "DisruptionsUsedUp"
     cluster.budgets = []
-    cluster.passes(420, every=30)
+    cluster.run_passes(420, every=30)
     assert cluster.released == ["small-3", "small-2"]
 
 
 def test_a_node_on_which_a_pod_is_expected_stays() -> None:
     cluster = a_cluster(1)
     cluster.create(a_pod("soon", "1"))
-    cluster.look()
-    assert cluster.code("small-1") == "PodsAreComing"
+    cluster.plan_removals()
+    assert cluster.reason_code("small-1") == "PodsAreComing"
 
 
 def test_a_plan_leaves_the_snapshot_as_it_was() -> None:
     cluster = a_cluster(4, min_size=1).run("small-1", a_web_pod("a", "1")).run("small-2", a_web_pod("b", "1"))
     cluster.buffers(a_buffer("spare", 2))
     before = cluster.snapshot.running.used.amounts.copy()
-    cluster.pass_(600)
-    cluster.look()
+    cluster.run_pass(600)
+    cluster.plan_removals()
     fresh = cluster.snapshot.running.used.amounts
     assert fresh.sum() == before.sum()
     assert all(each.state is InstanceState.RUNNING for each in cluster.instances["small"])
-    first, again = cluster.look(), cluster.look()
+    first, again = cluster.plan_removals(), cluster.plan_removals()
     assert first.nodes == again.nodes
 
 
 def test_the_requeue_time_is_when_a_decision_may_change() -> None:
     cluster = a_cluster(1)
-    assert cluster.look().requeue_at == cluster.now + 600
+    assert cluster.plan_removals().requeue_at == cluster.now + 600
     cluster.wait(600)
-    assert cluster.look().requeue_at is None
+    assert cluster.plan_removals().requeue_at is None

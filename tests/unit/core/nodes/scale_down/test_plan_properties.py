@@ -42,7 +42,7 @@ pods = st.builds(
 
 def a_world(drawn: Sequence[Drawn], least: int, allowed: Sequence[int]) -> ShrinkingCluster:
     cluster = ShrinkingCluster(a_group("small", min_size=least), down=QUICK)
-    cluster.have("small", 5)
+    cluster.add_group_nodes("small", 5)
     used: Counter[int] = Counter()
     for at, each in enumerate(drawn):
         if used[each.node] + each.cpu > CORES:
@@ -70,7 +70,7 @@ def fit_all(items: list[int], rooms: list[int]) -> bool:
 
 def rooms_and_movers(cluster: ShrinkingCluster) -> tuple[list[int], list[int]]:
     """What is free on nodes that stay, and what has to be moved there or waits."""
-    leaving = {name for name, each in cluster.said.items() if each.outcome is NodeOutcome.LEAVING}
+    leaving = {name for name, each in cluster.decisions.items() if each.outcome is NodeOutcome.LEAVING}
     asked = {each.key: each.demand.requests["cpu"] for each in cluster.snapshot.placed.values()}
     free = {name: CORES for name in cluster.snapshot.nodes if name not in leaving}
     movers = [each.demand.requests["cpu"] for each in cluster.snapshot.pending.values()]
@@ -96,7 +96,7 @@ def check_marks(cluster: ShrinkingCluster, plan: ScaleDownPlan) -> None:
         assert not any(pod.pod.metadata.annotations for pod in cluster.snapshot.pods_on(name).values())
     if newly:
         assert fit_all(*rooms_and_movers(cluster))
-    leaving = list(cluster.shrunk.removals.values())
+    leaving = list(cluster.scale_down_memory.removals.values())
     assert len(leaving) <= QUICK.max_scale_down_parallelism
     assert sum(each.drains for each in leaving) <= QUICK.max_drain_parallelism
 
@@ -114,14 +114,14 @@ def test_no_protected_pod_is_evicted_and_evicted_pods_fit_elsewhere(
     cluster = a_world(drawn, least, allowed)
     for number in range(PASSES):
         if number == crash:
-            cluster.shrunk = ScaleDownMemory()
-        plan = cluster.look()
+            cluster.scale_down_memory = ScaleDownMemory()
+        plan = cluster.plan_removals()
         check_evictions(cluster, plan)
         check_marks(cluster, plan)
-        cluster.act(plan)
+        cluster.execute(plan)
         assert len(cluster.snapshot.nodes) >= max(least, 1 if cluster.pods else 0)
         if number == crash:
-            assert not cluster.marked
+            assert not cluster.tainted_nodes
         cluster.plan()
         cluster.schedule()
         cluster.wait(10)
@@ -138,7 +138,7 @@ def test_nothing_is_lost_and_nothing_is_ordered_anew_and_it_comes_to_an_end(
     counts: list[int], chunks: int, on_top: bool, waiting: int
 ) -> None:
     cluster = ShrinkingCluster(a_group("small"), down=QUICK)
-    cluster.have("small", 4)
+    cluster.add_group_nodes("small", 4)
     for node, count in enumerate(counts, 1):
         cluster.run(f"small-{node}", *(a_web_pod(f"p{node}-{at}") for at in range(count)))
     strategy = "KeepEmpty" if on_top else "KeepMinimum"
@@ -147,7 +147,7 @@ def test_nothing_is_lost_and_nothing_is_ordered_anew_and_it_comes_to_an_end(
     for number in range(30):
         if number == 3:
             cluster.create(*(a_pod(f"late-{at}", owner=("ReplicaSet", "web")) for at in range(waiting)))
-        cluster.act(cluster.look())
+        cluster.execute(cluster.plan_removals())
         plan = cluster.plan()
         if number < 3 or not waiting:
             assert plan.orders == () or not was_whole
@@ -155,11 +155,11 @@ def test_nothing_is_lost_and_nothing_is_ordered_anew_and_it_comes_to_an_end(
         cluster.schedule()
         cluster.wait(10)
     assert len(cluster.pods) == sum(counts) + waiting
-    assert cluster.marked == []
-    assert cluster.look().actions == ()
-    again = cluster.look()
+    assert cluster.tainted_nodes == []
+    assert cluster.plan_removals().actions == ()
+    again = cluster.plan_removals()
     assert again.actions == ()
     needed = sum(counts) + waiting + chunks if on_top else max(sum(counts) + waiting, chunks)
-    if was_whole and not cluster.waiting:
+    if was_whole and not cluster.pending:
         assert len(cluster.snapshot.nodes) <= max(-(-needed // 4), 0) + 1
     assert LEAVING_TAINT not in {taint.key for node in cluster.snapshot.nodes.values() for taint in node.spec.taints}

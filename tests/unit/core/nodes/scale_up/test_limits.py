@@ -26,7 +26,7 @@ def refusals(cluster: Cluster) -> dict[str, tuple[str, ...]]:
 
 
 def test_a_group_never_gets_larger_than_it_may() -> None:
-    cluster = Cluster(a_group("small", most=2)).create_many(20)
+    cluster = Cluster(a_group("small", most=2)).create_pods(20)
     assert cluster.ordered() == {"small": 2}
     assert cluster.last is not None
     assert cluster.last.pods[0].reason.reason.code == "GroupsExhausted"
@@ -34,7 +34,7 @@ def test_a_group_never_gets_larger_than_it_may() -> None:
 
 
 def test_what_one_group_may_not_have_is_ordered_from_the_next() -> None:
-    cluster = Cluster(a_group("cheap", most=2), a_group("dear", price=3.0)).create_many(20)
+    cluster = Cluster(a_group("cheap", most=2), a_group("dear", price=3.0)).create_pods(20)
     assert cluster.ordered() == {"cheap": 2, "dear": 3}
 
 
@@ -45,44 +45,44 @@ def test_the_cluster_never_gets_larger_than_it_may(limit: dict[str, int], ordere
     settings = msgspec.structs.replace(SETTINGS, **limit)
     cluster = Cluster(a_group("small"), settings=settings).nodes(a_node("there"))
     cluster.place(a_pod("full", cpu="4"), "there")
-    assert cluster.create_many(20).ordered() == {"small": ordered}
+    assert cluster.create_pods(20).ordered() == {"small": ordered}
     assert refusals(cluster) == {"ClusterAtLimit": ("small",)}
 
 
 def test_limits_of_the_cluster_count_what_is_on_its_way() -> None:
-    cluster = Cluster(a_group("small"), settings=ScaleUpSettings(max_nodes_total=3)).create_many(8)
+    cluster = Cluster(a_group("small"), settings=ScaleUpSettings(max_nodes_total=3)).create_pods(8)
     assert cluster.ordered() == {"small": 2}
-    cluster.carry_out()
-    assert cluster.create_many(20, prefix="more").ordered() == {"small": 1}
-    cluster.carry_out()
+    cluster.execute_orders()
+    assert cluster.create_pods(20, prefix="more").ordered() == {"small": 1}
+    cluster.execute_orders()
     assert cluster.ordered() == {}
 
 
 def test_groups_that_are_alike_share_the_limit_of_the_cluster() -> None:
     groups = [a_group(f"g-{at}", labels={"topology.kubernetes.io/zone": f"z{at}"}) for at in range(3)]
-    cluster = Cluster(*groups, settings=ScaleUpSettings(max_nodes_total=2)).create_many(40)
+    cluster = Cluster(*groups, settings=ScaleUpSettings(max_nodes_total=2)).create_pods(40)
     assert sum(cluster.ordered().values()) == 2
 
 
 def test_no_more_than_so_many_are_ordered_at_once_and_the_rest_follows() -> None:
-    cluster = Cluster(a_group("small"), settings=ScaleUpSettings(max_nodes_per_scaleup=2)).create_many(20)
+    cluster = Cluster(a_group("small"), settings=ScaleUpSettings(max_nodes_per_scaleup=2)).create_pods(20)
     assert cluster.ordered() == {"small": 2}
     assert refusals(cluster) == {"ScaleUpLimited": ("small",)}
-    cluster.carry_out()
+    cluster.execute_orders()
     assert cluster.ordered() == {"small": 2}
 
 
 def test_a_group_that_is_above_its_maximum_already_gets_nothing() -> None:
-    cluster = Cluster(a_group("small", most=1)).have("small", 3)
+    cluster = Cluster(a_group("small", most=1)).add_group_nodes("small", 3)
     for node in list(cluster.snapshot.nodes):
         cluster.place(a_pod(f"on-{node}", cpu="4"), node)
-    assert cluster.create_many(4).ordered() == {}
+    assert cluster.create_pods(4).ordered() == {}
 
 
 def test_an_instance_that_failed_is_given_back_and_its_group_left_alone() -> None:
-    cluster = Cluster(a_group("bad"), a_group("good", price=3.0)).create_many(4)
+    cluster = Cluster(a_group("bad"), a_group("good", price=3.0)).create_pods(4)
     assert cluster.ordered() == {"bad": 1}
-    cluster.carry_out().fail("bad")
+    cluster.execute_orders().fail("bad")
     plan = cluster.plan()
     assert {order.group: order.count for order in plan.orders} == {"good": 1}
     assert [(release.instance, release.why.reason.code) for release in plan.releases] == [("bad-1", "InstanceFailed")]
@@ -91,14 +91,14 @@ def test_an_instance_that_failed_is_given_back_and_its_group_left_alone() -> Non
 
 
 def test_a_group_is_tried_again_after_its_time_and_left_alone_twice_as_long() -> None:
-    cluster = Cluster(a_group("bad", boot_seconds=1e6)).create_many(4)
+    cluster = Cluster(a_group("bad", boot_seconds=1e6)).create_pods(4)
     for expected in (300.0, 600.0, 1200.0, 1800.0, 1800.0):
         assert cluster.ordered() == {"bad": 1}
-        cluster.carry_out().fail("bad")
+        cluster.execute_orders().fail("bad")
         cluster.plan()
         assert cluster.memory.backoffs["bad"].seconds == expected
         assert refusals(cluster) == {"GroupBackedOff": ("bad",)}
-        cluster.carry_out().wait(expected)
+        cluster.execute_orders().wait(expected)
 
 
 def test_a_group_that_was_well_for_long_starts_anew() -> None:
@@ -116,21 +116,21 @@ def test_several_failures_of_one_order_count_once() -> None:
 
 
 def test_a_node_that_never_comes_up_is_given_up_after_its_time() -> None:
-    cluster = Cluster(a_group("slow", boot_seconds=1e6)).create_many(4)
+    cluster = Cluster(a_group("slow", boot_seconds=1e6)).create_pods(4)
     cluster.plan()
-    plan = cluster.carry_out().plan()
+    plan = cluster.execute_orders().plan()
     assert plan.requeue_at == START + 900
     cluster.wait(899)
     assert (cluster.ordered(), cluster.plan().releases) == ({}, ())
     plan = cluster.wait(1).plan()
     assert [(release.instance, release.why.reason.code) for release in plan.releases] == [("slow-1", "InstanceOverdue")]
     assert not plan.orders
-    cluster.carry_out().wait(300)
+    cluster.execute_orders().wait(300)
     assert cluster.ordered() == {"slow": 1}
 
 
 def test_an_order_that_was_confirmed_and_never_carried_out_is_given_up_after_its_time() -> None:
-    cluster = Cluster(a_group("liar")).create_many(4)
+    cluster = Cluster(a_group("liar")).create_pods(4)
     assert cluster.ordered() == {"liar": 1}
     cluster.wait(899)
     assert cluster.ordered() == {}
@@ -143,9 +143,9 @@ def test_an_order_that_was_confirmed_and_never_carried_out_is_given_up_after_its
 
 
 def test_a_target_without_instances_counts_for_a_while_and_then_no_more() -> None:
-    cluster = Cluster(a_group("liar"), a_group("other", price=3.0)).create_many(4)
+    cluster = Cluster(a_group("liar"), a_group("other", price=3.0)).create_pods(4)
     cluster.extra["liar"] = 1
-    cluster.show_groups()
+    cluster.update_groups()
     assert cluster.ordered() == {}
     cluster.wait(901)
     assert cluster.ordered() == {"other": 1}
@@ -154,17 +154,17 @@ def test_a_target_without_instances_counts_for_a_while_and_then_no_more() -> Non
 class Claiming(Cluster):
     """Of one group the machines are up at once, and become no nodes."""
 
-    def _begin(self, group: str, at: float) -> Instance:
-        instance = super()._begin(group, at)
+    def _order_instance(self, group: str, at: float) -> Instance:
+        instance = super()._order_instance(group, at)
         if group == "liar":
             self.instances[group][-1] = instance = Instance(instance.id, InstanceState.RUNNING, at)
         return instance
 
 
 def test_a_group_whose_machines_are_up_and_become_no_nodes_is_left_alone_and_another_is_taken() -> None:
-    cluster = Claiming(a_group("liar"), a_group("other", price=3.0)).create_many(4)
+    cluster = Claiming(a_group("liar"), a_group("other", price=3.0)).create_pods(4)
     assert cluster.ordered() == {"liar": 1}
-    cluster.carry_out().wait(899)
+    cluster.execute_orders().wait(899)
     assert cluster.ordered() == {}
     plan = cluster.wait(2).plan()
     assert [order.group for order in plan.orders] == ["other"]
@@ -173,14 +173,14 @@ def test_a_group_whose_machines_are_up_and_become_no_nodes_is_left_alone_and_ano
 
 
 def test_a_machine_that_had_a_node_for_long_is_no_failure_without_it() -> None:
-    cluster = Cluster(a_group("small")).have("small", 1)
+    cluster = Cluster(a_group("small")).add_group_nodes("small", 1)
     cluster.snapshot.put_node("small-1", None)
     assert not cluster.plan().notes
     assert not cluster.memory.backoffs
 
 
 def test_a_refused_order_is_not_waited_for() -> None:
-    cluster = Cluster(a_group("refuses"), a_group("other", price=3.0)).create_many(4)
+    cluster = Cluster(a_group("refuses"), a_group("other", price=3.0)).create_pods(4)
     assert cluster.ordered() == {"refuses": 1}
     cluster.memory = record_failed_order(cluster.memory, "refuses", "no machines", cluster.now, SETTINGS)
     assert cluster.ordered() == {"other": 1}
@@ -188,10 +188,10 @@ def test_a_refused_order_is_not_waited_for() -> None:
 
 
 def test_a_process_that_forgot_everything_orders_nothing_twice() -> None:
-    cluster = Cluster(a_group("small", boot_seconds=300)).create_many(10).buffers(a_buffer("spare", 4))
+    cluster = Cluster(a_group("small", boot_seconds=300)).create_pods(10).buffers(a_buffer("spare", 4))
     plan = cluster.plan()
     assert plan.orders
-    cluster.carry_out()
+    cluster.execute_orders()
     cluster.memory = type(cluster.memory)()
     assert cluster.ordered() == {}
 
@@ -199,7 +199,7 @@ def test_a_process_that_forgot_everything_orders_nothing_twice() -> None:
 def test_a_group_whose_nodes_come_with_less_is_known_by_what_it_delivers() -> None:
     cluster = Cluster(a_group("liar", boot_seconds=10)).create(a_pod("big", cpu="4"))
     assert cluster.ordered() == {"liar": 1}
-    cluster.carry_out().wait(10)
+    cluster.execute_orders().wait(10)
     cluster.nodes(a_node("liar-1", cpu="2", labels={"group": "liar"}))
     plan = cluster.plan()
     assert not plan.orders
@@ -208,18 +208,18 @@ def test_a_group_whose_nodes_come_with_less_is_known_by_what_it_delivers() -> No
 
 
 def test_a_node_that_is_leaving_is_not_on_its_way() -> None:
-    cluster = Cluster(a_group("small")).create_many(4)
+    cluster = Cluster(a_group("small")).create_pods(4)
     cluster.plan()
-    cluster.carry_out()
+    cluster.execute_orders()
     listed = Instance("small-1", InstanceState.RUNNING, START, "small-1")
     cluster.instances["small"] = [listed]
-    cluster.show_groups()
+    cluster.update_groups()
     taints = [{"key": LEAVING_TAINT, "effect": "NoSchedule"}]
     assert cluster.nodes(a_node("small-1", ready=False, taints=taints)).ordered() == {"small": 1}
 
 
 def test_instances_are_tied_to_nodes_by_the_id_that_a_node_says_it_has() -> None:
-    cluster = Cluster(a_group("cloud")).create_many(4)
+    cluster = Cluster(a_group("cloud")).create_pods(4)
     node = a_node("ip-10-0-0-1", labels={"group": "cloud"})
     ready = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, provider_id="cloud://1"))
     cluster.nodes(ready)
@@ -233,7 +233,7 @@ def test_instances_are_tied_to_nodes_by_the_id_that_a_node_says_it_has() -> None
 
 def test_nodes_with_absurd_capacity_break_nothing() -> None:
     absurd = a_node("absurd", cpu="-5", memory="9999999999999999Ei")
-    cluster = Cluster(a_group("small"), a_group("none", cpu="0", memory="0")).nodes(absurd).create_many(4)
+    cluster = Cluster(a_group("small"), a_group("none", cpu="0", memory="0")).nodes(absurd).create_pods(4)
     assert cluster.ordered() == {"small": 1}
 
 

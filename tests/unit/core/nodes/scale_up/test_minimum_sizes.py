@@ -27,12 +27,12 @@ def test_a_minimum_only_keeps_nodes_unless_it_is_enforced() -> None:
 
 
 def test_a_group_below_its_minimum_is_ordered_up_to_it_once() -> None:
-    cluster = Cluster(a_group("small", min_size=3), a_group("free"), settings=ENFORCED).have("small", 1)
+    cluster = Cluster(a_group("small", min_size=3), a_group("free"), settings=ENFORCED).add_group_nodes("small", 1)
     plan = cluster.plan()
     assert whys(cluster) == {"small": "OrderedForMinimum"}
     # Also while they are on their way, and before the provider shows them.
     assert cluster.ordered() == {}
-    assert cluster.carry_out(plan).ordered() == {}
+    assert cluster.execute_orders(plan).ordered() == {}
     assert cluster.wait(600).ordered() == {}
     assert cluster.size == 3
 
@@ -62,7 +62,7 @@ def test_limits_of_one_scale_up_hold_and_the_rest_follows() -> None:
     cluster = Cluster(a_group("small", min_size=3), settings=settings)
     assert cluster.ordered() == {"small": 2}
     assert "ordered at once" in notes(cluster)["small"]
-    assert cluster.carry_out().ordered() == {"small": 1}
+    assert cluster.execute_orders().ordered() == {"small": 1}
     assert notes(cluster) == {}
 
 
@@ -80,7 +80,7 @@ def test_a_group_that_failed_is_left_alone_and_tried_again() -> None:
 def test_pods_use_the_nodes_of_a_minimum_that_are_on_their_way() -> None:
     cluster = Cluster(a_group("small", min_size=1), settings=ENFORCED)
     cluster.plan()
-    cluster.carry_out().create(a_pod("web"))
+    cluster.execute_orders().create(a_pod("web"))
     assert cluster.ordered() == {}
 
 
@@ -96,7 +96,7 @@ def test_no_limit_is_broken_for_a_minimum_and_none_is_missed_that_could_be_kept(
 ) -> None:
     settings = ScaleUpSettings(enforce_node_group_min_size=True, max_nodes_total=total)
     cluster = Cluster(a_group("small", min_size=min(least, most), most=most), settings=settings)
-    cluster.nodes(a_node("other", cpu="1")).have("small", min(have, most)).create_many(pods)
+    cluster.nodes(a_node("other", cpu="1")).add_group_nodes("small", min(have, most)).create_pods(pods)
     ordered = cluster.ordered().get("small", 0)
     size = min(have, most) + ordered
     assert size <= most

@@ -20,7 +20,7 @@ def three_zones(*, most: int = 100) -> list[NodeGroup]:
 
 
 def test_pods_that_wait_get_as_many_nodes_as_they_fill() -> None:
-    cluster = Cluster(a_group("small")).create_many(10)
+    cluster = Cluster(a_group("small")).create_pods(10)
     assert cluster.ordered() == {"small": 3}
     assert cluster.last is not None
     (verdict,) = cluster.last.pods
@@ -28,24 +28,24 @@ def test_pods_that_wait_get_as_many_nodes_as_they_fill() -> None:
 
 
 def test_orders_say_how_many_there_are_to_be_in_all() -> None:
-    cluster = Cluster(a_group("small")).have("small", 2)
+    cluster = Cluster(a_group("small")).add_group_nodes("small", 2)
     for node in cluster.snapshot.nodes:
         cluster.place(a_pod(f"on-{node}", cpu="4"), node)
-    (order,) = cluster.create_many(4).plan().orders
+    (order,) = cluster.create_pods(4).plan().orders
     assert (order.count, order.target) == (1, 3)
 
 
 def test_nothing_is_ordered_for_pods_that_fit_on_nodes_there_are() -> None:
-    cluster = Cluster(a_group("small")).nodes(a_node("there")).create_many(4)
+    cluster = Cluster(a_group("small")).nodes(a_node("there")).create_pods(4)
     assert cluster.ordered() == {}
     assert cluster.last is not None
     assert cluster.last.pods[0].reason.reason.code == "PodHasRoom"
 
 
 def test_nothing_is_ordered_twice_while_nodes_are_on_their_way() -> None:
-    cluster = Cluster(a_group("small", boot_seconds=300)).create_many(10)
+    cluster = Cluster(a_group("small", boot_seconds=300)).create_pods(10)
     cluster.plan()
-    cluster.carry_out()
+    cluster.execute_orders()
     for _ in range(5):
         cluster.wait(30)
         assert cluster.ordered() == {}
@@ -54,16 +54,16 @@ def test_nothing_is_ordered_twice_while_nodes_are_on_their_way() -> None:
 
 
 def test_an_order_that_the_provider_does_not_show_yet_counts_as_on_its_way() -> None:
-    cluster = Cluster(a_group("small")).create_many(10)
+    cluster = Cluster(a_group("small")).create_pods(10)
     assert cluster.ordered() == {"small": 3}
     assert cluster.ordered() == {}
 
 
 def test_a_node_of_its_group_that_is_not_ready_yet_is_on_its_way() -> None:
     group = a_group("small")
-    cluster = Cluster(group).create_many(4)
+    cluster = Cluster(group).create_pods(4)
     cluster.plan()
-    cluster.carry_out()
+    cluster.execute_orders()
     starting = a_node("small-1", labels={"group": "small"}, ready=False)
     cluster.nodes(starting)
     assert cluster.ordered() == {}
@@ -75,7 +75,7 @@ def test_a_node_of_its_group_that_is_not_ready_yet_is_on_its_way() -> None:
 )
 def test_a_node_is_on_its_way_until_the_control_plane_lets_pods_come(key: str, ordered: dict[str, int]) -> None:
     """Its taint goes a moment after the node says that it is Ready: who orders in between orders twice."""
-    cluster = Cluster(a_group("small")).create_many(4)
+    cluster = Cluster(a_group("small")).create_pods(4)
     up = Instance("small-1", InstanceState.RUNNING, cluster.now - 1, "small-1")
     cluster.snapshot.put_groups([GroupState(cluster.groups["small"], 1, (up,))])
     cluster.nodes(a_node("small-1", labels={"group": "small"}, taints=[{"key": key, "effect": "NoSchedule"}]))
@@ -83,10 +83,10 @@ def test_a_node_is_on_its_way_until_the_control_plane_lets_pods_come(key: str, o
 
 
 def test_only_what_does_not_fit_on_nodes_on_their_way_is_ordered() -> None:
-    cluster = Cluster(a_group("small", boot_seconds=300)).create_many(4)
+    cluster = Cluster(a_group("small", boot_seconds=300)).create_pods(4)
     cluster.plan()
-    cluster.carry_out()
-    cluster.create_many(4, prefix="late")
+    cluster.execute_orders()
+    cluster.create_pods(4, prefix="late")
     assert cluster.ordered() == {"small": 1}
 
 
@@ -113,7 +113,7 @@ def test_a_pod_below_the_cutoff_takes_no_capacity_and_one_at_it_does(
 ) -> None:
     """A pod without a priority has priority 0."""
     cluster = Cluster(a_group("small")).nodes(a_node("there"))
-    cluster.place(a_pod("low", cpu="4", priority=priority), "there").create_many(4)
+    cluster.place(a_pod("low", cpu="4", priority=priority), "there").create_pods(4)
     cluster.create(a_pod("waiting", cpu="4", priority=-10))
     assert cluster.ordered() == ordered
 
@@ -156,30 +156,30 @@ def test_a_nominated_node_that_is_gone_does_not_count_until_it_is_back() -> None
 
 
 def test_new_nodes_are_taken_to_have_the_pods_of_daemon_sets_on_them() -> None:
-    cluster = Cluster(a_group("small")).create_many(4)
+    cluster = Cluster(a_group("small")).create_pods(4)
     cluster.snapshot.put_daemon_set(("kube-system", "agent"), a_daemon_set("agent", "500m"))
     assert cluster.ordered() == {"small": 2}
 
 
 def test_a_daemon_set_that_does_not_want_the_node_takes_nothing_there() -> None:
-    cluster = Cluster(a_group("small")).create_many(4)
+    cluster = Cluster(a_group("small")).create_pods(4)
     elsewhere = a_daemon_set("agent", "500m", nodeSelector={"group": "other"})
     cluster.snapshot.put_daemon_set(("kube-system", "agent"), elsewhere)
     assert cluster.ordered() == {"small": 1}
 
 
 def test_what_would_be_left_idle_decides_first() -> None:
-    cluster = Cluster(a_group("large", cpu="16", memory="64Gi"), a_group("small")).create_many(3)
+    cluster = Cluster(a_group("large", cpu="16", memory="64Gi"), a_group("small")).create_pods(3)
     assert cluster.ordered() == {"small": 1}
 
 
 def test_the_cheaper_of_two_groups_is_taken() -> None:
-    cluster = Cluster(a_group("a", price=2.0), a_group("b", price=1.0)).create_many(3)
+    cluster = Cluster(a_group("a", price=2.0), a_group("b", price=1.0)).create_pods(3)
     assert cluster.ordered() == {"b": 1}
 
 
 def test_priority_comes_before_price() -> None:
-    cluster = Cluster(a_group("a", price=2.0, priority=10), a_group("b", price=1.0)).create_many(3)
+    cluster = Cluster(a_group("a", price=2.0, priority=10), a_group("b", price=1.0)).create_pods(3)
     assert cluster.ordered() == {"a": 1}
 
 
@@ -195,7 +195,7 @@ def test_each_expander_chooses_by_its_own(expander: str, chosen: str) -> None:
     )
     cluster = Cluster(*groups, settings=ScaleUpSettings(expanders=(expander,)))
     tolerations = [{"key": "large", "operator": "Exists"}]
-    cluster.create_many(12, tolerations=tolerations).create_many(1, prefix="picky", cpu="100m")
+    cluster.create_pods(12, tolerations=tolerations).create_pods(1, prefix="picky", cpu="100m")
     plan = cluster.plan()
     assert chosen in {order.group for order in plan.orders}
 
@@ -206,28 +206,28 @@ def test_an_unknown_expander_is_refused() -> None:
 
 
 def test_pods_that_need_different_nodes_get_them_at_once() -> None:
-    cluster = Cluster(a_group("plain"), a_group("gpu", amounts={"example.com/gpu": "1"})).create_many(2)
+    cluster = Cluster(a_group("plain"), a_group("gpu", amounts={"example.com/gpu": "1"})).create_pods(2)
     container = {"name": "app", "resources": {"requests": {"cpu": "1", "example.com/gpu": "1"}}}
     cluster.create(a_pod("gpu", containers=[container]))
     assert set(cluster.ordered()) == {"plain", "gpu"}
 
 
 def test_groups_that_are_alike_grow_evenly() -> None:
-    cluster = Cluster(*three_zones()).create_many(24)
+    cluster = Cluster(*three_zones()).create_pods(24)
     assert cluster.ordered() == {"zone-a": 2, "zone-b": 2, "zone-c": 2}
 
 
 def test_the_smallest_of_groups_that_are_alike_grows_first() -> None:
-    cluster = Cluster(*three_zones()).have("zone-a", 2)
+    cluster = Cluster(*three_zones()).add_group_nodes("zone-a", 2)
     for node in cluster.snapshot.nodes:
         cluster.place(a_pod(f"on-{node}", cpu="4"), node)
-    assert cluster.create_many(16).ordered() == {"zone-b": 2, "zone-c": 2}
+    assert cluster.create_pods(16).ordered() == {"zone-b": 2, "zone-c": 2}
 
 
 def test_pods_spread_over_zones_get_nodes_in_every_zone() -> None:
     groups = [a_group(f"{zone}-{cpu}", cpu=cpu, labels={ZONE: zone}) for zone in "abc" for cpu in ("4", "8")]
     cluster = Cluster(*groups).nodes(*(a_node(f"full-{zone}", cpu="0", labels={ZONE: zone}) for zone in "abc"))
-    cluster.create_many(12, labels=WEB, **spread(WEB))
+    cluster.create_pods(12, labels=WEB, **spread(WEB))
     plan = cluster.plan()
     zones = {order.group[0] for order in plan.orders}
     assert (zones, plan.pods[0].unplaced) == (set("abc"), 0)
@@ -235,18 +235,18 @@ def test_pods_spread_over_zones_get_nodes_in_every_zone() -> None:
 
 
 def test_pods_that_keep_apart_get_a_node_each() -> None:
-    cluster = Cluster(a_group("small")).create_many(5, labels=WEB, **apart(WEB))
+    cluster = Cluster(a_group("small")).create_pods(5, labels=WEB, **apart(WEB))
     assert cluster.ordered() == {"small": 5}
 
 
 def test_pods_spread_over_hosts_get_one_node_each_beside_nodes_that_are_full() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("full", cpu="0"))
-    cluster.create_many(4, cpu="100m", labels=WEB, **spread(WEB, HOST))
+    cluster.create_pods(4, cpu="100m", labels=WEB, **spread(WEB, HOST))
     assert cluster.ordered() == {"small": 4}
 
 
 def test_pods_that_keep_together_stay_in_the_zone_of_the_first() -> None:
-    cluster = Cluster(*three_zones()).create_many(12, labels=WEB, **near(WEB))
+    cluster = Cluster(*three_zones()).create_pods(12, labels=WEB, **near(WEB))
     ordered = cluster.ordered()
     assert (len(ordered), sum(ordered.values())) == (1, 3)
 
@@ -260,11 +260,11 @@ def test_pods_that_wait_for_the_same_nodes_as_their_company_get_them_together() 
 def test_pods_that_must_be_near_others_get_a_node_where_those_are() -> None:
     cluster = Cluster(*three_zones()).nodes(a_node("there", cpu="1", labels={ZONE: "b"}))
     cluster.place(a_pod("db", labels={"app": "db"}), "there")
-    assert cluster.create_many(2, **near({"app": "db"})).ordered() == {"zone-b": 1}
+    assert cluster.create_pods(2, **near({"app": "db"})).ordered() == {"zone-b": 1}
 
 
 def test_the_more_important_pods_come_first_where_not_all_can_be_served() -> None:
-    cluster = Cluster(a_group("small", most=1)).create_many(4, prefix="low").create_many(4, prefix="top", priority=100)
+    cluster = Cluster(a_group("small", most=1)).create_pods(4, prefix="low").create_pods(4, prefix="top", priority=100)
     plan = cluster.plan()
     assert {verdict.pods[0][1]: verdict.unplaced for verdict in plan.pods} == {"top-0000": 0, "low-0000": 4}
 
@@ -315,20 +315,20 @@ def test_pods_of_one_workload_are_one_group_whatever_their_own_labels_say() -> N
 
 
 def test_a_plan_leaves_the_snapshot_as_it_was() -> None:
-    cluster = Cluster(a_group("small"), *three_zones()).nodes(a_node("there")).create_many(9, labels=WEB, **apart(WEB))
+    cluster = Cluster(a_group("small"), *three_zones()).nodes(a_node("there")).create_pods(9, labels=WEB, **apart(WEB))
     before = cluster.snapshot.table.size, cluster.snapshot.running.used.amounts.sum()
     cluster.plan()
     assert (cluster.snapshot.table.size, cluster.snapshot.running.used.amounts.sum()) == before
 
 
 def test_a_node_object_that_starts_and_its_row_are_one_node() -> None:
-    cluster = Cluster(a_group("small", boot_seconds=300)).create_many(3, cpu="100m", labels=WEB, **spread(WEB, HOST))
+    cluster = Cluster(a_group("small", boot_seconds=300)).create_pods(3, cpu="100m", labels=WEB, **spread(WEB, HOST))
     assert cluster.ordered() == {"small": 1}
-    cluster.carry_out()
+    cluster.execute_orders()
     # As a provider shows it that makes the Node with the order: tainted, not ready, and known by name.
     instance = msgspec.structs.replace(cluster.instances["small"][0], node="small-1")
     cluster.instances["small"] = [instance]
-    cluster.show_groups()
+    cluster.update_groups()
     taint = {"key": "trellis.x-k8s.io/starting", "effect": "NoSchedule"}
     starting = a_node("small-1", ready=False, taints=[taint])
     assert cluster.nodes(starting).ordered() == {}

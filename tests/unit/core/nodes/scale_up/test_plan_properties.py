@@ -51,12 +51,12 @@ def a_random_cluster(rng: Random, *, buffers: bool = True, spreads: bool = True)
     )
     cluster = Cluster(*groups, settings=settings)
     for group in groups:
-        cluster.have(group.name, min(group.max_size, rng.choice((0, 0, 1, 2))))
+        cluster.add_group_nodes(group.name, min(group.max_size, rng.choice((0, 0, 1, 2))))
     cluster.nodes(*(a_node(f"own-{at}", rng.choice(("1", "4")), "8Gi") for at in range(rng.choice((0, 1)))))
     for at in range(rng.choice((0, 1, 3, 5))):
         app = f"app-{at}"
         priority = {"priority": rng.choice((0, 0, 1000))}
-        cluster.create_many(
+        cluster.create_pods(
             rng.choice((1, 2, 7)), app, labels={"app": app}, **priority, **a_random_spec(rng, app, spreads=spreads)
         )
     for at in range(rng.choice((0, 1, 2)) if buffers else 0):
@@ -112,7 +112,7 @@ def test_nothing_is_ordered_again_for_the_same_need(rng: Random) -> None:
         return
     # Before the provider shows it, and while nodes boot.
     assert not cluster.plan().orders
-    cluster.carry_out(first).wait(1)
+    cluster.execute_orders(first).wait(1)
     assert not cluster.plan().orders
 
 
@@ -122,7 +122,7 @@ def test_ordered_nodes_serve_the_pods_they_were_ordered_for(rng: Random) -> None
     cluster = a_random_cluster(rng, buffers=False, spreads=False)
     plan = cluster.plan()
     promised = sum(sum(pod.ordered.values()) for pod in plan.pods)
-    after = cluster.carry_out().wait(120).plan()
+    after = cluster.execute_orders().wait(120).plan()
     assert sum(pod.on_ready for pod in after.pods) >= promised
 
 
@@ -131,9 +131,9 @@ def test_ordered_nodes_serve_the_pods_they_were_ordered_for(rng: Random) -> None
 def test_a_process_that_knows_of_nothing_orders_nothing_twice(rng: Random) -> None:
     cluster = Cluster(a_group("only", rng.choice(("2", "4", "8")), "16Gi"))
     for at in range(rng.choice((1, 3, 6))):
-        cluster.create_many(rng.choice((1, 3, 8)), f"app-{at}", cpu=rng.choice(("100m", "700m", "1", "2")))
+        cluster.create_pods(rng.choice((1, 3, 8)), f"app-{at}", cpu=rng.choice(("100m", "700m", "1", "2")))
     cluster.plan()
-    cluster.carry_out().wait(1)
+    cluster.execute_orders().wait(1)
     cluster.memory = type(cluster.memory)()
     assert not cluster.plan().orders
 
@@ -144,7 +144,7 @@ def test_plain_pods_get_as_many_nodes_as_one_after_the_other_would_on_the_first_
     kinds = [(rng.randrange(50, 4000), rng.choice((1, 2, 5, 9))) for _ in range(rng.choice((1, 3, 8)))]
     cluster = Cluster(a_group("only", "4", "64Gi"))
     for at, (millicores, count) in enumerate(kinds):
-        cluster.create_many(count, f"app-{at}", cpu=f"{millicores}m", memory="1Mi")
+        cluster.create_pods(count, f"app-{at}", cpu=f"{millicores}m", memory="1Mi")
     free: list[int] = []
     for millicores, count in sorted(kinds, reverse=True):
         for _ in range(count):
@@ -163,7 +163,7 @@ def test_ordering_booting_and_planning_again_comes_to_rest(rng: Random) -> None:
     for _ in range(12):
         if not cluster.plan().orders:
             break
-        cluster.carry_out().wait(120)
+        cluster.execute_orders().wait(120)
     assert not cluster.plan().orders
     cluster.wait(5)
     assert not cluster.plan().orders
@@ -173,10 +173,10 @@ def test_ordering_booting_and_planning_again_comes_to_rest(rng: Random) -> None:
 @given(rng=worlds)
 def test_with_no_pending_pods_and_provisioned_buffers_nothing_is_ordered_and_no_chunk_moves(rng: Random) -> None:
     cluster = a_random_cluster(rng)
-    cluster.delete(*cluster.waiting)
+    cluster.delete(*cluster.pending)
     cluster.plan()
     for _ in range(6):
-        cluster.carry_out().wait(120).plan()
+        cluster.execute_orders().wait(120).plan()
     whole = {buffer.uid: buffer.nodes for buffer in cluster.plan().buffers if buffer.is_provisioned}
     plan = cluster.plan()
     assert not [order for order in plan.orders if order.why.reason.code == "OrderedForPods"]

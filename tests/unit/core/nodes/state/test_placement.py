@@ -18,7 +18,7 @@ MINIMUM: Document = {"recreationStrategy": "KeepMinimum"}
 
 @pytest.mark.req("BF-01")
 def test_nodes_are_added_until_the_headroom_exists() -> None:
-    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 10)).settle()
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 10)).reconcile()
     assert (cluster.size, cluster.buffer("spare").is_provisioned) == (3, True)
     assert cluster.ordered() == {}
 
@@ -70,28 +70,28 @@ def test_selectors_affinities_and_tolerations_of_chunks_count() -> None:
 @pytest.mark.req("BF-34")
 def test_headroom_kept_empty_is_made_anew_when_a_pod_takes_it() -> None:
     cluster = Cluster(a_group("one", cpu="1"))
-    cluster.buffers(a_buffer("spare", 3, **EMPTY)).settle()
+    cluster.buffers(a_buffer("spare", 3, **EMPTY)).reconcile()
     assert cluster.size == 3
     assert cluster.create(a_pod("taker")).schedule() == 1
     assert cluster.ordered() == {"one": 1}
     assert not cluster.buffer("spare").is_provisioned
-    cluster.carry_out().wait(60).plan()
+    cluster.execute_orders().wait(60).plan()
     assert cluster.buffer("spare").is_provisioned
 
 
 @pytest.mark.req("BF-35")
 def test_a_minimum_may_be_filled_and_no_node_is_added_for_it() -> None:
     cluster = Cluster(a_group("one", cpu="1"))
-    cluster.buffers(a_buffer("least", 3, **MINIMUM)).settle()
+    cluster.buffers(a_buffer("least", 3, **MINIMUM)).reconcile()
     assert cluster.size == 3
-    assert cluster.create_many(3).schedule() == 3
+    assert cluster.create_pods(3).schedule() == 3
     assert cluster.ordered() == {}
     assert cluster.buffer("least").is_provisioned
 
 
 @pytest.mark.req("BF-36")
 def test_a_minimum_is_met_by_nodes_of_two_pools_together() -> None:
-    cluster = Cluster(a_group("a", most=2), a_group("b", most=2)).have("a", 1).have("b", 1)
+    cluster = Cluster(a_group("a", most=2), a_group("b", most=2)).add_group_nodes("a", 1).add_group_nodes("b", 1)
     cluster.buffers(a_buffer("least", 8, **MINIMUM)).plan()
     assert cluster.buffer("least").is_provisioned
     cluster.buffers(a_buffer("least", 16, **MINIMUM))
@@ -99,7 +99,7 @@ def test_a_minimum_is_met_by_nodes_of_two_pools_together() -> None:
 
 
 def test_pods_that_belong_to_their_nodes_take_headroom_from_a_minimum() -> None:
-    cluster = Cluster(a_group("small")).have("small", 1)
+    cluster = Cluster(a_group("small")).add_group_nodes("small", 1)
     cluster.snapshot.put_daemon_set(("kube-system", "agent"), a_daemon_set("agent", "1"))
     cluster.place(a_pod("agent-1", owner=("DaemonSet", "agent"), namespace="kube-system"), "small-1")
     cluster.buffers(a_buffer("least", 4, **MINIMUM))
@@ -111,59 +111,59 @@ def test_pods_that_belong_to_their_nodes_take_headroom_from_a_minimum() -> None:
 def test_what_is_left_of_a_dedicated_minimum_is_kept_on_top_of_what_runs() -> None:
     # The status says what is left after matching pods; others fill nothing, and so are counted beside it.
     dedicated: Document = {**MINIMUM, "podSelector": {"matchLabels": {"app": "web"}}}
-    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("own", 2, **dedicated)).settle()
+    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("own", 2, **dedicated)).reconcile()
     assert cluster.size == 2
-    cluster.create_many(2, labels={"app": "other"}).schedule()
+    cluster.create_pods(2, labels={"app": "other"}).schedule()
     assert cluster.ordered() == {"one": 2}
     cluster.buffers(a_buffer("own", 0, **dedicated))
-    cluster.carry_out().wait(60).plan()
+    cluster.execute_orders().wait(60).plan()
     assert cluster.buffer("own").reason.reason.code == "BufferNeedsNothing"
     # Pods beyond its size are served as any others.
-    assert cluster.create_many(4, prefix="web", labels={"app": "web"}).schedule() == 2
+    assert cluster.create_pods(4, prefix="web", labels={"app": "web"}).schedule() == 2
     assert cluster.ordered() == {"one": 2}
 
 
 @pytest.mark.req("BF-05")
 @pytest.mark.req("BF-43")
 def test_any_pod_takes_the_capacity_of_a_buffer_at_once() -> None:
-    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 8)).settle()
-    assert cluster.create_many(8, namespace="stranger", cpu="1").schedule() == 8
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 8)).reconcile()
+    assert cluster.create_pods(8, namespace="stranger", cpu="1").schedule() == 8
 
 
 def test_real_pods_come_before_chunks_where_not_all_can_be_served() -> None:
     cluster = Cluster(a_group("small", most=1)).buffers(a_buffer("spare", 4, a_spec(priority=1000)))
-    plan = cluster.create_many(4).plan()
+    plan = cluster.create_pods(4).plan()
     assert ([pod.unplaced for pod in plan.pods], cluster.buffer("spare").unplaced) == ([0], 4)
     assert [order.why.reason.code for order in plan.orders] == ["OrderedForPods"]
 
 
 def test_chunks_use_what_nodes_ordered_for_pods_leave() -> None:
-    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 2)).create_many(2)
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 2)).create_pods(2)
     assert cluster.ordered() == {"small": 1}
 
 
 @pytest.mark.req("BF-47")
 def test_pods_that_the_buffer_holds_wait_for_no_node_and_it_is_refilled_behind_them() -> None:
-    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4)).settle()
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4)).reconcile()
     for wave in range(5):
-        assert cluster.create_many(4, prefix=f"wave-{wave}").schedule() == 4
-        cluster.settle()
+        assert cluster.create_pods(4, prefix=f"wave-{wave}").schedule() == 4
+        cluster.reconcile()
     assert cluster.buffer("spare").is_provisioned
     assert cluster.size == 6
 
 
 @pytest.mark.req("BF-49")
 def test_tasks_that_come_and_go_start_while_they_fit() -> None:
-    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4, **MINIMUM)).settle()
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4, **MINIMUM)).reconcile()
     for wave in range(3):
-        assert cluster.create_many(4, prefix=f"task-{wave}").schedule() == 4
+        assert cluster.create_pods(4, prefix=f"task-{wave}").schedule() == 4
         assert cluster.ordered() == {}
         cluster.delete(*(f"task-{wave}-{number:04}" for number in range(4)))
     assert cluster.size == 1
 
 
 def test_chunks_stay_where_they_are_while_others_come_and_go() -> None:
-    cluster = Cluster(a_group("small")).have("small", 4).buffers(a_buffer("spare", 4, a_spec("3")))
+    cluster = Cluster(a_group("small")).add_group_nodes("small", 4).buffers(a_buffer("spare", 4, a_spec("3")))
     cluster.plan()
     seats = cluster.buffer("spare").nodes
     assert sorted(seats) == [f"small-{number}" for number in range(1, 5)]
@@ -176,7 +176,11 @@ def test_chunks_stay_where_they_are_while_others_come_and_go() -> None:
 
 def test_chunks_with_rules_about_each_other_prefer_where_they_were() -> None:
     labels = {"app": "web"}
-    cluster = Cluster(a_group("small")).have("small", 3).buffers(a_buffer("spare", 2, a_spec(**apart(labels)), labels))
+    cluster = (
+        Cluster(a_group("small"))
+        .add_group_nodes("small", 3)
+        .buffers(a_buffer("spare", 2, a_spec(**apart(labels)), labels))
+    )
     cluster.plan()
     seats = set(cluster.buffer("spare").nodes)
     cluster.nodes(a_node("a-first")).plan()
@@ -184,7 +188,7 @@ def test_chunks_with_rules_about_each_other_prefer_where_they_were() -> None:
 
 
 def test_a_buffer_that_shrinks_keeps_the_chunks_with_the_lowest_numbers() -> None:
-    cluster = Cluster(a_group("small")).have("small", 3).buffers(a_buffer("spare", 9))
+    cluster = Cluster(a_group("small")).add_group_nodes("small", 3).buffers(a_buffer("spare", 9))
     cluster.plan()
     before = cluster.buffer("spare").nodes
     cluster.buffers(a_buffer("spare", 5)).plan()
@@ -198,7 +202,7 @@ def test_provisioned_is_true_only_on_nodes_that_are_ready() -> None:
         "BufferNodesOrdered",
         None,
     )
-    cluster.carry_out().wait(50).plan()
+    cluster.execute_orders().wait(50).plan()
     found = cluster.buffer("spare")
     assert (found.reason.reason.code, found.is_provisioned, found.on_upcoming) == ("BufferAwaitsNodes", False, 4)
     cluster.wait(50).plan()
@@ -215,9 +219,9 @@ def test_a_chunk_that_no_group_could_hold_is_told_why() -> None:
 
 
 def test_pods_that_come_to_where_chunks_were_are_hits_and_those_that_wait_are_misses() -> None:
-    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 2)).settle()
+    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 2)).reconcile()
     cluster.plan()
-    assert cluster.create_many(3).schedule() == 2
+    assert cluster.create_pods(3).schedule() == 2
     cluster.plan()
     assert (cluster.buffer("spare").hits, cluster.buffer("spare").misses) == (2, 1)
     cluster.plan()
@@ -225,9 +229,9 @@ def test_pods_that_come_to_where_chunks_were_are_hits_and_those_that_wait_are_mi
 
 
 def test_a_pod_is_a_hit_though_it_was_seen_waiting_before_the_scheduler_placed_it() -> None:
-    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 2)).settle()
+    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 2)).reconcile()
     cluster.plan()
-    cluster.create_many(1)
+    cluster.create_pods(1)
     for _ in range(2):
         cluster.plan()
         assert (cluster.buffer("spare").hits, cluster.buffer("spare").misses) == (0, 0)
@@ -239,7 +243,7 @@ def test_a_pod_is_a_hit_though_it_was_seen_waiting_before_the_scheduler_placed_i
 
 
 def test_a_pod_that_goes_away_while_it_waits_is_no_hit() -> None:
-    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 1)).settle()
+    cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 1)).reconcile()
     cluster.create(a_pod("first")).plan()
     cluster.delete("first").plan()
     cluster.create(a_pod("second")).schedule()
@@ -248,13 +252,13 @@ def test_a_pod_that_goes_away_while_it_waits_is_no_hit() -> None:
 
 
 def test_a_pod_that_is_larger_than_a_chunk_is_no_miss() -> None:
-    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 1)).settle()
+    cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 1)).reconcile()
     cluster.create(a_pod("large", cpu="4")).plan()
     assert cluster.buffer("spare").misses == 0
 
 
 def test_a_buffer_costs_the_share_of_the_nodes_that_it_holds() -> None:
-    cluster = Cluster(a_group("small", price=2.0)).have("small", 2).buffers(a_buffer("spare", 4))
+    cluster = Cluster(a_group("small", price=2.0)).add_group_nodes("small", 2).buffers(a_buffer("spare", 4))
     cluster.plan()
     assert cluster.buffer("spare").price == pytest.approx(2.0)
 
@@ -290,7 +294,7 @@ def test_ten_thousand_chunks_of_a_hundred_shapes_are_packed_shape_by_shape(monke
     assert nodes <= 110
     # Each shape is packed once, and again where it begins on a new node; no chunk is packed by itself.
     assert packed() <= 100 + nodes
-    cluster.settle()
+    cluster.reconcile()
     packed()
     assert cluster.plan().orders == ()
     assert packed() <= 2 * 100, "where there is room for all, once for the places they had and once for others"

@@ -19,12 +19,12 @@ def starting(cluster: Cluster, state: InstanceState = InstanceState.ORDERED) -> 
     """A node of the group whose Node is there, and is not ready."""
     cluster.nodes(a_node("small-1", ready=False, labels={"group": "small"}))
     cluster.instances["small"].append(Instance("small-1", state, cluster.now, "small-1"))
-    cluster.show_groups()
+    cluster.update_groups()
     return cluster
 
 
 def test_a_node_that_starts_counts_once_for_the_limits_of_the_cluster() -> None:
-    cluster = starting(Cluster(a_group("small"), settings=ScaleUpSettings(max_nodes_total=2))).create_many(8)
+    cluster = starting(Cluster(a_group("small"), settings=ScaleUpSettings(max_nodes_total=2))).create_pods(8)
     assert cluster.ordered() == {"small": 1}
 
 
@@ -64,7 +64,7 @@ def test_a_chunk_stays_with_the_node_that_was_ordered_for_it_once_that_is_up() -
     cluster = Cluster(a_group("small")).nodes(a_node("old")).place(a_pod("web", cpu="4"), "old")
     cluster.buffers(a_buffer("spare", 1, a_spec("3")))
     assert cluster.ordered() == {"small": 1}
-    cluster.carry_out().wait(120).delete("web")
+    cluster.execute_orders().wait(120).delete("web")
     cluster.plan()
     assert cluster.buffer("spare").nodes == ("small-1",)
 
@@ -86,10 +86,10 @@ def test_a_place_on_a_node_that_boots_is_not_taken_by_a_more_important_buffer() 
     cluster = Cluster(a_group("special", most=1), a_group("usual", price=9.0))
     cluster.buffers(a_buffer("bound", 1, a_spec("3", **SPECIAL)))
     assert cluster.ordered() == {"special": 1}
-    cluster.carry_out().buffers(a_buffer("new", 1, a_spec("3", priority=5)))
+    cluster.execute_orders().buffers(a_buffer("new", 1, a_spec("3", priority=5)))
     assert cluster.ordered() == {"usual": 1}
     assert cluster.buffer("bound").on_upcoming == 1
-    cluster.carry_out().wait(120).plan()
+    cluster.execute_orders().wait(120).plan()
     assert [cluster.buffer(name).nodes for name in ("bound", "new")] == [("special-1",), ("usual-1",)]
 
 
@@ -97,5 +97,5 @@ def test_a_chunk_that_was_to_have_a_place_on_a_node_that_boots_takes_one_that_is
     cluster = Cluster(a_group("small")).nodes(a_node("old")).place(a_pod("web", cpu="4"), "old")
     cluster.buffers(a_buffer("spare", 1, a_spec("3")))
     assert cluster.ordered() == {"small": 1}
-    cluster.carry_out().delete("web").plan()
+    cluster.execute_orders().delete("web").plan()
     assert cluster.buffer("spare").nodes == ("old",)

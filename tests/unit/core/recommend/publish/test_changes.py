@@ -18,7 +18,7 @@ def published(cpu: tuple[float, ...] = (500.0, 1000.0, 2000.0), settings: Pipeli
     shop = World(Stub("default", cpu), settings=settings)
     shop.apply()
     shop.run_pods()
-    shop.use()
+    shop.ingest_usage()
     shop.run()
     return shop
 
@@ -107,7 +107,7 @@ def test_bounds_that_narrow_with_confidence_cause_few_writes() -> None:
     shop.run_pods()
     writes = 0
     for _ in range(100):
-        shop.use()
+        shop.ingest_usage()
         writes += len(shop.run())
     assert writes <= 9
     assert shop.target()["cpu"] == "1168m"
@@ -153,6 +153,6 @@ def test_only_the_vpa_that_changed_is_written() -> None:
     shop.apply("other")
     shop.run_pods("other")
     shop.run()
-    shop.say("web", rivals=("other",))
+    shop.set_state("web", rivals=("other",))
     (write,) = shop.run()
     assert (write.namespace, write.name) == (NAMESPACE, "web")

@@ -26,7 +26,7 @@ def stub_world() -> tuple[World, Stub]:
 
 def test_conditions_are_sorted_and_carry_the_generation() -> None:
     shop, _ = stub_world()
-    shop.say(rivals=("older", "oldest"), fetching_history=True, problem="no")
+    shop.set_state(rivals=("older", "oldest"), fetching_history=True, problem="no")
     shop.run()
     listed = shop.status()["conditions"]
     assert [condition["type"] for condition in listed] == sorted(condition["type"] for condition in listed)
@@ -52,7 +52,7 @@ def test_where_no_container_is_to_be_sized_the_condition_says_that_and_not_that_
     shop = World()
     shop.apply(resourcePolicy={"containerPolicies": policies})
     shop.run_pods("web", "app", "proxy")
-    shop.use(1.0, 1e9, minutes=2)
+    shop.ingest_usage(1.0, 1e9, minutes=2)
     shop.run()
     provided = shop.conditions()["RecommendationProvided"]
     assert (provided["status"], provided["reason"]) == ("False", "NothingToSize")
@@ -65,42 +65,42 @@ def test_the_time_of_a_transition_moves_only_with_the_status() -> None:
     shop, _ = stub_world()
     began = shop.now
     shop.now += DAY
-    shop.say(problem="first")
+    shop.set_state(problem="first")
     shop.run()
     told = shop.now
     shop.now += DAY
-    shop.say(problem="second")
+    shop.set_state(problem="second")
     shop.restart()
     shop.run()
     provided, config = shop.conditions()["RecommendationProvided"], shop.conditions()["ConfigUnsupported"]
     assert config["message"] == "second"
     assert (provided["lastTransitionTime"], config["lastTransitionTime"]) == (text_of(began), text_of(told))
-    shop.say(problem="")
+    shop.set_state(problem="")
     shop.run()
     assert "ConfigUnsupported" not in shop.conditions()
-    shop.say(problem="again")
+    shop.set_state(problem="again")
     shop.run()
     assert shop.conditions()["ConfigUnsupported"]["lastTransitionTime"] == text_of(shop.now)
 
 
 def test_a_younger_vpa_reports_which_one_governs_its_pods() -> None:
     shop, _ = stub_world()
-    shop.say(rivals=("older",))
+    shop.set_state(rivals=("older",))
     shop.run()
     told = shop.conditions()["ConflictingVPA"]
     assert told["message"] == ("pods that this object matches are governed by an older VerticalPodAutoscaler: older")
     assert told["reason"] == "OlderVPAGoverns"
-    shop.say(rivals=())
+    shop.set_state(rivals=())
     shop.run()
     assert "ConflictingVPA" not in shop.conditions()
 
 
 def test_fetching_history_is_reported_while_it_lasts() -> None:
     shop, _ = stub_world()
-    shop.say(fetching_history=True)
+    shop.set_state(fetching_history=True)
     shop.run()
     assert shop.conditions()["FetchingHistory"]["status"] == "True"
-    shop.say(fetching_history=False)
+    shop.set_state(fetching_history=False)
     shop.run()
     assert "FetchingHistory" not in shop.conditions()
 
@@ -109,7 +109,7 @@ def test_low_confidence_says_how_much_history_there_is() -> None:
     shop = World()
     shop.apply()
     shop.run_pods()
-    shop.use(minutes=10)
+    shop.ingest_usage(minutes=10)
     shop.run()
     told = shop.conditions()["LowConfidence"]
     assert told["status"] == "True"
@@ -121,7 +121,7 @@ def test_low_confidence_ends_with_enough_history_and_its_message_alone_is_no_cau
     stub.confidence = 0.25
     shop.run()
     assert "LowConfidence" in shop.true_conditions()
-    shop.use(minutes=3)
+    shop.ingest_usage(minutes=3)
     stub.confidence = 0.5
     assert shop.run() == []
     stub.confidence = 1.0
@@ -133,9 +133,9 @@ def test_the_least_known_container_is_named() -> None:
     shop = World()
     shop.apply()
     shop.run_pods("web", "app")
-    shop.use(minutes=5)
+    shop.ingest_usage(minutes=5)
     shop.run_pods("web", "app", "late")
-    shop.use(minutes=2)
+    shop.ingest_usage(minutes=2)
     shop.run()
     assert "container late has a history of 2 samples" in shop.conditions()["LowConfidence"]["message"]
 
@@ -151,7 +151,7 @@ def test_conditions_of_others_are_dropped_with_the_next_write_but_cause_none() -
     shop.status()["conditions"].append({"type": "ConfigDeprecated", "status": "True"})
     shop.store("web", shop.stored["web"])
     assert shop.run() == []
-    shop.say(rivals=("older",))
+    shop.set_state(rivals=("older",))
     shop.run()
     assert shop.true_conditions() == {"RecommendationProvided", "ConflictingVPA"}
 
@@ -174,7 +174,7 @@ def test_a_bad_parameter_is_the_problem_of_one_vpa_alone() -> None:
     for name, parameters in (("web", {}), ("bad", {"target-cpu-percentile": "90"}), ("odd", {"percentile": "0.9"})):
         shop.apply(name, recommenders=[{"name": "default"}])
         shop.run_pods(name)
-        shop.use(vpa=name, minutes=2)
+        shop.ingest_usage(vpa=name, minutes=2)
         shop.run()
         shop.apply(name, recommenders=[{"name": "default", "parameters": parameters}])
     before = shop.advice("bad")
@@ -194,7 +194,7 @@ def test_a_bad_parameter_is_the_problem_of_one_vpa_alone() -> None:
     assert shop.advice("bad") == before
     assert shop.true_conditions("bad") == {"RecommendationProvided", "ConfigUnsupported", "LowConfidence"}
     assert "ConfigUnsupported" not in shop.conditions("web")
-    shop.use(4.0, vpa="web")
+    shop.ingest_usage(4.0, vpa="web")
     assert [write.name for write in shop.run()] == ["web"]
 
 
@@ -205,7 +205,7 @@ def test_parameters_reach_the_recommender_and_can_differ_from_vpa_to_vpa() -> No
     shop.apply("tight", recommenders=[{"name": "default", "parameters": {"recommendation-margin-fraction": "0"}}])
     for name in ("plain", "tight"):
         shop.run_pods(name)
-        shop.use(vpa=name, minutes=2)
+        shop.ingest_usage(vpa=name, minutes=2)
     shop.run()
     assert shop.target("plain")["cpu"] == "1168m"
     assert shop.target("tight")["cpu"] == "1016m"
@@ -219,7 +219,7 @@ def test_parameters_reach_the_recommender_and_can_differ_from_vpa_to_vpa() -> No
 def test_a_bad_parameter_beside_a_missing_target_says_both() -> None:
     shop = World()
     shop.apply(recommenders=[{"name": "default", "parameters": {"x": "y"}}])
-    shop.say(problem="Cannot read targetRef")
+    shop.set_state(problem="Cannot read targetRef")
     shop.run()
     message = shop.conditions()["ConfigUnsupported"]["message"]
     assert message.startswith("Cannot read targetRef; spec.recommenders[0].parameters[x]")
@@ -227,7 +227,7 @@ def test_a_bad_parameter_beside_a_missing_target_says_both() -> None:
 
 def test_a_vpa_that_only_recommends_names_the_one_that_acts() -> None:
     shop, _ = stub_world()
-    shop.say(rivals=("young",), is_outranked=True)
+    shop.set_state(rivals=("young",), is_outranked=True)
     shop.run()
     told = shop.conditions()["ConflictingVPA"]
     assert told["message"] == "pods that this object matches are governed by a VerticalPodAutoscaler that acts: young"

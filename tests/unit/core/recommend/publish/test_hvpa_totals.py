@@ -38,7 +38,7 @@ def lived(*containers: str) -> World:
     shop.apply()
     shop.model.keep_totals([KEY])
     shop.run_pods("web", *containers, count=3)
-    shop.use(1.0, 2**30, minutes=30)
+    shop.ingest_usage(1.0, 2**30, minutes=30)
     return shop
 
 

@@ -55,7 +55,7 @@ def test_no_recommender_replaces_another_and_answers_are_not_merged() -> None:
         shop.run_pods(name)
     shop.run()
     assert (shop.target("web")["cpu"], shop.target("plain")["cpu"]) == ("9", "1")
-    assert (low.asked, high.asked) == (1, 1)
+    assert (low.estimated_rows, high.estimated_rows) == (1, 1)
     high.error = ValueError("no")
     low.cpu = (50.0, 100.0, 200.0)
     shop.run()
@@ -107,7 +107,7 @@ def test_a_name_not_served_here_is_left_unchanged_even_when_a_problem_is_publish
     shop.run()
     del shop.recommenders["weekly"]
     before = copy.deepcopy(shop.stored)
-    shop.say(problem="gone")
+    shop.set_state(problem="gone")
     assert shop.run() == []
     assert shop.stored == before
     assert shop.decide().vpas == 0

@@ -26,7 +26,7 @@ def shadowed_world(*others: Stub | UnavailableRecommender, names: str = "other")
     shop.apply("calm")
     for name in ("web", "calm"):
         shop.run_pods(name, "app", "proxy")
-        shop.use(vpa=name)
+        shop.ingest_usage(vpa=name)
     return shop
 
 
@@ -35,13 +35,13 @@ def test_a_shadow_gets_only_the_rows_of_its_vpas_and_changes_no_status() -> None
     plain = World(Stub("default", OWN))
     shop = shadowed_world(other)
     result = shop.decide()
-    assert other.asked == 2
+    assert other.estimated_rows == 2
     shop.run()
     assert {name: shop.target(name)["cpu"] for name in ("web", "calm")} == {"web": "1", "calm": "1"}
     for name in ("web", "calm"):
         plain.apply(name)
         plain.run_pods(name, "app", "proxy")
-        plain.use(vpa=name)
+        plain.ingest_usage(vpa=name)
     plain.run()
     assert plain.advice("web") == shop.advice("web")
     assert plain.true_conditions("web") == shop.true_conditions("web")
@@ -117,9 +117,9 @@ def test_a_vpa_that_is_gone_wants_nothing_any_more() -> None:
     shop = shadowed_world(other, names="other,nobody")
     shop.decide()
     shop.vpa_store.drop(NAMESPACE, "web")
-    asked = other.asked
+    asked = other.estimated_rows
     assert shop.decide().missing_shadows == ()
-    assert other.asked == asked
+    assert other.estimated_rows == asked
 
 
 @pytest.mark.parametrize(

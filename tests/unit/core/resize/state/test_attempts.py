@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from support.builders.pods import limit_ranges
-from support.worlds.resizes import GROUP, NOW, Document, container, decided, governor, pair, running, said
+from support.worlds.resizes import GROUP, NOW, Document, container, decided, governor, list_decisions, pair, running
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.write_results import WriteResult
 from trellis.core.resize.actions import Action, EvictPod, PodRef, ResizePod, UnmarkPod
@@ -63,9 +63,9 @@ def test_success_forgets_failures() -> None:
 
 def test_a_disruption_budget_that_refuses_makes_the_pod_wait() -> None:
     found = decided(governor(), *pair(pod()), attempts=after(EVICT, WriteResult.REFUSED))
-    assert said(found) == [("Wait", "BackingOff"), ("Evict", "EvictToRecreate")]
+    assert list_decisions(found) == [("Wait", "BackingOff"), ("Evict", "EvictToRecreate")]
     later = decided(governor(), *pair(pod()), attempts=after(EVICT, WriteResult.REFUSED), now=NOW + 60)
-    assert said(later)[0] == ("Evict", "EvictToRecreate")
+    assert list_decisions(later)[0] == ("Evict", "EvictToRecreate")
 
 
 def test_a_disruption_budget_is_asked_again_in_every_pass_however_often_it_refuses() -> None:
@@ -90,7 +90,7 @@ def test_a_refused_resize_becomes_an_eviction_at_once() -> None:
         attempts=after(RESIZE, WriteResult.INFEASIBLE),
         nodes={"n1": {"cpu": 4000}},
     )
-    assert said(found)[0] == ("Evict", "EvictRefused")
+    assert list_decisions(found)[0] == ("Evict", "EvictRefused")
 
 
 def test_what_was_not_done_on_purpose_leaves_no_trace_and_what_is_gone_none_either() -> None:
@@ -117,11 +117,11 @@ def test_a_successor_that_requests_the_same_is_not_evicted_in_its_turn() -> None
     memory = after(EVICT, WriteResult.APPLIED)
     there_before = running("web-1-o", container())
     found = decided(governor(), successor(), there_before, attempts=memory, now=NOW + 5)
-    assert said(found)[0] == ("Leave", "EvictionLoop")
+    assert list_decisions(found)[0] == ("Leave", "EvictionLoop")
     assert found.verdicts[0].reason.severity == "warning"
     assert found.next_look == NOW + 3600
     # One that was there before is no successor.
-    assert said(found)[1][0] == "Evict"
+    assert list_decisions(found)[1][0] == "Evict"
 
 
 def test_a_loop_is_known_also_while_pods_of_other_sizes_are_evicted() -> None:
@@ -130,7 +130,7 @@ def test_a_loop_is_known_also_while_pods_of_other_sizes_are_evicted() -> None:
         after(EVICT, WriteResult.APPLIED), ActionResult(larger, WriteResult.APPLIED), NOW + 1, SETTINGS
     )
     found = decided(governor(), *pair(successor()), attempts=memory, now=NOW + 5)
-    assert said(found)[0] == ("Leave", "EvictionLoop")
+    assert list_decisions(found)[0] == ("Leave", "EvictionLoop")
 
 
 def test_a_size_that_comes_back_is_no_loop_and_one_that_stays_is_found_again() -> None:
@@ -142,13 +142,16 @@ def test_a_size_that_comes_back_is_no_loop_and_one_that_stays_is_found_again() -
     )
     morning = running("web-1-m", container(), age=-601.0)
     again = decided(governor(), *pair(morning), attempts=memory, now=NOW + 1200)
-    assert said(again)[0] == ("Evict", "EvictToRecreate")
+    assert list_decisions(again)[0] == ("Evict", "EvictToRecreate")
     (evict,) = (action for action in again.actions if action.pod.name == "web-1-m")
     assert isinstance(evict, EvictPod)
     assert not evict.again
     memory = record_result(memory, ActionResult(evict, WriteResult.APPLIED), NOW + 1200, SETTINGS)
     same = running("web-1-n", container(), age=-1201.0)
-    assert said(decided(governor(), *pair(same), attempts=memory, now=NOW + 1300))[0] == ("Leave", "EvictionLoop")
+    assert list_decisions(decided(governor(), *pair(same), attempts=memory, now=NOW + 1300))[0] == (
+        "Leave",
+        "EvictionLoop",
+    )
 
 
 def test_no_more_than_a_few_sizes_are_remembered() -> None:
@@ -166,9 +169,9 @@ def test_a_pod_of_the_same_second_that_was_there_before_is_no_successor() -> Non
     memory = record_result(WorkloadAttempts(), ActionResult(evict, WriteResult.APPLIED), NOW + 0.5, SETTINGS)
     (left,) = [twin for twin in twins if twin["metadata"]["uid"] != evict.pod.uid]
     other = running("web-1-b", container(cpu="1"), age=0.0)
-    assert said(decided(governor(), left, other, attempts=memory, now=NOW + 20))[0][0] == "Evict"
+    assert list_decisions(decided(governor(), left, other, attempts=memory, now=NOW + 20))[0][0] == "Evict"
     found = decided(governor(), left, successor(0.0), attempts=memory, now=NOW + 20)
-    assert said(found) == [("Evict", "EvictToRecreate"), ("Leave", "EvictionLoop")]
+    assert list_decisions(found) == [("Evict", "EvictToRecreate"), ("Leave", "EvictionLoop")]
 
 
 def test_after_an_hour_it_is_tried_once_more_and_then_half_as_often() -> None:
@@ -186,7 +189,7 @@ def test_after_an_hour_it_is_tried_once_more_and_then_half_as_often() -> None:
 def test_a_successor_with_other_requests_is_judged_as_any_pod() -> None:
     other = running("web-1-b", container(cpu="600m"), age=-1.0)
     found = decided(governor(), *pair(other), attempts=after(EVICT, WriteResult.APPLIED), now=NOW + 5)
-    assert said(found)[0] == ("Evict", "EvictToRecreate")
+    assert list_decisions(found)[0] == ("Evict", "EvictToRecreate")
 
 
 def test_a_backoff_quotes_the_servers_message() -> None:
@@ -201,7 +204,7 @@ def test_a_backoff_quotes_the_servers_message() -> None:
 def test_a_namesake_starts_afresh() -> None:
     named_alike = running("web-1-a", container(), uid="another")
     found = decided(governor(), *pair(named_alike), attempts=after(EVICT, WriteResult.REFUSED))
-    assert said(found)[0][0] == "Evict"
+    assert list_decisions(found)[0][0] == "Evict"
 
 
 @pytest.mark.parametrize("mode", ["Recreate", "InPlace"])
@@ -241,4 +244,4 @@ def test_a_resize_that_is_not_seen_yet_keeps_pod_and_neighbour_from_being_evicte
         {REF.uid: PodAttempts(resized_at=NOW - 1, written_at=NOW - 1, written=RESIZE.patch, asked=WANTED)}
     )
     found = decided(governor(targets={"app": {"cpu": "2"}}), *pair(pod()), attempts=resized)
-    assert said(found) == [("Wait", "ToleranceUsedUp")] * 2
+    assert list_decisions(found) == [("Wait", "ToleranceUsedUp")] * 2

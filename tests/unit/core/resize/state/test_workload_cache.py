@@ -25,7 +25,7 @@ def test_it_does_not_matter_in_which_order_things_are_observed(order: list[int])
     for number in order:
         told.concerned.clear()
         puts[number]()
-    found = told.gathered()
+    found = told.snapshot()
     assert {each.metadata.name for each in found.pods} == {"web-1-a", "web-1-b"}
     assert found.groups == {ControllerKey("Deployment", "web"), ControllerKey("ReplicaSet", "web-1")}
     assert found.configured == {ControllerKey("ReplicaSet", "web-1"): 2}
@@ -36,78 +36,78 @@ def test_it_does_not_matter_in_which_order_things_are_observed(order: list[int])
 def test_without_its_target_nothing_can_be_told_of_a_workload() -> None:
     told = CachedWorkload()
     told.puts()[0]()
-    assert told.known.gather(WEB, NOW) is None
-    assert told.known.gather(("shop", "Deployment", "other"), NOW) is None
+    assert told.cache.gather(WEB, NOW) is None
+    assert told.cache.gather(("shop", "Deployment", "other"), NOW) is None
 
 
 def test_a_change_that_no_plan_reads_enqueues_no_object() -> None:
     told = CachedWorkload().put_all()
-    told.known.put_pod(("shop", "web-1-a"), pod(), pod(resourceVersion="6"))
-    told.known.put_workload("ReplicaSet", ("shop", "web-1"), replica_set(), replica_set())
-    told.known.put_namespace("shop", {})
+    told.cache.put_pod(("shop", "web-1-a"), pod(), pod(resourceVersion="6"))
+    told.cache.put_workload("ReplicaSet", ("shop", "web-1"), replica_set(), replica_set())
+    told.cache.put_namespace("shop", {})
     assert told.concerned == []
-    told.known.put_pod(("shop", "web-1-a"), pod(), pod(labels={"app": "web", "tier": "1"}))
+    told.cache.put_pod(("shop", "web-1-a"), pod(), pod(labels={"app": "web", "tier": "1"}))
     assert told.concerned == [WEB]
 
 
 def test_a_foreign_pod_enqueues_no_vpa_and_one_with_other_labels_is_not_selected() -> None:
     told = CachedWorkload().put_all()
-    told.known.put_pod(("shop", "api-1-a"), None, pod("api-1-a", **owned("ReplicaSet", "api-1")))
+    told.cache.put_pod(("shop", "api-1-a"), None, pod("api-1-a", **owned("ReplicaSet", "api-1")))
     assert told.concerned == []
-    told.known.put_pod(("shop", "web-1-c"), None, pod("web-1-c", labels={"app": "debug"}))
-    assert len(told.gathered().pods) == 2
+    told.cache.put_pod(("shop", "web-1-c"), None, pod("web-1-c", labels={"app": "debug"}))
+    assert len(told.snapshot().pods) == 2
 
 
 def test_what_is_gone_is_known_no_more() -> None:
     told = CachedWorkload().put_all()
-    told.known.put_pod(("shop", "web-1-a"), pod(), None)
-    assert [each.metadata.name for each in told.gathered().pods] == ["web-1-b"]
-    told.known.put_workload("ReplicaSet", ("shop", "web-1"), replica_set(), None)
-    assert told.gathered().configured == {}
-    told.known.put_governor("VerticalPodAutoscaler", ("shop", "web"), None)
-    assert told.known.gather(WEB, NOW) is None
+    told.cache.put_pod(("shop", "web-1-a"), pod(), None)
+    assert [each.metadata.name for each in told.snapshot().pods] == ["web-1-b"]
+    told.cache.put_workload("ReplicaSet", ("shop", "web-1"), replica_set(), None)
+    assert told.snapshot().configured == {}
+    told.cache.put_governor("VerticalPodAutoscaler", ("shop", "web"), None)
+    assert told.cache.gather(WEB, NOW) is None
     assert told.concerned == [WEB] * 3
 
 
 def test_an_evicted_pod_counts_as_terminating_before_the_watch_shows_it() -> None:
     told = CachedWorkload().put_all()
-    told.known.echoes.expect_eviction("uid-web-1-a")
-    told.known.echoes.expect_eviction("uid-web-1-b", until=NOW - 1)
-    assert [each.metadata.deletion_timestamp is not None for each in told.gathered().pods] == [True, False]
+    told.cache.echoes.expect_eviction("uid-web-1-a")
+    told.cache.echoes.expect_eviction("uid-web-1-b", until=NOW - 1)
+    assert [each.metadata.deletion_timestamp is not None for each in told.snapshot().pods] == [True, False]
 
 
 def test_what_we_wrote_is_awaited_until_it_is_observed_and_that_is_a_change() -> None:
     told = CachedWorkload().put_all()
-    told.known.echoes.expect_write("uid-web-1-a", "9")
-    assert told.known.is_awaited(told.gathered())
-    told.known.put_pod(("shop", "web-1-a"), pod(), pod(resourceVersion="9"))
-    assert not told.known.is_awaited(told.gathered())
+    told.cache.echoes.expect_write("uid-web-1-a", "9")
+    assert told.cache.is_awaited(told.snapshot())
+    told.cache.put_pod(("shop", "web-1-a"), pod(), pod(resourceVersion="9"))
+    assert not told.cache.is_awaited(told.snapshot())
     assert told.concerned == [WEB]
 
 
 def test_limits_hpas_and_freezes_reach_the_workloads_they_are_about() -> None:
     told = CachedWorkload().put_all()
     item = {"type": "Container", "max": {"cpu": "2"}}
-    before = told.gathered().limits
-    told.known.put_limits("shop", [msgspec.convert({"spec": {"limits": [item]}}, LimitRange)])
-    assert told.gathered().limits != before
+    before = told.snapshot().limits
+    told.cache.put_limits("shop", [msgspec.convert({"spec": {"limits": [item]}}, LimitRange)])
+    assert told.snapshot().limits != before
     metric = {"resource": {"name": "cpu", "target": {"type": "Utilization"}}}
     spec = {"scaleTargetRef": {"kind": "Deployment", "name": "web"}, "metrics": [metric]}
     hpa = msgspec.convert({"spec": spec}, HorizontalPodAutoscaler)
-    told.known.put_hpa(("shop", "web"), None, hpa)
-    assert told.gathered().hpa == {"cpu"}
-    told.known.put_namespace("shop", {FREEZE_ANNOTATION: "alice"})
-    frozen = told.gathered().frozen
+    told.cache.put_hpa(("shop", "web"), None, hpa)
+    assert told.snapshot().hpa == {"cpu"}
+    told.cache.put_namespace("shop", {FREEZE_ANNOTATION: "alice"})
+    frozen = told.snapshot().frozen
     assert frozen is not None
     assert (frozen.by, frozen.where) == ("alice", FreezeScope.NAMESPACE)
-    told.known.put_switch({"by": "bob"})
-    assert str(told.gathered().frozen) == "the cluster is frozen by bob"
+    told.cache.put_switch({"by": "bob"})
+    assert str(told.snapshot().frozen) == "the cluster is frozen by bob"
     assert told.concerned == [WEB] * 4
-    told.known.put_limits("shop", ())
-    told.known.put_hpa(("shop", "web"), hpa, None)
-    told.known.put_namespace("shop", {})
-    told.known.put_switch(None)
-    found = told.gathered()
+    told.cache.put_limits("shop", ())
+    told.cache.put_hpa(("shop", "web"), hpa, None)
+    told.cache.put_namespace("shop", {})
+    told.cache.put_switch(None)
+    found = told.snapshot()
     assert (found.limits, found.hpa, found.frozen) == (before, frozenset(), None)
     assert told.concerned == [WEB] * 8
 
@@ -116,16 +116,16 @@ def test_limits_hpas_and_freezes_reach_the_workloads_they_are_about() -> None:
 def test_answers_of_scales_concern_those_whose_pods_they_change(kind: str) -> None:
     told = CachedWorkload()
     ref = {"apiVersion": "example.com/v1", "kind": kind, "name": "web"}
-    told.known.put_governor("VerticalPodAutoscaler", ("shop", "web"), in_shop(targetRef=ref))
+    told.cache.put_governor("VerticalPodAutoscaler", ("shop", "web"), in_shop(targetRef=ref))
     rollout = ("shop", kind, "web")
-    [target] = told.known.governed.scaled_targets()
+    [target] = told.cache.governed.scaled_targets()
     told.concerned.clear()
-    told.known.put_scales({target: ScaleInfo("app=web")})
-    assert told.known.gather(rollout, NOW) is not None
-    told.known.put_scales({target: ScaleInfo("app=web")})
+    told.cache.put_scales({target: ScaleInfo("app=web")})
+    assert told.cache.gather(rollout, NOW) is not None
+    told.cache.put_scales({target: ScaleInfo("app=web")})
     assert told.concerned == [rollout]
-    told.known.put_scales({})
-    assert told.known.gather(rollout, NOW) is None
+    told.cache.put_scales({})
+    assert told.cache.gather(rollout, NOW) is None
     assert told.concerned == [rollout] * 2
 
 

@@ -8,6 +8,7 @@ from support.worlds.simulated_cluster import (
     GIB,
     World,
     container,
+    container_demand,
     fault,
     fleet,
     in_force,
@@ -15,7 +16,6 @@ from support.worlds.simulated_cluster import (
     ref,
     resize_conditions,
     shape,
-    wants,
     workload,
 )
 from trellis.core.cluster.json_patches import PatchOp
@@ -33,94 +33,94 @@ def one(*containers: dict[str, object], **more: object) -> World:
 
 def test_a_resize_is_asked_for_then_under_way_then_in_force() -> None:
     world = one()
-    assert world.resize(world.one(), cpu="1") == (WriteResult.APPLIED, "")
-    states = [PodView.of(world.one()).resize.state]
+    assert world.resize(world.get_pod(), cpu="1") == (WriteResult.APPLIED, "")
+    states = [PodView.of(world.get_pod()).resize.state]
     for _ in range(40):
         world.run(0.1)
-        state = PodView.of(world.one()).resize.state
+        state = PodView.of(world.get_pod()).resize.state
         if state is not states[-1]:
             states.append(state)
     assert states == [ResizeState.PROPOSED, ResizeState.IN_PROGRESS, ResizeState.NONE]
-    assert in_force(world.one()) == {"cpu": "1", "memory": "1Gi"}
+    assert in_force(world.get_pod()) == {"cpu": "1", "memory": "1Gi"}
     assert world.cluster.rows.cpu_request[world.cluster.rows.numbers()].tolist() == [1.0]
-    assert is_ready(world.one())
+    assert is_ready(world.get_pod())
     assert world.cluster.counters.resizes.tolist() == [1]
     assert world.cluster.counters.restarts.tolist() == [0]
 
 
 def test_a_node_without_headroom_defers_a_resize_until_there_is_some() -> None:
     world = World(fleet(workload("web", 1), workload("other", 1, container(cpu="3")))).run(30)
-    world.resize(world.one(), cpu="2")
+    world.resize(world.get_pod(), cpu="2")
     world.run(5)
-    assert resize_conditions(world.one()) == {"PodResizePending": "Deferred"}
-    since = PodView.of(world.one()).resize.since
+    assert resize_conditions(world.get_pod()) == {"PodResizePending": "Deferred"}
+    since = PodView.of(world.get_pod()).resize.since
     world.run(10 * MINUTE)
-    assert in_force(world.one())["cpu"] == "500m"
-    assert PodView.of(world.one()).resize.since == since
-    assert world.resize(world.one("other"), cpu="1")[0] is WriteResult.APPLIED
+    assert in_force(world.get_pod())["cpu"] == "500m"
+    assert PodView.of(world.get_pod()).resize.since == since
+    assert world.resize(world.get_pod("other"), cpu="1")[0] is WriteResult.APPLIED
     world.run(5)
-    assert in_force(world.one())["cpu"] == "2"
-    assert not resize_conditions(world.one())
+    assert in_force(world.get_pod())["cpu"] == "2"
+    assert not resize_conditions(world.get_pod())
     assert world.count(PodEvent.RESIZE_DEFERRED) == 1
 
 
 def test_what_a_deferred_resize_asks_for_is_kept_from_new_pods() -> None:
     late: SimulatedWorkload = workload("late", 1, container(cpu="1"), kind="Job", runs=((1_800_000_060.0, 300.0),))
     world = World(fleet(workload("web", 1), workload("other", 1, container(cpu="2500m")), late)).run(30)
-    world.resize(world.one(), cpu="2")
+    world.resize(world.get_pod(), cpu="2")
     world.run(60)
-    assert resize_conditions(world.one()) == {"PodResizePending": "Deferred"}
-    assert world.one("late").status.phase == "Pending"
+    assert resize_conditions(world.get_pod()) == {"PodResizePending": "Deferred"}
+    assert world.get_pod("late").status.phase == "Pending"
 
 
 def test_a_resize_beyond_the_node_is_infeasible_and_a_smaller_one_is_not() -> None:
     world = one()
-    world.resize(world.one(), cpu="5")
+    world.resize(world.get_pod(), cpu="5")
     world.run(5)
-    assert resize_conditions(world.one()) == {"PodResizePending": "Infeasible"}
+    assert resize_conditions(world.get_pod()) == {"PodResizePending": "Infeasible"}
     world.run(10 * MINUTE)
-    assert in_force(world.one())["cpu"] == "500m"
-    world.resize(world.one(), cpu="3")
+    assert in_force(world.get_pod())["cpu"] == "500m"
+    world.resize(world.get_pod(), cpu="3")
     world.run(5)
-    assert in_force(world.one())["cpu"] == "3"
-    assert not resize_conditions(world.one())
+    assert in_force(world.get_pod())["cpu"] == "3"
+    assert not resize_conditions(world.get_pod())
 
 
 def test_asking_for_what_is_in_force_ends_a_pending_resize() -> None:
     world = one()
-    world.resize(world.one(), cpu="5")
+    world.resize(world.get_pod(), cpu="5")
     world.run(5)
-    world.resize(world.one(), cpu="500m")
+    world.resize(world.get_pod(), cpu="500m")
     world.run(5)
-    assert not resize_conditions(world.one())
-    assert PodView.of(world.one()).resize.state is ResizeState.NONE
+    assert not resize_conditions(world.get_pod())
+    assert PodView.of(world.get_pod()).resize.state is ResizeState.NONE
 
 
 def test_a_policy_restarts_the_container_for_the_resource_it_names() -> None:
     world = one(container(restarts=("memory",)))
-    world.resize(world.one(), cpu="1")
+    world.resize(world.get_pod(), cpu="1")
     world.run(5)
-    assert world.one().status.container_statuses[0].restart_count == 0
-    world.resize(world.one(), memory="2Gi")
+    assert world.get_pod().status.container_statuses[0].restart_count == 0
+    world.resize(world.get_pod(), memory="2Gi")
     world.run(5)
-    assert not is_ready(world.one())
+    assert not is_ready(world.get_pod())
     world.run(10)
-    assert is_ready(world.one())
-    assert world.one().status.container_statuses[0].restart_count == 1
-    assert in_force(world.one()) == {"cpu": "1", "memory": "2Gi"}
-    assert not PodView.of(world.one()).kills
+    assert is_ready(world.get_pod())
+    assert world.get_pod().status.container_statuses[0].restart_count == 1
+    assert in_force(world.get_pod()) == {"cpu": "1", "memory": "2Gi"}
+    assert not PodView.of(world.get_pod()).kills
 
 
 def test_a_memory_limit_below_what_is_used_fails_until_less_is_used() -> None:
     memory = [1.5 * GIB] * 10 + [0.5 * GIB] * 50
     app = container(memory="2Gi", limits={"memory": "2Gi"})
-    world = World(fleet(workload("web", 1, app, demand=(wants(0.1, memory),)))).run(2 * MINUTE)
-    world.resize(world.one(), memory="1Gi", limits={"memory": "1Gi"})
+    world = World(fleet(workload("web", 1, app, demand=(container_demand(0.1, memory),)))).run(2 * MINUTE)
+    world.resize(world.get_pod(), memory="1Gi", limits={"memory": "1Gi"})
     world.run(MINUTE)
-    assert resize_conditions(world.one()) == {"PodResizeInProgress": "Error"}
-    assert PodView.of(world.one()).resize.state is ResizeState.FAILING
+    assert resize_conditions(world.get_pod()) == {"PodResizeInProgress": "Error"}
+    assert PodView.of(world.get_pod()).resize.state is ResizeState.FAILING
     world.run(10 * MINUTE)
-    assert in_force(world.one())["memory"] == "1Gi"
+    assert in_force(world.get_pod())["memory"] == "1Gi"
     assert world.cluster.counters.oom_kills.tolist() == [0]
 
 
@@ -137,49 +137,49 @@ def test_a_memory_limit_below_what_is_used_fails_until_less_is_used() -> None:
 def test_faults_have_kubelets_refuse_or_put_off(kind: str, cpu: str, found: dict[str, str]) -> None:
     for about in ("web", "node-1"):
         world = one(faults=(fault(kind, about=about),))
-        assert world.resize(world.one(), cpu=cpu)[0] is WriteResult.APPLIED
+        assert world.resize(world.get_pod(), cpu=cpu)[0] is WriteResult.APPLIED
         world.run(10)
-        assert resize_conditions(world.one()) == found
+        assert resize_conditions(world.get_pod()) == found
     world = one(faults=(fault(kind, about="other"),))
-    world.resize(world.one(), cpu=cpu)
+    world.resize(world.get_pod(), cpu=cpu)
     world.run(10)
-    assert in_force(world.one())["cpu"] == cpu
+    assert in_force(world.get_pod())["cpu"] == cpu
 
 
 def test_what_a_fault_has_put_off_is_done_when_it_is_over() -> None:
     world = one(faults=(fault("defer-resizes", 0, 300),))
-    world.resize(world.one(), cpu="1")
+    world.resize(world.get_pod(), cpu="1")
     world.run(200)
-    assert in_force(world.one())["cpu"] == "500m"
+    assert in_force(world.get_pod())["cpu"] == "500m"
     world.run(100)
-    assert in_force(world.one())["cpu"] == "1"
+    assert in_force(world.get_pod())["cpu"] == "1"
 
 
 def test_a_resize_waits_for_a_node_that_is_off() -> None:
     world = one(faults=(fault("node-down", 31, 60),))
-    world.resize(world.one(), cpu="1")
+    world.resize(world.get_pod(), cpu="1")
     world.run(30)
-    assert in_force(world.one())["cpu"] == "500m"
+    assert in_force(world.get_pod())["cpu"] == "500m"
     world.run(60)
-    assert in_force(world.one())["cpu"] == "1"
+    assert in_force(world.get_pod())["cpu"] == "1"
 
 
 def test_a_pod_that_waits_for_a_node_is_placed_once_it_is_resized_to_fit() -> None:
     world = one(container(cpu="5"))
-    assert world.one().status.phase == "Pending"
-    assert world.resize(world.one(), cpu="2")[0] is WriteResult.APPLIED
+    assert world.get_pod().status.phase == "Pending"
+    assert world.resize(world.get_pod(), cpu="2")[0] is WriteResult.APPLIED
     world.run(10)
-    assert is_ready(world.one())
-    assert in_force(world.one())["cpu"] == "2"
+    assert is_ready(world.get_pod())
+    assert in_force(world.get_pod())["cpu"] == "2"
 
 
 def test_a_pod_that_is_resized_before_it_runs_gets_there_in_the_end() -> None:
     world = World(fleet(workload("web", 1))).run(0.5)
-    assert world.resize(world.one(), cpu="1")[0] is WriteResult.APPLIED
+    assert world.resize(world.get_pod(), cpu="1")[0] is WriteResult.APPLIED
     world.run(1)
-    assert in_force(world.one())["cpu"] == "500m"
+    assert in_force(world.get_pod())["cpu"] == "500m"
     world.run(5)
-    assert in_force(world.one())["cpu"] == "1"
+    assert in_force(world.get_pod())["cpu"] == "1"
 
 
 @pytest.mark.parametrize(
@@ -205,16 +205,16 @@ def test_a_pod_that_is_resized_before_it_runs_gets_there_in_the_end() -> None:
 )
 def test_the_api_server_refuses_what_it_must_and_says_why(patch: list[PatchOp], why: str) -> None:
     world = one(container(limits={"cpu": "1", "memory": "2Gi"}))
-    before = world.one()
+    before = world.get_pod()
     told, said = world.cluster.resize(ref(before), tuple(patch))
     assert told is WriteResult.INVALID
     assert why in said
-    assert world.run(10).one() == before
+    assert world.run(10).get_pod() == before
 
 
 def test_a_deleted_pod_is_neither_resized_nor_annotated() -> None:
     world = one()
-    old = world.one()
+    old = world.get_pod()
     world.cluster.evict(ref(old))
     world.run(10)
     assert world.resize(old, cpu="1")[0] is WriteResult.GONE
@@ -223,24 +223,24 @@ def test_a_deleted_pod_is_neither_resized_nor_annotated() -> None:
 
 def test_annotations_are_set_and_removed_by_patches_with_tests() -> None:
     world = one()
-    pod = world.one()
+    pod = world.get_pod()
     setting = (
         PatchOp("test", "/metadata/uid", pod.metadata.uid),
         PatchOp("add", "/metadata/annotations", {}),
         PatchOp("add", "/metadata/annotations/a~1b", "yes"),
     )
     assert world.cluster.annotate(ref(pod), setting) is WriteResult.APPLIED
-    assert world.one().metadata.annotations == {"a/b": "yes"}
+    assert world.get_pod().metadata.annotations == {"a/b": "yes"}
     removing = (PatchOp("remove", "/metadata/annotations/a~1b"),)
     assert world.cluster.annotate(ref(pod), removing) is WriteResult.APPLIED
-    assert not world.one().metadata.annotations
+    assert not world.get_pod().metadata.annotations
     assert world.cluster.annotate(ref(pod), removing) is WriteResult.INVALID
     assert world.cluster.annotate(ref(pod), (PatchOp("add", "/spec/nodeName", "x"),)) is WriteResult.INVALID
 
 
 def test_each_container_is_resized_by_itself() -> None:
     world = one(container(), container("proxy", "100m", "128Mi"), nodes=(shape(),))
-    world.resize(world.one(), cpu="200m", at=1)
+    world.resize(world.get_pod(), cpu="200m", at=1)
     world.run(5)
-    assert in_force(world.one(), "proxy")["cpu"] == "200m"
-    assert in_force(world.one())["cpu"] == "500m"
+    assert in_force(world.get_pod(), "proxy")["cpu"] == "200m"
+    assert in_force(world.get_pod())["cpu"] == "500m"

@@ -7,7 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from support.worlds.simulated_cluster import BEGIN, GIB, World, container, fleet, is_ready, ref, shape, wants, workload
+from support.worlds.simulated_cluster import (
+    BEGIN,
+    GIB,
+    World,
+    container,
+    container_demand,
+    fleet,
+    is_ready,
+    ref,
+    shape,
+    workload,
+)
 from trellis.core.cluster.oom_kills import read_eviction
 from trellis.core.resize.view import PodView
 from trellis.sim.cluster import PodEvent
@@ -19,7 +30,7 @@ MINUTE = 60.0
 
 def test_usage_follows_demand_step_by_step() -> None:
     cpu = np.linspace(0.1, 0.5, 60)
-    world = World(fleet(workload("web", 2, demand=(wants(cpu, 1e8),)))).run(10 * MINUTE)
+    world = World(fleet(workload("web", 2, demand=(container_demand(cpu, 1e8),)))).run(10 * MINUTE)
     usage = world.usages[7]
     assert (usage.number, usage.time, usage.seconds) == (7, BEGIN + 420, 60.0)
     assert usage.used_cpu.tolist() == [cpu[7]] * 2
@@ -30,23 +41,23 @@ def test_usage_follows_demand_step_by_step() -> None:
 
 
 def test_a_gap_in_demand_is_no_demand() -> None:
-    world = World(fleet(workload(demand=(wants([0.1, 0.1, np.nan, 0.1], 1e8, steps=4),)))).run(4 * MINUTE)
+    world = World(fleet(workload(demand=(container_demand([0.1, 0.1, np.nan, 0.1], 1e8, steps=4),)))).run(4 * MINUTE)
     assert [usage.used_cpu.tolist() for usage in world.usages[1:]] == [[0.1], [0.0], [0.1], [0.1]]
 
 
 def test_ready_pods_share_the_load_of_their_workload() -> None:
-    demand = wants(3.0, 3 * GIB, shared=True, base_cpu=0.1, base_memory=1e8)
+    demand = container_demand(3.0, 3 * GIB, shared=True, base_cpu=0.1, base_memory=1e8)
     world = World(fleet(workload("web", 3, demand=(demand,)), nodes=(shape(cpu="16"),))).run(2 * MINUTE)
     assert world.usages[1].used_cpu.tolist() == pytest.approx([1.1] * 3)
     assert world.usages[1].used_memory.tolist() == pytest.approx([GIB + 1e8] * 3)
-    world.cluster.evict(ref(world.of()[0]))
+    world.cluster.evict(ref(world.list_pods()[0]))
     # What has been told to go gets no load any more; its successor is not Ready yet.
     assert sorted(world.cluster.step(2).used_cpu.tolist()) == pytest.approx([0.1, 1.6, 1.6])
 
 
 def test_pods_of_a_workload_differ_and_what_they_share_stays_the_same() -> None:
-    alone = wants(1.0, 1e8, spread=0.5)
-    shared = wants(4.0, 1e8, shared=True, spread=0.5)
+    alone = container_demand(1.0, 1e8, spread=0.5)
+    shared = container_demand(4.0, 1e8, shared=True, spread=0.5)
     found = fleet(workload("alone", 4, demand=(alone,)), workload("web", 4, demand=(shared,)), nodes=(shape(cpu="32"),))
     usage = World(found).run(MINUTE).usages[1]
     mine, shares = usage.used_cpu[usage.workload == 0], usage.used_cpu[usage.workload == 1]
@@ -57,16 +68,16 @@ def test_pods_of_a_workload_differ_and_what_they_share_stays_the_same() -> None:
 
 
 def test_a_replacement_pod_has_the_demand_of_the_evicted_pod() -> None:
-    world = World(fleet(workload("web", 4, demand=(wants(1.0, 1e8, spread=0.5),)), nodes=(shape(cpu="32"),)))
+    world = World(fleet(workload("web", 4, demand=(container_demand(1.0, 1e8, spread=0.5),)), nodes=(shape(cpu="32"),)))
     world.run(MINUTE)
-    for each in world.of()[1:3]:
+    for each in world.list_pods()[1:3]:
         world.cluster.evict(ref(each))
     world.run(MINUTE)
     assert sorted(world.usages[1].used_cpu.tolist()) == sorted(world.usages[2].used_cpu.tolist())
 
 
 def test_the_demand_of_a_run_goes_by_the_age_of_its_container() -> None:
-    demand = wants([1.0, 2.0, 3.0], 1e8, steps=3, by_age=True)
+    demand = container_demand([1.0, 2.0, 3.0], 1e8, steps=3, by_age=True)
     runs = ((BEGIN + 30, 600.0), (BEGIN + 90, 600.0))
     world = World(fleet(workload("etl", 1, kind="Job", runs=runs, demand=(demand,)), nodes=(shape(cpu="16"),)))
     world.run(5 * MINUTE)
@@ -76,13 +87,13 @@ def test_the_demand_of_a_run_goes_by_the_age_of_its_container() -> None:
 
 def test_cpu_is_held_back_by_the_limit() -> None:
     app = container(limits={"cpu": "500m"})
-    usage = World(fleet(workload("web", 1, app, demand=(wants(0.8),)))).run(MINUTE).usages[1]
+    usage = World(fleet(workload("web", 1, app, demand=(container_demand(0.8),)))).run(MINUTE).usages[1]
     assert (usage.wanted_cpu[0], usage.used_cpu[0], usage.throttled[0]) == (0.8, 0.5, True)
 
 
 def test_a_full_node_is_shared_by_requests() -> None:
     pods = [
-        workload(name, 1, container(cpu=cpu), demand=(wants(wanted),))
+        workload(name, 1, container(cpu=cpu), demand=(container_demand(wanted),))
         for name, cpu, wanted in (("small", "500m", 4.0), ("big", "1500m", 4.0), ("modest", "1", 0.5))
     ]
     usage = World(fleet(*pods)).run(MINUTE).usages[1]
@@ -117,21 +128,21 @@ def test_a_container_above_its_memory_limit_is_killed_and_restarted() -> None:
     memory = np.full(60, 0.5 * GIB)
     memory[20:] = 1.5 * GIB
     app = container(limits={"memory": "1Gi"})
-    world = World(fleet(workload("web", 1, app, demand=(wants(0.1, memory),)))).run(19 * MINUTE)
+    world = World(fleet(workload("web", 1, app, demand=(container_demand(0.1, memory),)))).run(19 * MINUTE)
     assert not world.log[3:]
     world.run(MINUTE + 0.5)
-    pod = world.one()
+    pod = world.get_pod()
     status = pod.status.container_statuses[0]
     assert status.state.terminated is not None
     assert (status.state.terminated.reason, status.state.terminated.exit_code) == ("OOMKilled", 137)
     assert not is_ready(pod)
     assert world.usages[20].used_memory.tolist() == [GIB]
     world.run(2)
-    status = world.one().status.container_statuses[0]
+    status = world.get_pod().status.container_statuses[0]
     assert status.state.running is not None
     assert status.last_state.terminated is not None
     assert status.restart_count == 1
-    [kill] = PodView.of(world.one()).kills["app"]
+    [kill] = PodView.of(world.get_pod()).kills["app"]
     assert kill.ran == 1199.0
 
 
@@ -139,7 +150,7 @@ def test_pauses_between_restarts_double_up_to_five_minutes_and_are_forgotten() -
     memory = np.full(120, 2.0 * GIB)
     memory[60:100] = 0.5 * GIB
     app = container(limits={"memory": "1Gi"})
-    found = workload("web", 1, app, demand=(wants(0.1, memory, steps=120),), start=StartProfile(0.0))
+    found = workload("web", 1, app, demand=(container_demand(0.1, memory, steps=120),), start=StartProfile(0.0))
     world = World(fleet(found, steps=120)).run(60 * MINUTE - 1)
     kills = world.times(PodEvent.KILLED)
     assert np.diff(kills[:9]).tolist() == [1.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
@@ -152,7 +163,7 @@ def test_pauses_between_restarts_double_up_to_five_minutes_and_are_forgotten() -
 
 def test_a_container_killed_for_weeks_is_still_restarted_every_five_minutes() -> None:
     app = container(limits={"memory": "1Gi"})
-    found = workload("web", 1, app, demand=(wants(0.1, 2.0 * GIB, steps=100),), start=StartProfile(0.0))
+    found = workload("web", 1, app, demand=(container_demand(0.1, 2.0 * GIB, steps=100),), start=StartProfile(0.0))
     world = World(fleet(found, steps=100, step=3600.0)).run(100 * 60 * MINUTE - 1)
     kills = world.times(PodEvent.KILLED)
     assert len(kills) > 1100
@@ -161,26 +172,26 @@ def test_a_container_killed_for_weeks_is_still_restarted_every_five_minutes() ->
 
 def test_a_leak_grows_until_the_container_is_killed_and_begins_anew() -> None:
     app = container(limits={"memory": "1Gi"})
-    demand = wants(0.1, 0.5 * GIB, leak=0.5 * GIB / 900.0)
+    demand = container_demand(0.1, 0.5 * GIB, leak=0.5 * GIB / 900.0)
     world = World(fleet(workload("web", 1, app, demand=(demand,)))).run(59 * MINUTE)
     assert world.times(PodEvent.KILLED) == [960.0, 1920.0, 2880.0]
-    assert len(world.of()) == 1
+    assert len(world.list_pods()) == 1
 
 
 def test_a_pod_that_must_not_be_restarted_is_made_anew_after_a_kill() -> None:
     runs = ((BEGIN, 300.0),)
     app = container(limits={"memory": "1Gi"})
-    demand = wants(0.1, np.linspace(0.5, 1.5, 4) * GIB, steps=4, by_age=True)
+    demand = container_demand(0.1, np.linspace(0.5, 1.5, 4) * GIB, steps=4, by_age=True)
     found = workload("etl", 1, app, kind="Job", runs=runs, demand=(demand,), spec={"restartPolicy": "Never"})
     world = World(fleet(found)).run(190)
     assert world.count(PodEvent.KILLED) == 1
     assert world.count(PodEvent.MADE) == 2
-    assert len(world.of("etl")) == 1
+    assert len(world.list_pods("etl")) == 1
 
 
 def test_a_full_node_evicts_the_pod_that_is_furthest_above_its_request() -> None:
     pods = [
-        workload(name, 1, container(memory=asked), demand=(wants(0.1, used * GIB),))
+        workload(name, 1, container(memory=asked), demand=(container_demand(0.1, used * GIB),))
         for name, asked, used in (("tidy", "4Gi", 4.0), ("greedy", "1Gi", 4.0), ("sloppy", "2Gi", 3.0))
     ]
     world = World(fleet(*pods, nodes=(shape(memory="10Gi"),))).run(MINUTE + 0.5)

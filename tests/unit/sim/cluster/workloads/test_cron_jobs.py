@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.worlds.simulated_cluster import BEGIN, World, container, fleet, wants, workload
+from support.worlds.simulated_cluster import BEGIN, World, container, container_demand, fleet, workload
 from trellis.api.kube.workloads import CronJob, Job
 from trellis.core.cluster.owners import TargetRef
 from trellis.core.cluster.past_pods import build_pod_name_pattern
@@ -19,7 +19,7 @@ MINUTE = 60.0
 def report(every: float, length: float, count: int = 3, pods: int = 1, **more: Any) -> SimulatedWorkload:
     rules = CronRules("*/10 * * * *", "", more.pop("concurrency", "Allow"), more.pop("deadline", None))
     runs = tuple((BEGIN + number * every, length) for number in range(count))
-    demand = (wants(by_age=True),)
+    demand = (container_demand(by_age=True),)
     return workload("report", pods, container(cpu="100m"), kind="CronJob", runs=runs, cron=rules, demand=demand, **more)
 
 
@@ -29,7 +29,7 @@ def begun(world: World) -> list[float]:
 
 def test_pods_belong_to_a_job_that_belongs_to_the_cron_job() -> None:
     world = World(fleet(report(10 * MINUTE, 5 * MINUTE))).run(30)
-    pod = world.one("report")
+    pod = world.get_pod("report")
     owner = pod.metadata.controller
     assert owner is not None
     job = world.workloads["Job", owner.name]
@@ -47,7 +47,7 @@ def test_pods_belong_to_a_job_that_belongs_to_the_cron_job() -> None:
 
 def test_a_job_that_is_over_is_gone_with_its_pods() -> None:
     world = World(fleet(report(10 * MINUTE, 5 * MINUTE))).run(8 * MINUTE)
-    assert world.of("report") == []
+    assert world.list_pods("report") == []
     assert not any(kind == "Job" for kind, _ in world.workloads)
     assert world.count(PodEvent.ENDED) == 1
 
@@ -69,10 +69,10 @@ def test_the_concurrency_policy_decides_about_jobs_that_overlap(
     most = 0
     for _ in range(60):
         world.run(MINUTE)
-        most = max(most, len(world.of("report")))
+        most = max(most, len(world.list_pods("report")))
     assert begun(world) == times
     assert most == at_once
-    assert world.of("report") == []
+    assert world.list_pods("report") == []
 
 
 def test_so_many_pods_run_at_a_time_until_so_many_have_ended() -> None:
@@ -80,17 +80,17 @@ def test_so_many_pods_run_at_a_time_until_so_many_have_ended() -> None:
     counts = []
     for _ in range(20):
         world.run(MINUTE)
-        counts.append(len(world.of("report")))
+        counts.append(len(world.list_pods("report")))
     assert world.count(PodEvent.ENDED) == 5
     assert max(counts) == 2
     # Two, two and one, five minutes each.
     assert sum(counts) == pytest.approx(25, abs=2)
-    assert world.of("report") == []
+    assert world.list_pods("report") == []
 
 
 def test_completions_hold_for_jobs_as_well() -> None:
     runs = ((BEGIN, 5 * MINUTE),)
-    job = workload("once", 2, kind="Job", runs=runs, completions=3, demand=(wants(by_age=True),))
+    job = workload("once", 2, kind="Job", runs=runs, completions=3, demand=(container_demand(by_age=True),))
     world = World(fleet(job)).run(30 * MINUTE)
     assert world.count(PodEvent.ENDED) == 3
 

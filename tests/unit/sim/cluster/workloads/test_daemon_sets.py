@@ -7,7 +7,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.worlds.simulated_cluster import World, container, fault, fleet, is_ready, ref, shape, wants, workload
+from support.worlds.simulated_cluster import (
+    World,
+    container,
+    container_demand,
+    fault,
+    fleet,
+    is_ready,
+    ref,
+    shape,
+    workload,
+)
 from support.worlds.simulated_nodes import BOOT, QUICK, pool
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.nodes import Node, Taint
@@ -25,7 +35,7 @@ def agent(name: str = "agent", cpu: str = "100m", **more: Any) -> SimulatedWorkl
 
 
 def where(world: World, name: str = "agent") -> list[str]:
-    return sorted(pod.spec.node_name for pod in world.of(name))
+    return sorted(pod.spec.node_name for pod in world.list_pods(name))
 
 
 def daemon_set(world: World) -> DaemonSet:
@@ -37,8 +47,8 @@ def daemon_set(world: World) -> DaemonSet:
 def test_each_node_has_one_pod_of_a_daemon_set() -> None:
     world = World(fleet(agent(), nodes=(shape(count=3),))).run(20)
     assert where(world) == ["node-1", "node-2", "node-3"]
-    assert all(map(is_ready, world.of("agent")))
-    assert all(map(is_daemon_or_mirror_pod, world.of("agent")))
+    assert all(map(is_ready, world.list_pods("agent")))
+    assert all(map(is_daemon_or_mirror_pod, world.list_pods("agent")))
     assert daemon_set(world).status.desired_number_scheduled == 3
 
 
@@ -64,12 +74,12 @@ def test_pods_of_a_daemon_set_have_their_place_before_others() -> None:
     big = workload("web", 4, container(cpu="2", memory="64Mi"))
     world = World(fleet(big, agent(cpu="500m"), nodes=(shape(cpu="4", count=2),))).run(20)
     assert where(world) == ["node-1", "node-2"]
-    assert sum(bool(pod.spec.node_name) for pod in world.of("web")) == 2
+    assert sum(bool(pod.spec.node_name) for pod in world.list_pods("web")) == 2
 
 
 def test_a_pod_of_a_daemon_set_that_is_evicted_comes_again_on_its_node() -> None:
     world = World(fleet(agent(), nodes=(shape(count=2),))).run(20)
-    victim = next(pod for pod in world.of("agent") if pod.spec.node_name == "node-2")
+    victim = next(pod for pod in world.list_pods("agent") if pod.spec.node_name == "node-2")
     world.cluster.evict(ref(victim))
     world.run(20)
     assert where(world) == ["node-1", "node-2"]
@@ -121,24 +131,24 @@ def test_a_taint_that_comes_later_drives_no_pod_of_a_daemon_set_away() -> None:
 def test_an_outage_of_a_node_leaves_the_pod_of_a_daemon_set_there() -> None:
     down = fault("node-down", 2 * MINUTE, 20 * MINUTE, about="node-1")
     world = World(fleet(agent(), nodes=(shape(count=2),), faults=(down,))).run(15 * MINUTE)
-    before = {pod.metadata.uid for pod in world.of("agent")}
+    before = {pod.metadata.uid for pod in world.list_pods("agent")}
     assert where(world) == ["node-1", "node-2"]
-    assert sum(map(is_ready, world.of("agent"))) == 1
+    assert sum(map(is_ready, world.list_pods("agent"))) == 1
     world.run(15 * MINUTE)
-    assert {pod.metadata.uid for pod in world.of("agent")} == before
-    assert all(map(is_ready, world.of("agent")))
+    assert {pod.metadata.uid for pod in world.list_pods("agent")} == before
+    assert all(map(is_ready, world.list_pods("agent")))
 
 
 def test_a_new_version_replaces_one_pod_at_a_time() -> None:
     world = World(fleet(agent(rollouts=(1_800_000_000.0 + 60,)), nodes=(shape(count=3),))).run(59)
-    before = {pod.metadata.uid for pod in world.of("agent")}
+    before = {pod.metadata.uid for pod in world.list_pods("agent")}
     fewest = 3
     for _ in range(120):
         world.run(1)
-        fewest = min(fewest, sum(map(is_ready, world.of("agent"))))
+        fewest = min(fewest, sum(map(is_ready, world.list_pods("agent"))))
     assert fewest == 2
     assert where(world) == ["node-1", "node-2", "node-3"]
-    assert before.isdisjoint(pod.metadata.uid for pod in world.of("agent"))
+    assert before.isdisjoint(pod.metadata.uid for pod in world.list_pods("agent"))
 
 
 def _pooled(*workloads: SimulatedWorkload, count: int = 0, steps: int = 60) -> Fleet:
@@ -149,8 +159,8 @@ def _pooled(*workloads: SimulatedWorkload, count: int = 0, steps: int = 60) -> F
 
 @pytest.mark.parametrize(("with_agent", "nodes"), [(False, 2), (True, 4)])
 def test_nodes_are_ordered_for_what_daemon_sets_leave_of_them(with_agent: bool, nodes: int) -> None:
-    web = workload("web", 4, container(cpu="2", memory="64Mi"), demand=(wants(0.01, 1e6),))
-    found = _pooled(web, *([agent(cpu="1", demand=(wants(0.01, 1e6),))] if with_agent else []))
+    web = workload("web", 4, container(cpu="2", memory="64Mi"), demand=(container_demand(0.01, 1e6),))
+    found = _pooled(web, *([agent(cpu="1", demand=(container_demand(0.01, 1e6),))] if with_agent else []))
     (result,) = simulate(found).variants
     assert max(result.chart.nodes) == nodes  # type: ignore[arg-type]
     waits = next(workload for workload in result.workloads if workload.name == "web").totals.waited
@@ -158,8 +168,8 @@ def test_nodes_are_ordered_for_what_daemon_sets_leave_of_them(with_agent: bool, 
 
 
 def test_a_node_with_pods_of_daemon_sets_alone_is_given_back() -> None:
-    web = workload("web", 1, container(cpu="1", memory="64Mi"), demand=(wants(0.01, 1e6),))
-    (result,) = simulate(_pooled(web, agent(demand=(wants(0.01, 1e6),)), count=3)).variants
+    web = workload("web", 1, container(cpu="1", memory="64Mi"), demand=(container_demand(0.01, 1e6),))
+    (result,) = simulate(_pooled(web, agent(demand=(container_demand(0.01, 1e6),)), count=3)).variants
     assert result.chart.nodes[-1] == 1  # type: ignore[index]
     of_agent = next(workload for workload in result.workloads if workload.name == "agent")
     assert of_agent.chart is not None
