@@ -90,12 +90,12 @@ async def _follow(url: str, pods: int) -> Taken:
     from trellis.kube.client import Client  # noqa: PLC0415
     from trellis.kube.resources import PODS as RESOURCE  # noqa: PLC0415
     from trellis.kube.transport.aiohttp_transport import AiohttpTransport  # noqa: PLC0415
-    from trellis.kube.watch.informer import Informer  # noqa: PLC0415
+    from trellis.kube.watch.informer import WatchInformer  # noqa: PLC0415
 
     done = asyncio.Event()
     client = Client(AiohttpTransport(Connection(url, "the benchmark"), environment={}))
     indexes = {BY_NAMESPACE: index_by_namespace, BY_OWNER: index_by_owner, BY_NODE: index_by_node}
-    informer = Informer(client, RESOURCE, draw=lambda: 0.5, indexes=indexes)
+    informer = WatchInformer(client, RESOURCE, draw=lambda: 0.5, indexes=indexes)
 
     def note(_: Any) -> None:
         if informer.events == pods * ROUNDS:

@@ -77,6 +77,10 @@ class Resource(msgspec.Struct, Generic[T], frozen=True):
         """The same objects, read as another struct: a smaller slice of them."""
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, struct, self.metadata_only)
 
+    def in_version(self, version: str) -> Resource[T]:
+        """The same kind in another version of its group."""
+        return Resource(self.group, version, self.plural, self.kind, self.namespaced, self.struct, self.metadata_only)
+
     def as_metadata(self) -> Resource[KubeObject]:
         """The same objects, of which only `metadata` is requested: enough for owners and labels."""
         return Resource(self.group, self.version, self.plural, self.kind, self.namespaced, KubeObject, True)

@@ -9,7 +9,7 @@ before it.
     unreadable = UnreadableKinds(metrics, log)
     optional = OptionalKind("HPAs are not taken into account")
     unreadable.register(HPAS, optional)
-    hpas = Informer(client, HPAS, report=partial(unreadable.report, HPAS), ...)
+    hpas = WatchInformer(client, HPAS, report=partial(unreadable.report, HPAS), ...)
     unreadable.set_essential(vpas)
     await unreadable.wait_for(hpas)
 """

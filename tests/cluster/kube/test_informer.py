@@ -23,8 +23,8 @@ from trellis.kube.resources import PODS, REPLICA_SETS, VPAS, Resource
 from trellis.kube.transport.aiohttp_transport import AiohttpTransport
 from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.incidents import Incident, IncidentKind
-from trellis.kube.watch.informer import Informer
-from trellis.kube.watch.reflector import Selection
+from trellis.kube.watch.informer import Informer, WatchInformer
+from trellis.kube.watch.selection import Selection
 from trellis.kube.write.patches import merge_patch
 
 R = TypeVar("R")
@@ -47,7 +47,7 @@ async def following(
     client: Client, resource: Resource[Any], namespace: str, **options: Any
 ) -> AsyncIterator[Informer[Any]]:
     selection = Selection(namespace)
-    informer = Informer(client, resource, draw=lambda: 0.5, selection=selection, backoff=QUICK, **options)
+    informer = WatchInformer(client, resource, draw=lambda: 0.5, selection=selection, backoff=QUICK, **options)
     task = asyncio.create_task(informer.run())
     try:
         await informer.wait_until_synced()
@@ -148,7 +148,7 @@ def test_a_kind_that_may_not_be_listed_is_trouble_and_not_an_empty_cluster(clust
     async def work(client: Client) -> None:
         troubles: asyncio.Queue[Incident] = asyncio.Queue()
         selection = Selection(namespace)
-        informer = Informer(client, PODS, draw=lambda: 0.5, selection=selection, report=troubles.put_nowait)
+        informer = WatchInformer(client, PODS, draw=lambda: 0.5, selection=selection, report=troubles.put_nowait)
         task = asyncio.create_task(informer.run())
         trouble = await asyncio.wait_for(troubles.get(), PATIENCE)
         assert trouble.kind is IncidentKind.TROUBLE

@@ -14,7 +14,7 @@ from support import virtual_time
 from support.api_server.server import ModelServer
 from trellis.kube.resources import HPAS, NAMESPACES, PODS, VPAS, Resource
 from trellis.kube.transport.requests import Request
-from trellis.kube.watch.informer import Informer
+from trellis.kube.watch.informer import WatchInformer
 from trellis.runtime.optional_kinds import OptionalKind, UnreadableKinds, format_missing_rule
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.logs import Logger
@@ -43,10 +43,10 @@ class World:
         self.unseen.set_essential(self.vpas)
         self.everything = (self.vpas, self.pods, self.hpas)
 
-    def _informer(self, resource: Resource[Any], dispensable: OptionalKind | None = None) -> Informer[Any]:
+    def _informer(self, resource: Resource[Any], dispensable: OptionalKind | None = None) -> WatchInformer[Any]:
         self.unseen.register(resource, dispensable)
         report = partial(self.unseen.report, resource)
-        return Informer(self.server.client, resource, draw=lambda: 0.5, report=report)
+        return WatchInformer(self.server.client, resource, draw=lambda: 0.5, report=report)
 
     def _before(self, request: Request) -> ScriptedResponse | None:
         return self.fault if request.path.rpartition("/")[2] in self.forbidden else None

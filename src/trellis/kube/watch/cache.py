@@ -4,13 +4,15 @@
   same version keeps the one that is there: after a broken watch only what has changed is held twice.
 - An object that cannot be read is recorded as rejected. It exists, so its last known state stays.
 - A handler's error is recorded, and the next handler runs. A handler that could end the watch would blind all others.
+- A cache may feed derived caches: other slices, or selections, of the same objects. They receive the same lists and
+  events, so that they replace their state at the same moments.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final, Generic, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final, Generic, TypeAlias
 
 import msgspec
 
@@ -18,6 +20,7 @@ from trellis.api.kube.decoder import DecodedList, Rejected
 from trellis.base.errors import Forbidden, KubeError, UnreadableObject
 from trellis.core.cluster.store import IndexFunction, ObjectKey, ObjectStore, Snapshot, T, key_of
 from trellis.kube.watch.incidents import Incident, IncidentKind, IncidentLog, ServerContact
+from trellis.kube.watch.selection import Selection
 from trellis.kube.watch.watch_events import EventKind, WatchEvent
 
 
@@ -53,7 +56,7 @@ _CHANGES_IN_A_ROW: Final = 1_000
 
 
 class InformerCache(Generic[T]):
-    """The sink behind an informer."""
+    """The sink behind an informer. `derived` are the caches that it feeds."""
 
     def __init__(
         self,
@@ -67,6 +70,7 @@ class InformerCache(Generic[T]):
         self.synced = asyncio.Event()
         self.lists = 0
         self.events = 0
+        self.derived: list[DerivedCache[Any]] = []
         self._log = log
         self._transform = transform
         self._listed: ObjectStore[T] = self.store.create_empty()
@@ -82,17 +86,18 @@ class InformerCache(Generic[T]):
         """Whatever an earlier list brought and did not finish is void."""
         self._listed = self.store.create_empty()
         self._nameless = 0
+        for cache in self.derived:
+            cache.list_began()
 
     def page_came(self, page: DecodedList[T], at: float) -> None:
         """Fill in a part of the list."""
         self._note_contact(at)
-        put, stored = self._listed.put, self.store.get
-        for listed in page.items:
-            transformed = self._transform(listed) if self._transform else listed
-            key = key_of(transformed)
-            put(key, _same_or(transformed, stored(key)))
+        items = page.items if self._transform is None else tuple(map(self._transform, page.items))
+        self._fill_in(items, page.rejected)
         for rejected in page.rejected:
-            self._reject(self._listed, rejected, at)
+            self._note_rejected(rejected, at)
+        for cache in self.derived:
+            cache.fill_in(items, page.rejected)
 
     async def list_ended(self, resource_version: str) -> None:
         """Replace the store by the list, and pass the changes to handlers."""
@@ -108,6 +113,8 @@ class InformerCache(Generic[T]):
             if count % _CHANGES_IN_A_ROW == 0:
                 await asyncio.sleep(0)
         self.synced.set()
+        for cache in tuple(self.derived):
+            await cache.list_ended(resource_version)
 
     def watch_opened(self, at: float) -> None:
         """From here on silence means that nothing happens."""
@@ -125,9 +132,15 @@ class InformerCache(Generic[T]):
             self.events += 1
             transformed = self._transform(event.object) if self._transform else event.object
             self._tell(self._change(event.kind, transformed), tuple(self.handlers))
+            for cache in self.derived:
+                cache.apply_event(event.kind, transformed, self.store.resource_version)
         elif event.rejected is not None:
             self.events += 1
-            self._take_rejected(event.kind, event.rejected, at)
+            if event.kind is not EventKind.DELETED:
+                self._note_rejected(event.rejected, at)
+            self.take_rejected(event.kind, event.rejected)
+            for cache in self.derived:
+                cache.take_rejected(event.kind, event.rejected)
 
     def failed(self, error: KubeError | UnreadableObject, wait: float, at: float) -> None:
         """No list, or no watch any more."""
@@ -146,6 +159,25 @@ class InformerCache(Generic[T]):
         for key, current in self.store.snapshot().objects.items():
             self._tell(ObjectChange(key, None, current), (handler,))
 
+    def add_derived(self, cache: DerivedCache[Any]) -> None:
+        """Feed one more cache, from what is stored and from what a list has brought so far."""
+        state = self.store.snapshot()
+        cache.list_began()
+        cache.fill_in(state.objects.values(), ())
+        cache.begin_with(state.rejected, state.resource_version, synced=self.synced.is_set())
+        listed = self._listed.snapshot()
+        cache.fill_in(listed.objects.values(), ())
+        cache.resume_list(listed.rejected, self._nameless)
+        self.derived.append(cache)
+
+    def _fill_in(self, items: Iterable[T], rejected: Iterable[Rejected]) -> None:
+        put, stored = self._listed.put, self.store.get
+        for listed in items:
+            key = key_of(listed)
+            put(key, _same_or(listed, stored(key)))
+        for unreadable in rejected:
+            self._reject(self._listed, unreadable)
+
     def _change(self, kind: EventKind, current: T) -> ObjectChange[T]:
         key = key_of(current)
         if kind is EventKind.DELETED:
@@ -154,24 +186,28 @@ class InformerCache(Generic[T]):
             return ObjectChange(key, current, None)
         return ObjectChange(key, self.store.put(key, current), current)
 
-    def _take_rejected(self, kind: EventKind, rejected: Rejected, at: float) -> None:
+    def take_rejected(self, kind: EventKind, rejected: Rejected) -> None:
+        """The newest version of an object cannot be read, or one that could not be read is gone."""
         key = (rejected.namespace, rejected.name)
         if kind is not EventKind.DELETED:
-            self._reject(self.store, rejected, at)
+            self._reject(self.store, rejected)
         elif (old := self.store.remove(key)) is not None:
             # What it was is known well enough to say that it is gone.
             self._tell(ObjectChange(key, old, None), tuple(self.handlers))
 
-    def _reject(self, store: ObjectStore[T], rejected: Rejected, at: float) -> None:
+    def _note_rejected(self, rejected: Rejected, at: float) -> None:
+        key = (rejected.namespace, rejected.name) if rejected.name else None
+        self._log.note(Incident(IncidentKind.REJECTED, rejected.message, at, key))
+
+    def _reject(self, store: ObjectStore[T], rejected: Rejected) -> None:
         key = (rejected.namespace, rejected.name)
         if not rejected.name:
             self._nameless += 1
-        else:
-            stored = self.store.get(key)
-            if stored is not None and store is not self.store:
-                store.put(key, stored)
-            store.reject(key, rejected.message)
-        self._log.note(Incident(IncidentKind.REJECTED, rejected.message, at, key if rejected.name else None))
+            return
+        stored = self.store.get(key)
+        if stored is not None and store is not self.store:
+            store.put(key, stored)
+        store.reject(key, rejected.message)
 
     def _keep_what_may_exist(self) -> None:
         """An object whose very name cannot be read may be any of those that are missing: none of them is deleted."""
@@ -196,6 +232,53 @@ class InformerCache(Generic[T]):
             except Exception as error:  # noqa: BLE001 - anything at all: a handler is not ours, and the watch goes on
                 message = f"a handler failed on {'/'.join(change.key)}: {error!r}"
                 self._log.note(Incident(IncidentKind.HANDLER, message, _now(), change.key, error=error))
+
+
+class DerivedCache(InformerCache[T]):
+    """A cache of what another one holds: of the objects of a selection, what `project` makes of them.
+
+    An object that no longer belongs to the selection is gone from here, as the API server would say of a watch.
+    """
+
+    def __init__(self, log: IncidentLog, selection: Selection, project: Callable[[Any], T]) -> None:
+        super().__init__(None, log)
+        self._selection = selection
+        self._project = project
+
+    def fill_in(self, items: Iterable[Any], rejected: Iterable[Rejected]) -> None:
+        """Fill in a part of a list of the other cache, which reports what is rejected."""
+        self._fill_in(map(self._project, filter(self._selection.matches, items)), rejected)
+
+    def begin_with(self, rejected: Mapping[ObjectKey, str], resource_version: str, *, synced: bool) -> None:
+        """Take what has been filled in as the state."""
+        self.store, self._listed = self._listed, self.store.create_empty()
+        self.store.resource_version = resource_version
+        self._reject_all(self.store, rejected)
+        if synced:
+            self.synced.set()
+
+    def resume_list(self, rejected: Mapping[ObjectKey, str], nameless: int) -> None:
+        """Take over what a list has shown so far to be unreadable."""
+        self._reject_all(self._listed, rejected)
+        self._nameless = nameless
+
+    def apply_event(self, kind: EventKind, current: Any, resource_version: str) -> None:
+        """A change of the other cache."""
+        self.store.resource_version = resource_version
+        key = key_of(current)
+        if self._selection.matches(current):
+            self._tell(self._change(kind, self._project(current)), tuple(self.handlers))
+        elif (old := self.store.remove(key)) is not None:
+            self._tell(ObjectChange(key, old, None), tuple(self.handlers))
+
+    def _reject_all(self, store: ObjectStore[T], rejected: Mapping[ObjectKey, str]) -> None:
+        for key, why in rejected.items():
+            if self._selection.namespace in {"", key[0]}:
+                store.reject(key, why)
+
+    def _reject(self, store: ObjectStore[T], rejected: Rejected) -> None:
+        if self._selection.namespace in {"", rejected.namespace}:
+            super()._reject(store, rejected)
 
 
 def _same_or(received: T, stored: T | None) -> T:

@@ -3,67 +3,63 @@
 Handlers get every change, in order; a pass takes a snapshot. An informer knows how far it can be trusted: whether its
 cache has synced, how long ago it last heard from the server, and which objects it could not read.
 
-    pods = Informer(client, PODS, draw=Random().random, indexes={BY_NODE: on_node})
+    pods = WatchInformer(client, PODS, draw=Random().random, indexes={BY_NODE: on_node})
     pods.subscribe(lambda change: queue.add(change.key))
     task = asyncio.create_task(pods.run())
     await pods.wait_until_synced()
     for pod in pods.snapshot().by_index(BY_NODE, "node-1"): ...
+
+Another slice or selection of the same objects needs no watch of its own:
+
+    running = pods.derive(PODS, Selection(field_selector="status.phase=Running"), project=lambda pod: pod)
 """
 
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Generic
+from typing import Any, Generic, TypeVar
 
-from trellis.core.cluster.store import IndexFunction, Snapshot, T
+from trellis.core.cluster.store import AnyObject, IndexFunction, Snapshot, T
 from trellis.kube.client import Client
 from trellis.kube.flow_control import Draw, RetryBackoff
 from trellis.kube.resources import Resource
-from trellis.kube.watch.cache import Handler, InformerCache
+from trellis.kube.watch.cache import DerivedCache, Handler, InformerCache
 from trellis.kube.watch.incidents import Incident, IncidentLog, ServerContact, Staleness
-from trellis.kube.watch.reflector import Reflector, Selection
+from trellis.kube.watch.reflector import Reflector
+from trellis.kube.watch.selection import Selection
+
+U = TypeVar("U", bound=AnyObject)
 
 
-class Informer(Generic[T]):
-    """One kind, or a selection of it. `run` in a task of its own; everything else from the same event loop.
+class Informer(ABC, Generic[T]):
+    """One kind, or a selection of it, as its readers see it: on the event loop, but for snapshots."""
 
-    `transform` cuts each object to what is kept of it. It keeps the name, and raises for no object. An object whose
-    version it does not keep counts as new in every list.
-    Between two runs `resource` may be set to another version of the same kind, and `client` to another client.
-    """
+    def __init__(self, cache: InformerCache[T], incidents: IncidentLog) -> None:
+        self._cache = cache
+        self.incidents = incidents
 
-    def __init__(
-        self,
-        client: Client,
-        resource: Resource[T],
-        *,
-        draw: Draw,
-        indexes: Mapping[str, IndexFunction[T]] | None = None,
-        selection: Selection = Selection(),  # noqa: B008 - frozen
-        backoff: RetryBackoff = RetryBackoff(),  # noqa: B008 - frozen
-        report: Callable[[Incident], None] | None = None,
-        transform: Callable[[T], T] | None = None,
-    ) -> None:
-        self.client = client
-        self.resource = resource
-        self.incidents = IncidentLog(report)
-        self._cache: InformerCache[T] = InformerCache(indexes, self.incidents, transform)
-        self._make_reflector = partial(Reflector[T], sink=self._cache, draw=draw, selection=selection, backoff=backoff)
+    @property
+    @abstractmethod
+    def resource(self) -> Resource[T]:
+        """The kind, and the struct that its objects are read as."""
 
-    async def run(self) -> None:
-        """Follow the cluster until cancelled. What is known stays readable after that, and grows stale."""
-        try:
-            await self._make_reflector(self.client, self.resource).run()
-        finally:
-            self._cache.contact.lost()
+    @property
+    @abstractmethod
+    def contact(self) -> ServerContact:
+        """When the server last answered."""
 
-    async def empty(self) -> None:
-        """Take it that there is nothing: the kind itself is gone. Not while it runs."""
-        self._cache.contact = ServerContact()
-        self._cache.list_began()
-        await self._cache.list_ended("")
+    @property
+    @abstractmethod
+    def events(self) -> int:
+        """How many changes the watch has brought."""
+
+    @property
+    @abstractmethod
+    def lists(self) -> int:
+        """How many lists it took: more than one means that a watch could not be resumed."""
 
     def add_index(self, name: str, function: IndexFunction[T]) -> None:
         """Index all objects in one more way."""
@@ -106,14 +102,110 @@ class Informer(Generic[T]):
 
     def staleness(self) -> Staleness:
         """How far all this can be trusted now."""
-        return self._cache.contact.staleness(asyncio.get_running_loop().time(), synced=self.synced)
+        return self.contact.staleness(asyncio.get_running_loop().time(), synced=self.synced)
+
+
+class WatchInformer(Informer[T]):
+    """An informer that lists and watches. `run` in a task of its own.
+
+    `transform` cuts each object to what is kept of it. It keeps the name, and raises for no object. An object whose
+    version it does not keep counts as new in every list.
+    Between two runs `resource` may be set to another version of the same kind, and `client` to another client.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        resource: Resource[T],
+        *,
+        draw: Draw,
+        indexes: Mapping[str, IndexFunction[T]] | None = None,
+        selection: Selection = Selection(),  # noqa: B008 - frozen
+        backoff: RetryBackoff = RetryBackoff(),  # noqa: B008 - frozen
+        report: Callable[[Incident], None] | None = None,
+        transform: Callable[[T], T] | None = None,
+    ) -> None:
+        incidents = IncidentLog(report)
+        super().__init__(InformerCache(indexes, incidents, transform), incidents)
+        self.client = client
+        self._resource = resource
+        self._make_reflector = partial(Reflector[T], sink=self._cache, draw=draw, selection=selection, backoff=backoff)
+
+    @property
+    def resource(self) -> Resource[T]:
+        return self._resource
+
+    @resource.setter
+    def resource(self, version: Resource[T]) -> None:
+        self._resource = version
+
+    @property
+    def contact(self) -> ServerContact:
+        return self._cache.contact
 
     @property
     def events(self) -> int:
-        """How many changes the watch has brought."""
         return self._cache.events
 
     @property
     def lists(self) -> int:
-        """How many lists it took: more than one means that a watch could not be resumed."""
         return self._cache.lists
+
+    async def run(self) -> None:
+        """Follow the cluster until cancelled. What is known stays readable after that, and grows stale."""
+        try:
+            await self._make_reflector(self.client, self.resource).run()
+        finally:
+            self._cache.contact.lost()
+
+    async def empty(self) -> None:
+        """Take it that there is nothing: the kind itself is gone. Not while it runs."""
+        self._cache.contact = ServerContact()
+        self._cache.list_began()
+        await self._cache.list_ended("")
+
+    def derive(
+        self,
+        resource: Resource[U],
+        selection: Selection,
+        project: Callable[[Any], U],
+        report: Callable[[Incident], None] | None = None,
+    ) -> DerivedInformer[U]:
+        """An informer of what `project` makes of the objects of a selection, until it is dropped."""
+        incidents = IncidentLog(report)
+        cache = DerivedCache(incidents, selection, project)
+        self._cache.add_derived(cache)
+        return DerivedInformer(self, resource, cache, incidents)
+
+    def drop(self, derived: DerivedInformer[Any]) -> None:
+        """Feed a derived informer no longer."""
+        self._cache.derived.remove(derived.cache)
+
+
+class DerivedInformer(Informer[T]):
+    """An informer that is fed by another one. Incidents of the watch are those of its source."""
+
+    def __init__(
+        self, source: WatchInformer[Any], resource: Resource[T], cache: DerivedCache[T], incidents: IncidentLog
+    ) -> None:
+        super().__init__(cache, incidents)
+        self.cache = cache
+        self._source = source
+        self._resource = resource
+
+    @property
+    def resource(self) -> Resource[T]:
+        version = self._source.resource.version
+        return self._resource if version == self._resource.version else self._resource.in_version(version)
+
+    @property
+    def contact(self) -> ServerContact:
+        return self._source.contact
+
+    @property
+    def events(self) -> int:
+        return self._source.events
+
+    @property
+    def lists(self) -> int:
+        return self._source.lists

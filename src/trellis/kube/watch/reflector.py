@@ -27,6 +27,7 @@ from trellis.kube.client import Client
 from trellis.kube.flow_control import Draw, RetryBackoff
 from trellis.kube.resources import Resource
 from trellis.kube.transport.requests import WATCH_SECONDS
+from trellis.kube.watch.selection import Selection
 from trellis.kube.watch.watch_events import EventKind, WatchEvent
 
 # Half of what client-go asks for. While a page is read it takes three times its bytes, and at 10,000 pods 4 MB less are
@@ -48,14 +49,6 @@ _FAULTS_BEFORE_LIST: Final = 3
 
 # What may be over for all once it is over for one; what is refused to one kind says nothing about another.
 _ABOUT_THE_SERVER: Final = (Unreachable, ServerFault, Unauthorized)
-
-
-class Selection(msgspec.Struct, frozen=True):
-    """Which objects of a kind: all of them, or those of one namespace, or with certain labels or fields."""
-
-    namespace: str = ""
-    label_selector: str = ""
-    field_selector: str = ""
 
 
 class Sink(Protocol[T]):

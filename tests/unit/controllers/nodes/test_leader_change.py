@@ -17,7 +17,7 @@ from trellis.controllers.nodes.status import BufferStatusPublisher
 from trellis.core.nodes.scale_up.decisions import BUFFER_PROVISIONED, BufferDecision
 from trellis.kube import resources
 from trellis.kube.transport.requests import Request
-from trellis.kube.watch.informer import Informer
+from trellis.kube.watch.informer import WatchInformer
 from trellis.testing.scripted_transport import ScriptedResponse
 
 MARK = "trellis.x-k8s.io/leaving"
@@ -108,7 +108,7 @@ def test_a_verdict_is_not_written_on_a_namesake_that_the_watch_shows_already() -
     )
 
     async def main() -> None:
-        buffers = Informer(world.server.client, resources.BUFFERS, draw=lambda: 0.5)
+        buffers = WatchInformer(world.server.client, resources.BUFFERS, draw=lambda: 0.5)
         task = asyncio.create_task(buffers.run())
         await buffers.wait_until_synced()
         publishing = BufferStatusPublisher(buffers, lambda _namespace: True)

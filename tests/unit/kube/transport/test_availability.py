@@ -15,7 +15,7 @@ from support.api_server.server import ModelServer, pod_path
 from trellis.base.errors import Unreachable
 from trellis.kube.resources import DAEMON_SETS, HPAS, NAMESPACES, NODES, PDBS, PODS, Resource
 from trellis.kube.transport.requests import Request, build_raw_get
-from trellis.kube.watch.informer import Informer
+from trellis.kube.watch.informer import WatchInformer
 from trellis.testing.scripted_transport import ScriptedResponse, StreamScript, error_response
 
 KINDS: tuple[Resource[Any], ...] = (PODS, NODES, DAEMON_SETS, NAMESPACES, PDBS, HPAS)
@@ -32,7 +32,9 @@ class World:
         # When each request came, and for what.
         self.asked: list[tuple[float, str]] = []
         draw = random.Random(7).random  # noqa: S311 - moments, not secrets
-        self.informers: list[Informer[Any]] = [Informer(self.server.client, kind, draw=draw) for kind in KINDS]
+        self.informers: list[WatchInformer[Any]] = [
+            WatchInformer(self.server.client, kind, draw=draw) for kind in KINDS
+        ]
 
     def leave(self) -> None:
         self.fault = lambda _request: AWAY

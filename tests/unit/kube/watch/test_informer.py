@@ -20,7 +20,7 @@ from trellis.kube.client import Client
 from trellis.kube.resources import PODS
 from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.incidents import Incident, IncidentKind
-from trellis.kube.watch.informer import Informer
+from trellis.kube.watch.informer import Informer, WatchInformer
 from trellis.testing.scripted_transport import (
     ScriptedResponse,
     ScriptedTransport,
@@ -40,7 +40,7 @@ async def settle(server: ModelServer) -> None:
 
 @asynccontextmanager
 async def following(server: ModelServer, **options: Any) -> AsyncIterator[Informer[Pod]]:
-    informer = Informer(server.client, PODS, draw=lambda: 0.5, indexes={BY_NODE: index_by_node}, **options)
+    informer = WatchInformer(server.client, PODS, draw=lambda: 0.5, indexes={BY_NODE: index_by_node}, **options)
     task = asyncio.create_task(informer.run())
     try:
         yield informer
@@ -334,7 +334,7 @@ def test_what_came_of_a_list_that_did_not_get_through_is_forgotten() -> None:
     )
 
     async def main() -> None:
-        informer = Informer(Client(script), PODS, draw=lambda: 0.5)
+        informer = WatchInformer(Client(script), PODS, draw=lambda: 0.5)
         task = asyncio.create_task(informer.run())
         await informer.wait_until_synced()
         assert set(versions(informer)) == {"there"}

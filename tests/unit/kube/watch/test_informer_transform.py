@@ -11,7 +11,7 @@ from support.api_server.server import ModelServer, pod_path
 from trellis.api.kube.meta import KubeObject, ObjectMeta
 from trellis.kube.resources import PODS
 from trellis.kube.watch.cache import ObjectChange
-from trellis.kube.watch.informer import Informer
+from trellis.kube.watch.informer import WatchInformer
 
 
 def _slim(found: KubeObject) -> KubeObject:
@@ -26,7 +26,7 @@ def test_objects_are_stored_and_handed_out_as_transformed() -> None:
         server.put(pod_path(name), {"metadata": {"labels": {"x": "y"}, "annotations": {"v": "1"}}})
 
     async def main() -> None:
-        informer = Informer(server.client, PODS.as_metadata(), draw=lambda: 0.5, transform=_slim)
+        informer = WatchInformer(server.client, PODS.as_metadata(), draw=lambda: 0.5, transform=_slim)
         changes: list[ObjectChange[KubeObject]] = []
         informer.subscribe(changes.append)
         task = asyncio.create_task(informer.run())

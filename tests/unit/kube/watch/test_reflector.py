@@ -17,7 +17,8 @@ from trellis.kube.client import Client
 from trellis.kube.flow_control import RetryBackoff
 from trellis.kube.resources import PODS
 from trellis.kube.transport.responses import Response
-from trellis.kube.watch.reflector import PAGE_SIZE, QUIET_SECONDS, Reflector, Selection
+from trellis.kube.watch.reflector import PAGE_SIZE, QUIET_SECONDS, Reflector
+from trellis.kube.watch.selection import Selection
 from trellis.kube.watch.watch_events import WatchEvent
 from trellis.testing.scripted_transport import (
     ScriptedResponse,

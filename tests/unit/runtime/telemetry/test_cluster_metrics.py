@@ -8,7 +8,7 @@ import math
 from support import virtual_time
 from support.api_server.server import ModelServer, pod, pod_path
 from trellis.kube.resources import PODS
-from trellis.kube.watch.informer import Informer
+from trellis.kube.watch.informer import WatchInformer
 from trellis.kube.write.actions import CreateEviction, Target
 from trellis.kube.write.outcomes import Result, WriteOutcome
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS, count_write, observe_informer
@@ -29,7 +29,7 @@ def test_an_informer_says_what_it_knows_and_how_old_that_is() -> None:
     metrics = Metrics(CLUSTER_METRICS, about_process=False)
 
     async def main() -> None:
-        informer = Informer(server.client, PODS, draw=lambda: 0.5)
+        informer = WatchInformer(server.client, PODS, draw=lambda: 0.5)
         observe_informer(metrics, informer)
         before = lines(metrics)
         assert before['trellis_informer_synced{resource="pods"}'] == 0
