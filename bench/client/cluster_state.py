@@ -1,7 +1,7 @@
 """The cluster state of a process: memory and time until all caches have synced, of 20,000 pods and 2,000 workloads.
 
-The node autoscaler and the Buffer controller in one process with shared informers, against the same two with informers
-of their own; the updater and the admission controller alone are there for comparison. Pages are decoded from bytes in
+All six controllers in one process with shared informers, against the same six with informers of their own; each of them
+alone is there for comparison. Pages are decoded from bytes in
 memory, so that no network is measured. Memory is what `tracemalloc` counts; time is the CPU time of another process.
 """
 
@@ -20,20 +20,32 @@ import msgspec
 
 from bench.client import generated_pods
 from bench.measurement import Row, in_ms, python
+from trellis.controllers.admission import informers as admission_informers
 from trellis.controllers.admission.informers import AdmissionInformers
+from trellis.controllers.buffers import informers as buffers_informers
 from trellis.controllers.buffers.informers import BufferInformers
+from trellis.controllers.hvpa import informers as hvpa_informers
+from trellis.controllers.hvpa.informers import HvpaInformers
+from trellis.controllers.hvpa.settings import HvpaControllerSettings
+from trellis.controllers.nodes import informers as nodes_informers
 from trellis.controllers.nodes.boosts import BoostInformers
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.controllers.recommender import informers as recommender_informers
+from trellis.controllers.recommender.informers import RecommenderInformers
+from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.controllers.updater import informers as updater_informers
 from trellis.controllers.updater.informers import UpdaterInformers
 from trellis.controllers.updater.settings import UpdaterSettings
 from trellis.kube.client import Client
 from trellis.kube.discovery import Served, ServedKind
 from trellis.kube.resources import BUFFERS, HPAS, HVPAS, VPAS
 from trellis.kube.transport.responses import Response, read_page
+from trellis.runtime.cached_kinds import WIDEST_KINDS
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import UnreadableKinds
 from trellis.runtime.settings.component import ScopeSettings
+from trellis.runtime.shared_informers import FollowedKind, SharedInformers
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
@@ -41,8 +53,10 @@ from trellis.runtime.telemetry.metrics import Metrics
 PODS = 20_000
 WORKLOADS = 2_000
 NODES = 500
-# Two copies of the pods and twice the work without sharing; the rest is not shared.
-BAR = 0.8
+# Five copies of the pods and of the work on them without sharing.
+BAR = 0.6
+
+CONTROLLERS = ("recommender", "updater", "admission", "hvpa", "buffers", "nodes")
 
 _PAGE = 250
 _SERVED = Served(
@@ -62,7 +76,7 @@ def measure() -> list[Row]:
     size = f"{PODS:,} pods"
     return [
         Row(
-            f"nodes and buffers in one process, {size}: memory",
+            f"six controllers in one process, {size}: memory",
             f"{together.megabytes:.0f} MB",
             f"{apart.megabytes:.0f} MB",
             f"{ratios[0]:.2f}x",
@@ -70,7 +84,7 @@ def measure() -> list[Row]:
             ratios[0] <= BAR,
         ),
         Row(
-            f"nodes and buffers in one process, {size}: CPU time to sync",
+            f"six controllers in one process, {size}: CPU time to sync",
             in_ms(together.seconds),
             in_ms(apart.seconds),
             f"{ratios[1]:.2f}x",
@@ -79,7 +93,7 @@ def measure() -> list[Row]:
         ),
         *(
             Row(f"{name} alone, {size}", f"{taken.megabytes:.0f} MB, {in_ms(taken.seconds)} to sync")
-            for name in ("updater", "admission", "nodes", "buffers")
+            for name in CONTROLLERS
             for taken in (_take(name),)
         ),
     ]
@@ -175,39 +189,47 @@ def _pod(like: dict[str, Any], number: int, at: int) -> dict[str, Any]:
 
 
 def _components(name: str, client: Client) -> list[Informers]:
-    def group(shared: Any) -> Informers:
+    """The informers of one controller, or of all of them: `together` they share theirs, `apart` they do not."""
+    shared = SharedInformers(_list_followed_kinds(), WIDEST_KINDS) if name == "together" else None
+    sets = []
+    for controller in CONTROLLERS if name in {"together", "apart"} else (name,):
         unreadable = UnreadableKinds(Metrics(CLUSTER_METRICS, about_process=False), Logger("trellis.bench"))
-        options = {"shared": shared} if shared is not None else {}
-        return Informers(client, unreadable, draw=lambda: 0.5, **options)
+        informers = Informers(client, unreadable, draw=lambda: 0.5, shared=shared)
+        _KEPT.extend(_follow(controller, informers))
+        sets.append(informers)
+    return sets
 
-    if name == "updater":
-        made = group(None)
-        _KEPT.append(UpdaterInformers(made, UpdaterSettings(), _SERVED))
-        return [made]
-    if name == "admission":
-        made = group(None)
-        _KEPT.append(AdmissionInformers(made, ScopeSettings(), hvpas_served=True, rooms=None))
-        return [made]
-    found: list[Informers] = []
-    shared = _shared() if name == "together" else None
-    if name != "buffers":
-        found.append(group(shared))
-        settings = NodeControllerSettings()
-        _KEPT.extend((NodeInformers(found[0], settings, _SERVED), BoostInformers(found[0], settings, _SERVED)))
-    if name != "nodes":
-        found.append(group(shared))
-        _KEPT.append(BufferInformers(found[-1], _SERVED, ScopeSettings()))
-    return found
+
+def _follow(controller: str, informers: Informers) -> list[Any]:
+    scope, nodes = ScopeSettings(), NodeControllerSettings()
+    match controller:
+        case "recommender":
+            return [RecommenderInformers(informers, hvpas_served=True)]
+        case "updater":
+            return [UpdaterInformers(informers, UpdaterSettings(), _SERVED)]
+        case "admission":
+            return [AdmissionInformers(informers, scope, hvpas_served=True, rooms=None)]
+        case "hvpa":
+            return [HvpaInformers(informers, _SERVED)]
+        case "buffers":
+            return [BufferInformers(informers, _SERVED, scope)]
+        case _:
+            return [NodeInformers(informers, nodes, _SERVED), BoostInformers(informers, nodes, _SERVED)]
+
+
+def _list_followed_kinds() -> list[FollowedKind]:
+    scope = ScopeSettings()
+    return [
+        *recommender_informers.list_followed_kinds(RecommenderSettings()),
+        *updater_informers.list_followed_kinds(UpdaterSettings()),
+        *admission_informers.list_followed_kinds(scope),
+        *hvpa_informers.list_followed_kinds(HvpaControllerSettings()),
+        *buffers_informers.list_followed_kinds(scope),
+        *nodes_informers.list_followed_kinds(NodeControllerSettings()),
+    ]
 
 
 _KEPT: list[Any] = []
-
-
-def _shared() -> Any:
-    from trellis.runtime.cached_kinds import BUFFER_KINDS, NODE_KINDS  # noqa: PLC0415
-    from trellis.runtime.shared_informers import SharedInformers  # noqa: PLC0415
-
-    return SharedInformers((*NODE_KINDS, *BUFFER_KINDS))
 
 
 async def _sync(components: list[Informers]) -> None:

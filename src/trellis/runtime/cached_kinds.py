@@ -1,8 +1,8 @@
 """Kinds as the cluster state holds them: which slice of a kind is cached, and for which narrower ones it stands in.
 
-A component follows the narrowest slice that it can work with. Where several components share a process, the factory of
-its informers is told which slices they follow, and hands out for each kind the widest of them: one list, one watch and
-one copy of each object serve all.
+A component follows the narrowest slice that it can work with. Where several components share a process, its
+`SharedInformers` are told which slices they follow, and cache of each kind the narrowest that provides for all of them.
+One list and one watch serve all, and in most cases one copy of each object.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from trellis.core.cluster.pod_annotations import (
 from trellis.core.cluster.transforms import (
     AnnotationTransform,
     ManagedBuffer,
+    ObservedPodProjection,
     OwnerTransform,
     PodTransform,
     transform_buffer,
@@ -34,6 +35,7 @@ from trellis.core.cluster.transforms import (
     transform_hpa,
     transform_workload,
 )
+from trellis.core.hvpa.view_builder import HvpaPod, HvpaPodProjection, WatchedHvpa
 from trellis.core.nodes.scale_down.drainability import DO_NOT_DISRUPT, SAFE_LOCAL_VOLUMES, SAFE_TO_EVICT
 from trellis.core.nodes.state.pods import MIRROR_POD_ANNOTATION
 from trellis.core.resize.freeze import FREEZE_ANNOTATION
@@ -47,7 +49,7 @@ from trellis.kube.resources import (
     JOBS,
     NAMESPACES,
     OBSERVED_CRON_JOBS,
-    OBSERVED_DAEMON_SETS,
+    OBSERVED_PODS,
     OBSERVED_WORKLOADS,
     PODS,
     REPLICA_SETS,
@@ -57,7 +59,8 @@ from trellis.kube.resources import (
     WORKLOADS,
     Resource,
 )
-from trellis.runtime.shared_informers import CachedKind
+from trellis.kube.watch.selection import Selection
+from trellis.runtime.shared_informers import CachedKind, FollowedKind, Projection
 from trellis.runtime.telemetry.logs import Logger
 
 _log: Final = Logger("trellis.informers")
@@ -80,13 +83,19 @@ def _is_pod_annotation(key: str) -> bool:
 # The field selector of pods that have not ended.
 UNFINISHED_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
 
-# Pods: for Buffers, for everything that places them on nodes, and for everything that resizes them.
+# Pods: for Buffers, for everything that places them on nodes, and for everything that resizes them. The recommender and
+# Hvpas read other forms of them, which can be made of the last.
+OBSERVED_POD_KIND: Final = CachedKind(OBSERVED_PODS)
+HVPA_PODS: Final = CachedKind(PODS.read_as(HvpaPod), None, (OBSERVED_POD_KIND,))
 POD_SUMMARIES: Final = CachedKind(PODS, PodSummaryTransform)
 PLACED_PODS: Final[CachedKind[Pod]] = CachedKind(
     PODS, partial(PodTransform, _is_placement_annotation), (POD_SUMMARIES,)
 )
 RESIZABLE_PODS: Final[CachedKind[Pod]] = CachedKind(
-    PODS, partial(PodTransform, _is_pod_annotation, resizes=True), (PLACED_PODS,)
+    PODS,
+    partial(PodTransform, _is_pod_annotation, resizes=True),
+    (PLACED_PODS,),
+    (Projection(OBSERVED_POD_KIND, ObservedPodProjection), Projection(HVPA_PODS, HvpaPodProjection)),
 )
 
 
@@ -94,17 +103,28 @@ def _report_failure(autoscaler: VerticalPodAutoscaler | Hvpa, error: Exception) 
     _log.error("an object cannot be compiled, and its pods are left alone", error=error, object=autoscaler)
 
 
-# VPAs and Hvpas: for new pods, and with bounds and the freeze annotation for running ones.
-SIZING_VPAS: Final[CachedKind[VerticalPodAutoscaler]] = CachedKind(VPAS, partial(VpaTransform, _report_failure))
-SIZING_HVPAS: Final[CachedKind[Hvpa]] = CachedKind(HVPAS, partial(HvpaTransform, _report_failure))
-RESIZING_VPAS: Final[CachedKind[VerticalPodAutoscaler]] = CachedKind(
-    VPAS, partial(VpaTransform, _report_failure, bounds=True, annotations=(FREEZE_ANNOTATION,)), (SIZING_VPAS,)
+# VPAs and Hvpas: for new pods, with bounds and the freeze annotation for running ones, and whole.
+_new_pods_vpas: Final = partial(VpaTransform, _report_failure)
+_new_pods_hvpas: Final = partial(HvpaTransform, _report_failure)
+_running_pods_vpas: Final = partial(VpaTransform, _report_failure, bounds=True, annotations=(FREEZE_ANNOTATION,))
+_running_pods_hvpas: Final = partial(HvpaTransform, _report_failure, bounds=True, annotations=(FREEZE_ANNOTATION,))
+SIZING_VPAS: Final[CachedKind[VerticalPodAutoscaler]] = CachedKind(VPAS, _new_pods_vpas)
+SIZING_HVPAS: Final[CachedKind[Hvpa]] = CachedKind(HVPAS, _new_pods_hvpas)
+RESIZING_VPAS: Final[CachedKind[VerticalPodAutoscaler]] = CachedKind(VPAS, _running_pods_vpas, (SIZING_VPAS,))
+RESIZING_HVPAS: Final[CachedKind[Hvpa]] = CachedKind(HVPAS, _running_pods_hvpas, (SIZING_HVPAS,))
+WHOLE_VPAS: Final[CachedKind[VerticalPodAutoscaler]] = CachedKind(
+    VPAS,
+    projections=(Projection(SIZING_VPAS, _new_pods_vpas), Projection(RESIZING_VPAS, _running_pods_vpas)),
 )
-RESIZING_HVPAS: Final[CachedKind[Hvpa]] = CachedKind(
-    HVPAS, partial(HvpaTransform, _report_failure, bounds=True, annotations=(FREEZE_ANNOTATION,)), (SIZING_HVPAS,)
+WHOLE_HVPAS: Final[CachedKind[Hvpa]] = CachedKind(
+    HVPAS,
+    projections=(Projection(SIZING_HVPAS, _new_pods_hvpas), Projection(RESIZING_HVPAS, _running_pods_hvpas)),
 )
+WATCHED_HVPAS: Final = CachedKind(HVPAS.read_as(WatchedHvpa), None, (WHOLE_HVPAS,))
 
-# Workloads: as owners of pods; with their counts, for Buffers; and with their configured replicas, for the updater.
+# Workloads: as owners and targets of pods; with their counts, for Buffers; and with their configured replicas, for the
+# updater, which is all of it.
+OBSERVED_WORKLOAD_KINDS: Final[tuple[CachedKind[Any], ...]] = tuple(map(CachedKind, OBSERVED_WORKLOADS))
 OWNING_WORKLOADS: Final[tuple[CachedKind[Any], ...]] = tuple(
     CachedKind(resource, OwnerTransform) for resource in OBSERVED_WORKLOADS
 )
@@ -121,12 +141,20 @@ COUNTED_WORKLOADS: Final[tuple[CachedKind[Any], ...]] = (
     *(_counted(resource, CountedWorkload) for resource in (DEPLOYMENTS, REPLICA_SETS, STATEFUL_SETS, JOBS)),
     _counted(REPLICATION_CONTROLLERS, CountedReplicationController),
 )
-SCALED_WORKLOADS: Final[tuple[CachedKind[Any], ...]] = tuple(
-    CachedKind(resource, lambda: transform_workload) for resource in WORKLOADS
-)
+
+
+def _scaled(resource: Resource[Any]) -> CachedKind[Any]:
+    narrower = (*COUNTED_WORKLOADS, *OBSERVED_WORKLOAD_KINDS, *OWNING_WORKLOADS)
+    same = tuple(kind for kind in narrower if kind.resource.kind == resource.kind)
+    return CachedKind(resource, lambda: transform_workload, same)
+
+
+SCALED_WORKLOADS: Final[tuple[CachedKind[Any], ...]] = tuple(map(_scaled, WORKLOADS))
 
 # DaemonSets with their templates: what a new node holds before anything else.
-WHOLE_DAEMON_SETS: Final[CachedKind[DaemonSet]] = CachedKind(DAEMON_SETS, None, (_OWNING[OBSERVED_DAEMON_SETS.kind],))
+WHOLE_DAEMON_SETS: Final[CachedKind[DaemonSet]] = CachedKind(
+    DAEMON_SETS, None, tuple(kind for kind in SCALED_WORKLOADS if kind.resource is DAEMON_SETS)
+)
 
 SCALING_HPAS: Final[CachedKind[HorizontalPodAutoscaler]] = CachedKind(HPAS, lambda: transform_hpa)
 WHOLE_HPAS: Final[CachedKind[HorizontalPodAutoscaler]] = CachedKind(HPAS, None, (SCALING_HPAS,))
@@ -141,12 +169,19 @@ MANAGED_BUFFERS: Final[CachedKind[Buffer]] = CachedKind(
     cast("Resource[Buffer]", BUFFERS.read_as(ManagedBuffer)), lambda: transform_buffer, (PLAIN_BUFFERS,)
 )
 
-# The slices that the node autoscaler and the Buffer controller follow of kinds that both of them follow.
-NODE_KINDS: Final[tuple[CachedKind[Any], ...]] = (
-    *(PLACED_PODS, PLAIN_BUFFERS, WHOLE_DAEMON_SETS, WHOLE_NAMESPACES, SIZING_VPAS, SIZING_HVPAS),
-    *OWNING_WORKLOADS,
+# Of each kind the slice that provides for all components there are.
+WIDEST_KINDS: Final[tuple[CachedKind[Any], ...]] = (
+    *(RESIZABLE_PODS, WHOLE_VPAS, WATCHED_HVPAS, WHOLE_HPAS, WHOLE_NAMESPACES, MANAGED_BUFFERS),
+    WHOLE_DAEMON_SETS,
+    *SCALED_WORKLOADS,
 )
-BUFFER_KINDS: Final[tuple[CachedKind[Any], ...]] = (
-    *(POD_SUMMARIES, MANAGED_BUFFERS, SIZING_VPAS, SIZING_HVPAS),
-    *COUNTED_WORKLOADS,
-)
+
+
+def follow_in(namespace: str, *kinds: CachedKind[Any]) -> tuple[FollowedKind, ...]:
+    """These kinds as a component follows them that is limited to a namespace, or to none."""
+    return tuple(FollowedKind(kind, Selection(namespace)) for kind in kinds)
+
+
+def follow_pods(kind: CachedKind[Any], namespace: str, field_selector: str) -> FollowedKind:
+    """Pods as a component follows them."""
+    return FollowedKind(kind, Selection(namespace, field_selector=field_selector))

@@ -8,7 +8,8 @@ await informers.wait_until_synced()
 if informers.why_not_trusted() is None: ...
 
 Components of one process share their informers: those that are given the same `SharedInformers` make one list and one
-watch for each kind, and read the same objects. Each has its own opinion of which kinds it can do without.
+watch for each kind, and read the same objects, or slices that are derived from them. Each decides for itself which
+kinds it can do without.
 
 An optional CRD may come and go while a component runs. A component that works without it says at the start whether it
 is served. While it is not, its cache is empty, and everything else goes on.
@@ -25,9 +26,9 @@ from trellis.kube.flow_control import Draw
 from trellis.kube.resources import Resource
 from trellis.kube.watch.incidents import Incident
 from trellis.kube.watch.informer import Informer
-from trellis.kube.watch.reflector import Selection
+from trellis.kube.watch.selection import Selection
 from trellis.runtime.optional_kinds import OptionalKind, UnreadableKinds
-from trellis.runtime.shared_informers import CachedKind, SharedInformer, SharedInformers
+from trellis.runtime.shared_informers import CachedKind, FollowedKind, SharedInformer, SharedInformers
 from trellis.runtime.telemetry.cluster_metrics import observe_informer
 from trellis.runtime.telemetry.metrics import Metrics
 
@@ -56,14 +57,15 @@ class Informers:
         self._draw = draw
         self._namespace = namespace
         self._shared = shared if shared is not None else SharedInformers()
-        self._informers: list[SharedInformer[Any]] = []
+        # Each informer, and the one that watches for it.
+        self._informers: dict[Informer[Any], SharedInformer] = {}
 
     def create_set(self, unreadable: UnreadableKinds, *, namespace: str = "") -> Informers:
         """More informers of the same component, which run apart from these and share their caches."""
         return Informers(self.client, unreadable, draw=self._draw, namespace=namespace, shared=self._shared)
 
     def __iter__(self) -> Iterator[Informer[Any]]:
-        return (shared.informer for shared in self._informers if shared.is_followed_by(self))
+        return (informer for informer, shared in self._informers.items() if shared.is_followed_by(self))
 
     def follow(
         self,
@@ -86,23 +88,26 @@ class Informers:
         resource = cached.resource
         own = self._namespace if namespace is None else namespace
         selection = Selection(namespace=own if resource.namespaced else "", field_selector=field_selector)
-        shared = self._shared.follow(
-            self, cached, selection, draw=self._draw, served=served, versions=versions, gone_after=gone_after
+        informer, shared = self._shared.follow(
+            self,
+            FollowedKind(cached, selection),
+            draw=self._draw,
+            served=served,
+            versions=versions,
+            gone_after=gone_after,
         )
-        informer = shared.informer
         for name, function in (indexes or {}).items():
             informer.add_index(name, function)
         self._unreadable.register(resource, dispensable)
         if served is not False and not self._informers:
             self._unreadable.set_essential(informer)
-        if shared not in self._informers:
-            self._informers.append(shared)
+        self._informers[informer] = shared
         return informer
 
     def sees(self, informer: Informer[Any]) -> bool:
         """Whether the kind is there, and its cache has synced."""
-        entry = next((shared for shared in self._informers if shared.informer is informer), None)
-        return entry is not None and not entry.is_absent and informer.synced and entry.doubted_since is None
+        shared = self._informers.get(informer)
+        return shared is not None and not shared.is_absent and informer.synced and shared.doubted_since is None
 
     def is_lacking(self, informer: Informer[Any]) -> bool:
         """Whether the kind is there and may not be read, so that the component goes on without it."""
@@ -138,9 +143,9 @@ class Informers:
 
     def export(self, metrics: Metrics) -> None:
         """Set the metrics of all informers."""
-        for shared in self._informers:
-            if shared.is_followed_by(self) or shared.informer.synced:
-                observe_informer(metrics, shared.informer)
+        for informer, shared in self._informers.items():
+            if shared.is_followed_by(self) or informer.synced:
+                observe_informer(metrics, informer)
 
     def report(self, informer: Informer[Any], incident: Incident) -> None:
         """Note an incident of an informer that this component follows."""

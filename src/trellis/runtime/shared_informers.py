@@ -1,8 +1,11 @@
-"""The informers of a process: one for each slice of a kind and selection, shared by all components that follow it.
+"""The informers of a process: one list and one watch for each kind, shared by all components that follow it.
 
-shared = SharedInformers(expected=(*NODE_KINDS, *BUFFER_KINDS))
+shared = SharedInformers((*UPDATER_KINDS, *NODE_KINDS), WIDEST_KINDS)
+updater = Informers(client, UnreadableKinds(metrics, log), draw=random.random, shared=shared)
 nodes = Informers(client, UnreadableKinds(metrics, log), draw=random.random, shared=shared)
-buffers = Informers(client, UnreadableKinds(metrics, log), draw=random.random, shared=shared)
+
+Components read different slices and selections of a kind. What is listed and watched is the narrowest that has all of
+them. A component whose slice it serves reads its very objects; any other reads what is derived from them.
 
 An informer runs while one of the components that follow it runs. The last one to leave takes it with it.
 
@@ -26,8 +29,8 @@ from trellis.kube.discovery import Served
 from trellis.kube.flow_control import Draw
 from trellis.kube.resources import Resource
 from trellis.kube.watch.incidents import Incident
-from trellis.kube.watch.informer import Informer
-from trellis.kube.watch.reflector import Selection
+from trellis.kube.watch.informer import DerivedInformer, Informer, WatchInformer
+from trellis.kube.watch.selection import Selection, widen_all
 
 # How often a kind is looked for that is not served.
 _ABSENT_SECONDS: Final = 60.0
@@ -39,15 +42,47 @@ class CachedKind(msgspec.Struct, Generic[T], frozen=True):
     """A slice of a kind. `transform` makes what cuts its objects, one for each cache; without it they stay as decoded.
 
     `narrower` are the slices of the same kind for which this one stands in, because it has all that they have.
+    `projections` are slices in another form that can be made from it.
     """
 
     resource: Resource[T]
     transform: Callable[[], Callable[[T], T]] | None = None
     narrower: tuple[CachedKind[Any], ...] = ()
+    projections: tuple[Projection[Any], ...] = ()
 
     def serves(self, other: CachedKind[Any]) -> bool:
         """Whether a cache of this slice has all that a follower of the other reads."""
         return self == other or any(kind.serves(other) for kind in self.narrower)
+
+    def project(self, other: CachedKind[Any]) -> Projection[Any] | None:
+        """How the other slice, or one that serves it, is made from this one; None if it cannot be."""
+        if self.serves(other):
+            return Projection(other, _unchanged)
+        fitting = (projection for projection in self.projections if projection.kind.serves(other))
+        inherited = (kind.project(other) for kind in self.narrower)
+        return next(fitting, None) or next(filter(None, inherited), None)
+
+
+class Projection(msgspec.Struct, Generic[T], frozen=True):
+    """A slice that is made from a wider one, by what `make` returns; one for each cache."""
+
+    kind: CachedKind[T]
+    make: Callable[[], Callable[[Any], T]]
+
+
+def _unchanged() -> Callable[[T], T]:
+    return lambda cached: cached
+
+
+class FollowedKind(msgspec.Struct, frozen=True):
+    """A slice of a kind, and the selection of its objects, that a component follows."""
+
+    kind: CachedKind[Any]
+    selection: Selection = Selection()
+
+    def provides(self, other: FollowedKind) -> bool:
+        """Whether the other can be read, or made, from what this one holds."""
+        return self.selection.covers(other.selection) and self.kind.project(other.kind) is not None
 
 
 class Follower(Protocol):
@@ -60,19 +95,34 @@ class Follower(Protocol):
     def kind_went(self, resource: Resource[Any]) -> None: ...
 
 
-class SharedInformer(Generic[T]):
-    """One informer and its followers. `is_absent` is whether its kind is known not to be served."""
+class _Reader:
+    """An informer and its followers: one that watches, or one that is derived from it."""
 
-    def __init__(self, informer: Informer[T], kind: CachedKind[T], selection: Selection) -> None:
+    def __init__(self, informer: Informer[Any], followed: FollowedKind) -> None:
         self.informer = informer
-        self.kind = kind
-        self.selection = selection
-        self.is_absent = False
+        self.followed = followed
         self.followers: list[Follower] = []
-        # Those that go on without the kind, and for how long it must not be served before it counts as gone.
+
+    def serves(self, other: FollowedKind) -> bool:
+        return self.followed.selection == other.selection and self.followed.kind.serves(other.kind)
+
+
+class SharedInformer(_Reader):
+    """An informer that watches, with those that are derived from it.
+
+    `is_absent` is whether its kind is known not to be served.
+    """
+
+    informer: WatchInformer[Any]
+
+    def __init__(self, informer: WatchInformer[Any], followed: FollowedKind) -> None:
+        super().__init__(informer, followed)
+        self.is_absent = False
+        self._derived: list[_Reader] = []
+        # Followers that go on without the kind, and for how long it must not be served before it counts as gone.
         self.patience: dict[Follower, float] = {}
         # The versions that will do, the best one first.
-        self.versions: Sequence[Resource[Any]] = (kind.resource,)
+        self.versions: Sequence[Resource[Any]] = (followed.kind.resource,)
         # Since when it has not been found.
         self.doubted_since: float | None = None
         self.task: asyncio.Task[None] | None = None
@@ -81,46 +131,78 @@ class SharedInformer(Generic[T]):
         """Whether a follower has to wait for it: not while an optional kind is absent."""
         return not (self.is_absent and follower in self.patience)
 
+    def add_follower(self, follower: Follower, followed: FollowedKind) -> Informer[Any]:
+        """The informer that a follower reads: this one, or one derived from it."""
+        readers = (reader for reader in (self, *self._derived) if reader.serves(followed))
+        reader = next(readers, None) or self._derive(followed)
+        for joined in {self, reader}:
+            if follower not in joined.followers:
+                joined.followers.append(follower)
+        return reader.informer
+
+    def remove_follower(self, follower: Follower) -> None:
+        self.patience.pop(follower, None)
+        for reader in (self, *self._derived):
+            reader.followers = [member for member in reader.followers if member is not follower]
+        for reader in self._derived:
+            if not reader.followers and isinstance(reader.informer, DerivedInformer):
+                self.informer.drop(reader.informer)
+        self._derived = [reader for reader in self._derived if reader.followers]
+
+    def _derive(self, followed: FollowedKind) -> _Reader:
+        projection = self.followed.kind.project(followed.kind)
+        assert projection is not None, "an informer is shared only by those that it provides for"  # noqa: S101
+
+        def report(incident: Incident) -> None:
+            for member in tuple(reader.followers):
+                member.report(reader.informer, incident)
+
+        resource = projection.kind.resource
+        informer = self.informer.derive(resource, followed.selection, projection.make(), report)
+        reader = _Reader(informer, FollowedKind(projection.kind, followed.selection))
+        self._derived.append(reader)
+        return reader
+
 
 class SharedInformers:
-    """All informers of a process. `expected` are the slices that its components will follow.
+    """All informers of a process. `expected` is what its components will follow.
 
-    Of two slices of a kind that are expected, the wider one is cached, whichever is followed first. A slice that is not
-    expected and wider than the one that is cached gets an informer of its own.
+    Of each kind that is expected the narrowest slice is cached that provides for all of them: one of theirs, or one of
+    `widest`. What is not expected gets an informer of its own, unless one that is there provides for it.
     """
 
-    def __init__(self, expected: Iterable[CachedKind[Any]] = ()) -> None:
+    def __init__(self, expected: Iterable[FollowedKind] = (), widest: Iterable[CachedKind[Any]] = ()) -> None:
         self._expected = tuple(expected)
-        self._all: list[SharedInformer[Any]] = []
+        self._widest = tuple(widest)
+        self._all: list[SharedInformer] = []
         # The runs of followers; the error of a task ends all of them.
         self._runs: dict[Follower, asyncio.Future[None]] = {}
         self._discovery: asyncio.Task[None] | None = None
         self._woken = asyncio.Event()
         self._is_doubted = False
 
-    def __iter__(self) -> Iterator[Informer[Any]]:
+    def __iter__(self) -> Iterator[WatchInformer[Any]]:
         return (shared.informer for shared in self._all)
 
     def follow(
         self,
         follower: Follower,
-        kind: CachedKind[T],
-        selection: Selection,
+        followed: FollowedKind,
         *,
         draw: Draw,
         served: bool | None = None,
-        versions: Sequence[Resource[T]] = (),
+        versions: Sequence[Resource[Any]] = (),
         gone_after: float = 0.0,
-    ) -> SharedInformer[T]:
-        """Get the informer of a slice; the kind is optional if it is known whether it is `served`."""
-        shared = self._find(kind, selection) or self._make(follower, self._widest(kind), selection, draw)
-        if follower not in shared.followers:
-            shared.followers.append(follower)
+    ) -> tuple[Informer[Any], SharedInformer]:
+        """Get the informer to read, and the one that watches; a kind is optional if it is known if it is `served`."""
+        fitting = (shared for shared in self._all if shared.followed.provides(followed))
+        shared = next(fitting, None) or self._make(follower, self._find_shareable(followed), draw)
+        informer = shared.add_follower(follower, self._find_widest(followed, shared))
         shared.versions = versions or shared.versions
         if served is not None:
             shared.patience[follower] = gone_after
             shared.is_absent |= served is False and not shared.informer.synced
-        return shared
+        return informer, shared
 
     async def run(self, follower: Follower) -> None:
         """Run what a follower follows until cancelled; an error of an informer is raised here."""
@@ -136,44 +218,56 @@ class SharedInformers:
             del self._runs[follower]
             await self._leave(follower)
 
-    def note(self, shared: SharedInformer[Any], incident: Incident) -> None:
+    def note(self, shared: SharedInformer, incident: Incident) -> None:
         """Ask discovery about an optional kind that was not found."""
         if isinstance(incident.error, NotFound) and shared.patience and shared.doubted_since is None:
             shared.doubted_since = asyncio.get_running_loop().time()
             self._is_doubted = True
             self._woken.set()
 
-    def _find(self, kind: CachedKind[T], selection: Selection) -> SharedInformer[T] | None:
-        fitting = (informer for informer in self._all if informer.selection == selection and informer.kind.serves(kind))
-        return next(fitting, None)
+    def _find_shareable(self, followed: FollowedKind) -> FollowedKind:
+        """What has to be watched so that all that is expected of the kind can be read; else this slice alone."""
+        name = followed.kind.resource.full_name
+        same = [expected for expected in self._expected if expected.kind.resource.full_name == name]
+        if not any(expected.provides(followed) for expected in same):
+            return followed
+        selection = widen_all([expected.selection for expected in same])
+        kinds = [expected.kind for expected in same] + [
+            kind for kind in self._widest if kind.resource.full_name == name
+        ]
+        wide = (FollowedKind(kind, selection) for kind in kinds)
+        return next((option for option in wide if all(map(option.provides, same))), followed)
 
-    def _widest(self, kind: CachedKind[T]) -> CachedKind[T]:
-        """The widest slice that is expected and serves this one."""
-        fitting = [kind, *(expected for expected in self._expected if expected.serves(kind))]
-        return next(candidate for candidate in fitting if all(candidate.serves(other) for other in fitting))
+    def _find_widest(self, followed: FollowedKind, shared: SharedInformer) -> FollowedKind:
+        """The widest slice that is expected with this selection and serves this one: one derived cache for both."""
+        same = (expected for expected in self._expected if expected.selection == followed.selection)
+        options = [followed, *(expected for expected in same if expected.kind.serves(followed.kind))]
+        fitting = [option for option in options if shared.followed.provides(option)]
+        return next(option for option in fitting if all(option.kind.serves(other.kind) for other in fitting))
 
-    def _make(self, follower: Follower, kind: CachedKind[T], selection: Selection, draw: Draw) -> SharedInformer[T]:
+    def _make(self, follower: Follower, followed: FollowedKind, draw: Draw) -> SharedInformer:
         def report(incident: Incident) -> None:
             for member in tuple(shared.followers):
                 member.report(informer, incident)
             self.note(shared, incident)
 
-        informer = Informer(
+        kind = followed.kind
+        informer = WatchInformer(
             follower.client,
             kind.resource,
             draw=draw,
-            selection=selection,
+            selection=followed.selection,
             report=report,
             transform=kind.transform() if kind.transform is not None else None,
         )
-        shared = SharedInformer(informer, kind, selection)
+        shared = SharedInformer(informer, followed)
         self._all.append(shared)
         return shared
 
-    def _followed(self, follower: Follower) -> Collection[SharedInformer[Any]]:
+    def _followed(self, follower: Follower) -> Collection[SharedInformer]:
         return [shared for shared in self._all if follower in shared.followers]
 
-    def _start(self, shared: SharedInformer[Any]) -> None:
+    def _start(self, shared: SharedInformer) -> None:
         """Run an informer if a running follower follows it."""
         if shared.task is None and any(
             shared.is_followed_by(member) for member in shared.followers if member in self._runs
@@ -181,7 +275,7 @@ class SharedInformers:
             shared.task = self._create_task(shared.informer.run(), f"watch {shared.informer.resource.full_name}")
 
     @staticmethod
-    async def _stop(*informers: SharedInformer[Any]) -> None:
+    async def _stop(*informers: SharedInformer) -> None:
         tasks = {shared.task for shared in informers if shared.task is not None}
         for shared in informers:
             shared.task = None
@@ -194,8 +288,7 @@ class SharedInformers:
         """Stop informers without other followers; the others go on with the client of one of those."""
         left, passed_on = [], []
         for shared in self._followed(follower):
-            shared.followers = [member for member in shared.followers if member is not follower]
-            shared.patience.pop(follower, None)
+            shared.remove_follower(follower)
             if not shared.followers:
                 self._all.remove(shared)
                 left.append(shared)
@@ -255,7 +348,7 @@ class SharedInformers:
         is_doubted, self._is_doubted = self._is_doubted, False
         return is_doubted
 
-    async def _judge(self, shared: SharedInformer[Any], served: Served) -> None:
+    async def _judge(self, shared: SharedInformer, served: Served) -> None:
         """Give up a kind that is not there any more. A group whose server does not answer proves nothing."""
         informer = shared.informer
         if shared.doubted_since is None or not shared.patience or informer.staleness().connected:
@@ -272,7 +365,7 @@ class SharedInformers:
             await informer.empty()
             self._start(shared)
 
-    def _look_for(self, shared: SharedInformer[Any], served: Served) -> None:
+    def _look_for(self, shared: SharedInformer, served: Served) -> None:
         """Follow a kind that is there now."""
         served_version = next((version for version in shared.versions if served.serves(version)), None)
         if served_version is not None:

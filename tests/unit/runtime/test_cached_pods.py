@@ -14,7 +14,7 @@ from trellis.api.kube.pods import Pod
 from trellis.core.boost.annotation import ANNOTATION_PREFIX
 from trellis.core.fit import running_demand
 from trellis.core.nodes.state.pods import is_daemon_or_mirror_pod, is_unschedulable
-from trellis.runtime.cached_kinds import PLACED_PODS, RESIZABLE_PODS
+from trellis.runtime.cached_kinds import HVPA_PODS, OBSERVED_POD_KIND, PLACED_PODS, RESIZABLE_PODS
 from trellis.runtime.shared_informers import CachedKind
 
 SLICES = pytest.mark.parametrize("kind", [PLACED_PODS, RESIZABLE_PODS])
@@ -121,3 +121,77 @@ def test_what_a_pod_was_before_its_boost_is_kept_and_other_annotations_are_not()
     assert transform_of()(a_pod("web", annotations=annotations)).metadata.annotations == {
         f"{ANNOTATION_PREFIX}app": "{}"
     }
+
+
+PHASES = st.sampled_from(["Running", "Failed", "Succeeded"])
+TIMES = st.sampled_from(["2027-01-15T08:00:00Z", "2027-01-15T08:05:00Z"])
+ENDED: dict[str, Any] = {
+    "terminated": {"reason": "OOMKilled", "startedAt": "2027-01-15T07:00:00Z", "finishedAt": "2027-01-15T07:30:00Z"}
+}
+STATES = st.sampled_from([{}, {"running": {"startedAt": "2027-01-15T08:01:00Z"}}, ENDED])
+STATUSES = st.fixed_dictionaries(
+    {"name": st.just("app"), "state": STATES, "lastState": st.sampled_from([{}, ENDED])},
+    optional={"resources": st.just({"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}})},
+)
+DOCUMENTS = st.fixed_dictionaries(
+    {
+        "metadata": st.fixed_dictionaries(
+            {
+                "name": st.sampled_from(["web-0", "web-1"]),
+                "namespace": st.just("shop"),
+                "uid": st.sampled_from(["a", "b"]),
+                "resourceVersion": st.just("7"),
+                "generation": st.integers(1, 2),
+                "creationTimestamp": TIMES,
+                "labels": st.dictionaries(st.just("app"), st.sampled_from(["web", "api"])),
+                "annotations": st.just({f"{ANNOTATION_PREFIX}app": "{}"}) | st.just({}),
+                "ownerReferences": st.just(
+                    [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "rs", "controller": True}]
+                ),
+            }
+        ),
+        "spec": st.fixed_dictionaries(
+            {
+                "nodeName": st.just("n"),
+                "containers": st.lists(
+                    st.fixed_dictionaries(
+                        {
+                            "name": st.just("app"),
+                            "resources": st.sampled_from([{}, {"requests": {"cpu": "1", "nvidia.com/gpu": "1"}}]),
+                            "resizePolicy": st.sampled_from(
+                                [[], [{"resourceName": "cpu", "restartPolicy": "RestartContainer"}]]
+                            ),
+                        }
+                    ),
+                    min_size=1,
+                    max_size=2,
+                ),
+            }
+        ),
+        "status": st.fixed_dictionaries(
+            {
+                "phase": PHASES,
+                "startTime": TIMES,
+                "conditions": st.sampled_from(
+                    [[], [{"type": "Ready", "status": "True"}], [{"type": "Ready", "status": "False"}]]
+                ),
+                "containerStatuses": st.lists(STATUSES, max_size=1),
+            }
+        ),
+    }
+)
+
+
+@pytest.mark.parametrize("other", [OBSERVED_POD_KIND, HVPA_PODS])
+@given(documents=st.lists(DOCUMENTS, min_size=1, max_size=4))
+def test_what_is_made_of_a_shared_slice_is_what_its_reader_would_have_decoded(
+    other: CachedKind[Any], documents: list[dict[str, Any]]
+) -> None:
+    """Several pods of one workload in turn, because what they share is made once."""
+    transform = transform_of(RESIZABLE_PODS)
+    projection = RESIZABLE_PODS.project(other)
+    assert projection is not None
+    project = projection.make()
+    for document in documents:
+        made = project(transform(convert_object(document, Pod)))
+        assert made == convert_object(document, other.resource.struct)

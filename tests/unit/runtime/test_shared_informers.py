@@ -11,23 +11,52 @@ import msgspec
 from support import virtual_time
 from support.api_server.server import ModelServer, pod_path
 from support.controllers.buffers import World as BufferWorld
+from trellis.api.kube.observed_pods import ObservedPod
+from trellis.controllers.admission import informers as admission_informers
+from trellis.controllers.buffers import informers as buffers_informers
 from trellis.controllers.buffers.process import build_buffer_controller
+from trellis.controllers.hvpa import informers as hvpa_informers
+from trellis.controllers.hvpa.settings import HvpaControllerSettings
+from trellis.controllers.nodes import informers as nodes_informers
+from trellis.controllers.nodes.boosts import BoostInformers
+from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NODE_METRICS
 from trellis.controllers.nodes.reconcile import NodeController
 from trellis.controllers.nodes.settings import NodeControllerSettings
+from trellis.controllers.recommender import informers as recommender_informers
+from trellis.controllers.recommender.settings import RecommenderSettings
+from trellis.controllers.updater import informers as updater_informers
+from trellis.controllers.updater.settings import UpdaterSettings
 from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
 from trellis.kube.client import Client
-from trellis.kube.resources import HVPAS, NODES, PODS
+from trellis.kube.discovery import Served, ServedKind
+from trellis.kube.resources import BUFFERS, HPAS, HVPAS, NODES, PODS, VPAS
 from trellis.kube.transport.requests import Request
-from trellis.runtime.cached_kinds import BUFFER_KINDS, NODE_KINDS, PLACED_PODS, POD_SUMMARIES
+from trellis.runtime.cached_kinds import (
+    HVPA_PODS,
+    OBSERVED_POD_KIND,
+    PLACED_PODS,
+    POD_SUMMARIES,
+    RESIZABLE_PODS,
+    RESIZING_VPAS,
+    SIZING_VPAS,
+    UNFINISHED_PODS,
+    WHOLE_VPAS,
+    WIDEST_KINDS,
+    follow_in,
+    follow_pods,
+)
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import UnreadableKinds
+from trellis.runtime.settings.component import ScopeSettings
 from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.telemetry.cluster_metrics import CLUSTER_METRICS
 from trellis.runtime.telemetry.logs import Logger
 from trellis.runtime.telemetry.metrics import Metrics
 from trellis.testing.scripted_transport import ScriptedResponse, json_response
 
+SCOPE = ScopeSettings()
+OURS = (BUFFERS, HPAS, HVPAS, VPAS)
 HVPA = f"/apis/{HVPAS.api_version}/namespaces/shop/{HVPAS.plural}/web"
 
 
@@ -38,7 +67,7 @@ class World:
         self.server = ModelServer()
         self.server.before = self._before
         self.is_installed = is_installed
-        self.shared = SharedInformers((PLACED_PODS, POD_SUMMARIES))
+        self.shared = SharedInformers(follow_in("", PLACED_PODS, POD_SUMMARIES))
         self.one, self.other = self.component(), self.component()
 
     def component(self) -> Informers:
@@ -107,6 +136,73 @@ def test_a_slice_that_is_too_narrow_for_a_later_component_is_not_shared() -> Non
     assert world.component().follow(POD_SUMMARIES) in tuple(world.shared)
 
 
+def test_slices_and_selections_that_differ_are_read_from_one_watch() -> None:
+    world = World()
+    not_pending = "status.phase!=Pending"
+    followed = (follow_pods(RESIZABLE_PODS, "", UNFINISHED_PODS), follow_pods(OBSERVED_POD_KIND, "shop", not_pending))
+    world.shared = SharedInformers(followed)
+    world.one, world.other = world.component(), world.component()
+    observed = world.one.follow(OBSERVED_POD_KIND, namespace="shop", field_selector=not_pending)
+    unfinished = world.other.follow(RESIZABLE_PODS, field_selector=UNFINISHED_PODS)
+    for name, phase in (("web-0", "Pending"), ("web-1", "Running"), ("web-2", "Failed")):
+        world.server.put(pod_path(name), {"status": {"phase": phase}})
+    world.server.put(pod_path("web-3", "bank"), {"status": {"phase": "Running"}})
+
+    async def play() -> None:
+        await world.one.wait_until_synced()
+        await world.other.wait_until_synced()
+        assert (world.lists("pods"), world.watches("pods")) == (1, 1)
+        assert {type(pod) for pod in observed.snapshot()} == {ObservedPod}
+        assert [pod.metadata.name for pod in observed.snapshot()] == ["web-1", "web-2"]
+        assert sorted(pod.metadata.name for pod in unfinished.snapshot()) == ["web-0", "web-1", "web-3"]
+        assert world.one.sees(observed)
+        assert world.one.why_not_trusted() is None
+
+    world.run(play)
+
+
+def test_a_kind_of_which_no_expected_slice_provides_for_all_is_cached_in_the_widest() -> None:
+    world = World()
+    world.shared = SharedInformers(follow_in("", PLACED_PODS, HVPA_PODS, SIZING_VPAS, RESIZING_VPAS), WIDEST_KINDS)
+    world.one, world.other = world.component(), world.component()
+    placed, hvpa_pods = world.one.follow(PLACED_PODS), world.other.follow(HVPA_PODS)
+    sizing, resizing = world.one.follow(SIZING_VPAS), world.other.follow(RESIZING_VPAS)
+    assert [informer.resource for informer in world.shared] == [RESIZABLE_PODS.resource, RESIZING_VPAS.resource]
+    assert (placed.resource, hvpa_pods.resource) == (PLACED_PODS.resource, HVPA_PODS.resource)
+    assert sizing is resizing, "one slice serves the other"
+
+
+def test_followers_of_slices_that_serve_each_other_share_what_is_derived_for_them() -> None:
+    world = World()
+    world.shared = SharedInformers(follow_in("", SIZING_VPAS, RESIZING_VPAS, WHOLE_VPAS))
+    world.one, world.other = world.component(), world.component()
+    sizing, resizing, whole = (
+        world.one.follow(SIZING_VPAS),
+        world.other.follow(RESIZING_VPAS),
+        world.one.follow(WHOLE_VPAS),
+    )
+    assert sizing is resizing
+    assert whole is not sizing
+    assert [informer.resource for informer in world.shared] == [WHOLE_VPAS.resource]
+
+
+def test_what_is_derived_ends_with_its_last_follower_and_the_watch_goes_on() -> None:
+    world = World()
+    world.shared = SharedInformers(follow_in("", RESIZABLE_PODS, OBSERVED_POD_KIND))
+    world.one, world.other = world.component(), world.component()
+    resizable, observed = world.one.follow(RESIZABLE_PODS), world.other.follow(OBSERVED_POD_KIND)
+
+    async def play() -> None:
+        async with virtual_time.in_background(world.one.run()):
+            async with virtual_time.in_background(world.other.run()):
+                await world.other.wait_until_synced()
+            world.server.put(pod_path("web-1"), {})
+            await asyncio.sleep(5.0)
+            assert (len(resizable.snapshot()), len(observed.snapshot())) == (1, 0)
+
+    virtual_time.run(play())
+
+
 def test_components_that_end_at_the_same_time_leave_nothing_running() -> None:
     world = World()
     world.one.follow(POD_SUMMARIES)
@@ -136,7 +232,8 @@ def test_an_informer_goes_on_with_another_client_when_the_first_component_ends()
         async with virtual_time.in_background(world.other.run()):
             async with virtual_time.in_background(world.one.run()):
                 await world.other.wait_until_synced()
-            assert pods.client is world.other.client
+            (watching,) = world.shared
+            assert watching.client is world.other.client
             world.server.put(pod_path("web-1"), {})
             await asyncio.sleep(5.0)
             assert pods.get("shop", "web-1") is not None
@@ -195,14 +292,16 @@ def test_the_node_autoscaler_and_the_buffer_controller_list_and_watch_each_kind_
     world.add_buffer()
 
     async def main() -> None:
-        shared = SharedInformers((*NODE_KINDS, *BUFFER_KINDS))
+        settings = NodeControllerSettings()
+        followed = (*nodes_informers.list_followed_kinds(settings), *buffers_informers.list_followed_kinds(SCOPE))
+        shared = SharedInformers(followed, WIDEST_KINDS)
         context = await world.context(shared=shared)
         buffers = build_buffer_controller(context, world.settings, kinds=world.kinds)
         metrics = Metrics(NODE_METRICS, about_process=False)
         unreadable = UnreadableKinds(metrics, Logger("trellis.test"))
         informers = Informers(context.client, unreadable, draw=context.draw, shared=shared)
         node_context = msgspec.structs.replace(context, metrics=metrics, informers=informers)
-        nodes = NodeController(node_context, NodeControllerSettings())
+        nodes = NodeController(node_context, settings)
         async with virtual_time.in_background(world.running(context, buffers), world.running(node_context, nodes)):
             await informers.wait_until_synced()
             await context.informers.wait_until_synced()
@@ -215,3 +314,48 @@ def test_the_node_autoscaler_and_the_buffer_controller_list_and_watch_each_kind_
             assert len(nodes.node_informers.pods.snapshot()) == 2
 
     virtual_time.run(main())
+
+
+def test_all_six_controllers_list_and_watch_each_kind_once() -> None:
+    """Each follows what it says that it follows, so that its slices are known before it is there."""
+    world = World(is_installed=True)
+    updater, nodes, recommender, hvpa = (
+        UpdaterSettings(),
+        NodeControllerSettings(),
+        RecommenderSettings(),
+        HvpaControllerSettings(),
+    )
+    followed = (
+        *updater_informers.list_followed_kinds(updater),
+        *nodes_informers.list_followed_kinds(nodes),
+        *recommender_informers.list_followed_kinds(recommender),
+        *hvpa_informers.list_followed_kinds(hvpa),
+        *admission_informers.list_followed_kinds(SCOPE),
+        *buffers_informers.list_followed_kinds(SCOPE),
+    )
+    world.shared = SharedInformers(followed, WIDEST_KINDS)
+    components = [world.component() for _ in range(6)]
+    served = Served(tuple(ServedKind(each.group, each.version, each.plural, each.kind, True) for each in OURS))
+    controllers = (
+        updater_informers.UpdaterInformers(components[0], updater, served),
+        (NodeInformers(components[1], nodes, served), BoostInformers(components[1], nodes, served)),
+        recommender_informers.RecommenderInformers(components[2], hvpas_served=True),
+        hvpa_informers.HvpaInformers(components[3], served),
+        admission_informers.AdmissionInformers(components[4], SCOPE, hvpas_served=True, rooms=None),
+        buffers_informers.BufferInformers(components[5], served, SCOPE),
+    )
+    assert len(controllers) == len(components)
+    for structs in group_by_path(world.shared).values():
+        assert len(structs) == 1, structs
+    assert [informer.resource for informer in world.shared if informer.resource.kind == "Pod"] == [
+        RESIZABLE_PODS.resource
+    ]
+
+
+def group_by_path(shared: SharedInformers) -> dict[str, list[str]]:
+    """The structs that are read from each path, but for kinds of which single objects are followed."""
+    paths: dict[str, list[str]] = {}
+    for informer in shared:
+        if informer.resource.kind not in ("ConfigMap", "Event"):
+            paths.setdefault(informer.resource.path(), []).append(informer.resource.struct.__name__)
+    return paths

@@ -8,13 +8,23 @@ containers, and change nothing about what each of them uses or requests itself.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 from msgspec.structs import force_setattr
 
 from trellis.api.kube.meta import SubresourceWrite, last_resize
 from trellis.api.kube.observed_workloads import ObservedObject, OwnedMeta
-from trellis.api.kube.pods import READY, ContainerStateRunning
+from trellis.api.kube.pods import (
+    READY,
+    Container,
+    ContainerState,
+    ContainerStateRunning,
+    ContainerStatus,
+    PodSpec,
+    PodStatus,
+    ResourceRequirements,
+)
 from trellis.api.kube.slices import NOTHING, Labels, QuantityText, Slice, Time
 
 OOM_KILLED: Final = "OOMKilled"
@@ -174,3 +184,50 @@ class ObservedPod(ObservedObject, frozen=True):
     metadata: ObservedPodMeta = ObservedPodMeta()
     spec: ObservedPodSpec = ObservedPodSpec()
     status: ObservedPodStatus = ObservedPodStatus()
+
+
+def observe_pod_spec(spec: PodSpec) -> ObservedPodSpec:
+    """The slice of a spec that was read as a whole."""
+    return ObservedPodSpec(
+        tuple(map(_observe_container, spec.init_containers)), tuple(map(_observe_container, spec.containers))
+    )
+
+
+def observe_container_statuses(statuses: tuple[ContainerStatus, ...]) -> tuple[ObservedContainerStatus, ...]:
+    """The slices of container statuses that were read as a whole."""
+    return tuple(map(_observe_container_status, statuses))
+
+
+def observe_conditions(status: PodStatus) -> tuple[ObservedCondition, ...]:
+    """The slices of conditions that were read as a whole."""
+    return tuple(ObservedCondition(condition.type, condition.status) for condition in status.conditions)
+
+
+def _observe_container(container: Container) -> ObservedContainer:
+    policies = tuple(
+        ObservedResizePolicy(policy.resource_name, policy.restart_policy) for policy in container.resize_policy
+    )
+    resources = _observe_resources(container.resources)
+    return ObservedContainer(container.name, resources, container.restart_policy, policies)
+
+
+def _observe_container_status(status: ContainerStatus) -> ObservedContainerStatus:
+    resources = _observe_resources(status.resources) if status.resources is not None else None
+    return ObservedContainerStatus(
+        status.name, _observe_state(status.state), _observe_state(status.last_state), resources
+    )
+
+
+def _observe_state(state: ContainerState) -> ObservedState:
+    ended = state.terminated
+    if ended is not None:
+        return ObservedState(terminated=ObservedTermination(ended.reason, ended.started_at, ended.finished_at))
+    return ObservedState(state.running) if state.running is not None else _NO_STATE
+
+
+def _observe_resources(resources: ResourceRequirements) -> ObservedResources:
+    return ObservedResources(_observe_amounts(resources.limits), _observe_amounts(resources.requests))
+
+
+def _observe_amounts(amounts: Mapping[str, str]) -> ObservedAmounts:
+    return ObservedAmounts(amounts.get("cpu", ""), amounts.get("memory", ""))

@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 
 from trellis.cli.component import component_command
+from trellis.controllers.nodes.informers import list_followed_kinds
 from trellis.controllers.nodes.process import nodes_main
 from trellis.controllers.nodes.settings import NodeControllerSettings
-from trellis.runtime.cached_kinds import BUFFER_KINDS, NODE_KINDS
+from trellis.runtime.cached_kinds import WIDEST_KINDS
 from trellis.runtime.shared_informers import SharedInformers
 from trellis.runtime.shutdown import Main, run_together
 
@@ -17,15 +18,14 @@ from trellis.runtime.shutdown import Main, run_together
 def start(settings: NodeControllerSettings) -> Main:
     """The autoscaler, and with it the Buffer controller if there are settings for one."""
     file = settings.together.with_buffers
-    if not file:
-        return nodes_main(settings)
-    shared = SharedInformers((*NODE_KINDS, *BUFFER_KINDS))
-    return run_together(nodes_main(settings, shared), _translating(settings, Path(file), shared))
+    return _start_with_buffers(settings, Path(file)) if file else nodes_main(settings)
 
 
-def _translating(settings: NodeControllerSettings, file: Path, shared: SharedInformers) -> Main:
-    """The Buffer controller of a file of settings; the cluster and the Lease it yields to are the autoscaler's."""
-    from trellis.controllers.buffers.process import buffers_main  # noqa: PLC0415 -- for those who want both
+def _start_with_buffers(settings: NodeControllerSettings, file: Path) -> Main:
+    """Both, with shared informers. The cluster and the Lease that Buffers yield to are the autoscaler's."""
+    # Imported for those who want both.
+    from trellis.controllers.buffers import informers as buffer_informers  # noqa: PLC0415
+    from trellis.controllers.buffers.process import buffers_main  # noqa: PLC0415
     from trellis.controllers.buffers.settings import BufferControllerSettings  # noqa: PLC0415
     from trellis.runtime.settings.loader import from_file, load_settings  # noqa: PLC0415
 
@@ -33,8 +33,10 @@ def _translating(settings: NodeControllerSettings, file: Path, shared: SharedInf
     leader = settings.leader
     lease = f"{leader.leader_elect_resource_namespace}/{leader.leader_elect_resource_name}"
     headroom = msgspec.structs.replace(loaded.settings.headroom, nodes_lease=lease)
-    changed = msgspec.structs.replace(loaded.settings, access=settings.access, headroom=headroom)
-    return buffers_main(changed, shared)
+    buffer_settings = msgspec.structs.replace(loaded.settings, access=settings.access, headroom=headroom)
+    followed = (*list_followed_kinds(settings), *buffer_informers.list_followed_kinds(buffer_settings.scope))
+    shared = SharedInformers(followed, WIDEST_KINDS)
+    return run_together(nodes_main(settings, shared), buffers_main(buffer_settings, shared))
 
 
 command = component_command(

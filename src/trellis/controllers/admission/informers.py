@@ -25,10 +25,11 @@ from trellis.core.sizing.governors import governor_of
 from trellis.kube.resources import HVPAS, LIMIT_RANGES, NODES, VPAS, Resource
 from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.informer import Informer
-from trellis.runtime.cached_kinds import OWNING_WORKLOADS, SIZING_HVPAS, SIZING_VPAS
+from trellis.runtime.cached_kinds import OWNING_WORKLOADS, SIZING_HVPAS, SIZING_VPAS, follow_in
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import OptionalKind
 from trellis.runtime.settings.component import ScopeSettings
+from trellis.runtime.shared_informers import FollowedKind
 
 
 class BoostCeilings:
@@ -54,6 +55,11 @@ class BoostCeilings:
 _NO_HVPAS: Final = OptionalKind("Hvpas do not size pods")
 
 _UNLIMITED: Final = NamespaceLimits()
+
+
+def list_followed_kinds(scope: ScopeSettings) -> tuple[FollowedKind, ...]:
+    """The kinds that admission follows and others of its process may follow as well."""
+    return follow_in(scope.vpa_object_namespace, SIZING_VPAS, SIZING_HVPAS, *OWNING_WORKLOADS)
 
 
 class AdmissionInformers:

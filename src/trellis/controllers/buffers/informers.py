@@ -35,11 +35,14 @@ from trellis.runtime.cached_kinds import (
     SIZING_HVPAS,
     SIZING_VPAS,
     UNFINISHED_PODS,
+    follow_in,
+    follow_pods,
 )
 from trellis.runtime.informers import Informers
 from trellis.runtime.label_index import BY_LABELS
 from trellis.runtime.optional_kinds import OptionalKind
 from trellis.runtime.settings.component import ScopeSettings
+from trellis.runtime.shared_informers import FollowedKind
 
 BY_TARGET: Final = "target"
 BY_CONTROLLER: Final = "controller"
@@ -47,6 +50,16 @@ BY_CONTROLLER: Final = "controller"
 _NO_CRON_JOBS: Final = OptionalKind("what sizes the pods of a CronJob does not count for Buffers on its Jobs")
 
 _UNLIMITED: Final = NamespaceLimits()
+
+
+def list_followed_kinds(scope: ScopeSettings) -> tuple[FollowedKind, ...]:
+    """The kinds that the controller follows and others of its process may follow as well."""
+    own = scope.vpa_object_namespace
+    pods = follow_pods(POD_SUMMARIES, own, UNFINISHED_PODS)
+    return (
+        pods,
+        *follow_in(own, MANAGED_BUFFERS, SIZING_VPAS, SIZING_HVPAS, OWNING_CRON_JOBS, *COUNTED_WORKLOADS),
+    )
 
 
 class BufferInformers:

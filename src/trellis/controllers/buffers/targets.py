@@ -19,12 +19,11 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from trellis.api.kube.meta import KubeObject
-from trellis.api.kube.observed_workloads import CountedReplicationController, CountedWorkload
 from trellis.base.errors import InvalidSelector, KubeError, NotFound, UnreadableObject
-from trellis.base.selectors import Selector, selector_from_object
+from trellis.base.selectors import Selector
 from trellis.controllers.buffers.state import TargetState
 from trellis.core.buffers import TargetKind, TargetReading
-from trellis.core.buffers.pod_summaries import CountedTarget
+from trellis.core.buffers.pod_summaries import CountedTarget, count_replicas, read_parallelism
 from trellis.core.buffers.target_kinds import (
     TARGET_UNREADABLE,
     check_target_selector,
@@ -40,7 +39,7 @@ from trellis.core.cluster.target_problems import (
     build_target_problem,
     classify_error,
 )
-from trellis.core.cluster.target_selectors import convert_selector
+from trellis.core.cluster.target_selectors import read_selector
 from trellis.kube.client import Client
 from trellis.kube.resources import Resource
 from trellis.kube.scales import LookupTimes, ScalableKinds
@@ -175,14 +174,7 @@ def _read_watched(target: TargetRef, informer: Informer[Any], state: TargetState
     if workload is None:
         return build_target_problem(TARGET_NOT_FOUND, describe_missing(target))
     if state.selection is None or state.selection[0] is not workload:
-        state.selection = (workload, _selector(workload))
-    parallelism = workload.spec.parallelism if isinstance(workload, CountedWorkload) else None
-    count = count_target_pods(target.kind, workload.status.replicas, parallelism)
+        state.selection = (workload, read_selector(workload))
+    count = count_target_pods(target.kind, count_replicas(workload), read_parallelism(workload))
     read = (workload.metadata.uid, workload.metadata.generation)
     return TargetDescription(count, state.selection[1], read, resource=informer.resource)
-
-
-def _selector(workload: CountedTarget) -> Selector:
-    if isinstance(workload, CountedReplicationController):
-        return selector_from_object(workload.spec.selector)
-    return convert_selector(workload.spec.selector)

@@ -13,22 +13,26 @@ from trellis.api.kinds.hvpa import Hvpa
 from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.scaling import HorizontalPodAutoscaler
 from trellis.base.selectors import Selector
+from trellis.controllers.hvpa.settings import HvpaControllerSettings
 from trellis.core.cluster.store import BY_OWNER, T, index_by_owner, key_of
 from trellis.core.hvpa.autoscalers import RelatedAutoscalers
 from trellis.core.hvpa.view_builder import HvpaPod, WatchedHvpa, select_live_pods
 from trellis.kube.discovery import Served
-from trellis.kube.resources import HVPAS, PODS, VPAS
+from trellis.kube.resources import HVPAS, VPAS
 from trellis.kube.watch.informer import Informer
-from trellis.runtime.cached_kinds import WHOLE_HPAS
+from trellis.runtime.cached_kinds import HVPA_PODS, WATCHED_HVPAS, WHOLE_HPAS, WHOLE_VPAS, follow_in
 from trellis.runtime.informers import Informers
 from trellis.runtime.label_index import BY_LABELS, candidate_pods
-
-HVPA_PODS: Final = PODS.read_as(HvpaPod)
-WATCHED_HVPAS: Final = HVPAS.read_as(WatchedHvpa)
+from trellis.runtime.shared_informers import FollowedKind
 
 BY_TARGET: Final = "target"
 
 _Targeting: TypeAlias = Hvpa | VerticalPodAutoscaler
+
+
+def list_followed_kinds(settings: HvpaControllerSettings) -> tuple[FollowedKind, ...]:
+    """The kinds that the controller follows and others of its process may follow as well."""
+    return follow_in(settings.scope.vpa_object_namespace, WATCHED_HVPAS, HVPA_PODS, WHOLE_HPAS, WHOLE_VPAS)
 
 
 class HvpaInformers:
@@ -42,7 +46,7 @@ class HvpaInformers:
         )
         # Without the definition there are no VPAs, and an HPA alone may be enough.
         self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
-            VPAS, indexes={BY_TARGET: _target_of, BY_OWNER: index_by_owner}, served=served.serves(VPAS)
+            WHOLE_VPAS, indexes={BY_TARGET: _target_of, BY_OWNER: index_by_owner}, served=served.serves(VPAS)
         )
 
     def hvpas_of(self, namespace: str, kind: str, name: str) -> tuple[Hvpa, ...]:

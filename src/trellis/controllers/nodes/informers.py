@@ -30,13 +30,28 @@ from trellis.kube.resources import (
 from trellis.kube.watch.informer import Informer
 from trellis.providers.kwok import KwokObjects
 from trellis.runtime.cached_kinds import (
+    OWNING_WORKLOADS,
     PLACED_PODS,
     PLAIN_BUFFERS,
+    SIZING_HVPAS,
+    SIZING_VPAS,
     UNFINISHED_PODS,
     WHOLE_DAEMON_SETS,
     WHOLE_NAMESPACES,
+    follow_in,
+    follow_pods,
 )
 from trellis.runtime.informers import Informers
+from trellis.runtime.shared_informers import FollowedKind
+
+
+def list_followed_kinds(settings: NodeControllerSettings) -> tuple[FollowedKind, ...]:
+    """The kinds that the autoscaler follows, for boosts as well, and others of its process may follow too."""
+    return (
+        follow_pods(PLACED_PODS, "", UNFINISHED_PODS),
+        *follow_in("", WHOLE_DAEMON_SETS, WHOLE_NAMESPACES),
+        *follow_in(settings.scope.vpa_object_namespace, PLAIN_BUFFERS, SIZING_VPAS, SIZING_HVPAS, *OWNING_WORKLOADS),
+    )
 
 
 class NodeInformers:

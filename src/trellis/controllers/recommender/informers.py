@@ -9,13 +9,23 @@ from trellis.api.kinds.vpa import VerticalPodAutoscaler
 from trellis.api.kube.coordination import Event
 from trellis.api.kube.observed_pods import ObservedPod
 from trellis.api.resolve import resolve_vpa
+from trellis.controllers.recommender.settings import RecommenderSettings
 from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
 from trellis.core.recommend.state.snapshot import RecommenderSnapshot, SnapshotChangeCollector
-from trellis.kube.resources import EVENTS, HVPAS, OBSERVED_PODS, OBSERVED_WORKLOADS, VPAS
+from trellis.kube.resources import EVENTS
 from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.informer import Informer
+from trellis.runtime.cached_kinds import (
+    OBSERVED_POD_KIND,
+    OBSERVED_WORKLOAD_KINDS,
+    WHOLE_HVPAS,
+    WHOLE_VPAS,
+    follow_in,
+    follow_pods,
+)
 from trellis.runtime.informers import Informers, why_not_trusted
 from trellis.runtime.optional_kinds import OptionalKind
+from trellis.runtime.shared_informers import FollowedKind
 
 # A pod that is Pending runs nothing; evictions by the kubelet are the only events of interest.
 _RUNNING: Final = "status.phase!=Pending"
@@ -25,18 +35,27 @@ _EVICTIONS: Final = "reason=Evicted,involvedObject.kind=Pod"
 _NO_HVPAS: Final = OptionalKind("no totals are written to Hvpas")
 
 
+def list_followed_kinds(settings: RecommenderSettings) -> tuple[FollowedKind, ...]:
+    """The kinds that the recommender follows and others of its process may follow as well."""
+    own = settings.scope.vpa_object_namespace
+    pods = follow_pods(OBSERVED_POD_KIND, own, _RUNNING)
+    return (pods, *follow_in(own, WHOLE_VPAS, WHOLE_HVPAS, *OBSERVED_WORKLOAD_KINDS))
+
+
 class RecommenderInformers:
     """The informers, and the changes since the last snapshot."""
 
     def __init__(self, informers: Informers, *, hvpas_served: bool) -> None:
         by: Any = {BY_NAMESPACE: index_by_namespace}
-        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(VPAS, indexes=by)
-        self.pods: Informer[ObservedPod] = informers.follow(OBSERVED_PODS, indexes=by, field_selector=_RUNNING)
+        self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(WHOLE_VPAS, indexes=by)
+        self.pods: Informer[ObservedPod] = informers.follow(OBSERVED_POD_KIND, indexes=by, field_selector=_RUNNING)
         self.evictions: Informer[Event] = informers.follow(EVENTS, indexes=by, field_selector=_EVICTIONS)
         self.workloads: dict[str, Informer[Any]] = {
-            resource.kind: informers.follow(resource, indexes=by) for resource in OBSERVED_WORKLOADS
+            kind.resource.kind: informers.follow(kind, indexes=by) for kind in OBSERVED_WORKLOAD_KINDS
         }
-        self.hvpas: Informer[Hvpa] = informers.follow(HVPAS, indexes=by, dispensable=_NO_HVPAS, served=hvpas_served)
+        self.hvpas: Informer[Hvpa] = informers.follow(
+            WHOLE_HVPAS, indexes=by, dispensable=_NO_HVPAS, served=hvpas_served
+        )
         self._changes = SnapshotChangeCollector()
         self._subscribe()
 

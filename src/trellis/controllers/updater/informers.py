@@ -17,6 +17,7 @@ from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
 from trellis.kube.discovery import Served
 from trellis.kube.resources import CONFIG_MAPS, HPAS, HVPAS, LIMIT_RANGES, NODES, VPAS
 from trellis.kube.watch.informer import Informer
+from trellis.kube.watch.selection import Selection
 from trellis.runtime.cached_kinds import (
     FREEZING_NAMESPACES,
     RESIZABLE_PODS,
@@ -24,9 +25,12 @@ from trellis.runtime.cached_kinds import (
     RESIZING_VPAS,
     SCALED_WORKLOADS,
     SCALING_HPAS,
+    follow_in,
+    follow_pods,
 )
 from trellis.runtime.informers import Informers
 from trellis.runtime.optional_kinds import OptionalKind
+from trellis.runtime.shared_informers import FollowedKind
 
 # Upstream's: pods that have a node and have not ended.
 _RUNNING: Final = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
@@ -40,21 +44,29 @@ _NO_HPAS: Final = OptionalKind("an HPA that scales by the same resource is not n
 _NO_NAMESPACES: Final = OptionalKind("the freeze annotation on namespaces is not seen")
 
 
+def list_followed_kinds(settings: UpdaterSettings) -> tuple[FollowedKind, ...]:
+    """The kinds that the updater follows and others of its process may follow as well."""
+    own = settings.scope.vpa_object_namespace
+    return (
+        follow_pods(RESIZABLE_PODS, _pod_namespace(settings), _RUNNING),
+        FollowedKind(FREEZING_NAMESPACES, Selection(field_selector=_namespace_selector(own))),
+        *follow_in(own, RESIZING_VPAS, RESIZING_HVPAS, SCALING_HPAS, *SCALED_WORKLOADS),
+    )
+
+
 class UpdaterInformers:
     """All that the updater follows."""
 
     def __init__(self, informers: Informers, settings: UpdaterSettings, served: Served) -> None:
         own = settings.scope.vpa_object_namespace
-        # Whether a successor fits depends on the pods of all namespaces.
-        everywhere = settings.disruption.require_fit or not own
-        self.knows_rooms = everywhere
+        self.knows_rooms = not _pod_namespace(settings)
         # Where the definition is removed there are no VPAs, and boosts that they gave are taken back. Where it is not
         # there yet, it is waited for.
         self.vpas: Informer[VerticalPodAutoscaler] = informers.follow(
             RESIZING_VPAS, served=served.serves(VPAS) or None, gone_after=_GONE_SECONDS
         )
         self.pods: Informer[Pod] = informers.follow(
-            RESIZABLE_PODS, namespace="" if everywhere else own, field_selector=_RUNNING
+            RESIZABLE_PODS, namespace=_pod_namespace(settings), field_selector=_RUNNING
         )
         self.limit_ranges: Informer[LimitRange] = informers.follow(
             LIMIT_RANGES, indexes={BY_NAMESPACE: index_by_namespace}
@@ -62,7 +74,7 @@ class UpdaterInformers:
         self.nodes: Informer[Node] = informers.follow(NODES)
         self.namespaces: Informer[KubeObject] = informers.follow(
             FREEZING_NAMESPACES,
-            field_selector=f"metadata.name={own}" if own else "",
+            field_selector=_namespace_selector(own),
             dispensable=_NO_NAMESPACES,
         )
         self.workloads: dict[str, Informer[Any]] = {
@@ -81,3 +93,12 @@ class UpdaterInformers:
             self.switch = informers.follow(
                 CONFIG_MAPS, namespace=place, field_selector=f"metadata.name={name}", dispensable=lack
             )
+
+
+def _pod_namespace(settings: UpdaterSettings) -> str:
+    """The namespace whose pods are followed: none if all are, because whether a successor fits depends on them."""
+    return "" if settings.disruption.require_fit else settings.scope.vpa_object_namespace
+
+
+def _namespace_selector(namespace: str) -> str:
+    return f"metadata.name={namespace}" if namespace else ""

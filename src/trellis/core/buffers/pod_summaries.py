@@ -15,12 +15,16 @@ from trellis.api.kube.meta import PodMeta
 from trellis.api.kube.observed_workloads import CountedReplicationController, CountedWorkload
 from trellis.api.kube.pods import RESIZE_PENDING, Pod, PodStatus
 from trellis.api.kube.slices import NOTHING, Labels
+from trellis.api.kube.workloads import Deployment, Job, ReplicaSet, ReplicationController, StatefulSet
 from trellis.core.buffers.pods import is_live
 from trellis.core.cluster.pod_annotations import BOOST_ANNOTATION_PREFIX
 from trellis.core.fit import running_demand_or_empty
 from trellis.core.fit.demand import ResourceAmounts
 
-CountedTarget: TypeAlias = CountedWorkload | CountedReplicationController
+# A workload whose count is watched: its slice for Buffers, or a wider one that is shared with the updater.
+CountedTarget: TypeAlias = (
+    CountedWorkload | CountedReplicationController | Deployment | ReplicaSet | StatefulSet | Job | ReplicationController
+)
 
 _DAEMON_SET: Final = "DaemonSet"
 
@@ -132,8 +136,18 @@ def is_relevant_workload_change(old: CountedTarget | None, new: CountedTarget | 
     return _workload_key(old) != _workload_key(new)
 
 
+def count_replicas(workload: CountedTarget) -> int:
+    """How many replicas a workload reports; a Job reports none."""
+    return 0 if isinstance(workload, Job) else workload.status.replicas
+
+
+def read_parallelism(workload: CountedTarget) -> int | None:
+    """How many pods a Job asks for; other workloads have no such field."""
+    return workload.spec.parallelism if isinstance(workload, CountedWorkload | Job) else None
+
+
 def _workload_key(workload: CountedTarget) -> tuple[object, ...]:
-    return workload.metadata.uid, workload.metadata.generation, workload.status.replicas
+    return workload.metadata.uid, workload.metadata.generation, count_replicas(workload)
 
 
 @lru_cache(maxsize=16)

@@ -73,7 +73,7 @@ def _by_kind(target: TargetRef, owners: Owners) -> SelectorOrProblem:
         return build_target_problem(TARGET_NOT_FOUND, describe_missing(target))
     if isinstance(workload, CronJob | ObservedCronJob):
         return selector_from_object(workload.spec.job_template.spec.template.metadata.labels)
-    selector = _selector_in(workload)
+    selector = read_selector(workload)
     if not selector.requirements:
         return build_target_problem(
             TARGET_SELECTS_NOTHING, f"{target.kind} {_qualified_name(target)} has an empty selector"
@@ -81,7 +81,8 @@ def _by_kind(target: TargetRef, owners: Owners) -> SelectorOrProblem:
     return selector
 
 
-def _selector_in(workload: KubeObject | ObservedObject) -> Selector:
+def read_selector(workload: KubeObject | ObservedObject) -> Selector:
+    """The selector in the spec of a workload."""
     match workload:
         case ReplicationController() | ObservedReplicationController():
             return selector_from_object(workload.spec.selector)

@@ -17,6 +17,7 @@ from trellis.api.kinds.hvpa import Hvpa, HvpaStatus, ResourceTotals
 from trellis.api.kinds.vpa import PodRecommendation, VerticalPodAutoscaler
 from trellis.api.kube.meta import ManagedFieldsEntry, ObjectMeta
 from trellis.api.kube.observed_pods import ObservedAmounts, ObservedPod, ObservedPodMeta
+from trellis.api.kube.pods import Pod
 from trellis.api.kube.scaling import HorizontalPodAutoscaler, Metric, MetricSource, Scale
 from trellis.api.kube.slices import NOTHING, Labels
 from trellis.api.resolve import EffectiveVpa, resolve_hvpa_pods, resolve_vpa
@@ -26,6 +27,7 @@ from trellis.base.selectors import Selector
 from trellis.core.boost.annotation import read_pre_boost_resources
 from trellis.core.cluster.oom_kills import find_oom_kills
 from trellis.core.cluster.pod_resources import read_current_resources
+from trellis.core.cluster.transforms import ObservedPodProjection
 from trellis.core.hvpa.autoscalers import (
     RelatedAutoscalers,
     find_conflict,
@@ -141,6 +143,18 @@ class HvpaPod(ObservedPod, frozen=True):
     """A pod with the fields that a plan for its Hvpa reads."""
 
     metadata: HvpaPodMeta = HvpaPodMeta()
+
+
+class HvpaPodProjection:
+    """Makes of a pod of the cluster state what a plan for its Hvpa reads."""
+
+    def __init__(self) -> None:
+        self._observe = ObservedPodProjection()
+
+    def __call__(self, pod: Pod) -> HvpaPod:
+        observed = self._observe(pod)
+        metadata = HvpaPodMeta(**msgspec.structs.asdict(observed.metadata), annotations=pod.metadata.annotations)
+        return HvpaPod(metadata, observed.spec, observed.status)
 
 
 class WatchedHvpaMeta(ObjectMeta, frozen=True):

@@ -34,10 +34,9 @@ from trellis.core.hvpa import (
 )
 from trellis.core.hvpa.autoscalers import RelatedAutoscalers
 from trellis.core.hvpa.view import read_hvpa
-from trellis.core.hvpa.view_builder import HvpaPod, build_view, select_live_pods
+from trellis.core.hvpa.view_builder import HvpaPod, HvpaPodProjection, build_view, select_live_pods
 from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.sim.cluster.api_server import ScaleRegistry
-from trellis.sim.components.observed_pods import to_hvpa_pod
 from trellis.sim.kernel import Kernel, Priority, Ticket
 
 
@@ -57,6 +56,7 @@ class HvpaRecord:
         self.target: WorkloadKey = (hvpa.metadata.namespace, reference.kind, reference.name)
         # By UID: most pods are the same from pass to pass.
         self._pods: dict[str, tuple[Pod, HvpaPod]] = {}
+        self._observe_pod = HvpaPodProjection()
 
     @property
     def published(self) -> PodRecommendation | None:
@@ -101,7 +101,9 @@ class HvpaRecord:
         before, self._pods = self._pods, {}
         for pod in pods:
             same = before.get(pod.metadata.uid)
-            self._pods[pod.metadata.uid] = same if same is not None and same[0] is pod else (pod, to_hvpa_pod(pod))
+            self._pods[pod.metadata.uid] = (
+                same if same is not None and same[0] is pod else (pod, self._observe_pod(pod))
+            )
         return [observed for _, observed in self._pods.values()]
 
     def _write(self, status: HvpaStatus) -> None:

@@ -21,6 +21,7 @@ from trellis.api.kube.pods import Pod
 from trellis.api.resolve import resolve_vpa
 from trellis.core.cluster.owners import WELL_KNOWN_KINDS
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey, ObjectStore, index_by_namespace, key_of
+from trellis.core.cluster.transforms import ObservedPodProjection
 from trellis.core.recommend.engine import PassWrites, RecommenderEngine
 from trellis.core.recommend.protocol import Recommender
 from trellis.core.recommend.publish.hvpa_totals import HvpaTotals
@@ -39,7 +40,6 @@ from trellis.core.usage.columns import BoolColumn, IntColumn
 from trellis.core.usage.samples import Measurements
 from trellis.sim.cluster.container_table import ModelContainerTable
 from trellis.sim.cluster.telemetry import StepUsage
-from trellis.sim.components.observed_pods import to_observed_pod
 from trellis.sim.components.settings import SimulationSettings
 from trellis.sim.faults import METRICS_GAP, Faults, is_affected
 from trellis.sim.fleet import Fleet
@@ -74,6 +74,7 @@ class SimulatedRecommender:
         self._tell = tell
         self._vpas: ObjectStore[VerticalPodAutoscaler] = ObjectStore(_INDEXES)
         self._pods: ObjectStore[ObservedPod] = ObjectStore(_INDEXES)
+        self._observe_pod = ObservedPodProjection()
         self._hvpas: ObjectStore[Hvpa] = ObjectStore(_INDEXES)
         self._workloads: dict[str, ObjectStore[Any]] = {
             kind: ObjectStore(_INDEXES) for kind in sorted(WELL_KNOWN_KINDS)
@@ -91,11 +92,11 @@ class SimulatedRecommender:
         self._engine = RecommenderEngine(figures.usage, figures.pipeline, figures.gates, figures.estimates)
 
     def pod(self, key: ObjectKey, new: Pod | None) -> None:
-        """A pod changed. One that runs nothing yet is not looked at."""
-        seen = to_observed_pod(new) if new is not None and new.status.phase != _PENDING else None
-        known = self._pods.put(key, seen) if seen is not None else self._pods.remove(key)
-        if seen is not None or known is not None:
-            self._changes.add_pod(key, known, seen)
+        """Handle a change of a pod. A pending pod runs nothing yet and is not observed."""
+        observed = self._observe_pod(new) if new is not None and new.status.phase != _PENDING else None
+        stored = self._pods.put(key, observed) if observed is not None else self._pods.remove(key)
+        if observed is not None or stored is not None:
+            self._changes.add_pod(key, stored, observed)
 
     def workload(self, kind: str, key: ObjectKey, old: KubeObject | None, new: KubeObject | None) -> None:
         """Handle a change of a controller."""
