@@ -34,31 +34,31 @@ from trellis.kube.write.actions import Action
 
 UNKNOWN_GROUP = Reason("UnknownNodeGroup", "The provider has no such group of nodes.", Severity.WARNING)
 
-# What is in one step is written side by side. The next step begins only when all of it has been applied.
+# The actions of one step are written concurrently. The next step begins once all of them have been applied.
 Steps: TypeAlias = tuple[tuple[Action, ...], ...]
 
 NOTHING_REFUSED: Final[Mapping[str, DetailedReason]] = MappingProxyType({})
 
 
 class GroupProblem(msgspec.Struct, frozen=True):
-    """Why a group, or what was meant to be one, is not among the states; `group` is empty if it has no name."""
+    """Why a declared group is not among the states; `group` is empty if it has no name."""
 
     group: str
     reason: DetailedReason
 
 
 class Groups(msgspec.Struct, frozen=True):
-    """All groups that can be read, and what is wrong with the others."""
+    """All groups that can be read, and the problems of the others."""
 
     states: tuple[GroupState, ...] = ()
     problems: tuple[GroupProblem, ...] = ()
 
 
 class Ordered(msgspec.Struct, frozen=True):
-    """What became of an order.
+    """The result of an order.
 
-    `instances` are the ids of those that are new, as far as the provider knows them by now; where another system
-    assigns them, they show in the states later. With an `error` less was ordered than was asked for, or nothing.
+    `instances` are the ids of the new instances that the provider knows; ids that another system assigns show in the
+    states later. With an `error` fewer instances were ordered than requested, or none.
     """
 
     instances: tuple[str, ...] = ()
@@ -67,7 +67,7 @@ class Ordered(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """What became of instances that were given back; those that are leaving already are given back once more."""
+    """The result of a release. Instances that are leaving already count as released."""
 
     instances: tuple[str, ...] = ()
     steps: Steps = ()
@@ -75,7 +75,7 @@ class Released(msgspec.Struct, frozen=True):
 
 
 class Tended(msgspec.Struct, frozen=True):
-    """What has to be written by now, and when there will be more; None if nothing is foreseen."""
+    """The writes that instances need now, and when the next ones are due; None if none are foreseen."""
 
     steps: Steps = ()
     next: float | None = None
@@ -85,20 +85,20 @@ class Provider(Protocol):
     """Where nodes come from."""
 
     name: str
-    """What it is called in settings, logs and metrics."""
+    """Its name in settings, logs and metrics."""
 
     async def groups(self, now: float, /) -> Groups:
-        """All groups, with what they have."""
+        """All groups with their instances."""
         ...
 
     async def order(self, group: str, target: int, now: float, /) -> Ordered:
-        """See to it that a group has `target` instances. It never takes one away: that is for `release`."""
+        """Grow a group to `target` instances. Only `release` removes instances."""
         ...
 
     async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
-        """Give instances back, by their ids. Nothing may run on them any more that is worth keeping."""
+        """Release instances by their ids. Their nodes are drained."""
         ...
 
     async def tend(self, now: float, /) -> Tended:
-        """What instances need on their way, apart from orders."""
+        """The writes that instances need while they start, apart from orders."""
         ...

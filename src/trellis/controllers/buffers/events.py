@@ -11,14 +11,14 @@ from trellis.runtime.telemetry.event_queue import EventSink
 
 
 class ReportedState(Protocol):
-    """What Events have reported of a buffer so far: the codes of its reason and of its notes."""
+    """The codes of the reason and of the notes of a buffer for which Events were recorded last."""
 
     reason_code: str
     notes: frozenset[str]
 
 
 def record_events(record: EventSink, about: ObjectReference, reported: ReportedState, translation: Translation) -> None:
-    """Record what is new, and keep what was recorded. The first decision is not recorded if the buffer is ready."""
+    """Record new reasons and notes. A buffer whose first decision is that it is ready gets no Event."""
     reason = translation.ready.reason
     if reported.reason_code != reason.code and not (reason is BUFFER_READY and not reported.reason_code):
         record(about, reason, str(translation.ready))

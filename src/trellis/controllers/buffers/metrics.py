@@ -94,23 +94,25 @@ def export_buffers(metrics: Metrics, buffers: Informer[Buffer], states: BufferSt
     """Export the number of Buffers by reason; `most` of them, the first by name, have series of their own."""
     reasons: Counter[tuple[str, ...]] = Counter()
     notes: Counter[tuple[str, ...]] = Counter()
-    own: dict[GaugeSpec, dict[tuple[str, ...], float]] = {spec: {} for spec in (WANTED, CHUNKS, LAST_FULL, LAST_CHANGE)}
+    exported: dict[GaugeSpec, dict[tuple[str, ...], float]] = {
+        spec: {} for spec in (WANTED, CHUNKS, LAST_FULL, LAST_CHANGE)
+    }
     for key, state in sorted(states.all(), key=lambda item: item[0]):
         if state.reason_code:
             reasons[(state.reason_code,)] += 1
         notes.update((note,) for note in state.notes)
-        if state.within_quotas is None or len(own[WANTED]) >= most:
+        if state.within_quotas is None or len(exported[WANTED]) >= most:
             continue
-        own[WANTED][key] = float(state.within_quotas.wanted)
-        own[CHUNKS][key] = float(state.within_quotas.chunks)
+        exported[WANTED][key] = float(state.within_quotas.requested)
+        exported[CHUNKS][key] = float(state.within_quotas.chunks)
         full = _last_full(buffers.get(*key))
         if full is not None:
-            own[LAST_FULL][key] = full.timestamp()
+            exported[LAST_FULL][key] = full.timestamp()
         if state.changed is not None:
-            own[LAST_CHANGE][key] = state.changed
+            exported[LAST_CHANGE][key] = state.changed
     metrics.set_all(REASONS, {labels: float(count) for labels, count in reasons.items()})
     metrics.set_all(NOTES, {labels: float(count) for labels, count in notes.items()})
-    for spec, values in own.items():
+    for spec, values in exported.items():
         metrics.set_all(spec, values)
 
 
@@ -129,11 +131,11 @@ def export_headroom(
     metrics: Metrics, decisions: Sequence[BufferDecision], buffers: Iterable[Buffer], most: int
 ) -> None:
     """Export what was observed of headroom; `most` Buffers, the first by name, have series of their own."""
-    own = sorted(decisions, key=lambda decision: decision.key)[:most]
+    exported = sorted(decisions, key=lambda decision: decision.key)[:most]
     metrics.remove_deleted(BUFFER, {key_of(buffer) for buffer in buffers})
-    metrics.set_all(PROVISIONED, {decision.key: float(decision.on_ready) for decision in own})
-    metrics.set_all(PRICE, {decision.key: decision.price for decision in own})
-    for decision in own:
+    metrics.set_all(PROVISIONED, {decision.key: float(decision.on_ready) for decision in exported})
+    metrics.set_all(PRICE, {decision.key: decision.price for decision in exported})
+    for decision in exported:
         metrics.add(HITS, decision.hits, *decision.key)
         metrics.add(MISSES, decision.misses, *decision.key)
 

@@ -1,4 +1,4 @@
-"""What the nodes of a class leave for pods, computed in columns over all nodes once for each class and change."""
+"""The free capacity of the nodes of each class, computed in columns over all nodes after a change."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _RESOURCES: Final = ("cpu", "memory")
 
 
 def daemon_node(pod: Pod) -> tuple[str, ...]:
-    """Index the pods of DaemonSets by their node; others are in no group."""
+    """Index the pods of DaemonSets by their node; other pods are not indexed."""
     node = find_daemon_node(pod)
     return (node,) if node else ()
 
 
 class NodeClasses:
-    """All nodes, kept current by a watch, and what DaemonSets take of each of them."""
+    """All nodes, kept current by a watch, and the usage of DaemonSet pods on each of them."""
 
     def __init__(self, pods: Informer[Pod], demands: PodDemands) -> None:
         self._pods = pods
@@ -39,7 +39,7 @@ class NodeClasses:
         self._facts: dict[tuple[tuple[str, str], ...], NodeClassFacts] = {}
 
     def node_changed(self, change: ObjectChange[Node]) -> bool:
-        """Take in the change of a node; whether it can make a difference to a chunk."""
+        """Apply the change of a node; returns whether it can affect chunks."""
         name, new = change.key[1], change.new
         if new is None:
             self._table.remove(name)
@@ -53,14 +53,14 @@ class NodeClasses:
         return True
 
     def pod_changed(self, change: ObjectChange[Pod]) -> bool:
-        """Take in the change of a pod; whether it can make a difference to a chunk, as pods of DaemonSets can."""
+        """Apply the change of a pod; returns whether it can affect chunks, as pods of DaemonSets can."""
         daemons = any(daemon_node(pod) for pod in (change.old, change.new) if pod is not None)
         if not daemons or not self._demands.is_relevant_change(change.old, change.new):
             return False
         self._begin_anew()
         return True
 
-    def of(self, labels: Labels) -> NodeClassFacts:
+    def find_facts(self, labels: Labels) -> NodeClassFacts:
         """The facts about the nodes with these labels."""
         key = tuple(sorted(labels.items()))
         facts = self._facts.get(key)

@@ -54,7 +54,7 @@ _log: Final = Logger("trellis.buffers")
 
 
 class BufferParts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the Buffer controller works with."""
+    """The parts of the Buffer controller."""
 
     informers: BufferInformers
     states: BufferStates
@@ -98,7 +98,7 @@ class BufferController(QueueController):
             group.create_task(self._headroom.run(), name="headroom")
 
     def on_started_leading(self) -> None:
-        """Forget what was remembered under another leader, and reconcile everything now."""
+        """Forget all state, because another process has led meanwhile, and reconcile everything now."""
         self._states.begin_anew()
         self._shares.clear()
         self._capacity.clear()
@@ -117,11 +117,11 @@ class BufferController(QueueController):
         return await self._reconciler.reconcile(key)
 
     async def reconcile_all(self) -> None:
-        """Reconcile all Buffers but those of which nothing can be new, and export metrics."""
+        """Reconcile all Buffers that may have changed unobserved, and export metrics."""
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
         buffers = self._informers.buffers.snapshot()
-        restless = (key_of(buffer) for buffer in buffers if not self._reconciler.is_at_rest(buffer))
-        for key in (*restless, *self._capacity.keys()):
+        pending = (key_of(buffer) for buffer in buffers if not self._reconciler.is_at_rest(buffer))
+        for key in (*pending, *self._capacity.keys()):
             self.enqueue(key)
         await self.wait_until_drained()
         timer.step("looks")
@@ -134,7 +134,7 @@ class BufferController(QueueController):
 def build_buffer_controller(
     context: ControllerContext, settings: BufferControllerSettings, *, kinds: Mapping[GroupKind, TargetKind]
 ) -> BufferController:
-    """The Buffer controller with all its parts. `kinds` are the targets that plug-ins know."""
+    """The Buffer controller with all its parts. `kinds` are the target kinds of plug-ins."""
     objects = ObjectQueue(settings.scope, context.draw)
     translation = settings.translation.figures()
     informers = BufferInformers(context.informers, context.served, settings.scope)
@@ -162,7 +162,7 @@ def build_buffer_controller(
         shares,
         states,
         context.writer,
-        elsewhere=capacity.elsewhere,
+        mirror=capacity.mirror,
         headroom=headroom,
         translator=BufferTranslator(translation, context.recorder),
         enqueue_division=enqueue_namespace,
@@ -200,10 +200,12 @@ def _build_view(
         client,
         informers,
         states,
-        counting=TargetReader(client, informers.workloads, kinds),
+        target_reader=TargetReader(client, informers.workloads, kinds),
         templates=templates,
         classes=classes,
-        governing=GovernorLookup(informers.governors, informers.finders(), ScaleLookups(client, draw=context.draw)),
+        governor_lookup=GovernorLookup(
+            informers.governors, informers.finders(), ScaleLookups(client, draw=context.draw)
+        ),
         figures=translation.figures(),
         boosts=effective_boost_settings(
             settings.scope.feature_gates, translation.max_allowed_cpu_boost, context.served
@@ -226,7 +228,7 @@ def _build_headroom(
 
 
 def _is_awaited(reconciler: BufferReconciler, capacity: CapacityBuffers, namespace: str) -> bool:
-    """Whether some Buffer is not translated yet, and may be older than those that are."""
+    """Whether a Buffer of the namespace is not translated yet; it may be older than those that are."""
     return reconciler.is_awaited(namespace) or capacity.is_awaited(namespace)
 
 
@@ -257,5 +259,5 @@ def buffers_spec(settings: BufferControllerSettings) -> ComponentSpec[BufferCont
 
 
 def buffers_main(settings: BufferControllerSettings, shared: SharedInformers | None = None) -> Main:
-    """What a process with these settings does until it is told to stop; `shared` are its informers."""
+    """The main function of a process with these settings; `shared` are its informers."""
     return component_main(buffers_spec(settings), settings, shared=shared)

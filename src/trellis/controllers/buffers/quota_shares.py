@@ -15,7 +15,7 @@ from trellis.runtime.queue_controller import Enqueue
 
 
 class QuotaShares:
-    """Translations by namespace, and what quotas leave of them. A claimant is known by its namespace and its name."""
+    """Translations by namespace, and the same within quotas. A claimant is a namespace and a name."""
 
     def __init__(self, quotas: Callable[[str], Collection[ResourceQuota]]) -> None:
         self._quotas = quotas
@@ -23,21 +23,21 @@ class QuotaShares:
         self._within_quotas: dict[Claimant, Translation] = {}
 
     def put(self, key: Claimant, created: float, translation: Translation) -> bool:
-        """Put the translation of a Buffer; whether its namespace has to be settled before it can be published."""
+        """Put the translation of a Buffer; returns whether quotas have to be divided before it can be published."""
         own = self._translations.setdefault(key[0], {})
         before = own.get(key)
         if before is not None and before[1] == translation and key in self._within_quotas:
             return False
         own[key] = (created, translation)
         if self._quotas(key[0]):
-            # What was left of the one before says nothing of this one.
+            # The share of the previous translation does not apply to this one.
             self._within_quotas.pop(key, None)
             return True
         self._within_quotas[key] = translation
         return False
 
     def drop(self, key: Claimant) -> bool:
-        """Drop a Buffer that is gone or not translated here; whether that leaves more to others."""
+        """Drop a Buffer that is deleted or not translated here; returns whether that leaves more to others."""
         self._within_quotas.pop(key, None)
         own = self._translations.get(key[0], {})
         if own.pop(key, None) is None:
@@ -47,14 +47,14 @@ class QuotaShares:
         return bool(own) and bool(self._quotas(key[0]))
 
     def find(self, key: Claimant) -> Translation | None:
-        """What is left of a Buffer's translation; None if that is not known yet."""
+        """A Buffer's translation within quotas; None if quotas are not divided yet."""
         return self._within_quotas.get(key)
 
     def is_translated(self, key: Claimant) -> bool:
         return key in self._translations.get(key[0], {})
 
     def divide(self, namespace: str) -> list[Claimant]:
-        """Divide the quotas again; the Buffers for which that makes a difference."""
+        """Divide the quotas again; returns the Buffers whose share changed."""
         divided = apply_quotas(self._translations.get(namespace, {}), self._quotas(namespace))
         changed = [key for key, translation in divided.items() if self._within_quotas.get(key) != translation]
         for key in changed:
@@ -72,7 +72,7 @@ _TRY_SECONDS: Final = 0.25
 
 
 class QuotaDivision:
-    """Divides quotas when all Buffers of a namespace are translated. `is_awaited` says whether some are not yet."""
+    """Divides quotas once all Buffers of a namespace are translated. `is_awaited` says whether some are not yet."""
 
     def __init__(self, shares: QuotaShares, is_awaited: Callable[[str], bool], enqueue: Enqueue) -> None:
         self._shares = shares
@@ -81,7 +81,7 @@ class QuotaDivision:
         self._tries: dict[str, int] = {}
 
     def divide(self, namespace: str) -> float | None:
-        """Divide the quotas, and enqueue the Buffers that change by it; in how many seconds to try again, if at all."""
+        """Divide the quotas, and enqueue the Buffers whose share changed; returns the seconds to a retry, if any."""
         tries = self._tries[namespace] = self._tries.get(namespace, 0) + 1
         if tries <= _TRIES and self._is_awaited(namespace):
             return _TRY_SECONDS

@@ -50,7 +50,7 @@ _log: Final = Logger("trellis.buffers")
 
 
 class BufferReconciler:
-    """Reconciles Buffers. No Buffer is reconciled twice at a time.
+    """Reconciles Buffers, each of them by one worker at a time.
 
     `enqueue_division` is called with namespaces whose quotas have to be divided again.
     """
@@ -63,7 +63,7 @@ class BufferReconciler:
         states: BufferStates,
         writer: Writer,
         *,
-        elsewhere: CapacityBufferMirror | CapacityBufferMirrorRemoval,
+        mirror: CapacityBufferMirror | CapacityBufferMirrorRemoval,
         headroom: HeadroomController,
         translator: BufferTranslator,
         enqueue_division: Callable[[str], None],
@@ -76,7 +76,7 @@ class BufferReconciler:
         self._shares = shares
         self._states = states
         self._writer = writer
-        self._elsewhere = elsewhere
+        self._mirror = mirror
         self._headroom = headroom
         self._translator = translator
         self._enqueue_division = enqueue_division
@@ -85,18 +85,18 @@ class BufferReconciler:
         self._now = now
 
     async def reconcile(self, key: ObjectKey) -> float | None:
-        """Reconcile one Buffer; the result is in how many seconds to do so again, None if only after a change."""
+        """Reconcile one Buffer; returns the seconds until it is reconciled again, None if only after a change."""
         buffer = self._informers.buffers.get(*key)
         if buffer is None or buffer.metadata.deletion_timestamp is not None:
             self._states.forget(key)
-            self._elsewhere.forget(key)
+            self._mirror.forget(key)
             self._drop(key)
             return None
-        state = self._states.of(buffer)
+        state = self._states.get_or_create(buffer)
         if state.skip_reason is not None:
             self._drop(key)
             state.reason_code, state.notes = state.skip_reason.reason.code, frozenset()
-            return await self._elsewhere.leave(buffer)
+            return await self._mirror.remove(buffer)
         facts = await self._facts(buffer, state)
         if facts is None:
             return _RETRY_SECONDS
@@ -111,13 +111,13 @@ class BufferReconciler:
         newest = self._informers.buffers.get(*key)
         if within_quotas is None or newest is None or newest.metadata.uid != state.uid:
             return requeue_after
-        retries = await self._publish(newest, state, within_quotas), await self._elsewhere.keep(newest, within_quotas)
+        retries = await self._publish(newest, state, within_quotas), await self._mirror.update(newest, within_quotas)
         is_at_rest = retries == (None, None) and translation.pod_spec is not None
         state.at_rest_until = next_resync(state) if is_at_rest else -math.inf
         return min((delay for delay in (*retries, requeue_after) if delay is not None), default=None)
 
     def is_at_rest(self, buffer: Buffer) -> bool:
-        """Whether the status of a Buffer is published, and the watch reports whatever can make a difference."""
+        """Whether the status of a Buffer is published, and the watch reports all changes that can affect it."""
         key = key_of(buffer)
         state = self._states.find(key)
         if state is None or state.uid != buffer.metadata.uid or loop_time() >= state.at_rest_until:
@@ -129,7 +129,7 @@ class BufferReconciler:
         )
 
     def is_awaited(self, namespace: str) -> bool:
-        """Whether some Buffer of a namespace is not translated yet, and is to be."""
+        """Whether a Buffer of a namespace still has to be translated."""
         for buffer in self._informers.buffers_in(namespace):
             state, is_going = self._states.find(key_of(buffer)), buffer.metadata.deletion_timestamp is not None
             unknown = state is None or (state.skip_reason is None and not self._shares.is_translated(key_of(buffer)))
@@ -138,7 +138,7 @@ class BufferReconciler:
         return False
 
     async def _facts(self, buffer: Buffer, state: BufferState) -> TranslationFacts | None:
-        """The facts of a translation; None if a request had no answer, and what was published before stands."""
+        """The facts of a translation; None if a request failed and the published status stays."""
         try:
             facts = await self._view.facts(buffer, state)
         except (KubeError, UnreadableObject) as error:
@@ -163,7 +163,7 @@ class BufferReconciler:
         return previous
 
     async def _publish(self, buffer: Buffer, state: BufferState, translation: Translation) -> float | None:
-        """Write the status and record Events; in how many seconds to try again, if that failed."""
+        """Write the status and record Events; returns the seconds to a retry if that failed."""
         provision = self._headroom.provision(buffer)
         published = (buffer, translation, provision)
         if state.published is not None and all(
@@ -179,7 +179,7 @@ class BufferReconciler:
                 return _RETRY_SECONDS if outcome.result in _NOT_ANSWERED else None
             state.changed = self._now()
             if write.takes_over:
-                # If another writer was faster, the next reconcile reads who owns what.
+                # If another writer was faster, the next reconcile reads the owners of the fields.
                 await self._writer.write(build_release_action(buffer, outcome.resource_version))
         state.published = published
         record_events(self._record, build_reference(BUFFERS, buffer), state, translation)

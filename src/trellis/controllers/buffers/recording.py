@@ -1,4 +1,4 @@
-"""Translates Buffers with `core.buffers`, and records both sides where a recording is asked for."""
+"""Translates Buffers with `core.buffers`; records inputs and results if the recorder is on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from trellis.runtime.recorder import Recorder
 
 
 class BufferTranslator:
-    """Translates. What it is made from is written before, so that a translation that fails can be looked into."""
+    """Translates Buffers. The input is recorded first, so that a translation that fails can be examined."""
 
     def __init__(self, figures: BufferSettings, recorder: Recorder) -> None:
         self._figures = figures

@@ -1,4 +1,4 @@
-"""What the controller keeps of each Buffer between reconciles, and for how long it is trusted.
+"""The state of each Buffer between reconciles, and how long it is valid.
 
 The watch reports everything most Buffers depend on; these are reconciled every ten minutes all the same. What no watch
 reports is read in every pass: the scale of a kind that is not watched, and the governor of a workload that another one
@@ -35,20 +35,20 @@ from trellis.core.nodes.buffers.status import ProvisioningReport
 
 
 class ShapePod(msgspec.Struct, frozen=True):
-    """The pod that shows a target's shape, as it was read; `mark` differs once the pod has changed."""
+    """The pod that shows a target's shape, as it was read; `version` differs once the pod has changed."""
 
-    mark: tuple[object, ...]
+    version: tuple[object, ...]
     pod: Pod
 
 
 class ShapeTemplate(msgspec.Struct, frozen=True):
     """A template as the API server would store a pod of it, or as it is written if that was refused.
 
-    `read` is which generation of which workload it is from, `digest` that of the template itself, and `until` how long
-    the answer is believed, on the loop's clock.
+    `source` is the UID and the generation of the workload, `digest` that of the template itself, and `until` when the
+    dry run expires, on the loop's clock.
     """
 
-    read: tuple[str, int]
+    source: tuple[str, int]
     digest: bytes
     until: float
     template: PodTemplateSpec
@@ -56,7 +56,7 @@ class ShapeTemplate(msgspec.Struct, frozen=True):
 
 
 class TargetState(Protocol):
-    """What is kept of a target between reconciles: its selector, and what shows its shape."""
+    """The state of a target between reconciles: its selector, and the pod or template that shows its shape."""
 
     selection: tuple[object, Selector] | None
     pod: ShapePod | None
@@ -64,7 +64,7 @@ class TargetState(Protocol):
 
 
 class BufferState(msgspec.Struct):
-    """What is kept of one Buffer."""
+    """The state of one Buffer."""
 
     uid: str
     meaning: EffectiveBuffer
@@ -81,7 +81,7 @@ class BufferState(msgspec.Struct):
     # The object, the translation and the provisioning of the last complete publish.
     published: tuple[Buffer, Translation, ProvisioningReport] | None = None
     within_quotas: Translation | None = None
-    # Since when, on the loop's clock, its target may not be read.
+    # When, on the loop's clock, a read of its target was first forbidden.
     forbidden_since: float | None = None
     # Until then, on the loop's clock, the Buffer is reconciled only if the watch reports a change.
     at_rest_until: float = -math.inf
@@ -100,7 +100,7 @@ class BufferStates:
         self.filling = TargetSelectorIndex()
         self.with_node_class: set[ObjectKey] = set()
 
-    def of(self, buffer: Buffer) -> BufferState:
+    def get_or_create(self, buffer: Buffer) -> BufferState:
         """The state of a Buffer; a new UID or generation starts a new one."""
         key, metadata = key_of(buffer), buffer.metadata
         state = self._states.get(key)
@@ -186,7 +186,7 @@ _FORBIDDEN_SECONDS: Final = 30.0
 
 
 class TargetReads(Protocol):
-    """What is kept of reads of a target. `forbidden_since`: when, on the loop's clock, a read was first refused."""
+    """The reads of a target. `forbidden_since` is when, on the loop's clock, a read was first forbidden."""
 
     selection: tuple[object, Selector] | None
     facts: TranslationFacts | None

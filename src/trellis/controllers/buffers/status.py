@@ -32,24 +32,24 @@ class BufferStatusWrite(NamedTuple):
 def build_status_write(
     buffer: Buffer, translation: Translation, provision: ProvisioningReport, now: float
 ) -> BufferStatusWrite | None:
-    """Write what a translation says, and whether it is provisioned; None if the status says so already."""
+    """Write a translation, and whether it is provisioned; None if the status is up to date."""
     status = build_status(translation, buffer.status, buffer.metadata.generation, now)
-    ours, theirs = owned_status_fields(buffer, FIELD_MANAGER), owned_status_fields(buffer, NODES_FIELD_MANAGER)
-    part = build_provisioned_fields(provision, buffer.status, ours, theirs, now)
+    owned, owned_by_nodes = owned_status_fields(buffer, FIELD_MANAGER), owned_status_fields(buffer, NODES_FIELD_MANAGER)
+    part = build_provisioned_fields(provision, buffer.status, owned, owned_by_nodes, now)
     if part.is_written and is_status_current(status, buffer.status):
         return None
     fields = dict(part.fields)
     status["conditions"] = [*status["conditions"], *fields.pop("conditions", ())]
-    # With the UID: a namesake that was made meanwhile would say for ever that it was provisioned before it was there.
+    # With the UID: a new Buffer of the same name would otherwise keep a time from before its creation.
     uid = buffer.metadata.uid if part.fields else ""
     return BufferStatusWrite(_apply(buffer, {**status, **fields}, uid), part.takes_over)
 
 
 def build_release_action(buffer: Buffer, resource_version: str) -> Action:
-    """Have the node autoscaler that has ended own nothing: an apply under its name that names no field.
+    """Release the fields of the node autoscaler that has ended: an apply under its field manager without fields.
 
-    Only while the object is as our own write has left it: one that has just started may have written since, and what it
-    alone owns would be removed.
+    It holds for the resource version of the last write: a node autoscaler that has just started may have written since,
+    and fields that it alone owns would be removed.
     """
     metadata = buffer.metadata
     names = {"name": metadata.name, "namespace": metadata.namespace}
@@ -65,9 +65,9 @@ def _apply(buffer: Buffer, status: Mapping[str, Any], uid: str) -> Action:
         "apiVersion": BUFFERS.api_version,
         "kind": BUFFERS.kind,
         "metadata": {"name": metadata.name, "namespace": metadata.namespace},
-        # What an apply does not name any more is removed.
+        # An apply removes fields that it does not name any more.
         "status": {name: value for name, value in status.items() if value is not None},
     }
-    # Server-side apply would create what is not there, but not through a subresource.
+    # Server-side apply creates missing objects, but not through a subresource.
     target = Target(BUFFERS, metadata.name, metadata.namespace, uid)
     return PatchObject(target, apply_patch(document, force=True), subresource="status", field_manager=FIELD_MANAGER)

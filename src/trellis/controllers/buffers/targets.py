@@ -49,7 +49,7 @@ from trellis.runtime.telemetry.logs import Logger
 
 ENTRY_POINTS: Final = "trellis.buffer_targets"
 
-# Without the version: a reference may have any version that the kind ever had.
+# Without the version: a reference may have any version of the kind.
 GroupKind: TypeAlias = tuple[str, str]
 
 _log: Final = Logger("trellis.buffers")
@@ -87,14 +87,14 @@ _RETRY_SECONDS: Final = 10.0
 
 
 class TargetDescription(msgspec.Struct, frozen=True):
-    """What is known of a target's pods. `resource` is set if its template has to be read, `template` if it has been.
+    """The replicas and the selector of a target, with its template, or the resource to read it from.
 
-    `scale` is what owners are found by, for kinds that are not followed.
+    `source` is the UID and the generation of the target. `scale` leads to the owners of kinds without an informer.
     """
 
     replicas: int | None
     selector: Selector
-    read: tuple[str, int]
+    source: tuple[str, int]
     resource: Resource[Any] | None = None
     template: Mapping[str, Any] | None = None
     scale: ScaleInfo | None = None
@@ -154,10 +154,10 @@ class TargetReader:
         )
 
     async def _scale(self, target: TargetRef) -> TargetDescription | TargetProblem:
-        answer = await self._scalable.read(target)
-        if isinstance(answer, TargetProblem):
-            return not_scalable(target.kind) if answer.reason is TARGET_NOT_SCALABLE else answer
-        scale = answer.scale
+        result = await self._scalable.read(target)
+        if isinstance(result, TargetProblem):
+            return not_scalable(target.kind) if result.reason is TARGET_NOT_SCALABLE else result
+        scale = result.scale
         text = scale.status.selector
         info = ScaleInfo(text, scale.metadata.controller)
         selector = read_scale_selector(text)

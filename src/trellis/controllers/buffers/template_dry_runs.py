@@ -1,4 +1,4 @@
-"""What the API server makes of a pod of a template, found by a dry run through all of admission.
+"""Templates as the API server would store a pod of them, found by a dry run through all of admission.
 
 Webhooks, LimitRanges and priority classes change a pod when it is created. If the API server refuses the pod, the
 template is used as it is written: capacity for a pod that is not quite right is worth more than none, and the condition
@@ -31,7 +31,7 @@ from trellis.runtime.telemetry.metrics import Metrics
 
 _FRESH_SECONDS: Final = 600.0
 _REFUSED_SECONDS: Final = 60.0
-# No answer, or none about the pod: what was answered before stands.
+# Errors that say nothing about the pod: the previous result stays.
 _RETRIABLE: Final = (Throttled, Unreachable, ServerFault)
 
 
@@ -43,18 +43,18 @@ class TemplateDryRuns:
         self._metrics = metrics
 
     async def read_workload_template(
-        self, state: TargetState, resource: Resource[Any], target: TargetRef, read: tuple[str, int]
+        self, state: TargetState, resource: Resource[Any], target: TargetRef, source: tuple[str, int]
     ) -> ShapeTemplate | None:
-        """The template of a well-known workload; `read` is its UID and generation."""
-        shown = state.template
-        if shown is not None and shown.read == read and _now() < shown.until:
-            return shown
+        """The template of a well-known workload; `source` is its UID and generation."""
+        previous = state.template
+        if previous is not None and previous.source == source and _now() < previous.until:
+            return previous
         response = await self._client.send(build_get(resource, target.name, target.namespace))
         document = msgspec.json.decode(response.body, type=dict[str, Any])
-        return await self.dry_run_template(state, template_in(document), target, read)
+        return await self.dry_run_template(state, template_in(document), target, source)
 
     async def dry_run_template(
-        self, state: TargetState, template: Mapping[str, Any] | None, target: TargetRef, read: tuple[str, int]
+        self, state: TargetState, template: Mapping[str, Any] | None, target: TargetRef, source: tuple[str, int]
     ) -> ShapeTemplate | None:
         """The result for a template that has been read."""
         if template is None:
@@ -62,19 +62,19 @@ class TemplateDryRuns:
             return None
         written = msgspec.json.encode(template, order="deterministic")
         digest = blake2b(written, digest_size=16).digest()
-        shown = state.template
-        if shown is not None and shown.digest == digest and _now() < shown.until:
+        previous = state.template
+        if previous is not None and previous.digest == digest and _now() < previous.until:
             # Only another field of the workload has changed, such as its replicas.
-            state.template = msgspec.structs.replace(shown, read=read)
+            state.template = msgspec.structs.replace(previous, source=source)
         else:
-            state.template = await self._dry_run(template, target, read, digest, shown)
+            state.template = await self._dry_run(template, target, source, digest, previous)
         return state.template
 
     async def _dry_run(
         self,
         template: Mapping[str, Any],
         target: TargetRef,
-        read: tuple[str, int],
+        source: tuple[str, int],
         digest: bytes,
         before: ShapeTemplate | None,
     ) -> ShapeTemplate:
@@ -90,11 +90,11 @@ class TemplateDryRuns:
         self._metrics.add(named.DRY_RUNS, 1, "made" if isinstance(result, Pod) else "refused")
         if isinstance(result, Pod):
             admitted = PodTemplateSpec(ObjectMeta(labels=result.metadata.labels), result.spec)
-            return ShapeTemplate(read, digest, _now() + _FRESH_SECONDS, admitted)
+            return ShapeTemplate(source, digest, _now() + _FRESH_SECONDS, admitted)
         if isinstance(result, _RETRIABLE) and before is not None and before.digest == digest:
-            return msgspec.structs.replace(before, read=read, until=_now() + _REFUSED_SECONDS)
+            return msgspec.structs.replace(before, source=source, until=_now() + _REFUSED_SECONDS)
         refusal = f"a pod of the template is refused, and taken as written: {result}"
-        return ShapeTemplate(read, digest, _now() + _REFUSED_SECONDS, _as_written(template), refusal)
+        return ShapeTemplate(source, digest, _now() + _REFUSED_SECONDS, _as_written(template), refusal)
 
 
 def _as_written(template: Mapping[str, Any]) -> PodTemplateSpec:

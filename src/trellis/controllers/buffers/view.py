@@ -59,16 +59,16 @@ class GovernorLookup:
         """The governor of the pods of a target with these labels. `scale` is that of a target without an informer."""
         if not self._governors.rules_in(target.namespace):
             return None
-        answers = {target: scale} if scale is not None else {}
-        owners = Owners(self._workloads, answers)
-        while (unasked := owners.follow(target).unread_scale) is not None:
-            answers[unasked] = await self._scales.find(unasked)
+        scales = {target: scale} if scale is not None else {}
+        owners = Owners(self._workloads, scales)
+        while (unread := owners.follow(target).unread_scale) is not None:
+            scales[unread] = await self._scales.find(unread)
         governor = self._governors.find(owners.follow(target).topmost or target, labels, owners)
         return governor if isinstance(governor, Governor) else None
 
 
 class BufferViewBuilder:
-    """Builds the facts that Buffers are translated from. No Buffer is read twice at a time."""
+    """Builds the facts that Buffers are translated from. Facts of one Buffer are built one after the other."""
 
     def __init__(
         self,
@@ -76,20 +76,20 @@ class BufferViewBuilder:
         informers: BufferInformers,
         states: BufferStates,
         *,
-        counting: TargetReader,
+        target_reader: TargetReader,
         templates: TemplateDryRuns,
         classes: NodeClasses,
-        governing: GovernorLookup,
+        governor_lookup: GovernorLookup,
         figures: BufferSettings,
         boosts: BoostSettings,
     ) -> None:
         self._client = client
         self._informers = informers
         self._states = states
-        self._targets = counting
+        self._targets = target_reader
         self._templates = templates
         self._classes = classes
-        self._governors = governing
+        self._governors = governor_lookup
         self._figures = figures
         self._boosts = boosts
 
@@ -103,7 +103,9 @@ class BufferViewBuilder:
             case NodeClassTotals():
                 labels = find_class_labels(meaning, self._figures)
                 if not isinstance(labels, DetailedReason):
-                    return TranslationFacts(nodes=self._classes.of(labels), filled=self._filled(namespace, meaning))
+                    return TranslationFacts(
+                        nodes=self._classes.find_facts(labels), filled=self._filled(namespace, meaning)
+                    )
         return TranslationFacts(filled=self._filled(namespace, meaning))
 
     async def _target(
@@ -122,27 +124,27 @@ class BufferViewBuilder:
         find_last_shape: Callable[[], PodTemplateSpec | None],
     ) -> TargetFacts | TargetProblem:
         """The facts about the target of the Buffer with this key; `find_last_shape` returns its previous shape."""
-        counted = await self._targets.count(target, state)
-        if isinstance(counted, TargetProblem):
-            return counted
-        self._states.selecting.put(key, counted.selector)
-        pod = await self._newest(target.namespace, counted.selector, state)
+        description = await self._targets.count(target, state)
+        if isinstance(description, TargetProblem):
+            return description
+        self._states.selecting.put(key, description.selector)
+        pod = await self._newest(target.namespace, description.selector, state)
         if pod is not None:
-            return await self._sized(target, counted, pod, TargetFacts(counted.replicas, pod=pod))
-        shown = await self._template(target, counted, state)
+            return await self._sized(target, description, pod, TargetFacts(description.replicas, pod=pod))
+        shown = await self._template(target, description, state)
         if shown is not None:
-            facts = TargetFacts(counted.replicas, template=shown.template, refusal=shown.refusal)
-            return await self._sized(target, counted, shown.template, facts)
+            facts = TargetFacts(description.replicas, template=shown.template, refusal=shown.refusal)
+            return await self._sized(target, description, shown.template, facts)
         last = find_last_shape()
         if last is None:
-            return TargetFacts(counted.replicas)
-        return await self._sized(target, counted, last, TargetFacts(counted.replicas, last=last))
+            return TargetFacts(description.replicas)
+        return await self._sized(target, description, last, TargetFacts(description.replicas, last=last))
 
     async def _sized(
-        self, target: TargetRef, counted: TargetDescription, shape: Pod | PodTemplateSpec, facts: TargetFacts
+        self, target: TargetRef, description: TargetDescription, shape: Pod | PodTemplateSpec, facts: TargetFacts
     ) -> TargetFacts:
         """Add the governor, the limits and the boosts of new pods of the target."""
-        governor = await self._governors.find(target, shape.metadata.labels, counted.scale)
+        governor = await self._governors.find(target, shape.metadata.labels, description.scale)
         limits = self._informers.limits(target.namespace)
         boosts = compute_starting_boosts(shape.spec, governor, limits, self._boosts)
         return msgspec.structs.replace(facts, governor=governor, limits=limits, boosts=boosts)
@@ -160,22 +162,22 @@ class BufferViewBuilder:
         metadata = newest.metadata
         # Before Kubernetes 1.33 pods have no generation.
         version = metadata.generation or metadata.resource_version
-        mark = (metadata.uid, version, metadata.labels, metadata.annotations)
-        if state.pod is None or state.pod.mark != mark:
+        identity = (metadata.uid, version, metadata.labels, metadata.annotations)
+        if state.pod is None or state.pod.version != identity:
             try:
                 pod = await self._client.get(PODS, metadata.name, namespace)
             except NotFound:
-                # It has just been deleted, which the watch is about to report.
+                # The watch is about to report that it was deleted.
                 return state.pod.pod if state.pod is not None else None
-            state.pod = ShapePod(mark, remove_boost(pod))
+            state.pod = ShapePod(identity, remove_boost(pod))
         return state.pod.pod
 
     async def _template(
-        self, target: TargetRef, counted: TargetDescription, state: TargetState
+        self, target: TargetRef, description: TargetDescription, state: TargetState
     ) -> ShapeTemplate | None:
-        if counted.resource is not None:
-            return await self._templates.read_workload_template(state, counted.resource, target, counted.read)
-        return await self._templates.dry_run_template(state, counted.template, target, counted.read)
+        if description.resource is not None:
+            return await self._templates.read_workload_template(state, description.resource, target, description.source)
+        return await self._templates.dry_run_template(state, description.template, target, description.source)
 
     def _filled(self, namespace: str, meaning: EffectiveBuffer) -> ResourceAmounts:
         selector = meaning.filled_by

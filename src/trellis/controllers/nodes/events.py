@@ -52,7 +52,7 @@ class ActionReporter:
             "group": order.group,
             "count": order.count,
             "target": order.target,
-            "reason": order.why.reason,
+            "reason": order.reason.reason,
         }
         if failure is not None:
             self._metrics.add(named.ORDERS_FAILED, 1, order.group)
@@ -60,7 +60,7 @@ class ActionReporter:
         elif lacking:
             _log.info("an order was not written in full", **fields, lacking=lacking)
         else:
-            self._metrics.add(named.ORDERED, order.count, order.group, order.why.reason.code)
+            self._metrics.add(named.ORDERED, order.count, order.group, order.reason.reason.code)
             _log.info("ordered", **fields)
 
     def report_lost_orders(self, lost: Mapping[str, float]) -> None:

@@ -191,7 +191,7 @@ class NodeExecutor:
         released: list[ReleaseFailedInstance] = []
         for failed_instance in failed_instances:
             failure = _release_failure(failed_instance.instance, result, instances)
-            self._reporter.report_release(group, failed_instance.instance, failed_instance.why, failure)
+            self._reporter.report_release(group, failed_instance.instance, failed_instance.reason, failure)
             if failure is None:
                 released.append(failed_instance)
         return released, result.outcomes

@@ -186,14 +186,14 @@ class NodeController(Controller):
         await asyncio.sleep(max(0.0, self._accumulator.last_arrival + _TRANSLATION_SECONDS - clock()))
         timer = StepTimer(self._metrics, named.LATENCY, clock)
         now = self._now()
-        due, groups = await self._read_provider(now)
+        next_write_at, groups = await self._read_provider(now)
         timer.step(named.PROVIDER)
         # The provider may have taken a minute, and accepts orders of a process that does not lead any more.
         if await self._is_idle():
             return
         if groups is None:
             await self._interim_status.publish_once(self._memory.up)
-            self._trigger.at([due])
+            self._trigger.at([next_write_at])
             return
         budgets, starts = self.node_informers.budgets.snapshot(), self._boosts.build_startup_boosts()
         pass_input = PassInput(groups.states, budgets, self._memory, now, starts)
@@ -207,7 +207,7 @@ class NodeController(Controller):
             raise
         timer.step(named.EXECUTE)
         self.informers.export(self._metrics)
-        self._trigger.at([due, plans.up.requeue_at, plans.down.requeue_at])
+        self._trigger.at([next_write_at, plans.up.requeue_at, plans.down.requeue_at])
         timer.total()
 
     async def _is_idle(self) -> bool:
@@ -225,9 +225,9 @@ class NodeController(Controller):
         """The time of the provider's next write, and all groups; None while the provider does not respond."""
 
         async def read() -> tuple[float | None, Groups | None]:
-            due, outcomes = await self._provider_client.tend(now)
+            next_write_at, outcomes = await self._provider_client.tend(now)
             await self._pending_writes.wait_for(outcomes)
-            return due, await self._provider_client.groups(now)
+            return next_write_at, await self._provider_client.groups(now)
 
         async with asyncio.TaskGroup() as group:
             reading = group.create_task(read())
@@ -245,7 +245,7 @@ class NodeController(Controller):
             )
             changes = self._accumulator.take_everything()
         else:
-            changes = self._accumulator.take()
+            changes = self._accumulator.take_changes()
         result = await self._thread.run(call, planner, changes)
         self._planner = planner
         return result

@@ -115,7 +115,7 @@ class ChangeAccumulator:
             unsubscribe()
         self._subscriptions.clear()
 
-    def take(self) -> ClusterSnapshotChanges:
+    def take_changes(self) -> ClusterSnapshotChanges:
         """The changes since the last call."""
         changes, self._changes, self.affects_buffers = self._changes, ClusterSnapshotChanges(), False
         if self._has_new_storage:

@@ -60,11 +60,11 @@ class BufferStatusPublisher:
             if status is not None:
                 yield _apply(buffer, status)
         for buffer in self._buffers.snapshot():
-            if buffer.metadata.uid not in published and _has_condition(buffer) and self._is_ours(buffer):
+            if buffer.metadata.uid not in published and _has_condition(buffer) and self._removes_condition(buffer):
                 yield _apply(buffer, _without_condition(buffer))
         self._published = frozenset(published)
 
-    def _is_ours(self, buffer: Buffer) -> bool:
+    def _removes_condition(self, buffer: Buffer) -> bool:
         """Whether to remove the condition: in a covered namespace, if published here or if the Buffer is managed."""
         covered = self._covers(buffer.metadata.namespace)
         return covered and (buffer.metadata.uid in self._published or resolve_buffer(buffer).is_ours)
@@ -95,6 +95,6 @@ def _apply(buffer: Buffer, status: dict[str, Any]) -> Action:
         "metadata": {"name": name, "namespace": namespace},
         "status": status,
     }
-    # With the UID: a namesake that was made meanwhile would say for ever that it was provisioned before it was there.
+    # With the UID: a new Buffer of the same name would otherwise keep a time from before its creation.
     target = Target(BUFFERS, name, namespace, buffer.metadata.uid)
     return PatchObject(target, apply_patch(document, force=True), subresource="status", field_manager=FIELD_MANAGER)

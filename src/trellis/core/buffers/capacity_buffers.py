@@ -45,12 +45,12 @@ _DIGEST_BYTES: Final = 5
 
 
 def is_served(buffer: CapacityBuffer) -> bool:
-    """Whether its strategy is the one that is ours; others, and their status, are left alone."""
+    """Whether a CapacityBuffer has the strategy that is served; others, and their status, stay unchanged."""
     return (buffer.spec.provisioning_strategy or ACTIVE_CAPACITY) == ACTIVE_CAPACITY
 
 
 def translate_capacity_buffer(buffer: CapacityBuffer, facts: TranslationFacts, settings: BufferSettings) -> Translation:
-    """Its pods, as if there were no quotas. A template it names is the `template` of the target."""
+    """Translate a CapacityBuffer, as if there were no quotas. A referenced template is the `template` of the target."""
     spec = buffer.spec
     if spec.pod_template_ref is None and spec.scalable_ref is None:
         return _not_ready(DetailedReason(NO_REFERENCE, "neither podTemplateRef nor scalableRef is set"))
@@ -71,7 +71,7 @@ def translate_capacity_buffer(buffer: CapacityBuffer, facts: TranslationFacts, s
         CHUNKS_CUT, f"cut from {replicas} to {pluralize(chunks, 'replica')}, the most that one buffer may have"
     )
     return Translation(
-        wanted=replicas,
+        requested=replicas,
         chunks=chunks,
         ready=cut if chunks < replicas else DetailedReason(BUFFER_READY, "ready"),
         is_ready=True,
@@ -83,7 +83,7 @@ def translate_capacity_buffer(buffer: CapacityBuffer, facts: TranslationFacts, s
 
 
 def count_replicas(spec: CapacityBufferSpec, scalable: int | None, usage: QuotaUsage) -> int | DetailedReason:
-    """How many; `scalable` is the count of the workload, if it is known."""
+    """The number of replicas; `scalable` is the count of the workload, if it is known."""
     sizes = []
     if spec.replicas is not None:
         sizes.append(max(spec.replicas, 0))
@@ -104,11 +104,11 @@ def count_replicas(spec: CapacityBufferSpec, scalable: int | None, usage: QuotaU
 
 
 def managed_template_name(buffer: str) -> str:
-    """The template that is kept for a buffer of that name."""
+    """The name of the template that is managed for a buffer of that name."""
     name = f"capacitybuffer-{buffer}-pod-template"
     if len(name) <= _LONGEST_NAME:
         return name
-    # Names that are cut alike must not be alike.
+    # Different names that are cut to the same text must stay different.
     mark = f"-{blake2b(buffer.encode(), digest_size=_DIGEST_BYTES).hexdigest()}-pod-template"
     return f"capacitybuffer-{buffer}"[: _LONGEST_NAME - len(mark)] + mark
 
@@ -116,7 +116,7 @@ def managed_template_name(buffer: str) -> str:
 def build_capacity_status(
     buffer: CapacityBuffer, translation: Translation, template_generation: int | None, now: float
 ) -> dict[str, Any]:
-    """Its status, but for the node autoscaler's condition. `template_generation` is that of the managed template."""
+    """The status without the node autoscaler's condition. `template_generation` is that of the managed template."""
     status: dict[str, Any] = {
         "conditions": _conditions(buffer, translation, format_time(datetime.fromtimestamp(now, UTC))),
         "provisioningStrategy": buffer.spec.provisioning_strategy or ACTIVE_CAPACITY,
@@ -159,9 +159,9 @@ def _not_ready(problem: DetailedReason) -> Translation:
     return Translation(0, 0, problem)
 
 
-# A template must name an image, and nothing ever runs this one.
+# A template must name an image; this one never runs.
 _NO_IMAGE: Final = "none"
-# What the strictest of the pod security standards asks for: a dry run of a pod of the template must not be refused.
+# The strictest pod security standard, so that a dry run of a pod of the template is not refused.
 _RESTRICTED_POD: Final = {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
 _RESTRICTED_CONTAINER: Final = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
 
@@ -177,7 +177,7 @@ class ExportedBuffer(msgspec.Struct, frozen=True):
 
 
 def export_buffer(name: str, translation: Translation) -> ExportedBuffer | None:
-    """The same room in upstream's words; None if the Buffer is not known to stand for any pod."""
+    """A Buffer as upstream's objects; None if it has no chunk."""
     if translation.pod_spec is None:
         return None
     return ExportedBuffer(
@@ -187,7 +187,7 @@ def export_buffer(name: str, translation: Translation) -> ExportedBuffer | None:
 
 
 def build_empty_spec(name: str) -> dict[str, Any]:
-    """The spec of a CapacityBuffer that keeps nothing at the moment."""
+    """The spec of a CapacityBuffer without replicas."""
     return {
         "provisioningStrategy": ACTIVE_CAPACITY,
         "podTemplateRef": {"name": exported_template_name(name)},
@@ -196,19 +196,19 @@ def build_empty_spec(name: str) -> dict[str, Any]:
 
 
 def exported_template_name(buffer: str) -> str:
-    """The template of a Buffer; never that of the CapacityBuffer of the same name, which upstream manages."""
+    """The name of a Buffer's template, which differs from that of a CapacityBuffer of the same name."""
     return managed_template_name(f"of-{buffer}")
 
 
 def build_pod_template(name: str, translation: Translation) -> dict[str, Any]:
-    """A PodTemplate as the API server takes it, and pods of it."""
+    """A PodTemplate that the API server admits, as well as pods of it."""
     spec = {**(translation.pod_spec or {}), "securityContext": _RESTRICTED_POD}
     for field in ("containers", "initContainers"):
         if field in spec:
             spec[field] = [_container(item) for item in spec[field]]
     if "resources" in spec:
         spec["resources"] = _limited(spec["resources"])
-    # Its admission gives a pod the priority of its class, and refuses one that says so itself.
+    # Admission sets the priority of the class, and refuses a pod that sets it itself.
     spec.pop("priority", None)
     return {
         "apiVersion": "v1",
@@ -224,6 +224,6 @@ def _container(container: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _limited(resources: Mapping[str, Any]) -> dict[str, Any]:
-    """With requests as limits: devices and quotas of limits do not go without, and no scheduler reads them."""
+    """Resources with requests as limits, which devices and quotas of limits require and no scheduler reads."""
     requests = resources.get("requests", {})
     return {"requests": requests, "limits": requests} if requests else {}

@@ -1,12 +1,11 @@
 """Translates a Buffer: the number of its chunks, their shape, and the reasons.
 
-A pure function of a Buffer, of what is known of its target or its nodes, and of the time: usable without any of our
-controllers. Quotas are shared by the Buffers of a namespace, and so are applied to translations afterwards
-(`quotas.apply_quotas`).
+A pure function of a Buffer, of the facts about its target or its nodes, and of the time. Quotas are shared by the
+Buffers of a namespace, and so are applied to translations afterwards (`quotas.apply_quotas`).
 
-The number is made in this order: what the capacity asks for; at most so many chunks per Buffer; nothing outside the
-schedule; less what fills it, if it is dedicated; what quotas leave. Of a dedicated Buffer the fewest chunks are left
-that cover, in every resource, its size less what the pods use that fill it; with more such pods it is full.
+The number is computed in this order: what the capacity asks for; at most the maximum per Buffer; zero outside the
+schedule; without the filled chunks of a dedicated Buffer; within quotas. A dedicated Buffer keeps the fewest chunks
+that cover, in every resource, its size minus the requests of the pods that fill it.
 """
 
 from __future__ import annotations
@@ -39,15 +38,15 @@ LIMITED_BY_QUOTAS = Reason("LimitedByQuotas", "Quotas of the namespace leave roo
 
 
 class Translation(msgspec.Struct, frozen=True):
-    """The pods of one Buffer.
+    """The chunks of one Buffer.
 
-    `wanted` is what its capacity asks for, `chunks` what is left of that; `limited_from` is what quotas, `limited_by`
-    by name, did not leave. Without `pod_spec` it is not ready, and `ready` says why. `labels` are those that the pods
-    will have; rules about other pods go by them. `on_top` says that chunks are kept beside what runs; otherwise they
-    are counted as if nothing ran. `next_change` is when the schedule makes a difference next.
+    `requested` is the number that its capacity asks for, `chunks` what remains of it; quotas, by name in `limited_by`,
+    reduced it from `limited_from`. Without `pod_spec` the Buffer is not ready, and `ready` says why. `labels` are those
+    of the pods; rules about other pods match them. `on_top` says that chunks are kept on top of running pods; otherwise
+    they are counted as if no pods ran. `next_change` is when the schedule opens or closes next.
     """
 
-    wanted: int
+    requested: int
     chunks: int
     ready: DetailedReason
     is_ready: bool = False
@@ -62,7 +61,7 @@ class Translation(msgspec.Struct, frozen=True):
 
     @property
     def limited(self) -> DetailedReason | None:
-        """What quotas cost it; None if they cost it nothing."""
+        """The reason if quotas reduce the chunks; None if they do not."""
         if not self.limited_by:
             return None
         names = ", ".join(self.limited_by)
@@ -75,12 +74,12 @@ _CHUNKS_WITHOUT_SIZE: Final = ((PODS, 1),)
 
 
 def sum_filling_pods(pods: Iterable[Pod]) -> AmountsResourceAmounts:
-    """What pods that fill a Buffer use in all; those that are finished or leave use nothing any more."""
+    """The requests of all live pods that fill a Buffer."""
     return sum_filling_amounts(running_demand_or_empty(pod).amounts for pod in pods if is_live(pod))
 
 
 def sum_filling_amounts(held: Iterable[ResourceAmounts]) -> AmountsResourceAmounts:
-    """The same of what each of them holds."""
+    """The sum of the amounts of pods that fill a Buffer."""
     used: Counter[str] = Counter()
     for amounts in held:
         used.update(dict(amounts))
@@ -88,9 +87,9 @@ def sum_filling_amounts(held: Iterable[ResourceAmounts]) -> AmountsResourceAmoun
 
 
 def count_unfilled_chunks(chunks: int, chunk: ResourceAmounts, filled: AmountsResourceAmounts) -> int:
-    """How many chunks are left. `filled` is what pods request, in the counts of a chunk's amounts.
+    """How many chunks are not filled. `filled` is what pods request, in the units of a chunk's amounts.
 
-    How many pods it is does not matter, unless a chunk asks for nothing but to be one.
+    The number of pods counts only if a chunk requests no resources.
     """
     sized = tuple((name, amount) for name, amount in chunk if name != PODS) or _CHUNKS_WITHOUT_SIZE
     rests = ((max(chunks * amount - filled.get(name, 0), 0), amount) for name, amount in sized)
@@ -119,7 +118,7 @@ KIND_SET_ASIDE = Reason("TargetKindSetAside", "Another controller translates Buf
 
 
 class _CapacityRequest(msgspec.Struct, frozen=True):
-    """What a capacity comes to before anything limits it."""
+    """The number and the shape of chunks before limits apply."""
 
     count: int
     shape: ChunkShape
@@ -127,7 +126,7 @@ class _CapacityRequest(msgspec.Struct, frozen=True):
 
 
 def find_skip_reason(buffer: EffectiveBuffer, settings: BufferSettings) -> DetailedReason | None:
-    """Why a Buffer and its status are none of ours; None if they are."""
+    """Why a Buffer is not managed; None if it is."""
     if not buffer.is_ours:
         return DetailedReason(OTHER_TYPE, f"{buffer.type} is not a type that we provision")
     if buffer.target is not None and buffer.target.kind in settings.set_aside:
@@ -136,7 +135,7 @@ def find_skip_reason(buffer: EffectiveBuffer, settings: BufferSettings) -> Detai
 
 
 def translate(buffer: EffectiveBuffer, facts: TranslationFacts, now: float, settings: BufferSettings) -> Translation:
-    """The pods of a Buffer that is ours, as if there were no quotas."""
+    """Translate a managed Buffer, as if there were no quotas."""
     is_open, change = _schedule(buffer, now)
     request = _read_capacity(buffer, facts, settings)
     if isinstance(request, DetailedReason):
@@ -153,7 +152,7 @@ def translate(buffer: EffectiveBuffer, facts: TranslationFacts, now: float, sett
         if chunks < size:
             notes.append(DetailedReason(BUFFER_FILLED, f"pods fill {size - chunks} of {pluralize(size, 'chunk')}"))
     return Translation(
-        wanted=request.count,
+        requested=request.count,
         chunks=chunks if is_open else 0,
         ready=ready if is_open else DetailedReason(OUTSIDE_SCHEDULE),
         is_ready=is_open,
@@ -167,7 +166,7 @@ def translate(buffer: EffectiveBuffer, facts: TranslationFacts, now: float, sett
 
 
 def _unreadable_fields(buffer: EffectiveBuffer) -> Iterator[DetailedReason]:
-    """What the object says and is not done: the API server stores what only `trellis check` can refuse."""
+    """Fields that are ignored because they cannot be read: the API server stores them, `trellis check` refuses them."""
     if buffer.schedule_problem:
         yield DetailedReason(
             SCHEDULE_UNREADABLE, f"it counts at all times, for its schedule cannot be read: {buffer.schedule_problem}"
@@ -236,7 +235,7 @@ def _node_class(
     chunks = split_into_chunks(totals, facts.nodes, settings)
     if isinstance(chunks, DetailedReason):
         return chunks
-    # A selector alone may mean nodes of many kinds, some of them set apart from such room by their taints.
+    # A selector alone may match nodes of many classes, some of them with taints that chunks must not tolerate.
     is_unknown = buffer.target is not None and not facts.nodes.count
     shape = shape_from_class(chunks.requests, labels, None if is_unknown else facts.nodes.taints)
     return shape if isinstance(shape, DetailedReason) else _CapacityRequest(chunks.count, shape, chunks.notes)

@@ -1,4 +1,4 @@
-"""What a Buffer is translated from beside its spec: facts about its target and its nodes, and the settings.
+"""The input of a translation beside the Buffer: facts about its target and its nodes, and the settings.
 
 Facts are frozen and can be compared: as long as they are equal, and no window of a schedule opens or closes, the
 translation is the same, and need not be made again.
@@ -19,7 +19,7 @@ from trellis.core.recommend.amounts import ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.sizing.governors import Governor
 
-# The label by which nodes show their class. The kind alone decides: people write any group before it.
+# The label by which nodes show their class. The kind alone decides, in any API group.
 NODE_CLASS_LABELS: Final[Mapping[str, str]] = MappingProxyType(
     {
         "NodePool": "karpenter.sh/nodepool",
@@ -30,16 +30,16 @@ NODE_CLASS_LABELS: Final[Mapping[str, str]] = MappingProxyType(
     }
 )
 
-# What the smallest machines that people have for nodes leave beside their DaemonSets. For chunks that are larger than
-# the nodes of a class no first node would ever come, and as soon as there is one it decides.
+# The allocatable of the smallest usual machines without their DaemonSets. For chunks larger than the nodes of a class
+# no first node would ever be added; the first node of the class replaces this size.
 _SMALL_NODE: Final[Mapping[str, int]] = MappingProxyType({"cpu": 500, "memory": 2**30})
 
 
 class BufferSettings(msgspec.Struct, frozen=True):
     """Settings of a translation.
 
-    `node_class_labels` come before those that are known. `set_aside` are kinds of targets that another controller
-    translates. `assumed_node` is what a node is taken to have, in millicores and bytes, while a class has none.
+    `node_class_labels` take precedence over the built-in ones. `set_aside` are kinds of targets that another controller
+    translates. `assumed_node` is the size of a node, in millicores and bytes, while a class has no node.
     """
 
     most_chunks: int = 5_000
@@ -61,8 +61,8 @@ class TargetFacts(msgspec.Struct, frozen=True):
     `replicas` are those of the status of its scale, or a Job's parallelism. `pod` is its newest live pod; `template`
     is as the API server would store a pod of it, or as it is written if the server refused that, which `refusal` says.
     `governor` is what sizes its new pods within `limits`. `boosts` are the millicores with which containers start,
-    where pods start boosted: a pod is placed by what it requests when it is made, so room for less would not take it.
-    `last` is the shape that the Buffer had until now, for kinds without a template that have no pods at the moment.
+    where pods start boosted: a pod is scheduled by the requests it is created with, and a smaller chunk would not hold
+    it. `last` is the previous shape of the Buffer, for kinds without a template that have no pods at the moment.
     """
 
     replicas: int | None = None
@@ -76,9 +76,9 @@ class TargetFacts(msgspec.Struct, frozen=True):
 
 
 class NodeClassFacts(msgspec.Struct, frozen=True):
-    """The nodes of a class: of each resource, what the one with the least and the one with the most leaves for pods.
+    """The nodes of a class: the least and the most free capacity of any node, by resource.
 
-    `taints` are those that all of them have for good.
+    `taints` are the permanent taints that all of them have.
     """
 
     count: int = 0
@@ -88,7 +88,7 @@ class NodeClassFacts(msgspec.Struct, frozen=True):
 
 
 class TranslationFacts(msgspec.Struct, frozen=True):
-    """All that a translation depends on. `filled` is what pods request that fill a dedicated Buffer."""
+    """All facts that a translation depends on. `filled` is the requests of pods that fill a dedicated Buffer."""
 
     target: TargetFacts | TargetProblem | None = None
     nodes: NodeClassFacts = NodeClassFacts()

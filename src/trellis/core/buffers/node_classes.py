@@ -41,7 +41,7 @@ CHUNK_LARGER_THAN_NODES = Reason(
 
 _RESOURCES: Final = ("cpu", "memory")
 _HARD: Final = ("NoSchedule", "NoExecute")
-# Taints that come and go with the state of a node, by what their keys begin with.
+# Prefixes of taints that change with the state of a node.
 _TRANSIENT_TAINTS: Final = (
     "node.kubernetes.io/",
     "node.cloudprovider.kubernetes.io/",
@@ -59,7 +59,7 @@ _NOTHING_RESERVED: Mapping[str, IntColumn] = {}
 
 
 class NodeClassChunks(msgspec.Struct, frozen=True):
-    """So many chunks that request so much each."""
+    """A number of chunks, and the requests of each."""
 
     count: int
     requests: Mapping[str, str]
@@ -67,7 +67,7 @@ class NodeClassChunks(msgspec.Struct, frozen=True):
 
 
 def find_class_labels(buffer: EffectiveBuffer, settings: BufferSettings) -> dict[str, str] | DetailedReason:
-    """The labels of the nodes that a Buffer means: those of the class, and those that its selector adds."""
+    """The labels of the nodes of a Buffer: that of the class, and those of its node selector."""
     totals, target = buffer.capacity, buffer.target
     labels = dict(totals.node_selector) if isinstance(totals, NodeClassTotals) else {}
     if target is None:
@@ -86,7 +86,7 @@ def find_class_labels(buffer: EffectiveBuffer, settings: BufferSettings) -> dict
 def observe_node_class(
     table: NodeTable, nodes: Mapping[str, Node], labels: Labels, reserved: Mapping[str, IntColumn] = _NOTHING_RESERVED
 ) -> NodeClassFacts:
-    """The nodes with these labels. `reserved` is, by resource and node, what DaemonSet pods take."""
+    """The facts about the nodes with these labels. `reserved` is the usage of DaemonSet pods by resource and node."""
     mask = table.exists.copy()
     for name, value in labels.items():
         mask &= table.labelled(LabelRequirement(name, LabelOperator.EQUALS, (value,)))
@@ -94,7 +94,7 @@ def observe_node_class(
     if not count:
         return NodeClassFacts()
     free = {name: _free(table, mask, name, reserved.get(name)) for name in _RESOURCES}
-    # One that has nothing to offer, or not yet, takes no chunk of any size: it does not decide for the others.
+    # A node without free capacity takes no chunk of any size, and does not decide the size for the others.
     offering = np.logical_and.reduce([column > 0 for column in free.values()])
     if offering.any():
         free = {name: column[offering] for name, column in free.items()}
@@ -109,7 +109,7 @@ def observe_node_class(
 def split_into_chunks(
     totals: NodeClassTotals, nodes: NodeClassFacts, settings: BufferSettings
 ) -> NodeClassChunks | DetailedReason:
-    """The chunks of a class, which together never exceed the totals."""
+    """Split the totals into chunks, which together never exceed them."""
     bounds = {"cpu": totals.cpu, "memory": totals.memory}
     if totals.chunk is None:
         return _derived(bounds, nodes, settings)
@@ -132,7 +132,7 @@ def _derived(
         return DetailedReason(NODE_CLASS_WITHOUT_ROOM)
     count = max(-(-bounds[name].nanos // nanos_from_count(name, node[name])) for name in _RESOURCES)
     if not nodes.count:
-        # No total is cut for a node that is only assumed.
+        # Chunks of an assumed size never reduce the totals.
         count = min(count, settings.most_chunks)
     cpu = Quantity.from_milli(bounds["cpu"].nanos // count // nanos_from_count("cpu", 1))
     memory = Quantity(bounds["memory"].nanos // count // NANOS_PER_UNIT * NANOS_PER_UNIT, bounds["memory"].format)
@@ -146,7 +146,7 @@ def _free(table: NodeTable, mask: BoolColumn, name: str, reserved: IntColumn | N
 
 
 def _shared_taints(nodes: Iterable[Node]) -> tuple[Taint, ...]:
-    """The taints that all nodes have, but for those that come and go; found out at the first node without any."""
+    """The taints that all nodes have, without transient ones."""
     shared: dict[tuple[str, str, str], Taint] | None = None
     for node in nodes:
         taints = {

@@ -30,7 +30,7 @@ _DAEMON_SET: Final = "DaemonSet"
 
 
 class PodSummary(Pod, frozen=True):
-    """A pod of which little is kept. `held` is what it takes on its node; `daemon_on` that node, for a DaemonSet's."""
+    """A pod cut to few fields. `held` is what it uses on its node; `daemon_on` is that node, for a DaemonSet's pod."""
 
     held: ResourceAmounts = ()
     daemon_on: str = ""
@@ -85,19 +85,19 @@ def find_daemon_node(pod: Pod) -> str:
 
 # The parts of a pod that decide what it holds; pods of one workload mostly share the very objects.
 _Parts: TypeAlias = tuple[Any, ...]
-# So many different pods are remembered.
+# The number of different pods that are remembered.
 _MAX_REMEMBERED: Final = 8_192
 
 
 class PodDemands:
-    """What pods hold on their nodes: 60 us of work, done once for all pods that share the parts that decide it."""
+    """The amounts that pods use on their nodes, computed once (60 us) for all pods that share the same parts."""
 
     def __init__(self) -> None:
-        # By the identities of the parts, which are kept so that no other object gets their identities.
+        # By the identities of the parts, which are referenced so that no other object gets their identities.
         self._demands: dict[tuple[int, ...], tuple[_Parts, ResourceAmounts]] = {}
 
     def find(self, pod: Pod) -> ResourceAmounts:
-        """By resource, sorted."""
+        """The amounts by resource, sorted."""
         if isinstance(pod, PodSummary):
             return pod.held
         spec, status = pod.spec, pod.status
@@ -116,7 +116,7 @@ class PodDemands:
         return cached[1]
 
     def is_relevant_change(self, old: Pod | None, new: Pod | None) -> bool:
-        """Whether a change of a pod can make a difference to a Buffer; most report that a container became ready."""
+        """Whether a change of a pod can affect a Buffer; most changes report that a container became ready."""
         if old is None or new is None:
             return True
         return is_live(old) is not is_live(new) or self._key(old) != self._key(new)
@@ -130,7 +130,7 @@ class PodDemands:
 
 
 def is_relevant_workload_change(old: CountedTarget | None, new: CountedTarget | None) -> bool:
-    """Whether a change of a workload can make a difference to a Buffer: to its spec, its count, or its identity."""
+    """Whether a change of a workload can affect a Buffer: by its spec, its count, or its identity."""
     if old is None or new is None:
         return True
     return _workload_key(old) != _workload_key(new)

@@ -44,11 +44,11 @@ class AnyPod(Protocol):
 
     @property
     def metadata(self) -> _PodMetadata:
-        """Its name, and when it was made and deleted."""
+        """Its name, and the times of its creation and deletion."""
 
     @property
     def status(self) -> _PodStatus:
-        """How far it is."""
+        """Its status."""
 
 
 P = TypeVar("P", bound=AnyPod)
@@ -60,14 +60,14 @@ def is_live(pod: AnyPod) -> bool:
 
 
 def find_newest_live(pods: Iterable[P]) -> P | None:
-    """The newest of the pods that a target selects; of equally new ones the last by name, so that all agree."""
+    """The newest live pod; of equally new pods the last by name."""
     live = [pod for pod in pods if is_live(pod)]
     return max(live, key=lambda pod: (pod.metadata.creation_timestamp or _LONG_AGO, pod.metadata.name), default=None)
 
 
-# What every pod is given for a while, whether its author thought of failing nodes or not.
+# The tolerations that admission adds to every pod for a limited time.
 _DEFAULT_TOLERATIONS: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
-# Labels that tell one pod of a workload from the others, or say where it came to run.
+# Labels that differ between pods of a workload, or say where a pod runs.
 _PER_POD_LABELS: Final = frozenset(
     {
         "statefulset.kubernetes.io/pod-name",
@@ -81,7 +81,7 @@ _ALWAYS: Final = "Always"
 
 
 def select_scheduling_fields(spec: PodSpec) -> PodSpec:
-    """The part of a pod that decides where it may run, as a new pod of its kind would have it."""
+    """The fields of a pod that scheduling reads, as a new pod of the same workload would have them."""
     return PodSpec(
         init_containers=tuple(_container(container, spec, is_init=True) for container in spec.init_containers),
         containers=tuple(_container(container, spec, is_init=False) for container in spec.containers),
@@ -100,12 +100,12 @@ def select_scheduling_fields(spec: PodSpec) -> PodSpec:
 
 
 def select_shared_labels(labels: Labels) -> dict[str, str]:
-    """The labels that further pods would have too; rules about other pods go by them."""
+    """The labels that all pods of the workload share; rules about other pods match them."""
     return {name: value for name, value in labels.items() if name not in _PER_POD_LABELS}
 
 
 def to_document(spec: PodSpec) -> dict[str, Any]:
-    """A spec as JSON has it, in the same words whenever it is the same."""
+    """A spec as a JSON document; equal specs have equal documents."""
     document: dict[str, Any] = msgspec.json.decode(msgspec.json.encode(spec, order="deterministic"))
     return document
 
@@ -124,13 +124,13 @@ def _requests(resources: ResourceRequirements) -> Quantities:
 
 
 def _ports(ports: Iterable[ContainerPort], *, host_network: bool) -> tuple[ContainerPort, ...]:
-    """Ports of the node; on the host's network every port is one."""
+    """The host ports; on the host network all ports are host ports."""
     host_ports = (msgspec.structs.replace(port, host_port=port.host_port or port.container_port) for port in ports)
     return tuple(host_ports) if host_network else tuple(port for port in ports if port.host_port)
 
 
 def _select_pod_level_requests(spec: PodSpec) -> ResourceRequirements | None:
-    """What the pod asks for as a whole: a limit counts as a request if no container asks for any of it."""
+    """The pod-level requests: a limit counts as a request if no container requests the resource."""
     resources = spec.resources
     if resources is None:
         return None

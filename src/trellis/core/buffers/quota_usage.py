@@ -22,7 +22,7 @@ _ONE_POD: Final = {"pods": NANOS_PER_UNIT, "count/pods": NANOS_PER_UNIT}
 
 
 class QuotaUsage(msgspec.Struct, frozen=True):
-    """Nanos by the name that a quota has for them, and what decides whether a quota counts the pod at all."""
+    """Nanos by the name that a quota has for them, and the scopes that the pod is in."""
 
     amounts: Mapping[str, int]
     best_effort: bool = False
@@ -52,7 +52,7 @@ class QuotaUsage(msgspec.Struct, frozen=True):
             case "CrossNamespacePodAffinity":
                 return self.crosses_namespaces
             case _:
-                # A scope of something else than pods, which counts none.
+                # Scopes of other objects count no pods.
                 return False
 
     def _has_class(self, scope: ScopedSelectorRequirement) -> bool:
@@ -69,7 +69,7 @@ class QuotaUsage(msgspec.Struct, frozen=True):
 
 
 def count_quota_usage(spec: PodSpec) -> QuotaUsage:
-    """Of one pod; raises `InvalidQuantity` if an amount of it cannot be read."""
+    """The usage of one pod. Raises `InvalidQuantity` if an amount cannot be read."""
     overhead = pod_overhead(spec)
     amounts = dict(_ONE_POD)
     for name, nanos in _add_overhead(effective_requests(spec, {}, {}), overhead, adds_resources=True).items():
@@ -88,7 +88,7 @@ def count_quota_usage(spec: PodSpec) -> QuotaUsage:
 
 
 def _add_overhead(amounts: dict[str, int], overhead: Mapping[str, int], *, adds_resources: bool) -> dict[str, int]:
-    """The overhead on top; it limits only what is limited already."""
+    """Add the overhead; unless `adds_resources`, only to resources that are present."""
     added = {name: nanos for name, nanos in overhead.items() if adds_resources or name in amounts}
     return amounts | {name: amounts.get(name, 0) + nanos for name, nanos in added.items()}
 

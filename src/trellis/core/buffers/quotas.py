@@ -21,12 +21,12 @@ from trellis.core.buffers.chunks import Translation
 from trellis.core.buffers.quota_usage import QuotaUsage
 from trellis.core.fit.resources import parse_nanos, parse_nanos_or_zero
 
-# What tells a Buffer from the others, as namespace and name do; of two that are equally old, the first by it is served.
+# Identifies a Buffer, as namespace and name do; of two that are equally old, the first by key is served first.
 ClaimKey: TypeAlias = tuple[str, ...]
 
 
 class QuotaClaim(msgspec.Struct, frozen=True):
-    """What one Buffer would use of quotas; `created` is seconds since the epoch, NaN if unknown."""
+    """The chunks of one Buffer and their usage of quotas; `created` is in seconds since the epoch, NaN if unknown."""
 
     key: ClaimKey
     created: float
@@ -46,25 +46,25 @@ def buffer_seniority(created: float, key: ClaimKey) -> tuple[float, ClaimKey]:
 
 
 class QuotaAllowance(msgspec.Struct, frozen=True):
-    """How many chunks a Buffer may have, and the quotas that would not have more."""
+    """How many chunks a Buffer may have, and the quotas that do not allow more."""
 
     chunks: int
     by: tuple[str, ...] = ()
 
 
 class _QuotaRemainder:
-    """What is left of one quota, in nanos by name."""
+    """The remainder of one quota, in nanos by name."""
 
     def __init__(self, quota: ResourceQuota) -> None:
         self.quota = quota
-        # Admission goes by the status; one that was made just now has none yet.
+        # Admission reads the status, which a new quota does not have yet.
         hard = quota.status.hard or quota.spec.hard
         self.hard = {name: nanos for name, text in hard.items() if (nanos := _hard(text)) is not None}
         self.used = {name: parse_nanos_or_zero(text) for name, text in quota.status.used.items()}
         self.reserved: dict[str, int] = {}
 
     def count_fitting(self, claim: QuotaClaim) -> int:
-        """How many chunks fit; all that are asked for if the quota does not count them."""
+        """How many chunks fit; all of them if the quota does not count them."""
         fitting = claim.chunks
         for name, amount in self._select_counted(claim).items():
             remaining = self.hard[name] - self.reserved.get(name, 0)
@@ -74,7 +74,7 @@ class _QuotaRemainder:
         return fitting
 
     def reserve(self, claim: QuotaClaim, chunks: int) -> None:
-        """Takes what the chunks use."""
+        """Subtract the usage of chunks."""
         for name, amount in self._select_counted(claim).items():
             self.reserved[name] = self.reserved.get(name, 0) + chunks * amount
 
@@ -83,7 +83,7 @@ class _QuotaRemainder:
 
 
 def allot_quotas(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) -> dict[ClaimKey, QuotaAllowance]:
-    """What each of the Buffers of one namespace may have."""
+    """Divide the quotas of one namespace among its Buffers."""
     remainders = sorted(
         (_QuotaRemainder(quota) for quota in quotas), key=lambda remainder: remainder.quota.metadata.name
     )
@@ -104,7 +104,7 @@ def allot_quotas(claims: Iterable[QuotaClaim], quotas: Iterable[ResourceQuota]) 
 
 
 def _hard(text: str) -> int | None:
-    """A bound; one that cannot be read does not bind."""
+    """A hard limit; None if it cannot be read and so does not apply."""
     try:
         return parse_nanos(text)
     except InvalidQuantity:
@@ -112,7 +112,7 @@ def _hard(text: str) -> int | None:
 
 
 def apply_allowance(translation: Translation, allowance: QuotaAllowance) -> Translation:
-    """The same with what quotas leave of it."""
+    """The translation within an allowance."""
     if allowance.chunks >= translation.chunks:
         return translation
     return msgspec.structs.replace(

@@ -37,7 +37,7 @@ _NONE: AmountsResourceAmounts = {}
 
 
 def apply_recommendation(spec: PodSpec, target: TargetFacts) -> PodSpec:
-    """The pod as it would be made now."""
+    """The spec of a pod that would be created now, with recommendation and startup boost."""
     sizes = {(sized.container.place, sized.container.index): sized for sized in _sizes(spec, target).containers}
     if not sizes and not target.boosts:
         return spec
@@ -110,7 +110,7 @@ POD_SPEC_UNREADABLE = Reason("PodSpecUnreadable", "The pod spec, or an amount in
 
 
 class ChunkShape(msgspec.Struct, frozen=True):
-    """One chunk: its spec, the labels of its pods, what it asks of a node and of quotas, and what to say of it."""
+    """The shape of one chunk: spec, labels, requested amounts, usage of quotas, and notes."""
 
     spec: PodSpec
     labels: Labels
@@ -144,7 +144,7 @@ def shape_from_target(target: TargetFacts) -> ChunkShape | DetailedReason:
 
 
 def shape_from_spec(document: Mapping[str, Any], labels: Labels = NOTHING) -> ChunkShape | DetailedReason:
-    """The shape that a Buffer itself writes down."""
+    """The shape of a pod spec in the Buffer."""
     try:
         spec = convert_object(dict(document), PodSpec)
     except UnreadableObject as error:
@@ -155,10 +155,10 @@ def shape_from_spec(document: Mapping[str, Any], labels: Labels = NOTHING) -> Ch
 def shape_from_class(
     requests: Mapping[str, str], labels: Labels, taints: tuple[Taint, ...] | None
 ) -> ChunkShape | DetailedReason:
-    """A chunk of a node class: so much, on nodes with these labels, whatever taints all of them have.
+    """The shape of a chunk of a node class: on nodes with these labels, tolerating the taints that all of them have.
 
-    A class that keeps pods away is for pods that tolerate it, and so is its room. `taints` are None where nobody knows
-    them yet: then any will do, or no first node would ever come.
+    A tainted class is for pods that tolerate its taints, and so are its chunks. `taints` are None while the class has
+    no node: the chunk then tolerates all taints, or no first node would ever be added.
     """
     document = {
         "containers": [{"name": "chunk", "resources": {"requests": dict(requests)}}],
@@ -197,7 +197,7 @@ def _shape(
 
 
 def _dropped(volumes: tuple[Volume, ...]) -> str:
-    """The volumes that come with a claim, by their places in the spec."""
+    """The volumes with a claim, by their paths in the spec."""
     dropped = []
     for index, volume in enumerate(volumes):
         if volume.persistent_volume_claim is not None:

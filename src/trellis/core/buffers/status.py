@@ -23,7 +23,7 @@ from trellis.core.buffers.chunks import WITHIN_QUOTAS, Translation
 READY_FOR_PROVISIONING: Final = "ReadyForProvisioning"
 LIMITED_BY_QUOTAS: Final = "LimitedByQuotas"
 
-# What is read as the selector of the Buffer's scale: an HPA refuses to scale without one. No pod has this label.
+# The selector of the Buffer's scale: an HPA refuses to scale without one. No pod has this label.
 NO_PODS: Final = "trellis.x-k8s.io/chunk=true"
 
 # Conditions are for people; the API takes 32 KiB of text.
@@ -31,7 +31,7 @@ _LONGEST: Final = 1_024
 
 
 def build_status(translation: Translation, before: BufferStatus | None, generation: int, now: float) -> dict[str, Any]:
-    """Our fields of the status; a None is a field that must be absent.
+    """The fields of the status that the Buffer controller owns; None for a field that must be absent.
 
     The time of a transition moves only with the status of a condition.
     """
@@ -66,7 +66,7 @@ def build_status(translation: Translation, before: BufferStatus | None, generati
 
 
 def is_status_current(status: Mapping[str, Any], before: BufferStatus | None) -> bool:
-    """Whether an object says so already: then there is nothing to write."""
+    """Whether an object has this status already."""
     if before is None or before.observed_generation != status["observedGeneration"]:
         return False
     if before.selector != status["selector"]:
@@ -76,12 +76,14 @@ def is_status_current(status: Mapping[str, Any], before: BufferStatus | None) ->
         return False
     if stored is not None and _pods(stored) != (pods["replicaNum"], pods["podSpec"], pods.get("podLabels", {})):
         return False
-    known = {condition.type: condition for condition in before.conditions or ()}
-    return all(_is_condition_current(condition, known.get(condition["type"])) for condition in status["conditions"])
+    stored_conditions = {condition.type: condition for condition in before.conditions or ()}
+    return all(
+        _is_condition_current(condition, stored_conditions.get(condition["type"])) for condition in status["conditions"]
+    )
 
 
 def read_last_shape(buffer: Buffer, *, target_stays: bool = False) -> PodTemplateSpec | None:
-    """The shape that the status still has, if it is that of the present spec, or is known to be of its target."""
+    """The shape in the status, if it is that of the present spec, or of the same target."""
     status = buffer.status
     pods = status.pod_based_buffer_spec if status is not None else None
     if status is None or pods is None:
@@ -96,7 +98,7 @@ def read_last_shape(buffer: Buffer, *, target_stays: bool = False) -> PodTemplat
 
 
 def _conditions(translation: Translation) -> Iterator[tuple[str, bool, Reason, str]]:
-    """Type, whether it holds, why, and the same in words; sorted by type."""
+    """Type, status, reason and message of each condition, sorted by type."""
     limited = translation.limited
     if limited is None:
         yield LIMITED_BY_QUOTAS, False, WITHIN_QUOTAS, ""

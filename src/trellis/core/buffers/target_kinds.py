@@ -37,7 +37,7 @@ TARGET_UNREADABLE = Reason(
 
 
 class TargetReading(msgspec.Struct, frozen=True):
-    """What an object says of its pods.
+    """The pods of a target, as its object describes them.
 
     `replicas` are how many there are, None if it does not say. `selector` chooses them. `template` is what they are
     made from, as a Deployment writes it: `metadata` and `spec`; None if there is none, and then a Buffer waits for the

@@ -161,7 +161,7 @@ def build_buffer_part(
         ready=_reason_part(translation.ready),
         is_ready=translation.is_ready,
         asked=_capacity_part(evidence, buffered, translation),
-        wanted=translation.wanted,
+        wanted=translation.requested,
         chunks=translation.chunks,
         on_top=translation.on_top,
         notes=tuple(map(_reason_part, translation.notes)),
@@ -192,7 +192,7 @@ def _capacity_part(evidence: Evidence, buffered: BufferEvidence, translation: Tr
             labels = find_class_labels(buffered.meaning, evidence.components.buffers)
             return CapacityPart(
                 "nodeClass",
-                translation.wanted,
+                translation.requested,
                 totals={"cpu": str(totals.cpu), "memory": str(totals.memory)},
                 chunk={name: str(amount) for name, amount in (totals.chunk or {}).items()},
                 labels={} if isinstance(labels, DetailedReason) else labels,

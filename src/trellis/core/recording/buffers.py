@@ -77,7 +77,7 @@ class RecordedTranslation(msgspec.Struct, frozen=True, omit_defaults=True):
     def of(cls, translation: Translation) -> RecordedTranslation:
         """What is to be compared of a translation."""
         return cls(
-            translation.wanted,
+            translation.requested,
             translation.chunks,
             (translation.ready.reason.code, translation.ready.details),
             translation.is_ready,

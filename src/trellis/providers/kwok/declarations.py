@@ -41,15 +41,15 @@ from trellis.providers.protocol import GroupProblem
 GROUP_REFUSED = Reason("NodeGroupRefused", "What declares a group of nodes cannot be used.", Severity.ERROR)
 NO_GROUPS = Reason("NoNodeGroups", "Nothing declares groups of nodes.", Severity.WARNING)
 
-# Which machine a node says it is. The first version whose API server asks nodes what they can do.
+# The kubelet version of nodes: the first one whose API server reads the features that nodes declare.
 _KUBELET: Final = "v1.36.0"
 _FEATURES: Final = ("InPlacePodLevelResourcesVerticalScaling", "InPlacePodVerticalScalingInitContainers")
 
 
 class DeclaredGroup(msgspec.Struct, frozen=True):
-    """A group as it was declared: what others see of it, the Node that is made for it, and how it fails.
+    """A declared group: its description, the Node that is created for it, and how it fails.
 
-    `other_document` is the Node that is made instead where nodes come up with another shape.
+    `other_document` is the Node that is created instead where nodes come up with another shape.
     """
 
     group: NodeGroup
@@ -59,16 +59,16 @@ class DeclaredGroup(msgspec.Struct, frozen=True):
 
 
 class Declarations(msgspec.Struct, frozen=True):
-    """All groups of a ConfigMap by name, and what is wrong with the rest of it."""
+    """All valid groups of a ConfigMap by name, and the problems of the others."""
 
     groups: Mapping[str, DeclaredGroup]
     problems: tuple[GroupProblem, ...] = ()
 
 
-def read_declarations(config: ConfigMap | None, where: str) -> Declarations:
-    """The groups of a ConfigMap; `where` is its namespace and name, for who looks for it."""
+def read_declarations(config: ConfigMap | None, config_name: str) -> Declarations:
+    """The groups of a ConfigMap; `config_name` is its namespace and name, for messages."""
     if config is None:
-        return Declarations({}, (GroupProblem("", DetailedReason(NO_GROUPS, f"there is no ConfigMap {where}")),))
+        return Declarations({}, (GroupProblem("", DetailedReason(NO_GROUPS, f"there is no ConfigMap {config_name}")),))
     groups: dict[str, DeclaredGroup] = {}
     problems: list[GroupProblem] = []
     for file, text in sorted(config.data.items()):
@@ -82,12 +82,12 @@ def read_declarations(config: ConfigMap | None, where: str) -> Declarations:
             else:
                 groups[manifest.name] = _build_group(msgspec.convert(manifest.value, KwokNodeGroup))
     if not groups and not problems:
-        problems.append(GroupProblem("", DetailedReason(NO_GROUPS, f"the ConfigMap {where} declares no group")))
+        problems.append(GroupProblem("", DetailedReason(NO_GROUPS, f"the ConfigMap {config_name} declares no group")))
     return Declarations(groups, tuple(problems))
 
 
 def _node_document(spec: KwokNodeGroupSpec, group: str, resources: Mapping[str, str | int] | None) -> dict[str, Any]:
-    """A Node without a name; it is ready, as a node is once it is up."""
+    """A ready Node without a name."""
     offered = {"pods": DEFAULT_PODS} | {name: str(amount) for name, amount in (resources or {}).items()}
     labels = dict(spec.labels or {}) | {GROUP_LABEL: group, KWOK_KEY: KWOK_VALUE}
     document = build_node_manifest(offered, labels, spec.taints, _KUBELET)
@@ -119,7 +119,7 @@ def _price(spec: KwokNodeGroupSpec) -> float:
 
 
 def _validate(written: Manifest, others: Collection[str]) -> tuple[Manifest, list[Finding]]:
-    """The document as it was meant, and what is wrong with it; of two groups with one name the first counts."""
+    """The document as it was read, and its problems; of two groups with one name the first counts."""
     manifest, kind, findings = recognise_kind(written)
     if kind is not KWOK_NODE_GROUP:
         expected = f"must be {KWOK_NODE_GROUP.name} of {KWOK_NODE_GROUP.api_version}"

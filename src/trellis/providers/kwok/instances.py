@@ -44,7 +44,7 @@ _LONGEST_BOOT: Final = 86_400.0
 
 
 class KwokOrder(msgspec.Struct, frozen=True):
-    """When a node was ordered, how long it boots, and what goes wrong."""
+    """The time of the order of a node, its boot time, and its failure mode."""
 
     at: float
     boot_seconds: float
@@ -57,14 +57,14 @@ class KwokOrder(msgspec.Struct, frozen=True):
 
     @property
     def annotations(self) -> dict[str, str]:
-        """As it stands on the node; kwok gets no node that is not to come up."""
+        """The annotations of the node; without kwok's own for a node that fails."""
         at = format_micro_time(datetime.fromtimestamp(self.at, UTC))
         outcome = {FAILURE_MODE_ANNOTATION: self.failure_mode} if self.failure_mode else {KWOK_KEY: KWOK_VALUE}
         return {ORDERED_AT_ANNOTATION: at, BOOT_SECONDS_ANNOTATION: repr(self.boot_seconds), **outcome}
 
 
 def read_order(node: Node) -> KwokOrder:
-    """What a node says about its order; one that says nothing sensible was up when it was made."""
+    """The order in the annotations of a node; without valid ones the node was up when it was created."""
     annotations, created = node.metadata.annotations, node.metadata.creation_timestamp
     at = _parse_instant(annotations.get(ORDERED_AT_ANNOTATION, ""))
     if at is None:
@@ -91,7 +91,7 @@ def build_node(document: dict[str, Any], name: str, order: KwokOrder) -> dict[st
 
 
 def free_names(group: str, used_names: Collection[str]) -> Iterator[str]:
-    """Names for new nodes of a group; as long as no node comes or goes, always the same.
+    """Names for new nodes of a group, the same as long as no node is added or deleted.
 
     They go on after the highest, so that a node rarely gets the name of one that has just gone.
     """
@@ -102,7 +102,7 @@ def free_names(group: str, used_names: Collection[str]) -> Iterator[str]:
             yield name
 
 
-# Asked of every node in every pass; reading a time takes longer than the rest of a node.
+# Called for every node in every pass; reading a time takes longer than the rest of a node.
 @lru_cache(maxsize=16_384)
 def _parse_instant(text: str) -> float | None:
     try:
@@ -143,7 +143,7 @@ def is_starting(node: Node) -> bool:
 
 
 def next_action(node: Node, now: float) -> Action | float | None:
-    """What a node that starts needs now, or when it will need something; None if it is on its own."""
+    """The write that a starting node needs now, or when it needs one; None if it needs none."""
     if node.metadata.deletion_timestamp is not None or not is_starting(node):
         return None
     order = read_order(node)
@@ -158,7 +158,7 @@ def next_action(node: Node, now: float) -> Action | float | None:
 
 
 def _without_taint(node: Node) -> Action:
-    """The list is replaced as a whole, which holds for this version of the node alone."""
+    """Remove the taint; the list is replaced as a whole, which is correct for this version of the node only."""
     taints = [msgspec.to_builtins(taint) for taint in node.spec.taints if taint.key != STARTING_TAINT]
     return PatchObject(build_target(NODES, node), merge_patch({"spec": {"taints": taints}}))
 

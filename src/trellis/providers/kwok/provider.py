@@ -33,7 +33,7 @@ CONFIG_MAP: Final = "kube-system/trellis-kwok-node-groups"
 
 
 class KwokObjects(msgspec.Struct, frozen=True):
-    """What the provider sees: the ConfigMap with the groups, if there is one, and all nodes of the cluster."""
+    """The objects that the provider reads: the ConfigMap with the groups, if it exists, and all nodes."""
 
     config: ConfigMap | None
     nodes: Collection[Node]
@@ -51,11 +51,11 @@ class KwokProvider:
         self._reading = asyncio.Lock()
 
     async def groups(self, now: float, /) -> Groups:
-        """Each group with its nodes; nodes of groups that are not declared are left alone and told of."""
+        """Each group with its nodes; nodes of undeclared groups are reported as problems."""
         return await asyncio.to_thread(_build_groups, await self._build_view(), now)
 
     async def order(self, group: str, target: int, now: float, /) -> Ordered:
-        """Create what is missing, by names that follow from the nodes that are there."""
+        """Create the missing nodes, with names derived from the existing ones."""
         view = await self._build_view()
         declared = view.declared.groups.get(group)
         if declared is None:
@@ -72,7 +72,7 @@ class KwokProvider:
         return _build_order(declared, names, now)
 
     async def release(self, group: str, instances: Sequence[str], now: float, /) -> Released:
-        """Delete Nodes; kwok lets go of them by itself."""
+        """Delete Nodes, which kwok observes."""
         view = await self._build_view()
         if group not in view.declared.groups:
             return Released(refused=dict.fromkeys(instances, _unknown(group)))
@@ -89,7 +89,7 @@ class KwokProvider:
         )
 
     async def tend(self, now: float, /) -> Tended:
-        """Give nodes that have booted to kwok, and let pods onto those that are ready. Groups are not asked."""
+        """Label booted nodes for kwok, and remove the taint of those that are ready."""
         return await asyncio.to_thread(_build_tended, await self._build_view(), now)
 
     async def _build_view(self) -> _ProviderView:
@@ -103,7 +103,7 @@ class KwokProvider:
         return _ProviderView(declared, objects.nodes, members)
 
     async def _declared(self, config: ConfigMap | None) -> Declarations:
-        """What a ConfigMap declares, read once: hundreds of groups take longer than others can wait for the loop."""
+        """The declarations of a ConfigMap, read once and in a thread: hundreds of groups would block the event loop."""
         async with self._reading:
             if self._read is None or self._read[0] != config:
                 self._read = config, await asyncio.to_thread(read_declarations, config, self._where)
@@ -111,7 +111,7 @@ class KwokProvider:
 
 
 class _ProviderView(msgspec.Struct, frozen=True):
-    """What there is at one moment."""
+    """The groups and nodes at one moment."""
 
     declared: Declarations
     nodes: Collection[Node]
@@ -148,7 +148,7 @@ def _unknown(group: str) -> DetailedReason:
 
 
 def _count_healthy(declared: DeclaredGroup, target: int) -> int:
-    """How many more nodes of a group can be had before it fails."""
+    """How many more nodes of a group can be ordered before it fails."""
     if declared.fails is None:
         return declared.group.max_size
     return max(0, (declared.fails.after or 0) - target)
@@ -159,7 +159,7 @@ def _build_order(declared: DeclaredGroup, names: Sequence[str], now: float) -> O
 
 
 async def _fail_order(declared: DeclaredGroup, names: Sequence[str], healthy_count: int, now: float) -> Ordered:
-    """The first nodes of an order are well, and this is what becomes of the others."""
+    """The result of an order whose first `healthy_count` nodes succeed, and the others fail as declared."""
     mode = declared.fails.how if declared.fails is not None else ""
     good, bad = names[:healthy_count], names[healthy_count:]
     creations = _creations(declared, declared.document, good, now)
@@ -174,7 +174,7 @@ async def _fail_order(declared: DeclaredGroup, names: Sequence[str], healthy_cou
             creations += _creations(declared, declared.other_document, bad, now)
         case GroupFailureMode.NEVER_COME_UP | GroupFailureMode.FAIL_TO_START:
             creations += _creations(declared, declared.document, bad, now, mode)
-    # Orders that are lost are confirmed like all others.
+    # Lost orders are confirmed like all others.
     return Ordered(tuple(names), _build_steps(creations))
 
 

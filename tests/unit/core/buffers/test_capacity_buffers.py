@@ -138,7 +138,7 @@ def test_times_of_transitions_stay_while_the_status_stays() -> None:
 
 def test_the_limit_of_chunks_holds_here_too() -> None:
     made = translate_capacity_buffer(upstream(**SCALABLE, replicas=50), found(), BufferSettings(most_chunks=10))
-    assert (made.wanted, made.chunks) == (50, 10)
+    assert (made.requested, made.chunks) == (50, 10)
     [_, ready] = build_capacity_status(upstream(), made, None, NOON)["conditions"]
     assert ready["message"] == "cut from 50 to 10 replicas, the most that one buffer may have"
 

@@ -45,7 +45,7 @@ def at(text: str) -> float:
 @pytest.mark.req("BF-07", "BF-10")
 def test_a_fixed_number_is_that_many_pods_of_the_target() -> None:
     made = translated(replica_buffer(exactly=3), found(replicas=0))
-    assert (made.wanted, made.chunks, made.is_ready, made.on_top) == (3, 3, True, True)
+    assert (made.requested, made.chunks, made.is_ready, made.on_top) == (3, 3, True, True)
     assert requests_of(made) == {"cpu": "500m", "memory": "1Gi"}
 
 
@@ -135,7 +135,7 @@ def test_other_types_and_kinds_set_aside_are_left_alone() -> None:
 
 def test_one_buffer_has_only_so_many_chunks_and_says_when_it_is_cut() -> None:
     made = translated(replica_buffer(exactly=2_000_000_000), found(), most_chunks=100)
-    assert (made.wanted, made.chunks, made.is_ready) == (2_000_000_000, 100, True)
+    assert (made.requested, made.chunks, made.is_ready) == (2_000_000_000, 100, True)
     assert made.ready.reason is CHUNKS_CUT
     assert str(made.ready) == "cut from 2000000000 to 100 chunks, the most that one Buffer may have"
     assert translated(replica_buffer(exactly=100), found(), most_chunks=100).ready.reason is not CHUNKS_CUT
@@ -158,7 +158,7 @@ def test_outside_its_windows_a_buffer_counts_for_nothing(now: str, chunks: int, 
     made = translated(document, found(), at(now))
     assert (made.chunks, made.is_ready, made.next_change) == (chunks, chunks > 0, at(change))
     assert (made.ready.reason is OUTSIDE_SCHEDULE) is (chunks == 0)
-    assert made.wanted == 3
+    assert made.requested == 3
 
 
 @pytest.mark.req("BF-50")
@@ -203,7 +203,7 @@ def test_a_stored_selector_that_cannot_be_read_has_no_pod_fill_the_buffer_and_is
 @pytest.mark.parametrize(("filled", "chunks"), [({}, 10), ({"cpu": 4_000}, 6), ({"cpu": 12_000}, 0), ({"cpu": 1}, 10)])
 def test_a_dedicated_buffer_keeps_what_matching_pods_leave(filled: dict[str, int], chunks: int) -> None:
     made = translated(dedicated(), TranslationFacts(filled={**filled, "pods": 4}))
-    assert (made.wanted, made.chunks, made.on_top) == (10, chunks, True)
+    assert (made.requested, made.chunks, made.on_top) == (10, chunks, True)
 
 
 @pytest.mark.req("BF-52")

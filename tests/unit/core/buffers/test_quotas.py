@@ -53,7 +53,7 @@ def test_without_quotas_all_chunks_are_kept() -> None:
 )
 def test_chunks_are_as_many_as_a_quota_has_left(hard: Document, used: Document, chunks: int) -> None:
     found = left(10, a_quota("compute", hard, used))
-    assert (found.wanted, found.chunks) == (10, chunks)
+    assert (found.requested, found.chunks) == (10, chunks)
     assert (found.limited is not None) is (chunks < 10)
 
 

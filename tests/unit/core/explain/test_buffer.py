@@ -396,7 +396,7 @@ def test_the_counts_and_reasons_are_those_of_the_translation(cluster: Cluster) -
     evidence = cluster.evidence()
     part, made = told(explain_buffer(evidence, "web")), _made(evidence)
     assert (part.wanted, part.chunks, part.is_ready, part.limited_by, part.on_top) == (
-        made.wanted,
+        made.requested,
         made.chunks,
         made.is_ready,
         made.limited_by,

@@ -1,4 +1,4 @@
-"""CapacityBuffers as far as the settings want them: served, mirrored, or neither.
+"""CapacityBuffers as the settings enable them: served, mirrored, or neither.
 
 They go through the work queue of Buffers, and share the quotas of a namespace with them.
 """
@@ -48,7 +48,7 @@ class SharedWithBuffers(msgspec.Struct, frozen=True):
 
 
 class CapacityBuffers:
-    """CapacityBuffers, as far as the settings want them. `elsewhere` takes what Buffers are translated to."""
+    """CapacityBuffers, as the settings enable them. `mirror` keeps or removes those of Buffers."""
 
     def __init__(
         self,
@@ -67,9 +67,9 @@ class CapacityBuffers:
         is_enabled = settings.serve_capacity_buffers or settings.translate
         self._informers = CapacityBufferInformers(informers, served) if is_enabled else None
         self._reconciler: CapacityBufferReconciler | None = None
-        self.elsewhere: CapacityBufferMirror | CapacityBufferMirrorRemoval = CapacityBufferMirrorRemoval(client, writer)
+        self.mirror: CapacityBufferMirror | CapacityBufferMirrorRemoval = CapacityBufferMirrorRemoval(client, writer)
         if self._informers is not None and settings.translate:
-            self.elsewhere = CapacityBufferMirror(self._informers, writer, shared.on_top, record=record, now=now)
+            self.mirror = CapacityBufferMirror(self._informers, writer, shared.on_top, record=record, now=now)
         elif self._informers is not None:
             self._reconciler = CapacityBufferReconciler(
                 self._informers,
@@ -83,7 +83,7 @@ class CapacityBuffers:
             )
 
     async def reconcile(self, key: ObjectKey) -> float | None:
-        """Reconcile one CapacityBuffer; the result is in how many seconds to do so again, if at all."""
+        """Reconcile one CapacityBuffer; returns the seconds until it is reconciled again, if any."""
         return None if self._reconciler is None else await self._reconciler.reconcile(key)
 
     def keys(self) -> Iterable[ObjectKey]:
@@ -103,13 +103,13 @@ class CapacityBuffers:
         return self._reconciler is not None and self._reconciler.is_awaited(namespace)
 
     def forget_templates(self, namespace: str) -> None:
-        """Forget what admission made of pods in a namespace, because its LimitRanges have changed."""
+        """Forget templates of a namespace, because its LimitRanges have changed."""
         if self._reconciler is not None:
             self._reconciler.forget_templates(namespace)
 
     def clear(self) -> None:
         """Forget all, because another process has led in the meantime."""
-        self.elsewhere.begin_anew()
+        self.mirror.begin_anew()
         if self._reconciler is not None:
             self._reconciler.clear()
 

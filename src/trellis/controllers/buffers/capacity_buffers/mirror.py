@@ -83,8 +83,8 @@ def find_condition(buffer: Buffer) -> StatusCondition | None:
 def build_condition_action(buffer: Buffer, detailed: DetailedReason, now: float) -> Action | None:
     """Apply the condition with this reason; None if the Buffer has it already."""
     status, before = "True" if detailed.reason in KEPT else "False", find_condition(buffer)
-    wanted = (status, detailed.reason.code, str(detailed), buffer.metadata.generation)
-    if before is not None and (before.status, before.reason, before.message, before.observed_generation) == wanted:
+    expected = (status, detailed.reason.code, str(detailed), buffer.metadata.generation)
+    if before is not None and (before.status, before.reason, before.message, before.observed_generation) == expected:
         return None
     since = before.last_transition_time if before is not None and before.status == status else None
     condition = {
@@ -124,7 +124,7 @@ T = TypeVar("T", bound=KubeObject)
 async def remove_mirror(
     writer: Writer, buffer: Buffer, objects: Iterable[tuple[Resource[Any], KubeObject | None]]
 ) -> float | None:
-    """Delete those objects that the Buffer owns, then its condition; in how many seconds to retry, if that failed."""
+    """Delete the objects that the Buffer owns, then its condition; returns the seconds to a retry if that failed."""
     for resource, mirrored in objects:
         if mirrored is not None and is_owned(mirrored, buffer.metadata.uid):
             outcome = await writer.write(DeleteObject(build_target(resource, mirrored, with_version=False)))
@@ -143,11 +143,11 @@ class CapacityBufferMirrorRemoval:
         self._client = client
         self._writer = writer
 
-    async def keep(self, buffer: Buffer, _translation: Translation) -> float | None:
+    async def update(self, buffer: Buffer, _translation: Translation) -> float | None:
         """Delete the mirror of a Buffer. A Buffer without the condition causes no request."""
-        return await self.leave(buffer)
+        return await self.remove(buffer)
 
-    async def leave(self, buffer: Buffer) -> float | None:
+    async def remove(self, buffer: Buffer) -> float | None:
         """Delete the mirror of a Buffer that is not managed here."""
         if find_condition(buffer) is None:
             return None
@@ -195,13 +195,13 @@ class CapacityBufferMirror:
         self._record = record
         self._now = now
         self._on_top = on_top
-        # How often the use of a minimum was not known, in a row.
+        # The number of reconciles in a row in which the use of a minimum was not known.
         self._unobserved: dict[ObjectKey, int] = {}
         # The inputs of the last reconcile that left nothing to write; while they stay the same, nothing is written.
-        self._agreed: dict[ObjectKey, tuple[object, ...]] = {}
+        self._last_inputs: dict[ObjectKey, tuple[object, ...]] = {}
 
-    async def keep(self, buffer: Buffer, translation: Translation) -> float | None:
-        """Mirror the translation of a Buffer; in how many seconds to try again, if that failed."""
+    async def update(self, buffer: Buffer, translation: Translation) -> float | None:
+        """Mirror the translation of a Buffer; returns the seconds to a retry if that failed."""
         key = key_of(buffer)
         capacity, template = self._find_mirror(buffer)
         on_top = self._replicas(buffer, translation)
@@ -209,8 +209,12 @@ class CapacityBufferMirror:
             return await self._wait_for_usage(buffer)
         self._unobserved.pop(key, None)
         inputs = (buffer, translation, capacity, template, self._informers.seen, on_top)
-        agreed = self._agreed.get(key)
-        if agreed is not None and agreed[-1] == on_top and all(map(operator.is_, agreed[:-1], inputs[:-1])):
+        last_inputs = self._last_inputs.get(key)
+        if (
+            last_inputs is not None
+            and last_inputs[-1] == on_top
+            and all(map(operator.is_, last_inputs[:-1], inputs[:-1]))
+        ):
             return None
         result = await self._ensure_mirror(
             buffer, msgspec.structs.replace(translation, chunks=on_top), capacity, template
@@ -221,10 +225,10 @@ class CapacityBufferMirror:
             return await self._publish_condition(buffer, result.problem) or REFUSED_SECONDS
         retry = await self._publish_condition(buffer, result)
         if retry is None:
-            self._agreed[key] = inputs
+            self._last_inputs[key] = inputs
         return retry
 
-    async def leave(self, buffer: Buffer) -> float | None:
+    async def remove(self, buffer: Buffer) -> float | None:
         """Delete the mirror of a Buffer that is not managed here."""
         self.forget(key_of(buffer))
         capacity, template = self._find_mirror(buffer)
@@ -234,12 +238,12 @@ class CapacityBufferMirror:
 
     def forget(self, key: ObjectKey) -> None:
         """Forget a deleted Buffer; the garbage collector deletes what it owns."""
-        self._agreed.pop(key, None)
+        self._last_inputs.pop(key, None)
         self._unobserved.pop(key, None)
 
     def begin_anew(self) -> None:
         """Forget all, because another process has led in the meantime."""
-        self._agreed.clear()
+        self._last_inputs.clear()
 
     def _replicas(self, buffer: Buffer, translation: Translation) -> int | None:
         """How many replicas the CapacityBuffer has; None if it is not known how much of a minimum pods use."""
@@ -249,7 +253,7 @@ class CapacityBufferMirror:
         return None if on_top is None else min(on_top, translation.chunks)
 
     async def _wait_for_usage(self, buffer: Buffer) -> float | None:
-        """Leave the CapacityBuffer as it is until the use of the minimum is known, and say so if that takes long."""
+        """Leave the CapacityBuffer as it is until the use of the minimum is known; publish that if it takes long."""
         key = key_of(buffer)
         tries = self._unobserved[key] = self._unobserved.get(key, 0) + 1
         if tries < _UNOBSERVED_TRIES:
@@ -278,7 +282,7 @@ class CapacityBufferMirror:
             return await self._ensure_empty(buffer, capacity)
         owner = owner_reference(BUFFERS, buffer)
         template_result = await ensure_template(self._writer, template, owner, namespace, exported.template)
-        if template_result.found is None:
+        if template_result.current is None:
             return template_result
         capacity_result = await self._ensure_capacity_buffer(buffer, capacity, exported.spec)
         if capacity_result is not None:
@@ -305,10 +309,10 @@ class CapacityBufferMirror:
             return None
         target = Target(self._informers.resource, buffer.metadata.name, buffer.metadata.namespace)
         result = await ensure_object(self._writer, capacity, owner_reference(BUFFERS, buffer), target, {"spec": spec})
-        return None if result.found is not None else result
+        return None if result.current is not None else result
 
     async def _publish_condition(self, buffer: Buffer, detailed: DetailedReason) -> float | None:
-        """Write the condition, and record an Event if its reason is new; in how many seconds to retry, if at all."""
+        """Write the condition, and record an Event if its reason is new; returns the seconds to a retry, if any."""
         action = build_condition_action(buffer, detailed, self._now())
         if action is None:
             return None

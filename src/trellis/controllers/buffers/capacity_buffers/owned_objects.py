@@ -54,7 +54,7 @@ class OwnedObjectResult(msgspec.Struct, Generic[O], frozen=True):
     If all are None, the object was written, and the watch is about to report it.
     """
 
-    found: O | None = None
+    current: O | None = None
     problem: DetailedReason | None = None
     retry: float | None = None
 
@@ -132,11 +132,11 @@ async def ensure_template(
 def template_matches(stored: PodTemplateSpec, document: Mapping[str, Any]) -> bool:
     """Whether a stored template agrees with this document in all that scheduling reads."""
     try:
-        ours = convert_object(dict(document), PodTemplateSpec)
+        expected = convert_object(dict(document), PodTemplateSpec)
     except UnreadableObject:
         return False
-    return stored.metadata.labels == ours.metadata.labels and _comparable_spec(stored.spec) == _comparable_spec(
-        ours.spec
+    return stored.metadata.labels == expected.metadata.labels and _comparable_spec(stored.spec) == _comparable_spec(
+        expected.spec
     )
 
 

@@ -31,7 +31,7 @@ _UNWATCHED_SECONDS: Final = 10.0
 
 
 class CapacityBufferReconciler:
-    """Reconciles CapacityBuffers. None is reconciled twice at a time.
+    """Reconciles CapacityBuffers, each of them by one worker at a time.
 
     `enqueue_division` is called with namespaces whose quotas have to be divided again.
     """
@@ -58,14 +58,14 @@ class CapacityBufferReconciler:
         self._metrics = metrics
 
     async def reconcile(self, key: ObjectKey) -> float | None:
-        """Reconcile one CapacityBuffer; the result is in how many seconds to do so again, if at all."""
+        """Reconcile one CapacityBuffer; returns the seconds until it is reconciled again, if any."""
         buffer = self.informers.buffers.get(key[0], capacity_buffer_name(key))
         if buffer is None or not is_managed(buffer):
             self._forget(key)
             return None
         if not self.informers.seen:
             return _UNWATCHED_SECONDS
-        state = self._states.of(key, buffer)
+        state = self._states.get_or_create(key, buffer)
         facts = await self._facts(buffer, state)
         if facts is None:
             return RETRY_SECONDS
@@ -78,7 +78,7 @@ class CapacityBufferReconciler:
             return requeue_after
         # Quotas may have been divided while facts were read, and the CapacityBuffer may have changed.
         within_quotas, newest = self._shares.find(key), self.informers.buffers.get(key[0], capacity_buffer_name(key))
-        if within_quotas is None or newest is None or self._states.of(key, newest) is not state:
+        if within_quotas is None or newest is None or self._states.get_or_create(key, newest) is not state:
             return requeue_after
         retry = await self._publisher.publish(newest, state, within_quotas)
         return requeue_after if retry is None else retry
@@ -94,7 +94,7 @@ class CapacityBufferReconciler:
         return any(buffer is not None and is_managed(buffer) for buffer in unknown)
 
     def forget_templates(self, namespace: str) -> None:
-        """Forget what admission made of pods in a namespace, because its LimitRanges have changed."""
+        """Forget templates of a namespace, because its LimitRanges have changed."""
         self._states.forget_templates(namespace)
 
     def clear(self) -> None:
@@ -111,7 +111,7 @@ class CapacityBufferReconciler:
             self._enqueue_division(key[0])
 
     async def _facts(self, buffer: CapacityBuffer, state: CapacityBufferState) -> TranslationFacts | None:
-        """The facts of a translation; None if a request had no answer, and what was published before stands."""
+        """The facts of a translation; None if a request failed and the published status stays."""
         try:
             facts = await self._view.facts(buffer, state)
         except (KubeError, UnreadableObject) as error:
@@ -133,5 +133,5 @@ def is_managed(buffer: CapacityBuffer) -> bool:
     if buffer.metadata.deletion_timestamp is not None:
         return False
     owner = buffer.metadata.controller
-    of_a_buffer = owner is not None and owner.kind == BUFFERS.kind and owner.api_version.startswith(f"{BUFFERS.group}/")
-    return is_served(buffer) and not of_a_buffer
+    is_mirror = owner is not None and owner.kind == BUFFERS.kind and owner.api_version.startswith(f"{BUFFERS.group}/")
+    return is_served(buffer) and not is_mirror

@@ -1,4 +1,4 @@
-"""What the controller keeps of each CapacityBuffer between reconciles."""
+"""The state of each CapacityBuffer between reconciles."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from trellis.core.cluster.target_selectors import TargetSelectorIndex
 
 
 class CapacityBufferState(msgspec.Struct):
-    """What is kept of one CapacityBuffer."""
+    """The state of one CapacityBuffer."""
 
     uid: str
     generation: int
@@ -28,7 +28,7 @@ class CapacityBufferState(msgspec.Struct):
     pod: ShapePod | None = None
     template: ShapeTemplate | None = None
     facts: TranslationFacts | None = None
-    # Since when, on the loop's clock, its workload may not be read.
+    # When, on the loop's clock, a read of its workload was first forbidden.
     forbidden_since: float | None = None
     translation: Translation | None = None
     # The object, the translation and the template of the last complete publish.
@@ -44,7 +44,7 @@ class CapacityBufferStates:
         self._selecting = selecting
         self._states: dict[ObjectKey, CapacityBufferState] = {}
 
-    def of(self, key: ObjectKey, buffer: CapacityBuffer) -> CapacityBufferState:
+    def get_or_create(self, key: ObjectKey, buffer: CapacityBuffer) -> CapacityBufferState:
         """The state of a CapacityBuffer; a new UID or generation starts a new one."""
         metadata, before = buffer.metadata, self._states.get(key)
         if before is not None and (before.uid, before.generation) == (metadata.uid, metadata.generation):

@@ -53,7 +53,7 @@ class CapacityBufferPublisher:
     async def publish(
         self, buffer: CapacityBuffer, state: CapacityBufferState, translation: Translation
     ) -> float | None:
-        """Write the template and the status; in how many seconds to try again, if that failed."""
+        """Write the template and the status; returns the seconds to a retry if that failed."""
         resource, namespace = self._informers.resource, buffer.metadata.namespace
         name = managed_template_name(buffer.metadata.name)
         template = self._informers.templates.get(namespace, name)
@@ -70,8 +70,8 @@ class CapacityBufferPublisher:
             )
             if result.problem is not None:
                 published = msgspec.structs.replace(translation, ready=result.problem, is_ready=False)
-            elif result.found is not None:
-                generation = result.found.metadata.generation
+            elif result.current is not None:
+                generation = result.current.metadata.generation
             else:
                 return result.retry
         action = build_status_action(resource, buffer, published, generation, self._now())
@@ -79,7 +79,7 @@ class CapacityBufferPublisher:
             outcome = await self._writer.write(action)
             if not outcome.applied:
                 return _RETRIES.get(outcome.result)
-        # What was refused is tried again at the next pass.
+        # A refused template is tried again in the next pass.
         state.published = now if published is translation else None
         record_events(self._record, build_reference(resource, buffer), state, published)
         return None
@@ -92,7 +92,7 @@ def build_status_action(
     generation: int | None,
     now: float,
 ) -> Action | None:
-    """Write what a translation says, with the managed template of this generation; None if the status says so."""
+    """Write a translation, with the managed template of this generation; None if the status is up to date."""
     status = build_capacity_status(buffer, translation, generation, now)
     if _is_written(status, buffer):
         return None

@@ -29,7 +29,7 @@ _CORE: Final = "core"
 
 
 class CapacityBufferViewBuilder:
-    """Builds the facts that CapacityBuffers are translated from. No CapacityBuffer is read twice at a time."""
+    """Builds the facts that CapacityBuffers are translated from, one after the other for each of them."""
 
     def __init__(
         self,
@@ -61,29 +61,29 @@ class CapacityBufferViewBuilder:
         template = self._informers.templates.get(target.namespace, target.name)
         if template is None:
             return TargetProblem(TARGET_NOT_FOUND, describe_missing(target))
-        read = (template.metadata.uid, template.metadata.generation)
-        shown = state.template
-        if shown is None or shown.read != read or asyncio.get_running_loop().time() >= shown.until:
+        source = (template.metadata.uid, template.metadata.generation)
+        previous = state.template
+        if previous is None or previous.source != source or asyncio.get_running_loop().time() >= previous.until:
             response = await self._client.send(build_get(POD_TEMPLATES, target.name, target.namespace))
             document = msgspec.json.decode(response.body, type=dict[str, Any])
-            shown = await self._templates.dry_run_template(state, document.get("template"), target, read)
-        return TargetFacts() if shown is None else TargetFacts(template=shown.template, refusal=shown.refusal)
+            previous = await self._templates.dry_run_template(state, document.get("template"), target, source)
+        return TargetFacts() if previous is None else TargetFacts(template=previous.template, refusal=previous.refusal)
 
     def _last(self, buffer: CapacityBuffer, state: CapacityBufferState) -> PodTemplateSpec | None:
         """The shape in the managed template, if it is that of the present spec, or is known to be of its workload."""
         metadata, status = buffer.metadata, buffer.status
         is_present = observed_generation(buffer) == metadata.generation or state.target_stays
-        # One that the status does not refer to any more is that of an earlier workload.
+        # A template that the status does not refer to any more is that of an earlier workload.
         if status.pod_template_ref is None or not is_present:
             return None
         template = self._informers.templates.get(metadata.namespace, managed_template_name(metadata.name))
         if template is None or not is_owned(template, metadata.uid):
             return None
-        # Its limits are there for the API server's sake.
+        # Its limits are only for the API server.
         return msgspec.structs.replace(template.template, spec=select_scheduling_fields(template.template.spec))
 
 
 def workload_reference(namespace: str, reference: ScalableReference) -> TargetRef:
-    """The workload that is meant: of this group, in any version."""
+    """The referenced workload: of this group, in any version."""
     group = "" if reference.api_group == _CORE else reference.api_group
     return TargetRef(namespace, f"{group}/" if group else "", reference.kind, reference.name)

@@ -69,7 +69,7 @@ class HeadroomLoop:
         if observer is None:
             observer, changes = create_observer(self._settings, self._context.recorder), self._changes.take_everything()
         else:
-            changes = self._changes.take()
+            changes = self._changes.take_changes()
         observed = await self._thread.run(observer.observe, changes, self._context.now())
         self._observer = observer
         self._on_observed(observed, self._informers)

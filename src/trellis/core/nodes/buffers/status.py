@@ -23,30 +23,32 @@ from trellis.core.nodes.scale_up.decisions import BufferDecision
 
 PROVISIONED: Final = "Provisioned"
 
-# How old a written time may get while it is true; a process that ends forgets no more than this.
+# How old a published time may get while a Buffer is provisioned; a process that ends loses no more than this.
 _REFRESH_SECONDS: Final = 300.0
 # Conditions are for people; the API takes 32 KiB of text.
-_LONGEST: Final = 1_024
+_MAX_MESSAGE_LENGTH: Final = 1_024
 
 
 def build_provisioned_status(
     decision: BufferDecision, before: BufferStatus | None, generation: int, now: float
 ) -> dict[str, Any] | None:
-    """Our fields of the status; None if the object has them already. `generation` is that of the pods."""
-    was = _condition(before)
+    """The two fields of the status; None if the object has them already. `generation` is that of the pods."""
+    previous = _find_condition(before)
     current = {
         "type": PROVISIONED,
         "status": "True" if decision.is_provisioned else "False",
         "reason": decision.reason.reason.code,
-        "message": _message(decision),
+        "message": _build_message(decision),
     }
-    written = _time(before.last_fully_provisioned) if before is not None else None
+    written = _parse_time(before.last_fully_provisioned) if before is not None else None
     full_at = max((time for time in (written, decision.provisioned_at) if time is not None), default=None)
-    is_published = was is not None and was.observed_generation == generation and _is_published(current, was)
+    is_published = (
+        previous is not None and previous.observed_generation == generation and _is_published(current, previous)
+    )
     if is_published and not _is_stale(written, full_at, decision):
         return None
-    stays = was is not None and was.status == current["status"]
-    since = was.last_transition_time if was is not None and stays else None
+    is_unchanged = previous is not None and previous.status == current["status"]
+    since = previous.last_transition_time if previous is not None and is_unchanged else None
     moment = format_time(datetime.fromtimestamp(now, UTC))
     condition = {**current, "observedGeneration": generation, "lastTransitionTime": since or moment}
     times = {"lastFullyProvisioned": format_time(datetime.fromtimestamp(full_at, UTC))} if full_at is not None else {}
@@ -54,7 +56,7 @@ def build_provisioned_status(
 
 
 class StatusOwnership(StrEnum):
-    """Whether this process writes the two fields, leaves them to another, or waits until that is known."""
+    """Whether this process writes the two fields, leaves them to another one, or waits until that is known."""
 
     WRITE = "Write"
     LEAVE = "Leave"
@@ -62,9 +64,9 @@ class StatusOwnership(StrEnum):
 
 
 class ProvisioningReport(msgspec.Struct, frozen=True):
-    """The report of this process about a Buffer. Without a `decision` no chunks of it are known.
+    """The report of this process about a Buffer. Without a `decision` its chunks are unknown.
 
-    `generation` is the one that the chunks are of.
+    `generation` is that of the chunks.
     """
 
     ownership: StatusOwnership
@@ -73,10 +75,10 @@ class ProvisioningReport(msgspec.Struct, frozen=True):
 
 
 class ProvisionedFields(msgspec.Struct, frozen=True):
-    """The two fields as this process is to apply them; none of them where it is not to own them.
+    """The two fields as this process applies them; none of them where it must not own them.
 
-    `is_written` says that nothing has to be written for their sake. `takes_over` says that what another field manager
-    owns of them is to be released afterwards: it has ended, and no other writer could remove it.
+    `is_written` says that they need no write. `takes_over` says that the fields of the other field manager are to be
+    released afterwards: its process has ended, and no other writer could remove them.
     """
 
     fields: Mapping[str, Any]
@@ -85,45 +87,53 @@ class ProvisionedFields(msgspec.Struct, frozen=True):
 
 
 def build_provisioned_fields(
-    provision: ProvisioningReport, before: BufferStatus | None, ours: frozenset[str], theirs: frozenset[str], now: float
+    report: ProvisioningReport,
+    before: BufferStatus | None,
+    owned: frozenset[str],
+    owned_by_other: frozenset[str],
+    now: float,
 ) -> ProvisionedFields:
     """The part of the status that is about provisioning, for a process that applies it with all its other fields.
 
-    `ours` and `theirs` are the leaves of the two fields that each field manager owns. What is ours is given up only
-    once the other one owns all of it: an apply that leaves out a field removes it if it has no other owner.
+    `owned` and `owned_by_other` are the leaves of the two fields that this and the other field manager own. Fields are
+    given up only once the other owns all of them: an apply without a field removes it if it has no other owner.
     """
-    stored = _stored(before)
-    if provision.ownership is not StatusOwnership.WRITE:
+    stored = _read_stored_fields(before)
+    if report.ownership is not StatusOwnership.WRITE:
         has_pods = before is not None and before.pod_based_buffer_spec is not None
-        if provision.ownership is StatusOwnership.LEAVE and (ours <= theirs or not has_pods):
-            return ProvisionedFields({}, is_written=not ours)
-        return ProvisionedFields(stored if ours else {}, is_written=True)
-    decision, owned = provision.decision, bool(ours) and not theirs
+        if report.ownership is StatusOwnership.LEAVE and (owned <= owned_by_other or not has_pods):
+            return ProvisionedFields({}, is_written=not owned)
+        return ProvisionedFields(stored if owned else {}, is_written=True)
+    decision, is_sole_owner = report.decision, bool(owned) and not owned_by_other
     if decision is None:
         stored_times = {name: value for name, value in stored.items() if name != "conditions"}
-        is_written = owned or not theirs if stored_times == stored else False
-        return ProvisionedFields(stored_times, is_written, takes_over=bool(theirs))
-    fields = build_provisioned_status(decision, before, provision.generation, now)
+        is_written = is_sole_owner or not owned_by_other if stored_times == stored else False
+        return ProvisionedFields(stored_times, is_written, takes_over=bool(owned_by_other))
+    fields = build_provisioned_status(decision, before, report.generation, now)
     if fields is None:
-        return ProvisionedFields(stored, is_written=owned, takes_over=bool(theirs))
-    return ProvisionedFields(fields, is_written=False, takes_over=bool(theirs))
+        return ProvisionedFields(stored, is_written=is_sole_owner, takes_over=bool(owned_by_other))
+    return ProvisionedFields(fields, is_written=False, takes_over=bool(owned_by_other))
 
 
-def _stored(before: BufferStatus | None) -> dict[str, Any]:
+def _read_stored_fields(before: BufferStatus | None) -> dict[str, Any]:
     """The two fields as the object has them."""
-    was = _condition(before)
-    conditions = {"conditions": [msgspec.to_builtins(was)]} if was is not None else {}
+    condition = _find_condition(before)
+    conditions = {"conditions": [msgspec.to_builtins(condition)]} if condition is not None else {}
     full = before.last_fully_provisioned if before is not None else None
     return {**conditions, **({"lastFullyProvisioned": full} if full else {})}
 
 
-def _condition(before: BufferStatus | None) -> StatusCondition | None:
+def _find_condition(before: BufferStatus | None) -> StatusCondition | None:
     conditions = before.conditions or () if before is not None else ()
     return next((condition for condition in conditions if condition.type == PROVISIONED), None)
 
 
-def _is_published(condition: Mapping[str, str], was: StatusCondition) -> bool:
-    return (was.status, was.reason, was.message) == (condition["status"], condition["reason"], condition["message"])
+def _is_published(condition: Mapping[str, str], previous: StatusCondition) -> bool:
+    return (previous.status, previous.reason, previous.message) == (
+        condition["status"],
+        condition["reason"],
+        condition["message"],
+    )
 
 
 def _is_stale(written: float | None, full_at: float | None, decision: BufferDecision) -> bool:
@@ -139,7 +149,7 @@ def describe_provisioned_chunks(decision: BufferDecision) -> str:
     return f"{decision.on_ready} of {pluralize(decision.chunks, 'chunk')} {have} room on nodes that are ready"
 
 
-def _message(decision: BufferDecision) -> str:
+def _build_message(decision: BufferDecision) -> str:
     """The number of chunks that fit, and why others do not. The text is the same while nothing changes."""
     parts = [describe_provisioned_chunks(decision)]
     if decision.on_upcoming:
@@ -153,10 +163,10 @@ def _message(decision: BufferDecision) -> str:
         refused = "; ".join(map(str, decision.refused)) or str(decision.reason)
         parts.append(f"{decision.unplaced} {choose_form(decision.unplaced, 'has', 'have')} none: {refused}")
     message = "; ".join(parts)
-    return message if len(message) <= _LONGEST else message[: _LONGEST - 3] + "..."
+    return message if len(message) <= _MAX_MESSAGE_LENGTH else message[: _MAX_MESSAGE_LENGTH - 3] + "..."
 
 
-def _time(text: str | None) -> float | None:
+def _parse_time(text: str | None) -> float | None:
     try:
         return parse_time(text).timestamp() if text else None
     except InvalidTime:

@@ -169,8 +169,8 @@ def _is_local(volume: Volume) -> bool:
     return on_disk or volume.host_path is not None
 
 
-def _build_pod_reason(reason: Reason, pod: Pod, why: str) -> DetailedReason:
-    return DetailedReason(reason, f"{pod.metadata.namespace}/{pod.metadata.name}: {why}")
+def _build_pod_reason(reason: Reason, pod: Pod, details: str) -> DetailedReason:
+    return DetailedReason(reason, f"{pod.metadata.namespace}/{pod.metadata.name}: {details}")
 
 
 # A pod whose deletion is overdue for so long has a dead kubelet, and is never deleted.

@@ -43,7 +43,7 @@ class NodeOrder(msgspec.Struct, frozen=True):
     group: str
     count: int
     target: int
-    why: DetailedReason
+    reason: DetailedReason = msgspec.field(name="why")
 
 
 class ReleaseFailedInstance(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class ReleaseFailedInstance(msgspec.Struct, frozen=True):
 
     group: str
     instance: str
-    why: DetailedReason
+    reason: DetailedReason = msgspec.field(name="why")
 
 
 class GroupsRefusal(msgspec.Struct, frozen=True):

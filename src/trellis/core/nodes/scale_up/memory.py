@@ -25,7 +25,7 @@ class GroupBackoff(msgspec.Struct, frozen=True):
 
     failed_at: float
     seconds: float
-    why: str = ""
+    reason: str = msgspec.field(default="", name="why")
 
     @property
     def until(self) -> float:
@@ -33,16 +33,16 @@ class GroupBackoff(msgspec.Struct, frozen=True):
         return self.failed_at + self.seconds
 
 
-def back_off(backoff: GroupBackoff | None, failed_at: float, why: str, settings: ScaleUpSettings) -> GroupBackoff:
+def back_off(backoff: GroupBackoff | None, failed_at: float, reason: str, settings: ScaleUpSettings) -> GroupBackoff:
     """The backoff after a failure; a failure that is not newer than the last changes nothing."""
     if backoff is None or failed_at - backoff.until >= settings.node_group_backoff_reset_seconds:
-        return GroupBackoff(failed_at, settings.initial_node_group_backoff_seconds, why)
+        return GroupBackoff(failed_at, settings.initial_node_group_backoff_seconds, reason)
     if failed_at <= backoff.failed_at:
         return backoff
     if failed_at < backoff.until:
         # Further nodes of the same order: the group was not tried again in between.
         return backoff
-    return GroupBackoff(failed_at, min(2 * backoff.seconds, settings.max_node_group_backoff_seconds), why)
+    return GroupBackoff(failed_at, min(2 * backoff.seconds, settings.max_node_group_backoff_seconds), reason)
 
 
 def select_active_backoffs(
@@ -97,10 +97,10 @@ class ScaleUpMemory(msgspec.Struct, frozen=True):
 
 
 def record_failed_order(
-    memory: ScaleUpMemory, group: str, why: str, now: float, settings: ScaleUpSettings
+    memory: ScaleUpMemory, group: str, reason: str, now: float, settings: ScaleUpSettings
 ) -> ScaleUpMemory:
     """The memory after a provider refused an order or did not respond: the group is backed off."""
-    backoff = back_off(memory.backoffs.get(group), now, why, settings)
+    backoff = back_off(memory.backoffs.get(group), now, reason, settings)
     memory = record_unfinished_order(memory, group)
     return msgspec.structs.replace(memory, backoffs={**memory.backoffs, group: backoff})
 

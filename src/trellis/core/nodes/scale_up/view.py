@@ -131,7 +131,7 @@ class ScaleUpLimits:
         """The limit that keeps a group from more nodes."""
         name = self._templates.states[group].group.name
         if group in self._backoffs:
-            return DetailedReason(GROUP_BACKED_OFF, f"{name} is left alone: {self._backoffs[group].why}")
+            return DetailedReason(GROUP_BACKED_OFF, f"{name} is left alone: {self._backoffs[group].reason}")
         if self._sizes[group] <= 0:
             maximum = self._templates.states[group].group.max_size
             return DetailedReason(GROUP_AT_MAXIMUM, f"{name} may have {pluralize(maximum, 'node')}")

@@ -209,7 +209,7 @@ class PlacedPods(NamedTuple):
     existing_pods: ExistingPods
 
     @classmethod
-    def of(cls, table: NodeTable) -> PlacedPods:
+    def empty(cls, table: NodeTable) -> PlacedPods:
         """No pods, on the nodes of a table."""
         return cls(Occupancy(table), ExistingPods(table))
 
@@ -252,7 +252,7 @@ class BufferChunks(msgspec.Struct, frozen=True):
     on_top: bool = True
     priority: int = 0
 
-    def name_of(self, number: int) -> str:
+    def get_name(self, number: int) -> str:
         """The name of one chunk. It never changes, and no pod can have it."""
         return f"{self.uid}#{number}"
 

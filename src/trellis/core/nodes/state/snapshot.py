@@ -89,8 +89,8 @@ class NodesAndPods:
 
     def __init__(self, expendable_below: int = EXPENDABLE_PODS_PRIORITY_CUTOFF) -> None:
         self.table = NodeTable()
-        self.running = PlacedPods.of(self.table)
-        self.fixed = PlacedPods.of(self.table)
+        self.running = PlacedPods.empty(self.table)
+        self.fixed = PlacedPods.empty(self.table)
         self.nodes: dict[str, Node] = {}
         self.placed: dict[ObjectKey, PlacedPod] = {}
         self.pending: dict[ObjectKey, PendingPod] = {}
@@ -273,7 +273,7 @@ class ClusterSnapshot(NodesAndPods):
             self._node_instances = match_instances(self.groups.values(), self.nodes)
         return self._node_instances
 
-    def group_of(self, node: str) -> GroupState | None:
+    def find_group(self, node: str) -> GroupState | None:
         """The group of a node; None if it has none."""
         member = self.node_instances.instances.get(node)
         return self.groups.get(member[0]) if member is not None else None

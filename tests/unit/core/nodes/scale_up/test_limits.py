@@ -85,7 +85,9 @@ def test_an_instance_that_failed_is_given_back_and_its_group_left_alone() -> Non
     cluster.execute_orders().fail("bad")
     plan = cluster.plan()
     assert {order.group: order.count for order in plan.orders} == {"good": 1}
-    assert [(release.instance, release.why.reason.code) for release in plan.releases] == [("bad-1", "InstanceFailed")]
+    assert [(release.instance, release.reason.reason.code) for release in plan.releases] == [
+        ("bad-1", "InstanceFailed")
+    ]
     assert cluster.memory.backoffs["bad"].until == START + 300
     assert plan.requeue_at == START + 300
 
@@ -123,7 +125,9 @@ def test_a_node_that_never_comes_up_is_given_up_after_its_time() -> None:
     cluster.wait(899)
     assert (cluster.ordered(), cluster.plan().releases) == ({}, ())
     plan = cluster.wait(1).plan()
-    assert [(release.instance, release.why.reason.code) for release in plan.releases] == [("slow-1", "InstanceOverdue")]
+    assert [(release.instance, release.reason.reason.code) for release in plan.releases] == [
+        ("slow-1", "InstanceOverdue")
+    ]
     assert not plan.orders
     cluster.execute_orders().wait(300)
     assert cluster.ordered() == {"slow": 1}
@@ -136,7 +140,7 @@ def test_an_order_that_was_confirmed_and_never_carried_out_is_given_up_after_its
     assert cluster.ordered() == {}
     plan = cluster.wait(2).plan()
     assert not plan.orders
-    assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].why == "1 node of liar never came"
+    assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].reason == "1 node of liar never came"
     assert not cluster.plan().notes
     cluster.wait(300)
     assert cluster.ordered() == {"liar": 1}
@@ -168,7 +172,7 @@ def test_a_group_whose_machines_are_up_and_become_no_nodes_is_left_alone_and_ano
     assert cluster.ordered() == {}
     plan = cluster.wait(2).plan()
     assert [order.group for order in plan.orders] == ["other"]
-    assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].why == "liar-1 has become no node"
+    assert str(plan.notes["liar"]) == cluster.memory.backoffs["liar"].reason == "liar-1 has become no node"
     assert not plan.releases
 
 
@@ -184,7 +188,7 @@ def test_a_refused_order_is_not_waited_for() -> None:
     assert cluster.ordered() == {"refuses": 1}
     cluster.memory = record_failed_order(cluster.memory, "refuses", "no machines", cluster.now, SETTINGS)
     assert cluster.ordered() == {"other": 1}
-    assert cluster.memory.backoffs["refuses"].why == "no machines"
+    assert cluster.memory.backoffs["refuses"].reason == "no machines"
 
 
 def test_a_process_that_forgot_everything_orders_nothing_twice() -> None:
@@ -226,7 +230,7 @@ def test_instances_are_tied_to_nodes_by_the_id_that_a_node_says_it_has() -> None
     instance = Instance("cloud://1", InstanceState.RUNNING, START - 10)
     cluster.snapshot.put_groups([GroupState(cluster.groups["cloud"], 1, (instance,))])
     assert cluster.ordered() == {}
-    state = cluster.snapshot.group_of("ip-10-0-0-1")
+    state = cluster.snapshot.find_group("ip-10-0-0-1")
     assert state is not None
     assert state.group.name == "cloud"
 

@@ -14,7 +14,7 @@ ENFORCED = ScaleUpSettings(enforce_node_group_min_size=True)
 
 def whys(cluster: Cluster) -> dict[str, str]:
     assert cluster.last is not None
-    return {order.group: order.why.reason.code for order in cluster.last.orders}
+    return {order.group: order.reason.reason.code for order in cluster.last.orders}
 
 
 def notes(cluster: Cluster) -> dict[str, str]:

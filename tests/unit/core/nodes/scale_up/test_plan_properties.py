@@ -179,7 +179,7 @@ def test_with_no_pending_pods_and_provisioned_buffers_nothing_is_ordered_and_no_
         cluster.execute_orders().wait(120).plan()
     whole = {buffer.uid: buffer.nodes for buffer in cluster.plan().buffers if buffer.is_provisioned}
     plan = cluster.plan()
-    assert not [order for order in plan.orders if order.why.reason.code == "OrderedForPods"]
+    assert not [order for order in plan.orders if order.reason.reason.code == "OrderedForPods"]
     for found in plan.buffers:
         if found.uid in whole:
             assert found.nodes == whole[found.uid]

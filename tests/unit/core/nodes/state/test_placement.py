@@ -134,7 +134,7 @@ def test_real_pods_come_before_chunks_where_not_all_can_be_served() -> None:
     cluster = Cluster(a_group("small", most=1)).buffers(a_buffer("spare", 4, a_spec(priority=1000)))
     plan = cluster.create_pods(4).plan()
     assert ([pod.unplaced for pod in plan.pods], cluster.buffer("spare").unplaced) == ([0], 4)
-    assert [order.why.reason.code for order in plan.orders] == ["OrderedForPods"]
+    assert [order.reason.reason.code for order in plan.orders] == ["OrderedForPods"]
 
 
 def test_chunks_use_what_nodes_ordered_for_pods_leave() -> None:
@@ -279,7 +279,7 @@ def test_a_count_beyond_reason_is_refused(count: int) -> None:
 def test_a_chunk_has_the_same_name_for_ever() -> None:
     found = read_chunks(a_buffer("spare", 3))
     assert found is not None
-    assert found.name_of(2) == "uid-spare#2"  # type: ignore[union-attr]
+    assert found.get_name(2) == "uid-spare#2"  # type: ignore[union-attr]
 
 
 @pytest.mark.req("BF-41")
