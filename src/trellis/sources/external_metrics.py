@@ -52,7 +52,7 @@ class ExternalQuery(msgspec.Struct, frozen=True):
 
 
 class ExternalProblem(msgspec.Struct, frozen=True):
-    """What could not be had, for which VPA, and why."""
+    """A metric that could not be read, for which VPA, and why."""
 
     namespace: str
     vpa: str
@@ -61,7 +61,7 @@ class ExternalProblem(msgspec.Struct, frozen=True):
 
 
 class ExternalBatch(msgspec.Struct, frozen=True):
-    """All answers in columns. `unread` counts what could not be read, by the code of the reason."""
+    """The responses in columns. `unread` counts unreadable entries by reason code."""
 
     samples: Samples
     problems: tuple[ExternalProblem, ...]
@@ -79,7 +79,7 @@ class _ExternalMetricList(msgspec.Struct):
 
 
 class _SampleKey(NamedTuple):
-    """One sample: CPU and memory of the same container and time belong together."""
+    """The key of a sample: CPU and memory of the same container and time belong together."""
 
     namespace: str
     pod: str

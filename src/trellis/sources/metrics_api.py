@@ -35,7 +35,7 @@ _SHORT_BYTES: Final = 1 << 18
 
 
 class PodMetricsBatch(msgspec.Struct, frozen=True):
-    """One answer in columns. `unread` counts what could not be read, by the code of the reason."""
+    """A response in columns. `unread` counts unreadable entries by reason code."""
 
     samples: Samples
     unread: Mapping[str, int]
@@ -156,7 +156,7 @@ class _PodMetricsColumns:
 
 
 def _build_request(namespace: str) -> Request:
-    """All of it at once: metrics.k8s.io knows no pages.
+    """A request for all pods at once: metrics.k8s.io has no pages.
 
     And not compressed. Unpacking 20 MB would hold up the event loop for 0.1 s, and packing them the server.
     """
@@ -177,7 +177,7 @@ def _decode_item(raw: msgspec.Raw) -> _PodMetricsItem | None:
 
 
 def _parse_seconds(text: str) -> float:
-    """Since 1970. What is no time is before that, and so is Go's zero."""
+    """Seconds since 1970; negative for an invalid time and for Go's zero."""
     try:
         return parse_time(text).timestamp()
     except InvalidTime:

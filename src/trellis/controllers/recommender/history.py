@@ -165,7 +165,7 @@ class RecommenderHistory:
         return PendingHistory(self._unloaded, self._prometheus.list_failed(now), self._prometheus.problem)
 
     def pop_fetched(self) -> tuple[FetchedHistory, ...]:
-        """Fetched history, once: a pass that fails before it takes it leaves it to the next."""
+        """Fetched history, once: a pass that fails before it reads it leaves it to the next."""
         fetched = tuple(self._fetched)
         self._fetched.clear()
         return fetched
@@ -188,7 +188,7 @@ class RecommenderHistory:
 
     @property
     def unreadable(self) -> int:
-        """How many checkpoints could not be read."""
+        """The number of unreadable checkpoints."""
         return len(self._checkpoints.unreadable)
 
     async def close(self) -> None:

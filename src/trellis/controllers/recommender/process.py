@@ -179,7 +179,7 @@ def recommender_spec(settings: RecommenderSettings, hosted: HostedRecommenders) 
 
 
 def recommender_main(settings: RecommenderSettings) -> Main:
-    """What a process with these settings does until it is told to stop."""
+    """The main function of a process with these settings."""
 
     async def main(stop: Shutdown) -> None:
         metrics = Metrics(RECOMMENDER_METRICS)

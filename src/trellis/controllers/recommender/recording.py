@@ -122,7 +122,7 @@ class RecordedRecommenderEngine(RecommenderEngine):
 
 
 def _describe_host(recommender: Recommender) -> str:
-    """Why a recommender is not one that comes with Trellis; empty if it is."""
+    """The description of a recommender that does not come with Trellis; empty for a built-in one."""
     if isinstance(recommender, UnavailableRecommender):
         return recommender.reason
     return lines.INSTALLED if isinstance(recommender, RecommenderWorker) else ""

@@ -145,7 +145,7 @@ def _build_rows(workloads: Sequence[WorkloadAdvice], weights: Prices) -> tuple[A
 
 
 def _compute_weight(container: ContainerAdvice, weights: Prices) -> float:
-    """What is at stake either way: more CPU does not make up for less memory."""
+    """The cost at stake either way: more CPU does not make up for less memory."""
     if container.reason is REQUEST_UNKNOWN:
         return weights.cost_per_hour(container.cpu.requested / 1000.0, container.memory.requested)
     return weights.cost_per_hour(abs(container.difference.cpu) / 1000.0, abs(container.difference.memory))

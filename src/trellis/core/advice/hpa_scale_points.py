@@ -48,7 +48,7 @@ class HpaScalePoint(msgspec.Struct, frozen=True):
 
     @property
     def moves_by(self) -> float:
-        """As a share of where it was: -0.5 is at half the usage."""
+        """The relative move: -0.5 is at half the usage."""
         return self.after / self.before - 1.0
 
 

@@ -21,12 +21,12 @@ RESOURCES = ("cpu", "memory")
 
 
 def select_resource(amount: ResourceAmount, resource: str) -> float:
-    """So much of one resource, by its name."""
+    """The amount of one resource, by its name."""
     return amount.cpu if resource == "cpu" else amount.memory
 
 
 class LimitRule(StrEnum):
-    """What becomes of a limit."""
+    """How a limit follows from a request."""
 
     NONE = "none"  # there is none
     REQUEST = "request"  # the same as the request
@@ -41,7 +41,7 @@ class LimitRules(msgspec.Struct, frozen=True):
     memory: LimitRule = LimitRule.REQUEST
 
     def get_rule(self, resource: str) -> LimitRule:
-        """That of one resource, by its name."""
+        """The rule of one resource, by its name."""
         return self.cpu if resource == "cpu" else self.memory
 
     def __str__(self) -> str:
@@ -49,7 +49,7 @@ class LimitRules(msgspec.Struct, frozen=True):
 
 
 class AdvicePolicy(msgspec.Struct, frozen=True):
-    """How advice is made. `least` and `most` bound requests, NaN is no bound.
+    """The policy of advice. `least` and `most` bound requests, NaN is no bound.
 
     What differs by less than `tolerance` of what it is, or by less than `slight`, is left alone: each change costs
     a rollout. A container with less than `history` seconds of usage is left alone too. Requests are rounded

@@ -15,7 +15,7 @@ from trellis.core.advice.survey.model import ResourceAmount, SurveyedContainer, 
 
 
 class ContainerAdvice(msgspec.Struct, frozen=True):
-    """One container: what to change, and why. `reason` is the worse one of its resources.
+    """Advice on one container. `reason` is the worse one of its resources.
 
     `difference` is for all pods together, more or less than before, and `money` what that is in a month.
     """
@@ -28,7 +28,7 @@ class ContainerAdvice(msgspec.Struct, frozen=True):
     money: float
 
     def get_resource(self, resource: str) -> ResourceAdvice:
-        """What to change of one resource, by its name."""
+        """Advice on one resource, by its name."""
         return self.cpu if resource == "cpu" else self.memory
 
     @property
@@ -39,7 +39,7 @@ class ContainerAdvice(msgspec.Struct, frozen=True):
 
     @property
     def is_change(self) -> bool:
-        """Whether anything should be other than it is."""
+        """Whether any resource should change."""
         return self.cpu.is_change or self.memory.is_change
 
 
@@ -53,7 +53,7 @@ class WorkloadAdvice(msgspec.Struct, frozen=True):
 
     @property
     def is_change(self) -> bool:
-        """Whether any container should be other than it is."""
+        """Whether any container should change."""
         return any(container.is_change for container in self.containers)
 
 
@@ -87,7 +87,7 @@ class AdviceTotals(msgspec.Struct, frozen=True):
 
 
 class SurveyAdvice(msgspec.Struct, frozen=True):
-    """Everything. `rows` are all containers, what matters most first; `namespaces` go by what they could save.
+    """Advice on a survey. `rows` are all containers, the most severe first; `namespaces` are sorted by savings.
 
     `parameters` are those of the recommender that are set, as they were written.
     """
@@ -104,7 +104,7 @@ class SurveyAdvice(msgspec.Struct, frozen=True):
 
     @property
     def compared(self) -> int:
-        """Of how many containers a request was held against what is needed."""
+        """The number of containers of which a request was compared with the need."""
         return sum(
             any(change.reason in COMPARED for change in (row.container.cpu, row.container.memory)) for row in self.rows
         )

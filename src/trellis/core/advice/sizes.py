@@ -54,7 +54,7 @@ _LEAST_SAMPLES = 24
 
 
 class ResourceAdvice(msgspec.Struct, frozen=True):
-    """One resource of a container: request and limit as they are and as they should be, of one pod.
+    """Advice on one resource of a container: request and limit of one pod, before and after.
 
     `estimate` is what the recommender says, before bounds and steps. CPU is in millicores, and NaN is none. `capped` is
     what bounds the request, if a LimitRange does.
@@ -70,29 +70,29 @@ class ResourceAdvice(msgspec.Struct, frozen=True):
 
     @property
     def is_change(self) -> bool:
-        """Whether anything should be other than it is."""
+        """Whether request or limit should change."""
         return not (_is_same(self.request, self.request_before) and _is_same(self.limit, self.limit_before))
 
     @property
     def requested_before(self) -> float:
-        """What is requested now; none counts as nothing."""
+        """The current request; 0 without one."""
         return 0.0 if math.isnan(self.request_before) else self.request_before
 
     @property
     def requested(self) -> float:
-        """What is to be requested; none counts as nothing."""
+        """The new request; 0 without one."""
         return 0.0 if math.isnan(self.request) else self.request
 
     @property
     def difference(self) -> float:
-        """How much more is to be requested than before, or less; nothing where that is not known."""
+        """The change of the request; 0 where the current one is unknown."""
         return 0.0 if self.reason is REQUEST_UNKNOWN else self.requested - self.requested_before
 
 
 def advise_request(
     container: SurveyedContainer, resource: str, policy: AdvicePolicy, *, is_sized: bool = True
 ) -> ResourceAdvice:
-    """What to do about one resource of a container; `is_sized` is whether it is known what it requests."""
+    """Advise on one resource of a container; `is_sized` is whether its requests are known."""
     before, limit = select_resource(container.request, resource), select_resource(container.limit, resource)
     target = select_resource(container.estimate.target, resource)
     request = _compute_fitting_request(container, resource, target, policy)
@@ -184,7 +184,7 @@ def _requested_amounts(container: SurveyedContainer, changes: AdviceByResource) 
 
 
 def _build_pod_container(container: SurveyedContainer, changes: AdviceByResource, policy: AdvicePolicy) -> PodContainer:
-    """As the pod would have it. Where a limit does not follow its request, the bounds are for the request itself."""
+    """The container with new sizes. Where a limit does not follow its request, bounds apply to the request."""
     requests, limits = {}, {}
     for resource in RESOURCES:
         change = changes[container.name, resource]

@@ -110,7 +110,7 @@ def _convert_to_integers(amounts: FloatColumn) -> IntColumn:
 
 
 def _divide_evenly(numbers: IntColumn, factor: int, max_steps: int) -> tuple[IntColumn, IntColumn]:
-    """Every number divided by the factor as often as nothing is left over, and how often that was."""
+    """Each number divided by the factor as often as it is divisible, and the count of divisions."""
     steps = np.zeros(len(numbers), dtype=np.int64)
     divisible = np.flatnonzero((numbers != 0) & (numbers % factor == 0))
     for _ in range(max_steps):

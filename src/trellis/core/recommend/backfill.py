@@ -23,7 +23,7 @@ from trellis.core.usage.tracked_pods import TrackedContainer, TrackedPod
 
 
 class NamespaceBackfill(msgspec.Struct, frozen=True):
-    """One namespace: its claims, the governing VPA of each existing pod, and which containers those have, by VPA.
+    """One namespace: its claims, the governing VPA of each existing pod, and the containers of pods by VPA.
 
     Containers that no pod has now are left out of the past, init containers among them; without pods, all count.
     """

@@ -89,7 +89,7 @@ class PassStage(StrEnum):
 
 
 class IngestReport(msgspec.Struct, frozen=True):
-    """What became of fetched usage and history.
+    """The result of ingesting fetched usage and history.
 
     `sources` counts where the resources of pods were read from. `refused` has the checkpoints that could not be used.
     """
@@ -101,7 +101,7 @@ class IngestReport(msgspec.Struct, frozen=True):
 
 
 class PassDecision(msgspec.Struct, frozen=True):
-    """Everything that a pass decided.
+    """The decisions of a pass.
 
     `recommendations` has the statuses to write. `totals` are to be written to Hvpas; `totals_failure` is why there are
     none, if computing them failed. `checkpoints` are the rows whose checkpoints are to be written,
@@ -118,14 +118,14 @@ class PassDecision(msgspec.Struct, frozen=True):
 
 
 class PassWrites(msgspec.Struct, frozen=True):
-    """What of a decision was written: statuses with the resource versions that made, and checkpoints."""
+    """The writes that were applied: statuses with their new resource versions, and checkpoints."""
 
     statuses: Sequence[tuple[VpaStatusWrite, str]] = ()
     checkpoints: Sequence[RowKey] = ()
 
 
 class PassNeeds:
-    """What has to be fetched before a pass can be finished.
+    """The usage and history to fetch before a pass can be finished.
 
     `served` are the VPAs that are served now. `new_vpas` were not served before: their history is to be fetched.
     """
@@ -159,7 +159,7 @@ class PassNeeds:
         ]
 
     def build_backfill(self, vpas: frozenset[ObjectKey]) -> BackfillRequest:
-        """What it takes to read the history of VPAs from a source that knows pods alone."""
+        """The request for the history of VPAs from a source that knows pods alone."""
         namespaces: dict[str, NamespaceBackfill] = {}
         tunings: dict[RowKey, Tuning] = {}
         for namespace in {key[0] for key in vpas} & self._governance.keys():
@@ -444,7 +444,7 @@ class RecommenderEngine:
     def _find_restarting_containers(
         self, namespace: str, governed: Sequence[tuple[ObservedPod, str]]
     ) -> dict[str, set[str]]:
-        """By VPA, the containers that it should boost and that a change of CPU restarts."""
+        """By VPA, the containers to boost that a change of CPU restarts."""
         boosting = {
             name: served.effective
             for name in {vpa for _, vpa in governed}
@@ -483,7 +483,7 @@ class RecommenderEngine:
             self.store.set_state(namespace, name, state)
 
     def _find_boost_problem(self, key: ObjectKey, restarting: Collection[str]) -> tuple[str, str]:
-        """Why containers are not boosted although the VPA asks for it: a reason and a message."""
+        """The reason and message why containers are not boosted although the VPA asks for it."""
         if not self._gates.cpu_startup_boost or not self._served[key].effective.boosts:
             return "", ""
         if not self._can_resize_pods:

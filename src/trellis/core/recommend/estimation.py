@@ -24,7 +24,7 @@ from trellis.core.usage.view import RowsView
 
 
 class RowSelection(msgspec.Struct, frozen=True):
-    """Some rows: their positions in the view, and the numbers of their containers and VPAs.
+    """Selected rows: their positions in the view, and the numbers of their containers and VPAs.
 
     `siblings` is how many containers of the row's VPA are among those that are sized, itself included.
     """
@@ -110,7 +110,7 @@ NO_ORIGIN: Final = EstimateOrigin("", {}, NO_EXPLANATION)
 
 
 class ShadowEstimates(msgspec.Struct, frozen=True):
-    """What one recommender would have estimated, by container number: `bounds` is (bound, resource, container).
+    """The estimates of a shadow recommender, by container number: `bounds` is (bound, resource, container).
 
     NaN where it could not say. `failures` is what went wrong with it, by VPA number.
     """
@@ -159,7 +159,7 @@ class PassEstimates(msgspec.Struct, frozen=True):
 
     @property
     def live(self) -> BoolColumn:
-        """Which containers are live."""
+        """Mask of the live containers."""
         return self.positions >= 0
 
 
@@ -272,7 +272,7 @@ def _build_shadow(store: VpaStore, name: str, selection: RowSelection, result: E
 def compare_shadows(
     shadows: Mapping[str, ShadowEstimates], bounds: FloatColumn
 ) -> Iterator[tuple[str, str, FloatColumn]]:
-    """By how much each shadow's targets lie above those of the serving recommender, as a fraction of them.
+    """The difference of each shadow's targets from those of the serving recommender, as a fraction of them.
 
     For each recommender and resource, over the containers for which both could say.
     """

@@ -100,7 +100,7 @@ class LastPass(msgspec.Struct, frozen=True):
         return sorted(((vpa.namespace, vpa.name), number) for vpa, number in vpas if namespace in ("", vpa.namespace))
 
     def find_rows(self, number: int) -> Sequence[int]:
-        """Where the rows of a VPA's containers are in the columns, in the order of their names."""
+        """The positions of the rows of a VPA's containers, in the order of their names."""
         columns = self.result.columns
         is_of_vpa = np.isin(columns.container_numbers, np.flatnonzero(columns.owners == number))
         positions: list[int] = np.flatnonzero(is_of_vpa).tolist()
@@ -120,7 +120,7 @@ _BOUND_FIELDS: Final = (("lowerBound", LOWER), ("target", MIDDLE), ("upperBound"
 
 
 def describe_vpa(last: LastPass, number: int) -> dict[str, Any]:
-    """Everything about one VPA."""
+    """The full document of one VPA."""
     entry, messages = last.entries[number], last.condition_subject(number).messages
     vpa = entry.vpa
     rows = last.find_rows(number)
@@ -208,7 +208,7 @@ def _build_container_documents(
 def _build_recommended_documents(
     entry: VpaEntry, explained: Sequence[ContainerExplanation]
 ) -> dict[str, dict[str, Any]]:
-    """What a status says if it is written now, by container."""
+    """The entries of a status that is written now, by container."""
     if not explained:
         return {}
     names = [container.key.container for container in explained]
@@ -224,7 +224,7 @@ def _build_recommended_documents(
 
 
 def _build_published_documents(entry: VpaEntry) -> dict[str, dict[str, Any]]:
-    """What the status of the object says, by container."""
+    """The entries of the stored status, by container."""
     documents = map(msgspec.to_builtins, list_recommendations(entry.vpa.status))
     return {document.pop("containerName"): document for document in documents}
 
@@ -258,7 +258,7 @@ def _get_vpa_key(entry: VpaEntry) -> tuple[str, str]:
 
 
 class TargetStep(msgspec.Struct, frozen=True):
-    """One stage that changed the target of a resource, in millicores or bytes; NaN is none."""
+    """A change of a resource's target by one stage, in millicores or bytes; NaN is none."""
 
     resource: str
     reason: Reason
@@ -267,7 +267,7 @@ class TargetStep(msgspec.Struct, frozen=True):
 
 
 class TargetTrace:
-    """What targets were after every stage, (resource, container number)."""
+    """The targets after every stage, (resource, container number)."""
 
     def __init__(self) -> None:
         self._stages: list[tuple[Reason | None, FloatColumn]] = []
@@ -277,7 +277,7 @@ class TargetTrace:
         self._stages.append((reason, amounts[TARGET].copy()))
 
     def steps(self, container: int) -> Iterator[TargetStep]:
-        """What changed the targets of one container, by its number: resource after resource, in the order of stages."""
+        """The changes of one container's targets, by its number: resource after resource, in the order of stages."""
         for number, resource in enumerate(RESOURCES):
             before = np.nan
             for reason, targets in self._stages:

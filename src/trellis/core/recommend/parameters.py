@@ -31,7 +31,7 @@ ParameterValues: TypeAlias = Mapping[str, ParameterValue]
 
 
 class ParameterKind(StrEnum):
-    """What a value is. A duration is written as `24h` and read as seconds."""
+    """The kind of a value. A duration is written as `24h` and read as seconds."""
 
     NUMBER = "number"
     WHOLE = "whole number"
@@ -41,7 +41,7 @@ class ParameterKind(StrEnum):
 
 
 class Parameter(msgspec.Struct, frozen=True):
-    """One parameter. The range includes its ends; `choices` goes with the kind of that name alone."""
+    """A declared parameter. The range includes its ends; only kind CHOICE has `choices`."""
 
     name: str
     kind: ParameterKind
@@ -62,7 +62,7 @@ class Parameter(msgspec.Struct, frozen=True):
         return value
 
     def format(self, value: ParameterValue) -> str:
-        """A value as one would write it."""
+        """The text of a value, as a user writes it."""
         if isinstance(value, bool):
             return str(value).lower()
         if self.kind is ParameterKind.DURATION and isinstance(value, int | float):
@@ -100,21 +100,21 @@ class Parameter(msgspec.Struct, frozen=True):
 
 
 class ReadParameters(msgspec.Struct, frozen=True):
-    """Every declared parameter with its value; with problems, the values are not to be used."""
+    """The value of every declared parameter; not to be used if there are problems."""
 
     values: ParameterValues
     problems: tuple[ValidationProblem, ...] = ()
 
     @property
     def message(self) -> str:
-        """All that is wrong, in one line."""
+        """All problems in one line."""
         return "; ".join(str(problem) for problem in self.problems)
 
 
 def read_parameters(
     declared: Sequence[Parameter], texts: Mapping[str, str], defaults: ParameterValues | None = None
 ) -> ReadParameters:
-    """What was given, on top of the process's own `defaults`, on top of the declared ones."""
+    """Values from texts, over the process's own `defaults`, over the declared defaults."""
     values = {parameter.name: parameter.default for parameter in declared} | dict(defaults or {})
     if not texts:
         return ReadParameters(values)

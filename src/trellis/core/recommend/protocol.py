@@ -83,7 +83,7 @@ __all__ = [
 
 
 class Rows(msgspec.Struct, frozen=True):
-    """What a recommender is asked about: one row for each container of a VPA, in columns of equal length.
+    """The input of a recommender: one row for each container of a VPA, in columns of equal length.
 
     A row is all containers of one name in all pods of a VPA, those of the past included. `containers` is how many
     containers of the row's pod are recommended for, this one included: what a pod is to have at least is shared among
@@ -95,7 +95,7 @@ class Rows(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_view(cls, view: RowsView, positions: IntColumn, containers: FloatColumn) -> Rows:
-        """Some rows of a view."""
+        """The rows at some positions of a view."""
         return cls(view if len(positions) == len(view) else view.select(positions), containers)
 
     def __len__(self) -> int:
@@ -108,40 +108,40 @@ class Rows(msgspec.Struct, frozen=True):
 
     @property
     def first(self) -> FloatColumn:
-        """When the first CPU sample was taken; NaN before."""
+        """The time of the first CPU sample; NaN without one."""
         return self.usage.first
 
     @property
     def last(self) -> FloatColumn:
-        """When the last one was."""
+        """The time of the last CPU sample."""
         return self.usage.last
 
     @property
     def count(self) -> IntColumn:
-        """How many there were."""
+        """The number of CPU samples."""
         return self.usage.count
 
     @property
     def last_oom(self) -> FloatColumn:
-        """When a container was last killed for its memory; NaN if none was."""
+        """The time of the last OOM kill; NaN without one."""
         return self.usage.last_oom
 
     @property
     def started(self) -> FloatColumn:
-        """When the newest pod that has the container started; NaN while there is no pod."""
+        """The start time of the newest pod with the container; NaN while there is no pod."""
         return self.usage.started
 
     @property
     def requests(self) -> FloatColumn:
-        """What the container requests in that pod, (CPU, MEMORY; row); NaN where it requests nothing."""
+        """The requests of the container in that pod, (CPU, MEMORY; row); NaN where absent."""
         return self.usage.requests
 
     def age(self, now: float) -> FloatColumn:
-        """For how many seconds that pod has run; NaN while there is no pod."""
+        """The age of that pod in seconds; NaN while there is no pod."""
         return now - self.usage.started
 
     def percentiles(self, resource: int, fractions: Sequence[float]) -> FloatColumn:
-        """What so many of the samples stay below, (fraction, row); NaN where there are no samples.
+        """Percentiles of the samples, (fraction, row); NaN where there are no samples.
 
         The histograms behind it forget: what was used a day ago weighs half as much as what is used now. Memory counts
         by its peak of each day, and by what out-of-memory kills showed to be too little. Bins are 5 % wide.
@@ -233,47 +233,47 @@ class Estimates(msgspec.Struct, frozen=True):
     def from_bounds(
         cls, cpu: FloatColumn, memory: FloatColumn, explanation: Explanations = NO_EXPLANATION
     ) -> Estimates:
-        """From the lower bound, target and upper bound of each resource, as (3, rows)."""
+        """Estimates from the lower bound, target and upper bound of each resource, as (3, rows)."""
         bounds = np.empty((3, 2, cpu.shape[-1]))
         bounds[:, CPU], bounds[:, MEMORY] = cpu, memory
         return cls(bounds, explanation=explanation)
 
     @property
     def lower(self) -> FloatColumn:
-        """Below this a running pod is too small, (CPU, MEMORY; row)."""
+        """A running pod with less is too small, (CPU, MEMORY; row)."""
         lower: FloatColumn = self.bounds[LOWER]
         return lower
 
     @property
     def target(self) -> FloatColumn:
-        """What a container should request."""
+        """The recommended requests."""
         target: FloatColumn = self.bounds[MIDDLE]
         return target
 
     @property
     def upper(self) -> FloatColumn:
-        """Above this a running pod is too large."""
+        """A running pod with more is too large."""
         upper: FloatColumn = self.bounds[UPPER]
         return upper
 
 
 class Recommender(Protocol):
-    """What is asked. Plain attributes will do for the first three.
+    """The protocol. The first three members may be plain attributes.
 
     A fourth one, `needs_runs`, need not be there. Where it is true, `rows.runs` knows the last runs of all rows served.
     """
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """The name in messages."""
 
     @property
     def needs_history(self) -> bool:
-        """Whether `rows.hours` must know something: hourly summaries are then kept of all rows it serves."""
+        """Whether `rows.hours` is read: hourly summaries of all served rows are then recorded."""
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """What can be set, for all VPAs with `--set` and for one VPA in `spec.recommenders[].parameters`.
+        """The parameters, set for all VPAs with `--set` and for one VPA in `spec.recommenders[].parameters`.
 
         A declaration has type, unit, range, default and meaning. Values are read and checked by it before they get
         here, so that `estimate` finds a sound value under every declared name.

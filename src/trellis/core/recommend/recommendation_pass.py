@@ -45,7 +45,7 @@ NOT_SERVED_HERE = Reason("NotServedHere", "The VerticalPodAutoscaler is gone, or
 
 
 class VpaCountLabels(NamedTuple):
-    """What VPAs are counted by."""
+    """The labels by which VPAs are counted."""
 
     update_mode: str
     has_recommendation: bool
@@ -109,11 +109,11 @@ class PassColumns(msgspec.Struct, frozen=True):
     sized: BoolColumn
 
     def uncapped_targets(self) -> FloatColumn:
-        """Of every row, (resource, row); NaN where nothing is recommended."""
+        """The uncapped target of every row, (resource, row); NaN without a recommendation."""
         return _gather_rows(self.amounts[UNCAPPED], self.container_numbers)
 
     def previous_targets(self) -> FloatColumn:
-        """What was published of every row before this pass."""
+        """The published target of every row before this pass."""
         return _gather_rows(self.previous, self.container_numbers)
 
     def find_previous_targets(self, rows: IntColumn) -> FloatColumn:
@@ -139,7 +139,7 @@ class PassColumns(msgspec.Struct, frozen=True):
 
 
 class PassResult(msgspec.Struct, frozen=True):
-    """Everything a pass decided. `conditions` has the conditions that hold, as bits by VPA number."""
+    """The decisions of a pass. `conditions` has the true conditions, as bits by VPA number."""
 
     writes: list[VpaStatusWrite]
     columns: PassColumns
@@ -152,15 +152,15 @@ class PassResult(msgspec.Struct, frozen=True):
 
     @property
     def vpas(self) -> int:
-        """How many are served."""
+        """The number of served VPAs."""
         return sum(self.counts.values())
 
     def totals(self) -> FloatColumn:
-        """For all replicas together, (resource, row), of rows that keep such a history, published or not."""
+        """The totals of all replicas, (resource, row), of rows with such a history, published or not."""
         return _gather_rows(self.estimates.totals, self.columns.container_numbers)
 
     def explain_all(self) -> Iterator[ContainerExplanation]:
-        """All containers that have a row. It makes an object for each: too slow for every pass."""
+        """The explanations of all containers with a row. One object for each: too slow for every pass."""
         return map(self.explain_row, range(len(self.columns.keys)))
 
     def explain_vpa(self, namespace: str, vpa: str) -> list[ContainerExplanation]:
@@ -169,7 +169,7 @@ class PassResult(msgspec.Struct, frozen=True):
         return [self.explain_row(at) for at, key in keys if key.vpa == vpa and key.namespace == namespace]
 
     def explain_row(self, position: int) -> ContainerExplanation:
-        """One container, by the position of its row."""
+        """The explanation of one container, by the position of its row."""
         columns, estimates = self.columns, self.estimates
         key, container = columns.keys[position], int(columns.container_numbers[position])
         if container < 0:
@@ -230,7 +230,7 @@ def _gather_rows(by_container: FloatColumn, container_numbers: IntColumn) -> Flo
 
 
 def find_shortages(vpas: IntColumn, estimates: PassEstimates, columns: PassColumns) -> dict[int, HistoryShortage]:
-    """By VPA number: the container with the lowest confidence, where confidence is low."""
+    """By VPA number, the container with the lowest confidence, where confidence is low."""
     numbers = np.flatnonzero(find_low_confidence(estimates))
     owners = columns.owners[numbers]
     is_selected = np.zeros(max(int(columns.owners.max(initial=-1)), int(vpas.max(initial=-1))) + 1, dtype=np.bool_)
@@ -257,7 +257,7 @@ def run_pass(
     *,
     observer: AmountsObserver | None = None,
 ) -> PassResult:
-    """One pass over all rows; the store records writes once they are applied. `observer` follows post-processing."""
+    """Run a pass over all rows; the store records writes once they are applied. `observer` follows post-processing."""
     store.apply_changes(recommenders)
     container_numbers = store.find_container_numbers(view.keys)
     estimates = estimate_all(view, container_numbers, store, recommenders, now)

@@ -27,7 +27,7 @@ from trellis.core.recommend.validation import needs_runs
 
 
 def read_presets(texts: Sequence[str], recommenders: Sequence[str]) -> dict[str, dict[str, str]]:
-    """What was written, by recommender and parameter; the last of two counts."""
+    """Presets by recommender and parameter; the last of two counts."""
     presets: dict[str, dict[str, str]] = {}
     for text in texts:
         key, is_set, value = text.partition("=")
@@ -91,7 +91,7 @@ def _split_key(text: str, key: str, recommenders: Sequence[str]) -> tuple[str, s
 
 
 def built_in_recommenders(settings: DefaultSettings | None = None) -> dict[str, Recommender]:
-    """All of them; those that fall back, or choose, are given what they fall back to and choose from here."""
+    """The built-in recommenders by name, with their fallbacks and candidates."""
     default = DefaultRecommender(settings)
     recommenders: tuple[Recommender, ...] = (
         default,

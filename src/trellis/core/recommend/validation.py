@@ -40,7 +40,7 @@ class RecommenderDeclaration(msgspec.Struct, frozen=True):
 
 
 def read_declaration(recommender: object) -> RecommenderDeclaration:
-    """What it declares, or `InvalidInput` with everything that keeps it from being a recommender."""
+    """The declaration of a recommender; raises `InvalidInput` with all problems."""
     problems = list(_find_problems(recommender))
     if problems:
         raise InvalidInput(type(recommender).__name__, f"is no recommender: {'; '.join(problems)}")
@@ -49,7 +49,7 @@ def read_declaration(recommender: object) -> RecommenderDeclaration:
 
 
 def needs_runs(recommender: Recommender) -> bool:
-    """Whether `rows.runs` must know something. False if the recommender does not declare it."""
+    """Whether the recommender reads `rows.runs`. False if it does not declare it."""
     return getattr(recommender, "needs_runs", False) is True
 
 
@@ -100,7 +100,7 @@ def _matches_kind(kind: ParameterKind, value: ParameterValue) -> bool:
 
 
 class UnavailableRecommender:
-    """Stands in for a recommender, and takes whatever parameters are meant for it."""
+    """A stand-in for a recommender that cannot be used; accepts all parameters."""
 
     needs_history = False
     parameters: tuple[Parameter, ...] = ()
@@ -118,7 +118,7 @@ MOST_EXPLANATION_COLUMNS: Final = 32
 
 
 def find_explanation_problem(explanation: object, rows: int) -> str:
-    """What is wrong with an explanation of so many rows; empty if nothing is."""
+    """The problem of an explanation of so many rows; empty without one."""
     if not isinstance(explanation, Mapping):
         return f"explained itself with {type(explanation).__name__}, not with columns by name"
     if len(explanation) > MOST_EXPLANATION_COLUMNS:
@@ -150,7 +150,7 @@ _BOUND_NAMES = ("lower bound", "target", "upper bound")
 
 
 def find_shape_problem(estimates: object, rows: int) -> str:
-    """What is wrong with an answer as a whole; empty if nothing is."""
+    """The problem of the shape of estimates; empty without one."""
     if not isinstance(estimates, Estimates):
         return f"answered with {type(estimates).__name__}, not with estimates"
     columns: tuple[tuple[str, object, tuple[int, ...]], ...] = (
@@ -169,7 +169,7 @@ def find_shape_problem(estimates: object, rows: int) -> str:
 
 
 def find_impossible_rows(estimates: Estimates) -> BoolColumn:
-    """Which rows have an amount that is negative, infinite, out of order, or missing beside others that are not."""
+    """Mask of rows with an amount that is negative, infinite, out of order, or missing beside others."""
     bounds = estimates.bounds
     missing = np.isnan(bounds)
     is_impossible = missing.any(axis=0) & ~missing.all(axis=0)

@@ -67,17 +67,17 @@ class ColumnTable:
 
     @property
     def numbers_end(self) -> int:
-        """One more than the highest number that was ever in use."""
+        """One more than the highest number ever in use: the end of the part of a column that has entries."""
         return self._next
 
     @property
     def size(self) -> int:
-        """How many numbers are in use."""
+        """The count of numbers in use."""
         return self._next - len(self._free)
 
     @property
     def nbytes(self) -> int:
-        """What the columns occupy."""
+        """The size of the columns."""
         return self.used.nbytes + sum(self._column(name).nbytes for name in self.initial_values)
 
     def numbers(self) -> IntColumn:
@@ -90,7 +90,7 @@ class ColumnTable:
             self._column(name)[numbers] = self.initial_values[name]
 
     def allocate(self, count: int) -> IntColumn:
-        """So many unused numbers, their columns with initial values."""
+        """Allocate unused numbers, with the initial values of their columns."""
         return np.array([self._allocate_number() for _ in range(count)], dtype=np.int64)
 
     def release(self, numbers: IntColumn) -> None:
@@ -164,7 +164,7 @@ def _grow_column(column: np.ndarray[Any, np.dtype[Any]], capacity: int, fill: fl
 
 
 def find_run_starts(*columns: IntColumn) -> IntColumn:
-    """Where a run of equal entries begins, in columns whose equal entries are side by side."""
+    """The positions at which runs of equal entries begin, in columns whose equal entries are adjacent."""
     changed = np.zeros(len(columns[0]), dtype=np.bool_)
     changed[:1] = True
     for column in columns:

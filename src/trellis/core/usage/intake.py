@@ -55,7 +55,7 @@ class Readings(NamedTuple):
     times: FloatColumn
     values: FloatColumn
     pods: IntColumn
-    """How many pods a value stands for in the totals of its workload."""
+    """The number of pods that a value stands for in the totals of its workload."""
 
     def select(self, mask: BoolColumn) -> Readings:
         """The readings that a mask selects."""
@@ -154,7 +154,7 @@ def move_windows(table: SlotTable, readings: Readings, lengths: FloatColumn) -> 
 def raise_peaks(
     bank: HistogramBank, readings: Readings, ends: FloatColumn, peaks: FloatColumn, other_peaks: FloatColumn
 ) -> None:
-    """Where a value is above both peaks of its slot, put it into `peaks` and into the histogram in their place.
+    """Replace the peak of a slot, in `peaks` and in the histogram, by a value above both of its peaks.
 
     A peak of 0 bytes counts: upstream ignores later samples of such a window.
     """
@@ -168,7 +168,7 @@ def raise_peaks(
 
 
 class _IntakeResult(NamedTuple):
-    """Which values of a resource were accepted, and which were late or repeated."""
+    """Masks of the accepted, late and repeated values of a resource."""
 
     accepted: BoolColumn
     late: BoolColumn
@@ -258,7 +258,7 @@ def _add_memory(state: UsageState, readings: Readings) -> _IntakeResult:
 
 
 def _count_ready_pods(state: UsageState, slots: IntColumn) -> IntColumn:
-    """By VPA, how much a sample is worth for the whole workload: the Ready pods in the batch, or itself alone.
+    """By VPA, the factor from a sample to the whole workload: the Ready pods in the batch, at least 1.
 
     A pod that became Ready since the batch before has not shared the load for all of the time that this batch covers.
     Counted with the samples of the pods that bore the load, it would raise the total with each new replica.
@@ -321,7 +321,7 @@ _MOST_REMEMBERED = 16
 
 
 class OomRecord(msgspec.Struct, frozen=True):
-    """What became of some kills: those that were recorded, with the memory they are taken to have needed."""
+    """The result of recording kills: those that count, with the memory their containers are taken to have needed."""
 
     kills: tuple[OomKill, ...]
     rows: IntColumn
@@ -330,7 +330,7 @@ class OomRecord(msgspec.Struct, frozen=True):
 
 
 class CountedKills:
-    """When the containers of slots were killed: the newest few times of each."""
+    """The newest kill times of the containers in slots."""
 
     def __init__(self) -> None:
         self._times: dict[int, list[float]] = {}

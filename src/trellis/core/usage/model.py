@@ -29,7 +29,7 @@ from trellis.core.usage.view import RowsView, build_rows_view
 
 
 class UsageModelSizes(msgspec.Struct, frozen=True):
-    """How much a model holds. `names` are keys of rows, pods and containers; `bytes` are those of its columns."""
+    """The sizes of a model. `names` counts keys of rows, pods and containers; `bytes` is the size of its columns."""
 
     vpas: int
     rows: int
@@ -52,7 +52,7 @@ class UsageModel:
 
     @property
     def namespaces(self) -> list[str]:
-        """The namespaces whose pods are tracked; `track_pods` without pods ends that."""
+        """The namespaces with tracked pods; `track_pods` without pods removes one."""
         return self._pods.namespaces
 
     def track_pods(self, namespace: str, pods: Sequence[TrackedPod], now: float) -> None:

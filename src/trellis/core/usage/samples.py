@@ -74,7 +74,7 @@ class Samples(msgspec.Struct, frozen=True):
 
     @classmethod
     def concatenate(cls, parts: Sequence[Samples]) -> Samples:
-        """All samples of some batches, in order."""
+        """The samples of several batches, in order."""
         if not parts:
             return cls.empty()
         return cls(
@@ -105,7 +105,7 @@ class IngestResult(msgspec.Struct, frozen=True):
 
 
 class ScreenedSamples(msgspec.Struct, frozen=True):
-    """Which values of a batch are valid by themselves, before they are compared with earlier samples."""
+    """Masks of the values that are valid by themselves, before they are compared with earlier samples."""
 
     cpu: BoolColumn
     memory: BoolColumn
@@ -138,6 +138,6 @@ def screen_samples(samples: Measurements, slots: IntColumn, now: float) -> Scree
 
 
 def count_dropped(dropped: dict[Reason, BoolColumn]) -> dict[str, int]:
-    """How many samples were dropped, by the code of the reason; reasons that hold for none are left out."""
+    """The number of dropped samples by reason code, without zeros."""
     numbers = {reason.code: int(np.count_nonzero(is_dropped)) for reason, is_dropped in dropped.items()}
     return {code: number for code, number in numbers.items() if number}

@@ -31,7 +31,7 @@ class Tuning(msgspec.Struct, frozen=True):
 
 
 class UsageSettings(msgspec.Struct, frozen=True):
-    """What holds for every row; the defaults are upstream's, as a checkpoint is only readable with equal half-lives."""
+    """Settings of all rows; the defaults are upstream's: checkpoints are only readable with equal half-lives."""
 
     cpu_half_life: float = DAY
     """Seconds after which a CPU sample weighs half as much as a new one."""
@@ -42,7 +42,7 @@ class UsageSettings(msgspec.Struct, frozen=True):
     oom_bump_up_ratio: float = 1.2
     oom_min_bump_up: float = 104_857_600.0
     history_days: int = 35
-    """How far back the hourly summaries reach: five weeks show a week's rhythm five times."""
+    """The length of hourly history: five weeks show a week's rhythm five times."""
 
     def __post_init__(self) -> None:
         _check_minimum("cpu_half_life", self.cpu_half_life, 1.0, "at least one second")
@@ -52,7 +52,7 @@ class UsageSettings(msgspec.Struct, frozen=True):
 
     @property
     def tuning(self) -> Tuning:
-        """What a row starts with, and goes back to when its VPA overrides nothing any more."""
+        """The tuning of a row whose VPA overrides nothing."""
         return Tuning(self.memory_window, self.memory_windows, self.oom_bump_up_ratio, self.oom_min_bump_up)
 
 

@@ -44,11 +44,11 @@ class VpaTable(KeyedTable[VpaKey]):
     pods: IntColumn
     """Ready pods in the newest batch that had any, which is by how much an OOM kill counts for the whole workload."""
     deleted_at: FloatColumn
-    """When the VPA was found to be deleted."""
+    """The time at which the VPA was found to be deleted."""
 
 
 class RowTable(KeyedTable[RowKey]):
-    """One entry per container name of a VPA. Times are NaN where there is none."""
+    """One entry per container name of a VPA. Absent times are NaN."""
 
     initial_values = {
         "vpa": -1,
@@ -83,18 +83,18 @@ class RowTable(KeyedTable[RowKey]):
     count: IntColumn
     """CPU samples, as upstream counts: they alone decide how sure a recommendation is."""
     idle_since: FloatColumn
-    """Since when no container feeds it."""
+    """The time since which no container feeds the row."""
     last_oom: FloatColumn
     unsaved_since: FloatColumn
-    """Since when there is something that no checkpoint has."""
+    """The time of the oldest change that is not in a checkpoint."""
     changed_at: FloatColumn
-    """When something new last came."""
+    """The time of the last change."""
     unsaved_kill_at: FloatColumn
-    """When an OOM kill came that no checkpoint has."""
+    """The time of the last OOM kill that is not in a checkpoint."""
     has_checkpoint: BoolColumn
     """Whether the row's checkpoint is ours: read, or written."""
     restored_from: FloatColumn
-    """When the checkpoint was written that the row began with: OOM kills up to then are in it."""
+    """The time at which the restored checkpoint was written: it includes OOM kills up to then."""
     memory_window: FloatColumn
     memory_windows: IntColumn
     oom_bump_up_ratio: FloatColumn
@@ -139,7 +139,7 @@ class RowTable(KeyedTable[RowKey]):
 
 
 class SlotTable(ColumnTable):
-    """One entry per container of a pod that is followed or departed just now. Times are NaN where there is none."""
+    """One entry per container of a tracked pod, or of one that departed recently. Absent times are NaN."""
 
     initial_values = {
         "row": -1,
@@ -170,7 +170,7 @@ class SlotTable(ColumnTable):
     cpu_request: FloatColumn
     """The CPU request in millicores; NaN if there is none."""
     started: FloatColumn
-    """When the pod started; NaN if unknown."""
+    """The start time of the pod; NaN if unknown."""
     departed_at: FloatColumn
     last_cpu: FloatColumn
     last_memory: FloatColumn
@@ -178,18 +178,18 @@ class SlotTable(ColumnTable):
     memory_peak: FloatColumn
     """The highest sample of the window, in bytes; NaN before the first. Peaks are what the histogram has of it."""
     oom_peak: FloatColumn
-    """What an OOM kill in the window was taken to need; only the higher of the two is in the histogram."""
+    """The estimated need after an OOM kill in the window; only the higher of the two is in the histogram."""
     total_peak: FloatColumn
     """The same two for the whole workload."""
     total_oom_peak: FloatColumn
 
     @property
     def live(self) -> BoolColumn:
-        """Which slots are those of followed pods."""
+        """Mask of the slots of tracked pods."""
         return self.used & np.isnan(self.departed_at)
 
     def count_per_row(self, mask: BoolColumn, rows: int) -> IntColumn:
-        """How many of some slots feed each of so many rows."""
+        """The number of masked slots per row."""
         return np.bincount(self.row[mask], minlength=rows)
 
 
@@ -336,6 +336,6 @@ class UsageState:
 
     @property
     def nbytes(self) -> int:
-        """What the columns, banks and rings occupy once all of their pages are in use."""
+        """The size of columns, banks and rings once all of their pages are in use."""
         parts = (self.vpas, self.rows, self.slots, self.cpu, self.memory, self.cpu_total, self.memory_total)
         return sum(part.nbytes for part in parts) + self.history.nbytes + self.runs.nbytes

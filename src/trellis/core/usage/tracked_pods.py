@@ -46,7 +46,7 @@ class TrackedPod(msgspec.Struct, frozen=True, gc=False):
 
 
 def track_pod(pod: ObservedPod, vpa: str) -> TrackedPod:
-    """The pod as it is followed for the autoscaler that governs it."""
+    """The pod in the form in which the usage model tracks it."""
     metadata = pod.metadata
     containers = tuple(
         _track_container(container.name, read_current_resources(pod, container.name).requests)
@@ -92,7 +92,7 @@ class _TrackedSlots(msgspec.Struct, frozen=True, gc=False):
 
 
 class TrackedPods:
-    """The followed pods and their slots."""
+    """The tracked pods and their slots."""
 
     def __init__(self, table: SlotTable) -> None:
         self._table = table
@@ -104,16 +104,16 @@ class TrackedPods:
 
     @property
     def namespaces(self) -> list[str]:
-        """Where there are followed pods."""
+        """The namespaces with tracked pods."""
         return list(self._live)
 
     @property
     def size(self) -> int:
-        """How many names are kept, of pods that are followed or departed."""
+        """The number of names of tracked and departed pods."""
         return len(self._slots) + len(self._departed) + sum(map(len, self._live.values()))
 
     def find_slots(self, namespaces: Sequence[str], pods: Sequence[str], containers: Sequence[str]) -> IntColumn:
-        """The slot of each sample; -1 for a container that is not followed."""
+        """The slot of each sample; -1 for a container that is not tracked."""
         names = zip(namespaces, pods, containers, strict=True)
         slots = np.empty(len(pods), dtype=np.int64)
         for begin in range(0, len(slots), _LOOKUP_BATCH):
@@ -171,7 +171,7 @@ class TrackedPods:
         return slots
 
     def _reuse_slots(self, live: dict[str, _TrackedSlots], namespace: str, pod: TrackedPod, now: float) -> bool:
-        """Give a pod the slots that it has, or had until just now; returns whether there are such."""
+        """Give a pod the slots that it has, or had until it departed; returns whether there are any."""
         tracked = live.get(pod.name)
         if tracked is not None and tracked.can_serve(pod):
             live[pod.name] = _TrackedSlots(pod, tracked.slots)

@@ -14,33 +14,33 @@ from trellis.core.usage.state import UsageState
 
 
 class RowsView(msgspec.Struct, frozen=True):
-    """Some rows, in columns of equal length. Banks, history and runs are the model's own: read, never change."""
+    """A view of rows, in columns of equal length. Banks, history and runs are the model's own: read-only."""
 
     keys: list[RowKey]
     rows: IntColumn
-    """Where each row is in `cpu` and `memory`."""
+    """The row in `cpu` and `memory`."""
     vpas: IntColumn
-    """One number for all rows of a VPA, the same as long as the model knows it."""
+    """The number of the row's VPA, the same as long as the model knows it."""
     first: FloatColumn
-    """When the first CPU sample was taken, NaN before."""
+    """The time of the first CPU sample; NaN without one."""
     last: FloatColumn
-    """When the last one was."""
+    """The time of the last CPU sample."""
     count: IntColumn
-    """How many there were."""
+    """The number of CPU samples."""
     last_oom: FloatColumn
-    """When a container was last killed for its memory, NaN if none was."""
+    """The time of the last OOM kill; NaN without one."""
     current: BoolColumn
-    """Whether pods have such a container: those there are, or the last ones there were."""
+    """Whether running pods have such a container, or the last pods had, if none run."""
     started: FloatColumn
-    """When the newest pod that has such a container started; NaN if there is none now."""
+    """The start time of the newest pod with such a container; NaN without a pod."""
     requests: FloatColumn
-    """What the container requests in that pod, (CPU, MEMORY; row), in millicores and bytes; NaN where nothing."""
+    """The requests in that pod, (CPU, MEMORY; row), in millicores and bytes; NaN where absent."""
     total_rows: IntColumn
-    """Where each row is in `cpu_total` and `memory_total`; -1 if no totals are kept."""
+    """The row in `cpu_total` and `memory_total`; -1 without totals."""
     history_rows: IntColumn
-    """Where each row is in `history`; -1 if none is kept."""
+    """The row in `history`; -1 without one."""
     run_rows: IntColumn
-    """Where each row is in `runs`; -1 if none are kept."""
+    """The row in `runs`; -1 without runs."""
     cpu: HistogramBank
     memory: HistogramBank
     cpu_total: HistogramBank
@@ -52,7 +52,7 @@ class RowsView(msgspec.Struct, frozen=True):
         return len(self.rows)
 
     def select(self, positions: IntColumn) -> RowsView:
-        """Some of the rows, in the order given; banks, history and runs are still the model's."""
+        """The view of some rows, in the given order; banks, history and runs are still the model's."""
         columns = {name: getattr(self, name)[..., positions] for name in _COLUMNS}
         keys = [self.keys[position] for position in positions.tolist()]
         return msgspec.structs.replace(self, keys=keys, **columns)
@@ -120,7 +120,7 @@ def build_rows_view(state: UsageState, rows: IntColumn | None) -> RowsView:
 
 
 def _find_current_rows(state: UsageState) -> BoolColumn:
-    """By row: whether a followed pod feeds it, or, if its VPA has none, whether it is among the last that were sampled.
+    """By row, whether a tracked pod feeds it, or, if its VPA has none, whether it was sampled last.
 
     A container that was renamed or removed so leaves the recommendation at once, and one of a workload that is scaled
     to nothing, or between two runs, stays in it.
@@ -140,7 +140,7 @@ def _find_current_rows(state: UsageState) -> BoolColumn:
 
 
 def _read_newest_pods(state: UsageState) -> tuple[FloatColumn, FloatColumn]:
-    """By row: when the newest pod that feeds it started, and what is requested there.
+    """By row, the start time of the newest pod that feeds it, and its requests.
 
     Of several pods that started at one moment, as those of a Job do, the highest requests count.
     """
@@ -161,6 +161,6 @@ def _read_newest_pods(state: UsageState) -> tuple[FloatColumn, FloatColumn]:
 
 
 def _renumber(numbers: IntColumn) -> tuple[IntColumn, IntColumn]:
-    """Those of some numbers that are not -1, and where each is among them."""
+    """The numbers other than -1, and the position of each entry among them."""
     valid = numbers >= 0
     return numbers[valid], np.where(valid, np.cumsum(valid) - 1, -1)

@@ -43,7 +43,7 @@ _UNREADABLE: Final = "{"
 def anonymize_node_groups(
     files: Mapping[str, str], mask: Callable[[Mapping[str, Any]], dict[str, Any]]
 ) -> dict[str, str]:
-    """Each document of the files in a file of its own, as JSON; `mask` masks one."""
+    """The masked documents of the files as JSON, one file each; `mask` masks a document."""
     documents: list[str] = []
     for name, text in sorted(files.items()):
         manifests, broken = read_manifests(ManifestSource(name, text.encode(errors="surrogatepass")))

@@ -180,7 +180,7 @@ class _ClusterReader:
         await self._read_listed(resource, namespaces, put)
 
     async def read_cluster_wide(self, resource: Resource[Any], namespaces: NamespaceScope, put: PutLines) -> None:
-        """All of one kind in the cluster; where they may not be read, those that are wanted at least."""
+        """All objects of one kind in the cluster; if forbidden, those of the requested namespaces."""
         if namespaces.listed == _CLUSTER.listed or await self._read_listed(resource, _CLUSTER, put):
             await self._read_listed(resource, namespaces, put)
 
@@ -213,7 +213,7 @@ class _ClusterReader:
         return missing
 
     async def read_usage(self, namespaces: NamespaceScope, put: PutLines) -> None:
-        """What is used now, as metrics.k8s.io has it."""
+        """Current usage from metrics.k8s.io."""
 
         async def read(namespace: str) -> str:
             try:
@@ -231,7 +231,7 @@ class _ClusterReader:
         )
 
     async def read_scales(self) -> AsyncIterator[bytes]:
-        """What the scales of kinds say that are not well known, and those of their controllers."""
+        """The scales of kinds that are not well known, and of their controllers."""
         lookups = ScaleLookups(self._client, draw=lambda: 0.0)
         while unread_scales := self._targets.pop_unread():
             scales = await lookups.find_all(unread_scales)
@@ -268,7 +268,7 @@ class _ClusterReader:
     async def _read_object(
         self, resource: Resource[Any], namespace: str, name: str, title: str
     ) -> AsyncIterator[bytes]:
-        """One object, if there is one."""
+        """One object, if it exists."""
         try:
             item = await self._client.get(resource, name, namespace)
         except NotFound:

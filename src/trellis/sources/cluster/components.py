@@ -87,7 +87,7 @@ def parse_flags(words: Iterable[str]) -> Mapping[str, str]:
 
 
 def _find_component(words: tuple[str, ...], image: str) -> str:
-    """What its command says, `trellis updater` or `/updater`; else what its image is called, `vpa-updater`."""
+    """The component by its command (`trellis updater` or `/updater`), else by its image (`vpa-updater`)."""
     previous = ""
     for word in words:
         component = _COMPONENTS.get(word.rpartition("/")[2], "")

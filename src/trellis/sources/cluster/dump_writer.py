@@ -99,7 +99,7 @@ class DumpWriter:
         return encode_line(dump_format.COMPONENT, component)
 
     def encode_usage(self, samples: Samples) -> bytes:
-        """What containers use now."""
+        """Current usage of containers."""
         self.counts[USAGE] += len(samples)
         names = samples.namespaces, samples.pods, samples.containers
         if self._mask is not None:
@@ -112,7 +112,7 @@ class DumpWriter:
         return encode_line(dump_format.USAGE, UsageColumns(*names, samples.times, samples.cpu, samples.memory))
 
     def encode_history(self, history: ContainerHistory) -> bytes:
-        """What one container used over time."""
+        """The usage of one container over time."""
         self.counts[HISTORY] += len(history)
         if self._mask is not None:
             history = msgspec.structs.replace(

@@ -71,7 +71,7 @@ async def list_pages(client: Client, resource: Resource[T], namespace: str = "")
 
 
 def describe_error(error: TrellisError, resource: Resource[Any] | None = None) -> str:
-    """Why something could not be had, in a few words."""
+    """A short reason why a list or an object could not be read."""
     match error:
         case Forbidden() | Unauthorized():
             return FORBIDDEN

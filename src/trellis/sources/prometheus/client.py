@@ -47,7 +47,7 @@ from trellis.sources.prometheus.settings import PrometheusSettings
 
 
 class PrometheusCredentials:
-    """In upstream's order: the file's token, the token, name and password; last those in the address."""
+    """Credentials in upstream's order: token file, token, name and password; last those in the address."""
 
     def __init__(self, settings: PrometheusSettings, user: str = "", password: str = "") -> None:
         self._file = settings.prometheus_bearer_token_file
@@ -95,7 +95,7 @@ _LONGEST_WAIT_SECONDS: Final = 60.0
 
 
 class PrometheusClient:
-    """One Prometheus. To be made and used within one event loop; a context that closes its connections.
+    """A client of one Prometheus, for use within one event loop; a context that closes its connections.
 
     `queries` counts queries, `attempts` the requests that they took. With `fail_fast` the first request is not retried
     if it cannot connect: a command is interactive, and its address may be wrong.
@@ -146,11 +146,11 @@ class PrometheusClient:
             await close_session(session)
 
     async def query(self, query: str, time: float) -> QueryResult:
-        """What a query says at one time; raises `PrometheusError`."""
+        """The result of a query at one time; raises `PrometheusError`."""
         return await self._query("/api/v1/query", {"query": query, "time": _format_time(time)}, read_query_result)
 
     async def query_range(self, query: str, start: float, end: float, step: float) -> QueryResult:
-        """What a query says from start to end, both included; raises `PrometheusError`."""
+        """The result of a query from start to end, both included; raises `PrometheusError`."""
         parameters = {"query": query, "start": _format_time(start), "end": _format_time(end), "step": f"{step:.3f}"}
         return await self._query("/api/v1/query_range", parameters, read_query_result)
 

@@ -53,7 +53,7 @@ def parse_prometheus_duration(value: object) -> Duration:
 
 
 def check_span(value: str) -> str | None:
-    """What keeps a text from being a time that has passed, or None: the `check` of a setting."""
+    """The problem of a duration that must be longer than 0s, or None: the `check` of a setting."""
     try:
         return None if parse_prometheus_duration(value) else "must be longer than 0s"
     except InvalidDuration as error:

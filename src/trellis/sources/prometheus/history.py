@@ -38,7 +38,7 @@ class QueryWindow(msgspec.Struct, frozen=True):
 
 
 class QueryWindows:
-    """What is left to ask for. For each namespace it comes in the order of time, and once."""
+    """The windows still to query. Those of a namespace come in the order of time, each once."""
 
     def __init__(self, groups: Iterable[tuple[str, ...] | None], steps: int, longest: int) -> None:
         self._last = steps
@@ -48,7 +48,7 @@ class QueryWindows:
 
     @property
     def size(self) -> int:
-        """How much is left."""
+        """The size of the remaining windows."""
         return sum(window.size for window in self._waiting)
 
     def next(self) -> QueryWindow | None:
@@ -89,7 +89,7 @@ _MOST_STEPS: Final = 10_000
 
 
 class HistoryProgress(msgspec.Struct, frozen=True):
-    """How far reading has come: `done` of `total`, in steps times namespaces, and the samples so far.
+    """The progress of reading: `done` of `total`, in steps times namespaces, and the samples so far.
 
     `unread` counts the series that do not say of which container they are.
     """
@@ -104,7 +104,7 @@ ReportHistory: TypeAlias = Callable[[HistoryProgress], None]
 
 
 class TimeGrid(msgspec.Struct, frozen=True):
-    """The times of which something is known: so many, a step apart."""
+    """The times of samples: `count` of them, `step` seconds apart."""
 
     start: float
     step: float
@@ -117,19 +117,19 @@ class TimeGrid(msgspec.Struct, frozen=True):
         return cls(now - length, step, int(length / step) + 1)
 
     def split_into_windows(self, groups: Sequence[tuple[str, ...] | None], longest: float) -> QueryWindows:
-        """Where to begin: pieces of at most so many steps."""
+        """Windows of at most so many steps."""
         return QueryWindows(groups, self.count, max(1, int(min(longest, _MOST_STEPS))))
 
 
 class WindowUsage(msgspec.Struct, frozen=True):
-    """A piece that was read: CPU and memory of containers side by side, and when that was."""
+    """The usage read from one window: CPU and memory of containers side by side, and the times."""
 
     joined: JoinedSeries
     times: FloatColumn
 
     @property
     def measured(self) -> Measurements:
-        """What was measured, entry by entry."""
+        """The measurements, entry by entry."""
         cpu, memory = self.joined.columns
         return Measurements(self.times, cpu, memory)
 

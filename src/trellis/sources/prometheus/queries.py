@@ -41,7 +41,7 @@ def memory_peak_query(settings: PrometheusSettings, namespaces: Sequence[str] | 
 
 
 def memory_time_query(settings: PrometheusSettings, namespaces: Sequence[str] | None) -> str:
-    """When memory was measured: the time of an answer is that of the question."""
+    """The time of the memory sample; the time of a response is that of the query."""
     measured = f"timestamp({settings.history_memory_metric}{{{_build_selector(settings, namespaces)}}})"
     return _aggregate_by_container(settings, measured)
 

@@ -41,12 +41,12 @@ class QueryResult(msgspec.Struct, frozen=True):
 
     @property
     def owners(self) -> IntColumn:
-        """For each sample the position of its series."""
+        """The position of the series of each sample."""
         return np.repeat(np.arange(len(self.labels), dtype=np.int64), self.counts)
 
 
 class ErrorResponse(msgspec.Struct, frozen=True, rename="camel"):
-    """How Prometheus says no."""
+    """An error response of Prometheus."""
 
     error: str = ""
     error_type: str = ""
@@ -130,7 +130,7 @@ def _read_numbers(raws: Sequence[bytes]) -> FloatColumn:
 
 
 def _split_by_bytes(raws: Sequence[bytes]) -> Iterator[tuple[int, int]]:
-    """From and to which series there are so many bytes."""
+    """Ranges of series with a bounded number of bytes."""
     ends = np.cumsum([len(raw) for raw in raws], dtype=np.int64)
     marks = np.flatnonzero(np.diff(ends // _AT_ONCE)) + 1
     return pairwise(dict.fromkeys([0, *marks.tolist(), len(raws)]))
@@ -197,7 +197,7 @@ def is_temporary(error: PrometheusRefused) -> bool:
 
 
 def retry_after(headers: Mapping[str, str], most: float) -> float | None:
-    """For how many seconds the server asks to be left alone."""
+    """The seconds in the Retry-After header, at most `most`."""
     text = headers.get("Retry-After", "")
     return min(float(text), most) if text.isascii() and text.isdigit() else None
 
@@ -209,5 +209,5 @@ def _asks_too_much(status: int, kind: str, reason: str) -> bool:
 
 
 def _format_excerpt(body: bytes) -> str:
-    """As much of a body as fits into a line: a proxy answers with a page."""
+    """The beginning of a body in one line: a proxy answers with a page."""
     return format_value(" ".join(body[:400].decode("utf-8", "replace").split())) if body else ""

@@ -27,7 +27,7 @@ class JoinedSeries(msgspec.Struct, frozen=True):
 
     @property
     def size(self) -> int:
-        """How many values there are in all columns."""
+        """The number of values in all columns."""
         return sum(int(np.count_nonzero(~np.isnan(column))) for column in self.columns)
 
     def build_samples(self, times: FloatColumn, cpu: FloatColumn, memory: FloatColumn) -> Samples:
@@ -65,7 +65,7 @@ def join_results(
 def _find_container_rows(
     result: QueryResult, labels: tuple[str, str, str], container_rows: dict[tuple[str, str, str], int]
 ) -> IntColumn:
-    """For each series the place of its container, -1 if a label is missing."""
+    """The row of each series' container, -1 if a label is missing."""
     namespace, pod, container = labels
     rows = np.full(len(result.labels), -1, dtype=np.int64)
     for place, series_labels in enumerate(result.labels):

@@ -26,7 +26,7 @@ _RISING: Final = 50  # samples: what never falls for so long is hardly what was 
 
 
 class SeriesOrigin(msgspec.Struct, frozen=True):
-    """Where a series stands: file, rows as an editor numbers them, and what its columns are called there."""
+    """The origin of a series: file, row numbers as in an editor, and column names."""
 
     source: str
     rows: IntColumn
@@ -36,12 +36,12 @@ class SeriesOrigin(msgspec.Struct, frozen=True):
     series: str = ""
 
     def build_row_error(self, place: int, column: str, rule: str) -> InvalidSeries:
-        """What to raise about one field."""
+        """An error about one field."""
         suffix = f" (series {self.series})" if self.series else ""
         return InvalidSeries(self.source, f"row {self.rows[place]}, column {column}{suffix}: {rule}")
 
     def build_error(self, rule: str) -> InvalidSeries:
-        """What to raise about all of it."""
+        """An error about the series."""
         prefix = f"series {self.series} " if self.series else ""
         return InvalidSeries(self.source, f"{prefix}{rule}")
 
@@ -66,7 +66,7 @@ def check_series(name: str, times: FloatColumn, cpu: FloatColumn, memory: FloatC
 
 
 def list_notes(series: Series, origin: SeriesOrigin) -> Iterator[str]:
-    """What is missing, which is no fault."""
+    """Notes about missing samples, which are no error."""
     prefix = f"{origin.source}{f' (series {origin.series})' if origin.series else ''}"
     distances = np.diff(series.times)
     gaps = np.flatnonzero(distances > _GAP * series.interval)

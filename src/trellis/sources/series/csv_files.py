@@ -23,7 +23,7 @@ _GZIP: Final = b"\x1f\x8b"
 
 
 def read_csv(path: Path, name: str, machine: Machine) -> LoadedSeries:
-    """All series of a file; one that is alone in it has the given name. `InvalidSeries` if it cannot be read at all."""
+    """All series of a file; a single one gets the given name. Raises `InvalidSeries` if the file cannot be read."""
     source = str(path)
     with _open_file(path) as stream:
         header, separator = read_header(source, stream)

@@ -41,7 +41,7 @@ _OTHER_FORMATS: Final = (
 
 
 class CsvFormat(msgspec.Struct, frozen=True):
-    """How a file is written: its name, how many fields a row has, what separates them, and which are wanted."""
+    """The format of a file: its name, the fields of a row, the separator, and the selected fields."""
 
     source: str
     fields: int
@@ -50,7 +50,7 @@ class CsvFormat(msgspec.Struct, frozen=True):
 
 
 class CsvBlock(msgspec.Struct, frozen=True):
-    """Some rows of a file, the first of them row `first` as an editor numbers lines; a column of texts for each field.
+    """Rows of a file from row `first` on, numbered as in an editor; a column of texts for each field.
 
     Only the wanted fields are there.
     """
@@ -145,5 +145,5 @@ def _refuse_fields(form: CsvFormat, first: int, counts: IntColumn, text: bytes) 
 
 
 def field_error(source: str, row: int, column: str, text: bytes, rule: str) -> InvalidSeries:
-    """What to raise about one field."""
+    """An error about one field."""
     return InvalidSeries(source, f"row {row}, column {column}: {format_value(text.decode('utf-8', 'replace'))} {rule}")

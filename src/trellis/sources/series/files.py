@@ -38,7 +38,7 @@ def read_manifest(manifest: Path) -> tuple[list[str], list[list[str]]]:
 
 
 def read_declared_resources(manifest: Path, machine: Machine) -> dict[str, DeclaredResources]:
-    """What a manifest says of its series; `InvalidSeries` where that is no number."""
+    """The requests and limits that a manifest declares; raises `InvalidSeries` for an invalid number."""
     header, rows = read_manifest(manifest)
     column_numbers = {name: number for number, name in enumerate(header)}
     columns = find_declared_columns(column_numbers, machine)
@@ -73,7 +73,7 @@ _BYTES_A_ROW: Final = {".csv": 35, ".csv.gz": 8}
 
 
 class SeriesPart(msgspec.Struct, frozen=True):
-    """Something that can be read on its own, also by another process; `rows` is about how many samples it has."""
+    """A part that can be read by itself, also by another process; `rows` estimates its samples."""
 
     path: str
     name: str
@@ -83,7 +83,7 @@ class SeriesPart(msgspec.Struct, frozen=True):
 
 
 class SeriesParts(msgspec.Struct, frozen=True):
-    """What there is to read, and what of it cannot be."""
+    """The parts to read, and the problems of files that cannot be."""
 
     parts: list[SeriesPart]
     problems: list[InvalidSeries]
@@ -117,7 +117,7 @@ def find_parts(paths: Sequence[str]) -> SeriesParts:
 
 
 def read_part(part: SeriesPart, machine: Machine = Machine()) -> LoadedSeries:  # noqa: B008 - frozen, so that one can serve all
-    """What a part holds; what cannot be used is among its problems."""
+    """The series of a part, and its problems."""
     try:
         path = Path(part.path)
         loaded = (

@@ -71,7 +71,7 @@ class ColumnRoles(msgspec.Struct, frozen=True):
 
     @property
     def amounts(self) -> tuple[AmountColumn, ...]:
-        """All columns of numbers but the time."""
+        """All numeric columns except the time."""
         return (*self.cpu, *self.memory, *self.declared.values())
 
     @property
@@ -94,7 +94,7 @@ class ColumnRoles(msgspec.Struct, frozen=True):
 
 
 def assign_roles(source: str, header: Sequence[str], machine: Machine) -> ColumnRoles:
-    """What each column is for; `InvalidSeries` if there is no time, or nothing that was used."""
+    """The role of each column; raises `InvalidSeries` without a time or without usage."""
     names = [name.strip().lower() for name in header]
     numbers = {name.removeprefix("container_"): at for at, name in enumerate(names) if name.startswith(_MEASURED)}
     numbers |= {name: at for at, name in enumerate(names)}

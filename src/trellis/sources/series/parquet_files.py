@@ -55,7 +55,7 @@ def _read_name_range(file: Any, group: int, name: str) -> tuple[str, str]:
 
 
 def read_parquet(path: Path, groups: Sequence[int], name: str, machine: Machine) -> LoadedSeries:
-    """All series of some row groups; one without a name has the given one."""
+    """All series of some row groups; one without a name gets the given one."""
     file = _open_file(path)
     roles = assign_roles(str(path), file.schema_arrow.names, machine)
     file = _open_file(path, [roles.header[column] for column in roles.names], file.metadata)

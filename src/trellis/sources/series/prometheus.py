@@ -27,7 +27,7 @@ async def read_prometheus(
     now: float,
     report: Callable[[HistoryProgress], None] | None = None,
 ) -> LoadedSeries:
-    """As far back as the settings say, of the namespaces that one of the patterns matches; without patterns of all."""
+    """Series of the namespaces that match a pattern, or of all, over the history length in the settings."""
     address = settings.prometheus_address
     namespaces = await _find_namespaces(client, settings, patterns, now) if patterns else None
     if namespaces is not None and not namespaces:

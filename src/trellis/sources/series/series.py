@@ -35,7 +35,7 @@ _NO_INTERVAL = 60.0
 
 
 class Series(msgspec.Struct, frozen=True, dict=True):
-    """One container, or whatever else was measured: seconds since 1970 in ascending order, cores and bytes.
+    """The usage of one container: seconds since 1970 in ascending order, cores and bytes.
 
     The columns are equally long, NaN where not measured. `source` is where it was read, and
     `declared` what is said there of requests and limits.
@@ -73,10 +73,10 @@ class Series(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def span(self) -> float:
-        """From the first sample to the end of the last one, in seconds."""
+        """The time from the first sample to the end of the last one, in seconds."""
         return float(self.times[-1] - self.times[0]) + self.interval
 
     @property
     def missing(self) -> float:
-        """Which share of the samples is not there, had there always been one at the usual distance."""
+        """The share of missing samples at the usual interval."""
         return max(0.0, 1.0 - len(self) / max(1.0, round(self.span / self.interval)))

@@ -42,7 +42,7 @@ def _compute_rates(times: FloatColumn, seconds: FloatColumn) -> FloatColumn:
 
 
 class LoadedSeries(msgspec.Struct, frozen=True):
-    """What was read: series, what could not be used, and what is worth telling of the others."""
+    """Loaded series, problems of those that cannot be used, and notes about the others."""
 
     series: list[Series]
     problems: list[InvalidSeries]
@@ -80,7 +80,7 @@ def number_names(names: Sequence[str], lengths: IntColumn) -> tuple[list[str], I
 
 
 def extract_series(table: SeriesTable, name: str) -> LoadedSeries:
-    """Every series of a table; `name` is that of the only one, where the table has no names."""
+    """Every series of a table; a table without names has one series, called `name`."""
     loaded = LoadedSeries([], [], list(table.roles.notes(table.source)))
     cpu, memory = (_read_amount(table, resource_columns) for resource_columns in (table.roles.cpu, table.roles.memory))
     for title, row_positions in _split_by_series(table):
@@ -123,7 +123,7 @@ def _read_amount(table: SeriesTable, columns: Sequence[AmountColumn]) -> FloatCo
 
 
 def _read_declared(table: SeriesTable, row_positions: IntColumn | slice) -> DeclaredResources:
-    """What the columns of requests and limits say at last."""
+    """The last valid values in the columns of requests and limits."""
     amounts = {}
     for field, column in table.roles.declared.items():
         values = table.amounts[column.column][row_positions]

@@ -43,7 +43,7 @@ def parse_timestamps(source: str, column: str, texts: TextColumn, first: int) ->
 
 
 def _parse_uniform(texts: TextColumn) -> FloatColumn | None:
-    """All of a column, read digit by digit; None if they are not all written like the first, or one is no date."""
+    """Parse a whole column digit by digit; None if the forms differ or a time is invalid."""
     form = _FORM.fullmatch(bytes(texts[0]))
     width = texts.dtype.itemsize
     if form is None or form.end() != width:
@@ -84,7 +84,7 @@ def _compute_first_day(months: IntColumn) -> IntColumn:
 
 
 def _read_number(digits: npt.NDArray[np.uint8], form: re.Match[bytes], name: str) -> IntColumn:
-    """What the digits of one part say; of a fraction, in billionths."""
+    """The number of one part; of a fraction, in billionths."""
     begin, end = form.span(name)
     if begin < 0:
         return np.zeros(len(digits), dtype=np.int64)

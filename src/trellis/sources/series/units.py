@@ -20,7 +20,7 @@ FRACTION: Final = "fraction"
 
 
 class Machine(msgspec.Struct, frozen=True):
-    """What a fraction is one of, where a trace says no more than fractions of its largest machine."""
+    """The machine that fractions refer to, for traces that only have fractions of their largest machine."""
 
     cores: float = 100.0
     bytes: float = 512.0 * 2**30
@@ -34,5 +34,5 @@ class AmountColumn(msgspec.Struct, frozen=True):
 
 
 def cpu_units(machine: Machine) -> dict[str, float]:
-    """All units of CPU, a fraction of a machine among them."""
+    """All units of CPU, including a fraction of a machine."""
     return CORES | {FRACTION: machine.cores}

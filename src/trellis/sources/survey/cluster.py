@@ -101,7 +101,7 @@ async def list_cluster_workloads(
 
 
 async def _largest_node(client: Client) -> tuple[ResourceAmount, list[MissingData]]:
-    """How much pods may request of each resource on one node; unknown if nodes may not be listed."""
+    """The allocatable of the largest node by resource; unknown if nodes may not be listed."""
     nodes: list[Node] = []
     try:
         async for page in list_pages(client, NODES):

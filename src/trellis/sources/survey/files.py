@@ -96,7 +96,7 @@ def survey_files(
     settings: SurveySettings,
     machine: Machine = Machine(),  # noqa: B008 - frozen
 ) -> SurveyResult:
-    """What the files say; it is about the time of their newest sample. What cannot be used is named."""
+    """The survey of files, at the time of their newest sample. Problems are listed as missing."""
     survey = _FileSurvey(settings, choice)
     problems: list[InvalidSeries] = list(parts.problems)
     for part in parts.parts:
@@ -121,7 +121,7 @@ def survey_files(
 
 
 def _container(name: str, declared: DeclaredResources) -> SurveyedContainer:
-    """One that has a limit and no request requests its limit, as for the API server."""
+    """The declared sizes; a container with only a limit requests its limit, as for the API server."""
     limit = ResourceAmount(1000.0 * declared.cpu_limit, declared.memory_limit)
     request = ResourceAmount(
         limit.cpu if math.isnan(declared.cpu_request) else 1000.0 * declared.cpu_request,

@@ -94,7 +94,7 @@ class KubeState:
         return [kill for group in kills_by_group for kill in group], ()
 
     async def _list_namespaces(self) -> list[str]:
-        """Of which anything is known: by kube-state-metrics, which also shows how its labels are spelled, or by use."""
+        """Namespaces known by kube-state-metrics, which also shows how its labels are spelled, or by usage."""
         namespaces = await self._list_reported_namespaces()
         label = self._settings.container_namespace_label
         metric = self._settings.history_memory_metric

@@ -82,7 +82,7 @@ STATE_METRICS: Final = (*OWNER_METRICS, CONTAINER, SIDECAR, *RESOURCE_METRICS, *
 
 
 class LabelNames(msgspec.Struct, frozen=True):
-    """What labels are called. Prometheus renames those that it would overwrite, unless told to honor them."""
+    """The names of labels. Prometheus renames those that it would overwrite, unless told to honor them."""
 
     prefix: str = ""
 
@@ -108,7 +108,7 @@ class KubeStateHpas:
         self._counts: dict[ObjectName, dict[str, int]] = {}
 
     def add_sample(self, metric: str, labels: Labels, value: float) -> None:
-        """One series of a metric about HPAs."""
+        """Add a sample of a metric about HPAs."""
         name = self._label_names.read_name(labels, "horizontalpodautoscaler")
         if metric == HPA:
             kind, target = labels.get("scaletargetref_kind", ""), labels.get("scaletargetref_name", "")

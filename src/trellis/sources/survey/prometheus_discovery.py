@@ -92,7 +92,7 @@ class ServiceSpec(Slice, frozen=True):
 
 
 class Service(KubeObject, frozen=True):
-    """As much of a Service as reaching it takes."""
+    """The slice of a Service that is needed to reach it."""
 
     spec: ServiceSpec = ServiceSpec()
 
@@ -101,7 +101,7 @@ SERVICES: Final = Resource("", "v1", "services", "Service", True, Service)
 
 
 class ServerType(msgspec.Struct, frozen=True):
-    """One sort of server: the labels of its Services, any of these sets, and below which path its API is."""
+    """A type of server: alternative labels of its Services, and the path of its API."""
 
     name: str
     labels: tuple[Mapping[str, str], ...]

@@ -15,7 +15,7 @@ from trellis.sources.prometheus.settings import PrometheusSettings
 
 
 class ResumeFile:
-    """What is known of namespaces from before. `time` is what the survey is about: when it first began."""
+    """The saved usage of namespaces. `time` is the time of the survey: when it first began."""
 
     def __init__(self, now: float, path: Path | None = None, figures: Mapping[str, str] | None = None) -> None:
         self._path = path

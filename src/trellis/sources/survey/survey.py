@@ -37,7 +37,7 @@ _SAMPLES_AT_ONCE: Final = 500_000
 
 
 class UsageProgress(msgspec.Struct, frozen=True):
-    """How far one namespace is, in steps of time, and the samples there were."""
+    """The progress of one namespace, in steps of time, and the samples so far."""
 
     done: int
     total: int
@@ -57,7 +57,7 @@ async def read_usage(
     now: float,
     report: ReportUsage,
 ) -> SavedNamespace:
-    """All of a namespace, where about so many containers run; raises `PrometheusError`."""
+    """Read the usage of a namespace in which about so many containers run; raises `PrometheusError`."""
     times = TimeGrid.until(now, settings)
     most = min(_SAMPLES_AT_ONCE / max(1, containers), duration_seconds(settings.history_chunk) / times.step)
     windows = times.split_into_windows([(namespace,)], most)
@@ -84,7 +84,7 @@ _MOST_UNREACHABLE: Final = 2
 
 
 class PrometheusSurveyProgress(msgspec.Struct, frozen=True):
-    """How far a survey is: the namespace at hand, how many are done of how many, in hundredths, and the samples."""
+    """The progress of a survey: current namespace, completed namespaces of the total, and samples."""
 
     namespace: str
     done: float

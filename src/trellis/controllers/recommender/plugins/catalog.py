@@ -18,7 +18,7 @@ _SECONDS: Final = 30.0
 
 
 class CatalogEntry(msgspec.Struct, frozen=True):
-    """One recommender. Without a package it comes with Trellis; `problem` is why it cannot be used."""
+    """A recommender. Without a package it comes with Trellis; a `problem` keeps it from being used."""
 
     name: str
     package: str = ""
@@ -30,7 +30,7 @@ class CatalogEntry(msgspec.Struct, frozen=True):
 
 
 def list_recommenders(names: Collection[str] = ()) -> list[CatalogEntry]:
-    """All recommenders, or those with these names; unknown names are left out."""
+    """All recommenders, or those with these names; unknown names are skipped."""
     built_in = [
         CatalogEntry(
             name,

@@ -32,7 +32,7 @@ class RecommenderPlugin(msgspec.Struct, frozen=True, order=True):
 
 
 def installed_plugins() -> dict[str, tuple[RecommenderPlugin, ...]]:
-    """All entry points by name; more than one of a name if several packages have it."""
+    """All entry points by name; several packages may have the same name."""
     plugins_by_name: dict[str, set[RecommenderPlugin]] = {}
     for entry in entry_points(group=ENTRY_POINTS):
         package, version = (entry.dist.name, entry.dist.version) if entry.dist else ("an unknown package", "")

@@ -96,28 +96,28 @@ class RecommenderWorker:
 
     @property
     def needs_history(self) -> bool:
-        """As it declares."""
+        """The declared value."""
         return self.declared is not None and self.declared.needs_history
 
     @property
     def needs_runs(self) -> bool:
-        """As it declares."""
+        """The declared value."""
         return self.declared is not None and self.declared.needs_runs
 
     @property
     def parameters(self) -> tuple[Parameter, ...]:
-        """As it declares, with the defaults of this process."""
+        """The declared parameters, with the defaults of this process."""
         return self.declared.parameters if self.declared is not None else ()
 
     @property
     def unavailable_reason(self) -> str:
-        """Why it cannot be used, in a sentence with its name; empty if no start has failed."""
+        """The reason of a failed start, in a sentence with its name; empty if no start has failed."""
         failure = self._failures.get(_LOADING)
         return failure.message if failure else ""
 
     @property
     def problem(self) -> str:
-        """Why it cannot be used, without its name."""
+        """The reason of a failed start, without its name."""
         failure = self._failures.get(_LOADING)
         return failure.problem if failure else ""
 

@@ -127,7 +127,7 @@ def _load(value: str) -> Recommender | LoadFailure:
 
 
 def _suggest_remedy(module: str, error: BaseException) -> str:
-    """What to do about a module that cannot be loaded."""
+    """The remedy for a module that cannot be loaded."""
     if (
         isinstance(error, ModuleNotFoundError)
         and error.name

@@ -84,7 +84,7 @@ class EstimateReply(msgspec.Struct, frozen=True, tag=True):
 
 
 class EstimateFailure(msgspec.Struct, frozen=True, tag=True):
-    """There are no estimates: what the recommender raised, or why its estimates are invalid."""
+    """The recommender raised an error, or its estimates are invalid."""
 
     problem: str
     out_of_memory: bool = False

@@ -56,7 +56,7 @@ _PIECE: Final = 1 << 16
 
 
 class WorkerError(Exception):
-    """No answer. `reason` is what kind of failure, the message goes behind the name of the recommender."""
+    """A failed call. `reason` is the kind of failure, the message follows the name of the recommender."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)

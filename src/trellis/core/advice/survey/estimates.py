@@ -60,7 +60,7 @@ def estimate_workloads(
 
 
 def _split_into_batches(workloads: Mapping[ObjectKey, SurveyedWorkload]) -> Iterator[dict[ObjectKey, SurveyedWorkload]]:
-    """Some at a time: what a recommender looks back at is large."""
+    """Batches of workloads: the history that a recommender reads is large."""
     batch: dict[ObjectKey, SurveyedWorkload] = {}
     size = 0
     for key, workload in workloads.items():
@@ -126,7 +126,7 @@ def _add_past_containers(
 
 
 def _build_pod(key: ObjectKey, workload: SurveyedWorkload) -> TrackedPod:
-    """One pod that stands for all: what it asks for is what the recommender sees of requests."""
+    """One pod that stands for all; the recommender reads its requests."""
     containers = tuple(
         TrackedContainer(container.name, container.request.memory, container.request.cpu)
         for container in workload.containers

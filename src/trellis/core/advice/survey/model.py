@@ -18,7 +18,7 @@ from trellis.core.usage.columns import FloatColumn, IntColumn
 
 
 class WorkloadUsage(msgspec.Struct, frozen=True, eq=False):
-    """From `start` on, a step of so many seconds apart: pods, millicores and bytes; NaN where not measured."""
+    """Usage of a workload from `start` on, `step` seconds apart: pods, millicores and bytes; NaN where not measured."""
 
     start: float
     step: float
@@ -31,14 +31,14 @@ _DAY = 86_400.0
 
 
 class ResourceAmount(msgspec.Struct, frozen=True):
-    """Some CPU and some memory."""
+    """An amount of CPU and an amount of memory."""
 
     cpu: float = math.nan
     memory: float = math.nan
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """What a recommender says of one container: the target, and between which bounds a request may stay.
+    """The estimate of a recommender for one container: the target, and the bounds of a tolerable request.
 
     `confidence` is 1 and more where there is enough history. `reason` is the code of why there is an estimate, or none;
     `explanation` is what the recommender says of it in its own words.
@@ -75,7 +75,7 @@ class SurveyedContainer(msgspec.Struct, frozen=True):
 
     @property
     def days(self) -> float:
-        """How long its history is, from the first sample to the last."""
+        """The length of its history, from the first sample to the last."""
         return 0.0 if math.isnan(self.first) else (self.last - self.first) / _DAY
 
 
@@ -103,7 +103,7 @@ class SurveyedHpa(msgspec.Struct, frozen=True):
 
 
 class SurveyedWorkload(msgspec.Struct, frozen=True):
-    """Whatever makes pods from one template, or a group of Jobs, or a pod without a controller.
+    """A controller of pods, a group of Jobs, or a pod without a controller.
 
     A group of Jobs has kind Job, the name that they share, and in `group` the label and value that it stands for
     (`app=report`); `members` is how many objects it has. `pods` run now; `desired_replicas` is how many replicas it
@@ -141,7 +141,7 @@ class SurveyEffort(msgspec.Struct, frozen=True):
 
 
 class SurveyResult(msgspec.Struct, frozen=True):
-    """Everything that was found out, at a time, by namespace and name. Where something is `missing`, it is a part.
+    """The result of a survey at a time, by namespace and name. It is partial where something is `missing`.
 
     `largest_node` is how much pods may request of each resource on one node, if nodes were read.
     """

@@ -32,7 +32,7 @@ _SCHEDULED: Final = re.compile(r"(.+)-[0-9]{8,10}")
 
 
 class WorkloadOwners:
-    """What makes pods, by name."""
+    """The objects that control pods, by name."""
 
     def __init__(self, survey_objects: SurveyObjects, workload_filter: WorkloadFilter) -> None:
         self._objects = {

@@ -57,7 +57,7 @@ class WorkloadFilter(msgspec.Struct, frozen=True):
         kinds: Sequence[str] = (),
         job_labels: Sequence[str] = (),
     ) -> WorkloadFilter:
-        """From what was written; raises `InvalidInput`."""
+        """A filter from its texts; raises `InvalidInput`."""
         for key in job_labels:
             if problem := check_label_key(key):
                 raise InvalidInput(key, f"is no key of a label: {problem}")
@@ -76,12 +76,12 @@ class WorkloadFilter(msgspec.Struct, frozen=True):
         return not any(fnmatchcase(namespace, pattern[1:]) for pattern in self.namespaces if pattern.startswith("!"))
 
     def selects(self, kind: str, labels: Mapping[str, str]) -> bool:
-        """Whether a workload in one of them is asked about."""
+        """Whether a workload in a covered namespace is selected."""
         return (not self.kinds or kind.lower() in self.kinds) and self.selector.matches(labels)
 
     @property
     def exact_namespaces(self) -> tuple[str, ...]:
-        """The namespaces that are asked about by their names alone; none where a pattern may mean others too."""
+        """The namespaces if all are exact names; empty if a pattern may match others."""
         if not self.namespaces or any(set(pattern) & set("*?[!") for pattern in self.namespaces):
             return ()
         return tuple(sorted(set(self.namespaces)))
@@ -103,7 +103,7 @@ WorkloadObject: TypeAlias = KubeObject | ObservedObject
 
 
 class SurveyObjects(msgspec.Struct, frozen=True):
-    """Everything in the namespaces that are asked about.
+    """The objects in the surveyed namespaces.
 
     `workloads` are by kind. An object whose kind has a pod template may be without it, where it could not be read.
     `past_pods` are pods that ran within the time asked about and do not any more; `intermediate_owners` are what made

@@ -52,7 +52,7 @@ class SurveySettings(msgspec.Struct, frozen=True):
 
 
 class WorkloadUsageCounter:
-    """Sums samples of some workloads up, by key and batch by batch. All pods at one time have to be in one batch."""
+    """Sums samples of workloads, by key and batch by batch. All pods at one time must be in one batch."""
 
     def __init__(self, workloads: Collection[str], start: float, step: float, count: int) -> None:
         self._workloads = frozenset(workloads)
@@ -66,7 +66,7 @@ class WorkloadUsageCounter:
     def add_batch(
         self, keys: Sequence[str], pods: Sequence[str], container_numbers: IntColumn, measured: Measurements
     ) -> None:
-        """A batch: for each container its workload and its pod; then the samples, as usage is counted."""
+        """Add a batch: the workload and the pod of each container; then the samples."""
         numbers = np.array([self._number(key) if key in self._workloads else -1 for key in keys], dtype=np.int64)
         numbers_by_pod = {pod: number for number, pod in enumerate(dict.fromkeys(pods))}
         pod_numbers = np.array([numbers_by_pod[pod] for pod in pods], dtype=np.int64)
@@ -90,7 +90,7 @@ class WorkloadUsageCounter:
         np.add.at(self._pods.reshape(-1), place, 1)
 
     def read_usage(self) -> dict[str, WorkloadUsage]:
-        """What came of it, by workload."""
+        """The summed usage by workload."""
         return {
             key: WorkloadUsage(self._start, self._step, self._pods[number].copy(), *self._sums[:, number].copy())
             for key, number in self._numbers.items()
@@ -106,7 +106,7 @@ class WorkloadUsageCounter:
 
 
 class SurveyedUsage(msgspec.Struct, frozen=True):
-    """One container of a workload: what is remembered of it, the most it used, and its out-of-memory kills."""
+    """The usage of one container of a workload: its row, its highest usage, and its out-of-memory kills."""
 
     row: SavedRow
     highest: ResourceAmount = ResourceAmount()
@@ -157,7 +157,7 @@ class NamespaceUsageCounter:
 
     @property
     def series(self) -> int:
-        """How many containers of pods there were so far, each pod's apart."""
+        """The number of containers so far, counted for each pod."""
         return len(self._names)
 
     def add_batch(
@@ -186,7 +186,7 @@ class NamespaceUsageCounter:
         return accepted
 
     def _split_at_kills(self, times: FloatColumn) -> Iterator[BoolColumn | slice]:
-        """All at once, or, while there are kills to be counted in between, as much as a kill may be late by."""
+        """All samples, or one memory window at a time while kills have to be counted in between."""
         if not self._waiting or self._waiting[0].time > times.max(initial=-math.inf):
             yield slice(None)
             return
@@ -195,7 +195,7 @@ class NamespaceUsageCounter:
             yield numbers == number
 
     def _record_kills(self, until: float, now: float) -> None:
-        """Count kills up to a time, when what was used until then is known: it says what they mean."""
+        """Record kills up to a time, once usage until then is known: it determines their effect."""
         due = []
         while self._waiting and self._waiting[0].time <= until:
             due.append(self._waiting.popleft())
@@ -210,18 +210,18 @@ class NamespaceUsageCounter:
             self._kills.setdefault(row, []).append(kill.time)
 
     def _rename_kill(self, kill: OomKill) -> OomKill:
-        """A kill under the name that its container has here; one of unknown memory had what its workload has now."""
+        """The kill under the tracked name of its container; unknown memory becomes the workload's current request."""
         name = self._names[kill.pod, kill.container]
         request = self._requests.get((self._tracked[name].vpa, kill.container), math.nan)
         memory = request if math.isnan(kill.memory) else kill.memory
         return msgspec.structs.replace(kill, pod=name, uid=name, memory=memory)
 
     def totals(self) -> dict[str, WorkloadUsage]:
-        """What workloads used as a whole, by key; empty if not requested."""
+        """The usage of whole workloads, by key; empty if not requested."""
         return self._totals.read_usage() if self._totals is not None else {}
 
     def rows(self, now: float) -> list[SurveyedUsage]:
-        """What came of it."""
+        """The usage of each container."""
         self._record_kills(math.inf, now)
         view = self._model.view()
         rows = np.asarray(view.rows[(view.count > 0) | ~view.memory.is_empty(view.rows)])
@@ -241,7 +241,7 @@ class NamespaceUsageCounter:
     def _track_new_containers(
         self, containers: Sequence[tuple[str, str]], container_numbers: IntColumn, measured: Measurements, now: float
     ) -> None:
-        """Follow containers that come for the first time, each as a pod of its own, and as if it began then."""
+        """Track new containers, each as a pod of its own that starts with its first sample."""
         first_times: FloatColumn = np.full(len(containers), np.inf)
         np.minimum.at(first_times, container_numbers, measured.times)
         has_new = False
@@ -273,7 +273,7 @@ class NamespaceUsageCounter:
 
 
 def _build_claim(key: str, workload: SurveyedWorkload) -> TargetClaim:
-    """By the name of a workload its pods of the past are known; a group's is only the value of a label."""
+    """The claim of a workload on past pods, by its name; the name of a group is only the value of a label."""
     kind = "" if workload.group else workload.kind
     target = TargetRef(workload.namespace, workload.api_version, kind, workload.name)
     return TargetClaim(workload.namespace, key, key, math.nan, target, None)

@@ -31,7 +31,7 @@ _Texts = tuple[str, str, str, str]
 
 
 def read_current_sizes(pods: Sequence[ObservedPod]) -> tuple[SurveyedContainer, ...]:
-    """Every container that any of the pods has; where as many have one size as another, that of the later pod."""
+    """The most frequent size of every container; among equally frequent ones, that of the newest pod."""
     sizes: dict[str, list[_Texts]] = {}
     sidecars: set[str] = set()
     for pod in sorted(pods, key=_get_creation_time):
@@ -42,7 +42,7 @@ def read_current_sizes(pods: Sequence[ObservedPod]) -> tuple[SurveyedContainer, 
 
 
 def read_template_sizes(template: PodTemplateSpec) -> tuple[SurveyedContainer, ...]:
-    """What a template says, of which no pod runs."""
+    """The sizes in a pod template."""
     spec = template.spec
     sidecars = [container for container in spec.init_containers if container.restart_policy == "Always"]
     return tuple(
@@ -87,7 +87,7 @@ _READ: Final = {"cpu": parse_cpu_millicores, "memory": parse_memory_bytes}
 
 
 def survey_hpa(hpa: HorizontalPodAutoscaler) -> SurveyedHpa:
-    """What counts of an HPA."""
+    """The relevant fields of an HPA."""
     targets = [target for metric in hpa.spec.metrics if (target := _read_hpa_target(metric)) is not None]
     spec = hpa.spec
     return SurveyedHpa(
@@ -134,7 +134,7 @@ class WorkloadInventory(msgspec.Struct, frozen=True):
 
     @property
     def namespaces(self) -> tuple[str, ...]:
-        """Where there are workloads."""
+        """The namespaces with workloads."""
         return tuple(sorted({namespace for namespace, _ in self.workloads}))
 
     def list_workloads(self, namespace: str) -> dict[str, SurveyedWorkload]:
@@ -143,7 +143,7 @@ class WorkloadInventory(msgspec.Struct, frozen=True):
 
 
 class _WorkloadDraft(msgspec.Struct):
-    """One workload, while its pods and objects are still being found."""
+    """A workload while its pods and objects are collected."""
 
     target: TargetRef
     group: str
@@ -185,7 +185,7 @@ def find_workloads(present: SurveyObjects, choice: WorkloadFilter) -> WorkloadIn
 
 
 def build_workload_key(target: TargetRef, group: str = "") -> str:
-    """What a workload is called within its namespace: no object of Kubernetes can be."""
+    """The key of a workload within its namespace, which is no valid name of an object."""
     return f"{target.kind}/{group or target.name}"
 
 
@@ -208,7 +208,7 @@ def _list_objects(present: SurveyObjects, choice: WorkloadFilter) -> Iterator[tu
 def _list_kills(
     present: SurveyObjects, read_template_memory: Callable[[ObjectKey], Mapping[str, float]]
 ) -> Iterator[OomKill]:
-    """All kills. A pod that was resized since may have had less then than it has now: what it was made with counts.
+    """All kills. For a pod that was resized since, the memory of its template counts.
 
     Where that is not known either, it is the usage around the kill alone.
     """
@@ -230,13 +230,13 @@ def _read_template_memory(draft: _WorkloadDraft) -> Mapping[str, float]:
 
 
 def _is_current(draft: _WorkloadDraft) -> bool:
-    """A Job that is over and a pod that is gone are past, unless others like them may come."""
+    """Whether the workload exists: ended Jobs and deleted pods are past, unless they belong to a group."""
     running = any(pod.status.phase not in _ENDED for pod in draft.pods)
     return running or bool(draft.group) or (bool(draft.objects) and draft.target.kind != JOB)
 
 
 def _read_labels(draft: _WorkloadDraft) -> Mapping[str, str]:
-    """Those that `kubectl get -l` would look at; without the object, those of a pod."""
+    """The labels of the first object; without one, those of a pod."""
     for item in (*draft.objects, *draft.pods):
         labels: Mapping[str, str] | None = getattr(item.metadata, "labels", None)
         if labels is not None:
@@ -289,7 +289,7 @@ def _build_workload(draft: _WorkloadDraft, others: _OtherAutoscalers) -> Surveye
 
 
 def _read_containers(running: Sequence[ObservedPod], draft: _WorkloadDraft) -> tuple[SurveyedContainer, ...]:
-    """As pods have them that run, or else as the template says, or else as pods had them that are over."""
+    """The containers of running pods, else of the template, else of ended pods."""
     if running:
         return read_current_sizes(running)
     template = _find_newest_template(draft.objects)

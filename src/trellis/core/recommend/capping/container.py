@@ -81,12 +81,12 @@ class PodContainer(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_resources(cls, name: str, resources: ResourceRequirements) -> PodContainer:
-        """From the resources of a pod's spec, or those in force from its status."""
+        """A container with the resources of the pod's spec, or those in force from its status."""
         return cls(name, parse_amounts(resources.requests), parse_amounts(resources.limits))
 
 
 class AmountBound(msgspec.Struct, frozen=True):
-    """One bound of an amount, and the reason that is given when it applies."""
+    """A bound of an amount, and the reason that is given when it applies."""
 
     amount: int
     is_maximum: bool
@@ -103,7 +103,7 @@ _NOTHING_BOUND: Mapping[str, Sequence[AmountBound]] = {}
 def find_bounds(
     container: PodContainer, policy: EffectiveContainerPolicy, limits: ResourceRange
 ) -> Mapping[str, Sequence[AmountBound]]:
-    """What bounds each resource of a container, in the order in which it is applied; nothing for most containers."""
+    """The bounds of each resource of a container, in the order in which they apply; most containers have none."""
     least, most = policy.min_allowed, policy.max_allowed
     if policy.limits_follow and not (least or most or limits.least or limits.most):
         return _NOTHING_BOUND
@@ -164,7 +164,7 @@ def _compute_request_at(
 # A cluster has few different policies, and a new pod waits until all of its own are read.
 @lru_cache(maxsize=4096)
 def _build_policy_bounds(resource: str, least: int, most: int) -> tuple[AmountBound, ...]:
-    """What `minAllowed` and `maxAllowed` of so many nanos come to; zero bounds nothing."""
+    """The bounds of `minAllowed` and `maxAllowed` in nanos; zero is no bound."""
     low, _ = read_bound(least, QuantityFormat.DECIMAL_SI, resource, upper=False)
     high, _ = read_bound(most, QuantityFormat.DECIMAL_SI, resource, upper=True)
     lower = (AmountBound(int(low), False, CAPPED_TO_MIN_ALLOWED),) if low > 0 else ()

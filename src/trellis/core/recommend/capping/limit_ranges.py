@@ -32,7 +32,7 @@ class ResourceRange(msgspec.Struct, frozen=True):
 
 
 class NamespaceLimits(msgspec.Struct, frozen=True):
-    """All that LimitRanges say about a namespace's pods."""
+    """The combined LimitRanges of a namespace."""
 
     container: ResourceRange = ResourceRange()
     pod: ResourceRange = ResourceRange()

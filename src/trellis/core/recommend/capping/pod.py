@@ -41,7 +41,7 @@ from trellis.core.recommend.capping.limit_ranges import NamespaceLimits, Resourc
 
 
 class _PodShare(msgspec.Struct, frozen=True):
-    """What a container adds to its pod: a request, and a limit if it has one; `is_scaled` says what is scaled."""
+    """A container's share of its pod's request and limit; `is_scaled` and `is_limit_scaled` say what is scaled."""
 
     name: str
     request: int
@@ -133,7 +133,7 @@ RECOMMENDED_FIELDS = (TARGET_FIELD, "lower", "upper")
 
 
 class RecommendedResources(msgspec.Struct, frozen=True):
-    """What is recommended for one container, in millicores and bytes."""
+    """The recommendation for one container, in millicores and bytes."""
 
     container: str
     target: ResourceAmounts
@@ -142,7 +142,7 @@ class RecommendedResources(msgspec.Struct, frozen=True):
 
 
 class CapNote(msgspec.Struct, frozen=True):
-    """Something that changed the target of a resource, and what it made of it."""
+    """A reason that changed the target of a resource, and the resulting amount."""
 
     resource: str
     reason: Reason
@@ -164,7 +164,7 @@ class CappedResources(msgspec.Struct, frozen=True):
 
 
 class _ContainerCapping(msgspec.Struct):
-    """What is recommended for a container, by field, while it is being bounded."""
+    """The recommended amounts of a container, by field, while bounds are applied."""
 
     container: PodContainer
     policy: EffectiveContainerPolicy
@@ -194,7 +194,7 @@ class _ContainerCapping(msgspec.Struct):
 def read_recommended_resources(
     status: VerticalPodAutoscalerStatus | HvpaStatus | None,
 ) -> tuple[RecommendedResources, ...]:
-    """What a status recommends."""
+    """The recommendations in a status."""
     recommendation = status.recommendation if status is not None else None
     return tuple(
         RecommendedResources(

@@ -38,7 +38,7 @@ _WRITTEN_AS = {"cpu": format_cpu_column, "memory": format_memory_column}
 
 
 class PolicyBounds(msgspec.Struct, frozen=True):
-    """One container's policy in numbers, CPU first. A maximum of NaN is left open, an infinite one is none.
+    """A container's policy in numbers, CPU first. A maximum of NaN is unset, an infinite one lifts all maximums.
 
     `texts` has the texts of those bounds that would be printed otherwise if only their number were known, such as
     `1G` of memory.
@@ -82,7 +82,7 @@ def lower_to_cluster_maximum(amounts: FloatColumn, most: FloatColumn, cluster_mo
 def _read_bounds(
     amounts: Mapping[str, Quantity], *, absent: float, upper: bool
 ) -> tuple[list[float], dict[tuple[str, float], str]]:
-    """One end of a policy as numbers, CPU first, and the texts of those that are spelled in a way of their own."""
+    """One end of a policy as numbers, CPU first, and the spellings that differ from the printed number."""
     numbers: list[float] = []
     texts: dict[tuple[str, float], str] = {}
     for resource in RESOURCES:

@@ -36,7 +36,7 @@ from trellis.core.usage.history.hours import Ring
 
 
 class CostWeights(msgspec.Struct, frozen=True):
-    """What one unit of each costs, against 1 for a unit of footprint."""
+    """The cost of one unit of each, against 1 for a unit of footprint."""
 
     time_over: float = 10.0
     overrun: float = 5.0
@@ -63,7 +63,7 @@ _LEAST_HOURS = 48  # with less to replay there is nothing to choose by
 
 
 class ChoiceSettings(msgspec.Struct, frozen=True):
-    """How to choose: what is replayed, in hours, by which percentile and margin, and what counts as a cost.
+    """Settings of a choice: the replayed window in hours, percentile, margin, and weights of costs.
 
     `gain` is by how much another candidate must be cheaper to be switched to, as a fraction.
     """
@@ -85,7 +85,7 @@ class CandidateChoice(msgspec.Struct, frozen=True):
 def choose_candidates(
     summaries: Ring, candidates: Sequence[ForecastCandidate], settings: ChoiceSettings
 ) -> CandidateChoice:
-    """From summaries of CPU (rows, measures, hours) up to the moment of the choice."""
+    """Choose by summaries of CPU (rows, measures, hours) up to the moment of the choice."""
     summaries = trim_unknown_hours(summaries)
     hours = summaries.shape[-1]
     if hours <= _LEAST_HOURS:
@@ -180,7 +180,7 @@ class ChoiceTable:
         self._known_hours[rows.usage.history_rows[with_history]] = known_hours[with_history]
 
     def read_choices(self, rows: Rows) -> CandidateChoice:
-        """What was chosen for all rows; the first candidate where nothing was."""
+        """The choices of all rows; the first candidate where none was made."""
         numbers = rows.usage.history_rows
         with_history = np.flatnonzero(numbers >= 0)
         choice = CandidateChoice(np.zeros(len(rows), dtype=np.int64), np.full((self._candidates, len(rows)), np.nan))

@@ -20,7 +20,7 @@ NEGLIGIBLE_DIFFERENCE = 1e-6  # a relative difference that is none
 
 
 class MarginPoint(msgspec.Struct, frozen=True):
-    """One rule against the other; 1 is as much as the other has. `factor` is how many times its targets."""
+    """A rule relative to another; 1 is as much as the other has. `factor` is the factor of its targets."""
 
     footprint: float
     time_over: float
@@ -78,7 +78,7 @@ class MarginCurve(msgspec.Struct, frozen=True):
 
 
 def build_margin_curve(name: str, scores: SizingScores, other: SizingScores, weights: FloatColumn) -> MarginCurve:
-    """From scores at every factor, (factors, series), and what each series counts: 0 for one outside the slice.
+    """The curve from scores at every factor, (factors, series); `worth` is each series' weight, 0 outside the slice.
 
     What the other rule has none of cannot be compared: there it is NaN, or infinite.
     """

@@ -35,7 +35,7 @@ DAY = 86_400.0
 
 
 class ReplayedUsage(msgspec.Struct, frozen=True):
-    """What was used: `values` is (steps, points, series), NaN where nothing is known, the first step at `begin`.
+    """Recorded usage: `values` is (steps, points, series), NaN where unknown, the first step at `begin`.
 
     Points of a step follow each other in time and are worth the same, or stand for shares of it as `weights` says.
     """
@@ -51,11 +51,11 @@ class ReplayedUsage(msgspec.Struct, frozen=True):
 
     @property
     def steps(self) -> int:
-        """How many there are."""
+        """The number of steps."""
         return len(self.values)
 
     def compute_shares(self, steps: slice) -> FloatColumn:
-        """What each point of some steps is worth, as `values`: 0 where nothing is known."""
+        """The weight of each point of some steps, as `values`: 0 where usage is unknown."""
         is_known = ~np.isnan(self.values[steps])
         if self.weights is None:
             return is_known.astype(np.float64)
@@ -63,13 +63,13 @@ class ReplayedUsage(msgspec.Struct, frozen=True):
 
 
 class SizingRule(Protocol):
-    """What decides. It may decide for several variants of itself at once, in axes before that of the series."""
+    """A sizing rule. It may decide for several variants of itself at once, in axes before that of the series."""
 
     def decide(self, step: int, now: float, /) -> FloatColumn:
         """The targets (..., series) from now on; NaN where it cannot say, and the target stays as it is."""
 
     def observe(self, step: int, used: FloatColumn, needed: FloatColumn, /) -> None:
-        """What was used in the step after that, (points, series), and what killed containers are taken to need."""
+        """The usage of the step after that, (points, series), and the estimated needs of killed containers."""
 
 
 class DecisionTable(msgspec.Struct, frozen=True):
@@ -78,16 +78,16 @@ class DecisionTable(msgspec.Struct, frozen=True):
     decisions: FloatColumn
 
     def decide(self, step: int, _now: float, /) -> FloatColumn:
-        """Those of that step."""
+        """The decisions of that step."""
         decision: FloatColumn = self.decisions[step]
         return decision
 
     def observe(self, _step: int, _used: FloatColumn, _needed: FloatColumn, /) -> None:
-        """It learns nothing."""
+        """Ignores usage: decisions are precomputed."""
 
 
 class ReplaySettings(msgspec.Struct, frozen=True):
-    """How decisions are applied, and what happens to containers with too little memory.
+    """Settings of a replay: when targets move, and the effect of too little memory.
 
     A target moves when the decision differs by more than `threshold`, as a fraction of it. Where `killed`, usage above
     the target is an out-of-memory kill: the target rises at once to `kill_ratio` times what was used, and to
@@ -101,7 +101,7 @@ class ReplaySettings(msgspec.Struct, frozen=True):
 
 
 class ReplayResult(msgspec.Struct, frozen=True):
-    """What happened: targets, and how often they were changed or a container was killed, all (steps, ..., series).
+    """The result of a replay: targets, changes and kills, all (steps, ..., series).
 
     A target is the mean over its step, in which kills may raise it; before the first decision there is none.
     """
@@ -167,7 +167,7 @@ _NAMESPACE, _CONTAINER = "replay", "app"
 
 
 class ReplayClock(msgspec.Struct, frozen=True):
-    """When the first step begins, and how long each is, in seconds."""
+    """The start of the first step and the length of steps, in seconds."""
 
     begin: float
     step: float = HOUR

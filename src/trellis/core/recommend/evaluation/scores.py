@@ -22,7 +22,7 @@ _SAMPLES_AT_ONCE = 1 << 21  # numbers: a few steps of many series or many steps 
 
 
 class SizingScores(msgspec.Struct, frozen=True):
-    """By series, (..., series); NaN for one of which nothing was scored.
+    """Scores by series, (..., series); NaN for a series of which no step was scored.
 
     `footprint` is the mean target in units of the mean usage. `time_over` is the share of time in which more was used
     than the target, and `overrun` is how much more, as a share of all that was used. `changes` and `kills` are per day.
@@ -72,7 +72,7 @@ def compute_scores(usage: ReplayedUsage, replayed: ReplayResult, scored: BoolCol
 
 
 def sum_steps(usage: ReplayedUsage, replayed: ReplayResult, scored: BoolColumn | None = None) -> Iterator[ScoreSums]:
-    """What happened in each step, in parts of some steps each: with an axis of steps before the others."""
+    """The sums of each step, in parts of some steps each: with an axis of steps before the others."""
     variants = replayed.targets.shape[1:-1]
     steps_per_part = max(1, _SAMPLES_AT_ONCE // max(1, usage.values[0].size * int(np.prod(variants))))
     for begin in range(0, usage.steps, steps_per_part):
@@ -111,7 +111,7 @@ _MARGIN_SAMPLES_AT_ONCE = 1 << 19  # numbers: what is made of them stays in the 
 def score_margins(
     usage: ReplayedUsage, replayed: ReplayResult, factors: FloatColumn, scored: BoolColumn | None = None
 ) -> SizingScores:
-    """As `score` of `replayed.with_margins(factors)`; the factors ascend, and no container was killed."""
+    """The scores of `replayed.with_margins(factors)`; the factors ascend, and no container was killed."""
     series = usage.values.shape[2]
     time, used, steps, target = (np.zeros(series) for _ in range(4))
     changes, kills = np.zeros(series), np.zeros(series)
@@ -166,7 +166,7 @@ def _sum_above_factors(
 
 
 def _locate_factors(factors: FloatColumn, ratios: FloatColumn) -> IntColumn:
-    """How many factors lie below each ratio, of which none lies below the first.
+    """The number of factors below each ratio; at least the first is.
 
     By the logarithm, which is ten times faster than a search and may be one off.
     """

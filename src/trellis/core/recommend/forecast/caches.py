@@ -42,7 +42,7 @@ def grow_column(column: npt.NDArray[ItemT], size: int, fill: float, axis: int = 
 
 
 class SettingsCache(Generic[SettingT, CachedT]):
-    """One cached value per setting, made by a function of it."""
+    """One cached value per setting, created by a function of it."""
 
     def __init__(self, make: Callable[[SettingT], CachedT]) -> None:
         self._make = make

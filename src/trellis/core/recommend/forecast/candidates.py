@@ -38,16 +38,16 @@ class SeasonalHours(msgspec.Struct, frozen=True):
     half_life: float = 7.0
     """Days after which a day counts half."""
     weekday_weight: float = 3.0
-    """How many times a day counts that is whole weeks ago."""
+    """The factor of days that are whole weeks ago."""
     neighbour_weight: float = 0.5
-    """What the hour before and the hour after count."""
+    """The weight of the hour before and of the hour after."""
 
 
 class RecentHours(msgspec.Struct, frozen=True):
     """The last hours, each counting less than the next."""
 
     half_life: float = 1.0
-    """In hours."""
+    """Hours after which an hour counts half."""
 
 
 HistorySource: TypeAlias = SeasonalHours | RecentHours
@@ -60,7 +60,7 @@ class WeightedHistory(msgspec.Struct, frozen=True):
     shares: tuple[tuple[HistorySource, float], ...]
 
     def quantiles(self, history: HistoryAtMoments, fractions: Sequence[float], /) -> FloatColumn:
-        """What so many of the samples stay below, (fractions, rows, moments); NaN where nothing is known."""
+        """Quantiles of the weighted samples, (fractions, rows, moments); NaN where usage is unknown."""
         return history.build_histograms(self).quantiles(fractions)
 
 
@@ -161,14 +161,14 @@ def _normalize(histograms: HourHistograms) -> HourHistograms:
 
 
 class ForecastCandidate(Protocol):
-    """One way to size. It sizes many rows and moments at once, each from the hours before the moment."""
+    """A way to size many rows and moments at once, each from the hours before the moment."""
 
     @property
     def name(self) -> str:
-        """What explanations call it."""
+        """The name in explanations."""
 
     def quantiles(self, history: HistoryAtMoments, fractions: Sequence[float], /) -> FloatColumn:
-        """What so many of the samples will stay below, (fractions, rows, moments); NaN where it cannot say."""
+        """Forecast quantiles of the samples, (fractions, rows, moments); NaN without a forecast."""
 
 
 SEASONAL_CANDIDATE: Final = WeightedHistory("season", ((SeasonalHours(), 0.75), (RecentHours(), 0.25)))

@@ -30,7 +30,7 @@ _UNKNOWN_DIFFERENCE = 0.3  # how much a day differs of which nothing is known
 
 
 def weigh_similar_days(past: NormalizedHours, moments: IntColumn, days: int) -> FloatColumn:
-    """What each of the last days counts, (rows, moments, days), the latest first; by the hours before each moment."""
+    """The weights of the last days, (rows, moments, days), the latest first; by the hours before each moment."""
     first = int(moments.min()) - max(_SPANS)
     weights = np.empty((len(past.means), len(moments), days))
     for day in range(1, days + 1):
@@ -48,7 +48,7 @@ def weigh_similar_days(past: NormalizedHours, moments: IntColumn, days: int) -> 
 
 
 def _compute_hourly_differences(past: NormalizedHours, first: int, last: int, back: int) -> FloatColumn:
-    """By how much each hour from `first` on differs from the one so many hours earlier; NaN where one is not known."""
+    """The difference of each hour from `first` on from the hour `back` hours earlier; NaN where unknown."""
     hours = np.arange(first, last)
     gaps = np.full((len(past.means), len(hours)), np.nan)
     inside = (hours >= back) & (hours < past.hours)
@@ -97,7 +97,7 @@ def build_hour_histograms(past: NormalizedHours, *, use_adjusted: bool) -> HourH
 
 
 def add_neighbours(hours: HourHistograms, share: float) -> HourHistograms:
-    """Every hour together with a share of the one before it and of the one after it."""
+    """Each hour with a share of the hours before and after it."""
     widened = hours.copy()
     widened[:, 1:] += np.float32(share) * hours[:, :-1]
     widened[:, :-1] += np.float32(share) * hours[:, 1:]
@@ -105,7 +105,7 @@ def add_neighbours(hours: HourHistograms, share: float) -> HourHistograms:
 
 
 def sum_same_hours(hours: HourHistograms, first: int, counts: FloatColumn) -> HourHistograms:
-    """What days ago was at the moments from `first` on, each day counting so much, (rows, moments, days)."""
+    """The same hours of earlier days, weighted by (rows, moments, days), at the moments from `first` on."""
     rows, moments, days = counts.shape
     summed = np.zeros((rows, moments, HISTOGRAM_BINS), dtype=np.float32)
     product = np.empty_like(summed)

@@ -134,7 +134,7 @@ class HistoryBounds(msgspec.Struct, frozen=True):
 
 
 class _CycleNeed(NamedTuple):
-    """What rows need at this phase of their cycle of memory, and its length and the time until its peak, in days."""
+    """The need of rows at this phase of their memory cycle, the cycle's length and the time until its peak, in days."""
 
     needed: FloatColumn
     days: FloatColumn
@@ -183,7 +183,7 @@ class HourlyForecast:
     def _compute_columns(
         self, summaries: Ring, cycle: _CycleNeed, choice: IntColumn, settings: HourlyForecastSettings, moments: int
     ) -> FloatColumn:
-        """By row: lower bounds and targets of the coming hours, and `_OTHER_COLUMNS` more."""
+        """Lower bounds and targets of the coming hours by row, and `_OTHER_COLUMNS` more columns."""
         fractions = (_MEDIAN, settings.target_cpu_percentile)
         quantiles = np.empty((2, len(summaries), moments))
         for number in np.unique(choice).tolist():
@@ -218,17 +218,17 @@ def _new_hourly_cache(settings: HourlyForecastSettings) -> HourlyCache:
 
 
 def _count_moments(settings: HourlyForecastSettings) -> int:
-    """How many hours, the current one included, can be touched until the horizon."""
+    """The largest number of hours that the horizon touches, the current one included."""
     return 1 + math.ceil(settings.horizon / HOUR)
 
 
 def count_touched_hours(now: float, horizon: float) -> int:
-    """How many hours the horizon touches now."""
+    """The number of hours that the horizon touches now."""
     return max(1, math.ceil((now % HOUR + horizon) / HOUR))
 
 
 def compute_busy_usage(summaries: Ring) -> FloatColumn:
-    """What the busiest hours of the last week used, from summaries (rows, measures, hours)."""
+    """The usage of the busiest hours of the last week, from summaries (rows, measures, hours)."""
     week = np.sort(summaries[:, _P95, -_WEEK:].astype(np.float64), axis=1)  # what is not known comes last
     count = (~np.isnan(week)).sum(axis=1)
     positions = np.clip(np.ceil(_BUSY * count).astype(np.int64) - 1, 0, week.shape[1] - 1)

@@ -50,7 +50,7 @@ class CycleRule(msgspec.Struct, frozen=True):
 
 
 class CyclePhase(msgspec.Struct, frozen=True):
-    """By row: what is needed now, and in how many cells the next peak is due; NaN without a cycle."""
+    """By row, the memory needed now, and the cells until the next peak; NaN without a cycle."""
 
     needed: FloatColumn
     until_peak: FloatColumn
@@ -71,7 +71,7 @@ def find_cycle_periods(peaks: Peaks, rule: CycleRule) -> IntColumn:
 
 
 def locate_cycle_phase(peaks: Peaks, periods: IntColumn, rule: CycleRule) -> CyclePhase:
-    """Where rows are in their cycles, from the peaks up to the current cell and the period of each."""
+    """The phase of rows in their cycles, from the peaks up to the current cell and the period of each."""
     phase = CyclePhase(np.full(len(peaks), np.nan), np.full(len(peaks), np.nan))
     rows = np.flatnonzero(periods)
     if not len(rows):
@@ -159,7 +159,7 @@ def _test_periods(
 
 
 def _choose_best_period(values: Peaks, recent: Peaks, passed: IntColumn, rule: CycleRule) -> int:
-    """Of the shortest periods that passed, side by side, the one that fits best; 0 without a gain.
+    """The best fit among the shortest adjacent periods that passed; 0 if it gains too little.
 
     The neighbours of a period pass as well, and so do its multiples.
     """
@@ -176,7 +176,7 @@ def _choose_best_period(values: Peaks, recent: Peaks, passed: IntColumn, rule: C
 
 
 def _measure_misfit(values: Peaks, period: int) -> float:
-    """How far cells are from those a period before, on average, in the last cycles."""
+    """The mean difference of cells from those a period before, in the last cycles."""
     with np.errstate(invalid="ignore"):  # what is unknown on both sides
         differences = values[period:][-_CYCLES * period :] - values[:-period][-_CYCLES * period :]
     known = np.isfinite(differences)
@@ -210,7 +210,7 @@ def _compute_last_day_maxima(values: Peaks) -> Peaks:
 
 
 def _forecast_by_period(highest_near: Peaks, period: int) -> Peaks:
-    """What each cell would have been forecast by earlier cycles alone."""
+    """The forecast of each cell by earlier cycles alone."""
     forecast = np.full_like(highest_near, _NEVER)
     for cycle in range(1, _CYCLES + 1):
         lag = cycle * period
@@ -220,7 +220,7 @@ def _forecast_by_period(highest_near: Peaks, period: int) -> Peaks:
 
 
 def _find_mark_positions(marks: BoolColumn) -> tuple[IntColumn, BoolColumn]:
-    """Where the marks of each row are, padded to the most that a row has, and which are no padding."""
+    """The positions of the marks of each row, padded to equal length, and a mask of those that are no padding."""
     counts = marks.sum(axis=1)
     most = max(int(counts.max(initial=0)), 1)
     places = np.argsort(~marks, axis=1, kind="stable")[:, :most]

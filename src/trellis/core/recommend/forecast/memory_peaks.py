@@ -26,7 +26,7 @@ _LEAST_GROWTH = 0.01  # of the mean, in a day: less is covered by any margin
 
 
 def forecast_growth(values: FloatColumn, ahead: float) -> FloatColumn:
-    """What rows will use so many hours from now, from hourly values (rows, hours); NaN for those that do not grow."""
+    """The forecast of growing rows so many hours from now, from hourly values (rows, hours); NaN without growth."""
     recent = values[:, -_HOURS:]
     known = ~np.isnan(recent)
     count = np.maximum(known.sum(axis=1), 1)
@@ -86,7 +86,7 @@ def size_memory_by_peaks(summaries: Ring, rule: PeakRule, cycle_need: FloatColum
 
 
 def _hold_peaks(peaks: FloatColumn, slack: float) -> FloatColumn:
-    """What the peaks (rows, moments) have led to by now, moment by moment: what was decided before counts."""
+    """The held peak after all moments, (rows, moments): each decision depends on the one before."""
     held: FloatColumn = peaks[:, 0]
     for now in peaks.T[1:]:
         held = np.where((now > held) | (now < held * (1.0 - slack)), now, held)

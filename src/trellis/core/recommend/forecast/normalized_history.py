@@ -44,7 +44,7 @@ class DayLevels(msgspec.Struct, frozen=True):
         return levels
 
     def prefers_adjusted(self, moments: IntColumn, hours: IntColumn) -> BoolColumn:
-        """Which hours (moments, hours) are nearer to the moment by their adjusted level."""
+        """Mask of hours (moments, hours) that are nearer to the moment by their adjusted level."""
         now = self.read_levels(moments)[:, :, np.newaxis]
         hours = np.clip(hours, 0, self.after.shape[1] - 1)
         is_nearer: BoolColumn = np.abs(self.adjusted[:, hours] - now) < np.abs(self.before[:, hours] - now)
@@ -52,7 +52,7 @@ class DayLevels(msgspec.Struct, frozen=True):
 
 
 def compute_day_levels(means: FloatColumn, change_share: float) -> DayLevels:
-    """From hourly means (rows, hours), NaN where usage is unknown.
+    """Compute levels from hourly means (rows, hours), NaN where usage is unknown.
 
     `change_share` is the share of a change of level that is followed.
     """
@@ -149,7 +149,7 @@ class NormalizedHours(msgspec.Struct, frozen=True):
 
     @property
     def hours(self) -> int:
-        """How many there are."""
+        """The number of hours."""
         return int(self.known.shape[1])
 
     def find_bins(self, measure: int, hours: IntColumn, use_adjusted: BoolColumn | bool) -> BinIndexes:
@@ -162,7 +162,7 @@ class NormalizedHours(msgspec.Struct, frozen=True):
         return np.minimum(np.fmax(steps, 1.0 - HISTOGRAM_BINS), 0.0).astype(np.int32) + (HISTOGRAM_BINS - 1)
 
     def convert_to_amounts(self, places: FloatColumn, at: IntColumn) -> FloatColumn:
-        """What places on the scale, (..., rows, moments), are worth at the beginning of hours."""
+        """The amounts at positions on the scale, (..., rows, moments), at the beginning of hours."""
         amounts: FloatColumn = np.exp(
             self.tops[:, np.newaxis] - (HISTOGRAM_BINS - places) * BIN_WIDTH + self.levels.read_levels(at)
         )
@@ -170,7 +170,7 @@ class NormalizedHours(msgspec.Struct, frozen=True):
 
 
 def normalize_hours(summaries: Ring, change_share: float = _CHANGE_SHARE) -> NormalizedHours:
-    """From summaries of one resource, (rows, measures, hours), at least one of each.
+    """Normalize summaries of one resource, (rows, measures, hours), at least one of each.
 
     `change_share` is how much of a change of level is; with 0, amounts count as they were.
     """

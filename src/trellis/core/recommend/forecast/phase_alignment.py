@@ -79,7 +79,7 @@ def find_negligible_differences(means: Ring) -> FloatColumn:
 
 
 def measure_distances(levels: FloatColumn, other_levels: FloatColumn, negligible: FloatColumn) -> FloatColumn:
-    """How far levels (..., resources) are from each other: up to 1 they are alike; infinitely far if nothing is known.
+    """The distances of levels (..., resources): up to 1 they are alike; infinite where usage is unknown.
 
     What is known of one and not of the other makes no difference.
     """
@@ -158,7 +158,7 @@ class RunAlignment(NamedTuple):
 
 
 def locate_runs(phases: PhaseSequences, run_numbers: IntColumn, interval: IntColumn) -> RunPositions:
-    """Some of the runs as they are at intervals; -1 is a run that has not begun."""
+    """The state of some runs at intervals; run number -1 is a run that has not begun."""
     has_run = run_numbers >= 0
     phase = np.where(has_run, phases.phases[run_numbers] - 1, -1)
     run_rows = run_numbers[:, np.newaxis]

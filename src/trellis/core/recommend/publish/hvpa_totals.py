@@ -18,7 +18,7 @@ from trellis.core.usage.view import RowsView
 
 
 class HvpaTotals(msgspec.Struct, frozen=True):
-    """What all replicas together need, as quantities; None where nothing is known of a resource."""
+    """The need of all replicas together, as quantities; None where a resource's need is unknown."""
 
     hvpa: Hvpa
     cpu: str | None
@@ -26,7 +26,7 @@ class HvpaTotals(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_amounts(cls, hvpa: Hvpa, total: FloatColumn) -> HvpaTotals:
-        """From millicores and bytes; 0 is unknown."""
+        """Totals from millicores and bytes; 0 is unknown."""
         (cpu,), (memory,) = format_cpu_column(total[:1]), format_memory_column(total[1:])
         return cls(hvpa, cpu if total[0] else None, memory if total[1] else None)
 
@@ -56,7 +56,7 @@ def publishes_totals(vpa: VerticalPodAutoscaler | None) -> bool:
 
 
 def read_targets(vpa: VerticalPodAutoscaler | None) -> dict[str, FloatColumn]:
-    """What a VPA recommends for each container, before its policy bounds it: bounds of a pod are none of the work."""
+    """The recommendation of a VPA for each container, before its policy caps it."""
     targets: dict[str, FloatColumn] = {}
     for container in _container_recommendations(vpa):
         amounts = parse_amounts({**(container.target or {}), **(container.uncapped_target or {})})
@@ -67,7 +67,7 @@ def read_targets(vpa: VerticalPodAutoscaler | None) -> dict[str, FloatColumn]:
 def compute_totals(
     view: RowsView, recommender: Recommender, governed: Mapping[ObjectKey, GovernedVpa], now: float
 ) -> dict[ObjectKey, FloatColumn]:
-    """What all replicas together need, of VPAs by namespace and name: the sum over the containers that are sized.
+    """The need of all replicas together, by VPA: the sum over the containers that are sized.
 
     Where another recommender serves a VPA, what it judges a pod to need counts, and how much work there is is known to
     our history alone: each container's total is scaled by the VPA's target over our own for the same pods.

@@ -189,7 +189,7 @@ def find_low_confidence(estimates: PassEstimates) -> BoolColumn:
 
 
 def mark_owners(containers: BoolColumn, owners: IntColumn, reach: int) -> BoolColumn:
-    """Which VPA numbers have any of these containers."""
+    """Mask of the VPA numbers that have any of these containers."""
     marked = np.zeros(reach + 1, dtype=np.bool_)  # the last is for numbers that no VPA has
     marked[owners[containers]] = True
     return marked[:-1]
@@ -217,7 +217,7 @@ _ESTIMATES = [TARGET, UNCAPPED, TOTAL]
 def find_write_reasons(
     amounts: FloatColumn, conditions: IntColumn, store: VpaStore, settings: PipelineSettings, now: float
 ) -> IntColumn:
-    """Why each VPA needs a write, as bits of `WRITE_REASONS`; 0 where it needs none."""
+    """The reasons to write each VPA, as bits of `WRITE_REASONS`; 0 without any."""
     vpas, containers = store.vpas, store.containers
     reach = vpas.numbers_end
     owners = containers.vpa[: containers.numbers_end]
@@ -246,7 +246,7 @@ def decode_write_reasons(bits: int) -> tuple[Reason, ...]:
 
 
 class _AmountDifferences(NamedTuple):
-    """What happened to each container."""
+    """Masks of containers by the kind of change."""
 
     appeared_or_vanished: BoolColumn
     moved: BoolColumn
@@ -271,7 +271,7 @@ def _compare_amounts(amounts: FloatColumn, before: FloatColumn, settings: Pipeli
 
 
 class DesiredStatuses(msgspec.Struct, frozen=True):
-    """What should be published: amounts by container number; condition bits and reasons to write by VPA number.
+    """The desired statuses: amounts by container number; condition bits and reasons to write by VPA number.
 
     `shortages` says of VPAs with little confidence which container has the least history.
     """
@@ -349,7 +349,7 @@ def build_container_recommendations(
 
 
 def _format_uncapped(amounts: FloatColumn, targets: Sequence[dict[str, str]]) -> list[dict[str, str]]:
-    """Those of the targets, where no policy cut them: that is nearly everywhere."""
+    """The texts of uncapped targets: those of the targets, except where a policy capped them."""
     texts = list(targets)
     capped = np.flatnonzero((np.nan_to_num(amounts[UNCAPPED]) != np.nan_to_num(amounts[TARGET])).any(axis=0))
     for at, resources in zip(capped.tolist(), format_resources(amounts[UNCAPPED][:, capped]), strict=True):

@@ -76,7 +76,7 @@ CHOICE_PARAMETERS = (
 
 
 def read_choice_settings(values: ParameterValues, fraction: float, margin: float) -> ChoiceSettings:
-    """How to choose, by a value for every parameter, and by the percentile and margin that it is to be used with."""
+    """The settings of choices, from a value for every parameter and the percentile and margin in use."""
     choice_values = {name: values[name.replace("_", "-")] for name in AdaptiveSettings.__struct_fields__}
     forecast_settings = msgspec.convert(choice_values, AdaptiveSettings)
     return ChoiceSettings(
@@ -112,7 +112,7 @@ class AdaptiveRecommender:
         self._choices: SettingsCache[ChoiceSettings, ChoiceTable] = SettingsCache(self._create_choice_table)
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
-        """By the candidate that was chosen for each row."""
+        """Estimate by the chosen candidate of each row."""
         forecast_settings = read_hourly_forecast_settings(values)
         choice_settings = read_choice_settings(
             values, forecast_settings.target_cpu_percentile, forecast_settings.recommendation_margin_fraction

@@ -29,7 +29,7 @@ _LOWER_MULTIPLIER = 0.001
 
 
 def compute_confidence(first: FloatColumn, last: FloatColumn, count: IntColumn, interval: float) -> FloatColumn:
-    """From the times of the first and last sample and their number; `interval`, in seconds, is what counts as 1.
+    """Confidence from the first and last sample's times and the count; `interval`, in seconds, is 1.
 
     No sample at all is no confidence.
     """
@@ -40,14 +40,14 @@ def compute_confidence(first: FloatColumn, last: FloatColumn, count: IntColumn, 
 
 
 def lower_bound_factor(confidence: FloatColumn) -> FloatColumn:
-    """What the lower bound is multiplied by."""
+    """The factor of the lower bound."""
     with np.errstate(divide="ignore"):
         width = 1.0 + _LOWER_MULTIPLIER / confidence
     return 1.0 / (width * width)
 
 
 def upper_bound_factor(confidence: FloatColumn) -> FloatColumn:
-    """What the upper bound is multiplied by; infinite without any confidence."""
+    """The factor of the upper bound; infinite without any confidence."""
     with np.errstate(divide="ignore"):
         return 1.0 + 1.0 / confidence
 

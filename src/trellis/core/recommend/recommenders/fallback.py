@@ -44,7 +44,7 @@ def overlay_bounds(
 
 
 def explain_origins(sized: HistoryBounds, candidates: Sequence[str]) -> dict[str, FloatColumn | Sequence[str]]:
-    """Where each row's sizes come from, the days of history, and the cycle of memory that is followed."""
+    """The origin of each row's bounds, the days of history, and the memory cycle that is followed."""
     has_too_little = np.isnan(np.stack([sized.cpu[MIDDLE], sized.memory[MIDDLE]]))
     explanation: dict[str, FloatColumn | Sequence[str]] = {
         "cpu": [

@@ -134,7 +134,7 @@ SIZED_BY_PHASES, TOO_FEW_RUNS, UNLIKE_EARLIER_RUNS, TOO_LONG_RUN = range(4)
 
 
 class PhaseForecast(NamedTuple):
-    """By row: lower bound, target and upper bound (3, resources, rows), NaN without a forecast; and the reasons.
+    """Lower bound, target and upper bound (3, resources, rows), NaN without a forecast; and the reasons by row.
 
     `runs` are known and `alike` of them are like the newest; `phase` is its phase, from 1 on, 0 before it begins;
     `seconds_to_rise` is in how many seconds one of those used more, NaN if none did. The forecast holds until
@@ -164,7 +164,7 @@ class _OpenRuns(NamedTuple):
 
 
 def forecast_phases(recent: RecentRuns, started: FloatColumn, settings: PhaseSettings, now: float) -> PhaseForecast:
-    """For rows whose newest pod started at a time, NaN if there is none."""
+    """Forecast rows whose newest pod started at a time, NaN without a pod."""
     open_runs = _find_open_runs(recent, started, now)
     means, highest = recent.values[:, :, :, MEAN], recent.values[:, :, :, HIGHEST]
     rows, runs = recent.begin.shape
@@ -208,7 +208,7 @@ def _find_reasons(known: IntColumn, alike: IntColumn, settings: PhaseSettings) -
 
 
 def _find_open_runs(runs: RecentRuns, started: FloatColumn, now: float) -> _OpenRuns:
-    """What is to be sized: of each row all runs that go on, the newest last; the one to come if there is no pod."""
+    """The runs to size: all runs of each row that go on, the newest last; the next one if there is no pod."""
     has_pod = ~np.isnan(started)[:, np.newaxis]
     newest = np.abs(runs.begin - started[:, np.newaxis]) <= SAME_RUN_SECONDS
     is_open = has_pod & (newest | ((runs.last >= now - SILENCE_SECONDS) & (runs.begin < started[:, np.newaxis])))
@@ -274,7 +274,7 @@ def _compute_bounds(
 
 
 def _compute_quantile(values: FloatColumn, fraction: float) -> FloatColumn:
-    """What so many of the known values of each row are not above; NaN if none is known."""
+    """A quantile of the known values of each row; NaN if none is known."""
     order = np.sort(values, axis=1)  # what is not known comes last
     count = (~np.isnan(values)).sum(axis=1)
     at = np.clip(np.ceil(fraction * count).astype(np.int64) - 1, 0, None)
@@ -283,7 +283,7 @@ def _compute_quantile(values: FloatColumn, fraction: float) -> FloatColumn:
 
 
 def _find_rises(used: Ring, at: RunAlignment, current_usage: FloatColumn, width: FloatColumn) -> FloatColumn:
-    """In how many seconds the first of the earlier runs used more than is used now."""
+    """The seconds until the first of the earlier runs used more than current usage."""
     intervals = np.arange(used.shape[-1])
     is_rise: BoolColumn = np.any(used > _RISE * current_usage[:, np.newaxis, :, np.newaxis], axis=2)
     is_rise &= intervals > np.minimum(at.interval, at.phase_last_interval)[..., np.newaxis]
@@ -305,7 +305,7 @@ def _combine_open_runs(bounds: FloatColumn, row: IntColumn, rows: int) -> FloatC
 def _find_expiry(
     open_runs: _OpenRuns, runs: RecentRuns, started: FloatColumn, settings: PhaseSettings, now: float
 ) -> FloatColumn:
-    """When the next interval begins, or a run has been silent for long enough, or has become too long."""
+    """The time when the next interval begins, a run has been silent for long enough, or has become too long."""
     expiry_times = np.full(len(started), np.inf)
     next_interval = np.nan_to_num(open_runs.begin + (open_runs.interval + 1) * runs.width[open_runs.row], nan=np.inf)
     np.minimum.at(expiry_times, open_runs.row, next_interval)
@@ -422,7 +422,7 @@ class PhasesRecommender:
         self._caches: SettingsCache[PhaseSettings, PhaseForecastCache] = SettingsCache(_new_cache)
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
-        """For what comes from now until the horizon."""
+        """Estimate the need from now until the horizon."""
         settings = read_phase_settings(values)
 
         def compute(positions: IntColumn) -> PhaseForecast:
@@ -446,7 +446,7 @@ def _new_cache(_figures: PhaseSettings) -> PhaseForecastCache:
 
 
 def _explain(forecast: PhaseForecast) -> Explanations:
-    """Where each row's sizes come from, and what is known of its runs."""
+    """The origin of each row's bounds, and its known runs."""
     texts = [_REASON_TEXTS[reason] for reason in forecast.reasons.tolist()]
     unknown = np.isnan(forecast.bounds[MIDDLE])
     sized = forecast.reasons == SIZED_BY_PHASES

@@ -42,7 +42,7 @@ class SeasonalRecommender:
         self._forecast = HourlyForecast([season])
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
-        """For the hours from now until the horizon."""
+        """Estimate the hours from now until the horizon."""
         forecast_settings = read_hourly_forecast_settings(values)
         sized = self._forecast.compute_bounds(rows, forecast_settings, np.zeros(len(rows), dtype=np.int64), now)
         fallback_estimates = estimate_fallback(self._fallback, rows, values, now)

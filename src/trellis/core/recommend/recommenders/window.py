@@ -34,7 +34,7 @@ from trellis.core.usage.history.hours import HOUR, MAXIMUM, Ring
 
 
 class OomTolerance(StrEnum):
-    """How well a workload bears it that a container is killed for its memory."""
+    """How well a workload tolerates out-of-memory kills."""
 
     MINIMAL = "minimal"
     LOW = "low"
@@ -137,7 +137,7 @@ class WindowRecommender:
         self._caches: SettingsCache[WindowSettings, HourlyCache] = SettingsCache(_new_cache)
 
     def estimate(self, rows: Rows, values: ParameterValues, now: float, /) -> Estimates:
-        """By the hours before this one."""
+        """Estimate by the hours before this one."""
         settings = read_window_settings(values)
 
         def compute(positions: IntColumn) -> FloatColumn:
@@ -161,7 +161,7 @@ def _new_cache(_figures: WindowSettings) -> HourlyCache:
 
 
 def _compute_columns(summaries: Ring, settings: WindowSettings) -> FloatColumn:
-    """By row: the bounds of CPU and of memory, and the hours known of each."""
+    """The bounds of CPU and of memory, and the known hours of each, by row."""
     known_hours = (~np.isnan(summaries[:, :, 0])).sum(axis=2).T
     return np.concatenate(
         [_size_cpu(summaries[:, CPU], settings), _size_memory(summaries[:, MEMORY], settings), known_hours]

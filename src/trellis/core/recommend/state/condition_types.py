@@ -27,7 +27,7 @@ from trellis.base.reasons import Reason, Severity
 
 
 class VpaState(msgspec.Struct, frozen=True, gc=False):
-    """What the cluster says about its target now.
+    """The observed state of a VPA's target.
 
     `pods` is how many it governs. `problem` is why its target cannot be used, empty if it can, and `problem_reason`
     the same in one word. `rivals` are objects that govern pods it matches too: older ones, or where it `is_outranked`
@@ -172,7 +172,7 @@ class StoredConditions(NamedTuple):
 
 
 def read_conditions(conditions: Iterable[StatusCondition]) -> StoredConditions:
-    """What a status says; a list without `RecommendationProvided` is not one of ours and says nothing."""
+    """The conditions of a stored status; a list without `RecommendationProvided` is by another writer."""
     bits, texts = 0, {}
     transitions = {}
     for condition in conditions:

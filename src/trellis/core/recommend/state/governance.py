@@ -131,7 +131,7 @@ def select_namespace(
 
 
 def _sort_oldest_last(hvpas: Sequence[Hvpa]) -> list[Hvpa]:
-    """Of two Hvpas on one target the older governs, so it is entered last."""
+    """Hvpas with the oldest last: of two on one target the older governs."""
 
     def age(hvpa: Hvpa) -> tuple[float, str]:
         created = hvpa.metadata.creation_timestamp

@@ -16,7 +16,7 @@ from trellis.core.usage.tracked_pods import TrackedPod
 
 
 def read_tuning(container: EffectiveContainerPolicy, defaults: Tuning) -> Tuning | None:
-    """What a VPA sets for one container, on top of the flags; None if it sets nothing."""
+    """The overrides of a VPA for one container, over the flags; None without any."""
     overrides = (
         container.memory_window,
         container.memory_windows,
@@ -77,7 +77,7 @@ class UsageRetention:
                 self._tuned.pop(key, None)
 
     def read_tunings(self, key: ObjectKey, containers: set[str]) -> dict[str, Tuning | None]:
-        """How a VPA has the memory of its containers counted; None where it does not say."""
+        """The tunings of a VPA's containers; None where it sets nothing."""
         if key not in self._served or not self._gates.per_vpa_config:
             return {}
         effective = self._served[key].effective
@@ -86,7 +86,7 @@ class UsageRetention:
         return {name: read_tuning(effective.container(name), self._model.settings.tuning) for name in containers}
 
     def forget(self, key: ObjectKey) -> None:
-        """A VPA is served no longer."""
+        """Drop the tunings of a VPA that is no longer served."""
         self._tuned.pop(key, None)
 
 

@@ -37,7 +37,7 @@ class PodOomKill(msgspec.Struct, frozen=True):
 
 
 class SnapshotChanges(msgspec.Struct, frozen=True):
-    """What changed since the snapshot before."""
+    """The changes since the previous snapshot."""
 
     vpas: frozenset[ObjectKey] = frozenset()
     namespaces: frozenset[str] = frozenset()
@@ -45,7 +45,7 @@ class SnapshotChanges(msgspec.Struct, frozen=True):
 
 
 class RecommenderSnapshot(msgspec.Struct, frozen=True):
-    """One state of the cluster, and what changed since the one before."""
+    """A snapshot of the cluster, and the changes since the previous one."""
 
     vpas: Snapshot[VerticalPodAutoscaler]
     pods: Snapshot[ObservedPod]
@@ -55,7 +55,7 @@ class RecommenderSnapshot(msgspec.Struct, frozen=True):
 
 
 class RecommenderScope(msgspec.Struct, frozen=True):
-    """Which VPAs a process serves: those of its recommenders, in its namespaces.
+    """The VPAs that a process serves: those of its recommenders, in its namespaces.
 
     `totals` is set where it keeps the histories of whole workloads for Hvpas although it does not serve `default`.
     """
@@ -75,7 +75,7 @@ class RecommenderScope(msgspec.Struct, frozen=True):
 
 
 class ClusterObservation(msgspec.Struct, frozen=True):
-    """What a pass begins with.
+    """The observed input of a pass.
 
     `scales` has the scale subresources of targets that are no well-known controllers. `recommenders` are by the names
     that they are served under. `can_resize` is whether the API server resizes pods in place, and so ends a boost.
@@ -114,7 +114,7 @@ class StepSamples(msgspec.Struct, frozen=True):
 
 
 class FetchedUsage(msgspec.Struct, frozen=True):
-    """What was fetched for a pass: usage, history, and which history is still missing.
+    """The fetched input of a pass: usage, history, and the history that is still missing.
 
     `past` are batches of samples from before those of now, oldest first; `steps` those of a simulation.
     """

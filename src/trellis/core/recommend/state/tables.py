@@ -65,7 +65,7 @@ class ServedVpa(msgspec.Struct, frozen=True, gc=False):
 
 
 def read_served_vpa(vpa: VerticalPodAutoscaler, previous: ServedVpa | None) -> ServedVpa:
-    """What is to be known of a VPA. Its meaning changes with its generation alone, and is costly to find."""
+    """Read a VPA; its effective policy is only resolved again when its generation changes, because it is costly."""
     metadata = vpa.metadata
     same = previous is not None and (previous.uid, previous.generation) == (metadata.uid, metadata.generation)
     effective = previous.effective if previous is not None and same else resolve_vpa(vpa)
@@ -161,7 +161,7 @@ class ServedVpaTable(KeyedTable[VpaKey]):
     observed_generation: IntColumn
     mode: IntColumn
     group: IntColumn
-    """Which recommender with which parameters: a number of `RecommenderGroups`, `NO_GROUP` or `NOT_SERVED`."""
+    """The number of its group in `RecommenderGroups`, or `NO_GROUP`, or `NOT_SERVED`."""
     pods: IntColumn
     """-1 before the state of the target is known."""
     problem: BoolColumn
@@ -178,11 +178,11 @@ class ServedVpaTable(KeyedTable[VpaKey]):
     published_messages: IntColumn
     """Digest of the condition messages in the stored status."""
     published_conditions: IntColumn
-    """Which conditions are published as true, as bits; -1 if nothing usable is."""
+    """The conditions published as true, as bits; -1 without a readable list."""
     was_recommended: BoolColumn
     """Whether it ever had a recommendation."""
     written_at: FloatColumn
-    """When the status was written, or first seen."""
+    """The time at which the status was written, or first observed."""
     max_age_share: FloatColumn
     """The share of the maximum age after which small changes are written; it differs by object, to spread writes."""
 
@@ -204,7 +204,7 @@ class ServedVpaTable(KeyedTable[VpaKey]):
             del self.entries[number]
 
     def active(self) -> BoolColumn:
-        """Which numbers are VPAs that this process serves and whose targets were read."""
+        """Mask of the numbers of VPAs that this process serves and whose targets were read."""
         reach = self.numbers_end
         is_active: BoolColumn = self.used[:reach] & (self.group[:reach] != NOT_SERVED) & (self.pods[:reach] >= 0)
         return is_active
@@ -292,7 +292,7 @@ class ContainerTable(KeyedTable[RowKey]):
         return np.stack([self.most_cpu[: self.numbers_end], self.most_memory[: self.numbers_end]])
 
     def controlled(self) -> BoolColumn:
-        """Which resources are recommended at all, (resource, number)."""
+        """Mask of the resources that are recommended, (resource, number)."""
         controlled = np.empty((len(RESOURCES), self.numbers_end), dtype=np.bool_)
         np.logical_and(self.cpu[: self.numbers_end], self.scaled[: self.numbers_end], out=controlled[CPU])
         np.logical_and(self.memory[: self.numbers_end], self.scaled[: self.numbers_end], out=controlled[MEMORY])
@@ -320,7 +320,7 @@ def list_recommendations(status: VerticalPodAutoscalerStatus | None) -> Sequence
 
 
 def read_published_amounts(recommendations: Sequence[ContainerRecommendation]) -> FloatColumn:
-    """Every amount, (what, resource, entry); NaN where there is none, or nothing that can be read."""
+    """Published amounts, (what, resource, entry); NaN where absent or unreadable."""
     amounts = np.full((len(STATUS_FIELDS), len(RESOURCES), len(recommendations)), np.nan)
     parts = [
         (

@@ -114,24 +114,24 @@ class MissingShadow(NamedTuple):
 
 
 class ShadowTable:
-    """Which VPAs, by number, want which shadows."""
+    """The shadow recommenders that VPAs name, by VPA number."""
 
     def __init__(self) -> None:
         self._shadow_names: dict[int, tuple[ServedVpa, tuple[str, ...]]] = {}
 
     def put(self, number: int, vpa: ServedVpa) -> None:
-        """A VPA that is new, or was changed."""
+        """Add or update a VPA."""
         self.drop(number)
         names = read_shadow_names(vpa.annotations, vpa.recommender) if vpa.annotations else ()
         if names:
             self._shadow_names[number] = vpa, names
 
     def drop(self, number: int) -> None:
-        """A VPA that is gone."""
+        """Remove a VPA."""
         self._shadow_names.pop(number, None)
 
     def group_by_recommender(self, hosted: Collection[str]) -> dict[str, list[int]]:
-        """The VPAs that want each of the recommenders there are."""
+        """The VPAs that name each of the hosted recommenders."""
         shadowed: dict[str, list[int]] = {}
         for number, (_, names) in self._shadow_names.items():
             for name in names:

@@ -38,7 +38,7 @@ _LATEST = 366 * 86_400.0  # seconds; a reference is ahead of the clock by a memo
 
 
 class SavedRow(msgspec.Struct, frozen=True):
-    """One row as it is stored. Times are NaN where there is none; the totals are None where none are kept."""
+    """A row as a checkpoint stores it. Absent times are NaN; the totals are None where they are not recorded."""
 
     key: RowKey
     first: float
@@ -55,7 +55,7 @@ class SavedRow(msgspec.Struct, frozen=True):
 
 
 def build_checkpoint_name(vpa: str, container: str) -> str:
-    """What the checkpoint of a row is called: as upstream calls it, unless no object can have so long a name."""
+    """The name of a row's checkpoint: upstream's, shortened where it exceeds the length of a name."""
     name = f"{vpa}-{container}"
     if len(name) <= _NAME_LENGTH:
         return name

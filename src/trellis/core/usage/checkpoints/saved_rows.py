@@ -230,7 +230,7 @@ def _merge(bank: HistogramBank, rows: IntColumn, saved: Sequence[SavedHistogram]
 
 
 def _build_summaries(number: int, newest: int, values: Ring) -> HourSummaries:
-    """What a stored history has of each hour."""
+    """The hours of a stored history, one summary each."""
     resource, hour_positions = np.nonzero(~np.isnan(values[:, 0]))
     return HourSummaries(
         series=2 * number + resource,

@@ -34,7 +34,7 @@ class BinLayout(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def starts(self) -> FloatColumn:
-        """Where each bin starts, and a last entry for the end of the last one: its start, as it has no end."""
+        """The start of each bin, and the end of the last one: its start again, as it has no end."""
         powers = np.array([math.pow(1 + self.growth, number) for number in range(self.bins)])
         edges = np.append(self.first_width * (powers - 1) / self._rounded_growth, np.nan)
         edges[-1] = edges[-2]
@@ -106,14 +106,14 @@ class WeightBlock:
         return found_bins
 
     def _index(self, bins: IntColumn, columns: IntColumn) -> IntColumn:
-        """Where the bins lie that are about to be written."""
+        """The flat indexes of bins; extends the range of written bins to them."""
         self.lowest_bin = min(self.lowest_bin, int(bins.min()))
         self.end_bin = max(self.end_bin, int(bins.max()) + 1)
         return bins * self._width + columns
 
 
 class BlockPart(NamedTuple):
-    """What of a batch of rows lies in one block: `positions` in the batch, `columns` in the block."""
+    """The part of a batch of rows that lies in one block: `positions` in the batch, `columns` in the block."""
 
     block: WeightBlock
     positions: IntColumn | slice
@@ -130,12 +130,12 @@ class WeightBlocks:
 
     @property
     def capacity(self) -> int:
-        """How many rows fit without growing."""
+        """The number of rows that fit without growing."""
         return len(self._blocks) * self._width
 
     @property
     def nbytes(self) -> int:
-        """What the blocks take up once every page of them is in use."""
+        """The size of the blocks once every page of them is in use."""
         return sum(block.weights.nbytes for block in self._blocks)
 
     def reserve(self, rows: int) -> None:
@@ -165,7 +165,7 @@ class WeightBlocks:
         return copy._blocks[0].weights if len(rows) else np.zeros((self._bins, 0))
 
     def copy_rows(self, rows: IntColumn) -> WeightBlocks:
-        """Some rows, in the order given, in one block of their own; none if there are none."""
+        """A copy of some rows, in the given order, as a single block."""
         copy = WeightBlocks(self._bins, max(len(rows), 1))
         copy.reserve(len(rows))
         for block, positions, columns in self.split_by_block(rows):

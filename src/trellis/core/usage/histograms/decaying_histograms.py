@@ -46,12 +46,12 @@ def round_to_half_life(times: FloatColumn, half_life: float) -> FloatColumn:
 
 
 def compute_decay_factors(times: FloatColumn, references: FloatColumn, half_life: float) -> FloatColumn:
-    """What the weights of samples are multiplied by."""
+    """The factors of the weights of samples."""
     return np.exp2((times - references) / half_life)
 
 
 def compute_row_scales(before: FloatColumn, after: FloatColumn, half_life: float) -> FloatColumn:
-    """What the weights of rows are multiplied by when their references move; 0 where there was none before."""
+    """The factors of the weights of rows when their references move; 0 without a reference before."""
     exponents = np.floor((before - after) / half_life + 0.5)
     exponents = np.clip(np.nan_to_num(exponents, nan=_ZERO_EXPONENT), _ZERO_EXPONENT, MOST_HALF_LIVES)
     powers: FloatColumn = np.ldexp(1.0, exponents.astype(np.int32))
@@ -59,12 +59,12 @@ def compute_row_scales(before: FloatColumn, after: FloatColumn, half_life: float
 
 
 def find_outdated_references(times: FloatColumn, references: FloatColumn, half_life: float) -> BoolColumn:
-    """Which samples need a new reference first: their exponent is too large, or there is none yet."""
+    """Mask of the samples whose row needs a new reference: the exponent is too large, or there is none yet."""
     return ~(times <= references + MOST_HALF_LIVES * half_life)
 
 
 def split_before_outdated(rows: IntColumn, is_outdated: BoolColumn) -> tuple[BoolColumn, IntColumn]:
-    """Which samples come before the first overdue one of their row, and the positions of those first ones."""
+    """Mask of the samples before the first outdated one of their row, and the positions of those first ones."""
     positions = np.flatnonzero(is_outdated)
     outdated_rows, index = np.unique(rows[positions], return_index=True)
     first = positions[index]
@@ -77,7 +77,7 @@ LARGEST_WEIGHT = 10_000
 
 
 class SavedHistogram(msgspec.Struct, frozen=True):
-    """One row: weight by bin, what all of them weigh together, and since when (NaN if there is nothing)."""
+    """A stored row: weight by bin, the total weight, and the reference time (NaN if the row is empty)."""
 
     reference: float = math.nan
     weights: Mapping[int, int] = {}
@@ -110,7 +110,7 @@ def save_histograms(weights: FloatColumn, references: FloatColumn, totals: Float
 
 
 def split_histograms(saved: Sequence[SavedHistogram]) -> HistogramEntries:
-    """What rows weighed before they were written down: each bin's share of the total."""
+    """Restore weights from stored rows: each bin's share of the total."""
     sizes = np.fromiter((len(histogram.weights) for histogram in saved), dtype=np.int64, count=len(saved))
     positions = np.repeat(np.arange(len(saved)), sizes)
     bins = np.fromiter(chain.from_iterable(histogram.weights for histogram in saved), dtype=np.int64)
@@ -150,12 +150,12 @@ class HistogramBank:
 
     @property
     def capacity(self) -> int:
-        """How many rows fit without growing."""
+        """The number of rows that fit without growing."""
         return len(self._totals)
 
     @property
     def nbytes(self) -> int:
-        """What the bank takes up at most; pages that no sample has touched take nothing."""
+        """The largest size of the bank; pages that no sample has touched take no memory."""
         columns = (self._totals, self._references, self._lowest, self._highest)
         return self._blocks.nbytes + sum(column.nbytes for column in columns)
 
@@ -171,19 +171,19 @@ class HistogramBank:
             self._reset_columns(slice(begin, end))
 
     def totals(self, rows: IntColumn) -> FloatColumn:
-        """What the samples of each row weigh together."""
+        """The total weight of each row."""
         return self._totals[rows]
 
     def weights(self, rows: IntColumn) -> FloatColumn:
-        """What each bin of each row weighs, (bins, rows)."""
+        """The weight of each bin of each row, (bins, rows)."""
         return self._blocks.copy_weights(rows)
 
     def references(self, rows: IntColumn) -> FloatColumn:
-        """When a sample weighs what it was given; NaN for a row that has none."""
+        """The reference time of each row, at which a sample has its original weight; NaN without samples."""
         return self._references[rows]
 
     def is_empty(self, rows: IntColumn) -> BoolColumn:
-        """Which rows have no bin that counts."""
+        """Mask of the rows without a bin that counts."""
         return self._highest[rows] < self._lowest[rows]
 
     def add(self, rows: IntColumn, times: FloatColumn, values: FloatColumn, weights: FloatColumn | float) -> None:
@@ -227,7 +227,7 @@ class HistogramBank:
         self._reset_columns(rows)
 
     def copy_rows(self, rows: IntColumn) -> HistogramBank:
-        """Some rows in a bank of their own, where they are numbered from 0 on."""
+        """A copy of some rows in a bank of their own, numbered from 0."""
         copy = HistogramBank(self.layout, self.half_life, max(len(rows), 1))
         copy._blocks = self._blocks.copy_rows(rows)
         copy._totals, copy._references = self._totals[rows], self._references[rows]
@@ -252,7 +252,7 @@ class HistogramBank:
             self._add_weights(_WeightedSamples(rows[chunk][positions], bins, weights[bins, positions]))
 
     def save(self, rows: IntColumn) -> list[SavedHistogram]:
-        """Some rows as a checkpoint has them."""
+        """Rows in the form of checkpoints."""
         saved: list[SavedHistogram] = []
         for begin in range(0, len(rows), _ROWS_AT_ONCE):
             chunk = rows[begin : begin + _ROWS_AT_ONCE]

@@ -60,7 +60,7 @@ class LongPeaks:
         self._newest = np.append(self._newest, np.full(added, -1))
 
     def clear(self, rows: IntColumn) -> None:
-        """Forget the peaks of rows."""
+        """Clear the peaks of rows."""
         self._newest[rows] = -1
         for block, where, _ in self._split_by_block(rows):
             block[where] = _UNKNOWN
@@ -91,7 +91,7 @@ class LongPeaks:
         return peaks
 
     def copy_rows(self, rows: IntColumn) -> LongPeaks:
-        """Some rows in rings of their own, numbered from 0 on."""
+        """A copy of some rows, numbered from 0."""
         copy = LongPeaks(max(len(rows), 1))
         copy.reserve(len(rows))
         copy._newest[:] = self._newest[rows]
@@ -134,17 +134,17 @@ class HourlyHistory:
 
     @property
     def hours(self) -> int:
-        """How many hours it reaches back."""
+        """The length of the history in hours."""
         return self._rings.hours
 
     @property
     def size(self) -> int:
-        """How many rows have one."""
+        """The number of rows with a history."""
         return self._numbers.size
 
     @property
     def nbytes(self) -> int:
-        """What all of it occupies."""
+        """The size of all parts."""
         return self._running.nbytes + self._rings.nbytes + self._peaks.nbytes
 
     def allocate(self, count: int) -> IntColumn:
@@ -244,7 +244,7 @@ class HourlyHistory:
         return revisions.reshape(len(numbers), 2)
 
     def copy_rows(self, numbers: IntColumn) -> HourlyHistory:
-        """Some rows in a history of their own, where they are numbered from 0 on."""
+        """A copy of some rows, numbered from 0."""
         copy = HourlyHistory(self.hours // 24)
         copy._numbers.allocate(len(numbers))
         series = _list_series(numbers)
@@ -254,7 +254,7 @@ class HourlyHistory:
         return copy
 
     def export_hours(self, number: int) -> tuple[int, Ring]:
-        """All hours of one row, as `read_summaries`, up to the newest; the running hour as far as it has come."""
+        """All hours of one row, as `read_summaries`, up to the newest; the running hour so far included."""
         series = _list_series(np.array([number]))
         newest = int(max(self._rings.newest(series).max(), self._running.hour[series].max()))
         return newest, self._read(series, newest)

@@ -53,7 +53,7 @@ class RunningHours(ColumnTable):
 
     @property
     def nbytes(self) -> int:
-        """What all of it occupies."""
+        """The size of columns and bins."""
         return super().nbytes + self._bins.nbytes
 
     def add(self, series: IntColumn, values: FloatColumn) -> None:
@@ -85,7 +85,7 @@ class RunningHours(ColumnTable):
         return HourSummaries(series, self.hour[series], values, counts)
 
     def copy_series(self, series: IntColumn) -> RunningHours:
-        """Some series in a table of their own, numbered from 0 on."""
+        """A copy of some series, numbered from 0."""
         copy = RunningHours()
         copy.allocate(len(series))
         for name in self.initial_values:
@@ -162,7 +162,7 @@ class Rings:
 
     @property
     def nbytes(self) -> int:
-        """What all of it occupies."""
+        """The size of all blocks."""
         return sum(block.values.nbytes + block.counts.nbytes for block in self._blocks)
 
     def reserve(self, series: int) -> None:
@@ -238,7 +238,7 @@ class Rings:
         return values, counts
 
     def copy_series(self, series: IntColumn) -> Rings:
-        """Some series in rings of their own, numbered from 0 on."""
+        """A copy of some series, numbered from 0."""
         copy = Rings(self.hours, max(len(series), 1))
         copy.reserve(len(series))
         copy._newest[:] = self._newest[series]

@@ -33,7 +33,7 @@ _MOST_SAMPLES = 255  # an interval with more weighs no more: 8 bits
 
 
 class CellUpdates(NamedTuple):
-    """What is known of intervals of cells, no interval twice. One that `counts` nothing only raises the highest."""
+    """Updates of intervals of cells, each interval once. One whose `counts` is 0 only raises the highest."""
 
     cells: IntColumn
     resources: IntColumn
@@ -58,7 +58,7 @@ class RunCells:
 
     @property
     def nbytes(self) -> int:
-        """What all of it occupies."""
+        """The size of all blocks."""
         return sum(block.values.nbytes + block.counts.nbytes for block in self._blocks)
 
     def reserve(self, cells: int) -> None:
@@ -100,7 +100,7 @@ class RunCells:
         return values, counts
 
     def copy_cells(self, cells: IntColumn) -> RunCells:
-        """Some cells by themselves, numbered from 0 on."""
+        """A copy of some cells, numbered from 0."""
         copy = RunCells(max(len(cells), 1))
         copy.reserve(len(cells))
         if len(cells):
@@ -151,7 +151,7 @@ class RecentRuns(NamedTuple):
 
 
 class StoredRun(NamedTuple):
-    """One run: `doublings` is how often its intervals were joined, `values` (resources, measures, intervals)."""
+    """A stored run: `doublings` is how often its intervals were joined, `values` (resources, measures, intervals)."""
 
     begin: float
     last: float
@@ -172,12 +172,12 @@ class RunHistory:
 
     @property
     def size(self) -> int:
-        """How many rows have one."""
+        """The number of rows with a run history."""
         return self._numbers.size
 
     @property
     def nbytes(self) -> int:
-        """What all of it occupies."""
+        """The size of cells and columns."""
         columns = (self._begin, self._last, self._doublings, self._revisions)
         return self._cells.nbytes + sum(column.nbytes for column in columns)
 
@@ -248,7 +248,7 @@ class RunHistory:
         return self._revisions[numbers]
 
     def copy_rows(self, numbers: IntColumn) -> RunHistory:
-        """Some rows in a memory of their own, where they are numbered from 0 on."""
+        """A copy of some rows, numbered from 0."""
         copy = RunHistory()
         copy.allocate(len(numbers))
         targets = slice(len(numbers))
@@ -258,7 +258,7 @@ class RunHistory:
         return copy
 
     def export_runs(self, number: int) -> list[StoredRun]:
-        """Everything of one row, oldest first."""
+        """All runs of one row, oldest first."""
         order = np.argsort(self._begin[number])
         order = order[~np.isnan(self._begin[number, order])]
         values, counts = self._cells.read(RUNS * number + order)
@@ -361,7 +361,7 @@ class RunHistory:
         return begun
 
     def _widen_cells(self, cells: IntColumn, doublings: IntColumn) -> None:
-        """See to it that cells have been doubled so often at least."""
+        """Widen cells until each has been doubled at least so often."""
         all_doublings = self._doublings.reshape(-1)
         while len(too_narrow := np.unique(cells[all_doublings[cells] < doublings])):
             self._cells.widen(too_narrow)
@@ -369,7 +369,7 @@ class RunHistory:
 
 
 def count_doublings(minutes: IntColumn) -> IntColumn:
-    """How often intervals must be doubled until so many minutes have one."""
+    """The number of doublings after which the intervals of a run reach so many minutes."""
     doublings: IntColumn = np.frexp((minutes // INTERVALS).astype(np.float64))[1].astype(np.int64)
     return doublings
 
