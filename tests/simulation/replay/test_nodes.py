@@ -18,7 +18,7 @@ from support.worlds.kwok_nodes import group
 from trellis.base.errors import InvalidRecording
 from trellis.base.json_lines import FORMAT_VERSION, HEADER, RecordingHeader, encode_line, read_lines
 from trellis.cli.main import trellis
-from trellis.controllers.nodes.reconcile import NodeController
+from trellis.controllers.nodes.process import NodeController
 from trellis.core.nodes import ScaleDownSettings, ScaleUpSettings
 from trellis.core.recording.format import DECISION_LINE, INPUT_LINE, NODES, START_LINE
 from trellis.core.recording.nodes.changes import NEWS

@@ -28,7 +28,7 @@ from trellis.base.reasons import Reason
 from trellis.base.times import format_time, parse_time
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NODE_METRICS
-from trellis.controllers.nodes.reconcile import NodeController
+from trellis.controllers.nodes.process import NodeController, build_node_controller
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.core.recording.format import NODES as NODES_COMPONENT
 from trellis.kube.transport.requests import Request
@@ -279,7 +279,7 @@ class World(ControlledWorld):
         """The autoscaler while it works."""
         with self.recording.recorder() as recorder:
             context = await self.context(recorder=recorder)
-            controller = NodeController(context, self.settings, provider=self.provider)
+            controller = build_node_controller(context, self.settings, provider=self.provider)
             async with virtual_time.in_background(self.running(context, controller), self._run_cluster()):
                 yield controller
 

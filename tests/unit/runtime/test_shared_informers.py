@@ -21,7 +21,7 @@ from trellis.controllers.nodes import informers as nodes_informers
 from trellis.controllers.nodes.boosts import BoostInformers
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NODE_METRICS
-from trellis.controllers.nodes.reconcile import NodeController
+from trellis.controllers.nodes.process import build_node_controller
 from trellis.controllers.nodes.settings import NodeControllerSettings
 from trellis.controllers.recommender import informers as recommender_informers
 from trellis.controllers.recommender.settings import RecommenderSettings
@@ -301,7 +301,7 @@ def test_the_node_autoscaler_and_the_buffer_controller_list_and_watch_each_kind_
         unreadable = UnreadableKinds(metrics, Logger("trellis.test"))
         informers = Informers(context.client, unreadable, draw=context.draw, shared=shared)
         node_context = msgspec.structs.replace(context, metrics=metrics, informers=informers)
-        nodes = NodeController(node_context, settings)
+        nodes = build_node_controller(node_context, settings)
         async with virtual_time.in_background(world.running(context, buffers), world.running(node_context, nodes)):
             await informers.wait_until_synced()
             await context.informers.wait_until_synced()

@@ -1,15 +1,14 @@
 """A pass of the node autoscaler: read the provider, plan, execute, publish.
 
-Passes run every interval, and soon after a change that matters. A pod that is unschedulable, a Buffer that changes and
-a node that comes trigger a pass. While the provider does not answer, which may take minutes, the status of Buffers is
-published without it: `InterimBufferStatus` orders nothing and remembers nothing.
+While the provider does not answer, which may take minutes, the status of Buffers is published without it:
+`InterimBufferStatus` orders nothing and remembers nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Final, TypeAlias, TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 from msgspec.structs import replace
 
@@ -21,13 +20,10 @@ from trellis.controllers.nodes.executor import NodeExecutor, NodePlanResult, Pen
 from trellis.controllers.nodes.informers import NodeInformers
 from trellis.controllers.nodes.metrics import NodeAutoscalerMetrics
 from trellis.controllers.nodes.provider_client import PROVIDER_SILENT, ProviderClient
-from trellis.controllers.nodes.recording import create_planner
-from trellis.controllers.nodes.settings import NodeControllerSettings
-from trellis.controllers.nodes.state import ChangeAccumulator, PassTrigger
+from trellis.controllers.nodes.state import ChangeAccumulator
 from trellis.controllers.nodes.status import BufferStatusPublisher, with_unreadable_buffers
 from trellis.core.nodes.autoscaler_pass import (
     AutoscalerMemory,
-    AutoscalerSettings,
     NodePlanner,
     ObservedBuffers,
     PassInput,
@@ -37,37 +33,98 @@ from trellis.core.nodes.scale_up.decisions import BufferDecision, correct_for_fa
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.kube.write.actions import Action
-from trellis.providers.kwok import KwokProvider
-from trellis.providers.protocol import Groups, Provider
-from trellis.runtime import passes
-from trellis.runtime.component import Controller, ControllerContext
-from trellis.runtime.passes import PassThread, Periodic
+from trellis.kube.write.writer import Writer
+from trellis.providers.protocol import Groups
+from trellis.runtime.passes import PassThread
 from trellis.runtime.telemetry.logs import Logger
-from trellis.runtime.telemetry.metrics import StepTimer
-
-# Calls the planner in its thread, with all changes.
-RunPlanner: TypeAlias = Callable[
-    [Callable[[NodePlanner, ClusterSnapshotChanges], ObservedBuffers]], Awaitable[ObservedBuffers]
-]
-# Publishes the status of Buffers.
-PublishBuffers: TypeAlias = Callable[[ObservedBuffers, float], Awaitable[None]]
+from trellis.runtime.telemetry.metrics import Metrics, StepTimer
 
 # How long to wait for the provider before the status of Buffers is published without it.
 ANSWER_SECONDS: Final = 1.0
 _SILENT: Final = DetailedReason(PROVIDER_SILENT, "nothing is ordered until the provider answers")
+# How long the Buffer controller gets to translate Buffers again after pods have come.
+_TRANSLATION_SECONDS: Final = 1.0
+# How long to wait before checking again whether the caches can be trusted.
+_UNTRUSTED_SECONDS: Final = 2.0
+
+# Why a pass of a process that does not lead changes nothing.
+NOT_LEADING: Final = "not leading"
 
 _log: Final = Logger("trellis.nodes")
+
+T = TypeVar("T")
+
+
+class PlannerThread:
+    """The planner and the thread that owns it. Each call gets all changes since the last one."""
+
+    def __init__(self, accumulator: ChangeAccumulator, create_planner: Callable[[], NodePlanner]) -> None:
+        self._accumulator = accumulator
+        self._create_planner = create_planner
+        self._planner: NodePlanner | None = None
+        self._thread = PassThread("nodes")
+
+    async def run(self, call: Callable[[NodePlanner, ClusterSnapshotChanges], T]) -> T:
+        """Call the planner. After a failure the next call starts with all objects."""
+        planner, self._planner = self._planner, None
+        if planner is None:
+            planner, changes = self._create_planner(), self._accumulator.take_everything()
+        else:
+            changes = self._accumulator.take_changes()
+        result = await self._thread.run(call, planner, changes)
+        self._planner = planner
+        return result
+
+    def discard(self) -> None:
+        """Start the next call with all objects: the snapshot shows nodes as a plan would have them."""
+        self._planner = None
+
+    def close(self) -> None:
+        self._thread.close()
+
+
+class BufferStatusWriter:
+    """Writes the statuses of Buffers that differ. `may_publish` says whether what is known can be trusted now."""
+
+    def __init__(
+        self,
+        publisher: BufferStatusPublisher,
+        informers: NodeInformers,
+        writer: Writer,
+        metrics: NodeAutoscalerMetrics,
+        may_publish: Callable[[], bool],
+    ) -> None:
+        self._publisher = publisher
+        self._informers = informers
+        self._writer = writer
+        self._metrics = metrics
+        self._may_publish = may_publish
+
+    async def publish(self, buffers: Iterable[BufferDecision], now: float) -> None:
+        actions: list[Action] = list(self._publisher.actions(buffers, now))
+        if actions:
+            await self._writer.write_all(actions)
+
+    async def publish_observed(self, observed: ObservedBuffers, now: float) -> None:
+        if self._may_publish():
+            buffers = with_unreadable_buffers(observed.buffers, observed.problems, self._informers.buffers)
+            self._metrics.export_buffers(buffers)
+            await self.publish(buffers, now)
 
 
 class InterimBufferStatus:
     """Publishes the status of Buffers while the provider does not answer. `now` is the clock of decisions."""
 
     def __init__(
-        self, accumulator: ChangeAccumulator, run_planner: RunPlanner, publish: PublishBuffers, now: Callable[[], float]
+        self,
+        accumulator: ChangeAccumulator,
+        planner: PlannerThread,
+        statuses: BufferStatusWriter,
+        now: Callable[[], float],
     ) -> None:
         self._accumulator = accumulator
-        self._run_planner = run_planner
-        self._publish = publish
+        self._planner = planner
+        self._statuses = statuses
         self._now = now
 
     async def publish_until_done(self, work: asyncio.Task[Any], memory: ScaleUpMemory) -> bool:
@@ -87,101 +144,61 @@ class InterimBufferStatus:
         """Publish the status of Buffers now. A failure is logged only, because the next pass reports it too."""
         now = self._now()
         try:
-            observed = await self._run_planner(lambda planner, changes: planner.observe_buffers(changes, memory, now))
-            await self._publish(replace(observed, buffers=correct_for_silent_provider(observed.buffers, _SILENT)), now)
+            observed = await self._planner.run(lambda planner, changes: planner.observe_buffers(changes, memory, now))
+            buffers = correct_for_silent_provider(observed.buffers, _SILENT)
+            await self._statuses.publish_observed(replace(observed, buffers=buffers), now)
         except Exception as error:  # noqa: BLE001 - no error may cancel orders that are in flight
             _log.warning("Buffers could not be looked at", error=error)
 
 
-# How long the Buffer controller gets to translate Buffers again after pods have come.
-_TRANSLATION_SECONDS: Final = 1.0
-# How long to wait before checking again whether the caches can be trusted.
-_UNTRUSTED_SECONDS: Final = 2.0
-
-T = TypeVar("T")
-
-
-class NodeController(Controller):
-    """Runs passes of the node autoscaler: build the view, plan, execute, publish."""
+class NodeReconciler:
+    """Runs passes of the node autoscaler. `skip_reason` says why nothing may be changed now, if so."""
 
     def __init__(
         self,
-        context: ControllerContext,
-        settings: NodeControllerSettings,
+        node_informers: NodeInformers,
+        boosts: BoostInformers,
+        accumulator: ChangeAccumulator,
+        planner: PlannerThread,
         *,
-        provider: Callable[[NodeInformers], Provider] | None = None,
-        on_warmed_up: Callable[[], object] = lambda: None,
+        provider_client: ProviderClient,
+        executor: NodeExecutor,
+        pending_writes: PendingNodeWrites,
+        statuses: BufferStatusWriter,
+        events: NodeEvents,
+        reporter: ActionReporter,
+        metrics: Metrics,
+        autoscaler_metrics: NodeAutoscalerMetrics,
+        skip_reason: Callable[[], str | None],
+        now: Callable[[], float],
     ) -> None:
-        served, metrics, record, now = context.served, context.metrics, context.record_event, context.now
-        writer = self._writer = context.writer
-        self._settings = settings
+        self._informers = node_informers
+        self._boosts = boosts
+        self._accumulator = accumulator
+        self._planner = planner
+        self._provider_client = provider_client
+        self._executor = executor
+        self._pending_writes = pending_writes
+        self._statuses = statuses
+        self._interim_status = InterimBufferStatus(accumulator, planner, statuses, now)
+        self._events = events
+        self._reporter = reporter
         self._metrics = metrics
-        self._may_act = context.may_act
+        self._autoscaler_metrics = autoscaler_metrics
+        self._skip_reason = skip_reason
         self._now = now
-        self._on_warmed_up = on_warmed_up
-        self._recorder = context.recorder
-        self.informers = context.informers
-        self.node_informers = NodeInformers(self.informers, settings, served)
-        self._boosts = BoostInformers(self.informers, settings, served)
-        config_map = settings.provider.kwok_node_groups
-        chosen_provider = (
-            provider(self.node_informers) if provider else KwokProvider(self.node_informers.kwok_objects, config_map)
-        )
-        patience = settings.provider.provider_timeout.total_seconds()
-        self._provider_client = ProviderClient(chosen_provider, writer, patience, metrics)
-        self._reporter = ActionReporter(metrics, record)
-        self._executor = NodeExecutor(writer, self._provider_client, self._reporter, settings.up.figures())
-        self._loop = Periodic(
-            "nodes",
-            self._pass,
-            settings.loop.scan_interval.total_seconds(),
-            on_pass=passes.pass_reporter(context.activity, _log),
-            jitter=0.0,
-        )
-        self._trigger = PassTrigger(self._loop, now)
-        self._accumulator = ChangeAccumulator(self.node_informers, settings.scope.covers, self._trigger.soon)
-        self._pending_writes = PendingNodeWrites(self.node_informers.nodes)
-        self._events = NodeEvents(record, self.node_informers)
-        self._status = BufferStatusPublisher(self.node_informers.buffers, settings.scope.covers)
-        self._autoscaler_metrics = NodeAutoscalerMetrics(metrics, settings.loop.metrics_buffers)
-        self._interim_status = InterimBufferStatus(self._accumulator, self._run_planner, self._publish_observed, now)
-        self._planner: NodePlanner | None = None
-        self._thread = PassThread("nodes")
         self._memory = AutoscalerMemory()
-        self._busy = False
+        self.is_busy = False
 
-    @property
-    def is_busy(self) -> bool:
-        """Whether a plan is being executed."""
-        return self._busy
-
-    def on_started_leading(self) -> None:
-        """Forget what was remembered under another leader, and run a pass now."""
+    def begin_anew(self) -> None:
+        """Forget what was remembered under another leader."""
         self._memory = AutoscalerMemory()
         self._events.reset()
-        if self.informers.synced:
-            self._loop.wake()
 
-    async def run(self) -> None:
-        """Work until cancelled."""
-        try:
-            await self._begin()
-        finally:
-            self._thread.close()
-
-    async def _begin(self) -> None:
-        await self.informers.wait_until_synced()
-        _log.info("everything has been seen", nodes=len(self.node_informers.nodes.snapshot()))
-        self._accumulator.subscribe()
-        self.node_informers.config.subscribe(lambda _change: self._trigger.soon())
-        self._pending_writes.subscribe()
-        self._on_warmed_up()
-        await self._loop.run()
-
-    async def _pass(self) -> None:
-        """Read the provider, plan and execute the plans."""
-        if await self._is_idle():
-            return
+    async def reconcile(self) -> Sequence[float | None]:
+        """Read the provider, plan and execute the plans; returns when the next pass is due, if before its time."""
+        if (skip_reason := self._skip_reason()) is not None:
+            return await self._skip(skip_reason)
         clock = asyncio.get_running_loop().time
         await asyncio.sleep(max(0.0, self._accumulator.last_arrival + _TRANSLATION_SECONDS - clock()))
         timer = StepTimer(self._metrics, named.LATENCY, clock)
@@ -189,37 +206,29 @@ class NodeController(Controller):
         next_write_at, groups = await self._read_provider(now)
         timer.step(named.PROVIDER)
         # The provider may have taken a minute, and accepts orders of a process that does not lead any more.
-        if await self._is_idle():
-            return
+        if (skip_reason := self._skip_reason()) is not None:
+            return await self._skip(skip_reason)
         if groups is None:
             await self._interim_status.publish_once(self._memory.up)
-            self._trigger.at([next_write_at])
-            return
-        budgets, starts = self.node_informers.budgets.snapshot(), self._boosts.build_startup_boosts()
+            return [next_write_at]
+        budgets, starts = self._informers.budgets.snapshot(), self._boosts.build_startup_boosts()
         pass_input = PassInput(groups.states, budgets, self._memory, now, starts)
-        plans = await self._run_planner(lambda planner, changes: planner.plan(changes, pass_input))
+        plans = await self._planner.run(lambda planner, changes: planner.plan(changes, pass_input))
         timer.step(named.PLAN)
         try:
             self._memory = (await self._execute(groups, plans, now)).memory
         except BaseException:
-            # The snapshot shows nodes as the plan would have them.
-            self._planner = None
+            self._planner.discard()
             raise
         timer.step(named.EXECUTE)
-        self.informers.export(self._metrics)
-        self._trigger.at([next_write_at, plans.up.requeue_at, plans.down.requeue_at])
         timer.total()
+        return [next_write_at, plans.up.requeue_at, plans.down.requeue_at]
 
-    async def _is_idle(self) -> bool:
-        """Whether no plan may be made now; the snapshot is then updated only."""
-        skip_reason = self.informers.why_not_trusted() if self._may_act() else "not leading"
-        if skip_reason is None:
-            return False
-        _log.detail(2, "this pass changes nothing", why=skip_reason)
-        await self._run_planner(lambda planner, changes: planner.update(changes))
-        if self._may_act():
-            self._trigger.at([self._now() + _UNTRUSTED_SECONDS])
-        return True
+    async def _skip(self, reason: str) -> Sequence[float | None]:
+        """Update the snapshot, and change nothing."""
+        _log.detail(2, "this pass changes nothing", why=reason)
+        await self._planner.run(lambda planner, changes: planner.update(changes))
+        return [] if reason is NOT_LEADING else [self._now() + _UNTRUSTED_SECONDS]
 
     async def _read_provider(self, now: float) -> tuple[float | None, Groups | None]:
         """The time of the provider's next write, and all groups; None while the provider does not respond."""
@@ -234,27 +243,11 @@ class NodeController(Controller):
             await self._interim_status.publish_until_done(reading, self._memory.up)
         return reading.result()
 
-    async def _run_planner(self, call: Callable[[NodePlanner, ClusterSnapshotChanges], T]) -> T:
-        """Call the planner in its thread with all changes. After a failure the next call starts with all objects."""
-        planner, self._planner = self._planner, None
-        if planner is None:
-            up = self._settings.up.figures()
-            down = self._settings.down.figures(up.max_node_provision_seconds)
-            planner = create_planner(
-                AutoscalerSettings(up, down), self._settings.up.expendable_pods_priority_cutoff, self._recorder
-            )
-            changes = self._accumulator.take_everything()
-        else:
-            changes = self._accumulator.take_changes()
-        result = await self._thread.run(call, planner, changes)
-        self._planner = planner
-        return result
-
     async def _execute(self, groups: Groups, plans: PassPlans, now: float) -> NodePlanResult:
-        planned = with_unreadable_buffers(plans.up.buffers, plans.problems, self.node_informers.buffers)
+        planned = with_unreadable_buffers(plans.up.buffers, plans.problems, self._informers.buffers)
         published: tuple[BufferDecision, ...] | None = None
         has_observed = False
-        self._busy = True
+        self.is_busy = True
         try:
             async with asyncio.TaskGroup() as group:
                 executing = group.create_task(self._executor.execute(plans, now))
@@ -262,7 +255,7 @@ class NodeController(Controller):
                     # A provider that hangs does not delay the status of Buffers.
                     await asyncio.wait({executing}, timeout=ANSWER_SECONDS)
                 if not executing.done():
-                    await self._publish(planned, now)
+                    await self._statuses.publish(planned, now)
                     published = planned
                     has_observed = await self._interim_status.publish_until_done(executing, plans.up.memory)
             result = executing.result()
@@ -271,25 +264,14 @@ class NodeController(Controller):
                 # Buffers that the plan does not include got a newer status meanwhile.
                 await self._interim_status.publish_once(result.memory.up)
             elif buffers != published:
-                await self._publish(buffers, now)
+                await self._statuses.publish(buffers, now)
             for name in result.unchanged:
                 self._accumulator.reread_node(name)
             await self._pending_writes.wait_for(result.outcomes)
         finally:
-            self._busy = False
+            self.is_busy = False
         self._report(groups, plans, buffers, result.failed)
         return result
-
-    async def _publish(self, buffers: Iterable[BufferDecision], now: float) -> None:
-        actions: list[Action] = list(self._status.actions(buffers, now))
-        if actions:
-            await self._writer.write_all(actions)
-
-    async def _publish_observed(self, observed: ObservedBuffers, now: float) -> None:
-        if self._may_act() and self.informers.why_not_trusted() is None:
-            buffers = with_unreadable_buffers(observed.buffers, observed.problems, self.node_informers.buffers)
-            self._autoscaler_metrics.export_buffers(buffers)
-            await self._publish(buffers, now)
 
     def _report(
         self, groups: Groups, plans: PassPlans, buffers: tuple[BufferDecision, ...], failed: frozenset[str]

@@ -76,15 +76,12 @@ class ClusterInformers(Protocol):
 
 
 class ChangeAccumulator:
-    """Accumulates changes between passes; `wake` is called for those that cannot wait for the next interval.
+    """Accumulates changes between passes. `covers` says which namespaces' Buffers are accumulated."""
 
-    `covers` says which namespaces' Buffers are accumulated.
-    """
-
-    def __init__(self, informers: ClusterInformers, covers: Callable[[str], bool], wake: Callable[[], None]) -> None:
+    def __init__(self, informers: ClusterInformers, covers: Callable[[str], bool]) -> None:
         self._informers = informers
         self._covers = covers
-        self._wake = wake
+        self._wake: Callable[[], None] = lambda: None
         # When a pod was last bound to a node, on the loop's clock.
         self.last_arrival = -math.inf
         # Whether a change may affect the provisioning of a Buffer.
@@ -93,9 +90,12 @@ class ChangeAccumulator:
         self._has_new_storage = True
         self._subscriptions: list[Callable[[], None]] = []
 
-    def subscribe(self) -> None:
-        """Subscribe to all informers; every existing object counts as a change."""
-        informers = self._informers
+    def subscribe(self, wake: Callable[[], None]) -> None:
+        """Subscribe to all informers; every existing object counts as a change.
+
+        `wake` is called for changes that cannot wait for the next interval.
+        """
+        informers, self._wake = self._informers, wake
         self._subscriptions += (
             informers.namespaces.subscribe(self._namespace_changed),
             informers.nodes.subscribe(self._node_changed),

@@ -14,7 +14,7 @@ from support.worlds.kwok_nodes import failing, group
 from trellis.base.errors import Unreachable
 from trellis.controllers.nodes.executor import NodeExecutor, NodePlanResult
 from trellis.controllers.nodes.informers import NodeInformers
-from trellis.controllers.nodes.reconcile import NodeController
+from trellis.controllers.nodes.process import NodeController
 from trellis.core.nodes.autoscaler_pass import NodePlanner, PassInput, PassPlans
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges
 from trellis.kube.transport.requests import Request

@@ -11,7 +11,7 @@ from support.controllers.nodes import BOOT, World, seconds
 from support.worlds.kwok_nodes import failing
 from trellis.base.errors import Unreachable
 from trellis.controllers.nodes.informers import NodeInformers
-from trellis.controllers.nodes.reconcile import NodeController
+from trellis.controllers.nodes.process import NodeController
 from trellis.core.nodes.autoscaler_pass import NodePlanner, ObservedBuffers
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory
 from trellis.core.nodes.state.snapshot import ClusterSnapshotChanges

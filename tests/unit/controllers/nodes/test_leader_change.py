@@ -12,7 +12,7 @@ from support.api_server.server import Document
 from support.controllers.nodes import BOOT, BUFFERS, START, World, seconds
 from support.worlds.kwok_nodes import failing, group
 from trellis.base.reasons import DetailedReason
-from trellis.controllers.nodes.reconcile import NodeController
+from trellis.controllers.nodes.process import NodeController
 from trellis.controllers.nodes.status import BufferStatusPublisher
 from trellis.core.nodes.scale_up.decisions import BUFFER_PROVISIONED, BufferDecision
 from trellis.kube import resources

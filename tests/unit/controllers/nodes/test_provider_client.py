@@ -13,7 +13,7 @@ from support.controllers.nodes import BOOT, NODES, World, seconds
 from support.worlds.kwok_nodes import failing, group
 from trellis.base.reasons import DetailedReason
 from trellis.controllers.nodes.informers import NodeInformers
-from trellis.controllers.nodes.reconcile import NodeController
+from trellis.controllers.nodes.process import NodeController
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState
 from trellis.providers.kwok import KwokProvider
 from trellis.providers.protocol import UNKNOWN_GROUP, Groups, Ordered, Released, Tended

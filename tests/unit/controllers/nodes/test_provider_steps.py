@@ -11,8 +11,8 @@ from support.api_server.server import Document, ModelServer
 from support.controllers.nodes import BOOT, NODES, World
 from support.worlds.kwok_nodes import group
 from trellis.controllers.nodes.metrics import NODE_METRICS
+from trellis.controllers.nodes.process import NodeController
 from trellis.controllers.nodes.provider_client import ProviderClient
-from trellis.controllers.nodes.reconcile import NodeController
 from trellis.kube import resources
 from trellis.kube.transport.requests import Request
 from trellis.kube.write.actions import CreateObject, Target

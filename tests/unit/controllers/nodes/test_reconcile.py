@@ -6,7 +6,7 @@ import pytest
 
 from support.controllers.nodes import BOOT, World, last_fully_provisioned, seconds
 from support.worlds.kwok_nodes import group
-from trellis.controllers.nodes.reconcile import NodeController
+from trellis.controllers.nodes.process import NodeController
 
 QUICK = {
     "scale_down_unneeded_time": seconds(60),

@@ -40,7 +40,8 @@ class HeadroomLoop:
         self._informer_set = context.informers.create_set(UnreadableKinds(context.metrics, _log))
         self._informers = HeadroomInformers(self._informer_set, scope.vpa_object_namespace)
         self._loop = Periodic("headroom", self._pass, _INTERVAL_SECONDS, on_pass=_report, jitter=0.0)
-        self._changes = ChangeAccumulator(self._informers, scope.covers, PassTrigger(self._loop, context.now).soon)
+        self._changes = ChangeAccumulator(self._informers, scope.covers)
+        self._trigger = PassTrigger(self._loop, context.now)
         self._observer: HeadroomObserver | None = None
         self._thread = PassThread("headroom")
 
@@ -57,7 +58,7 @@ class HeadroomLoop:
     async def _run_passes(self) -> None:
         await self._informer_set.wait_until_synced()
         _log.info("observing the headroom of Buffers", nodes=len(self._informers.nodes.snapshot()))
-        self._changes.subscribe()
+        self._changes.subscribe(self._trigger.soon)
         await self._loop.run()
 
     async def _pass(self) -> None:
