@@ -35,7 +35,7 @@ def idle(**more: Any) -> Any:
 
 
 @pytest.mark.req("BF-01")
-def test_nodes_come_until_the_headroom_exists_as_if_chunks_were_pods() -> None:
+def test_nodes_are_added_for_chunks_as_for_pods() -> None:
     lived = SimulatedNodesRun(on_nodes(idle(), pools=(pool(),)), a_buffer(pod_capacity(5))).run_until(BOOT + 20)
     assert (lived.groups(), lived.pods) == ({"pool": 2}, {})
     assert lived.run_until(3000).groups() == {"pool": 2}
@@ -44,7 +44,7 @@ def test_nodes_come_until_the_headroom_exists_as_if_chunks_were_pods() -> None:
 
 
 @pytest.mark.req("BF-05")
-def test_any_pod_that_fits_may_take_the_headroom() -> None:
+def test_any_pod_that_fits_may_use_the_headroom() -> None:
     others = job("other", [900.0], 60.0, pods=3)
     kept = a_buffer({"replicas": {"exactly": 3}}, target=("Deployment", "web"))
     lived = SimulatedNodesRun(on_nodes(idle_workload(), others, pools=(pool(),)), kept).run_until(1200)
@@ -85,7 +85,7 @@ def test_a_selector_narrows_a_class_of_nodes() -> None:
     assert lived.figures.buffers[0].full > 0.5
 
 
-def test_a_class_of_tainted_nodes_gets_its_room_from_none_on() -> None:
+def test_a_class_of_tainted_nodes_gets_its_headroom_from_zero_nodes() -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     mine = {"cloud.google.com/compute-class": "mine"}
     pools = (pool("plain", price=0.1), pool("special", labels=mine, taints=[taint]))
@@ -96,7 +96,7 @@ def test_a_class_of_tainted_nodes_gets_its_room_from_none_on() -> None:
     assert lived.figures.buffers[0].full > 0.5
 
 
-def test_a_class_of_small_nodes_gets_its_room_from_none_on() -> None:
+def test_a_class_of_small_nodes_gets_its_headroom_from_zero_nodes() -> None:
     small = pool("small", "1", "2Gi", labels={"cloud.google.com/compute-class": "mine"})
     capacity = {"nodeClass": {"totalCpu": "4", "totalMem": "4Gi"}}
     kept = a_buffer(capacity, target=("CustomComputeClass", "mine"))
@@ -125,7 +125,7 @@ def test_headroom_is_kept_empty_on_top_of_what_runs() -> None:
 
 
 @pytest.mark.req("BF-35")
-def test_a_minimum_may_be_filled_and_no_node_is_added() -> None:
+def test_a_filled_keep_minimum_buffer_adds_no_node() -> None:
     tasks = job("task", [900.0], 900.0, pods=3)
     lived = SimulatedNodesRun(on_nodes(tasks, pools=(pool(cpu="3"),)), a_buffer(pod_capacity(3), **MINIMUM)).run_until(
         890
@@ -138,7 +138,7 @@ def test_a_minimum_may_be_filled_and_no_node_is_added() -> None:
 
 
 @pytest.mark.req("BF-36")
-def test_a_minimum_is_met_by_nodes_of_two_pools_together() -> None:
+def test_nodes_of_two_pools_together_meet_a_keep_minimum_buffer() -> None:
     pools = (pool("a", "2", max_size=1), pool("b", "2", max_size=1))
     lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), a_buffer(pod_capacity(4), **MINIMUM)).run_until(600)
     assert lived.groups() == {"a": 1, "b": 1}
@@ -146,7 +146,7 @@ def test_a_minimum_is_met_by_nodes_of_two_pools_together() -> None:
 
 
 @pytest.mark.req("BF-39")
-def test_a_pod_is_bound_at_once_where_a_balloon_would_have_to_go_first() -> None:
+def test_a_pod_is_bound_at_once_without_evicting_a_balloon_pod() -> None:
     tasks = job("task", [900.0], 60.0, pods=2)
     balloon = idle_workload("balloon", 4, spec={"priority": -5})
     kept = SimulatedNodesRun(on_nodes(tasks, pools=(pool(),)), a_buffer(pod_capacity(4))).run_until(1000)
@@ -158,7 +158,7 @@ def test_a_pod_is_bound_at_once_where_a_balloon_would_have_to_go_first() -> None
 
 
 @pytest.mark.req("BF-41")
-def test_ten_thousand_chunks_of_a_hundred_shapes_are_planned_like_any(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_thousand_chunks_of_a_hundred_shapes_are_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = counted_packing(monkeypatch)
 
     def lived_with(chunks: int) -> SimulatedNodesRun:
@@ -178,7 +178,7 @@ def test_ten_thousand_chunks_of_a_hundred_shapes_are_planned_like_any(monkeypatc
 
 @pytest.mark.req("BF-43")
 @pytest.mark.parametrize("chunks", [1, 2000])
-def test_nothing_gets_slower_or_fuller_by_a_buffer(chunks: int) -> None:
+def test_a_buffer_delays_no_pod_and_fills_no_node(chunks: int) -> None:
     nodes: tuple[NodeShape, ...] = (shape("8", "32Gi", count=2),)
     tasks = job("task", [float(each) for each in range(0, 3000, 300)], 100.0, pods=3)
     found = on_nodes(idle_workload(replicas=4), tasks, pools=(pool(max_size=5),), nodes=nodes, steps=60)
@@ -206,7 +206,7 @@ def test_pods_of_an_hpa_find_headroom_and_the_buffer_is_refilled_behind_them() -
 
 
 @pytest.mark.req("BF-49")
-def test_tasks_start_without_waiting_while_they_fit_the_room_of_a_class() -> None:
+def test_tasks_start_at_once_while_they_fit_the_headroom_of_a_class() -> None:
     label = {"cloud.google.com/compute-class": "ci"}
     begins = [float(each) for each in range(1200, 12_000, 1800)]
     tasks = job("task", begins, 300.0, pods=4, spec={"nodeSelector": label})
@@ -222,7 +222,7 @@ def test_tasks_start_without_waiting_while_they_fit_the_room_of_a_class() -> Non
 
 
 @pytest.mark.req("BF-50")
-def test_outside_its_windows_a_buffer_counts_for_nothing() -> None:
+def test_outside_its_windows_a_buffer_has_no_chunks() -> None:
     # The beginning is a Friday, 08:00 in UTC.
     windows: dict[str, Any] = {"schedule": {"windows": [{"start": "30 8 * * 1-5", "duration": "1h"}]}}
     lived = SimulatedNodesRun(on_nodes(idle(), pools=(pool(),), steps=300), a_buffer(pod_capacity(8), **windows))
@@ -240,7 +240,7 @@ def test_a_dedicated_minimum_keeps_what_matching_pods_leave_of_it() -> None:
 
 
 @pytest.mark.req("BF-53")
-def test_a_dedicated_minimum_is_filled_by_its_own_alone_and_never_below_nothing() -> None:
+def test_a_dedicated_minimum_is_filled_only_by_matching_pods_down_to_zero() -> None:
     dedicated = a_buffer(pod_capacity(10), **MINIMUM, **WEB)
     others = SimulatedNodesRun(
         on_nodes(idle_workload("other", 4), pools=(pool(cpu="1"),), steps=60), dedicated
@@ -252,7 +252,7 @@ def test_a_dedicated_minimum_is_filled_by_its_own_alone_and_never_below_nothing(
     assert (many.chunks, many.groups(), many.pending()) == (0, {"pool": 12}, [])
 
 
-def test_chunks_are_as_large_as_the_pods_that_a_vpa_sizes() -> None:
+def test_chunks_have_the_size_of_a_vpa() -> None:
     sized = {
         "apiVersion": "autoscaling.k8s.io/v1",
         "kind": "VerticalPodAutoscaler",

@@ -41,7 +41,7 @@ def test_pods_without_headroom_get_nodes_after_their_boot_time() -> None:
     assert BOOT <= lived.longest_wait() <= BOOT + 1
 
 
-def test_nodes_that_nothing_needs_are_given_back_down_to_the_minimum() -> None:
+def test_unneeded_nodes_are_released_down_to_the_minimum() -> None:
     tasks = job("task", [0.0], 300.0, pods=12)
     lived = SimulatedNodesRun(on_nodes(tasks, pools=(pool(min_size=1, count=1),), steps=60)).run_until(400)
     assert lived.groups() == {"pool": 3}
@@ -50,7 +50,7 @@ def test_nodes_that_nothing_needs_are_given_back_down_to_the_minimum() -> None:
     assert lived.figures.ordered == lived.figures.removed == 2
 
 
-def test_pods_are_moved_from_a_node_that_is_hardly_used() -> None:
+def test_pods_are_moved_from_an_underused_node() -> None:
     tasks = job("task", [0.0], 300.0, pods=5)
     lived = SimulatedNodesRun(on_nodes(tasks, idle_workload(replicas=2), pools=(pool(),), steps=60)).run_until(200)
     assert lived.groups() == {"pool": 2}
@@ -69,13 +69,13 @@ def test_a_budget_that_allows_nothing_keeps_the_node() -> None:
     assert lived.figures.moved == 0
 
 
-def test_a_group_never_has_more_nodes_than_it_may() -> None:
+def test_a_group_never_exceeds_its_maximum_size() -> None:
     lived = SimulatedNodesRun(on_nodes(idle_workload(replicas=40), pools=(pool(max_size=3),), steps=60)).run_until(1800)
     assert lived.groups() == {"pool": 3}
     assert len(lived.pending()) == 28
 
 
-def test_pods_that_keep_apart_get_a_node_each() -> None:
+def test_pods_with_anti_affinity_get_a_node_each() -> None:
     lived = SimulatedNodesRun(
         on_nodes(idle_workload(replicas=3, cpu="100m", spec=apart("web")), pools=(pool(),))
     ).run_until(300)
@@ -83,7 +83,7 @@ def test_pods_that_keep_apart_get_a_node_each() -> None:
     assert lived.groups() == {"pool": 3}
 
 
-def test_a_group_is_taken_whose_nodes_a_pod_may_use() -> None:
+def test_a_group_is_chosen_whose_nodes_a_pod_tolerates() -> None:
     taint = {"key": "gpu", "value": "yes", "effect": "NoSchedule"}
     pools = (pool("cheap", price=0.1, taints=[taint]), pool("plain"))
     lived = SimulatedNodesRun(on_nodes(idle_workload(replicas=1), pools=pools)).run_until(300)
@@ -97,7 +97,7 @@ def test_an_expander_chooses_between_groups(expander: str, group: str) -> None:
     assert lived.groups() == {group: 1}
 
 
-def test_fixed_nodes_are_filled_first_and_never_given_back() -> None:
+def test_fixed_nodes_are_filled_first_and_never_released() -> None:
     fixed = (shape("4", "16Gi"),)
     lived = SimulatedNodesRun(on_nodes(idle_workload(replicas=3), pools=(pool(),), nodes=fixed, steps=60)).run_until(
         1800
@@ -105,7 +105,7 @@ def test_fixed_nodes_are_filled_first_and_never_given_back() -> None:
     assert lived.groups() == {"": 1}
 
 
-def test_pods_of_a_node_that_fails_get_another_one() -> None:
+def test_pods_of_a_failed_node_get_another_one() -> None:
     found = on_nodes(
         idle_workload(replicas=3), pools=(pool(),), steps=60, faults=(fault(NODE_DOWN, 300.0, 4000.0, "pool-1"),)
     )
@@ -114,7 +114,7 @@ def test_pods_of_a_node_that_fails_get_another_one() -> None:
     assert "pool-2" in set(lived.placed("web").values())
 
 
-def test_pods_of_higher_priority_take_the_place_of_others_once_these_have_ended() -> None:
+def test_preempting_pods_are_placed_once_their_victims_have_ended() -> None:
     balloon = idle_workload("balloon", 4, spec={"priority": -5})
     tasks = job("task", [600.0], 60.0, pods=2)
     lived = SimulatedNodesRun(on_nodes(balloon, tasks, pools=(pool(count=1),), steps=60)).run_until(599)
@@ -125,7 +125,7 @@ def test_pods_of_higher_priority_take_the_place_of_others_once_these_have_ended(
     assert len(lived.placed("balloon")) == 4, "they get a node of their own, behind the others"
 
 
-def test_no_more_make_way_than_have_to() -> None:
+def test_preemption_evicts_no_more_pods_than_needed() -> None:
     balloon = idle_workload("balloon", 3, spec={"priority": -5})
     tasks = job("task", [600.0], 600.0, pods=1, cpu="1500m")
     lived = SimulatedNodesRun(on_nodes(balloon, tasks, pools=(pool(count=1, max_size=1),), steps=60)).run_until(900)
@@ -169,7 +169,7 @@ def test_a_fleet_without_groups_reports_nothing_of_nodes() -> None:
     assert b"waits" not in msgspec.json.encode(result)
 
 
-def test_a_workload_that_a_variant_does_without_has_no_pods_there() -> None:
+def test_a_workload_that_a_variant_removes_has_no_pods_there() -> None:
     found = on_nodes(idle_workload(), idle_workload("balloon", 4), pools=(pool(),), steps=20)
     without = run_variant(found, Variant("without", without=frozenset({1})))
     with_all = run_variant(found, Variant("with"))
@@ -217,7 +217,7 @@ def lives(draw: st.DrawFn) -> tuple[Fleet, tuple[dict[str, Any], ...]]:
 
 @given(lives())
 @settings(max_examples=15, deadline=None)
-def test_whatever_happens_groups_stay_within_bounds_and_no_pod_is_lost(found: tuple[Fleet, Any]) -> None:
+def test_groups_stay_within_bounds_and_no_pod_is_lost(found: tuple[Fleet, Any]) -> None:
     fleet_, objects = found
     lived = SimulatedNodesRun(fleet_, *objects)
     for minute in range(1, 70):

@@ -45,7 +45,7 @@ def count(cluster: Cluster, replicas: int) -> None:
     cluster.api.patch(PATH, {"status": {"replicas": replicas}})
 
 
-def test_headroom_outlives_an_api_server_that_goes_away_and_a_controller_that_is_killed(
+def test_headroom_survives_an_api_server_outage_and_a_killed_controller(
     cluster: Cluster, own_api_server: ControlPlane, controller: Start
 ) -> None:
     cluster.api.create(buffer("web", capacity=HALF), SHOP)

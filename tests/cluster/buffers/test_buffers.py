@@ -149,7 +149,7 @@ def test_without_a_pod_the_template_goes_through_admission(cluster: Cluster, nam
     assert cluster.api.items(f"/api/v1/namespaces/{namespace}/pods") == []
 
 
-def test_a_template_that_is_refused_is_taken_as_written(cluster: Cluster, namespace: str, controller: Start) -> None:
+def test_a_refused_template_is_used_as_written(cluster: Cluster, namespace: str, controller: Start) -> None:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     cluster.api.patch(f"/api/v1/namespaces/{namespace}", {"metadata": {"labels": labels}})
     workload(cluster, namespace, 0)
@@ -210,9 +210,7 @@ def test_a_recommendation_in_force_is_the_size_of_a_chunk(cluster: Cluster, name
 
 
 @pytest.mark.req("BF-37", "BF-44")
-def test_the_status_has_two_writers_and_neither_loses_anything(
-    cluster: Cluster, namespace: str, controller: Start
-) -> None:
+def test_both_writers_of_the_status_keep_their_fields(cluster: Cluster, namespace: str, controller: Start) -> None:
     workload(cluster, namespace, 1)
     cluster.api.create(buffer("web"), namespace)
     # Some node autoscaler of ours runs.
@@ -240,7 +238,9 @@ def test_the_status_has_two_writers_and_neither_loses_anything(
 
 
 @pytest.mark.req("BF-03", "BF-38", "BF-40")
-def test_a_buffer_changes_nothing_else_and_is_written_once(cluster: Cluster, namespace: str, controller: Start) -> None:
+def test_a_buffer_changes_only_its_status_which_is_written_once(
+    cluster: Cluster, namespace: str, controller: Start
+) -> None:
     workload(cluster, namespace, 2)
     # It may scale nothing by itself: whatever changes is the Buffer's doing.
     scaler: Json = {"apiVersion": "autoscaling/v2", "kind": "HorizontalPodAutoscaler", "metadata": {"name": "web"}}
@@ -323,7 +323,7 @@ def test_its_scale_can_be_driven_by_people_and_by_an_hpa(cluster: Cluster, names
 
 
 @pytest.mark.req("BF-06", "BF-28")
-def test_shorthands_are_taken_and_a_chunk_larger_than_a_total_is_refused(
+def test_shorthands_are_accepted_and_a_chunk_larger_than_a_total_is_refused(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     labels = {"cloud.google.com/compute-class": namespace}
@@ -358,7 +358,7 @@ def test_shorthands_are_taken_and_a_chunk_larger_than_a_total_is_refused(
 
 
 @pytest.mark.req("BF-19", "BF-45")
-def test_others_buffers_are_left_alone_and_an_edit_is_followed(
+def test_buffers_of_other_types_are_ignored_and_an_edit_is_followed(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     workload(cluster, namespace, 1)

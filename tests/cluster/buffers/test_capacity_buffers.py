@@ -172,7 +172,7 @@ def test_a_template_by_reference_and_a_node_autoscalers_condition(
     assert not api.items(f"/api/v1/namespaces/{namespace}/pods"), "a chunk is no pod"
 
 
-def test_a_buffer_is_kept_as_a_capacity_buffer_and_given_up(
+def test_a_buffer_is_mirrored_as_a_capacity_buffer_and_the_mirror_deleted(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     api = cluster.api
@@ -205,7 +205,7 @@ def test_a_buffer_is_kept_as_a_capacity_buffer_and_given_up(
     assert get_buffer_status(cluster, namespace, "web")["podBasedBufferSpec"]["replicaNum"] == 5
 
 
-def test_what_a_buffer_owns_goes_with_it(cluster: Cluster, namespace: str, controller: Start) -> None:
+def test_objects_owned_by_a_buffer_are_deleted_with_it(cluster: Cluster, namespace: str, controller: Start) -> None:
     api = cluster.api
     spec = {"containers": [container()]}
     api.create(buffer("web", kind="", capacity={"pods": {"replicaNum": 3, "podSpec": spec}}), namespace)
@@ -217,7 +217,7 @@ def test_what_a_buffer_owns_goes_with_it(cluster: Cluster, namespace: str, contr
     until("itself to go", lambda: api.find(capacity_path(namespace)) is None, COLLECTED_SECONDS)
 
 
-def test_a_node_autoscaler_may_try_a_pod_of_the_template_where_much_is_asked_of_pods(
+def test_a_pod_of_the_template_passes_a_dry_run_under_the_restricted_standard(
     cluster: Cluster, namespace: str, controller: Start
 ) -> None:
     api = cluster.api

@@ -18,7 +18,7 @@ SHOP = "shop"
 AWAY_SECONDS = 4.0
 
 
-def test_a_process_that_is_killed_while_nodes_boot_orders_none_twice(
+def test_a_process_killed_while_nodes_boot_orders_none_twice(
     namespace: str, node_groups: NodeGroups, nodes: Start
 ) -> None:
     node_groups.declare(bootTime="4s")
@@ -33,9 +33,7 @@ def test_a_process_that_is_killed_while_nodes_boot_orders_none_twice(
     assert len(node_groups.nodes()) == 3
 
 
-def test_a_removal_that_was_interrupted_leaves_no_node_marked(
-    namespace: str, node_groups: NodeGroups, nodes: Start
-) -> None:
+def test_an_interrupted_removal_leaves_no_taint(namespace: str, node_groups: NodeGroups, nodes: Start) -> None:
     node_groups.declare()
     first = nodes(namespace, *QUICK, "--node-delete-delay-after-taint=1h")
     node_groups.deploy("web", 1)
@@ -52,7 +50,7 @@ def test_a_removal_that_was_interrupted_leaves_no_node_marked(
     assert list(node_groups.nodes()) == [name]
 
 
-def test_a_node_whose_pod_may_not_be_moved_is_kept(
+def test_a_node_whose_pod_may_not_be_evicted_is_kept(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start
 ) -> None:
     node_groups.declare()
@@ -69,7 +67,7 @@ def test_a_node_whose_pod_may_not_be_moved_is_kept(
     assert {pod["metadata"]["uid"] for pod in node_groups.pods()} == uids
 
 
-def test_a_group_that_hangs_is_left_alone_and_another_one_serves(
+def test_a_group_that_hangs_is_backed_off_and_another_one_used(
     namespace: str, node_groups: NodeGroups, nodes: Start
 ) -> None:
     node_groups.declare(fails={"how": "Hang"}, priority=10)
@@ -87,7 +85,7 @@ def test_a_group_that_hangs_is_left_alone_and_another_one_serves(
     }
 
 
-def test_an_api_server_that_goes_away_in_the_middle_of_an_order_brings_no_node_twice(
+def test_an_api_server_outage_during_an_order_orders_no_node_twice(
     own_api_server: ControlPlane, tmp_path: Path
 ) -> None:
     cluster = own_api_server.cluster

@@ -30,7 +30,7 @@ CLUSTERS = 50
 PODS_EACH = 8
 
 
-def test_of_pods_with_rules_about_each_other_the_scheduler_places_those_that_fit(cluster: Cluster) -> None:
+def test_the_scheduler_places_the_pods_with_inter_pod_rules_that_fit(cluster: Cluster) -> None:
     judged, placed, differences = agreement(cluster, range(CLUSTERS), PODS_EACH)
     assert differences == []
     assert judged == CLUSTERS * PODS_EACH
@@ -47,7 +47,7 @@ class World(NamedTuple):
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_pods_are_placed_where_they_fit_and_wait_where_they_do_not(cluster: Cluster, namespace: str, seed: int) -> None:
+def test_the_scheduler_places_the_pods_that_fit_and_no_others(cluster: Cluster, namespace: str, seed: int) -> None:
     rng = seeded(seed)
     names = [f"{namespace}-{at}" for at in range(NODES)]
     try:

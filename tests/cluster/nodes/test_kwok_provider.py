@@ -104,9 +104,7 @@ def is_ready(node: dict[str, Any]) -> bool:
     )
 
 
-def test_two_nodes_are_ordered_come_up_after_their_boot_time_take_pods_and_are_given_back(
-    cluster: Cluster, namespace: str, groups: Groups
-) -> None:
+def test_two_nodes_are_ordered_boot_run_pods_and_are_released(cluster: Cluster, namespace: str, groups: Groups) -> None:
     begin = time.time()
     ordered = asyncio.run(groups.provider.order(groups.name, 2, begin))
     assert [each.result for each in groups.write(ordered.steps)] == [Result.APPLIED] * 2

@@ -41,7 +41,7 @@ def buffers(cluster: Cluster, tmp_path: Path) -> Iterator[StartBuffers]:
 
 
 @pytest.mark.req("BF-01", "BF-02", "BF-03", "BF-37", "BF-38", "BF-39", "BF-44")
-def test_headroom_of_a_deployments_buffer_is_there_is_used_at_once_and_is_refilled(
+def test_headroom_of_a_deployments_buffer_is_used_at_once_and_refilled(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
     node_groups.declare()
@@ -123,7 +123,7 @@ def test_one_process_can_translate_buffers_and_keep_their_headroom(
 
 
 @pytest.mark.req("BF-11", "BF-37", "BF-44")
-def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_it_fits_and_both_ways_of_handing_over_work(
+def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_it_fits_and_handed_over_both_ways(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
     node_groups.declare()
@@ -167,7 +167,7 @@ def managers(cluster: Cluster, namespace: str, name: str) -> set[str]:
 
 
 @pytest.mark.req("BF-01")
-def test_keep_minimum_counts_what_runs_and_keep_empty_does_not(
+def test_keep_minimum_counts_running_pods_and_keep_empty_does_not(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
     node_groups.declare()
@@ -186,7 +186,7 @@ def test_keep_minimum_counts_what_runs_and_keep_empty_does_not(
 
 
 @pytest.mark.req("BF-01")
-def test_a_dedicated_buffer_is_as_large_as_what_its_pods_leave(
+def test_a_dedicated_buffer_keeps_what_its_pods_do_not_use(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
     node_groups.declare()
@@ -241,7 +241,7 @@ def test_headroom_is_kept_for_further_pods_of_a_job(
     assert count_chunks(cluster, namespace, "batch") == 2
 
 
-def test_a_buffer_whose_window_ends_lets_its_nodes_go(
+def test_a_buffer_releases_its_nodes_when_its_window_ends(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start, buffers: StartBuffers
 ) -> None:
     node_groups.declare()
@@ -258,7 +258,7 @@ def test_a_buffer_whose_window_ends_lets_its_nodes_go(
     until("that to be said", lambda: node_groups.provisioned("day") == ("True", "BufferNeedsNothing"))
 
 
-def test_pods_are_moved_from_a_node_that_is_underused_and_the_node_goes(
+def test_an_underused_node_is_drained_and_removed(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start
 ) -> None:
     node_groups.declare()
@@ -272,7 +272,7 @@ def test_pods_are_moved_from_a_node_that_is_underused_and_the_node_goes(
     until("no mark to be left", lambda: [taints(node) for node in node_groups.nodes().values()] == [[namespace]])
 
 
-def test_a_pod_for_which_there_is_no_node_is_told_why(
+def test_a_pod_without_a_fitting_group_gets_an_event_with_the_reason(
     cluster: Cluster, namespace: str, node_groups: NodeGroups, nodes: Start
 ) -> None:
     node_groups.declare()

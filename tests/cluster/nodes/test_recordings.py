@@ -10,7 +10,7 @@ from trellis.runtime.recorder import read_recording
 from trellis.sim.replay.replay import replay
 
 
-def test_nodes_that_came_and_went_come_and_go_again_in_a_replay(
+def test_a_replay_adds_and_removes_the_recorded_nodes(
     namespace: str, node_groups: NodeGroups, nodes: Start, tmp_path: Path
 ) -> None:
     file = tmp_path / "nodes.jsonl.gz"

@@ -63,10 +63,10 @@ def account(cluster: Cluster) -> Account:
 
 
 @pytest.mark.parametrize("right", NEEDED)
-def test_the_node_autoscaler_may_do_its_work(account: Account, right: str) -> None:
+def test_the_node_autoscaler_has_the_permissions_it_needs(account: Account, right: str) -> None:
     assert account.may(right)
 
 
 @pytest.mark.parametrize("right", DENIED)
-def test_the_node_autoscaler_may_do_nothing_else(account: Account, right: str) -> None:
+def test_the_node_autoscaler_has_no_other_permissions(account: Account, right: str) -> None:
     assert not account.may(right)

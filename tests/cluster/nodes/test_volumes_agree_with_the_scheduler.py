@@ -46,38 +46,38 @@ def world(cluster: Cluster, namespace: str) -> Iterator[World]:
             cluster.api.delete(f"{path}/{namespace}")
 
 
-def test_a_pod_is_placed_where_its_volume_is(world: World) -> None:
+def test_a_pod_is_placed_on_a_node_that_reaches_its_volume(world: World) -> None:
     make_class(world)
     make_volume(world, {"nodeAffinity": reached_from("b")})
     assert check_a_pod(world, {"volumeName": world.namespace, "storageClassName": ""}) == ["b"]
 
 
-def test_a_pod_is_placed_in_the_zone_that_a_label_of_its_volume_says(world: World) -> None:
+def test_a_pod_is_placed_in_the_zone_of_its_volumes_label(world: World) -> None:
     make_class(world)
     make_volume(world, {}, {ZONE: "a__c"})
     assert check_a_pod(world, {"volumeName": world.namespace, "storageClassName": ""}) == ["a"]
 
 
-def test_a_pod_waits_whose_volume_no_node_reaches(world: World) -> None:
+def test_a_pod_whose_volume_no_node_reaches_stays_pending(world: World) -> None:
     make_class(world)
     make_volume(world, {"nodeAffinity": reached_from("c")})
     assert check_a_pod(world, {"volumeName": world.namespace, "storageClassName": ""}) == []
 
 
-def test_a_pod_waits_whose_volume_may_not_be_made_near_any_node(world: World) -> None:
+def test_a_pod_whose_volume_no_topology_allows_stays_pending(world: World) -> None:
     make_class(world, {"allowedTopologies": [{"matchLabelExpressions": [{"key": ZONE, "values": ["c"]}]}]})
     make_volume(world, {}, claim="another")
     assert check_a_pod(world, {"storageClassName": world.namespace}) == []
 
 
-def test_a_pod_waits_whose_claim_should_have_been_bound_at_once(world: World) -> None:
+def test_a_pod_with_an_unbound_immediate_claim_stays_pending(world: World) -> None:
     make_class(world, {"volumeBindingMode": "Immediate"})
     make_volume(world, {}, claim="another")
     assert check_a_pod(world, {"storageClassName": world.namespace}) == []
 
 
 @pytest.mark.parametrize(("mode", "second"), [("ReadWriteOncePod", []), ("ReadWriteOnce", ["a", "b"])])
-def test_a_second_pod_waits_for_a_claim_that_is_for_one_pod_alone(world: World, mode: str, second: list[str]) -> None:
+def test_a_second_pod_with_an_exclusive_claim_stays_pending(world: World, mode: str, second: list[str]) -> None:
     make_class(world)
     make_volume(world, {"accessModes": [mode]})
     claim = {"volumeName": world.namespace, "storageClassName": "", "accessModes": [mode]}

@@ -67,7 +67,7 @@ def changed(written: bytes, kind: str, **fields: object) -> bytes:
     return b"".join(encode_line(name, {**data, **fields} if name == kind else data) for name, data in result)
 
 
-def test_translations_are_the_same_byte_for_byte_and_are_of_all_kinds(recording: bytes) -> None:
+def test_replayed_translations_of_all_kinds_are_equal_byte_for_byte(recording: bytes) -> None:
     report = replay(recording)
     assert (report.component, report.first) == (BUFFERS, None)
     assert report.decisions >= 10
@@ -79,7 +79,7 @@ def test_translations_are_the_same_byte_for_byte_and_are_of_all_kinds(recording:
         assert word.encode() in result, word
 
 
-def test_a_replay_decides_anew_and_shows_where_it_differs(recording: bytes) -> None:
+def test_a_replay_decides_again_and_reports_differences(recording: bytes) -> None:
     report = replay(changed(recording, START_LINE, settings={"most_chunks": 1}))
     assert report.different > 0
     assert report.first is not None
@@ -90,7 +90,7 @@ def test_a_replay_decides_anew_and_shows_where_it_differs(recording: bytes) -> N
     assert str(report.first).startswith("decision 1 (")
 
 
-def test_nothing_is_written_down_that_a_translation_does_not_read(recording: bytes) -> None:
+def test_only_fields_that_a_translation_reads_are_recorded(recording: bytes) -> None:
     assert b"containers" in recording
     assert PRIVATE.encode() not in recording
     assert b"PASSWORD" not in recording
@@ -114,7 +114,7 @@ def test_nothing_is_written_down_that_a_translation_does_not_read(recording: byt
         ),
     ],
 )
-def test_what_is_no_recording_is_refused_with_the_reason(lines: list[tuple[str, object]], why: str) -> None:
+def test_a_file_that_is_no_recording_is_refused_with_the_reason(lines: list[tuple[str, object]], why: str) -> None:
     written = encode_line(HEADER, RecordingHeader(FORMAT_VERSION, BUFFERS)) + b"".join(
         encode_line(*line) for line in lines
     )

@@ -83,7 +83,7 @@ def changed(written: bytes, kind: str, **fields: object) -> bytes:
     )
 
 
-def test_plans_are_the_same_byte_for_byte_and_are_of_all_kinds(recording: bytes) -> None:
+def test_replayed_plans_of_all_kinds_are_equal_byte_for_byte(recording: bytes) -> None:
     report = replay(recording)
     assert (report.component, report.first) == (NODES, None)
     assert report.decisions > 20
@@ -99,7 +99,7 @@ def test_plans_are_the_same_byte_for_byte_and_are_of_all_kinds(recording: bytes)
     assert any(each.get("down", {}).get("added", 0) is None for each in remembered)
 
 
-def test_a_replay_decides_anew_and_shows_where_it_differs(recording: bytes) -> None:
+def test_a_replay_decides_again_and_reports_differences(recording: bytes) -> None:
     figures = msgspec.json.decode(msgspec.json.encode(NodesRecordingStart(ScaleUpSettings(), ScaleDownSettings(), -10)))
     report = replay(changed(recording, START_LINE, up={**figures["up"], "max_nodes_total": 1}))
     assert report.first is not None
@@ -110,7 +110,7 @@ def test_a_replay_decides_anew_and_shows_where_it_differs(recording: bytes) -> N
     assert '"ScaleDownOff" is decided' in str(report.first)
 
 
-def test_a_decision_that_is_another_than_the_recorded_one_is_found_with_its_place(recording: bytes) -> None:
+def test_a_changed_decision_is_reported_with_its_path(recording: bytes) -> None:
     lines = documents(recording)
     at = next(number for number, (kind, data) in enumerate(lines) if kind == DECISION_LINE and data["up"]["orders"])
     lines[at][1]["up"]["orders"][0]["count"] += 1
@@ -121,7 +121,7 @@ def test_a_decision_that_is_another_than_the_recorded_one_is_found_with_its_plac
     assert (report.first.number, report.first.path) == (number, "$.up.orders[0].count")
 
 
-def test_a_pass_in_which_nothing_changed_is_no_longer_than_its_time() -> None:
+def test_a_pass_without_changes_records_only_its_time() -> None:
     world = World()
 
     async def play(_: NodeController) -> None:
@@ -140,7 +140,7 @@ def test_a_pass_in_which_nothing_changed_is_no_longer_than_its_time() -> None:
     assert 8 <= sum("now" in each for each in result) <= 24
 
 
-def test_an_object_that_is_merely_seen_again_is_written_as_its_version() -> None:
+def test_an_unchanged_object_is_recorded_as_its_version() -> None:
     world = World()
     world.add_node("mine")
 
@@ -157,7 +157,7 @@ def test_an_object_that_is_merely_seen_again_is_written_as_its_version() -> None
     assert again == {"key": ["", "mine"], "version": world.nodes()["mine"]["metadata"]["resourceVersion"]}
 
 
-def test_nothing_is_written_down_that_a_plan_does_not_read() -> None:
+def test_only_fields_that_a_plan_reads_are_recorded() -> None:
     world = World()
     container = {"name": "app", "env": [{"name": "PASSWORD", "value": PRIVATE}], "command": [PRIVATE]}
     template = {"spec": {"containers": [container]}}
@@ -184,13 +184,13 @@ def test_nothing_is_written_down_that_a_plan_does_not_read() -> None:
     assert b"PASSWORD" not in written
 
 
-def test_a_recording_that_was_cut_off_is_replayed_as_far_as_it_goes(recording: bytes) -> None:
+def test_a_truncated_recording_is_replayed_to_its_end(recording: bytes) -> None:
     report = replay(recording[: len(recording) // 2])
     assert report.first is None
     assert report.decisions > 0
 
 
-def test_the_command_reports_the_difference_and_ends_accordingly(recording: bytes, tmp_path: Path) -> None:
+def test_the_command_reports_the_difference_by_its_exit_code(recording: bytes, tmp_path: Path) -> None:
     same, other = tmp_path / "same.jsonl", tmp_path / "other.jsonl"
     same.write_bytes(recording)
     other.write_bytes(changed(recording, DECISION_LINE, down={"actions": [], "next_look": 1.0}))
@@ -227,7 +227,7 @@ AGAIN = {"key": ["shop", "web-1"], "version": "7"}
         ),
     ],
 )
-def test_what_is_no_recording_is_refused_with_the_reason(lines: list[tuple[str, object]], why: str) -> None:
+def test_a_file_that_is_no_recording_is_refused_with_the_reason(lines: list[tuple[str, object]], why: str) -> None:
     written = encode_line(HEADER, RecordingHeader(FORMAT_VERSION, NODES)) + b"".join(
         encode_line(*line) for line in lines
     )

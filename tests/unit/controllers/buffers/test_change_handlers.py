@@ -29,7 +29,7 @@ def edit_pod(world: World, name: str, **changes: Document) -> None:
     world.put(pod_path(name), {**found, **changes, "metadata": metadata})
 
 
-def test_a_newest_pod_that_has_finished_shows_the_shape_no_longer() -> None:
+def test_a_finished_newest_pod_is_no_shape_any_more() -> None:
     world = world_with()
     newest = world.add_pod("web", {"containers": [app(cpu="4")]})
 
@@ -42,7 +42,7 @@ def test_a_newest_pod_that_has_finished_shows_the_shape_no_longer() -> None:
     world.run(play)
 
 
-def test_a_label_that_the_newest_pod_is_given_is_one_of_the_chunk() -> None:
+def test_a_new_label_of_the_newest_pod_is_on_the_chunk() -> None:
     world = world_with()
     newest = world.add_pod("web")
 
@@ -54,7 +54,7 @@ def test_a_label_that_the_newest_pod_is_given_is_one_of_the_chunk() -> None:
     world.run(play)
 
 
-def test_annotations_of_a_template_are_there_when_its_pod_is_tried() -> None:
+def test_the_dry_run_of_a_template_has_its_annotations() -> None:
     world = World()
     tried: list[Document] = []
 
@@ -101,9 +101,7 @@ def test_the_admitted_template_is_used_until_a_new_dry_run_succeeds() -> None:
     ("fault", "reason"),
     [(Unreachable("no answer"), "TargetUnreachable"), (error_response(403, "Forbidden", "no"), "TargetForbidden")],
 )
-def test_a_buffer_without_headroom_says_at_once_that_its_target_cannot_be_read(
-    fault: ScriptedResponse, reason: str
-) -> None:
+def test_a_buffer_without_chunks_reports_an_unreadable_target_at_once(fault: ScriptedResponse, reason: str) -> None:
     world = World()
     world.fault = lambda request: fault if request.path.endswith("/scale") else None
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 3, "selector": "app=web"}})
@@ -115,7 +113,7 @@ def test_a_buffer_without_headroom_says_at_once_that_its_target_cannot_be_read(
     world.run(play)
 
 
-def test_the_same_verdict_about_another_spec_is_no_news() -> None:
+def test_the_same_decision_about_another_spec_records_no_event() -> None:
     world = World()
     world.add_buffer()
 

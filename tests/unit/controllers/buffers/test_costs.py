@@ -74,7 +74,7 @@ def test_a_pass_skips_buffers_without_new_input(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.req("BF-42")
-def test_a_look_reads_the_cluster_and_reaches_nowhere_else() -> None:
+def test_a_reconcile_sends_requests_to_the_api_server_only() -> None:
     world = world_of(FEW)
 
     async def play(_: BufferController) -> None:

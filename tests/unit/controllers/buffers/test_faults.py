@@ -21,7 +21,7 @@ def about(kind: str, name: str = "web", version: str = "apps/v1") -> dict[str, A
     return {"targetRef": {"apiVersion": version, "kind": kind, "name": name}, "capacity": TWO}
 
 
-def test_a_target_that_is_missing_is_reported_and_found_when_it_comes() -> None:
+def test_a_missing_target_is_reported_and_found_once_it_exists() -> None:
     world = World()
     world.add_buffer()
 
@@ -36,7 +36,7 @@ def test_a_target_that_is_missing_is_reported_and_found_when_it_comes() -> None:
     world.run(play)
 
 
-def test_a_target_that_is_deleted_and_made_anew_is_another_one() -> None:
+def test_a_recreated_target_is_another_target() -> None:
     world = World()
     world.add_workload()
     world.add_buffer()
@@ -62,7 +62,7 @@ def test_a_target_that_is_deleted_and_made_anew_is_another_one() -> None:
         (about("Rollout", version="example.com/v1"), "TargetNotFound", "does not exist"),
     ],
 )
-def test_a_target_of_a_kind_that_cannot_be_one_is_reported(spec: Document, reason: str, why: str) -> None:
+def test_a_target_of_an_unscalable_kind_is_reported(spec: Document, reason: str, why: str) -> None:
     world = World()
     world.add_buffer(**spec)
 
@@ -110,7 +110,7 @@ def test_a_pod_refused_by_another_webhook_is_used_as_written_and_reported() -> N
     world.run(play)
 
 
-def test_headroom_stays_while_the_api_server_does_not_answer() -> None:
+def test_chunks_stay_during_an_api_server_outage() -> None:
     world = World()
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 3, "selector": "app=web"}})
     world.add_pod("web")
@@ -135,7 +135,7 @@ def test_headroom_stays_while_the_api_server_does_not_answer() -> None:
     world.run(play)
 
 
-def test_a_refusal_counts_once_it_has_lasted() -> None:
+def test_a_forbidden_target_counts_once_it_has_lasted() -> None:
     world = World()
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 3, "selector": "app=web"}})
     world.add_pod("web")
@@ -162,7 +162,7 @@ def test_a_refusal_counts_once_it_has_lasted() -> None:
     world.run(play)
 
 
-def test_a_target_that_could_not_be_read_never_gets_the_shape_of_the_one_before_it() -> None:
+def test_an_unreadable_target_never_gets_the_shape_of_the_previous_one() -> None:
     world = World()
     for name in ("web", "other"):
         world.put(path("rollouts", name), {"spec": {}, "status": {"replicas": 3, "selector": f"app={name}"}})
@@ -188,7 +188,7 @@ def test_a_target_that_could_not_be_read_never_gets_the_shape_of_the_one_before_
     world.run(play)
 
 
-def test_a_pod_that_goes_while_it_is_asked_for_harms_nothing() -> None:
+def test_a_pod_deleted_during_its_read_causes_no_failure() -> None:
     world = World()
     world.add_workload()
 
@@ -209,7 +209,7 @@ def test_a_pod_that_goes_while_it_is_asked_for_harms_nothing() -> None:
     world.run(play)
 
 
-def test_a_status_that_could_not_be_written_is_written_later() -> None:
+def test_a_failed_status_write_is_retried() -> None:
     world = World()
     world.add_workload()
     world.add_buffer()
@@ -245,7 +245,7 @@ def test_an_externally_changed_status_is_corrected() -> None:
     world.run(play)
 
 
-def test_two_buffers_on_one_target_each_stand_for_their_own_pods() -> None:
+def test_two_buffers_on_one_target_have_their_own_chunks() -> None:
     world = World()
     world.add_workload()
     world.add_buffer("one", **TWO_OF_WEB, capacity={"replicas": {"exactly": 1}})
@@ -262,7 +262,7 @@ def test_two_buffers_on_one_target_each_stand_for_their_own_pods() -> None:
 
 
 @pytest.mark.parametrize(("more", "chunks"), [({}, 0), ({"minCount": 3}, 3)])
-def test_a_share_of_nothing_is_the_least_or_nothing(more: Document, chunks: int) -> None:
+def test_a_percentage_of_zero_replicas_is_the_minimum_or_zero(more: Document, chunks: int) -> None:
     world = World()
     world.add_workload(replicas=0)
     world.add_buffer(**TWO_OF_WEB, capacity={"replicas": {"percent": {"percent": 100, **more}}})
@@ -273,7 +273,7 @@ def test_a_share_of_nothing_is_the_least_or_nothing(more: Document, chunks: int)
     world.run(play)
 
 
-def test_a_quota_of_zero_leaves_nothing_and_says_so() -> None:
+def test_a_quota_of_zero_leaves_no_chunks_with_a_condition() -> None:
     world = World()
     world.add_workload()
     world.add_quota("none", {"pods": "0"})
@@ -301,7 +301,7 @@ def test_a_chunk_larger_than_every_node_is_kept_and_reported() -> None:
     world.run(play)
 
 
-def test_a_selector_that_matches_nothing_fills_nothing() -> None:
+def test_a_pod_selector_without_matches_fills_nothing() -> None:
     world = World()
     world.add_workload()
     world.add_buffer(
@@ -314,7 +314,7 @@ def test_a_selector_that_matches_nothing_fills_nothing() -> None:
     world.run(play)
 
 
-def test_a_process_that_does_not_lead_writes_nothing_and_starts_anew_when_it_leads() -> None:
+def test_a_process_that_does_not_lead_writes_nothing_and_starts_fresh_as_leader() -> None:
     world = World()
     world.leads = False
     world.add_workload()
@@ -331,7 +331,7 @@ def test_a_process_that_does_not_lead_writes_nothing_and_starts_anew_when_it_lea
     world.run(play)
 
 
-def test_a_buffer_that_cannot_be_used_keeps_no_other_from_its_share_of_a_quota() -> None:
+def test_an_unusable_buffer_does_not_block_shares_of_a_quota() -> None:
     world = World()
     world.add_workload()
     world.add_quota("pods", {"pods": "10"}, {"pods": "2"})

@@ -33,7 +33,7 @@ def target(kind: str, name: str = "web", version: str = "apps/v1") -> dict[str, 
 
 
 @pytest.mark.req("BF-07", "BF-12")
-def test_a_buffer_stands_for_pods_like_the_newest_of_its_target() -> None:
+def test_the_chunks_of_a_buffer_are_shaped_like_the_newest_pod_of_its_target() -> None:
     world = world_with()
     world.add_pod("web", {"containers": [app(cpu="750m", memory="2Gi")], "nodeName": "node-1"})
     # Newer still, and not of the target.
@@ -52,7 +52,7 @@ def test_a_buffer_stands_for_pods_like_the_newest_of_its_target() -> None:
 
 
 @pytest.mark.req("BF-14")
-def test_pods_that_are_not_alike_are_taken_to_be_like_the_newest() -> None:
+def test_different_pods_count_as_shaped_like_the_newest() -> None:
     world = World()
     world.add_workload(replicas=3, pods=0)
     for cpu in ("1", "3", "2"):
@@ -81,7 +81,7 @@ def test_size_and_shape_follow_the_target_within_a_second() -> None:
     world.run(play)
 
 
-def test_nothing_is_written_or_asked_while_nothing_changes() -> None:
+def test_no_request_is_made_while_nothing_changes() -> None:
     world = world_with()
 
     async def play(_: BufferController) -> None:
@@ -96,7 +96,7 @@ def test_nothing_is_written_or_asked_while_nothing_changes() -> None:
     world.run(play)
 
 
-def test_a_pod_that_only_becomes_ready_is_not_asked_for_again() -> None:
+def test_a_pod_that_only_becomes_ready_is_not_read_again() -> None:
     world = world_with()
 
     async def play(_: BufferController) -> None:
@@ -111,7 +111,7 @@ def test_a_pod_that_only_becomes_ready_is_not_asked_for_again() -> None:
 
 
 @pytest.mark.req("BF-13")
-def test_without_a_pod_the_template_is_taken_as_admission_would_store_it() -> None:
+def test_without_a_pod_the_shape_is_the_template_as_admission_stores_it() -> None:
     world = World()
     world.admit = lambda pod: {**pod, "spec": {**pod["spec"], "priority": 7, "priorityClassName": "high"}}
     world.add_workload(replicas=0)
@@ -129,7 +129,7 @@ def test_without_a_pod_the_template_is_taken_as_admission_would_store_it() -> No
     world.run(play)
 
 
-def test_the_volumes_of_a_stateful_set_are_there_when_its_pod_is_tried_and_are_named() -> None:
+def test_the_dry_run_of_a_stateful_set_has_its_volumes_which_are_noted() -> None:
     world = World()
     seen: list[Any] = []
 
@@ -162,7 +162,7 @@ def test_the_volumes_of_a_stateful_set_are_there_when_its_pod_is_tried_and_are_n
         ("jobs", "Job", "batch/v1"),
     ],
 )
-def test_a_share_is_of_the_count_of_any_well_known_kind(plural: str, kind: str, version: str) -> None:
+def test_a_percentage_is_of_the_replicas_of_any_well_known_kind(plural: str, kind: str, version: str) -> None:
     world = World()
     world.add_workload(replicas=35, plural=plural, pods=1)
     world.add_buffer(**target(kind, version=version), capacity={"replicas": {"percent": {"percent": 10}}})
@@ -177,9 +177,7 @@ def test_a_share_is_of_the_count_of_any_well_known_kind(plural: str, kind: str, 
 @pytest.mark.parametrize(
     ("plural", "kind", "version"), [("deployments", "Deployment", "apps/v1"), ("rollouts", "Rollout", "example.com/v1")]
 )
-def test_a_percentage_is_of_the_pods_that_exist_and_not_of_the_replicas_that_are_wanted(
-    plural: str, kind: str, version: str
-) -> None:
+def test_a_percentage_is_of_status_replicas_and_not_of_spec_replicas(plural: str, kind: str, version: str) -> None:
     world = World()
     world.add_workload(replicas=60, plural=plural, pods=1)
     found = world.server.objects[path(plural, "web")]
@@ -194,9 +192,7 @@ def test_a_percentage_is_of_the_pods_that_exist_and_not_of_the_replicas_that_are
 
 @pytest.mark.req("BF-24")
 @pytest.mark.parametrize(("version", "chunks", "cpu"), [("apps.kruise.io/v1beta1", 4, "3"), ("apps/v1", 1, "500m")])
-def test_a_kind_that_is_called_like_a_well_known_one_is_asked_for_its_own_scale(
-    version: str, chunks: int, cpu: str
-) -> None:
+def test_a_kind_named_like_a_well_known_one_is_read_by_its_own_scale(version: str, chunks: int, cpu: str) -> None:
     world = World()
     world.add_workload(replicas=10, plural="statefulsets", pods=1)
     theirs = f"/apis/apps.kruise.io/v1beta1/namespaces/{NAMESPACE}/statefulsets/web"
@@ -236,7 +232,7 @@ def test_a_kind_without_a_template_waits_for_its_first_pod_and_keeps_its_shape_a
 
 
 @pytest.mark.req("BF-23")
-def test_a_scale_that_is_not_followed_and_reports_its_pods_late_is_asked_again_soon() -> None:
+def test_an_unwatched_scale_that_reports_its_pods_late_is_read_again_soon() -> None:
     world = World()
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 1, "selector": "app=web"}})
     world.add_pod("web")
@@ -258,7 +254,7 @@ def test_a_scale_that_is_not_followed_and_reports_its_pods_late_is_asked_again_s
     world.run(play)
 
 
-def test_a_recommendation_in_force_makes_the_chunk_as_big_as_the_pods_that_will_come() -> None:
+def test_a_recommendation_in_force_is_the_size_of_the_chunk() -> None:
     world = world_with()
 
     async def play(_: BufferController) -> None:
@@ -274,9 +270,7 @@ def test_a_recommendation_in_force_makes_the_chunk_as_big_as_the_pods_that_will_
 
 
 @pytest.mark.parametrize(("owner", "cpu"), [("Game", "1200m"), ("Rollout", "500m")])
-def test_a_vpa_counts_for_a_deployment_that_an_operator_owns_unless_its_owner_could_be_the_target(
-    owner: str, cpu: str
-) -> None:
+def test_a_vpa_applies_to_an_owned_deployment_unless_its_owner_is_scalable(owner: str, cpu: str) -> None:
     world = World()
     world.put(path("rollouts", "shop"), {"spec": {}, "status": {"replicas": 1, "selector": "app=web"}})
     world.add_workload()
@@ -310,7 +304,7 @@ def test_a_vpa_on_a_cron_job_sizes_the_chunks_of_its_jobs(pods: int, labels: Doc
     world.run(play)
 
 
-def test_a_vpa_on_a_job_that_a_cron_job_owns_sizes_nothing_as_for_its_pods() -> None:
+def test_a_vpa_on_a_job_of_a_cron_job_sizes_no_chunk() -> None:
     world = cron_world({"app": "nightly-1"}, 1)
     world.add_vpa("2", "nightly", "nightly-1", kind="Job")
 
@@ -320,7 +314,7 @@ def test_a_vpa_on_a_job_that_a_cron_job_owns_sizes_nothing_as_for_its_pods() -> 
     world.run(play)
 
 
-def test_without_the_right_to_read_cron_jobs_the_chunks_of_jobs_are_as_they_are_written() -> None:
+def test_without_permission_to_read_cron_jobs_the_chunks_of_jobs_are_as_written() -> None:
     world = cron_world({"app": "nightly-1"}, 1)
     world.add_vpa("2", "nightly", "nightly", kind="CronJob")
     world.fault = lambda request: error_response(403, "Forbidden", "no") if request.path.endswith("/cronjobs") else None
@@ -349,7 +343,7 @@ def cron_world(labels: Document, pods: int) -> World:
     return world
 
 
-def test_what_an_hvpa_has_decided_is_the_size_of_a_chunk() -> None:
+def test_the_decision_of_an_hvpa_is_the_size_of_a_chunk() -> None:
     world = world_with()
     bucket = {"replicas": {"min": 1}, "cpu": {"min": "0", "max": "24"}, "memory": {"min": "0", "max": "24Gi"}}
     part = {"containerName": "app", "target": {"cpu": "2", "memory": "3Gi"}}
@@ -363,7 +357,7 @@ def test_what_an_hvpa_has_decided_is_the_size_of_a_chunk() -> None:
     world.run(play)
 
 
-def test_a_boost_at_the_start_is_part_of_the_chunk() -> None:
+def test_a_startup_boost_is_part_of_the_chunk() -> None:
     world = world_with()
     boost = {"cpu": {"type": "Factor", "factor": 3, "duration": "60s"}}
 
@@ -375,7 +369,7 @@ def test_a_boost_at_the_start_is_part_of_the_chunk() -> None:
     world.run(play)
 
 
-def test_a_pod_that_is_boosted_now_does_not_boost_twice() -> None:
+def test_a_boosted_newest_pod_is_not_boosted_twice() -> None:
     world = World()
     world.add_workload(pods=0)
     had = '{"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {}}'
@@ -391,7 +385,7 @@ def test_a_pod_that_is_boosted_now_does_not_boost_twice() -> None:
 
 
 @pytest.mark.req("BF-19")
-def test_a_foreign_type_and_a_kind_that_is_set_aside_are_left_alone() -> None:
+def test_other_types_and_kinds_set_aside_are_not_written() -> None:
     world = World(set_aside_target_kinds=("StatefulSet",))
     world.add_workload()
     world.add_buffer("foreign", **TWO_OF_WEB, type="example.com/other", capacity={"replicas": {"exactly": 2}})
@@ -408,7 +402,7 @@ def test_a_foreign_type_and_a_kind_that_is_set_aside_are_left_alone() -> None:
 
 
 @pytest.mark.req("BF-37")
-def test_neither_writer_of_the_status_loses_what_the_other_wrote() -> None:
+def test_both_writers_of_the_status_keep_each_others_fields() -> None:
     world = world_with()
 
     async def play(_: BufferController) -> None:
@@ -448,7 +442,7 @@ def test_an_edit_of_type_strategy_or_capacity_is_followed() -> None:
 
 
 @pytest.mark.req("BF-46")
-def test_story_1_is_taken_as_written() -> None:
+def test_story_1_works_as_written() -> None:
     world = World()
     world.add_workload("my-deployment", replicas=35, pods=1)
     world.add_buffer(
@@ -495,7 +489,7 @@ def test_story_2_is_split_into_chunks_for_the_smallest_node_and_follows_the_node
 
 
 @pytest.mark.req("BF-52")
-def test_pods_that_fill_a_dedicated_buffer_make_it_smaller() -> None:
+def test_pods_that_fill_a_dedicated_buffer_reduce_its_chunks() -> None:
     world = World()
     world.add_buffer(
         recreationStrategy="KeepMinimum",
@@ -541,7 +535,7 @@ def test_quotas_go_to_the_oldest_buffer_first_and_are_followed() -> None:
     world.run(play)
 
 
-def test_an_edit_is_not_acknowledged_with_what_was_left_of_the_spec_before_it() -> None:
+def test_an_edit_is_not_acknowledged_with_the_quota_share_of_the_previous_spec() -> None:
     world = world_with()
     world.add_quota("compute", {"pods": "100"})
     world.put(path("rollouts", "slow"), {"spec": {}, "status": {"replicas": 3, "selector": "app=slow"}})
@@ -579,7 +573,7 @@ def test_a_buffer_being_deleted_blocks_no_other_on_quotas() -> None:
     world.run(play)
 
 
-def test_an_edit_that_changes_nothing_of_the_pods_is_acknowledged_beside_a_quota() -> None:
+def test_an_edit_without_effect_on_chunks_is_acknowledged_under_a_quota() -> None:
     world = world_with()
     world.add_quota("compute", {"pods": "100"})
 
@@ -591,7 +585,7 @@ def test_an_edit_that_changes_nothing_of_the_pods_is_acknowledged_beside_a_quota
     world.run(play)
 
 
-def test_a_limit_range_that_comes_later_reaches_a_template() -> None:
+def test_a_later_limit_range_applies_to_a_template() -> None:
     world = World()
     world.add_workload(replicas=0)
     world.add_buffer()
@@ -645,7 +639,7 @@ def test_a_window_of_a_schedule_opens_and_closes_to_the_second(start: str, opens
 
 
 @pytest.mark.req("BF-44")
-def test_metrics_tell_what_each_buffer_wants_and_gets_up_to_a_number_of_buffers() -> None:
+def test_metrics_have_requested_and_actual_chunks_up_to_a_number_of_buffers() -> None:
     world = World(metrics_buffers=1)
     world.add_workload()
     world.add_quota("compute", {"pods": "3"}, {"pods": "2"})

@@ -61,7 +61,7 @@ def world_with_games() -> World:
     return world
 
 
-def test_a_kind_of_another_package_is_a_target_and_its_template_goes_through_admission() -> None:
+def test_a_plugin_kind_is_a_target_whose_template_goes_through_admission() -> None:
     world = world_with_games()
     world.admit = lambda pod: {**pod, "spec": {**pod["spec"], "priority": 9}}
     world.put(path("games", "chess"), {"spec": {"players": 7, "cpu": "3"}})
@@ -79,7 +79,7 @@ def test_a_kind_of_another_package_is_a_target_and_its_template_goes_through_adm
     world.run(play)
 
 
-def test_an_object_that_its_reader_cannot_read_hurts_no_other_buffer() -> None:
+def test_an_object_that_a_plugin_cannot_read_affects_no_other_buffer() -> None:
     world = world_with_games()
     world.put(path("games", "chess"), {"spec": {}})
     world.add_workload()
@@ -103,7 +103,7 @@ def test_an_object_that_its_reader_cannot_read_hurts_no_other_buffer() -> None:
     ],
     ids=["none", "count", "selector", "template"],
 )
-def test_a_reader_with_an_invalid_answer_is_reported_as_unreadable(answer: Any) -> None:
+def test_an_invalid_result_of_a_plugin_is_reported_as_unreadable(answer: Any) -> None:
     world = world_with_games()
     world.kinds = {("example.com", "Game"): Answering(answer)}
     world.put(path("games", "chess"), {"spec": {}})
@@ -114,7 +114,7 @@ def test_a_reader_with_an_invalid_answer_is_reported_as_unreadable(answer: Any) 
     world.run(play)
 
 
-def test_an_object_that_is_missing_is_reported_and_found_when_it_comes() -> None:
+def test_a_missing_object_is_reported_and_found_once_it_exists() -> None:
     world = world_with_games()
 
     async def play(_: BufferController) -> None:
@@ -126,7 +126,7 @@ def test_an_object_that_is_missing_is_reported_and_found_when_it_comes() -> None
     world.run(play)
 
 
-def test_announcements_are_loaded_and_those_that_cannot_be_are_left_out() -> None:
+def test_entry_points_are_loaded_and_broken_ones_skipped() -> None:
     announced = [
         entry("a-broken", "failing"),
         entry("b-missing", "Nothing"),
@@ -139,5 +139,5 @@ def test_announcements_are_loaded_and_those_that_cannot_be_are_left_out() -> Non
     assert isinstance(found["example.com", "Game"], Games)
 
 
-def test_a_plain_trellis_has_no_target_kinds_of_other_packages() -> None:
+def test_without_plugins_there_are_no_target_kinds() -> None:
     assert load_target_kinds() == {}

@@ -74,7 +74,7 @@ def test_a_group_that_refuses_is_backed_off_and_the_pod_reports_it() -> None:
     assert "GroupBackedOff" in message
 
 
-def test_a_group_that_loses_orders_is_waited_for_once_and_then_another_is_taken() -> None:
+def test_after_a_lost_order_another_group_is_used() -> None:
     world = World(failing("LoseOrders"), group("sound", priority=-1), up={"max_node_provision_time": seconds(120)})
 
     async def play(_: NodeController) -> None:
@@ -98,7 +98,7 @@ class Boasting(KwokProvider):
         return Groups(tuple(msgspec.structs.replace(state, target=state.target + 1) for state in told.states))
 
 
-def test_an_order_that_stays_lost_counts_once() -> None:
+def test_a_lost_order_counts_once() -> None:
     world = World(up={"max_node_provision_time": seconds(120)})
     world.provider = lambda watching: Boasting(watching.kwok_objects)
 
@@ -112,7 +112,7 @@ def test_an_order_that_stays_lost_counts_once() -> None:
 
 
 @pytest.mark.parametrize("how", ["NeverComeUp", "FailToStart"])
-def test_a_node_that_does_not_come_up_is_given_back(how: str) -> None:
+def test_a_node_that_does_not_come_up_is_released(how: str) -> None:
     world = World(failing(how), group("sound", priority=-1), up={"max_node_provision_time": seconds(120)})
 
     async def play(_: NodeController) -> None:
@@ -127,7 +127,7 @@ def test_a_node_that_does_not_come_up_is_given_back(how: str) -> None:
     assert world.metric("trellis_nodes_released_total", group="small") == 1
 
 
-def test_nodes_of_another_shape_are_read_as_they_are_and_do_not_multiply_forever() -> None:
+def test_nodes_of_another_shape_count_as_they_are_and_end_the_orders() -> None:
     shape = {"cpu": "500m", "memory": "1Gi"}
     world = World(group(maxSize=3, fails={"how": "OtherShape", "resources": shape}))
 
@@ -140,7 +140,7 @@ def test_nodes_of_another_shape_are_read_as_they_are_and_do_not_multiply_forever
     world.run(play)
 
 
-def test_a_process_that_is_killed_while_nodes_boot_orders_none_twice() -> None:
+def test_a_process_killed_while_nodes_boot_orders_none_twice() -> None:
     world = World()
 
     async def orders(_: NodeController) -> None:
@@ -156,7 +156,7 @@ def test_a_process_that_is_killed_while_nodes_boot_orders_none_twice() -> None:
     in_processes(world, orders, goes_on)
 
 
-def test_an_order_that_was_cut_off_in_the_middle_is_completed_and_not_repeated() -> None:
+def test_an_interrupted_order_is_completed_and_not_repeated() -> None:
     world = World()
     created: list[str] = []
 
@@ -182,7 +182,7 @@ def test_an_order_that_was_cut_off_in_the_middle_is_completed_and_not_repeated()
     world.run(play)
 
 
-def test_a_mark_that_a_killed_process_left_is_taken_off_and_the_node_goes_later() -> None:
+def test_the_leaving_taint_of_a_killed_process_is_removed_and_the_node_later() -> None:
     world = World(down=QUICK)
 
     async def marks(_: NodeController) -> None:
@@ -200,7 +200,7 @@ def test_a_mark_that_a_killed_process_left_is_taken_off_and_the_node_goes_later(
     in_processes(world, marks, takes_over)
 
 
-def test_a_node_that_is_needed_again_while_it_goes_is_kept() -> None:
+def test_a_node_that_is_needed_again_during_its_removal_is_kept() -> None:
     world = World(down=QUICK)
 
     async def play(_: NodeController) -> None:
@@ -219,7 +219,7 @@ def test_a_node_that_is_needed_again_while_it_goes_is_kept() -> None:
     assert "NodeNeededAgain" in world.event_codes("Node", "small-1")
 
 
-def test_a_node_that_cannot_be_marked_is_marked_later() -> None:
+def test_a_node_that_cannot_be_tainted_is_tainted_later() -> None:
     world = World(down=QUICK)
     refused: list[str] = []
 
@@ -242,7 +242,7 @@ def test_a_node_that_cannot_be_marked_is_marked_later() -> None:
     world.run(play)
 
 
-def test_while_the_api_server_is_away_nothing_is_decided_and_afterwards_all_is_well() -> None:
+def test_during_an_api_server_outage_nothing_is_decided_and_passes_continue_later() -> None:
     world = World()
 
     async def play(_: NodeController) -> None:
@@ -260,7 +260,7 @@ def test_while_the_api_server_is_away_nothing_is_decided_and_afterwards_all_is_w
 
 
 @pytest.mark.parametrize("asks", [True, False], ids=["somebody else of the process asks", "nobody else asks"])
-def test_soon_after_the_api_server_is_back_orders_are_given_again(asks: bool) -> None:
+def test_orders_resume_soon_after_an_api_server_outage(asks: bool) -> None:
     world = World(loop={"scan_interval": seconds(60)})
 
     async def play(_: NodeController) -> None:
@@ -281,7 +281,7 @@ def test_soon_after_the_api_server_is_back_orders_are_given_again(asks: bool) ->
     world.run(play)
 
 
-def test_a_buffer_that_cannot_be_read_says_so_and_stops_no_other() -> None:
+def test_an_unreadable_buffer_reports_it_and_affects_no_other() -> None:
     world = World()
 
     async def play(_: NodeController) -> None:
@@ -312,7 +312,7 @@ def test_invalid_pods_and_nodes_do_not_stop_the_autoscaler() -> None:
     assert world.event_codes("Pod", "ill") == ["PodDemandUnreadable"]
 
 
-def test_a_group_that_is_declared_wrongly_stops_no_other() -> None:
+def test_an_invalid_declaration_of_a_group_affects_no_other() -> None:
     world = World(group("wrong", maxSize=-1), group("right"))
 
     async def play(_: NodeController) -> None:
@@ -324,7 +324,7 @@ def test_a_group_that_is_declared_wrongly_stops_no_other() -> None:
     assert world.metric("trellis_nodes_group_problems", reason="NodeGroupRefused") == 1
 
 
-def test_a_buffer_that_goes_while_its_status_is_written_is_no_trouble() -> None:
+def test_a_buffer_deleted_during_a_status_write_causes_no_failure() -> None:
     world = World()
 
     async def play(_: NodeController) -> None:
@@ -355,7 +355,7 @@ class Silent(KwokProvider):
 
 
 @pytest.mark.parametrize(("hangs", "reason"), [(True, "ProviderSilent"), (False, "ProviderFailed")])
-def test_a_provider_that_does_not_report_its_groups_is_asked_again(hangs: bool, reason: str) -> None:
+def test_a_provider_that_fails_to_report_its_groups_is_called_again(hangs: bool, reason: str) -> None:
     world = World()
     world.provider = lambda watching: Silent(watching, hangs)
 
@@ -368,7 +368,7 @@ def test_a_provider_that_does_not_report_its_groups_is_asked_again(hangs: bool, 
     assert world.metric("trellis_nodes_provider_failures_total", call="groups", reason=reason) == 2
 
 
-def test_a_pass_that_fails_is_followed_by_one_that_begins_with_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_failed_pass_the_next_starts_with_all_objects(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World()
     plan = NodePlanner.plan
     failures: list[str] = []
@@ -394,7 +394,7 @@ def test_a_pass_that_fails_is_followed_by_one_that_begins_with_everything(monkey
     assert len(failures) == 2
 
 
-def test_a_plan_that_could_not_be_carried_out_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plan_that_could_not_be_executed_is_planned_again(monkeypatch: pytest.MonkeyPatch) -> None:
     world = World(down=QUICK)
     execute = NodeExecutor.execute
     failures: list[str] = []
@@ -422,7 +422,7 @@ def test_a_plan_that_could_not_be_carried_out_is_made_anew(monkeypatch: pytest.M
     assert failures
 
 
-def test_what_another_autoscaler_says_of_buffers_that_are_not_ours_stays() -> None:
+def test_conditions_of_another_autoscaler_on_unmanaged_buffers_stay() -> None:
     world = World(scope={"ignored_vpa_object_namespaces": ("shop",)})
     world.add_buffer(chunks=1)
     status = world.buffer()

@@ -74,7 +74,7 @@ def written(world: World, name: str) -> int:
 
 
 @pytest.mark.parametrize("call", ["groups", "tend"])
-def test_new_buffers_are_told_what_is_true_while_the_provider_says_nothing(call: str) -> None:
+def test_new_buffers_get_their_status_while_the_provider_is_silent(call: str) -> None:
     world = World()
     world.add_node("there")
     made = hanging(world)
@@ -98,7 +98,7 @@ def test_new_buffers_are_told_what_is_true_while_the_provider_says_nothing(call:
 
 
 @pytest.mark.parametrize("call", ["groups", "tend"])
-def test_a_buffer_whose_headroom_is_taken_says_so_while_the_provider_says_nothing(call: str) -> None:
+def test_a_buffer_that_loses_headroom_reports_it_while_the_provider_is_silent(call: str) -> None:
     world = World()
     world.add_node("there")
     world.add_buffer(chunks=4)
@@ -122,7 +122,7 @@ def test_a_buffer_whose_headroom_is_taken_says_so_while_the_provider_says_nothin
     assert world.metric("trellis_nodes_buffer_hits_total", name="spare") == 1
 
 
-def test_new_buffers_get_their_status_while_an_order_is_unanswered_and_none_twice() -> None:
+def test_new_buffers_get_their_status_once_while_an_order_is_in_flight() -> None:
     world = World(failing("Hang"))
     world.add_node("there")
 
@@ -143,7 +143,7 @@ def test_new_buffers_get_their_status_while_an_order_is_unanswered_and_none_twic
     world.run(play)
 
 
-def test_new_buffers_get_their_status_while_the_deletion_of_a_node_is_unanswered() -> None:
+def test_new_buffers_get_their_status_while_a_release_is_in_flight() -> None:
     quick = {"scale_down_unneeded_time": seconds(20), "scale_down_delay_after_add": seconds(0)}
     world = World(down=quick)
     made = hanging(world, "release")
@@ -161,7 +161,7 @@ def test_new_buffers_get_their_status_while_the_deletion_of_a_node_is_unanswered
     world.run(play)
 
 
-def test_without_any_word_of_groups_a_buffer_is_not_told_that_none_fits() -> None:
+def test_before_groups_are_known_no_status_says_that_none_fits() -> None:
     world = World()
     world.add_buffer(chunks=2)
     made = hanging(world, "groups")

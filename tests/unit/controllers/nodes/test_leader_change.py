@@ -45,7 +45,7 @@ def test_a_new_leader_retries_a_group_that_failed_in_its_earlier_term() -> None:
     world.run(play)
 
 
-def test_a_new_leader_reports_on_pods_buffers_and_nodes_anew() -> None:
+def test_a_new_leader_records_events_of_pods_buffers_and_nodes_again() -> None:
     slow = {"node_delete_delay_after_taint": seconds(3600), "unremovable_node_recheck_timeout": seconds(10)}
     quick = {"scale_down_unneeded_time": seconds(20), "scale_down_delay_after_add": seconds(0)}
     world = World(group(maxSize=1), down={**quick, **slow})
@@ -75,7 +75,7 @@ def test_a_new_leader_reports_on_pods_buffers_and_nodes_anew() -> None:
 
 @pytest.mark.req("BF-37")
 @pytest.mark.parametrize("at", ["GET", "PATCH"])
-def test_a_buffer_that_is_made_anew_while_its_status_is_written_says_nothing_of_the_one_before(at: str) -> None:
+def test_a_buffer_recreated_during_a_write_does_not_get_the_old_status(at: str) -> None:
     world = World()
     replaced: list[Document] = []
 
@@ -100,7 +100,7 @@ def test_a_buffer_that_is_made_anew_while_its_status_is_written_says_nothing_of_
     world.run(play)
 
 
-def test_a_verdict_is_not_written_on_a_namesake_that_the_watch_shows_already() -> None:
+def test_a_decision_is_not_written_to_a_new_buffer_of_the_same_name() -> None:
     world = World()
     world.add_buffer(chunks=1)
     verdict = BufferDecision(
@@ -121,7 +121,7 @@ def test_a_verdict_is_not_written_on_a_namesake_that_the_watch_shows_already() -
 
 
 @pytest.mark.req("BF-15")
-def test_the_condition_is_of_the_generation_that_was_translated_and_follows_it() -> None:
+def test_the_condition_has_the_generation_that_was_translated() -> None:
     world = World(group(minSize=1))
 
     def said() -> tuple[str, int]:

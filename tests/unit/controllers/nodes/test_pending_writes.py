@@ -67,7 +67,7 @@ def waited(*written: WriteOutcome, show: Callable[[Nodes], None], before: tuple[
     return virtual_time.run(main()), nodes
 
 
-def test_a_wait_ends_when_the_last_of_all_writes_is_observed() -> None:
+def test_a_wait_ends_when_the_last_write_is_observed() -> None:
     patched = applied(PatchObject(Target(NODES, "b", uid="b"), merge_patch({})), "9")
     deleted = applied(DeleteObject(Target(NODES, "c", uid="c")))
 
@@ -80,7 +80,7 @@ def test_a_wait_ends_when_the_last_of_all_writes_is_observed() -> None:
     assert took == 1.0
 
 
-def test_what_is_not_seen_in_time_is_not_waited_for() -> None:
+def test_a_wait_for_unobserved_writes_times_out() -> None:
     took, _ = waited(created("a"), created("never"), show=lambda nodes: nodes.show("a"))
     assert took == 5.0
     older = applied(PatchObject(Target(NODES, "b", uid="b"), merge_patch({})), "9")
@@ -88,7 +88,7 @@ def test_what_is_not_seen_in_time_is_not_waited_for() -> None:
     assert took == 5.0
 
 
-def test_each_of_many_nodes_is_looked_for_when_it_changes_and_not_with_every_other() -> None:
+def test_a_change_of_a_node_is_compared_only_with_the_writes_of_that_node() -> None:
     names = [f"n{number}" for number in range(200)]
 
     def show(nodes: Nodes) -> None:

@@ -64,7 +64,7 @@ def closing(world: World) -> list[Closable]:
     return made
 
 
-def test_a_provider_that_is_silent_for_long_leaves_no_node_marked() -> None:
+def test_leaving_taints_are_removed_when_the_provider_is_silent_for_long() -> None:
     quick = {"scale_down_unneeded_time": seconds(60), "scale_down_delay_after_add": seconds(0)}
     slow = {"node_delete_delay_after_taint": seconds(600), "unremovable_node_recheck_timeout": seconds(10)}
     world = World(down={**quick, **slow})
@@ -87,7 +87,7 @@ def test_a_provider_that_is_silent_for_long_leaves_no_node_marked() -> None:
     assert list(world.nodes()) == ["small-1"]
 
 
-def test_a_buffer_is_told_the_truth_while_the_provider_is_silent() -> None:
+def test_the_status_of_a_buffer_stays_current_while_the_provider_is_silent() -> None:
     world = World()
     made = closing(world)
 
@@ -125,7 +125,7 @@ def test_a_buffer_is_told_the_truth_while_the_provider_is_silent() -> None:
     ],
     ids=str,
 )
-def test_a_group_of_which_the_provider_says_what_cannot_be_stops_no_other(figures: dict[str, Any]) -> None:
+def test_an_invalid_group_of_the_provider_affects_no_other(figures: dict[str, Any]) -> None:
     world = World(group(), group("sound", priority=-1))
     world.provider = lambda watching: Lying(watching, **figures)
 
@@ -139,7 +139,7 @@ def test_a_group_of_which_the_provider_says_what_cannot_be_stops_no_other(figure
     assert world.metric("trellis_nodes_group_problems", reason="NodeGroupUnsound") == 1
 
 
-def test_a_pod_is_not_told_of_an_order_that_was_refused() -> None:
+def test_a_refused_order_records_no_event_on_the_pod() -> None:
     world = World(failing("RefuseOrders"))
 
     async def play(_: NodeController) -> None:
@@ -150,7 +150,7 @@ def test_a_pod_is_not_told_of_an_order_that_was_refused() -> None:
     assert world.event_codes("Pod", "web") == ["NotTriggerScaleUp"]
 
 
-def test_a_pod_whose_order_was_refused_is_not_counted_among_those_with_a_node_on_its_way() -> None:
+def test_a_pod_with_a_refused_order_is_not_counted_as_awaiting_a_node() -> None:
     world = World(failing("RefuseOrders"))
 
     async def play(_: NodeController) -> None:
@@ -176,7 +176,7 @@ def conditions_of(world: World) -> list[str]:
     ]
 
 
-def test_a_buffer_is_never_told_of_an_order_that_was_refused() -> None:
+def test_a_refused_order_is_never_in_the_status_of_a_buffer() -> None:
     world = World(failing("RefuseOrders"))
 
     async def play(_: NodeController) -> None:
@@ -195,7 +195,7 @@ def test_a_buffer_is_never_told_of_an_order_that_was_refused() -> None:
     assert world.metric("trellis_nodes_buffers", reason="BufferNodesOrdered") == 0
 
 
-def test_a_buffer_whose_order_was_refused_reports_the_next_one_that_was_not() -> None:
+def test_the_status_of_a_buffer_has_the_next_order_after_a_refused_one() -> None:
     world = World(failing("RefuseOrders"), group("sound", priority=-1))
 
     async def play(_: NodeController) -> None:
@@ -207,7 +207,7 @@ def test_a_buffer_whose_order_was_refused_reports_the_next_one_that_was_not() ->
     assert conditions_of(world) == ["GroupsExhausted", "BufferNodesOrdered", "BufferAwaitsNodes", "BufferProvisioned"]
 
 
-def test_a_buffer_is_told_that_nodes_are_ordered_while_the_provider_is_silent_and_the_truth_afterwards() -> None:
+def test_the_status_has_the_order_while_the_provider_is_silent_and_its_result_later() -> None:
     world = World(failing("Hang"))
 
     async def play(_: NodeController) -> None:
@@ -220,7 +220,7 @@ def test_a_buffer_is_told_that_nodes_are_ordered_while_the_provider_is_silent_an
     world.run(play)
 
 
-def test_a_read_only_process_reports_what_would_be_ordered_and_no_failure() -> None:
+def test_a_read_only_process_reports_planned_orders_without_a_failure() -> None:
     world = World()
     world.read_only = True
 
@@ -257,7 +257,7 @@ class Mute(KwokProvider):
 
 
 @pytest.mark.parametrize("call", ["order", "tend", "groups"])
-def test_an_answer_that_is_none_is_a_failure_and_buffers_are_told_all_the_same(call: str) -> None:
+def test_an_invalid_response_is_a_failure_and_buffer_statuses_are_published(call: str) -> None:
     world = World()
     world.provider = lambda watching: Mute(watching, call)
 
@@ -282,7 +282,7 @@ class Counting(KwokProvider):
         return await super().release(group, instances, now)
 
 
-def test_nodes_of_a_group_that_failed_are_given_back_together() -> None:
+def test_failed_nodes_of_a_group_are_released_together() -> None:
     world = World(failing("FailToStart"))
     made: list[Counting] = []
 
@@ -327,7 +327,7 @@ def test_a_node_the_provider_does_not_delete_is_used_again_at_once() -> None:
     assert world.metric("trellis_nodes_released_total", group="small") == 0
 
 
-def test_what_a_node_needs_on_its_way_is_done_when_it_is_due_and_not_at_the_next_interval() -> None:
+def test_a_due_write_of_the_provider_does_not_wait_for_the_interval() -> None:
     world = World(loop={"scan_interval": seconds(600)})
 
     async def play(_: NodeController) -> None:
@@ -338,7 +338,7 @@ def test_what_a_node_needs_on_its_way_is_done_when_it_is_due_and_not_at_the_next
     world.run(play)
 
 
-def test_thousands_of_pods_that_wait_are_reported_little_by_little() -> None:
+def test_events_of_thousands_of_pending_pods_are_recorded_over_several_passes() -> None:
     world = World(group(resources={"cpu": "1", "memory": "4Gi"}), loop={"scan_interval": seconds(30)})
 
     async def play(_: NodeController) -> None:

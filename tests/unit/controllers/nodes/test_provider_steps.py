@@ -82,14 +82,14 @@ def test_all_steps_are_written_in_their_order(call: str) -> None:
 
 @pytest.mark.parametrize("call", ["order", "release", "tend"])
 @pytest.mark.parametrize("refused", ["a-1", "a-2"])
-def test_a_step_of_which_a_part_fails_is_finished_and_nothing_follows(call: str, refused: str) -> None:
+def test_a_step_with_a_failed_write_is_finished_and_later_steps_are_skipped(call: str, refused: str) -> None:
     there, applied = written(call, refused)
     assert there == [each for each in ("a-1", "a-2") if each != refused]
     assert sorted(applied) == [False, True]
 
 
 @pytest.mark.parametrize("call", ["order", "release", "tend"])
-def test_what_was_written_before_a_step_failed_stays_and_is_reported(call: str) -> None:
+def test_writes_before_a_failed_step_stay_and_are_reported(call: str) -> None:
     assert written(call, "b-1") == (["a-1", "a-2"], [True, True, False])
 
 
@@ -102,7 +102,7 @@ class Marking(KwokProvider):
 
 
 @pytest.mark.parametrize(("code", "failures"), [(500, 0), (422, 1)], ids=["for the moment", "for good"])
-def test_an_order_whose_last_step_fails_counts_as_made_as_far_as_it_was(code: int, failures: int) -> None:
+def test_an_order_whose_last_step_fails_counts_as_partly_made(code: int, failures: int) -> None:
     world = World(group())
     world.provider = lambda watching: Marking(watching.kwok_objects)
     refused: list[str] = []

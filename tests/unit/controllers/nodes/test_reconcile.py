@@ -34,7 +34,7 @@ def test_pods_without_a_node_get_one_and_are_reported() -> None:
 
 
 @pytest.mark.req("BF-08")
-def test_headroom_is_made_for_a_buffer_by_its_status_alone_and_its_condition_is_true() -> None:
+def test_nodes_are_ordered_for_the_chunks_in_a_buffers_status_until_it_is_provisioned() -> None:
     world = World()
 
     async def play(_: NodeController) -> None:
@@ -59,7 +59,7 @@ def test_headroom_is_made_for_a_buffer_by_its_status_alone_and_its_condition_is_
     assert world.metric("trellis_nodes_buffer_price_per_hour", name="spare") > 0
 
 
-def test_pods_take_the_headroom_of_a_buffer_at_once_and_it_is_refilled_behind_them() -> None:
+def test_pods_use_the_headroom_of_a_buffer_at_once_and_it_is_refilled() -> None:
     world = World()
 
     async def play(_: NodeController) -> None:
@@ -117,7 +117,7 @@ def test_pods_on_an_underused_node_are_moved() -> None:
     assert world.metric("trellis_nodes_evictions_total") == 1
 
 
-def test_a_pod_that_would_be_boosted_where_it_goes_is_moved_only_if_that_fits() -> None:
+def test_a_pod_that_would_be_boosted_is_moved_only_if_the_boost_fits() -> None:
     world = World(down=QUICK)
     world.add_boost("web", factor=4)
 
@@ -138,7 +138,7 @@ def test_a_pod_that_would_be_boosted_where_it_goes_is_moved_only_if_that_fits() 
     world.run(play)
 
 
-def test_a_buffer_keeps_its_nodes_and_lets_them_go_with_its_chunks() -> None:
+def test_a_buffer_keeps_its_nodes_until_its_chunks_are_removed() -> None:
     world = World(down=QUICK)
 
     async def play(_: NodeController) -> None:
@@ -153,7 +153,7 @@ def test_a_buffer_keeps_its_nodes_and_lets_them_go_with_its_chunks() -> None:
     world.run(play)
 
 
-def test_a_pod_that_fits_nowhere_is_told_why_and_told_once() -> None:
+def test_a_pod_that_fits_nowhere_gets_one_event_with_the_reason() -> None:
     world = World()
 
     async def play(_: NodeController) -> None:
@@ -214,7 +214,7 @@ def test_a_process_that_does_not_lead_writes_nothing_and_takes_over_at_once() ->
     world.run(play)
 
 
-def test_read_only_decides_and_writes_nothing() -> None:
+def test_a_read_only_process_decides_and_writes_nothing() -> None:
     world = World()
     world.read_only = True
 
@@ -228,7 +228,7 @@ def test_read_only_decides_and_writes_nothing() -> None:
     world.run(play)
 
 
-def test_buffers_of_namespaces_that_are_not_covered_are_left_alone() -> None:
+def test_buffers_of_uncovered_namespaces_are_not_written() -> None:
     world = World(scope={"ignored_vpa_object_namespaces": ("shop",)})
 
     async def play(_: NodeController) -> None:
@@ -240,7 +240,7 @@ def test_buffers_of_namespaces_that_are_not_covered_are_left_alone() -> None:
     world.run(play)
 
 
-def test_a_group_is_filled_up_to_its_minimum_if_that_is_asked_for_and_stays_there() -> None:
+def test_a_group_is_filled_to_its_enforced_minimum_size_and_stays_there() -> None:
     world = World(group(minSize=2), up={"enforce_node_group_min_size": True}, down=QUICK)
 
     async def play(_: NodeController) -> None:
@@ -256,7 +256,7 @@ def test_a_group_is_filled_up_to_its_minimum_if_that_is_asked_for_and_stays_ther
     assert world.metric("trellis_nodes_ordered_total", group="small", reason="OrderedForMinimum") == 3
 
 
-def test_what_is_to_be_said_of_a_group_is_logged_when_it_begins(caplog: pytest.LogCaptureFixture) -> None:
+def test_notes_about_a_group_are_logged_when_they_begin(caplog: pytest.LogCaptureFixture) -> None:
     world = World(group(minSize=2), up={"enforce_node_group_min_size": True, "max_nodes_total": 1})
 
     async def play(_: NodeController) -> None:
@@ -268,7 +268,7 @@ def test_what_is_to_be_said_of_a_group_is_logged_when_it_begins(caplog: pytest.L
     assert len(said) == 1
 
 
-def test_a_pod_whose_promise_is_taken_back_gets_a_node_at_once() -> None:
+def test_a_pod_that_loses_its_nomination_gets_a_node_at_once() -> None:
     world = World(loop={"scan_interval": seconds(600)})
     world.add_node("full", cpu="1")
     world.add_pod("running")
@@ -290,7 +290,7 @@ def test_a_pod_whose_promise_is_taken_back_gets_a_node_at_once() -> None:
     world.run(play)
 
 
-def test_pods_below_the_cutoff_that_was_set_get_no_node() -> None:
+def test_pods_below_the_priority_cutoff_get_no_node() -> None:
     world = World(up={"expendable_pods_priority_cutoff": 100})
 
     async def play(_: NodeController) -> None:

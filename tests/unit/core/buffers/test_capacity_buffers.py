@@ -56,7 +56,7 @@ def served(facts: TranslationFacts | None = None, **spec: Any) -> Translation:
         ({"replicas": 9, "limits": {"cpu": "-1"}}, 10, 0),
     ],
 )
-def test_the_larger_of_the_sizes_within_limits(spec: Document, replicas: int, chunks: int) -> None:
+def test_the_larger_of_replicas_and_percentage_counts_within_limits(spec: Document, replicas: int, chunks: int) -> None:
     assert served(found(replicas), **SCALABLE, **spec).chunks == chunks
 
 
@@ -76,7 +76,7 @@ def test_the_larger_of_the_sizes_within_limits(spec: Document, replicas: int, ch
         ),
     ],
 )
-def test_what_cannot_be_served_says_why_in_upstreams_words(
+def test_an_unusable_capacity_buffer_has_upstreams_message(
     spec: Document, facts: TranslationFacts, reason: object
 ) -> None:
     made = served(facts, **spec)
@@ -136,14 +136,14 @@ def test_times_of_transitions_stay_while_the_status_stays() -> None:
     assert ready["lastTransitionTime"] == "2026-11-18T12:00:00Z"
 
 
-def test_the_limit_of_chunks_holds_here_too() -> None:
+def test_the_limit_of_chunks_applies_to_capacity_buffers() -> None:
     made = translate_capacity_buffer(upstream(**SCALABLE, replicas=50), found(), BufferSettings(most_chunks=10))
     assert (made.requested, made.chunks) == (50, 10)
     [_, ready] = build_capacity_status(upstream(), made, None, NOON)["conditions"]
     assert ready["message"] == "cut from 50 to 10 replicas, the most that one buffer may have"
 
 
-def test_other_strategies_are_left_alone() -> None:
+def test_other_strategies_are_not_served() -> None:
     assert is_served(upstream())
     assert is_served(upstream(provisioningStrategy=""))
     assert is_served(upstream(provisioningStrategy="buffer.x-k8s.io/active-capacity"))
@@ -157,7 +157,7 @@ def test_names_of_managed_templates_never_collide() -> None:
     assert all(len(name) <= 253 and name.endswith("-pod-template") for name in names)
 
 
-def test_a_buffer_is_said_as_a_capacity_buffer_with_a_template() -> None:
+def test_a_buffer_is_exported_as_a_capacity_buffer_with_a_template() -> None:
     spec = a_spec(app(cpu="1"), initContainers=[app("init", cpu="1")], priority=7, priorityClassName="high")
     found_elsewhere = export_buffer("web", translated(replica_buffer(exactly=3), found(spec=spec)))
     assert found_elsewhere is not None
@@ -175,7 +175,7 @@ def test_a_buffer_is_said_as_a_capacity_buffer_with_a_template() -> None:
     assert all(container["image"] for container in (*written["containers"], *written["initContainers"]))
 
 
-def test_a_dedicated_and_a_scheduled_buffer_are_a_number() -> None:
+def test_dedicated_and_scheduled_buffers_are_exported_as_a_number() -> None:
     pods = {"pods": {"replicaNum": 3, "podSpec": a_spec()}}
     own = buffer(capacity=pods, recreationStrategy="KeepMinimum", podSelector={"matchLabels": {"a": "b"}})
     dedicated = export_buffer("web", translated(own, TranslationFacts(filled={"cpu": 1_000, "memory": 2**40})))
@@ -188,7 +188,7 @@ def test_a_dedicated_and_a_scheduled_buffer_are_a_number() -> None:
     assert export_buffer("web", translated(replica_buffer(exactly=1))) is None
 
 
-def test_a_pod_of_the_template_would_be_admitted_where_much_is_asked_of_pods() -> None:
+def test_a_pod_of_the_template_meets_the_restricted_pod_security_standard() -> None:
     requests = {"cpu": "1", "example.com/gpu": "2"}
     first = {"name": "app", "resources": {"requests": requests}}
     spec = a_spec(first, app("helper"), resources={"requests": {"memory": "1Gi"}})

@@ -43,7 +43,7 @@ def at(text: str) -> float:
 
 
 @pytest.mark.req("BF-07", "BF-10")
-def test_a_fixed_number_is_that_many_pods_of_the_target() -> None:
+def test_fixed_replicas_are_that_many_pods_of_the_target() -> None:
     made = translated(replica_buffer(exactly=3), found(replicas=0))
     assert (made.requested, made.chunks, made.is_ready, made.on_top) == (3, 3, True, True)
     assert requests_of(made) == {"cpu": "500m", "memory": "1Gi"}
@@ -62,7 +62,9 @@ def test_a_fixed_number_is_that_many_pods_of_the_target() -> None:
         ({"percent": 150}, 3, 5),
     ],
 )
-def test_a_share_is_of_the_scales_replicas_and_rounds_up(percent: dict[str, int], replicas: int, chunks: int) -> None:
+def test_a_percentage_is_of_the_scales_replicas_and_rounds_up(
+    percent: dict[str, int], replicas: int, chunks: int
+) -> None:
     assert translated(share(**percent), found(replicas)).chunks == chunks
 
 
@@ -77,13 +79,13 @@ def test_story_1_keeps_a_tenth_of_the_deployment() -> None:
     assert [translated(story, found(replicas)).chunks for replicas in (0, 10, 40, 60)] == [1, 1, 4, 6]
 
 
-def test_a_share_of_an_unknown_number_is_not_ready() -> None:
+def test_a_percentage_of_an_unknown_number_is_not_ready() -> None:
     made = translated(share(percent=10, minCount=1), found(replicas=None))
     assert (made.is_ready, made.ready.reason, made.chunks) == (False, TARGET_WITHOUT_COUNT, 0)
 
 
 @pytest.mark.req("BF-31")
-def test_given_pods_need_no_target_and_keep_their_rules() -> None:
+def test_a_given_pod_spec_needs_no_target_and_keeps_its_rules() -> None:
     rules = {
         "nodeSelector": {"disk": "ssd"},
         "tolerations": [{"key": "ci", "operator": "Exists"}],
@@ -115,13 +117,13 @@ def test_given_pods_need_no_target_and_keep_their_rules() -> None:
         (class_buffer(), TranslationFacts(build_target_problem(TARGET_NOT_FOUND, "no such thing")), TARGET_NOT_FOUND),
     ],
 )
-def test_what_cannot_be_used_says_why_and_keeps_nothing(document: Any, facts: TranslationFacts, reason: object) -> None:
+def test_an_unusable_buffer_has_a_reason_and_no_chunks(document: Any, facts: TranslationFacts, reason: object) -> None:
     made = translated(document, facts)
     assert (made.ready.reason, made.is_ready, made.chunks, made.pod_spec) == (reason, False, 0, None)
 
 
 @pytest.mark.req("BF-19")
-def test_other_types_and_kinds_set_aside_are_left_alone() -> None:
+def test_other_types_and_kinds_set_aside_are_not_translated() -> None:
     foreign = meaning(buffer(targetRef=TARGET, type="example.com/warm", capacity={"replicas": {"exactly": 1}}))
     said = find_skip_reason(foreign, SETTINGS)
     assert said is not None
@@ -133,7 +135,7 @@ def test_other_types_and_kinds_set_aside_are_left_alone() -> None:
     assert said.reason is KIND_SET_ASIDE
 
 
-def test_one_buffer_has_only_so_many_chunks_and_says_when_it_is_cut() -> None:
+def test_the_chunks_of_a_buffer_are_limited_with_a_reason() -> None:
     made = translated(replica_buffer(exactly=2_000_000_000), found(), most_chunks=100)
     assert (made.requested, made.chunks, made.is_ready) == (2_000_000_000, 100, True)
     assert made.ready.reason is CHUNKS_CUT
@@ -152,7 +154,7 @@ def test_one_buffer_has_only_so_many_chunks_and_says_when_it_is_cut() -> None:
         ("2026-07-01T06:00:00", 3, "2026-07-01T16:00:00"),
     ],
 )
-def test_outside_its_windows_a_buffer_counts_for_nothing(now: str, chunks: int, change: str) -> None:
+def test_outside_its_windows_a_buffer_has_no_chunks(now: str, chunks: int, change: str) -> None:
     document = replica_buffer(exactly=3)
     document["spec"]["schedule"] = OFFICE_HOURS
     made = translated(document, found(), at(now))
@@ -177,9 +179,7 @@ def test_a_window_in_a_skipped_or_doubled_hour_opens_once() -> None:
     ("zone", "start", "named"),
     [("Europe/Berln", "0 8 * * 1-5", "Europe/Berln"), ("Europe/Berlin", "0 25 * * *", "0 25 * * *")],
 )
-def test_a_stored_schedule_that_cannot_be_read_keeps_the_headroom_and_is_named(
-    zone: str, start: str, named: str
-) -> None:
+def test_an_unreadable_schedule_keeps_the_chunks_and_is_noted(zone: str, start: str, named: str) -> None:
     document = replica_buffer(exactly=3)
     document["spec"]["schedule"] = {"timeZone": zone, "windows": [{"start": start, "duration": "1h"}]}
     made = translated(document, found())
@@ -189,7 +189,7 @@ def test_a_stored_schedule_that_cannot_be_read_keeps_the_headroom_and_is_named(
     assert named in str(note)
 
 
-def test_a_stored_selector_that_cannot_be_read_has_no_pod_fill_the_buffer_and_is_named() -> None:
+def test_an_unreadable_pod_selector_fills_nothing_and_is_noted() -> None:
     document = dedicated()
     document["spec"]["podSelector"] = {"matchExpressions": [{"key": "app", "operator": "In"}]}
     made = translated(document)
@@ -217,7 +217,7 @@ def test_the_fewest_chunks_cover_the_rest_in_every_resource() -> None:
 
 
 @pytest.mark.req("BF-52")
-def test_what_fills_a_buffer_is_what_live_pods_hold() -> None:
+def test_live_pods_fill_a_buffer_with_their_requests() -> None:
     running, done = a_pod(ONE_CORE), a_pod(ONE_CORE, status={"phase": "Succeeded"})
     leaving = a_pod(ONE_CORE, deletionTimestamp="2026-11-18T11:00:00Z")
     filled = sum_filling_pods([running, done, leaving, *(a_pod(ONE_CORE) for _ in range(3))])
@@ -226,21 +226,21 @@ def test_what_fills_a_buffer_is_what_live_pods_hold() -> None:
 
 
 @pytest.mark.req("BF-54")
-def test_dedicated_and_kept_empty_is_the_same_as_not_dedicated() -> None:
+def test_a_dedicated_keep_empty_buffer_is_translated_as_not_dedicated() -> None:
     filled = TranslationFacts(filled={"cpu": 4_000})
     assert translated(dedicated("KeepEmpty"), filled) == translated(dedicated("KeepEmpty"))
     assert translated(dedicated("KeepEmpty"), filled).chunks == 10
 
 
 @pytest.mark.req("BF-33")
-def test_headroom_that_counts_used_or_not_is_distinguished_from_headroom_on_top() -> None:
+def test_keep_minimum_and_keep_empty_translations_differ() -> None:
     document = buffer(capacity={"pods": {"replicaNum": 3, "podSpec": ONE_CORE}}, recreationStrategy="keep-minimum")
     made = translated(document, TranslationFacts(filled={"cpu": 2_000}))
     assert (made.chunks, made.on_top) == (3, False)
 
 
 @pytest.mark.req("BF-10")
-def test_equal_facts_are_equal_and_make_equal_translations() -> None:
+def test_equal_facts_have_equal_translations() -> None:
     document = share(percent=20)
     assert found(10) == found(10)
     assert found(10) != found(11)

@@ -67,7 +67,7 @@ def test_story_2_is_split_into_default_chunks() -> None:
 
 
 @pytest.mark.req("BF-27")
-def test_given_chunks_are_as_many_as_fit_both_totals() -> None:
+def test_chunks_of_a_given_size_are_as_many_as_fit_both_totals() -> None:
     made = translated(class_buffer(perChunkResources={"cpu": "3", "memory": "512Mi", "example.com/gpu": 1}))
     assert made.chunks == 10
     assert requests_of(made) == {"cpu": "3", "memory": "512Mi", "example.com/gpu": "1"}
@@ -76,7 +76,7 @@ def test_given_chunks_are_as_many_as_fit_both_totals() -> None:
 
 
 @pytest.mark.req("BF-27")
-def test_given_chunks_of_the_stories_shorthand_are_as_many_as_fit_both_totals() -> None:
+def test_chunks_of_the_stories_shorthand_are_as_many_as_fit_both_totals() -> None:
     target = {"apiVersion": "apps/v1", "kind": "CustomComputeClass", "name": "my-custom-class"}
     totals = {"totalCpu": 40, "totalMem": "5120Mi", "perChunkResources": {"cpu": "3", "memory": "512Mi"}}
     made = translated(buffer(targetRef=target, nodeClassBufferSpec=totals), TranslationFacts(nodes=SMALLEST))
@@ -92,7 +92,7 @@ def test_a_stored_chunk_beyond_the_totals_is_not_ready(chunk: dict[str, str]) ->
     assert (made.is_ready, made.ready.reason, made.chunks) == (False, CHUNK_EXCEEDS_TOTALS, 0)
 
 
-def test_a_stored_chunk_without_a_size_says_what_it_lacks() -> None:
+def test_a_stored_chunk_without_a_size_is_refused_with_the_rule() -> None:
     for chunk in ({}, {"example.com/gpu": "1"}, {"cpu": "0"}, {"cpu": "-1"}):
         made = translated(class_buffer(perChunkResources=chunk))
         assert made.ready == DetailedReason(
@@ -107,26 +107,26 @@ def test_a_chunk_larger_than_every_node_is_reported_but_kept_since_larger_nodes_
     assert str(made.notes[0]) == "a chunk asks for 16 cpu, where no node leaves more than 15900m"
 
 
-def test_while_a_class_has_no_node_chunks_are_made_for_a_small_one() -> None:
+def test_a_class_without_nodes_has_chunks_for_a_small_node() -> None:
     made = translated(class_buffer())
     assert [note.reason for note in made.notes] == [NODE_CLASS_EMPTY]
     assert (made.chunks, made.is_ready) == (80, True)
     assert requests_of(made) == {"cpu": "500m", "memory": "64Mi"}
 
 
-def test_no_total_is_cut_because_the_first_node_may_be_a_small_one() -> None:
+def test_an_assumed_small_node_does_not_reduce_the_totals() -> None:
     made = translated(class_buffer(totalCpu="10000", totalMem="1Ti"))
     assert (made.ready.reason, made.chunks) == (BUFFER_READY, BufferSettings().most_chunks)
     assert requests_of(made)["cpu"] == "2"
 
 
-def test_a_node_without_headroom_leaves_no_chunk_that_fits_all() -> None:
+def test_a_class_with_a_node_without_capacity_has_no_chunk_size() -> None:
     made = translated(class_buffer(), TranslationFacts(nodes=NodeClassFacts(1, {"cpu": 0, "memory": 1})))
     assert made.ready.reason is NODE_CLASS_WITHOUT_ROOM
 
 
 @pytest.mark.req("BF-30")
-def test_a_selector_narrows_the_class_or_stands_for_one() -> None:
+def test_a_node_selector_narrows_the_class_or_replaces_it() -> None:
     settings = BufferSettings()
     narrowed = meaning(class_buffer(nodeSelector={"zone": "a"}))
     assert find_class_labels(narrowed, settings) == {POOL: "spot", "zone": "a"}
@@ -140,7 +140,7 @@ def test_a_selector_narrows_the_class_or_stands_for_one() -> None:
 
 
 @pytest.mark.req("BF-30")
-def test_a_selector_of_another_class_than_the_target_is_not_overruled() -> None:
+def test_a_node_selector_of_another_class_than_the_target_is_refused() -> None:
     made = translated(class_buffer(nodeSelector={POOL: "other"}))
     assert (made.is_ready, made.ready.reason, made.chunks) == (False, NODE_CLASS_CONTRADICTED, 0)
     assert str(made.ready) == f"nodeSelector asks for {POOL}=other, and nodes of NodePool spot have another"
@@ -173,7 +173,7 @@ def test_an_unknown_kind_is_not_ready() -> None:
     assert made.ready == DetailedReason(NODE_CLASS_UNKNOWN, "no label is known for nodes of a Deployment")
 
 
-def test_the_smallest_node_has_the_least_of_every_resource_without_what_runs_everywhere() -> None:
+def test_the_smallest_node_has_the_least_of_every_resource_without_daemon_set_pods() -> None:
     nodes = [pool("n1", "8", "16Gi"), pool("n2", "4", "64Gi"), a_node("n3", "1", "1Gi")]
     found = of(nodes, {POOL: "spot"})
     assert (found.count, found.least) == (2, {"cpu": 4_000, "memory": 16 * 2**30})
@@ -183,7 +183,7 @@ def test_the_smallest_node_has_the_least_of_every_resource_without_what_runs_eve
     assert of(nodes, {POOL: "other"}) == NodeClassFacts()
 
 
-def test_a_node_that_offers_nothing_does_not_cost_the_others_their_chunks() -> None:
+def test_a_node_without_allocatable_does_not_decide_the_chunk_size() -> None:
     nodes = [pool("n1", "8", "16Gi"), pool("broken", "0", "0"), pool("full", "4", "16Gi")]
     full = NodeTable(nodes)
     kept = {"cpu": np.zeros(full.numbers_end, dtype=np.int64)}
@@ -195,7 +195,7 @@ def test_a_node_that_offers_nothing_does_not_cost_the_others_their_chunks() -> N
     assert translated(class_buffer(), TranslationFacts(nodes=nothing)).ready.reason is NODE_CLASS_WITHOUT_ROOM
 
 
-def test_chunks_tolerate_the_taints_that_all_nodes_of_the_class_have_for_good() -> None:
+def test_chunks_tolerate_the_permanent_taints_of_all_nodes_of_the_class() -> None:
     passing = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
     soft = {"key": "soft", "effect": "PreferNoSchedule"}
     other = {"key": "team", "value": "a", "effect": "NoExecute"}
@@ -215,13 +215,13 @@ def test_chunks_tolerate_the_taints_that_all_nodes_of_the_class_have_for_good() 
         "karpenter.sh/disrupted",
     ],
 )
-def test_a_taint_that_comes_and_goes_with_the_life_of_a_node_is_no_part_of_its_class(key: str) -> None:
+def test_a_transient_taint_is_no_taint_of_the_class(key: str) -> None:
     nodes = [pool("n1", "8", taints=[SPOT, {"key": key, "effect": "NoSchedule"}])]
     assert [taint.key for taint in of(nodes, {POOL: "spot"}).taints] == ["spot"]
 
 
 @pytest.mark.parametrize("chunk", [{}, {"perChunkResources": {"cpu": "1", "memory": "128Mi"}}])
-def test_while_a_class_has_no_node_its_chunks_tolerate_whatever_taints_its_first_one_will_have(
+def test_chunks_of_a_class_without_nodes_tolerate_all_taints(
     chunk: dict[str, Any],
 ) -> None:
     made = translated(class_buffer(**chunk))
@@ -233,7 +233,7 @@ def test_while_a_class_has_no_node_its_chunks_tolerate_whatever_taints_its_first
     assert not made.pod_spec.get("tolerations"), "the class has a node, and that has no taint"
 
 
-def test_a_selector_that_matches_no_node_yet_tolerates_nothing_for_it_may_mean_nodes_of_many_kinds() -> None:
+def test_chunks_of_a_selector_that_matches_no_node_tolerate_no_taints() -> None:
     totals = {"totalCpu": 1, "totalMem": "1Gi", "nodeSelector": {"zone": "a"}}
     made = translated(buffer(capacity={"nodeClass": totals}))
     assert made.pod_spec is not None
@@ -241,7 +241,7 @@ def test_a_selector_that_matches_no_node_yet_tolerates_nothing_for_it_may_mean_n
 
 
 @pytest.mark.req("BF-16")
-def test_a_number_of_nodes_changes_no_chunk() -> None:
+def test_the_number_of_nodes_does_not_change_chunks() -> None:
     nodes = [pool(f"n{number}", "8") for number in range(10)]
     few, many = (
         translated(class_buffer(), TranslationFacts(nodes=of(some, {POOL: "spot"}))) for some in (nodes[:1], nodes)

@@ -96,7 +96,7 @@ def test_a_larger_target_never_has_a_smaller_buffer(
     hard=st.fixed_dictionaries({"cpu": st.integers(0, 60), "pods": st.integers(0, 60)}),
     used=st.fixed_dictionaries({"cpu": st.integers(0, 30), "pods": st.integers(0, 30)}),
 )
-def test_buffers_never_exceed_a_quota_and_younger_ones_take_nothing_from_older(
+def test_buffers_never_exceed_a_quota_and_the_oldest_are_served_first(
     claims: list[tuple[int, int, str, bool]], hard: dict[str, int], used: dict[str, int]
 ) -> None:
     quota = a_quota("compute", hard, used)
@@ -121,7 +121,7 @@ def test_buffers_never_exceed_a_quota_and_younger_ones_take_nothing_from_older(
 
 @pytest.mark.req("BF-07")
 @given(seed=st.integers(0, 2**32))
-def test_what_goes_out_asks_the_same_of_a_node_and_says_nothing_else(seed: int) -> None:
+def test_a_published_pod_has_the_same_demand_and_only_scheduling_fields(seed: int) -> None:
     spec = {**a_pod_spec(seeded(seed), ["n1"], wild=True), "nodeName": "n1", "serviceAccountName": "secret"}
     made = translated(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": spec}}))
     assert made.pod_spec is not None

@@ -51,13 +51,13 @@ def test_without_quotas_all_chunks_are_kept() -> None:
         ({"cpu": "rubbish"}, {}, 10),
     ],
 )
-def test_chunks_are_as_many_as_a_quota_has_left(hard: Document, used: Document, chunks: int) -> None:
+def test_a_quota_limits_chunks_to_its_remainder(hard: Document, used: Document, chunks: int) -> None:
     found = left(10, a_quota("compute", hard, used))
     assert (found.requested, found.chunks) == (10, chunks)
     assert (found.limited is not None) is (chunks < 10)
 
 
-def test_what_limits_is_named_and_the_buffer_stays_ready() -> None:
+def test_the_limiting_quota_is_named_and_the_buffer_stays_ready() -> None:
     quotas = (a_quota("b", {"cpu": "3"}), a_quota("a", {"pods": "3"}), a_quota("c", {"cpu": "5"}))
     found = left(10, *quotas)
     assert found.is_ready
@@ -73,7 +73,7 @@ def test_limits_count_where_the_pod_has_some() -> None:
     assert left(10, quota).chunks == 10
 
 
-def test_overhead_and_what_init_containers_ask_for_count() -> None:
+def test_overhead_and_init_containers_count() -> None:
     spec = a_spec(app(cpu="1"), initContainers=[app("init", cpu="2")], overhead={"cpu": "500m"})
     assert left(10, a_quota("compute", {"cpu": "10"}), spec=spec).chunks == 4
     assert left(10, a_quota("limits", {"limits.cpu": "1"}), spec=spec).chunks == 10
@@ -81,7 +81,7 @@ def test_overhead_and_what_init_containers_ask_for_count() -> None:
     assert left(10, a_quota("limits", {"limits.cpu": "5"}), spec=limited).chunks == 2
 
 
-def test_a_quota_that_was_made_just_now_counts_by_its_spec() -> None:
+def test_a_new_quota_without_status_counts_by_its_spec() -> None:
     quota = a_quota("new", {"cpu": "2"})
     assert left(10, ResourceQuota(quota.metadata, quota.spec)).chunks == 2
 
@@ -147,7 +147,7 @@ def test_of_equally_old_buffers_the_first_by_name_is_served_first() -> None:
     assert [found["ns", name].chunks for name in "ab"] == [4, 1]
 
 
-def test_pods_that_use_the_quota_may_be_those_that_fill_a_buffer_that_counts_used_or_not() -> None:
+def test_a_keep_minimum_buffer_may_have_the_whole_quota_in_spite_of_its_usage() -> None:
     quota = a_quota("compute", {"cpu": "10"}, {"cpu": "8"})
     assert left(6, quota, recreationStrategy="KeepMinimum").chunks == 6
     assert left(12, quota, recreationStrategy="KeepMinimum").chunks == 10

@@ -35,7 +35,7 @@ def created(name: str, minute: int, **more: Any) -> Any:
 
 
 @pytest.mark.req("BF-12")
-def test_the_newest_live_pod_stands_for_all() -> None:
+def test_the_newest_live_pod_is_the_shape() -> None:
     pods = [
         created("old", 1, phase="Running"),
         created("new", 5, phase="Pending"),
@@ -57,7 +57,7 @@ def test_a_live_pod_comes_before_the_template() -> None:
 
 
 @pytest.mark.req("BF-13")
-def test_without_a_live_pod_the_template_stands_for_all() -> None:
+def test_without_a_live_pod_the_template_is_the_shape() -> None:
     made = translated(TWO, found(pod=None, template=a_template()))
     assert requests_of(made) == {"cpu": "500m", "memory": "1Gi"}
     assert made.labels == {"app": "web"}
@@ -70,7 +70,7 @@ def test_without_pods_and_template_a_buffer_waits_for_the_first_pod() -> None:
     assert translated(TWO, found()).is_ready
 
 
-def test_a_template_that_the_server_refuses_is_used_as_it_is_written_and_that_is_reported() -> None:
+def test_a_refused_template_is_used_as_written_with_a_note() -> None:
     made = translated(TWO, found(pod=None, template=a_template(), refusal="denied the request: no"))
     assert made.is_ready
     assert [note.reason for note in made.notes] == [TEMPLATE_REFUSED]
@@ -78,7 +78,7 @@ def test_a_template_that_the_server_refuses_is_used_as_it_is_written_and_that_is
 
 
 @pytest.mark.req("BF-07")
-def test_only_what_scheduling_reads_goes_out() -> None:
+def test_only_scheduling_fields_are_published() -> None:
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     kept = {
         "nodeSelector": {"disk": "ssd"},
@@ -118,7 +118,7 @@ def test_only_what_scheduling_reads_goes_out() -> None:
     assert made.notes == ()
 
 
-def test_the_labels_of_a_chunk_are_those_that_further_pods_will_have() -> None:
+def test_the_labels_of_a_chunk_are_those_that_all_pods_share() -> None:
     one = {"statefulset.kubernetes.io/pod-name": "db-3", "apps.kubernetes.io/pod-index": "3"}
     # The API server copies these from the node that a pod is bound to.
     place = {"topology.kubernetes.io/zone": "zone-b", "topology.kubernetes.io/region": "region-1"}
@@ -126,7 +126,7 @@ def test_the_labels_of_a_chunk_are_those_that_further_pods_will_have() -> None:
     assert translated(TWO, found(pod=pod)).labels == {"app": "db", "controller-revision-hash": "x"}
 
 
-def test_volumes_that_tie_a_pod_to_a_node_are_dropped_and_named() -> None:
+def test_volumes_with_claims_are_dropped_and_noted() -> None:
     volumes = [
         {"name": "tmp", "emptyDir": {}},
         {"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}},
@@ -148,7 +148,7 @@ def test_volumes_that_tie_a_pod_to_a_node_are_dropped_and_named() -> None:
         a_spec({"name": "app", "resources": {"claims": [{"name": "gpu"}]}}),
     ],
 )
-def test_headroom_for_resource_claims_is_not_kept(spec: Any) -> None:
+def test_a_pod_with_resource_claims_has_no_chunk(spec: Any) -> None:
     for made in (translated(TWO, found(spec=spec)), translated(given(spec))):
         assert (made.is_ready, made.ready.reason, made.pod_spec) == (False, HAS_RESOURCE_CLAIMS, None)
         assert str(made.ready) == "room for resource claims cannot be kept: gpu"
@@ -168,7 +168,7 @@ def test_headroom_for_resource_claims_is_not_kept(spec: Any) -> None:
         a_spec(app(limits={"memory": "1Zi"})),
     ],
 )
-def test_a_spec_that_cannot_be_read_is_refused_with_the_rule(spec: Any) -> None:
+def test_an_unreadable_spec_is_refused_with_the_rule(spec: Any) -> None:
     made = translated(given(spec))
     assert (made.is_ready, made.ready.reason, made.pod_spec) == (False, POD_SPEC_UNREADABLE, None)
     assert made.ready.details
@@ -179,7 +179,7 @@ def test_a_limit_without_a_request_is_the_request() -> None:
     assert requests_of(translated(given(a_spec(app(cpu="1", limits=limits))))) == {**limits, "cpu": "1"}
 
 
-def test_what_the_pod_asks_for_as_a_whole_is_kept() -> None:
+def test_pod_level_requests_are_kept() -> None:
     pages = {"hugepages-2Mi": "4Mi"}
     own = {"limits": {"cpu": "2", "memory": "1Gi", "hugepages-2Mi": "8Mi"}, "requests": {"memory": "512Mi"}}
     spec = a_spec(app(cpu="1", limits=pages), resources=own)
@@ -189,7 +189,7 @@ def test_what_the_pod_asks_for_as_a_whole_is_kept() -> None:
     assert Demand.of(msgspec.convert(made, PodSpec)) == Demand.of(msgspec.convert(spec, PodSpec))
 
 
-def test_sidecars_and_ports_of_the_hosts_network_are_kept() -> None:
+def test_sidecars_and_host_network_ports_are_kept() -> None:
     sidecar = {**app("proxy", cpu="100m"), "restartPolicy": "Always"}
     container = {**app(cpu="1"), "restartPolicy": "Always", "ports": [{"containerPort": 80}]}
     spec = a_spec(container, initContainers=[sidecar, app("init", cpu="3")], hostNetwork=True)
@@ -211,7 +211,7 @@ def test_a_chunk_is_as_big_as_the_recommendation_in_force(governor: Any) -> None
     assert requests_of(translated(TWO, template)) == {"cpu": "800m", "memory": "2Gi"}
 
 
-def test_sidecars_are_as_big_as_recommended_too() -> None:
+def test_sidecars_get_the_recommendation_too() -> None:
     sidecar = {**app(cpu="100m", memory="1Gi"), "restartPolicy": "Always"}
     spec = a_spec(app("main", cpu="1"), initContainers=[app("init", cpu="1"), sidecar])
     made = translated(TWO, found(spec=spec, governor=a_vpa({"cpu": "800m"}))).pod_spec
@@ -223,7 +223,7 @@ def test_sidecars_are_as_big_as_recommended_too() -> None:
     ]
 
 
-def test_a_recommendation_is_bounded_as_for_a_new_pod() -> None:
+def test_a_recommendation_is_capped_as_for_a_new_pod() -> None:
     governor = a_vpa({"cpu": "800m", "memory": "4Gi"})
     ranges = limit_ranges({"type": "Pod", "max": {"memory": "2Gi"}})
     assert requests_of(translated(TWO, found(governor=governor, limits=ranges))) == {"cpu": "800m", "memory": "2Gi"}
@@ -235,7 +235,7 @@ def test_a_recommendation_that_is_not_applied_changes_nothing() -> None:
     assert requests_of(translated(TWO, found(governor=off))) == {"cpu": "500m", "memory": "1Gi"}
 
 
-def test_a_chunk_is_as_big_as_pods_are_when_they_start_boosted() -> None:
+def test_a_chunk_includes_the_startup_boost() -> None:
     governor = a_vpa({"cpu": "800m"})
     made = translated(TWO, found(governor=governor, boosts={"app": 1600}))
     assert requests_of(made) == {"cpu": "1600m", "memory": "1Gi"}

@@ -37,7 +37,7 @@ def limited(chunks: int) -> Translation:
 
 
 @pytest.mark.req("BF-07", "BF-37")
-def test_the_status_says_exactly_what_will_be_provisioned() -> None:
+def test_the_status_has_exactly_the_chunks_to_provision() -> None:
     status = build_status(translated(replica_buffer(exactly=3), found()), None, 2, NOON)
     assert status == {
         "podBasedBufferSpec": {
@@ -71,7 +71,7 @@ def test_the_status_says_exactly_what_will_be_provisioned() -> None:
 
 
 @pytest.mark.req("BF-37")
-def test_what_is_not_ready_says_why_and_stands_for_no_pods() -> None:
+def test_a_buffer_that_is_not_ready_has_a_reason_and_no_pods() -> None:
     status = build_status(translated(replica_buffer(exactly=3)), None, 1, NOON)
     assert status["podBasedBufferSpec"] is None
     assert conditions(status)["ReadyForProvisioning"] == ("False", "TargetNotSeen")
@@ -86,7 +86,7 @@ def test_quotas_are_a_condition_of_their_own() -> None:
     }
 
 
-def test_what_there_is_to_say_is_in_the_message() -> None:
+def test_notes_are_in_the_message_of_the_condition() -> None:
     made = translated(class_buffer(perChunkResources={"cpu": "1m"}), most_chunks=7)
     [_, ready] = build_status(made, None, 1, NOON)["conditions"]
     assert ready["reason"] == "ChunksCut"
@@ -98,7 +98,7 @@ def test_what_there_is_to_say_is_in_the_message() -> None:
     assert len(ready["message"]) == 1_024
 
 
-def test_a_status_that_says_it_all_is_not_written_again() -> None:
+def test_a_current_status_is_not_written_again() -> None:
     for made in (translated(replica_buffer(exactly=3), found()), limited(4), translated(replica_buffer(exactly=3))):
         before = stored(build_status(made, None, 2, NOON))
         assert is_status_current(build_status(made, before, 2, LATER), before)

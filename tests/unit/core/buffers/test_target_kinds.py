@@ -25,7 +25,7 @@ def test_a_template_is_that_of_the_spec_and_none_if_there_is_none() -> None:
     assert template_in({}) is None
 
 
-def test_each_pod_of_a_stateful_set_has_volumes_of_its_own_in_place_of_those_of_the_same_name() -> None:
+def test_claims_of_a_stateful_set_replace_volumes_of_the_same_name() -> None:
     spec: dict[str, Any] = {
         "template": {"spec": {"volumes": [{"name": "data", "emptyDir": {}}, {"name": "tmp", "emptyDir": {}}]}},
         "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
@@ -60,7 +60,7 @@ def test_the_last_shape_counts_where_there_is_neither_pod_nor_template() -> None
     assert translated(EXACTLY, TranslationFacts(TargetFacts(0))).pod_spec is None
 
 
-def test_a_pod_without_its_boost_has_the_cpu_that_it_came_with() -> None:
+def test_removing_a_boost_restores_the_cpu_of_the_pod() -> None:
     had = '{"requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {}}'
     spec = a_spec(app(cpu="2", memory="3Gi", limits={"cpu": "4"}), app("proxy", cpu="1"))
     pod = remove_boost(a_pod(spec, annotations={"vpaCpuStartupBoost/app": had}))

@@ -29,7 +29,7 @@ def daemons(cpu: str, **spec: Any) -> DaemonSet:
     return msgspec.convert({"spec": {"template": {"spec": {"containers": [container]} | spec}}}, DaemonSet)
 
 
-def test_each_daemon_takes_its_share_of_the_nodes_that_it_runs_on() -> None:
+def test_each_daemon_set_pod_uses_capacity_of_its_nodes() -> None:
     table = NodeTable([node("plain"), node("gpu", kind="gpu"), node("guarded", "dedicated")])
     used = Occupancy(table)
     sets = [
@@ -47,7 +47,7 @@ def test_each_daemon_takes_its_share_of_the_nodes_that_it_runs_on() -> None:
     assert used.amounts[table.row("pods")].tolist() == [2, 3, 1]
 
 
-def test_a_daemon_that_has_no_headroom_beside_the_others_takes_none() -> None:
+def test_a_daemon_set_pod_that_does_not_fit_uses_no_capacity() -> None:
     table = NodeTable([node("small", cpu="1"), node("large")])
     used = Occupancy(table)
     found = place_daemon_pods(table, used, [daemon_demand(daemons("800m")), daemon_demand(daemons("300m"))])
@@ -55,7 +55,7 @@ def test_a_daemon_that_has_no_headroom_beside_the_others_takes_none() -> None:
     assert used.free("cpu").tolist() == [200, 2900]
 
 
-def test_only_nodes_that_have_none_yet_get_them() -> None:
+def test_daemon_set_pods_are_placed_only_on_the_given_nodes() -> None:
     table = NodeTable([node("old"), node("new")])
     used = Occupancy(table)
     place_daemon_pods(table, used, [daemon_demand(daemons("1"))], np.array([False, True]))
@@ -72,11 +72,11 @@ def test_only_nodes_that_have_none_yet_get_them() -> None:
         ("dedicated", {}, False),
     ],
 )
-def test_daemons_put_up_with_what_ails_a_node(taint: str, spec: Json, runs: bool) -> None:
+def test_daemon_set_pods_tolerate_node_conditions(taint: str, spec: Json, runs: bool) -> None:
     table = NodeTable([node("n", taint)])
     assert bool(eligible_nodes(table, daemon_demand(daemons("1", **spec))).any()) == runs
 
 
-def test_daemons_run_on_nodes_that_are_cordoned_off() -> None:
+def test_daemon_set_pods_run_on_cordoned_nodes() -> None:
     cordoned = msgspec.structs.replace(node("n"), spec=msgspec.convert({"unschedulable": True}, type(node("n").spec)))
     assert eligible_nodes(NodeTable([cordoned]), daemon_demand(daemons("1"))).tolist() == [True]

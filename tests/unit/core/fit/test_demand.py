@@ -30,7 +30,7 @@ def asked(*containers: Json, **spec: Any) -> dict[str, int]:
     return found
 
 
-def test_containers_are_added_up_and_the_largest_init_container_counts_if_it_is_larger() -> None:
+def test_requests_are_the_sum_of_containers_or_the_largest_init_container() -> None:
     running = (container("a", "2", "1Gi"), container("b", "1", "1Gi"))
     starting = [container("c", "2", "1Gi"), container("d", "2", "3Gi")]
     assert asked(*running, initContainers=starting) == {"cpu": 3000, "memory": 3 * 2**30}
@@ -44,7 +44,7 @@ def test_a_sidecar_runs_beside_the_containers_and_beside_the_init_containers_aft
     assert asked(app, initContainers=[sidecar, setup]) == {"cpu": 1700}
 
 
-def test_what_the_pod_asks_for_as_a_whole_replaces_what_its_containers_ask_for() -> None:
+def test_pod_level_requests_replace_those_of_containers() -> None:
     app = container("app", "1", "1Gi")
     whole = {"requests": {"cpu": "3", "example.com/gpu": "9"}}
     assert asked(app, resources=whole, overhead={"cpu": "250m", "memory": "1Mi"}) == {
@@ -53,7 +53,7 @@ def test_what_the_pod_asks_for_as_a_whole_replaces_what_its_containers_ask_for()
     }
 
 
-def test_a_limit_of_the_whole_pod_is_its_request_where_no_container_asks() -> None:
+def test_a_pod_level_limit_is_the_request_where_no_container_requests() -> None:
     whole = {"limits": {"cpu": "3", "memory": "2Gi", "hugepages-2Mi": "4Mi"}}
     assert asked(container("app", memory="1Gi"), resources=whole) == {
         "cpu": 3000,
@@ -67,23 +67,23 @@ def test_a_limit_without_a_request_is_the_request() -> None:
     assert asked({"name": "app", "resources": resources}) == {"cpu": 1000, "memory": 2**30}
 
 
-def test_fractions_are_rounded_up_once_all_is_added() -> None:
+def test_fractions_are_rounded_up_after_adding() -> None:
     third = container("a", "0.0004", "0.4")
     assert asked(third, third | {"name": "b"}) == {"cpu": 1, "memory": 1}
 
 
-def test_nothing_asked_for_is_nothing_but_a_place() -> None:
+def test_a_pod_without_requests_needs_only_a_pod_slot() -> None:
     assert asked(container("app", "0")) == {}
 
 
-def test_other_amounts_take_the_place_of_what_is_written() -> None:
+def test_overrides_replace_the_requests_of_the_spec() -> None:
     raised = {"app": {"cpu": 4000}, "mesh": {"cpu": 1000, "memory": 5}}
     sidecar = container("mesh", "500m", restartPolicy="Always")
     found = demand(container("app", "1", "10"), instead=raised, initContainers=[sidecar])
     assert found.requests == {"cpu": 5000, "memory": 15, "pods": 1}
 
 
-def test_an_amount_that_cannot_be_read_is_refused_with_its_place() -> None:
+def test_an_unreadable_amount_is_refused_with_its_path() -> None:
     with pytest.raises(InvalidQuantity, match=r"spec\.initContainers\[0\]\.resources\.requests\[cpu\]"):
         demand(container("app"), initContainers=[container("setup", "lots")])
     with pytest.raises(InvalidQuantity, match=r"spec\.overhead\[memory\]"):
@@ -108,7 +108,7 @@ def test_pods_of_one_template_have_equal_demands_whatever_the_order_of_their_map
     assert len({one(turned=True), one(turned=False)}) == 1
 
 
-def test_ports_are_those_of_what_keeps_running() -> None:
+def test_host_ports_are_those_of_containers_that_keep_running() -> None:
     starting = [
         container("setup", ports=[{"hostPort": 1}]),
         container("mesh", restartPolicy="Always", ports=[{"hostPort": 2}]),
@@ -129,7 +129,7 @@ def running(status: Json, **spec: Any) -> dict[str, int]:
     return found
 
 
-def test_of_a_pod_with_an_amount_that_cannot_be_read_it_is_known_that_it_is_one() -> None:
+def test_a_pod_with_an_unreadable_amount_counts_as_a_pod_only() -> None:
     document = {"spec": {"containers": [container("app", "much", "1Gi")]}}
     assert dict(running_demand_or_empty(msgspec.convert(document, Pod)).amounts) == {"pods": 1}
     document = {"spec": {"containers": [container("app", "2", "1Gi")]}}
@@ -149,20 +149,20 @@ def resized(cpu: str, allocated: str, **more: Any) -> Json:
     }
 
 
-def test_while_a_resize_is_under_way_the_largest_amount_is_held() -> None:
+def test_during_a_resize_the_largest_amount_counts() -> None:
     assert running({}) == {"cpu": 2000, "memory": 2**30}
     assert running(resized("1", "1")) == {"cpu": 2000, "memory": 2**30}
     assert running(resized("4", "1")) == {"cpu": 4000, "memory": 2**30}
     assert running(resized("1", "3")) == {"cpu": 3000, "memory": 2**30}
 
 
-def test_a_resize_that_can_never_be_done_holds_nothing() -> None:
+def test_an_infeasible_resize_does_not_count() -> None:
     pending = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
     assert running(resized("1", "1500m", conditions=[pending]))["cpu"] == 1500
     assert running(resized("1", "1500m", conditions=[pending | {"reason": "Deferred"}]))["cpu"] == 2000
 
 
-def test_a_sidecar_that_is_resized_and_a_pod_that_is_resized_as_a_whole_hold_the_largest_too() -> None:
+def test_the_largest_amount_counts_for_resized_sidecars_and_pod_level_resizes() -> None:
     reported = {"name": "mesh", "resources": {"requests": {"cpu": "3"}}, "allocatedResources": {"cpu": "1"}}
     sidecar = container("mesh", "1", restartPolicy="Always")
     assert running({"initContainerStatuses": [reported]}, initContainers=[sidecar])["cpu"] == 5000

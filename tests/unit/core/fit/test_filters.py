@@ -86,7 +86,7 @@ def expression(key: str, operator: str, *values: str) -> Json:
 
 
 @given(RNGS)
-def test_all_nodes_at_once_agree_with_the_rules_for_one_pod_and_one_node(rng: Random) -> None:
+def test_filters_over_all_nodes_agree_with_those_for_one_node(rng: Random) -> None:
     nodes = [a_node(rng, f"n{at}") for at in range(rng.choice((1, 4, 9)))]
     names = [each["metadata"]["name"] for each in nodes]
     table = NodeTable(msgspec.convert(each, Node) for each in nodes)
@@ -119,7 +119,7 @@ def test_all_nodes_at_once_agree_with_the_rules_for_one_pod_and_one_node(rng: Ra
 
 
 @given(RNGS)
-def test_a_table_that_followed_changes_is_as_one_made_anew(rng: Random) -> None:
+def test_a_table_after_changes_equals_one_made_at_once(rng: Random) -> None:
     names = [f"n{at}" for at in range(6)]
     specs = [a_pod_spec(rng, names, wild=True) for _ in range(6)]
     demands = [Demand.of(msgspec.convert(spec, PodSpec)) for spec in specs]
@@ -137,7 +137,7 @@ def test_a_table_that_followed_changes_is_as_one_made_anew(rng: Random) -> None:
 
 
 @given(RNGS)
-def test_taking_pods_away_again_leaves_what_was_there_before(rng: Random) -> None:
+def test_removing_pods_restores_the_previous_state(rng: Random) -> None:
     table = NodeTable(msgspec.convert(a_node(rng, f"n{at}"), Node) for at in range(4))
     specs = [a_pod_spec(rng, ["n0"], wild=True) for _ in range(8)]
     placed = [(rng.randrange(4), Demand.of(msgspec.convert(spec, PodSpec))) for spec in specs]
@@ -155,7 +155,7 @@ def test_taking_pods_away_again_leaves_what_was_there_before(rng: Random) -> Non
 # The rules, by example
 
 
-def test_a_pod_needs_headroom_of_every_resource_and_a_free_pod_slot() -> None:
+def test_a_pod_needs_free_capacity_of_every_resource_and_a_pod_slot() -> None:
     table = NodeTable([node("small", cpu="1"), node("few", pods="1"), node("gpu", gpu="1")])
     asked = demand({"cpu": "1", GPU: "1"})
     assert on(table, fits(table, asked)) == ["gpu"]
@@ -180,7 +180,7 @@ def test_a_pod_on_an_unknown_node_takes_no_resources() -> None:
     assert on(table, fits(table, demand({"cpu": "4"}), used)) == ["a", "b"]
 
 
-def test_what_the_scheduler_does_not_count_no_node_lacks() -> None:
+def test_resources_that_the_scheduler_does_not_count_are_ignored() -> None:
     table = NodeTable([node()])
     assert on(table, fits(table, demand({"storage": "1Gi", "made-up": "1"}))) == ["n"]
     assert on(table, fits(table, demand({"requests.example.com/odd": "1"}))) == ["n"]
@@ -188,7 +188,7 @@ def test_what_the_scheduler_does_not_count_no_node_lacks() -> None:
         assert on(table, fits(table, demand({counted: "1"}))) == []
 
 
-def test_absurd_amounts_fit_nowhere_and_break_nothing() -> None:
+def test_absurd_amounts_fit_nowhere_without_an_error() -> None:
     table = NodeTable([node(cpu="99999999999999999999E", memory="junk", pods="-5"), node("m", cpu="4")])
     assert on(table, fits(table, demand({"cpu": "99999999999999999999E"}))) == []
     used = Occupancy(table, [(0, demand({"cpu": "9E"}))] * 500)
@@ -209,7 +209,7 @@ def test_absurd_amounts_fit_nowhere_and_break_nothing() -> None:
         ({"containerPort": 80}, {"containerPort": 80}, False),
     ],
 )
-def test_a_port_of_the_node_is_held_by_one_pod_only(wanted: Json, held: Json, clash: bool) -> None:
+def test_a_host_port_is_used_by_one_pod_only(wanted: Json, held: Json, clash: bool) -> None:
     table = NodeTable([node("a"), node("b")])
     asked, other = (demand(containers=[{"name": "app", "ports": [port]}]) for port in (wanted, held))
     used = Occupancy(table, [(table.find("a"), other)])
@@ -244,7 +244,7 @@ def test_a_cordon_is_a_taint_that_can_be_tolerated() -> None:
         ({"key": "b"}, {"key": "a", "effect": "PreferNoSchedule"}, True),
     ],
 )
-def test_taints_keep_pods_away_that_do_not_tolerate_them(toleration: Json, taint: Json, tolerated: bool) -> None:
+def test_pods_do_not_fit_on_nodes_with_untolerated_taints(toleration: Json, taint: Json, tolerated: bool) -> None:
     table = NodeTable([node(spec={"taints": [taint]})])
     assert bool(eligible_nodes(table, demand(tolerations=[toleration])).any()) == tolerated
 
@@ -279,7 +279,7 @@ def test_every_taint_of_a_node_must_be_tolerated() -> None:
         ),
     ],
 )
-def test_terms_select_nodes_and_those_that_cannot_be_read_select_none(term: Json, expected: list[str]) -> None:
+def test_node_affinity_terms_select_nodes_and_unreadable_ones_none(term: Json, expected: list[str]) -> None:
     sizes = {"two": "2", "ten": "10", "big": "many"}
     table = NodeTable([node("none"), *(node(name, {"size": size}) for name, size in sizes.items())])
     assert on(table, eligible_nodes(table, demand(affinity=affinity(term)))) == expected
@@ -287,7 +287,7 @@ def test_terms_select_nodes_and_those_that_cannot_be_read_select_none(term: Json
     assert on(table, eligible_nodes(table, demand(affinity=either))) == sorted({*expected, "big"})
 
 
-def test_selector_and_affinity_must_both_hold_and_no_terms_hold_nowhere() -> None:
+def test_node_selector_and_affinity_must_both_hold_and_no_terms_match_nothing() -> None:
     table = NodeTable([node("a", {"zone": "x", "disk": "fast"}), node("b", {"zone": "x"}), node("c", {"disk": "fast"})])
     fast = affinity(expression("disk", "In", "fast", "faster"))
     assert on(table, eligible_nodes(table, demand(nodeSelector={"zone": "x"}, affinity=fast))) == ["a"]
@@ -295,7 +295,7 @@ def test_selector_and_affinity_must_both_hold_and_no_terms_hold_nowhere() -> Non
     assert on(table, eligible_nodes(table, demand(affinity={"nodeAffinity": {}}))) == ["a", "b", "c"]
 
 
-def test_a_pod_that_has_its_node_fits_no_other_unless_it_moves() -> None:
+def test_a_placed_pod_fits_only_its_node_unless_it_moves() -> None:
     table = NodeTable([node("a"), node("b")])
     spec = msgspec.convert({"nodeName": "b", "containers": []}, PodSpec)
     assert on(table, eligible_nodes(table, Demand.of(spec))) == ["b"]
@@ -305,7 +305,7 @@ def test_a_pod_that_has_its_node_fits_no_other_unless_it_moves() -> None:
 # Why not
 
 
-def test_each_node_is_counted_for_the_first_rule_it_breaks() -> None:
+def test_each_node_is_counted_for_the_first_filter_it_does_not_pass() -> None:
     table = NodeTable(
         [
             node("cordoned", spec={"unschedulable": True}),
@@ -343,12 +343,12 @@ def test_each_node_is_counted_for_the_first_rule_it_breaks() -> None:
     ]
 
 
-def test_a_node_that_is_named_and_not_there_keeps_the_pod_from_all() -> None:
+def test_a_pod_with_an_unknown_node_name_fits_nowhere() -> None:
     table = NodeTable([node("a"), node("b")])
     assert explain_unfit_nodes(table, demand(nodeName="gone")) == (UnfitNodes(NODE_NOT_NAMED, 2),)
 
 
-def test_without_nodes_nothing_fits_and_the_reason_says_so() -> None:
+def test_without_nodes_nothing_fits_with_that_reason() -> None:
     table = NodeTable()
     assert fits(table, demand({"cpu": "1"}), Occupancy(table)).tolist() == []
     assert explain_unfit_nodes(table, demand()) == (UnfitNodes(NO_NODES, 0),)
@@ -358,7 +358,7 @@ def test_without_nodes_nothing_fits_and_the_reason_says_so() -> None:
 # The most of one resource
 
 
-def test_the_most_is_that_of_the_best_node_that_would_take_the_rest_of_the_pod() -> None:
+def test_the_largest_request_is_that_of_the_largest_node_that_fits_the_rest() -> None:
     table = NodeTable(
         [
             node("large", cpu="16", memory="1Gi"),
@@ -375,7 +375,7 @@ def test_the_most_is_that_of_the_best_node_that_would_take_the_rest_of_the_pod()
 
 
 @given(RNGS)
-def test_a_pod_with_the_most_fits_and_with_one_more_does_not(rng: Random) -> None:
+def test_a_pod_with_the_largest_request_fits_and_with_one_more_does_not(rng: Random) -> None:
     table = NodeTable(msgspec.convert(a_node(rng, f"n{at}"), Node) for at in range(5))
     spec = a_pod_spec(rng, ["n0", "n1"], wild=True)
     for extra in ("resources", "initContainers"):
@@ -394,7 +394,7 @@ def test_a_pod_with_the_most_fits_and_with_one_more_does_not(rng: Random) -> Non
 # A table that follows its nodes
 
 
-def test_a_number_stays_with_its_node_and_is_given_out_again_when_that_is_gone() -> None:
+def test_a_node_keeps_its_number_which_is_reused_after_its_removal() -> None:
     table = NodeTable([node("a", cpu="1"), node("b", cpu="2")])
     before = table.find("b")
     table.update(node("c", cpu="3"))
@@ -409,7 +409,7 @@ def test_a_number_stays_with_its_node_and_is_given_out_again_when_that_is_gone()
     }
 
 
-def test_a_change_of_labels_taints_and_amounts_is_observed_by_the_next_question() -> None:
+def test_the_next_query_sees_changed_labels_taints_and_amounts() -> None:
     table = NodeTable([node("a"), node("b", {"zone": "x"})])
     asked = demand({GPU: "1"}, nodeSelector={"zone": "x"})
     assert on(table, fits(table, asked)) == []
@@ -434,7 +434,7 @@ def test_a_table_grows_with_its_nodes_and_with_the_pods_placed_on_them() -> None
     assert int(np.count_nonzero(fits(table, demand({"cpu": "4"}), used))) == 199
 
 
-def test_nodes_that_come_and_go_leave_nothing_behind_in_the_answers() -> None:
+def test_removed_nodes_leave_nothing_in_masks() -> None:
     """Every node has a label of its own, and more nodes come and go than the table has room for at once."""
     table = NodeTable()
     for at in range(400):
@@ -448,7 +448,7 @@ def test_nodes_that_come_and_go_leave_nothing_behind_in_the_answers() -> None:
     assert on(table, eligible_nodes(table, demand(tolerations=[{"operator": "Exists"}]))) == ["n397", "n398", "n399"]
 
 
-def test_values_that_no_node_has_any_more_are_forgotten() -> None:
+def test_label_values_of_removed_nodes_are_dropped() -> None:
     column: CodeColumn[str] = CodeColumn(4)
     for at in range(100):
         column.put(at % 2, f"v{at}")
@@ -464,7 +464,7 @@ def test_values_that_no_node_has_any_more_are_forgotten() -> None:
     assert column.mask("last?", is_last).tolist() == [False, True, False, False, False]
 
 
-def test_more_labels_and_terms_than_are_remembered_are_still_answered_right() -> None:
+def test_labels_and_terms_beyond_the_cache_limits_stay_correct() -> None:
     table = NodeTable([node("a", {"k": "600", "k150": "v"}), node("b", {"k": "601"})])
     for at in range(700):
         expected = {600: ["a"], 601: ["b"]}.get(at, [])
@@ -473,7 +473,7 @@ def test_more_labels_and_terms_than_are_remembered_are_still_answered_right() ->
         assert on(table, eligible_nodes(table, demand(nodeSelector={f"k{at}": "v"}))) == (["a"] if at == 150 else [])
 
 
-def test_whether_a_node_is_ready_is_known_and_does_not_keep_pods_away() -> None:
+def test_readiness_of_a_node_does_not_exclude_pods() -> None:
     unready = msgspec.structs.replace(node("b"), status=msgspec.structs.replace(node().status, conditions=()))
     table = NodeTable([node("a"), unready])
     assert on(table, table.ready[: table.numbers_end]) == ["a"]

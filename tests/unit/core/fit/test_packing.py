@@ -87,7 +87,7 @@ def test_packing_is_sequential_first_fit_by_the_rules_for_one_pod_and_one_node(r
 
 
 @given(RNGS)
-def test_packing_leaves_behind_what_putting_pods_one_by_one_would(rng: Random) -> None:
+def test_packing_leaves_the_same_state_as_adding_pods_one_by_one(rng: Random) -> None:
     nodes, pods = a_world(rng)
     table = NodeTable(msgspec.convert(each, Node) for each in nodes)
     read = [msgspec.convert(pod, Pod) for pod in pods]
@@ -108,14 +108,14 @@ def test_packing_leaves_behind_what_putting_pods_one_by_one_would(rng: Random) -
         assert np.array_equal(fits(table, demand, tried, beside), fits(table, demand, used, near))
 
 
-def test_pods_that_are_alike_fill_node_after_node_and_the_rest_has_no_place() -> None:
+def test_equal_pods_fill_node_after_node_and_the_rest_is_not_placed() -> None:
     table = NodeTable([node("n1", "a", "2"), node("n2", "a", "500m"), node("n3", "a", "3")])
     assert packed(table, (demand("1"), 4), (demand("500m"), 9)) == [["n1", "n1", "n3", "n3"], ["n2", "n3", "n3"]]
     assert packed(table, (demand("1"), 0), (demand("9"), 2), (demand("1"), 1)) == [[], [], ["n1"]]
     assert packed(NodeTable(), (demand(), 3)) == [[]]
 
 
-def test_a_port_is_given_to_one_pod_on_each_node() -> None:
+def test_a_host_port_is_used_by_one_pod_on_each_node() -> None:
     port: Json = {"containers": [{"name": "c", "ports": [{"hostPort": 80}]}]}
     assert packed(zones(), (demand(**port), 9)) == [["a1", "a2", "b1", "c1"]]
 
@@ -127,12 +127,12 @@ def test_pods_are_spread_over_domains_and_over_hosts() -> None:
     assert packed(table, (demand(**spread("zone", "host")), 5)) == [["a1", "b1", "c1", "a2", "b1"]]
 
 
-def test_a_full_domain_ends_the_spread_even_if_others_have_headroom() -> None:
+def test_a_full_domain_ends_the_spread_even_if_others_have_capacity() -> None:
     table = NodeTable([node("a1", "a", "1"), node("b1", "b"), node("c1", "c")])
     assert packed(table, (demand(**spread("zone")), 9)) == [["a1", "b1", "c1", "b1", "c1"]]
 
 
-def test_pods_that_want_to_be_together_follow_the_first() -> None:
+def test_pods_with_affinity_to_each_other_follow_the_first() -> None:
     table = zones()
     together = demand(**rule("podAffinity", "zone"))
     assert packed(table, (together, 10)) == [["a1"] * 4 + ["a2"] * 4]
@@ -142,20 +142,20 @@ def test_pods_that_want_to_be_together_follow_the_first() -> None:
     assert table.keys(pack(table, used, [(together, 2)], near)[0].tolist()) == ["c1", "c1"]
 
 
-def test_pods_that_keep_apart_get_a_domain_each_and_keep_later_groups_out() -> None:
+def test_pods_with_anti_affinity_get_a_domain_each_and_exclude_later_groups() -> None:
     apart, other = demand(**rule("podAntiAffinity", "zone")), demand()
     assert packed(zones(), (apart, 2), (other, 2)) == [["a1", "b1"], ["c1", "c1"]]
     assert packed(zones(), (demand(**rule("podAntiAffinity", "host")), 9)) == [["a1", "a2", "b1", "c1"]]
 
 
-def test_nodes_are_tried_in_the_order_that_is_given() -> None:
+def test_nodes_are_tried_in_the_given_order() -> None:
     table = zones()
     order = np.array([table.find(name) for name in ("c1", "a2")])
     found = pack(table, Occupancy(table), [(demand("3"), 4)], nodes=order)
     assert [table.keys(each.tolist()) for each in found] == [["c1", "a2"]]
 
 
-def test_what_was_packed_can_be_taken_back() -> None:
+def test_packed_pods_can_be_removed() -> None:
     table, asked = zones(), demand()
     used, near = Occupancy(table), ExistingPods(table)
     where, times = np.unique(pack(table, used, [(asked, 7)], near)[0], return_counts=True)

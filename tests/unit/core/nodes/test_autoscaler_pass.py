@@ -46,7 +46,7 @@ def test_observing_buffers_does_not_change_the_next_plan() -> None:
     assert later(1) == later(2) == plans
 
 
-def test_a_look_orders_nothing_and_says_what_is_true() -> None:
+def test_an_observation_orders_nothing_and_reports_the_present_state() -> None:
     cluster = Cluster(a_group("small"))
     planning, memory = a_planning(cluster)
     more = a_buffer("spare", 20, a_spec("1"))

@@ -25,14 +25,14 @@ def test_an_order_above_the_maximum_is_refused_with_both_numbers() -> None:
     assert find_order_problem(state(most=3), 3) is None
 
 
-def test_what_there_is_may_be_asked_for_again_when_the_maximum_has_been_lowered() -> None:
+def test_the_present_target_may_be_ordered_again_after_the_maximum_was_lowered() -> None:
     running = state(InstanceState.RUNNING, InstanceState.RUNNING, most=1)
     assert find_order_problem(running, 2) is None
     assert find_order_problem(running, 3) is not None
 
 
 @given(STATES, st.integers(0, 8))
-def test_what_is_held_back_runs_and_is_no_more_than_the_minimum(states: list[InstanceState], least: int) -> None:
+def test_only_running_instances_within_the_minimum_are_kept(states: list[InstanceState], least: int) -> None:
     found = state(*states, least=least)
     refused = find_release_problems(found, [instance.id for instance in found.instances])
     by_id = found.by_id()
@@ -43,11 +43,11 @@ def test_what_is_held_back_runs_and_is_no_more_than_the_minimum(states: list[Ins
         assert len(refused) == min(least, found.target)
 
 
-def test_what_never_came_up_goes_whatever_the_minimum() -> None:
+def test_an_instance_that_never_came_up_is_released_whatever_the_minimum() -> None:
     waiting = state(InstanceState.ORDERED, InstanceState.FAILED, InstanceState.LEAVING, least=5)
     assert find_release_problems(waiting, ["i0", "i1", "i2"]) == {}
 
 
-def test_an_instance_that_is_not_known_is_refused_and_the_others_go() -> None:
+def test_an_unknown_instance_is_refused_and_the_others_are_released() -> None:
     refused = find_release_problems(state(InstanceState.RUNNING), ["nobody", "i0", "i0"])
     assert {each: said.reason for each, said in refused.items()} == {"nobody": UNKNOWN_INSTANCE}

@@ -26,7 +26,7 @@ def only(found: Declarations) -> NodeGroup:
     return declared.group
 
 
-def test_a_group_says_what_a_new_node_would_be_like() -> None:
+def test_a_group_describes_a_new_node() -> None:
     written = group(
         "spot",
         resources={"cpu": "4", "memory": "16Gi", "example.com/gpu": 1},
@@ -55,7 +55,7 @@ def test_a_group_says_what_a_new_node_would_be_like() -> None:
     ]
 
 
-def test_what_is_absent_has_a_default() -> None:
+def test_absent_fields_have_defaults() -> None:
     found = only(read_declarations(config_map(group(bootTime=None)), WHERE))
     assert (found.min_size, found.boot_seconds, found.priority) == (0, 60.0, 0)
     assert found.price == EXAMPLE_PRICES.cost_per_hour(4, 16 * 2**30)
@@ -71,14 +71,14 @@ def test_documents_may_be_yaml_or_json_in_one_file_or_several() -> None:
 @pytest.mark.parametrize(
     "spoiled", [group("bad", maxSize=None), failing("Explode"), {"kind": "Pod", "apiVersion": "v1"}]
 )
-def test_a_document_that_is_refused_costs_its_own_group_alone(spoiled: dict[str, object]) -> None:
+def test_a_refused_document_affects_only_its_own_group(spoiled: dict[str, object]) -> None:
     found = read_declarations(config_map(group("a"), spoiled, group("b")), WHERE)
     assert sorted(found.groups) == ["a", "b"]
     [problem] = found.problems
     assert problem.reason.reason is GROUP_REFUSED
 
 
-def test_a_refusal_says_which_file_line_field_and_rule() -> None:
+def test_a_refusal_has_file_line_field_and_rule() -> None:
     found = read_declarations(config_map(group("bad", minSize=11, price=-1)), WHERE)
     [problem] = found.problems
     assert problem.group == "bad"
@@ -101,7 +101,7 @@ def test_of_two_groups_with_one_name_the_first_counts() -> None:
     assert 'metadata.name: Duplicate value: "a": there is a group of this name already' in str(problem.reason)
 
 
-def test_another_object_is_no_group() -> None:
+def test_an_object_of_another_kind_is_refused() -> None:
     other = {"apiVersion": "autoscaling.x-k8s.io/v1alpha1", "kind": "Buffer", "metadata": {"name": "x"}}
     [problem] = read_declarations(config_map(other), WHERE).problems
     assert 'kind: Invalid value: "Buffer": must be KwokNodeGroup of nodes.trellis.x-k8s.io/v1alpha1' in str(
@@ -116,13 +116,13 @@ def test_another_object_is_no_group() -> None:
         (config_map(), "the ConfigMap kube-system/groups declares no group"),
     ],
 )
-def test_that_nothing_is_declared_is_reported(config: object, told: str) -> None:
+def test_a_missing_declaration_is_reported(config: object, told: str) -> None:
     [problem] = read_declarations(config, WHERE).problems  # type: ignore[arg-type]
     assert (problem.reason.reason, str(problem.reason)) == (NO_GROUPS, told)
 
 
 @given(st.text(max_size=60))
-def test_no_text_stops_the_others(text: str) -> None:
+def test_no_text_prevents_other_groups_from_being_read(text: str) -> None:
     assert "a" in read_declarations(config_map(group("a"), **{"x.yaml": text}), WHERE).groups
 
 

@@ -32,7 +32,7 @@ def a_node(boot: str, *, ready: bool = False) -> Node:
     )
 
 
-def test_pods_are_let_onto_a_node_only_when_it_is_ready() -> None:
+def test_the_taint_of_a_node_is_removed_only_when_it_is_ready() -> None:
     assert next_action(a_node("30.0"), START + 31) is None
     freed = next_action(a_node("30.0", ready=True), START + 31)
     assert isinstance(freed, PatchObject)
@@ -41,6 +41,6 @@ def test_pods_are_let_onto_a_node_only_when_it_is_ready() -> None:
 @pytest.mark.parametrize(
     ("boot", "seconds"), [("30.0", 30.0), ("-5", 0.0), ("nan", 0.0), ("inf", 86_400.0), ("1e300", 86_400.0), ("x", 0.0)]
 )
-def test_a_boot_time_that_cannot_be_keeps_no_node_for_ever(boot: str, seconds: float) -> None:
+def test_an_impossible_boot_time_is_bounded(boot: str, seconds: float) -> None:
     order = read_order(a_node(boot))
     assert (order.at, order.boot_seconds) == (START, seconds)

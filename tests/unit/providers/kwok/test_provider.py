@@ -41,7 +41,7 @@ def played(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
 
 
 @played
-async def test_an_order_is_a_node_at_once_that_neither_kwok_nor_pods_can_have_yet() -> None:
+async def test_an_order_creates_a_node_without_kwok_label_and_with_a_taint() -> None:
     world = KwokWorld(group(taints=[{"key": "dedicated", "effect": "NoSchedule"}]))
     assert await world.order(2) == ("small-1", "small-2")
     node = world.documents()["small-1"]
@@ -56,7 +56,7 @@ async def test_an_order_is_a_node_at_once_that_neither_kwok_nor_pods_can_have_ye
 
 
 @played
-async def test_a_node_is_given_to_kwok_after_its_boot_time_and_to_pods_once_it_is_ready() -> None:
+async def test_a_node_gets_the_kwok_label_after_its_boot_time_and_loses_its_taint_once_ready() -> None:
     world = KwokWorld()
     ordered_at = world.now
     await world.order(1)
@@ -79,7 +79,7 @@ async def test_a_node_is_given_to_kwok_after_its_boot_time_and_to_pods_once_it_i
 
 
 @played
-async def test_where_kwok_goes_by_annotations_a_node_is_ready_early_and_the_taint_makes_pods_wait() -> None:
+async def test_where_kwok_reads_annotations_the_taint_keeps_pods_off_a_booting_node() -> None:
     world = KwokWorld(by="annotations")
     await world.order(1)
     await world.wait(1)
@@ -125,7 +125,7 @@ async def test_a_taint_is_not_removed_from_a_node_that_has_changed_since() -> No
 
 
 @played
-async def test_an_order_that_was_carried_out_and_never_answered_is_not_given_twice() -> None:
+async def test_an_executed_order_without_a_response_is_not_repeated() -> None:
     world = KwokWorld()
     world.server.responses_to_drop = 1
     ordered = await world.provider.order("small", 3, world.now)
@@ -137,7 +137,7 @@ async def test_an_order_that_was_carried_out_and_never_answered_is_not_given_twi
 
 
 @played
-async def test_an_order_that_was_carried_out_in_part_is_made_up_for() -> None:
+async def test_a_partly_executed_order_is_completed() -> None:
     world = KwokWorld()
     world.server.faults.append(error_response(500, "InternalError", "etcd is not there"))
     await world.order(3)
@@ -148,7 +148,7 @@ async def test_an_order_that_was_carried_out_in_part_is_made_up_for() -> None:
 
 
 @played
-async def test_an_order_on_an_old_view_asks_for_names_that_are_taken() -> None:
+async def test_an_order_on_an_old_view_uses_taken_names() -> None:
     world = KwokWorld()
     old = world.read_objects()
     await world.order(2)
@@ -162,14 +162,14 @@ async def test_an_order_on_an_old_view_asks_for_names_that_are_taken() -> None:
 
 
 @played
-async def test_names_go_on_after_the_highest_and_pass_over_nodes_of_others() -> None:
+async def test_names_continue_after_the_highest_and_skip_nodes_of_others() -> None:
     world = KwokWorld()
     world.add_node("small-7")
     world.add_node("small-x")
     assert await world.order(2) == ("small-8", "small-9")
 
 
-def test_names_begin_again_when_the_highest_is_taken() -> None:
+def test_names_restart_when_the_highest_is_used() -> None:
     taken = {"g-9999999", "g-1", "h-4"}
     names = free_names("g", taken)
     assert [next(names), next(names)] == ["g-2", "g-3"]
@@ -202,7 +202,7 @@ async def test_instances_are_deleted_by_deleting_the_observed_node() -> None:
 
 
 @played
-async def test_a_node_that_is_leaving_counts_no_longer_and_is_not_deleted_again() -> None:
+async def test_a_leaving_node_does_not_count_and_is_not_deleted_again() -> None:
     world = KwokWorld()
     await world.bring_up(2)
     world.change("small-1", deletionTimestamp="2026-11-15T18:00:00Z", finalizers=["example.com/wait"])
@@ -215,7 +215,7 @@ async def test_a_node_that_is_leaving_counts_no_longer_and_is_not_deleted_again(
 
 
 @played
-async def test_an_unknown_group_is_an_answer() -> None:
+async def test_an_unknown_group_is_a_refusal() -> None:
     world = KwokWorld()
     ordered = await world.provider.order("large", 1, world.now)
     released = await world.provider.release("large", ["a", "b"], world.now)
@@ -225,7 +225,7 @@ async def test_an_unknown_group_is_an_answer() -> None:
 
 
 @played
-async def test_nodes_of_a_group_no_longer_declared_are_reported_not_touched_and_still_come_up() -> None:
+async def test_nodes_of_an_undeclared_group_are_reported_kept_and_still_come_up() -> None:
     world = KwokWorld()
     await world.order(2)
     world.declare(group("other"))
@@ -241,7 +241,7 @@ async def test_nodes_of_a_group_no_longer_declared_are_reported_not_touched_and_
 
 
 @played
-async def test_a_group_that_is_declared_wrongly_is_reported_once() -> None:
+async def test_an_invalid_declaration_is_reported_once() -> None:
     world = KwokWorld()
     await world.order(1)
     world.declare(group(maxSize=None), group("other"))
@@ -263,7 +263,7 @@ async def test_a_change_of_the_declarations_is_followed() -> None:
 
 
 @played
-async def test_a_node_whose_annotations_make_no_sense_is_up_when_it_is_made() -> None:
+async def test_a_node_with_invalid_annotations_is_up_at_its_creation() -> None:
     world = KwokWorld()
     await world.order(1)
     notes = {"trellis.x-k8s.io/ordered-at": "yesterday", "trellis.x-k8s.io/boot-seconds": "nan"}
@@ -281,7 +281,7 @@ async def test_a_node_created_externally_for_a_group_belongs_to_it() -> None:
 
 
 @played
-async def test_orders_that_are_refused_say_so_and_those_before_them_are_filled() -> None:
+async def test_refused_orders_have_an_error_and_earlier_ones_are_filled() -> None:
     world = KwokWorld(failing("RefuseOrders", after=2))
     ordered = await world.provider.order("small", 5, world.now)
     assert ordered.instances == ("small-1", "small-2")
@@ -292,7 +292,7 @@ async def test_orders_that_are_refused_say_so_and_those_before_them_are_filled()
 
 
 @played
-async def test_orders_that_are_lost_are_confirmed_and_show_nowhere() -> None:
+async def test_lost_orders_are_confirmed_without_instances() -> None:
     world = KwokWorld(failing("LoseOrders", after=1))
     assert await world.order(3) == ("small-1", "small-2", "small-3")
     state = await world.state()
@@ -321,7 +321,7 @@ def test_nodes_that_never_come_up_stay_ordered(by: str) -> None:
 
 
 @played
-async def test_nodes_that_fail_to_start_say_why_and_can_be_given_back_below_the_minimum() -> None:
+async def test_nodes_that_fail_to_start_have_an_error_and_can_be_released_below_the_minimum() -> None:
     world = KwokWorld(group(minSize=2, fails={"how": "FailToStart", "after": 1}))
     ordered_at = world.now
     await world.order(2)
@@ -346,7 +346,7 @@ async def test_nodes_of_another_shape_show_it_and_the_group_does_not() -> None:
 
 
 @played
-async def test_what_goes_wrong_is_settled_with_the_order() -> None:
+async def test_the_failure_of_a_node_is_decided_with_its_order() -> None:
     world = KwokWorld(failing("NeverComeUp"))
     await world.order(1)
     world.declare(group())
@@ -360,7 +360,7 @@ STEPS = st.lists(
 
 
 @given(STEPS)
-def test_whatever_happens_a_group_keeps_its_limits_and_no_order_is_given_twice(steps: list[tuple[str, int]]) -> None:
+def test_groups_stay_within_limits_and_no_order_is_repeated_under_faults(steps: list[tuple[str, int]]) -> None:
     async def main() -> None:
         world = KwokWorld(group(maxSize=5, minSize=1))
         highest = 0
@@ -393,7 +393,7 @@ def test_whatever_happens_a_group_keeps_its_limits_and_no_order_is_given_twice(s
     run(main())
 
 
-def test_the_template_of_a_group_and_the_node_that_comes_of_it_differ_in_what_is_its_own_alone() -> None:
+def test_a_node_differs_from_the_template_of_its_group_in_its_identity_only() -> None:
     found: dict[str, Any] = {}
 
     async def main() -> None:

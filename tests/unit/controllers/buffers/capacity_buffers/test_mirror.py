@@ -77,7 +77,7 @@ def test_a_scale_a_recommendation_and_a_schedule_are_followed() -> None:
 
 
 @pytest.mark.req("BF-35")
-def test_of_a_minimum_the_capacity_buffer_keeps_what_pods_leave_of_it() -> None:
+def test_the_capacity_buffer_of_a_minimum_keeps_its_unused_chunks() -> None:
     world = CapacityWorld(translate=True)
     world.nodes_run = False
     world.add_buffer(
@@ -135,7 +135,7 @@ def _lists_pods(request: Request) -> bool:
     return request.path == "/api/v1/pods" and "watch" not in dict(request.query)
 
 
-def test_the_condition_is_known_to_be_about_the_present_spec() -> None:
+def test_the_condition_has_the_present_generation() -> None:
     world = translating()
 
     async def play(_: BufferController) -> None:
@@ -162,7 +162,7 @@ def test_nothing_is_written_when_nothing_has_changed() -> None:
     world.run(play)
 
 
-def test_a_buffer_that_stands_for_nothing_has_an_empty_one_or_none() -> None:
+def test_a_buffer_without_chunks_has_an_empty_capacity_buffer_or_none() -> None:
     world = translating()
     world.add_buffer("lost", targetRef={"kind": "Deployment", "name": "lost"}, capacity={"replicas": {"exactly": 1}})
 
@@ -198,7 +198,7 @@ def test_a_capacity_buffer_of_another_owner_is_left_unchanged() -> None:
     world.run(play)
 
 
-def test_an_edit_of_what_is_kept_is_undone() -> None:
+def test_an_edit_of_the_mirror_is_reverted() -> None:
     world = translating()
 
     async def play(_: BufferController) -> None:
@@ -214,7 +214,7 @@ def test_an_edit_of_what_is_kept_is_undone() -> None:
     world.run(play)
 
 
-def test_a_buffer_of_another_type_has_none() -> None:
+def test_a_buffer_of_another_type_has_no_mirror() -> None:
     world = translating()
 
     async def play(_: BufferController) -> None:
@@ -244,7 +244,7 @@ def test_translated_objects_are_deleted_even_if_the_type_changed_while_the_contr
     world.run(then)
 
 
-def test_what_was_kept_goes_when_the_kind_of_target_is_set_aside_for_another_controller() -> None:
+def test_the_mirror_is_deleted_when_the_kind_of_target_is_set_aside() -> None:
     world = translating()
 
     async def first(_: BufferController) -> None:
@@ -260,7 +260,7 @@ def test_what_was_kept_goes_when_the_kind_of_target_is_set_aside_for_another_con
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
-def test_what_was_kept_goes_when_it_is_no_longer_asked_for(version: str) -> None:
+def test_the_mirror_is_deleted_when_translation_is_switched_off(version: str) -> None:
     world = translating(version=version)
 
     async def first(_: BufferController) -> None:
@@ -296,7 +296,7 @@ def test_an_object_of_another_owner_under_the_name_stays_when_translation_ends()
     world.run(then)
 
 
-def test_a_cluster_without_the_kind_is_reported_until_it_has_it() -> None:
+def test_a_missing_capacity_buffer_kind_is_reported_until_it_is_served() -> None:
     world = translating(version="")
 
     async def play(_: BufferController) -> None:
@@ -309,7 +309,7 @@ def test_a_cluster_without_the_kind_is_reported_until_it_has_it() -> None:
     world.run(play)
 
 
-def test_a_kind_that_is_removed_or_changes_its_version_stops_no_buffer() -> None:
+def test_a_removed_or_changed_kind_affects_no_buffer() -> None:
     world = translating()
 
     async def play(_: BufferController) -> None:
@@ -330,7 +330,7 @@ def test_a_kind_that_is_removed_or_changes_its_version_stops_no_buffer() -> None
     world.run(play)
 
 
-def test_a_refusal_is_reported_and_tried_again() -> None:
+def test_a_refused_write_is_reported_and_retried() -> None:
     world = translating()
     refused = [True]
 
@@ -369,7 +369,7 @@ def test_translating_and_serving_capacity_buffers_exclude_each_other() -> None:
     assert not list(CapacityBufferSettings(translate=True).conflicts())
 
 
-def test_without_the_right_to_read_them_buffers_go_on_without() -> None:
+def test_without_permission_to_read_capacity_buffers_buffers_are_translated() -> None:
     world = translating()
 
     def fault(request: Request) -> ScriptedResponse | None:

@@ -47,7 +47,7 @@ def held(template: Document, by: Document) -> bool:
     return template_matches(convert_object({"template": by}, PodTemplate).template, template)
 
 
-def test_what_the_api_server_makes_of_a_chunk_is_no_difference() -> None:
+def test_defaults_of_the_api_server_are_no_difference() -> None:
     assert stored(wanted()) != wanted()
     assert held(wanted(), by=stored(wanted()))
 
@@ -66,13 +66,13 @@ def test_what_the_api_server_makes_of_a_chunk_is_no_difference() -> None:
         {"overhead": {"cpu": "1m"}},
     ],
 )
-def test_what_scheduling_reads_is_one(change: dict[str, Any]) -> None:
+def test_a_difference_in_scheduling_fields_counts(change: dict[str, Any]) -> None:
     found_there = stored(wanted())
     found_there["spec"] |= change
     assert not held(wanted(), by=found_there)
 
 
-def test_a_label_is_one() -> None:
+def test_a_difference_in_labels_counts() -> None:
     found_there = stored(wanted())
     found_there["metadata"]["labels"] = {"app": "other"}
     assert not held(wanted(), by=found_there)

@@ -44,7 +44,7 @@ def test_the_status_refers_to_a_template_of_the_newest_pod(version: str) -> None
     world.run(play)
 
 
-def test_nothing_is_served_unless_asked_for() -> None:
+def test_capacity_buffers_are_served_only_if_enabled() -> None:
     world = CapacityWorld()
     world.add_workload()
     world.add_capacity()
@@ -94,7 +94,7 @@ def test_nothing_is_written_when_nothing_has_changed() -> None:
     world.run(play)
 
 
-def test_a_template_by_reference_is_tried_and_followed() -> None:
+def test_a_referenced_template_is_dry_run_and_followed() -> None:
     world = CapacityWorld(serve=True)
     world.add_capacity(podTemplateRef={"name": "chunk"}, limits={"cpu": "9"})
 
@@ -114,7 +114,7 @@ def test_a_template_by_reference_is_tried_and_followed() -> None:
     world.run(play)
 
 
-def test_a_limit_range_that_comes_later_reaches_a_template() -> None:
+def test_a_later_limit_range_applies_to_a_template() -> None:
     world = CapacityWorld(serve=True)
     world.add_capacity(podTemplateRef={"name": "chunk"}, replicas=1)
     world.add_template(cpu="2")
@@ -142,7 +142,7 @@ def test_a_buffer_being_deleted_is_not_served_and_blocks_no_other_on_quotas() ->
     world.run(play)
 
 
-def test_other_strategies_and_those_of_buffers_are_left_alone() -> None:
+def test_other_strategies_and_capacity_buffers_owned_by_buffers_are_not_served() -> None:
     world = serving()
     world.add_capacity("standby", **OF_WEB, replicas=1, provisioningStrategy="buffer.gke.io/standby-capacity")
     owner = {
@@ -207,7 +207,7 @@ def test_conditions_of_the_node_autoscaler_stay() -> None:
     world.run(play)
 
 
-def test_what_another_controller_left_is_taken_over() -> None:
+def test_the_status_of_an_earlier_controller_is_replaced() -> None:
     world = serving()
     world.add_capacity()
     found = world.capacity()
@@ -228,7 +228,7 @@ def test_what_another_controller_left_is_taken_over() -> None:
     world.run(play)
 
 
-def test_a_template_that_is_deleted_or_edited_is_made_anew() -> None:
+def test_a_deleted_or_edited_template_is_written_again() -> None:
     world = serving()
     world.add_capacity()
 
@@ -263,7 +263,7 @@ def test_a_template_of_another_owner_is_left_unchanged() -> None:
     world.run(play)
 
 
-def test_a_template_that_is_refused_is_reported_and_tried_again() -> None:
+def test_a_refused_template_is_reported_and_retried() -> None:
     world = serving()
     world.add_capacity()
     refused = [True]
@@ -306,7 +306,7 @@ def test_a_kind_without_a_template_keeps_its_shape_while_it_has_no_pods() -> Non
     world.run(play)
 
 
-def test_another_workload_has_not_the_shape_of_the_one_before_it() -> None:
+def test_a_new_workload_does_not_get_the_shape_of_the_previous_one() -> None:
     world = CapacityWorld(serve=True)
     for name in ("web", "other"):
         world.put(path("rollouts", name), {"spec": {}, "status": {"replicas": 10, "selector": f"app={name}"}})
@@ -325,7 +325,7 @@ def test_another_workload_has_not_the_shape_of_the_one_before_it() -> None:
     world.run(play)
 
 
-def test_an_api_server_that_is_slow_to_answer_costs_no_headroom() -> None:
+def test_a_slow_api_server_does_not_reduce_chunks() -> None:
     world = serving()
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 10, "selector": "app=web"}})
     world.add_capacity(scalableRef={"apiGroup": "example.com", "kind": "Rollout", "name": "web"}, replicas=3)
@@ -341,7 +341,7 @@ def test_an_api_server_that_is_slow_to_answer_costs_no_headroom() -> None:
     world.run(play)
 
 
-def test_a_refusal_costs_the_headroom_once_it_has_lasted() -> None:
+def test_a_lasting_refusal_removes_the_chunks() -> None:
     world = CapacityWorld(serve=True)
     world.put(path("rollouts", "web"), {"spec": {}, "status": {"replicas": 10, "selector": "app=web"}})
     world.add_pod("web")
@@ -364,7 +364,7 @@ def test_a_refusal_costs_the_headroom_once_it_has_lasted() -> None:
     world.run(play)
 
 
-def test_a_scale_of_its_own_group_is_asked_and_asked_again_when_pods_have_come() -> None:
+def test_the_scale_of_another_group_is_read_again_after_pods_are_created() -> None:
     world = CapacityWorld(serve=True)
     theirs = f"/apis/apps.kruise.io/v1beta1/namespaces/{NAMESPACE}/statefulsets/web"
     world.put(theirs, {"spec": {}, "status": {"replicas": 10, "selector": "app=web"}})
@@ -384,7 +384,7 @@ def test_a_scale_of_its_own_group_is_asked_and_asked_again_when_pods_have_come()
     world.run(play)
 
 
-def test_a_definition_that_is_missing_is_looked_for() -> None:
+def test_a_missing_crd_is_looked_for_again() -> None:
     world = CapacityWorld(serve=True, version="")
 
     async def play(_: BufferController) -> None:
@@ -399,7 +399,7 @@ def test_a_definition_that_is_missing_is_looked_for() -> None:
 
 
 @pytest.mark.parametrize("version", ["v1beta1", "v1alpha1"])
-def test_a_definition_may_come_later_in_either_version(version: str) -> None:
+def test_a_crd_may_be_installed_later_in_either_version(version: str) -> None:
     world = CapacityWorld(serve=True, version="")
 
     async def play(_: BufferController) -> None:
@@ -412,7 +412,7 @@ def test_a_definition_may_come_later_in_either_version(version: str) -> None:
     world.run(play)
 
 
-def test_a_definition_that_is_removed_stops_no_buffer_and_gives_its_quota_back() -> None:
+def test_a_removed_crd_affects_no_buffer_and_frees_its_quota() -> None:
     world = serving()
     world.add_quota("compute", {"pods": "5"})
     world.add_capacity(**OF_WEB, replicas=4)
@@ -433,7 +433,7 @@ def test_a_definition_that_is_removed_stops_no_buffer_and_gives_its_quota_back()
     world.run(play)
 
 
-def test_verdicts_are_counted() -> None:
+def test_capacity_buffers_are_counted_by_reason() -> None:
     world = serving()
     world.add_capacity()
     world.add_capacity("lost", scalableRef={"apiGroup": "apps", "kind": "Deployment", "name": "lost"}, replicas=1)

@@ -74,7 +74,7 @@ def test_without_a_node_autoscaler_a_buffer_is_provisioned_while_its_chunks_fit_
     assert b'"observed"' in world.recording.lines, "what was observed has been decided again from the recording"
 
 
-def test_nothing_is_written_while_nothing_changes_but_the_time_of_being_full() -> None:
+def test_nothing_is_written_while_only_the_provisioned_time_changes() -> None:
     world = elsewhere()
     world.add_node("a", "4")
 
@@ -88,7 +88,7 @@ def test_nothing_is_written_while_nothing_changes_but_the_time_of_being_full() -
     world.run(play)
 
 
-def test_a_change_of_the_translation_keeps_what_is_said_of_provisioning() -> None:
+def test_a_new_translation_keeps_the_provisioned_condition() -> None:
     world = elsewhere()
     world.add_node("a", "4")
 
@@ -104,7 +104,7 @@ def test_a_change_of_the_translation_keeps_what_is_said_of_provisioning() -> Non
     world.run(play)
 
 
-def test_where_trellis_nodes_runs_the_controller_leaves_it_to_it() -> None:
+def test_where_trellis_nodes_runs_the_controller_writes_no_provisioned_condition() -> None:
     world = elsewhere()
     world.nodes_run = True
 
@@ -122,7 +122,7 @@ def test_where_trellis_nodes_runs_the_controller_leaves_it_to_it() -> None:
     world.run(play)
 
 
-def test_the_controller_takes_over_when_the_lease_runs_out_and_releases_what_trellis_nodes_owned() -> None:
+def test_the_controller_takes_over_when_the_lease_expires_and_releases_the_fields_of_trellis_nodes() -> None:
     world = elsewhere()
     world.nodes_run = True
 
@@ -143,7 +143,7 @@ def test_the_controller_takes_over_when_the_lease_runs_out_and_releases_what_tre
     world.run(play)
 
 
-def test_trellis_nodes_takes_over_without_a_fight_and_nothing_is_missing_in_between() -> None:
+def test_trellis_nodes_takes_over_without_a_gap_or_conflict() -> None:
     world = elsewhere()
     world.add_node("a", "4")
 
@@ -166,7 +166,7 @@ def test_trellis_nodes_takes_over_without_a_fight_and_nothing_is_missing_in_betw
     world.run(play)
 
 
-def test_a_lease_that_may_not_be_read_counts_as_held() -> None:
+def test_a_forbidden_lease_counts_as_held() -> None:
     world = elsewhere()
     world.fault = lambda request: error_response(403, "Forbidden") if request.path == NODES_LEASE else None
 
@@ -181,7 +181,7 @@ def test_a_lease_that_may_not_be_read_counts_as_held() -> None:
     world.run(play)
 
 
-def test_outside_of_its_schedule_a_buffer_needs_nothing() -> None:
+def test_outside_its_schedule_a_buffer_needs_no_capacity() -> None:
     world = elsewhere()
 
     async def play(_: BufferController) -> None:

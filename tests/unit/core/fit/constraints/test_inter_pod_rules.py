@@ -93,7 +93,7 @@ def three_zones() -> NodeTable:
 
 
 @given(RNGS)
-def test_all_nodes_at_once_agree_with_the_rules_as_pods_come_and_go(rng: Random) -> None:
+def test_columns_agree_with_the_rules_while_pods_are_added_and_removed(rng: Random) -> None:
     nodes = {name: a_node_in_domains(rng, name, "s") for name in (f"n{at}" for at in range(rng.choice((1, 4, 8))))}
     table = NodeTable(msgspec.convert(each, Node) for each in nodes.values())
     used, neighbours = Occupancy(table), ExistingPods(table, namespaces=NAMESPACES)
@@ -120,7 +120,7 @@ def test_all_nodes_at_once_agree_with_the_rules_as_pods_come_and_go(rng: Random)
 
 
 @given(RNGS)
-def test_neighbours_that_followed_changes_are_as_those_made_anew(rng: Random) -> None:
+def test_existing_pods_after_changes_equal_those_made_at_once(rng: Random) -> None:
     table = NodeTable()
     pods = [msgspec.convert(a_pod_with_rules(rng, f"p{at}", "s"), Pod) for at in range(8)]
     followed = ExistingPods(table, namespaces=NAMESPACES)
@@ -145,7 +145,7 @@ def test_neighbours_that_followed_changes_are_as_those_made_anew(rng: Random) ->
 # Affinity, by example
 
 
-def test_a_pod_goes_only_where_a_pod_is_that_it_wants_to_be_near_to() -> None:
+def test_a_pod_with_affinity_fits_only_in_domains_with_a_matching_pod() -> None:
     table, client = three_zones(), pod({"app": "client"}, **near({}))
     assert where(table, client, [("a1", pod())]) == ["a1", "a2"]
     assert where(table, client, [("a1", pod()), ("c1", pod())]) == ["a1", "a2", "c1"]
@@ -153,7 +153,7 @@ def test_a_pod_goes_only_where_a_pod_is_that_it_wants_to_be_near_to() -> None:
     assert where(table, client, [("a1", pod(namespace="blue"))]) == []
 
 
-def test_the_first_of_a_group_may_go_anywhere_within_a_domain_and_the_others_follow() -> None:
+def test_the_first_pod_with_affinity_to_its_group_fits_in_any_domain_and_others_follow() -> None:
     table, one = three_zones(), pod(**near({}))
     assert where(table, one) == ["a1", "a2", "b1", "c1"]
     assert where(table, one, [("b1", one)]) == ["b1"]
@@ -161,7 +161,7 @@ def test_the_first_of_a_group_may_go_anywhere_within_a_domain_and_the_others_fol
     assert where(table, one, [("x1", one)]) == ["a1", "a2", "b1", "c1"]
 
 
-def test_one_pod_must_be_meant_by_all_terms_and_be_in_the_domain_of_each() -> None:
+def test_one_pod_must_match_all_affinity_terms_in_the_domain_of_each() -> None:
     table = NodeTable([node("a1", "a", rack="1"), node("a2", "a", rack="2"), node("b1", "b", rack="1")])
     wanted = near({}, {"topologyKey": "rack", "labelSelector": {"matchLabels": {"tier": "cache"}}})
     asked = pod({"app": "client"}, **wanted)
@@ -173,7 +173,7 @@ def test_one_pod_must_be_meant_by_all_terms_and_be_in_the_domain_of_each() -> No
     assert where(table, asked, [("a2", both), ("b1", both)]) == ["a1", "a2", "b1"]
 
 
-def test_pods_are_looked_for_in_the_namespaces_that_are_named_or_selected() -> None:
+def test_affinity_counts_pods_in_the_named_or_selected_namespaces() -> None:
     table = three_zones()
     for written, found in (
         ({"namespaces": ["blue"]}, True),
@@ -188,7 +188,7 @@ def test_pods_are_looked_for_in_the_namespaces_that_are_named_or_selected() -> N
         assert where(table, asked, [("b1", pod(namespace="blue"))]) == (["b1"] if found else [])
 
 
-def test_the_labels_of_a_namespace_count_from_when_they_are_known() -> None:
+def test_namespace_labels_count_once_they_are_known() -> None:
     table, asked = three_zones(), demand(pod({"app": "x"}, **near({"namespaceSelector": {"matchLabels": {"k": "v"}}})))
     neighbours = ExistingPods(table, [(table.find("b1"), PodProfile.of(pod(namespace="new")))])
     assert not fits(table, asked, None, neighbours).any()
@@ -196,7 +196,7 @@ def test_the_labels_of_a_namespace_count_from_when_they_are_known() -> None:
     assert table.names(fits(table, asked, None, neighbours)) == ["b1"]
 
 
-def test_the_pods_own_labels_narrow_or_turn_the_selector() -> None:
+def test_match_label_keys_narrow_or_negate_the_selector() -> None:
     table = three_zones()
     old, new = pod({"app": "web", "version": "1"}), pod({"app": "web", "version": "2"})
     placed = [("a1", old), ("b1", new)]
@@ -211,7 +211,7 @@ def test_the_pods_own_labels_narrow_or_turn_the_selector() -> None:
 # Anti-affinity, by example
 
 
-def test_a_pod_keeps_away_from_pods_and_is_kept_away_by_them() -> None:
+def test_anti_affinity_excludes_in_both_directions() -> None:
     table, loner = three_zones(), pod(**apart({}))
     assert where(table, loner, [("a1", pod())]) == ["b1", "c1", "x1"]
     assert where(table, pod(), [("a1", loner)]) == ["b1", "c1", "x1"]
@@ -221,7 +221,7 @@ def test_a_pod_keeps_away_from_pods_and_is_kept_away_by_them() -> None:
     assert where(table, pod(namespace="blue"), [("a1", wide)]) == ["b1", "c1", "x1"]
 
 
-def test_a_term_is_forgotten_with_the_last_pod_that_had_it() -> None:
+def test_an_anti_affinity_term_is_dropped_with_its_last_pod() -> None:
     table = three_zones()
     loner, other = PodProfile.of(pod(**apart({}))), PodProfile.of(pod())
     neighbours = ExistingPods(table, [(table.find("a1"), loner), (table.find("b1"), loner)])
@@ -231,18 +231,18 @@ def test_a_term_is_forgotten_with_the_last_pod_that_had_it() -> None:
     assert neighbours.find_anti_affinity_terms(other) == []
 
 
-def test_a_node_without_the_label_blocks_no_pod() -> None:
+def test_a_node_without_the_topology_label_excludes_no_pod() -> None:
     table, loner = three_zones(), pod(**apart({}))
     assert where(table, loner, [("x1", loner)]) == ["a1", "a2", "b1", "c1", "x1"]
 
 
-def test_a_pod_that_is_leaving_still_keeps_others_away() -> None:
+def test_a_terminating_pod_still_excludes_others() -> None:
     table, loner = three_zones(), pod(**apart({}))
     assert where(table, loner, [("a1", pod(ends=True))]) == ["b1", "c1", "x1"]
     assert where(table, pod(), [("a1", pod(ends=True, **apart({})))]) == ["b1", "c1", "x1"]
 
 
-def test_any_term_is_enough_to_keep_a_pod_away() -> None:
+def test_any_matching_term_excludes_a_pod() -> None:
     table = three_zones()
     asked = pod(**apart({}, {"topologyKey": "host", "labelSelector": {}}))
     assert where(table, asked, [("a1", pod()), ("x1", pod({}))]) == ["b1", "c1"]
@@ -251,7 +251,7 @@ def test_any_term_is_enough_to_keep_a_pod_away() -> None:
 # Spread, by example
 
 
-def test_no_domain_has_more_than_the_skew_allows_above_the_one_with_the_fewest() -> None:
+def test_no_domain_exceeds_the_lowest_by_more_than_the_skew() -> None:
     table, asked = three_zones(), pod(**spread({}))
     assert where(table, asked) == ["a1", "a2", "b1", "c1"]
     assert where(table, asked, [("a1", pod())]) == ["b1", "c1"]
@@ -261,18 +261,18 @@ def test_no_domain_has_more_than_the_skew_allows_above_the_one_with_the_fewest()
     assert where(table, two, [("a1", pod())]) == ["a1", "a2", "b1", "c1"]
 
 
-def test_a_pod_that_is_not_spread_itself_may_go_where_the_others_are_even() -> None:
+def test_a_pod_outside_its_own_spread_selector_fits_where_others_are_even() -> None:
     table, asked = three_zones(), pod({"app": "other"}, **spread({}))
     assert where(table, asked, [("a1", pod())]) == ["a1", "a2", "b1", "c1"]
     assert where(table, asked, [("a1", pod()), ("a1", pod())]) == ["b1", "c1"]
 
 
-def test_only_pods_of_the_same_namespace_that_are_to_stay_are_counted() -> None:
+def test_spread_counts_only_pods_of_the_namespace_that_are_not_terminating() -> None:
     table, asked = three_zones(), pod(**spread({}))
     assert where(table, asked, [("a1", pod(namespace="blue")), ("b1", pod(ends=True))]) == ["a1", "a2", "b1", "c1"]
 
 
-def test_with_too_few_domains_there_is_none_to_compare_with() -> None:
+def test_with_fewer_than_min_domains_the_lowest_count_is_zero() -> None:
     table = NodeTable([node("a1", "a"), node("b1", "b")])
     placed = [("a1", pod()), ("b1", pod())]
     assert where(table, pod(**spread({"minDomains": 2})), placed) == ["a1", "b1"]
@@ -280,7 +280,7 @@ def test_with_too_few_domains_there_is_none_to_compare_with() -> None:
     assert where(table, pod(**spread({"minDomains": 3})), placed[:1]) == ["b1"]
 
 
-def test_nodes_that_the_pod_does_not_allow_are_in_no_domain_unless_it_says_so() -> None:
+def test_nodes_outside_the_node_affinity_are_in_no_domain_unless_ignored() -> None:
     table = NodeTable([node("a1", "a", disk="fast"), node("b1", "b", disk="fast"), node("c1", "c")])
     placed = [("a1", pod()), ("b1", pod())]
     fast: Json = {"nodeSelector": {"disk": "fast"}}
@@ -288,7 +288,7 @@ def test_nodes_that_the_pod_does_not_allow_are_in_no_domain_unless_it_says_so() 
     assert where(table, pod(**spread({"nodeAffinityPolicy": "Ignore"}), **fast), placed) == []
 
 
-def test_nodes_whose_taints_keep_the_pod_away_are_in_a_domain_unless_it_says_so() -> None:
+def test_tainted_nodes_are_in_a_domain_unless_taints_are_honored() -> None:
     taints = {"taints": [{"key": "k", "effect": "NoSchedule"}]}
     table = NodeTable([node("a1", "a"), node("b1", "b"), node("c1", "c", taints)])
     placed = [("a1", pod()), ("b1", pod())]
@@ -296,7 +296,7 @@ def test_nodes_whose_taints_keep_the_pod_away_are_in_a_domain_unless_it_says_so(
     assert where(table, pod(**spread({"nodeTaintsPolicy": "Honor"})), placed) == ["a1", "b1"]
 
 
-def test_all_constraints_must_hold_and_a_node_outside_of_one_counts_for_none() -> None:
+def test_all_spread_constraints_must_hold_and_a_node_outside_one_counts_for_none() -> None:
     table = NodeTable([node("a1", "a", rack="1"), node("a2", "a"), node("b1", "b", rack="2")])
     both = spread({}, {"topologyKey": "rack"})
     assert where(table, pod(**both), [("a2", pod())]) == ["a1", "b1"]
@@ -304,7 +304,7 @@ def test_all_constraints_must_hold_and_a_node_outside_of_one_counts_for_none() -
     assert where(table, pod(**spread({}, {"topologyKey": "host"})), [("a1", pod()), ("b1", pod())]) == ["a2"]
 
 
-def test_wishes_keep_no_pod_away_and_everything_is_never_too_uneven() -> None:
+def test_preferred_rules_and_empty_selectors_exclude_no_node() -> None:
     table = three_zones()
     placed = [("a1", pod()), ("a1", pod())]
     wish = pod(**spread({"whenUnsatisfiable": "ScheduleAnyway"}))
@@ -314,7 +314,7 @@ def test_wishes_keep_no_pod_away_and_everything_is_never_too_uneven() -> None:
     assert where(table, without, placed) == ["a1", "a2", "b1", "c1"]
 
 
-def test_each_revision_can_be_spread_for_itself() -> None:
+def test_match_label_keys_spread_each_revision_by_itself() -> None:
     table = three_zones()
     old, new = {"app": "web", "version": "1"}, {"app": "web", "version": "2"}
     asked = pod(new, **spread({"matchLabelKeys": ["version"]}))
@@ -324,7 +324,7 @@ def test_each_revision_can_be_spread_for_itself() -> None:
 # Why not
 
 
-def test_each_rule_about_other_pods_has_its_reason() -> None:
+def test_each_inter_pod_rule_has_its_reason() -> None:
     table = NodeTable([node("a1", "a"), node("b1", "b"), node("c1", "c"), node("d1", "d"), node("x1")])
     written = near({}) | spread({"labelSelector": {"matchLabels": {"app": "client"}}})
     written["affinity"] |= apart({"labelSelector": {"matchLabels": {"app": "noisy"}}})["affinity"]
@@ -346,7 +346,7 @@ def test_each_rule_about_other_pods_has_its_reason() -> None:
     )
 
 
-def test_without_word_of_other_pods_a_pod_is_the_first_of_its_kind() -> None:
+def test_without_existing_pods_a_pod_is_the_first_of_its_group() -> None:
     table = three_zones()
     assert table.names(fits(table, demand(pod(**near({}))))) == ["a1", "a2", "b1", "c1"]
     assert not fits(table, demand(pod({"app": "client"}, **near({})))).any()
@@ -354,7 +354,7 @@ def test_without_word_of_other_pods_a_pod_is_the_first_of_its_kind() -> None:
     assert table.names(eligible_nodes(table, demand(pod(**near({}))))) == ["a1", "a2", "b1", "c1"]
 
 
-def test_without_metadata_nothing_is_asked_about_other_pods() -> None:
+def test_without_metadata_a_demand_has_no_inter_pod_rules() -> None:
     asked = Demand.of(pod(**near({}) | spread({})).spec)
     assert (asked.pod_affinity, asked.spread, asked.profile) == ((), (), PodProfile())
 
@@ -370,13 +370,13 @@ def test_without_metadata_nothing_is_asked_about_other_pods() -> None:
         (spread({"labelSelector": {"matchExpressions": [{"key": "k", "operator": "Near"}]}}), "SpreadConstraints[0]"),
     ],
 )
-def test_a_selector_that_cannot_be_read_is_refused_with_its_place(spec: Json, place: str) -> None:
+def test_an_unreadable_selector_is_refused_with_its_path(spec: Json, place: str) -> None:
     with pytest.raises(InvalidSelector) as refused:
         demand(pod(**spec))
     assert place in refused.value.rule
 
 
-def test_a_placed_pod_with_unreadable_terms_keeps_no_pod_away() -> None:
+def test_a_placed_pod_with_unreadable_terms_excludes_no_pod() -> None:
     odd = PodProfile.of(pod(**apart({"labelSelector": {"matchLabels": {"a b": "c"}}})))
     assert (odd.namespace, odd.labels, odd.anti_affinity) == ("red", (("app", "web"),), ())
 
@@ -384,7 +384,7 @@ def test_a_placed_pod_with_unreadable_terms_keeps_no_pod_away() -> None:
 # Neighbours that follow their table
 
 
-def test_neighbours_grow_with_the_table_and_a_pod_on_no_node_has_none() -> None:
+def test_existing_pods_grow_with_the_table_and_ignore_unknown_nodes() -> None:
     table = NodeTable([node("n0", "a")])
     neighbours = ExistingPods(table, [(0, PodProfile.of(pod())), (-1, PodProfile.of(pod()))])
     asked = demand(pod(**apart({"topologyKey": "host"})))
@@ -395,7 +395,7 @@ def test_neighbours_grow_with_the_table_and_a_pod_on_no_node_has_none() -> None:
     assert int(np.count_nonzero(fits(table, asked, None, neighbours))) == 198
 
 
-def test_a_node_that_moves_to_another_domain_takes_its_pods_along() -> None:
+def test_pods_follow_their_node_to_another_domain() -> None:
     table, asked = three_zones(), demand(pod({"app": "client"}, **near({})))
     neighbours = ExistingPods(table, [(table.find("a1"), PodProfile.of(pod()))])
     assert table.names(fits(table, asked, None, neighbours)) == ["a1", "a2"]
@@ -403,7 +403,7 @@ def test_a_node_that_moves_to_another_domain_takes_its_pods_along() -> None:
     assert table.names(fits(table, asked, None, neighbours)) == ["a1", "b1"]
 
 
-def test_a_copy_can_be_changed_alone() -> None:
+def test_a_copy_changes_independently() -> None:
     table, asked = three_zones(), demand(pod(**apart({})))
     neighbours = ExistingPods(table, [(table.find("a1"), PodProfile.of(pod()))])
     tried = neighbours.copy()
@@ -412,7 +412,7 @@ def test_a_copy_can_be_changed_alone() -> None:
     assert table.names(fits(table, asked, None, neighbours)) == ["b1", "c1", "x1"]
 
 
-def test_more_questions_than_are_remembered_are_still_answered_right() -> None:
+def test_queries_beyond_the_cache_limit_stay_correct() -> None:
     table = three_zones()
     neighbours = ExistingPods(table, [(table.find("a1"), PodProfile.of(pod({"app": "a2500"})))])
     for at in (*range(2600), 2500):

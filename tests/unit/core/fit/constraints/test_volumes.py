@@ -67,7 +67,7 @@ def expression(key: str, operator: str, *values: str) -> Json:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
-def test_a_bound_volume_ties_its_pod_to_the_nodes_that_reach_it() -> None:
+def test_a_pod_with_a_bound_volume_fits_only_nodes_that_reach_it() -> None:
     def at(*terms: Json) -> list[str]:
         return where(storage([claim("pv")], (volume(None, *terms),)))
 
@@ -93,13 +93,11 @@ def test_a_bound_volume_ties_its_pod_to_the_nodes_that_reach_it() -> None:
         ({"zone": "za"}, ["a", "b", "old", "free"]),
     ],
 )
-def test_labels_of_a_volume_say_its_zone_and_nodes_outside_of_zones_do_not_mind(
-    labels: Json, expected: list[str]
-) -> None:
+def test_zone_labels_of_a_volume_restrict_nodes_that_are_in_zones(labels: Json, expected: list[str]) -> None:
     assert where(storage([claim("pv")], (volume(labels),))) == expected
 
 
-def test_a_volume_that_is_made_late_can_be_made_where_its_class_allows() -> None:
+def test_a_late_binding_volume_fits_where_its_class_allows() -> None:
     assert where(storage([claim()])) == ["a", "b", "old", "free"]
     some = [{"matchLabelExpressions": [{"key": ZONE, "values": ["zb", "zc"]}]}, {"matchLabelExpressions": []}]
     assert where(storage([claim()], made_by=LATE | {"allowedTopologies": some})) == ["b"]
@@ -107,7 +105,7 @@ def test_a_volume_that_is_made_late_can_be_made_where_its_class_allows() -> None
     assert where(storage([claim()], made_by=empty)) == []
 
 
-def test_a_volume_that_is_being_made_for_a_node_ties_the_pod_to_it() -> None:
+def test_a_volume_with_a_selected_node_restricts_its_pod_to_that_node() -> None:
     chosen = {"name": "data", "namespace": "red", "annotations": {"volume.kubernetes.io/selected-node": "b"}}
     assert where(storage([claim(metadata=chosen)])) == ["b"]
 
@@ -128,7 +126,7 @@ def test_a_volume_that_is_being_made_for_a_node_ties_the_pod_to_it() -> None:
     ],
     ids=["no claim", "no volume", "lost", "immediate", "no class", "other namespace", "half bound", "going"],
 )
-def test_a_pod_whose_claim_is_not_ready_fits_nowhere_and_the_reason_says_so(known: Storage) -> None:
+def test_a_pod_whose_claim_is_not_ready_fits_nowhere_with_that_reason(known: Storage) -> None:
     nodes = table()
     assert not fits(nodes, demand(known)).any()
     assert explain_unfit_nodes(nodes, demand(known)) == (UnfitNodes(VOLUME_NOT_READY, 4),)
@@ -136,9 +134,7 @@ def test_a_pod_whose_claim_is_not_ready_fits_nowhere_and_the_reason_says_so(know
 
 @pytest.mark.parametrize("mode", ["ReadWriteOncePod", "ReadWriteOnce", "ReadWriteMany"])
 @pytest.mark.parametrize("in_use", [("red", "data"), ("red", "other"), ("blue", "data")])
-def test_a_claim_for_one_pod_that_another_has_ties_the_pod_to_nothing_there_is(
-    mode: str, in_use: tuple[str, str]
-) -> None:
+def test_a_pod_whose_exclusive_claim_is_in_use_fits_nowhere(mode: str, in_use: tuple[str, str]) -> None:
     spec = {"volumeName": "pv", "storageClassName": "late", "accessModes": [mode]}
     known = storage([claim("pv", spec=spec)], (volume(),))
     pod = msgspec.convert(
@@ -153,7 +149,7 @@ def test_a_claim_for_one_pod_that_another_has_ties_the_pod_to_nothing_there_is(
     assert bool(found) == (mode != "ReadWriteOncePod" or in_use != ("red", "data"))
 
 
-def test_a_node_from_which_a_volume_cannot_be_reached_is_counted_for_it() -> None:
+def test_nodes_that_cannot_reach_a_volume_are_unfit_for_that_reason() -> None:
     known = storage([claim("pv")], (volume(None, expression(ZONE, "In", "za")),))
     assert explain_unfit_nodes(table(), demand(known)) == (UnfitNodes(VOLUME_ELSEWHERE, 3),)
 
@@ -165,7 +161,7 @@ def test_every_volume_must_be_reached() -> None:
     assert where(storage([claim("pv"), other], volumes), *both) == ["b", "free"]
 
 
-def test_a_claim_that_is_made_for_the_pod_is_known_by_its_owner() -> None:
+def test_an_ephemeral_claim_is_found_by_its_owner() -> None:
     owner = [{"uid": "u1", "kind": "Pod", "name": "p", "controller": True}]
     own = claim("pv", metadata={"name": "p-x", "namespace": "red", "annotations": DONE, "ownerReferences": owner})
     bound = storage([own], (volume({ZONE: "za"}, expression(ZONE, "In", "zb")),))

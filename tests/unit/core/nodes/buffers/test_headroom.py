@@ -47,7 +47,7 @@ def kept_on_top(nodes: Sequence[Node], pods: Sequence[Pod], count: int) -> int:
 
 @pytest.mark.req("BF-11")
 @pytest.mark.req("BF-37")
-def test_a_buffer_is_provisioned_while_all_chunks_fit_on_ready_nodes_of_any_origin() -> None:
+def test_a_buffer_is_provisioned_while_all_chunks_fit_on_ready_nodes_of_any_group() -> None:
     nodes, pods = [a_node("a"), a_node("b")], [on("a", a_pod("p", "2")), on("b", a_pod("q", "3"))]
     [fits] = observed(nodes, pods, a_buffer("spare", 3)).buffers
     assert (fits.is_provisioned, fits.on_ready, fits.provisioned_at) == (True, 3, START)
@@ -57,14 +57,14 @@ def test_a_buffer_is_provisioned_while_all_chunks_fit_on_ready_nodes_of_any_orig
     assert lacks.reason.reason.code == "BufferNotProvisioned"
 
 
-def test_nodes_that_leave_or_are_not_ready_hold_no_chunk() -> None:
+def test_leaving_and_unready_nodes_hold_no_chunk() -> None:
     leaving = a_node("a", taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}])
     disrupted = a_node("b", taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}])
     [found] = observed([leaving, disrupted], [], a_buffer("spare", 1)).buffers
     assert (found.on_ready, found.is_provisioned) == (0, False)
 
 
-def test_pending_pods_that_fit_come_before_chunks() -> None:
+def test_pending_pods_are_placed_before_chunks() -> None:
     [found] = observed([a_node("a")], [a_pod("p", "2")], a_buffer("spare", 4)).buffers
     assert found.on_ready == 2
 
@@ -75,7 +75,7 @@ def test_chunks_are_priced_by_cores_and_memory_where_no_group_has_a_price() -> N
     assert found.price == pytest.approx(2 * node / 4)
 
 
-def test_pods_that_come_to_where_chunks_were_are_hits_and_pods_that_wait_are_misses() -> None:
+def test_pods_placed_where_chunks_were_are_hits_and_pending_pods_are_misses() -> None:
     observer = HeadroomObserver(ScaleUpSettings())
     nodes = [a_node("a", "2")]
     observer.observe(news_of(nodes, buffers=[a_buffer("spare", 2)]), START)
@@ -87,7 +87,7 @@ def test_pods_that_come_to_where_chunks_were_are_hits_and_pods_that_wait_are_mis
 
 
 @pytest.mark.req("BF-35")
-def test_of_a_minimum_only_what_pods_do_not_use_is_kept_on_top() -> None:
+def test_only_unused_chunks_of_a_keep_minimum_buffer_are_kept_on_top() -> None:
     nodes = [a_node("a")]
     assert kept_on_top(nodes, [], 3) == 3
     assert kept_on_top(nodes, [on("a", a_pod("p", "2"))], 3) == 1
@@ -95,13 +95,13 @@ def test_of_a_minimum_only_what_pods_do_not_use_is_kept_on_top() -> None:
     assert kept_on_top(nodes, [on("a", a_pod("p", "4"))], 3) == 0
 
 
-def test_of_a_minimum_that_does_not_exist_all_that_is_missing_is_kept() -> None:
+def test_all_missing_chunks_of_a_keep_minimum_buffer_are_kept() -> None:
     assert kept_on_top([], [], 3) == 3
     # 4 of 6 would fit, pods use 2: the 2 that fit are kept, and 2 more, for which a node is added.
     assert kept_on_top([a_node("a")], [on("a", a_pod("p", "2"))], 6) == 4
 
 
-def test_pods_that_are_spread_out_do_not_let_nodes_go_that_the_minimum_needs() -> None:
+def test_spread_out_pods_do_not_release_nodes_that_the_minimum_needs() -> None:
     nodes = [a_node(name) for name in "abc"]
     pods = [on(name, a_pod(f"p-{name}", "100m", "1Mi")) for name in "abc"]
     # Each blocks a chunk, 3 in all; moved together they would block one. With 6 kept on top, one node could go, and 8
@@ -109,7 +109,7 @@ def test_pods_that_are_spread_out_do_not_let_nodes_go_that_the_minimum_needs() -
     assert kept_on_top(nodes, pods, 9) == 9
 
 
-def test_one_pod_does_not_count_for_two_minimums() -> None:
+def test_a_pod_counts_for_one_keep_minimum_buffer_only() -> None:
     nodes, pods = [a_node("a"), a_node("b")], [on("a", a_pod("p", "2"))]
     found = observed(nodes, pods, a_buffer("x", 3, **MINIMUM), a_buffer("y", 3, **MINIMUM)).on_top
     assert sum(found.values()) == 4

@@ -42,7 +42,7 @@ def test_a_buffer_whose_chunks_all_fit_is_provisioned_with_its_times() -> None:
     }
 
 
-def test_what_is_written_already_is_not_written_again_until_it_is_stale() -> None:
+def test_a_published_status_is_not_written_again_until_it_is_stale() -> None:
     cluster = Cluster(a_group("small")).add_group_nodes("small", 1).buffers(a_buffer("spare", 4))
     status = written(cluster)
     assert written(cluster.wait(299), status) is None
@@ -52,7 +52,7 @@ def test_what_is_written_already_is_not_written_again_until_it_is_stale() -> Non
     assert again["conditions"][0]["lastTransitionTime"] == NOON
 
 
-def test_a_condition_says_of_which_generation_it_is_though_nothing_else_changes() -> None:
+def test_the_observed_generation_of_the_condition_follows_the_buffer() -> None:
     cluster = Cluster(a_group("small")).add_group_nodes("small", 1).buffers(a_buffer("spare", 4))
     status = written(cluster)
     changed = build_provisioned_status(
@@ -91,7 +91,7 @@ def test_a_buffer_that_was_never_provisioned_has_no_time() -> None:
     )
 
 
-def test_of_a_single_chunk_is_spoken_in_the_singular() -> None:
+def test_the_message_about_a_single_chunk_is_in_the_singular() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 1))
     status = written(cluster)
     assert status is not None
@@ -113,7 +113,7 @@ def test_a_time_that_was_written_by_an_earlier_process_is_kept() -> None:
     assert status["lastFullyProvisioned"] == "2026-11-17T12:00:00Z"
 
 
-def test_why_chunks_have_no_headroom_is_reported_for_each_group() -> None:
+def test_the_message_has_the_refusal_of_each_group() -> None:
     cluster = Cluster(a_group("small"), a_group("tiny", cpu="1")).buffers(a_buffer("spare", 2, a_spec("8")))
     status = written(cluster)
     assert status is not None

@@ -44,7 +44,7 @@ def test_a_rolled_back_placement_takes_no_capacity_from_the_next() -> None:
     assert (cluster.reason_code("small-2"), cluster.reason_code("small-3")) == ("NoPlaceForPods", "NodeUnneeded")
 
 
-def test_a_node_that_the_scheduler_has_promised_to_a_pod_stays() -> None:
+def test_a_node_nominated_for_a_pod_is_kept() -> None:
     cluster = ShrinkingCluster(a_group("small")).add_group_nodes("small", 2)
     status = {"phase": "Pending", "nominatedNodeName": "small-2"}
     cluster.create(a_web_pod("important", "1", status=status))
@@ -53,6 +53,6 @@ def test_a_node_that_the_scheduler_has_promised_to_a_pod_stays() -> None:
 
 
 @pytest.mark.parametrize(("boosted", "asked"), [(500, 1000), (3000, 3000)])
-def test_a_pod_that_is_boosted_now_is_moved_with_no_less_than_it_asks_for(boosted: int, asked: int) -> None:
+def test_a_boosted_pod_is_moved_with_its_present_requests(boosted: int, asked: int) -> None:
     successors = ReplacementDemands(Storage(), lambda _pod: {"app": boosted})
     assert successors.demand(a_web_pod("web", "1")).requests[CPU] == asked

@@ -39,16 +39,16 @@ def with_annotation(key: str, value: str, **more: Any) -> Pod:
     return a_web_pod("web", annotations={key: value}, **more)
 
 
-def test_a_pod_of_a_replica_set_may_be_moved() -> None:
+def test_a_pod_of_a_replica_set_may_be_evicted() -> None:
     assert stays(a_web_pod("web")) is None
 
 
 @pytest.mark.parametrize(("key", "value"), [(SAFE, "false"), ("karpenter.sh/do-not-disrupt", "true")])
-def test_a_pod_that_says_so_is_not_moved(key: str, value: str) -> None:
+def test_a_pod_annotated_as_unsafe_to_evict_is_not_evicted(key: str, value: str) -> None:
     assert stays(with_annotation(key, value)) == "PodNotSafeToEvict"
 
 
-def test_a_pod_without_a_controller_is_not_moved() -> None:
+def test_a_pod_without_a_controller_is_not_evicted() -> None:
     assert stays(a_pod("bare")) == "PodNotReplicated"
 
 
@@ -63,7 +63,7 @@ def test_a_pod_without_a_controller_is_not_moved() -> None:
     ],
     ids=str,
 )
-def test_a_pod_that_tolerates_the_mark_is_not_moved(toleration: dict[str, str], code: str | None) -> None:
+def test_a_pod_that_tolerates_the_leaving_taint_is_not_evicted(toleration: dict[str, str], code: str | None) -> None:
     assert stays(a_web_pod("web", tolerations=[toleration])) == code
     assert stays(with_annotation(SAFE, "true", tolerations=[toleration])) is None
 
@@ -83,14 +83,14 @@ def test_a_pod_of_a_custom_controller_is_not_evicted_unless_settings_allow_it() 
     assert stays(pod, ScaleDownSettings(skip_nodes_with_custom_controller_pods=False)) is None
 
 
-def test_a_pod_with_files_on_the_node_is_not_moved_unless_settings_allow_it() -> None:
+def test_a_pod_with_local_storage_is_not_evicted_unless_settings_allow_it() -> None:
     pod = a_web_pod("web", volumes=[{"name": "scratch", "emptyDir": {}}])
     assert stays(pod) == "PodHasLocalStorage"
     assert stays(pod, ScaleDownSettings(skip_nodes_with_local_storage=False)) is None
     assert stays(a_web_pod("web", volumes=[{"name": "host", "hostPath": {}}])) == "PodHasLocalStorage"
 
 
-def test_files_in_memory_are_lost_with_any_pod() -> None:
+def test_an_empty_dir_in_memory_is_no_local_storage() -> None:
     assert stays(a_web_pod("web", volumes=[{"name": "shm", "emptyDir": {"medium": "Memory"}}])) is None
 
 
@@ -107,24 +107,24 @@ LOCAL = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
         ("scratch,hosts", "PodHasLocalStorage"),
     ],
 )
-def test_files_may_be_lost_whose_volumes_a_pod_names(said: str, reason: str | None) -> None:
+def test_volumes_annotated_as_safe_do_not_block_an_eviction(said: str, reason: str | None) -> None:
     volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "host", "hostPath": {"path": "/var"}}]
     assert stays(with_annotation(LOCAL, said, volumes=volumes)) == reason
 
 
-def test_files_on_a_volume_with_an_unknown_name_are_not_safe() -> None:
+def test_an_annotation_with_an_unknown_volume_name_has_no_effect() -> None:
     assert stays(a_web_pod("web", volumes=[{"emptyDir": {}}])) == "PodHasLocalStorage"
     assert stays(with_annotation(LOCAL, "scratch,", volumes=[{"emptyDir": {}}])) == "PodHasLocalStorage"
 
 
-def test_of_a_pod_with_files_on_the_node_the_first_volume_is_told_that_keeps_it() -> None:
+def test_the_reason_names_the_first_local_volume_that_blocks_an_eviction() -> None:
     volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}]
     said = find_drain_problem(placed(with_annotation(LOCAL, "scratch", volumes=volumes)), DisruptionBudgets(()), DOWN)
     assert said is not None
     assert "cache" in str(said)
 
 
-def test_a_pod_that_may_lose_its_files_is_kept_by_everything_else() -> None:
+def test_safe_local_volumes_do_not_override_other_reasons() -> None:
     volumes = [{"name": "scratch", "emptyDir": {}}]
     assert stays(with_annotation(LOCAL, "scratch", volumes=volumes, owner=("Widget", "w"))) == "PodOfCustomController"
     assert stays(a_web_pod("web", annotations={LOCAL: "scratch", SAFE: "false"}, volumes=volumes)) == (
@@ -132,24 +132,24 @@ def test_a_pod_that_may_lose_its_files_is_kept_by_everything_else() -> None:
     )
 
 
-def test_a_pod_of_the_system_is_moved_only_if_a_budget_says_how() -> None:
+def test_a_system_pod_is_evicted_only_if_a_disruption_budget_covers_it() -> None:
     pod = a_web_pod("dns", namespace="kube-system", labels=WEB)
     assert stays(pod) == "PodOfSystem"
     assert stays(pod, DOWN, a_budget("dns", 1, WEB, namespace="kube-system")) is None
     assert stays(pod, ScaleDownSettings(skip_nodes_with_system_pods=False)) is None
 
 
-def test_a_pod_that_says_it_is_safe_may_be_moved_whatever_it_is() -> None:
+def test_a_pod_annotated_as_safe_to_evict_may_be_evicted_whatever_its_kind() -> None:
     bare = with_annotation(SAFE, "true", volumes=[{"name": "scratch", "emptyDir": {}}], namespace="kube-system")
     assert stays(bare) is None
 
 
-def test_a_pod_that_makes_way_for_all_may_be_moved_unless_it_says_no() -> None:
+def test_an_expendable_pod_may_be_evicted_unless_annotated_otherwise() -> None:
     assert stays(a_pod("cheap", priority=-100)) is None
     assert stays(with_annotation(SAFE, "false", priority=-100)) == "PodNotSafeToEvict"
 
 
-def test_a_node_is_told_which_pod_keeps_it() -> None:
+def test_the_reason_of_a_node_names_the_pod_that_keeps_it() -> None:
     cluster = ShrinkingCluster(a_group("small"))
     cluster.add_group_nodes("small", 2).place(a_pod("bare", "1"), "small-1")
     cluster.plan_removals()
@@ -157,7 +157,7 @@ def test_a_node_is_told_which_pod_keeps_it() -> None:
     assert str(cluster.decisions["small-1"].reason) == "default/bare: it has no controller"
 
 
-def test_pods_that_are_going_do_not_keep_a_node_and_those_overdue_are_not_waited_for() -> None:
+def test_terminating_pods_do_not_keep_a_node_and_overdue_ones_are_ignored() -> None:
     going = ShrinkingCluster(a_group("small"))
     going.add_group_nodes("small", 1).place(a_pod("bare"), "small-1")
     going.mark_terminating("bare", START + 100)
@@ -176,7 +176,7 @@ def refused(pod: PlacedPod, *budgets: Any) -> str | None:
     return said.reason.code if said is not None else None
 
 
-def test_a_budget_is_used_up_by_what_is_taken_from_it() -> None:
+def test_evictions_use_up_a_disruption_budget() -> None:
     budgets = DisruptionBudgets([a_budget("web", 2, WEB)])
     pods = [placed(a_web_pod(f"web-{at}", labels=WEB)).pod for at in range(3)]
     for pod in pods[:2]:
@@ -187,7 +187,7 @@ def test_a_budget_is_used_up_by_what_is_taken_from_it() -> None:
     assert (said.reason.code, str(said)) == ("DisruptionsUsedUp", "default/web-2: web")
 
 
-def test_a_budget_of_another_namespace_or_with_other_labels_says_nothing() -> None:
+def test_a_budget_of_another_namespace_or_with_other_labels_does_not_apply() -> None:
     pod = placed(a_web_pod("web", labels=WEB))
     assert refused(pod, a_budget("web", 0, WEB, namespace="other"), a_budget("db", 0, {"app": "db"})) is None
 
@@ -197,11 +197,11 @@ def test_a_pod_under_two_budgets_is_never_evicted() -> None:
     assert refused(pod, a_budget("a", 5, WEB), a_budget("b", 5, WEB)) == "SeveralBudgets"
 
 
-def test_what_a_budget_says_of_an_older_version_does_not_count() -> None:
+def test_the_status_of_an_older_generation_of_a_budget_does_not_count() -> None:
     assert refused(placed(a_web_pod("web", labels=WEB)), a_budget("web", 5, WEB, observed=0)) == "DisruptionsUsedUp"
 
 
-def test_a_pod_that_is_not_ready_may_go_if_enough_others_are_or_the_budget_says_always() -> None:
+def test_an_unready_pod_may_be_evicted_if_enough_are_healthy_or_the_policy_is_always_allow() -> None:
     pod = placed(a_web_pod("web", labels=WEB), ready=False)
     assert refused(pod, a_budget("web", 0, WEB)) == "DisruptionsUsedUp"
     assert refused(pod, a_budget("web", 0, WEB, currentHealthy=2, desiredHealthy=2)) is None
@@ -217,7 +217,7 @@ def test_an_unreadable_budget_covers_no_pod_and_affects_no_other() -> None:
     assert refused(pod, bad, a_budget("web", 0, WEB)) == "DisruptionsUsedUp"
 
 
-def test_a_pod_that_does_not_run_yet_is_under_no_budget() -> None:
+def test_no_budget_applies_to_a_pod_that_does_not_run_yet() -> None:
     pod = a_web_pod("web", labels=WEB)
     assert DisruptionBudgets([a_budget("web", 0, WEB)]).find_eviction_problem(pod) is None
 

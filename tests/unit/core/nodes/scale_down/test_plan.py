@@ -24,7 +24,7 @@ def a_cluster(count: int = 3, **group: object) -> ShrinkingCluster:
     return cluster
 
 
-def test_an_empty_node_goes_after_ten_minutes() -> None:
+def test_an_empty_node_is_removed_after_ten_minutes() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
     cluster.plan_removals()
     assert cluster.reason_code("small-1") == "NodeInUse"
@@ -36,7 +36,7 @@ def test_an_empty_node_goes_after_ten_minutes() -> None:
     assert list(cluster.snapshot.nodes) == ["small-1"]
 
 
-def test_a_node_is_marked_first_and_given_back_only_after_a_while() -> None:
+def test_a_node_is_tainted_first_and_released_after_the_delay() -> None:
     cluster = a_cluster(1)
     cluster.run_pass(600)
     cluster.run_pass(1)
@@ -48,7 +48,7 @@ def test_a_node_is_marked_first_and_given_back_only_after_a_while() -> None:
     assert cluster.released == ["small-1"]
 
 
-def test_what_runs_on_an_underused_node_moves_to_another() -> None:
+def test_pods_of_an_underused_node_move_to_another() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "2500m")).run("small-2", a_web_pod("b", "500m"))
     cluster.run_pass(600)
     cluster.run_passes(100)
@@ -58,7 +58,7 @@ def test_what_runs_on_an_underused_node_moves_to_another() -> None:
     assert {each.node for each in cluster.snapshot.placed.values()} == {"small-1"}
 
 
-def test_a_node_whose_pods_fit_nowhere_else_stays_and_is_reported() -> None:
+def test_a_node_whose_pods_fit_nowhere_else_is_kept_and_reported() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3")).run("small-2", a_web_pod("b", "1500m"))
     cluster.plan_removals()
     assert cluster.reason_code("small-2") == "NoPlaceForPods"
@@ -78,7 +78,7 @@ def test_an_unremovable_node_is_not_tried_again_for_five_minutes() -> None:
     assert cluster.reason_code("small-2") == "NodeUnneeded"
 
 
-def test_several_underused_nodes_are_folded_into_one() -> None:
+def test_several_underused_nodes_are_consolidated_into_one() -> None:
     cluster = a_cluster(4)
     for number in range(1, 5):
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "500m"))
@@ -87,7 +87,7 @@ def test_several_underused_nodes_are_folded_into_one() -> None:
     assert len(cluster.snapshot.placed) == 4
 
 
-def test_of_nodes_that_go_together_none_takes_over_what_is_on_another() -> None:
+def test_nodes_removed_together_do_not_take_pods_of_each_other() -> None:
     cluster = ShrinkingCluster(
         a_group("small"), down=msgspec.structs.replace(DOWN, max_drain_parallelism=5)
     ).add_group_nodes("small", 6)
@@ -99,7 +99,7 @@ def test_of_nodes_that_go_together_none_takes_over_what_is_on_another() -> None:
     assert not any("+" in name for name in cluster.evicted)
 
 
-def test_a_group_never_gets_smaller_than_its_minimum() -> None:
+def test_a_group_never_falls_below_its_minimum_size() -> None:
     cluster = a_cluster(4, min_size=2)
     cluster.plan_removals()
     assert sorted(each.outcome for each in cluster.decisions.values()) == ["Kept", "Kept", "Unneeded", "Unneeded"]
@@ -108,14 +108,14 @@ def test_a_group_never_gets_smaller_than_its_minimum() -> None:
     assert {cluster.reason_code(name) for name in cluster.snapshot.nodes} == {"GroupAtMinimum"}
 
 
-def test_nodes_of_no_group_are_left_alone() -> None:
+def test_nodes_outside_all_groups_are_kept() -> None:
     cluster = a_cluster(0)
     cluster.nodes(a_node("bare"))
     cluster.run_passes(1500, every=30)
     assert cluster.reason_code("bare") == "NodeOfNoGroup"
 
 
-def test_ten_empty_nodes_go_at_a_time_and_one_with_pods() -> None:
+def test_at_most_ten_empty_nodes_and_one_with_pods_are_removed_at_a_time() -> None:
     cluster = a_cluster(20)
     for number in range(1, 6):
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "100m"))
@@ -128,7 +128,7 @@ def test_ten_empty_nodes_go_at_a_time_and_one_with_pods() -> None:
     assert "ScaleDownLimited" in {each.reason.reason.code for each in cluster.decisions.values()}
 
 
-def test_one_node_with_pods_goes_at_a_time() -> None:
+def test_only_one_node_with_pods_is_drained_at_a_time() -> None:
     cluster = a_cluster(5).run("small-5", a_web_pod("large", "3"))
     for number in range(1, 4):
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "100m"))
@@ -138,7 +138,7 @@ def test_one_node_with_pods_goes_at_a_time() -> None:
     assert len(cluster.tainted_nodes) == 1
 
 
-def test_a_node_that_takes_over_what_another_has_cannot_go_with_it() -> None:
+def test_a_node_that_takes_pods_of_a_drained_node_is_not_removed_with_it() -> None:
     cluster = ShrinkingCluster(a_group("a"), a_group("b"))
     cluster.add_group_nodes("a", 2).add_group_nodes("b", 1)
     cluster.run("a-1", a_web_pod("bound", "1", nodeSelector={"group": "a"})).run("a-2", a_web_pod("free", "1200m"))
@@ -158,7 +158,7 @@ def test_a_failed_drain_simulation_takes_no_capacity_from_the_next() -> None:
     assert (cluster.reason_code("a-1"), cluster.reason_code("a-2")) == ("NoPlaceForPods", "NodeUnneeded")
 
 
-def test_a_node_that_is_not_ready_goes_after_twenty_minutes() -> None:
+def test_an_unready_node_is_removed_after_twenty_minutes() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
     cluster.mark_unready("small-2")
     cluster.run_passes(1200, every=30)
@@ -167,7 +167,7 @@ def test_a_node_that_is_not_ready_goes_after_twenty_minutes() -> None:
     assert cluster.released == ["small-2"]
 
 
-def test_nodes_that_are_not_ready_can_be_kept() -> None:
+def test_a_setting_keeps_unready_nodes() -> None:
     cluster = a_cluster(1)
     cluster.down = msgspec.structs.replace(DOWN, scale_down_unready_enabled=False)
     cluster.mark_unready("small-1")
@@ -175,7 +175,7 @@ def test_nodes_that_are_not_ready_can_be_kept() -> None:
     assert cluster.reason_code("small-1") == "NodeUnreadyKept"
 
 
-def test_nothing_is_removed_for_ten_minutes_after_nodes_were_added() -> None:
+def test_no_node_is_removed_for_ten_minutes_after_an_order() -> None:
     cluster = a_cluster(1)
     cluster.run_pass(590)
     cluster.scale_down_memory = record_added_nodes(cluster.scale_down_memory, cluster.now)
@@ -186,7 +186,7 @@ def test_nothing_is_removed_for_ten_minutes_after_nodes_were_added() -> None:
     assert cluster.released == ["small-1"]
 
 
-def test_an_order_of_a_process_before_this_one_delays_removals_too() -> None:
+def test_an_order_of_an_earlier_process_delays_removals() -> None:
     cluster = a_cluster(1)
     cluster.run_pass(595)
     cluster._order_instance("small", cluster.now)
@@ -196,7 +196,7 @@ def test_an_order_of_a_process_before_this_one_delays_removals_too() -> None:
     assert cluster.reason_code("small-1") == "ScaleDownDelayed"
 
 
-def test_the_next_removal_can_wait_for_a_while_after_the_last() -> None:
+def test_a_setting_delays_the_next_removal_after_the_last() -> None:
     cluster = a_cluster(2)
     cluster.down = msgspec.structs.replace(
         DOWN, max_scale_down_parallelism=1, scale_down_delay_after_delete_seconds=300.0
@@ -211,7 +211,7 @@ def test_the_next_removal_can_wait_for_a_while_after_the_last() -> None:
     assert len(cluster.released) == 2
 
 
-def test_a_refusal_of_the_provider_keeps_the_node_and_delays_the_next_try() -> None:
+def test_a_refused_release_keeps_the_node_and_delays_the_next_removal() -> None:
     cluster = a_cluster(1)
     cluster.run_pass(600)
     cluster.run_pass()
@@ -226,7 +226,7 @@ def test_a_refusal_of_the_provider_keeps_the_node_and_delays_the_next_try() -> N
     assert cluster.reason_code("small-1") == "ScaleDownDelayed"
 
 
-def test_marks_of_a_process_that_ended_are_taken_off() -> None:
+def test_leaving_taints_of_an_ended_process_are_removed() -> None:
     cluster = a_cluster(1)
     cluster.run_pass(600)
     cluster.run_pass(1)
@@ -239,7 +239,7 @@ def test_marks_of_a_process_that_ended_are_taken_off() -> None:
     assert cluster.reason_code("small-1") == "NodeUnneeded"
 
 
-def test_a_node_that_gets_a_pod_meanwhile_is_kept() -> None:
+def test_a_node_that_gets_a_pod_during_its_removal_is_kept() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
     cluster.run_pass(600)
     cluster.run_pass(1)
@@ -251,7 +251,7 @@ def test_a_node_that_gets_a_pod_meanwhile_is_kept() -> None:
     assert cluster.released == []
 
 
-def test_a_node_for_which_a_pod_waits_is_kept() -> None:
+def test_a_node_that_a_pending_pod_needs_is_kept() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
     cluster.run_pass(600)
     cluster.run_pass(1)
@@ -262,7 +262,7 @@ def test_a_node_for_which_a_pod_waits_is_kept() -> None:
     assert cluster.plan().orders == ()
 
 
-def test_a_node_whose_mark_is_not_seen_yet_is_kept_for_a_pod_that_waits() -> None:
+def test_a_node_without_its_taint_yet_is_kept_for_a_pending_pod() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "3"))
     cluster.run_pass(600)
     cluster.plan_removals()
@@ -272,7 +272,7 @@ def test_a_node_whose_mark_is_not_seen_yet_is_kept_for_a_pod_that_waits() -> Non
     assert cluster.reason_code("small-2") == "NodeNeededAgain"
 
 
-def test_a_mark_that_is_not_seen_yet_is_written_again() -> None:
+def test_a_leaving_taint_that_is_not_observed_is_written_again() -> None:
     cluster = a_cluster(1)
     cluster.run_pass(600)
     first = cluster.plan_removals()
@@ -282,7 +282,7 @@ def test_a_mark_that_is_not_seen_yet_is_written_again() -> None:
     assert cluster.scale_down_memory.removals["small-1"].tainted_at is None
 
 
-def test_a_node_on_which_no_mark_is_ever_seen_is_kept_and_makes_way_for_others() -> None:
+def test_a_node_that_never_shows_its_taint_is_kept_and_blocks_no_other_removal() -> None:
     cluster = a_cluster(1)
     cluster.run_pass(600)
     cluster.plan_removals()
@@ -292,13 +292,13 @@ def test_a_node_on_which_no_mark_is_ever_seen_is_kept_and_makes_way_for_others()
     assert cluster.scale_down_memory.last_failed_at == cluster.now
 
 
-def test_a_pod_that_cannot_be_read_keeps_its_node_and_no_other() -> None:
+def test_an_unreadable_pod_keeps_only_its_own_node() -> None:
     cluster = a_cluster(3).run("small-1", a_web_pod("full", "2100m")).run("small-2", a_web_pod("odd", "100m", "lots"))
     cluster.plan_removals()
     assert (cluster.reason_code("small-2"), cluster.reason_code("small-3")) == ("PodDemandUnreadable", "NodeUnneeded")
 
 
-def test_a_node_of_absurd_capacity_is_judged_like_any_other() -> None:
+def test_a_node_of_absurd_capacity_gets_the_same_decisions() -> None:
     cluster = a_cluster(1)
     amounts = {"cpu": "9e30", "memory": "none", "pods": "-5"}
     node = cluster.snapshot.nodes["small-1"]
@@ -308,7 +308,7 @@ def test_a_node_of_absurd_capacity_is_judged_like_any_other() -> None:
     assert cluster.reason_code("small-1") == "NodeInUse"
 
 
-def test_a_node_that_was_given_back_counts_until_its_group_shows_it() -> None:
+def test_a_released_node_counts_until_its_group_shows_the_release() -> None:
     cluster = a_cluster(2, min_size=1)
     cluster.run_pass(600)
     cluster.run_pass(6)
@@ -324,7 +324,7 @@ def test_a_node_that_was_given_back_counts_until_its_group_shows_it() -> None:
         ]
 
 
-def test_a_namesake_of_a_node_that_was_being_removed_is_another_node() -> None:
+def test_a_new_node_with_the_name_of_a_removed_one_is_another_node() -> None:
     cluster = a_cluster(1)
     cluster.run_pass(600)
     cluster.run_pass(1)
@@ -337,7 +337,7 @@ def test_a_namesake_of_a_node_that_was_being_removed_is_another_node() -> None:
     assert plan.memory.last_deleted_at == cluster.now
 
 
-def test_a_node_is_kept_if_its_pods_find_no_place_any_more() -> None:
+def test_a_node_is_kept_if_its_pods_no_longer_fit_elsewhere() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("a", "2500m")).run("small-2", a_web_pod("b", "1"))
     cluster.run_pass(600)
     cluster.run_pass(1)
@@ -372,7 +372,7 @@ def test_a_taint_on_a_node_outside_our_groups_is_removed_only_when_no_other_proc
     assert cluster.tainted_nodes == []
 
 
-def test_a_node_that_others_are_about_to_remove_is_theirs() -> None:
+def test_a_node_tainted_by_another_autoscaler_is_left_to_it() -> None:
     cluster = a_cluster(0)
     taints = [{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]
     node = a_node("small-1", taints=taints)
@@ -384,7 +384,7 @@ def test_a_node_that_others_are_about_to_remove_is_theirs() -> None:
     assert plan.actions == ()
 
 
-def test_an_instance_that_is_leaving_is_waited_for_and_never_unmarked() -> None:
+def test_the_taint_of_a_node_stays_while_its_instance_is_leaving() -> None:
     cluster = a_cluster(1)
     cluster.run_pass(600)
     cluster.run_pass(6)
@@ -399,7 +399,7 @@ def test_an_instance_that_is_leaving_is_waited_for_and_never_unmarked() -> None:
         assert cluster.reason_code("small-1") == "NodeGoing"
 
 
-def test_a_provider_that_takes_a_node_back_and_keeps_it_is_seen_through() -> None:
+def test_a_released_node_that_the_provider_keeps_is_kept_after_a_while() -> None:
     cluster = a_cluster(1)
     cluster.run_pass(600)
     cluster.run_pass(6)
@@ -414,7 +414,7 @@ def test_a_provider_that_takes_a_node_back_and_keeps_it_is_seen_through() -> Non
     assert cluster.tainted_nodes == []
 
 
-def test_removals_end_when_they_are_switched_off() -> None:
+def test_removals_stop_when_scale_down_is_disabled() -> None:
     cluster = a_cluster(1)
     cluster.run_pass(600)
     cluster.run_pass(1)
@@ -427,7 +427,7 @@ def test_removals_end_when_they_are_switched_off() -> None:
 @pytest.mark.parametrize(
     "annotation", ["cluster_autoscaler.kubernetes.io__scale_down_disabled", "karpenter.sh__do_not_disrupt"]
 )
-def test_an_annotation_keeps_a_node(annotation: str) -> None:
+def test_a_scale_down_disabled_annotation_keeps_a_node(annotation: str) -> None:
     cluster = a_cluster(1)
     cluster.annotate("small-1", **{annotation: "true"})
     cluster.run_passes(1000, every=30)
@@ -435,7 +435,7 @@ def test_an_annotation_keeps_a_node(annotation: str) -> None:
     assert not cluster.tainted_nodes
 
 
-def test_a_node_that_is_still_booting_is_no_candidate() -> None:
+def test_a_starting_node_is_no_candidate() -> None:
     cluster = a_cluster(0)
     cluster._order_instance("small", cluster.now)
     cluster.update_groups()
@@ -446,7 +446,7 @@ def test_a_node_that_is_still_booting_is_no_candidate() -> None:
     assert cluster.reason_code("small-1") == "NodeStarting"
 
 
-def test_a_drain_goes_on_as_fast_as_budgets_allow() -> None:
+def test_a_drain_evicts_pods_as_fast_as_budgets_allow() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2"))
     cluster.run("small-2", *(a_web_pod(f"pod-{at}", "100m", labels={"app": "web"}) for at in range(3)))
     cluster.budgets = [a_budget("web", 1, {"app": "web"})]
@@ -464,7 +464,7 @@ def test_a_drain_goes_on_as_fast_as_budgets_allow() -> None:
     assert cluster.released == ["small-2"]
 
 
-def test_a_drain_that_budgets_do_not_let_end_is_given_up() -> None:
+def test_a_drain_that_budgets_block_is_given_up() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2"))
     cluster.run("small-2", a_web_pod("a", "100m", labels={"app": "web"}))
     cluster.budgets = [a_budget("web", 1, {"app": "web"})]
@@ -477,7 +477,7 @@ def test_a_drain_that_budgets_do_not_let_end_is_given_up() -> None:
     assert cluster.scale_down_memory.last_failed_at > 0
 
 
-def test_a_node_whose_pods_no_budget_lets_go_is_not_even_marked() -> None:
+def test_a_node_whose_pods_no_budget_lets_go_is_not_tainted() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2"))
     cluster.run("small-2", a_web_pod("a", "100m", labels={"app": "web"}))
     cluster.budgets = [a_budget("web", 0, {"app": "web"})]
@@ -487,7 +487,7 @@ def test_a_node_whose_pods_no_budget_lets_go_is_not_even_marked() -> None:
     assert cluster.tainted_nodes == []
 
 
-def test_pods_that_are_going_are_waited_for_as_long_as_they_may_take() -> None:
+def test_a_drain_waits_for_terminating_pods_for_their_grace_period() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "3")).run("small-2", a_web_pod("a", "100m"))
     cluster.mark_terminating("a", cluster.now + 900)
     cluster.run_pass(600)
@@ -498,7 +498,7 @@ def test_pods_that_are_going_are_waited_for_as_long_as_they_may_take() -> None:
     assert cluster.released == ["small-2"]
 
 
-def test_pods_that_make_way_for_all_need_no_place() -> None:
+def test_expendable_pods_need_no_other_node() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "4"))
     cluster.run("small-2", a_web_pod("cheap", "4", priority=-100))
     cluster.run_pass(600)
@@ -507,7 +507,7 @@ def test_pods_that_make_way_for_all_need_no_place() -> None:
     assert cluster.released == ["small-2"]
 
 
-def test_pods_of_daemon_sets_go_with_their_node() -> None:
+def test_daemon_set_pods_are_removed_with_their_node() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "3"))
     cluster.run("small-2", a_web_pod("agent", "500m", owner=("DaemonSet", "agent")))
     cluster.run_pass(600)
@@ -516,7 +516,7 @@ def test_pods_of_daemon_sets_go_with_their_node() -> None:
     assert cluster.released == ["small-2"]
 
 
-def test_rules_about_other_pods_hold_where_pods_would_go() -> None:
+def test_inter_pod_rules_hold_in_the_drain_simulation() -> None:
     cluster = a_cluster(2)
     for number in (1, 2):
         cluster.run(f"small-{number}", a_web_pod(f"p{number}", "100m", labels={"app": "db"}, **apart({"app": "db"})))
@@ -526,7 +526,7 @@ def test_rules_about_other_pods_hold_where_pods_would_go() -> None:
     assert {cluster.reason_code(name) for name in cluster.snapshot.nodes} == {"NoPlaceForPods"}
 
 
-def test_a_pod_that_would_be_boosted_again_needs_headroom_for_that() -> None:
+def test_a_pod_that_would_be_boosted_again_needs_capacity_for_the_boost() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2500m")).run("small-2", a_web_pod("slow", "500m"))
     cluster.starts = lambda pod: {"app": 2000} if pod.metadata.name.startswith("slow") else {}
     cluster.run_pass(600)
@@ -538,7 +538,7 @@ def test_a_pod_that_would_be_boosted_again_needs_headroom_for_that() -> None:
     assert cluster.released == ["small-2"]
 
 
-def test_a_pod_goes_only_where_its_volumes_can_be_reached() -> None:
+def test_a_drained_pod_moves_only_to_nodes_that_reach_its_volumes() -> None:
     cluster = a_cluster(2).run("small-1", a_web_pod("full", "2500m"))
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     cluster.run("small-2", a_web_pod("db", "500m", volumes=[volume], owner=("StatefulSet", "db")))
@@ -553,7 +553,7 @@ def test_a_pod_goes_only_where_its_volumes_can_be_reached() -> None:
 
 
 @pytest.mark.req("BF-34")
-def test_chunks_hold_a_node_only_while_headroom_would_be_lost() -> None:
+def test_chunks_keep_a_node_only_if_they_fit_on_no_other() -> None:
     cluster = a_cluster(3).run("small-1", a_web_pod("a", "3"))
     cluster.buffers(a_buffer("spare", 4))
     cluster.run_passes(1500, every=30)
@@ -564,7 +564,7 @@ def test_chunks_hold_a_node_only_while_headroom_would_be_lost() -> None:
     assert held == {"NodeInUse", "NoPlaceForChunks"}
 
 
-def test_a_node_with_nothing_but_chunks_goes_like_an_empty_one() -> None:
+def test_a_node_with_only_chunks_is_removed_like_an_empty_one() -> None:
     cluster = a_cluster(6)
     cluster.down = msgspec.structs.replace(DOWN, max_drain_parallelism=0)
     cluster.buffers(a_buffer("spare", 6, a_spec("1")))
@@ -575,7 +575,7 @@ def test_a_node_with_nothing_but_chunks_goes_like_an_empty_one() -> None:
 
 
 @pytest.mark.req("BF-35")
-def test_a_minimum_is_kept_whether_it_is_used_or_not() -> None:
+def test_a_keep_minimum_buffer_keeps_its_nodes_used_or_not() -> None:
     cluster = a_cluster(3).run("small-1", a_web_pod("a", "3"))
     cluster.buffers(a_buffer("floor", 8, recreationStrategy="KeepMinimum"))
     cluster.run_passes(1500, every=30)
@@ -584,7 +584,7 @@ def test_a_minimum_is_kept_whether_it_is_used_or_not() -> None:
 
 
 @pytest.mark.req("BF-36")
-def test_a_minimum_may_be_met_by_nodes_of_two_groups_together() -> None:
+def test_nodes_of_two_groups_together_meet_a_keep_minimum_buffer() -> None:
     cluster = ShrinkingCluster(a_group("a"), a_group("b"))
     cluster.add_group_nodes("a", 2).add_group_nodes("b", 2).run("a-1", a_web_pod("x", "3")).run(
         "b-1", a_web_pod("y", "3")
@@ -608,7 +608,7 @@ def test_a_node_needed_by_chunks_again_is_kept() -> None:
     assert cluster.plan().orders == ()
 
 
-def test_of_two_empty_nodes_the_dearer_goes() -> None:
+def test_of_two_empty_nodes_the_more_expensive_is_removed() -> None:
     cluster = ShrinkingCluster(a_group("a-cheap", price=1.0), a_group("b-dear", price=2.0))
     cluster.add_group_nodes("a-cheap", 1).add_group_nodes("b-dear", 1).buffers(a_buffer("spare", 4))
     cluster.run_pass(600)
@@ -617,7 +617,7 @@ def test_of_two_empty_nodes_the_dearer_goes() -> None:
     assert cluster.plan().buffers[0].is_provisioned
 
 
-def test_one_plan_tries_only_so_many_nodes_with_pods_and_the_others_have_their_turn() -> None:
+def test_a_plan_simulates_a_bounded_number_of_drains_and_later_plans_the_others() -> None:
     cluster = a_cluster(7).run("small-7", a_web_pod("large", "2100m"))
     cluster.down = msgspec.structs.replace(DOWN, max_nodes_tried=2)
     for number in range(1, 7):
@@ -635,7 +635,7 @@ def test_one_plan_tries_only_so_many_nodes_with_pods_and_the_others_have_their_t
     assert list(cluster.snapshot.nodes) == ["small-7"]
 
 
-def test_nodes_that_a_budget_holds_keep_no_others_from_going() -> None:
+def test_nodes_blocked_by_a_budget_do_not_block_other_removals() -> None:
     cluster = a_cluster(3).run("small-1", a_web_pod("large", "2100m"))
     cluster.down = msgspec.structs.replace(DOWN, max_nodes_tried=1)
     cluster.run("small-2", a_web_pod("held", "100m", labels={"app": "web"})).run("small-3", a_web_pod("free", "200m"))
@@ -648,7 +648,7 @@ def test_nodes_that_a_budget_holds_keep_no_others_from_going() -> None:
     assert cluster.released == ["small-3", "small-2"]
 
 
-def test_a_node_on_which_a_pod_is_expected_stays() -> None:
+def test_a_node_that_a_pending_pod_would_get_is_kept() -> None:
     cluster = a_cluster(1)
     cluster.create(a_pod("soon", "1"))
     cluster.plan_removals()

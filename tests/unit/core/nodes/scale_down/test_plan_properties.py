@@ -134,9 +134,7 @@ def test_no_protected_pod_is_evicted_and_evicted_pods_fit_elsewhere(
     on_top=st.booleans(),
     waiting=st.integers(0, 2),
 )
-def test_nothing_is_lost_and_nothing_is_ordered_anew_and_it_comes_to_an_end(
-    counts: list[int], chunks: int, on_top: bool, waiting: int
-) -> None:
+def test_removals_lose_no_pod_order_no_node_and_end(counts: list[int], chunks: int, on_top: bool, waiting: int) -> None:
     cluster = ShrinkingCluster(a_group("small"), down=QUICK)
     cluster.add_group_nodes("small", 4)
     for node, count in enumerate(counts, 1):

@@ -25,7 +25,7 @@ def refusals(cluster: Cluster) -> dict[str, tuple[str, ...]]:
     return {str(each.reason): each.groups for verdict in verdicts for each in verdict.refused}
 
 
-def test_a_group_never_gets_larger_than_it_may() -> None:
+def test_a_group_never_exceeds_its_maximum_size() -> None:
     cluster = Cluster(a_group("small", most=2)).create_pods(20)
     assert cluster.ordered() == {"small": 2}
     assert cluster.last is not None
@@ -33,7 +33,7 @@ def test_a_group_never_gets_larger_than_it_may() -> None:
     assert refusals(cluster) == {"GroupAtMaximum": ("small",)}
 
 
-def test_what_one_group_may_not_have_is_ordered_from_the_next() -> None:
+def test_nodes_beyond_the_maximum_of_a_group_are_ordered_from_the_next() -> None:
     cluster = Cluster(a_group("cheap", most=2), a_group("dear", price=3.0)).create_pods(20)
     assert cluster.ordered() == {"cheap": 2, "dear": 3}
 
@@ -41,7 +41,7 @@ def test_what_one_group_may_not_have_is_ordered_from_the_next() -> None:
 @pytest.mark.parametrize(
     ("limit", "ordered"), [({"max_nodes_total": 3}, 2), ({"cores_total": 12}, 2), ({"memory_total": 64 * GIB}, 3)]
 )
-def test_the_cluster_never_gets_larger_than_it_may(limit: dict[str, int], ordered: int) -> None:
+def test_the_cluster_never_exceeds_its_limits(limit: dict[str, int], ordered: int) -> None:
     settings = msgspec.structs.replace(SETTINGS, **limit)
     cluster = Cluster(a_group("small"), settings=settings).nodes(a_node("there"))
     cluster.place(a_pod("full", cpu="4"), "there")
@@ -49,7 +49,7 @@ def test_the_cluster_never_gets_larger_than_it_may(limit: dict[str, int], ordere
     assert refusals(cluster) == {"ClusterAtLimit": ("small",)}
 
 
-def test_limits_of_the_cluster_count_what_is_on_its_way() -> None:
+def test_limits_of_the_cluster_count_upcoming_nodes() -> None:
     cluster = Cluster(a_group("small"), settings=ScaleUpSettings(max_nodes_total=3)).create_pods(8)
     assert cluster.ordered() == {"small": 2}
     cluster.execute_orders()
@@ -58,13 +58,13 @@ def test_limits_of_the_cluster_count_what_is_on_its_way() -> None:
     assert cluster.ordered() == {}
 
 
-def test_groups_that_are_alike_share_the_limit_of_the_cluster() -> None:
+def test_similar_groups_share_the_limit_of_the_cluster() -> None:
     groups = [a_group(f"g-{at}", labels={"topology.kubernetes.io/zone": f"z{at}"}) for at in range(3)]
     cluster = Cluster(*groups, settings=ScaleUpSettings(max_nodes_total=2)).create_pods(40)
     assert sum(cluster.ordered().values()) == 2
 
 
-def test_no_more_than_so_many_are_ordered_at_once_and_the_rest_follows() -> None:
+def test_one_scale_up_orders_a_bounded_number_and_the_rest_follows() -> None:
     cluster = Cluster(a_group("small"), settings=ScaleUpSettings(max_nodes_per_scaleup=2)).create_pods(20)
     assert cluster.ordered() == {"small": 2}
     assert refusals(cluster) == {"ScaleUpLimited": ("small",)}
@@ -72,14 +72,14 @@ def test_no_more_than_so_many_are_ordered_at_once_and_the_rest_follows() -> None
     assert cluster.ordered() == {"small": 2}
 
 
-def test_a_group_that_is_above_its_maximum_already_gets_nothing() -> None:
+def test_a_group_above_its_maximum_gets_no_order() -> None:
     cluster = Cluster(a_group("small", most=1)).add_group_nodes("small", 3)
     for node in list(cluster.snapshot.nodes):
         cluster.place(a_pod(f"on-{node}", cpu="4"), node)
     assert cluster.create_pods(4).ordered() == {}
 
 
-def test_an_instance_that_failed_is_given_back_and_its_group_left_alone() -> None:
+def test_a_failed_instance_is_released_and_its_group_backed_off() -> None:
     cluster = Cluster(a_group("bad"), a_group("good", price=3.0)).create_pods(4)
     assert cluster.ordered() == {"bad": 1}
     cluster.execute_orders().fail("bad")
@@ -92,7 +92,7 @@ def test_an_instance_that_failed_is_given_back_and_its_group_left_alone() -> Non
     assert plan.requeue_at == START + 300
 
 
-def test_a_group_is_tried_again_after_its_time_and_left_alone_twice_as_long() -> None:
+def test_a_group_is_tried_again_after_its_backoff_which_doubles() -> None:
     cluster = Cluster(a_group("bad", boot_seconds=1e6)).create_pods(4)
     for expected in (300.0, 600.0, 1200.0, 1800.0, 1800.0):
         assert cluster.ordered() == {"bad": 1}
@@ -103,7 +103,7 @@ def test_a_group_is_tried_again_after_its_time_and_left_alone_twice_as_long() ->
         cluster.execute_orders().wait(expected)
 
 
-def test_a_group_that_was_well_for_long_starts_anew() -> None:
+def test_the_backoff_of_a_group_without_failures_is_reset() -> None:
     first = back_off(None, START, "one", SETTINGS)
     again = back_off(first, first.until + 1, "two", SETTINGS)
     assert (first.seconds, again.seconds) == (300.0, 600.0)
@@ -117,7 +117,7 @@ def test_several_failures_of_one_order_count_once() -> None:
     )
 
 
-def test_a_node_that_never_comes_up_is_given_up_after_its_time() -> None:
+def test_a_node_that_never_comes_up_is_released_after_the_provision_time() -> None:
     cluster = Cluster(a_group("slow", boot_seconds=1e6)).create_pods(4)
     cluster.plan()
     plan = cluster.execute_orders().plan()
@@ -133,7 +133,7 @@ def test_a_node_that_never_comes_up_is_given_up_after_its_time() -> None:
     assert cluster.ordered() == {"slow": 1}
 
 
-def test_an_order_that_was_confirmed_and_never_carried_out_is_given_up_after_its_time() -> None:
+def test_a_confirmed_order_without_nodes_is_lost_after_the_provision_time() -> None:
     cluster = Cluster(a_group("liar")).create_pods(4)
     assert cluster.ordered() == {"liar": 1}
     cluster.wait(899)
@@ -146,7 +146,7 @@ def test_an_order_that_was_confirmed_and_never_carried_out_is_given_up_after_its
     assert cluster.ordered() == {"liar": 1}
 
 
-def test_a_target_without_instances_counts_for_a_while_and_then_no_more() -> None:
+def test_a_target_without_instances_counts_until_the_provision_time() -> None:
     cluster = Cluster(a_group("liar"), a_group("other", price=3.0)).create_pods(4)
     cluster.extra["liar"] = 1
     cluster.update_groups()
@@ -165,7 +165,7 @@ class Claiming(Cluster):
         return instance
 
 
-def test_a_group_whose_machines_are_up_and_become_no_nodes_is_left_alone_and_another_is_taken() -> None:
+def test_a_group_whose_machines_become_no_nodes_is_backed_off_for_another() -> None:
     cluster = Claiming(a_group("liar"), a_group("other", price=3.0)).create_pods(4)
     assert cluster.ordered() == {"liar": 1}
     cluster.execute_orders().wait(899)
@@ -176,14 +176,14 @@ def test_a_group_whose_machines_are_up_and_become_no_nodes_is_left_alone_and_ano
     assert not plan.releases
 
 
-def test_a_machine_that_had_a_node_for_long_is_no_failure_without_it() -> None:
+def test_a_machine_that_lost_its_node_later_is_no_failure() -> None:
     cluster = Cluster(a_group("small")).add_group_nodes("small", 1)
     cluster.snapshot.put_node("small-1", None)
     assert not cluster.plan().notes
     assert not cluster.memory.backoffs
 
 
-def test_a_refused_order_is_not_waited_for() -> None:
+def test_a_refused_order_is_not_upcoming() -> None:
     cluster = Cluster(a_group("refuses"), a_group("other", price=3.0)).create_pods(4)
     assert cluster.ordered() == {"refuses": 1}
     cluster.memory = record_failed_order(cluster.memory, "refuses", "no machines", cluster.now, SETTINGS)
@@ -191,7 +191,7 @@ def test_a_refused_order_is_not_waited_for() -> None:
     assert cluster.memory.backoffs["refuses"].reason == "no machines"
 
 
-def test_a_process_that_forgot_everything_orders_nothing_twice() -> None:
+def test_a_process_that_lost_its_memory_orders_no_node_twice() -> None:
     cluster = Cluster(a_group("small", boot_seconds=300)).create_pods(10).buffers(a_buffer("spare", 4))
     plan = cluster.plan()
     assert plan.orders
@@ -200,7 +200,7 @@ def test_a_process_that_forgot_everything_orders_nothing_twice() -> None:
     assert cluster.ordered() == {}
 
 
-def test_a_group_whose_nodes_come_with_less_is_known_by_what_it_delivers() -> None:
+def test_a_group_is_estimated_by_the_smaller_nodes_that_it_delivers() -> None:
     cluster = Cluster(a_group("liar", boot_seconds=10)).create(a_pod("big", cpu="4"))
     assert cluster.ordered() == {"liar": 1}
     cluster.execute_orders().wait(10)
@@ -211,7 +211,7 @@ def test_a_group_whose_nodes_come_with_less_is_known_by_what_it_delivers() -> No
     assert str(plan.notes["liar"]) == "liar-1 has cpu 2 instead of 4"
 
 
-def test_a_node_that_is_leaving_is_not_on_its_way() -> None:
+def test_a_leaving_node_is_not_upcoming() -> None:
     cluster = Cluster(a_group("small")).create_pods(4)
     cluster.plan()
     cluster.execute_orders()
@@ -222,7 +222,7 @@ def test_a_node_that_is_leaving_is_not_on_its_way() -> None:
     assert cluster.nodes(a_node("small-1", ready=False, taints=taints)).ordered() == {"small": 1}
 
 
-def test_instances_are_tied_to_nodes_by_the_id_that_a_node_says_it_has() -> None:
+def test_instances_are_matched_with_nodes_by_provider_id() -> None:
     cluster = Cluster(a_group("cloud")).create_pods(4)
     node = a_node("ip-10-0-0-1", labels={"group": "cloud"})
     ready = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, provider_id="cloud://1"))
@@ -235,13 +235,13 @@ def test_instances_are_tied_to_nodes_by_the_id_that_a_node_says_it_has() -> None
     assert state.group.name == "cloud"
 
 
-def test_nodes_with_absurd_capacity_break_nothing() -> None:
+def test_nodes_with_absurd_capacity_do_not_break_a_plan() -> None:
     absurd = a_node("absurd", cpu="-5", memory="9999999999999999Ei")
     cluster = Cluster(a_group("small"), a_group("none", cpu="0", memory="0")).nodes(absurd).create_pods(4)
     assert cluster.ordered() == {"small": 1}
 
 
-def test_a_group_whose_nodes_have_none_of_what_is_limited_is_not_limited_by_it() -> None:
+def test_a_limit_does_not_apply_to_groups_without_the_resource() -> None:
     limited = ScaleUpSettings(memory_total=10**16)
     cluster = Cluster(a_group("none", memory="0"), settings=limited).create(a_pod("frugal", memory="0"))
     assert cluster.ordered() == {"none": 1}
@@ -258,7 +258,7 @@ def test_a_group_whose_nodes_have_none_of_what_is_limited_is_not_limited_by_it()
         (3, (0, 0), (0, 0), (0, 0)),
     ],
 )
-def test_nodes_are_shared_out_to_the_smallest_first(
+def test_balanced_nodes_go_to_the_smallest_group_first(
     count: int, sizes: tuple[int, ...], rooms: tuple[int, ...], expected: tuple[int, ...]
 ) -> None:
     assert tuple(balance_nodes(count, np.array(sizes), np.array(rooms)).tolist()) == expected

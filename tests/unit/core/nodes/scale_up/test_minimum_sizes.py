@@ -22,7 +22,7 @@ def notes(cluster: Cluster) -> dict[str, str]:
     return {group: str(said) for group, said in cluster.last.notes.items()}
 
 
-def test_a_minimum_only_keeps_nodes_unless_it_is_enforced() -> None:
+def test_a_minimum_size_only_keeps_nodes_unless_it_is_enforced() -> None:
     assert Cluster(a_group("small", min_size=3)).ordered() == {}
 
 
@@ -37,7 +37,7 @@ def test_a_group_below_its_minimum_is_ordered_up_to_it_once() -> None:
     assert cluster.size == 3
 
 
-def test_what_is_ordered_for_pods_and_chunks_counts() -> None:
+def test_nodes_ordered_for_pods_and_chunks_count_for_the_minimum_size() -> None:
     pods, chunks = {"for": "pods"}, {"for": "chunks"}
     groups = a_group("pods", min_size=2, labels=pods), a_group("chunks", min_size=1, labels=chunks)
     cluster = Cluster(*groups, settings=ENFORCED)
@@ -47,7 +47,7 @@ def test_what_is_ordered_for_pods_and_chunks_counts() -> None:
     assert whys(cluster) == {"pods": "OrderedForPods", "chunks": "OrderedForBuffers"}
 
 
-def test_pending_pods_come_before_a_minimum() -> None:
+def test_pending_pods_come_before_a_minimum_size() -> None:
     settings = ScaleUpSettings(enforce_node_group_min_size=True, max_nodes_total=2)
     groups = a_group("kept", min_size=5), a_group("wanted", labels={"for": "pods"}, price=9.0)
     cluster = Cluster(*groups, settings=settings).create(a_pod("web", nodeSelector={"for": "pods"}))
@@ -66,7 +66,7 @@ def test_limits_of_one_scale_up_hold_and_the_rest_follows() -> None:
     assert notes(cluster) == {}
 
 
-def test_a_group_that_failed_is_left_alone_and_tried_again() -> None:
+def test_a_group_that_failed_is_backed_off_and_tried_again() -> None:
     cluster = Cluster(a_group("small", min_size=1), settings=ENFORCED)
     assert cluster.ordered() == {"small": 1}
     cluster.memory = record_failed_order(cluster.memory, "small", "no machine", cluster.now, ENFORCED)
@@ -77,7 +77,7 @@ def test_a_group_that_failed_is_left_alone_and_tried_again() -> None:
     assert cluster.wait(301).ordered() == {"small": 1}
 
 
-def test_pods_use_the_nodes_of_a_minimum_that_are_on_their_way() -> None:
+def test_pods_use_upcoming_nodes_of_a_minimum_size() -> None:
     cluster = Cluster(a_group("small", min_size=1), settings=ENFORCED)
     cluster.plan()
     cluster.execute_orders().create(a_pod("web"))
@@ -91,9 +91,7 @@ def test_pods_use_the_nodes_of_a_minimum_that_are_on_their_way() -> None:
     pods=st.integers(0, 12),
     total=st.integers(0, 8),
 )
-def test_no_limit_is_broken_for_a_minimum_and_none_is_missed_that_could_be_kept(
-    least: int, most: int, have: int, pods: int, total: int
-) -> None:
+def test_minimum_sizes_are_reached_within_all_limits(least: int, most: int, have: int, pods: int, total: int) -> None:
     settings = ScaleUpSettings(enforce_node_group_min_size=True, max_nodes_total=total)
     cluster = Cluster(a_group("small", min_size=min(least, most), most=most), settings=settings)
     cluster.nodes(a_node("other", cpu="1")).add_group_nodes("small", min(have, most)).create_pods(pods)

@@ -105,7 +105,7 @@ def test_every_pod_and_chunk_is_counted_once(rng: Random) -> None:
 
 @few
 @given(rng=worlds)
-def test_nothing_is_ordered_again_for_the_same_need(rng: Random) -> None:
+def test_no_node_is_ordered_again_for_the_same_pods(rng: Random) -> None:
     cluster = a_random_cluster(rng, spreads=False)
     first = cluster.plan()
     if any(pod.unplaced for pod in first.pods) or any(buffer.unplaced for buffer in first.buffers):
@@ -128,7 +128,7 @@ def test_ordered_nodes_serve_the_pods_they_were_ordered_for(rng: Random) -> None
 
 @few
 @given(rng=worlds)
-def test_a_process_that_knows_of_nothing_orders_nothing_twice(rng: Random) -> None:
+def test_a_process_without_memory_orders_no_node_twice(rng: Random) -> None:
     cluster = Cluster(a_group("only", rng.choice(("2", "4", "8")), "16Gi"))
     for at in range(rng.choice((1, 3, 6))):
         cluster.create_pods(rng.choice((1, 3, 8)), f"app-{at}", cpu=rng.choice(("100m", "700m", "1", "2")))
@@ -140,7 +140,7 @@ def test_a_process_that_knows_of_nothing_orders_nothing_twice(rng: Random) -> No
 
 @few
 @given(rng=worlds)
-def test_plain_pods_get_as_many_nodes_as_one_after_the_other_would_on_the_first_that_fits(rng: Random) -> None:
+def test_plain_pods_get_as_many_nodes_as_sequential_first_fit(rng: Random) -> None:
     kinds = [(rng.randrange(50, 4000), rng.choice((1, 2, 5, 9))) for _ in range(rng.choice((1, 3, 8)))]
     cluster = Cluster(a_group("only", "4", "64Gi"))
     for at, (millicores, count) in enumerate(kinds):
@@ -158,7 +158,7 @@ def test_plain_pods_get_as_many_nodes_as_one_after_the_other_would_on_the_first_
 
 @few
 @given(rng=worlds)
-def test_ordering_booting_and_planning_again_comes_to_rest(rng: Random) -> None:
+def test_repeated_planning_and_booting_reaches_a_fixed_point(rng: Random) -> None:
     cluster = a_random_cluster(rng)
     for _ in range(12):
         if not cluster.plan().orders:
@@ -171,7 +171,7 @@ def test_ordering_booting_and_planning_again_comes_to_rest(rng: Random) -> None:
 
 @few
 @given(rng=worlds)
-def test_with_no_pending_pods_and_provisioned_buffers_nothing_is_ordered_and_no_chunk_moves(rng: Random) -> None:
+def test_without_pending_pods_and_with_provisioned_buffers_a_plan_changes_nothing(rng: Random) -> None:
     cluster = a_random_cluster(rng)
     cluster.delete(*cluster.pending)
     cluster.plan()
@@ -188,7 +188,7 @@ def test_with_no_pending_pods_and_provisioned_buffers_nothing_is_ordered_and_no_
 @pytest.mark.req("BF-43")
 @few
 @given(rng=worlds)
-def test_real_pods_get_no_less_because_of_buffers(rng: Random) -> None:
+def test_buffers_take_no_capacity_from_real_pods(rng: Random) -> None:
     state = rng.getstate()
     without = a_random_cluster(rng, buffers=False)
     rng.setstate(state)

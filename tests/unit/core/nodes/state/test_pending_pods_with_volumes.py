@@ -40,7 +40,7 @@ def in_zones() -> Cluster:
     return Cluster(a_group("a", labels={ZONE: "za"}), a_group("b", labels={ZONE: "zb"}, price=9.0))
 
 
-def test_a_pod_that_was_read_before_its_claim_was_bound_goes_where_its_volume_is() -> None:
+def test_a_pending_pod_is_read_again_when_its_claim_is_bound() -> None:
     cluster = in_zones()
     cluster.snapshot.put_storage(stored())
     cluster.create(with_claim("db-0"))
@@ -52,7 +52,7 @@ def test_a_pod_that_was_read_before_its_claim_was_bound_goes_where_its_volume_is
     assert cluster.ordered() == {"b": 1}
 
 
-def test_no_node_is_ordered_for_a_pod_whose_claim_is_for_another_pod_alone() -> None:
+def test_no_node_is_ordered_for_a_pod_whose_exclusive_claim_is_in_use() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there"))
     cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
     cluster.place(with_claim("db-0", cpu="4"), "there").create(with_claim("db-1"))
@@ -62,7 +62,7 @@ def test_no_node_is_ordered_for_a_pod_whose_claim_is_for_another_pod_alone() -> 
     assert [str(each) for each in verdict.refused] == ["VolumeNotReady: small"]
 
 
-def test_once_the_other_pod_is_gone_a_node_is_ordered() -> None:
+def test_a_node_is_ordered_once_the_exclusive_claim_is_free() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there"))
     cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
     cluster.place(with_claim("db-0", cpu="1"), "there").create(with_claim("db-1", cpu="4"))
@@ -71,7 +71,7 @@ def test_once_the_other_pod_is_gone_a_node_is_ordered() -> None:
     assert cluster.ordered() == {"small": 1}
 
 
-def test_a_pending_pod_is_read_again_when_another_pod_takes_its_claim() -> None:
+def test_a_pending_pod_is_read_again_when_another_pod_uses_its_claim() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there", cpu="1"))
     cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
     cluster.create(with_claim("db-1", cpu="4"))
@@ -86,7 +86,7 @@ def test_a_claim_that_several_pods_may_use_blocks_no_pod() -> None:
     assert cluster.ordered() == {"small": 1}
 
 
-def test_a_claim_that_two_had_is_free_when_both_are_gone() -> None:
+def test_a_claim_of_two_pods_is_free_when_both_are_deleted() -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("there"))
     cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))
     cluster.place(with_claim("db-0", cpu="2"), "there").place(with_claim("db-2", cpu="2"), "there")
@@ -96,7 +96,7 @@ def test_a_claim_that_two_had_is_free_when_both_are_gone() -> None:
 
 
 @pytest.mark.parametrize("changes_hands", [False, True])
-def test_a_pod_with_a_nominated_node_is_placed_there_whatever_became_of_its_claim(
+def test_a_nominated_pod_is_placed_on_its_node_whatever_its_claim(
     changes_hands: bool,
 ) -> None:
     cluster = Cluster(a_group("small")).nodes(a_node("other"))
@@ -112,7 +112,7 @@ def test_a_pod_with_a_nominated_node_is_placed_there_whatever_became_of_its_clai
     assert cluster.snapshot.pods_on("there").keys() == {("default", "db-0")}
 
 
-def test_a_pod_whose_claim_is_made_for_it_is_read_again_when_that_is_there() -> None:
+def test_a_pod_with_an_ephemeral_claim_is_read_again_when_the_claim_exists() -> None:
     cluster = in_zones().create(a_pod("run-0", volumes=[{"name": "scratch", "ephemeral": {}}], owner=("Job", "run")))
     assert cluster.ordered() == {}
     owner = {"kind": "Pod", "name": "run-0", "uid": "run-0", "controller": True}
@@ -134,7 +134,7 @@ def unhelped(cluster: Cluster) -> list[str]:
     return sorted(key[1] for each in told for key in each.pods)
 
 
-def test_of_two_pods_that_wait_for_one_claim_that_is_for_one_pod_only_one_gets_a_node() -> None:
+def test_only_one_of_two_pending_pods_with_an_exclusive_claim_gets_a_node() -> None:
     pods = with_claim("db-0", cpu="4"), with_claim("db-1", cpu="4")
     cluster = sharing(*pods)
     assert cluster.ordered() == {"small": 1}
@@ -142,13 +142,13 @@ def test_of_two_pods_that_wait_for_one_claim_that_is_for_one_pod_only_one_gets_a
     assert sharing(*pods, mode="ReadWriteMany").ordered() == {"small": 2}
 
 
-def test_the_most_important_of_those_that_wait_for_a_claim_gets_it_whenever_it_came() -> None:
+def test_the_pending_pod_of_the_highest_priority_gets_an_exclusive_claim() -> None:
     cluster = sharing(with_claim("db-0"), with_claim("db-1"))
     cluster.create(with_claim("db-2", priority=5))
     assert unhelped(cluster) == ["db-0", "db-1"]
 
 
-def test_once_the_first_of_those_that_wait_is_gone_it_is_the_turn_of_the_next() -> None:
+def test_the_next_pending_pod_gets_the_claim_when_the_first_is_deleted() -> None:
     cluster = sharing(with_claim("db-0", cpu="4"), with_claim("db-1", cpu="4"), with_claim("db-2", cpu="4"))
     cluster.delete("db-0")
     assert unhelped(cluster) == ["db-2"]
@@ -179,7 +179,7 @@ def test_unschedulable_pods_with_one_claim_are_reported_together() -> None:
     assert sorted(len(pod.pods) for pod in cluster.plan().pods) == [1, 3]
 
 
-def test_that_a_claim_is_for_one_pod_is_observed_though_it_came_after_those_that_wait_for_it() -> None:
+def test_an_exclusive_claim_counts_although_its_pods_came_before_it() -> None:
     cluster = Cluster(a_group("small")).create(with_claim("db-0"), with_claim("db-1"))
     assert unhelped(cluster) == ["db-0", "db-1"]
     cluster.snapshot.put_storage(stored("z", "ReadWriteOncePod"))

@@ -24,7 +24,7 @@ def test_nodes_are_added_until_the_headroom_exists() -> None:
 
 
 @pytest.mark.req("BF-08")
-def test_what_the_status_says_is_provisioned_whatever_the_spec_asks_for() -> None:
+def test_the_chunks_in_the_status_are_provisioned_whatever_the_spec() -> None:
     document = buffer(capacity={"pods": {"replicaNum": 50, "podSpec": a_spec()}})
     document["metadata"] = {"name": "spare", "namespace": "default", "uid": "u"}
     untranslated = msgspec.convert(document, Buffer)
@@ -35,7 +35,7 @@ def test_what_the_status_says_is_provisioned_whatever_the_spec_asks_for() -> Non
     assert Cluster(a_group("small")).buffers(by_others).ordered() == {"small": 1}
 
 
-def test_a_buffer_of_another_type_is_left_alone() -> None:
+def test_a_buffer_of_another_type_is_ignored() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("theirs", 3, type="example.com/standby"))
     assert (cluster.ordered(), cluster.plan().buffers) == ({}, ())
 
@@ -47,7 +47,7 @@ def test_chunks_only_fit_nodes_that_match_their_selector() -> None:
     assert cluster.ordered() == {"a": 1}
 
 
-def test_chunks_that_may_go_anywhere_leave_headroom_to_those_that_may_not() -> None:
+def test_constrained_chunks_are_placed_before_others() -> None:
     bound = a_spec(nodeSelector={"disk": "ssd"})
     cluster = Cluster(a_group("a", labels={"disk": "ssd"}), a_group("b"))
     cluster.nodes(a_node("a-1", labels={"group": "a", "disk": "ssd"}), a_node("b-1", labels={"group": "b"}))
@@ -68,7 +68,7 @@ def test_selectors_affinities_and_tolerations_of_chunks_count() -> None:
 
 
 @pytest.mark.req("BF-34")
-def test_headroom_kept_empty_is_made_anew_when_a_pod_takes_it() -> None:
+def test_keep_empty_headroom_is_refilled_when_a_pod_uses_it() -> None:
     cluster = Cluster(a_group("one", cpu="1"))
     cluster.buffers(a_buffer("spare", 3, **EMPTY)).reconcile()
     assert cluster.size == 3
@@ -80,7 +80,7 @@ def test_headroom_kept_empty_is_made_anew_when_a_pod_takes_it() -> None:
 
 
 @pytest.mark.req("BF-35")
-def test_a_minimum_may_be_filled_and_no_node_is_added_for_it() -> None:
+def test_no_node_is_added_when_pods_fill_a_keep_minimum_buffer() -> None:
     cluster = Cluster(a_group("one", cpu="1"))
     cluster.buffers(a_buffer("least", 3, **MINIMUM)).reconcile()
     assert cluster.size == 3
@@ -90,7 +90,7 @@ def test_a_minimum_may_be_filled_and_no_node_is_added_for_it() -> None:
 
 
 @pytest.mark.req("BF-36")
-def test_a_minimum_is_met_by_nodes_of_two_pools_together() -> None:
+def test_nodes_of_two_pools_together_meet_a_keep_minimum_buffer() -> None:
     cluster = Cluster(a_group("a", most=2), a_group("b", most=2)).add_group_nodes("a", 1).add_group_nodes("b", 1)
     cluster.buffers(a_buffer("least", 8, **MINIMUM)).plan()
     assert cluster.buffer("least").is_provisioned
@@ -98,7 +98,7 @@ def test_a_minimum_is_met_by_nodes_of_two_pools_together() -> None:
     assert cluster.ordered() == {"a": 1, "b": 1}
 
 
-def test_pods_that_belong_to_their_nodes_take_headroom_from_a_minimum() -> None:
+def test_daemon_set_pods_use_capacity_of_a_keep_minimum_buffer() -> None:
     cluster = Cluster(a_group("small")).add_group_nodes("small", 1)
     cluster.snapshot.put_daemon_set(("kube-system", "agent"), a_daemon_set("agent", "1"))
     cluster.place(a_pod("agent-1", owner=("DaemonSet", "agent"), namespace="kube-system"), "small-1")
@@ -108,7 +108,7 @@ def test_pods_that_belong_to_their_nodes_take_headroom_from_a_minimum() -> None:
 
 @pytest.mark.req("BF-52")
 @pytest.mark.req("BF-53")
-def test_what_is_left_of_a_dedicated_minimum_is_kept_on_top_of_what_runs() -> None:
+def test_unfilled_chunks_of_a_dedicated_minimum_are_kept_on_top_of_running_pods() -> None:
     # The status says what is left after matching pods; others fill nothing, and so are counted beside it.
     dedicated: Document = {**MINIMUM, "podSelector": {"matchLabels": {"app": "web"}}}
     cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("own", 2, **dedicated)).reconcile()
@@ -125,25 +125,25 @@ def test_what_is_left_of_a_dedicated_minimum_is_kept_on_top_of_what_runs() -> No
 
 @pytest.mark.req("BF-05")
 @pytest.mark.req("BF-43")
-def test_any_pod_takes_the_capacity_of_a_buffer_at_once() -> None:
+def test_any_pod_uses_the_capacity_of_a_buffer_at_once() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 8)).reconcile()
     assert cluster.create_pods(8, namespace="stranger", cpu="1").schedule() == 8
 
 
-def test_real_pods_come_before_chunks_where_not_all_can_be_served() -> None:
+def test_real_pods_get_limited_capacity_before_chunks() -> None:
     cluster = Cluster(a_group("small", most=1)).buffers(a_buffer("spare", 4, a_spec(priority=1000)))
     plan = cluster.create_pods(4).plan()
     assert ([pod.unplaced for pod in plan.pods], cluster.buffer("spare").unplaced) == ([0], 4)
     assert [order.reason.reason.code for order in plan.orders] == ["OrderedForPods"]
 
 
-def test_chunks_use_what_nodes_ordered_for_pods_leave() -> None:
+def test_chunks_use_the_free_capacity_of_nodes_ordered_for_pods() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 2)).create_pods(2)
     assert cluster.ordered() == {"small": 1}
 
 
 @pytest.mark.req("BF-47")
-def test_pods_that_the_buffer_holds_wait_for_no_node_and_it_is_refilled_behind_them() -> None:
+def test_pods_that_fit_into_a_buffer_need_no_new_node_and_it_is_refilled() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4)).reconcile()
     for wave in range(5):
         assert cluster.create_pods(4, prefix=f"wave-{wave}").schedule() == 4
@@ -153,7 +153,7 @@ def test_pods_that_the_buffer_holds_wait_for_no_node_and_it_is_refilled_behind_t
 
 
 @pytest.mark.req("BF-49")
-def test_tasks_that_come_and_go_start_while_they_fit() -> None:
+def test_short_lived_tasks_start_at_once_while_they_fit() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("spare", 4, **MINIMUM)).reconcile()
     for wave in range(3):
         assert cluster.create_pods(4, prefix=f"task-{wave}").schedule() == 4
@@ -162,7 +162,7 @@ def test_tasks_that_come_and_go_start_while_they_fit() -> None:
     assert cluster.size == 1
 
 
-def test_chunks_stay_where_they_are_while_others_come_and_go() -> None:
+def test_chunks_keep_their_nodes_while_other_buffers_change() -> None:
     cluster = Cluster(a_group("small")).add_group_nodes("small", 4).buffers(a_buffer("spare", 4, a_spec("3")))
     cluster.plan()
     seats = cluster.buffer("spare").nodes
@@ -174,7 +174,7 @@ def test_chunks_stay_where_they_are_while_others_come_and_go() -> None:
     assert cluster.buffer("spare").nodes == tuple("new" if name == "small-2" else name for name in seats)
 
 
-def test_chunks_with_rules_about_each_other_prefer_where_they_were() -> None:
+def test_chunks_with_inter_pod_rules_prefer_their_previous_nodes() -> None:
     labels = {"app": "web"}
     cluster = (
         Cluster(a_group("small"))
@@ -195,7 +195,7 @@ def test_a_buffer_that_shrinks_keeps_the_chunks_with_the_lowest_numbers() -> Non
     assert cluster.buffer("spare").nodes == before[:5]
 
 
-def test_provisioned_is_true_only_on_nodes_that_are_ready() -> None:
+def test_a_buffer_is_provisioned_only_on_ready_nodes() -> None:
     cluster = Cluster(a_group("small", boot_seconds=100)).buffers(a_buffer("spare", 4))
     cluster.plan()
     assert (cluster.buffer("spare").reason.reason.code, cluster.buffer("spare").provisioned_at) == (
@@ -211,14 +211,14 @@ def test_provisioned_is_true_only_on_nodes_that_are_ready() -> None:
     assert (cluster.buffer("spare").is_provisioned, cluster.buffer("spare").provisioned_at) == (False, cluster.now - 10)
 
 
-def test_a_chunk_that_no_group_could_hold_is_told_why() -> None:
+def test_a_chunk_that_fits_no_group_gets_the_reasons() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("huge", 2, a_spec("40")), a_buffer("spare", 2))
     assert cluster.ordered() == {"small": 1}
     found = cluster.buffer("huge")
     assert (found.unplaced, [str(each) for each in found.refused]) == (2, ["NodeTooSmall (cpu): small"])
 
 
-def test_pods_that_come_to_where_chunks_were_are_hits_and_those_that_wait_are_misses() -> None:
+def test_pods_placed_where_chunks_were_are_hits_and_pending_ones_are_misses() -> None:
     cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 2)).reconcile()
     cluster.plan()
     assert cluster.create_pods(3).schedule() == 2
@@ -228,7 +228,7 @@ def test_pods_that_come_to_where_chunks_were_are_hits_and_those_that_wait_are_mi
     assert (cluster.buffer("spare").hits, cluster.buffer("spare").misses) == (0, 0)
 
 
-def test_a_pod_is_a_hit_though_it_was_seen_waiting_before_the_scheduler_placed_it() -> None:
+def test_a_pod_is_a_hit_although_it_was_observed_pending_first() -> None:
     cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 2)).reconcile()
     cluster.plan()
     cluster.create_pods(1)
@@ -242,7 +242,7 @@ def test_a_pod_is_a_hit_though_it_was_seen_waiting_before_the_scheduler_placed_i
     assert cluster.buffer("spare").hits == 0
 
 
-def test_a_pod_that_goes_away_while_it_waits_is_no_hit() -> None:
+def test_a_pod_deleted_while_pending_is_no_hit() -> None:
     cluster = Cluster(a_group("one", cpu="1")).buffers(a_buffer("spare", 1)).reconcile()
     cluster.create(a_pod("first")).plan()
     cluster.delete("first").plan()
@@ -257,13 +257,13 @@ def test_a_pod_that_is_larger_than_a_chunk_is_no_miss() -> None:
     assert cluster.buffer("spare").misses == 0
 
 
-def test_a_buffer_costs_the_share_of_the_nodes_that_it_holds() -> None:
+def test_the_price_of_a_buffer_is_its_share_of_its_nodes() -> None:
     cluster = Cluster(a_group("small", price=2.0)).add_group_nodes("small", 2).buffers(a_buffer("spare", 4))
     cluster.plan()
     assert cluster.buffer("spare").price == pytest.approx(2.0)
 
 
-def test_what_a_status_has_that_cannot_be_read_is_named_and_stops_no_other() -> None:
+def test_an_unreadable_status_is_reported_and_affects_no_other_buffer() -> None:
     bad = a_buffer("bad", 2, a_spec(cpu="much"))
     cluster = Cluster(a_group("small")).buffers(bad, a_buffer("good", 2))
     assert cluster.ordered() == {"small": 1}
@@ -272,18 +272,18 @@ def test_what_a_status_has_that_cannot_be_read_is_named_and_stops_no_other() -> 
 
 
 @pytest.mark.parametrize("count", [-1, 2_000_000])
-def test_a_count_beyond_reason_is_refused(count: int) -> None:
+def test_an_excessive_number_of_chunks_is_refused(count: int) -> None:
     assert "replicaNum" in str(read_chunks(a_buffer("bad", count)))
 
 
-def test_a_chunk_has_the_same_name_for_ever() -> None:
+def test_the_name_of_a_chunk_never_changes() -> None:
     found = read_chunks(a_buffer("spare", 3))
     assert found is not None
     assert found.get_name(2) == "uid-spare#2"  # type: ignore[union-attr]
 
 
 @pytest.mark.req("BF-41")
-def test_ten_thousand_chunks_of_a_hundred_shapes_are_packed_shape_by_shape(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_thousand_chunks_of_a_hundred_shapes_are_packed_once_per_shape(monkeypatch: pytest.MonkeyPatch) -> None:
     packed = counted_packing(monkeypatch)
     groups = [a_group(f"g{at}", cpu="16", memory="64Gi", labels={ZONE: "abc"[at % 3]}, most=5000) for at in range(6)]
     cluster = Cluster(*groups, settings=ScaleUpSettings(max_nodes_per_scaleup=10_000))

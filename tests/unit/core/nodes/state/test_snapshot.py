@@ -47,7 +47,7 @@ def a_random_pod(rng: Random, name: str) -> Pod:
 
 @tries(max_examples=60, deadline=None)
 @given(rng=st.integers(0, 2**32).map(seeded))
-def test_whatever_came_and_went_is_counted_as_if_it_had_all_come_at_once(rng: Random) -> None:
+def test_a_snapshot_after_changes_equals_one_made_at_once(rng: Random) -> None:
     lived, nodes, pods = ClusterSnapshot(), dict[str, Node](), dict[str, Pod]()
     for _ in range(rng.choice((3, 10, 30))):
         name = rng.choice("abc")
@@ -81,7 +81,7 @@ def test_arrivals_are_reported_once_and_without_pods_that_belong_to_their_node()
     assert cluster.snapshot.pop_arrivals() == {}
 
 
-def test_a_pod_on_a_node_that_cannot_be_read_is_named_and_counts_as_a_pod() -> None:
+def test_an_unreadable_placed_pod_is_reported_and_counts_as_a_pod() -> None:
     cluster = Cluster().nodes(a_node("a")).place(a_pod("odd", cpu="lots"), "a")
     assert "lots" in str(cluster.snapshot.problems["Pod", ("default", "odd")])
     assert int(cluster.snapshot.running.used.free("pods")[0]) == 109
@@ -89,7 +89,7 @@ def test_a_pod_on_a_node_that_cannot_be_read_is_named_and_counts_as_a_pod() -> N
     assert not cluster.snapshot.problems
 
 
-def test_a_daemon_set_that_cannot_be_read_is_named_until_it_can() -> None:
+def test_an_unreadable_daemon_set_is_reported_until_it_is_readable() -> None:
     snapshot = ClusterSnapshot()
     snapshot.put_daemon_set(("kube-system", "agent"), a_daemon_set("agent", "lots"))
     assert "lots" in str(snapshot.problems["DaemonSet", ("kube-system", "agent")])
@@ -97,7 +97,7 @@ def test_a_daemon_set_that_cannot_be_read_is_named_until_it_can() -> None:
     assert (snapshot.problems, len(snapshot.daemons)) == ({}, 1)
 
 
-def test_a_pod_whose_claim_is_missing_waits_until_it_is_there() -> None:
+def test_a_pod_without_its_claim_fits_no_node_until_the_claim_exists() -> None:
     cluster = Cluster(a_group("small"))
     volume = {"name": "data", "persistentVolumeClaim": {"claimName": "data"}}
     cluster.create(a_pod("db", volumes=[volume]))
@@ -138,7 +138,9 @@ def stands(cluster: Cluster, name: str) -> list[str]:
         (a_node("n", taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}]), None, "leaving"),
     ],
 )
-def test_every_node_stands_in_one_way(node: Node, instance: tuple[InstanceState, float] | None, expected: str) -> None:
+def test_every_node_has_exactly_one_readiness(
+    node: Node, instance: tuple[InstanceState, float] | None, expected: str
+) -> None:
     cluster = Cluster(a_group("small")).nodes(node)
     if instance is not None:
         state, ago = instance
