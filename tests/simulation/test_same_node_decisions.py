@@ -39,28 +39,28 @@ class Compared(SimulatedNodesRun):
         self.passes: list[PassPlans] = []
         self.done: Actions = []
         super().__init__(fleet, *objects, **settings)
-        autoscaler = self.control_plane._noding
+        autoscaler = self.control_plane._node_autoscaler
         assert autoscaler is not None
         self.autoscaler: SimulatedNodeAutoscaler = autoscaler
-        figures = autoscaler._figures
+        figures = autoscaler._settings
         self.planner = NodePlanner(AutoscalerSettings(figures.up, figures.down), EXPENDABLE_PODS_PRIORITY_CUTOFF)
         self._watch_actions()
         self._plan, autoscaler._plan = autoscaler._plan, self._compare  # type: ignore[method-assign]
 
-    def pod(self, old: Pod | None, new: Pod | None) -> None:
-        super().pod(old, new)
+    def on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        super().on_pod(old, new)
         either = new or old
         assert either is not None
         self._note(self.changes.pods, key_of(either), new)
 
-    def node(self, old: Node | None, new: Node | None) -> None:
-        super().node(old, new)
+    def on_node(self, old: Node | None, new: Node | None) -> None:
+        super().on_node(old, new)
         either = new or old
         assert either is not None
         self._note(self.changes.nodes, either.metadata.name, new)
 
-    def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
-        super().workload(kind, old, new)
+    def on_workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
+        super().on_workload(kind, old, new)
         either = new or old
         assert either is not None
         if kind == "DaemonSet":
@@ -74,7 +74,7 @@ class Compared(SimulatedNodesRun):
 
     def _compare(self, now: float) -> None:
         autoscaler, translated = self.autoscaler, self.autoscaler._put
-        memory, groups = autoscaler._memory, autoscaler.pools.states()
+        memory, groups = autoscaler._memory, autoscaler.pools.list_states()
         budgets = tuple(self.cluster.targets.budgets())
         changes, self.changes = self.changes, ClusterSnapshotChanges()
 
@@ -86,9 +86,9 @@ class Compared(SimulatedNodesRun):
         self.done = []
         self._plan(now)
         autoscaler._put = translated  # type: ignore[method-assign]
-        plans = self.planner.plan(changes, PassInput(groups, budgets, memory, now, autoscaler._starts))
+        plans = self.planner.plan(changes, PassInput(groups, budgets, memory, now, autoscaler._boosts))
         assert self.done == decided(plans)
-        assert decisions(plans) <= set(autoscaler._told.items())
+        assert decisions(plans) <= set(autoscaler._last_reasons.items())
         self.passes.append(plans)
 
     def _watch_actions(self) -> None:

@@ -43,11 +43,11 @@ class Faults:
         for fault in faults:
             self._by_kind[fault.kind].append(fault)
 
-    def of(self, kind: str) -> tuple[Fault, ...]:
+    def list_faults(self, kind: str) -> tuple[Fault, ...]:
         """The faults of a kind, in the order in which they were written."""
         return tuple(self._by_kind.get(kind, ()))
 
-    def holds(self, kind: str, now: float, *names: str) -> bool:
+    def is_active(self, kind: str, now: float, *names: str) -> bool:
         """Whether such a fault is active and affects one of these names; without names any fault of the kind counts."""
         return any(
             fault.begin <= now < fault.end and (not names or is_affected(fault, *names))

@@ -16,7 +16,7 @@ from trellis.core.usage.columns import FloatColumn
 
 Document = Mapping[str, Any]
 
-NOTHING: Mapping[str, str] = {}
+NO_SETTINGS: Mapping[str, str] = {}
 
 # Kinds of objects that change how many pods there are.
 _SCALERS: Final = frozenset({"HorizontalPodAutoscaler", "Hvpa"})
@@ -150,7 +150,7 @@ class Variant(msgspec.Struct, frozen=True):
     name: str
     title: str = ""
     objects: tuple[Document, ...] = ()
-    settings: Mapping[str, str] = NOTHING
+    settings: Mapping[str, str] = NO_SETTINGS
     parameters: Mapping[str, Mapping[str, str]] = {}
     keeps_counts: bool = False
     without: frozenset[int] = frozenset()
@@ -179,7 +179,7 @@ class Fleet(msgspec.Struct, frozen=True):
     scales: bool = False
     pools: tuple[NodePool, ...] = ()
 
-    def of_variant(self, variant: Variant) -> Fleet:
+    def restrict_to(self, variant: Variant) -> Fleet:
         """The fleet with only the workloads of a variant; the others keep their numbers, and have no pods."""
         if not variant.without:
             return self

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from trellis.base.errors import InternalError
 
-Do: TypeAlias = Callable[[], None]
+Callback: TypeAlias = Callable[[], None]
 
 
 class Priority(IntEnum):
@@ -35,24 +35,24 @@ class Priority(IntEnum):
 class Ticket:
     """A scheduled event, which can be cancelled."""
 
-    __slots__ = ("_do", "time")
+    __slots__ = ("_callback", "time")
 
-    def __init__(self, time: float, do: Do) -> None:
+    def __init__(self, time: float, callback: Callback) -> None:
         self.time = time
-        self._do: Do | None = do
+        self._callback: Callback | None = callback
 
     @property
-    def waits(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether it has neither happened nor been cancelled."""
-        return self._do is not None
+        return self._callback is not None
 
     def cancel(self) -> None:
-        self._do = None
+        self._callback = None
 
-    def take(self) -> Do | None:
+    def take_callback(self) -> Callback | None:
         """Take what is to be done, once."""
-        do, self._do = self._do, None
-        return do
+        callback, self._callback = self._callback, None
+        return callback
 
 
 class Kernel:
@@ -60,30 +60,30 @@ class Kernel:
 
     def __init__(self, begin: float) -> None:
         self.now = begin
-        self.done = 0
+        self.executed_events = 0
         self._queue: list[tuple[float, int, int, Ticket]] = []
         self._order = count()
 
-    def at(self, time: float, do: Do, priority: int = Priority.KUBELET) -> Ticket:
+    def at(self, time: float, callback: Callback, priority: int = Priority.KUBELET) -> Ticket:
         """Schedule an event at a time, which is not before now."""
         if not time >= self.now:
             raise InternalError(f"an event for {time} was asked for at {self.now}")
-        ticket = Ticket(time, do)
+        ticket = Ticket(time, callback)
         heapq.heappush(self._queue, (time, priority, next(self._order), ticket))
         return ticket
 
-    def after(self, seconds: float, do: Do, priority: int = Priority.KUBELET) -> Ticket:
+    def after(self, seconds: float, callback: Callback, priority: int = Priority.KUBELET) -> Ticket:
         """Schedule an event in so many seconds."""
-        return self.at(self.now + seconds, do, priority)
+        return self.at(self.now + seconds, callback, priority)
 
     def run_until(self, time: float) -> None:
         """Run all events up to a time, those that are scheduled meanwhile and those of that very time included."""
         queue = self._queue
         while queue and queue[0][0] <= time:
             at, _, _, ticket = heapq.heappop(queue)
-            do = ticket.take()
-            if do is not None:
+            callback = ticket.take_callback()
+            if callback is not None:
                 self.now = at
-                self.done += 1
-                do()
+                self.executed_events += 1
+                callback()
         self.now = max(self.now, time)

@@ -238,6 +238,6 @@ class NotPlayedObjects:
         """Add a number of objects of a kind; 0 where their number is not known."""
         self._counts[kind, reason] += count
 
-    def all(self) -> list[NotPlayed]:
+    def list_entries(self) -> list[NotPlayed]:
         """One entry for each kind and reason, by kind."""
         return [NotPlayed(kind, count, reason) for (kind, reason), count in sorted(self._counts.items())]

@@ -53,7 +53,7 @@ def run_variant(
     stop: Callable[[], bool] = lambda: False,
 ) -> VariantResult:
     """Run a variant to its end, or until `stop` returns True; `InvalidInput` if it is not valid."""
-    clock, fleet = fleet.clock, fleet.of_variant(variant)
+    clock, fleet = fleet.clock, fleet.restrict_to(variant)
     # No object of a run is in a cycle, and the search for cycles takes a tenth of its time.
     with pause_garbage_collection():
         run = _VariantRun(fleet, variant)
@@ -62,11 +62,11 @@ def run_variant(
             if number % _PROGRESS_STEPS == 0:
                 progress(SimulationProgress(variant.name, number, clock.steps, reached))
                 if stop():
-                    return run.result(partial_until=reached)
+                    return run.build_result(partial_until=reached)
             run.step(number, reached)
         run.end(clock.end)
         progress(SimulationProgress(variant.name, clock.steps, clock.steps, clock.end))
-        return run.result(partial_until=None)
+        return run.build_result(partial_until=None)
 
 
 class _VariantRun:
@@ -75,7 +75,7 @@ class _VariantRun:
     def __init__(self, fleet: Fleet, variant: Variant) -> None:
         self._variant = variant
         self._kernel = Kernel(fleet.clock.begin)
-        self._scoring = Scorer(fleet)
+        self._scorer = Scorer(fleet)
         # The same draws for every variant, so that they differ by decisions alone.
         rng = np.random.default_rng(fleet.seed)
         self._cluster = ModelCluster(fleet, self._kernel, self._admit, rng, self)
@@ -84,8 +84,8 @@ class _VariantRun:
             variant,
             self._kernel,
             self._cluster,
-            advised=self._scoring.advised,
-            because=self._scoring.marking.note_reason,
+            on_recommendation=self._scorer.record_recommendations,
+            on_reason=self._scorer.marks.note_reason,
         )
         self._control_plane.begin()
         self._cluster.begin()
@@ -97,41 +97,43 @@ class _VariantRun:
         """Run all events until a step begins, and the step."""
         self._kernel.run_until(time)
         usage = self._cluster.step(number)
-        self._control_plane.measured(usage, self._cluster.rows)
-        self._scoring.step(usage, self._cluster, self._control_plane.chunks)
+        self._control_plane.on_usage(usage, self._cluster.rows)
+        self._scorer.add_step(usage, self._cluster, self._control_plane.chunks)
 
     def end(self, time: float) -> None:
         """Run all events of the last step."""
         self._kernel.run_until(time)
 
-    def result(self, partial_until: float | None) -> VariantResult:
+    def build_result(self, partial_until: float | None) -> VariantResult:
         """The result so far."""
         nodes = self._control_plane.node_figures
-        return self._scoring.result(self._variant, self._cluster, self._control_plane.verdicts, partial_until, nodes)
+        return self._scorer.build_result(
+            self._variant, self._cluster, self._control_plane.verdicts, partial_until, nodes
+        )
 
-    def pod(self, old: Pod | None, new: Pod | None) -> None:
+    def on_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Handle a change of a pod."""
-        self._control_plane.pod(old, new)
+        self._control_plane.on_pod(old, new)
         if new is None and old is not None:
-            self._scoring.marking.gone(old.metadata.uid)
+            self._scorer.marks.forget_pod(old.metadata.uid)
 
-    def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
+    def on_workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
         """Handle a change of a controller."""
-        self._control_plane.workload(kind, old, new)
+        self._control_plane.on_workload(kind, old, new)
         if old is not None and new is not None:
-            self._scoring.changed(self._kernel.now, kind, old, new)
+            self._scorer.record_scaling(self._kernel.now, kind, old, new)
 
-    def node(self, old: Node | None, new: Node | None) -> None:
+    def on_node(self, old: Node | None, new: Node | None) -> None:
         """Handle a change of a node."""
-        self._control_plane.node(old, new)
+        self._control_plane.on_node(old, new)
 
-    def event(self, event: Event) -> None:
+    def on_eviction(self, event: Event) -> None:
         """Handle an eviction by a kubelet."""
-        self._control_plane.event(event)
+        self._control_plane.on_eviction(event)
 
     def on_pod_event(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
         """Handle an event of a pod."""
-        self._scoring.on_pod_event(self._kernel.now, workload, event, pod, text)
+        self._scorer.on_pod_event(self._kernel.now, workload, event, pod, text)
 
 
 # How often `stop` is called, in seconds.
@@ -151,7 +153,7 @@ def simulate(
     """Simulate all variants of a fleet. `progress` is called as each advances, and `stop` decides whether to go on."""
     fleet = msgspec.structs.replace(fleet, scales=any(variant.scales for variant in fleet.variants))
     together = min(processes, len(fleet.variants))
-    run = _in_processes if together > 1 else _one_by_one
+    run = _run_in_processes if together > 1 else _run_in_sequence
     result: dict[str, VariantResult] = {}
     notes: list[str] = []
     for name, outcome in run(fleet, progress, stop, together):
@@ -160,7 +162,10 @@ def simulate(
         else:
             result[name] = outcome
     notes += [
-        note for variant in fleet.variants if variant.name in result for note in _stand_ins(variant, fleet.clock.begin)
+        note
+        for variant in fleet.variants
+        if variant.name in result
+        for note in _describe_stand_ins(variant, fleet.clock.begin)
     ]
     variants = [result[variant.name] for variant in fleet.variants if variant.name in result]
     clock = fleet.clock
@@ -179,12 +184,12 @@ def simulate(
     )
 
 
-def _stand_ins(variant: Variant, begin: float) -> Iterator[str]:
+def _describe_stand_ins(variant: Variant, begin: float) -> Iterator[str]:
     for name in find_unknown_recommenders(read_objects(variant.objects, begin).vpas):
         yield f"variant {variant.name}: recommender {name} does not come with Trellis; the default algorithm stood in"
 
 
-def _one_by_one(
+def _run_in_sequence(
     fleet: Fleet, progress: OnProgress, stop: Callable[[], bool], _together: int
 ) -> Iterator[tuple[str, VariantResult | str]]:
     for variant in fleet.variants:
@@ -208,16 +213,18 @@ class _Worker:
     def __init__(self, fleet: Fleet, variant: Variant) -> None:
         context = multiprocessing.get_context("spawn")
         self.variant = variant
-        self.line, theirs = context.Pipe()
-        alone = msgspec.structs.replace(fleet, variants=(variant,))
-        self._process = context.Process(target=_work, args=(alone, theirs), name=f"variant {variant.name}", daemon=True)
+        self.connection, child_connection = context.Pipe()
+        single = msgspec.structs.replace(fleet, variants=(variant,))
+        self._process = context.Process(
+            target=_work, args=(single, child_connection), name=f"variant {variant.name}", daemon=True
+        )
         start_ignoring_interrupts(self._process)
-        theirs.close()
+        child_connection.close()
 
     def stop(self) -> None:
         """Ask it to end with what it has."""
         try:
-            self.line.send_bytes(_STOP)
+            self.connection.send_bytes(_STOP)
         except OSError:
             # It has ended already, and its last message is still to be read.
             return
@@ -225,7 +232,7 @@ class _Worker:
     def read(self, progress: OnProgress) -> VariantResult | str | None:
         """Read a message: progress, or a result."""
         try:
-            kind, payload = msgspec.msgpack.decode(self.line.recv_bytes(), type=tuple[str, msgspec.Raw])
+            kind, payload = msgspec.msgpack.decode(self.connection.recv_bytes(), type=tuple[str, msgspec.Raw])
         except (EOFError, OSError):
             self._process.join()
             return f"its process ended with exit code {self._process.exitcode}"
@@ -238,12 +245,12 @@ class _Worker:
 
     def close(self) -> None:
         """End it, if it has not ended."""
-        self.line.close()
+        self.connection.close()
         self._process.terminate()
         self._process.join()
 
 
-def _in_processes(
+def _run_in_processes(
     fleet: Fleet, progress: OnProgress, stop: Callable[[], bool], together: int
 ) -> Iterator[tuple[str, VariantResult | str]]:
     waiting = list(reversed(fleet.variants))
@@ -257,22 +264,22 @@ def _in_processes(
                     worker.stop()
             while waiting and len(working) < together and not is_stopping:
                 worker = _Worker(fleet, waiting.pop())
-                working[worker.line] = worker
-            for line in wait(list(working), _POLL_SECONDS):
-                outcome = working[line].read(progress)
+                working[worker.connection] = worker
+            for connection in wait(list(working), _POLL_SECONDS):
+                outcome = working[connection].read(progress)
                 if outcome is not None:
-                    over = working.pop(line)
-                    over.close()
-                    yield over.variant.name, outcome
+                    finished = working.pop(connection)
+                    finished.close()
+                    yield finished.variant.name, outcome
     finally:
         for worker in working.values():
             worker.close()
 
 
-def _work(fleet: Fleet, line: Connection) -> None:
+def _work(fleet: Fleet, connection: Connection) -> None:
     """Run a variant in a child process."""
 
-    def say(message: SimulationProgress | VariantResult | str) -> None:
-        line.send_bytes(msgspec.msgpack.encode((type(message).__name__, message)))
+    def send(message: SimulationProgress | VariantResult | str) -> None:
+        connection.send_bytes(msgspec.msgpack.encode((type(message).__name__, message)))
 
-    say(_run_caught(fleet, fleet.variants[0], say, line.poll))
+    send(_run_caught(fleet, fleet.variants[0], send, connection.poll))

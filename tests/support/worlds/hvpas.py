@@ -151,9 +151,9 @@ class HpaModel(msgspec.Struct):
         if self.limits is None:
             self.limits = HpaScaleLimits(self.min_replicas, self.max_replicas, DOWN_AT_ONCE)
         wish = max(self._propose_by(name, current, usage[name], pods, ready) for name in self.percent)
-        replicas = self.limits.limited(wish, current, now).replicas
+        replicas = self.limits.limit(wish, current, now).replicas
         if replicas != current:
-            self.limits.scaled(current, replicas, now)
+            self.limits.record_scaling(current, replicas, now)
         return replicas
 
     def _propose_by(self, name: str, current: int, usage: Fraction, pods: list[PodModel], ready: list[PodModel]) -> int:

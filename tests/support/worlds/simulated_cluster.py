@@ -90,7 +90,7 @@ class World:
 
     # What the cluster tells.
 
-    def pod(self, old: Pod | None, new: Pod | None) -> None:
+    def on_pod(self, old: Pod | None, new: Pod | None) -> None:
         previous = self.pods.get((new or old).metadata.name)  # type: ignore[union-attr]
         assert previous == old
         if new is None:
@@ -99,7 +99,7 @@ class World:
         else:
             self.pods[new.metadata.name] = new
 
-    def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
+    def on_workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
         metadata = (new or old).metadata  # type: ignore[union-attr]
         assert self.workloads.get((kind, metadata.name)) == old
         if new is None:
@@ -107,12 +107,12 @@ class World:
         else:
             self.workloads[kind, metadata.name] = new
 
-    def node(self, old: Node | None, new: Node | None) -> None:
+    def on_node(self, old: Node | None, new: Node | None) -> None:
         assert new is not None
         assert self.nodes.get(new.metadata.name) == old
         self.nodes[new.metadata.name] = new
 
-    def event(self, event: Event) -> None:
+    def on_eviction(self, event: Event) -> None:
         self.events.append(event)
 
     def on_pod_event(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:

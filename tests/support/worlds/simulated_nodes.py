@@ -90,7 +90,7 @@ class SimulatedNodesRun:
         rng = np.random.default_rng(simulated.seed)
         self.cluster = ModelCluster(simulated, self.kernel, self._admit, rng, self)
         self.control_plane = ControlPlane(
-            simulated, variant, self.kernel, self.cluster, advised=lambda *_: None, because=lambda *_: None
+            simulated, variant, self.kernel, self.cluster, on_recommendation=lambda *_: None, on_reason=lambda *_: None
         )
         self.control_plane.begin()
         self.cluster.begin()
@@ -108,27 +108,27 @@ class SimulatedNodesRun:
 
     # What the cluster tells.
 
-    def pod(self, old: Pod | None, new: Pod | None) -> None:
-        self.control_plane.pod(old, new)
+    def on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        self.control_plane.on_pod(old, new)
         if new is None:
             assert old is not None
             del self.pods[old.metadata.name]
         else:
             self.pods[new.metadata.name] = new
 
-    def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
-        self.control_plane.workload(kind, old, new)
+    def on_workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
+        self.control_plane.on_workload(kind, old, new)
 
-    def node(self, old: Node | None, new: Node | None) -> None:
-        self.control_plane.node(old, new)
+    def on_node(self, old: Node | None, new: Node | None) -> None:
+        self.control_plane.on_node(old, new)
         if new is None:
             assert old is not None
             del self.nodes[old.metadata.name]
         else:
             self.nodes[new.metadata.name] = new
 
-    def event(self, event: Event) -> None:
-        self.control_plane.event(event)
+    def on_eviction(self, event: Event) -> None:
+        self.control_plane.on_eviction(event)
 
     def on_pod_event(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
         del workload, text
@@ -168,4 +168,4 @@ class SimulatedNodesRun:
         return node_figures
 
     def _step(self, number: int) -> None:
-        self.control_plane.measured(self.cluster.step(number), self.cluster.rows)
+        self.control_plane.on_usage(self.cluster.step(number), self.cluster.rows)

@@ -31,13 +31,13 @@ def test_every_fault_that_a_scenario_may_name_is_modelled() -> None:
 )
 def test_a_fault_holds_for_its_duration_and_its_objects(now: float, names: tuple[str, ...], holds: bool) -> None:
     faults = Faults([Fault("slow-starts", 10.0, 20.0, "web-*")])
-    assert faults.holds("slow-starts", now, *names) is holds
-    assert not faults.holds("node-down", now, *names)
+    assert faults.is_active("slow-starts", now, *names) is holds
+    assert not faults.is_active("node-down", now, *names)
 
 
 def test_faults_are_found_by_their_kind() -> None:
     first, second = Fault("a", 0.0, 1.0), Fault("b", 0.0, 1.0, "x?")
     faults = Faults([first, second])
-    assert (faults.of("a"), faults.of("b"), faults.of("c")) == ((first,), (second,), ())
+    assert (faults.list_faults("a"), faults.list_faults("b"), faults.list_faults("c")) == ((first,), (second,), ())
     assert is_affected(second, "xy")
     assert not is_affected(second, "x", "xyz")

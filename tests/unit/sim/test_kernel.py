@@ -42,10 +42,10 @@ def test_what_is_cancelled_does_not_happen_and_what_has_happened_does_not_wait()
     kernel, done = Kernel(0.0), []
     cancelled, other = kernel.at(1.0, lambda: done.append("cancelled")), kernel.at(1.0, lambda: done.append("other"))
     cancelled.cancel()
-    assert (cancelled.waits, other.waits) == (False, True)
+    assert (cancelled.is_pending, other.is_pending) == (False, True)
     kernel.run_until(2.0)
     assert done == ["other"]
-    assert (other.waits, kernel.now, kernel.done) == (False, 2.0, 1)
+    assert (other.is_pending, kernel.now, kernel.executed_events) == (False, 2.0, 1)
 
 
 @pytest.mark.parametrize("time", [0.5, -math.inf, math.nan])

@@ -149,9 +149,9 @@ def _simulate(
     from trellis.reports.simulation import report  # noqa: PLC0415
     from trellis.reports.text.numbers import format_days  # noqa: PLC0415
     from trellis.sim.run import simulate  # noqa: PLC0415
-    from trellis.sim.scenario.files import with_variants  # noqa: PLC0415
+    from trellis.sim.scenario.files import select_variants  # noqa: PLC0415
 
-    fleet = with_variants(fleet, only) if only else fleet
+    fleet = select_variants(fleet, only) if only else fleet
     clock = fleet.clock
     facts = [pluralize(len(fleet.workloads), "workload"), format_days(clock.steps * clock.step)]
     facts.append(pluralize(len(fleet.variants), "variant"))

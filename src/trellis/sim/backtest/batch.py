@@ -42,23 +42,25 @@ def build_charts(block: SeriesBlock, targets: Sequence[FloatColumn], most: int) 
             used = block.usage.values[columns, :, column]
             if np.isnan(used).all():
                 continue
-            mean, peak = _means(used, begins), np.fmax.reduceat(np.fmax.reduce(used, axis=1), begins)
-            requested = [_rounded(_means(target[columns, column][:, np.newaxis], begins)) for target in targets]
-            lines.append(ChartLine(name, _rounded(mean), _rounded(peak), requested))
+            mean, peak = _average_by_point(used, begins), np.fmax.reduceat(np.fmax.reduce(used, axis=1), begins)
+            requested = [
+                _round_values(_average_by_point(target[columns, column][:, np.newaxis], begins)) for target in targets
+            ]
+            lines.append(ChartLine(name, _round_values(mean), _round_values(peak), requested))
         times = block.begins[number] + block.usage.step * begins
         yield block.places[number], SeriesChart(block.names[number], times.tolist(), lines)
 
 
-def _means(values: FloatColumn, begins: IntColumn) -> FloatColumn:
+def _average_by_point(values: FloatColumn, begins: IntColumn) -> FloatColumn:
     measured = ~np.isnan(values)
     sums = np.add.reduceat(np.where(measured, values, 0.0).sum(axis=1), begins)
     counts = np.add.reduceat(measured.sum(axis=1), begins)
     with np.errstate(invalid="ignore"):
-        means: FloatColumn = sums / counts
-        return means
+        averages: FloatColumn = sums / counts
+        return averages
 
 
-def _rounded(values: FloatColumn) -> list[float]:
+def _round_values(values: FloatColumn) -> list[float]:
     return [float(f"{value:.{_DIGITS}g}") for value in values.tolist()]
 
 
@@ -89,16 +91,16 @@ class BatchResult(msgspec.Struct, frozen=True):
     partial: bool = False
 
 
-def run_batch(batch: SeriesBatch, tell: OnPartDone) -> BatchResult:
-    """Read, replay and score a batch; `tell` is called with the share that is done, and may raise `BatchStopped`."""
+def run_batch(batch: SeriesBatch, on_progress: OnPartDone) -> BatchResult:
+    """Read, replay and score a batch; `on_progress` gets the share that is done, and may raise `BatchStopped`."""
     try:
-        result = LoadedSeries.concatenate([LoadedSeries(list(batch.series), [], []), *_read(batch, tell)])
+        result = LoadedSeries.concatenate([LoadedSeries(list(batch.series), [], []), *_read(batch, on_progress)])
     except BatchStopped:
         return BatchResult([], [], [], [], [], partial=True)
-    run = _BatchRun(batch, _distinct(result.series))
+    run = _BatchRun(batch, _with_distinct_names(result.series))
     with suppress(BatchStopped):
-        run.replay(tell)
-    facts, scored, charts = run.finished()
+        run.replay(on_progress)
+    facts, scored, charts = run.collect()
     problems = [str(error) for error in result.problems]
     notes = [*result.notes, *describe_unscored(result.series, batch.request.terms)]
     return BatchResult(facts, scored, charts, problems, notes, partial=len(run.places) < len(result.series))
@@ -111,19 +113,19 @@ class _BatchRun:
         self.places: list[int] = []
         self._batch = batch
         self._series = series
-        self._scored = [BatchScores.nothing(len(series)) for _ in batch.request.variants]
+        self._scored = [BatchScores.empty(len(series)) for _ in batch.request.variants]
         self._charts: dict[int, SeriesChart] = {}
         self._begun: list[int] = []
         self._variants = 0
 
-    def replay(self, tell: OnPartDone) -> None:
+    def replay(self, on_progress: OnPartDone) -> None:
         request = self._batch.request
         done, total = 0.0, max(1, sum(map(len, self._series)) * len(request.variants))
         for block, samples in lay_out_blocks(self._series, request.terms):
             self._begun, targets = block.places, []
             for self._variants, variant in enumerate(request.variants):
                 before, weight = done / total, samples / total
-                replayed = replay_block(block, variant, request.terms, _part(tell, before, weight))
+                replayed = replay_block(block, variant, request.terms, _scale_progress(on_progress, before, weight))
                 score_block(self._scored[self._variants], block, replayed)
                 targets.append(replayed.targets)
                 done += samples
@@ -131,27 +133,27 @@ class _BatchRun:
             self._charts |= dict(build_charts(block, targets, self._batch.charts - len(self._charts)))
             self.places += block.places
 
-    def finished(self) -> tuple[list[SeriesFacts], list[BatchScores], list[SeriesChart]]:
+    def collect(self) -> tuple[list[SeriesFacts], list[BatchScores], list[SeriesChart]]:
         """The series of which all variants are done, or else the variants that are done of the first block."""
         places = sorted(self.places or self._begun)
         variants = len(self._scored) if self.places else self._variants
         terms = self._batch.request.terms
         facts = [_facts(self._series[place], terms.warm_up, terms.warm_up_share) for place in places]
-        scored = [scores.at(places) for scores in self._scored[:variants]]
+        scored = [scores.select(places) for scores in self._scored[:variants]]
         return facts if scored else [], scored, [self._charts[place] for place in sorted(self._charts)]
 
 
-def _part(tell: OnPartDone, before: float, weight: float) -> OnPartDone:
-    return lambda share: tell(before + share * weight)
+def _scale_progress(on_progress: OnPartDone, before: float, weight: float) -> OnPartDone:
+    return lambda share: on_progress(before + share * weight)
 
 
-def _read(batch: SeriesBatch, tell: OnPartDone) -> Iterator[LoadedSeries]:
+def _read(batch: SeriesBatch, on_progress: OnPartDone) -> Iterator[LoadedSeries]:
     for part in batch.parts:
-        tell(0.0)
+        on_progress(0.0)
         yield read_part(part, batch.request.terms.machine)
 
 
-def _distinct(series: Sequence[Series]) -> list[Series]:
+def _with_distinct_names(series: Sequence[Series]) -> list[Series]:
     """Give series distinct names: those whose names collide are named with their source."""
     names = distinct_names([one_series.name for one_series in series], [one_series.source for one_series in series])
     return [msgspec.structs.replace(one_series, name=name) for one_series, name in zip(series, names, strict=True)]

@@ -96,8 +96,10 @@ def lay_out_block(series: Sequence[Series], places: Sequence[int], points: int, 
         first, size = int(offsets[number]), int(lengths[number])
         at = np.minimum(((one_series.times - begin) / (step / points)).astype(np.int64), size * points - 1)
         columns = slice(first, first + size)
-        values[columns, :, number] = _averages(at, one_series.cpu, size * points).reshape(size, points)
-        values[columns, :, len(series) + number] = _highest(at, one_series.memory, size * points).reshape(size, points)
+        values[columns, :, number] = _average_by_place(at, one_series.cpu, size * points).reshape(size, points)
+        values[columns, :, len(series) + number] = _maximum_by_place(at, one_series.memory, size * points).reshape(
+            size, points
+        )
         scored[first + int(warm[number]) : first + size, number] = True
     usage = ReplayedUsage(values, _MONDAY + float(origin), step)
     return SeriesBlock(list(places), [one_series.name for one_series in series], usage, scored, begins, offsets, warm)
@@ -118,28 +120,28 @@ def _warm_up(series: Series, terms: BacktestTerms) -> int:
     return max(1, math.ceil(min(terms.warm_up, terms.warm_up_share * length) / terms.step))
 
 
-def _averages(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
-    if _is_alone(at):
-        return _placed(at, values, size)
+def _average_by_place(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
+    if _are_distinct(at):
+        return _place_values(at, values, size)
     measured = ~np.isnan(values)
     counts = np.bincount(at[measured], minlength=size)
     with np.errstate(invalid="ignore"):
         return np.bincount(at[measured], values[measured], size) / counts
 
 
-def _highest(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
-    if _is_alone(at):
-        return _placed(at, values, size)
+def _maximum_by_place(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
+    if _are_distinct(at):
+        return _place_values(at, values, size)
     result = np.full(size, np.nan)
     np.fmax.at(result, at, values)
     return result
 
 
-def _is_alone(at: IntColumn) -> bool:
+def _are_distinct(at: IntColumn) -> bool:
     return bool((at[1:] > at[:-1]).all())
 
 
-def _placed(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
+def _place_values(at: IntColumn, values: FloatColumn, size: int) -> FloatColumn:
     result = np.full(size, np.nan)
     result[at] = values
     return result

@@ -31,7 +31,7 @@ class BacktestVariant(msgspec.Struct, frozen=True):
     value: str = ""
     parameters: dict[str, str] = {}
 
-    def made(self) -> Recommender:
+    def make_recommender(self) -> Recommender:
         """Make a new recommender."""
         return load_recommender(self.recommender, self.value)
 
@@ -96,12 +96,14 @@ def build_request(
     installed: Mapping[str, str] = {},
 ) -> BacktestRequest:
     """Build the request of a command line; `InvalidInput` names the flag, the parameter and its range."""
-    recommenders = {name: load_recommender(name, value) for name, value in _known(names, installed).items()}
+    recommenders = {
+        name: load_recommender(name, value) for name, value in _select_recommenders(names, installed).items()
+    }
     settings: dict[str, dict[str, str]] = {name: {} for name in recommenders}
     for text in sets:
-        name, parameters, value = _setting(text, recommenders, "--set")
+        name, parameters, value = _split_setting(text, recommenders, "--set")
         settings[name] |= dict.fromkeys(parameters, value)
-        _checked(recommenders[name], settings[name], f"--set {text}")
+        _check_parameters(recommenders[name], settings[name], f"--set {text}")
     variants = {
         name: BacktestVariant(_title(name, settings[name]), name, installed.get(name, ""), settings[name])
         for name in recommenders
@@ -109,14 +111,14 @@ def build_request(
     swept: list[BacktestVariant] = []
     result: list[Sweep] = []
     for text in sweeps:
-        name, parameters, span = _setting(text, recommenders, "--sweep")
+        name, parameters, span = _split_setting(text, recommenders, "--sweep")
         declared = {parameter.name: parameter for parameter in recommenders[name].parameters}
         values = tuple(_values(text, declared[parameters[0]], span))
         swept_parameters = [variants[name].parameters | dict.fromkeys(parameters, value) for value in values]
         short = text.partition("=")[0].rpartition(".")[2]
         titles = [_title(name, settings[name] | {short: value}) for value in values]
         for title, chosen in zip(titles, swept_parameters, strict=True):
-            _checked(recommenders[name], chosen, f"--sweep {text}")
+            _check_parameters(recommenders[name], chosen, f"--sweep {text}")
             swept.append(BacktestVariant(title, name, installed.get(name, ""), chosen))
         result.append(Sweep(name, short, values, tuple(titles)))
     every = {variant.name: variant for variant in (*variants.values(), *swept)}
@@ -125,7 +127,7 @@ def build_request(
     return BacktestRequest(tuple(every.values()), tuple(result), terms)
 
 
-def _known(names: Sequence[str], installed: Mapping[str, str]) -> dict[str, str]:
+def _select_recommenders(names: Sequence[str], installed: Mapping[str, str]) -> dict[str, str]:
     """The named recommenders, each once, with what to import for them."""
     built_in = {name: "" for name, recommender in built_in_recommenders().items() if not needs_runs(recommender)}
     choices = built_in | dict(installed)
@@ -141,7 +143,7 @@ def _known(names: Sequence[str], installed: Mapping[str, str]) -> dict[str, str]
     return {name: choices[name] for name in dict.fromkeys(names)}
 
 
-def _setting(text: str, recommenders: Mapping[str, Recommender], flag: str) -> tuple[str, tuple[str, ...], str]:
+def _split_setting(text: str, recommenders: Mapping[str, Recommender], flag: str) -> tuple[str, tuple[str, ...], str]:
     """Split a setting into its recommender, its parameters and its value."""
     key, is_set, value = text.partition("=")
     name, is_named, parameter = key.strip().rpartition(".")
@@ -153,18 +155,18 @@ def _setting(text: str, recommenders: Mapping[str, Recommender], flag: str) -> t
     if name not in recommenders:
         raise InvalidInput(text, f"{flag}: {name} is not among --recommenders, which are {', '.join(recommenders)}")
     declared = [parameter.name for parameter in recommenders[name].parameters]
-    meant = tuple(
+    matching = tuple(
         declared_name for declared_name in SHORT_NAMES.get(parameter, (parameter,)) if declared_name in declared
     )
-    if not meant:
+    if not matching:
         guess = suggest_name(parameter, (*declared, *SHORT_NAMES))
         hint = f" (did you mean {guess}?)" if guess else ""
         rule = f"{flag}: {name} has no parameter {parameter}{hint}; it has {', '.join(declared) or 'none'}"
         raise InvalidInput(text, rule)
-    return name, meant, value.strip()
+    return name, matching, value.strip()
 
 
-def _checked(recommender: Recommender, settings: Mapping[str, str], where: str) -> None:
+def _check_parameters(recommender: Recommender, settings: Mapping[str, str], where: str) -> None:
     try:
         replace_defaults(recommender.parameters, settings)
     except InvalidInput as error:

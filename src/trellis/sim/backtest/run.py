@@ -18,7 +18,7 @@ from trellis.base.errors import TrellisError
 from trellis.sim.backtest.batch import BatchResult, BatchStopped, SeriesBatch, distinct_names, run_batch
 from trellis.sim.backtest.request import BacktestRequest
 from trellis.sim.backtest.results import BacktestResult, SeriesChart, SweepFrontier
-from trellis.sim.backtest.totals import ScoreColumns, curves, series_scores, variant_scores
+from trellis.sim.backtest.totals import ScoreColumns, build_curves, build_series_scores, build_variant_scores
 from trellis.sim.child_processes import start_ignoring_interrupts
 from trellis.sources.series.files import SeriesPart, read_part
 from trellis.sources.series.series import Series
@@ -31,7 +31,7 @@ _POLL_SECONDS: Final = 0.1
 class FailedBatch(msgspec.Struct, frozen=True):
     """A batch that failed, and the reason."""
 
-    why: str
+    reason: str
 
 
 BatchOutcome = BatchResult | FailedBatch
@@ -43,23 +43,23 @@ def run_batches(
 ) -> Iterator[tuple[int, BatchOutcome]]:
     """Run batches and yield the result of each, by number; `on_progress` is called with the share that is done."""
     if min(processes, len(batches)) > 1:
-        yield from _in_processes(batches, processes, on_progress, stop)
+        yield from _run_in_processes(batches, processes, on_progress, stop)
         return
     for number, batch in enumerate(batches):
         if stop():
             return
 
-        def tell(share: float, number: int = number) -> None:
+        def report(share: float, number: int = number) -> None:
             if stop():
                 raise BatchStopped
             on_progress(number, share)
 
-        yield number, _run_caught(batch, tell)
+        yield number, _run_caught(batch, report)
 
 
-def _run_caught(batch: SeriesBatch, tell: Callable[[float], None]) -> BatchOutcome:
+def _run_caught(batch: SeriesBatch, on_progress: Callable[[float], None]) -> BatchOutcome:
     try:
-        return run_batch(batch, tell)
+        return run_batch(batch, on_progress)
     except TrellisError as error:
         return FailedBatch(str(error))
     except MemoryError:
@@ -68,7 +68,7 @@ def _run_caught(batch: SeriesBatch, tell: Callable[[float], None]) -> BatchOutco
         return FailedBatch(f"{type(error).__name__}: {error}")
 
 
-def _in_processes(
+def _run_in_processes(
     batches: Sequence[SeriesBatch], processes: int, on_progress: OnBatchProgress, stop: Callable[[], bool]
 ) -> Iterator[tuple[int, BatchOutcome]]:
     context = multiprocessing.get_context("spawn")
@@ -79,23 +79,23 @@ def _in_processes(
         while working or (waiting and not stopping):
             if not stopping and stop():
                 stopping = True
-                for line in working:
-                    line.send(None)
+                for connection in working:
+                    connection.send(None)
             while waiting and len(working) < processes and not stopping:
                 number = waiting.pop()
-                mine, theirs = context.Pipe()
-                process = context.Process(target=_work, args=(theirs,), name=f"batch {number}", daemon=True)
+                parent_end, child_end = context.Pipe()
+                process = context.Process(target=_work, args=(child_end,), name=f"batch {number}", daemon=True)
                 start_ignoring_interrupts(process)
-                theirs.close()
-                mine.send(batches[number])
-                working[mine] = (number, process)
-            for line in wait(list(working), _POLL_SECONDS):
-                number, process = working[line]
-                result = _receive(line, process)
+                child_end.close()
+                parent_end.send(batches[number])
+                working[parent_end] = (number, process)
+            for connection in wait(list(working), _POLL_SECONDS):
+                number, process = working[connection]
+                result = _receive(connection, process)
                 if isinstance(result, float):
                     on_progress(number, result)
                     continue
-                del working[line]
+                del working[connection]
                 process.join()
                 yield number, result
     finally:
@@ -104,9 +104,9 @@ def _in_processes(
             process.join()
 
 
-def _receive(line: Any, process: Any) -> float | BatchOutcome:
+def _receive(connection: Any, process: Any) -> float | BatchOutcome:
     try:
-        receive: float | BatchOutcome = line.recv()
+        receive: float | BatchOutcome = connection.recv()
     except (EOFError, OSError):
         process.join()
         reason = f"its process ended with exit code {process.exitcode}"
@@ -116,16 +116,16 @@ def _receive(line: Any, process: Any) -> float | BatchOutcome:
     return receive
 
 
-def _work(line: Connection) -> None:
+def _work(connection: Connection) -> None:
     """Run batches in a child process."""
-    batch: SeriesBatch = line.recv()
+    batch: SeriesBatch = connection.recv()
 
-    def tell(share: float) -> None:
-        if line.poll():
+    def report(share: float) -> None:
+        if connection.poll():
             raise BatchStopped
-        line.send(share)
+        connection.send(share)
 
-    line.send(_run_caught(batch, tell))
+    connection.send(_run_caught(batch, report))
 
 
 # Samples of a batch: bounds its memory, and shares the cost of a step among many series.
@@ -161,26 +161,26 @@ def backtest(
     sizes = [_size(batch) for batch in batches]
     done = [0.0] * len(batches)
 
-    def told(number: int, share: float) -> None:
+    def on_progress(number: int, share: float) -> None:
         done[number] = share
         part = sum(size * share for size, share in zip(sizes, done, strict=True))
         progress(BacktestProgress(part, float(sum(sizes))))
 
-    ended: dict[int, BatchResult] = {}
+    finished: dict[int, BatchResult] = {}
     failures: list[str] = []
-    for number, outcome in run_batches(batches, processes, told, stop):
+    for number, outcome in run_batches(batches, processes, on_progress, stop):
         if isinstance(outcome, FailedBatch):
-            failures.append(f"{_about(batches[number])} could not be replayed: {outcome.why}")
+            failures.append(f"{_describe(batches[number])} could not be replayed: {outcome.reason}")
         else:
-            ended[number] = outcome
+            finished[number] = outcome
         if isinstance(outcome, FailedBatch) or not outcome.partial:
-            told(number, 1.0)
-    result = _result(request, [ended[number] for number in sorted(ended)])
+            on_progress(number, 1.0)
+    result = _result(request, [finished[number] for number in sorted(finished)])
     return msgspec.structs.replace(
         result,
         left_out=[*map(str, loaded_series.problems), *result.left_out, *sorted(failures)],
         notes=[*loaded_series.notes, *result.notes],
-        partial=result.partial or len(ended) + len(failures) < len(batches),
+        partial=result.partial or len(finished) + len(failures) < len(batches),
     )
 
 
@@ -192,12 +192,12 @@ def _result(request: BacktestRequest, outcomes: Sequence[BatchResult]) -> Backte
     request = msgspec.structs.replace(request, variants=request.variants[:variants])
     facts = [fact for batch in batches for fact in batch.facts]
     names = distinct_names([fact.name for fact in facts], [fact.source for fact in facts])
-    columns = ScoreColumns.joined(batches, variants) if facts else None
+    columns = ScoreColumns.join(batches, variants) if facts else None
     return BacktestResult(
         facts=[msgspec.structs.replace(fact, name=name) for fact, name in zip(facts, names, strict=True)],
-        series=series_scores(columns, names, request) if columns else [],
-        variants=variant_scores(columns, request) if columns else [],
-        curves=curves(columns, request) if columns else [],
+        series=build_series_scores(columns, names, request) if columns else [],
+        variants=build_variant_scores(columns, request) if columns else [],
+        curves=build_curves(columns, request) if columns else [],
         sweeps=[
             SweepFrontier(sweep.recommender, sweep.parameter, list(sweep.values), list(sweep.variants))
             for sweep in request.sweeps
@@ -227,14 +227,14 @@ def _batches(
 ) -> list[SeriesBatch]:
     """Share out the series: enough batches for all processes, none too large, neighbours together."""
     total = sum(part.rows for part in parts) + sum(map(len, series))
-    size_of_batch = max(1, min(_LARGEST, -(-total // max(processes, 1))))
+    batch_size = max(1, min(_LARGEST, -(-total // max(processes, 1))))
     batches: list[SeriesBatch] = []
     chosen: list[SeriesPart | Series] = []
     size = 0
     items: list[SeriesPart | Series] = [*parts, *series]
     for item in items:
         rows = item.rows if isinstance(item, SeriesPart) else len(item)
-        if chosen and size + rows / 2 > size_of_batch:
+        if chosen and size + rows / 2 > batch_size:
             batches.append(_batch(request, chosen))
             chosen, size = [], 0
         chosen.append(item)
@@ -258,6 +258,6 @@ def _size(batch: SeriesBatch) -> float:
     return float(rows * len(batch.request.variants))
 
 
-def _about(batch: SeriesBatch) -> str:
+def _describe(batch: SeriesBatch) -> str:
     names = [part.path for part in batch.parts] + [one_series.name for one_series in batch.series]
     return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"

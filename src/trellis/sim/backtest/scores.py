@@ -40,12 +40,12 @@ class BatchScores(msgspec.Struct, frozen=True):
     used: FloatColumn
 
     @classmethod
-    def nothing(cls, count: int) -> BatchScores:
+    def empty(cls, count: int) -> BatchScores:
         """Empty scores for a number of series."""
         shapes = ((_MEASURES, len(MARGIN_FACTORS), count), (_MEASURES, count), (2, count))
         return cls(*(np.full(shape, np.nan) for shape in shapes))
 
-    def at(self, places: Sequence[int]) -> BatchScores:
+    def select(self, places: Sequence[int]) -> BatchScores:
         """The scores of some of the series."""
         return BatchScores(self.cpu[..., places], self.memory[..., places], self.used[..., places])
 
@@ -55,32 +55,34 @@ class _ProgressRule(msgspec.Struct, frozen=True):
 
     rule: SizingRule
     steps: int
-    tell: OnPartDone
+    on_progress: OnPartDone
 
     def decide(self, step: int, now: float, /) -> FloatColumn:
         if step % _PROGRESS_STEPS == 0:
-            self.tell(step / self.steps)
+            self.on_progress(step / self.steps)
         return self.rule.decide(step, now)
 
     def observe(self, step: int, used: FloatColumn, needed: FloatColumn, /) -> None:
         self.rule.observe(step, used, needed)
 
 
-def replay_block(block: SeriesBlock, variant: BacktestVariant, terms: BacktestTerms, tell: OnPartDone) -> ReplayResult:
+def replay_block(
+    block: SeriesBlock, variant: BacktestVariant, terms: BacktestTerms, on_progress: OnPartDone
+) -> ReplayResult:
     """Replay a variant over all series of a block, CPU and then memory."""
-    recommender = apply_preset(variant.made(), variant.parameters)
+    recommender = apply_preset(variant.make_recommender(), variant.parameters)
     clock = ReplayClock(block.usage.begin, block.usage.step)
     rule = RecommenderRule(recommender, block.names, clock)
     killed = np.arange(2 * len(block)) >= len(block)
-    how = ReplayTerms(threshold=terms.threshold, killed=killed)
-    return replay_rule(block.usage, _ProgressRule(rule, block.usage.steps, tell), how)
+    replay_terms = ReplayTerms(threshold=terms.threshold, killed=killed)
+    return replay_rule(block.usage, _ProgressRule(rule, block.usage.steps, on_progress), replay_terms)
 
 
-def score_block(into: BatchScores, block: SeriesBlock, done: ReplayResult) -> None:
+def score_block(scores_of_batch: BatchScores, block: SeriesBlock, replayed: ReplayResult) -> None:
     """Score a block into the columns of its series."""
     count = len(block)
     cpu, memory = (
-        ReplayResult(done.targets[:, part], done.changes[:, part], done.kills[:, part])
+        ReplayResult(replayed.targets[:, part], replayed.changes[:, part], replayed.kills[:, part])
         for part in (slice(count), slice(count, None))
     )
     for resource, scores in (
@@ -90,11 +92,11 @@ def score_block(into: BatchScores, block: SeriesBlock, done: ReplayResult) -> No
         measures = np.stack(
             [scores.footprint, scores.time_over, scores.overrun, scores.changes, scores.kills * _WEEK_DAYS]
         )
-        (into.cpu, into.memory)[resource][..., block.places] = measures
-        into.used[resource, block.places] = _used(block, resource)
+        (scores_of_batch.cpu, scores_of_batch.memory)[resource][..., block.places] = measures
+        scores_of_batch.used[resource, block.places] = _average_usage(block, resource)
 
 
-def _used(block: SeriesBlock, resource: int) -> FloatColumn:
+def _average_usage(block: SeriesBlock, resource: int) -> FloatColumn:
     usage = block.part(resource)
     counts, sums = np.zeros(len(block)), np.zeros(len(block))
     for values, scored in zip(usage.values, block.scored, strict=True):

@@ -35,7 +35,7 @@ class ScoreColumns(msgspec.Struct, frozen=True):
     scored: list[BatchScores]
 
     @classmethod
-    def joined(cls, batches: Sequence[BatchResult], variants: int) -> ScoreColumns:
+    def join(cls, batches: Sequence[BatchResult], variants: int) -> ScoreColumns:
         """Join the scores of batches, in order."""
         return cls(
             [
@@ -59,7 +59,7 @@ class ScoreColumns(msgspec.Struct, frozen=True):
         footprint, time_over, overrun, changes, kills = self.scored[variant].cpu
         return SizingScores(footprint, time_over, overrun, changes, kills, np.ones(footprint.shape[1]))
 
-    def sound(self, resource: int) -> BoolColumn:
+    def find_scored_series(self, resource: int) -> BoolColumn:
         """The series for which every variant has a score."""
         result = [np.isfinite(self.measures(number, resource)[FOOTPRINT]) for number in range(len(self.scored))]
         positive = [self.measures(number, resource)[FOOTPRINT] > 0 for number in range(len(self.scored))]
@@ -67,9 +67,9 @@ class ScoreColumns(msgspec.Struct, frozen=True):
         return sound
 
 
-def series_scores(columns: ScoreColumns, names: Sequence[str], request: BacktestRequest) -> list[SeriesScore]:
+def build_series_scores(columns: ScoreColumns, names: Sequence[str], request: BacktestRequest) -> list[SeriesScore]:
     """The scores of each series under each variant."""
-    sound = [columns.sound(resource) for resource in (_CPU, _MEMORY)]
+    sound = [columns.find_scored_series(resource) for resource in (_CPU, _MEMORY)]
     return [
         SeriesScore(
             name,
@@ -84,7 +84,7 @@ def series_scores(columns: ScoreColumns, names: Sequence[str], request: Backtest
     ]
 
 
-def variant_scores(columns: ScoreColumns, request: BacktestRequest) -> list[VariantScore]:
+def build_variant_scores(columns: ScoreColumns, request: BacktestRequest) -> list[VariantScore]:
     """The scores of every variant; all but the first are compared with the first."""
     return [
         VariantScore(
@@ -98,9 +98,9 @@ def variant_scores(columns: ScoreColumns, request: BacktestRequest) -> list[Vari
     ]
 
 
-def curves(columns: ScoreColumns, request: BacktestRequest) -> list[CostRiskCurve]:
+def build_curves(columns: ScoreColumns, request: BacktestRequest) -> list[CostRiskCurve]:
     """The cost and the risk of every variant at every factor; none if no series has CPU."""
-    result = (_compared(columns, number) for number in range(len(request.variants)))
+    result = (_compare_with_first(columns, number) for number in range(len(request.variants)))
     return [
         CostRiskCurve(
             variant.name,
@@ -114,9 +114,9 @@ def curves(columns: ScoreColumns, request: BacktestRequest) -> list[CostRiskCurv
     ]
 
 
-def _compared(columns: ScoreColumns, variant: int) -> ComparedCurve | None:
+def _compare_with_first(columns: ScoreColumns, variant: int) -> ComparedCurve | None:
     """Compare a variant with the first, for CPU."""
-    sound = columns.sound(_CPU)
+    sound = columns.find_scored_series(_CPU)
     if not sound.any():
         return None
     return build_margin_curve("", columns.margins(variant), columns.margins(0), sound.astype(np.float64))
@@ -129,33 +129,35 @@ def _figures(columns: ScoreColumns, variant: int, resource: int, place: int) -> 
 
 
 def _overall(columns: ScoreColumns, variant: int, resource: int) -> OverallScore | None:
-    sound = columns.sound(resource)
+    sound = columns.find_scored_series(resource)
     if not sound.any():
         return None
-    mine, first = (columns.measures(number, resource)[:, sound] for number in (variant, 0))
+    measures, first = (columns.measures(number, resource)[:, sound] for number in (variant, 0))
     used = columns.scored[variant].used[resource, sound]
-    means = mine.mean(axis=1)
-    ratio = mine[FOOTPRINT] / first[FOOTPRINT]
+    averages = measures.mean(axis=1)
+    ratio = measures[FOOTPRINT] / first[FOOTPRINT]
     risk = TIME_OVER if resource == _CPU else KILLS
     return OverallScore(
         series=int(sound.sum()),
         figures=ResourceScore(
-            requested=float((mine[FOOTPRINT] * used).sum()),
+            requested=float((measures[FOOTPRINT] * used).sum()),
             used=float(used.sum()),
-            footprint=float(np.exp(np.log(mine[FOOTPRINT]).mean())),
-            time_over=float(means[TIME_OVER]),
-            overrun=float(means[OVERRUN]),
-            changes=float(means[CHANGES]),
-            kills=float(means[KILLS]) if resource else _NAN,
+            footprint=float(np.exp(np.log(measures[FOOTPRINT]).mean())),
+            time_over=float(averages[TIME_OVER]),
+            overrun=float(averages[OVERRUN]),
+            changes=float(averages[CHANGES]),
+            kills=float(averages[KILLS]) if resource else _NAN,
         ),
         footprint=mean_clipped_ratio(ratio),
-        time_over=_ratio(mine[TIME_OVER], first[TIME_OVER]),
-        overrun=_ratio(mine[OVERRUN], first[OVERRUN]),
-        kills=_ratio(mine[KILLS], first[KILLS]) if resource else _NAN,
-        worse=float(((ratio > 1 + NEGLIGIBLE_DIFFERENCE) & (mine[risk] > first[risk] + NEGLIGIBLE_DIFFERENCE)).mean()),
+        time_over=_ratio(measures[TIME_OVER], first[TIME_OVER]),
+        overrun=_ratio(measures[OVERRUN], first[OVERRUN]),
+        kills=_ratio(measures[KILLS], first[KILLS]) if resource else _NAN,
+        worse=float(
+            ((ratio > 1 + NEGLIGIBLE_DIFFERENCE) & (measures[risk] > first[risk] + NEGLIGIBLE_DIFFERENCE)).mean()
+        ),
     )
 
 
-def _ratio(mine: FloatColumn, first: FloatColumn) -> float:
+def _ratio(values: FloatColumn, first: FloatColumn) -> float:
     mean = float(first.mean())
-    return float(mine.mean()) / mean if mean > 0 else _NAN
+    return float(values.mean()) / mean if mean > 0 else _NAN

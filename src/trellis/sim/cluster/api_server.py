@@ -95,7 +95,7 @@ class WorkloadLookup:
         number = self._numbers.get((namespace, kind, name))
         return self._state.objects[number] if number is not None else None
 
-    def pods_of(self, namespace: str, kind: str, name: str) -> Iterator[Pod]:
+    def list_pods(self, namespace: str, kind: str, name: str) -> Iterator[Pod]:
         """The pods of a workload."""
         number = self._numbers.get((namespace, kind, name))
         return (pod.pod for pod in self._state.pods_by_workload[number].values()) if number is not None else iter(())
@@ -152,7 +152,7 @@ class WorkloadScales:
         status = ScaleStatus(int(state.active_pods[number]), self._selectors[number])
         return Scale(result.metadata, ScaleSpec(state.replicas[number]), status)
 
-    def selected(self, namespace: str, selector: str) -> tuple[int, ...]:
+    def select_workloads(self, namespace: str, selector: str) -> tuple[int, ...]:
         """The numbers of the workloads whose pods a selector matches."""
         read = parse_selector(selector)
         first = next(iter(read.value_requirements), None)

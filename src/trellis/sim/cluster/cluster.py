@@ -117,7 +117,7 @@ class ModelCluster:
         """Create nodes, workloads and their pods, and schedule rollouts and faults."""
         state = self._state
         for node in state.nodes.objects.values():
-            state.watcher.node(None, node)
+            state.watcher.on_node(None, node)
         self._outages.begin()
         in_order = sorted(zip(self._controllers, state.fleet.workloads, strict=True), key=_is_not_daemon_set)
         for controller, workload in in_order:
@@ -154,20 +154,20 @@ class ModelCluster:
         """Set the replicas of a workload; with a `version`, only if the workload is still of that version."""
         return self._scales.set_scale(namespace, kind, name, replicas, version)
 
-    def selected(self, namespace: str, selector: str) -> tuple[int, ...]:
+    def select_workloads(self, namespace: str, selector: str) -> tuple[int, ...]:
         """The numbers of the workloads whose pods a selector matches."""
-        return self._scales.selected(namespace, selector)
+        return self._scales.select_workloads(namespace, selector)
 
-    def waiting(self) -> Iterator[tuple[int, Pod]]:
+    def list_pending_pods(self) -> Iterator[tuple[int, Pod]]:
         """The pods without a node, each with the number of its workload."""
         return ((model_pod.workload, model_pod.pod) for model_pod in self._scheduler.waiting)
 
     @property
     def pending_times(self) -> PendingTimes | None:
         """How long pods were pending, those without a node until now; None where nodes never come."""
-        if self._state.waiting is None:
+        if self._state.pending_times is None:
             return None
-        result = self._state.waiting.copy()
+        result = self._state.pending_times.copy()
         for model_pod in self._scheduler.waiting:
             result.add(model_pod.workload, model_pod.created_at, self._state.now - model_pod.created_at)
         return result
@@ -246,9 +246,9 @@ class ModelCluster:
 
     def _wake(self, workload: int) -> None:
         ticket = self._wake_tickets.get(workload)
-        if ticket is None or not ticket.waits:
-            do = partial(self._controllers[workload].reconcile)
-            self._wake_tickets[workload] = self._state.kernel.after(0.0, do, Priority.CONTROLLER)
+        if ticket is None or not ticket.is_pending:
+            callback = partial(self._controllers[workload].reconcile)
+            self._wake_tickets[workload] = self._state.kernel.after(0.0, callback, Priority.CONTROLLER)
 
 
 def _is_not_daemon_set(entry: tuple[WorkloadController, SimulatedWorkload]) -> bool:

@@ -76,7 +76,7 @@ class FleetDemand:
         some = [demand if demand is not None else _NOTHING for demand in self._demands]
         self.spread = np.array([demand.spread for demand in some])
         self._shared = np.array([demand.shared for demand in some], dtype=np.bool_)
-        self._own_memory = np.array([demand.own_memory for demand in some], dtype=np.bool_)
+        self._has_own_memory = np.array([demand.own_memory for demand in some], dtype=np.bool_)
         self._aged = np.array([demand.by_age for demand in some], dtype=np.bool_)
         self._base = np.array([[demand.base_cpu for demand in some], [demand.base_memory for demand in some]])
         self._leak = np.array([demand.leak for demand in some])
@@ -121,7 +121,7 @@ class FleetDemand:
             np.flatnonzero(self._shared & ~self._aged & (total <= 0.0)),
         )
 
-    def demanded(self, columns: RunningContainers, number: int, now: float) -> tuple[FloatColumn, FloatColumn]:
+    def compute_demand(self, columns: RunningContainers, number: int, now: float) -> tuple[FloatColumn, FloatColumn]:
         """The cores and bytes that each row demands from now on."""
         series = columns.series
         cpu_now, memory_now = self._demand_at_step(number)
@@ -133,7 +133,7 @@ class FleetDemand:
             factor = factor.copy()
             factor[shared] = columns.share[shared]
         cpu *= factor
-        memory *= np.where(self._own_memory[series], columns.factor, factor) if len(shared) else factor
+        memory *= np.where(self._has_own_memory[series], columns.factor, factor) if len(shared) else factor
         if self._based:
             cpu += self._base[0][series]
             memory += self._base[1][series]
@@ -143,7 +143,7 @@ class FleetDemand:
         cpu[columns.starting] = self._starting[series[columns.starting]]
         return cpu, memory
 
-    def unserved(self, columns: RunningContainers, number: int) -> FloatColumn:
+    def compute_unserved(self, columns: RunningContainers, number: int) -> FloatColumn:
         """Cores of shared loads that no pod serves from now on, by workload."""
         idle = columns.idle
         if not len(idle):
@@ -151,7 +151,7 @@ class FleetDemand:
         cores = np.bincount(self._owners[idle], self._demand_at_step(number)[0][idle], minlength=len(self._nothing))
         return cores.astype(np.float64, copy=False)
 
-    def memory_of(self, rows: ModelContainerTable, row: int, number: int, now: float) -> float:
+    def get_memory_demand(self, rows: ModelContainerTable, row: int, number: int, now: float) -> float:
         """The bytes that one row demands, for one that has just come up."""
         series = int(rows.series[row])
         demand = self._demands[series]

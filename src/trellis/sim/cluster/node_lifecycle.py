@@ -40,7 +40,7 @@ class NodeMembership:
             del state.nodes.booting[name], self._boots[name]
             node = build_node(template, name, state.now)
             number = state.nodes.add(node, price)
-            state.watcher.node(None, node)
+            state.watcher.on_node(None, node)
             up()
             state.on_capacity_freed(number)
             state.on_nodes_changed()
@@ -65,7 +65,7 @@ class NodeMembership:
                 self._lifecycle.remove_pod(model_pod)
             else:
                 self._lifecycle.lose_pod(model_pod, f"node {name} is gone")
-        state.watcher.node(state.nodes.remove(number), None)
+        state.watcher.on_node(state.nodes.remove(number), None)
         state.on_nodes_changed()
 
     def taint(self, name: str, taints: tuple[Taint, ...]) -> None:
@@ -76,7 +76,7 @@ class NodeMembership:
             old = state.nodes.objects[number]
             new = msgspec.structs.replace(old, spec=msgspec.structs.replace(old.spec, taints=taints))
             state.nodes.replace(number, new)
-            state.watcher.node(old, new)
+            state.watcher.on_node(old, new)
             state.on_nodes_changed()
             state.kick_scheduler()
 
@@ -95,7 +95,7 @@ class NodeOutages:
     def begin(self) -> None:
         """Schedule all outages."""
         kernel = self._state.kernel
-        for fault in self._state.faults.of(NODE_DOWN):
+        for fault in self._state.faults.list_faults(NODE_DOWN):
             if fault.end > kernel.now:
                 kernel.at(max(fault.begin, kernel.now), partial(self._switch, fault), Priority.FAULT)
                 kernel.at(fault.end, partial(self._switch, fault), Priority.FAULT)
@@ -105,13 +105,13 @@ class NodeOutages:
         state = self._state
         for number, node in list(state.nodes.objects.items()):
             name = node.metadata.name
-            up = not state.faults.holds(NODE_DOWN, state.now, name)
+            up = not state.faults.is_active(NODE_DOWN, state.now, name)
             if is_affected(fault, name) and up != bool(state.nodes.up[number]):
                 self._set_up(number, up)
 
     def _set_up(self, number: int, up: bool) -> None:
         state = self._state
-        state.watcher.node(*state.nodes.switch(number, up, state.now))
+        state.watcher.on_node(*state.nodes.switch(number, up, state.now))
         if up:
             self._terminations.switch_on(number)
             state.on_capacity_freed(number)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class ModelContainer:
-    """One container. `work_left` core-seconds of its start remain, at `rate` cores since `rated_at`.
+    """One container. `remaining_work` core-seconds of its start remain, at `rate` cores since `rated_at`.
 
     `failures` are consecutive.
     """
@@ -24,13 +24,13 @@ class ModelContainer:
         "name",
         "rate",
         "rated_at",
+        "remaining_work",
         "resources",
         "restarts",
         "row",
         "start",
         "ticket",
         "up",
-        "work_left",
     )
 
     def __init__(self, model_pod: ModelPod, name: str, start: StartProfile) -> None:
@@ -42,7 +42,7 @@ class ModelContainer:
         self.failures = 0
         self.restarts = 0
         self.up = False
-        self.work_left = 0.0
+        self.remaining_work = 0.0
         self.rate = 0.0
         self.rated_at = 0.0
         self.ticket: Ticket | None = None

@@ -184,7 +184,7 @@ class Scheduler:
 
     def kick_scheduler(self) -> None:
         """Schedule a pass: something has changed."""
-        if self._waiting and (self._ticket is None or not self._ticket.waits):
+        if self._waiting and (self._ticket is None or not self._ticket.is_pending):
             self._ticket = self._state.kernel.after(0.0, self._pass, Priority.SCHEDULER)
 
     def _is_pending(self, model_pod: ModelPod) -> bool:

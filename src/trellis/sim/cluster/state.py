@@ -58,7 +58,7 @@ class ModelState:
         self.nodes = ModelNodes(fleet)
         self.rows = ModelContainerTable()
         self.counters = WorkloadCounters.of(len(fleet.workloads))
-        self.waiting = PendingTimes() if fleet.pools else None
+        self.pending_times = PendingTimes() if fleet.pools else None
         self.templates = [WorkloadTemplate.of(workload) for workload in fleet.workloads]
         self.pods: dict[tuple[str, str], ModelPod] = {}
         self.pods_by_workload: list[dict[tuple[str, str], ModelPod]] = [{} for _ in fleet.workloads]
@@ -102,7 +102,7 @@ class ModelState:
     def publish(self, workload: int, controller: KubeObject) -> None:
         """Publish a workload as it is now."""
         old, self.objects[workload] = self.objects[workload], controller
-        self.watcher.workload(self.fleet.workloads[workload].kind, old, controller)
+        self.watcher.on_workload(self.fleet.workloads[workload].kind, old, controller)
 
     def add(self, model_pod: ModelPod) -> None:
         """Store a new pod."""
@@ -139,7 +139,7 @@ class ModelState:
         self.mark_terminating(model_pod)
         self.remove_from_node(model_pod)
         del self.pods[model_pod.key], self.pods_by_workload[model_pod.workload][model_pod.key]
-        self.watcher.pod(model_pod.pod, None)
+        self.watcher.on_pod(model_pod.pod, None)
 
     def place_pod(self, model_pod: ModelPod, node: int) -> Demand:
         """Place a pod on a node; returns its demand."""
@@ -150,7 +150,7 @@ class ModelState:
             self.nodes.existing_pods.add(node, model_pod.profile)
         return self._update_occupancy(model_pod)
 
-    def take_slot(self, model_pod: ModelPod) -> int:
+    def assign_slot(self, model_pod: ModelPod) -> int:
         """Take the lowest free slot of the pod's workload: a replacement takes the slot of its predecessor."""
         free, unused = self._slots[model_pod.workload]
         model_pod.slot = heapq.heappop(free) if free else next(unused)
@@ -187,8 +187,8 @@ class ModelState:
 
     def should_run(self, model_pod: ModelPod) -> bool:
         """Whether a pod is to run where it is: its node is up, and it is not terminating."""
-        is_there = not model_pod.terminating and model_pod.node >= 0 and self.pods.get(model_pod.key) is model_pod
-        return is_there and bool(self.nodes.up[model_pod.node])
+        is_placed = not model_pod.terminating and model_pod.node >= 0 and self.pods.get(model_pod.key) is model_pod
+        return is_placed and bool(self.nodes.up[model_pod.node])
 
     def report(self, model_pod: ModelPod, event: PodEvent, text: str = "") -> None:
         """Report what happened to a pod."""
@@ -201,7 +201,7 @@ class ModelState:
     def _store(self, model_pod: ModelPod, old: Pod | None, new: Pod) -> None:
         metadata = msgspec.structs.replace(new.metadata, resource_version=self.version())
         model_pod.pod = msgspec.structs.replace(new, metadata=metadata)
-        self.watcher.pod(old, model_pod.pod)
+        self.watcher.on_pod(old, model_pod.pod)
 
     def _update_occupancy(self, model_pod: ModelPod) -> Demand:
         """Update what the scheduler counts for a pod on its node."""

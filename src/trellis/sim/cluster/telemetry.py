@@ -47,20 +47,20 @@ class ClusterWatcher(Protocol):
     none of them may change the cluster at once: what is to be done is scheduled as an event.
     """
 
-    def pod(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod changed."""
+    def on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """Handle a change of a pod."""
 
-    def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
-        """A Deployment, ReplicaSet, StatefulSet, DaemonSet, Job or CronJob changed."""
+    def on_workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
+        """Handle a change of a Deployment, ReplicaSet, StatefulSet, DaemonSet, Job or CronJob."""
 
-    def node(self, old: Node | None, new: Node | None) -> None:
-        """A node changed."""
+    def on_node(self, old: Node | None, new: Node | None) -> None:
+        """Handle a change of a node."""
 
-    def event(self, event: Event) -> None:
-        """A kubelet evicted a pod because its node was short of memory, and recorded an Event."""
+    def on_eviction(self, event: Event) -> None:
+        """Handle the Event that a kubelet records when it evicts a pod because its node is short of memory."""
 
     def on_pod_event(self, workload: int, event: PodEvent, pod: Pod, text: str) -> None:
-        """Something happened to a pod of the workload of that number; `text` gives details."""
+        """Handle an event of a pod of the workload of that number; `text` gives details."""
 
 
 class StepUsage(msgspec.Struct, frozen=True):
@@ -79,9 +79,9 @@ class StepUsage(msgspec.Struct, frozen=True):
     rows: IntColumn
     workload: IntColumn
     series: IntColumn
-    wanted_cpu: FloatColumn
+    demanded_cpu: FloatColumn
     used_cpu: FloatColumn
-    wanted_memory: FloatColumn
+    demanded_memory: FloatColumn
     used_memory: FloatColumn
     throttled: BoolColumn
     unserved: FloatColumn

@@ -30,24 +30,24 @@ _UNLIMITED: Final = NamespaceLimits()
 class SimulatedAdmission:
     """Sizes and boosts new pods."""
 
-    def __init__(self, limits: Iterable[LimitRange], figures: SimulationSettings) -> None:
+    def __init__(self, limits: Iterable[LimitRange], settings: SimulationSettings) -> None:
         self._governors = GovernorIndex()
         self._nodes = NodeTable()
-        self._must_fit = figures.updates.require_fit
-        self._boosts = figures.boosts
+        self._must_fit = settings.updates.require_fit
+        self._boosts = settings.boosts
         self._workloads: dict[str, dict[ObjectKey, KubeObject]] = {kind: {} for kind in WELL_KNOWN_KINDS}
         by_namespace: defaultdict[str, list[LimitRange]] = defaultdict(list)
         for limit in limits:
             by_namespace[limit.metadata.namespace].append(limit)
         self._limits = {namespace: read_limit_ranges(ranges) for namespace, ranges in by_namespace.items()}
-        self._owners = Owners({kind: partial(self._named, kind) for kind in WELL_KNOWN_KINDS}, {})
-        self._decisions = PodAdmitter(self._governors, self.limits_of, figures.boosts, self._ceiling)
+        self._owners = Owners({kind: partial(self._find_workload, kind) for kind in WELL_KNOWN_KINDS}, {})
+        self._decisions = PodAdmitter(self._governors, self.get_limits, settings.boosts, self._find_ceiling)
 
     def put_governor(self, kind: str, key: ObjectKey, governor: Governor | None) -> None:
         """Add or replace an object that sizes pods."""
         self._governors.put(kind, *key, governor)
 
-    def workload(self, kind: str, key: ObjectKey, new: KubeObject | None) -> None:
+    def on_workload(self, kind: str, key: ObjectKey, new: KubeObject | None) -> None:
         """Handle a change of a controller."""
         if new is not None:
             self._workloads[kind][key] = new
@@ -55,7 +55,7 @@ class SimulatedAdmission:
             self._workloads[kind].pop(key, None)
         self._governors.target_changed(kind, *key)
 
-    def node(self, name: str, new: Node | None) -> None:
+    def on_node(self, name: str, new: Node | None) -> None:
         """Handle a change of a node."""
         if new is not None:
             self._nodes.update(new)
@@ -72,28 +72,28 @@ class SimulatedAdmission:
         decision = self._decisions.decide(pod, namespace, chain, self._owners)
         return apply_patch(pod, decision.patch) if decision.patch else pod
 
-    def governor_of(self, target: TargetRef, labels: Labels) -> Governor | None:
+    def find_governor(self, target: TargetRef, labels: Labels) -> Governor | None:
         """The object that sizes pods of a target with these labels."""
         if not self._governors.rules_in(target.namespace):
             return None
         result = self._governors.find(self._owners.follow(target).topmost or target, labels, self._owners)
         return result if isinstance(result, Governor) else None
 
-    def starts(self, pod: Pod) -> ResourceAmounts:
+    def find_starting_boosts(self, pod: Pod) -> ResourceAmounts:
         """The millicores by container with which the successor of a pod would start, if it would be boosted."""
         namespace = pod.metadata.namespace
         controller = build_controller_ref(namespace, pod.metadata.controller)
-        governor = self.governor_of(controller, pod.metadata.labels) if controller is not None else None
+        governor = self.find_governor(controller, pod.metadata.labels) if controller is not None else None
         if governor is None:
             return {}
-        return compute_starting_boosts(remove_boost(pod).spec, governor, self.limits_of(namespace), self._boosts)
+        return compute_starting_boosts(remove_boost(pod).spec, governor, self.get_limits(namespace), self._boosts)
 
-    def limits_of(self, namespace: str) -> NamespaceLimits:
+    def get_limits(self, namespace: str) -> NamespaceLimits:
         """The LimitRanges of a namespace."""
         return self._limits.get(namespace, _UNLIMITED)
 
-    def _named(self, kind: str, namespace: str, name: str) -> KubeObject | None:
+    def _find_workload(self, kind: str, namespace: str, name: str) -> KubeObject | None:
         return self._workloads[kind].get((namespace, name))
 
-    def _ceiling(self, pod: Pod) -> CpuCeiling | None:
+    def _find_ceiling(self, pod: Pod) -> CpuCeiling | None:
         return find_cpu_ceiling(self._nodes, pod, must_fit=self._must_fit)

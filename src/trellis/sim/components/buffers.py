@@ -57,21 +57,21 @@ class BufferAccounting:
     def __init__(self, scored_from: float) -> None:
         self._scored_from = scored_from
         self._since = scored_from
-        self._now: tuple[BufferDecision, ...] = ()
+        self._decisions: tuple[BufferDecision, ...] = ()
         self._sums: dict[ObjectKey, _BufferSums] = {}
 
     @property
     def chunks(self) -> int:
         """The number of chunks that are to be there now."""
-        return sum(decision.chunks for decision in self._now)
+        return sum(decision.chunks for decision in self._decisions)
 
-    def told(self, decisions: Iterable[BufferDecision], now: float) -> None:
-        """Take in the decisions of a plan."""
+    def record_decisions(self, decisions: Iterable[BufferDecision], now: float) -> None:
+        """Record the decisions of a plan."""
         self._advance(now)
-        self._now = tuple(decisions)
+        self._decisions = tuple(decisions)
         if now < self._scored_from:
             return
-        for decision in self._now:
+        for decision in self._decisions:
             sums = self._sums.setdefault(decision.key, _BufferSums())
             sums.hits += decision.hits
             sums.misses += decision.misses
@@ -97,7 +97,7 @@ class BufferAccounting:
         if seconds <= 0:
             return
         self._since = now
-        for decision in self._now:
+        for decision in self._decisions:
             sums = self._sums.setdefault(decision.key, _BufferSums())
             sums.chunks += decision.chunks * seconds
             sums.full += seconds if decision.is_provisioned else 0.0
@@ -111,10 +111,10 @@ _WITHOUT_SCALE: Final = ("DaemonSet", "CronJob")
 class PodSizing(Protocol):
     """Finds what sizes the new pods of a target."""
 
-    def governor_of(self, target: TargetRef, labels: Mapping[str, str]) -> Governor | None:
+    def find_governor(self, target: TargetRef, labels: Mapping[str, str]) -> Governor | None:
         """The object that sizes pods of these labels."""
 
-    def limits_of(self, namespace: str) -> NamespaceLimits:
+    def get_limits(self, namespace: str) -> NamespaceLimits:
         """The LimitRanges of a namespace."""
 
 
@@ -122,7 +122,7 @@ class _BufferRecord(msgspec.Struct):
     buffer: Buffer
     meaning: EffectiveBuffer
     facts: TranslationFacts | None = None
-    made: Translation | None = None
+    translation: Translation | None = None
 
 
 class SimulatedBuffers:
@@ -131,8 +131,8 @@ class SimulatedBuffers:
     def __init__(
         self, buffers: Iterable[Buffer], cluster: ModelCluster, sizing: PodSizing, boosts: BoostSettings
     ) -> None:
-        meant = ((buffer, resolve_buffer(buffer)) for buffer in buffers)
-        self._records = [_BufferRecord(*pair) for pair in meant if find_skip_reason(pair[1], _SETTINGS) is None]
+        resolved = ((buffer, resolve_buffer(buffer)) for buffer in buffers)
+        self._records = [_BufferRecord(*pair) for pair in resolved if find_skip_reason(pair[1], _SETTINGS) is None]
         self._cluster = cluster
         self._sizing = sizing
         self._boosts = boosts
@@ -143,42 +143,50 @@ class SimulatedBuffers:
     @property
     def next_change(self) -> float | None:
         """When a window of a schedule opens or closes next."""
-        changes = (record.made.next_change for record in self._records if record.made is not None)
+        changes = (record.translation.next_change for record in self._records if record.translation is not None)
         return min((change for change in changes if change is not None), default=None)
 
-    def changed(self, table: NodeTable, nodes: Mapping[str, Node], now: float) -> Iterator[Buffer]:
+    def translate_changed(self, table: NodeTable, nodes: Mapping[str, Node], now: float) -> Iterator[Buffer]:
         """The Buffers whose translation has changed, with their new status."""
         for record in self._records:
-            facts = self._facts(record, table, nodes)
-            made = record.made
-            if made is not None and facts == record.facts and (made.next_change is None or now < made.next_change):
+            facts = self._gather_facts(record, table, nodes)
+            before = record.translation
+            if (
+                before is not None
+                and facts == record.facts
+                and (before.next_change is None or now < before.next_change)
+            ):
                 continue
             record.facts = facts
             translated = translate(record.meaning, facts, now, _SETTINGS)
-            if translated != made:
-                record.made = translated
+            if translated != before:
+                record.translation = translated
                 status = msgspec.convert(build_status(translated, record.buffer.status, 1, now), BufferStatus)
                 record.buffer = msgspec.structs.replace(record.buffer, status=status)
                 yield record.buffer
 
-    def _facts(self, record: _BufferRecord, table: NodeTable, nodes: Mapping[str, Node]) -> TranslationFacts:
+    def _gather_facts(self, record: _BufferRecord, table: NodeTable, nodes: Mapping[str, Node]) -> TranslationFacts:
         meaning, namespace = record.meaning, record.buffer.metadata.namespace
-        filled = sum_filling_pods(self._filling(namespace, meaning.filled_by)) if meaning.filled_by is not None else {}
+        filled = (
+            sum_filling_pods(self._list_filling_pods(namespace, meaning.filled_by))
+            if meaning.filled_by is not None
+            else {}
+        )
         match meaning.capacity:
             case FixedReplicas() | PercentOfReplicas() if meaning.target is not None:
-                return TranslationFacts(self._target(namespace, meaning.target), filled=filled)
+                return TranslationFacts(self._observe_target(namespace, meaning.target), filled=filled)
             case NodeClassTotals():
                 labels = find_class_labels(meaning, _SETTINGS)
                 if not isinstance(labels, DetailedReason):
                     return TranslationFacts(nodes=observe_node_class(table, nodes, labels), filled=filled)
         return TranslationFacts(filled=filled)
 
-    def _filling(self, namespace: str, selector: Selector) -> Iterator[Pod]:
+    def _list_filling_pods(self, namespace: str, selector: Selector) -> Iterator[Pod]:
         for pod in self._cluster.pods():
             if pod.metadata.namespace == namespace and selector.matches(pod.metadata.labels):
                 yield pod
 
-    def _target(self, namespace: str, reference: TargetReference) -> TargetFacts | TargetProblem:
+    def _observe_target(self, namespace: str, reference: TargetReference) -> TargetFacts | TargetProblem:
         kind, name = reference.kind, reference.name
         result: Any = self._cluster.targets.find(namespace, kind, name)
         if result is None:
@@ -187,12 +195,12 @@ class SimulatedBuffers:
             return not_scalable(kind)
         scale = self._cluster.scale(namespace, kind, name)
         replicas = scale.status.replicas if scale is not None else getattr(result.spec, "parallelism", None)
-        newest = find_newest_live(self._cluster.targets.pods_of(namespace, kind, name))
+        newest = find_newest_live(self._cluster.targets.list_pods(namespace, kind, name))
         pod = remove_boost(newest) if newest is not None else None
         template = result.spec.template if pod is None else None
         shape = pod if pod is not None else result.spec.template
         target = TargetRef(namespace, reference.api_version, kind, name)
-        governor, limits = self._sizing.governor_of(target, shape.metadata.labels), self._sizing.limits_of(namespace)
+        governor, limits = self._sizing.find_governor(target, shape.metadata.labels), self._sizing.get_limits(namespace)
         return TargetFacts(
             replicas,
             pod=pod,

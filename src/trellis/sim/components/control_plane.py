@@ -1,6 +1,6 @@
 """All components of a variant: recommender, updater, admission, HPAs, Hvpas, Buffers and node autoscaler.
 
-It watches the model cluster as the live components watch a real one, and passes on to each what it would see.
+It watches the model cluster as the live components watch a real one, and passes each change on to those concerned.
 """
 
 from __future__ import annotations
@@ -56,210 +56,220 @@ class ControlPlane:
         kernel: Kernel,
         cluster: ModelCluster,
         *,
-        advised: OnRecommendation,
-        because: OnReason,
+        on_recommendation: OnRecommendation,
+        on_reason: OnReason,
     ) -> None:
-        figures, begin = read_flags(variant.settings), fleet.clock.begin
+        settings, begin = read_flags(variant.settings), fleet.clock.begin
         self._policies = policies = add_owned_autoscalers(read_objects(variant.objects, begin), begin)
         self._fleet = fleet
         self._kernel = kernel
         self._faults = Faults(fleet.faults)
-        self._sampling = UsageSampler(fleet, self._faults)
+        self._sampler = UsageSampler(fleet, self._faults)
         self._vpas: dict[tuple[str, str], VerticalPodAutoscaler] = {}
         self._governors: dict[tuple[str, str], Governor | None] = {}
-        self.decides = bool(policies.vpas or policies.hvpas)
-        """Whether there is anything to decide: without a VPA or Hvpa nobody needs to be told anything."""
-        self._admitting = SimulatedAdmission(policies.limits, figures)
-        self.updating = SimulatedUpdater(
-            kernel, cluster, self, figures=figures, because=because, on_change=self._changed
+        self.has_autoscalers = bool(policies.vpas or policies.hvpas)
+        """Whether the variant has VPAs or Hvpas; without them the components need no input."""
+        self._admission = SimulatedAdmission(policies.limits, settings)
+        self.updater = SimulatedUpdater(
+            kernel, cluster, self, settings=settings, on_reason=on_reason, on_change=self._on_workload_changed
         )
-        gathering = self.updating.gathering
+        cache = self.updater.workload_cache
         scales = ScaleRegistry(cluster)
         self.hvpas = SimulatedHvpas(
-            kernel, policies.hvpas, scales=scales, pods=self._pods_of, publish=self._sized, figures=figures.hvpas
+            kernel,
+            policies.hvpas,
+            scales=scales,
+            pods=self._list_pods,
+            publish=self._on_hvpa_published,
+            settings=settings.hvpas,
         )
         scales.register(HVPA.name, self.hvpas)
         self._pod_metrics = ModelPodMetrics(cluster)
-        self._hpas = SimulatedHpas(kernel, scales, self._pod_metrics, cluster.selected, on_status=self.hvpas.hpa)
+        self._hpas = SimulatedHpas(
+            kernel, scales, self._pod_metrics, cluster.select_workloads, on_status=self.hvpas.on_hpa
+        )
         for hpa in policies.hpas if variant.scales else ():
             self._hpas.put(hpa)
-        self._advising = RecommendationCharts(fleet, advised, self.hvpas.__contains__)
-        self._recommending = SimulatedRecommender(
+        self._recommendation_charts = RecommendationCharts(fleet, on_recommendation, self.hvpas.__contains__)
+        self._recommender = SimulatedRecommender(
             policies.vpas,
-            figures,
+            settings,
             variant.parameters,
-            self._published,
+            self._on_statuses_written,
             hvpas=policies.hvpas,
-            tell=self.hvpas.totals,
+            on_totals=self.hvpas.on_totals,
         )
-        self._noding: SimulatedNodeAutoscaler | None = None
+        self._node_autoscaler: SimulatedNodeAutoscaler | None = None
         if fleet.pools:
-            translating = SimulatedBuffers(policies.buffers, cluster, self._admitting, figures.boosts)
-            self._noding = SimulatedNodeAutoscaler(
-                fleet, kernel, cluster, translating=translating, figures=figures, starts=self._admitting.starts
+            simulated_buffers = SimulatedBuffers(policies.buffers, cluster, self._admission, settings.boosts)
+            self._node_autoscaler = SimulatedNodeAutoscaler(
+                fleet,
+                kernel,
+                cluster,
+                simulated_buffers=simulated_buffers,
+                settings=settings,
+                boosts=self._admission.find_starting_boosts,
             )
         for namespace in sorted({limit.metadata.namespace for limit in policies.limits}):
-            gathering.put_limits(
-                namespace, [limit for limit in policies.limits if limit.metadata.namespace == namespace]
-            )
+            cache.put_limits(namespace, [limit for limit in policies.limits if limit.metadata.namespace == namespace])
         for hpa in policies.hpas:
-            gathering.put_hpa(key_of(hpa), None, hpa)
-            self.hvpas.hpa(hpa)
+            cache.put_hpa(key_of(hpa), None, hpa)
+            self.hvpas.on_hpa(hpa)
         for vpa in policies.vpas:
-            self._govern(vpa, compile_vpa_governor(vpa))
-            self.hvpas.vpa(vpa)
+            self._put_vpa_governor(vpa, compile_vpa_governor(vpa))
+            self.hvpas.on_vpa(vpa)
         for hvpa in policies.hvpas:
-            self._govern_by_hvpa(hvpa)
+            self._put_hvpa_governor(hvpa)
 
     def begin(self) -> None:
         """Start the components, at the fleet's intervals."""
         intervals = self._fleet.intervals
-        if self.decides:
+        if self.has_autoscalers:
             self._every(intervals.recommender, self._recommend, Priority.RECOMMENDER)
-            self._every(intervals.updater, self.updating.full_pass, Priority.UPDATER)
-            for fault in self._faults.of(VPA_DELETED):
+            self._every(intervals.updater, self.updater.run_full_pass, Priority.UPDATER)
+            for fault in self._faults.list_faults(VPA_DELETED):
                 for moment in (fault.begin, fault.end):
                     self._kernel.at(max(moment, self._kernel.now), self._delete_or_create, Priority.FAULT)
         if len(self._hpas):
-            self._every(intervals.hpa, self._hpas.work, Priority.HPA)
+            self._every(intervals.hpa, self._hpas.reconcile_all, Priority.HPA)
         if len(self.hvpas):
             self._every(intervals.hvpa, self.hvpas.reconcile_all, Priority.HVPA)
-        if self._noding is not None:
-            self._noding.begin()
-            self._every(intervals.nodes, self._noding.look, Priority.NODES)
+        if self._node_autoscaler is not None:
+            self._node_autoscaler.begin()
+            self._every(intervals.nodes, self._node_autoscaler.run_if_due, Priority.NODES)
 
-    def updates(self) -> bool:
+    def is_updater_running(self) -> bool:
         """Whether the updater runs."""
-        return not self._faults.holds(UPDATER_DOWN, self._kernel.now)
+        return not self._faults.is_active(UPDATER_DOWN, self._kernel.now)
 
-    def admits(self) -> bool:
+    def is_admission_running(self) -> bool:
         """Whether the admission controller runs."""
-        return not self._faults.holds(ADMISSION_DOWN, self._kernel.now)
+        return not self._faults.is_active(ADMISSION_DOWN, self._kernel.now)
 
     def admit(self, pod: Pod) -> Pod:
         """Admit a new pod; returns it as it is stored."""
-        return self._admitting.admit(pod) if self.decides and self.admits() else pod
+        return self._admission.admit(pod) if self.has_autoscalers and self.is_admission_running() else pod
 
-    def measured(self, usage: StepUsage, rows: ModelContainerTable) -> None:
+    def on_usage(self, usage: StepUsage, rows: ModelContainerTable) -> None:
         """Take in what containers used in a step."""
-        measured = self._sampling.find_measured(usage)
+        measured = self._sampler.find_measured(usage)
         if self._policies.hpas:
-            self._pod_metrics.measured(usage, measured)
-        if self.decides and not self._faults.holds(RECOMMENDER_DOWN, self._kernel.now):
-            self._recommending.measured(self._sampling.samples(usage, rows, measured), self._kernel.now)
+            self._pod_metrics.on_usage(usage, measured)
+        if self.has_autoscalers and not self._faults.is_active(RECOMMENDER_DOWN, self._kernel.now):
+            self._recommender.on_samples(self._sampler.build_samples(usage, rows, measured), self._kernel.now)
 
-    def pod(self, old: Pod | None, new: Pod | None) -> None:
+    def on_pod(self, old: Pod | None, new: Pod | None) -> None:
         """Handle a change of a pod."""
-        if self._noding is not None:
-            self._noding.pod(old, new)
-        if not self.decides:
+        if self._node_autoscaler is not None:
+            self._node_autoscaler.on_pod(old, new)
+        if not self.has_autoscalers:
             return
-        either = _either(old, new)
-        self._recommending.pod(key_of(either), new)
-        self.updating.gathering.put_pod(key_of(either), old, new)
+        present = _newest(old, new)
+        self._recommender.on_pod(key_of(present), new)
+        self.updater.workload_cache.put_pod(key_of(present), old, new)
         if new is None:
-            self.updating.gone(either.metadata.uid)
+            self.updater.forget_pod(present.metadata.uid)
 
-    def workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
+    def on_workload(self, kind: str, old: KubeObject | None, new: KubeObject | None) -> None:
         """Handle a change of a controller."""
-        key = key_of(_either(old, new))
-        if self._noding is not None and kind == "DaemonSet":
-            self._noding.daemon_set(key, new)
-        if not self.decides:
+        key = key_of(_newest(old, new))
+        if self._node_autoscaler is not None and kind == "DaemonSet":
+            self._node_autoscaler.on_daemon_set(key, new)
+        if not self.has_autoscalers:
             return
-        self._admitting.workload(kind, key, new)
-        self._recommending.workload(kind, key, old, new)
-        self.updating.gathering.put_workload(kind, key, old, new)
+        self._admission.on_workload(kind, key, new)
+        self._recommender.on_workload(kind, key, old, new)
+        self.updater.workload_cache.put_workload(kind, key, old, new)
 
-    def node(self, old: Node | None, new: Node | None) -> None:
+    def on_node(self, old: Node | None, new: Node | None) -> None:
         """Handle a change of a node."""
-        name = _either(old, new).metadata.name
-        if self._noding is not None:
-            self._noding.node(name, new)
-        if self.decides:
-            self._admitting.node(name, new)
-            self.updating.gathering.put_node(name, new)
+        name = _newest(old, new).metadata.name
+        if self._node_autoscaler is not None:
+            self._node_autoscaler.on_node(name, new)
+        if self.has_autoscalers:
+            self._admission.on_node(name, new)
+            self.updater.workload_cache.put_node(name, new)
 
-    def event(self, event: Event) -> None:
+    def on_eviction(self, event: Event) -> None:
         """Handle an eviction by a kubelet."""
-        if self.decides:
-            self._recommending.event(event)
+        if self.has_autoscalers:
+            self._recommender.on_eviction(event)
 
     @property
     def verdicts(self) -> dict[str, int]:
         """The number of decisions by reason."""
-        result = self.updating.verdicts + self.hvpas.verdicts
-        return result if self._noding is None else result + self._noding.verdicts
+        result = self.updater.verdicts + self.hvpas.verdicts
+        return result if self._node_autoscaler is None else result + self._node_autoscaler.verdicts
 
     @property
     def chunks(self) -> int:
         """The number of chunks of all Buffers now."""
-        return 0 if self._noding is None else self._noding.keeping.chunks
+        return 0 if self._node_autoscaler is None else self._node_autoscaler.buffer_accounting.chunks
 
     @property
     def node_figures(self) -> NodeFigures | msgspec.UnsetType:
         """How nodes came and went, where they do."""
-        return msgspec.UNSET if self._noding is None else self._noding.figures()
+        return msgspec.UNSET if self._node_autoscaler is None else self._node_autoscaler.build_figures()
 
-    def _changed(self, workload: WorkloadKey) -> None:
-        self.updating.changed(workload)
-        self.hvpas.changed(workload)
+    def _on_workload_changed(self, workload: WorkloadKey) -> None:
+        self.updater.on_workload_changed(workload)
+        self.hvpas.on_workload_changed(workload)
 
-    def _pods_of(self, workload: WorkloadKey) -> Sequence[Pod]:
-        result = self.updating.gathering.gather(workload, self._kernel.now)
+    def _list_pods(self, workload: WorkloadKey) -> Sequence[Pod]:
+        result = self.updater.workload_cache.gather(workload, self._kernel.now)
         return result.pods if result is not None else ()
 
-    def _sized(self, hvpa: Hvpa) -> None:
+    def _on_hvpa_published(self, hvpa: Hvpa) -> None:
         """Pass on the new size of an Hvpa, at once, to the updater, to admission and to charts."""
-        self._advising.hvpa(self._govern_by_hvpa(hvpa))
+        self._recommendation_charts.draw_hvpa(self._put_hvpa_governor(hvpa))
 
-    def _every(self, seconds: float, do: Callable[[], None], priority: Priority) -> None:
-        def again() -> None:
-            do()
-            self._kernel.after(seconds, again, priority)
+    def _every(self, seconds: float, callback: Callable[[], None], priority: Priority) -> None:
+        def run_and_repeat() -> None:
+            callback()
+            self._kernel.after(seconds, run_and_repeat, priority)
 
-        self._kernel.at(self._kernel.now, again, priority)
+        self._kernel.at(self._kernel.now, run_and_repeat, priority)
 
     def _recommend(self) -> None:
-        if self._faults.holds(RECOMMENDER_DOWN, self._kernel.now):
-            self._recommending.skip()
+        if self._faults.is_active(RECOMMENDER_DOWN, self._kernel.now):
+            self._recommender.drop_samples()
         else:
-            self._recommending.work(self._kernel.now)
+            self._recommender.run_pass(self._kernel.now)
 
-    def _published(self, written: Sequence[PublishedStatus]) -> None:
+    def _on_statuses_written(self, written: Sequence[PublishedStatus]) -> None:
         """Pass on new statuses, as soon as they are written."""
         for vpa, _ in written:
             governor = self._governors[key_of(vpa)]
-            self._govern(vpa, update_advice(governor, vpa.status) if governor is not None else None)
-            self.hvpas.vpa(vpa)
-        self._advising.vpas(written)
+            self._put_vpa_governor(vpa, update_advice(governor, vpa.status) if governor is not None else None)
+            self.hvpas.on_vpa(vpa)
+        self._recommendation_charts.draw_vpas(written)
 
     def _delete_or_create(self) -> None:
         """Delete VPAs for as long as a fault says so. Their history stays, as it does in checkpoints."""
         for key, vpa in tuple(self._vpas.items()):
             if self._is_deleted(vpa):
-                self._govern(vpa, None)
+                self._put_vpa_governor(vpa, None)
             elif self._governors[key] is None:
-                self._govern(vpa, compile_vpa_governor(vpa))
+                self._put_vpa_governor(vpa, compile_vpa_governor(vpa))
 
     def _is_deleted(self, vpa: VerticalPodAutoscaler) -> bool:
-        return self._faults.holds(VPA_DELETED, self._kernel.now, vpa.spec.target_ref.name)
+        return self._faults.is_active(VPA_DELETED, self._kernel.now, vpa.spec.target_ref.name)
 
-    def _govern_by_hvpa(self, hvpa: Hvpa) -> Governor:
+    def _put_hvpa_governor(self, hvpa: Hvpa) -> Governor:
         key, governor = key_of(hvpa), compile_hvpa_governor(hvpa)
-        self._admitting.put_governor(hvpa.kind, key, governor)
-        self.updating.gathering.put_governor(hvpa.kind, key, governor, hvpa.metadata.annotations)
+        self._admission.put_governor(hvpa.kind, key, governor)
+        self.updater.workload_cache.put_governor(hvpa.kind, key, governor, hvpa.metadata.annotations)
         return governor
 
-    def _govern(self, vpa: VerticalPodAutoscaler, governor: Governor | None) -> None:
+    def _put_vpa_governor(self, vpa: VerticalPodAutoscaler, governor: Governor | None) -> None:
         key = key_of(vpa)
         self._vpas[key] = vpa
         self._governors[key] = governor
-        self._admitting.put_governor(vpa.kind, key, governor)
-        self.updating.gathering.put_governor(vpa.kind, key, governor, vpa.metadata.annotations)
+        self._admission.put_governor(vpa.kind, key, governor)
+        self.updater.workload_cache.put_governor(vpa.kind, key, governor, vpa.metadata.annotations)
 
 
-def _either(old: K | None, new: K | None) -> K:
+def _newest(old: K | None, new: K | None) -> K:
     result = new if new is not None else old
     if result is None:
         raise InternalError("somebody tells of a change of nothing")

@@ -89,7 +89,7 @@ class _HpaPass(msgspec.Struct, frozen=True):
     """The input of all HPAs: pods by metrics, the workloads behind each HPA, and how many HPAs select a workload."""
 
     pods: PodMetricsSnapshot
-    behind: Mapping[ObjectKey, Sequence[int]]
+    workloads: Mapping[ObjectKey, Sequence[int]]
     claims: Counter[int]
 
     def find_failure(self, workloads: Sequence[int]) -> MetricFailure | None:
@@ -133,37 +133,39 @@ class SimulatedHpas:
         record = self._records.get(key)
         return record.hpa if record is not None else None
 
-    def work(self) -> None:
+    def reconcile_all(self) -> None:
         """Reconcile all HPAs."""
         if not self._records:
             return
         now = self._kernel.now
         scales = {key: self._scales.get(*record.target) for key, record in self._records.items()}
-        behind = {key: self._behind(key[0], scale) for key, scale in scales.items()}
-        claims = Counter(number for numbers_behind in behind.values() for number in numbers_behind)
-        at = _HpaPass(self._metrics.snapshot(now), behind, claims)
+        workloads = {key: self._find_workloads(key[0], scale) for key, scale in scales.items()}
+        claims = Counter(number for selected in workloads.values() for number in selected)
+        hpa_pass = _HpaPass(self._metrics.snapshot(now), workloads, claims)
         for key, record in self._records.items():
             builder = HpaStatusBuilder(record.hpa.status, now)
-            self._reconcile(record, builder, scales[key], at)
+            self._reconcile(record, builder, scales[key], hpa_pass)
             status = builder.status(record.hpa.metadata.generation)
             if status != record.hpa.status:
                 record.hpa = msgspec.structs.replace(record.hpa, status=status)
                 self._on_status(record.hpa)
 
-    def _behind(self, namespace: str, scale: Scale | None) -> Sequence[int]:
+    def _find_workloads(self, namespace: str, scale: Scale | None) -> Sequence[int]:
         """The workloads whose pods a scale selects; none without a selector."""
         selector = scale.status.selector if scale is not None else ""
         if not selector:
             return ()
-        where = (namespace, selector)
-        if where not in self._pods:
+        selection = (namespace, selector)
+        if selection not in self._pods:
             try:
-                self._pods[where] = self._selected(namespace, selector)
+                self._pods[selection] = self._selected(namespace, selector)
             except InvalidSelector:
-                self._pods[where] = ()
-        return self._pods[where]
+                self._pods[selection] = ()
+        return self._pods[selection]
 
-    def _reconcile(self, record: _HpaRecord, builder: HpaStatusBuilder, scale: Scale | None, at: _HpaPass) -> None:
+    def _reconcile(
+        self, record: _HpaRecord, builder: HpaStatusBuilder, scale: Scale | None, hpa_pass: _HpaPass
+    ) -> None:
         if scale is None:
             builder.set_condition(ABLE, False, "FailedGetScale", "the scale of the target cannot be read")
             return
@@ -182,23 +184,23 @@ class SimulatedHpas:
         elif current < limits.least:
             desired = limits.least
         else:
-            desired = self._propose(record, builder, at)
+            desired = self._propose(record, builder, hpa_pass)
         if desired is None:
             return
         builder.desired = desired
         if desired != current:
             self._write(record, builder, scale, desired)
 
-    def _propose(self, record: _HpaRecord, builder: HpaStatusBuilder, at: _HpaPass) -> int | None:
+    def _propose(self, record: _HpaRecord, builder: HpaStatusBuilder, hpa_pass: _HpaPass) -> int | None:
         """The replicas that its metrics propose, within its limits; None if metrics have no answer."""
-        workloads = at.behind[key_of(record.hpa)]
-        failed = at.find_failure(workloads)
-        answers = [
-            failed or evaluate_metric(metric, at.pods, workloads, builder.current, record.tolerance)
+        workloads = hpa_pass.workloads[key_of(record.hpa)]
+        failed = hpa_pass.find_failure(workloads)
+        outcomes = [
+            failed or evaluate_metric(metric, hpa_pass.pods, workloads, builder.current, record.tolerance)
             for metric in record.metrics
         ]
-        proposals = [answer for answer in answers if isinstance(answer, MetricProposal)]
-        failed = next((answer for answer in answers if isinstance(answer, MetricFailure)), None)
+        proposals = [outcome for outcome in outcomes if isinstance(outcome, MetricProposal)]
+        failed = next((outcome for outcome in outcomes if isinstance(outcome, MetricFailure)), None)
         builder.metrics = tuple(proposal.current for proposal in proposals)
         proposed = max((proposal.replicas for proposal in proposals), default=0)
         # A metric that fails might propose more: without it nothing is scaled down.
@@ -206,11 +208,11 @@ class SimulatedHpas:
             builder.set_condition(ACTIVE, False, failed.reason, failed.message)
             return None
         builder.set_condition(ACTIVE, True, "ValidMetricFound", "a count was worked out from metrics")
-        may = record.limits.limited(proposed, builder.current, self._kernel.now)
-        message = f"{proposed} proposed, {may.replicas} allowed now"
-        builder.set_condition(ABLE, True, may.able, message)
-        builder.set_condition(LIMITED, may.limited != WITHIN_RANGE, may.limited, message)
-        return may.replicas
+        limited = record.limits.limit(proposed, builder.current, self._kernel.now)
+        message = f"{proposed} proposed, {limited.replicas} allowed now"
+        builder.set_condition(ABLE, True, limited.able, message)
+        builder.set_condition(LIMITED, limited.limited != WITHIN_RANGE, limited.limited, message)
+        return limited.replicas
 
     def _write(self, record: _HpaRecord, builder: HpaStatusBuilder, scale: Scale, desired: int) -> None:
         result = self._scales.put(*record.target, desired, version=scale.metadata.resource_version)
@@ -220,14 +222,14 @@ class SimulatedHpas:
         now = self._kernel.now
         builder.set_condition(ABLE, True, "SucceededRescale", f"scaled from {builder.current} to {desired}")
         builder.scaled_at = api_time(now)
-        record.limits.scaled(builder.current, desired, now)
+        record.limits.record_scaling(builder.current, desired, now)
 
 
 def _tolerance(rules: ScalingRules | None) -> float:
-    usual = HpaTolerance().up
+    default = HpaTolerance().up
     if rules is None or not rules.tolerance:
-        return usual
+        return default
     try:
         return float(Quantity.parse(rules.tolerance).exact())
     except InvalidQuantity:
-        return usual
+        return default

@@ -41,7 +41,7 @@ _Figures = Sequence[Sequence[Sequence[float]]]
 
 
 class ModelPodMetrics:
-    """Metrics of the pods of a cluster: `measured` takes in a step, and `snapshot` builds the snapshot of now."""
+    """Metrics of the pods of a cluster: `on_usage` takes in a step, and `snapshot` builds the snapshot of now."""
 
     def __init__(self, cluster: ModelCluster) -> None:
         self._cluster = cluster
@@ -50,7 +50,7 @@ class ModelPodMetrics:
         self._used: FloatColumn = np.zeros((2, 0))
         self._time = -np.inf
 
-    def measured(self, usage: StepUsage, measured: BoolColumn | None = None) -> None:
+    def on_usage(self, usage: StepUsage, measured: BoolColumn | None = None) -> None:
         """Take in what containers used in a step; `seen` are those that were measured."""
         rows = self._cluster.rows
         selection = slice(None) if measured is None else measured
@@ -67,25 +67,25 @@ class ModelPodMetrics:
         """Build the snapshot of all pods at this moment."""
         rows = self._cluster.rows
         numbers = np.flatnonzero(rows.used[: rows.numbers_end] & ~rows.terminating[: rows.numbers_end])
-        started = _take_entries(self._started, numbers, np.nan)
-        has_metrics = _for_all(rows.pod[numbers], started == rows.started[numbers])
+        started = _select_entries(self._started, numbers, np.nan)
+        has_metrics = _holds_for_whole_pod(rows.pod[numbers], started == rows.started[numbers])
         measured = np.where(has_metrics, _COUNTED, _MISSING)
         starts_up = has_metrics & self._starts_up(rows, numbers, now)
         pending = np.isnan(rows.started[numbers])
         groups = [np.where(pending, _UNREADY, column) for column in (np.where(starts_up, _UNREADY, measured), measured)]
         requested = np.round(np.stack([rows.spec_cpu_request[numbers], rows.spec_memory_request[numbers]]) * _MILLI)
-        used, series = _take_entries(self._used, numbers, 0.0), rows.series[numbers]
+        used, series = _select_entries(self._used, numbers, 0.0), rows.series[numbers]
         size = len(self._cluster.series)
-        waiting: dict[int, tuple[int, Pod]] = {}
-        for workload, pod in self._cluster.waiting():
-            waiting[workload] = (waiting.get(workload, (0, pod))[0] + 1, pod)
+        pending_pods: dict[int, tuple[int, Pod]] = {}
+        for workload, pod in self._cluster.list_pending_pods():
+            pending_pods[workload] = (pending_pods.get(workload, (0, pod))[0] + 1, pod)
 
         def sums(column: FloatColumn | None) -> _Figures:
             both = (_CPU, _MEMORY)
-            return [_summed(groups[n], series, size, column[n] if column is not None else None) for n in both]
+            return [_sum_by_group(groups[n], series, size, column[n] if column is not None else None) for n in both]
 
-        bare = [np.bincount(series, column == 0, size).tolist() for column in requested]
-        return PodMetricsSnapshot(self._series, sums(None), sums(requested), sums(used), bare, waiting)
+        without_requests = [np.bincount(series, column == 0, size).tolist() for column in requested]
+        return PodMetricsSnapshot(self._series, sums(None), sums(requested), sums(used), without_requests, pending_pods)
 
     def _starts_up(self, rows: ModelContainerTable, numbers: IntColumn, now: float) -> BoolColumn:
         """Whether the CPU that a pod uses is still that of its start."""
@@ -99,16 +99,17 @@ class ModelPodMetrics:
 class PodMetricsSnapshot(msgspec.Struct, frozen=True):
     """One moment. Figures are by resource, group and series, amounts in thousandths.
 
-    `series` has the numbers of a workload's containers, `bare` is by resource and series: how many have no request.
-    `waiting` are the pods of a workload without a node: how many, and one of them.
+    `series` has the numbers of a workload's containers. `without_requests` counts, by resource and series, containers
+    without a request.
+    `pending` are the pods of a workload without a node: how many, and one of them.
     """
 
     series: Mapping[int, Mapping[str, int]]
     pods: _Figures
-    asked: _Figures
+    requested: _Figures
     used: _Figures
-    bare: Sequence[Sequence[float]]
-    waiting: Mapping[int, tuple[int, Pod]]
+    without_requests: Sequence[Sequence[float]]
+    pending: Mapping[int, tuple[int, Pod]]
 
     def find_target(self, workloads: Iterable[int], resource: str, container: str = "") -> MeasuredTarget | None:
         """Pods of workloads by one resource, of one container if it is named; None if a workload lacks it."""
@@ -118,22 +119,22 @@ class PodMetricsSnapshot(msgspec.Struct, frozen=True):
             if container and container not in names:
                 return None
             series = [names[container]] if container else list(names.values())
-            measured_target += self._grouped(RESOURCES.index(resource), series) + self._unplaced(
+            measured_target += self._group_pods(RESOURCES.index(resource), series) + self._group_pending_pods(
                 workload, resource, container
             )
         return measured_target
 
-    def without_request(self, workloads: Iterable[int], resource: str, container: str = "") -> str:
+    def find_container_without_request(self, workloads: Iterable[int], resource: str, container: str = "") -> str:
         """A container without a request for a resource, of which no utilization exists; "" if none."""
-        bare = self.bare[RESOURCES.index(resource)]
+        without_requests = self.without_requests[RESOURCES.index(resource)]
         names = (item for workload in workloads for item in self.series[workload].items())
-        return next((name for name, number in names if container in ("", name) and bare[number]), "")
+        return next((name for name, number in names if container in ("", name) and without_requests[number]), "")
 
-    def _grouped(self, resource: int, series: Sequence[int]) -> MeasuredTarget:
+    def _group_pods(self, resource: int, series: Sequence[int]) -> MeasuredTarget:
         def group(group_number: int) -> MeasuredPods:
             pods, requested, used = (
                 self.pods[resource][group_number],
-                self.asked[resource][group_number],
+                self.requested[resource][group_number],
                 self.used[resource][group_number],
             )
             # Each pod has all containers of its workload, so that any of them counts pods.
@@ -143,9 +144,9 @@ class PodMetricsSnapshot(msgspec.Struct, frozen=True):
 
         return MeasuredTarget(group(_COUNTED), group(_UNREADY), group(_MISSING))
 
-    def _unplaced(self, workload: int, resource: str, container: str) -> MeasuredTarget:
+    def _group_pending_pods(self, workload: int, resource: str, container: str) -> MeasuredTarget:
         """Pods without a node, which are not up either. They are taken to be all of one size."""
-        count, pod = self.waiting.get(workload, (0, None))
+        count, pod = self.pending.get(workload, (0, None))
         if pod is None:
             return MeasuredTarget()
         unit = 1 if resource == RESOURCES[_CPU] else _MILLI
@@ -161,7 +162,7 @@ def _by_workload(series: Sequence[DemandSeries]) -> dict[int, dict[str, int]]:
     return result
 
 
-def _take_entries(column: FloatColumn, numbers: IntColumn, fill: float) -> FloatColumn:
+def _select_entries(column: FloatColumn, numbers: IntColumn, fill: float) -> FloatColumn:
     """Entries of a column, which may be shorter than the table is now."""
     result = np.full((*column.shape[:-1], len(numbers)), fill)
     inside = numbers < column.shape[-1]
@@ -169,14 +170,14 @@ def _take_entries(column: FloatColumn, numbers: IntColumn, fill: float) -> Float
     return result
 
 
-def _for_all(pods: IntColumn, holds: BoolColumn) -> BoolColumn:
+def _holds_for_whole_pod(pods: IntColumn, holds: BoolColumn) -> BoolColumn:
     """Whether something holds for all containers of the same pod."""
     failing: IntColumn = np.bincount(pods, ~holds)
     none: BoolColumn = failing[pods] == 0
     return none
 
 
-def _summed(group: IntColumn, series: IntColumn, size: int, column: FloatColumn | None) -> list[list[float]]:
+def _sum_by_group(group: IntColumn, series: IntColumn, size: int, column: FloatColumn | None) -> list[list[float]]:
     result = np.bincount(group * size + series, column, minlength=_GROUPS * size)
     return result.astype(np.float64, copy=False).reshape(_GROUPS, size).tolist()
 
@@ -217,7 +218,11 @@ def find_unsupported(metric: Metric) -> str:
         return f"the resource {source.name!r} is not measured; take {' or '.join(RESOURCES)}"
     if metric.type == _CONTAINER and not source.container:
         return "the metric names no container"
-    return "" if _aim(source.target) is not None else "the metric needs averageUtilization or averageValue above zero"
+    return (
+        ""
+        if _read_goal(source.target) is not None
+        else "the metric needs averageUtilization or averageValue above zero"
+    )
 
 
 def evaluate_metric(
@@ -225,28 +230,32 @@ def evaluate_metric(
 ) -> MetricProposal | MetricFailure:
     """What a metric proposes now."""
     failed = f"FailedGet{metric.type}Metric"
-    wrong, source = find_unsupported(metric), metric.source
-    aim = _aim(source.target) if source is not None else None
-    if wrong or source is None or aim is None:
-        return MetricFailure(failed, wrong)
+    unsupported, source = find_unsupported(metric), metric.source
+    goal = _read_goal(source.target) if source is not None else None
+    if unsupported or source is None or goal is None:
+        return MetricFailure(failed, unsupported)
     measured = pods.find_target(workloads, source.name, source.container)
     if measured is None:
         return MetricFailure(failed, f"container {source.container} not present in the pods")
     if not measured.counted.pods:
         return MetricFailure(failed, f"no metrics of {source.name} for the pods (pods might be unready)")
-    bare = pods.without_request(workloads, source.name, source.container) if aim.percent is not None else ""
-    if bare:
-        return MetricFailure(failed, f"missing request for {source.name} in container {bare}")
+    container = (
+        pods.find_container_without_request(workloads, source.name, source.container)
+        if goal.percent is not None
+        else ""
+    )
+    if container:
+        return MetricFailure(failed, f"missing request for {source.name} in container {container}")
     average = str(Quantity.from_milli(measured.counted.used // measured.counted.pods))
-    percent = aim.utilization(measured.counted) if aim.percent is not None else None
+    percent = goal.utilization(measured.counted) if goal.percent is not None else None
     shown = msgspec.structs.replace(
         source, target=MetricTarget(), current=MetricValue(average_value=average, average_utilization=percent)
     )
     result = Metric(metric.type, resource=shown) if metric.resource else Metric(metric.type, container_resource=shown)
-    return MetricProposal(propose_replicas(measured, aim, current, tolerance), result)
+    return MetricProposal(propose_replicas(measured, goal, current, tolerance), result)
 
 
-def _aim(target: MetricTarget) -> MetricGoal | None:
+def _read_goal(target: MetricTarget) -> MetricGoal | None:
     if target.average_utilization:
         return MetricGoal(percent=target.average_utilization)
     try:

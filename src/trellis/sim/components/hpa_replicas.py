@@ -25,11 +25,11 @@ class MeasuredPods(msgspec.Struct, frozen=True):
     """A group of pods: how many, and what they request and use, in thousandths of cores or bytes."""
 
     pods: int = 0
-    asked: int = 0
+    requested: int = 0
     used: int = 0
 
     def __add__(self, other: MeasuredPods) -> MeasuredPods:
-        return MeasuredPods(self.pods + other.pods, self.asked + other.asked, self.used + other.used)
+        return MeasuredPods(self.pods + other.pods, self.requested + other.requested, self.used + other.used)
 
 
 class MeasuredTarget(msgspec.Struct, frozen=True):
@@ -51,7 +51,7 @@ class MetricGoal(msgspec.Struct, frozen=True):
 
     def utilization(self, pods: MeasuredPods) -> int:
         """The utilization in whole percent, cut off."""
-        return pods.used * _PERCENT // pods.asked if pods.asked else 0
+        return pods.used * _PERCENT // pods.requested if pods.requested else 0
 
     def ratio(self, pods: MeasuredPods) -> float:
         """Usage over the target."""
@@ -63,7 +63,7 @@ class MetricGoal(msgspec.Struct, frozen=True):
         """The most that pods without metrics are assumed to use."""
         if self.percent is None:
             return missing.pods * self.average
-        return missing.asked * max(_PERCENT, self.percent) // _PERCENT
+        return missing.requested * max(_PERCENT, self.percent) // _PERCENT
 
 
 class HpaTolerance(msgspec.Struct, frozen=True):
@@ -77,21 +77,21 @@ class HpaTolerance(msgspec.Struct, frozen=True):
         return 1.0 - self.down <= ratio <= 1.0 + self.up
 
 
-def propose_replicas(seen: MeasuredTarget, aim: MetricGoal, current: int, tolerance: HpaTolerance) -> int:
+def propose_replicas(measured: MeasuredTarget, goal: MetricGoal, current: int, tolerance: HpaTolerance) -> int:
     """The count that a metric proposes, `current` if none. At least one pod must count."""
-    counted = seen.counted
-    ratio = aim.ratio(counted)
-    waits = bool(seen.unready.pods) and ratio > 1.0
-    if not waits and not seen.missing.pods:
+    counted = measured.counted
+    ratio = goal.ratio(counted)
+    counts_unready = bool(measured.unready.pods) and ratio > 1.0
+    if not counts_unready and not measured.missing.pods:
         return current if tolerance.holds(ratio) else math.ceil(ratio * counted.pods)
     pods = counted
-    if seen.missing.pods and ratio != 1.0:
-        pods += msgspec.structs.replace(seen.missing, used=aim.assumed(seen.missing) if ratio < 1.0 else 0)
-    if waits:
-        pods += msgspec.structs.replace(seen.unready, used=0)
-    corrected = aim.ratio(pods)
-    turned = (ratio < 1.0 < corrected) or (corrected < 1.0 < ratio)
-    if turned or tolerance.holds(corrected):
+    if measured.missing.pods and ratio != 1.0:
+        pods += msgspec.structs.replace(measured.missing, used=goal.assumed(measured.missing) if ratio < 1.0 else 0)
+    if counts_unready:
+        pods += msgspec.structs.replace(measured.unready, used=0)
+    corrected = goal.ratio(pods)
+    is_reversed = (ratio < 1.0 < corrected) or (corrected < 1.0 < ratio)
+    if is_reversed or tolerance.holds(corrected):
         return current
     count = math.ceil(corrected * pods.pods)
     against = count > current if corrected < 1.0 else count < current
@@ -127,7 +127,7 @@ class HpaScaleLimits:
 
     def __init__(self, least: int, most: int, behavior: ScalingBehavior | None = None) -> None:
         self.least, self.most = least, most
-        self._governs = behavior is not None
+        self._has_behavior = behavior is not None
         self._up = behavior.scale_up or _NO_RULES if behavior is not None else _NO_RULES
         self._down = behavior.scale_down or _NO_RULES if behavior is not None else _NO_RULES
         self._longest = max(
@@ -142,30 +142,30 @@ class HpaScaleLimits:
         if not self._proposals:
             self._proposals.append((now, current))
 
-    def limited(self, proposed: int, current: int, now: float) -> LimitedReplicas:
+    def limit(self, proposed: int, current: int, now: float) -> LimitedReplicas:
         """Limit a proposal. It is remembered as it was made."""
-        if self._governs:
-            steady = self._steadied(proposed, current, now)
-            count, reason = self._governed(steady, current, now)
+        if self._has_behavior:
+            steady = self._stabilize(proposed, current, now)
+            count, reason = self._apply_policies(steady, current, now)
         else:
-            steady = self._highest(proposed, now)
-            count, reason = self._bounded(steady, current)
+            steady = self._find_highest_proposal(proposed, now)
+            count, reason = self._apply_bounds(steady, current)
         able = READY_FOR_NEW_SCALE if steady == proposed else DOWN_STABILIZED if steady > proposed else UP_STABILIZED
         return LimitedReplicas(count, able, reason)
 
-    def scaled(self, before: int, after: int, now: float) -> None:
+    def record_scaling(self, before: int, after: int, now: float) -> None:
         """Remember a change for as long as any policy looks back."""
         for events in (self._ups, self._downs):
             events[:] = [event for event in events if event[0] > now - self._longest]
         (self._ups if after > before else self._downs).append((now, abs(after - before)))
 
-    def _highest(self, proposed: int, now: float) -> int:
+    def _find_highest_proposal(self, proposed: int, now: float) -> int:
         """The highest proposal of the window, even if it is above the current count."""
         self._proposals = [proposal for proposal in self._proposals if proposal[0] >= now - _WINDOW]
         self._proposals.append((now, proposed))
         return max(count for _, count in self._proposals)
 
-    def _steadied(self, proposed: int, current: int, now: float) -> int:
+    def _stabilize(self, proposed: int, current: int, now: float) -> int:
         """The current count, moved no further than all proposals of its direction's window agree."""
         up, waits = self._up.stabilization_window_seconds or 0, self._down.stabilization_window_seconds
         down = _WINDOW if waits is None else waits
@@ -175,7 +175,7 @@ class HpaScaleLimits:
         self._proposals.append((now, proposed))
         return min(max(current, min(least, proposed)), max(most, proposed))
 
-    def _bounded(self, proposed: int, current: int) -> tuple[int, str]:
+    def _apply_bounds(self, proposed: int, current: int) -> tuple[int, str]:
         """The count within the bounds, and not too far up at once."""
         least, step = max(self.least, 1), max(2 * current, 4)
         if proposed < least:
@@ -184,19 +184,19 @@ class HpaScaleLimits:
             return min(self.most, step), TOO_MANY if self.most <= step else UP_LIMIT
         return proposed, WITHIN_RANGE
 
-    def _governed(self, proposed: int, current: int, now: float) -> tuple[int, str]:
+    def _apply_policies(self, proposed: int, current: int, now: float) -> tuple[int, str]:
         """The count within the bounds, and no further than policies permit."""
         if proposed > current:
-            limit = max(self._reached(self._up, 1, current, now), current)
+            limit = max(self._find_policy_limit(self._up, 1, current, now), current)
             most, reason = (limit, UP_LIMIT) if self.most > limit else (self.most, TOO_MANY)
             return (most, reason) if proposed > most else (proposed, WITHIN_RANGE)
         if proposed < current:
-            limit = min(self._reached(self._down, -1, current, now), current)
+            limit = min(self._find_policy_limit(self._down, -1, current, now), current)
             least, reason = (limit, DOWN_LIMIT) if self.least < limit else (self.least, TOO_FEW)
             return (least, reason) if proposed < least else (proposed, WITHIN_RANGE)
         return proposed, WITHIN_RANGE
 
-    def _reached(self, rules: ScalingRules, sign: int, current: int, now: float) -> int:
+    def _find_policy_limit(self, rules: ScalingRules, sign: int, current: int, now: float) -> int:
         """How far policies permit to go in a direction: by the one that permits most, or least."""
         if rules.select_policy == _DISABLED:
             return current

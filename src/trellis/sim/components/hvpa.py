@@ -79,19 +79,19 @@ class HvpaRecord:
         spec = msgspec.structs.replace(self.hvpa.spec, replicas=replicas)
         self.hvpa = msgspec.structs.replace(self.hvpa, metadata=stored, spec=spec)
 
-    def total(self, totals: ResourceTotals) -> None:
+    def set_totals(self, totals: ResourceTotals) -> None:
         """Write `status.totals`, as the recommender does."""
         self._write(msgspec.structs.replace(self.hvpa.status or HvpaStatus(), totals=totals))
 
-    def publish(self, made: HvpaPlan, scale: Scale) -> bool:
+    def publish(self, plan: HvpaPlan, scale: Scale) -> bool:
         """Write a plan into the status; returns whether the size has changed."""
         before = self.hvpa.status or HvpaStatus()
         status = msgspec.structs.replace(
             before,
             replicas=scale.status.replicas,
             selector=scale.status.selector,
-            recommendation=build_recommendation(made),
-            hpa=build_hpa_demand(made),
+            recommendation=build_recommendation(plan),
+            hpa=build_hpa_demand(plan),
         )
         self._write(status)
         return status.recommendation != before.recommendation
@@ -100,9 +100,9 @@ class HvpaRecord:
         """The slices of pods that an Hvpa reads."""
         before, self._pods = self._pods, {}
         for pod in pods:
-            same = before.get(pod.metadata.uid)
+            known_pod = before.get(pod.metadata.uid)
             self._pods[pod.metadata.uid] = (
-                same if same is not None and same[0] is pod else (pod, self._observe_pod(pod))
+                known_pod if known_pod is not None and known_pod[0] is pod else (pod, self._observe_pod(pod))
             )
         return [observed for _, observed in self._pods.values()]
 
@@ -133,13 +133,13 @@ class SimulatedHvpas:
         scales: ScaleRegistry,
         pods: Callable[[WorkloadKey], Sequence[Pod]],
         publish: Callable[[Hvpa], None],
-        figures: HvpaSettings,
+        settings: HvpaSettings,
     ) -> None:
         self._kernel = kernel
         self._scales = scales
         self._pods = pods
         self._publish = publish
-        self._figures = figures
+        self._settings = settings
         self._records = {key_of(hvpa): HvpaRecord(hvpa) for hvpa in hvpas}
         self._by_target: dict[WorkloadKey, list[HvpaRecord]] = {}
         for record in self._records.values():
@@ -148,7 +148,7 @@ class SimulatedHvpas:
         self._vpas: dict[WorkloadKey, dict[ObjectKey, VerticalPodAutoscaler]] = {}
         self._hpas: dict[WorkloadKey, dict[ObjectKey, HorizontalPodAutoscaler]] = {}
         self.verdicts: Counter[str] = Counter()
-        """How often an Hvpa came to say something else."""
+        """How often the reason of an Hvpa's plan became another, by reason."""
 
     def __len__(self) -> int:
         return len(self._records)
@@ -162,12 +162,12 @@ class SimulatedHvpas:
         for record in self._records.values():
             self._wake(record)
 
-    def changed(self, workload: WorkloadKey) -> None:
+    def on_workload_changed(self, workload: WorkloadKey) -> None:
         """Handle a change of a workload or of one of its pods."""
         for record in self._by_target.get(workload, ()):
             self._wake(record, _GATHER_SECONDS)
 
-    def vpa(self, vpa: VerticalPodAutoscaler) -> None:
+    def on_vpa(self, vpa: VerticalPodAutoscaler) -> None:
         """Handle a VPA that is new, or has another recommendation."""
         target = vpa.spec.target_ref
         about = (vpa.metadata.namespace, target.kind, target.name)
@@ -175,7 +175,7 @@ class SimulatedHvpas:
         for record in self._by_target.get(about, ()):
             self._wake(record)
 
-    def hpa(self, hpa: HorizontalPodAutoscaler) -> None:
+    def on_hpa(self, hpa: HorizontalPodAutoscaler) -> None:
         """Handle an HPA that is new, or has another status."""
         target = hpa.spec.scale_target_ref
         about = (hpa.metadata.namespace, target.kind, target.name)
@@ -184,10 +184,10 @@ class SimulatedHvpas:
         if record is not None:
             self._wake(record)
 
-    def totals(self, key: ObjectKey, totals: ResourceTotals) -> None:
+    def on_totals(self, key: ObjectKey, totals: ResourceTotals) -> None:
         """Handle the totals of a workload whose VPA is the user's."""
         record = self._records[key]
-        record.total(totals)
+        record.set_totals(totals)
         self._wake(record)
 
     def scale(self, namespace: str, _kind: str, name: str) -> Scale | None:
@@ -208,7 +208,7 @@ class SimulatedHvpas:
 
     def _wake(self, record: HvpaRecord, seconds: float = 0.0) -> None:
         at = self._kernel.now + seconds
-        if record.next_pass is not None and record.next_pass.waits:
+        if record.next_pass is not None and record.next_pass.is_pending:
             if record.next_pass.time <= at:
                 return
             record.next_pass.cancel()
@@ -230,29 +230,29 @@ class SimulatedHvpas:
             published=record.published,
             memory=record.memory,
         )
-        made = plan_hvpa(view, now, self._figures)
-        if not self._execute(record, made, scale):
+        plan = plan_hvpa(view, now, self._settings)
+        if not self._execute(record, plan, scale):
             self._wake(record, _RETRY_SECONDS)
             return
-        record.memory = made.memory
-        if made.verdict.reason.code != record.verdict:
-            record.verdict = made.verdict.reason.code
+        record.memory = plan.memory
+        if plan.verdict.reason.code != record.verdict:
+            record.verdict = plan.verdict.reason.code
             self.verdicts[record.verdict] += 1
-        if record.publish(made, scale):
+        if record.publish(plan, scale):
             self._publish(record.hvpa)
-        if made.next_look is not None:
-            self._wake(record, max(made.next_look - now, _SOONEST_SECONDS))
+        if plan.next_look is not None:
+            self._wake(record, max(plan.next_look - now, _SOONEST_SECONDS))
 
     def _build_input(self, record: HvpaRecord) -> RelatedAutoscalers:
         metadata = record.hvpa.metadata
-        itself = (metadata.namespace, HVPA.name, metadata.name)
-        hpas = [hpa for about in (itself, record.target) for hpa in self._hpas.get(about, {}).values()]
+        own_key = (metadata.namespace, HVPA.name, metadata.name)
+        hpas = [hpa for about in (own_key, record.target) for hpa in self._hpas.get(about, {}).values()]
         hvpas = [other.hvpa for other in self._by_target[record.target]]
         return RelatedAutoscalers(hvpas, hpas, tuple(self._vpas.get(record.target, {}).values()))
 
-    def _execute(self, record: HvpaRecord, made: HvpaPlan, scale: Scale) -> bool:
+    def _execute(self, record: HvpaRecord, plan: HvpaPlan, scale: Scale) -> bool:
         """Execute a plan; False if the target could not be scaled."""
-        for action in made.actions:
+        for action in plan.actions:
             if isinstance(action, SetScale):
                 version = scale.metadata.resource_version
                 if self._scales.put(*record.target, action.replicas, version=version) is not WriteResult.APPLIED:

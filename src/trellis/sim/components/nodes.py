@@ -1,10 +1,9 @@
 """The node autoscaler in a simulation: the core's plans, and a provider of the model's machines.
 
-A pass is made every few seconds, and a moment after the scheduler has marked a pod unschedulable. Where nothing has
-changed and no plan has asked for another pass, a pass would find the same, and is left out.
+A pass runs every few seconds, and a moment after the scheduler has marked a pod unschedulable. It is skipped where
+nothing has changed and no plan has asked for another pass.
 
-The provider does what it is asked, at once: a machine that is ordered boots for the time of its group, and one that is
-deleted is gone.
+The provider executes orders at once: an ordered machine boots for the time of its group, and a deleted one is gone.
 """
 
 from __future__ import annotations
@@ -51,15 +50,15 @@ from trellis.sim.results import NodeFigures
 class Machines(Protocol):
     """Where machines boot and end."""
 
-    def boot(self, template: Node, name: str, price: float, seconds: float, up: Callable[[], None]) -> None:
-        """Begin with one; `up` is told when it is a node."""
+    def boot(self, template: Node, name: str, price: float, seconds: float, on_ready: Callable[[], None]) -> None:
+        """Order a machine; `on_ready` is called when its node is there."""
 
     def remove(self, name: str) -> None:
         """Remove a machine."""
 
 
 class SimulatedNodeGroups:
-    """All groups. Nodes are called after their group, and no name comes twice. `ordered` counts them."""
+    """The node groups. A node is named after its group and a number that is never reused. `ordered` counts orders."""
 
     def __init__(self, pools: Iterable[NodePool], kernel: Kernel, machines: Machines) -> None:
         self._kernel = kernel
@@ -68,36 +67,36 @@ class SimulatedNodeGroups:
         self._names: dict[str, Iterator[int]] = {}
         self._instances: dict[str, dict[str, Instance]] = {}
         for pool in pools:
-            first = [f"{pool.name}-{number + 1}" for number in range(pool.count)]
+            initial_nodes = [f"{pool.name}-{number + 1}" for number in range(pool.count)]
             self._groups[pool.name] = _group(pool)
             self._names[pool.name] = count(pool.count + 1)
             self._instances[pool.name] = {
-                node: Instance(node, InstanceState.RUNNING, kernel.now, node) for node in first
+                node: Instance(node, InstanceState.RUNNING, kernel.now, node) for node in initial_nodes
             }
         self.ordered = 0
         self.removed = 0
 
-    def states(self) -> list[GroupState]:
-        """What every group has."""
+    def list_states(self) -> list[GroupState]:
+        """The state of every group."""
         return [self._state(name) for name in self._groups]
 
     def order(self, name: str, target: int) -> int:
-        """Have a group grow to so many, as far as it may; how many that is more."""
+        """Grow a group to a size, as far as its maximum allows; returns the number of machines ordered."""
         state = self._state(name)
         if find_order_problem(state, target) is not None:
             return 0
         group = self._groups[name]
-        more = max(target - state.target, 0)
-        for _ in range(more):
+        added = max(target - state.target, 0)
+        for _ in range(added):
             node = f"{name}-{next(self._names[name])}"
             self._instances[name][node] = Instance(node, InstanceState.ORDERED, self._kernel.now)
-            up = partial(self._came_up, name, node)
-            self._machines.boot(group.template, node, group.price, group.boot_seconds, up)
-        self.ordered += more
-        return more
+            on_ready = partial(self._on_booted, name, node)
+            self._machines.boot(group.template, node, group.price, group.boot_seconds, on_ready)
+        self.ordered += added
+        return added
 
     def release(self, name: str, instance: str) -> bool:
-        """Give one back; whether the group took it."""
+        """Remove an instance; returns whether the group allows it."""
         if find_release_problems(self._state(name), (instance,)):
             return False
         del self._instances[name][instance]
@@ -106,10 +105,10 @@ class SimulatedNodeGroups:
         return True
 
     def _state(self, name: str) -> GroupState:
-        there = self._instances[name]
-        return GroupState(self._groups[name], len(there), tuple(there.values()))
+        instances = self._instances[name]
+        return GroupState(self._groups[name], len(instances), tuple(instances.values()))
 
-    def _came_up(self, name: str, node: str) -> None:
+    def _on_booted(self, name: str, node: str) -> None:
         self._instances[name][node] = Instance(node, InstanceState.RUNNING, self._kernel.now, node)
 
 
@@ -125,10 +124,10 @@ def _group(pool: NodePool) -> NodeGroup:
     )
 
 
-# Pods that come together are looked at together.
-_SETTLING_SECONDS: Final = 1.0
-# Nothing goes unseen for longer, whatever plans say.
-_AT_LEAST_EVERY: Final = 300.0
+# Pods that are created together are planned for together.
+_GATHER_SECONDS: Final = 1.0
+# The longest time between two passes, whatever plans ask for.
+_LONGEST_PAUSE_SECONDS: Final = 300.0
 
 
 class SimulatedNodeAutoscaler:
@@ -140,101 +139,101 @@ class SimulatedNodeAutoscaler:
         kernel: Kernel,
         cluster: ModelCluster,
         *,
-        translating: SimulatedBuffers,
-        figures: SimulationSettings,
-        starts: StartupBoosts,
+        simulated_buffers: SimulatedBuffers,
+        settings: SimulationSettings,
+        boosts: StartupBoosts,
     ) -> None:
         self._kernel = kernel
         self._cluster = cluster
-        self._translating = translating
-        self._figures = figures
-        self._starts = starts
+        self._buffers = simulated_buffers
+        self._settings = settings
+        self._boosts = boosts
         self._snapshot = ClusterSnapshot()
         self._memory = AutoscalerMemory()
         self._has_changed = True
-        self._looked = -_AT_LEAST_EVERY
-        self._next_look: float | None = None
-        self._woken: Ticket | None = None
-        self._told: dict[str, str] = {}
+        self._last_pass = -_LONGEST_PAUSE_SECONDS
+        self._next_pass: float | None = None
+        self._wake_up: Ticket | None = None
+        self._last_reasons: dict[str, str] = {}
         self.pools = SimulatedNodeGroups(fleet.pools, kernel, cluster.machines)
-        self.keeping = BufferAccounting(fleet.clock.scored_from)
+        self.buffer_accounting = BufferAccounting(fleet.clock.scored_from)
         self._moved = 0
         self._most = 0
-        self._before = (0, 0, 0, 0)
+        self._counts_before_scoring = (0, 0, 0, 0)
         self._scored_from = fleet.clock.scored_from
         self.verdicts: Counter[str] = Counter()
-        """How often nodes, pods and Buffers were told what, each as often as it was told something else."""
+        """How many decisions were made, by reason; a decision that repeats the last one does not count."""
 
     def begin(self) -> None:
         """Schedule the time from which nodes are counted."""
         if self._scored_from > self._kernel.now:
             self._kernel.at(self._scored_from, self._begin_scoring, Priority.FAULT)
 
-    def figures(self) -> NodeFigures:
-        """How nodes came and went, in the time that is scored."""
+    def build_figures(self) -> NodeFigures:
+        """The figures about nodes in the scored time."""
         ordered, removed, moved, preempted = (
-            now - then for now, then in zip(self._counts(), self._before, strict=True)
+            now - before for now, before in zip(self._counts(), self._counts_before_scoring, strict=True)
         )
-        buffers = self.keeping.figures(self._kernel.now)
+        buffers = self.buffer_accounting.figures(self._kernel.now)
         return NodeFigures(ordered, removed, self._most, moved, preempted, buffers)
 
-    def pod(self, old: Pod | None, new: Pod | None) -> None:
-        """A pod changed."""
-        either = new if new is not None else old
-        if either is None:
+    def on_pod(self, old: Pod | None, new: Pod | None) -> None:
+        """Handle a change of a pod."""
+        present = new if new is not None else old
+        if present is None:
             return
-        self._snapshot.put_pod(key_of(either), new)
+        self._snapshot.put_pod(key_of(present), new)
         self._has_changed = True
         if new is None:
-            self._told.pop(f"pod {'/'.join(key_of(either))}", None)
+            self._last_reasons.pop(f"pod {'/'.join(key_of(present))}", None)
         elif not new.spec.node_name and is_unschedulable(new):
             self._wake()
 
-    def node(self, name: str, new: Node | None) -> None:
-        """A node changed."""
+    def on_node(self, name: str, new: Node | None) -> None:
+        """Handle a change of a node."""
         self._snapshot.put_node(name, new)
         self._has_changed = True
         self._most = max(self._most, len(self._snapshot.nodes))
         if new is None:
-            self._told.pop(f"node {name}", None)
+            self._last_reasons.pop(f"node {name}", None)
 
-    def daemon_set(self, key: ObjectKey, new: KubeObject | None) -> None:
-        """A DaemonSet changed: a new node has its pods before any others."""
+    def on_daemon_set(self, key: ObjectKey, new: KubeObject | None) -> None:
+        """Handle a change of a DaemonSet: its pods are placed on a new node before all others."""
         self._snapshot.put_daemon_set(key, new if isinstance(new, DaemonSet) else None)
         self._has_changed = True
 
-    def look(self) -> None:
-        """Look, if there is anything new to see."""
+    def run_if_due(self) -> None:
+        """Run a pass if the cluster has changed, or a plan asked for one by now."""
         now = self._kernel.now
-        due = self._looked + _AT_LEAST_EVERY
-        if self._next_look is not None:
-            due = min(due, self._next_look)
-        if self._has_changed or now >= due:
+        next_pass = self._last_pass + _LONGEST_PAUSE_SECONDS
+        if self._next_pass is not None:
+            next_pass = min(next_pass, self._next_pass)
+        if self._has_changed or now >= next_pass:
             self._plan(now)
 
     def _begin_scoring(self) -> None:
-        self._before = self._counts()
+        self._counts_before_scoring = self._counts()
         self._most = len(self._snapshot.nodes)
 
     def _counts(self) -> tuple[int, int, int, int]:
         return self.pools.ordered, self.pools.removed, self._moved, self._cluster.preempted
 
     def _wake(self) -> None:
-        if self._woken is None or not self._woken.waits:
-            self._woken = self._kernel.after(_SETTLING_SECONDS, self.look, Priority.NODES)
+        if self._wake_up is None or not self._wake_up.is_pending:
+            self._wake_up = self._kernel.after(_GATHER_SECONDS, self.run_if_due, Priority.NODES)
 
     def _plan(self, now: float) -> None:
         """Make both plans, then execute them, as the controller does."""
-        self._looked, self._has_changed = now, False
-        for buffer in self._translating.changed(self._snapshot.table, self._snapshot.nodes, now):
+        self._last_pass, self._has_changed = now, False
+        for buffer in self._buffers.translate_changed(self._snapshot.table, self._snapshot.nodes, now):
             self._put(buffer)
         budgets = tuple(self._cluster.targets.budgets())
-        given = PassInput(self.pools.states(), budgets, self._memory, now, self._starts)
-        plans = plan_pass(self._snapshot, given, AutoscalerSettings(self._figures.up, self._figures.down))
+        pass_input = PassInput(self.pools.list_states(), budgets, self._memory, now, self._boosts)
+        plans = plan_pass(self._snapshot, pass_input, AutoscalerSettings(self._settings.up, self._settings.down))
         self._memory = self._execute(plans, now)
-        self._count(plans, now)
-        looks = [plans.down.requeue_at, plans.up.requeue_at, self._translating.next_change]
-        self._next_look = min((time for time in looks if time is not None), default=None)
+        self._record_plans(plans, now)
+        next_times = [plans.down.requeue_at, plans.up.requeue_at, self._buffers.next_change]
+        self._next_pass = min((time for time in next_times if time is not None), default=None)
 
     def _put(self, buffer: Buffer) -> None:
         self._snapshot.put_buffer((buffer.metadata.namespace, buffer.metadata.name), buffer)
@@ -249,7 +248,7 @@ class SimulatedNodeAutoscaler:
             if self.pools.order(order.group, order.target):
                 down = record_added_nodes(down, now)
             else:
-                up = record_failed_order(up, order.group, "the group is full", now, self._figures.up)
+                up = record_failed_order(up, order.group, "the group is full", now, self._settings.up)
         for action in plans.down.actions:
             if isinstance(action, SetTaints):
                 self._cluster.machines.taint(action.node, action.taints)
@@ -265,17 +264,17 @@ class SimulatedNodeAutoscaler:
                 up = record_release(up, failed.group, failed.instance)
         return AutoscalerMemory(up, down)
 
-    def _count(self, plans: PassPlans, now: float) -> None:
+    def _record_plans(self, plans: PassPlans, now: float) -> None:
         """Count decisions and account for Buffers."""
-        self.keeping.told(plans.up.buffers, now)
-        self._tell((f"node {decision.node}", decision.reason.reason.code) for decision in plans.down.nodes)
-        self._tell((f"buffer {decision.uid}", decision.reason.reason.code) for decision in plans.up.buffers)
-        self._tell(
+        self.buffer_accounting.record_decisions(plans.up.buffers, now)
+        self._count_reasons((f"node {decision.node}", decision.reason.reason.code) for decision in plans.down.nodes)
+        self._count_reasons((f"buffer {decision.uid}", decision.reason.reason.code) for decision in plans.up.buffers)
+        self._count_reasons(
             (f"pod {'/'.join(key)}", decision.reason.reason.code) for decision in plans.up.pods for key in decision.pods
         )
 
-    def _tell(self, said: Iterable[tuple[str, str]]) -> None:
-        for about, code in said:
-            if self._told.get(about) != code:
-                self._told[about] = code
+    def _count_reasons(self, reasons: Iterable[tuple[str, str]]) -> None:
+        for about, code in reasons:
+            if self._last_reasons.get(about) != code:
+                self._last_reasons[about] = code
                 self.verdicts[code] += 1

@@ -50,31 +50,33 @@ def read_objects(documents: Iterable[Mapping[str, Any]], begin: float) -> Varian
         kind = _KINDS.get(str(document.get("kind", "")))
         if kind is None:
             raise InvalidInput(document.get("kind"), f"must be one of {', '.join(_KINDS)}")
-        made = _as_stored(convert_object(document, kind), begin)
-        if key_of(made) in result[kind]:
-            raise InvalidInput("/".join(key_of(made)), f"there are two objects of kind {kind.__name__} with this name")
-        result[kind][key_of(made)] = made
+        stored = _build_stored_object(convert_object(document, kind), begin)
+        if key_of(stored) in result[kind]:
+            raise InvalidInput(
+                "/".join(key_of(stored)), f"there are two objects of kind {kind.__name__} with this name"
+            )
+        result[kind][key_of(stored)] = stored
     return VariantObjects(*(tuple(result[kind].values()) for kind in _KINDS.values()))
 
 
-def _as_stored(found: Any, begin: float) -> Any:
+def _build_stored_object(obj: Any, begin: float) -> Any:
     """An object as the API server stores it."""
-    metadata = found.metadata
+    metadata = obj.metadata
     namespace = metadata.namespace or "default"
     stored = msgspec.structs.replace(
         metadata,
         namespace=namespace,
-        uid=metadata.uid or f"{type(found).__name__}/{namespace}/{metadata.name}",
+        uid=metadata.uid or f"{type(obj).__name__}/{namespace}/{metadata.name}",
         resource_version="1",
         generation=1,
         creation_timestamp=datetime.fromtimestamp(begin, UTC),
     )
-    return msgspec.structs.replace(found, metadata=stored)
+    return msgspec.structs.replace(obj, metadata=stored)
 
 
 def add_owned_autoscalers(policies: VariantObjects, begin: float) -> VariantObjects:
     """The objects of a variant, with those that its Hvpas create at the beginning."""
-    made = read_objects(_documents(policies.hvpas), begin)
+    made = read_objects(_build_owned_autoscalers(policies.hvpas), begin)
     vpas, hpas = (set(map(key_of, objects)) for objects in (policies.vpas, policies.hpas))
     return msgspec.structs.replace(
         policies,
@@ -83,7 +85,7 @@ def add_owned_autoscalers(policies: VariantObjects, begin: float) -> VariantObje
     )
 
 
-def _documents(hvpas: Iterable[Hvpa]) -> list[dict[str, Any]]:
+def _build_owned_autoscalers(hvpas: Iterable[Hvpa]) -> list[dict[str, Any]]:
     documents = []
     for hvpa in hvpas:
         meaning = resolve_hvpa(hvpa)

@@ -63,15 +63,15 @@ class SimulatedRecommender:
     def __init__(
         self,
         vpas: Iterable[VerticalPodAutoscaler],
-        figures: SimulationSettings,
+        settings: SimulationSettings,
         parameters: Mapping[str, Mapping[str, str]],
         publish: Callable[[Sequence[PublishedStatus]], None],
         *,
         hvpas: Iterable[Hvpa] = (),
-        tell: Callable[[ObjectKey, ResourceTotals], None] = lambda _key, _totals: None,
+        on_totals: Callable[[ObjectKey, ResourceTotals], None] = lambda _key, _totals: None,
     ) -> None:
         self._publish = publish
-        self._tell = tell
+        self._on_totals = on_totals
         self._vpas: ObjectStore[VerticalPodAutoscaler] = ObjectStore(_INDEXES)
         self._pods: ObjectStore[ObservedPod] = ObjectStore(_INDEXES)
         self._observe_pod = ObservedPodProjection()
@@ -88,17 +88,17 @@ class SimulatedRecommender:
             self._put_hvpa(hvpa)
         names = sorted({resolve_vpa(vpa).recommender for vpa in self._vpas.snapshot()})
         self._scope = RecommenderScope(frozenset(names), totals=True)
-        self._recommenders = build_recommenders(names, figures, parameters)
-        self._engine = RecommenderEngine(figures.usage, figures.pipeline, figures.gates, figures.estimates)
+        self._recommenders = build_recommenders(names, settings, parameters)
+        self._engine = RecommenderEngine(settings.usage, settings.pipeline, settings.gates, settings.estimates)
 
-    def pod(self, key: ObjectKey, new: Pod | None) -> None:
+    def on_pod(self, key: ObjectKey, new: Pod | None) -> None:
         """Handle a change of a pod. A pending pod runs nothing yet and is not observed."""
         observed = self._observe_pod(new) if new is not None and new.status.phase != _PENDING else None
         stored = self._pods.put(key, observed) if observed is not None else self._pods.remove(key)
         if observed is not None or stored is not None:
             self._changes.add_pod(key, stored, observed)
 
-    def workload(self, kind: str, key: ObjectKey, old: KubeObject | None, new: KubeObject | None) -> None:
+    def on_workload(self, kind: str, key: ObjectKey, old: KubeObject | None, new: KubeObject | None) -> None:
         """Handle a change of a controller."""
         if new is not None:
             self._workloads[kind].put(key, new)
@@ -106,12 +106,12 @@ class SimulatedRecommender:
             self._workloads[kind].remove(key)
         self._changes.add_workload(key, old, new)
 
-    def event(self, event: Event) -> None:
-        """A kubelet has evicted a pod."""
+    def on_eviction(self, event: Event) -> None:
+        """Handle an eviction by a kubelet."""
         self._changes.add_eviction(event, self._pods.snapshot())
 
-    def measured(self, sample: StepSamples, now: float) -> None:
-        """What containers used in a step.
+    def on_samples(self, sample: StepSamples, now: float) -> None:
+        """Take in the usage of a step.
 
         For an Hvpa a sample counts as often as pods were Ready with it, so samples are counted when they are measured.
         """
@@ -119,18 +119,18 @@ class SimulatedRecommender:
             self._samples.append(sample)
         if len(self._hvpas):
             self._begin()
-            self._engine.ingest(self._take_samples(), now)
+            self._engine.ingest(self._drain_samples(), now)
 
-    def skip(self) -> None:
+    def drop_samples(self) -> None:
         """Drop what was measured while the recommender was down."""
         self._samples.clear()
 
-    def work(self, now: float) -> None:
+    def run_pass(self, now: float) -> None:
         """Run one pass."""
         if not len(self._vpas):
             return
         snapshot = self._begin()
-        decision = self._engine.finish(self._take_samples(), now)
+        decision = self._engine.finish(self._drain_samples(), now)
         writes = decision.recommendations.writes
         written = [(self._write(write, snapshot.vpas.objects), write) for write in writes]
         versions = [(write, vpa.metadata.resource_version) for vpa, write in written]
@@ -151,7 +151,7 @@ class SimulatedRecommender:
         self._engine.begin(ClusterObservation(snapshot, self._scope, self._recommenders))
         return snapshot
 
-    def _take_samples(self) -> FetchedUsage:
+    def _drain_samples(self) -> FetchedUsage:
         steps, self._samples = self._samples, []
         return FetchedUsage(steps=steps)
 
@@ -160,7 +160,7 @@ class SimulatedRecommender:
         totals = ResourceTotals(written.cpu, written.memory)
         status = msgspec.structs.replace(written.hvpa.status or HvpaStatus(), totals=totals)
         self._put_hvpa(msgspec.structs.replace(written.hvpa, status=status))
-        self._tell(key_of(written.hvpa), totals)
+        self._on_totals(key_of(written.hvpa), totals)
 
     def _write(self, write: VpaStatusWrite, vpas: Mapping[ObjectKey, VerticalPodAutoscaler]) -> VerticalPodAutoscaler:
         """Store a status, as the API server does."""
@@ -184,12 +184,12 @@ class SimulatedRecommender:
 
 
 def build_recommenders(
-    names: Iterable[str], figures: SimulationSettings, parameters: Mapping[str, Mapping[str, str]]
+    names: Iterable[str], settings: SimulationSettings, parameters: Mapping[str, Mapping[str, str]]
 ) -> dict[str, Recommender]:
     """The recommenders of these names; a name that Trellis does not know is the default algorithm under that name."""
-    built_in = built_in_recommenders(figures.estimates)
+    built_in = built_in_recommenders(settings.estimates)
     return {
-        name: apply_preset(built_in.get(name) or DefaultRecommender(figures.estimates, name), parameters.get(name, {}))
+        name: apply_preset(built_in.get(name) or DefaultRecommender(settings.estimates, name), parameters.get(name, {}))
         for name in names
     }
 
@@ -204,10 +204,10 @@ class UsageSampler:
     """Reads steps of usage. Names are looked up once, and hold until the rows change."""
 
     def __init__(self, fleet: Fleet, faults: Faults) -> None:
-        self._names_of_workloads = [workload.name for workload in fleet.workloads]
-        self._gaps = faults.of(METRICS_GAP)
-        self._named_at = -1
-        self._named: IntColumn = np.zeros(0, dtype=np.int64)
+        self._workload_names = [workload.name for workload in fleet.workloads]
+        self._gaps = faults.list_faults(METRICS_GAP)
+        self._named_version = -1
+        self._named_rows: IntColumn = np.zeros(0, dtype=np.int64)
         self._names: ContainerNames = ([], [], [])
 
     def find_measured(self, usage: StepUsage) -> BoolColumn | None:
@@ -216,16 +216,16 @@ class UsageSampler:
         gaps = [gap for gap in self._gaps if gap.begin <= end < gap.end]
         if not gaps:
             return None
-        measured = [not any(is_affected(gap, name) for gap in gaps) for name in self._names_of_workloads]
+        measured = [not any(is_affected(gap, name) for gap in gaps) for name in self._workload_names]
         return np.array(measured, dtype=np.bool_)[usage.workload]
 
-    def samples(self, usage: StepUsage, rows: ModelContainerTable, seen: BoolColumn | None) -> StepSamples:
-        """What they used, as of the end of the step."""
-        if rows.version != self._named_at or not np.array_equal(usage.rows, self._named):
-            self._named_at, self._named, self._names = rows.version, usage.rows, rows.names(usage.rows)
+    def build_samples(self, usage: StepUsage, rows: ModelContainerTable, measured: BoolColumn | None) -> StepSamples:
+        """The usage of the containers, as of the end of the step."""
+        if rows.version != self._named_version or not np.array_equal(usage.rows, self._named_rows):
+            self._named_version, self._named_rows, self._names = rows.version, usage.rows, rows.names(usage.rows)
         end, cpu, memory = usage.time + usage.seconds, usage.used_cpu, usage.used_memory
-        if seen is None:
+        if measured is None:
             return StepSamples(self._names, Measurements(np.full(len(cpu), end), cpu, memory))
-        spaces, pods, containers = (list(compress(each, seen)) for each in self._names)
-        cpu, memory = cpu[seen], memory[seen]
-        return StepSamples((spaces, pods, containers), Measurements(np.full(len(cpu), end), cpu, memory))
+        namespaces, pods, containers = (list(compress(names, measured)) for names in self._names)
+        cpu, memory = cpu[measured], memory[measured]
+        return StepSamples((namespaces, pods, containers), Measurements(np.full(len(cpu), end), cpu, memory))

@@ -99,10 +99,10 @@ def _expanders(text: str) -> tuple[str, ...]:
 
 
 _share: Final = _at_least(0.0, _number, 1.0)
-_positive: Final = _at_least(0.0, _number)
+_non_negative: Final = _at_least(0.0, _number)
 _second: Final = _at_least(1.0, _seconds)
 _duration: Final = _at_least(0.0, _seconds)
-_least_one: Final = _at_least(1, _count)
+_positive_count: Final = _at_least(1, _count)
 _any_count: Final = _at_least(0, _count)
 
 # The struct, its field, and how the text of the flag is read.
@@ -110,22 +110,22 @@ FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "cpu-histogram-decay-half-life": ("usage", "cpu_half_life", _second),
     "memory-histogram-decay-half-life": ("usage", "memory_half_life", _second),
     "memory-aggregation-interval": ("usage", "memory_window", _second),
-    "memory-aggregation-interval-count": ("usage", "memory_windows", _least_one),
+    "memory-aggregation-interval-count": ("usage", "memory_windows", _positive_count),
     "oom-bump-up-ratio": ("usage", "oom_bump_up_ratio", _at_least(1.0, _number)),
-    "oom-min-bump-up-bytes": ("usage", "oom_min_bump_up", _positive),
+    "oom-min-bump-up-bytes": ("usage", "oom_min_bump_up", _non_negative),
     "target-cpu-percentile": ("estimates", "target_cpu_percentile", _share),
     "recommendation-lower-bound-cpu-percentile": ("estimates", "lower_bound_cpu_percentile", _share),
     "recommendation-upper-bound-cpu-percentile": ("estimates", "upper_bound_cpu_percentile", _share),
     "target-memory-percentile": ("estimates", "target_memory_percentile", _share),
     "recommendation-lower-bound-memory-percentile": ("estimates", "lower_bound_memory_percentile", _share),
     "recommendation-upper-bound-memory-percentile": ("estimates", "upper_bound_memory_percentile", _share),
-    "recommendation-margin-fraction": ("estimates", "margin_fraction", _positive),
+    "recommendation-margin-fraction": ("estimates", "margin_fraction", _non_negative),
     "confidence-interval-cpu": ("estimates", "confidence_interval_cpu", _second),
     "confidence-interval-memory": ("estimates", "confidence_interval_memory", _second),
-    "pod-recommendation-min-cpu-millicores": ("estimates", "pod_min_cpu_millicores", _positive),
-    "pod-recommendation-min-memory-mb": ("estimates", "pod_min_memory_mebibytes", _positive),
-    "round-cpu-millicores": ("pipeline", "round_cpu_millicores", _least_one),
-    "round-memory-bytes": ("pipeline", "round_memory_bytes", _least_one),
+    "pod-recommendation-min-cpu-millicores": ("estimates", "pod_min_cpu_millicores", _non_negative),
+    "pod-recommendation-min-memory-mb": ("estimates", "pod_min_memory_mebibytes", _non_negative),
+    "round-cpu-millicores": ("pipeline", "round_cpu_millicores", _positive_count),
+    "round-memory-bytes": ("pipeline", "round_memory_bytes", _positive_count),
     "humanize-memory": ("pipeline", "humanize_memory", _boolean),
     "cpu-integer-post-processor-enabled": ("pipeline", "integer_cpu", _boolean),
     "container-recommendation-max-allowed-cpu": (
@@ -141,9 +141,9 @@ FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "status-change-threshold": ("pipeline", "change_threshold", _share),
     "status-narrowing-threshold": ("pipeline", "narrowing_threshold", _share),
     "status-max-age": ("pipeline", "max_age", _duration),
-    "min-replicas": ("updates", "min_replicas", _least_one),
+    "min-replicas": ("updates", "min_replicas", _positive_count),
     "eviction-tolerance": ("updates", "eviction_tolerance", _share),
-    "pod-update-threshold": ("updates", "update_threshold", _positive),
+    "pod-update-threshold": ("updates", "update_threshold", _non_negative),
     "in-recommendation-bounds-eviction-lifetime-threshold": ("updates", "lifetime", _duration),
     "evict-after-oom-threshold": ("updates", "evict_after_oom", _duration),
     "in-place-skip-disruption-budget": ("updates", "skip_disruption_budget", _boolean),
@@ -158,15 +158,15 @@ FLAGS: Final[Mapping[str, tuple[str, str, Callable[[str], Any]]]] = {
     "expander": ("up", "expanders", _expanders),
     "balance-similar-node-groups": ("up", "balance_similar_node_groups", _boolean),
     "max-nodes-total": ("up", "max_nodes_total", _any_count),
-    "max-nodes-per-scaleup": ("up", "max_nodes_per_scaleup", _least_one),
+    "max-nodes-per-scaleup": ("up", "max_nodes_per_scaleup", _positive_count),
     "scale-down-enabled": ("down", "scale_down_enabled", _boolean),
     "scale-down-utilization-threshold": ("down", "scale_down_utilization_threshold", _share),
     "scale-down-unneeded-time": ("down", "scale_down_unneeded_seconds", _duration),
     "scale-down-unready-time": ("down", "scale_down_unready_seconds", _duration),
     "scale-down-delay-after-add": ("down", "scale_down_delay_after_add_seconds", _duration),
     "scale-down-delay-after-delete": ("down", "scale_down_delay_after_delete_seconds", _duration),
-    "max-scale-down-parallelism": ("down", "max_scale_down_parallelism", _least_one),
-    "max-drain-parallelism": ("down", "max_drain_parallelism", _least_one),
+    "max-scale-down-parallelism": ("down", "max_scale_down_parallelism", _positive_count),
+    "max-drain-parallelism": ("down", "max_drain_parallelism", _positive_count),
 }
 
 
@@ -183,6 +183,6 @@ def read_flags(written: Mapping[str, str]) -> SimulationSettings:
             changed.setdefault(group, {})[field] = read(text)
         except InvalidInput as error:
             raise InvalidInput(text, f"{flag} {error.rule}") from error
-    figures = SimulationSettings()
-    groups = {group: msgspec.structs.replace(getattr(figures, group), **fields) for group, fields in changed.items()}
-    return msgspec.structs.replace(figures, **groups)
+    settings = SimulationSettings()
+    groups = {group: msgspec.structs.replace(getattr(settings, group), **fields) for group, fields in changed.items()}
+    return msgspec.structs.replace(settings, **groups)

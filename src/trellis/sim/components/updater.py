@@ -48,17 +48,17 @@ class PodWriter(Protocol):
 class ComponentPresence(Protocol):
     """Which components run, at the kernel's time."""
 
-    def updates(self) -> bool:
+    def is_updater_running(self) -> bool:
         """Whether the updater runs."""
 
-    def admits(self) -> bool:
+    def is_admission_running(self) -> bool:
         """Whether the admission controller runs."""
 
 
 class SimulatedUpdater:
-    """The updater of a variant. `because` is called with the reason for what is about to happen to a pod.
+    """The updater of a variant. `on_reason` is called with the reason for the next change of a pod.
 
-    `on_change` is called with each workload that a change concerns, and hands it on to `changed`.
+    `on_change` is called with each workload that a change concerns, and hands it on to `on_workload_changed`.
     """
 
     def __init__(
@@ -67,58 +67,58 @@ class SimulatedUpdater:
         pods: PodWriter,
         presence: ComponentPresence,
         *,
-        figures: SimulationSettings,
-        because: Callable[[str, str, str], None],
+        settings: SimulationSettings,
+        on_reason: Callable[[str, str, str], None],
         on_change: Callable[[WorkloadKey], None],
     ) -> None:
         self._kernel = kernel
         self._pods = pods
         self._presence = presence
-        self._figures = figures
-        self._because = because
-        self.gathering = WorkloadCache(on_change=on_change)
+        self._settings = settings
+        self._on_reason = on_reason
+        self.workload_cache = WorkloadCache(on_change=on_change)
         self.verdicts: Counter[str] = Counter()
-        """How many pods were told what, each as often as it was told something else."""
-        self._told: dict[str, str] = {}
-        self._memory = UpdateMemory(self.gathering, figures.updates)
-        self._planner = UpdatePlanner(figures.updates, NodeHeadroom(must_know=figures.updates.require_fit))
+        """How many decisions were made about pods, by reason; a decision that repeats the last one does not count."""
+        self._last_reasons: dict[str, str] = {}
+        self._memory = UpdateMemory(self.workload_cache, settings.updates)
+        self._planner = UpdatePlanner(settings.updates, NodeHeadroom(must_know=settings.updates.require_fit))
         self._next_plans: dict[WorkloadKey, Ticket] = {}
-        self._settling: dict[WorkloadKey, None] = {}
-        self._settles = False
+        self._changed_workloads: dict[WorkloadKey, None] = {}
+        self._is_plan_scheduled = False
 
-    def full_pass(self) -> None:
+    def run_full_pass(self) -> None:
         """Plan every workload that is not at rest."""
-        if not self._presence.updates():
+        if not self._presence.is_updater_running():
             # An updater that restarts remembers nothing.
-            self._memory = UpdateMemory(self.gathering, self._figures.updates)
+            self._memory = UpdateMemory(self.workload_cache, self._settings.updates)
             return
-        workloads = (*self.gathering.governed.workloads(), *self.gathering.ungoverned())
+        workloads = (*self.workload_cache.governed.workloads(), *self.workload_cache.ungoverned())
         self._plan_now(self._memory.restless(workloads))
         while self._planner.count_rooms():
             pass
 
-    def gone(self, uid: str) -> None:
+    def forget_pod(self, uid: str) -> None:
         """Forget a pod that is gone."""
-        self._told.pop(uid, None)
+        self._last_reasons.pop(uid, None)
 
-    def changed(self, workload: WorkloadKey) -> None:
+    def on_workload_changed(self, workload: WorkloadKey) -> None:
         """Plan a workload in a moment, because something about it has changed."""
         self._memory.mark_changed(workload)
-        if not self._settles:
-            self._settles = True
-            self._kernel.after(REQUEUE_AFTER_CHANGE_SECONDS, self._settled, Priority.UPDATER)
-        self._settling[workload] = None
+        if not self._is_plan_scheduled:
+            self._is_plan_scheduled = True
+            self._kernel.after(REQUEUE_AFTER_CHANGE_SECONDS, self._plan_changed, Priority.UPDATER)
+        self._changed_workloads[workload] = None
 
-    def _settled(self) -> None:
-        self._settles = False
-        workloads, self._settling = list(self._settling), {}
+    def _plan_changed(self) -> None:
+        self._is_plan_scheduled = False
+        workloads, self._changed_workloads = list(self._changed_workloads), {}
         self._plan_now(workloads)
 
     def _plan_later(self, workload: WorkloadKey, time: float) -> None:
         """Plan a workload at a time, unless it is planned sooner already."""
         ticket = self._next_plans.get(workload)
         if ticket is not None:
-            if ticket.waits and ticket.time <= time:
+            if ticket.is_pending and ticket.time <= time:
                 return
             ticket.cancel()
         self._next_plans[workload] = self._kernel.at(time, partial(self._plan_now, (workload,)), Priority.UPDATER)
@@ -126,29 +126,29 @@ class SimulatedUpdater:
     def _plan_now(self, workloads: Iterable[WorkloadKey]) -> None:
         workloads = list(workloads)
         for workload in workloads:
-            self._settling.pop(workload, None)
+            self._changed_workloads.pop(workload, None)
             ticket = self._next_plans.pop(workload, None)
             if ticket is not None:
                 ticket.cancel()
-        if not workloads or not self._presence.updates():
+        if not workloads or not self._presence.is_updater_running():
             return
         now = self._kernel.now
         plans = self._planner.plan_all(self._memory.batch(workloads, now))
-        sized = not self._figures.admission.is_heeded or self._presence.admits()
+        sized = not self._settings.admission.is_heeded or self._presence.is_admission_running()
         for made, planned in zip(plans, self._memory.filter_evictions(plans, sized=sized), strict=True):
             if planned.error is not None:
                 raise planned.error
             if planned is not made:
                 self._plan_later(planned.gathered.workload, now + _ABSENT_SECONDS)
             self._memory.record_plan(planned)
-            self._decided(planned, now)
+            self._record_plan(planned, now)
 
-    def _decided(self, planned: PlanResult, now: float) -> None:
+    def _record_plan(self, planned: PlanResult, now: float) -> None:
         plan, workload = planned.plan, planned.gathered.workload
         for decision in plan.verdicts:
             uid, code = decision.pod.uid, decision.reason.code
-            if self._told.get(uid) != code:
-                self._told[uid] = code
+            if self._last_reasons.get(uid) != code:
+                self._last_reasons[uid] = code
                 self.verdicts[code] += 1
         if plan.next_look is not None:
             self._plan_later(workload, max(plan.next_look, now + SHORTEST_REQUEUE_SECONDS))
@@ -158,22 +158,22 @@ class SimulatedUpdater:
     def _execute_plan(self, workload: WorkloadKey, plan: UpdatePlan, now: float) -> None:
         decisions = {decision.pod.uid: decision for decision in plan.verdicts}
         outcomes = []
-        again: list[float] = []
+        pauses: list[float] = []
         for action in plan.actions:
             outcome = self._execute(action, decisions.get(action.pod.uid))
             self._memory.record_action_end(action, now, done=outcome.told is WriteResult.APPLIED)
             outcomes.append(outcome)
             pause = requeue_delay(outcome.told)
             if pause is not None:
-                again.append(max(pause, SHORTEST_REQUEUE_SECONDS))
+                pauses.append(max(pause, SHORTEST_REQUEUE_SECONDS))
         self._memory.record_results(workload, outcomes, now)
-        if again:
-            self._plan_later(workload, now + min(again))
+        if pauses:
+            self._plan_later(workload, now + min(pauses))
 
     def _execute(self, action: Action, decision: PodDecision | None) -> ActionResult:
         if decision is not None:
             reason = decision.need.reason if decision.need is not None else decision.reason
-            self._because(action.pod.uid, reason.code, decision.details)
+            self._on_reason(action.pod.uid, reason.code, decision.details)
         message = ""
         if isinstance(action, EvictPod):
             result = self._pods.evict(action.pod)

@@ -28,40 +28,40 @@ _BUFFERS: Final = "buffers"
 _HVPA: Final = "hvpa"
 _OTHERS: Final = (_BUFFERS, "nodes")
 # The settings that the node autoscaler reads.
-_OF_NODES: Final = ("up", "down")
+_NODE_SETTINGS: Final = ("up", "down")
 _PATIENCE: Final = "ready-patience"
 
 
 def read_components(collected: ClusterState) -> CollectedSettings:
     """The settings by the flags of components, and what the API server supports."""
     flags = _flags(collected)
-    known, problems = select_known_flags(collected)
-    figures, gates = read_flags(known), _gates(flags.get("feature-gates", ""))
+    readable, problems = select_readable_flags(collected)
+    settings, gates = read_flags(readable), _gates(flags.get("feature-gates", ""))
     about = collected.about
     names = tuple(name for name in flags.get("recommender-name", "").split(",") if name)
-    buffers, unread = _buffers(collected)
-    presets, odd = _presets(flags.get("set", ""), names or ("default",))
+    buffers, buffer_problems = _buffers(collected)
+    presets, preset_problems = _presets(flags.get("set", ""), names or ("default",))
     standard = CollectedSettings()
     namespace, name = standard.admission_lease
     return CollectedSettings(
-        usage=figures.usage,
-        estimates=figures.estimates,
-        pipeline=figures.pipeline,
+        usage=settings.usage,
+        estimates=settings.estimates,
+        pipeline=settings.pipeline,
         updates=msgspec.structs.replace(
-            figures.updates,
+            settings.updates,
             resizes=about.resizes_pods,
             lowers_memory_limits=_version(about.server) >= _LOWERS_MEMORY_LIMITS,
             in_place=gates.in_place,
             startup_boost=gates.cpu_startup_boost,
             per_vpa_config=gates.per_vpa_config,
         ),
-        boosts=msgspec.structs.replace(figures.boosts, enabled=gates.cpu_startup_boost and about.resizes_pods),
+        boosts=msgspec.structs.replace(settings.boosts, enabled=gates.cpu_startup_boost and about.resizes_pods),
         buffers=buffers,
-        hvpas=figures.hvpas,
+        hvpas=settings.hvpas,
         gates=gates,
         names=names,
         presets=presets,
-        heeds_admission=figures.admission.is_heeded,
+        heeds_admission=settings.admission.is_heeded,
         admission_lease=(
             flags.get("admission-controller-status-lease-namespace", namespace),
             flags.get("admission-controller-status-lease-name", name),
@@ -70,7 +70,7 @@ def read_components(collected: ClusterState) -> CollectedSettings:
             flags.get("admission-controller-status-lease-timeout", ""), standard.admission_timeout
         ),
         seen=tuple(component.component for component in collected.components),
-        problems=(*problems, *odd, *unread),
+        problems=(*problems, *preset_problems, *buffer_problems),
     )
 
 
@@ -83,7 +83,7 @@ def with_ready_patience(components: CollectedSettings, text: str) -> CollectedSe
     return msgspec.structs.replace(components, hvpas=hvpas, seen=(*components.seen, _HVPA))
 
 
-def select_known_flags(collected: ClusterState) -> tuple[dict[str, str], list[str]]:
+def select_readable_flags(collected: ClusterState) -> tuple[dict[str, str], list[str]]:
     """Flags of components that change a decision and can be read, and the problems of those that cannot."""
     readable: dict[str, str] = {}
     problems: list[str] = []
@@ -100,10 +100,10 @@ def select_known_flags(collected: ClusterState) -> tuple[dict[str, str], list[st
 
 def select_simulated_flags(collected: ClusterState) -> dict[str, str]:
     """The flags for simulations of a cluster: with those of the node autoscaler, without those that cannot be read."""
-    flags, _ = select_known_flags(collected)
+    flags, _ = select_readable_flags(collected)
     component = collected.component("nodes")
     for name, value in component.flags.items() if component is not None else ():
-        if name in FLAGS and FLAGS[name][0] in _OF_NODES:
+        if name in FLAGS and FLAGS[name][0] in _NODE_SETTINGS:
             try:
                 read_flags({name: value})
             except InvalidInput:

@@ -90,7 +90,7 @@ def build_fleet_from_dump(
         pools=pools,
     )
     notes = [*making.notes(), *([] if nodes or pools else ["the dump has no nodes: enough are assumed for all pods"])]
-    return DumpedFleet(fleet, tuple(notes), tuple(ledger.all()))
+    return DumpedFleet(fleet, tuple(notes), tuple(ledger.list_entries()))
 
 
 def _check(recommender: str) -> None:

@@ -94,14 +94,14 @@ def _document(node: Node, static: Iterable[Pod]) -> Document:
 
 def _without(offered: dict[str, str], pod: Pod) -> dict[str, str]:
     """What a node offers to other pods than this one."""
-    left = dict(offered)
+    remaining = dict(offered)
     for name, request in Demand.of(pod.spec).requests.items():
-        if name == PODS or name not in left:
+        if name == PODS or name not in remaining:
             continue
-        have = Quantity.parse(left[name])
-        milli = have.milli - (request if name == CPU else request * 1000)
-        left[name] = str(Quantity.from_milli(max(milli, 0)))
-    return left
+        quantity = Quantity.parse(remaining[name])
+        milli = quantity.milli - (request if name == CPU else request * 1000)
+        remaining[name] = str(Quantity.from_milli(max(milli, 0)))
+    return remaining
 
 
 def _price(node: Document, prices: Prices) -> float:

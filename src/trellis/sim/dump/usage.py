@@ -38,8 +38,8 @@ def draw_from_hours(measures: Ring, at: IntColumn, draw: np.random.Generator) ->
     where nothing is known of the hour, or the hour is not there.
     """
     hours = measures.shape[-1]
-    is_there = (at >= 0) & (at < hours)
-    _, p50, p90, p95, highest = np.where(is_there, measures[:, np.clip(at, 0, hours - 1)], np.nan).astype(np.float64)
+    is_recorded = (at >= 0) & (at < hours)
+    _, p50, p90, p95, highest = np.where(is_recorded, measures[:, np.clip(at, 0, hours - 1)], np.nan).astype(np.float64)
     lowest = np.maximum(0.0, 2 * p50 - p90)
     level = draw.uniform(size=len(at))
     result: FloatColumn = lowest
@@ -63,11 +63,11 @@ def draw_from_histogram(weights: Mapping[int, int], layout: BinLayout, levels: F
 
 def fill_gaps(column: FloatColumn) -> FloatColumn:
     """Fill gaps with the value before them, at the beginning with the one after; a column of gaps is no usage."""
-    known = np.flatnonzero(np.isfinite(column))
-    if not len(known):
+    measured = np.flatnonzero(np.isfinite(column))
+    if not len(measured):
         return np.zeros(len(column))
-    at = np.searchsorted(known, np.arange(len(column)), side="right") - 1
-    result: FloatColumn = column[known[np.maximum(at, 0)]]
+    at = np.searchsorted(measured, np.arange(len(column)), side="right") - 1
+    result: FloatColumn = column[measured[np.maximum(at, 0)]]
     return result
 
 
@@ -78,7 +78,7 @@ _ASSUMED: Final = 0.5
 _SERIES: Final = "usage over time"
 _HOURS: Final = "usage by the hour"
 _HISTOGRAMS: Final = "how often how much was used"
-_NOW: Final = "usage now"
+_PRESENT: Final = "usage now"
 _REQUESTS: Final = "half of what is requested"
 
 # Namespace and pod, or workload, and container.
@@ -112,15 +112,15 @@ class DumpUsage:
         to an end, what it wants goes by its age, up to the `longest` run.
         """
         if workload.job is not None:
-            return self._by_age(workload, container, max(int(-(-longest // self._clock.step)), 1) + 1)
+            return self._demand_by_age(workload, container, max(int(-(-longest // self._clock.step)), 1) + 1)
         demand = self._demand(workload, container)
         if not scales:
             return demand
         series = self.series(workload, container)
-        pods = self._alive(series) if series else np.full(self._clock.steps, float(workload.replicas))
+        pods = self._count_pods(series) if series else np.full(self._clock.steps, float(workload.replicas))
         return msgspec.structs.replace(demand, cpu=demand.cpu * pods, shared=True, own_memory=True)
 
-    def _by_age(self, workload: DumpedWorkload, container: str, steps: int) -> ContainerDemand:
+    def _demand_by_age(self, workload: DumpedWorkload, container: str, steps: int) -> ContainerDemand:
         """The demand of a pod of a run by its age: the mean of all that were measured at that age."""
         series = self.series(workload, container)
         if not series:
@@ -130,10 +130,10 @@ class DumpUsage:
         shifted = [
             msgspec.structs.replace(one_series, times=one_series.times - one_series.times[0]) for one_series in series
         ]
-        cpu, memory = _means(shifted, 0.0, self._clock.step, steps)
+        cpu, memory = _average_pods(shifted, 0.0, self._clock.step, steps)
         return ContainerDemand(container, cpu, memory, spread=_spread(series), by_age=True)
 
-    def _alive(self, series: list[ContainerHistory]) -> FloatColumn:
+    def _count_pods(self, series: list[ContainerHistory]) -> FloatColumn:
         """The number of pods in each step: each counts from the first to the last time it was measured."""
         changes = np.zeros(self._clock.steps + 1)
         for one_series in series:
@@ -154,21 +154,21 @@ class DumpUsage:
         measured = [self._now[key] for pod in workload.pods if (key := (namespace, pod, container)) in self._now]
         spread = DEFAULT_SPREAD
         if series:
-            means = _means(series, self._clock.begin, self._clock.step, self._clock.steps)
-            source, (cpu, memory), spread = _SERIES, means, _spread(series)
-        elif row is not None and row.history and (hours := self._by_the_hour(row.history, draw)) is not None:
+            averages = _average_pods(series, self._clock.begin, self._clock.step, self._clock.steps)
+            source, (cpu, memory), spread = _SERIES, averages, _spread(series)
+        elif row is not None and row.history and (hours := self._draw_by_hour(row.history, draw)) is not None:
             source, (cpu, memory) = _HOURS, hours
         elif row is not None and row.cpu.weights and row.memory.weights:
-            source, (cpu, memory) = _HISTOGRAMS, self._drawn(row, draw)
+            source, (cpu, memory) = _HISTOGRAMS, self._draw_from_histograms(row, draw)
         else:
-            source = _NOW if measured else _REQUESTS
+            source = _PRESENT if measured else _REQUESTS
             levels = np.mean(measured, axis=0) if measured else _ASSUMED * _requested(workload, container)
             shapes = [noise(self._clock.steps, spread, draw) for spread in _NOISE]
             cpu, memory = np.nan_to_num(levels[0]) * shapes[0], np.nan_to_num(levels[1]) * shapes[1]
         self.sources[source] += 1
         return ContainerDemand(container, cpu, memory, spread=spread)
 
-    def _by_the_hour(self, text: str, draw: np.random.Generator) -> tuple[FloatColumn, FloatColumn] | None:
+    def _draw_by_hour(self, text: str, draw: np.random.Generator) -> tuple[FloatColumn, FloatColumn] | None:
         """The usage of each hour; None if nothing is known of the simulated time."""
         try:
             newest, values = decode_history(text)
@@ -178,7 +178,7 @@ class DumpUsage:
         cpu, memory = (draw_from_hours(measures, at, draw) for measures in values)
         return (fill_gaps(cpu), fill_gaps(memory)) if np.isfinite(cpu).any() and np.isfinite(memory).any() else None
 
-    def _drawn(self, row: SavedRow, draw: np.random.Generator) -> tuple[FloatColumn, FloatColumn]:
+    def _draw_from_histograms(self, row: SavedRow, draw: np.random.Generator) -> tuple[FloatColumn, FloatColumn]:
         """CPU from hour to hour as often as it was so, and a peak of memory for each day."""
         hours, days = (((self._times - self._clock.begin) // seconds).astype(np.int64) for seconds in (HOUR, _DAY))
         level = draw.uniform(size=int(hours[-1]) + 1)[hours] + draw.normal(0.0, 0.1, len(hours))
@@ -187,7 +187,9 @@ class DumpUsage:
         return cpu, memory * noise(len(days), _NOISE[1], draw)
 
 
-def _means(series: list[ContainerHistory], begin: float, step: float, steps: int) -> tuple[FloatColumn, FloatColumn]:
+def _average_pods(
+    series: list[ContainerHistory], begin: float, step: float, steps: int
+) -> tuple[FloatColumn, FloatColumn]:
     """The mean of all pods in each step; a step without data is as the one before."""
     result = []
     for columns in ([one_series.cpu for one_series in series], [one_series.memory for one_series in series]):
@@ -203,9 +205,9 @@ def _means(series: list[ContainerHistory], begin: float, step: float, steps: int
 
 def _spread(series: list[ContainerHistory]) -> float:
     """How far pods differ in CPU, as a fraction."""
-    means = [float(np.nanmean(one_series.cpu)) for one_series in series if np.isfinite(one_series.cpu).any()]
-    total = float(np.mean(means)) if means else 0.0
-    return min(_WIDEST, float(np.std(means)) / total) if total > 0 else 0.0
+    averages = [float(np.nanmean(one_series.cpu)) for one_series in series if np.isfinite(one_series.cpu).any()]
+    total = float(np.mean(averages)) if averages else 0.0
+    return min(_WIDEST, float(np.std(averages)) / total) if total > 0 else 0.0
 
 
 def _requested(workload: DumpedWorkload, container: str) -> FloatColumn:

@@ -33,13 +33,13 @@ from trellis.sim.replay.decisions import IndependentReplay, ReplayedDecision
 _OBSERVATIONS: Final = frozenset({OBSERVER, NEWS, OBSERVING, OBSERVED})
 
 
-def _decided(view: TranslationInput, began: BufferRecordingStart) -> RecordedTranslation:
+def _decide(view: TranslationInput, began: BufferRecordingStart) -> RecordedTranslation:
     meaning = resolve_buffer(Buffer(spec=view.spec))
     return RecordedTranslation.of(translate(meaning, view.facts, view.now, began.settings))
 
 
 _translations: Final = IndependentReplay(
-    "Buffer", BufferRecordingStart, TranslationInput, lambda view: view.buffer, _decided
+    "Buffer", BufferRecordingStart, TranslationInput, lambda view: view.buffer, _decide
 )
 
 
@@ -47,12 +47,12 @@ def replay_buffers(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Rep
     """Every recorded decision beside the one that is made now; raises `InvalidRecording`."""
     observed: list[ReplayedDecision] = []
     for translation in _translations(_without_observations(recording, observed)):
-        yield from _take_all(observed)
+        yield from _drain(observed)
         yield translation
-    yield from _take_all(observed)
+    yield from _drain(observed)
 
 
-def _take_all(observed: list[ReplayedDecision]) -> list[ReplayedDecision]:
+def _drain(observed: list[ReplayedDecision]) -> list[ReplayedDecision]:
     decisions = observed[:]
     observed.clear()
     return decisions

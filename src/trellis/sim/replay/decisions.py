@@ -34,14 +34,14 @@ L = TypeVar("L", bound=msgspec.Struct)
 
 
 class IndependentReplay(msgspec.Struct, Generic[B, L], frozen=True):
-    """A component by the types of its lines and its decision: by the settings of `began`, from the recorded input.
+    """A component by the types of its lines and its decision: by the settings of `start_type`, from the recorded input.
 
     `about` is the object of a decision.
     """
 
-    whose: str
-    began: type[B]
-    looked: type[L]
+    component: str
+    start_type: type[B]
+    input_type: type[L]
     about: Callable[[L], ObjectKey]
     decide: Callable[[L, B], msgspec.Struct]
 
@@ -53,13 +53,13 @@ class IndependentReplay(msgspec.Struct, Generic[B, L], frozen=True):
             if kind == HEADER:
                 continue
             if kind == START_LINE:
-                began = decode_payload(data, self.began)
+                began = decode_payload(data, self.start_type)
             elif began is None:
                 raise InvalidRecording(kind, f"comes before a line of kind {START_LINE}")
             elif kind == INPUT_LINE:
-                view = decode_payload(data, self.looked)
+                view = decode_payload(data, self.input_type)
             elif kind != DECISION_LINE:
-                raise InvalidRecording(kind, f"is no line of a recording of the {self.whose} controller")
+                raise InvalidRecording(kind, f"is no line of a recording of the {self.component} controller")
             elif view is None:
                 raise InvalidRecording(kind, f"comes before a line of kind {INPUT_LINE}")
             else:

@@ -11,10 +11,10 @@ from trellis.core.recording.hvpa import HvpaPlanInput, HvpaRecordingStart, Recor
 from trellis.sim.replay.decisions import IndependentReplay
 
 
-def _decided(looked: HvpaPlanInput, began: HvpaRecordingStart) -> RecordedHvpaPlan:
+def _decide(recorded: HvpaPlanInput, began: HvpaRecordingStart) -> RecordedHvpaPlan:
     # What follows from the buckets is computed anew, too.
-    view = replace(looked.view, meaning=ResolvedHvpa.of(looked.view.meaning.hvpa))
-    return RecordedHvpaPlan.of(plan_hvpa(view, looked.now, began.settings))
+    view = replace(recorded.view, meaning=ResolvedHvpa.of(recorded.view.meaning.hvpa))
+    return RecordedHvpaPlan.of(plan_hvpa(view, recorded.now, began.settings))
 
 
-replay_hvpa: Final = IndependentReplay("Hvpa", HvpaRecordingStart, HvpaPlanInput, lambda view: view.hvpa, _decided)
+replay_hvpa: Final = IndependentReplay("Hvpa", HvpaRecordingStart, HvpaPlanInput, lambda view: view.hvpa, _decide)

@@ -39,7 +39,7 @@ def replay_nodes(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Repla
         elif replay is None:
             raise InvalidRecording(kind, f"comes before a line of kind {START_LINE}")
         elif kind == DECISION_LINE:
-            yield ReplayedDecision(bytes(data), encode_payload(replay.decided()))
+            yield ReplayedDecision(bytes(data), encode_payload(replay.decide()))
         else:
             replay.read_line(kind, data)
 
@@ -48,9 +48,9 @@ class _NodesReplay:
     """Takes in recorded changes, and plans."""
 
     def __init__(self, began: NodesRecordingStart) -> None:
-        self._planning = NodePlanner(AutoscalerSettings(began.up, began.down), began.expendable_below)
+        self._planner = NodePlanner(AutoscalerSettings(began.up, began.down), began.expendable_below)
         self._changes = ChangesReader()
-        self._questions = PassInputReader()
+        self._inputs = PassInputReader()
         self._boosts = RecordedBoosts()
         self._decisions = PlansRecorder()
         self._pass: PassLine | None = None
@@ -66,19 +66,17 @@ class _NodesReplay:
         else:
             raise InvalidRecording(kind, "is no line of a recording of the node autoscaler")
 
-    def decided(self) -> PlansLine:
+    def decide(self) -> PlansLine:
         """Decide now."""
         time, self._pass = self._pass, None
         if time is None:
             raise InvalidRecording(DECISION_LINE, f"comes before a line of kind {INPUT_LINE}")
-        plans = self._planning.plan(
-            ClusterSnapshotChanges(), self._questions.read_input(time, self._boosts.find_boosts)
-        )
-        self._questions.record_plans(plans)
+        plans = self._planner.plan(ClusterSnapshotChanges(), self._inputs.read_input(time, self._boosts.find_boosts))
+        self._inputs.record_plans(plans)
         return self._decisions.build_line(plans, time.now)
 
     def _apply(self, changes: ClusterSnapshotChanges) -> None:
         for key, pod in changes.pods.items():
             if pod is None:
                 self._boosts.forget(key)
-        self._planning.update(changes)
+        self._planner.update(changes)

@@ -91,25 +91,25 @@ def replay(data: bytes | Iterable[bytes]) -> ReplayReport:
 def find_difference(replayed: ReplayedDecision, number: int) -> DecisionDifference:
     """Find where two decisions differ."""
     before, now = (msgspec.json.decode(text) if text else None for text in (replayed.recorded, replayed.decided))
-    path, was, is_now = _parting(before, now, "$")
+    path, was, is_now = _find_first_difference(before, now, "$")
     return DecisionDifference(number, path, _text(was), _text(is_now), replayed.about)
 
 
-def _parting(was: Any, is_now: Any, path: str) -> tuple[str, Any, Any]:
+def _find_first_difference(was: Any, is_now: Any, path: str) -> tuple[str, Any, Any]:
     """The first place where they differ; the root if they differ in nothing but how they are written."""
     if isinstance(was, dict) and isinstance(is_now, dict):
         for key in was | is_now:
-            ours, theirs = was.get(key, _NOTHING), is_now.get(key, _NOTHING)
-            if ours != theirs:
-                return _parting(ours, theirs, f"{path}.{key}")
+            recorded_part, decided_part = was.get(key, _NOTHING), is_now.get(key, _NOTHING)
+            if recorded_part != decided_part:
+                return _find_first_difference(recorded_part, decided_part, f"{path}.{key}")
     if isinstance(was, list) and isinstance(is_now, list):
-        for at, (ours, theirs) in enumerate(zip(was, is_now, strict=False)):
-            if ours != theirs:
-                return _parting(ours, theirs, f"{path}[{at}]")
+        for at, (recorded_part, decided_part) in enumerate(zip(was, is_now, strict=False)):
+            if recorded_part != decided_part:
+                return _find_first_difference(recorded_part, decided_part, f"{path}[{at}]")
         if len(was) != len(is_now):
             at = min(len(was), len(is_now))
-            ours, theirs = (value[at] if at < len(value) else _NOTHING for value in (was, is_now))
-            return f"{path}[{at}]", ours, theirs
+            recorded_part, decided_part = (value[at] if at < len(value) else _NOTHING for value in (was, is_now))
+            return f"{path}[{at}]", recorded_part, decided_part
     return path, was, is_now
 
 

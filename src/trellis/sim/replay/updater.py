@@ -43,7 +43,7 @@ def replay_updater(recording: Iterable[tuple[str, msgspec.Raw]]) -> Iterator[Rep
         elif replay is None:
             raise InvalidRecording(name, "comes before the line `began`, which says by which figures plans are made")
         elif isinstance(line, UpdatesDecided):
-            yield ReplayedDecision(bytes(data), encode_payload(replay.decided(line)))
+            yield ReplayedDecision(bytes(data), encode_payload(replay.decide(line)))
         else:
             replay.read_line(line)
 
@@ -60,69 +60,69 @@ class _UpdaterReplay:
         self._pods: dict[ObjectKey, Pod] = {}
         self._workloads: dict[WorkloadKey, KubeObject] = {}
         self._hpas: dict[ObjectKey, HorizontalPodAutoscaler] = {}
-        self._heard: dict[type[Any], Callable[[Any], None]] = {
-            lines.PutGovernor: self._governor,
-            lines.PutPod: self._pod,
-            lines.PutWorkload: self._workload,
-            lines.PutHpa: self._hpa,
+        self._handlers: dict[type[Any], Callable[[Any], None]] = {
+            lines.PutGovernor: self._put_governor,
+            lines.PutPod: self._put_pod,
+            lines.PutWorkload: self._put_workload,
+            lines.PutHpa: self._put_hpa,
             lines.PutLimits: lambda line: self._cache.put_limits(line.namespace, line.ranges),
             lines.PutNode: lambda line: self._cache.put_node(line.name, line.node),
             lines.PutNamespace: lambda line: self._cache.put_namespace(line.name, line.annotations),
             lines.PutFreeze: lambda line: self._cache.put_switch(line.data),
             lines.PutScales: lambda line: self._cache.put_scales(dict(line.answers)),
-            lines.PodEvicted: self._evicted,
+            lines.PodEvicted: self._expect_eviction,
             lines.PodWritten: lambda line: self._cache.echoes.expect_write(line.uid, line.resource_version),
             lines.UpdatesPlanned: self._read_pass,
-            lines.HeadroomCounted: lambda _line: self._count(),
+            lines.HeadroomCounted: lambda _line: self._count_headroom(),
             lines.ActionEnded: lambda line: self._memory.record_action_end(line.action, line.now, done=line.done),
             lines.PlanExecuted: lambda line: self._memory.record_results(line.workload, line.outcomes, line.now),
         }
 
     def read_line(self, line: object) -> None:
         """Take in what the updater observed."""
-        self._heard[type(line)](line)
+        self._handlers[type(line)](line)
 
-    def decided(self, then: UpdatesDecided) -> UpdatesDecided:
+    def decide(self, recorded: UpdatesDecided) -> UpdatesDecided:
         """Decide about the workloads of the last pass."""
         plans, self._plans = self._plans, []
-        settled = self._memory.filter_evictions(plans, sized=then.sized)
-        for planned in settled:
+        filtered = self._memory.filter_evictions(plans, sized=recorded.sized)
+        for planned in filtered:
             self._memory.record_plan(planned)
-        return UpdatesDecided.of(settled, sized=then.sized)
+        return UpdatesDecided.of(filtered, sized=recorded.sized)
 
     def _read_pass(self, line: lines.UpdatesPlanned) -> None:
         self._plans = self._planner.plan_all(self._memory.batch(line.workloads, line.now))
 
-    def _count(self) -> None:
+    def _count_headroom(self) -> None:
         self._planner.count_rooms()
 
-    def _governor(self, line: lines.PutGovernor) -> None:
+    def _put_governor(self, line: lines.PutGovernor) -> None:
         self._cache.put_governor(line.kind, line.key, line.compiled, line.annotations)
 
-    def _pod(self, line: lines.PutPod) -> None:
+    def _put_pod(self, line: lines.PutPod) -> None:
         before = self._pods.pop(line.key, None)
         self._cache.put_pod(line.key, before if line.new is not None else line.old, line.new)
         if line.new is not None:
             self._pods[line.key] = line.new
 
-    def _workload(self, line: lines.PutWorkload) -> None:
-        itself = (line.key[0], line.kind, line.key[1])
+    def _put_workload(self, line: lines.PutWorkload) -> None:
+        workload_key = (line.key[0], line.kind, line.key[1])
         kind = lines.WORKLOAD_KINDS.get(line.kind)
         if kind is None:
             raise InvalidRecording(line.kind, "is no kind of controller that the updater watches")
-        before = self._workloads.pop(itself, None)
+        before = self._workloads.pop(workload_key, None)
         old, new = (
             decode_payload(payload, kind) if bytes(payload) != _NULL else None for payload in (line.old, line.new)
         )
         self._cache.put_workload(line.kind, line.key, before if new is not None else old, new)
         if new is not None:
-            self._workloads[itself] = new
+            self._workloads[workload_key] = new
 
-    def _hpa(self, line: lines.PutHpa) -> None:
+    def _put_hpa(self, line: lines.PutHpa) -> None:
         before = self._hpas.pop(line.key, None)
         self._cache.put_hpa(line.key, before if line.new is not None else line.old, line.new)
         if line.new is not None:
             self._hpas[line.key] = line.new
 
-    def _evicted(self, line: lines.PodEvicted) -> None:
+    def _expect_eviction(self, line: lines.PodEvicted) -> None:
         self._cache.echoes.expect_eviction(line.uid, math.inf if line.until is None else line.until)

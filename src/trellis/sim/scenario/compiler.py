@@ -62,7 +62,7 @@ def compile_scenario(scenario: Scenario, *, traces: TraceReader = no_traces, fil
     ]
     drawn = draw_workloads(spec.fleet, seed) if spec.fleet is not None else ()
     workloads += [compile_workload(each, clock, seed, usage, ("fleet",)) for each in drawn]
-    policies = PolicyManifests(workloads, files, keeps_room=bool(spec.node_groups))
+    policies = PolicyManifests(workloads, files, orders_nodes=bool(spec.node_groups))
     variants = compile_variants(spec, policies)
     result = (*_workload_problems(spec, workloads), *usage.problems, *policies.problems)
     problems = [problem.below(("spec",)) for problem in result]

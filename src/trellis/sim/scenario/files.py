@@ -37,7 +37,7 @@ class LoadedScenario(msgspec.Struct, frozen=True):
 def load_scenario(path: Path, traces: TraceReader | None = None, *, seed: int | None = None) -> LoadedScenario:
     """Load the scenario of a file, with another seed if one is given; `OSError` if the file itself cannot be read."""
     result = check([ManifestSource(str(path), path.read_bytes())])
-    scenarios = [ours for ours in result.objects if ours.kind is SCENARIO]
+    scenarios = [candidate for candidate in result.objects if candidate.kind is SCENARIO]
     if result.errors:
         return LoadedScenario(result.findings)
     if len(scenarios) != 1:
@@ -46,10 +46,10 @@ def load_scenario(path: Path, traces: TraceReader | None = None, *, seed: int | 
         message = f"the file holds {count}; it must hold one{hint}"
         return LoadedScenario((*result.findings, Finding(str(path), 1, 1, 1, NO_SCENARIO, message)))
     beside = FilesBeside(path.parent)
-    return _compiled(scenarios[0], result.findings, traces or beside.trace, beside, seed)
+    return _compile(scenarios[0], result.findings, traces or beside.trace, beside, seed)
 
 
-def with_variants(fleet: Fleet, names: Sequence[str]) -> Fleet:
+def select_variants(fleet: Fleet, names: Sequence[str]) -> Fleet:
     """The fleet with only these variants, in their own order; `InvalidInput` for an unknown name."""
     list_names = {variant.name for variant in fleet.variants}
     for name in names:
@@ -62,17 +62,21 @@ def with_variants(fleet: Fleet, names: Sequence[str]) -> Fleet:
     )
 
 
-def _compiled(
-    ours: TrellisObject, findings: tuple[Finding, ...], traces: TraceReader, beside: FilesBeside, seed: int | None
+def _compile(
+    scenario_object: TrellisObject,
+    findings: tuple[Finding, ...],
+    traces: TraceReader,
+    beside: FilesBeside,
+    seed: int | None,
 ) -> LoadedScenario:
-    scenario = read_scenario(ours.manifest.value)
+    scenario = read_scenario(scenario_object.manifest.value)
     if seed is not None:
         scenario = msgspec.structs.replace(scenario, spec=msgspec.structs.replace(scenario.spec, seed=seed))
     try:
         fleet = compile_scenario(scenario, traces=traces, files=beside.read)
     except InvalidScenario as error:
         problems: Any = error.problems
-        return LoadedScenario((*findings, *(ours.manifest.problem(problem) for problem in problems)))
+        return LoadedScenario((*findings, *(scenario_object.manifest.problem(problem) for problem in problems)))
     return LoadedScenario(findings, fleet)
 
 
@@ -98,7 +102,7 @@ class FilesBeside:
         result = {one_series.name: one_series for one_series in read.series}
         if series is None or series not in result:
             for problem in read.problems:
-                if series is None or not _is_of_another(problem, series):
+                if series is None or not _concerns_other_series(problem, series):
                     raise problem
         if series is None and len(result) == 1:
             return next(iter(result.values()))
@@ -118,7 +122,7 @@ class FilesBeside:
         )
 
 
-def _is_of_another(problem: InvalidSeries, series: str) -> bool:
+def _concerns_other_series(problem: InvalidSeries, series: str) -> bool:
     """Whether a problem is about a series other than this one, as its rule says."""
     rule = problem.rule
     if f"(series {series})" in rule or rule.startswith(f"series {series} "):

@@ -16,7 +16,7 @@ from trellis.sim.fleet import NodePool, NodeShape, SimulatedWorkload
 from trellis.sim.scenario.usage import parse_amount, parse_seconds
 
 # Headroom for rollouts, boosts and growth above the first requests.
-_ROOM: Final = 4 / 3
+_HEADROOM_FACTOR: Final = 4 / 3
 _GIB: Final = 2.0**30
 _PODS: Final = 110
 _DAEMON_SET: Final = "DaemonSet"
@@ -33,17 +33,25 @@ def compile_nodes(
     written: Sequence[ScenarioNodes] | None, workloads: Sequence[SimulatedWorkload], prices: Prices
 ) -> tuple[NodeShape, ...]:
     """Every node shape with its count; a last one without a count gets enough for first requests and a third more."""
-    requested = [sum(amounts) for amounts in zip(*(_of_all_pods(workload) for workload in workloads), strict=True)]
-    on_each = [sum(amounts) for amounts in zip(*(_of_each_node(workload) for workload in workloads), strict=True)]
+    requested = [sum(amounts) for amounts in zip(*(_workload_request(workload) for workload in workloads), strict=True)]
+    daemon_requests = [
+        sum(amounts) for amounts in zip(*(_daemon_request(workload) for workload in workloads), strict=True)
+    ]
     counted: list[NodeShape] = []
     for shape in written or (_DEFAULT,):
         # What the pods of DaemonSets leave of each node; a node that they fill is no help.
         offered = tuple(
-            max(have - daemon_share, 0.0) for have, daemon_share in zip(_offered(shape), on_each, strict=True)
+            max(capacity - daemon_share, 0.0)
+            for capacity, daemon_share in zip(_offered(shape), daemon_requests, strict=True)
         )
-        pairs = [(want, have) for want, have in zip(requested, offered, strict=True) if have]
-        count = shape.count or max([1, *(math.ceil(_ROOM * want / have) for want, have in pairs)])
-        requested = [max(0.0, want - have * count / _ROOM) for want, have in zip(requested, offered, strict=True)]
+        pairs = [(request, capacity) for request, capacity in zip(requested, offered, strict=True) if capacity]
+        count = shape.count or max(
+            [1, *(math.ceil(_HEADROOM_FACTOR * request / capacity) for request, capacity in pairs)]
+        )
+        requested = [
+            max(0.0, request - capacity * count / _HEADROOM_FACTOR)
+            for request, capacity in zip(requested, offered, strict=True)
+        ]
         counted.append(NodeShape(shape.name, count, _document(shape, {}), _price(shape, prices)))
     return tuple(counted)
 
@@ -62,7 +70,7 @@ def find_unschedulable_pods(
     shapes: Sequence[Shape] = (*(nodes or ()), *(groups or ()))
     offers = [_offered(shape) for shape in shapes or (_DEFAULT,)]
     for number, workload in enumerate(workloads):
-        demand = _of_one_pod(workload)
+        demand = _pod_request(workload)
         if not any(demand[0] <= offer[0] and demand[1] <= offer[1] for offer in offers):
             yield number, f"a pod requests {demand[0]:g} CPU and {demand[1] / _GIB:.3g}Gi, and no node has as much"
 
@@ -90,25 +98,25 @@ def _offered(shape: Shape) -> Amounts:
     return parse_amount(shape.cpu), parse_amount(shape.memory), float(shape.pods or _PODS)
 
 
-def _of_each_node(workload: SimulatedWorkload) -> Amounts:
-    return _of_one_pod(workload) if workload.kind == _DAEMON_SET else (0.0, 0.0, 0.0)
+def _daemon_request(workload: SimulatedWorkload) -> Amounts:
+    return _pod_request(workload) if workload.kind == _DAEMON_SET else (0.0, 0.0, 0.0)
 
 
-def _of_all_pods(workload: SimulatedWorkload) -> Amounts:
+def _workload_request(workload: SimulatedWorkload) -> Amounts:
     if workload.kind == _DAEMON_SET:
         return 0.0, 0.0, 0.0
-    cpu, memory, pods = _of_one_pod(workload)
+    cpu, memory, pods = _pod_request(workload)
     return workload.replicas * cpu, workload.replicas * memory, workload.replicas * pods
 
 
-def _of_one_pod(workload: SimulatedWorkload) -> Amounts:
+def _pod_request(workload: SimulatedWorkload) -> Amounts:
     containers = convert_object(workload.template, PodTemplateSpec).spec.containers
     requests = [container.resources.requests for container in containers]
     cpu, memory = (sum(parse_amount(request.get(resource)) for request in requests) for resource in ("cpu", "memory"))
     return cpu, memory, 1.0
 
 
-def _document(shape: Shape, also: dict[str, str]) -> dict[str, Any]:
+def _document(shape: Shape, further_labels: dict[str, str]) -> dict[str, Any]:
     """A Node manifest without a name; its capacity is allocatable in full."""
     offered = {"cpu": str(shape.cpu), "memory": str(shape.memory), "pods": str(shape.pods or _PODS)}
-    return build_node_manifest(offered, {**(shape.labels or {}), **also}, shape.taints, _KUBELET)
+    return build_node_manifest(offered, {**(shape.labels or {}), **further_labels}, shape.taints, _KUBELET)

@@ -64,28 +64,30 @@ def read_target(document: Document) -> tuple[str, str, str]:
 class PolicyManifests:
     """The manifests of every policy, and their problems."""
 
-    def __init__(self, workloads: Sequence[SimulatedWorkload], files: FileReader, *, keeps_room: bool = False) -> None:
+    def __init__(
+        self, workloads: Sequence[SimulatedWorkload], files: FileReader, *, orders_nodes: bool = False
+    ) -> None:
         self._workloads = {(workload.namespace, workload.kind, workload.name): None for workload in workloads}
         self._files = files
-        self._keeps_room = keeps_room
+        self._orders_nodes = orders_nodes
         self.problems: list[ValidationProblem] = []
 
     def objects(self, policy: ScenarioPolicy, at: Path) -> tuple[Document, ...]:
         """All objects of a policy."""
-        made = list(self._for_each(policy.for_each or (), (*at, "forEach")))
+        made = list(self._generate(policy.for_each or (), (*at, "forEach")))
         for number, document in enumerate(policy.objects or ()):
-            made += self._accepted(document, (*at, "objects", number), "")
+            made += self._accept(document, (*at, "objects", number), "")
         for number, name in enumerate(policy.files or ()):
-            made += self._file(name, (*at, "files", number))
+            made += self._read_file(name, (*at, "files", number))
         return tuple(made)
 
-    def _for_each(self, templates: Sequence[PolicyForEach], at: Path) -> Iterator[Document]:
+    def _generate(self, templates: Sequence[PolicyForEach], at: Path) -> Iterator[Document]:
         for number, each in enumerate(templates):
             self.problems += [
                 problem.below((*at, number, "hvpa")) for problem in _find_unsupported_metrics(each.hvpa or {})
             ]
         for field, api_version, made, reference in _MADE:
-            chosen = [template for template in templates if _field_of(template) == field]
+            chosen = [template for template in templates if _find_field(template) == field]
             for namespace, kind, name in self._workloads:
                 template = next((each for each in chosen if _matches(each, namespace, name)), None)
                 if template is None or (made != VPA.name and kind not in _SCALED):
@@ -98,7 +100,7 @@ class PolicyManifests:
                     "spec": {reference: target, **(getattr(template, field) or {})},
                 }
 
-    def _file(self, name: str, at: Path) -> Iterator[Document]:
+    def _read_file(self, name: str, at: Path) -> Iterator[Document]:
         try:
             data = self._files(name)
         except InvalidInput as error:
@@ -110,16 +112,16 @@ class PolicyManifests:
                 result = (f"{where}line {error.line}: {error.rule}" for error in document.errors)
                 self.problems += [ValidationProblem(at, INVALID, rule, name) for rule in result]
             elif isinstance(document.value, dict):
-                yield from self._accepted(document.value, at, where)
+                yield from self._accept(document.value, at, where)
 
-    def _accepted(self, document: dict[str, Any], at: Path, where: str) -> Iterator[Document]:
+    def _accept(self, document: dict[str, Any], at: Path, where: str) -> Iterator[Document]:
         """The manifest with its namespace, if its kind is simulated and its target exists."""
         kind = document.get("kind")
         if kind not in _KINDS:
             rule = f"{where}only {', '.join(_KINDS[:-1])} and {_KINDS[-1]} mean something in a simulation"
             self.problems.append(ValidationProblem((*at, "kind") if not where else at, UNSUPPORTED, rule, kind))
             return
-        wrong = list(_find_fault(document))
+        wrong = list(_find_problems(document))
         self.problems += [ValidationProblem(at, INVALID, f"{where}{reason}", kind) for reason in wrong]
         if wrong or (kind != _LIMITS and not self._has_target(document, at, where)):
             return
@@ -129,7 +131,7 @@ class PolicyManifests:
     def _has_target(self, document: dict[str, Any], at: Path, where: str) -> bool:
         namespace, kind, name = read_target(document)
         is_hpa, is_buffer = document.get("kind") == HPA, document.get("kind") == BUFFER.name
-        if is_buffer and not self._keeps_room:
+        if is_buffer and not self._orders_nodes:
             rule = f"{where}a Buffer means something only where there are nodeGroups"
             self.problems.append(ValidationProblem(at, UNSUPPORTED, rule, BUFFER.name))
             return False
@@ -138,7 +140,11 @@ class PolicyManifests:
             return True
         path: Path = at if where else (*at, "spec", "scaleTargetRef" if is_hpa else "targetRef", "name")
         if (namespace, kind, name) not in self._workloads:
-            names = tuple(each for space, what, each in self._workloads if (space, what) == (namespace, kind))
+            names = tuple(
+                workload_name
+                for workload_namespace, workload_kind, workload_name in self._workloads
+                if (workload_namespace, workload_kind) == (namespace, kind)
+            )
             rule = f"{where}the scenario has no {kind} {namespace}/{name}"
             self.problems.append(ValidationProblem(path, INVALID, rule, name, suggestion=suggest_name(name, names)))
             return False
@@ -148,16 +154,16 @@ class PolicyManifests:
         return True
 
 
-def _find_fault(document: dict[str, Any]) -> Iterator[str]:
+def _find_problems(document: dict[str, Any]) -> Iterator[str]:
     """Why a manifest cannot be used."""
     kind = str(document.get("kind"))
     if kind == HPA:
         yield from (str(problem) for problem in validate_simulated_hpa(document) if problem.is_error)
     elif kind in _OURS:
-        wrong = [problem for problem in validate(_OURS[kind], document) if problem.is_error]
-        if kind == HVPA.name and not wrong:
-            wrong = [problem.below(("spec",)) for problem in _find_unsupported_metrics(document["spec"])]
-        yield from map(str, wrong)
+        problems = [problem for problem in validate(_OURS[kind], document) if problem.is_error]
+        if kind == HVPA.name and not problems:
+            problems = [problem.below(("spec",)) for problem in _find_unsupported_metrics(document["spec"])]
+        yield from map(str, problems)
     else:
         try:
             convert_object(document, LimitRange)
@@ -175,11 +181,11 @@ def _find_unsupported_metrics(spec: Mapping[str, Any]) -> Iterator[ValidationPro
         yield ValidationProblem(place, INVALID, error.rule, "an HPA's spec")
         return
     for number, metric in enumerate(metrics):
-        if told := find_unsupported(metric):
-            yield ValidationProblem((*place, "metrics", number), UNSUPPORTED, told, metric.type)
+        if reason := find_unsupported(metric):
+            yield ValidationProblem((*place, "metrics", number), UNSUPPORTED, reason, metric.type)
 
 
-def _field_of(template: PolicyForEach) -> str:
+def _find_field(template: PolicyForEach) -> str:
     """The field of an entry; the VPA if it has none."""
     return next((name for name, *_ in _MADE[1:] if getattr(template, name) is not None), _MADE[0][0])
 
@@ -200,14 +206,14 @@ def compile_variants(spec: ScenarioSpec, policies: PolicyManifests) -> tuple[Var
     ]
     return tuple(
         msgspec.structs.replace(
-            _variant(each, objects, ("variants", number), policies.problems),
+            _variant(variant, objects, ("variants", number), policies.problems),
             without=frozenset(
                 at
                 for at, workload in enumerate(spec.workloads or ())
-                if each.name not in (workload.only_in or (each.name,))
+                if variant.name not in (workload.only_in or (variant.name,))
             ),
         )
-        for number, each in enumerate(written)
+        for number, variant in enumerate(written)
     )
 
 
@@ -234,11 +240,17 @@ def _variant(
 
 def _hpas_without_hvpa(chosen: Sequence[Document], at: Path) -> Iterator[ValidationProblem]:
     """HPAs for Hvpas that the variant does not have: their Hvpa comes from another policy, or not at all."""
-    hvpas = {(each["metadata"]["namespace"], each["metadata"]["name"]) for each in chosen if each["kind"] == HVPA.name}
-    for each in chosen:
-        namespace, kind, name = read_target(each)
-        if each["kind"] == HPA and kind == HVPA.name and (namespace, name) not in hvpas:
-            rule = f"the HPA {each['metadata']['name']} is for the Hvpa {namespace}/{name}, which this variant has not"
+    hvpas = {
+        (document["metadata"]["namespace"], document["metadata"]["name"])
+        for document in chosen
+        if document["kind"] == HVPA.name
+    }
+    for document in chosen:
+        namespace, kind, name = read_target(document)
+        if document["kind"] == HPA and kind == HVPA.name and (namespace, name) not in hvpas:
+            rule = (
+                f"the HPA {document['metadata']['name']} is for the Hvpa {namespace}/{name}, which this variant has not"
+            )
             yield ValidationProblem(at, INVALID, rule, name)
 
 
@@ -251,11 +263,11 @@ def _with_recommender(document: Document, recommender: str) -> Document:
 
 
 def _recommender_problems(name: str, parameters: Mapping[str, str], at: Path) -> Iterator[ValidationProblem]:
-    known = built_in_recommenders()
-    if name not in known:
-        rule = f"there is no such recommender; there are {', '.join(known)}"
-        yield ValidationProblem((*at, "recommender"), INVALID, rule, name, suggestion=suggest_name(name, known))
+    built_in = built_in_recommenders()
+    if name not in built_in:
+        rule = f"there is no such recommender; there are {', '.join(built_in)}"
+        yield ValidationProblem((*at, "recommender"), INVALID, rule, name, suggestion=suggest_name(name, built_in))
         return
-    declared: Sequence[Parameter] = known[name].parameters
+    declared: Sequence[Parameter] = built_in[name].parameters
     for problem in read_parameters(declared, parameters).problems:
         yield msgspec.structs.replace(problem, path=(*at, "parameters", MapKey(str(problem.path[-1]))))

@@ -27,7 +27,7 @@ _HOUR: Final = 3600.0
 REQUESTED: Final = 0
 USED: Final = 1
 SLACK: Final = 2
-WANTED: Final = 3
+DEMANDED: Final = 3
 OVER: Final = 4
 EXCESS: Final = 5
 _SUMMED: Final = 6
@@ -50,7 +50,7 @@ class ContainerNumbers:
         """The number of a container; -1 if the workload has none of that name."""
         return self._numbers.get((workload, container), -1)
 
-    def of(self, workload: int) -> range:
+    def list_numbers(self, workload: int) -> range:
         """The numbers of a workload's containers."""
         return range(int(self.begin[workload]), int(self.begin[workload + 1]))
 
@@ -64,7 +64,7 @@ class StepAmounts(msgspec.Struct, frozen=True):
 
     places: IntColumn
     requested: FloatColumn
-    wanted: FloatColumn
+    demanded: FloatColumn
     used: FloatColumn
     throttled: BoolColumn
     halted: IntColumn
@@ -88,13 +88,13 @@ def sum_step(step: StepAmounts, places: int) -> StepSums:
     amounts = np.empty((_SUMMED, 2, places))
     where = step.places
     for resource in range(2):
-        requested, demanded, used = (amounts[resource] for amounts in (step.requested, step.wanted, step.used))
+        requested, demanded, used = (amounts[resource] for amounts in (step.requested, step.demanded, step.used))
         excess = np.maximum(demanded - requested, 0.0)
         for axis, column in (
             (REQUESTED, requested),
             (USED, used),
             (SLACK, np.maximum(requested - used, 0.0)),
-            (WANTED, demanded),
+            (DEMANDED, demanded),
             (OVER, excess > 0.0),
             (EXCESS, excess),
         ):
@@ -132,34 +132,34 @@ class UsageAccounting:
         self._throttled += sums.throttled
         self._containers += sums.containers
 
-    def of_workload(self, workload: int, counts: SimulationTotals) -> SimulationTotals:
+    def total_workload(self, workload: int, counts: SimulationTotals) -> SimulationTotals:
         """The totals of a workload; `counts` has what is counted and not summed."""
         return self._totals(slice(self._places.begin[workload], self._places.begin[workload + 1]), counts)
 
-    def of_fleet(self, counts: SimulationTotals) -> SimulationTotals:
+    def total_fleet(self, counts: SimulationTotals) -> SimulationTotals:
         """The totals of all workloads."""
         return self._totals(slice(None), counts)
 
     def _totals(self, where: slice, counts: SimulationTotals) -> SimulationTotals:
         amounts = self._amounts[:, :, where].sum(axis=2)
         containers = float(self._containers[where].sum())
-        means = amounts / self._steps if self._steps else np.zeros_like(amounts)
+        averages = amounts / self._steps if self._steps else np.zeros_like(amounts)
         seconds = containers * self._step
         return msgspec.structs.replace(
             counts,
-            requested=_both(means[REQUESTED]),
-            used=_both(means[USED]),
-            slack=_both(means[SLACK]),
+            requested=_both(averages[REQUESTED]),
+            used=_both(averages[USED]),
+            slack=_both(averages[SLACK]),
             footprint=_both(_ratio(amounts[REQUESTED], amounts[USED])),
             time_over=_both(np.nan_to_num(_ratio(amounts[OVER], np.full(2, containers)))),
-            overrun=_both(np.nan_to_num(_ratio(amounts[EXCESS], amounts[WANTED]))),
+            overrun=_both(np.nan_to_num(_ratio(amounts[EXCESS], amounts[DEMANDED]))),
             throttled_seconds=float(self._throttled[where].sum()) * self._step,
             container_seconds=seconds,
-            money=cost_of_requests(means[REQUESTED], self.seconds, self._prices),
+            money=compute_request_cost(averages[REQUESTED], self.seconds, self._prices),
         )
 
 
-def cost_of_requests(requested: FloatColumn, seconds: float, prices: Prices) -> float:
+def compute_request_cost(requested: FloatColumn, seconds: float, prices: Prices) -> float:
     """The cost of cores and bytes for a time."""
     return prices.cost_per_hour(float(requested[0]), float(requested[1])) * seconds / _HOUR
 
@@ -189,15 +189,15 @@ class ReplicaAccounting:
         self._steps += 1
         self._pods += containers[self._first]
         serves = rows.stage[usage.rows] == ContainerStage.UP
-        lacking = np.where(serves, usage.wanted_cpu - usage.used_cpu, 0.0)
+        lacking = np.where(serves, usage.demanded_cpu - usage.used_cpu, 0.0)
         by_workload = np.bincount(usage.workload, lacking, minlength=len(self._first)) + usage.unserved
         self._overload += by_workload * usage.seconds / _HOUR
 
-    def of_workload(self, workload: int, scalings: int) -> ScalingTotals:
+    def total_workload(self, workload: int, scalings: int) -> ScalingTotals:
         """The scaling of one workload."""
         return self._scaling(self._pods[workload], self._overload[workload], scalings)
 
-    def of_fleet(self, scalings: int) -> ScalingTotals:
+    def total_fleet(self, scalings: int) -> ScalingTotals:
         """The scaling of all workloads."""
         return self._scaling(self._pods.sum(), self._overload.sum(), scalings)
 

@@ -40,9 +40,9 @@ _BOUNDS: Final = 3
 class ChartBuilder:
     """The points of all charts of a run. `advice` is the present recommendation, as (bound, resource, place)."""
 
-    def __init__(self, clock: SimulationClock, places: ContainerNumbers, *, tells_nodes: bool = False) -> None:
+    def __init__(self, clock: SimulationClock, places: ContainerNumbers, *, shows_nodes: bool = False) -> None:
         self._clock = clock
-        self._tells_nodes = tells_nodes
+        self._shows_nodes = shows_nodes
         self._places = places
         self._span = -(-clock.steps // MOST_POINTS)
         self._points = -(-clock.steps // self._span)
@@ -54,7 +54,7 @@ class ChartBuilder:
         self._advice = np.full((self._points, _BOUNDS, 2, len(places)), np.nan)
         self._steps = np.zeros(self._points)
         # Pods without a node; what nodes offer, and what containers hold that wait for a restart: cores and bytes.
-        self._beside = np.zeros((self._points, 5))
+        self._cluster_sums = np.zeros((self._points, 5))
         # How many nodes there are, and how many chunks Buffers have.
         self._nodes = np.zeros((self._points, 2))
 
@@ -71,43 +71,43 @@ class ChartBuilder:
         with np.errstate(invalid="ignore", divide="ignore"):
             np.fmax(self._peaks[at], sums.amounts[USED] / containers, out=self._peaks[at])
         self._advice[at] = self.advice
-        self._beside[at, 0] += pending
+        self._cluster_sums[at, 0] += pending
         self._nodes[at] += nodes
-        self._beside[at, 1:3] += offered
-        self._beside[at, 3:] += sums.held.sum(axis=1)
+        self._cluster_sums[at, 1:3] += offered
+        self._cluster_sums[at, 3:] += sums.held.sum(axis=1)
 
-    def of_workload(
-        self, workload: int, pods: Sequence[str], marks: Sequence[ChartMark], left_out: int
+    def build_workload_chart(
+        self, workload: int, pods: Sequence[str], marks: Sequence[ChartMark], omitted_marks: int
     ) -> WorkloadChart:
         """The chart of one workload; `pods` are the containers by which its pods are counted."""
-        places = self._places.of(workload)
+        places = self._places.list_numbers(workload)
         counted = [place for place in places if self._places.names[place] in pods]
-        steps = self._known_steps()
+        steps = self._count_steps()
         per_pod = self._containers[: len(steps), counted].max(axis=1, initial=0.0) / steps
-        lines = [self._line(place, resource) for place in places for resource in range(2)]
-        return WorkloadChart(self._times(), per_pod.tolist(), lines, list(marks), left_out)
+        lines = [self._build_resource_chart(place, resource) for place in places for resource in range(2)]
+        return WorkloadChart(self._times(), per_pod.tolist(), lines, list(marks), omitted_marks)
 
-    def of_fleet(self, first_containers: Sequence[int]) -> FleetChart:
+    def build_fleet_chart(self, first_containers: Sequence[int]) -> FleetChart:
         """The chart of all workloads; pods are counted by their first containers."""
-        steps = self._known_steps()
+        steps = self._count_steps()
         sums = self._sums[:, : len(steps)].sum(axis=3) / steps[:, None]
-        beside = self._beside[: len(steps)] / steps[:, None]
+        cluster_averages = self._cluster_sums[: len(steps)] / steps[:, None]
         pods = self._containers[: len(steps), list(first_containers)].sum(axis=1) / steps
         return FleetChart(
             times=self._times(),
             used_cpu=sums[0, :, 0].tolist(),
-            requested_cpu=(sums[1, :, 0] + beside[:, 3]).tolist(),
+            requested_cpu=(sums[1, :, 0] + cluster_averages[:, 3]).tolist(),
             used_memory=sums[0, :, 1].tolist(),
-            requested_memory=(sums[1, :, 1] + beside[:, 4]).tolist(),
-            offered_cpu=beside[:, 1].tolist(),
-            offered_memory=beside[:, 2].tolist(),
+            requested_memory=(sums[1, :, 1] + cluster_averages[:, 4]).tolist(),
+            offered_cpu=cluster_averages[:, 1].tolist(),
+            offered_memory=cluster_averages[:, 2].tolist(),
             pods=pods.tolist(),
-            pending=beside[:, 0].tolist(),
-            nodes=(self._nodes[: len(steps), 0] / steps).tolist() if self._tells_nodes else msgspec.UNSET,
-            chunks=(self._nodes[: len(steps), 1] / steps).tolist() if self._tells_nodes else msgspec.UNSET,
+            pending=cluster_averages[:, 0].tolist(),
+            nodes=(self._nodes[: len(steps), 0] / steps).tolist() if self._shows_nodes else msgspec.UNSET,
+            chunks=(self._nodes[: len(steps), 1] / steps).tolist() if self._shows_nodes else msgspec.UNSET,
         )
 
-    def _known_steps(self) -> FloatColumn:
+    def _count_steps(self) -> FloatColumn:
         """The number of steps of each point there is: a run may have been stopped."""
         return self._steps[self._steps > 0]
 
@@ -116,7 +116,7 @@ class ChartBuilder:
         times: list[float] = (self._clock.begin + np.arange(points) * self._span * self._clock.step).tolist()
         return times
 
-    def _line(self, place: int, resource: int) -> ResourceChart:
+    def _build_resource_chart(self, place: int, resource: int) -> ResourceChart:
         points = int(np.count_nonzero(self._steps))
         containers = self._containers[:points, place]
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -145,14 +145,14 @@ class ChartMarks:
 
     def __init__(self, workloads: int) -> None:
         self._marks: list[list[ChartMark]] = [[] for _ in range(workloads)]
-        self._unnoted = [0] * workloads
+        self._omitted = [0] * workloads
         self._reasons: dict[str, tuple[str, str]] = {}
 
     def note_reason(self, uid: str, reason: str, text: str) -> None:
         """Note the reason for what happens to a pod from now on."""
         self._reasons[uid] = (reason, text)
 
-    def gone(self, uid: str) -> None:
+    def forget_pod(self, uid: str) -> None:
         """Forget a pod that is gone."""
         self._reasons.pop(uid, None)
 
@@ -160,19 +160,19 @@ class ChartMarks:
         """Mark an event; with a pod's uid for the reason that was noted last."""
         marks = self._marks[workload]
         if len(marks) >= _MOST_NOTED:
-            self._unnoted[workload] += 1
+            self._omitted[workload] += 1
             return
         reason, note = self._reasons.get(uid, ("", ""))
         marks.append(ChartMark(time, event, reason, text or note))
 
-    def of_workload(self, workload: int) -> tuple[list[ChartMark], int]:
+    def select_marks(self, workload: int) -> tuple[list[ChartMark], int]:
         """The marks of a workload as far as they fit, and how many more there were."""
         marks = self._marks[workload]
-        chosen = _thinned(marks) if len(marks) > MOST_MARKS else marks
-        return chosen, len(marks) - len(chosen) + self._unnoted[workload]
+        chosen = _thin_out(marks) if len(marks) > MOST_MARKS else marks
+        return chosen, len(marks) - len(chosen) + self._omitted[workload]
 
 
-def _thinned(marks: list[ChartMark]) -> list[ChartMark]:
+def _thin_out(marks: list[ChartMark]) -> list[ChartMark]:
     """Thin out marks: rare ones stay; of frequent ones some do, spread over all the time."""
     kinds: defaultdict[str, list[int]] = defaultdict(list)
     for position, mark in enumerate(marks):
@@ -197,15 +197,20 @@ OnRecommendation = Callable[[Sequence[tuple[int, str]], FloatColumn], None]
 class RecommendationCharts:
     """Passes recommendations on to charts. `sized` says whether an Hvpa decides about a workload."""
 
-    def __init__(self, fleet: Fleet, advised: OnRecommendation, sized: Callable[[tuple[str, str, str]], bool]) -> None:
-        self._advised = advised
-        self._sized = sized
+    def __init__(
+        self,
+        fleet: Fleet,
+        on_recommendation: OnRecommendation,
+        is_sized_by_hvpa: Callable[[tuple[str, str, str]], bool],
+    ) -> None:
+        self._on_recommendation = on_recommendation
+        self._is_sized_by_hvpa = is_sized_by_hvpa
         self._workloads = {
             (workload.namespace, workload.kind, workload.name): number
             for number, workload in enumerate(fleet.workloads)
         }
 
-    def vpas(self, written: Sequence[PublishedStatus]) -> None:
+    def draw_vpas(self, written: Sequence[PublishedStatus]) -> None:
         """Pass on new recommendations of VPAs."""
         amounts = np.concatenate([write.amounts for _, write in written], axis=2)[_DRAWN]
         drawn = np.where(amounts < LARGEST_AMOUNT, amounts, np.nan)
@@ -214,17 +219,17 @@ class RecommendationCharts:
         for vpa, write in written:
             target = vpa.spec.target_ref
             workload = (vpa.metadata.namespace, target.kind, target.name)
-            number = -1 if self._sized(workload) else self._workloads.get(workload, -1)
+            number = -1 if self._is_sized_by_hvpa(workload) else self._workloads.get(workload, -1)
             containers += [(number, name) for name in write.containers]
-        self._advised(containers, drawn)
+        self._on_recommendation(containers, drawn)
 
-    def hvpa(self, governor: Governor) -> None:
+    def draw_hvpa(self, governor: Governor) -> None:
         """Pass on a new size of an Hvpa. It has no range: the Hvpa itself decides what is worth a change."""
         target: TargetRef = governor.claim.target
         number = self._workloads.get((target.namespace, target.kind, target.name), -1)
         sizes = [[container.target.get(name, np.nan) for container in governor.advice] for name in RESOURCES]
         amounts = np.array(sizes, dtype=np.float64)
         amounts[CPU] /= MILLICORES_PER_CORE
-        self._advised(
+        self._on_recommendation(
             [(number, container.container) for container in governor.advice], np.stack([amounts] * len(_DRAWN))
         )

@@ -150,7 +150,7 @@ def test_the_same_seed_has_the_same_history(found: Fleet, doings: Acts) -> None:
 def test_usage_stays_within_limits_and_nodes(found: Fleet, doings: Acts) -> None:
     world = lived(found, doings)
     for usage in world.usages:
-        assert (usage.used_cpu <= usage.wanted_cpu + 1e-9).all()
-        assert (usage.used_memory <= usage.wanted_memory).all()
-        assert usage.throttled.tolist() == (usage.used_cpu < usage.wanted_cpu * (1 - 1e-9)).tolist()
+        assert (usage.used_cpu <= usage.demanded_cpu + 1e-9).all()
+        assert (usage.used_memory <= usage.demanded_memory).all()
+        assert usage.throttled.tolist() == (usage.used_cpu < usage.demanded_cpu * (1 - 1e-9)).tolist()
         assert usage.used_cpu.sum() <= 4.0 + 1e-6

@@ -64,7 +64,7 @@ class Scaled:
         self.metrics = ModelPodMetrics(self.cluster)
         self.told: list[HorizontalPodAutoscaler] = []
         self.hpas = SimulatedHpas(
-            self.world.kernel, self.scales, self.metrics, self.cluster.selected, on_status=self.told.append
+            self.world.kernel, self.scales, self.metrics, self.cluster.select_workloads, on_status=self.told.append
         )
         self.gap = gap
         self._measured = 0
@@ -74,8 +74,8 @@ class Scaled:
             self.world.run(STEP)
             for usage in self.world.usages[self._measured :]:
                 self._measured += 1
-                self.metrics.measured(usage, self._seen(usage))
-            self.hpas.work()
+                self.metrics.on_usage(usage, self._seen(usage))
+            self.hpas.reconcile_all()
         return self
 
     def _seen(self, usage: StepUsage) -> np.ndarray[Any, np.dtype[np.bool_]] | None:

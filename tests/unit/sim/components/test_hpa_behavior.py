@@ -25,9 +25,9 @@ def answers(limits: HpaScaleLimits, *wishes: tuple[float, int], current: int) ->
     """What comes of proposals at times; each answer is acted on at once."""
     answers = []
     for time, wish in wishes:
-        may = limits.limited(wish, current, NOW + time)
+        may = limits.limit(wish, current, NOW + time)
         if may.replicas != current:
-            limits.scaled(current, may.replicas, NOW + time)
+            limits.record_scaling(current, may.replicas, NOW + time)
             current = may.replicas
         answers.append(current)
     return answers
@@ -36,21 +36,21 @@ def answers(limits: HpaScaleLimits, *wishes: tuple[float, int], current: int) ->
 def test_without_a_behavior_a_step_doubles_at_most_or_goes_to_four() -> None:
     limits = HpaScaleLimits(1, 100)
     assert answers(limits, (0, 50), (15, 50), (30, 50), current=1) == [4, 8, 16]
-    may = HpaScaleLimits(1, 100).limited(50, 1, NOW)
+    may = HpaScaleLimits(1, 100).limit(50, 1, NOW)
     assert (may.replicas, may.limited) == (4, "ScaleUpLimit")
 
 
 def test_bounds_are_reported_as_what_limits_it() -> None:
-    assert HpaScaleLimits(1, 6).limited(50, 4, NOW).limited == "TooManyReplicas"
-    assert HpaScaleLimits(2, 6).limited(1, 4, NOW).limited == "TooFewReplicas"
-    assert HpaScaleLimits(2, 6).limited(3, 3, NOW).limited == "DesiredWithinRange"
+    assert HpaScaleLimits(1, 6).limit(50, 4, NOW).limited == "TooManyReplicas"
+    assert HpaScaleLimits(2, 6).limit(1, 4, NOW).limited == "TooFewReplicas"
+    assert HpaScaleLimits(2, 6).limit(3, 3, NOW).limited == "DesiredWithinRange"
 
 
 def test_without_a_behavior_the_highest_proposal_of_five_minutes_decides() -> None:
     limits = HpaScaleLimits(1, 100)
     assert answers(limits, (0, 8), (15, 3), (285, 2), (300, 2), (315, 2), current=8) == [8, 8, 8, 8, 3]
-    assert limits.limited(1, 3, NOW + 330).able == "ScaleDownStabilized"
-    assert limits.limited(1, 3, NOW + 1000).able == "ReadyForNewScale"
+    assert limits.limit(1, 3, NOW + 330).able == "ScaleDownStabilized"
+    assert limits.limit(1, 3, NOW + 1000).able == "ReadyForNewScale"
 
 
 def test_the_count_that_is_found_at_first_is_taken_for_a_proposal() -> None:
@@ -75,7 +75,7 @@ def test_with_a_behavior_that_says_nothing_of_it_going_down_still_waits_five_min
 def test_a_window_on_the_way_up_waits_for_all_to_agree() -> None:
     limits = governed(up=rules(window=60))
     assert answers(limits, (0, 2), (15, 6), (30, 4), (60, 6), (75, 6), (91, 6), current=2) == [2, 2, 2, 4, 4, 6]
-    assert limits.limited(9, 6, NOW + 95).able == "ScaleUpStabilized"
+    assert limits.limit(9, 6, NOW + 95).able == "ScaleUpStabilized"
 
 
 def test_usual_policies_permit_four_pods_or_twice_as_many_in_fifteen_seconds() -> None:
@@ -93,9 +93,9 @@ def test_a_policy_counts_what_was_done_within_its_period() -> None:
 def test_a_bound_that_was_gone_to_at_once_is_no_reason_to_turn_back() -> None:
     two_a_minute = rules(ScalingPolicy("Pods", 2, 60), window=0)
     up, down = governed(up=two_a_minute), governed(down=two_a_minute)
-    up.scaled(2, 12, NOW)
+    up.record_scaling(2, 12, NOW)
     assert answers(up, (15, 20), (61, 20), current=12) == [12, 14]
-    down.scaled(20, 10, NOW)
+    down.record_scaling(20, 10, NOW)
     assert answers(down, (15, 1), (61, 1), current=10) == [10, 8]
 
 
@@ -115,7 +115,7 @@ def test_of_several_policies_the_one_counts_that_permits_most_or_least() -> None
 def test_a_direction_can_be_switched_off() -> None:
     limits = governed(up=rules(select="Disabled"), down=rules(window=0, select="Disabled"))
     assert answers(limits, (0, 20), (15, 1), current=5) == [5, 5]
-    assert limits.limited(1, 5, NOW + 30).limited == "ScaleDownLimit"
+    assert limits.limit(1, 5, NOW + 30).limited == "ScaleDownLimit"
 
 
 @given(

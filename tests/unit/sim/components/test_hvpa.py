@@ -43,7 +43,7 @@ def hvpas(found: Hvpa) -> SimulatedHvpas:
         scales=ScaleRegistry(NoScales()),
         pods=lambda _: (),
         publish=lambda _: None,
-        figures=HvpaSettings(),
+        settings=HvpaSettings(),
     )
 
 

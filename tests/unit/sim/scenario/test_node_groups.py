@@ -112,9 +112,9 @@ def test_a_workload_is_in_the_variants_that_it_names() -> None:
     balloon = {**WEB, "name": "balloon", "onlyIn": ["balloons"]}
     fleet = compiled(scenario(workloads=[WEB, balloon], variants=[{"name": "none"}, {"name": "balloons"}]))
     assert [sorted(variant.without) for variant in fleet.variants] == [[1], []]
-    without = fleet.of_variant(fleet.variants[0]).workloads
+    without = fleet.restrict_to(fleet.variants[0]).workloads
     assert [each.replicas for each in without] == [2, 0]
-    assert fleet.of_variant(fleet.variants[1]) is fleet
+    assert fleet.restrict_to(fleet.variants[1]) is fleet
 
 
 def test_the_example_is_a_scenario_in_five_variants() -> None:

@@ -24,7 +24,7 @@ def counted(world: World, minutes: int, pods: float) -> ReplicaAccounting:
 def test_what_limits_hold_back_is_overload_in_core_hours() -> None:
     limited = container(cpu="500m", limits={"cpu": "1", "memory": "1Gi"})
     world = World(fleet(workload("web", 2, limited, demand=(container_demand(1.5),)))).run(60.0)
-    result = counted(world, 30, 2.0).of_fleet(3)
+    result = counted(world, 30, 2.0).total_fleet(3)
     assert (result.replicas, result.scalings) == (2.0, 3)
     assert result.overload == pytest.approx(2 * 0.5 * 0.5, rel=0.01)
 
@@ -34,9 +34,9 @@ def test_load_without_ready_pods_is_overload_and_a_start_is_not() -> None:
     slow = StartProfile(seconds=60.0, work=6000.0, cores=2.0)
     tight = container(cpu="500m", limits={"cpu": "1", "memory": "1Gi"})
     world = World(fleet(workload("web", 1, tight, demand=(shared,), start=slow))).run(60.0)
-    assert counted(world, 30, 1.0).of_workload(0, 0).overload == pytest.approx(2.0 * 0.5)
+    assert counted(world, 30, 1.0).total_workload(0, 0).overload == pytest.approx(2.0 * 0.5)
 
 
 def test_nothing_counted_is_nothing() -> None:
-    result = ReplicaAccounting([0, 2]).of_fleet(0)
+    result = ReplicaAccounting([0, 2]).total_fleet(0)
     assert (result.replicas, result.scalings, result.overload) == (0.0, 0, 0.0)

@@ -95,7 +95,7 @@ class PodResizes:
         self._starts = starts
         self._terminations = terminations
         self._deferred: defaultdict[int, dict[tuple[str, str], ModelPod]] = defaultdict(dict)
-        for fault in state.faults.of(DEFER_RESIZES):
+        for fault in state.faults.list_faults(DEFER_RESIZES):
             state.kernel.at(max(fault.end, state.now), self._retry_all_deferred)
 
     def resize(self, model_pod: ModelPod) -> None:
@@ -167,7 +167,7 @@ class PodResizes:
     def _has_fault(self, model_pod: ModelPod, kind: str) -> bool:
         state = self._state
         node = state.nodes.objects[model_pod.node].metadata.name
-        return state.faults.holds(kind, state.now, state.workload_name(model_pod), node)
+        return state.faults.is_active(kind, state.now, state.workload_name(model_pod), node)
 
     def _postpone(self, model_pod: ModelPod, reason: str, event: PodEvent) -> None:
         state = self._state

@@ -62,8 +62,8 @@ class PodStarts:
         state = self._state
         model_pod.placed_at = state.now
         state.counters.pending_seconds[model_pod.workload] += state.now - model_pod.created_at
-        if state.waiting is not None:
-            state.waiting.add(model_pod.workload, model_pod.created_at, state.now - model_pod.created_at)
+        if state.pending_times is not None:
+            state.pending_times.add(model_pod.workload, model_pod.created_at, state.now - model_pod.created_at)
         state.put(model_pod, with_node(model_pod.pod, state.nodes.objects[node].metadata.name, state.now))
         requests = state.place_pod(model_pod, node).requests
         state.nodes.allocate(model_pod, {name: requests.get(name, 0) for name in ALLOCATED_RESOURCES})
@@ -90,10 +90,10 @@ class PodStarts:
     def start(self, container: ModelContainer) -> None:
         """Run a container."""
         state, model_pod, row = self._state, container.model_pod, container.row
-        slower = _SLOWDOWN if state.faults.holds(SLOW_STARTS, state.now, state.workload_name(model_pod)) else 1.0
+        slower = _SLOWDOWN if state.faults.is_active(SLOW_STARTS, state.now, state.workload_name(model_pod)) else 1.0
         state.rows.started[row] = state.now
         self._advance(container, ContainerStage.WAITING)
-        container.work_left = container.start.work * slower
+        container.remaining_work = container.start.work * slower
         container.cancel()
         container.ticket = state.kernel.after(container.start.seconds * slower, partial(self._work, container))
         if model_pod.seconds is not None and container is model_pod.containers[0]:
@@ -107,11 +107,11 @@ class PodStarts:
         if abs(cores - container.rate) <= _SAME_RATE * container.rate:
             return
         now = self._state.now
-        container.work_left = max(container.work_left - container.rate * (now - container.rated_at), 0.0)
+        container.remaining_work = max(container.remaining_work - container.rate * (now - container.rated_at), 0.0)
         container.rate, container.rated_at = max(cores, _LEAST_RATE), now
         container.cancel()
         container.ticket = self._state.kernel.after(
-            container.work_left / container.rate, partial(self._mark_up, container)
+            container.remaining_work / container.rate, partial(self._mark_up, container)
         )
 
     def apply_resources(
@@ -146,7 +146,7 @@ class PodStarts:
     def _add_containers(self, model_pod: ModelPod, node: int) -> None:
         state = self._state
         first, start = self._demand.first[model_pod.workload], state.fleet.workloads[model_pod.workload].start
-        draws = self._draws[state.take_slot(model_pod) % _SLOTS]
+        draws = self._draws[state.assign_slot(model_pod) % _SLOTS]
         for number, spec in enumerate(running_containers(model_pod.pod.spec), first):
             container_start = start if number == first else msgspec.structs.replace(start, work=0.0)
             factor = 1.0 + float(self._demand.spread[number] * draws[number])
@@ -162,7 +162,7 @@ class PodStarts:
         self._state.rows.version += 1
 
     def _work(self, container: ModelContainer) -> None:
-        if container.work_left <= 0:
+        if container.remaining_work <= 0:
             self._mark_up(container)
             return
         self._advance(container, ContainerStage.STARTING)
@@ -189,7 +189,7 @@ class PodStarts:
     def _mark_up(self, container: ModelContainer) -> None:
         state, model_pod = self._state, container.model_pod
         container.ticket = None
-        container.work_left = 0.0
+        container.remaining_work = 0.0
         container.up = True
         worked = state.rows.stage[container.row] == ContainerStage.STARTING
         self._advance(container, ContainerStage.UP)

@@ -53,7 +53,7 @@ class Terminations:
 
     def memory_of(self, container: ModelContainer) -> float:
         """The bytes that a container demands now."""
-        return self._demand.memory_of(self._state.rows, container.row, self.step, self._state.now)
+        return self._demand.get_memory_demand(self._state.rows, container.row, self.step, self._state.now)
 
     def kill_soon(self, container: ModelContainer) -> None:
         """Schedule the kill of a container that demands more memory than its limit."""
@@ -176,7 +176,7 @@ class Terminations:
         if not state.should_run(model_pod):
             return
         state.counters.pressed_out[model_pod.workload] += 1
-        state.watcher.event(_eviction(model_pod, used, state.now))
+        state.watcher.on_eviction(_eviction(model_pod, used, state.now))
         state.report(model_pod, PodEvent.PRESSED_OUT)
         self._fail(model_pod, "Evicted")
 

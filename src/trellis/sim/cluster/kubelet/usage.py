@@ -38,7 +38,7 @@ class StepUsageModel:
         state, clock = self._state, self._state.fleet.clock
         columns = self._current_columns()
         self._terminations.step = number
-        cpu, memory = self._demand.demanded(columns, number, state.now)
+        cpu, memory = self._demand.compute_demand(columns, number, state.now)
         used_cpu = self._share(columns, np.minimum(cpu, columns.cpu_limit))
         used_memory = np.minimum(memory, columns.memory_limit)
         usage = StepUsage(
@@ -53,7 +53,7 @@ class StepUsageModel:
             memory,
             used_memory,
             used_cpu < cpu * (1 - _ROUNDING),
-            self._demand.unserved(columns, number),
+            self._demand.compute_unserved(columns, number),
         )
         self._update_start_rates(columns, used_cpu)
         self._kill(columns, memory > columns.memory_limit)

@@ -129,7 +129,7 @@ class DeploymentController:
         replica_set = ReplicaSet(metadata, ReplicatedSpec(replicas, selector, pods))
         self._sets[self._revision] = replica_set
         self._pods[self._revision] = []
-        state.watcher.workload("ReplicaSet", None, replica_set)
+        state.watcher.on_workload("ReplicaSet", None, replica_set)
 
     def _scale_sets(self) -> None:
         """Set the replicas of each ReplicaSet; an old one without pods is removed."""
@@ -138,7 +138,7 @@ class DeploymentController:
             replicas = len(self._pods[revision])
             if not replicas and revision != self._revision:
                 del self._sets[revision], self._pods[revision]
-                state.watcher.workload("ReplicaSet", old, None)
+                state.watcher.on_workload("ReplicaSet", old, None)
             elif old.spec.replicas != replicas:
                 new = msgspec.structs.replace(
                     old,
@@ -146,4 +146,4 @@ class DeploymentController:
                     spec=msgspec.structs.replace(old.spec, replicas=replicas),
                 )
                 self._sets[revision] = new
-                state.watcher.workload("ReplicaSet", old, new)
+                state.watcher.on_workload("ReplicaSet", old, new)

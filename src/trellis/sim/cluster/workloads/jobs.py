@@ -202,14 +202,14 @@ class CronJobController:
             owner_references=(OwnerReference(_BATCH, "CronJob", mine.name, self._uid, controller=True),),
         )
         job = Job(metadata, self._job_spec())
-        state.watcher.workload("Job", None, job)
+        state.watcher.on_workload("Job", None, job)
         job_run = JobRun(state, self._lifecycle, self._size, partial(self._create_pod, run, job))
         self._runs[run] = (job, job_run)
         job_run.begin()
 
     def _end(self, run: int, job: Job) -> None:
         del self._runs[run]
-        self._state.watcher.workload("Job", job, None)
+        self._state.watcher.on_workload("Job", job, None)
 
     def _job_spec(self) -> JobSpec:
         mine, template = self._definition, self._state.templates[self._workload]

@@ -88,7 +88,7 @@ def test_the_demand_of_a_run_goes_by_the_age_of_its_container() -> None:
 def test_cpu_is_held_back_by_the_limit() -> None:
     app = container(limits={"cpu": "500m"})
     usage = World(fleet(workload("web", 1, app, demand=(container_demand(0.8),)))).run(MINUTE).usages[1]
-    assert (usage.wanted_cpu[0], usage.used_cpu[0], usage.throttled[0]) == (0.8, 0.5, True)
+    assert (usage.demanded_cpu[0], usage.used_cpu[0], usage.throttled[0]) == (0.8, 0.5, True)
 
 
 def test_a_full_node_is_shared_by_requests() -> None:

@@ -94,12 +94,12 @@ def test_a_pod_without_headroom_on_its_node_waits_there() -> None:
 class Joined(World):
     """A world whose nodes may also go."""
 
-    def node(self, old: Node | None, new: Node | None) -> None:
+    def on_node(self, old: Node | None, new: Node | None) -> None:
         if new is None:
             assert old is not None
             del self.nodes[old.metadata.name]
         else:
-            super().node(old, new)
+            super().on_node(old, new)
 
 
 TEMPLATE = convert_object({"status": {"capacity": {"cpu": "4", "memory": "16Gi", "pods": "110"}}}, Node)
