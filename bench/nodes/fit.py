@@ -26,7 +26,14 @@ def measure() -> list[Row]:
     try:
         from trellis.api.kube.nodes import Node  # noqa: PLC0415
         from trellis.api.kube.pods import PodSpec  # noqa: PLC0415
-        from trellis.core.fit import Demand, NodeTable, Occupancy, explain_unfit_nodes, fits, largest_request  # noqa: PLC0415
+        from trellis.core.fit import (  # noqa: PLC0415
+            Demand,
+            NodeTable,
+            Occupancy,
+            explain_unfit_nodes,
+            find_fitting_nodes,
+            find_largest_request,
+        )
     except ImportError as error:
         raise CannotMeasure(str(error)) from error
     rng = Random(1)  # noqa: S311 - the same every time
@@ -39,14 +46,18 @@ def measure() -> list[Row]:
     return [
         within(f"table of {NODES:,} nodes", _best(lambda: NodeTable(nodes)), SECONDS),
         within(f"demands of {PODS:,} pods", _best(lambda: [Demand.of(spec) for spec in specs]), SECONDS),
-        within(f"fits: {size}", _best(lambda: [fits(table, demand, used) for demand in demands]), SECONDS),
+        within(
+            f"fits: {size}", _best(lambda: [find_fitting_nodes(table, demand, used) for demand in demands]), SECONDS
+        ),
         within(
             f"why not: {size}",
             _best(lambda: [explain_unfit_nodes(table, demand, used) for demand in demands]),
             2 * SECONDS,
         ),
         within(
-            f"most CPU: {size}", _best(lambda: [largest_request(table, demand, "cpu") for demand in demands]), SECONDS
+            f"most CPU: {size}",
+            _best(lambda: [find_largest_request(table, demand, "cpu") for demand in demands]),
+            SECONDS,
         ),
         *_beside_others(rng),
     ]
@@ -56,7 +67,7 @@ def _beside_others(rng: Random) -> list[Row]:
     """The same for pods with rules about each other, of which one is asked about in less than a millisecond."""
     from trellis.api.kube.nodes import Node  # noqa: PLC0415
     from trellis.api.kube.pods import Pod  # noqa: PLC0415
-    from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy, explain_unfit_nodes, fits  # noqa: PLC0415
+    from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy, explain_unfit_nodes, find_fitting_nodes  # noqa: PLC0415
 
     table = NodeTable(msgspec.convert(node_of_many(rng, at), Node) for at in range(NODES))
     pods = [msgspec.convert(pod_of_many(rng, at, mixed=True), Pod) for at in range(PODS)]
@@ -68,12 +79,16 @@ def _beside_others(rng: Random) -> list[Row]:
     def asked_first() -> None:
         others = ExistingPods(table, placed)
         for demand in demands:
-            fits(table, demand, used, others)
+            find_fitting_nodes(table, demand, used, others)
 
     return [
         within(f"neighbours: {PLACED:,} pods", _best(lambda: ExistingPods(table, placed)), 10 * SECONDS),
         within(f"neighbours, and fits: {size}", _best(asked_first), 20 * SECONDS),
-        within(f"fits: {size}", _best(lambda: [fits(table, demand, used, near) for demand in demands]), 5 * SECONDS),
+        within(
+            f"fits: {size}",
+            _best(lambda: [find_fitting_nodes(table, demand, used, near) for demand in demands]),
+            5 * SECONDS,
+        ),
         within(
             f"why not: {size}",
             _best(lambda: [explain_unfit_nodes(table, demand, used, near) for demand in demands]),

@@ -84,11 +84,11 @@ def _world(nodes: int, pods: int, *, mixed: bool, alike: int = ALIKE) -> tuple[N
 
 def _first_fit(nodes: int, pods: int) -> float:
     """Pod by pod and node by node, with dictionaries and loops; what a node allows is asked once for a group."""
-    from trellis.core.fit import eligible_nodes  # noqa: PLC0415
+    from trellis.core.fit import find_eligible_nodes  # noqa: PLC0415
 
     table, groups = _world(nodes, pods, mixed=False)
     capacity = {name: table.offered(name).tolist() for name in table.resources}
-    asked = [(eligible_nodes(table, demand).tolist(), demand.requests, count) for demand, count in groups]
+    asked = [(find_eligible_nodes(table, demand).tolist(), demand.requests, count) for demand, count in groups]
 
     def once() -> None:
         free = {name: list(amounts) for name, amounts in capacity.items()}

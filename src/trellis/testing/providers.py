@@ -153,7 +153,7 @@ async def names_ordered_instances(environment: ProviderEnvironment) -> None:
     before = await find_group_with_capacity(environment)
     ordered = await environment.provider.order(before.group.name, before.target + 2, environment.now)
     await environment.execute(ordered.steps)
-    unknown = set(ordered.instances) - (await read_state(environment, before.group.name)).by_id().keys()
+    unknown = set(ordered.instances) - (await read_state(environment, before.group.name)).index_by_id().keys()
     if unknown:
         raise Nonconformance(f"it said that it ordered {', '.join(sorted(unknown))}, and tells nothing of them")
 
@@ -250,14 +250,14 @@ async def releases_instances(environment: ProviderEnvironment) -> None:
     state = await order_two_instances(environment)
     name, instance_id = state.group.name, _find_ordered_instance(state)
     for _ in range(2):
-        exists = instance_id in (await read_state(environment, name)).by_id()
+        exists = instance_id in (await read_state(environment, name)).index_by_id()
         released = await environment.provider.release(name, [instance_id], environment.now)
         await environment.execute(released.steps)
         if exists and instance_id not in released.instances:
             raise Nonconformance(f"{instance_id} cannot be given back: {released.refused.get(instance_id)}")
     after = await read_state(environment, name)
     _require_target(after, state.target - 1, "after one instance was given back")
-    left = after.by_id().get(instance_id)
+    left = after.index_by_id().get(instance_id)
     if left is not None and left.state is not InstanceState.LEAVING:
         raise Nonconformance(f"{instance_id} was given back and is {left.state}")
 

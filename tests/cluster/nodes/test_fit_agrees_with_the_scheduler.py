@@ -18,7 +18,7 @@ from testbed.waiting import until
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
-from trellis.core.fit import Demand, NodeTable, Occupancy, explain_unfit_nodes, fits, running_demand
+from trellis.core.fit import Demand, NodeTable, Occupancy, explain_unfit_nodes, find_fitting_nodes, read_running_demand
 
 Json = dict[str, Any]
 
@@ -72,7 +72,7 @@ def check_a_pod(world: World, rng: Random, name: str) -> bool:
     demand = Demand.of(convert_object(created, Pod).spec)
     # What the API server fills in for a pod we fill in for a template.
     assert (template.amounts, template.ports) == (demand.amounts, demand.ports), spec
-    expected = table.names(fits(table, demand, used))
+    expected = table.names(find_fitting_nodes(table, demand, used))
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     pod = until(
         f"the scheduler's verdict on {name}",
@@ -85,7 +85,7 @@ def check_a_pod(world: World, rng: Random, name: str) -> bool:
         until(f"the end of {name}", lambda: cluster.api.find(path) is None)
         return False
     assert chosen in expected, (spec, [str(reason) for reason in explain_unfit_nodes(table, demand, used)])
-    used.add(table.find(chosen), running_demand(convert_object(pod, Pod)))
+    used.add(table.find(chosen), read_running_demand(convert_object(pod, Pod)))
     return True
 
 

@@ -16,7 +16,7 @@ from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from trellis.core.fit import Demand, NodeTable, Storage, fits, volume_terms
+from trellis.core.fit import Demand, NodeTable, Storage, find_fitting_nodes, find_volume_terms
 
 Json = dict[str, Any]
 
@@ -104,8 +104,8 @@ def verdict_on(world: World, name: str, in_use: Collection[tuple[str, str]] = ()
         {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}, namespace
     )
     read = convert_object(created, Pod)
-    terms = volume_terms(read.spec, read.metadata, known(world), in_use)
-    expected = table.names(fits(table, Demand.of(read.spec, metadata=read.metadata, volumes=terms)))
+    terms = find_volume_terms(read.spec, read.metadata, known(world), in_use)
+    expected = table.names(find_fitting_nodes(table, Demand.of(read.spec, metadata=read.metadata, volumes=terms)))
     path = f"/api/v1/namespaces/{namespace}/pods/{name}"
     pod = until(
         "the scheduler's verdict", lambda: find_decided_pod(cluster.api.get(path), expected_to_fit=bool(expected))

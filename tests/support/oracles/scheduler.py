@@ -32,8 +32,8 @@ from trellis.core.fit import (
     Occupancy,
     PodProfile,
     explain_unfit_nodes,
-    fits,
-    running_demand,
+    find_fitting_nodes,
+    read_running_demand,
 )
 
 Json = dict[str, Any]
@@ -139,7 +139,9 @@ def _schedule_round(
             demand.profile,
         ):
             differences.append(f"seed {small.seed}: {manifest} was filled in as {pod}")
-        expected[pod["metadata"]["name"]] = small.table.names(fits(small.table, demand, small.used, small.near))
+        expected[pod["metadata"]["name"]] = small.table.names(
+            find_fitting_nodes(small.table, demand, small.used, small.near)
+        )
     expected_to_fit = {name for name, nodes in expected.items() if nodes}
     decided = _wait_for_decisions(cluster, set(expected), expected_to_fit, namespaces.values())
     placed = 0
@@ -151,7 +153,7 @@ def _schedule_round(
         if chosen:
             placed += 1
             read = convert_object(pod, Pod)
-            small.used.add(small.table.find(chosen), running_demand(read))
+            small.used.add(small.table.find(chosen), read_running_demand(read))
             small.near.add(small.table.find(chosen), PodProfile.of(read))
     _remove(cluster, [pod for pod in decided.values() if not pod["spec"].get("nodeName")])
     return Agreement(len(drawn), placed, differences)

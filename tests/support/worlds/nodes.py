@@ -13,7 +13,7 @@ from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.workloads import DaemonSet
-from trellis.core.fit import Demand, fits
+from trellis.core.fit import Demand, find_fitting_nodes
 from trellis.core.nodes.node_groups import GroupState, Instance, InstanceState, NodeGroup
 from trellis.core.nodes.scale_up.decisions import BufferDecision, ScaleUpPlan
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory
@@ -195,7 +195,10 @@ class Cluster:
         placed = 0
         for pod in [pod for pod in self.pods.values() if not pod.spec.node_name]:
             demand = Demand.of(pod.spec, metadata=pod.metadata)
-            result = fits(table, demand, running.used, running.existing_pods) & table.ready[: table.numbers_end]
+            result = (
+                find_fitting_nodes(table, demand, running.used, running.existing_pods)
+                & table.ready[: table.numbers_end]
+            )
             if result.any():
                 self.place(pod, table.keys([int(np.flatnonzero(result)[0])])[0])
                 placed += 1

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trellis.api.kube.decoder import convert_object
 from trellis.api.kube.pods import Pod
 from trellis.core.boost.annotation import ANNOTATION_PREFIX
-from trellis.core.fit import running_demand
+from trellis.core.fit import read_running_demand
 from trellis.core.nodes.state.pods import is_daemon_or_mirror_pod, is_unschedulable
 from trellis.runtime.cached_kinds import HVPA_PODS, OBSERVED_POD_KIND, PLACED_PODS, RESIZABLE_PODS
 from trellis.runtime.shared_informers import CachedKind
@@ -62,7 +62,7 @@ def test_a_pod_holds_as_much_as_before(
         reported["resources"] = {"requests": {"cpu": enforced, "memory": "1Gi"}}
     condition = {"type": "PodResizePending", "status": "True", "reason": "Infeasible"}
     pod = a_pod("web-1", asked, reported, conditions=[condition] if infeasible else [])
-    assert running_demand(transform_of(kind)(pod)) == running_demand(pod)
+    assert read_running_demand(transform_of(kind)(pod)) == read_running_demand(pod)
 
 
 def test_volumes_that_may_be_lost_are_known_by_name_and_tokens_make_no_two_pods_differ() -> None:

@@ -14,7 +14,7 @@ from trellis.base.errors import InvalidInput
 from trellis.core.boost.annotation import PreBoostResources, read_pre_boost_resources
 from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling, boost_pod
 from trellis.core.cluster.json_patches import format_resource_amount
-from trellis.core.fit import Demand, NodeTable, largest_request
+from trellis.core.fit import Demand, NodeTable, find_largest_request
 from trellis.core.recommend.amounts import ResourceAmounts
 from trellis.core.recommend.capping import NamespaceLimits
 from trellis.core.sizing.governors import Governor
@@ -32,7 +32,7 @@ def find_cpu_ceiling(table: NodeTable, pod: Pod, *, must_fit: bool) -> CpuCeilin
     except InvalidInput:
         # It has an amount that is none, which the API server refuses in its own words.
         return None
-    millicores = largest_request(table, demand, "cpu")
+    millicores = find_largest_request(table, demand, "cpu")
     return None if millicores is None else CpuCeiling(millicores, must_fit)
 
 

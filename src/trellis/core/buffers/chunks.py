@@ -28,7 +28,7 @@ from trellis.core.buffers.pods import is_live, to_document
 from trellis.core.buffers.quota_usage import QuotaUsage
 from trellis.core.buffers.shapes import ChunkShape, shape_from_class, shape_from_spec, shape_from_target
 from trellis.core.cluster.target_problems import NO_TARGET_REF, TargetProblem
-from trellis.core.fit import running_demand_or_empty
+from trellis.core.fit import read_running_demand_or_empty
 from trellis.core.fit.demand import ResourceAmounts
 from trellis.core.fit.resources import PODS
 from trellis.core.recommend.amounts import ResourceAmounts as AmountsResourceAmounts
@@ -75,7 +75,7 @@ _CHUNKS_WITHOUT_SIZE: Final = ((PODS, 1),)
 
 def sum_filling_pods(pods: Iterable[Pod]) -> AmountsResourceAmounts:
     """The requests of all live pods that fill a Buffer."""
-    return sum_filling_amounts(running_demand_or_empty(pod).amounts for pod in pods if is_live(pod))
+    return sum_filling_amounts(read_running_demand_or_empty(pod).amounts for pod in pods if is_live(pod))
 
 
 def sum_filling_amounts(held: Iterable[ResourceAmounts]) -> AmountsResourceAmounts:

@@ -18,7 +18,7 @@ from trellis.api.kube.slices import NOTHING, Labels
 from trellis.api.kube.workloads import Deployment, Job, ReplicaSet, ReplicationController, StatefulSet
 from trellis.core.buffers.pods import is_live
 from trellis.core.cluster.pod_annotations import BOOST_ANNOTATION_PREFIX
-from trellis.core.fit import running_demand_or_empty
+from trellis.core.fit import read_running_demand_or_empty
 from trellis.core.fit.demand import ResourceAmounts
 
 # A workload whose count is watched: its slice for Buffers, or a wider one that is shared with the updater.
@@ -69,7 +69,7 @@ class PodSummaryTransform:
         return self._labels
 
     def _shared_held(self, pod: Pod) -> ResourceAmounts:
-        held = running_demand_or_empty(pod).amounts
+        held = read_running_demand_or_empty(pod).amounts
         if held != self._held:
             self._held = tuple((intern(name), amount) for name, amount in held)
         return self._held
@@ -112,7 +112,7 @@ class PodDemands:
         if cached is None:
             if len(self._demands) >= _MAX_REMEMBERED:
                 self._demands.clear()
-            cached = self._demands[key] = (parts, running_demand_or_empty(pod).amounts)
+            cached = self._demands[key] = (parts, read_running_demand_or_empty(pod).amounts)
         return cached[1]
 
     def is_relevant_change(self, old: Pod | None, new: Pod | None) -> bool:

@@ -15,7 +15,7 @@ from trellis.api.kube.placement import PodAffinity
 from trellis.api.kube.pods import Container, PodSpec, ResourceRequirements
 from trellis.api.kube.policies import ResourceQuota, ScopedSelectorRequirement
 from trellis.base.quantities import NANOS_PER_UNIT
-from trellis.core.fit.resources import effective_requests, pod_overhead
+from trellis.core.fit.resources import compute_requests, read_overhead
 from trellis.core.sizing import PodShape, QosClass
 
 _ONE_POD: Final = {"pods": NANOS_PER_UNIT, "count/pods": NANOS_PER_UNIT}
@@ -70,12 +70,12 @@ class QuotaUsage(msgspec.Struct, frozen=True):
 
 def count_quota_usage(spec: PodSpec) -> QuotaUsage:
     """The usage of one pod. Raises `InvalidQuantity` if an amount cannot be read."""
-    overhead = pod_overhead(spec)
+    overhead = read_overhead(spec)
     amounts = dict(_ONE_POD)
-    for name, nanos in _add_overhead(effective_requests(spec, {}, {}), overhead, adds_resources=True).items():
+    for name, nanos in _add_overhead(compute_requests(spec, {}, {}), overhead, adds_resources=True).items():
         amounts[name] = amounts[f"requests.{name}"] = nanos
     for name, nanos in _add_overhead(
-        effective_requests(_limits_as_requests(spec), {}, {}), overhead, adds_resources=False
+        compute_requests(_limits_as_requests(spec), {}, {}), overhead, adds_resources=False
     ).items():
         amounts[f"limits.{name}"] = nanos
     return QuotaUsage(

@@ -38,8 +38,8 @@ from trellis.core.fit import (
     Occupancy,
     UnfitNodes,
     explain_unfit_nodes,
-    fits,
-    running_demand_or_empty,
+    find_fitting_nodes,
+    read_running_demand_or_empty,
 )
 from trellis.core.nodes.buffers.headroom import ObservedHeadroom, observe_headroom
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory
@@ -80,7 +80,7 @@ class BufferHeadroom:
         except InvalidInput:
             return None
         table = self._table
-        takes = int(np.count_nonzero(fits(table, demand)))
+        takes = int(np.count_nonzero(find_fitting_nodes(table, demand)))
         if not self.are_known:
             return HeadroomPart(table.size, takes, obstacles=_hindrances(explain_unfit_nodes(table, demand)))
         snapshot = build_node_snapshot(
@@ -105,7 +105,7 @@ class BufferHeadroom:
 
     def _occupied(self, pods: Iterable[Pod]) -> Occupancy:
         return Occupancy(
-            self._table, ((self._table.find(pod.spec.node_name), running_demand_or_empty(pod)) for pod in pods)
+            self._table, ((self._table.find(pod.spec.node_name), read_running_demand_or_empty(pod)) for pod in pods)
         )
 
 

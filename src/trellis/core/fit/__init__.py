@@ -2,9 +2,9 @@
 
     table = NodeTable(nodes)
     numbers = [table.find(pod.spec.node_name) for pod in running]
-    used = Occupancy(table, zip(numbers, map(running_demand, running)))
+    used = Occupancy(table, zip(numbers, map(read_running_demand, running)))
     near = ExistingPods(table, zip(numbers, map(PodProfile.of, running)))
-    table.names(fits(table, Demand.of(new.spec, metadata=new.metadata), used, near))
+    table.names(find_fitting_nodes(table, Demand.of(new.spec, metadata=new.metadata), used, near))
 
 A demand has the requirements of one pod, a table the columns of all nodes, and a filter is a mask over them. The
 package has no policy and follows no pods: which pods move, and when, is decided by its users.
@@ -12,17 +12,17 @@ package has no policy and follows no pods: which pods move, and when, is decided
 
 from trellis.core.fit.constraints.existing_pods import ExistingPods
 from trellis.core.fit.constraints.pod_affinity import PodProfile
-from trellis.core.fit.constraints.volumes import Storage, is_read_write_once_pod, volume_terms
-from trellis.core.fit.daemon_sets import daemon_demand, place_daemon_pods
-from trellis.core.fit.demand import Demand, running_demand, running_demand_or_empty
+from trellis.core.fit.constraints.volumes import Storage, find_volume_terms, is_read_write_once_pod
+from trellis.core.fit.daemon_sets import build_daemon_demand, place_daemon_pods
+from trellis.core.fit.demand import Demand, read_running_demand, read_running_demand_or_empty
 from trellis.core.fit.filters import (
     UnfitNodeMask,
     UnfitNodes,
-    eligible_nodes,
     explain_unfit_nodes,
+    find_eligible_nodes,
+    find_fitting_nodes,
+    find_largest_request,
     find_unfit_nodes,
-    fits,
-    largest_request,
 )
 from trellis.core.fit.node_table import NodeTable
 from trellis.core.fit.occupancy import Occupancy
@@ -37,16 +37,16 @@ __all__ = [
     "Storage",
     "UnfitNodeMask",
     "UnfitNodes",
-    "daemon_demand",
-    "eligible_nodes",
+    "build_daemon_demand",
     "explain_unfit_nodes",
+    "find_eligible_nodes",
+    "find_fitting_nodes",
+    "find_largest_request",
     "find_unfit_nodes",
-    "fits",
+    "find_volume_terms",
     "is_read_write_once_pod",
-    "largest_request",
     "pack",
     "place_daemon_pods",
-    "running_demand",
-    "running_demand_or_empty",
-    "volume_terms",
+    "read_running_demand",
+    "read_running_demand_or_empty",
 ]

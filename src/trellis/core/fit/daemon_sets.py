@@ -16,7 +16,7 @@ from trellis.api.kube.placement import Toleration
 from trellis.api.kube.pods import PodSpec
 from trellis.api.kube.workloads import DaemonSet
 from trellis.core.fit.demand import Demand
-from trellis.core.fit.filters import fits
+from trellis.core.fit.filters import find_fitting_nodes
 from trellis.core.fit.node_table import NodeTable
 from trellis.core.fit.occupancy import Occupancy
 from trellis.core.usage.columns import BoolColumn
@@ -35,12 +35,12 @@ _TOLERATIONS: Final = tuple(
 _ON_HOST_NETWORK: Final = Toleration("node.kubernetes.io/network-unavailable", "Exists", effect="NoSchedule")
 
 
-def daemon_demand(daemon_set: DaemonSet) -> Demand:
+def build_daemon_demand(daemon_set: DaemonSet) -> Demand:
     """The demand of each pod of a DaemonSet, as its controller creates it."""
-    return Demand.of(daemon_pod_spec(daemon_set.spec.template.spec))
+    return Demand.of(build_daemon_pod_spec(daemon_set.spec.template.spec))
 
 
-def daemon_pod_spec(template: PodSpec) -> PodSpec:
+def build_daemon_pod_spec(template: PodSpec) -> PodSpec:
     """The spec of the pods of a DaemonSet: that of its template, with the tolerations its controller adds."""
     added = (*_TOLERATIONS, _ON_HOST_NETWORK) if template.host_network else _TOLERATIONS
     return msgspec.structs.replace(template, tolerations=(*template.tolerations, *added))
@@ -57,7 +57,7 @@ def place_daemon_pods(
 
 
 def _place_daemon_pod(table: NodeTable, used: Occupancy, demand: Demand, candidates: BoolColumn | None) -> BoolColumn:
-    mask = fits(table, demand, used)
+    mask = find_fitting_nodes(table, demand, used)
     if candidates is not None:
         mask &= candidates
     numbers = np.flatnonzero(mask)

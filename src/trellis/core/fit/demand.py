@@ -24,21 +24,21 @@ from trellis.api.kube.placement import Toleration
 from trellis.api.kube.pods import RESIZE_PENDING, Container, ContainerStatus, Pod, PodSpec
 from trellis.base.errors import InvalidInput
 from trellis.base.selectors import LabelRequirement
-from trellis.core.fit.constraints.node_affinity import NodeTerm, node_affinity_terms, node_selector_requirements
-from trellis.core.fit.constraints.pod_affinity import PodProfile, PodTerm, affinity_terms, read_pod_profile
-from trellis.core.fit.constraints.taints import hard_tolerations
-from trellis.core.fit.constraints.topology_spread import SpreadConstraint, spread_constraints
+from trellis.core.fit.constraints.node_affinity import NodeTerm, read_node_affinity, read_node_selector
+from trellis.core.fit.constraints.pod_affinity import PodProfile, PodTerm, read_affinity_terms, read_pod_profile
+from trellis.core.fit.constraints.taints import select_hard_tolerations
+from trellis.core.fit.constraints.topology_spread import SpreadConstraint, read_spread_constraints
 from trellis.core.fit.resources import (
     CPU,
     LARGEST_AMOUNT,
     MEMORY,
     PODS,
     ResourceCounts,
+    compute_requests,
     count_from_nanos,
-    effective_requests,
     is_counted_by_scheduler,
     parse_nanos_or_zero,
-    pod_overhead,
+    read_overhead,
 )
 
 ALL_ADDRESSES: Final = "0.0.0.0"  # noqa: S104 - how the scheduler writes it; nothing is bound here
@@ -52,7 +52,7 @@ class HostPort(NamedTuple):
     address: str
 
 
-def host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
+def list_host_ports(spec: PodSpec) -> tuple[HostPort, ...]:
     """The host ports of a pod. On the host network all of its ports are host ports, as the API server defaults them."""
     return tuple(sorted(set(_host_ports(spec))))
 
@@ -108,23 +108,23 @@ class Demand(msgspec.Struct, frozen=True):
 
         `requests` has, by container, counts that replace those of the spec; `pod_overrides` replace the pod-level
         requests. A pod that `moves` has the demand of a pod without a node. Without `metadata` the demand has no rules
-        about other pods; `volumes` is the result of `volume_terms`.
+        about other pods; `volumes` is the result of `find_volume_terms`.
         """
-        overhead = pod_overhead(spec)
-        total = effective_requests(spec, requests, pod_overrides)
+        overhead = read_overhead(spec)
+        total = compute_requests(spec, requests, pod_overrides)
         for name, nanos in overhead.items():
             total[name] = total.get(name, 0) + nanos
         return cls(
             amounts=tuple(sorted((*_amounts(total), (PODS, 1)))),
             overhead=_amounts(overhead),
             node_name="" if moves else spec.node_name,
-            selector=node_selector_requirements(spec),
-            node_affinity=node_affinity_terms(spec),
-            tolerations=hard_tolerations(spec.tolerations),
-            ports=host_ports(spec),
+            selector=read_node_selector(spec),
+            node_affinity=read_node_affinity(spec),
+            tolerations=select_hard_tolerations(spec.tolerations),
+            ports=list_host_ports(spec),
             volumes=volumes,
-            pod_affinity=affinity_terms(spec, metadata) if metadata is not None else (),
-            spread=spread_constraints(spec, metadata) if metadata is not None else (),
+            pod_affinity=read_affinity_terms(spec, metadata) if metadata is not None else (),
+            spread=read_spread_constraints(spec, metadata) if metadata is not None else (),
             profile=read_pod_profile(spec, metadata) if metadata is not None else _NO_PROFILE,
         )
 
@@ -152,7 +152,7 @@ def _amounts(nanos: Mapping[str, int]) -> ResourceAmounts:
 _RESIZED = (CPU, MEMORY)
 
 
-def running_demand(pod: Pod) -> Demand:
+def read_running_demand(pod: Pod) -> Demand:
     """The demand of a placed pod. Raises `InvalidInput` if an amount cannot be read."""
     status = pod.status
     pending = status.condition(RESIZE_PENDING)
@@ -170,10 +170,10 @@ def running_demand(pod: Pod) -> Demand:
     return Demand.of(pod.spec, requests, pod_overrides=pod_overrides)
 
 
-def running_demand_or_empty(pod: Pod) -> Demand:
+def read_running_demand_or_empty(pod: Pod) -> Demand:
     """The demand of a placed pod; a pod with an amount that cannot be read requests nothing but to be one."""
     try:
-        return running_demand(pod)
+        return read_running_demand(pod)
     except InvalidInput:
         return Demand()
 

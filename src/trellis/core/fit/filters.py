@@ -15,8 +15,16 @@ import numpy as np
 
 from trellis.base.reasons import Reason, Severity
 from trellis.core.fit.constraints.existing_pods import ExistingPods
-from trellis.core.fit.constraints.inter_pod_rules import inter_pod_rules, node_selection_masks, required_topology_labels
-from trellis.core.fit.constraints.node_affinity import NodeNameRule, nodes_matching_any_term, nodes_matching_name
+from trellis.core.fit.constraints.inter_pod_rules import (
+    build_inter_pod_rules,
+    find_node_selection_masks,
+    list_required_topology_labels,
+)
+from trellis.core.fit.constraints.node_affinity import (
+    NodeNameRule,
+    find_nodes_matching_any_term,
+    find_nodes_matching_name,
+)
 from trellis.core.fit.constraints.taints import CORDONED, tolerates
 from trellis.core.fit.demand import Demand
 from trellis.core.fit.node_table import NodeTable
@@ -69,7 +77,7 @@ class _FilterResult(NamedTuple):
     resource: str = ""
 
 
-def eligible_nodes(table: NodeTable, demand: Demand) -> BoolColumn:
+def find_eligible_nodes(table: NodeTable, demand: Demand) -> BoolColumn:
     """The nodes that pass all filters but those about resources and other pods."""
     mask = table.exists.copy()
     for check in _filter_nodes(table, demand):
@@ -77,11 +85,11 @@ def eligible_nodes(table: NodeTable, demand: Demand) -> BoolColumn:
     return mask
 
 
-def fits(
+def find_fitting_nodes(
     table: NodeTable, demand: Demand, used: Occupancy | None = None, existing_pods: ExistingPods | None = None
 ) -> BoolColumn:
     """The nodes on which the pod fits beside placed pods; without `used` and `existing_pods`, on empty nodes."""
-    mask = eligible_nodes(table, demand)
+    mask = find_eligible_nodes(table, demand)
     for check in _filter_sizes(table, demand) if used is None else _filter_free_resources(used, demand):
         mask &= check.passed
     for check in _filter_inter_pod(table, demand, existing_pods):
@@ -130,13 +138,15 @@ def _filter_nodes(table: NodeTable, demand: Demand) -> Iterator[_FilterResult]:
     if not tolerates(demand.tolerations, CORDONED):
         yield _FilterResult(NODE_CORDONED, table.schedulable)
     if demand.node_name:
-        yield _FilterResult(NODE_NOT_NAMED, nodes_matching_name(table, NodeNameRule(demand.node_name, must_match=True)))
+        yield _FilterResult(
+            NODE_NOT_NAMED, find_nodes_matching_name(table, NodeNameRule(demand.node_name, must_match=True))
+        )
     yield _FilterResult(TAINT_NOT_TOLERATED, table.tolerated(demand.tolerations))
-    for mask in node_selection_masks(table, demand):
+    for mask in find_node_selection_masks(table, demand):
         yield _FilterResult(NODE_NOT_SELECTED, mask)
     for terms in demand.volumes:
-        yield _FilterResult(VOLUME_ELSEWHERE if terms else VOLUME_NOT_READY, nodes_matching_any_term(table, terms))
-    for requirement in required_topology_labels(demand):
+        yield _FilterResult(VOLUME_ELSEWHERE if terms else VOLUME_NOT_READY, find_nodes_matching_any_term(table, terms))
+    for requirement in list_required_topology_labels(demand):
         yield _FilterResult(TOPOLOGY_LABEL_MISSING, table.labelled(requirement), requirement.key)
 
 
@@ -158,16 +168,16 @@ def _filter_inter_pod(table: NodeTable, demand: Demand, existing_pods: ExistingP
         if not (demand.pod_affinity or demand.spread):
             return
         existing_pods = ExistingPods(table)
-    for reason, rule in inter_pod_rules(table, existing_pods, demand):
+    for reason, rule in build_inter_pod_rules(table, existing_pods, demand):
         yield _FilterResult(reason, rule.mask)
 
 
-def largest_request(table: NodeTable, demand: Demand, resource: str) -> int | None:
+def find_largest_request(table: NodeTable, demand: Demand, resource: str) -> int | None:
     """The most that the containers of a pod could request of one resource, all else equal; None if it fits nowhere.
 
     On the largest node that it fits on, without other pods. The pod's overhead is subtracted.
     """
-    mask = fits(table, demand.without(resource))
+    mask = find_fitting_nodes(table, demand.without(resource))
     if not mask.any():
         return None
     most = int(table.offered(resource)[mask].max())

@@ -22,7 +22,7 @@ from trellis.api.kube.meta import Condition
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.placement import Toleration
 from trellis.base.selectors import LabelOperator, LabelRequirement
-from trellis.core.fit.constraints.taints import TaintSet, hard_taints, tolerated_taint_sets
+from trellis.core.fit.constraints.taints import TaintSet, find_tolerated_taint_sets, select_hard_taints
 from trellis.core.fit.resources import (
     CPU,
     EPHEMERAL_STORAGE,
@@ -225,7 +225,7 @@ class NodeTable(KeyedTable[str]):
         self.unschedulable[number] = node.spec.unschedulable
         self._set_allocatable(number, node.status.allocatable)
         self._labels.put(number, node.metadata.labels)
-        self._taints.put(number, hard_taints(node.spec.taints) or None)
+        self._taints.put(number, select_hard_taints(node.spec.taints) or None)
         return number
 
     def remove(self, name: str) -> bool:
@@ -274,7 +274,7 @@ class NodeTable(KeyedTable[str]):
 
     def tolerated(self, tolerations: tuple[Toleration, ...]) -> BoolColumn:
         """The numbers whose taints are all tolerated, free numbers included."""
-        return self._taints.mask(tolerations, partial(tolerated_taint_sets, tolerations=tolerations))[
+        return self._taints.mask(tolerations, partial(find_tolerated_taint_sets, tolerations=tolerations))[
             : self.numbers_end
         ]
 

@@ -13,10 +13,10 @@ from typing import NamedTuple
 import numpy as np
 
 from trellis.core.fit.constraints.existing_pods import ExistingPods
-from trellis.core.fit.constraints.inter_pod_rules import inter_pod_rules
+from trellis.core.fit.constraints.inter_pod_rules import build_inter_pod_rules
 from trellis.core.fit.constraints.topology_domains import DomainRule
 from trellis.core.fit.demand import Demand
-from trellis.core.fit.filters import eligible_nodes
+from trellis.core.fit.filters import find_eligible_nodes
 from trellis.core.fit.node_table import NodeTable
 from trellis.core.fit.occupancy import Occupancy
 from trellis.core.usage.columns import BoolColumn, IntColumn
@@ -49,9 +49,9 @@ def pack(
 
 def _pack_group(target: _PackingTarget, demand: Demand, count: int) -> IntColumn:
     table, used, existing_pods, nodes = target
-    possible = eligible_nodes(table, demand)
+    possible = find_eligible_nodes(table, demand)
     changing: list[DomainRule] = []
-    for _, rule in inter_pod_rules(table, existing_pods, demand):
+    for _, rule in build_inter_pod_rules(table, existing_pods, demand):
         if rule.changes:
             changing.append(rule)
         else:

@@ -78,7 +78,7 @@ def nanos_from_count(name: str, count: int) -> int:
 _NO_RESOURCES = ResourceRequirements()
 
 
-def effective_requests(
+def compute_requests(
     spec: PodSpec, overrides: Mapping[str, ResourceCounts], pod_overrides: ResourceCounts
 ) -> dict[str, int]:
     """Nanos of each resource, without the overhead.
@@ -96,7 +96,7 @@ def effective_requests(
     return requests | {name: nanos_from_count(name, count) for name, count in pod_overrides.items()}
 
 
-def pod_overhead(spec: PodSpec) -> dict[str, int]:
+def read_overhead(spec: PodSpec) -> dict[str, int]:
     """Nanos of each resource of the pod's overhead."""
     return {
         name: _parse_amount(text, f"overhead[{name}]")

@@ -72,7 +72,7 @@ class GroupState(msgspec.Struct, frozen=True):
     target: int
     instances: tuple[Instance, ...] = ()
 
-    def by_id(self) -> dict[str, Instance]:
+    def index_by_id(self) -> dict[str, Instance]:
         """The instances by their ids."""
         return {instance.id: instance for instance in self.instances}
 
@@ -102,7 +102,7 @@ def find_release_problems(state: GroupState, instances: Iterable[str]) -> dict[s
     The minimum size forbids releases of running instances only: an instance that never came up is no capacity.
     """
     refused: dict[str, DetailedReason] = {}
-    group, remaining, instances_by_id = state.group, state.target, state.by_id()
+    group, remaining, instances_by_id = state.group, state.target, state.index_by_id()
     for instance_id in dict.fromkeys(instances):
         instance = instances_by_id.get(instance_id)
         if instance is None:

@@ -21,8 +21,8 @@ from typing import TypeAlias
 
 import numpy as np
 
-from trellis.core.fit import Demand, fits
-from trellis.core.fit.filters import eligible_nodes
+from trellis.core.fit import Demand, find_fitting_nodes
+from trellis.core.fit.filters import find_eligible_nodes
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.state.pods import is_daemon_or_mirror_pod
 from trellis.core.usage.columns import BoolColumn
@@ -91,7 +91,7 @@ class Preemption:
     def _candidate_nodes(self, model_pod: ModelPod, demand: Demand) -> Iterator[int]:
         """The nodes on which a pod could be preempted."""
         nodes = self._state.nodes
-        allowed = eligible_nodes(nodes.table, demand)
+        allowed = find_eligible_nodes(nodes.table, demand)
         for number, pods in nodes.pods.items():
             if allowed[number] and any(pod.terminating or pod.priority < model_pod.priority for pod in pods.values()):
                 yield number
@@ -124,7 +124,7 @@ class Preemption:
 
     def _fits(self, demand: Demand, number: int) -> bool:
         nodes = self._state.nodes
-        return bool(fits(nodes.table, demand, nodes.occupancy, nodes.existing_pods)[number])
+        return bool(find_fitting_nodes(nodes.table, demand, nodes.occupancy, nodes.existing_pods)[number])
 
     @contextmanager
     def _with_changes(
@@ -226,10 +226,10 @@ class Scheduler:
     def _choose(self, model_pod: ModelPod, demand: Demand) -> int:
         nodes = self._state.nodes
         if self._preemption is None:
-            possible = fits(nodes.table, demand, nodes.occupancy, nodes.existing_pods)
+            possible = find_fitting_nodes(nodes.table, demand, nodes.occupancy, nodes.existing_pods)
         else:
             with self._preemption.nominated(model_pod):
-                possible = fits(nodes.table, demand, nodes.occupancy, nodes.existing_pods)
+                possible = find_fitting_nodes(nodes.table, demand, nodes.occupancy, nodes.existing_pods)
         return self._best(possible, demand) if possible.any() else -1
 
     def _best(self, possible: BoolColumn, demand: Demand) -> int:

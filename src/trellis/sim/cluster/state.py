@@ -12,7 +12,7 @@ import numpy as np
 
 from trellis.api.kube.meta import KubeObject, ObjectMeta
 from trellis.api.kube.pods import Pod
-from trellis.core.fit import Demand, PodProfile, running_demand
+from trellis.core.fit import Demand, PodProfile, read_running_demand
 from trellis.core.recommend.amounts import parse_amounts
 from trellis.core.usage.columns import IntColumn
 from trellis.sim.cluster.container_table import ModelContainerTable
@@ -205,7 +205,7 @@ class ModelState:
 
     def _update_occupancy(self, model_pod: ModelPod) -> Demand:
         """Update what the scheduler counts for a pod on its node."""
-        demand = running_demand(model_pod.pod)
+        demand = read_running_demand(model_pod.pod)
         if demand != model_pod.occupied:
             if model_pod.occupied is not None:
                 self.nodes.occupancy.remove(model_pod.node, model_pod.occupied)

@@ -10,7 +10,7 @@ import pytest
 
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.workloads import DaemonSet
-from trellis.core.fit import NodeTable, Occupancy, daemon_demand, eligible_nodes, place_daemon_pods
+from trellis.core.fit import NodeTable, Occupancy, build_daemon_demand, find_eligible_nodes, place_daemon_pods
 
 Json = dict[str, Any]
 
@@ -37,7 +37,7 @@ def test_each_daemon_set_pod_uses_capacity_of_its_nodes() -> None:
         daemons("1", nodeSelector={"kind": "gpu"}),
         daemons("2", tolerations=[{"operator": "Exists"}]),
     ]
-    found = place_daemon_pods(table, used, map(daemon_demand, sets))
+    found = place_daemon_pods(table, used, map(build_daemon_demand, sets))
     assert [table.names(mask) for mask in found] == [["plain", "gpu"], ["gpu"], ["plain", "gpu", "guarded"]]
     assert dict(zip(table.names(table.exists), used.free("cpu").tolist(), strict=True)) == {
         "plain": 1500,
@@ -50,7 +50,7 @@ def test_each_daemon_set_pod_uses_capacity_of_its_nodes() -> None:
 def test_a_daemon_set_pod_that_does_not_fit_uses_no_capacity() -> None:
     table = NodeTable([node("small", cpu="1"), node("large")])
     used = Occupancy(table)
-    found = place_daemon_pods(table, used, [daemon_demand(daemons("800m")), daemon_demand(daemons("300m"))])
+    found = place_daemon_pods(table, used, [build_daemon_demand(daemons("800m")), build_daemon_demand(daemons("300m"))])
     assert [table.names(mask) for mask in found] == [["small", "large"], ["large"]]
     assert used.free("cpu").tolist() == [200, 2900]
 
@@ -58,7 +58,7 @@ def test_a_daemon_set_pod_that_does_not_fit_uses_no_capacity() -> None:
 def test_daemon_set_pods_are_placed_only_on_the_given_nodes() -> None:
     table = NodeTable([node("old"), node("new")])
     used = Occupancy(table)
-    place_daemon_pods(table, used, [daemon_demand(daemons("1"))], np.array([False, True]))
+    place_daemon_pods(table, used, [build_daemon_demand(daemons("1"))], np.array([False, True]))
     assert used.free("cpu").tolist() == [4000, 3000]
 
 
@@ -74,9 +74,9 @@ def test_daemon_set_pods_are_placed_only_on_the_given_nodes() -> None:
 )
 def test_daemon_set_pods_tolerate_node_conditions(taint: str, spec: Json, runs: bool) -> None:
     table = NodeTable([node("n", taint)])
-    assert bool(eligible_nodes(table, daemon_demand(daemons("1", **spec))).any()) == runs
+    assert bool(find_eligible_nodes(table, build_daemon_demand(daemons("1", **spec))).any()) == runs
 
 
 def test_daemon_set_pods_run_on_cordoned_nodes() -> None:
     cordoned = msgspec.structs.replace(node("n"), spec=msgspec.convert({"unschedulable": True}, type(node("n").spec)))
-    assert eligible_nodes(NodeTable([cordoned]), daemon_demand(daemons("1"))).tolist() == [True]
+    assert find_eligible_nodes(NodeTable([cordoned]), build_daemon_demand(daemons("1"))).tolist() == [True]

@@ -9,7 +9,7 @@ import pytest
 
 from trellis.api.kube.pods import Pod, PodSpec
 from trellis.base.errors import InvalidQuantity
-from trellis.core.fit import Demand, running_demand, running_demand_or_empty
+from trellis.core.fit import Demand, read_running_demand, read_running_demand_or_empty
 from trellis.core.fit.demand import ALL_ADDRESSES
 
 Json = dict[str, Any]
@@ -124,16 +124,18 @@ def test_host_ports_are_those_of_containers_that_keep_running() -> None:
 
 def running(status: Json, **spec: Any) -> dict[str, int]:
     pod = {"spec": {"containers": [container("app", "2", "1Gi")]} | spec, "status": status}
-    found = dict(running_demand(msgspec.convert(pod, Pod)).requests)
+    found = dict(read_running_demand(msgspec.convert(pod, Pod)).requests)
     assert found.pop("pods") == 1
     return found
 
 
 def test_a_pod_with_an_unreadable_amount_counts_as_a_pod_only() -> None:
     document = {"spec": {"containers": [container("app", "much", "1Gi")]}}
-    assert dict(running_demand_or_empty(msgspec.convert(document, Pod)).amounts) == {"pods": 1}
+    assert dict(read_running_demand_or_empty(msgspec.convert(document, Pod)).amounts) == {"pods": 1}
     document = {"spec": {"containers": [container("app", "2", "1Gi")]}}
-    assert running_demand_or_empty(msgspec.convert(document, Pod)) == running_demand(msgspec.convert(document, Pod))
+    assert read_running_demand_or_empty(msgspec.convert(document, Pod)) == read_running_demand(
+        msgspec.convert(document, Pod)
+    )
 
 
 def resized(cpu: str, allocated: str, **more: Any) -> Json:

@@ -21,10 +21,10 @@ from trellis.core.fit import (
     NodeTable,
     Occupancy,
     UnfitNodes,
-    eligible_nodes,
     explain_unfit_nodes,
-    fits,
-    largest_request,
+    find_eligible_nodes,
+    find_fitting_nodes,
+    find_largest_request,
 )
 from trellis.core.fit.filters import (
     HOST_PORT_TAKEN,
@@ -103,9 +103,9 @@ def test_filters_over_all_nodes_agree_with_those_for_one_node(rng: Random) -> No
             ],
         }
         found = {
-            "eligible": on(table, eligible_nodes(table, asked)),
-            "empty": on(table, fits(table, asked)),
-            "now": on(table, fits(table, asked, used)),
+            "eligible": on(table, find_eligible_nodes(table, asked)),
+            "empty": on(table, find_fitting_nodes(table, asked)),
+            "now": on(table, find_fitting_nodes(table, asked, used)),
         }
         assert found == expected, spec
         assert asked.requests == fit.pod_requests(spec) | {"pods": 1}
@@ -133,7 +133,7 @@ def test_a_table_after_changes_equals_one_made_at_once(rng: Random) -> None:
             table.update(msgspec.convert(current[name], Node))
         anew = NodeTable(msgspec.convert(each, Node) for each in current.values())
         for spec, asked in zip(specs, demands, strict=True):
-            assert on(table, fits(table, asked)) == on(anew, fits(anew, asked)), spec
+            assert on(table, find_fitting_nodes(table, asked)) == on(anew, find_fitting_nodes(anew, asked)), spec
 
 
 @given(RNGS)
@@ -149,7 +149,7 @@ def test_removing_pods_restores_the_previous_state(rng: Random) -> None:
         step_by_step.remove(number, asked)
     assert np.array_equal(at_once.amounts, step_by_step.amounts)
     for _, asked in placed:
-        assert np.array_equal(fits(table, asked, at_once), fits(table, asked, step_by_step))
+        assert np.array_equal(find_fitting_nodes(table, asked, at_once), find_fitting_nodes(table, asked, step_by_step))
 
 
 # The rules, by example
@@ -158,18 +158,18 @@ def test_removing_pods_restores_the_previous_state(rng: Random) -> None:
 def test_a_pod_needs_free_capacity_of_every_resource_and_a_pod_slot() -> None:
     table = NodeTable([node("small", cpu="1"), node("few", pods="1"), node("gpu", gpu="1")])
     asked = demand({"cpu": "1", GPU: "1"})
-    assert on(table, fits(table, asked)) == ["gpu"]
-    assert on(table, fits(table, demand({"cpu": "1"}))) == ["few", "gpu", "small"]
+    assert on(table, find_fitting_nodes(table, asked)) == ["gpu"]
+    assert on(table, find_fitting_nodes(table, demand({"cpu": "1"}))) == ["few", "gpu", "small"]
     used = Occupancy(table, [(table.find(name), demand({"cpu": "100m"})) for name in ("small", "few", "gpu")])
-    assert on(table, fits(table, demand({"cpu": "1"}), used)) == ["gpu"]
-    assert on(table, fits(table, demand({"example.com/fpga": "1"}))) == []
+    assert on(table, find_fitting_nodes(table, demand({"cpu": "1"}), used)) == ["gpu"]
+    assert on(table, find_fitting_nodes(table, demand({"example.com/fpga": "1"}))) == []
 
 
 def test_a_pod_without_a_request_for_a_resource_fits_where_it_is_overcommitted() -> None:
     table = NodeTable([node(cpu="1")])
     used = Occupancy(table, [(0, demand({"cpu": "3"}))])
-    assert on(table, fits(table, demand({"memory": "1Gi"}), used)) == ["n"]
-    assert on(table, fits(table, demand({"cpu": "1m"}), used)) == []
+    assert on(table, find_fitting_nodes(table, demand({"memory": "1Gi"}), used)) == ["n"]
+    assert on(table, find_fitting_nodes(table, demand({"cpu": "1m"}), used)) == []
     assert used.free("cpu").tolist() == [-2000]
 
 
@@ -177,23 +177,23 @@ def test_a_pod_on_an_unknown_node_takes_no_resources() -> None:
     table = NodeTable([node("a"), node("b")])
     used = Occupancy(table, [(table.find("gone"), demand({"cpu": "4"}))])
     used.add(table.find("gone"), demand({"cpu": "4"}))
-    assert on(table, fits(table, demand({"cpu": "4"}), used)) == ["a", "b"]
+    assert on(table, find_fitting_nodes(table, demand({"cpu": "4"}), used)) == ["a", "b"]
 
 
 def test_resources_that_the_scheduler_does_not_count_are_ignored() -> None:
     table = NodeTable([node()])
-    assert on(table, fits(table, demand({"storage": "1Gi", "made-up": "1"}))) == ["n"]
-    assert on(table, fits(table, demand({"requests.example.com/odd": "1"}))) == ["n"]
+    assert on(table, find_fitting_nodes(table, demand({"storage": "1Gi", "made-up": "1"}))) == ["n"]
+    assert on(table, find_fitting_nodes(table, demand({"requests.example.com/odd": "1"}))) == ["n"]
     for counted in ("kubernetes.io/odd", "requests.kubernetes.io/odd", "attachable-volumes-odd"):
-        assert on(table, fits(table, demand({counted: "1"}))) == []
+        assert on(table, find_fitting_nodes(table, demand({counted: "1"}))) == []
 
 
 def test_absurd_amounts_fit_nowhere_without_an_error() -> None:
     table = NodeTable([node(cpu="99999999999999999999E", memory="junk", pods="-5"), node("m", cpu="4")])
-    assert on(table, fits(table, demand({"cpu": "99999999999999999999E"}))) == []
+    assert on(table, find_fitting_nodes(table, demand({"cpu": "99999999999999999999E"}))) == []
     used = Occupancy(table, [(0, demand({"cpu": "9E"}))] * 500)
     assert used.free("cpu").tolist()[0] < 0
-    assert on(table, fits(table, demand({"cpu": "1"}), used)) == ["m"]
+    assert on(table, find_fitting_nodes(table, demand({"cpu": "1"}), used)) == ["m"]
 
 
 @pytest.mark.parametrize(
@@ -213,16 +213,16 @@ def test_a_host_port_is_used_by_one_pod_only(wanted: Json, held: Json, clash: bo
     table = NodeTable([node("a"), node("b")])
     asked, other = (demand(containers=[{"name": "app", "ports": [port]}]) for port in (wanted, held))
     used = Occupancy(table, [(table.find("a"), other)])
-    assert on(table, fits(table, asked, used)) == (["b"] if clash else ["a", "b"])
+    assert on(table, find_fitting_nodes(table, asked, used)) == (["b"] if clash else ["a", "b"])
     used.clear(table.find("a"))
-    assert on(table, fits(table, asked, used)) == ["a", "b"]
+    assert on(table, find_fitting_nodes(table, asked, used)) == ["a", "b"]
 
 
 def test_a_cordon_is_a_taint_that_can_be_tolerated() -> None:
     table = NodeTable([node(spec={"unschedulable": True})])
     tolerant = demand(tolerations=[{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}])
-    assert on(table, eligible_nodes(table, demand())) == []
-    assert on(table, eligible_nodes(table, tolerant)) == ["n"]
+    assert on(table, find_eligible_nodes(table, demand())) == []
+    assert on(table, find_eligible_nodes(table, tolerant)) == ["n"]
     assert table.schedulable.tolist() == [False]
 
 
@@ -246,14 +246,14 @@ def test_a_cordon_is_a_taint_that_can_be_tolerated() -> None:
 )
 def test_pods_do_not_fit_on_nodes_with_untolerated_taints(toleration: Json, taint: Json, tolerated: bool) -> None:
     table = NodeTable([node(spec={"taints": [taint]})])
-    assert bool(eligible_nodes(table, demand(tolerations=[toleration])).any()) == tolerated
+    assert bool(find_eligible_nodes(table, demand(tolerations=[toleration])).any()) == tolerated
 
 
 def test_every_taint_of_a_node_must_be_tolerated() -> None:
     both = [{"key": "a", "effect": "NoSchedule"}, {"key": "b", "effect": "NoExecute"}]
     table = NodeTable([node("one", spec={"taints": both[:1]}), node("two", spec={"taints": both})])
-    assert on(table, eligible_nodes(table, demand(tolerations=[{"key": "a"}]))) == ["one"]
-    assert on(table, eligible_nodes(table, demand(tolerations=[{"key": "a"}, {"key": "b"}]))) == ["one", "two"]
+    assert on(table, find_eligible_nodes(table, demand(tolerations=[{"key": "a"}]))) == ["one"]
+    assert on(table, find_eligible_nodes(table, demand(tolerations=[{"key": "a"}, {"key": "b"}]))) == ["one", "two"]
 
 
 @pytest.mark.parametrize(
@@ -282,24 +282,24 @@ def test_every_taint_of_a_node_must_be_tolerated() -> None:
 def test_node_affinity_terms_select_nodes_and_unreadable_ones_none(term: Json, expected: list[str]) -> None:
     sizes = {"two": "2", "ten": "10", "big": "many"}
     table = NodeTable([node("none"), *(node(name, {"size": size}) for name, size in sizes.items())])
-    assert on(table, eligible_nodes(table, demand(affinity=affinity(term)))) == expected
+    assert on(table, find_eligible_nodes(table, demand(affinity=affinity(term)))) == expected
     either = affinity(term, expression("size", "In", "many"))
-    assert on(table, eligible_nodes(table, demand(affinity=either))) == sorted({*expected, "big"})
+    assert on(table, find_eligible_nodes(table, demand(affinity=either))) == sorted({*expected, "big"})
 
 
 def test_node_selector_and_affinity_must_both_hold_and_no_terms_match_nothing() -> None:
     table = NodeTable([node("a", {"zone": "x", "disk": "fast"}), node("b", {"zone": "x"}), node("c", {"disk": "fast"})])
     fast = affinity(expression("disk", "In", "fast", "faster"))
-    assert on(table, eligible_nodes(table, demand(nodeSelector={"zone": "x"}, affinity=fast))) == ["a"]
-    assert on(table, eligible_nodes(table, demand(affinity=affinity()))) == []
-    assert on(table, eligible_nodes(table, demand(affinity={"nodeAffinity": {}}))) == ["a", "b", "c"]
+    assert on(table, find_eligible_nodes(table, demand(nodeSelector={"zone": "x"}, affinity=fast))) == ["a"]
+    assert on(table, find_eligible_nodes(table, demand(affinity=affinity()))) == []
+    assert on(table, find_eligible_nodes(table, demand(affinity={"nodeAffinity": {}}))) == ["a", "b", "c"]
 
 
 def test_a_placed_pod_fits_only_its_node_unless_it_moves() -> None:
     table = NodeTable([node("a"), node("b")])
     spec = msgspec.convert({"nodeName": "b", "containers": []}, PodSpec)
-    assert on(table, eligible_nodes(table, Demand.of(spec))) == ["b"]
-    assert on(table, eligible_nodes(table, Demand.of(spec, moves=True))) == ["a", "b"]
+    assert on(table, find_eligible_nodes(table, Demand.of(spec))) == ["b"]
+    assert on(table, find_eligible_nodes(table, Demand.of(spec, moves=True))) == ["a", "b"]
 
 
 # Why not
@@ -336,7 +336,7 @@ def test_each_node_is_counted_for_the_first_filter_it_does_not_pass() -> None:
         UnfitNodes(HOST_PORT_TAKEN, 1),
         UnfitNodes(NODE_FULL, 1, "cpu"),
     )
-    assert on(table, fits(table, asked, used)) == ["good"]
+    assert on(table, find_fitting_nodes(table, asked, used)) == ["good"]
     assert [str(each) for each in explain_unfit_nodes(table, asked)[-2:]] == [
         "1 NodeTooSmall (cpu)",
         f"1 NodeTooSmall ({GPU})",
@@ -350,9 +350,9 @@ def test_a_pod_with_an_unknown_node_name_fits_nowhere() -> None:
 
 def test_without_nodes_nothing_fits_with_that_reason() -> None:
     table = NodeTable()
-    assert fits(table, demand({"cpu": "1"}), Occupancy(table)).tolist() == []
+    assert find_fitting_nodes(table, demand({"cpu": "1"}), Occupancy(table)).tolist() == []
     assert explain_unfit_nodes(table, demand()) == (UnfitNodes(NO_NODES, 0),)
-    assert largest_request(table, demand(), "cpu") is None
+    assert find_largest_request(table, demand(), "cpu") is None
 
 
 # The most of one resource
@@ -367,11 +367,11 @@ def test_the_largest_request_is_that_of_the_largest_node_that_fits_the_rest() ->
             node("small", cpu="2", memory="64Gi"),
         ]
     )
-    assert largest_request(table, demand({"cpu": "1", "memory": "512Mi"}), "cpu") == 16_000
-    assert largest_request(table, demand({"cpu": "100", "memory": "2Gi"}), "cpu") == 7910
-    assert largest_request(table, demand({"memory": "2Gi"}, overhead={"cpu": "250m"}), "cpu") == 7660
-    assert largest_request(table, demand({"memory": "128Gi"}), "cpu") is None
-    assert largest_request(table, demand({"cpu": "1"}), GPU) == 0
+    assert find_largest_request(table, demand({"cpu": "1", "memory": "512Mi"}), "cpu") == 16_000
+    assert find_largest_request(table, demand({"cpu": "100", "memory": "2Gi"}), "cpu") == 7910
+    assert find_largest_request(table, demand({"memory": "2Gi"}, overhead={"cpu": "250m"}), "cpu") == 7660
+    assert find_largest_request(table, demand({"memory": "128Gi"}), "cpu") is None
+    assert find_largest_request(table, demand({"cpu": "1"}), GPU) == 0
 
 
 @given(RNGS)
@@ -382,13 +382,13 @@ def test_a_pod_with_the_largest_request_fits_and_with_one_more_does_not(rng: Ran
         spec.pop(extra, None)
     spec["containers"] = spec["containers"][:1]
     read = msgspec.convert(spec, PodSpec)
-    most = largest_request(table, Demand.of(read), "cpu")
+    most = find_largest_request(table, Demand.of(read), "cpu")
     if most is None:
-        assert not fits(table, Demand.of(read, {"c0": {"cpu": 0}})).any() or "overhead" in spec
+        assert not find_fitting_nodes(table, Demand.of(read, {"c0": {"cpu": 0}})).any() or "overhead" in spec
         return
     with_most, with_more = (Demand.of(read, {"c0": {"cpu": amount}}) for amount in (most, most + 1))
-    assert fits(table, with_most).any()
-    assert not fits(table, with_more).any()
+    assert find_fitting_nodes(table, with_most).any()
+    assert not find_fitting_nodes(table, with_more).any()
 
 
 # A table that follows its nodes
@@ -412,26 +412,26 @@ def test_a_node_keeps_its_number_which_is_reused_after_its_removal() -> None:
 def test_the_next_query_sees_changed_labels_taints_and_amounts() -> None:
     table = NodeTable([node("a"), node("b", {"zone": "x"})])
     asked = demand({GPU: "1"}, nodeSelector={"zone": "x"})
-    assert on(table, fits(table, asked)) == []
+    assert on(table, find_fitting_nodes(table, asked)) == []
     table.update(node("a", {"zone": "x"}, gpu="1"))
-    assert on(table, fits(table, asked)) == ["a"]
+    assert on(table, find_fitting_nodes(table, asked)) == ["a"]
     table.update(node("a", {"zone": "x"}, {"taints": [{"key": "k", "effect": "NoExecute"}]}, gpu="1"))
-    assert on(table, fits(table, asked)) == []
+    assert on(table, find_fitting_nodes(table, asked)) == []
     table.update(node("a", {"zone": "x"}))
     assert explain_unfit_nodes(table, asked) == (UnfitNodes(NODE_TOO_SMALL, 2, GPU),)
     table.update(node("b", {"zone": "y"}))
-    assert on(table, eligible_nodes(table, asked)) == ["a"]
+    assert on(table, find_eligible_nodes(table, asked)) == ["a"]
 
 
 def test_a_table_grows_with_its_nodes_and_with_the_pods_placed_on_them() -> None:
     table = NodeTable([node("n0", {"at": "0"})])
     used = Occupancy(table, [(0, demand({"cpu": "4"}))])
     last = demand({"cpu": "4"}, nodeSelector={"at": "199"})
-    assert not fits(table, last, used).any()
+    assert not find_fitting_nodes(table, last, used).any()
     for at in range(1, 200):
         table.update(node(f"n{at}", {"at": str(at)}))
-    assert on(table, fits(table, last, used)) == ["n199"]
-    assert int(np.count_nonzero(fits(table, demand({"cpu": "4"}), used))) == 199
+    assert on(table, find_fitting_nodes(table, last, used)) == ["n199"]
+    assert int(np.count_nonzero(find_fitting_nodes(table, demand({"cpu": "4"}), used))) == 199
 
 
 def test_removed_nodes_leave_nothing_in_masks() -> None:
@@ -441,11 +441,15 @@ def test_removed_nodes_leave_nothing_in_masks() -> None:
         table.update(node(f"n{at}", {"host": f"n{at}"}, {"taints": [{"key": f"t{at}", "effect": "NoSchedule"}]}))
         for older in range(max(at - 3, 0), at + 1):
             asked = demand(nodeSelector={"host": f"n{older}"}, tolerations=[{"key": f"t{older}"}])
-            assert on(table, eligible_nodes(table, asked)) == [f"n{older}"]
+            assert on(table, find_eligible_nodes(table, asked)) == [f"n{older}"]
         if at >= 3:
             table.remove(f"n{at - 3}")
     assert table.capacity == 64
-    assert on(table, eligible_nodes(table, demand(tolerations=[{"operator": "Exists"}]))) == ["n397", "n398", "n399"]
+    assert on(table, find_eligible_nodes(table, demand(tolerations=[{"operator": "Exists"}]))) == [
+        "n397",
+        "n398",
+        "n399",
+    ]
 
 
 def test_label_values_of_removed_nodes_are_dropped() -> None:
@@ -468,13 +472,15 @@ def test_labels_and_terms_beyond_the_cache_limits_stay_correct() -> None:
     table = NodeTable([node("a", {"k": "600", "k150": "v"}), node("b", {"k": "601"})])
     for at in range(700):
         expected = {600: ["a"], 601: ["b"]}.get(at, [])
-        assert on(table, eligible_nodes(table, demand(nodeSelector={"k": str(at)}))) == expected
+        assert on(table, find_eligible_nodes(table, demand(nodeSelector={"k": str(at)}))) == expected
     for at in range(200):
-        assert on(table, eligible_nodes(table, demand(nodeSelector={f"k{at}": "v"}))) == (["a"] if at == 150 else [])
+        assert on(table, find_eligible_nodes(table, demand(nodeSelector={f"k{at}": "v"}))) == (
+            ["a"] if at == 150 else []
+        )
 
 
 def test_readiness_of_a_node_does_not_exclude_pods() -> None:
     unready = msgspec.structs.replace(node("b"), status=msgspec.structs.replace(node().status, conditions=()))
     table = NodeTable([node("a"), unready])
     assert on(table, table.ready[: table.numbers_end]) == ["a"]
-    assert on(table, fits(table, demand())) == ["a", "b"]
+    assert on(table, find_fitting_nodes(table, demand())) == ["a", "b"]

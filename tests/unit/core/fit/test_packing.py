@@ -15,7 +15,7 @@ from support.builders.pod_affinities import NAMESPACES, REQUIRED, a_node_in_doma
 from support.oracles import fit
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
-from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy, fits, pack
+from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy, find_fitting_nodes, pack
 
 Json = dict[str, Any]
 
@@ -98,14 +98,16 @@ def test_packing_leaves_the_same_state_as_adding_pods_one_by_one(rng: Random) ->
     found = pack(table, tried, groups, beside, order)
     for (demand, count), numbers in zip(groups, found, strict=True):
         for number in numbers.tolist():
-            first = next(each for each in order.tolist() if fits(table, demand, used, near)[each])
+            first = next(each for each in order.tolist() if find_fitting_nodes(table, demand, used, near)[each])
             assert number == first
             used.add(number, demand)
             near.add(number, demand.profile)
-        assert len(numbers) == count or not fits(table, demand, used, near)[order].any()
+        assert len(numbers) == count or not find_fitting_nodes(table, demand, used, near)[order].any()
     assert np.array_equal(tried.amounts, used.amounts)
     for demand, _ in groups:
-        assert np.array_equal(fits(table, demand, tried, beside), fits(table, demand, used, near))
+        assert np.array_equal(
+            find_fitting_nodes(table, demand, tried, beside), find_fitting_nodes(table, demand, used, near)
+        )
 
 
 def test_equal_pods_fill_node_after_node_and_the_rest_is_not_placed() -> None:

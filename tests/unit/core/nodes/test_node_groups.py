@@ -35,7 +35,7 @@ def test_the_present_target_may_be_ordered_again_after_the_maximum_was_lowered()
 def test_only_running_instances_within_the_minimum_are_kept(states: list[InstanceState], least: int) -> None:
     found = state(*states, least=least)
     refused = find_release_problems(found, [instance.id for instance in found.instances])
-    by_id = found.by_id()
+    by_id = found.index_by_id()
     assert all(said.reason is GROUP_AT_MINIMUM for said in refused.values())
     assert all(by_id[each].state is InstanceState.RUNNING for each in refused)
     assert len(refused) <= least

@@ -327,7 +327,7 @@ async def test_nodes_that_fail_to_start_have_an_error_and_can_be_released_below_
     await world.order(2)
     assert await world.tend() == pytest.approx(ordered_at + BOOT)
     await world.bring_up(2)
-    instance = (await world.state()).by_id()["small-2"]
+    instance = (await world.state()).index_by_id()["small-2"]
     assert instance.error is not None
     assert (instance.state, instance.error.reason) == ("Failed", NODE_FAILED_TO_START)
     assert instance.since == pytest.approx(ordered_at + BOOT)

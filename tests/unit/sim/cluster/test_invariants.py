@@ -19,7 +19,7 @@ from support.worlds.simulated_cluster import (
     shape,
     workload,
 )
-from trellis.core.fit import running_demand
+from trellis.core.fit import read_running_demand
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.recommend.amounts import parse_amounts
 from trellis.sim.cluster import ContainerStage
@@ -103,7 +103,7 @@ def check(world: World) -> None:
         for number, bound in nodes.pods.items():
             for model_pod in bound.values():
                 aside[number] += model_pod.allocated[resource]
-                held[number] += dict(running_demand(model_pod.pod).amounts).get(resource, 0)
+                held[number] += dict(read_running_demand(model_pod.pod).amounts).get(resource, 0)
         assert aside.tolist() == nodes.allocated[resource].tolist()
         assert held.tolist() == nodes.occupancy.amounts[nodes.table.row(resource)].tolist()
     placed = [pod for pod in world.pods.values() if pod.spec.node_name and pod.status.phase in ("Pending", "Running")]

@@ -18,21 +18,21 @@ from trellis.core.fit.constraints.existing_pods import (
     ExistingPods,
     SpreadPodQuery,
 )
-from trellis.core.fit.constraints.node_affinity import nodes_matching_any_term
+from trellis.core.fit.constraints.node_affinity import find_nodes_matching_any_term
 from trellis.core.fit.constraints.pod_affinity import AffinityRule, AntiAffinityRule, PodQuery
-from trellis.core.fit.constraints.topology_domains import DomainRule, pods_per_domain
+from trellis.core.fit.constraints.topology_domains import DomainRule, count_pods_per_domain
 from trellis.core.fit.constraints.topology_spread import TopologySpreadRule
 from trellis.core.fit.demand import Demand
 from trellis.core.fit.node_table import NodeTable
 from trellis.core.usage.columns import BoolColumn
 
 
-def node_selection_masks(table: NodeTable, demand: Demand) -> Iterator[BoolColumn]:
+def find_node_selection_masks(table: NodeTable, demand: Demand) -> Iterator[BoolColumn]:
     """The nodes that match the node selector and the node affinity of a pod, as read-only masks; all must hold."""
     for requirement in demand.selector:
         yield table.labelled(requirement)
     if demand.node_affinity is not None:
-        yield nodes_matching_any_term(table, demand.node_affinity)
+        yield find_nodes_matching_any_term(table, demand.node_affinity)
 
 
 POD_AFFINITY_UNMET = Reason("PodAffinityUnmet", "No pod that the pod must be near to runs in the node's domain.")
@@ -48,7 +48,7 @@ class InterPodRule(NamedTuple):
     rule: DomainRule
 
 
-def required_topology_labels(demand: Demand) -> Iterator[LabelRequirement]:
+def list_required_topology_labels(demand: Demand) -> Iterator[LabelRequirement]:
     """The labels that a node must have, because rules of the pod are about their domains."""
     for key in dict.fromkeys(
         (*(constraint.key for constraint in demand.spread), *(term.key for term in demand.pod_affinity))
@@ -56,7 +56,7 @@ def required_topology_labels(demand: Demand) -> Iterator[LabelRequirement]:
         yield LabelRequirement(key, LabelOperator.EXISTS)
 
 
-def inter_pod_rules(table: NodeTable, existing: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
+def build_inter_pod_rules(table: NodeTable, existing: ExistingPods, demand: Demand) -> Iterator[InterPodRule]:
     """The rules, in the scheduler's order."""
     if demand.spread:
         yield from _spread_rules(table, existing, demand)
@@ -80,7 +80,7 @@ def _affinity_rules(table: NodeTable, existing: ExistingPods, demand: Demand) ->
     counts = existing.counts(AffinityPodQuery(tuple(term.query for term in demand.pod_affinity)))
     domains = [table.domains(key) for key in dict.fromkeys(term.key for term in demand.pod_affinity)]
     # The scheduler ignores pods on nodes that are in none of the domains.
-    is_alone = not any(pods_per_domain(codes, size, counts).any() for codes, size in domains)
+    is_alone = not any(count_pods_per_domain(codes, size, counts).any() for codes, size in domains)
     is_first = is_alone and all(_matches_own_pod(term.query, existing, demand) for term in demand.pod_affinity)
     for codes, size in domains:
         yield InterPodRule(POD_AFFINITY_UNMET, AffinityRule(codes, size, counts, first=is_first))
@@ -110,7 +110,7 @@ def _eligibility_masks(
     table: NodeTable, demand: Demand, *, honors_node_affinity: bool, honors_node_taints: bool
 ) -> Iterator[BoolColumn]:
     if honors_node_affinity:
-        yield from node_selection_masks(table, demand)
+        yield from find_node_selection_masks(table, demand)
     if honors_node_taints:
         yield table.tolerated(demand.tolerations)
 

@@ -44,12 +44,12 @@ class NodeTerm(msgspec.Struct, frozen=True, gc=False):
     names: tuple[NodeNameRule, ...] = ()
 
 
-def node_selector_requirements(spec: PodSpec) -> tuple[LabelRequirement, ...]:
+def read_node_selector(spec: PodSpec) -> tuple[LabelRequirement, ...]:
     """The labels of the node selector with their required values, valid or not."""
     return tuple(LabelRequirement(key, LabelOperator.IN, (value,)) for key, value in sorted(spec.node_selector.items()))
 
 
-def node_affinity_terms(spec: PodSpec) -> tuple[NodeTerm, ...] | None:
+def read_node_affinity(spec: PodSpec) -> tuple[NodeTerm, ...] | None:
     """The terms of which one must hold; None if the pod has no required node affinity."""
     affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     if affinity is None or affinity.required is None:
@@ -90,7 +90,7 @@ def _name_rule(written: LabelSelectorRequirement) -> NodeNameRule | None:
     return None if (value == "") == must_match else NodeNameRule("", must_match=True)
 
 
-def nodes_matching_any_term(table: NodeTable, terms: tuple[NodeTerm, ...]) -> BoolColumn:
+def find_nodes_matching_any_term(table: NodeTable, terms: tuple[NodeTerm, ...]) -> BoolColumn:
     """The nodes that one of the terms allows."""
     mask = np.zeros(table.numbers_end, dtype=np.bool_)
     for term in terms:
@@ -98,7 +98,7 @@ def nodes_matching_any_term(table: NodeTable, terms: tuple[NodeTerm, ...]) -> Bo
     return mask
 
 
-def nodes_matching_name(table: NodeTable, rule: NodeNameRule) -> BoolColumn:
+def find_nodes_matching_name(table: NodeTable, rule: NodeNameRule) -> BoolColumn:
     """The node of that name, or all others."""
     mask = np.full(table.numbers_end, not rule.must_match)
     number = table.find(rule.name)
@@ -112,5 +112,5 @@ def _nodes_matching_term(table: NodeTable, term: NodeTerm) -> BoolColumn:
     for requirement in term.labels:
         mask &= table.labelled(requirement)
     for rule in term.names:
-        mask &= nodes_matching_name(table, rule)
+        mask &= find_nodes_matching_name(table, rule)
     return mask

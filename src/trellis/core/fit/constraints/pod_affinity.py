@@ -21,7 +21,7 @@ from trellis.api.kube.slices import Labels
 from trellis.base.errors import InvalidSelector
 from trellis.base.selectors import Selector
 from trellis.core.cluster.target_selectors import convert_selector
-from trellis.core.fit.constraints.topology_domains import DomainRule, pods_per_domain
+from trellis.core.fit.constraints.topology_domains import DomainRule, count_pods_per_domain
 from trellis.core.usage.columns import IntColumn
 
 _IN: Final = "In"
@@ -49,19 +49,19 @@ class PodTerm(msgspec.Struct, frozen=True, gc=False):
     key: str
 
 
-def affinity_terms(spec: PodSpec, metadata: ObjectMeta) -> tuple[PodTerm, ...]:
+def read_affinity_terms(spec: PodSpec, metadata: ObjectMeta) -> tuple[PodTerm, ...]:
     """The terms of the required affinity: a pod that matches all of them must be in the domain of each."""
     affinity = spec.affinity.pod_affinity if spec.affinity is not None else None
     return _terms(affinity.required, metadata, "podAffinity") if affinity is not None else ()
 
 
-def anti_affinity_terms(spec: PodSpec, metadata: ObjectMeta) -> tuple[PodTerm, ...]:
+def read_anti_affinity_terms(spec: PodSpec, metadata: ObjectMeta) -> tuple[PodTerm, ...]:
     """The terms of the required anti-affinity: no pod that matches a term may be in its domain."""
     affinity = spec.affinity.pod_anti_affinity if spec.affinity is not None else None
     return _terms(affinity.required, metadata, "podAntiAffinity") if affinity is not None else ()
 
 
-def selector_with_keys(
+def build_selector_with_keys(
     selector: LabelSelector | None, labels: Labels, match: Iterable[str], mismatch: Iterable[str] = ()
 ) -> Selector:
     """A selector, narrowed to the values that the pod itself has of some labels; None selects nothing."""
@@ -92,7 +92,7 @@ def _term(term: PodAffinityTerm, metadata: ObjectMeta, path: str) -> PodTerm:
     in_own_namespace = not term.namespaces and term.namespace_selector is None
     namespaces = (metadata.namespace,) if in_own_namespace else tuple(sorted(set(term.namespaces)))
     match, mismatch, labels = term.match_label_keys, term.mismatch_label_keys, metadata.labels
-    selector = read_selector(path, lambda: selector_with_keys(term.label_selector, labels, match, mismatch))
+    selector = read_selector(path, lambda: build_selector_with_keys(term.label_selector, labels, match, mismatch))
     namespace_selector = read_selector(f"{path}.namespaceSelector", lambda: convert_selector(term.namespace_selector))
     return PodTerm(PodQuery(namespaces, selector, namespace_selector), term.topology_key)
 
@@ -119,7 +119,7 @@ def read_pod_profile(spec: PodSpec, metadata: ObjectMeta) -> PodProfile:
     return PodProfile(
         namespace=metadata.namespace,
         labels=tuple(sorted(metadata.labels.items())),
-        anti_affinity=anti_affinity_terms(spec, metadata),
+        anti_affinity=read_anti_affinity_terms(spec, metadata),
         leaving=metadata.deletion_timestamp is not None,
     )
 
@@ -128,7 +128,7 @@ class AntiAffinityRule(DomainRule):
     """Closed in domains with a pod that this pod excludes, or that excludes this pod."""
 
     def __init__(self, codes: IntColumn, size: int, counts: npt.NDArray[np.int32], *, from_self: bool) -> None:
-        is_open = pods_per_domain(codes, size, counts) == 0
+        is_open = count_pods_per_domain(codes, size, counts) == 0
         # A node without the label is in no domain.
         is_open[0] = True
         super().__init__(codes, is_open, changes=from_self)
@@ -146,7 +146,7 @@ class AffinityRule(DomainRule):
     """Open in domains with a matching pod; for the `first` pod of a group everywhere, until it is placed."""
 
     def __init__(self, codes: IntColumn, size: int, counts: npt.NDArray[np.int32], *, first: bool) -> None:
-        is_open = np.ones(size, dtype=np.bool_) if first else pods_per_domain(codes, size, counts) > 0
+        is_open = np.ones(size, dtype=np.bool_) if first else count_pods_per_domain(codes, size, counts) > 0
         is_open[0] = False
         super().__init__(codes, is_open, changes=first)
 

@@ -34,12 +34,12 @@ TaintSet: TypeAlias = tuple[HardTaint, ...]
 CORDONED: Final = HardTaint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 
 
-def hard_taints(taints: Iterable[Taint]) -> TaintSet:
+def select_hard_taints(taints: Iterable[Taint]) -> TaintSet:
     """The taints that restrict placement, in one order for all nodes."""
     return tuple(sorted(HardTaint(taint.key, taint.value, taint.effect) for taint in taints if taint.effect in _HARD))
 
 
-def hard_tolerations(tolerations: Iterable[Toleration]) -> tuple[Toleration, ...]:
+def select_hard_tolerations(tolerations: Iterable[Toleration]) -> tuple[Toleration, ...]:
     """The tolerations of such taints, without their duration."""
     return tuple(
         Toleration(toleration.key, toleration.operator, toleration.value, toleration.effect)
@@ -53,7 +53,7 @@ def tolerates(tolerations: Iterable[Toleration], taint: HardTaint) -> bool:
     return any(_tolerates(toleration, taint) for toleration in tolerations)
 
 
-def tolerated_taint_sets(sets: Mapping[TaintSet, int], tolerations: tuple[Toleration, ...]) -> BoolColumn:
+def find_tolerated_taint_sets(sets: Mapping[TaintSet, int], tolerations: tuple[Toleration, ...]) -> BoolColumn:
     """Whether all taints of each numbered set are tolerated; the last entry is for no taints."""
     tolerated = np.ones(len(sets) + 1, dtype=np.bool_)
     for taints, number in sets.items():

@@ -35,7 +35,7 @@ class DomainRule(ABC):
         """Record a pod on a node; returns whether a domain has opened or closed."""
 
 
-def pods_per_domain(codes: IntColumn, size: int, counts: npt.NDArray[np.int32]) -> IntColumn:
+def count_pods_per_domain(codes: IntColumn, size: int, counts: npt.NDArray[np.int32]) -> IntColumn:
     """The number of pods in each domain. Pods on nodes in no domain are not counted."""
     totals = np.bincount(codes, weights=counts, minlength=size).astype(np.int64)
     totals[0] = 0

@@ -16,8 +16,8 @@ from trellis.api.kube.meta import ObjectMeta
 from trellis.api.kube.placement import TopologySpreadConstraint
 from trellis.api.kube.pods import PodSpec
 from trellis.base.selectors import Selector
-from trellis.core.fit.constraints.pod_affinity import read_selector, selector_with_keys
-from trellis.core.fit.constraints.topology_domains import DomainRule, pods_per_domain
+from trellis.core.fit.constraints.pod_affinity import build_selector_with_keys, read_selector
+from trellis.core.fit.constraints.topology_domains import DomainRule, count_pods_per_domain
 from trellis.core.usage.columns import BoolColumn, IntColumn
 
 _REQUIRED: Final = "DoNotSchedule"
@@ -43,7 +43,7 @@ class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
         return bool(self.selector.requirements)
 
 
-def spread_constraints(spec: PodSpec, metadata: ObjectMeta) -> tuple[SpreadConstraint, ...]:
+def read_spread_constraints(spec: PodSpec, metadata: ObjectMeta) -> tuple[SpreadConstraint, ...]:
     """The constraints with `DoNotSchedule`, in their order."""
     return tuple(
         _constraint(constraint, metadata, f"spec.topologySpreadConstraints[{at}]")
@@ -55,7 +55,9 @@ def spread_constraints(spec: PodSpec, metadata: ObjectMeta) -> tuple[SpreadConst
 def _constraint(constraint: TopologySpreadConstraint, metadata: ObjectMeta, path: str) -> SpreadConstraint:
     keys = constraint.match_label_keys
     return SpreadConstraint(
-        selector=read_selector(path, lambda: selector_with_keys(constraint.label_selector, metadata.labels, keys)),
+        selector=read_selector(
+            path, lambda: build_selector_with_keys(constraint.label_selector, metadata.labels, keys)
+        ),
         key=constraint.topology_key,
         max_skew=constraint.max_skew,
         min_domains=1 if constraint.min_domains is None else constraint.min_domains,
@@ -82,7 +84,7 @@ class TopologySpreadRule(DomainRule):
     ) -> None:
         inside = codes[counted]
         self._counted = counted
-        self._totals = pods_per_domain(inside, size, counts[counted])
+        self._totals = count_pods_per_domain(inside, size, counts[counted])
         self._domains = np.flatnonzero(np.bincount(inside, minlength=size))
         self._compares = len(self._domains) >= max(rule.min_domains, 1)
         self._max = rule.max_skew - counts_itself

@@ -65,7 +65,7 @@ def is_read_write_once_pod(claim: PersistentVolumeClaim | None) -> bool:
     return claim is not None and READ_WRITE_ONCE_POD in claim.spec.access_modes
 
 
-def volume_terms(
+def find_volume_terms(
     spec: PodSpec, metadata: ObjectMeta, storage: Storage, in_use: Container[tuple[str, str]] = ()
 ) -> tuple[Terms, ...]:
     """For each volume, the terms of which a node must match one; no terms if the volume is on no node yet.

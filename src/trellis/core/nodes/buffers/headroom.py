@@ -25,7 +25,7 @@ from msgspec.structs import replace
 
 from trellis.base.reasons import DetailedReason
 from trellis.core.cluster.store import ObjectKey
-from trellis.core.fit import Demand, eligible_nodes
+from trellis.core.fit import Demand, find_eligible_nodes
 from trellis.core.fit.resources import PODS
 from trellis.core.nodes.scale_up.decisions import BUFFER_NOT_PROVISIONED, NO_GROUP_FITS, BufferDecision
 from trellis.core.nodes.scale_up.memory import ScaleUpMemory
@@ -68,7 +68,7 @@ def _count_chunks_requested(
     simulation: ClusterSimulation, demand: Demand, running: PlacedPods, fixed: PlacedPods
 ) -> int:
     """How many chunks the requests of ordinary pods amount to, on the ready nodes that could take one."""
-    nodes = simulation.ready[eligible_nodes(simulation.table, demand)[simulation.ready]]
+    nodes = simulation.ready[find_eligible_nodes(simulation.table, demand)[simulation.ready]]
     rows = simulation.table.resources
     sized = [(rows[name], amount) for name, amount in demand.amounts if name != PODS and name in rows]
     ordinary = running.used.amounts[:, nodes] - fixed.used.amounts[:, nodes]

@@ -35,7 +35,7 @@ from trellis.core.nodes.state.placement import (
     place_chunks,
     resolve_claim_conflicts,
 )
-from trellis.core.nodes.state.pods import BufferChunks, PlacedPod, PlacedPods, depends_on_other_pods, in_placement_order
+from trellis.core.nodes.state.pods import BufferChunks, PlacedPod, PlacedPods, depends_on_other_pods, sort_for_placement
 from trellis.core.nodes.state.readiness import NodeReadiness
 from trellis.core.nodes.state.simulation import ClusterSimulation, NodeTemplates, simulate_cluster
 from trellis.core.nodes.state.snapshot import DEMAND_UNREADABLE, ClusterSnapshot
@@ -117,7 +117,7 @@ class DrainSimulator:
 
         Constrained pods come first, then the largest, so that a drain that fails does so early.
         """
-        counts: Counter[Demand] = Counter(self._replacements.demand(pod.pod) for pod in pods if pod.is_counted)
+        counts: Counter[Demand] = Counter(self._replacements.build_demand(pod.pod) for pod in pods if pod.is_counted)
         return sorted(
             counts.items(),
             key=lambda group: (_fits_anywhere(group[0]), -compute_relative_size(group[0], self._largest_node)),
@@ -221,8 +221,8 @@ def simulate_drains(drain_input: DrainSimulationInput, minimums: GroupMinimums) 
         simulation.ready = simulation.ready[~np.isin(simulation.ready, draining)]
         initial = _place_pods_and_chunks(drain_input, simulation)
         needed = _find_needed(simulation, drain_input.ongoing, initial.unplaced)
-        order = _target_order(simulation.ready, [candidate.number for candidate in drain_input.candidates])
-        simulator = DrainSimulator(simulation, drain_input.replacements, order, _largest_node(snapshot))
+        order = _order_targets(simulation.ready, [candidate.number for candidate in drain_input.candidates])
+        simulator = DrainSimulator(simulation, drain_input.replacements, order, _find_largest_node(snapshot))
         for chunks, numbers in initial.chunk_nodes:
             simulator.add_chunks(chunks, numbers)
         _drain_ongoing(drain_input.ongoing, simulator, minimums, needed)
@@ -243,13 +243,13 @@ def _place_pods_and_chunks(drain_input: DrainSimulationInput, simulation: Cluste
     unplaced: list[tuple[PlacedPods, Demand, int]] = []
     chunk_nodes: list[tuple[BufferChunks, IntColumn]] = []
     for group in build_equivalence_groups(
-        resolve_claim_conflicts(snapshot.pending.values(), simulation), _largest_node(snapshot)
+        resolve_claim_conflicts(snapshot.pending.values(), simulation), _find_largest_node(snapshot)
     ):
         numbers = simulation.place(simulation.running, group.demand, len(group.pods), simulation.ready)
         expected.update(numbers.tolist())
         if group.needs_node and len(numbers) < len(group.pods):
             unplaced.append((simulation.running, group.demand, len(group.pods) - len(numbers)))
-    buffers = in_placement_order(snapshot.buffers.values())
+    buffers = sort_for_placement(snapshot.buffers.values())
     for chunks, places in zip(buffers, place_chunks(simulation, buffers, drain_input.chunk_nodes), strict=True):
         chunk_nodes.append((chunks, places.ready))
         if places.count < chunks.count:
@@ -327,13 +327,13 @@ def _drain_candidates(
     return DrainSimulation(needed, needed_candidates, frozenset(undrainable))
 
 
-def _target_order(ready: IntColumn, candidates: Sequence[int]) -> IntColumn:
+def _order_targets(ready: IntColumn, candidates: Sequence[int]) -> IntColumn:
     """The order in which nodes take pods: first nodes that are no candidates, then candidates, the first last."""
     last = np.array([*reversed(candidates)], dtype=np.int64)
     return np.concatenate((ready[~np.isin(ready, last)], last[np.isin(last, ready)]))
 
 
-def _largest_node(snapshot: ClusterSnapshot) -> tuple[float, float]:
+def _find_largest_node(snapshot: ClusterSnapshot) -> tuple[float, float]:
     cores, memory = (float(snapshot.table.offered(name).max(initial=0)) for name in (CPU, MEMORY))
     return cores, memory
 

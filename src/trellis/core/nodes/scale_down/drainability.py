@@ -24,7 +24,7 @@ from trellis.base.selectors import Selector
 from trellis.core.buffers.pods import select_shared_labels
 from trellis.core.cluster.store import ObjectKey, key_of
 from trellis.core.cluster.target_selectors import convert_selector
-from trellis.core.fit import Demand, Storage, volume_terms
+from trellis.core.fit import Demand, Storage, find_volume_terms
 from trellis.core.fit.constraints.selector_index import LabelSelectorIndex
 from trellis.core.fit.constraints.taints import HardTaint, tolerates
 from trellis.core.fit.resources import CPU, LARGEST_AMOUNT, ResourceCounts, count_from_nanos, parse_nanos_or_zero
@@ -236,7 +236,7 @@ class ReplacementDemands:
         self._startup_boosts = startup_boosts
         self._demands = DemandReader()
 
-    def demand(self, pod: Pod) -> Demand:
+    def build_demand(self, pod: Pod) -> Demand:
         """The demand of the replacement."""
         spec = msgspec.structs.replace(pod.spec, node_name="")
         boosts = self._startup_boosts(pod)
@@ -248,7 +248,7 @@ class ReplacementDemands:
             if container.name in boosts
         }
         metadata = msgspec.structs.replace(pod.metadata, labels=select_shared_labels(pod.metadata.labels))
-        terms = volume_terms(spec, pod.metadata, self._storage)
+        terms = find_volume_terms(spec, pod.metadata, self._storage)
         return Demand.of(spec, raised, metadata=metadata, volumes=terms)
 
 

@@ -65,20 +65,20 @@ def is_abandoned(node: Node, now: float, *, is_in_group: bool) -> bool:
 
 def add_leaving_taint(node: Node, since: float) -> SetTaints:
     """Add our taint to a node."""
-    return _set_taints(node, (*_other_taints(node), Taint(LEAVING_TAINT, f"{since:.0f}", _EFFECT)))
+    return _set_taints(node, (*_filter_taints(node), Taint(LEAVING_TAINT, f"{since:.0f}", _EFFECT)))
 
 
 def remove_leaving_taint(node: Node) -> SetTaints:
     """Remove our taint from a node."""
-    return _set_taints(node, _other_taints(node))
+    return _set_taints(node, _filter_taints(node))
 
 
 def without_leaving_taint(node: Node) -> Node:
     """The node without our taint."""
-    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=_other_taints(node)))
+    return msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, taints=_filter_taints(node)))
 
 
-def _other_taints(node: Node) -> tuple[Taint, ...]:
+def _filter_taints(node: Node) -> tuple[Taint, ...]:
     return tuple(taint for taint in node.spec.taints if taint.key != LEAVING_TAINT)
 
 
@@ -147,11 +147,11 @@ def _drain(removal: NodeRemoval, node: Node, pods: PodsToDrain, view: ScaleDownV
     if now >= deadline:
         details = f"{pluralize(count, 'pod')} {choose_form(count, 'is', 'are')} left"
         return keep_node(node, DetailedReason(EVICTIONS_REFUSED, details), failed=True)
-    evictions = tuple(_evictions(removal.node, pods, view))
+    evictions = tuple(_build_evictions(removal.node, pods, view))
     return RemovalStep(DetailedReason(NODE_DRAINING), removal, evictions, deadline)
 
 
-def _evictions(node: str, pods: PodsToDrain, view: ScaleDownView) -> Iterator[DrainPod]:
+def _build_evictions(node: str, pods: PodsToDrain, view: ScaleDownView) -> Iterator[DrainPod]:
     for pod in pods.to_evict:
         if view.budgets.find_eviction_problem(pod.pod) is None:
             view.budgets.count_eviction(pod.pod)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from trellis.base.selectors import LabelOperator, LabelRequirement
 from trellis.core.fit import Demand
-from trellis.core.fit.constraints.inter_pod_rules import POD_AFFINITY_UNMET, inter_pod_rules
+from trellis.core.fit.constraints.inter_pod_rules import POD_AFFINITY_UNMET, build_inter_pod_rules
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.scale_up.expanders import Expander, ScaleUpOptions, balance_nodes, choose_group
 from trellis.core.nodes.scale_up.view import ScaleUpLimits
@@ -114,7 +114,7 @@ def find_groups_meeting_affinity(
     keys = dict.fromkeys(term.key for term in demand.pod_affinity)
     rules = (
         named.rule
-        for named in inter_pod_rules(table, placed.existing_pods, demand)
+        for named in build_inter_pod_rules(table, placed.existing_pods, demand)
         if named.reason is POD_AFFINITY_UNMET
     )
     for key, rule in zip(keys, rules, strict=True):
@@ -195,9 +195,9 @@ class NodeEstimator:
             count_before = pods.count
             depends_on_domains = pods.demand.pod_affinity or pods.demand.spread
             members = (
-                self._groups_by_domain(pods, placed, capacities[at], options)
+                self._choose_by_domain(pods, placed, capacities[at], options)
                 if depends_on_domains
-                else self._balanced_groups(group, capacities[at])
+                else self._find_balanced_groups(group, capacities[at])
             )
             if not len(members):
                 capacities[at] = 0
@@ -209,12 +209,12 @@ class NodeEstimator:
             if pods.count:
                 capacities[at, members] = 0
 
-    def _balanced_groups(self, group: int, capacities: IntColumn) -> IntColumn:
+    def _find_balanced_groups(self, group: int, capacities: IntColumn) -> IntColumn:
         """The groups that are balanced with this one and have capacity for the pods."""
         alike = self._similar[group] if self._similar is not None else np.array([group], dtype=np.int64)
         return alike[capacities[alike] > 0]
 
-    def _groups_by_domain(
+    def _choose_by_domain(
         self, pods: UnplacedPods, placed: PlacedPods, capacities: IntColumn, options: ScaleUpOptions
     ) -> IntColumn:
         """The best group that meets the affinity, or the best of each domain that pods are spread over."""
@@ -247,18 +247,18 @@ class NodeEstimator:
             nodes = np.concatenate((existing_nodes, simulation.new)) if pods.depends_on_other_pods else rows
             numbers = simulation.place(placed, pods.demand, pods.count, nodes)
             pods.record_placed(numbers)
-            self._remove_nodes(rows[~simulation.mask(numbers)[rows]])
+            self._remove_nodes(rows[~simulation.build_mask(numbers)[rows]])
             if not len(numbers):
                 return
             pods_per_node = min(max(len(numbers) / len(rows), 1.0), pods_per_node)
 
     def _add_nodes(self, members: IntColumn, sizes: IntColumn, count: int) -> IntColumn:
-        allowed = np.array([self._limits.allowed_nodes(member) for member in members.tolist()], dtype=np.int64)
+        allowed = np.array([self._limits.count_allowed_nodes(member) for member in members.tolist()], dtype=np.int64)
         shares = balance_nodes(count, sizes, allowed)
         added_rows: list[IntColumn] = []
         for group, share in zip(members.tolist(), shares.tolist(), strict=True):
             # All groups share the limits of the cluster.
-            count_added = min(share, self._limits.allowed_nodes(group))
+            count_added = min(share, self._limits.count_allowed_nodes(group))
             if count_added:
                 added_rows.append(self._simulation.add_new_nodes(group, count_added))
                 self._limits.record_order(group, count_added)

@@ -131,7 +131,7 @@ _LOCATION_LABELS: Final = frozenset(
 def find_similar_groups(groups: Sequence[NodeGroup]) -> list[IntColumn]:
     """The numbers of the groups similar to each group, itself included."""
     positions_by_key: defaultdict[Hashable, list[int]] = defaultdict(list)
-    keys = [_similarity_key(group) for group in groups]
+    keys = [_build_similarity_key(group) for group in groups]
     for position, key in enumerate(keys):
         positions_by_key[key].append(position)
     columns = {key: np.array(members, dtype=np.int64) for key, members in positions_by_key.items()}
@@ -161,7 +161,7 @@ def balance_nodes(count: int, sizes: IntColumn, capacities: IntColumn) -> IntCol
     return shares
 
 
-def _similarity_key(group: NodeGroup) -> Hashable:
+def _build_similarity_key(group: NodeGroup) -> Hashable:
     node = group.template
     # A label that names the group, as groups of kwok and of clouds have, tells it from all others.
     labels = frozenset(

@@ -68,7 +68,7 @@ class UnconfirmedOrder(msgspec.Struct, frozen=True):
         """The order without the releases that the group shows."""
         if not self.released:
             return self
-        instances = state.by_id()
+        instances = state.index_by_id()
         pending = tuple(
             instance
             for instance in self.released

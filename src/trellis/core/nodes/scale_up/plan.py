@@ -52,7 +52,7 @@ from trellis.core.nodes.state.placement import (
     resolve_claim_conflicts,
     restore_places,
 )
-from trellis.core.nodes.state.pods import BufferChunks, in_placement_order
+from trellis.core.nodes.state.pods import BufferChunks, sort_for_placement
 from trellis.core.nodes.state.readiness import ORDER_LOST
 from trellis.core.nodes.state.simulation import (
     ClusterSimulation,
@@ -95,7 +95,7 @@ def place_pods_and_chunks(
     pending_pods = [
         _place_group(simulation, group, restored) for group, restored in zip(groups, restored_by_group, strict=True)
     ]
-    buffers = in_placement_order(view.snapshot.buffers.values())
+    buffers = sort_for_placement(view.snapshot.buffers.values())
     chunk_placements = [
         ChunksPlacement(chunks, places, UnplacedPods(chunks.demand, chunks.count - places.count))
         for chunks, places in zip(buffers, place_chunks(simulation, buffers, memory.chunk_nodes), strict=True)
@@ -130,7 +130,7 @@ def _place_group(
     count = len(group.pods) - len(restored)
     ready = simulation.place(simulation.running, group.demand, count, simulation.ready)
     upcoming = simulation.place(simulation.running, group.demand, count - len(ready), simulation.upcoming)
-    is_ready = simulation.mask(simulation.ready)[restored]
+    is_ready = simulation.build_mask(simulation.ready)[restored]
     places = NodePlaces(np.concatenate((restored[is_ready], ready)), np.concatenate((restored[~is_ready], upcoming)))
     return PendingPodsPlacement(group, places, UnplacedPods(group.demand, len(group.pods) - places.count))
 
@@ -182,10 +182,10 @@ def explain_group_refusals(
         for (reason, resource), groups in unfit_groups.items()
         if groups
     )
-    return _refusal_reason(bool(able.any()), bool((able & ~allowed).any())), refusals
+    return _choose_refusal_reason(bool(able.any()), bool((able & ~allowed).any())), refusals
 
 
-def _refusal_reason(fits_somewhere: bool, is_limited: bool) -> DetailedReason:
+def _choose_refusal_reason(fits_somewhere: bool, is_limited: bool) -> DetailedReason:
     if not fits_somewhere:
         return DetailedReason(NO_GROUP_FITS)
     return DetailedReason(GROUPS_EXHAUSTED if is_limited else NOT_BESIDE_OTHERS)
@@ -258,11 +258,11 @@ class _DecisionBuilder:
         self._limits = placement_result.limits
         self._missed = missed
         expected = [
-            name for placement in placement_result.pending_pods for name in simulation.names(placement.places.ready)
+            name for placement in placement_result.pending_pods for name in simulation.get_names(placement.places.ready)
         ]
         self._hits = ChunkHits(view.snapshot.pop_arrivals(), expected)
         self._prices = NodePrices(view, simulation)
-        self._new = simulation.mask(simulation.new)
+        self._new = simulation.build_mask(simulation.new)
         self.chunk_nodes: dict[str, tuple[str, ...]] = {}
         self.pod_nodes: dict[str, str] = {}
         self.vacated_nodes: dict[str, tuple[str, ...]] = {}
@@ -272,7 +272,7 @@ class _DecisionBuilder:
         previous_nodes = [self._memory.pod_nodes.get(pod.uid, "") for pod in placement.group.pods]
         assigned = assign_nodes(
             previous_nodes,
-            self._simulation.names(_join_places(placement.places, placement.unplaced)),
+            self._simulation.get_names(_join_places(placement.places, placement.unplaced)),
             len(previous_nodes),
         )
         self.pod_nodes.update((pod.uid, name) for pod, name in zip(placement.group.pods, assigned, strict=True) if name)
@@ -295,9 +295,9 @@ class _DecisionBuilder:
         new, upcoming = self._split_places(unplaced, places)
         previous_nodes = self._memory.chunk_nodes.get(chunks.uid, ())
         assigned = self.chunk_nodes[chunks.uid] = assign_nodes(
-            previous_nodes, self._simulation.names(_join_places(places, unplaced)), chunks.count
+            previous_nodes, self._simulation.get_names(_join_places(places, unplaced)), chunks.count
         )
-        ready = set(self._simulation.names(np.unique(places.ready)))
+        ready = set(self._simulation.get_names(np.unique(places.ready)))
         nodes = tuple(name if name in ready else "" for name in assigned)
         hits = self._count_hits(chunks, previous_nodes, nodes) if chunks.on_top else 0
         is_provisioned = len(places.ready) == chunks.count
@@ -378,7 +378,7 @@ def _find_groups_serving(
     """The groups whose new nodes are meant for some of these pods or chunks."""
     places = [placement.unplaced.places for placement in placements if len(placement.unplaced.places)]
     assigned = np.concatenate(places) if places else simulation.new[:0]
-    return set(np.unique(simulation.get_groups(assigned[simulation.mask(simulation.new)[assigned]])).tolist())
+    return set(np.unique(simulation.get_groups(assigned[simulation.build_mask(simulation.new)[assigned]])).tolist())
 
 
 def _find_requeue_time(view: ScaleUpView) -> float | None:

@@ -111,7 +111,7 @@ class ScaleUpLimits:
         counts[counts < 0] = 0
         return counts
 
-    def allowed_nodes(self, group: int) -> int:
+    def count_allowed_nodes(self, group: int) -> int:
         """How many nodes of one group may be ordered."""
         if group in self._backoffs:
             return 0
@@ -179,7 +179,7 @@ def fill_to_minimum_sizes(
         missing = group.min_size - view.target(group.name) - new_counts.get(number, 0)
         if missing <= 0:
             continue
-        added = min(missing, limits.allowed_nodes(number))
+        added = min(missing, limits.count_allowed_nodes(number))
         if added:
             simulation.add_new_nodes(number, added)
             limits.record_order(number, added)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from trellis.core.cluster.store import ObjectKey
-from trellis.core.fit import Demand, fits
+from trellis.core.fit import Demand, find_fitting_nodes
 from trellis.core.fit.resources import CPU, MEMORY
 from trellis.core.nodes.state.pods import BufferChunks, PendingPod, PlacedPods, depends_on_other_pods
 from trellis.core.nodes.state.simulation import ClusterSimulation, count_pods_per_new_node
@@ -49,7 +49,7 @@ def build_equivalence_groups(
     for pod in pods:
         # Equal demands are one object, so that they need not be compared in depth.
         pods_by_demand.setdefault((id(pod.demand), pod.priority, pod.is_unschedulable), []).append(pod)
-    groups = [_equivalence_group(pods) for pods in pods_by_demand.values()]
+    groups = [_build_equivalence_group(pods) for pods in pods_by_demand.values()]
     return sorted(
         groups,
         key=lambda group: (-group.priority, -compute_relative_size(group.demand, largest_node), group.pods[0].key),
@@ -63,7 +63,7 @@ def compute_relative_size(demand: Demand, largest_node: tuple[float, float]) -> 
     return requests.get(CPU, 0) / max(millicores, 1.0) + requests.get(MEMORY, 0) / max(bytes_, 1.0)
 
 
-def _equivalence_group(pods: Sequence[PendingPod]) -> PodEquivalenceGroup:
+def _build_equivalence_group(pods: Sequence[PendingPod]) -> PodEquivalenceGroup:
     first = pods[0]
     ordered = tuple(sorted(pods, key=lambda pod: pod.key))
     return PodEquivalenceGroup(first.demand, first.priority, first.is_unschedulable, ordered)
@@ -97,7 +97,7 @@ def _fits_any_node(demand: Demand, simulation: ClusterSimulation) -> bool:
     running = simulation.running
     return bool(
         count_pods_per_new_node(simulation.templates, demand).any()
-        or fits(simulation.table, demand, running.used, running.existing_pods).any()
+        or find_fitting_nodes(simulation.table, demand, running.used, running.existing_pods).any()
     )
 
 
@@ -170,13 +170,13 @@ def restore_places(  # noqa: PLR0917 - no two of the arguments belong together
     """Put at most `max_count` equal pods back on their nodes, where they still fit; return the numbers of the nodes."""
     numbers = np.array([simulation.find(name) for name in previous_nodes if name], dtype=np.int64)
     numbers = numbers[numbers >= 0]
-    numbers = numbers[simulation.mask(candidates)[numbers]][:max_count]
+    numbers = numbers[simulation.build_mask(candidates)[numbers]][:max_count]
     if not len(numbers):
         return _NO_NODES
     nodes, first, counts = np.unique(numbers, return_index=True, return_counts=True)
     if depends_on_other_pods(demand):
         return simulation.place(placed, demand, len(numbers), nodes[np.argsort(first)])
-    is_open = fits(simulation.table, demand, placed.used, placed.existing_pods)[nodes]
+    is_open = find_fitting_nodes(simulation.table, demand, placed.used, placed.existing_pods)[nodes]
     counts = np.minimum(counts, placed.used.count_fitting(demand, nodes)) * is_open
     fitting = counts > 0
     nodes, counts = nodes[fitting], counts[fitting]

@@ -23,7 +23,7 @@ from trellis.base.errors import InvalidInput, UnreadableObject
 from trellis.base.reasons import DetailedReason, Reason, Severity
 from trellis.core.buffers.pods import is_live, select_shared_labels
 from trellis.core.cluster.store import ObjectKey, key_of
-from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy, PodProfile, Storage, volume_terms
+from trellis.core.fit import Demand, ExistingPods, NodeTable, Occupancy, PodProfile, Storage, find_volume_terms
 from trellis.core.usage.columns import IntColumn
 
 _FINISHED: Final = ("Succeeded", "Failed")
@@ -138,7 +138,7 @@ class DemandReader:
             if labels == before and pod.spec == spec:
                 return demand
         metadata = msgspec.structs.replace(pod.metadata, labels=labels)
-        terms = volume_terms(pod.spec, pod.metadata, storage, in_use) if pod.spec.volumes else ()
+        terms = find_volume_terms(pod.spec, pod.metadata, storage, in_use) if pod.spec.volumes else ()
         demand = Demand.of(pod.spec, metadata=metadata, volumes=terms)
         # The nodes of a pod with claims change with the claims.
         if owner is not None and not has_volume_claims(pod):
@@ -257,7 +257,7 @@ class BufferChunks(msgspec.Struct, frozen=True):
         return f"{self.uid}#{number}"
 
 
-def in_placement_order(buffers: Iterable[BufferChunks]) -> list[BufferChunks]:
+def sort_for_placement(buffers: Iterable[BufferChunks]) -> list[BufferChunks]:
     """Buffers in the order of placement: by priority, then those with a node selector or affinity before others.
 
     Chunks that fit anywhere would otherwise take the only nodes of the others, and a node would be ordered although

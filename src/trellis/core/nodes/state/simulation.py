@@ -21,7 +21,7 @@ import numpy as np
 
 from trellis.api.kube.nodes import Node
 from trellis.base.reasons import DetailedReason, Reason, Severity
-from trellis.core.fit import Demand, NodeTable, Occupancy, eligible_nodes, pack, place_daemon_pods
+from trellis.core.fit import Demand, NodeTable, Occupancy, find_eligible_nodes, pack, place_daemon_pods
 from trellis.core.fit.resources import CPU, MEMORY, PODS, parse_nanos_or_zero
 from trellis.core.nodes.node_groups import GroupState, InstanceState
 from trellis.core.nodes.state.pods import PlacedPods
@@ -48,7 +48,7 @@ class NodeTemplates:
         self.states: tuple[GroupState, ...] = tuple(snapshot.groups[name] for name in sorted(snapshot.groups))
         self.names: list[str] = [state.group.name for state in self.states]
         self.notes: dict[str, DetailedReason] = {}
-        nodes = (_template_as_delivered(state, snapshot, readiness, self.notes) for state in self.states)
+        nodes = (_build_delivered_template(state, snapshot, readiness, self.notes) for state in self.states)
         self.nodes: tuple[Node, ...] = tuple(map(build_node_from_template, nodes, self.names))
         self.table = NodeTable(self.nodes)
         self.used = Occupancy(self.table)
@@ -75,7 +75,7 @@ def build_node_from_template(template: Node, name: str) -> Node:
     )
 
 
-def _template_as_delivered(
+def _build_delivered_template(
     state: GroupState, snapshot: ClusterSnapshot, readiness: NodeReadiness, notes: dict[str, DetailedReason]
 ) -> Node:
     template = state.group.template
@@ -83,7 +83,7 @@ def _template_as_delivered(
     if newest is None:
         return template
     promised, delivered = template.status.allocatable, newest.status.allocatable
-    smallest = {name: _smaller_amount(name, promised, delivered) for name in promised}
+    smallest = {name: _find_smaller_amount(name, promised, delivered) for name in promised}
     if smallest == dict(promised):
         return template
     short_resources = [name for name in promised if _is_short(promised[name], delivered.get(name, "0"))]
@@ -106,7 +106,7 @@ def _find_newest_node(state: GroupState, snapshot: ClusterSnapshot, readiness: N
     return snapshot.nodes[max(ready)[1]] if ready else None
 
 
-def _smaller_amount(name: str, promised: Mapping[str, str], delivered: Mapping[str, str]) -> str:
+def _find_smaller_amount(name: str, promised: Mapping[str, str], delivered: Mapping[str, str]) -> str:
     text = delivered.get(name, "0")
     return text if parse_nanos_or_zero(text) < parse_nanos_or_zero(promised[name]) else promised[name]
 
@@ -118,7 +118,7 @@ def _is_short(promised: str, delivered: str) -> bool:
 def count_pods_per_new_node(templates: NodeTemplates, demand: Demand) -> IntColumn:
     """How many equal pods fit on an empty new node of each group."""
     counts = templates.used.count_fitting(demand, np.arange(len(templates)))
-    counts[~eligible_nodes(templates.table, demand)] = 0
+    counts[~find_eligible_nodes(templates.table, demand)] = 0
     return counts
 
 
@@ -134,9 +134,9 @@ class RowNames:
     def next(self, group: int) -> str:
         """A name for another row of a group."""
         self._next[group] += 1
-        return self._name(group, self._next[group] - 1)
+        return self._build_name(group, self._next[group] - 1)
 
-    def alias(self, group: int, number: int) -> None:
+    def add_alias(self, group: int, number: int) -> None:
         """Let an existing node be found by the next name as well."""
         self._aliases[self.next(group)] = number
 
@@ -148,16 +148,16 @@ class RowNames:
         """The number of the node with this alias; -1 if there is none."""
         return self._aliases.get(name, -1)
 
-    def names_in_next_pass(self, numbers: IntColumn, groups: IntColumn) -> dict[int, str]:
+    def find_next_names(self, numbers: IntColumn, groups: IntColumn) -> dict[int, str]:
         """The names of new rows in the next pass: numbered without the gaps that removed rows left."""
         serials = list(self._after_upcoming)
         next_names: dict[int, str] = {}
         for number, group in zip(numbers.tolist(), groups.tolist(), strict=True):
-            next_names[number] = self._name(group, serials[group])
+            next_names[number] = self._build_name(group, serials[group])
             serials[group] += 1
         return next_names
 
-    def _name(self, group: int, serial: int) -> str:
+    def _build_name(self, group: int, serial: int) -> str:
         return f"{self._groups[group]}:{serial}"
 
 
@@ -203,7 +203,7 @@ class ClusterSimulation:
             rows = self._add_rows(group, upcoming.counts.get(name, 0) - len(registered))
             self.upcoming = np.concatenate((self.upcoming, np.array(registered, dtype=np.int64), rows))
             for number in (*registered, *self._empty.get(name, ())):
-                self._row_names.alias(group, number)
+                self._row_names.add_alias(group, number)
         self._row_names.end_upcoming()
 
     def find(self, name: str) -> int:
@@ -211,10 +211,10 @@ class ClusterSimulation:
         number = self._row_names.find(name)
         return number if number >= 0 else self.table.find(name)
 
-    def names(self, numbers: IntColumn) -> list[str]:
+    def get_names(self, numbers: IntColumn) -> list[str]:
         """The names of nodes and rows in the next pass, in which ordered rows are upcoming."""
         if self._next_names is None:
-            self._next_names = self._row_names.names_in_next_pass(self.new, self.get_groups(self.new))
+            self._next_names = self._row_names.find_next_names(self.new, self.get_groups(self.new))
         next_names, rows = self._next_names, numbers.tolist()
         return [next_names.get(number, name) for number, name in zip(rows, self.table.keys(rows), strict=True)]
 
@@ -227,7 +227,7 @@ class ClusterSimulation:
 
     def remove_new_nodes(self, numbers: IntColumn) -> None:
         """Remove rows that are not needed."""
-        self.new = self.new[~self.mask(numbers)[self.new]]
+        self.new = self.new[~self.build_mask(numbers)[self.new]]
         self._next_names = None
         for number in numbers.tolist():
             for placed in (self.running, self.fixed):
@@ -244,11 +244,11 @@ class ClusterSimulation:
         """The groups of rows, by their numbers among the templates."""
         return self._groups[numbers]
 
-    def mask(self, numbers: IntColumn) -> BoolColumn:
+    def build_mask(self, numbers: IntColumn) -> BoolColumn:
         """The same nodes as a mask over the table."""
-        mask = np.zeros(self.table.numbers_end, dtype=np.bool_)
-        mask[numbers] = True
-        return mask
+        build_mask = np.zeros(self.table.numbers_end, dtype=np.bool_)
+        build_mask[numbers] = True
+        return build_mask
 
     def count_new_nodes(self) -> dict[int, int]:
         """How many rows of each group are to be ordered."""

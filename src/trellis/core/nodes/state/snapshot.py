@@ -26,9 +26,9 @@ from trellis.core.fit import (
     NodeTable,
     PodProfile,
     Storage,
-    daemon_demand,
+    build_daemon_demand,
     is_read_write_once_pod,
-    running_demand,
+    read_running_demand,
 )
 from trellis.core.nodes.node_groups import GroupState, Instance
 from trellis.core.nodes.state.pods import (
@@ -196,7 +196,7 @@ class NodesAndPods:
 
     def _place(self, key: ObjectKey, pod: Pod, node: str) -> PlacedPod:
         try:
-            demand = self._demands.intern(running_demand(pod))
+            demand = self._demands.intern(read_running_demand(pod))
         except InvalidInput as error:
             self.problems["Pod", key] = DetailedReason(DEMAND_UNREADABLE, str(error))
             demand = Demand()
@@ -303,7 +303,7 @@ class ClusterSnapshot(NodesAndPods):
         if daemon_set is None:
             return
         try:
-            self.daemons[key] = daemon_demand(daemon_set)
+            self.daemons[key] = build_daemon_demand(daemon_set)
         except InvalidInput as error:
             self.problems["DaemonSet", key] = DetailedReason(DAEMON_SET_UNREADABLE, str(error))
 

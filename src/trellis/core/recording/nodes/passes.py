@@ -168,7 +168,7 @@ class PassInputReader:
 
 
 def _group_line(before: GroupState | None, now: GroupState) -> GroupLine:
-    instances_before = before.by_id() if before is not None else {}
+    instances_before = before.index_by_id() if before is not None else {}
     # Providers list them anew each time.
     listed = [
         instances_before[instance.id] if instances_before.get(instance.id) == instance else instance

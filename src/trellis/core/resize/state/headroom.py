@@ -14,7 +14,7 @@ from typing import Final
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.core.cluster.store import ObjectKey
-from trellis.core.fit import Demand, NodeTable, Occupancy, fits, running_demand
+from trellis.core.fit import Demand, NodeTable, Occupancy, find_fitting_nodes, read_running_demand
 from trellis.core.recommend.amounts import ResourceAmounts
 
 # Pods counted in one go: a boost that ends meanwhile waits for them.
@@ -62,7 +62,7 @@ class NodeHeadroom:
         return self._fits(demand) or self._fits_without(pod, demand)
 
     def _fits(self, demand: Demand) -> bool:
-        return bool(fits(self._table, demand, self._used).any())
+        return bool(find_fitting_nodes(self._table, demand, self._used).any())
 
     def _fits_without(self, pod: Pod, demand: Demand) -> bool:
         """The same, if the pod itself were gone."""
@@ -85,7 +85,7 @@ class NodeHeadroom:
                 self._used.add(number, self._held[key][1])
 
     def _enter(self, key: ObjectKey, pod: Pod) -> None:
-        node, demand = pod.spec.node_name, running_demand(pod)
+        node, demand = pod.spec.node_name, read_running_demand(pod)
         self._held[key] = (node, demand)
         self._on.setdefault(node, {})[key] = None
         self._used.add(self._table.find(node), demand)

@@ -17,8 +17,8 @@ from trellis.api.kube.placement import Affinity, NodeAffinity, NodeSelector, Nod
 from trellis.api.kube.pods import PodSpec, PodTemplateSpec
 from trellis.api.kube.workloads import DaemonSet, DaemonSetSpec, DaemonSetStatus
 from trellis.core.fit import Demand
-from trellis.core.fit.daemon_sets import daemon_pod_spec
-from trellis.core.fit.filters import eligible_nodes
+from trellis.core.fit.daemon_sets import build_daemon_pod_spec
+from trellis.core.fit.filters import find_eligible_nodes
 from trellis.sim.cluster.pod_lifecycle import PodLifecycle
 from trellis.sim.cluster.pod_state import ModelPod
 from trellis.sim.cluster.pods import name_suffix
@@ -40,7 +40,7 @@ class DaemonSetController:
         self._revision = 0
         self._names = count()
         self._uid = state.uid()
-        self._spec = daemon_pod_spec(state.templates[workload].spec)
+        self._spec = build_daemon_pod_spec(state.templates[workload].spec)
         self._demand = Demand.of(self._spec)
         # The pod of each node, by the node's name.
         self._pods: dict[str, ModelPod] = {}
@@ -78,7 +78,7 @@ class DaemonSetController:
         if not self._definition.replicas:
             return []
         nodes = self._state.nodes
-        where = np.flatnonzero(eligible_nodes(nodes.table, self._demand))
+        where = np.flatnonzero(find_eligible_nodes(nodes.table, self._demand))
         return [nodes.objects[number].metadata.name for number in where.tolist()]
 
     def _exists(self, model_pod: ModelPod) -> bool:

@@ -25,9 +25,9 @@ from trellis.core.fit import (
     Occupancy,
     PodProfile,
     UnfitNodes,
-    eligible_nodes,
     explain_unfit_nodes,
-    fits,
+    find_eligible_nodes,
+    find_fitting_nodes,
 )
 from trellis.core.fit.constraints.inter_pod_rules import (
     KEPT_AWAY_BY_PODS,
@@ -82,7 +82,7 @@ def demand(of: Pod) -> Demand:
 def where(table: NodeTable, asked: Pod, placed: Iterable[tuple[str, Pod]] = ()) -> list[str]:
     """The nodes on which a pod fits beside others."""
     neighbours = ExistingPods(table, ((table.find(name), PodProfile.of(each)) for name, each in placed), NAMESPACES)
-    return sorted(table.names(fits(table, demand(asked), None, neighbours)))
+    return sorted(table.names(find_fitting_nodes(table, demand(asked), None, neighbours)))
 
 
 def three_zones() -> NodeTable:
@@ -102,7 +102,7 @@ def test_columns_agree_with_the_rules_while_pods_are_added_and_removed(rng: Rand
         written = a_pod_with_rules(rng, f"p{at}", "s", list(nodes))
         asked = demand(msgspec.convert(written, Pod))
         expected = [name for name in nodes if fit.fits_beside(written, nodes[name], nodes, placed, NAMESPACES)]
-        assert sorted(table.names(fits(table, asked, used, neighbours))) == expected, (written, placed)
+        assert sorted(table.names(find_fitting_nodes(table, asked, used, neighbours))) == expected, (written, placed)
         obstacles = explain_unfit_nodes(table, asked, used, neighbours)
         assert sum(obstacle.nodes for obstacle in obstacles) == len(nodes) - len(expected)
         if rng.random() < 0.1:
@@ -139,7 +139,9 @@ def test_existing_pods_after_changes_equal_those_made_at_once(rng: Random) -> No
         residents = [(table.find(where), PodProfile.of(each)) for where, each in placed]
         anew = ExistingPods(table, residents, NAMESPACES)
         for each in (followed, followed.copy()):
-            assert table.names(fits(table, asked, None, each)) == table.names(fits(table, asked, None, anew))
+            assert table.names(find_fitting_nodes(table, asked, None, each)) == table.names(
+                find_fitting_nodes(table, asked, None, anew)
+            )
 
 
 # Affinity, by example
@@ -191,9 +193,9 @@ def test_affinity_counts_pods_in_the_named_or_selected_namespaces() -> None:
 def test_namespace_labels_count_once_they_are_known() -> None:
     table, asked = three_zones(), demand(pod({"app": "x"}, **near({"namespaceSelector": {"matchLabels": {"k": "v"}}})))
     neighbours = ExistingPods(table, [(table.find("b1"), PodProfile.of(pod(namespace="new")))])
-    assert not fits(table, asked, None, neighbours).any()
+    assert not find_fitting_nodes(table, asked, None, neighbours).any()
     neighbours.put_namespace_labels("new", {"k": "v"})
-    assert table.names(fits(table, asked, None, neighbours)) == ["b1"]
+    assert table.names(find_fitting_nodes(table, asked, None, neighbours)) == ["b1"]
 
 
 def test_match_label_keys_narrow_or_negate_the_selector() -> None:
@@ -348,10 +350,10 @@ def test_each_inter_pod_rule_has_its_reason() -> None:
 
 def test_without_existing_pods_a_pod_is_the_first_of_its_group() -> None:
     table = three_zones()
-    assert table.names(fits(table, demand(pod(**near({}))))) == ["a1", "a2", "b1", "c1"]
-    assert not fits(table, demand(pod({"app": "client"}, **near({})))).any()
-    assert table.names(fits(table, demand(pod(**spread({}))))) == ["a1", "a2", "b1", "c1"]
-    assert table.names(eligible_nodes(table, demand(pod(**near({}))))) == ["a1", "a2", "b1", "c1"]
+    assert table.names(find_fitting_nodes(table, demand(pod(**near({}))))) == ["a1", "a2", "b1", "c1"]
+    assert not find_fitting_nodes(table, demand(pod({"app": "client"}, **near({})))).any()
+    assert table.names(find_fitting_nodes(table, demand(pod(**spread({}))))) == ["a1", "a2", "b1", "c1"]
+    assert table.names(find_eligible_nodes(table, demand(pod(**near({}))))) == ["a1", "a2", "b1", "c1"]
 
 
 def test_without_metadata_a_demand_has_no_inter_pod_rules() -> None:
@@ -388,19 +390,19 @@ def test_existing_pods_grow_with_the_table_and_ignore_unknown_nodes() -> None:
     table = NodeTable([node("n0", "a")])
     neighbours = ExistingPods(table, [(0, PodProfile.of(pod())), (-1, PodProfile.of(pod()))])
     asked = demand(pod(**apart({"topologyKey": "host"})))
-    assert not fits(table, asked, None, neighbours).any()
+    assert not find_fitting_nodes(table, asked, None, neighbours).any()
     for at in range(1, 200):
         table.update(node(f"n{at}", "a"))
     neighbours.add(table.find("n199"), PodProfile.of(pod()))
-    assert int(np.count_nonzero(fits(table, asked, None, neighbours))) == 198
+    assert int(np.count_nonzero(find_fitting_nodes(table, asked, None, neighbours))) == 198
 
 
 def test_pods_follow_their_node_to_another_domain() -> None:
     table, asked = three_zones(), demand(pod({"app": "client"}, **near({})))
     neighbours = ExistingPods(table, [(table.find("a1"), PodProfile.of(pod()))])
-    assert table.names(fits(table, asked, None, neighbours)) == ["a1", "a2"]
+    assert table.names(find_fitting_nodes(table, asked, None, neighbours)) == ["a1", "a2"]
     table.update(node("a1", "b"))
-    assert table.names(fits(table, asked, None, neighbours)) == ["a1", "b1"]
+    assert table.names(find_fitting_nodes(table, asked, None, neighbours)) == ["a1", "b1"]
 
 
 def test_a_copy_changes_independently() -> None:
@@ -408,8 +410,8 @@ def test_a_copy_changes_independently() -> None:
     neighbours = ExistingPods(table, [(table.find("a1"), PodProfile.of(pod()))])
     tried = neighbours.copy()
     tried.add(table.find("b1"), PodProfile.of(pod()))
-    assert table.names(fits(table, asked, None, tried)) == ["c1", "x1"]
-    assert table.names(fits(table, asked, None, neighbours)) == ["b1", "c1", "x1"]
+    assert table.names(find_fitting_nodes(table, asked, None, tried)) == ["c1", "x1"]
+    assert table.names(find_fitting_nodes(table, asked, None, neighbours)) == ["b1", "c1", "x1"]
 
 
 def test_queries_beyond_the_cache_limit_stay_correct() -> None:
@@ -419,4 +421,4 @@ def test_queries_beyond_the_cache_limit_stay_correct() -> None:
         asked = demand(pod({"app": "x"}, **near({"labelSelector": {"matchLabels": {"app": f"a{at}"}}})))
         neighbours.add(table.find("b1"), PodProfile.of(pod({"app": f"a{at}"})))
         expected = ["a1", "a2", "b1"] if at == 2500 else ["b1"]
-        assert sorted(table.names(fits(table, asked, None, neighbours))) == expected
+        assert sorted(table.names(find_fitting_nodes(table, asked, None, neighbours))) == expected

@@ -10,7 +10,15 @@ import pytest
 from trellis.api.kube.nodes import Node
 from trellis.api.kube.pods import Pod
 from trellis.api.kube.storage import PersistentVolume, PersistentVolumeClaim, StorageClass
-from trellis.core.fit import Demand, NodeTable, Storage, UnfitNodes, explain_unfit_nodes, fits, volume_terms
+from trellis.core.fit import (
+    Demand,
+    NodeTable,
+    Storage,
+    UnfitNodes,
+    explain_unfit_nodes,
+    find_fitting_nodes,
+    find_volume_terms,
+)
 from trellis.core.fit.filters import VOLUME_ELSEWHERE, VOLUME_NOT_READY
 
 Json = dict[str, Any]
@@ -55,12 +63,12 @@ def demand(known: Storage, *volumes: Json) -> Demand:
     written = volumes or ({"persistentVolumeClaim": {"claimName": "data"}},)
     metadata = {"name": "p", "namespace": "red", "uid": "u1"}
     pod = msgspec.convert({"metadata": metadata, "spec": {"volumes": list(written), "containers": []}}, Pod)
-    return Demand.of(pod.spec, volumes=volume_terms(pod.spec, pod.metadata, known))
+    return Demand.of(pod.spec, volumes=find_volume_terms(pod.spec, pod.metadata, known))
 
 
 def where(known: Storage, *volumes: Json) -> list[str]:
     nodes = table()
-    return nodes.names(fits(nodes, demand(known, *volumes)))
+    return nodes.names(find_fitting_nodes(nodes, demand(known, *volumes)))
 
 
 def expression(key: str, operator: str, *values: str) -> Json:
@@ -128,7 +136,7 @@ def test_a_volume_with_a_selected_node_restricts_its_pod_to_that_node() -> None:
 )
 def test_a_pod_whose_claim_is_not_ready_fits_nowhere_with_that_reason(known: Storage) -> None:
     nodes = table()
-    assert not fits(nodes, demand(known)).any()
+    assert not find_fitting_nodes(nodes, demand(known)).any()
     assert explain_unfit_nodes(nodes, demand(known)) == (UnfitNodes(VOLUME_NOT_READY, 4),)
 
 
@@ -144,8 +152,8 @@ def test_a_pod_whose_exclusive_claim_is_in_use_fits_nowhere(mode: str, in_use: t
         },
         Pod,
     )
-    terms = volume_terms(pod.spec, pod.metadata, known, {in_use})
-    found = table().names(fits(table(), Demand.of(pod.spec, volumes=terms)))
+    terms = find_volume_terms(pod.spec, pod.metadata, known, {in_use})
+    found = table().names(find_fitting_nodes(table(), Demand.of(pod.spec, volumes=terms)))
     assert bool(found) == (mode != "ReadWriteOncePod" or in_use != ("red", "data"))
 
 

@@ -55,4 +55,4 @@ def test_a_node_nominated_for_a_pod_is_kept() -> None:
 @pytest.mark.parametrize(("boosted", "asked"), [(500, 1000), (3000, 3000)])
 def test_a_boosted_pod_is_moved_with_its_present_requests(boosted: int, asked: int) -> None:
     successors = ReplacementDemands(Storage(), lambda _pod: {"app": boosted})
-    assert successors.demand(a_web_pod("web", "1")).requests[CPU] == asked
+    assert successors.build_demand(a_web_pod("web", "1")).requests[CPU] == asked
