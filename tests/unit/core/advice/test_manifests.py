@@ -31,7 +31,7 @@ def only(*workloads: SurveyedWorkload, policy: AdvicePolicy = AdvicePolicy()) ->
     return advised(survey(*workloads), policy)
 
 
-def test_a_patch_has_only_what_changes_and_null_for_a_limit_that_goes() -> None:
+def test_a_patch_has_only_changes_and_null_for_a_removed_limit() -> None:
     each = container("app", (1000, GIB), (200, GIB), limit=(2000, 2 * GIB))
     ((_, patch),) = build_patches(only(workload("web", each, container("fine")))).objects
     assert patch == {

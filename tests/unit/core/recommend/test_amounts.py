@@ -53,7 +53,7 @@ def test_memory_is_written_as_upstream_writes_it(size: float, text: str) -> None
 
 
 @given(st.lists(amounts, max_size=20))
-def test_every_text_is_the_one_that_a_quantity_prints(counts: list[int]) -> None:
+def test_every_text_equals_that_of_a_quantity(counts: list[int]) -> None:
     column = np.array(counts, dtype=np.float64)
     assert format_cpu_column(column) == [str(Quantity.from_milli(count)) for count in counts]
     assert format_memory_column(column) == [str(Quantity.from_units(count, binary=True)) for count in counts]
@@ -61,7 +61,7 @@ def test_every_text_is_the_one_that_a_quantity_prints(counts: list[int]) -> None
 
 @example([72_057_594_037_929])
 @given(st.lists(st.one_of(st.none(), amounts), max_size=20))
-def test_what_was_written_is_read_again(counts: list[int | None]) -> None:
+def test_formatted_amounts_are_parsed_again(counts: list[int | None]) -> None:
     column = np.array([math.nan if count is None else count for count in counts], dtype=np.float64)
     there = ~np.isnan(column)
     cpu = [text if known else None for text, known in zip(format_cpu_column(column), there, strict=True)]
@@ -70,7 +70,7 @@ def test_what_was_written_is_read_again(counts: list[int | None]) -> None:
     assert np.array_equal(parse_memory_column(memory), column, equal_nan=True)
 
 
-def test_one_text_that_is_no_quantity_does_not_hide_the_others() -> None:
+def test_an_invalid_quantity_does_not_hide_the_others() -> None:
     found = parse_cpu_column(["250m", "1e1.5", None, "-3", "2"])
     assert np.array_equal(found, [250, np.nan, np.nan, np.nan, 2000], equal_nan=True)
 
@@ -108,5 +108,5 @@ def test_whole_cpus_are_rounded_up() -> None:
         ({}, False),
     ],
 )
-def test_an_annotation_asks_for_whole_cpus(annotations: dict[str, str], wanted: bool) -> None:
+def test_the_integer_cpu_annotation_is_read(annotations: dict[str, str], wanted: bool) -> None:
     assert has_integer_cpu_annotation(annotations, "app") is wanted

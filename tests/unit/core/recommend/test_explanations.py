@@ -53,7 +53,7 @@ def world(*recommenders: Stub, **spec: Any) -> World:
     return shop
 
 
-def test_it_shows_the_recommender_its_answer_and_the_outcome() -> None:
+def test_the_document_has_the_recommender_its_estimates_and_the_outcome() -> None:
     policy = {"containerPolicies": [{"containerName": "app", "maxAllowed": {"cpu": "750m", "memory": "1G"}}]}
     shop = world(Talkative("default", GOOD), resourcePolicy=policy)
     found = asked(passed(shop))
@@ -85,7 +85,7 @@ def test_written_values_are_reported_as_published() -> None:
     assert {"containerName": "app", **app["published"]} == shop.advice()["app"]
 
 
-def test_conditions_are_those_of_the_status_word_for_word() -> None:
+def test_conditions_equal_those_of_the_status() -> None:
     stub = Talkative("default", GOOD)
     stub.confidence = 0.25
     shop = world(stub)
@@ -97,7 +97,7 @@ def test_conditions_are_those_of_the_status_word_for_word() -> None:
     assert asked(passed(shop))["conditions"] == shop.status()["conditions"]
 
 
-def test_a_failure_is_reported_with_what_stands_in_its_place() -> None:
+def test_a_failure_is_reported_with_the_published_recommendation() -> None:
     stub = Talkative("default", GOOD)
     shop = world(stub)
     passed(shop)
@@ -112,7 +112,7 @@ def test_a_failure_is_reported_with_what_stands_in_its_place() -> None:
     assert app["published"]["target"]["cpu"] == "1"
 
 
-def test_what_was_kept_does_not_change_with_the_next_pass() -> None:
+def test_a_retained_pass_does_not_change_with_the_next_one() -> None:
     stub = Talkative("default", GOOD)
     shop = world(stub)
     stub.error = ValueError("no")
@@ -129,7 +129,7 @@ def test_what_was_kept_does_not_change_with_the_next_pass() -> None:
     assert asked(last)["containers"] == before["containers"]
 
 
-def test_each_shadow_says_what_it_would_have_found_or_what_went_wrong_with_this_vpa() -> None:
+def test_each_shadow_has_its_estimates_or_its_failure_for_this_vpa() -> None:
     class Half(Stub):
         def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
             found = super().estimate(rows, values, now)
@@ -162,7 +162,7 @@ def test_a_bad_parameter_is_a_condition_and_no_recommender_is_called() -> None:
     assert [container["reason"] for container in found["containers"]] == ["NoSamples", "NoSamples"]
 
 
-def test_where_every_container_is_off_the_condition_is_the_one_that_is_written() -> None:
+def test_where_every_container_is_off_the_condition_equals_the_written_one() -> None:
     shop = world(Stub("default", GOOD), resourcePolicy={"containerPolicies": [{"containerName": "*", "mode": "Off"}]})
     found = asked(passed(shop))
     [provided] = found["conditions"]
@@ -181,7 +181,7 @@ def test_a_vpa_without_pods_has_no_containers_to_report() -> None:
     }
 
 
-def test_before_its_target_is_read_no_conditions_are_reported() -> None:
+def test_before_the_target_is_read_no_conditions_are_reported() -> None:
     shop = World(Stub("default", GOOD))
     shop.apply()
     shop.vpa_store.drop(NAMESPACE, "web")
@@ -207,7 +207,7 @@ def test_in_a_list_a_vpa_is_a_line() -> None:
 
 
 @pytest.mark.parametrize("containers", [0, 1, 50])
-def test_what_is_kept_is_columns_and_no_status(containers: int) -> None:
+def test_a_retained_pass_has_columns_and_no_statuses(containers: int) -> None:
     shop = World(Stub("default", GOOD))
     shop.apply()
     if containers:

@@ -23,7 +23,7 @@ DECLARED = (
 FIELD = "spec.recommenders[0].parameters"
 
 
-def test_what_is_not_given_is_the_process_default_or_the_declared_one() -> None:
+def test_an_absent_value_is_the_process_default_or_the_declared_one() -> None:
     read = read_parameters(DECLARED, {"days": "3"}, {"quantile": 0.5})
     assert read.problems == ()
     assert read.values == {"quantile": 0.5, "days": 3, "horizon": 3600.0, "weekends": False, "shape": "daily"}
@@ -55,12 +55,12 @@ def test_every_kind_is_read_from_text() -> None:
         ("shape", "hourly", f'{FIELD}[shape]: Invalid value: "hourly": must be one of daily, weekly'),
     ],
 )
-def test_a_bad_value_is_named_with_its_field_and_the_rule(name: str, text: str, message: str) -> None:
+def test_an_invalid_value_is_reported_with_its_field_and_the_rule(name: str, text: str, message: str) -> None:
     assert read_parameters(DECLARED, {name: text}).message == message
 
 
 @pytest.mark.req("CR-07")
-def test_an_unknown_parameter_is_named_with_those_there_are() -> None:
+def test_an_unknown_parameter_is_reported_with_the_declared_ones() -> None:
     (problem,) = read_parameters(DECLARED, {"quantil": "0.5"}).problems
     assert str(problem).startswith(f"{FIELD}[quantil]: Unknown field: the recommender has no such parameter")
     assert problem.suggestion == "quantile"
@@ -92,7 +92,7 @@ def test_a_value_that_is_shown_is_read_as_itself(
     assert read.values == values | {"quantile": quantile}
 
 
-def test_the_default_recommender_declares_what_upstreams_flags_set() -> None:
+def test_the_default_recommender_declares_upstreams_flags() -> None:
     figures = DefaultSettings(target_cpu_percentile=0.8, confidence_interval_memory=7200.0)
     recommender = DefaultRecommender(figures)
     assert {parameter.name for parameter in recommender.parameters} == {

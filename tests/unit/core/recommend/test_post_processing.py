@@ -26,7 +26,7 @@ def world() -> World:
     return found
 
 
-def test_every_stage_is_observed_once_in_its_order_and_the_last_shows_what_is_published() -> None:
+def test_every_stage_is_observed_once_in_order_and_the_last_has_the_published_amounts() -> None:
     found = world()
     seen: list[tuple[Reason | None, FloatColumn]] = []
     result = run_pass(
@@ -51,7 +51,7 @@ def test_watching_changes_nothing() -> None:
     assert [write.status for write in alone.writes] == [write.status for write in again.writes]
 
 
-def test_a_trace_reports_what_each_stage_made_of_a_target() -> None:
+def test_a_trace_has_the_changes_of_each_stage() -> None:
     found, trace = world(), TargetTrace()
     run_pass(found.model.view(), found.vpa_store, found.recommenders, found.settings, found.now, observer=trace)
     steps = [(step.resource, step.reason.code, step.before, step.after) for step in trace.steps(0)]

@@ -38,7 +38,7 @@ def pods(*facts: tuple[float, float, float]) -> Rows:
     return Rows(view, np.ones(len(view)))
 
 
-def test_requests_and_start_are_those_of_the_newest_pod() -> None:
+def test_requests_and_start_time_are_of_the_newest_pod() -> None:
     rows = pods((NOW - 100, 500.0, 1e9), (NOW - 10, 250.0, math.nan), (NOW - 50, 100.0, 3e9))
     assert rows.started.tolist() == [NOW - 10]
     assert rows.age(NOW).tolist() == [10.0]
@@ -64,7 +64,7 @@ def test_an_unknown_start_time_is_none_and_the_request_still_counts() -> None:
     assert rows.requests.tolist() == [[250.0], [1e9]]
 
 
-def test_hours_are_in_millicores_and_bytes_and_unknown_where_nothing_is_kept() -> None:
+def test_hours_are_in_millicores_and_bytes_and_nan_without_history() -> None:
     used = UsageExample([0.5] * 30, [GIB] * 30)
     hours = build_rows([used, UsageExample()]).hours(NOW)
     assert hours.shape == (2, 2, 5, 35 * 24)
@@ -75,7 +75,7 @@ def test_hours_are_in_millicores_and_bytes_and_unknown_where_nothing_is_kept() -
     assert np.isnan(build_rows([used], history=False).hours(NOW)).all()
 
 
-def test_hours_of_some_rows_are_those_of_all() -> None:
+def test_hours_of_selected_rows_equal_those_of_all() -> None:
     rows = example_rows(history=True)
     every = rows.hours(NOW)
     assert np.array_equal(rows.hours(NOW, slice(3, 9)), every[3:9], equal_nan=True)
@@ -103,7 +103,7 @@ def sent(rows: Rows, *, history: bool = True) -> Rows:
 
 @settings(max_examples=20, deadline=None)
 @given(any_rows())
-def test_rows_that_were_sent_away_say_the_same(rows: Rows) -> None:
+def test_detached_rows_have_the_same_usage(rows: Rows) -> None:
     copy = sent(rows)
     assert np.array_equal(copy.hours(NOW), rows.hours(NOW), equal_nan=True)
     assert np.array_equal(copy.requests, rows.requests, equal_nan=True)
@@ -112,13 +112,13 @@ def test_rows_that_were_sent_away_say_the_same(rows: Rows) -> None:
     )
 
 
-def test_only_the_rows_asked_about_are_sent() -> None:
+def test_only_the_requested_rows_are_detached() -> None:
     many = build_rows([UsageExample([0.1] * 4, [1e8] * 4, age=at * DAY) for at in range(300)], history=False)
     one = len(pickle.dumps(sent(select_rows(many, [7]))))
     assert one < len(pickle.dumps(sent(many))) / 50
 
 
-def test_history_is_sent_only_to_recommenders_that_read_it() -> None:
+def test_history_is_detached_only_for_recommenders_that_read_it() -> None:
     rows = example_rows(history=True)
     assert np.isnan(sent(rows, history=False).hours(NOW)).all()
     assert len(pickle.dumps(sent(rows, history=False))) < len(pickle.dumps(sent(rows))) / 4

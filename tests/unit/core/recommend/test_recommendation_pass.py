@@ -113,13 +113,13 @@ def test_an_edited_policy_is_heeded_at_once() -> None:
     assert shop.target() == ONE_CORE
 
 
-def test_the_cluster_bounds_what_policies_leave_open() -> None:
+def test_the_cluster_maximum_bounds_resources_without_a_policy_maximum() -> None:
     shop = world(PipelineSettings(max_allowed_cpu=700.0, max_allowed_memory=1e9))
     shop.run()
     assert shop.target() == {"cpu": "700m", "memory": "1000000000"}
 
 
-def test_resources_that_are_not_controlled_are_left_out() -> None:
+def test_resources_that_are_not_controlled_are_omitted() -> None:
     shop = world(resourcePolicy=policy(controlledResources=["memory"]))
     shop.run()
     entry = shop.advice()["app"]
@@ -159,14 +159,14 @@ INTEGER = {"vpa-post-processor.kubernetes.io/app_integerCPU": "true"}
 
 
 @pytest.mark.parametrize(("setting", "expected"), [(True, "2"), (False, "1168m")])
-def test_whole_cpus_where_an_annotation_and_a_setting_ask_for_them(setting: bool, expected: str) -> None:
+def test_cpu_is_rounded_to_whole_cores_where_annotation_and_setting_ask_for_it(setting: bool, expected: str) -> None:
     shop = world(PipelineSettings(integer_cpu=setting), annotations=INTEGER)
     shop.run()
     entry = shop.advice()["app"]
     assert entry["target"]["cpu"] == entry["uncappedTarget"]["cpu"] == expected
 
 
-def test_an_annotation_alone_is_heeded_although_it_changes_no_generation() -> None:
+def test_a_changed_annotation_is_applied_without_a_new_generation() -> None:
     shop = world(PipelineSettings(integer_cpu=True))
     shop.run()
     shop.apply(annotations=INTEGER)
@@ -178,7 +178,7 @@ def test_an_annotation_alone_is_heeded_although_it_changes_no_generation() -> No
 # Totals
 
 
-def test_totals_are_published_where_an_hvpa_reads_them_and_found_elsewhere_too() -> None:
+def test_totals_are_computed_for_all_and_published_where_an_hvpa_reads_them() -> None:
     shop = World()
     shop.apply()
     shop.model.keep_totals([(NAMESPACE, "web")])
@@ -200,7 +200,7 @@ def test_totals_are_published_where_an_hvpa_reads_them_and_found_elsewhere_too()
 # What stays
 
 
-def test_a_target_that_is_missing_for_a_while_keeps_the_recommendation_and_says_so() -> None:
+def test_a_missing_target_keeps_the_recommendation_and_sets_a_condition() -> None:
     shop = world()
     shop.run()
     shop.pods = {}
@@ -218,7 +218,7 @@ def test_a_target_that_is_missing_for_a_while_keeps_the_recommendation_and_says_
     assert shop.true_conditions() == {"RecommendationProvided", "LowConfidence"}
 
 
-def test_without_any_history_a_missing_target_keeps_what_is_stored() -> None:
+def test_without_history_a_missing_target_keeps_the_stored_recommendation() -> None:
     shop = world()
     shop.run()
     shop.set_state(pods=0, problem="gone")
@@ -244,7 +244,7 @@ def test_lost_history_does_not_take_a_recommendation_back() -> None:
     assert shop.target()["cpu"] == "4742m"
 
 
-def test_what_is_kept_obeys_a_policy_that_was_edited_since() -> None:
+def test_a_retained_recommendation_is_capped_by_an_edited_policy() -> None:
     shop = world()
     shop.run()
     shop.model = World().model
@@ -279,7 +279,7 @@ def test_no_pods_and_no_history_leaves_nothing_to_recommend() -> None:
     assert (provided["reason"], provided["message"]) == ("NoPodsMatched", "No pods match this VPA object")
 
 
-def test_before_anything_is_known_of_its_target_nothing_is_written() -> None:
+def test_before_the_state_of_the_target_is_known_no_status_is_written() -> None:
     shop = World()
     shop.apply()
     shop.vpa_store = VpaStore()
@@ -303,7 +303,7 @@ def test_an_object_that_was_deleted_and_made_again_starts_anew() -> None:
     assert (write.uid, write.is_first) == ("another", True)
 
 
-def test_a_write_for_an_object_that_is_gone_is_forgotten() -> None:
+def test_a_write_for_a_deleted_object_is_ignored() -> None:
     shop = world()
     (write,) = shop.decide().writes
     shop.vpa_store.drop(NAMESPACE, "web")
@@ -317,7 +317,7 @@ def test_a_write_for_an_object_that_is_gone_is_forgotten() -> None:
     assert explained.reason is NOT_SERVED_HERE
 
 
-def test_numbers_are_given_out_again_and_nothing_grows() -> None:
+def test_numbers_are_reused_and_tables_do_not_grow() -> None:
     shop = World()
     for turn in range(5):
         name = f"vpa-{turn}"
@@ -359,7 +359,7 @@ def test_a_status_with_unreadable_amounts_is_replaced() -> None:
     assert shop.target() == ONE_CORE
 
 
-def test_our_own_write_may_be_seen_late_or_twice() -> None:
+def test_an_own_write_may_be_observed_late_or_twice() -> None:
     shop = world()
     shop.run(observed=False)
     assert shop.run() == []
@@ -382,7 +382,7 @@ def test_an_edit_in_the_middle_of_a_pass_is_observed_by_the_next() -> None:
 # What else comes out of a pass
 
 
-def test_vpas_are_counted_by_what_upstream_counts_them_by() -> None:
+def test_vpas_are_counted_by_upstreams_labels() -> None:
     shop = world(updatePolicy={"updateMode": "Off"})
     shop.apply("idle")
     shop.apply("odd")
@@ -396,7 +396,7 @@ def test_vpas_are_counted_by_what_upstream_counts_them_by() -> None:
     assert result.vpas == 3
 
 
-def test_samples_can_be_compared_with_what_was_recommended() -> None:
+def test_samples_are_compared_with_the_recommendation_in_force() -> None:
     shop = world(resourcePolicy=policy(maxAllowed={"cpu": "300m"}))
     shop.run()
     shop.run_pods("stranger", "app")

@@ -31,7 +31,7 @@ MARGIN = Parameter("margin", ParameterKind.NUMBER, "On top.", 0.1, "fraction", 0
         ((), ("default",), {}),
     ],
 )
-def test_what_is_set_is_read_by_recommender(texts: tuple[str, ...], names: tuple[str, ...], found: Any) -> None:
+def test_presets_are_read_by_recommender(texts: tuple[str, ...], names: tuple[str, ...], found: Any) -> None:
     assert read_presets(texts, names) == found
 
 
@@ -44,13 +44,13 @@ def test_what_is_set_is_read_by_recommender(texts: tuple[str, ...], names: tuple
         ("c.margin=1", "there is no recommender c here, but a, b; add it to --recommender-name"),
     ],
 )
-def test_what_cannot_be_meant_is_refused(text: str, rule: str) -> None:
+def test_an_ambiguous_preset_is_refused(text: str, rule: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         read_presets([text], ("a", "b"))
     assert (refused.value.value, refused.value.rule[: len(rule)]) == (text, rule)
 
 
-def test_a_default_of_the_process_is_below_what_a_vpa_sets_and_above_what_is_declared() -> None:
+def test_a_preset_overrides_the_declared_default_and_a_vpa_overrides_the_preset() -> None:
     shop = World()
     shop.recommenders = {"default": apply_preset(DefaultRecommender(), {"recommendation-margin-fraction": "1"})}
     shop.apply("web")
@@ -71,7 +71,7 @@ def test_a_default_of_the_process_is_below_what_a_vpa_sets_and_above_what_is_dec
         ({"margin": "3"}, "margin=3", "must be at most 2"),
     ],
 )
-def test_what_a_recommender_does_not_take_is_refused(given: dict[str, str], value: str, rule: str) -> None:
+def test_an_undeclared_parameter_is_refused(given: dict[str, str], value: str, rule: str) -> None:
     stub = Stub("default", (1.0, 2.0, 3.0))
     stub.parameters = (MARGIN,)  # type: ignore[assignment]
     with pytest.raises(InvalidInput) as refused:
@@ -79,12 +79,12 @@ def test_what_a_recommender_does_not_take_is_refused(given: dict[str, str], valu
     assert (refused.value.value, refused.value.rule) == (value, rule)
 
 
-def test_with_nothing_set_it_is_the_recommender_itself() -> None:
+def test_without_presets_the_recommender_is_unchanged() -> None:
     recommender = DefaultRecommender()
     assert apply_preset(recommender, {}) is recommender
 
 
-def test_one_that_cannot_be_had_takes_any_parameters_and_says_why() -> None:
+def test_an_unavailable_recommender_accepts_any_parameters_and_fails_with_the_reason() -> None:
     shop = World()
     shop.recommenders = {
         "default": UnavailableRecommender("default", "recommender default cannot be used: it is on holiday")
@@ -98,7 +98,7 @@ def test_one_that_cannot_be_had_takes_any_parameters_and_says_why() -> None:
     assert message == "recommender default cannot be used: it is on holiday"
 
 
-def test_what_the_default_recommender_declares_is_sound() -> None:
+def test_the_declaration_of_the_default_recommender_is_valid() -> None:
     declared = read_declaration(DefaultRecommender())
     assert not declared.needs_history
     assert len(declared.parameters) == 11
@@ -116,7 +116,7 @@ def test_what_the_default_recommender_declares_is_sound() -> None:
         ({"kind": ParameterKind.CHOICE}, "the parameter margin must have choices if it is one, and else none"),
     ],
 )
-def test_a_declaration_that_cannot_be_kept_is_refused(change: dict[str, Any], told: str) -> None:
+def test_an_invalid_declaration_is_refused(change: dict[str, Any], told: str) -> None:
     stub = Stub("default", (1.0, 2.0, 3.0))
     stub.parameters = (msgspec.structs.replace(MARGIN, **change),)  # type: ignore[assignment]
     with pytest.raises(InvalidInput, match="is no recommender") as refused:
@@ -148,5 +148,5 @@ def test_a_parameter_is_declared_once() -> None:
         (Parameter("x", ParameterKind.SWITCH, "M.", True), "true or false"),
     ],
 )
-def test_what_may_be_written_is_reported_in_words(parameter: Parameter, text: str) -> None:
+def test_accepted_values_are_described_in_words(parameter: Parameter, text: str) -> None:
     assert parameter.accepts == text

@@ -25,7 +25,7 @@ class Talkative(Stub):
         return Estimates(found.bounds, explanation={"container": names, "place": places})
 
 
-def test_each_container_gets_its_answer_and_the_name_of_its_recommender() -> None:
+def test_each_container_has_its_estimates_and_its_recommender() -> None:
     shop = World(Talkative("default", GOOD), Talkative("other", GOOD), Stub("silent", GOOD))
     shop.apply("web")
     shop.apply("db", recommenders=[{"name": "other"}])
@@ -85,7 +85,7 @@ def test_texts_are_cut_to_a_length_that_a_table_can_hold() -> None:
         ({}, ""),
     ],
 )
-def test_an_explanation_has_columns_as_long_as_the_answer(explanation: object, told: str) -> None:
+def test_an_explanation_has_columns_as_long_as_the_estimates(explanation: object, told: str) -> None:
     found = find_explanation_problem(explanation, 2)
     assert found.startswith("explained itself") if told else found == ""
     assert told in found

@@ -37,7 +37,7 @@ def two_worlds() -> tuple[World, Stub]:
         ((500.0, 3000.0, 2000.0), "target 3000, upper bound 2000"),
     ],
 )
-def test_an_impossible_answer_changes_nothing_and_is_named(cpu: tuple[float, ...], told: str) -> None:
+def test_impossible_estimates_change_nothing_and_are_reported(cpu: tuple[float, ...], told: str) -> None:
     shop, broken = two_worlds()
     before = shop.advice()
     broken.cpu = cpu
@@ -87,7 +87,7 @@ class Misshapen(Stub):
         (Estimates(np.zeros((3, 2, 1)), None, np.zeros(3)), "answered with confidence of shape (3,)"),
     ],
 )
-def test_an_answer_of_another_shape_is_no_answer(answer: object, told: str) -> None:
+def test_estimates_of_another_shape_are_rejected(answer: object, told: str) -> None:
     odd = Misshapen("default", GOOD)
     odd.answer = answer
     shop = World(odd)
@@ -98,7 +98,7 @@ def test_an_answer_of_another_shape_is_no_answer(answer: object, told: str) -> N
     assert shop.status()["recommendation"] == {}
 
 
-def test_one_impossible_container_holds_its_whole_vpa_and_no_other() -> None:
+def test_an_impossible_container_fails_its_vpa_and_no_other() -> None:
     class Picky(Stub):
         def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
             found = super().estimate(rows, values, now)
@@ -127,7 +127,7 @@ def test_totals_must_be_possible_too() -> None:
     assert "RecommenderFailed" in shop.true_conditions()
 
 
-def test_nothing_to_say_is_no_failure() -> None:
+def test_missing_estimates_are_no_failure() -> None:
     shop, broken = two_worlds()
     before = shop.advice()
     broken.cpu = broken.memory = (math.nan,) * 3
@@ -135,7 +135,7 @@ def test_nothing_to_say_is_no_failure() -> None:
     assert shop.advice() == before
 
 
-def test_amounts_are_cut_to_whole_ones_and_to_the_largest_there_is() -> None:
+def test_amounts_are_truncated_to_integers_and_to_the_largest_amount() -> None:
     shop = World(Stub("default", (0.5, 1000.7, 1e20)))
     shop.apply()
     shop.run_pods()

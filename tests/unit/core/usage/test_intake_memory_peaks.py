@@ -59,7 +59,7 @@ def test_a_peak_counts_at_the_end_of_its_window(model: UsageModel) -> None:
     assert weight == pytest.approx(math.exp2((START + DAY - reference) / DAY))
 
 
-def test_windows_follow_one_another_however_long_a_container_is_silent(model: UsageModel) -> None:
+def test_windows_are_consecutive_however_long_a_container_is_silent(model: UsageModel) -> None:
     use(model, START, 2e8)
     use(model, START + 5.5 * DAY, 3e8)
     use(model, START + 5.9 * DAY, 4e8)  # the sixth window ends at START + 6 days
@@ -87,7 +87,7 @@ def test_an_older_value_does_not_count(model: UsageModel) -> None:
     assert list(memory_weights(model)) == buckets(3e8)
 
 
-def test_after_a_batch_with_several_values_the_newest_is_what_others_are_older_than(model: UsageModel) -> None:
+def test_after_a_batch_with_several_values_samples_before_the_newest_are_late(model: UsageModel) -> None:
     times = (START, START + 60, START + 120)
     model.ingest(batch(*(("web-1", "app", time, math.nan, 2e8) for time in times)), START + 120)
     use(model, START + 90, 6e8)

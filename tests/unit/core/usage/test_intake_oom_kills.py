@@ -36,24 +36,24 @@ def needed(model: UsageModel, *kills_at: float, memory: float = math.nan) -> lis
     ]
 
 
-def test_a_kill_asks_for_a_fifth_more_than_the_request(model: UsageModel) -> None:
+def test_a_kill_counts_as_a_fifth_more_than_the_request(model: UsageModel) -> None:
     assert needed(model, START, memory=2e9) == [2.4e9]
 
 
-def test_a_kill_asks_for_100_mib_more_at_least(model: UsageModel) -> None:
+def test_a_kill_counts_as_at_least_100_mib_more(model: UsageModel) -> None:
     assert needed(model, START, memory=1e8) == [1e8 + 100 * MIB]
 
 
-def test_usage_above_the_request_is_what_is_bumped_up(model: UsageModel) -> None:
+def test_usage_above_the_request_is_bumped_up(model: UsageModel) -> None:
     use(model, START, 3e9)
     assert needed(model, START + 60, memory=1e9) == [3.6e9]
 
 
-def test_a_kill_of_which_no_memory_is_known_counts_from_the_request(model: UsageModel) -> None:
+def test_a_kill_of_unknown_memory_counts_from_the_request(model: UsageModel) -> None:
     assert needed(model, START) == [1.2e9]
 
 
-def test_without_request_and_samples_a_kill_asks_for_the_least_there_is() -> None:
+def test_without_request_and_samples_a_kill_counts_as_the_minimum_bump() -> None:
     model = UsageModel()
     model.track_pods("shop", [pod("web-1")], START)
     assert needed(model, START) == [100 * MIB]
@@ -68,7 +68,7 @@ def test_ratio_and_least_bump_can_be_set_and_neutralised() -> None:
     assert needed(model, START + 1, memory=1e9) == [2e9]
 
 
-def test_a_kill_takes_the_place_of_the_peak_of_its_window(model: UsageModel) -> None:
+def test_a_kill_replaces_the_peak_of_its_window(model: UsageModel) -> None:
     use(model, START, 9e8)
     needed(model, START + 60, memory=1e9)
     assert len(memory_weights(model)) == 1
@@ -81,7 +81,7 @@ def test_repeated_kills_do_not_run_away(model: UsageModel) -> None:
     assert len(memory_weights(model)) == 1
 
 
-def test_usage_after_a_kill_counts_only_above_what_the_kill_asks_for(model: UsageModel) -> None:
+def test_usage_after_a_kill_counts_only_above_the_estimated_need(model: UsageModel) -> None:
     needed(model, START, memory=1e9)
     before = memory_weights(model)
     use(model, START + 60, 1.1e9)
@@ -107,7 +107,7 @@ def test_each_kill_counts_once_however_often_it_is_reported(model: UsageModel) -
     assert memory_weights(model) == weights
 
 
-def test_a_kill_under_a_limit_from_before_a_missed_resize_is_left_out(model: UsageModel) -> None:
+def test_a_kill_under_the_limit_of_a_missed_resize_is_dropped(model: UsageModel) -> None:
     weights = memory_weights(model)
     found = model.record_ooms([msgspec.structs.replace(kill("web-1", START, math.nan), old_limit=True)], START)
     assert (len(found.kills), found.dropped) == (0, {"OomKillUnderOldLimit": 1})
@@ -147,13 +147,13 @@ def test_a_kill_long_before_the_last_sample_is_too_old(model: UsageModel) -> Non
         (kill("web-1", 0.0, 1e9), "AbsurdSample"),
     ],
 )
-def test_a_kill_that_makes_no_sense_is_counted_and_left_out(model: UsageModel, found: object, reason: str) -> None:
+def test_an_invalid_kill_is_dropped_and_counted(model: UsageModel, found: object, reason: str) -> None:
     record = model.record_ooms([found, kill("web-1", START, 1e9)], START)  # type: ignore[list-item]
     assert record.dropped == {reason: 1}
     assert record.memory.tolist() == [1.2e9]
 
 
-def test_a_kill_of_a_pod_that_is_gone_counts_for_ten_minutes(model: UsageModel) -> None:
+def test_a_kill_of_a_departed_pod_counts_for_ten_minutes(model: UsageModel) -> None:
     model.track_pods("shop", [], START)
     model.collect_garbage([("shop", "web")], START + 599)
     assert model.record_ooms([kill("web-1", START, 1e9)], START + 599).memory.tolist() == [1.2e9]
@@ -161,7 +161,7 @@ def test_a_kill_of_a_pod_that_is_gone_counts_for_ten_minutes(model: UsageModel) 
     assert model.record_ooms([kill("web-1", START + 1, 1e9)], START + 600).dropped == {"UnknownContainer": 1}
 
 
-def test_a_kill_of_a_pod_whose_name_is_taken_again_counts(model: UsageModel) -> None:
+def test_a_kill_of_a_pod_whose_name_is_reused_counts(model: UsageModel) -> None:
     model.track_pods("shop", [pod("web-1", uid="second", memory=4e9)], START + 60)
     assert model.record_ooms([kill("web-1", START, 1e9)], START + 60).memory.tolist() == [1.2e9]
     assert model.record_ooms([kill("web-1", START + 60, uid="second")], START + 60).memory.tolist() == [4.8e9]

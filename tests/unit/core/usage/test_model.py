@@ -121,14 +121,14 @@ def run(life: Life, script: list[tuple[str, object]]) -> None:
 
 
 @given(steps(3, st.sampled_from([60.0, 3600.0, 20_000.0, DAY])), st.sampled_from([3600.0, DAY, 3 * DAY]))
-def test_a_row_is_the_sum_of_the_lives_of_its_containers(script: list[tuple[str, object]], window: float) -> None:
+def test_a_row_is_the_sum_of_all_its_containers(script: list[tuple[str, object]], window: float) -> None:
     life = Life(3, window)
     run(life, script)
     assert_row_is(life.model, life.slow)
 
 
 @given(steps(1, st.sampled_from([60.0, DAY, 40 * DAY, 99 * DAY, 130 * DAY, 400 * DAY])))
-def test_times_far_apart_count_as_they_do_one_by_one(script: list[tuple[str, object]]) -> None:
+def test_samples_far_apart_count_as_in_single_batches(script: list[tuple[str, object]]) -> None:
     life = Life(1)
     run(life, script)
     assert_row_is(life.model, life.slow)
@@ -138,7 +138,7 @@ readings = st.lists(st.tuples(st.integers(0, 1), st.integers(-40, 0), cores, siz
 
 
 @given(readings, st.sampled_from([1800.0, 5400.0, DAY]), st.booleans())
-def test_history_in_one_batch_counts_as_it_does_sample_by_sample(
+def test_history_in_one_batch_counts_as_in_single_batches(
     found: list[tuple[int, int, float, float]], window: float, in_order: bool
 ) -> None:
     life = Life(2, window)
@@ -171,7 +171,7 @@ def test_containers_of_one_pod_feed_rows_of_their_own() -> None:
     }
 
 
-def test_what_was_taken_is_reported_for_metrics() -> None:
+def test_accepted_samples_are_reported_for_metrics() -> None:
     model = UsageModel()
     model.track_pods("shop", [pod("a"), pod("b")], START)
     taken = model.ingest(batch(("a", "app", START, 1.0, 1e9), ("b", "app", START, math.nan, 2e9)), START)
@@ -198,7 +198,7 @@ def test_a_row_can_have_a_memory_window_of_its_own() -> None:
     assert total["app"] > 12
 
 
-def test_tuning_that_is_removed_goes_back_to_the_settings() -> None:
+def test_a_removed_tuning_restores_the_settings() -> None:
     model = UsageModel(UsageSettings(oom_bump_up_ratio=1.5))
     model.track_pods("shop", [pod("a"), pod("b"), pod("c")], START)
     needed = []

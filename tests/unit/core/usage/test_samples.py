@@ -47,7 +47,7 @@ def followed() -> UsageModel:
         (("unknown", "app", START, 0.1, 1e8), "UnknownContainer"),
     ],
 )
-def test_a_bad_sample_is_counted_and_left_out(line: Line, reason: str) -> None:
+def test_an_invalid_sample_is_dropped_and_counted(line: Line, reason: str) -> None:
     model = followed()
     taken = model.ingest(batch(line, ("good", "app", START, 0.1, 1e8)), START)
     assert taken.accepted == 1
@@ -57,7 +57,7 @@ def test_a_bad_sample_is_counted_and_left_out(line: Line, reason: str) -> None:
     assert view.memory.is_empty(view.rows).tolist() == [False, True]
 
 
-def test_the_good_half_of_a_sample_is_taken() -> None:
+def test_the_valid_half_of_a_sample_is_accepted() -> None:
     model = followed()
     taken = model.ingest(batch(("good", "app", START, -1.0, 1e8), ("bad", "app", START, 0.1, 1e18)), START)
     assert taken.accepted == 2
@@ -67,7 +67,7 @@ def test_the_good_half_of_a_sample_is_taken() -> None:
     assert np.isnan([taken.cpu[0], taken.memory[1]]).all()
 
 
-def test_samples_that_are_late_or_known_are_distinguished() -> None:
+def test_late_and_repeated_samples_are_distinguished() -> None:
     model = followed()
     model.ingest(batch(("good", "app", START, 0.1, 1e8)), START)
     taken = model.ingest(batch(("good", "app", START, 0.1, 1e8), ("good", "app", START - 1, 0.1, 1e8)), START)

@@ -35,7 +35,7 @@ def test_containers_and_native_sidecars_are_followed_and_init_containers_are_not
     assert found == TrackedPod("shop", "web-0", "u1", "web", True, containers)
 
 
-def test_a_pod_has_run_since_its_node_took_it_and_else_since_it_was_made() -> None:
+def test_the_start_time_of_a_pod_is_in_its_status_or_else_its_creation() -> None:
     times = {"creationTimestamp": "2026-01-01T00:00:00Z"}
     body = {"metadata": {"name": "web-0", **times}, "status": {"startTime": "2026-01-01T00:10:00Z"}}
     assert track_pod(decode_object(msgspec.json.encode(body), ObservedPod), "web").started == 1_767_226_200.0
@@ -45,13 +45,13 @@ def test_a_pod_has_run_since_its_node_took_it_and_else_since_it_was_made() -> No
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
-def test_a_pod_that_is_not_ready_says_so(status: str) -> None:
+def test_a_pod_that_is_not_ready_is_tracked_as_not_ready(status: str) -> None:
     assert not track_pod(pod({}, conditions=[{"type": "Ready", "status": status}]), "web").ready
     assert not track_pod(pod({}, conditions=[{"type": "ContainersReady", "status": "True"}]), "web").ready
     assert not track_pod(pod({}), "web").ready
 
 
-def test_what_the_node_has_set_aside_counts_before_what_the_spec_asks_for() -> None:
+def test_allocated_resources_count_before_requests_in_the_spec() -> None:
     spec = {"containers": [{"name": "app", "resources": REQUESTS}]}
     resized = {"name": "app", "resources": {"requests": {"memory": "96Mi"}}}
     assert read_memory_request(pod(spec, containerStatuses=[resized]), "app") == 96 * MIB

@@ -97,7 +97,7 @@ def test_a_pod_whose_governor_changes_feeds_the_other_row_from_then_on() -> None
     assert model.sizes().slots == 1
 
 
-def test_readiness_and_requests_are_taken_over_without_new_slots() -> None:
+def test_changed_readiness_and_requests_need_no_new_slots() -> None:
     model = UsageModel()
     model.track_pods("shop", [pod("web-1", memory=1e9)], START)
     model.track_pods("shop", [pod("web-1", memory=4e9, ready=False)], START + 1)
@@ -149,7 +149,7 @@ def test_nothing_grows_while_pods_are_replaced_a_thousand_times() -> None:
     assert max(size.names for size in after_start) <= max(size.names for size in seen[:100]) + 2
 
 
-def test_rows_of_a_vpa_that_is_gone_stay_for_ten_minutes() -> None:
+def test_rows_of_a_deleted_vpa_stay_for_ten_minutes() -> None:
     model = UsageModel()
     model.track_pods("shop", [pod("web-1"), pod("api-1", "api")], START)
     model.ingest(batch(("web-1", "app", START, 0.1, 1e8), ("api-1", "app", START, 0.1, 1e8)), START)
@@ -174,7 +174,7 @@ def test_a_vpa_that_is_replaced_within_ten_minutes_keeps_its_rows() -> None:
     assert counts(model) == {"web/app": 1}
 
 
-def test_rows_are_never_taken_from_pods_that_are_followed() -> None:
+def test_rows_of_tracked_pods_are_never_removed() -> None:
     model = UsageModel()
     model.track_pods("shop", [pod("web-1")], START)
     model.ingest(batch(("web-1", "app", START, 0.1, 1e8)), START)
@@ -183,7 +183,7 @@ def test_rows_are_never_taken_from_pods_that_are_followed() -> None:
     assert model.ingest(batch(("web-1", "app", START + 30 * DAY, 0.1, 1e8)), START + 30 * DAY).accepted == 1
 
 
-def test_a_row_that_is_given_out_again_is_empty() -> None:
+def test_a_reused_row_is_empty() -> None:
     model = UsageModel()
     model.keep_totals([WEB, ("shop", "new")])
     model.keep_history([WEB, ("shop", "new")])
@@ -206,7 +206,7 @@ def test_a_row_that_is_given_out_again_is_empty() -> None:
     assert np.isnan(view.history.read_summaries(view.history_rows, START + 7200)).all()
 
 
-def test_a_container_that_was_removed_is_forgotten_when_its_samples_are_too_old() -> None:
+def test_the_row_of_a_removed_container_is_removed_when_its_samples_are_too_old() -> None:
     model = UsageModel(UsageSettings(memory_window=3600.0, memory_windows=2))
     model.track_pods("shop", [pod("web-1", containers=("app", "old"))], START)
     model.ingest(batch(("web-1", "app", START, 0.1, 1e8), ("web-1", "old", START, 0.1, 1e8)), START)

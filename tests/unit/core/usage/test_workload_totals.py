@@ -68,7 +68,7 @@ def test_a_pod_that_has_just_become_ready_multiplies_no_sample_of_the_earlier_on
     assert totals(model) == ends(20.1, 3e9)
 
 
-def test_a_total_has_a_range_of_its_own(model: UsageModel) -> None:
+def test_totals_have_a_larger_range(model: UsageModel) -> None:
     names = [f"web-{n}" for n in range(200)]
     model.track_pods("shop", [pod(name) for name in names], START)
     model.ingest(batch(*((name, "app", START, 64.0, 2e11) for name in names)), START)
@@ -98,7 +98,7 @@ def test_more_pods_raise_the_total_of_a_window_without_higher_usage(model: Usage
     assert view.memory_total.percentiles([0.01], view.total_rows)[0, 0] == ends(0, 2e9)[1]
 
 
-def test_a_kill_counts_for_the_whole_workload(model: UsageModel) -> None:
+def test_a_kill_counts_in_the_workload_total(model: UsageModel) -> None:
     names = ["a", "b", "c"]
     model.track_pods("shop", [pod(name) for name in names], START)
     model.ingest(batch(*((name, "app", START, 0.1, 1e9) for name in names)), START)
@@ -106,7 +106,7 @@ def test_a_kill_counts_for_the_whole_workload(model: UsageModel) -> None:
     assert totals(model)[1] == ends(0, 3.6e9)[1]
 
 
-def test_totals_are_kept_for_the_vpas_asked_for_alone(model: UsageModel) -> None:
+def test_totals_are_recorded_for_the_requested_vpas_alone(model: UsageModel) -> None:
     model.track_pods("shop", [pod("a"), pod("b", "other")], START)
     assert model.sizes().totals == 1
     model.keep_totals([WEB, ("shop", "other"), ("shop", "nobody")])

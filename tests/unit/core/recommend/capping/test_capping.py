@@ -85,7 +85,7 @@ def capped_column(
     return [float(value) for value in amounts[0, 0]]
 
 
-def test_the_policy_bounds_and_the_cluster_fills_what_the_policy_leaves_open() -> None:
+def test_the_cluster_maximum_applies_where_the_policy_sets_none() -> None:
     plain, tight, wide, lifted = (
         meaning(),
         meaning(minAllowed={"cpu": "300m"}, maxAllowed={"memory": "1Gi"}),
@@ -171,7 +171,7 @@ def test_without_policies_and_limit_ranges_nothing_changes() -> None:
     assert found == CappedResources("app", advice().target, advice().lower, advice().upper)
 
 
-def test_containers_come_in_the_order_of_the_pod_and_strangers_are_left_out() -> None:
+def test_containers_are_in_the_order_of_the_pod_without_unknown_ones() -> None:
     found = cap_for_pod(
         [advice("gone"), advice("b"), advice("a")],
         [container("a"), container("new"), container("b")],
@@ -211,7 +211,7 @@ def test_a_limit_below_the_request_in_proportion_still_reaches_the_minimum() -> 
     assert proportional_limit(234, 700, 300, 0) == 100
 
 
-def test_a_container_without_limit_has_no_maximum_and_a_default_limit_counts_as_its_own() -> None:
+def test_a_container_without_limit_has_no_maximum_and_a_default_limit_counts() -> None:
     ranges = {"type": "Container", "max": {"cpu": "1"}}
     (free,) = cap_for_pod([advice(cpu=5000)], [container(requests={"cpu": "1"})], effective(), limits(ranges))
     assert free.target["cpu"] == 5000
@@ -232,7 +232,7 @@ def test_the_policy_beats_the_limit_range() -> None:
     assert notes(found) == ["cpu capped to fit Max in container LimitRange", "cpu capped to minAllowed"]
 
 
-def test_requests_only_stays_at_or_below_the_limit_and_reads_ranges_as_they_are() -> None:
+def test_requests_only_stays_within_the_limit_and_applies_ranges_to_requests() -> None:
     own = container(requests={"cpu": "100m"}, cpu="2")
     only = effective({"containerName": "*", "controlledValues": "RequestsOnly", "maxAllowed": {"cpu": "4"}})
     (found,) = cap_for_pod([advice(cpu=5000)], [own], only, NO_LIMITS)
@@ -339,7 +339,9 @@ pods = st.lists(
 
 
 @given(pods, st.integers(0, 9000), st.integers(0, 9000))
-def test_what_can_fit_a_pod_limit_range_fits_it(pod: list[tuple[int, int, int, bool]], least: int, most: int) -> None:
+def test_a_satisfiable_pod_limit_range_is_satisfied(
+    pod: list[tuple[int, int, int, bool]], least: int, most: int
+) -> None:
     """Each container: request, limit, recommended, and whether it is sized."""
     containers = [
         PodContainer(f"c{at}", {"cpu": request} if request else {}, {"cpu": limit} if limit else {})

@@ -68,7 +68,7 @@ def test_the_cheapest_candidate_is_chosen() -> None:
     assert chosen(STEADY, Times("too little", 0.7), Times("enough", 1.0)) == "enough"
 
 
-def test_costs_are_those_of_a_replay() -> None:
+def test_costs_equal_those_of_a_replay() -> None:
     found = choose_candidates(summed_up(STEADY), (Times("twice", 2.0), Times("half", 0.5)), ChoiceSettings(margin=0.0))
     # Percentiles are as fine as buckets, of 5 %. Short all the time, by half of all that is used: 0.5 + 10 + 5 / 2.
     assert found.costs[:, 0].tolist() == pytest.approx([2.0, 13.0], rel=0.05)
@@ -90,7 +90,7 @@ def test_a_choice_of_earlier_days_lasts_while_little_speaks_for_another() -> Non
     assert chosen(STEADY, Times("first", 1.5, lately=0.94), other, terms=two_days) == "first"
 
 
-def test_weights_say_what_is_worth_more() -> None:
+def test_weights_determine_the_cheaper_candidate() -> None:
     candidates = (Times("spare", 1.6), Times("short", 0.8))
     cautious, thrifty = CostWeights(time_over=10.0, overrun=5.0), CostWeights(time_over=0.0, overrun=0.1)
     assert chosen(STEADY, *candidates, terms=ChoiceSettings(weights=cautious)) == "spare"
@@ -107,18 +107,18 @@ def test_unrest_is_a_cost() -> None:
     assert chosen(RHYTHM, still, restless, terms=ChoiceSettings(weights=calm)) == "still"
 
 
-def test_a_rhythm_is_given_to_a_candidate_that_knows_the_time_of_day() -> None:
+def test_a_daily_rhythm_is_assigned_to_the_seasonal_candidate() -> None:
     assert chosen(RHYTHM, *FORECAST_CANDIDATES).startswith("season")
     assert chosen(RHYTHM, *reversed(FORECAST_CANDIDATES)).startswith("season")
 
 
-def test_with_little_to_replay_the_first_is_taken_and_no_cost_is_known() -> None:
+def test_with_little_history_the_first_candidate_is_chosen_and_costs_are_unknown() -> None:
     found = choose_candidates(summed_up(STEADY[:40]), FORECAST_CANDIDATES, ChoiceSettings())
     assert found.number.tolist() == [0]
     assert np.isnan(found.costs).all()
 
 
-def test_what_came_before_the_replayed_window_does_not_decide() -> None:
+def test_usage_before_the_replayed_window_does_not_affect_the_choice() -> None:
     past = STEADY.copy()
     past[: HOURS - 8 * 24] = RHYTHM[: HOURS - 8 * 24] * 3
     short = ChoiceSettings(window=4 * 24)
@@ -164,21 +164,21 @@ def test_every_row_is_chosen_for_once_a_day() -> None:
     assert times.tolist() == [1.0] * len(ROWS)
 
 
-def test_rows_have_their_turn_in_different_hours() -> None:
+def test_rows_are_chosen_for_in_different_hours() -> None:
     moments, _ = find_daily_slots(ROWS, NOW)
     assert len(set(moments.tolist())) > 12
     assert (moments <= NOW // HOUR).all()
     assert (moments > NOW // HOUR - 24).all()
 
 
-def test_only_so_many_are_chosen_for_in_a_pass_and_each_gets_its_turn() -> None:
+def test_a_pass_chooses_for_a_limited_number_of_rows_until_all_have_a_choice() -> None:
     choices = ChoiceTable(2)
     passes = [waiting(choices, NOW, limit=25).tolist() for _ in range(4)]
     assert [len(each) for each in passes] == [25, 25, 10, 0]
     assert sorted(row for each in passes for row in each) == list(range(len(ROWS)))
 
 
-def test_a_row_is_the_first_candidates_until_it_is_chosen_for() -> None:
+def test_a_row_has_the_first_candidate_until_its_choice() -> None:
     choices = ChoiceTable(2)
     first = waiting(choices, NOW, limit=25)
     number = choices.read_choices(ROWS).number
@@ -194,7 +194,7 @@ def test_history_that_has_come_from_elsewhere_is_chosen_by_at_once() -> None:
     assert waiting(choices, NOW).tolist() == [7]
 
 
-def test_a_history_of_its_own_begins_anew() -> None:
+def test_another_history_clears_the_choices() -> None:
     choices = ChoiceTable(2)
     waiting(choices, NOW)
     assert len(choices.select_outdated(build_rows([UsageExample([0.1] * 3)] * 3), NOW, 1000)) == 3

@@ -25,7 +25,7 @@ def world(seed: int, weights: bool) -> tuple[ReplayedUsage, ReplayResult]:
 
 
 @given(seed=st.integers(0, 10_000), weights=st.booleans(), warm=st.integers(0, 6))
-def test_many_margins_at_once_are_as_one_by_one(seed: int, weights: bool, warm: int) -> None:
+def test_scores_at_many_margins_equal_scores_at_each(seed: int, weights: bool, warm: int) -> None:
     usage, replayed = world(seed, weights)
     scored = np.arange(12)[:, np.newaxis] >= np.full(3, warm)
     together = score_margins(usage, replayed, MARGIN_FACTORS, scored)
@@ -34,7 +34,7 @@ def test_many_margins_at_once_are_as_one_by_one(seed: int, weights: bool, warm: 
         np.testing.assert_allclose(getattr(together, name), getattr(alone, name), rtol=1e-9, atol=1e-12)
 
 
-def test_a_value_exactly_at_a_margin_is_not_over_it() -> None:
+def test_a_value_exactly_at_a_margin_is_not_above_it() -> None:
     usage = ReplayedUsage(np.full((1, 1, 1), float(MARGIN_FACTORS[30])))
     found = score_margins(
         usage, ReplayResult(np.ones((1, 1)), np.zeros((1, 1), np.bool_), np.zeros((1, 1))), MARGIN_FACTORS
@@ -42,7 +42,7 @@ def test_a_value_exactly_at_a_margin_is_not_over_it() -> None:
     assert found.time_over[:, 0].tolist() == [1.0] * 30 + [0.0] * (len(MARGIN_FACTORS) - 30)
 
 
-def test_a_rule_compared_with_itself_is_the_same_at_the_margin_it_has() -> None:
+def test_a_rule_compared_with_itself_is_equal_at_its_own_margin() -> None:
     usage, replayed = world(1, weights=False)
     scores = score_margins(usage, replayed, MARGIN_FACTORS)
     found = build_margin_curve("same", scores, scores, np.ones(3))

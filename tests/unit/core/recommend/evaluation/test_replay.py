@@ -48,7 +48,7 @@ def test_footprint_is_the_mean_target_in_units_of_the_mean_usage() -> None:
     assert found.footprint.tolist() == [2.0]
 
 
-def test_time_over_and_overrun_count_what_was_used_above_the_target() -> None:
+def test_time_over_and_overrun_count_usage_above_the_target() -> None:
     found = scored(hourly(1.0, 3.0, 2.0, 2.0), decided(2.0, 2.0, 2.0, 2.0))
     assert found.time_over.tolist() == [0.25]
     assert found.overrun.tolist() == [1.0 / 8.0]
@@ -60,7 +60,7 @@ def test_a_decision_that_hardly_moves_the_target_is_not_applied() -> None:
     assert outcome.changes[:, 0].tolist() == [False, False, True, False]
 
 
-def test_a_rule_that_cannot_say_leaves_the_target_as_it_is() -> None:
+def test_a_rule_without_a_decision_leaves_the_target_unchanged() -> None:
     outcome = replay_rule(hourly(1.0, 1.0, 1.0, 1.0), decided(np.nan, 2.0, np.nan, 3.0))
     assert outcome.targets[:, 0].tolist()[1:] == [2.0, 2.0, 3.0]
     assert np.isnan(outcome.targets[0, 0])
@@ -141,9 +141,7 @@ amounts = st.floats(0.01, 100.0)
 
 
 @given(arrays(np.float64, (6, 2, 1), elements=amounts), arrays(np.float64, (2, 1), elements=amounts), st.integers(0, 5))
-def test_what_happens_later_never_changes_an_earlier_decision(
-    values: FloatColumn, other: FloatColumn, step: int
-) -> None:
+def test_later_usage_never_changes_an_earlier_decision(values: FloatColumn, other: FloatColumn, step: int) -> None:
     changed = values.copy()
     changed[step:] = other
     before, after = (replay_rule(ReplayedUsage(each), Watching()).targets[: step + 1] for each in (values, changed))
@@ -152,7 +150,7 @@ def test_what_happens_later_never_changes_an_earlier_decision(
 
 @settings(max_examples=8)
 @given(arrays(np.float64, (12, 2, 2), elements=amounts), st.integers(1, 11))
-def test_a_recommender_in_a_replay_knows_the_past_alone(values: FloatColumn, step: int) -> None:
+def test_a_replayed_recommender_reads_only_the_past(values: FloatColumn, step: int) -> None:
     changed = values.copy()
     changed[step:] *= 3.0
     before, after = (decisions_on(each)[: step + 1] for each in (values, changed))
@@ -198,7 +196,7 @@ def test_a_kill_in_a_replay_teaches_the_recommender() -> None:
     assert (outcome.targets[49:, 1] >= 2400 * MIB).all()
 
 
-def test_margins_are_variants_of_what_was_replayed() -> None:
+def test_margins_are_variants_of_a_replay() -> None:
     usage = hourly(1.0, 2.0)
     outcome = replay_rule(usage, decided(2.0, 3.0)).with_margins(np.array([0.5, 1.0]))
     assert isinstance(outcome, ReplayResult)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from trellis.core.recommend.forecast.caches import SettingsCache
 
 
-def test_a_setting_has_one_thing_and_another_setting_another() -> None:
+def test_each_setting_has_its_own_cached_value() -> None:
     kept: SettingsCache[str, list[str]] = SettingsCache(lambda setting: [setting])
     assert kept.get("a") is kept.get("a")
     assert kept.get("b") == ["b"]

@@ -51,22 +51,22 @@ def test_the_coming_hour_is_predicted_from_the_same_hour_of_earlier_days() -> No
     assert told(days(fortnight, BUSY[:3]), ALONE) == pytest.approx(100, rel=BUCKET)
 
 
-def test_the_hours_beside_it_count_too() -> None:
+def test_neighbouring_hours_count() -> None:
     # At five to nine the hour before it was quiet for two weeks, the hour after it was busy.
     before_nine = days(np.tile(BUSY, 14), BUSY[:8])
     assert told(before_nine, ALONE, 0.5) == pytest.approx(100, rel=BUCKET)
     assert told(before_nine, ALONE, 0.9) == pytest.approx(1000, rel=BUCKET)
 
 
-def test_the_last_hours_count_whatever_time_it_is() -> None:
+def test_the_last_hours_count_at_any_time_of_day() -> None:
     assert told(days(np.tile(QUIET, 5), np.full(4, 500.0)), LAST) == pytest.approx(500, rel=0.2)
 
 
-def test_a_season_that_knows_nothing_leaves_its_share_to_the_last_hours() -> None:
+def test_a_season_without_history_leaves_its_share_to_the_last_hours() -> None:
     assert told(np.full(6, 300.0), SEASONAL_CANDIDATE) == pytest.approx(300, rel=BUCKET)
 
 
-def test_nothing_is_reported_where_nothing_is_known() -> None:
+def test_unknown_hours_have_no_quantiles() -> None:
     assert np.isnan(told(np.full(30, np.nan), SEASONAL_CANDIDATE))
 
 
@@ -76,7 +76,7 @@ def test_unmeasured_hours_do_not_count() -> None:
     assert told(used, ALONE) == pytest.approx(1000, rel=BUCKET)
 
 
-def test_days_that_went_as_this_one_count_for_more_than_others() -> None:
+def test_similar_days_count_more() -> None:
     # Seven busy days and seven quiet ones in turn; this one has been quiet so far, as the one before it was busy.
     past = normalize_hours(summed_up(days(np.tile(days(BUSY, QUIET), 7), BUSY, QUIET[:12])))
     counts = weigh_similar_days(past, np.array([past.hours]), 6)[0, 0]
@@ -84,7 +84,7 @@ def test_days_that_went_as_this_one_count_for_more_than_others() -> None:
     assert alike.min() > 5 * unlike.max()
 
 
-def test_a_day_of_which_nothing_is_known_counts_less_than_one_that_was_alike() -> None:
+def test_an_unknown_day_counts_less_than_a_similar_one() -> None:
     used = np.tile(BUSY, 10)
     used[24 * 6 : 24 * 8] = np.nan
     past = normalize_hours(summed_up(used))
@@ -92,14 +92,14 @@ def test_a_day_of_which_nothing_is_known_counts_less_than_one_that_was_alike() -
     assert 0 < counts[1] < counts[4]
 
 
-def test_levels_are_those_of_the_day_that_ends_with_an_hour() -> None:
+def test_the_level_of_an_hour_is_that_of_the_day_ending_with_it() -> None:
     used = np.repeat([100.0, 200.0, 200.0], 24)[np.newaxis]
     levels = compute_day_levels(used, change_share=1.0)
     assert np.exp(levels.after[0, [23, 35, 47, 71]]) == pytest.approx([100, 150, 200, 200])
     assert np.exp(levels.before[0, [0, 24, 48]]) == pytest.approx([100, 100, 200])
 
 
-def test_an_hour_settles_at_the_level_after_a_change_if_it_went_along() -> None:
+def test_the_adjusted_level_of_an_hour_follows_a_change_that_the_hour_followed() -> None:
     used = np.repeat([100.0, 100.0, 200.0, 200.0], 24)[np.newaxis]
     levels = compute_day_levels(used, change_share=1.0)
     # The last hours of the second day lie before the change, those of the third behind it.
@@ -107,7 +107,7 @@ def test_an_hour_settles_at_the_level_after_a_change_if_it_went_along() -> None:
     assert np.exp(levels.adjusted[0, [49, 60, 71]]) == pytest.approx([200, 200, 200], rel=0.05)
 
 
-def test_a_level_before_anything_was_known_is_that_of_the_first_hour() -> None:
+def test_the_level_before_the_first_known_hour_is_that_of_this_hour() -> None:
     used = np.concatenate([np.full(5, np.nan), np.full(10, 50.0)])[np.newaxis]
     levels = compute_day_levels(used, change_share=1.0)
     assert np.exp(levels.before[0, 5]) == pytest.approx(50)
@@ -121,7 +121,7 @@ def test_quiet_hours_after_days_without_any_are_no_quiet_day(quiet: int) -> None
     assert told(used, ALONE) > 750
 
 
-def test_a_new_level_after_a_gap_is_that_of_a_day_once_there_is_one() -> None:
+def test_after_a_gap_the_level_is_new_once_a_day_is_known() -> None:
     means = days(np.full(48, 100.0), np.full(48, np.nan), np.full(36, 400.0))
     levels = np.exp(compute_day_levels(means[np.newaxis], 1.0).after[0])
     assert levels[[47, 60, 95]].tolist() == pytest.approx([100.0] * 3)
@@ -135,7 +135,7 @@ def test_a_gap_within_a_day_eases_nothing() -> None:
     assert levels[67:70].tolist() == pytest.approx([100.0, (3 * 100.0 + 400.0) / 4, (2 * 100.0 + 2 * 400.0) / 4])
 
 
-def test_the_levels_of_one_are_the_same_beside_another_with_a_gap() -> None:
+def test_levels_of_a_row_do_not_depend_on_gaps_of_other_rows() -> None:
     steady = np.concatenate([np.linspace(100.0, 400.0, 24), np.full(108, 200.0)])
     gapped = days(np.full(48, 100.0), np.full(48, np.nan), np.full(36, 400.0))
     alone, together = compute_day_levels(steady[np.newaxis], 1.0), compute_day_levels(np.stack([steady, gapped]), 1.0)
@@ -153,7 +153,7 @@ used_hours = arrays(np.float64, (2, 96), elements=st.floats(0.1, 1e4), fill=st.j
 
 @settings(max_examples=15, deadline=None)
 @given(used_hours, st.integers(60, 90))
-def test_what_comes_later_never_changes_what_was_told(used: FloatColumn, moment: int) -> None:
+def test_later_hours_never_change_earlier_quantiles(used: FloatColumn, moment: int) -> None:
     changed = used.copy()
     changed[:, moment:] *= 3.0
     for candidate in FORECAST_CANDIDATES:
@@ -169,7 +169,7 @@ def test_what_comes_later_never_changes_what_was_told(used: FloatColumn, moment:
 
 @settings(max_examples=15, deadline=None)
 @given(used_hours)
-def test_replaying_many_moments_comes_to_the_same_as_asking_at_each(used: FloatColumn) -> None:
+def test_quantiles_of_many_moments_equal_those_of_each(used: FloatColumn) -> None:
     past = normalize_hours(summed_up(*used))
     moments = np.arange(60, 96)
     for candidate in FORECAST_CANDIDATES:
@@ -179,7 +179,7 @@ def test_replaying_many_moments_comes_to_the_same_as_asking_at_each(used: FloatC
             assert alone[:, :, 0].ravel() == pytest.approx(together[:, :, number].ravel(), rel=1e-3)
 
 
-def test_hours_before_anything_is_known_cost_nothing_and_change_nothing() -> None:
+def test_trimming_unknown_hours_changes_nothing() -> None:
     used = days(np.full(400, np.nan), np.tile(BUSY, 6), BUSY[:12])
     assert trim_unknown_hours(summed_up(used)).shape[-1] == 6 * 24 + 12 + 1
     assert told(used[399:], ALONE) == told(used, ALONE)

@@ -56,13 +56,13 @@ def target(used: UsageExample, **given: ParameterValue) -> float:
 
 @pytest.mark.req("CR-25")
 @pytest.mark.parametrize("period", [7, 8, 10, 14, 21, 30, 45, 60, 92])
-def test_a_cycle_is_recognised_at_every_phase_of_it(period: int) -> None:
+def test_a_cycle_is_recognised_at_each_of_its_phases(period: int) -> None:
     for phase in np.linspace(0.0, period, 8, endpoint=False).tolist():
         assert period_of(peaks(period, phase)) == period
 
 
 @pytest.mark.parametrize("period", [9.9, 10.1, 13.8, 30.2])
-def test_a_period_that_is_no_whole_number_of_cells_is_recognised_as_the_nearest(period: float) -> None:
+def test_a_period_between_cells_is_recognised_as_the_nearest_one(period: float) -> None:
     assert period_of(peaks(period, 3.0)) == pytest.approx(period, abs=0.25)
 
 
@@ -82,14 +82,14 @@ def test_two_peaks_are_not_enough_and_three_are(period: int) -> None:
     assert period_of(peaks(period, 2.0, days=2.0 * period + 5)) == period
 
 
-def test_a_cycle_longer_than_the_parameter_is_not_looked_for() -> None:
+def test_a_cycle_longer_than_the_parameter_is_not_recognised() -> None:
     month = peaks(30, 3.0)
     assert period_of(month, CycleRule(longest=29 * PER_DAY)) == 0
     assert period_of(month, CycleRule(longest=30 * PER_DAY)) == 30
     assert period_of(month, CycleRule(longest=0)) == 0
 
 
-def test_big_and_small_peaks_in_turn_are_one_cycle_of_two_peaks() -> None:
+def test_alternating_big_and_small_peaks_are_one_cycle_of_two_peaks() -> None:
     small = peaks(20, 15.0)[0]
     both = np.maximum(peaks(20, 5.0)[0], np.where(small > 2, 2.0, LOW)).astype(np.float32)
     assert period_of(both[np.newaxis]) == 20
@@ -101,14 +101,14 @@ def test_a_rhythm_of_a_day_is_no_cycle() -> None:
     assert period_of(daily) == 0
 
 
-def test_one_odd_peak_in_the_last_cycles_ends_the_cycle() -> None:
+def test_an_odd_peak_in_the_last_cycles_ends_the_cycle() -> None:
     found = peaks(10, 2.0)
     assert period_of(found) == 10
     found[0, -28:-24] = HIGH
     assert period_of(found) == 0
 
 
-def test_a_peak_that_jumps_ends_the_cycle_until_it_has_settled_again() -> None:
+def test_a_shifted_peak_ends_the_cycle_until_it_repeats() -> None:
     before, after = peaks(10, 2.0)[0], peaks(10, 6.0)[0]
 
     def jumped(days_ago: int) -> Peaks:
@@ -119,7 +119,7 @@ def test_a_peak_that_jumps_ends_the_cycle_until_it_has_settled_again() -> None:
     assert period_of(jumped(70)) == 10
 
 
-def test_a_cycle_without_its_peak_is_still_followed() -> None:
+def test_a_missed_peak_does_not_end_the_cycle() -> None:
     found = peaks(10, 5.0)
     found[0, -8 * PER_DAY :] = LOW  # the last peak did not come
     period = find_cycle_periods(found, CycleRule())
@@ -129,7 +129,7 @@ def test_a_cycle_without_its_peak_is_still_followed() -> None:
 
 
 @pytest.mark.parametrize("rate", [2, 5, 12, 30])
-def test_peaks_at_random_are_hardly_ever_taken_for_a_cycle(rate: int) -> None:
+def test_random_peaks_are_hardly_ever_recognised_as_a_cycle(rate: int) -> None:
     draw = np.random.default_rng(rate)
     found = np.full((400, CELLS), LOW, dtype=np.float32)
     for row in found:
@@ -147,7 +147,7 @@ def test_noise_is_no_cycle(noise: float) -> None:
 @pytest.mark.parametrize("days_since", [0.5, 1.0, 2.5, 5.0, 7.0, 9.0, 9.4, 9.9])
 @pytest.mark.parametrize("period", [10, 14])
 @pytest.mark.req("CR-24", "CR-25")
-def test_it_is_raised_half_a_day_before_the_peak_and_lowered_a_day_after_it(period: int, days_since: float) -> None:
+def test_memory_is_raised_half_a_day_before_the_peak_and_lowered_a_day_after_it(period: int, days_since: float) -> None:
     since = days_since if days_since < 9 else days_since + period - 10
     found = estimated(used_memory(period, since, 6 * period))
     assert found.explanation["memory"] == ["cycle"]
@@ -157,7 +157,7 @@ def test_it_is_raised_half_a_day_before_the_peak_and_lowered_a_day_after_it(peri
         assert found.upper[MEMORY, 0] < 1.5 * GIB
 
 
-def test_the_explanation_has_the_cycle_and_when_its_peak_is_due() -> None:
+def test_the_explanation_has_the_cycle_and_the_time_to_its_peak() -> None:
     found = estimated(used_memory(14, 4.0, 80))
     assert found.explanation["memory-cycle-days"] == pytest.approx([14.0])
     assert found.explanation["memory-peak-in-days"] == pytest.approx([10.0], abs=0.5)
@@ -166,7 +166,7 @@ def test_the_explanation_has_the_cycle_and_when_its_peak_is_due() -> None:
     assert np.isnan(without.explanation["memory-cycle-days"]).all()
 
 
-def test_a_cycle_is_not_followed_where_the_parameter_rules_it_out() -> None:
+def test_a_cycle_above_the_longest_in_the_parameters_is_not_followed() -> None:
     used = used_memory(10, 4.0)
     assert target(used) < 1.5
     assert target(used, longest_memory_cycle=0.0) > HIGH
@@ -183,9 +183,7 @@ days_long = st.integers(14, 60)
 
 
 @given(days=days_long, seed=st.integers(0, 10_000), count=st.integers(0, 30), high=st.floats(1.1, 8.0))
-def test_where_no_cycle_is_recognised_the_answer_is_that_of_the_highest_peak(
-    days: int, seed: int, count: int, high: float
-) -> None:
+def test_without_a_cycle_memory_is_sized_by_the_highest_peak(days: int, seed: int, count: int, high: float) -> None:
     draw = np.random.default_rng(seed)
     memory: FloatColumn = GIB * draw.lognormal(0.0, 0.05, days * 24)
     for begin in draw.integers(0, len(memory), count).tolist():

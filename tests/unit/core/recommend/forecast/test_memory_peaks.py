@@ -55,7 +55,7 @@ def test_a_little_noise_hides_no_growth() -> None:
         pytest.param(np.where(np.arange(96.0) < 56, np.nan, np.arange(96.0)), id="too young to tell"),
     ],
 )
-def test_nothing_is_expected_of_what_does_not_grow_steadily(values: FloatColumn) -> None:
+def test_unsteady_growth_is_not_forecast(values: FloatColumn) -> None:
     assert np.isnan(told(values, 24.0))
 
 
@@ -77,7 +77,7 @@ def test_memory_is_the_highest_peak_of_the_window_and_the_margin() -> None:
     assert bounds(highest, PeakRule(window=120, margin=0.1))[TARGET] == pytest.approx(1.1 * GIB)
 
 
-def test_memory_that_is_hardly_too_high_is_not_given_back() -> None:
+def test_slightly_oversized_memory_is_not_lowered() -> None:
     highest = np.full(400, GIB)
     highest[-200] = 1.05 * GIB
     assert bounds(highest, PeakRule(window=120, margin=0.0))[TARGET] == pytest.approx(1.05 * GIB)
@@ -100,7 +100,7 @@ def test_a_pod_that_growth_will_outgrow_is_too_small() -> None:
 
 
 @given(amounts)
-def test_what_is_used_now_always_fits_and_bounds_are_in_order(values: FloatColumn) -> None:
+def test_current_usage_always_fits_and_bounds_are_in_order(values: FloatColumn) -> None:
     found = size_memory_by_peaks(np.repeat(values[:, np.newaxis], 5, axis=1).astype(np.float32), PeakRule())
     assert (found[LOWER] <= found[TARGET]).all()
     assert (found[TARGET] <= found[UPPER]).all()

@@ -51,7 +51,7 @@ def test_a_value_is_written_once_it_moved_by_more_than_the_threshold(
     assert reasons(answer(shop, *cpu)) == expected
 
 
-def test_what_is_published_has_full_precision() -> None:
+def test_a_published_value_has_full_precision() -> None:
     shop = published()
     answer(shop, 501, 1003, 2007)
     assert shop.target()["cpu"] == "1"
@@ -60,7 +60,7 @@ def test_what_is_published_has_full_precision() -> None:
     assert [entry[field]["cpu"] for field in ("lowerBound", "target", "upperBound")] == ["501m", "1103m", "2007m"]
 
 
-def test_small_steps_are_measured_from_what_is_published_and_so_add_up() -> None:
+def test_small_steps_are_measured_from_the_published_value_and_add_up() -> None:
     shop = published()
     assert answer(shop, 500, 1030, 2000) == []
     assert reasons(answer(shop, 500, 1060, 2000)) == {"TargetMoved"}
@@ -76,13 +76,13 @@ def test_a_small_difference_is_written_when_the_status_is_old() -> None:
     assert shop.target()["cpu"] == "1001m"
 
 
-def test_an_old_status_that_is_right_is_left_alone() -> None:
+def test_an_old_status_without_differences_is_not_written() -> None:
     shop = published()
     shop.now += 10 * DAY
     assert shop.run() == []
 
 
-def test_objects_that_came_together_do_not_grow_old_together() -> None:
+def test_objects_created_together_reach_their_maximum_age_at_different_times() -> None:
     shop = World(Stub("default", (500, 1000, 2000)))
     for number in range(40):
         shop.apply(f"vpa-{number}")
@@ -121,7 +121,7 @@ def test_a_restart_writes_nothing_that_is_published_already() -> None:
     assert shop.run() == []
 
 
-def test_after_a_restart_a_status_is_as_old_as_it_is_known() -> None:
+def test_after_a_restart_the_age_of_a_status_begins_anew() -> None:
     shop = published()
     shop.restart()
     assert answer(shop, 500, 1001, 2000) == []

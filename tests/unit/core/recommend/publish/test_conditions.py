@@ -46,7 +46,7 @@ def test_conditions_are_sorted_and_carry_the_generation() -> None:
         [{"containerName": "app", "mode": "Off"}, {"containerName": "proxy", "controlledResources": []}],
     ],
 )
-def test_where_no_container_is_to_be_sized_the_condition_says_that_and_not_that_samples_are_missing(
+def test_without_containers_to_size_the_condition_has_the_reason_nothing_to_size(
     policies: list[dict[str, object]],
 ) -> None:
     shop = World()
@@ -83,7 +83,7 @@ def test_the_time_of_a_transition_moves_only_with_the_status() -> None:
     assert shop.conditions()["ConfigUnsupported"]["lastTransitionTime"] == text_of(shop.now)
 
 
-def test_a_younger_vpa_reports_which_one_governs_its_pods() -> None:
+def test_a_younger_vpa_reports_the_governing_vpa() -> None:
     shop, _ = stub_world()
     shop.set_state(rivals=("older",))
     shop.run()
@@ -95,7 +95,7 @@ def test_a_younger_vpa_reports_which_one_governs_its_pods() -> None:
     assert "ConflictingVPA" not in shop.conditions()
 
 
-def test_fetching_history_is_reported_while_it_lasts() -> None:
+def test_fetching_history_is_a_condition_while_it_lasts() -> None:
     shop, _ = stub_world()
     shop.set_state(fetching_history=True)
     shop.run()
@@ -105,7 +105,7 @@ def test_fetching_history_is_reported_while_it_lasts() -> None:
     assert "FetchingHistory" not in shop.conditions()
 
 
-def test_low_confidence_says_how_much_history_there_is() -> None:
+def test_low_confidence_has_the_length_of_history_in_its_message() -> None:
     shop = World()
     shop.apply()
     shop.run_pods()
@@ -116,7 +116,7 @@ def test_low_confidence_says_how_much_history_there_is() -> None:
     assert told["message"] == "container app has a history of 10 samples over 9m0s"
 
 
-def test_low_confidence_ends_with_enough_history_and_its_message_alone_is_no_cause_to_write() -> None:
+def test_low_confidence_ends_with_enough_history_and_a_changed_message_alone_is_not_written() -> None:
     shop, stub = stub_world()
     stub.confidence = 0.25
     shop.run()
@@ -129,7 +129,7 @@ def test_low_confidence_ends_with_enough_history_and_its_message_alone_is_no_cau
     assert "LowConfidence" not in shop.conditions()
 
 
-def test_the_least_known_container_is_named() -> None:
+def test_the_container_with_the_least_history_is_named() -> None:
     shop = World()
     shop.apply()
     shop.run_pods("web", "app")
@@ -156,7 +156,7 @@ def test_conditions_of_others_are_dropped_with_the_next_write_but_cause_none() -
     assert shop.true_conditions() == {"RecommendationProvided", "ConflictingVPA"}
 
 
-def test_a_condition_of_ours_that_does_not_hold_is_cleared() -> None:
+def test_an_own_condition_that_does_not_hold_is_removed() -> None:
     shop, _ = stub_world()
     shop.status()["conditions"].append({"type": "LowConfidence", "status": "True"})
     shop.store("web", shop.stored["web"])
@@ -169,7 +169,7 @@ def test_deprecated_configuration_is_never_reported() -> None:
 
 
 @pytest.mark.req("CR-07")
-def test_a_bad_parameter_is_the_problem_of_one_vpa_alone() -> None:
+def test_a_bad_parameter_affects_one_vpa_only() -> None:
     shop = World()
     for name, parameters in (("web", {}), ("bad", {"target-cpu-percentile": "90"}), ("odd", {"percentile": "0.9"})):
         shop.apply(name, recommenders=[{"name": "default"}])
@@ -216,7 +216,7 @@ def test_parameters_reach_the_recommender_and_can_differ_from_vpa_to_vpa() -> No
     assert len(shop.vpa_store.groups) == 1
 
 
-def test_a_bad_parameter_beside_a_missing_target_says_both() -> None:
+def test_a_bad_parameter_and_a_missing_target_are_both_in_the_message() -> None:
     shop = World()
     shop.apply(recommenders=[{"name": "default", "parameters": {"x": "y"}}])
     shop.set_state(problem="Cannot read targetRef")
@@ -225,7 +225,7 @@ def test_a_bad_parameter_beside_a_missing_target_says_both() -> None:
     assert message.startswith("Cannot read targetRef; spec.recommenders[0].parameters[x]")
 
 
-def test_a_vpa_that_only_recommends_names_the_one_that_acts() -> None:
+def test_a_vpa_in_mode_off_names_the_acting_vpa() -> None:
     shop, _ = stub_world()
     shop.set_state(rivals=("young",), is_outranked=True)
     shop.run()

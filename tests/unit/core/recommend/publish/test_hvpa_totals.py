@@ -85,7 +85,7 @@ def test_resources_and_containers_that_the_other_does_not_recommend_add_nothing(
     assert totals(PAIR, left_out)[0] == one[0]
 
 
-def test_nothing_is_known_before_the_other_has_spoken_or_before_there_is_a_history() -> None:
+def test_totals_are_unknown_before_the_other_recommender_publishes_and_without_history() -> None:
     assert totals(SHOP, vpa()) == [0.0, 0.0]
     unknown = World()
     unknown.apply()
@@ -103,7 +103,7 @@ def test_targets_are_millicores_and_bytes_and_totals_of_a_status_are_observed() 
     assert publishes_totals(vpa(part(target={"cpu": "1"}, totalTarget={"cpu": "3"})))
 
 
-def test_one_process_publishes_totals_and_an_older_recording_has_that_of_default_do_it() -> None:
+def test_one_process_publishes_totals_which_in_older_recordings_serves_default() -> None:
     assert RecommenderScope(frozenset({"default", "frugal"})).keeps_totals
     assert not RecommenderScope(frozenset({"frugal"})).keeps_totals
     assert RecommenderScope(frozenset({"frugal"}), totals=True).keeps_totals

@@ -66,20 +66,20 @@ def chosen_for(found: Estimates) -> int:
     return int((~np.isnan(found.explanation[f"cost of {FORECAST_CANDIDATES[0].name}"])).sum())
 
 
-def test_the_winner_and_what_every_candidate_would_have_cost_are_in_the_explanation() -> None:
+def test_the_explanation_has_the_chosen_candidate_and_the_cost_of_each() -> None:
     found = estimated(UsageExample(daily()))
     assert set(costs(found)) == {forecast_candidate.name for forecast_candidate in FORECAST_CANDIDATES}
     assert found.explanation["cpu"][0] == min(costs(found), key=lambda name: costs(found)[name])
 
 
-def test_each_container_gets_the_rule_that_suits_it() -> None:
+def test_each_container_gets_the_cheapest_candidate() -> None:
     noise = np.random.default_rng(0).lognormal(-1.0, 0.6, HOURS)
     found = estimated(UsageExample(daily()), UsageExample(noise))
     assert found.explanation["cpu"][0].startswith("season")
     assert found.explanation["cpu"][1] == "last day"
 
 
-def test_it_sizes_by_the_rule_that_it_has_chosen() -> None:
+def test_it_sizes_by_the_chosen_candidate() -> None:
     short, long = (WeightedHistory(f"last {hours:g}", ((RecentHours(hours), 1.0),)) for hours in (2.0, 48.0))
     used, recommender = (
         build_rows([UsageExample(wandering())]),
@@ -95,7 +95,7 @@ def test_weights_are_parameters() -> None:
     assert all(costs(careless)[name] < cost for name, cost in costs(careful).items())
 
 
-def test_with_too_little_history_it_says_what_default_says_and_that_it_does() -> None:
+def test_with_too_little_history_the_estimate_is_that_of_default_and_explained() -> None:
     used = UsageExample([0.5] * 30, [3e8] * 30)
     found = estimated(used)
     assert found.target.tolist() == request_estimates(DefaultRecommender(), build_rows([used])).target.tolist()
@@ -114,7 +114,7 @@ def test_choices_are_spread_over_passes() -> None:
     assert passes == [32, 64, 80, 80]
 
 
-def test_a_row_that_waits_for_its_choice_is_sized_by_the_first_candidate() -> None:
+def test_a_row_without_a_choice_is_sized_by_the_first_candidate() -> None:
     rows = build_rows([UsageExample([0.5] * 96)] * 40)
     found = request_estimates(adaptive(), rows)
     assert chosen_for(found) == 32
@@ -122,7 +122,7 @@ def test_a_row_that_waits_for_its_choice_is_sized_by_the_first_candidate() -> No
     assert {found.explanation["cpu"][row] for row in waiting.tolist()} == {FORECAST_CANDIDATES[0].name}
 
 
-def test_a_choice_stays_for_a_day_and_is_made_again_after_it() -> None:
+def test_a_choice_lasts_for_a_day() -> None:
     rows, recommender = build_rows([UsageExample(daily())]), adaptive()
     first = costs(request_estimates(recommender, rows))
     later = [costs(request_estimates(recommender, rows, now=NOW + HOUR * hour)) for hour in range(1, 25)]
@@ -149,7 +149,7 @@ def test_a_row_is_replayed_once_a_day_however_many_passes_there_are() -> None:
     assert counted.replays == 2  # the choice at the start, and that of its hour
 
 
-def test_the_pass_in_which_a_choice_is_made_does_not_matter() -> None:
+def test_a_choice_does_not_depend_on_the_pass_that_makes_it() -> None:
     rows, early, late = build_rows([UsageExample(wandering())]), adaptive(), adaptive()
     before = request_estimates(early, rows)
     assert (
@@ -170,7 +170,7 @@ def test_bounds_contain_the_target_for_every_recommender() -> None:
 @pytest.mark.parametrize("name", NAMES)
 @settings(max_examples=6, deadline=None)
 @given(rows=any_rows(most=4), draw=st.randoms(use_true_random=False))
-def test_an_answer_does_not_depend_on_other_rows_or_their_order(name: str, rows: Rows, draw: st.DataObject) -> None:
+def test_estimates_do_not_depend_on_other_rows_or_their_order(name: str, rows: Rows, draw: st.DataObject) -> None:
     order = list(range(len(rows)))
     draw.shuffle(order)  # type: ignore[attr-defined]
     some = order[: len(order) // 2 + 1]

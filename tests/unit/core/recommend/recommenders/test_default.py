@@ -132,7 +132,7 @@ def test_a_container_that_was_never_sampled_gets_no_recommendation_rather_than_t
     assert np.isnan(found.bounds).all()
 
 
-def test_a_container_with_samples_of_one_resource_gets_that_resource_alone() -> None:
+def test_a_container_with_samples_of_one_resource_gets_estimates_of_it_alone() -> None:
     cpu_only, memory_only = History(((0.0, 1.0),), (), DAY, 1440), History((), ((0.0, 1e9),))
     found = estimate(rows(cpu_only, memory_only))
     assert triple(found, CPU, 0) == (1165, 1168, 2336)
@@ -160,7 +160,7 @@ def test_idle_containers_get_their_share_of_the_pods_minimum() -> None:
     assert triple(shared, MEMORY) == (87381333,) * 3
 
 
-def test_the_minimum_is_lost_to_rounding_where_upstream_loses_it() -> None:
+def test_the_minimum_loses_a_millicore_to_rounding_as_upstream() -> None:
     found = estimate(rows(steady(0.0, 0.0, 8), containers=49), DefaultSettings(pod_min_cpu_millicores=49.0))
     # 49 x (1/49) is a little less than 1 in floats.
     assert share_pod_minimums(49.0, 250.0, np.array([49.0]))[CPU].tolist() == [0]
@@ -179,7 +179,7 @@ def test_the_percentile_can_be_set_for_each_resource() -> None:
 
 @pytest.mark.req("CR-23")
 @pytest.mark.parametrize(("half_life_days", "target"), [(1.0, 126), (30.0, 4742)])
-def test_how_long_usage_is_remembered_can_be_set(half_life_days: float, target: float) -> None:
+def test_half_lives_are_settings(half_life_days: float, target: float) -> None:
     busy_last_week = History(((7.0, 4.0),) * 5 + ((0.0, 0.1),) * 5, ((0.0, 1e9),), 8 * DAY, 11520)
     found = estimate(rows(busy_last_week, half_life=half_life_days * DAY))
     assert found.target[CPU, 0] == target
@@ -241,7 +241,9 @@ figures = st.builds(
 
 
 @given(st.lists(histories, min_size=1, max_size=4), figures, st.integers(1, 60))
-def test_columns_say_what_the_slow_way_says(given: list[History], chosen: DefaultSettings, containers: int) -> None:
+def test_columns_equal_the_reference_implementation(
+    given: list[History], chosen: DefaultSettings, containers: int
+) -> None:
     found = estimate(rows(*given, containers=containers), chosen)
     for row, history in enumerate(given):
         slow = slow_container(history)
@@ -259,7 +261,7 @@ def test_columns_say_what_the_slow_way_says(given: list[History], chosen: Defaul
 
 
 @given(st.lists(histories, min_size=1, max_size=4), figures, st.integers(1, 60))
-def test_the_target_follows_from_what_it_explains(
+def test_the_target_follows_from_the_explanation(
     given: list[History], chosen: DefaultSettings, containers: int
 ) -> None:
     found = estimate(rows(*given, containers=containers), chosen)

@@ -129,7 +129,7 @@ def used_in(program: Levels, resource: int) -> FloatColumn:
 
 
 @pytest.mark.req("CR-27")
-def test_it_raises_before_the_next_phase_and_default_only_after_it() -> None:
+def test_the_target_rises_before_the_next_phase_and_that_of_default_after_it() -> None:
     # Every fourth day, so that what default remembers is mostly the phase that the run is in.
     world = trained(6, gap=4 * DAY)
     targets = targets_of(world, TRAINING, [phases(), DefaultRecommender()])
@@ -144,7 +144,7 @@ def test_it_raises_before_the_next_phase_and_default_only_after_it() -> None:
 
 
 @pytest.mark.req("CR-27")
-def test_memory_is_raised_before_the_phase_that_needs_it_and_is_not_held_all_the_time() -> None:
+def test_memory_is_raised_before_its_phase_and_lowered_after_it() -> None:
     world = trained()
     targets = targets_of(world, TRAINING, [phases(), DefaultRecommender()])
     assert (targets[:, 0, MEMORY] >= used_in(TRAINING, MEMORY)).all()
@@ -170,12 +170,12 @@ def test_phases_may_last_longer_or_shorter_than_before(seed: int) -> None:
     assert targets[:10, CPU].max() < 500
 
 
-def test_a_phase_that_lasts_far_longer_than_ever_keeps_what_the_next_one_needs() -> None:
+def test_a_phase_longer_than_ever_keeps_the_target_of_the_next_phase() -> None:
     targets = targets_of(trained(), ((55, 0.2, 1.0), (20, 2.0, 1.0)), [phases()])[:, 0]
     assert (targets[25:, CPU] >= 2000).all()
 
 
-def test_between_runs_it_recommends_for_the_beginning_of_the_next() -> None:
+def test_between_runs_the_target_is_that_of_the_first_phase() -> None:
     world = trained()
     found = world.ask()
     assert 200 < found.target[CPU, 0] < 300
@@ -186,7 +186,7 @@ def test_between_runs_it_recommends_for_the_beginning_of_the_next() -> None:
     assert world.ask().target.tolist() == found.target.tolist()
 
 
-def test_a_pod_is_too_small_before_the_next_phase_and_not_too_large_while_one_is_to_come() -> None:
+def test_a_pod_is_too_small_before_the_next_phase_and_not_too_large_until_the_last() -> None:
     world = trained()
     pod = world.start()
     first = world.ask().target[CPU, 0]
@@ -201,13 +201,13 @@ def test_a_pod_is_too_small_before_the_next_phase_and_not_too_large_while_one_is
     assert world.ask().upper[CPU, 0] < before.target[CPU, 0]
 
 
-def test_a_horizon_longer_than_a_run_sizes_for_all_of_it() -> None:
+def test_a_horizon_longer_than_a_run_sizes_for_the_full_run() -> None:
     found = trained().ask(horizon=2 * HOUR, memory_horizon=2 * HOUR)
     assert found.target[CPU, 0] >= 2000
     assert found.target[MEMORY, 0] >= 6 * GIB
 
 
-def test_it_says_which_phase_a_run_is_in_and_when_more_is_needed() -> None:
+def test_the_explanation_has_the_phase_of_a_run_and_the_time_to_the_next_rise() -> None:
     world = trained()
     pod = world.start()
     for _ in range(20):
@@ -220,7 +220,7 @@ def test_it_says_which_phase_a_run_is_in_and_when_more_is_needed() -> None:
     assert found.confidence[0] >= 1
 
 
-def test_a_program_that_has_changed_is_sized_as_by_default_until_its_runs_are_known() -> None:
+def test_a_changed_program_is_sized_as_by_default_until_it_has_enough_runs() -> None:
     changed: Levels = ((20, 1.0, 3.0), (20, 4.0, 9.0))
     world = trained()
     pod = world.start()
@@ -237,7 +237,7 @@ def test_a_program_that_has_changed_is_sized_as_by_default_until_its_runs_are_kn
 
 
 @pytest.mark.parametrize(("runs", "why"), [(0, "too few runs"), (2, "too few runs"), (3, "phases")])
-def test_with_too_few_runs_it_says_what_default_says_and_why(runs: int, why: str) -> None:
+def test_with_too_few_runs_the_estimate_is_that_of_default_with_a_reason(runs: int, why: str) -> None:
     world = trained(runs)
     pod = world.start()
     world.use((pod, 0.2, 1.0))
@@ -257,7 +257,7 @@ def test_pods_that_run_on_are_sized_as_by_default() -> None:
     assert found.target.tolist() == world.ask(DefaultRecommender()).target.tolist()
 
 
-def test_rows_of_which_no_runs_are_remembered_are_sized_as_by_default() -> None:
+def test_rows_without_run_history_are_sized_as_by_default() -> None:
     recommender, default = phases(), DefaultRecommender()
     rows = example_rows(history=False)
     values = {parameter.name: parameter.default for parameter in recommender.parameters}
@@ -267,7 +267,7 @@ def test_rows_of_which_no_runs_are_remembered_are_sized_as_by_default() -> None:
     assert set(found.explanation["cpu"]) == {"too few runs"}
 
 
-def test_a_cron_job_of_five_minutes_gets_at_once_what_all_of_it_needs() -> None:
+def test_a_five_minute_cron_job_is_sized_for_its_full_run_at_once() -> None:
     world = trained(6, gap=300.0, program=((2, 0.1, 0.2), (1, 1.0, 1.0), (2, 0.1, 0.3)))
     found = world.ask()
     assert found.target[CPU, 0] >= 1000
@@ -283,7 +283,7 @@ def test_a_training_of_twelve_hours_is_raised_in_time() -> None:
     assert (targets[225:, MEMORY] >= 4 * GIB).all()
 
 
-def test_memory_that_grows_is_followed_as_it_grew() -> None:
+def test_growing_memory_is_sized_by_the_growth_of_earlier_runs() -> None:
     ramp: Levels = [(1, 1.0, 1.0 + minute / 10) for minute in range(70)]
     targets = targets_of(trained(4, program=ramp), ramp, [phases()], every=2)[:, 0, MEMORY]
     used = used_in(ramp, MEMORY)
@@ -291,7 +291,7 @@ def test_memory_that_grows_is_followed_as_it_grew() -> None:
     assert targets[10] < 6 * GIB
 
 
-def test_of_pods_that_started_one_after_the_other_the_one_that_needs_most_counts() -> None:
+def test_of_overlapping_runs_the_highest_need_counts() -> None:
     world = trained()
     early = world.start()
     for _ in range(27):
@@ -317,7 +317,7 @@ def test_a_kill_of_an_earlier_run_is_in_the_memory_of_the_next() -> None:
     assert world.ask().target[MEMORY, 0] >= 8 * GIB
 
 
-def test_after_a_restart_it_says_the_same() -> None:
+def test_estimates_after_a_restart_are_equal() -> None:
     world = trained()
     pod = world.start()
     for _ in range(25):
@@ -337,7 +337,7 @@ def test_after_a_restart_it_says_the_same() -> None:
     assert world.ask().target[CPU, 0] >= 2000
 
 
-def test_a_reused_recommender_answers_like_a_new_instance() -> None:
+def test_a_reused_recommender_estimates_like_a_new_instance() -> None:
     world, old = trained(4), phases()
     pod = world.start()
     for minute in range(20):
@@ -426,7 +426,7 @@ def test_a_recommender_with_an_invalid_declaration_of_runs_is_refused() -> None:
 
 @given(any_rows(history=False, runs=True))
 @settings(max_examples=15)
-def test_any_rows_get_an_answer_that_can_be(rows: Rows) -> None:
+def test_any_rows_get_valid_estimates(rows: Rows) -> None:
     require_possible(request_estimates(phases(), rows), rows)
 
 

@@ -71,13 +71,13 @@ def test_it_raises_before_the_daily_peak_and_lowers_after_it() -> None:
     assert millicores(office_hours(evening), evening) < PEAK / 2
 
 
-def test_the_horizon_says_how_far_ahead_it_looks() -> None:
+def test_the_horizon_is_the_time_that_is_sized_for() -> None:
     now = at_hour(5)
     assert millicores(office_hours(now), now, horizon=2 * HOUR) < PEAK / 2
     assert millicores(office_hours(now), now, horizon=4 * HOUR) >= PEAK
 
 
-def test_the_running_hour_is_looked_at_until_it_is_over() -> None:
+def test_the_running_hour_counts_until_it_is_over() -> None:
     now = at_hour(17)
     assert millicores(office_hours(now), now, horizon=0.0) >= PEAK
 
@@ -98,7 +98,7 @@ def test_monday_morning_is_raised_for_after_a_quiet_weekend() -> None:
 
 
 @pytest.mark.req("CR-24")
-def test_it_is_short_of_cpu_for_less_time_than_default_when_a_spike_arrives() -> None:
+def test_a_spike_exceeds_its_target_for_less_time_than_that_of_default() -> None:
     ours, theirs = 0, 0
     for hour in range(24):
         now = at_hour(hour, SATURDAY + 2)
@@ -108,20 +108,20 @@ def test_it_is_short_of_cpu_for_less_time_than_default_when_a_spike_arrives() ->
     assert ours == 0 < theirs
 
 
-def test_where_there_is_no_rhythm_it_needs_no_more_than_default() -> None:
+def test_without_a_rhythm_it_requests_no_more_than_default() -> None:
     draw = np.random.default_rng(3)
     used = 0.5 * (1 + 0.05 * draw.standard_normal(DAYS * 24))
     assert millicores(used, NOW) <= 1.1 * by_default(used, NOW)
 
 
-def test_with_too_little_history_it_says_what_default_says_and_that_it_does() -> None:
+def test_with_too_little_history_the_estimate_is_that_of_default_and_explained() -> None:
     used = UsageExample([0.5] * 30, [3e8] * 30)
     found = estimated(used)
     assert found.target.tolist() == request_estimates(DefaultRecommender(), build_rows([used])).target.tolist()
     assert (found.explanation["cpu"], found.explanation["memory"]) == (["too little history"],) * 2
 
 
-def test_how_much_history_is_enough_is_a_parameter() -> None:
+def test_the_needed_history_is_a_parameter() -> None:
     used = UsageExample([0.5] * 72, [3e8] * 72)
     assert estimated(used).explanation["cpu"] == ["season"]
     assert estimated(used, history_needed=7 * DAY).explanation["cpu"] == ["too little history"]
@@ -133,7 +133,7 @@ def test_only_an_unmeasured_resource_falls_back() -> None:
 
 
 @pytest.mark.req("CR-25")
-def test_a_memory_cycle_of_ten_days_is_remembered_between_its_peaks_before_it_is_recognised() -> None:
+def test_memory_of_a_ten_day_cycle_is_held_between_peaks_before_the_cycle_is_recognised() -> None:
     for days_since in range(1, 10):
         day = hours_until(NOW, 20) // 24
         used = UsageExample([0.1] * (20 * 24), np.where((day - day[-1]) % 10 == (10 - days_since) % 10, 4 * GIB, GIB))
@@ -142,7 +142,7 @@ def test_a_memory_cycle_of_ten_days_is_remembered_between_its_peaks_before_it_is
         assert found.target[MEMORY, 0] >= 4 * GIB
 
 
-def test_a_memory_peak_that_does_not_return_is_given_back() -> None:
+def test_memory_is_lowered_after_a_peak_that_does_not_return() -> None:
     memory = np.full(30 * 24, GIB)
     memory[24] = 4 * GIB
     assert estimated(UsageExample([0.1] * len(memory), memory)).target[MEMORY, 0] < 1.2 * GIB
@@ -158,7 +158,7 @@ def test_a_level_that_has_halved_is_followed_within_a_day() -> None:
 
 @pytest.mark.parametrize("hours", [30, 36, 44, 48, 72, 96])
 @pytest.mark.parametrize("factor", [0.5, 2.0])
-def test_a_change_of_level_does_not_make_it_forget_the_season(hours: int, factor: float) -> None:
+def test_a_change_of_level_keeps_the_season(hours: int, factor: float) -> None:
     """Neither on the day after a deployment, which has only that one day to go by, nor on later ones."""
     morning, night = at_hour(8), at_hour(3)
     peak = PEAK * factor
@@ -166,7 +166,7 @@ def test_a_change_of_level_does_not_make_it_forget_the_season(hours: int, factor
     assert millicores(halved(night, hours, factor), night) < peak / 2
 
 
-def test_a_leak_is_sized_for_what_it_will_be_at_the_horizon() -> None:
+def test_a_leak_is_sized_for_its_usage_at_the_horizon() -> None:
     hours = DAYS * 24
     used = UsageExample([0.1] * hours, GIB * (1 + 0.5 * np.arange(hours) / 24))
     then = GIB * (1 + 0.5 * (hours + 6 * 24) / 24)

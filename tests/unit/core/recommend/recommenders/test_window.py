@@ -37,13 +37,13 @@ def now_and_then(busy: float, idle: float, share: int) -> FloatColumn:
     return np.where(np.arange(HOURS) % share == 0, busy, idle)
 
 
-def test_rare_work_counts_because_it_is_most_of_the_work() -> None:
+def test_rare_load_counts_by_its_share_of_the_work() -> None:
     # One hour in ten: nine in ten samples are idle, but 99 % of the CPU time is spent in the busy ones.
     used = now_and_then(busy=2.0, idle=0.002, share=10)
     assert estimated(used).target[CPU, 0] == pytest.approx(2000 * MARGIN, rel=BUCKET - 1)
 
 
-def test_work_of_which_there_is_little_does_not_count() -> None:
+def test_a_small_share_of_the_work_does_not_count() -> None:
     # The same rhythm, but that the hours between do nearly all the work: 0.9 of it is within their usage.
     used = now_and_then(busy=1.0, idle=0.8, share=30)
     assert estimated(used).target[CPU, 0] == pytest.approx(800 * MARGIN, rel=BUCKET - 1)
@@ -55,7 +55,7 @@ def test_the_percentile_and_the_margin_are_parameters() -> None:
     assert everything.target[CPU, 0] == pytest.approx(1000, rel=BUCKET - 1)
 
 
-def test_what_came_before_the_window_is_forgotten() -> None:
+def test_usage_before_the_window_does_not_count() -> None:
     used = np.where(np.arange(HOURS) < HOURS - 4 * 24, 4.0, 0.2)
     assert estimated(used).target[CPU, 0] < 300
     assert estimated(used, cpu_half_life=7 * 86400.0).target[CPU, 0] > 4000
@@ -65,14 +65,14 @@ def test_what_came_before_the_window_is_forgotten() -> None:
     ("tolerance", "least", "most"),
     [("minimal", 4.0, 4.4 * 1.01), ("low", 1.0, 1.1 * 1.01), ("intermediate", 2.0, 2.2 * 1.01)],
 )
-def test_memory_is_sized_by_how_well_kills_are_borne(tolerance: str, least: float, most: float) -> None:
+def test_memory_is_sized_by_the_tolerance_of_kills(tolerance: str, least: float, most: float) -> None:
     memory = np.full(HOURS, 1.0)
     memory[-3 * 24] = 4.0  # one hour of a week
     found = estimated([0.1] * HOURS, memory * GIB, oom_tolerance=tolerance).target[MEMORY, 0] / GIB
     assert least <= found <= most
 
 
-def test_tolerance_of_kills_never_asks_for_more_than_intolerance() -> None:
+def test_higher_tolerance_of_kills_never_requests_more() -> None:
     draw = np.random.default_rng(5)
     memory = draw.lognormal(0.0, 0.5, HOURS) * GIB
     targets = [estimated([0.1] * HOURS, memory, oom_tolerance=each).target[MEMORY, 0] for each in ("minimal", "low")]
@@ -86,20 +86,20 @@ def test_memory_before_the_window_is_forgotten() -> None:
     assert estimated([0.1] * HOURS, memory, memory_window=14 * 86400.0).target[MEMORY, 0] >= 4 * GIB
 
 
-def test_with_too_little_history_it_says_what_default_says_and_that_it_does() -> None:
+def test_with_too_little_history_the_estimate_is_that_of_default_and_explained() -> None:
     used = UsageExample([0.5] * 12, [3e8] * 12)
     found, rows = request_estimates(WindowRecommender(DefaultRecommender()), build_rows([used])), build_rows([used])
     assert found.target.tolist() == request_estimates(DefaultRecommender(), rows).target.tolist()
     assert (found.explanation["cpu"], found.explanation["memory"]) == (["too little history"],) * 2
 
 
-def test_it_says_what_it_went_by() -> None:
+def test_the_explanation_has_the_origin_of_estimates() -> None:
     found = estimated([0.5] * HOURS, [3e8] * HOURS)
     assert (found.explanation["cpu"], found.explanation["memory"]) == (["window"], ["peaks"])
     assert found.explanation["days"][0] == pytest.approx(DAYS, abs=0.1)
 
 
-def test_a_later_pass_within_the_hour_repeats_what_was_said() -> None:
+def test_a_later_pass_within_the_hour_uses_the_cache() -> None:
     recommender, rows = (
         WindowRecommender(DefaultRecommender()),
         build_rows([UsageExample([0.5] * HOURS, [3e8] * HOURS)]),

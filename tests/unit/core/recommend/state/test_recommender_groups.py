@@ -21,7 +21,7 @@ def entries(*names: str) -> list[RecommenderSelector]:
 
 
 @pytest.mark.req("CR-06")
-def test_a_list_of_any_length_selects_each_of_its_names() -> None:
+def test_each_name_of_a_list_is_selected() -> None:
     assert [name for name in ("a", "b", "c", "default") if selects_recommender(entries("a", "b"), name)] == ["a", "b"]
 
 
@@ -36,7 +36,7 @@ def test_a_list_of_any_length_selects_each_of_its_names() -> None:
         ([{"name": "Weekly"}], []),
     ],
 )
-def test_a_process_serves_those_that_name_it(recommenders: Any, served_by: list[str]) -> None:
+def test_a_process_serves_the_vpas_that_name_its_recommenders(recommenders: Any, served_by: list[str]) -> None:
     for name in ("default", "weekly"):
         shop = World(Stub(name, GOOD))
         shop.apply(recommenders=recommenders)
@@ -46,7 +46,7 @@ def test_a_process_serves_those_that_name_it(recommenders: Any, served_by: list[
 
 
 @pytest.mark.req("CR-18", "CR-29")
-def test_no_recommender_replaces_another_and_answers_are_not_merged() -> None:
+def test_no_recommender_replaces_another_and_estimates_are_not_merged() -> None:
     low, high = Stub("default", GOOD), Stub("high", (5000.0, 9000.0, 9500.0))
     shop = World(low, high)
     shop.apply("web", recommenders=[{"name": "high"}])
@@ -83,7 +83,7 @@ def test_a_label_selects_nothing() -> None:
     assert len(shop.vpa_store) == 0
 
 
-def test_a_vpa_that_moves_to_another_recommender_is_let_go_as_it_is() -> None:
+def test_a_vpa_that_moves_to_another_recommender_keeps_its_status() -> None:
     shop = World(Stub("default", GOOD))
     shop.apply()
     shop.run_pods()
@@ -100,7 +100,7 @@ def test_a_vpa_that_moves_to_another_recommender_is_let_go_as_it_is() -> None:
     assert shop.target()["cpu"] == "2m"
 
 
-def test_a_name_not_served_here_is_left_unchanged_even_when_a_problem_is_published() -> None:
+def test_a_vpa_of_an_unserved_recommender_is_not_written() -> None:
     shop = World(Stub("default", GOOD), Stub("weekly", GOOD))
     shop.apply(recommenders=[{"name": "weekly"}])
     shop.run_pods()

@@ -45,7 +45,7 @@ def a_pod(*containers: str) -> TrackedPod:
     return TrackedPod("shop", "web-0", "u", "web", True, made)
 
 
-def test_a_container_counts_memory_as_its_vpa_says_until_it_says_nothing_any_more() -> None:
+def test_memory_is_counted_by_the_overrides_of_the_vpa_until_they_are_removed() -> None:
     model, known = Listening(), dict[ObjectKey, ServedVpa]()
     kept = UsageRetention(model, known, FeatureGates())
     known[WEB] = served(policy(oomBumpUpRatio="1.5"))
@@ -58,7 +58,7 @@ def test_a_container_counts_memory_as_its_vpa_says_until_it_says_nothing_any_mor
     assert model.told() == []
 
 
-def test_of_a_vpa_that_was_served_before_nothing_is_taken_back() -> None:
+def test_tunings_of_a_vpa_that_is_served_no_longer_are_dropped() -> None:
     model, known = Listening(), dict[ObjectKey, ServedVpa]()
     kept = UsageRetention(model, known, FeatureGates())
     known[WEB] = served(policy(oomBumpUpRatio="1.5"))
@@ -70,7 +70,7 @@ def test_of_a_vpa_that_was_served_before_nothing_is_taken_back() -> None:
     assert model.told() == []
 
 
-def test_without_the_gate_a_vpa_has_no_say() -> None:
+def test_without_the_feature_gate_overrides_are_ignored() -> None:
     model = Listening()
     UsageRetention(model, {WEB: served(policy(oomBumpUpRatio="1.5"))}, FeatureGates(per_vpa_config=False)).tune(
         [a_pod("app")]

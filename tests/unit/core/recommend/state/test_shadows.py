@@ -51,7 +51,7 @@ def test_a_shadow_gets_only_the_rows_of_its_vpas_and_changes_no_status() -> None
         assert found.shadows["other"].estimates[:, CPU].tolist() == list(OTHER)
 
 
-def test_differences_are_relative_to_what_is_recommended() -> None:
+def test_differences_are_relative_to_the_recommendation() -> None:
     answers = shadowed_world(Stub("other", OTHER, (1e9, 1e9, 1e9))).decide().estimates
     found = {
         (name, resource): column.tolist() for name, resource, column in compare_shadows(answers.shadows, answers.bounds)
@@ -59,7 +59,7 @@ def test_differences_are_relative_to_what_is_recommended() -> None:
     assert found == {("other", "cpu"): [0.5, 0.5], ("other", "memory"): [-0.5, -0.5]}
 
 
-def test_where_one_of_the_two_cannot_say_there_is_no_difference() -> None:
+def test_without_both_estimates_there_is_no_difference() -> None:
     other = Stub("other", (np.nan,) * 3)
     answers = shadowed_world(other).decide().estimates
     found = {resource: len(column) for _, resource, column in compare_shadows(answers.shadows, answers.bounds)}
@@ -78,7 +78,7 @@ def test_a_failing_shadow_fails_no_vpa() -> None:
     assert shop.target("web")["cpu"] == "1"
 
 
-def test_an_impossible_shadow_is_reported_and_left_out() -> None:
+def test_an_impossible_shadow_estimate_is_reported_and_skipped() -> None:
     class Half(Stub):
         def estimate(self, rows: Rows, values: Any, now: float, /) -> Estimates:
             found = super().estimate(rows, values, now)
@@ -93,14 +93,14 @@ def test_an_impossible_shadow_is_reported_and_left_out() -> None:
     assert (shadow.bounds[MIDDLE, CPU] == 1500.0).sum() == 2
 
 
-def test_a_shadow_that_cannot_be_had_is_told_like_any_failure() -> None:
+def test_an_unavailable_shadow_is_reported_as_a_failure() -> None:
     shop = shadowed_world(UnavailableRecommender("other", "recommender other cannot be used: not today"))
     result = shop.decide()
     assert result.estimates.shadows["other"].failure == "recommender other cannot be used: not today"
     assert result.failures == ()
 
 
-def test_a_recommender_not_run_here_is_named_with_its_vpa() -> None:
+def test_a_shadow_recommender_that_does_not_run_is_reported_with_its_vpa() -> None:
     shop = shadowed_world(names="nobody, other ,")
     result = shop.decide()
     assert [tuple(shadow) for shadow in result.missing_shadows] == [
@@ -112,7 +112,7 @@ def test_a_recommender_not_run_here_is_named_with_its_vpa() -> None:
     assert shop.decide().missing_shadows == ()
 
 
-def test_a_vpa_that_is_gone_wants_nothing_any_more() -> None:
+def test_a_deleted_vpa_has_no_shadows() -> None:
     other = Stub("other", OTHER)
     shop = shadowed_world(other, names="other,nobody")
     shop.decide()
@@ -126,7 +126,7 @@ def test_a_vpa_that_is_gone_wants_nothing_any_more() -> None:
     ("text", "names"),
     [("", ()), (" , ,", ()), ("a", ("a",)), ("a, b ,a", ("a", "b")), ("default,a", ("a",)), ("a/b c", ("a/b c",))],
 )
-def test_names_are_read_once_each_and_without_the_one_that_serves(text: str, names: tuple[str, ...]) -> None:
+def test_shadow_names_are_unique_without_the_serving_recommender(text: str, names: tuple[str, ...]) -> None:
     assert read_shadow_names({SHADOW_RECOMMENDERS: text}, "default") == names
 
 

@@ -70,7 +70,7 @@ def refused(status: dict[str, Any] | None, now: float = math.nan) -> InvalidChec
     return caught.value
 
 
-def test_what_upstream_writes_is_read() -> None:
+def test_upstreams_checkpoint_is_read() -> None:
     saved = read_checkpoint(decoded(FROM_UPSTREAM), NOON)
     assert saved.key == KEY
     assert (saved.first, saved.last, saved.count) == (NOON - 2 * 86_400 + 11, NOON + 22, 2881)
@@ -93,7 +93,7 @@ def test_gos_zero_time_is_no_time() -> None:
     assert math.isnan(saved.first)
 
 
-def test_what_is_written_is_upstreams_format() -> None:
+def test_a_checkpoint_is_written_in_upstreams_format() -> None:
     histogram = SavedHistogram(MIDNIGHT, {8: 10_000, 9: 1}, 0.25)
     saved = SavedRow(KEY, NOON - 60.25, NOON + 0.75, 2, NOON + 1, histogram, SavedHistogram())
     assert build_checkpoint_status(saved) == {
@@ -134,7 +134,7 @@ saved_rows = st.builds(
 
 
 @given(saved_rows)
-def test_what_is_written_is_read_back(saved: SavedRow) -> None:
+def test_a_written_checkpoint_is_read_back(saved: SavedRow) -> None:
     status = build_checkpoint_status(saved)
     assert read_checkpoint(decoded(status)) == saved
     assert validate(CHECKPOINT, document(status)) == []
@@ -205,14 +205,14 @@ def test_a_corrupt_checkpoint_is_refused_with_field_value_and_rule(
     assert len(str(error)) < 400
 
 
-def test_a_message_says_what_is_expected() -> None:
+def test_an_error_has_the_expected_value() -> None:
     assert str(refused({"version": "v2"})) == '"v2": status.version must be "v3"'
     assert str(refused(with_cpu(bucketWeights={"176": 1}))) == (
         '"176": status.cpuHistogram.bucketWeights must have bucket indexes in decimal, from 0 to 175, as keys'
     )
 
 
-def test_a_weight_that_is_no_whole_number_is_refused_before_it_gets_here() -> None:
+def test_a_fractional_weight_is_refused_by_the_decoder() -> None:
     with pytest.raises(UnreadableObject, match="bucketWeights"):
         decoded(with_cpu(bucketWeights={"3": 0.5}))
 
@@ -228,7 +228,7 @@ def test_a_number_that_json_does_not_have_is_refused() -> None:
 
 
 @pytest.mark.parametrize("field", ["vpaObjectName", "containerName"])
-def test_a_checkpoint_that_does_not_say_whose_it_is_is_refused(field: str) -> None:
+def test_a_checkpoint_without_its_owner_is_refused(field: str) -> None:
     nameless = document(FROM_UPSTREAM)
     nameless["spec"].pop(field)
     with pytest.raises(InvalidCheckpoint, match=f"spec.{field}"):
@@ -251,7 +251,7 @@ def test_a_reference_of_the_current_window_and_a_half_life_of_a_month_are_in_goo
     assert read_checkpoint(decoded(ahead), NOON).cpu.reference > NOON
 
 
-def test_a_checkpoint_is_called_as_upstream_calls_it() -> None:
+def test_a_checkpoint_has_upstreams_name() -> None:
     assert build_checkpoint_name("web", "nginx") == "web-nginx"
     longest = build_checkpoint_name("a" * 190, "b" * 62)
     assert longest == "a" * 190 + "-" + "b" * 62
@@ -266,7 +266,7 @@ def test_a_checkpoint_has_a_name_that_an_object_can_have(vpa: int, container: in
         assert [check_dns_subdomain(name) for name in names] == [None, None]
 
 
-def test_history_has_room_for_sixteen_thousand_characters() -> None:
+def test_history_has_at_most_sixteen_thousand_characters() -> None:
     saved = SavedRow(KEY, NOON, NOON, 1, NOON, SavedHistogram(), SavedHistogram(), history="x" * HISTORY_LENGTH)
     assert read_checkpoint(decoded(build_checkpoint_status(saved))).history == "x" * HISTORY_LENGTH
     assert validate(CHECKPOINT, document(build_checkpoint_status(saved))) == []

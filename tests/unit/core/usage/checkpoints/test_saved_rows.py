@@ -36,7 +36,7 @@ def saved(model: UsageModel, now: float) -> SavedRow:
     return found
 
 
-def test_a_saved_row_is_the_slow_one_without_the_peaks_of_windows_that_run() -> None:
+def test_a_saved_row_equals_the_reference_without_the_peaks_of_open_windows() -> None:
     slow = SlowRow()
     containers = {"a": SlowContainer(slow), "b": SlowContainer(slow)}
     model = UsageModel()
@@ -67,7 +67,7 @@ def test_saving_changes_nothing() -> None:
     assert memory_weights(model) == before
 
 
-def test_a_pod_that_departed_has_its_last_peak_saved() -> None:
+def test_the_last_peak_of_a_departed_pod_is_saved() -> None:
     model = UsageModel()
     model.track_pods("shop", [pod("web-1")], START)
     model.ingest(batch(("web-1", "app", START, 0.1, 1e9)), START)
@@ -76,7 +76,7 @@ def test_a_pod_that_departed_has_its_last_peak_saved() -> None:
     assert list(saved(model, START + 120).memory.weights.values()) == [10_000]
 
 
-def test_what_is_restored_is_what_was_saved() -> None:
+def test_a_restored_row_equals_the_saved_one() -> None:
     model = lived()
     now = START + 9 * DAY  # all windows are over
     copy = UsageModel()
@@ -109,7 +109,7 @@ def test_samples_after_a_restart_merge_with_the_history() -> None:
         assert mine == pytest.approx(whole.view().cpu.percentiles([fraction], row(whole))[0, 0], rel=0.06)
 
 
-def test_a_checkpoint_that_comes_late_merges_into_what_the_row_has() -> None:
+def test_a_late_checkpoint_is_merged_into_its_row() -> None:
     stored = saved(lived(), START + 9 * DAY)
     model = UsageModel()
     now = START + 9 * DAY
@@ -132,7 +132,7 @@ def test_a_checkpoint_that_is_observed_again_does_not_count_again() -> None:
     assert model.view().count.tolist() == [stored.count]
 
 
-def test_a_checkpoint_that_was_written_by_the_model_itself_is_known() -> None:
+def test_an_own_checkpoint_is_not_restored_again() -> None:
     model = lived()
     now = START + 3 * DAY
     stored = saved(model, now)
@@ -142,7 +142,7 @@ def test_a_checkpoint_that_was_written_by_the_model_itself_is_known() -> None:
     assert memory_weights(model) == before
 
 
-def test_a_row_is_restored_before_its_vpa_is_followed() -> None:
+def test_a_row_is_restored_before_its_pods_are_tracked() -> None:
     model = UsageModel()
     model.restore(saved(lived(), START + 9 * DAY))
     assert model.view().keys == [RowKey("shop", "web", "app")]
@@ -159,7 +159,7 @@ def test_a_restart_after_a_long_time_does_not_forget_before_pods_are_followed() 
     assert model.collect_garbage([WEB], now + 3600) == []
 
 
-def test_kills_that_the_checkpoint_covers_are_known_after_a_restart() -> None:
+def test_kills_in_the_checkpoint_do_not_count_again_after_a_restart() -> None:
     model = lived(1)
     now = START + DAY
     model.record_ooms([kill("web-1", now - 60)], now)
@@ -181,7 +181,7 @@ def test_a_kill_in_a_window_that_runs_outlives_a_restart() -> None:
     assert copy.view().memory.percentiles([1.0], row(copy))[0, 0] == peak(model)
 
 
-def test_the_peak_below_a_kill_is_not_taken_away_a_second_time() -> None:
+def test_the_peak_below_a_kill_is_not_subtracted_twice() -> None:
     model = UsageModel()
     model.track_pods("shop", [pod("web-1")], START)
     model.ingest(batch(("web-1", "app", START, 0.1, 1e8)), START)
@@ -282,7 +282,7 @@ def test_a_history_that_cannot_be_read_changes_nothing_and_stops_no_other() -> N
         model.restore(bad)
 
 
-def test_a_vpa_served_by_another_process_meanwhile_returns_with_its_checkpoints() -> None:
+def test_a_vpa_that_another_process_served_is_restored_from_its_checkpoints() -> None:
     model = lived()
     (mine,) = model.save_rows(model.view().rows, START)
     model.reset_vpa("shop", "web")
@@ -292,7 +292,7 @@ def test_a_vpa_served_by_another_process_meanwhile_returns_with_its_checkpoints(
     assert model.view().count.tolist() == [mine.count + 100]
 
 
-def test_a_workload_without_pods_keeps_its_history_and_a_container_that_was_removed_does_not() -> None:
+def test_a_workload_without_pods_keeps_its_history_and_a_removed_container_does_not() -> None:
     later = START + 20 * DAY
     idle = lived()
     idle.track_pods("shop", [], START + 4 * DAY)

@@ -37,7 +37,7 @@ def test_the_last_bucket_starts_at_the_largest_value_or_above(layout: BinLayout,
     assert layout.starts[layout.bins - 2] < largest <= layout.starts[layout.bins - 1]
 
 
-def test_a_whole_workload_has_the_buckets_of_a_container_and_more() -> None:
+def test_workload_totals_have_the_bins_of_containers_and_more() -> None:
     assert CPU_TOTAL_BINS.bins > CPU_BINS.bins
     np.testing.assert_array_equal(CPU_TOTAL_BINS.starts[: CPU_BINS.bins], CPU_BINS.starts[:-1])
     np.testing.assert_array_equal(MEMORY_TOTAL_BINS.starts[: MEMORY_BINS.bins], MEMORY_BINS.starts[:-1])
@@ -54,14 +54,12 @@ def test_a_whole_workload_has_the_buckets_of_a_container_and_more() -> None:
         (MEMORY_BINS, 2.0**30, 37, 1077095458.0),
     ],
 )
-def test_values_fall_into_the_buckets_that_upstream_puts_them_into(
-    layout: BinLayout, value: float, bucket: int, end: float
-) -> None:
+def test_values_fall_into_upstreams_bins(layout: BinLayout, value: float, bucket: int, end: float) -> None:
     assert layout.find_bins(np.array([value])).tolist() == [bucket]
     assert layout.starts[bucket + 1] == pytest.approx(end, rel=1e-8)
 
 
-def test_what_is_smaller_than_the_first_bucket_or_larger_than_the_last_is_still_counted() -> None:
+def test_values_beyond_the_first_and_last_bin_are_counted() -> None:
     assert CPU_BINS.find_bins(np.array([0.0, 0.00999, 0.01, 1_021.0, 1_022.0, 1e18])).tolist() == [
         0,
         0,
@@ -72,7 +70,7 @@ def test_what_is_smaller_than_the_first_bucket_or_larger_than_the_last_is_still_
     ]
 
 
-def test_the_last_bucket_ends_where_it_starts() -> None:
+def test_the_last_bin_ends_at_its_start() -> None:
     for layout in LAYOUTS:
         assert len(layout.starts) == layout.bins + 1
         assert layout.starts[-1] == layout.starts[-2]
@@ -84,7 +82,7 @@ def test_the_edges_of_bins_are_read_only() -> None:
 
 
 @given(st.sampled_from(LAYOUTS), st.lists(st.floats(0, 1e16), min_size=1))
-def test_a_value_lies_between_the_edges_of_its_bucket(layout: BinLayout, values: list[float]) -> None:
+def test_a_value_lies_between_the_edges_of_its_bin(layout: BinLayout, values: list[float]) -> None:
     slow = SlowHistogram(layout.first_width, layout.bins, DAY)
     for value, bucket in zip(values, layout.find_bins(np.array(values)).tolist(), strict=True):
         # At an edge itself a rounding error of the logarithm decides, with upstream as well.
@@ -117,7 +115,7 @@ def test_with_a_half_life_of_a_day_the_reference_is_a_midnight_and_noon_belongs_
     assert round_to_half_life(np.array([hours * 3_600]), DAY).tolist() == [reference * 3_600]
 
 
-def test_multiples_are_counted_from_the_year_one() -> None:
+def test_references_are_multiples_of_the_half_life_since_the_year_one() -> None:
     week = 7 * DAY
     monday = 1_763_337_600.0  # 2025-11-17, a Monday as 0001-01-01 was; 1970-01-01 was a Thursday
     assert round_to_half_life(np.array([monday + 3 * DAY]), week).tolist() == [monday]
@@ -125,7 +123,7 @@ def test_multiples_are_counted_from_the_year_one() -> None:
 
 
 @given(st.floats(-50, 50), half_lives)
-def test_a_sample_weighs_half_as_much_as_one_that_is_a_half_life_younger(age: float, half_life: float) -> None:
+def test_a_sample_weighs_half_of_one_a_half_life_younger(age: float, half_life: float) -> None:
     old, young = compute_decay_factors(np.array([age, age + 1]) * half_life, np.zeros(2), half_life).tolist()
     assert math.isclose(young, 2 * old, rel_tol=1e-9)
 

@@ -161,12 +161,12 @@ far_ages = st.one_of(st.floats(-150, 150), st.floats(-20_000, 20_000))
 
 
 @given(steps_of(samples_at(whole_ages.map(float))), half_lives)
-def test_a_bank_is_its_histograms_one_by_one_over_years(steps: list[Step], half_life: float) -> None:
+def test_a_bank_equals_single_histograms_over_years(steps: list[Step], half_life: float) -> None:
     check(steps, half_life)
 
 
 @given(steps_of(samples_at(near_ages)), half_lives)
-def test_a_bank_is_its_histograms_one_by_one_within_days(steps: list[Step], half_life: float) -> None:
+def test_a_bank_equals_single_histograms_within_days(steps: list[Step], half_life: float) -> None:
     check(steps, half_life)
 
 
@@ -204,7 +204,7 @@ def bank_start(half_life: float) -> float:
         (MEMORY_BINS, 2.0**30, 1077095458.0),
     ],
 )
-def test_steady_usage_is_the_end_of_its_bucket(layout: BinLayout, value: float, end: float) -> None:
+def test_the_percentile_of_steady_usage_is_the_end_of_its_bin(layout: BinLayout, value: float, end: float) -> None:
     bank = filled(*[value] * 60, layout=layout)
     assert bank.percentiles([0.5, 0.9, 0.95], ints(0))[:, 0].tolist() == pytest.approx([end] * 3, rel=1e-8)
 
@@ -227,12 +227,12 @@ def test_a_sum_that_just_reaches_the_threshold_is_enough() -> None:
     assert found.tolist() == pytest.approx([0.110265643, 4.124698514], rel=1e-8)
 
 
-def test_the_last_bucket_is_as_large_as_its_start() -> None:
+def test_the_percentile_in_the_last_bin_is_its_start() -> None:
     assert filled(5_000.0).percentiles([0.5], ints(0))[0, 0] == CPU_BINS.starts[-1]
     assert filled(5e6, layout=CPU_TOTAL_BINS).percentiles([0.5], ints(0))[0, 0] == CPU_TOTAL_BINS.starts[-1]
 
 
-def test_what_is_lighter_than_a_thousandth_of_the_lightest_sample_does_not_count() -> None:
+def test_weights_below_a_thousandth_of_the_lightest_sample_do_not_count() -> None:
     bank = filled(1.0, weight=0.99 * EPSILON)
     assert bank.is_empty(ints(0)).all()
     feed(bank, [Sample(0, MIDNIGHT, 1.0, 0.02 * EPSILON)])
@@ -246,14 +246,14 @@ def test_light_buckets_at_both_ends_are_passed_over() -> None:
     assert found.tolist() == pytest.approx([0.511134538, 1.016281389], rel=1e-8)
 
 
-def test_what_lies_below_the_lowest_bucket_that_counts_adds_nothing_to_the_sum() -> None:
+def test_weights_below_the_lowest_counted_bin_are_not_summed() -> None:
     bank = bank_of()
     feed(bank, [Sample(0, MIDNIGHT, value, weight * EPSILON) for value, weight in ((0.0, 0.9), (0.5, 2.0), (4.0, 2.0))])
     feed(bank, [Sample(1, MIDNIGHT, 0.0, 1.0)])  # the sweep over this block begins with bucket 0
     assert bank.percentiles([0.55], ints(0))[0, 0] == pytest.approx(4.124698514, rel=1e-8)
 
 
-def test_what_is_too_light_to_count_is_left_behind_in_a_merge_and_in_a_save() -> None:
+def test_weights_that_do_not_count_are_neither_merged_nor_saved() -> None:
     bank, other = filled(0.5), filled(0.5)
     for each in (bank, other):
         feed(each, [Sample(0, MIDNIGHT, value, 0.9 * EPSILON) for value in (0.0, 4.0)])
@@ -263,7 +263,7 @@ def test_what_is_too_light_to_count_is_left_behind_in_a_merge_and_in_a_save() ->
     assert bank.totals(ints(0))[0] == pytest.approx(2.0 + 3.6 * EPSILON)
 
 
-def test_taking_a_sample_away_leaves_the_row_as_it_was() -> None:
+def test_subtracting_a_sample_restores_the_row() -> None:
     bank = filled(0.5)
     feed(bank, [Sample(0, MIDNIGHT, 4.0, 1.0)])
     feed(bank, [Sample(0, MIDNIGHT, 4.0, 1.0)], subtract=True)
@@ -368,7 +368,7 @@ def test_a_copy_is_independent_and_dense() -> None:
     assert bank.copy_rows(ints()).capacity == 0
 
 
-def test_a_cleared_row_is_as_new_and_its_neighbours_stay() -> None:
+def test_a_cleared_row_is_empty_and_its_neighbours_are_unchanged() -> None:
     bank = filled(0.5)
     feed(bank, [Sample(1, MIDNIGHT, 4.0, 1.0)])
     bank.clear(ints(0))
@@ -379,7 +379,7 @@ def test_a_cleared_row_is_as_new_and_its_neighbours_stay() -> None:
     assert bank.totals(ints(0)).tolist() == [1.0]
 
 
-def test_growing_keeps_what_is_there_and_an_unused_bank_takes_nothing() -> None:
+def test_growing_keeps_rows_and_an_unused_bank_takes_no_memory() -> None:
     bank = HistogramBank(CPU_TOTAL_BINS, DAY, rows_per_block=2)
     assert (bank.capacity, bank.nbytes) == (0, 0)
     assert bank.percentiles([0.5]).shape == (1, 0)
@@ -394,7 +394,7 @@ def test_growing_keeps_what_is_there_and_an_unused_bank_takes_nothing() -> None:
     assert bank.is_empty(ints(1, 7)).all()
 
 
-def test_percentiles_of_few_rows_of_a_block_are_those_of_all() -> None:
+def test_percentiles_of_few_rows_equal_those_of_all() -> None:
     bank = bank_of(rows_per_block=64, rows=150)
     rows = np.arange(150, dtype=np.int64)
     bank.add(np.tile(rows, 3), np.full(450, MIDNIGHT), np.linspace(0, 30, 450) ** 2, 0.1)
@@ -449,7 +449,7 @@ def test_weights_without_a_reference_have_no_age_and_are_not_loaded() -> None:
     assert bank.totals(ints(0)).tolist() == [1.0]
 
 
-def test_what_was_saved_with_another_half_life_keeps_its_weight_among_newer_samples() -> None:
+def test_a_row_saved_with_another_half_life_keeps_its_weight_among_newer_samples() -> None:
     bank = bank_of(half_life=5 * DAY)
     before = SavedHistogram(MIDNIGHT, {25: 10_000}, 1.0)
     bank.load(0, before)

@@ -52,7 +52,7 @@ batches = st.lists(st.lists(st.tuples(times, st.floats(0.001, 50.0)), max_size=1
 
 
 @given(batches)
-def test_means_and_maxima_are_those_of_all_samples_in_whatever_order_they_come(
+def test_means_and_maxima_do_not_depend_on_the_order_of_samples(
     batches: list[list[tuple[float, float]]],
 ) -> None:
     ring = history(days=4)
@@ -86,7 +86,7 @@ def test_the_percentiles_of_an_hour_that_fills_up_are_as_fine_as_the_histograms(
         assert measures[measure] == pytest.approx(np.quantile(values, fraction), rel=0.06)
 
 
-def test_an_old_hour_that_comes_at_once_has_the_percentiles_of_its_values() -> None:
+def test_an_old_hour_in_one_batch_has_the_percentiles_of_its_values() -> None:
     ring = history()
     add(ring, (START + 5 * HOUR, 1.0))
     add(ring, *((START + second, float(second)) for second in range(1, 101)))
@@ -103,7 +103,7 @@ def test_the_running_hour_is_not_shown_and_an_hour_without_samples_is_unknown() 
     assert list(known(ring, START + 4 * HOUR + 60)) == [0, 3]
 
 
-def test_an_hour_is_the_same_before_and_after_it_is_closed() -> None:
+def test_closing_an_hour_does_not_change_it() -> None:
     ring = history()
     add(ring, *((START + 60 * minute, 1.0 + minute) for minute in range(50)))
     add(ring, (START - HOUR, 7.0), (START + 60, 7.0))
@@ -113,7 +113,7 @@ def test_an_hour_is_the_same_before_and_after_it_is_closed() -> None:
     assert list(before) == [-1, 0]
 
 
-def test_the_oldest_hours_make_room_for_new_ones() -> None:
+def test_new_hours_replace_the_oldest() -> None:
     ring = history(days=1)
     for hour in range(60):
         add(ring, (START + hour * HOUR, float(hour)))
@@ -133,7 +133,7 @@ def test_a_long_silence_leaves_no_old_hours_behind() -> None:
     assert list(known(ring, START + 401 * HOUR)) == [400]
 
 
-def test_what_is_older_than_the_ring_is_left_out() -> None:
+def test_hours_older_than_the_ring_are_dropped() -> None:
     ring = history(days=1)
     add(ring, (START + 100 * HOUR, 1.0), (START + 101 * HOUR, 1.0))
     add(ring, (START, 9.0))

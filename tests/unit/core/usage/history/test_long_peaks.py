@@ -85,7 +85,7 @@ def test_a_kill_raises_its_peak() -> None:
     assert known(history_of(model), START + 3 * HOUR)[0] == pytest.approx(60.0)
 
 
-def test_they_outlive_a_restart_beside_what_comes_later() -> None:
+def test_peaks_survive_a_restart_and_merge_with_later_ones() -> None:
     stopped = START + 15 * HOUR
     model = lived(15)
     (saved,) = model.save_rows(row(model), stopped)

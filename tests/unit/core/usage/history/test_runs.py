@@ -112,7 +112,7 @@ samples_of = st.tuples(
 
 
 @given(st.lists(st.lists(samples_of, min_size=1, max_size=20), min_size=1, max_size=8))
-def test_it_remembers_what_an_oracle_does(batches: list[list[Sample]]) -> None:
+def test_the_history_equals_the_reference_implementation(batches: list[list[Sample]]) -> None:
     runs, oracle = RunHistory(), Oracle(3)
     runs.allocate(3)
     for each in batches:
