@@ -11,5 +11,5 @@ from trellis.testing.recommenders import find_failures
 # A machine that is busy says nothing about who is slow.
 @pytest.mark.filterwarnings("ignore::trellis.testing.recommenders.SlowRecommender")
 @pytest.mark.parametrize("name", sorted(built_in_recommenders()))
-def test_what_comes_with_trellis_conforms(name: str) -> None:
+def test_built_in_recommenders_conform(name: str) -> None:
     assert find_failures(lambda: built_in_recommenders()[name]) == []

@@ -66,7 +66,7 @@ def test_a_recommender_that_knows_the_cycle_spends_less_time_above_request_in_a_
 
 
 @pytest.mark.req("CR-25")
-def test_a_quiet_weekend_is_not_paid_for() -> None:
+def test_requests_are_lower_on_a_quiet_weekend() -> None:
     when = times(10, HOUR / 2)
     weekday = (when // DAY + 3) % 7
     hour = when // HOUR % 24

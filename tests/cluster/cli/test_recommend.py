@@ -179,9 +179,7 @@ def test_a_cluster_without_a_prometheus_is_reported_in_one_line(cluster: Cluster
     assert "give its address with --prometheus-url" in str(result.exception)
 
 
-def test_a_namespace_that_does_not_exist_is_reported_with_the_nearest_that_does(
-    cluster: Cluster, namespace: str
-) -> None:
+def test_a_missing_namespace_is_reported_with_the_nearest_existing_one(cluster: Cluster, namespace: str) -> None:
     meant = f"{namespace[:-1]}x"
     command = ["recommend", "--vpas", "-n", meant, "--kubeconfig", str(cluster.kubeconfig)]
     result = CliRunner().invoke(trellis, command, catch_exceptions=False)

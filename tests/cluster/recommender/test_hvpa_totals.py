@@ -69,7 +69,7 @@ def fields_of(document: Json, manager: str) -> Json:
 
 
 @pytest.mark.req("HV-06")
-def test_an_hvpa_learns_what_all_replicas_need_together(cluster: Cluster, namespace: str, recommender: Start) -> None:
+def test_an_hvpa_gets_the_totals_of_all_replicas(cluster: Cluster, namespace: str, recommender: Start) -> None:
     api = cluster.api
     for name, replicas in {"made": 3, "own": 2, "plain": 1}.items():
         api.create(deployment(name, replicas=replicas, annotations=USAGE), namespace)

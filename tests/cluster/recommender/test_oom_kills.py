@@ -137,7 +137,7 @@ def eviction(pod: Json, container: str, usage: str) -> Json:
     }
 
 
-def test_a_kill_after_a_resize_that_never_reached_the_cgroup_counts_with_the_request_from_before(
+def test_a_kill_after_a_missed_resize_counts_with_the_previous_request(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     had = {"cpu": "100m", "memory": "400Mi"}

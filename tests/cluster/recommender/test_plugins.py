@@ -165,7 +165,7 @@ def _command(pid: int) -> bytes:
 
 @pytest.mark.req("CR-01", "CR-07", "CR-08", "CR-12", "CR-18", "CR-29")
 @pytest.mark.usefixtures("installed")
-def test_one_process_serves_default_and_a_wheel_and_a_crash_or_hang_affects_no_other_vpa(
+def test_a_crash_or_hang_of_an_installed_recommender_affects_no_other_vpa(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     create(cluster, namespace, "by-default", "default")
@@ -253,7 +253,7 @@ def three(
 
 
 @pytest.mark.req("CR-01", "CR-02", "CR-07", "CR-18", "CR-29")
-def test_default_seasonal_and_a_wheel_serve_three_vpas_and_a_bad_parameter_costs_one_of_them_its_progress(
+def test_a_bad_parameter_of_one_of_three_vpas_affects_no_other(
     cluster: Cluster, namespace: str, three: tuple[Controller, Callable[[str], tuple[int, int]]]
 ) -> None:
     controller, target = three
@@ -287,7 +287,7 @@ def test_default_seasonal_and_a_wheel_serve_three_vpas_and_a_bad_parameter_costs
     until("the mended one", lambda: target("by-season")[0] == pytest.approx(1.15 * 2000, rel=0.05))
 
 
-def test_a_process_is_asked_why_over_http(
+def test_recommendations_are_explained_over_http(
     namespace: str, three: tuple[Controller, Callable[[str], tuple[int, int]]]
 ) -> None:
     controller, target = three
@@ -315,7 +315,7 @@ def test_a_process_is_asked_why_over_http(
 
 
 @pytest.mark.req("CR-18", "CR-29")
-def test_a_wheel_that_crashes_and_hangs_recovers_by_itself_and_others_go_on_meanwhile(
+def test_an_installed_recommender_that_crashes_and_hangs_recovers_without_affecting_others(
     cluster: Cluster, namespace: str, three: tuple[Controller, Callable[[str], tuple[int, int]]], site: Path
 ) -> None:
     controller, target = three
@@ -351,7 +351,7 @@ def test_a_wheel_that_crashes_and_hangs_recovers_by_itself_and_others_go_on_mean
 
 
 @pytest.mark.usefixtures("installed")
-def test_shadows_change_nothing_and_a_worker_that_spins_does_not_outlive_its_killed_parent(
+def test_shadows_change_no_status_and_a_spinning_worker_ends_with_its_killed_parent(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     create(cluster, namespace, "web", "default")
@@ -401,7 +401,7 @@ def test_the_manifests_of_the_example_are_accepted(cluster: Cluster, namespace: 
 
 @pytest.mark.req("CR-14", "CR-17")
 @pytest.mark.skipif(shutil.which("kubectl") is None, reason="the script calls kubectl")
-def test_a_script_that_writes_statuses_is_a_recommender_beside_ours(
+def test_a_script_that_writes_statuses_works_beside_the_recommender(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     for name, chosen in (("ours", "default"), ("theirs", "simple")):

@@ -69,7 +69,7 @@ def condition(cluster: Cluster, namespace: str, kind: str) -> dict[str, Any] | N
 
 
 @pytest.mark.req("CR-23")
-def test_history_of_a_real_prometheus_warms_the_model(
+def test_history_of_a_real_prometheus_is_backfilled(
     cluster: Cluster,
     namespace: str,
     prometheus: Callable[..., Prometheus],
@@ -92,7 +92,7 @@ def test_history_of_a_real_prometheus_warms_the_model(
     assert slow in running.metrics()
 
 
-def test_without_prometheus_checkpoints_are_used_and_a_condition_says_so(
+def test_without_prometheus_checkpoints_are_used_with_a_condition(
     cluster: Cluster, namespace: str, recommender: Callable[..., Controller]
 ) -> None:
     cluster.api.create(deployment("web", container("app"), replicas=0), namespace)

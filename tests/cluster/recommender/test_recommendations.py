@@ -132,7 +132,7 @@ def healthy(controller: Controller) -> bool:
 
 
 @pytest.mark.req("CR-28")
-def test_recommendations_for_scripted_usage_are_those_of_the_oracle(
+def test_recommendations_for_scripted_usage_equal_those_of_the_oracle(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     usage = USAGE | {f"{ask.USAGE_CPU}.proxy": "3m", f"{ask.USAGE_MEMORY}.proxy": "16Mi"}
@@ -200,7 +200,7 @@ def check_metrics(controller: Controller) -> None:
 
 
 @pytest.mark.req("CR-02", "CR-21")
-def test_policies_shape_the_recommendation_and_targets_are_left_alone(
+def test_policies_bound_the_recommendation_and_targets_are_not_changed(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     bounds = {"containerName": "app", "minAllowed": {"memory": "1Gi"}, "maxAllowed": {"cpu": "30m"}}
@@ -240,7 +240,7 @@ def workload(cluster: Cluster, namespace: str, name: str) -> tuple[Json, int]:
     return result["spec"], result["metadata"]["generation"]
 
 
-def test_a_native_sidecar_is_recommended_for_and_an_init_container_is_not(
+def test_a_native_sidecar_gets_a_recommendation_and_an_init_container_does_not(
     cluster: Cluster, namespace: str, recommender: Start, prometheus: Callable[..., Prometheus]
 ) -> None:
     """By a Prometheus, because the simulated kubelet reports no usage of either."""
@@ -278,7 +278,7 @@ def steady(namespace: str, pod: str, containers: tuple[str, ...]) -> str:
     return "\n".join(text) + "\n"
 
 
-def test_without_usage_it_stays_healthy_and_recommendations_stay_until_usage_comes_back(
+def test_without_usage_the_process_is_healthy_and_recommendations_stay(
     cluster: Cluster, namespace: str, tmp_path: Path
 ) -> None:
     """Usage is taken away by taking the right to read it away; everything else works."""

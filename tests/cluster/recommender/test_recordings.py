@@ -41,7 +41,7 @@ def lines(path: Path, kind: str) -> list[bytes]:
     return [bytes(data) for each, data in read_lines(read_recording(path)) if each == kind]
 
 
-def test_a_kill_an_edit_and_a_restart_are_decided_again_as_they_were(
+def test_a_replay_of_a_kill_an_edit_and_a_restart_has_the_same_decisions(
     cluster: Cluster, namespace: str, recommender: Start, tmp_path: Path
 ) -> None:
     before, after = tmp_path / "before.jsonl.gz", tmp_path / "after.jsonl"

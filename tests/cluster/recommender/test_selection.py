@@ -78,7 +78,7 @@ def everything_of(cluster: Cluster, namespace: str, names: Sequence[str]) -> lis
 
 
 @pytest.mark.req("CR-01", "CR-02", "CR-10", "CR-12", "CR-14", "CR-16", "CR-17", "CR-18", "CR-19", "CR-28", "CR-29")
-def test_each_serves_its_own_and_leaves_all_others_as_they_are(
+def test_each_recommender_serves_its_vpas_and_changes_no_other(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     api = cluster.api
@@ -150,7 +150,7 @@ def test_more_than_one_recommender_is_refused_on_create_and_on_update(
 
 
 @pytest.mark.req("CR-13")
-def test_a_vpa_moves_from_one_to_the_other_and_back_with_its_history(
+def test_a_vpa_moves_between_recommenders_and_back_with_its_history(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     api = cluster.api
@@ -188,7 +188,7 @@ def test_a_vpa_moves_from_one_to_the_other_and_back_with_its_history(
 
 
 @pytest.mark.req("CR-07")
-def test_a_bad_parameter_is_said_of_its_vpa_alone_and_a_good_one_counts(
+def test_a_bad_parameter_is_reported_for_its_vpa_alone_and_a_valid_one_is_applied(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     def chosen(**parameters: str) -> Json:

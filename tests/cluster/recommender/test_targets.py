@@ -158,7 +158,7 @@ def managers(document: Json) -> set[str]:
 
 
 @pytest.mark.req("CR-20", "CR-21")
-def test_pods_of_every_kind_that_can_be_a_target_are_recommended_for(
+def test_pods_of_every_target_kind_get_recommendations(
     cluster: Cluster, namespace: str, recommender: Start, group: str
 ) -> None:
     api = cluster.api
@@ -200,7 +200,7 @@ def test_pods_of_every_kind_that_can_be_a_target_are_recommended_for(
 
 
 @pytest.mark.req("CR-20")
-def test_a_target_that_cannot_be_used_is_named_with_the_reason_in_a_condition(
+def test_an_unusable_target_is_reported_in_a_condition(
     cluster: Cluster, namespace: str, recommender: Start, group: str
 ) -> None:
     api = cluster.api
@@ -294,7 +294,7 @@ def test_a_target_that_is_deleted_and_created_again_keeps_its_history(
     assert now["totalSamplesCount"] >= known["totalSamplesCount"]
 
 
-def test_of_two_vpas_on_one_pod_the_older_governs_and_edits_are_followed(
+def test_of_two_vpas_on_one_pod_the_older_governs_and_edits_are_applied(
     cluster: Cluster, namespace: str, recommender: Start
 ) -> None:
     api = cluster.api

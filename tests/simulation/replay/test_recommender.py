@@ -131,7 +131,7 @@ def eventful() -> bytes:
     return kept.contents
 
 
-def test_an_eventful_time_gives_the_same_decisions_byte_for_byte(eventful: bytes) -> None:
+def test_a_replay_of_many_events_has_the_same_decisions_byte_for_byte(eventful: bytes) -> None:
     replayed = list(replay_recommender(read_lines(eventful)))
     assert [each for each in replayed if not each.is_same] == []
     assert sum(b"containerRecommendations" in each.recorded for each in replayed) > 5
@@ -223,7 +223,7 @@ def test_what_is_no_recording_is_refused(lines: list[bytes], message: str) -> No
         replay(lines)
 
 
-def test_answers_of_an_installed_recommender_cannot_be_replayed(eventful: bytes) -> None:
+def test_estimates_of_an_installed_recommender_cannot_be_replayed(eventful: bytes) -> None:
     head = list(eventful.splitlines(keepends=True))[:2]
     line = encode_line(recommender.HOSTS, recommender.HostedRecommendersLine({"own": recommender.INSTALLED}))
     with pytest.raises(InvalidRecording, match='"own": is a recommender that is installed apart'):

@@ -50,7 +50,7 @@ def fetch(
     return asyncio.run(main()), transport.requests
 
 
-def test_all_pods_of_a_vpa_come_with_one_request_for_each_metric() -> None:
+def test_all_pods_of_a_vpa_are_read_by_one_request_for_each_metric() -> None:
     cpu = values(value("web-1", "250000001n"), value("web-2", "2", "proxy"))
     memory = values(value("web-1", "300Mi"), value("web-2", "1Gi", "proxy"))
     batch, requests = fetch({"cpu": cpu, "memory": memory})
@@ -71,7 +71,7 @@ def test_all_pods_of_a_vpa_come_with_one_request_for_each_metric() -> None:
     assert (batch.problems, batch.unread) == ((), {})
 
 
-def test_pods_that_no_value_names_are_asked_for_one_by_one_as_upstream_does() -> None:
+def test_pods_are_requested_one_by_one_as_upstream_where_no_value_names_a_pod() -> None:
     def answered(request: Request) -> ScriptedResponse:
         pod = dict(request.query)["labelSelector"].rpartition(",pod=")[2]
         if request.path.endswith("/memory") or not pod.startswith("web-"):
@@ -112,7 +112,7 @@ def of_one(amount: str) -> Response:
     return values(item)
 
 
-def test_a_pod_that_is_not_answered_for_costs_no_other_pod_its_sample() -> None:
+def test_a_failed_pod_affects_no_other_pod() -> None:
     broken = error_response(500, "InternalError", "the adapter gave up")
     batch, _ = asked_one_by_one({"": values(), "web-1": of_one("1"), "web-2": broken, "web-3": of_one("3")})
     assert (batch.samples.pods, batch.samples.cpu.tolist()) == (["web-1", "web-3"], [1.0, 3.0])
@@ -122,14 +122,14 @@ def test_a_pod_that_is_not_answered_for_costs_no_other_pod_its_sample() -> None:
     assert "the adapter gave up" in problem.message
 
 
-def test_pods_are_asked_for_one_by_one_where_the_whole_is_refused() -> None:
+def test_pods_are_requested_one_by_one_where_the_list_is_refused() -> None:
     refused = error_response(404, "NotFound", "no series without a pod")
     batch, _ = asked_one_by_one({"": refused, "web-1": of_one("1"), "web-2": of_one("2"), "web-3": of_one("3")})
     assert (batch.samples.pods, batch.samples.cpu.tolist()) == (["web-1", "web-2", "web-3"], [1.0, 2.0, 3.0])
     assert batch.problems == ()
 
 
-def test_a_metric_that_is_refused_for_the_whole_and_for_a_pod_is_not_asked_for_any_more() -> None:
+def test_a_metric_refused_for_the_list_and_for_a_pod_is_not_requested_again() -> None:
     refused = error_response(404, "NotFound", "no such metric")
     batch, asked = asked_one_by_one({"": refused, "web-1": refused})
     assert (batch.samples.pods, asked) == ([], ["", "web-1"])
@@ -137,14 +137,14 @@ def test_a_metric_that_is_refused_for_the_whole_and_for_a_pod_is_not_asked_for_a
     assert "no such metric" in problem.message
 
 
-def test_values_that_name_no_pod_are_told_where_there_is_no_pod_to_ask_for() -> None:
+def test_values_without_a_pod_are_reported_where_no_pod_can_be_requested() -> None:
     item = value("", "1")
     del item["metricLabels"]["pod"]
     batch, _ = fetch({"cpu": values(item), "memory": values()})
     assert (batch.samples.pods, batch.unread) == ([], {UNREADABLE_ENTRY.code: 1})
 
 
-def test_where_every_pod_is_selected_each_is_asked_for_by_its_name_alone() -> None:
+def test_with_an_empty_selector_each_pod_is_requested_by_its_name_alone() -> None:
     query = ExternalQuery("shop", "web", parse_selector(""), ("web-1",))
     _, requests = fetch({"cpu": values(), "memory": values()}, [query])
     assert [request.query for request in requests if request.path.endswith("/cpu")] == [
@@ -153,25 +153,25 @@ def test_where_every_pod_is_selected_each_is_asked_for_by_its_name_alone() -> No
     ]
 
 
-def test_pods_are_not_asked_for_one_by_one_where_values_name_them() -> None:
+def test_pods_are_not_requested_one_by_one_where_values_name_them() -> None:
     query = ExternalQuery("shop", "web", WEB.selector, ("web-1", "web-2"))
     batch, requests = fetch({"cpu": values(value("web-1", "1")), "memory": values(value("web-1", "1Gi"))}, [query])
     assert (batch.samples.pods, len(requests)) == (["web-1"], 2)
 
 
-def test_a_metric_without_a_name_is_not_asked_for() -> None:
+def test_a_metric_without_a_name_is_not_requested() -> None:
     batch, requests = fetch({"memory": values(value("web-1", "1Ki"))}, cpu_metric="")
     assert len(requests) == 1
     assert math.isnan(batch.samples.cpu[0])
     assert batch.samples.memory.tolist() == [1024.0]
 
 
-def test_a_vpa_whose_selector_selects_nothing_is_not_asked_for() -> None:
+def test_no_request_is_sent_for_a_selector_that_selects_nothing() -> None:
     batch, requests = fetch({}, [ExternalQuery("shop", "lost", Selector.nothing())])
     assert (len(batch.samples), requests) == (0, [])
 
 
-def test_values_of_different_times_are_samples_of_their_own_oldest_first() -> None:
+def test_values_of_different_times_are_separate_samples_oldest_first() -> None:
     late = values(value("web-1", "2", time="2026-08-01T12:00:30Z"))
     batch, _ = fetch({"cpu": late, "memory": values(value("web-1", "1Ki"))})
     assert batch.samples.times.tolist() == [NOON, NOON + 30]
@@ -190,7 +190,7 @@ def test_values_of_different_times_are_samples_of_their_own_oldest_first() -> No
         (Response(200, body=b"<html>"), "ExternalMetricValueList"),
     ],
 )
-def test_trouble_of_one_vpa_leaves_the_others_alone(trouble: ScriptedResponse, message: str) -> None:
+def test_a_failure_of_one_vpa_affects_no_other(trouble: ScriptedResponse, message: str) -> None:
     good = values(value("db-0", "1", "postgres"))
     answers = {"shop/cpu": trouble, "data/cpu": good, "memory": values()}
     batch, _ = fetch(answers, [WEB, DB])
@@ -200,7 +200,7 @@ def test_trouble_of_one_vpa_leaves_the_others_alone(trouble: ScriptedResponse, m
     assert message in problem.message
 
 
-def test_values_that_make_no_sense_are_counted_and_cost_no_others() -> None:
+def test_invalid_values_are_counted_and_affect_no_others() -> None:
     nameless = {"metricName": "x", "metricLabels": {"name": "app"}, "timestamp": "2026-08-01T12:00:00Z", "value": "1"}
     cpu = values(value("web-1", "1"), nameless, 17, value("web-2", "1", time=None), value("web-3", "-1"))
     batch, _ = fetch({"cpu": cpu, "memory": values()})
@@ -210,7 +210,7 @@ def test_values_that_make_no_sense_are_counted_and_cost_no_others() -> None:
     assert batch.unread == {UNREADABLE_ENTRY.code: 2, WITHOUT_TIME.code: 1, UNREADABLE_AMOUNT.code: 1}
 
 
-def test_few_requests_are_under_way_at_once_however_many_vpas_there_are() -> None:
+def test_the_number_of_concurrent_requests_is_limited() -> None:
     under_way = most = 0
 
     class Counting(ScriptedTransport):

@@ -58,7 +58,7 @@ def fetch(*answers: ScriptedResponse, namespace: str = "") -> tuple[PodMetricsBa
     return asyncio.run(main()), transport
 
 
-def test_an_answer_becomes_one_row_for_each_container() -> None:
+def test_a_response_has_one_row_for_each_container() -> None:
     batch = read_pod_metrics(REAL)
     samples = batch.samples
     assert samples.namespaces == ["shop", "shop", "data"]
@@ -70,7 +70,7 @@ def test_an_answer_becomes_one_row_for_each_container() -> None:
     assert batch.unread == {}
 
 
-def test_an_answer_without_items_is_no_usage() -> None:
+def test_a_response_without_items_has_no_usage() -> None:
     assert len(read_pod_metrics(b'{"kind":"PodMetricsList","items":null}').samples) == 0
     assert len(read().samples) == 0
 
@@ -78,7 +78,7 @@ def test_an_answer_without_items_is_no_usage() -> None:
 @pytest.mark.parametrize(
     "body", [b"", b"<html>", b"[]", b'{"kind":"Status","status":"Failure"}', b'{"items":{}}', b'{"items":[{"metadata":']
 )
-def test_what_is_no_list_is_refused_and_not_taken_for_an_empty_one(body: bytes) -> None:
+def test_a_response_that_is_no_list_is_refused_and_not_read_as_empty(body: bytes) -> None:
     with pytest.raises(UnreadableObject, match="PodMetricsList"):
         read_pod_metrics(body)
 
@@ -93,7 +93,7 @@ def test_a_missing_amount_is_unknown_and_not_zero() -> None:
 
 
 @pytest.mark.parametrize("amount", ["-5m", "-1", "garbage", "", "1 core", "0x10", "NaN", "1e"])
-def test_an_amount_that_makes_no_sense_is_unknown_and_counted(amount: str) -> None:
+def test_an_invalid_amount_is_unknown_and_counted(amount: str) -> None:
     batch = read(item("a", usage(cpu=amount, memory="1Ki")), item("b", usage(cpu="2", memory="1Ki")))
     assert math.isnan(batch.samples.cpu[0])
     assert batch.samples.cpu[1] == 2.0
@@ -101,7 +101,7 @@ def test_an_amount_that_makes_no_sense_is_unknown_and_counted(amount: str) -> No
     assert batch.unread == {UNREADABLE_AMOUNT.code: 1}
 
 
-def test_an_absurd_amount_is_handed_on_as_it_is() -> None:
+def test_an_absurd_amount_is_passed_on_unchanged() -> None:
     batch = read(item("a", usage(cpu="1E", memory="1e30")))
     assert batch.samples.cpu[0] > 1e15
     assert batch.samples.memory[0] > 1e18
@@ -115,7 +115,7 @@ def test_a_number_where_a_quantity_belongs_is_read() -> None:
 
 
 @pytest.mark.parametrize("time", [None, "", "yesterday", "2026-13-01T00:00:00Z", "0001-01-01T00:00:00Z"])
-def test_a_pod_without_a_time_is_left_out_and_counted(time: str | None) -> None:
+def test_a_pod_without_a_time_is_skipped_and_counted(time: str | None) -> None:
     batch = read(item("a", timestamp=time), item("b"))
     assert batch.samples.pods == ["b"]
     assert batch.unread == {WITHOUT_TIME.code: 1}
@@ -135,7 +135,7 @@ def test_a_pod_without_a_time_is_left_out_and_counted(time: str | None) -> None:
         item("a", {"usage": {"cpu": "1"}}),
     ],
 )
-def test_an_item_that_cannot_be_read_costs_no_other(wrong: object) -> None:
+def test_an_unreadable_item_affects_no_other(wrong: object) -> None:
     batch = read(item("b"), wrong, item("c"))
     assert batch.samples.pods == ["b", "c"]
     assert batch.unread == {UNREADABLE_ENTRY.code: 1}
@@ -149,7 +149,7 @@ amounts = st.one_of(
 
 
 @given(st.lists(st.tuples(amounts, amounts), max_size=20))
-def test_every_amount_is_what_a_quantity_says_it_is(pairs: list[tuple[str | None, str | None]]) -> None:
+def test_every_amount_equals_that_of_a_quantity(pairs: list[tuple[str | None, str | None]]) -> None:
     batch = read(*(item(f"p{n}", usage(cpu=cpu, memory=memory)) for n, (cpu, memory) in enumerate(pairs)))
     unreadable = 0
     for number, pair in enumerate(pairs):
@@ -171,7 +171,7 @@ def _count(text: str | None, scale: int) -> int | None:
     return count if count >= 0 else None
 
 
-def test_one_request_asks_for_all_namespaces() -> None:
+def test_one_request_reads_all_namespaces() -> None:
     batch, transport = fetch(Response(200, body=REAL))
     assert len(batch.samples) == 3
     [request] = transport.requests
@@ -179,7 +179,7 @@ def test_one_request_asks_for_all_namespaces() -> None:
     assert request.headers["Accept-Encoding"] == "identity"
 
 
-def test_one_namespace_is_asked_for_alone() -> None:
+def test_one_namespace_is_requested_alone() -> None:
     _, transport = fetch(Response(200, body=REAL), namespace="shop")
     assert transport.requests[0].path == "/apis/metrics.k8s.io/v1beta1/namespaces/shop/pods"
 
@@ -196,7 +196,7 @@ def test_one_namespace_is_asked_for_alone() -> None:
         (Response(200, body=b"<html>"), ServerFault),
     ],
 )
-def test_what_goes_wrong_is_an_error_of_the_api_server(answer: ScriptedResponse, error: type[Exception]) -> None:
+def test_a_failure_is_an_error_of_the_api_server(answer: ScriptedResponse, error: type[Exception]) -> None:
     with pytest.raises(error):
         fetch(answer)
 

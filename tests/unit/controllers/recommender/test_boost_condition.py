@@ -51,14 +51,14 @@ def told(server: Any, *flags: str, **spec: Any) -> dict[str, Any] | None:
 
 
 @pytest.mark.req("SB-46")
-def test_where_pods_cannot_be_resized_a_condition_says_that_nothing_is_boosted() -> None:
+def test_without_in_place_resize_a_condition_reports_that_no_pod_is_boosted() -> None:
     condition = told(serving("status"), startupBoost=BOOST)
     assert condition is not None
     assert (condition["status"], condition["reason"]) == ("True", "ResizeNotServed")
     assert "1.33" in condition["message"]
 
 
-def test_where_they_can_nothing_is_reported() -> None:
+def test_with_in_place_resize_no_condition_is_set() -> None:
     assert told(serving("resize"), startupBoost=BOOST) is None
 
 
@@ -66,7 +66,7 @@ def test_a_vpa_without_a_boost_has_no_boost_condition() -> None:
     assert told(serving("status")) is None
 
 
-def test_with_the_gate_off_nothing_is_reported_either() -> None:
+def test_with_the_feature_gate_off_no_condition_is_set() -> None:
     assert told(serving("status"), "--feature-gates=CPUStartupBoost=false", startupBoost=BOOST) is None
 
 
@@ -93,7 +93,7 @@ def with_resize_policies(policies: dict[str, str], *flags: str, **spec: Any) -> 
     return found[0]
 
 
-def test_containers_that_a_resize_restarts_are_named_as_not_boosted() -> None:
+def test_containers_that_a_resize_restarts_are_reported_as_not_boosted() -> None:
     policies = {"app": "NotRequired", "proxy": "RestartContainer", "cache": "RestartContainer"}
     condition = with_resize_policies(policies, startupBoost=BOOST)
     assert condition is not None
@@ -109,6 +109,6 @@ def test_a_container_without_a_boost_may_restart_on_a_resize() -> None:
     assert with_resize_policies({"app": "NotRequired"}, startupBoost=BOOST) is None
 
 
-def test_with_the_gate_off_restarts_are_not_mentioned() -> None:
+def test_with_the_feature_gate_off_restarts_are_not_reported() -> None:
     gate = "--feature-gates=CPUStartupBoost=false"
     assert with_resize_policies({"app": "RestartContainer"}, gate, startupBoost=BOOST) is None

@@ -31,7 +31,7 @@ def world_of_jobs() -> World:
     return world
 
 
-def test_they_are_in_the_checkpoints_of_vpas_served_by_phases_alone() -> None:
+def test_runs_are_in_the_checkpoints_of_vpas_served_by_phases_only() -> None:
     world = world_of_jobs()
 
     async def play() -> None:
@@ -44,7 +44,7 @@ def test_they_are_in_the_checkpoints_of_vpas_served_by_phases_alone() -> None:
     world.run(play)
 
 
-def test_a_job_without_runs_gets_the_answer_of_default() -> None:
+def test_a_job_without_runs_gets_the_estimate_of_default() -> None:
     world = world_of_jobs()
 
     async def play() -> None:

@@ -26,7 +26,7 @@ def conflict(world: World, name: str) -> str:
     return str(found.get("reason", ""))
 
 
-def test_one_that_only_recommends_takes_no_recommendation_from_a_younger_one_that_acts() -> None:
+def test_a_vpa_in_mode_off_takes_no_recommendation_from_a_younger_acting_one() -> None:
     world = World()
     add_rivals(world, "Off", "Recreate")
 
@@ -43,7 +43,7 @@ def test_one_that_only_recommends_takes_no_recommendation_from_a_younger_one_tha
     world.run(play)
 
 
-def test_of_two_that_act_the_older_has_the_recommendation() -> None:
+def test_of_two_acting_vpas_the_older_has_the_recommendation() -> None:
     world = World()
     add_rivals(world, "Initial", "Recreate")
 

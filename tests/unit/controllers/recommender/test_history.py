@@ -40,7 +40,7 @@ def hourly(pod: str, container: str, hours: int, cores: float, used: float) -> S
     return Samples(*names, times, np.full(hours, cores), np.full(hours, used))
 
 
-def test_deleted_pods_feed_the_row_of_their_vpa_and_foreign_pods_feed_none() -> None:
+def test_usage_of_deleted_pods_is_added_to_their_vpa_and_that_of_other_pods_to_none() -> None:
     usage = UsageBackfill(past(), {("shop", "gone"): {"app": "web"}})
     for pod in ("web-0", "gone", "web-6d4b75cb6d-x5k2p", "database-0"):
         usage.ingest(hourly(pod, "app", 48, 0.5, 3e8), NOW)
@@ -50,14 +50,14 @@ def test_deleted_pods_feed_the_row_of_their_vpa_and_foreign_pods_feed_none() -> 
     assert list(row.cpu.weights) == [25]
 
 
-def test_containers_that_no_pod_has_now_are_left_out() -> None:
+def test_containers_that_no_pod_has_now_are_skipped() -> None:
     usage = UsageBackfill(past(frozenset({"app"})), {})
     usage.ingest(hourly("web-0", "app", 5, 0.5, 3e8), NOW)
     usage.ingest(hourly("web-0", "init", 5, 5.0, 3e9), NOW)
     assert [row.key.container for row in usage.save_rows(NOW)] == ["app"]
 
 
-def test_what_was_counted_apart_counts_the_same_in_the_model_that_takes_it_over() -> None:
+def test_backfilled_rows_count_the_same_in_the_model_that_restores_them() -> None:
     usage = UsageBackfill(past(), {})
     usage.ingest(hourly("web-0", "app", 48, 0.5, 3e8), NOW)
     model = UsageModel()
@@ -89,7 +89,7 @@ def test_a_cycle_of_memory_is_recognised_from_history_alone() -> None:
         assert needed <= found.target[MEMORY, 0] < 1.5 * needed
 
 
-def test_while_history_is_being_read_what_is_published_stays_and_a_condition_says_so() -> None:
+def test_while_history_is_read_the_published_status_stays_with_a_condition() -> None:
     world = World("--storage=prometheus", "--prometheus-address=http://127.0.0.1:9", "--prometheus-retries=0")
     world.add_workload("web")
     stored = {"containerRecommendations": [{"containerName": "app", "target": {"cpu": "2", "memory": "1Gi"}}]}
@@ -115,7 +115,7 @@ def test_while_history_is_being_read_what_is_published_stays_and_a_condition_say
     world.run(play)
 
 
-def test_two_containers_whose_checkpoints_would_have_one_name_do_not_overwrite_each_other() -> None:
+def test_checkpoints_of_two_containers_with_the_same_name_do_not_overwrite_each_other() -> None:
     world = World()
     for app in ("a", "a-b"):
         world.add_deployment(app)

@@ -41,7 +41,7 @@ class Elsewhere(Leadership):
         return self._holders
 
 
-def test_after_a_pass_it_says_what_was_decided_and_after_the_next_what_was_decided_then() -> None:
+def test_the_api_reports_the_decisions_of_the_last_pass() -> None:
     world = World("--recommender-name=default,window")
     world.add_workload("web")
     vpa = world.vpa("web")
@@ -105,7 +105,7 @@ def test_served_vpas_are_listed_in_pages() -> None:
     virtual_time.run(main(), start=START)
 
 
-def test_a_vpa_that_is_not_served_here_is_distinguished_from_one_that_is_not_there() -> None:
+def test_a_vpa_that_is_not_served_is_distinguished_from_a_missing_one() -> None:
     world = World()
     world.add_workload("web")
     world.add_vpa("theirs", recommenders=[{"name": "somebody"}])
@@ -163,7 +163,7 @@ def test_a_process_that_does_not_lead_names_the_leader() -> None:
     virtual_time.run(main(), start=START)
 
 
-def test_names_led_elsewhere_are_listed_with_their_leader() -> None:
+def test_names_with_another_leader_are_listed_with_it() -> None:
     world = World("--recommender-name=default")
     world.add_workload("web")
 

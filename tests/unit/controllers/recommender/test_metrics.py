@@ -23,5 +23,5 @@ STEPS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, *range(10, 101, 10), 120, 150
     ],
     ids=lambda value: value.name if isinstance(value, HistogramSpec) else "",
 )
-def test_bounds_are_upstreams(histogram: HistogramSpec, bounds: tuple[float, ...]) -> None:
+def test_bounds_equal_upstreams(histogram: HistogramSpec, bounds: tuple[float, ...]) -> None:
     assert histogram.buckets == pytest.approx(bounds)

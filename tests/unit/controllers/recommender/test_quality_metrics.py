@@ -53,7 +53,7 @@ def test_first_samples_lack_a_recommendation_and_later_ones_are_compared_with_it
     world.run(play)
 
 
-def test_what_another_process_has_published_is_in_force() -> None:
+def test_a_recommendation_published_by_another_process_is_in_force() -> None:
     world = World()
     world.add_workload("web", pods=1)
     world.vpa("web")["status"] = PUBLISHED
@@ -80,7 +80,7 @@ def test_only_containers_that_are_to_be_sized_are_counted(policy: dict[str, Any]
     world.run(play)
 
 
-def test_every_pass_reports_by_how_much_a_recommendation_moved_even_if_it_did_not() -> None:
+def test_every_pass_observes_the_change_of_a_recommendation_even_if_zero() -> None:
     world = World()
     world.add_workload("web", pods=1)
     name = "vpa_quality_relative_recommendation_changes"

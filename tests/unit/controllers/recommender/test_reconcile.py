@@ -49,7 +49,7 @@ def test_the_first_pass_comes_at_once_and_not_after_an_interval() -> None:
     world.run(play)
 
 
-def test_without_any_sample_nothing_is_recommended_and_the_condition_says_why() -> None:
+def test_without_samples_there_is_no_recommendation_and_a_condition_with_the_reason() -> None:
     world = World()
     world.add_workload("web")
     world.usage.clear()
@@ -65,7 +65,7 @@ def test_without_any_sample_nothing_is_recommended_and_the_condition_says_why() 
 
 
 @pytest.mark.req("CR-15")
-def test_while_vpas_cannot_be_listed_the_model_stands_still_and_then_goes_on(
+def test_while_vpas_cannot_be_listed_passes_are_skipped(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World()
@@ -126,7 +126,7 @@ def test_an_hour_without_metrics_changes_no_recommendation_and_is_counted() -> N
         {"cpu": None},
     ],
 )
-def test_a_sample_that_makes_no_sense_moves_nothing(usage: dict[str, str]) -> None:
+def test_an_invalid_sample_changes_no_recommendation(usage: dict[str, str]) -> None:
     world = World()
     world.add_workload("web", pods=1)
     world.add_workload("other", pods=1)
@@ -176,7 +176,7 @@ def test_samples_that_come_ten_minutes_late_still_count() -> None:
     world.run(play)
 
 
-def test_a_vpa_edited_in_the_middle_of_a_pass_is_not_overwritten_and_is_followed_next_time() -> None:
+def test_a_vpa_edited_during_a_pass_is_not_overwritten_and_is_written_in_the_next() -> None:
     world = World()
     world.add_workload("web")
     edited: list[bool] = []
@@ -226,7 +226,7 @@ def test_a_target_deleted_and_made_again_keeps_its_history() -> None:
     world.run(play)
 
 
-def test_a_thousand_pods_replaced_at_once_lose_nothing() -> None:
+def test_a_thousand_pods_replaced_at_once_lose_no_history() -> None:
     world = World()
     world.add_workload("web", pods=1000)
 
@@ -244,7 +244,7 @@ def test_a_thousand_pods_replaced_at_once_lose_nothing() -> None:
     world.run(play)
 
 
-def test_a_process_that_is_killed_in_the_middle_of_a_pass_loses_at_most_that_pass() -> None:
+def test_a_process_killed_during_a_pass_loses_at_most_that_pass() -> None:
     world = World()
     world.add_workload("web", pods=1)
 
@@ -267,7 +267,7 @@ def test_a_process_that_is_killed_in_the_middle_of_a_pass_loses_at_most_that_pas
     again.run(later)
 
 
-def test_a_steady_hour_is_worth_few_writes() -> None:
+def test_a_steady_hour_causes_few_writes() -> None:
     world = World()
     world.add_workload("web")
 
@@ -295,7 +295,7 @@ def test_more_checkpoints_than_a_pass_may_write_take_turns() -> None:
 
 
 @pytest.mark.req("CR-09", "CR-10", "CR-16")
-def test_only_those_that_name_it_are_served_counted_and_written() -> None:
+def test_only_vpas_that_name_the_recommender_are_served_counted_and_written() -> None:
     world = World("--recommender-name=frugal")
     world.add_workload("web")
     world.add_workload("mine")
@@ -315,7 +315,7 @@ def test_only_those_that_name_it_are_served_counted_and_written() -> None:
 
 
 @pytest.mark.parametrize(("policy", "mode"), [(None, ""), ({"minReplicas": 2}, ""), ({"updateMode": "Off"}, "Off")])
-def test_quality_is_distinguished_by_the_mode_that_is_written(policy: Any, mode: str) -> None:
+def test_quality_metrics_are_labelled_with_the_written_mode(policy: Any, mode: str) -> None:
     world = World()
     world.add_workload("web")
     world.add_vpa("web", **({"updatePolicy": policy} if policy else {}))
@@ -351,7 +351,7 @@ def test_a_deprecated_mode_is_counted_apart_and_every_combination_has_a_series()
 
 
 @pytest.mark.req("CR-16")
-def test_the_log_counts_those_that_are_served_and_does_not_go_on_about_the_others(
+def test_the_log_counts_served_vpas_and_does_not_list_the_others(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO - 4, "trellis.recommender")
@@ -401,7 +401,7 @@ def test_one_process_is_several_recommenders() -> None:
     world.run(play)
 
 
-def test_orphaned_checkpoints_go_and_those_of_other_recommenders_stay() -> None:
+def test_orphaned_checkpoints_are_deleted_and_those_of_other_recommenders_stay() -> None:
     world = World("--checkpoints-gc-interval=1m")
     world.add_workload("web", pods=1)
     world.add_vpa("foreign", recommenders=[{"name": "somebody"}])
@@ -421,7 +421,7 @@ def test_orphaned_checkpoints_go_and_those_of_other_recommenders_stay() -> None:
 
 
 @pytest.mark.parametrize(("interval", "listed"), [("0s", 13), ("5m", 3)])
-def test_orphans_are_looked_for_once_in_an_interval_and_without_one_in_every_pass(interval: str, listed: int) -> None:
+def test_orphans_are_searched_once_in_an_interval_and_without_one_in_every_pass(interval: str, listed: int) -> None:
     world = World(f"--checkpoints-gc-interval={interval}")
     world.add_workload("web", pods=1)
 
@@ -433,7 +433,7 @@ def test_orphans_are_looked_for_once_in_an_interval_and_without_one_in_every_pas
     world.run(play)
 
 
-def test_the_checkpoints_of_a_vpa_that_went_before_they_could_be_listed_are_not_asked_for_for_ever() -> None:
+def test_checkpoints_of_a_vpa_deleted_before_they_were_listed_are_not_listed_for_ever() -> None:
     world = World()
     world.add_workload("web", pods=1)
     world.fault = lambda request: (
@@ -504,7 +504,7 @@ def test_checkpoints_that_cannot_be_listed_are_not_overwritten_by_a_fresh_start(
     again.run(later)
 
 
-def test_a_vpa_that_is_pointed_at_another_workload_begins_anew() -> None:
+def test_a_vpa_with_another_target_begins_a_new_history() -> None:
     world = World()
     world.add_workload("web", cpu="4", memory="3Gi")
     world.add_workload("small")

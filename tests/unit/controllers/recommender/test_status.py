@@ -8,7 +8,7 @@ from support.controllers.recommender import World
 from trellis.controllers.recommender import reconcile
 
 
-def test_every_status_is_written_once_when_they_come_in_portions(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_status_is_written_once_when_written_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reconcile, "_WRITES_AT_ONCE", 2)
     world = World()
     for number in range(5):

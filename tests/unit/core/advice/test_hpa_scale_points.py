@@ -42,7 +42,7 @@ def test_a_target_for_one_container_counts_that_one_alone() -> None:
     assert point.keeps == 250
 
 
-def test_other_resources_other_metrics_and_amounts_do_not_care() -> None:
+def test_other_resources_other_metrics_and_amounts_are_not_affected() -> None:
     smaller = container(target=(100, 512 * MIB))
     assert points(on_utilization("web", 50, "memory"), smaller) == ()
     assert points(SurveyedHpa("web", targets=(HpaTarget("cpu", average=200.0),)), smaller) == ()

@@ -48,7 +48,7 @@ def test_a_patch_has_only_changes_and_null_for_a_removed_limit() -> None:
     }
 
 
-def test_a_sidecar_is_patched_where_it_stands_and_a_cron_job_below_its_jobs() -> None:
+def test_a_sidecar_is_patched_among_init_containers_and_a_cron_job_in_its_job_template() -> None:
     sidecar = container("proxy", target=(100, 512 * MIB), is_sidecar=True)
     ((_, patch),) = build_patches(only(workload("nightly", sidecar, kind="CronJob"))).objects
     spec = patch["spec"]["jobTemplate"]["spec"]["template"]["spec"]
@@ -56,7 +56,7 @@ def test_a_sidecar_is_patched_where_it_stands_and_a_cron_job_below_its_jobs() ->
     assert "containers" not in spec
 
 
-def test_what_is_fine_has_no_patch() -> None:
+def test_a_workload_with_fitting_requests_has_no_patch() -> None:
     found = build_patches(only(workload("web")))
     assert (found.objects, found.skipped) == ((), ())
 
@@ -73,7 +73,9 @@ def test_what_is_fine_has_no_patch() -> None:
         ("../x", "web", "shop", "its kind is not known"),
     ],
 )
-def test_what_cannot_be_patched_is_left_out_with_the_reason(kind: str, name: str, namespace: str, why: str) -> None:
+def test_a_workload_that_cannot_be_patched_is_skipped_with_the_reason(
+    kind: str, name: str, namespace: str, why: str
+) -> None:
     each = workload(name, container(target=(100, GIB)), kind=kind, namespace=namespace)
     found = build_patches(only(each))
     assert found.objects == ()
@@ -117,7 +119,7 @@ def test_a_group_of_jobs_has_no_owner_to_target() -> None:
 
 @pytest.mark.parametrize("form", list(Emitted))
 @pytest.mark.parametrize("rule", ["none", "request", "keep", "keep-ratio"])
-def test_files_are_yaml_that_the_check_has_nothing_to_say_about(form: Emitted, rule: str) -> None:
+def test_files_are_yaml_without_findings_of_the_check(form: Emitted, rule: str) -> None:
     for found in (shop(), generated_survey(40)):
         files = manifest_files(advised(found, AdvicePolicy(limits=parse_limit_rules(rule))), form)
         assert files.texts

@@ -45,7 +45,7 @@ def test_too_much_too_little_and_nothing_are_distinguished() -> None:
     assert advise_request(container(target=(NONE, NONE)), "cpu", POLICY).reason is NO_USAGE_KNOWN
 
 
-def test_cpu_loses_its_limit_and_memory_gets_one_at_its_request() -> None:
+def test_cpu_has_no_limit_and_memory_has_one_equal_to_its_request() -> None:
     each = container(request=(1000, GIB), target=(200, 300 * MIB), limit=(2000, 4 * GIB))
     cpu, memory = (advise_request(each, resource, POLICY) for resource in ("cpu", "memory"))
     assert (cpu.request, memory.request) == (200, 300 * MIB)
@@ -76,7 +76,7 @@ def test_a_limit_without_a_request_is_a_request_too() -> None:
     assert advise_request(each, "cpu", AdvicePolicy(limits=parse_limit_rules("keep-ratio"))).limit == 100
 
 
-def test_kills_and_a_limit_too_low_are_a_risk_that_needs_no_long_history() -> None:
+def test_kills_and_a_low_limit_are_a_risk_even_with_a_short_history() -> None:
     killed = container(target=(500, 700 * MIB), kills=1, days=0.1, samples=5)
     tight = container(target=(500, 700 * MIB), limit=(NONE, 600 * MIB), days=0.1, samples=5)
     for each in (killed, tight):
@@ -98,14 +98,14 @@ def test_little_history_changes_nothing(days: float, samples: int) -> None:
     assert advise_request(container(target=(10, MIB), days=0.9), "cpu", AdvicePolicy(history=DAY / 2)).is_change
 
 
-def test_bounds_hold_and_bring_even_what_is_fine_inside() -> None:
+def test_bounds_apply_even_to_fitting_requests() -> None:
     policy = AdvicePolicy(least=ResourceAmount(100, 64 * MIB), most=ResourceAmount(NONE, GIB))
     assert advise_request(container(target=(10, 512 * MIB)), "cpu", policy).request == 100
     assert advise_request(container(target=(500, 9 * GIB)), "memory", policy).request == GIB
     assert advise_request(container(request=(95, GIB), target=(95, GIB)), "cpu", policy).request == 100
 
 
-def test_no_memory_limit_is_put_below_what_was_used() -> None:
+def test_no_memory_limit_is_below_the_highest_usage() -> None:
     each = container(request=(500, 4 * GIB), target=(500, GIB), limit=(NONE, 8 * GIB), highest=(NONE, 3 * GIB))
     found = {rule: advise_request(each, "memory", AdvicePolicy(limits=parse_limit_rules(rule))) for rule in LimitRule}
     assert (found[LimitRule.REQUEST].request, found[LimitRule.REQUEST].limit) == (3 * GIB, 3 * GIB)
@@ -121,12 +121,12 @@ def test_requests_are_rounded_up_to_whole_steps() -> None:
     assert advise_request(container(target=(200, 300 * MIB + 1)), "memory", POLICY).request == 301 * MIB
 
 
-def test_what_is_hardly_different_in_absolute_terms_is_fine() -> None:
+def test_a_slight_absolute_difference_is_fine() -> None:
     assert advise_request(container(request=(8, 30 * MIB), target=(5, 25 * MIB)), "cpu", POLICY).reason is FINE
     assert advise_request(container(request=(8, 30 * MIB), target=(5, 25 * MIB)), "memory", POLICY).reason is FINE
 
 
-def test_risk_comes_first_and_then_what_most_money_is_at_stake_in() -> None:
+def test_risk_is_listed_first_and_then_by_money() -> None:
     found = advised(
         workload("small", container(target=(400, 512 * MIB))),
         workload("fine"),
@@ -137,7 +137,7 @@ def test_risk_comes_first_and_then_what_most_money_is_at_stake_in() -> None:
     assert [row.workload.surveyed.name for row in found.rows] == ["killed", "large", "small", "young", "fine"]
 
 
-def test_saving_and_risk_do_not_make_up_for_each_other() -> None:
+def test_savings_and_shortages_are_summed_separately() -> None:
     found = advised(
         workload("big", container(target=(100, 512 * MIB)), pods=10),
         workload("poor", container(target=(1500, 512 * MIB)), pods=2),
@@ -156,7 +156,7 @@ def test_without_prices_the_order_and_the_share_are_as_with_examples() -> None:
     assert free.total.money_saved == 0
 
 
-def test_pods_that_are_wanted_count_where_none_run_yet() -> None:
+def test_desired_replicas_count_where_no_pod_runs() -> None:
     each = msgspec.structs.replace(workload("web", container(target=(100, GIB)), pods=0), desired_replicas=3)
     assert advised(each).workloads[0].pods == 3
     assert advised(workload("cron", kind="CronJob", pods=0)).workloads[0].pods == 0
@@ -183,7 +183,7 @@ def containers(draw: st.DrawFn) -> SurveyedContainer:
 
 
 @given(containers(), st.builds(LimitRules, rules, rules), st.integers(0, 9))
-def test_whatever_was_found_the_advice_holds_together(each: SurveyedContainer, limits: LimitRules, pods: int) -> None:
+def test_advice_is_consistent_for_any_survey(each: SurveyedContainer, limits: LimitRules, pods: int) -> None:
     policy = AdvicePolicy(limits=limits, least=ResourceAmount(20, 32 * MIB), most=ResourceAmount(40_000, 32 * GIB))
     found = advised(workload("any", each, pods=pods), policy=policy)
     advice = found.workloads[0].containers[0]
@@ -205,7 +205,7 @@ def test_whatever_was_found_the_advice_holds_together(each: SurveyedContainer, l
 
 
 @given(containers())
-def test_advice_that_was_followed_is_fine(each: SurveyedContainer) -> None:
+def test_applied_advice_is_fine(each: SurveyedContainer) -> None:
     for resource in ("cpu", "memory"):
         change = advise_request(each, resource, POLICY)
         followed = msgspec.structs.replace(
@@ -225,7 +225,7 @@ def test_advice_that_was_followed_is_fine(each: SurveyedContainer) -> None:
         ("cpu=", '"" is no rule for limits'),
     ],
 )
-def test_rules_for_limits_that_cannot_be_meant_are_refused(text: str, message: str) -> None:
+def test_invalid_limit_rules_are_refused(text: str, message: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_limit_rules(text)
     assert message in str(refused.value)
@@ -237,7 +237,7 @@ def test_rules_for_limits_may_name_one_resource() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1", "1,2,3,4", "1,x", "-1,2", "nan,1", "inf,1", "1,,EUR"])
-def test_prices_that_cannot_be_meant_are_refused(text: str) -> None:
+def test_invalid_prices_are_refused(text: str) -> None:
     with pytest.raises(InvalidInput):
         parse_prices(text)
 

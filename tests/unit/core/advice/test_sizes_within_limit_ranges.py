@@ -69,13 +69,13 @@ def test_neither_request_nor_limit_is_above_the_maximum(rule: str, request_: flo
     assert cpu.limit == limit or (math.isnan(cpu.limit) and math.isnan(limit))
 
 
-def test_memory_that_was_used_once_raises_no_limit_above_the_maximum() -> None:
+def test_the_highest_memory_usage_raises_no_limit_above_the_maximum() -> None:
     each = container(request=(500, GIB), target=(500, 3 * GIB), highest=(NONE, 4 * GIB))
     memory = only(advised(at_most(memory="2Gi"), each)).memory
     assert (memory.request, memory.limit) == (2 * GIB, 2 * GIB)
 
 
-def test_a_raised_request_lowers_no_limit_below_what_was_used() -> None:
+def test_a_raised_request_lowers_no_limit_below_the_highest_usage() -> None:
     least = LimitRangeItem(type="Container", min={"memory": "128Mi"})
     each = container(
         request=(500, 50 * MIB), target=(500, 20 * MIB), limit=(NONE, 100 * MIB), highest=(NONE, 900 * MIB)
@@ -84,7 +84,7 @@ def test_a_raised_request_lowers_no_limit_below_what_was_used() -> None:
     assert (memory.request, memory.limit) == (128 * MIB, 900 * MIB)
 
 
-def test_what_is_fine_but_not_allowed_any_more_is_changed_and_what_is_not_known_is_left_alone() -> None:
+def test_a_fitting_request_outside_the_range_is_changed_and_an_unknown_one_is_not() -> None:
     known = only(advised(at_most(cpu="300m"), container()))
     assert (known.cpu.reason, known.cpu.request) == (OVER_REQUESTED, 300)
     assert known.memory.reason is FINE
@@ -92,14 +92,14 @@ def test_what_is_fine_but_not_allowed_any_more_is_changed_and_what_is_not_known_
     assert (young.cpu.reason, young.cpu.request, young.cpu.capped) == (LOW_CONFIDENCE, 500, None)
 
 
-def test_all_containers_together_fit_what_a_pod_may_have() -> None:
+def test_all_containers_together_fit_the_range_of_a_pod() -> None:
     pair = [container(name, request=(100, GIB), target=(800, GIB)) for name in ("app", "proxy")]
     found = advised(at_most("Pod", cpu="1"), *pair).workloads[0].containers
     assert sum(each.cpu.request for each in found) <= 1000
     assert {each.cpu.capped for each in found} == {FITTED_TO_POD_RANGE}
 
 
-def test_every_form_of_a_report_says_what_bounds_a_row() -> None:
+def test_every_form_of_a_report_has_the_bound_of_a_row() -> None:
     found = advised(at_most(cpu="300m"), container(request=(200, GIB), target=(977, GIB)))
     assert "| UnderRequested, CappedToLimitRangeMax |" in as_markdown(found)
     assert "app: CPU of 977m is needed, 300m is allowed (CappedToLimitRangeMax)" in " ".join(as_text(found))

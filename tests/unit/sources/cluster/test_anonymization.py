@@ -29,7 +29,7 @@ def mask(secret: bytes = b"0") -> Anonymizer:
     return Anonymizer(secret)
 
 
-def test_no_name_is_left() -> None:
+def test_no_name_remains() -> None:
     dump = b"".join(collect_dump(shop(), mask=mask())).decode()
     for word in (*GIVEN, HASH, SECRET, "example.com", "registry.example", "web-vpa"):
         assert not re.search(rf"\b{re.escape(word)}\b", dump), word
@@ -49,7 +49,7 @@ def test_the_time_of_a_resize_is_retained_and_its_writer_is_not() -> None:
     assert [[each.subresource for each in entry] for entry in kept if entry] == [["resize"]]
 
 
-def test_no_name_is_left_in_what_is_missing() -> None:
+def test_no_name_remains_in_reports_of_missing_data() -> None:
     server = shop()
     hide(server, "office")
     server.put("/api/v1/namespaces/shop/pods/odd", {"spec": {"containers": "none"}})
@@ -60,7 +60,7 @@ def test_no_name_is_left_in_what_is_missing() -> None:
         assert not re.search(rf"\b{re.escape(word)}\b", dump), word
 
 
-def test_the_collector_reports_all_that_is_missing() -> None:
+def test_the_collector_reports_missing_data_in_full() -> None:
     server = shop()
     hide(server, "office")
     writing = DumpWriter(mask())
@@ -68,7 +68,7 @@ def test_the_collector_reports_all_that_is_missing() -> None:
     assert "office" in {each.where for each in writing.missing}
 
 
-def test_everything_still_belongs_together() -> None:
+def test_references_between_anonymized_objects_are_kept() -> None:
     plain, found = dump_state(shop()), dump_state(shop(), mask=mask())
     assert found.about.anonymous
     (vpa,) = found.vpas
@@ -119,13 +119,13 @@ def test_everything_still_belongs_together() -> None:
     assert updater.flags == {"in-recommendation-bounds-eviction-lifetime-threshold": "6h"}
 
 
-def test_another_secret_gives_other_names() -> None:
+def test_another_secret_gives_other_pseudonyms() -> None:
     (one,), (other,) = (dump_state(shop(), mask=mask(secret)).vpas for secret in (b"1", b"2"))
     assert one.metadata.name != other.metadata.name
 
 
 @given(st.lists(NAMES, unique=True, max_size=30))
-def test_different_names_stay_different_and_one_name_stays_one(names: list[str]) -> None:
+def test_equal_names_have_equal_pseudonyms_and_different_names_different_ones(names: list[str]) -> None:
     masked = Pseudonyms(b"0")
     for how in (masked.name, masked.namespace, masked.node, masked.key):
         once = [how(name) for name in names]
@@ -162,14 +162,14 @@ def test_a_selector_selects_the_same_pods(text: str) -> None:
         assert before.matches(labels) == after.matches(renamed)
 
 
-def test_a_component_under_a_name_of_its_own_is_not_named() -> None:
+def test_a_component_with_a_custom_name_is_anonymized() -> None:
     line = DumpWriter(mask()).encode_component(
         DumpedComponent("updater", "kube-system", "acme-updater", "acme.example/acme-up:2")
     )
     assert b"acme" not in line
 
 
-def test_annotations_that_are_read_stay() -> None:
+def test_known_annotations_are_kept() -> None:
     before = {
         "vpaCpuStartupBoost/app": '{"requests":{"cpu":"1"}}',
         "vpa-post-processor.kubernetes.io/app_integerCPU": "true",
@@ -191,7 +191,7 @@ def test_annotations_that_are_read_stay() -> None:
     }
 
 
-def test_a_kind_that_only_one_cluster_has_is_not_named() -> None:
+def test_a_custom_kind_is_anonymized() -> None:
     writing = DumpWriter(mask())
     target = TargetRef("shop", "acme.example/v1", "CashRegister", "till")
     line = writing.encode_scale(target, ScaleInfo("app=till")).decode()
@@ -199,7 +199,7 @@ def test_a_kind_that_only_one_cluster_has_is_not_named() -> None:
         assert word not in line
 
 
-def test_what_may_be_lost_with_a_pod_is_known_by_the_same_names() -> None:
+def test_disruption_annotations_are_kept_with_anonymized_names() -> None:
     key = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
     volumes: list[Document] = [{"name": name, "emptyDir": {}} for name in ("payments", "cache")]
     pod = {"kind": "Pod", "metadata": {"annotations": {key: "payments, cache"}}, "spec": {"volumes": volumes}}
@@ -209,6 +209,6 @@ def test_what_may_be_lost_with_a_pod_is_known_by_the_same_names() -> None:
     assert "payments" not in named
 
 
-def test_how_a_claim_may_be_used_is_no_name() -> None:
+def test_access_modes_of_a_claim_are_not_anonymized() -> None:
     claim = {"kind": "PersistentVolumeClaim", "metadata": {}, "spec": {"accessModes": ["ReadWriteOncePod"]}}
     assert mask().anonymize(claim)["spec"] == {"accessModes": ["ReadWriteOncePod"]}

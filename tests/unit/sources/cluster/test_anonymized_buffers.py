@@ -35,7 +35,7 @@ def told(lines: list[bytes], namespace: str, name: str) -> BufferPart:
 
 
 @pytest.mark.parametrize("name", ["web", "builds", "spot"])
-def test_the_decision_is_the_same_without_names(name: str) -> None:
+def test_an_anonymized_dump_gives_the_same_decision(name: str) -> None:
     cluster, mask = spare(), Anonymizer(b"0")
     plain = told(cluster.lines(), NAMESPACE, name)
     part = told(masked(cluster, mask), mask.namespace(NAMESPACE), mask.name(name))
@@ -51,7 +51,7 @@ def test_the_decision_is_the_same_without_names(name: str) -> None:
     assert (part.asked.smallest, part.asked.nodes) == (plain.asked.smallest, plain.asked.nodes)
 
 
-def test_no_name_is_left_in_a_buffer() -> None:
+def test_no_name_remains_in_a_buffer() -> None:
     cluster = spare()
     for name in ("web", "builds", "spot"):
         document = cluster.objects["Buffer", (NAMESPACE, name)]
@@ -61,7 +61,7 @@ def test_no_name_is_left_in_a_buffer() -> None:
             assert not re.search(rf'"[^"]*\b{word}\b[^"]*"(?!:)', shown), (word, shown)
 
 
-def test_what_says_nothing_about_whose_it_is_stays() -> None:
+def test_public_fields_are_not_anonymized() -> None:
     cluster = spare()
     kept = Anonymizer(b"0").anonymize(cluster.objects["Buffer", (NAMESPACE, "spot")])["spec"]
     assert kept["capacity"] == {"nodeClass": {"totalCpu": "10", "totalMem": "20Gi"}}

@@ -36,7 +36,7 @@ def told(explained: ObjectExplanation) -> HvpaPart:
     return explained.hvpa
 
 
-def test_the_decision_is_the_same_without_names() -> None:
+def test_an_anonymized_dump_gives_the_same_decision() -> None:
     cluster, mask = search(), Anonymizer(b"0")
     components = CollectedSettings(seen=COMPONENTS)
     plain = told(explain_hvpa(cluster.evidence(), "search"))
@@ -49,7 +49,7 @@ def test_the_decision_is_the_same_without_names() -> None:
     assert (part.hpa.owned, part.vpa.owned, part.hpa.totals) == (True, True, {"cpu": "24"})
 
 
-def test_no_name_is_left_in_an_hvpa_and_its_templates() -> None:
+def test_no_name_remains_in_an_hvpa_and_its_templates() -> None:
     cluster = search()
     document = cluster.objects["Hvpa", (NAMESPACE, "search")]
     metric = {"type": "External", "external": {"metric": {"name": "team/orders"}, "target": {"type": "Value"}}}

@@ -70,7 +70,7 @@ def test_a_pod_template_in_a_buffer_is_stored_without_unread_fields() -> None:
     assert found.spec.capacity.pods.pod_spec == {"containers": [kept], "nodeSelector": {"pool": "a"}}
 
 
-def test_a_pod_that_cannot_be_read_keeps_nothing_to_itself() -> None:
+def test_an_unreadable_pod_becomes_empty() -> None:
     server = shop()
     put(server, "odd", capacity={"pods": {"replicaNum": 3, "podSpec": {"containers": SECRET}}})
     assert SECRET.encode() not in b"".join(collect_dump(server))
@@ -84,21 +84,21 @@ def test_the_count_of_an_unknown_target_is_read_from_its_scale() -> None:
     assert (found.scales[target].selector, found.replicas[target]) == ("app=web", 7)
 
 
-def test_a_class_of_nodes_has_no_scale_to_ask_for() -> None:
+def test_no_scale_is_requested_for_a_node_class() -> None:
     server = with_rollouts(shop())
     totals = {"nodeClass": {"totalCpu": "4", "totalMem": "8Gi"}}
     put(server, "web", targetRef=ROLLOUT, capacity=totals)
     assert dump_state(server).scales == {}
 
 
-def test_pods_of_other_namespaces_are_there_for_what_they_take_of_nodes() -> None:
+def test_pods_of_other_namespaces_are_collected_for_their_share_of_nodes() -> None:
     found = collected_around(shop(), "shop")
     assert {pod.metadata.namespace for pod in found.pods} == {"shop", "office"}
     assert found.about.namespaces == ("shop",)
     assert knows_all_nodes_and_pods(found)
 
 
-def test_where_they_may_not_be_read_those_of_the_namespace_are() -> None:
+def test_where_all_pods_are_forbidden_those_of_the_namespace_are_collected() -> None:
     server = shop()
     hide(server, "office", "kube-system")
     found = collected_around(server, "shop")

@@ -65,7 +65,7 @@ def test_groups_and_storage_are_collected() -> None:
     assert (names(found.claims), names(found.volumes), names(found.storage_classes)) == (["data"], ["pv-1"], ["fast"])
 
 
-def test_the_switch_that_stops_all_changes_is_no_group() -> None:
+def test_the_freeze_config_map_is_no_node_group() -> None:
     found = around(with_groups(shop()))
     assert found.freeze == {"by": "alice", "why": "incident 17"}
     assert around(shop()).node_groups is None
@@ -79,7 +79,7 @@ def test_without_nodes_in_the_scope_no_groups_or_claims_are_read() -> None:
     assert not [path for path in asked if "persistentvolume" in path or "storageclasses" in path]
 
 
-def test_what_decides_about_nodes_is_read_of_all_namespaces() -> None:
+def test_objects_that_decide_about_nodes_are_read_in_all_namespaces() -> None:
     found = around(with_groups(shop()), "shop")
     assert {pod.metadata.namespace for pod in found.pods} == {"shop", "office"}
     assert names(found.workloads["DaemonSet"]) == ["logs"]
@@ -87,7 +87,7 @@ def test_what_decides_about_nodes_is_read_of_all_namespaces() -> None:
     assert set(names(found.namespaces)) == {"shop", "office", "kube-system"}
 
 
-def test_for_a_node_nothing_else_is_read() -> None:
+def test_with_nodes_only_no_other_objects_are_read() -> None:
     server = with_groups(shop())
     about = {"involvedObject": {"kind": "Node", "name": "ip-10-0-0-7"}, "reason": "NodeMarked"}
     server.put("/api/v1/namespaces/default/events/n", {**about, "source": {"component": "trellis-nodes"}})
@@ -108,14 +108,14 @@ def test_the_autoscaler_may_have_another_configmap() -> None:
     assert found.node_groups.metadata.name == "others"
 
 
-def test_a_word_that_others_use_names_no_component() -> None:
+def test_a_common_word_identifies_no_component() -> None:
     server = shop()
     template = {"spec": {"containers": [{"name": "watch", "command": ["kubectl", "get", "nodes"]}]}}
     server.put("/apis/apps/v1/namespaces/kube-system/deployments/watch", {"spec": {"template": template}})
     assert around(server).component("nodes") is None
 
 
-def test_what_may_not_be_read_is_named() -> None:
+def test_forbidden_objects_are_reported() -> None:
     server = with_groups(shop())
     hide(server, "kube-system")
     found = around(server)
@@ -151,7 +151,7 @@ def told(found: ClusterState, name: str) -> NodePart:
     return part
 
 
-def test_the_verdict_on_a_node_is_the_same_without_names() -> None:
+def test_an_anonymized_dump_gives_the_same_decision_about_a_node() -> None:
     cluster, mask = pools(), Anonymizer(b"0")
     mark = {"key": "trellis.x-k8s.io/leaving", "value": "1799999000", "effect": "NoSchedule"}
     cluster.add_member("small-4", taints=[mark])
@@ -170,7 +170,7 @@ def test_the_verdict_on_a_node_is_the_same_without_names() -> None:
         assert other.group == msgspec.structs.replace(plain.group, name=mask.name("small"))
 
 
-def test_no_name_is_left_in_groups() -> None:
+def test_no_name_remains_in_node_groups() -> None:
     server = with_groups(shop())
 
     async def read() -> bytes:
@@ -188,7 +188,7 @@ def test_no_name_is_left_in_groups() -> None:
     assert sorted(offered.values()) == ["110", "16Gi", "2", "4"]
 
 
-def test_what_cannot_be_read_of_groups_stays_unreadable() -> None:
+def test_unreadable_node_groups_stay_unreadable() -> None:
     mask = Anonymizer(b"0")
     written = {"kind": "ConfigMap", "metadata": {"name": "groups"}, "data": {"all.yaml": f"{{ {SECRET}: ["}}
     document = mask.anonymize(written)

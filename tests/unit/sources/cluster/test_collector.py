@@ -26,7 +26,7 @@ from trellis.sources.cluster.lists import CollectionScope
 from trellis.testing.scripted_transport import ScriptedResponse, error_response
 
 
-def test_a_dump_says_what_was_there() -> None:
+def test_a_dump_has_the_collected_objects() -> None:
     found = dump_state(shop())
     assert (found.time, found.about.server) == (NOW, "v1.34.2")
     assert set(found.about.namespaces) == {"shop", "office", "kube-system"}
@@ -52,7 +52,7 @@ def test_a_dump_says_what_was_there() -> None:
     assert [lease.spec.holder_identity for lease in found.leases] == ["vpa-updater-1"]
 
 
-def test_usage_comes_in_columns() -> None:
+def test_usage_is_stored_in_columns() -> None:
     usage = dump_state(shop()).usage
     assert usage.namespaces == ["shop", "shop"]
     assert usage.containers == ["app", "app"]
@@ -60,7 +60,7 @@ def test_usage_comes_in_columns() -> None:
     assert usage.memory.tolist() == [200 * 2**20] * 2
 
 
-def test_components_are_known_by_their_flags_without_secrets() -> None:
+def test_components_are_stored_with_flags_but_without_secrets() -> None:
     updater = dump_state(shop()).component("updater")
     assert updater is not None
     assert updater.flags == {
@@ -69,7 +69,7 @@ def test_components_are_known_by_their_flags_without_secrets() -> None:
     }
 
 
-def test_what_others_call_alike_is_no_component_of_ours() -> None:
+def test_other_programs_with_similar_names_are_no_components() -> None:
     def made(*command: str) -> ComponentDeployment:
         template = {"spec": {"containers": [{"image": "registry/own:1", "command": command}]}}
         return msgspec.convert({"metadata": {"name": "hvpa"}, "spec": {"template": template}}, ComponentDeployment)
@@ -78,12 +78,12 @@ def test_what_others_call_alike_is_no_component_of_ours() -> None:
     assert (found.component, found.flags) == ("hvpa", {"ready-patience": "90s"})
 
 
-def test_flags_may_stand_apart_from_their_values() -> None:
+def test_flags_and_values_may_be_separate_words() -> None:
     words = ["trellis", "updater", "--min-replicas", "1", "--leader-elect", "--token", SECRET, "-v=4"]
     assert parse_flags(words) == {"min-replicas": "1", "leader-elect": "true", "v": "4"}
 
 
-def test_replica_sets_without_pods_and_news_about_probes_are_left_out() -> None:
+def test_replica_sets_without_pods_and_events_about_probes_are_skipped() -> None:
     found = dump_state(shop())
     assert [each.metadata.name for each in found.workloads["ReplicaSet"]] == [f"web-{HASH}"]
     assert [event.reason for event in found.events] == ["EvictedByVPA"]
@@ -120,9 +120,7 @@ def _nested(value: str) -> st.SearchStrategy[object]:
 
 
 @given(st.sampled_from(_PLACES), _nested(SECRET))
-def test_whatever_trellis_does_not_read_of_a_pod_stays_in_the_cluster(
-    place: tuple[str | int, ...], hidden: object
-) -> None:
+def test_unread_fields_of_a_pod_are_not_collected(place: tuple[str | int, ...], hidden: object) -> None:
     server = ModelServer()
     server.objects["/version"] = {}
     pod: dict[str, object] = {"spec": {"containers": [{"name": "app"}]}, "metadata": {"annotations": {}}, "status": {}}
@@ -134,7 +132,7 @@ def test_whatever_trellis_does_not_read_of_a_pod_stays_in_the_cluster(
     assert SECRET.encode() not in b"".join(collect_dump(server))
 
 
-def test_patterns_choose_namespaces() -> None:
+def test_patterns_select_namespaces() -> None:
     found = dump_state(shop(), "sh*")
     assert found.about.namespaces == ("shop",)
     assert not found.about.everywhere
@@ -142,12 +140,12 @@ def test_patterns_choose_namespaces() -> None:
     assert found.component("updater") is not None
 
 
-def test_a_pattern_that_matches_nothing_is_named() -> None:
+def test_a_pattern_without_matches_is_reported() -> None:
     assert MissingData("Namespace", "bank", "does not exist") in dump_state(shop(), "bank").missing
     assert MissingData("Namespace", "bank-*", "does not exist") in dump_state(shop(), "bank-*", "sh*").missing
 
 
-def test_what_rbac_hides_is_named_and_the_rest_is_there() -> None:
+def test_forbidden_kinds_are_reported_and_the_others_are_collected() -> None:
     server = shop()
     hide(server, "office", "kube-system")
     found = dump_state(server)
@@ -160,14 +158,14 @@ def test_what_rbac_hides_is_named_and_the_rest_is_there() -> None:
     assert MissingData("ConfigMap trellis-freeze", "kube-system", "may not be read") in found.missing
 
 
-def test_what_is_hidden_everywhere_is_reported_once() -> None:
+def test_a_kind_forbidden_in_all_namespaces_is_reported_once() -> None:
     server = shop()
     hide(server, "office", "kube-system", "shop")
     found = dump_state(server)
     assert [each for each in found.missing if each.what == "Pod"] == [MissingData("Pod", "", "may not be read")]
 
 
-def test_without_the_right_to_list_namespaces_the_named_ones_are_used() -> None:
+def test_without_the_right_to_list_namespaces_the_given_names_are_used() -> None:
     server = shop()
     server.before = lambda request: (
         error_response(403, "Forbidden") if request.path in ("/api/v1/namespaces", "/api/v1/pods") else None
@@ -177,7 +175,7 @@ def test_without_the_right_to_list_namespaces_the_named_ones_are_used() -> None:
     assert MissingData("Namespace", "", "may not be read") in found.missing
 
 
-def test_a_server_that_does_not_say_what_it_serves_is_thought_to_serve_everything() -> None:
+def test_a_server_without_discovery_is_assumed_to_serve_all_kinds() -> None:
     server = shop()
     assert dump_state(server).about.resizes_pods
     assert not [each for each in dump_state(server).missing if each.what == "kinds that are served"]
@@ -185,14 +183,14 @@ def test_a_server_that_does_not_say_what_it_serves_is_thought_to_serve_everythin
     assert MissingData("kinds that are served", "", "may not be read") in dump_state(server).missing
 
 
-def test_a_kind_that_is_not_served_is_named_once() -> None:
+def test_a_kind_that_is_not_served_is_reported_once() -> None:
     server = shop()
     server.before = lambda request: error_response(404, "NotFound") if "verticalpod" in request.path else None
     found = dump_state(server, "shop", "office")
     assert MissingData("VerticalPodAutoscaler", "", "is not served by this cluster") in found.missing
 
 
-def test_a_busy_server_is_asked_again() -> None:
+def test_requests_to_a_busy_server_are_retried() -> None:
     server = shop()
     refused = 0
 
@@ -207,7 +205,7 @@ def test_a_busy_server_is_asked_again() -> None:
     assert len(dump_state(server).pods) == 3
 
 
-def test_a_list_that_cannot_be_had_ends_nothing_else() -> None:
+def test_a_failed_list_affects_no_other() -> None:
     server = shop()
     server.before = lambda request: (
         Throttled(429, "TooManyRequests", "busy") if request.path.endswith("/pods") else None
@@ -224,7 +222,7 @@ def test_a_server_that_does_not_answer_is_an_error() -> None:
         collect_dump(server)
 
 
-def test_one_object_that_cannot_be_read_is_named() -> None:
+def test_an_unreadable_object_is_reported() -> None:
     server = shop()
     server.put("/api/v1/namespaces/shop/pods/odd", {"spec": {"containers": "none"}})
     found = dump_state(server)
@@ -232,7 +230,7 @@ def test_one_object_that_cannot_be_read_is_named() -> None:
     assert [each.what for each in found.missing if each.where == "shop"] == ["Pod odd"]
 
 
-def test_the_order_does_not_depend_on_which_answer_comes_first() -> None:
+def test_the_order_does_not_depend_on_the_order_of_responses() -> None:
     assert collect_dump(shop()) == collect_dump(shop())
 
 
@@ -245,7 +243,7 @@ def test_many_pages_are_one_list() -> None:
     assert len(found.pods) == writing.counts["Pod"] == 1_206
 
 
-def test_scales_of_unknown_kinds_are_asked_for_and_of_what_is_above_them() -> None:
+def test_scales_of_unknown_kinds_and_of_their_controllers_are_read() -> None:
     server = shop()
     rollout = {"apiVersion": "argoproj.io/v1alpha1", "kind": "Rollout", "name": "web", "uid": "u", "controller": True}
     server.put(
@@ -260,7 +258,7 @@ def test_scales_of_unknown_kinds_are_asked_for_and_of_what_is_above_them() -> No
     assert answer.problem is not None
 
 
-def test_other_recordings_and_half_a_dump_are_refused() -> None:
+def test_other_recordings_and_incomplete_dumps_are_refused() -> None:
     other = [encode_line(HEADER, RecordingHeader(FORMAT_VERSION, "updater", "1"))]
     with pytest.raises(InvalidRecording, match="only what `trellis dump` wrote"):
         ClusterState.from_dump(other)
@@ -270,23 +268,23 @@ def test_other_recordings_and_half_a_dump_are_refused() -> None:
         ClusterState.from_dump(b"hello\n")
 
 
-def test_a_dump_that_was_cut_off_says_so() -> None:
+def test_a_truncated_dump_is_reported() -> None:
     lines = collect_dump(shop())
     assert ClusterState.from_dump(lines).is_complete
     assert not ClusterState.from_dump(lines[:-1]).is_complete
 
 
-def test_a_command_works_from_what_a_dump_would_say() -> None:
+def test_a_command_works_from_the_collected_state() -> None:
     found = run(collect_state(shop().client, CollectionScope(("shop",)), NOW))
     assert found.is_complete
     assert [vpa.metadata.name for vpa in found.vpas] == ["web-vpa"]
 
 
-def test_a_line_of_a_later_release_is_passed_over() -> None:
+def test_a_line_of_a_later_release_is_skipped() -> None:
     lines = [*collect_dump(shop()), encode_line("weather", {"rain": True}), encode_line("object", {"kind": "Cloud"})]
     assert len(ClusterState.from_dump(lines).pods) == 3
 
 
-def test_every_line_is_json_that_says_what_it_is() -> None:
+def test_every_line_is_json_with_its_kind() -> None:
     kinds = {json.loads(line)["kind"] for line in collect_dump(shop())}
     assert kinds == {"header", "about", "object", "usage", "component", "end"}

@@ -97,7 +97,7 @@ def test_a_query_is_posted_as_a_form_with_the_time_it_may_take() -> None:
     assert request.headers["User-Agent"].startswith("trellis/")
 
 
-def test_a_range_is_asked_for_below_the_path_of_the_address() -> None:
+def test_a_range_is_queried_below_the_path_of_the_address() -> None:
     server = Scripted(fine)
 
     async def main() -> None:
@@ -110,7 +110,7 @@ def test_a_range_is_asked_for_below_the_path_of_the_address() -> None:
 
 
 @pytest.mark.parametrize("status", [405, 501])
-def test_a_server_that_takes_no_post_is_asked_with_get_from_then_on(status: int) -> None:
+def test_a_server_that_refuses_post_is_queried_with_get(status: int) -> None:
     server = Scripted(failing(status), fine)
 
     async def main() -> None:
@@ -136,7 +136,7 @@ def basic(user: str, password: str) -> str:
         ({"prometheus_bearer_token": "t0", "username": "jane", "password": "x"}, "Bearer t0"),
     ],
 )
-def test_credentials_are_shown_in_upstreams_order(settings: dict[str, str], header: str | None) -> None:
+def test_credentials_are_sent_in_upstreams_order(settings: dict[str, str], header: str | None) -> None:
     server = Scripted(fine)
     ask(server, **settings)
     assert server.headers("Authorization") == [header]
@@ -162,13 +162,13 @@ def test_a_token_file_is_read_again_when_the_token_is_refused(tmp_path: Path) ->
     assert server.headers("Authorization") == ["Bearer old", "Bearer old", "Bearer new"]
 
 
-def test_a_token_file_without_a_token_is_named(tmp_path: Path) -> None:
+def test_a_token_file_without_a_token_is_reported(tmp_path: Path) -> None:
     said = refused(Scripted(fine), prometheus_bearer_token_file=str(tmp_path / "none"))
     assert isinstance(said, PrometheusRefused)
     assert str(said) == f"--prometheus-bearer-token-file: there is no token in {tmp_path / 'none'}"
 
 
-def test_credentials_in_the_address_are_used_and_never_said() -> None:
+def test_credentials_in_the_address_are_used_and_never_printed() -> None:
     server = Scripted(refusing(400, "bad_data", "no"))
 
     async def main() -> str:
@@ -254,13 +254,13 @@ def test_a_proxy_of_the_environment_is_used() -> None:
         failing(429, "slow down", **{"Retry-After": "0"}),
     ],
 )
-def test_what_may_pass_is_tried_again(trouble: Callable[[], web.StreamResponse]) -> None:
+def test_temporary_errors_are_retried(trouble: Callable[[], web.StreamResponse]) -> None:
     server = Scripted(trouble, trouble, fine)
     assert ask(server).values.tolist() == [1.0]
     assert len(server.requests) == 3
 
 
-def test_a_broken_connection_is_tried_again() -> None:
+def test_a_broken_connection_is_retried() -> None:
     attempts = 0
 
     async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -280,7 +280,7 @@ def test_a_broken_connection_is_tried_again() -> None:
     assert asyncio.run(main()).values.tolist() == [1.0]
 
 
-def test_a_server_that_stays_away_is_given_up_after_the_retries() -> None:
+def test_an_unreachable_server_is_an_error_after_the_retries() -> None:
     async def main() -> str:
         async with serving(Scripted(fine)) as url:
             pass
@@ -294,7 +294,7 @@ def test_a_server_that_stays_away_is_given_up_after_the_retries() -> None:
     assert said.endswith(" cannot be connected to: Connection refused")
 
 
-def test_a_failure_that_stays_is_reported_in_the_servers_words() -> None:
+def test_a_persistent_failure_is_reported_in_the_servers_words() -> None:
     server = Scripted(refusing(503, "unavailable", "TSDB not ready"))
     said = refused(server, prometheus_retries=2)
     assert len(server.requests) == 3
@@ -316,7 +316,7 @@ def test_a_failure_that_stays_is_reported_in_the_servers_words() -> None:
         (lambda: web.Response(text="<html>Grafana</html>"), "none of Prometheus.*Grafana"),
     ],
 )
-def test_what_will_not_pass_is_reported_at_once(trouble: Callable[[], web.StreamResponse], said: str) -> None:
+def test_permanent_errors_are_reported_at_once(trouble: Callable[[], web.StreamResponse], said: str) -> None:
     server = Scripted(trouble)
     found = refused(server)
     assert isinstance(found, PrometheusRefused)
@@ -337,14 +337,14 @@ def test_what_will_not_pass_is_reported_at_once(trouble: Callable[[], web.Stream
         refusing(422, "422", "cannot select more than -search.maxSamplesPerQuery=1000000000 samples"),
     ],
 )
-def test_too_much_is_distinguished_and_not_tried_again(trouble: Callable[[], web.StreamResponse]) -> None:
+def test_a_query_for_too_much_is_distinguished_and_not_retried(trouble: Callable[[], web.StreamResponse]) -> None:
     server = Scripted(trouble)
     assert isinstance(refused(server), PrometheusTooMuch)
     assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize("announced", [True, False])
-def test_an_answer_that_is_too_long_is_not_read_to_its_end(announced: bool) -> None:
+def test_a_too_long_response_is_not_read_to_its_end(announced: bool) -> None:
     sent = 0
 
     async def endless(request: web.BaseRequest) -> web.StreamResponse:
@@ -361,7 +361,7 @@ def test_an_answer_that_is_too_long_is_not_read_to_its_end(announced: bool) -> N
     assert sent < 1 << 24
 
 
-def test_a_query_without_an_answer_ends_after_its_time_and_is_not_tried_again() -> None:
+def test_a_query_without_a_response_times_out_and_is_not_retried() -> None:
     asked = 0
 
     async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
@@ -421,5 +421,5 @@ def test_a_long_answer_is_read_beside_the_event_loop() -> None:
 @pytest.mark.parametrize(
     ("header", "seconds"), [("7", 7.0), ("3600", 60.0), ("", None), ("Wed, 21 Oct 2026 07:28:00 GMT", None)]
 )
-def test_the_server_says_how_long_to_wait_up_to_a_minute(header: str, seconds: float | None) -> None:
+def test_retry_after_is_respected_up_to_a_minute(header: str, seconds: float | None) -> None:
     assert retry_after({"Retry-After": header}, 60.0) == seconds

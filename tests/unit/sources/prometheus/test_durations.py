@@ -33,7 +33,7 @@ SECOND = 10**9
         ("00000000000000000000001h", 3600 * SECOND),
     ],
 )
-def test_what_prometheus_reads_is_read(text: str, nanos: int) -> None:
+def test_valid_prometheus_durations_are_read(text: str, nanos: int) -> None:
     assert parse_prometheus_duration(text) == Duration(nanos)
 
 
@@ -41,13 +41,13 @@ def test_what_prometheus_reads_is_read(text: str, nanos: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "1", "00", "1y1m1d", "-1w", "1.5d", "d", "1h1h", "1m1h", "8D", " 8d", "8d ", "1µs", "\u0661d", 8, None]
 )
-def test_what_prometheus_refuses_is_refused_with_the_rule(text: object) -> None:
+def test_invalid_prometheus_durations_are_refused_with_the_rule(text: object) -> None:
     with pytest.raises(InvalidDuration, match="must be a duration of Prometheus, such as 8d"):
         parse_prometheus_duration(text)
 
 
 @pytest.mark.parametrize("text", ["294y", "99999999999999999999999999999d", "200y10400w3660d87680h"])
-def test_what_is_longer_than_go_can_count_is_refused(text: str) -> None:
+def test_a_duration_longer_than_gos_is_refused(text: str) -> None:
     with pytest.raises(InvalidDuration, match="longer than a duration can be"):
         parse_prometheus_duration(text)
 
@@ -62,7 +62,7 @@ def test_a_duration_is_the_sum_of_its_parts(numbers: list[int]) -> None:
     )
 
 
-def test_a_span_is_longer_than_nothing() -> None:
+def test_a_span_must_be_longer_than_zero() -> None:
     assert check_span("1h") is None
     assert check_span("0d") == "must be longer than 0s"
     assert "such as 8d" in (check_span("90") or "")

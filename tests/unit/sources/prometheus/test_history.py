@@ -59,7 +59,7 @@ def found(batches: list[Samples]) -> dict[Container, list[tuple[float, float, fl
     return rows
 
 
-def test_eight_days_come_a_day_at_a_time_oldest_first() -> None:
+def test_eight_days_are_read_a_day_at_a_time_oldest_first() -> None:
     server = ModelPrometheus()
     server.put("cpu", APP, hours_ago(*range(200)))
     server.put("memory", APP, hours_ago(*range(200)))
@@ -73,7 +73,7 @@ def test_eight_days_come_a_day_at_a_time_oldest_first() -> None:
     assert len(server.asked) == 18, "one query for CPU and one for memory of each day"
 
 
-def test_what_only_one_of_cpu_and_memory_knows_is_there_too() -> None:
+def test_samples_of_one_resource_alone_are_read() -> None:
     server = ModelPrometheus()
     server.put("cpu", APP, hours_ago(3, 2))
     server.put("memory", APP, hours_ago(2, 1))
@@ -85,7 +85,7 @@ def test_what_only_one_of_cpu_and_memory_knows_is_there_too() -> None:
     assert [math.isnan(memory) for _, _, memory in rows[APP]] == [True, False, False]
 
 
-def test_namespaces_are_asked_for_in_groups_and_no_others_are() -> None:
+def test_the_given_namespaces_are_queried_in_groups() -> None:
     server = ModelPrometheus()
     for number in range(7):
         server.put("memory", (f"ns-{number}", "web", "app"), hours_ago(1))
@@ -99,7 +99,7 @@ def test_namespaces_are_asked_for_in_groups_and_no_others_are() -> None:
     assert (reports[-1].done, reports[-1].total) == (125, 125)
 
 
-def test_no_namespaces_ask_for_nothing() -> None:
+def test_without_namespaces_no_query_is_sent() -> None:
     server = ModelPrometheus()
     assert read(server, []) == ([], [])
     assert server.asked == []
@@ -116,7 +116,7 @@ containers = st.sampled_from([APP, PROXY, DB, ("data", "db-1", "postgres"), ("op
     per_query=st.integers(1, 3),
 )
 @example(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-def test_however_little_prometheus_bears_all_of_it_comes_once_and_in_order(
+def test_all_history_is_read_once_and_in_order_whatever_the_limit_of_prometheus(
     cpu: dict[Container, set[int]], memory: dict[Container, set[int]], most_samples: int, chunk: int, per_query: int
 ) -> None:
     server = ModelPrometheus(max(most_samples, 2))  # Two containers share a namespace.
@@ -140,7 +140,7 @@ def test_however_little_prometheus_bears_all_of_it_comes_once_and_in_order(
     assert done == sorted(done)
 
 
-def test_a_container_that_cannot_be_had_in_any_piece_is_an_error() -> None:
+def test_a_container_that_is_too_much_for_any_window_is_an_error() -> None:
     server = ModelPrometheus(most_samples=1)
     server.put("memory", APP, hours_ago(5))
     server.put("memory", PROXY, hours_ago(5))
@@ -148,7 +148,7 @@ def test_a_container_that_cannot_be_had_in_any_piece_is_an_error() -> None:
         read(server, ["shop"])
 
 
-def test_an_answer_that_is_too_long_is_asked_for_in_halves() -> None:
+def test_a_too_long_response_is_queried_in_halves() -> None:
     server = ModelPrometheus()
     for number in range(60):
         server.put("memory", ("shop", f"web-{number}", "app"), hours_ago(*range(48)))
@@ -158,7 +158,7 @@ def test_an_answer_that_is_too_long_is_asked_for_in_halves() -> None:
     assert len(batches) > 1
 
 
-def test_series_that_name_no_container_are_counted() -> None:
+def test_series_without_a_container_are_counted() -> None:
     server = ModelPrometheus()
     server.put("memory", ("", "web-1", "app"), hours_ago(5))
     server.put("memory", APP, hours_ago(5))
@@ -167,7 +167,7 @@ def test_series_that_name_no_container_are_counted() -> None:
     assert reports[-1].unread == 1
 
 
-def test_history_that_fails_midway_keeps_what_came_before() -> None:
+def test_history_that_fails_midway_has_yielded_earlier_samples() -> None:
     server = ModelPrometheus()
     server.put("memory", APP, hours_ago(*range(193)))
     batches: list[Samples] = []
@@ -196,7 +196,7 @@ def live(server: ModelPrometheus, namespaces: Any, **settings: Any) -> Samples:
     return asyncio.run(main())
 
 
-def test_the_newest_sample_has_the_time_at_which_it_was_measured() -> None:
+def test_the_newest_sample_has_its_own_time() -> None:
     server = ModelPrometheus()
     server.put("cpu", APP, {NOW - 40: 0.5, NOW - 100: 0.1})
     server.put("memory", APP, {NOW - 40: 7e6, NOW - 100: 1e6})
@@ -211,7 +211,7 @@ def test_the_newest_sample_has_the_time_at_which_it_was_measured() -> None:
     assert "[5m]" in server.asked[0].parameters["query"]
 
 
-def test_live_usage_comes_in_groups_which_are_halved_when_they_are_too_much() -> None:
+def test_live_usage_is_queried_in_groups_which_are_halved_if_too_large() -> None:
     server = ModelPrometheus(most_samples=2)
     for number in range(9):
         server.put("memory", (f"ns-{number}", "web", "app"), {NOW - 1: float(number)})
@@ -250,7 +250,7 @@ def test_labels_of_pods_come_from_a_vector_without_their_prefix() -> None:
     assert labels(server) == {("shop", "web-1"): {"app": "web", "tier": "a"}, ("shop", "web-2"): {}}
 
 
-def test_labels_come_from_a_matrix_too_and_the_newest_count() -> None:
+def test_labels_are_read_from_a_matrix_and_the_newest_count() -> None:
     server = ModelPrometheus()
     result = [
         {"metric": metric("web-1", pod_label_app="new"), "values": [[NOW - 60, "1"], [NOW, "1"]]},
@@ -263,7 +263,7 @@ def test_labels_come_from_a_matrix_too_and_the_newest_count() -> None:
     assert found == {("shop", "web-1"): {"app": "new"}, ("shop", "web-0"): {"app": "gone"}}
 
 
-def test_a_range_with_too_many_samples_is_asked_for_its_last_ones() -> None:
+def test_a_range_with_too_many_samples_is_queried_for_the_last_ones() -> None:
     server = ModelPrometheus()
     many = [[NOW - n, "1"] for n in range(10_000, 0, -1)]
     server.raw["kube_pod_labels[8d]"] = {
@@ -277,7 +277,7 @@ def test_a_range_with_too_many_samples_is_asked_for_its_last_ones() -> None:
     assert found == {("shop", "web-1"): {"app": "web"}}
 
 
-def test_labels_are_not_asked_for_without_a_query_and_refused_where_the_answer_has_none() -> None:
+def test_labels_are_not_queried_without_a_query_and_a_scalar_response_is_refused() -> None:
     server = ModelPrometheus()
     assert labels(server, metric_for_pod_labels="") == {}
     assert server.asked == []

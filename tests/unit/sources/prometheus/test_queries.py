@@ -18,7 +18,7 @@ DEFAULTS = PrometheusSettings()
 SELECTOR = 'job="kubernetes-cadvisor", pod_name=~".+", name!="POD", name!=""'
 
 
-def test_all_namespaces_are_asked_for_with_upstreams_selector() -> None:
+def test_all_namespaces_are_queried_with_upstreams_selector() -> None:
     assert cpu_query(DEFAULTS, None, "1h") == (
         f"max by (namespace, pod_name, name) (rate(container_cpu_usage_seconds_total{{{SELECTOR}}}[1h]))"
     )
@@ -30,12 +30,12 @@ def test_all_namespaces_are_asked_for_with_upstreams_selector() -> None:
     )
 
 
-def test_one_namespace_is_an_equality_and_several_are_a_choice() -> None:
+def test_one_namespace_is_an_equality_matcher_and_several_are_a_regex() -> None:
     assert f'{{{SELECTOR}, namespace="shop"}}' in memory_query(DEFAULTS, ["shop"])
     assert f'{{{SELECTOR}, namespace=~"data-1|shop"}}' in memory_query(DEFAULTS, ["data-1", "shop"])
 
 
-def test_labels_metrics_and_job_are_the_users() -> None:
+def test_labels_metrics_and_job_are_settings() -> None:
     settings = PrometheusSettings(
         prometheus_cadvisor_job_name="",
         history_cpu_metric="cpu_seconds",

@@ -15,7 +15,7 @@ groups = st.lists(st.integers(1, 6), max_size=4).map(
 
 
 @given(groups, st.integers(1, 40), st.integers(1, 50), st.integers(1, 60))
-def test_every_step_of_every_namespace_comes_once_and_in_order(
+def test_every_step_of_every_namespace_is_queried_once_and_in_order(
     namespaces: list[tuple[str, ...]], steps: int, longest: int, bearable: int
 ) -> None:
     pieces = QueryWindows(namespaces, steps, longest)
@@ -50,14 +50,14 @@ def test_time_is_halved_first_and_namespaces_when_one_step_is_left() -> None:
     ]
 
 
-def test_what_cannot_be_smaller_is_given_up() -> None:
+def test_a_window_that_cannot_be_halved_is_an_error() -> None:
     for group in (("a",), None):
         pieces = QueryWindows([group], 1, 10)
         assert pieces.next() == QueryWindow(group, 0, 1)
         assert not pieces.halve()
 
 
-def test_a_group_begins_with_the_full_length_whatever_the_one_before_needed() -> None:
+def test_each_group_begins_with_the_full_length() -> None:
     pieces = QueryWindows([("a",), ("b",)], 8, 8)
     assert pieces.halve()
     pieces.mark_read()

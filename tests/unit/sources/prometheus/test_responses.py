@@ -50,7 +50,7 @@ def test_a_vector_is_read_as_one_sample_of_each_series() -> None:
     assert same(answer.values, [1.0, math.nan])
 
 
-def test_an_answer_without_series_and_series_without_numbers_are_read() -> None:
+def test_a_response_without_series_and_series_without_numbers_are_read() -> None:
     assert len(read_query_result(EMPTY).labels) == 0
     answer = read_query_result(HISTOGRAMS)
     assert (answer.counts.tolist(), answer.values.tolist()) == ([0, 1], [1.0])
@@ -66,7 +66,7 @@ def test_an_answer_without_series_and_series_without_numbers_are_read() -> None:
         (b'{"status":"success","data":{"resultType":"vector","result":[{"value":[1]}]}}', "not a time and a value"),
     ],
 )
-def test_what_is_no_answer_of_prometheus_is_refused_with_an_excerpt(body: bytes, message: str) -> None:
+def test_a_response_that_is_not_of_prometheus_is_refused_with_an_excerpt(body: bytes, message: str) -> None:
     with pytest.raises(PrometheusRefused, match=message):
         read_query_result(body)
 
@@ -79,7 +79,7 @@ def test_an_error_is_read_if_it_is_one_of_prometheus() -> None:
     assert read_error(b"{}") is None
 
 
-def test_numbers_that_json_does_not_know_are_read_one_by_one() -> None:
+def test_numbers_that_are_no_json_are_read() -> None:
     result = b'{"metric":{},"values":[[1,".5"],[2,"1e999"],[3,"nonsense"],[4,"7"]]}'
     answer = read_query_result(b'{"status":"success","data":{"resultType":"matrix","result":[' + result + b"]}}")
     assert same(answer.values, [0.5, math.nan, math.nan, 7.0])
@@ -108,7 +108,7 @@ def test_any_numbers_come_back_as_they_were_written(series: list[list[float]], w
     assert answer.times.tolist() == [start + 60 * k for values in series for k in range(len(values))]
 
 
-def test_a_long_answer_is_read_in_stretches_without_losing_a_sample() -> None:
+def test_a_long_response_is_read_in_parts_without_losing_samples() -> None:
     result = [{"metric": {}, "values": [[t, f"{n}.{t}"] for t in range(1000)]} for n in range(150)]
     body = msgspec.json.encode({"status": "success", "data": {"resultType": "matrix", "result": result}})
     assert len(body) > 2 << 20
@@ -143,7 +143,7 @@ def test_cpu_and_memory_of_one_container_and_time_are_one_entry() -> None:
     assert samples.times.tolist() == [100.0, 160.0, 160.0]
 
 
-def test_series_that_name_no_container_are_counted_and_entries_that_say_nothing_left_out() -> None:
+def test_series_without_a_container_are_counted_and_empty_entries_are_dropped() -> None:
     cpu = answer_of(("shop/web", {100.0: 1.0}), ("shop/web/app", {100.0: math.nan, 160.0: 1.0}))
     joined = join_results([cpu, answer_of()], LABELS, 100.0, 60.0)
     assert joined.unread == 1
@@ -164,7 +164,7 @@ series = st.dictionaries(
 
 
 @given(series, series)
-def test_a_join_is_the_union_of_what_both_know(cpu: Any, memory: Any) -> None:
+def test_a_join_is_the_union_of_both_results(cpu: Any, memory: Any) -> None:
     def made(found: dict[str, dict[int, float]]) -> QueryResult:
         return answer_of(
             *((name, {50.0 + 0.25 * t: v for t, v in sorted(each.items())}) for name, each in found.items())

@@ -19,7 +19,7 @@ def test_name_and_password_come_from_upstreams_variables_too() -> None:
     assert (settings.username, settings.password) == ("jane", "s3cret")
 
 
-def test_secrets_are_not_shown() -> None:
+def test_secrets_are_not_printed() -> None:
     flags = {"password": "s3cret", "prometheus_bearer_token": "t0ken", "prometheus_headers": ("X-Key=k3y",)}
     settings = load_settings(PrometheusSettings, from_flags(PrometheusSettings, flags)).settings
     shown = " ".join(setting_values(settings).values())

@@ -61,7 +61,7 @@ def test_a_table_of_one_series_is_named_after_its_file(tmp_path: Path) -> None:
     assert (series.interval, series.missing) == (60.0, 0.0)
 
 
-def test_a_compressed_file_is_the_same(tmp_path: Path) -> None:
+def test_a_compressed_file_has_the_same_series(tmp_path: Path) -> None:
     plain = read_series(written(tmp_path, PLAIN, "a.csv"))
     packed = read_series(written(tmp_path, gzip.compress(PLAIN.encode()), "a.csv.gz"))
     assert packed.name == plain.name
@@ -111,14 +111,14 @@ def test_fractions_are_of_the_machine_that_is_given(tmp_path: Path) -> None:
     assert (series.cpu.tolist(), series.memory.tolist()) == ([4.0, 4.0], [256.0 * MIB] * 2)
 
 
-def test_a_manifest_says_which_files_there_are_and_how_series_are_called(tmp_path: Path) -> None:
+def test_a_manifest_lists_files_and_names_series(tmp_path: Path) -> None:
     written(tmp_path, PLAIN, "set/x.csv")
     written(tmp_path, PLAIN, "set/unlisted.csv")
     written(tmp_path, "series_id,file\nshop,x.csv\n", "set/manifest.csv")
     assert [each.name for each in read(str(tmp_path)).series] == ["shop"]
 
 
-def test_a_directory_without_one_is_all_of_its_files_each_once(tmp_path: Path) -> None:
+def test_a_directory_without_a_manifest_is_read_completely_each_file_once(tmp_path: Path) -> None:
     path = written(tmp_path, PLAIN, "b/two.csv")
     written(tmp_path, PLAIN, "a/one.csv")
     written(tmp_path, PLAIN, ".hidden/three.csv")
@@ -159,7 +159,7 @@ def test_names_that_are_no_texts_keep_row_groups_together(
     assert {each.name: each.cpu.tolist() for each in read(str(tmp_path)).series} == {"7": [1, 2], "9": [3, 4]}
 
 
-def test_parquet_columns_may_have_any_type_that_says_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_columns_may_have_any_equivalent_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -200,7 +200,7 @@ def test_parquet_without_a_time_is_refused(tmp_path: Path, times: list[object], 
     assert said in refusal(str(tmp_path / "a.parquet"))
 
 
-def test_one_that_is_no_parquet_file_is_refused(tmp_path: Path) -> None:
+def test_an_invalid_parquet_file_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     assert "FILE: is no Parquet file that can be read" in refusal(written(tmp_path, "nonsense", "a.parquet"))
 
@@ -264,7 +264,7 @@ COUNTED = "".join(f"{300 * number},{1500 * number},1e6\n" for number in range(30
         (f"{HEAD}0,1,1e6\n60,1,1e16\n", "FILE: row 3, column memory_bytes: 1e+16 is more than any container uses"),
     ],
 )
-def test_what_cannot_be_used_is_refused_with_file_row_and_column(tmp_path: Path, text: str, message: str) -> None:
+def test_an_invalid_value_is_refused_with_file_row_and_column(tmp_path: Path, text: str, message: str) -> None:
     assert message in refusal(written(tmp_path, text))
 
 
@@ -279,7 +279,7 @@ def test_quantities_are_read_as_kubernetes_reads_them(tmp_path: Path) -> None:
     assert np.isnan([series.cpu[2], series.memory[2]]).all()
 
 
-def test_quantities_in_parquet_are_the_same(tmp_path: Path) -> None:
+def test_quantities_are_read_in_parquet_too(tmp_path: Path) -> None:
     pyarrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
 
@@ -290,13 +290,13 @@ def test_quantities_in_parquet_are_the_same(tmp_path: Path) -> None:
     assert series.memory[[0, 2]].tolist() == [512 * MIB, 1024 * MIB]
 
 
-def test_what_is_requested_may_be_quantities_too(tmp_path: Path) -> None:
+def test_declared_requests_may_be_quantities(tmp_path: Path) -> None:
     text = "timestamp,cpu,cpu_request_cores,memory_limit_bytes\n0,1,500m,1Gi\n60,1,750m,1Gi\n"
     series = read_series(written(tmp_path, text))
     assert (series.declared.cpu_request, series.declared.memory_limit) == (0.75, 1024 * MIB)
 
 
-def test_a_counter_of_seconds_that_says_so_is_read_by_its_rate(tmp_path: Path) -> None:
+def test_a_counter_of_cpu_seconds_is_converted_to_rates(tmp_path: Path) -> None:
     head = "timestamp,pod,container_name,container_cpu_usage_seconds_total,container_memory_working_set_bytes\n"
     a = ["0,a,c,100,1000000", "60,a,c,130,2000000", "120,a,c,,3000000", "180,a,c,190,4000000", "240,a,c,6,5000000"]
     b = ["0,b,c,5,1000000", "60,b,c,5,2000000", "120,b,c,65,3000000"]
@@ -309,12 +309,12 @@ def test_a_counter_of_seconds_that_says_so_is_read_by_its_rate(tmp_path: Path) -
     assert (second.name, second.cpu.tolist()) == ("b", [0.0, 1.0])
 
 
-def test_a_counter_does_not_count_beside_cores(tmp_path: Path) -> None:
+def test_a_counter_is_ignored_beside_cores(tmp_path: Path) -> None:
     text = "timestamp,cpu_seconds_total,cpu_cores\n0,100,0.5\n60,160,0.25\n"
     assert read_series(written(tmp_path, text)).cpu.tolist() == [0.5, 0.25]
 
 
-def test_a_manifest_may_have_quantities_too(tmp_path: Path) -> None:
+def test_a_manifest_may_have_quantities(tmp_path: Path) -> None:
     written(tmp_path, PLAIN, "a.csv")
     written(tmp_path, "series_id,file,cpu_request_cores,memory_request_bytes\na,a.csv,500m,1Gi\n", "manifest.csv")
     [series] = read(str(tmp_path)).series
@@ -333,21 +333,21 @@ def test_a_manifest_may_have_quantities_too(tmp_path: Path) -> None:
         (b'{"timestamp": 0}', "FILE: is JSON: give CSV or Parquet"),
     ],
 )
-def test_what_is_no_csv_is_named_with_what_to_do(tmp_path: Path, content: bytes, said: str) -> None:
+def test_other_formats_are_reported_with_a_remedy(tmp_path: Path, content: bytes, said: str) -> None:
     assert refusal(written(tmp_path, content)) == said
 
 
 @pytest.mark.parametrize("content", [b"plain text", gzip.compress(PLAIN.encode())[:-12]], ids=["plain", "cut short"])
-def test_a_file_that_is_not_compressed_as_it_says_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_an_uncompressed_file_with_the_ending_gz_is_refused(tmp_path: Path, content: bytes) -> None:
     assert "gzip" in refusal(written(tmp_path, content, "a.csv.gz"))
 
 
-def test_a_path_that_is_not_there_and_a_directory_without_tables_are_refused(tmp_path: Path) -> None:
+def test_a_missing_path_and_a_directory_without_tables_are_refused(tmp_path: Path) -> None:
     assert refusal(str(tmp_path / "none.csv")) == "FILE: there is no such file or directory"
     assert refusal(str(tmp_path)) == "FILE: has no files that end in .csv, .csv.gz or .parquet"
 
 
-def test_what_may_not_be_read_is_named_and_costs_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_file_is_reported_and_affects_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written(tmp_path, PLAIN, "open/a.csv")
     written(tmp_path, PLAIN, "locked/b.csv")
     below, there_is = Path.iterdir, Path.exists
@@ -373,7 +373,7 @@ def test_what_may_not_be_read_is_named_and_costs_nothing_else(tmp_path: Path, mo
     assert {problem.rule for problem in found.problems} == {"cannot be read: Permission denied"}
 
 
-def test_one_bad_series_of_a_file_costs_no_other(tmp_path: Path) -> None:
+def test_an_invalid_series_of_a_file_affects_no_other(tmp_path: Path) -> None:
     rows = "0,bad,1\n60,bad,-1\n0,good,1\n60,good,2\n"
     found = read(written(tmp_path, f"timestamp,series,cpu\n{rows}"))
     assert [each.name for each in found.series] == ["good"]
@@ -381,13 +381,13 @@ def test_one_bad_series_of_a_file_costs_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["\n", "\n\n", "\r\n\r\n", "", " \n"])
-def test_empty_lines_at_the_end_are_none(tmp_path: Path, end: str) -> None:
+def test_empty_lines_at_the_end_are_ignored(tmp_path: Path, end: str) -> None:
     text = f"timestamp\tcpu\tmemory\n0\t1\t1e6\n60\t2\t{end}"
     assert read_series(written(tmp_path, text)).cpu.tolist() == [1.0, 2.0]
 
 
 @pytest.mark.parametrize("nothing", ["", "NaN", "null", "None", "NA", " n/a "])
-def test_what_programs_write_for_nothing_is_nothing(tmp_path: Path, nothing: str) -> None:
+def test_texts_for_missing_values_are_missing_values(tmp_path: Path, nothing: str) -> None:
     series = read_series(written(tmp_path, f"{HEAD}0,1,1e6\n60,{nothing},1e6\n"))
     assert np.isnan(series.cpu).tolist() == [False, True]
 
@@ -411,7 +411,7 @@ def test_averages_of_cpu_and_maxima_of_memory_are_found_by_name(
     assert found.notes == []
 
 
-def test_a_resource_in_columns_that_are_not_known_is_reported(tmp_path: Path) -> None:
+def test_unknown_columns_of_a_resource_are_reported(tmp_path: Path) -> None:
     found = read(written(tmp_path, "timestamp,cpu_percent,memory_bytes\n0,50,1e6\n60,50,1e6\n"))
     assert len(found.series) == 1
     [note] = found.notes
@@ -423,7 +423,7 @@ def test_a_resource_that_is_not_used_is_reported(tmp_path: Path) -> None:
     assert "column cpu_cores is 0 all the time" in note
 
 
-def test_what_only_ever_grows_is_reported_as_a_counter(tmp_path: Path) -> None:
+def test_a_column_that_never_falls_is_reported_as_a_counter(tmp_path: Path) -> None:
     rows = "".join(f"{60 * number},{number},1e6\n" for number in range(100))
     [note] = read(written(tmp_path, HEAD + rows)).notes
     assert note.endswith("column cpu_cores never falls; if it counts seconds, call it cpu_seconds_total")
@@ -434,12 +434,12 @@ def test_what_only_ever_grows_is_reported_as_a_counter(tmp_path: Path) -> None:
     [[float(number) for number in range(20)], [1.0] * 60 + [2.0] * 40],
     ids=["for a while", "with a few steps"],
 )
-def test_what_grows_as_usage_may_is_no_counter(tmp_path: Path, cores: list[float]) -> None:
+def test_growing_usage_is_no_counter(tmp_path: Path, cores: list[float]) -> None:
     rows = "".join(f"{60 * number},{core},1e6\n" for number, core in enumerate(cores))
     assert read(written(tmp_path, HEAD + rows)).notes == []
 
 
-def test_years_are_fine_as_long_as_there_are_few(tmp_path: Path) -> None:
+def test_a_span_of_a_few_years_is_accepted(tmp_path: Path) -> None:
     rows = "".join(f"{43_200 * number},{1 + number % 2},1e6\n" for number in range(int(4.9 * 730)))
     found = read(written(tmp_path, HEAD + rows))
     assert (len(found.series), found.problems) == (1, [])
@@ -455,7 +455,7 @@ def test_gaps_and_unmeasured_values_are_reported_and_accepted(tmp_path: Path) ->
     assert found.series[0].missing > 0.9
 
 
-def test_what_is_no_text_is_refused_without_a_word_of_it_on_the_terminal(tmp_path: Path) -> None:
+def test_binary_content_is_refused_without_printing_it(tmp_path: Path) -> None:
     said = refusal(written(tmp_path, "\x1b]0;owned\x07,time,cpu\n0,1,2\n"))
     assert said.endswith("row 1 is no text: character 1 is a control character")
     named = read(written(tmp_path, "timestamp,series,cpu\n0,\x1b[2Jbad,1\n60,\x1b[2Jbad,-1\n"))
@@ -472,7 +472,7 @@ amounts = st.floats(0.001, 1000.0).map(lambda value: round(value, 6))
     quoted=st.booleans(),
     end=st.sampled_from(["\n", "\r\n", " \n"]),
 )
-def test_whatever_is_written_is_read_in_pieces_of_any_size(
+def test_any_table_is_read_in_blocks_of_any_size(
     values: list[tuple[str, float | None]], size: int, quoted: bool, end: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     mark = '"' if quoted else ""

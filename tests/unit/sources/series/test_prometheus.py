@@ -67,7 +67,7 @@ def test_a_namespace_without_samples_at_this_moment_is_found_by_its_past() -> No
     assert [each.name for each in read(server, ["team-*"]).series] == ["team-a/web-1/app"]
 
 
-def test_where_the_past_is_too_much_to_ask_the_namespaces_of_now_are_taken() -> None:
+def test_current_namespaces_are_used_where_a_query_of_the_past_is_too_large() -> None:
     class Limited(ModelPrometheus):
         async def __call__(self, request: web.BaseRequest) -> web.StreamResponse:
             form = await request.post()
@@ -81,14 +81,14 @@ def test_where_the_past_is_too_much_to_ask_the_namespaces_of_now_are_taken() -> 
     assert [each.name for each in read(server, ["*"]).series] == ["data/db-0/postgres"]
 
 
-def test_a_pattern_that_matches_nothing_and_a_prometheus_that_knows_nothing_are_reported() -> None:
+def test_a_pattern_without_matches_and_a_prometheus_without_usage_are_reported() -> None:
     with pytest.raises(InvalidSeries, match="knows no containers in a namespace that matches nobody-\\*"):
         read(served(), ["nobody-*"])
     with pytest.raises(InvalidSeries, match="knows no containers; look at the metrics, labels and the job"):
         read(ModelPrometheus())
 
 
-def test_a_container_with_one_sample_is_left_out_and_reported() -> None:
+def test_a_container_with_one_sample_is_skipped_and_reported() -> None:
     server = served()
     server.put("cpu", ("data", "new-0", "app"), {NOW: 1.0})
     found = read(server)

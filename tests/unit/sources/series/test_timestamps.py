@@ -35,13 +35,13 @@ def read(*texts: str) -> list[float]:
         "2026-09-20 23:00:00-07",
     ],
 )
-def test_one_instant_in_all_its_forms(text: str) -> None:
+def test_all_forms_of_a_time_are_parsed(text: str) -> None:
     assert set(read(*[text] * LONG)) == {1_789_970_400.0}
     assert read(text, "2026-09-21T06:00:00.5Z") == [1_789_970_400.0, 1_789_970_400.5]
 
 
 @pytest.mark.parametrize("wrong", ["2026-02-30T00:00:00Z", "2026-13-01T00:00:00Z", "2026-01-01T24:00:00Z", "later", ""])
-def test_one_that_is_none_is_found_by_its_row(wrong: str) -> None:
+def test_an_invalid_time_is_reported_with_its_row(wrong: str) -> None:
     texts = ["2026-09-21T06:00:00Z"] * LONG
     texts[1234] = wrong
     with pytest.raises(InvalidSeries, match=f'row 1236, column timestamp: "{wrong}" is not a time'):

@@ -47,7 +47,7 @@ def test_workloads_are_listed_with_their_pods_and_other_autoscalers() -> None:
     assert (container.limit.memory, container.differing) == (512 * 2**20, 0)
 
 
-def test_what_is_hidden_is_named_and_the_rest_is_there() -> None:
+def test_forbidden_kinds_are_reported_and_the_others_are_read() -> None:
     server = shop()
     hide(server, "office", "kube-system")
     found = present(server)
@@ -59,7 +59,7 @@ def test_what_is_hidden_is_named_and_the_rest_is_there() -> None:
     assert {each.why for each in found.missing} == {"may not be read"}
 
 
-def test_without_the_right_to_see_replica_sets_labels_tell_whose_the_pods_are() -> None:
+def test_without_the_right_to_list_replica_sets_labels_identify_the_owners_of_pods() -> None:
     server = shop()
     server.before = lambda request: _refused() if request.path.endswith("/replicasets") else None
     found = present(server)
@@ -93,7 +93,7 @@ def test_the_largest_node_is_read_on_request_and_missing_rights_are_reported() -
     assert [str(each) for each in refused.missing] == ["Node: may not be read"]
 
 
-def test_a_namespace_that_does_not_exist_is_reported_with_the_nearest_that_does() -> None:
+def test_a_missing_namespace_is_reported_with_the_nearest_existing_one() -> None:
     found = present(shop(), "shopp")
     assert found.pods == []
     assert [str(each) for each in found.missing] == ['Namespace in shopp: does not exist (did you mean "shop"?)']
@@ -173,7 +173,7 @@ def test_a_server_is_known_by_the_labels_of_its_service(document: dict[str, Any]
     assert place.path.endswith(ending)
 
 
-def test_what_keeps_metrics_for_long_is_asked_first_and_what_knows_nothing_is_passed_over() -> None:
+def test_long_term_stores_are_queried_first_and_servers_without_usage_are_skipped() -> None:
     both = (("thanos", THANOS), ("stack", STACK))
     assert str(find(monitored({"thanos": 1, "stack": 1}, *both))) == "Thanos monitoring/thanos"
     assert find(monitored({"thanos": 0, "stack": 1}, *both)).service == "stack"
@@ -188,14 +188,14 @@ def test_what_keeps_metrics_for_long_is_asked_first_and_what_knows_nothing_is_pa
         ({"stack": 0}, (("stack", STACK),), "knows no container_memory_working_set_bytes"),
     ],
 )
-def test_that_there_is_none_is_reported_with_what_to_do(
+def test_a_missing_prometheus_is_reported_with_a_remedy(
     answers: dict[str, int], services: tuple[tuple[str, dict[str, Any]], ...], says: str
 ) -> None:
     with pytest.raises(InvalidInput, match=f"{says}.*--prometheus-url"):
         find(monitored(answers, *services))
 
 
-def test_pods_that_were_resized_count_as_they_are() -> None:
+def test_resized_pods_count_with_their_current_requests() -> None:
     server = shop()
     resized = {"name": "app", "resources": {"requests": {"cpu": "2", "memory": "1Gi"}}}
     for path in [path for path in server.objects if f"/pods/web-{HASH}" in path and "metrics" not in path]:

@@ -36,7 +36,7 @@ def surveyed(tmp_path: Path, choice: WorkloadFilter = WorkloadFilter(), **files:
     )
 
 
-def test_names_say_of_what_the_series_are(tmp_path: Path) -> None:
+def test_names_of_series_identify_workloads_and_containers(tmp_path: Path) -> None:
     text = table(
         ("shop/web/app", 0.2, 300 * MIB), ("shop/web/proxy", 0.1, MIB), ("db/postgres", 1, MIB), ("cache", 1, MIB)
     )
@@ -58,7 +58,7 @@ def test_names_say_of_what_the_series_are(tmp_path: Path) -> None:
     assert found.effort.samples == 4 * 2 * 120
 
 
-def test_requests_and_limits_are_what_columns_say_at_last(tmp_path: Path) -> None:
+def test_requests_and_limits_are_the_last_values_in_their_columns(tmp_path: Path) -> None:
     rows = "".join(
         f"{BEGIN + 300 * number},0.2,{MIB},{0.5 if number < 100 else 0.75},{64 if number < 100 else ''}\n"
         for number in range(120)
@@ -72,7 +72,7 @@ def test_requests_and_limits_are_what_columns_say_at_last(tmp_path: Path) -> Non
     assert math.isnan(container.limit.memory)
 
 
-def test_a_manifest_says_what_is_requested_where_files_do_not(tmp_path: Path) -> None:
+def test_a_manifest_declares_requests_where_files_do_not(tmp_path: Path) -> None:
     said = "shop/web/app,0.25,134217728,,\ndb/postgres,,,,\nunknown,1,1,1,1\n"
     manifest = f"series_id,cpu_request_cores,memory_request_bytes,cpu_limit_cores,memory_limit_bytes\n{said}"
     usage = table(("shop/web/app", 0.2, MIB), ("shop/web/proxy", 0.2, MIB), ("db/postgres", 1, MIB))
@@ -84,7 +84,7 @@ def test_a_manifest_says_what_is_requested_where_files_do_not(tmp_path: Path) ->
     assert "files of usage do not say how many pods there are" in found.notes
 
 
-def test_a_row_of_a_manifest_that_is_cut_short_says_nothing_and_the_first_of_two_units_counts(tmp_path: Path) -> None:
+def test_an_incomplete_manifest_row_is_ignored_and_the_first_of_two_units_counts(tmp_path: Path) -> None:
     manifest = "series_id,cpu_request_millicores,cpu_request_cores\nshop/cut\nshop/web/app,1,0.25\n"
     found = surveyed(tmp_path, usage=table(("shop/web/app", 0.2, MIB)), manifest=manifest)
     [web] = found.workloads
@@ -92,7 +92,7 @@ def test_a_row_of_a_manifest_that_is_cut_short_says_nothing_and_the_first_of_two
     assert found.missing == ()
 
 
-def test_what_a_file_says_itself_counts_more_than_a_manifest_and_one_given_alone_has_none(tmp_path: Path) -> None:
+def test_columns_of_a_file_override_the_manifest_and_a_single_file_has_none(tmp_path: Path) -> None:
     rows = "".join(f"{BEGIN + 300 * number},0.2,0.5\n" for number in range(120))
     manifest = "series_id,cpu_request_cores,memory_request_bytes\nweb,1,134217728\n"
     [workload] = surveyed(tmp_path, web=f"timestamp,cpu_cores,cpu_request_cores\n{rows}", manifest=manifest).workloads
@@ -110,7 +110,7 @@ def test_what_a_file_says_itself_counts_more_than_a_manifest_and_one_given_alone
         (b"\xff\xfe\x00", "is no table that can be read"),
     ],
 )
-def test_a_manifest_that_cannot_be_used_is_named(tmp_path: Path, manifest: bytes, message: str) -> None:
+def test_an_invalid_manifest_is_reported(tmp_path: Path, manifest: bytes, message: str) -> None:
     (tmp_path / "manifest.csv").write_bytes(manifest)
     found = surveyed(tmp_path, web=table(("web", 0.2, MIB)))
     [missing] = found.missing
@@ -128,14 +128,14 @@ def test_fractions_are_of_the_machine_that_is_given(tmp_path: Path) -> None:
     assert container.estimate.target.cpu == pytest.approx(1.15 * 2000, rel=0.1)
 
 
-def test_namespaces_can_be_chosen(tmp_path: Path) -> None:
+def test_namespaces_can_be_selected(tmp_path: Path) -> None:
     text = table(("shop/web/app", 0.2, MIB), ("office/web/app", 0.2, MIB))
     assert [
         workload.namespace for workload in surveyed(tmp_path, WorkloadFilter.parse(["of*"]), usage=text).workloads
     ] == ["office"]
 
 
-def test_what_cannot_be_used_is_named(tmp_path: Path) -> None:
+def test_invalid_files_are_reported(tmp_path: Path) -> None:
     text = table(("shop/web/app", 0.2, MIB))
     found = surveyed(tmp_path, a=text, b=text, c="hello,world\n1,2\n")
     assert found.is_partial

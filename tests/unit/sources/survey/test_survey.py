@@ -84,7 +84,7 @@ def one(found: SurveyResult) -> tuple[SurveyedWorkload, SurveyedContainer]:
     return workload, container
 
 
-def test_a_deployment_is_found_with_what_it_requests_and_what_it_should() -> None:
+def test_a_deployment_has_its_requests_and_estimates() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", pods=3, cpu=0.2, memory=400 * MIB)
     found = survey(server)
@@ -114,7 +114,7 @@ def test_a_deployment_is_found_with_what_it_requests_and_what_it_should() -> Non
     )
 
 
-def test_a_namespace_takes_one_query_per_resource_however_many_containers_it_has() -> None:
+def test_a_namespace_takes_one_query_per_resource() -> None:
     server = SurveyedPrometheus()
     for number in range(12):
         server.deploy("shop", f"web-{number}", days=0.2)
@@ -201,7 +201,7 @@ def test_bare_pods_and_pods_of_unknown_kinds_are_workloads_too() -> None:
     assert names(survey(server)) == [("shop", "Pod", "debug"), ("shop", "StrimziPodSet", "kafka")]
 
 
-def test_hpas_are_there_with_what_they_scale_by() -> None:
+def test_hpas_are_read_with_their_targets() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", days=0.1)
     place = {"namespace": "shop", "horizontalpodautoscaler": "web-hpa"}
@@ -239,7 +239,7 @@ def test_a_kill_for_lack_of_memory_counts() -> None:
     assert killed.estimate.target.memory > 1.1 * without.estimate.target.memory
 
 
-def test_what_a_cluster_shows_gets_the_usage_that_prometheus_has() -> None:
+def test_workloads_of_a_cluster_have_the_usage_in_prometheus() -> None:
     server = SurveyedPrometheus()
     cluster = asyncio.run(list_cluster_workloads(shop().client, WorkloadFilter(), "shop"))
     for pod in cluster.pods:
@@ -258,7 +258,7 @@ def test_what_a_cluster_shows_gets_the_usage_that_prometheus_has() -> None:
     assert not found.is_partial
 
 
-def test_without_prometheus_a_cluster_is_shown_without_estimates() -> None:
+def test_without_prometheus_workloads_of_a_cluster_have_no_estimates() -> None:
     cluster = asyncio.run(list_cluster_workloads(shop().client, WorkloadFilter(), "shop"))
     found = survey(failing(SurveyedPrometheus(), lambda _query: True, lambda: None), present=cluster)
     assert len(found.workloads) == 3
@@ -266,7 +266,7 @@ def test_without_prometheus_a_cluster_is_shown_without_estimates() -> None:
     assert all(math.isnan(c.estimate.target.cpu) for workload in found.workloads for c in workload.containers)
 
 
-def test_labels_that_prometheus_renamed_are_understood() -> None:
+def test_labels_that_prometheus_renamed_are_read() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", days=0.1)
     for labels, _ in server.state:
@@ -279,7 +279,7 @@ def test_labels_that_prometheus_renamed_are_understood() -> None:
     assert container.request.cpu == 1000
 
 
-def test_without_kube_state_metrics_names_decide_and_it_is_reported() -> None:
+def test_without_kube_state_metrics_workloads_are_guessed_by_names_with_a_note() -> None:
     server = SurveyedPrometheus()
     for pod in (f"web-{HASH}-x2k9b", f"web-{HASH}-x2k9c", "db-0", "debug"):
         server.add_usage("shop", pod, "app", days=0.1)
@@ -301,7 +301,7 @@ def test_no_metrics_at_all_is_reported() -> None:
     assert "has no usage of them" in found.notes[0]
 
 
-def test_cpu_that_is_scraped_too_seldom_for_a_rate_is_reported() -> None:
+def test_cpu_that_is_scraped_too_rarely_for_a_rate_is_reported() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web")
     server.usage["cpu"] = {}
@@ -312,7 +312,7 @@ def test_cpu_that_is_scraped_too_seldom_for_a_rate_is_reported() -> None:
     assert "take a longer --resolution" in note
 
 
-def test_too_many_samples_are_asked_for_in_parts() -> None:
+def test_too_many_samples_are_queried_in_parts() -> None:
     server = SurveyedPrometheus(most_samples=400)
     server.deploy("shop", "web", pods=2, cpu=0.2, days=1.0)
     _, container = one(survey(server))
@@ -329,7 +329,7 @@ def test_too_many_samples_are_asked_for_in_parts() -> None:
         pytest.param(lambda: web.Response(body=b'{"status":"success","data":{"res'), id="half an answer"),
     ],
 )
-def test_a_namespace_that_cannot_be_read_is_named_and_the_others_are_there(
+def test_an_unreadable_namespace_is_reported_and_affects_no_other(
     answer: Callable[[], web.Response | None],
 ) -> None:
     server = SurveyedPrometheus()
@@ -342,7 +342,7 @@ def test_a_namespace_that_cannot_be_read_is_named_and_the_others_are_there(
     assert known == {"office": True, "shop": False, "zoo": True}
 
 
-def test_what_fails_once_is_asked_again() -> None:
+def test_a_failed_query_is_retried() -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", days=0.1)
     failures = [error(503, "", "starting up")]
@@ -351,7 +351,7 @@ def test_what_fails_once_is_asked_again() -> None:
     assert found.effort.repeated == 1
 
 
-def test_a_prometheus_that_is_gone_is_not_waited_for_in_every_namespace() -> None:
+def test_an_unreachable_prometheus_ends_the_survey_after_two_namespaces() -> None:
     server = SurveyedPrometheus()
     for number in range(9):
         server.deploy(f"team-{number}", "web", days=0.1)
@@ -366,12 +366,12 @@ def test_a_prometheus_that_is_gone_is_not_waited_for_in_every_namespace() -> Non
     assert len(asked) == 2 * 2, "two namespaces, each tried twice"
 
 
-def test_a_prometheus_that_says_nothing_at_all_is_an_error() -> None:
+def test_a_prometheus_that_does_not_respond_is_an_error() -> None:
     with pytest.raises(PrometheusError, match="broke the connection"):
         survey(failing(SurveyedPrometheus(), lambda _query: True, lambda: None))
 
 
-def test_values_that_are_no_numbers_and_series_that_come_twice_do_no_harm() -> None:
+def test_invalid_values_and_duplicate_series_are_ignored() -> None:
     server = SurveyedPrometheus()
     [pod] = server.deploy("shop", "web", cpu=0.2, days=0.1)
 
@@ -395,7 +395,7 @@ def test_values_that_are_no_numbers_and_series_that_come_twice_do_no_harm() -> N
     assert pod
 
 
-def test_an_interrupted_survey_goes_on_and_ends_as_if_it_had_not_been(tmp_path: Path) -> None:
+def test_an_interrupted_survey_resumes_with_the_same_result(tmp_path: Path) -> None:
     server = SurveyedPrometheus()
     for namespace, cpu in (("office", 0.1), ("shop", 0.4), ("zoo", 0.7)):
         server.deploy(namespace, "web", cpu=cpu, days=0.5)
@@ -433,14 +433,14 @@ def test_totals_of_workloads_are_read_on_request() -> None:
     assert math.isnan(totals.memory[144])
 
 
-def test_only_what_can_be_scaled_is_counted_as_a_whole() -> None:
+def test_totals_are_counted_for_scalable_workloads_only() -> None:
     server = SurveyedPrometheus()
     server.add_owner("shop", "agent-x2k9b", "DaemonSet", "agent")
     server.add_usage("shop", "agent-x2k9b", "app", days=0.1)
     assert one(survey(server, totals=True))[0].totals is None
 
 
-def test_what_was_counted_as_a_whole_outlives_an_interruption(tmp_path: Path) -> None:
+def test_totals_survive_an_interruption(tmp_path: Path) -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", pods=2, days=0.5)
     whole = one(survey(server, resume=tmp_path / "survey", totals=True))[0].totals
@@ -468,7 +468,7 @@ def test_a_file_of_another_survey_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("recommender", ["default", "window", "seasonal", "adaptive", "phases"])
-def test_any_recommender_can_be_asked(recommender: str) -> None:
+def test_any_recommender_can_estimate(recommender: str) -> None:
     server = SurveyedPrometheus()
     server.deploy("shop", "web", cpu=0.2, days=2.0)
     found = survey(server, recommender=recommender)
@@ -477,7 +477,7 @@ def test_any_recommender_can_be_asked(recommender: str) -> None:
     assert container.estimate.target.cpu == pytest.approx(200, rel=0.4)
 
 
-def test_progress_ends_where_it_should() -> None:
+def test_progress_ends_at_the_total() -> None:
     server = SurveyedPrometheus()
     for namespace in ("office", "shop"):
         server.deploy(namespace, "web", days=0.1)

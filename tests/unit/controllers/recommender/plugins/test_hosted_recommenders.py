@@ -64,7 +64,7 @@ def test_an_unknown_name_means_the_default_algorithm_and_is_logged(
     assert line.trellis_fields == {"recommender": "frugal"}  # type: ignore[attr-defined]
 
 
-def test_an_installed_recommender_answers_to_its_name_and_is_the_same_one_in_every_pass(site: Path) -> None:
+def test_an_installed_recommender_serves_its_name_and_is_the_same_in_every_pass(site: Path) -> None:
     announce(site, "unruly-package", UNRULY)
     with hosting("default,unruly", "unruly.millicores=250") as hosted:
         before = hosted.get_recommenders()["unruly"]
@@ -76,14 +76,14 @@ def test_an_installed_recommender_answers_to_its_name_and_is_the_same_one_in_eve
         assert hosted.get_recommenders()["unruly"] is found
 
 
-def test_what_was_not_asked_for_is_not_even_looked_at(site: Path) -> None:
+def test_an_unused_recommender_is_not_loaded(site: Path) -> None:
     announce(site, "broken-package", {"broken": "no_such_module:X"})
     with hosting("default") as hosted:
         hosted.start(30.0)
         assert list(hosted.get_recommenders()) == ["default"]
 
 
-def test_one_that_cannot_be_imported_is_stood_in_for_with_what_is_wrong(site: Path) -> None:
+def test_a_recommender_that_cannot_be_imported_has_a_stand_in_with_the_problem(site: Path) -> None:
     announce(site, "broken-package", {"broken": "no_such_module:X"})
     with hosting("default,broken") as hosted:
         hosted.start(30.0)
@@ -95,7 +95,7 @@ def test_one_that_cannot_be_imported_is_stood_in_for_with_what_is_wrong(site: Pa
         assert hosted.get_recommenders()["broken"] is broken
 
 
-def test_two_packages_with_one_name_are_told_to_the_user(site: Path) -> None:
+def test_two_packages_with_one_name_are_reported(site: Path) -> None:
     announce(site, "one-package", UNRULY)
     announce(site, "other-package", UNRULY, "2.0")
     with hosting("unruly") as hosted:
@@ -107,14 +107,14 @@ def test_two_packages_with_one_name_are_told_to_the_user(site: Path) -> None:
     )
 
 
-def test_what_comes_with_trellis_cannot_be_replaced(site: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_built_in_recommender_cannot_be_replaced(site: Path, caplog: pytest.LogCaptureFixture) -> None:
     announce(site, "sneaky-package", {"default": "unruly_recommender:Unruly"})
     with hosting("default") as hosted:
         assert isinstance(hosted.get_recommenders()["default"], DefaultRecommender)
     assert "a built-in recommender has the name of an installed one" in caplog.text
 
 
-def test_announcements_are_read_with_their_packages(site: Path) -> None:
+def test_entry_points_are_read_with_their_packages(site: Path) -> None:
     announce(site, "unruly-package", UNRULY)
     assert installed_plugins()["unruly"] == (RecommenderPlugin("unruly", UNRULY["unruly"], "unruly-package", "1.0"),)
 
@@ -128,13 +128,13 @@ def test_announcements_are_read_with_their_packages(site: Path) -> None:
         (("x",), '"x": flag --set: must be written as parameter=value'),
     ],
 )
-def test_what_is_set_for_a_built_in_one_is_checked_before_anything_starts(presets: tuple[str, ...], told: str) -> None:
+def test_presets_of_a_built_in_recommender_are_checked_before_the_start(presets: tuple[str, ...], told: str) -> None:
     with pytest.raises(InvalidInput) as refused, hosting("default", *presets):
         pass
     assert str(refused.value).startswith(told)
 
 
-def test_what_is_set_holds_for_every_vpa_of_the_process(site: Path) -> None:
+def test_presets_apply_to_every_vpa_of_the_process(site: Path) -> None:
     world = World("--set=recommendation-margin-fraction=1")
     world.add_workload("web")
 
@@ -150,7 +150,7 @@ def named(recommender: str, **parameters: str) -> dict[str, Any]:
 
 
 @pytest.mark.req("CR-07", "CR-08", "CR-18")
-def test_one_process_serves_its_own_and_installed_ones_and_none_suffers_for_another(site: Path) -> None:
+def test_built_in_and_installed_recommenders_of_a_process_do_not_affect_each_other(site: Path) -> None:
     announce(site, "unruly-package", UNRULY | {"broken": "no_such_module:X"})
     world = World("--recommender-name=default,unruly,broken", "--recommender-deadline=5s")
     for name in ("web", "plug", "bad", "crash", "broken"):
@@ -183,7 +183,7 @@ def test_one_process_serves_its_own_and_installed_ones_and_none_suffers_for_anot
     world.run(play)
 
 
-def test_a_shadow_is_counted_and_never_applied_and_one_that_is_not_here_is_reported_once(
+def test_a_shadow_is_observed_and_never_applied_and_a_missing_one_is_reported_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     world = World("--recommender-name=default,other", "--set=other.recommendation-margin-fraction=1.3")

@@ -79,7 +79,7 @@ def is_gone(pid: int) -> bool:
         return bool(select.select([ended], [], [], 5.0)[0])
 
 
-def test_what_it_declares_and_answers_comes_across_whole() -> None:
+def test_declaration_and_estimates_are_transferred_completely() -> None:
     with working() as (worker, seen):
         assert [parameter.name for parameter in worker.parameters] == ["mood", "millicores"]
         assert worker.parameters[0].kind is ParameterKind.CHOICE
@@ -109,7 +109,7 @@ def limited() -> Iterator[tuple[RecommenderWorker, Seen]]:
         ("shape", "RecommenderRaised", "recommender unruly answered with bounds of shape (3,)"),
     ],
 )
-def test_each_way_to_fail_is_named_and_others_are_answered_after_it(
+def test_each_kind_of_failure_is_reported_and_later_requests_succeed(
     limited: tuple[RecommenderWorker, Seen], mood: str, reason: str, told: str
 ) -> None:
     worker, seen = limited
@@ -122,7 +122,7 @@ def test_each_way_to_fail_is_named_and_others_are_answered_after_it(
     assert seen.failures == [reason]
 
 
-def test_one_that_hangs_is_killed_with_all_it_has_started_and_holds_up_the_others_for_one_deadline() -> None:
+def test_a_hanging_worker_is_killed_with_its_children_and_delays_others_for_one_deadline() -> None:
     with working() as (worker, seen):
         child = pid_of(worker)
         hanging, queued = (
@@ -138,7 +138,7 @@ def test_one_that_hangs_is_killed_with_all_it_has_started_and_holds_up_the_other
         assert seen.failures == ["RecommenderTimedOut"]
 
 
-def test_the_same_question_waits_after_a_failure_and_twice_as_long_after_the_next() -> None:
+def test_a_failed_request_is_retried_with_exponential_backoff() -> None:
     with working() as (worker, seen):
         for at, asked in ((0.0, True), (0.9, False), (1.0, True), (2.9, False), (3.0, True)):
             seen.time, before = at, len(seen.failures)
@@ -166,7 +166,7 @@ def test_the_same_question_waits_after_a_failure_and_twice_as_long_after_the_nex
         ),
     ],
 )
-def test_what_is_no_recommender_says_which_package_and_what_is_missing(value: str, told: str) -> None:
+def test_an_invalid_recommender_is_reported_with_its_package_and_problem(value: str, told: str) -> None:
     with working(value) as (worker, seen):
         assert worker.declared is None
         assert worker.unavailable_reason.startswith("recommender unruly of package unruly-package 1.0 cannot be used: ")
@@ -183,7 +183,7 @@ def test_what_is_no_recommender_says_which_package_and_what_is_missing(value: st
         ("import unlucky.more", "install its package again, or mend its entry point"),
     ],
 )
-def test_what_cannot_be_imported_says_what_to_do(
+def test_an_import_error_is_reported_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str, told: str
 ) -> None:
     (tmp_path / "unlucky.py").write_text(source)
@@ -193,13 +193,13 @@ def test_what_cannot_be_imported_says_what_to_do(
         assert worker.problem.endswith(told)
 
 
-def test_one_that_never_loads_is_given_up() -> None:
+def test_a_recommender_that_never_loads_is_killed() -> None:
     with working("unruly_recommender:impatient", start_seconds=0.5) as (worker, seen):
         assert worker.problem == "it did not start in time"
         assert seen.failures == ["RecommenderTimedOut"]
 
 
-def test_defaults_of_the_process_are_checked_against_what_it_declares() -> None:
+def test_presets_are_checked_against_the_declaration() -> None:
     with working(given={"millicores": "250"}) as (worker, _):
         assert {parameter.name: parameter.default for parameter in worker.parameters} == {
             "mood": "fine",
@@ -210,7 +210,7 @@ def test_defaults_of_the_process_are_checked_against_what_it_declares() -> None:
         assert worker.problem == 'flag --set: "millicores=-1": must be at least 0'
 
 
-def test_closing_leaves_no_process_behind_whatever_it_does() -> None:
+def test_closing_ends_the_process_in_any_state() -> None:
     with working() as (worker, _):
         child = pid_of(worker)
         pending = worker.start_estimate(ROWS, {"mood": "spin", "millicores": 1.0}, NOW)
@@ -254,7 +254,7 @@ def test_a_pass_starts_the_estimates_of_a_worker_before_it_waits_for_them() -> N
         assert isinstance(worker, RemoteRecommender)
 
 
-def test_a_worker_gets_neither_tokens_nor_the_way_to_the_cluster() -> None:
+def test_a_worker_gets_neither_tokens_nor_the_address_of_the_cluster() -> None:
     ours = {
         "PATH": "/bin",
         "PYTHONPATH": "/plugins",

@@ -35,13 +35,13 @@ def advised(*vpas: VerticalPodAutoscaler) -> SurveyAdvice:
     return advise(survey(*estimate_from_vpas([WEB, workload("other")], vpas)), AdvicePolicy(), EXAMPLE_PRICES, 0.0)
 
 
-def test_a_target_in_a_status_is_an_estimate_and_workloads_without_a_vpa_are_left_out() -> None:
+def test_a_target_in_a_status_is_an_estimate_and_workloads_without_a_vpa_are_skipped() -> None:
     (row,) = advised(vpa()).rows
     assert row.container.cpu.reason is OVER_REQUESTED
     assert (row.container.cpu.request, row.container.memory.request) == (120, 300 * MIB)
 
 
-def test_a_status_that_says_it_knows_little_changes_nothing() -> None:
+def test_a_status_with_low_confidence_changes_nothing() -> None:
     (row,) = advised(vpa(StatusCondition(type="LowConfidence", status="True"))).rows
     assert row.container.reason is LOW_CONFIDENCE
     assert not row.container.is_change

@@ -82,7 +82,7 @@ def test_a_workload_with_unknown_containers_has_those_of_its_history() -> None:
 
 @given(cuts=st.lists(st.integers(1, 575), max_size=5), seed=st.integers(0, 99))
 @example(max_examples=25, deadline=None)
-def test_pieces_make_what_the_whole_makes(cuts: list[int], seed: int) -> None:
+def test_batches_give_the_same_rows_as_a_single_one(cuts: list[int], seed: int) -> None:
     draw = np.random.default_rng(seed)
     times = NOW - STEP * np.arange(576, -1, -1.0)
     every = Measurements(times, draw.lognormal(-1, 1, 577), draw.lognormal(19, 0.3, 577))
@@ -101,7 +101,7 @@ def test_pieces_make_what_the_whole_makes(cuts: list[int], seed: int) -> None:
 
 @given(ago=st.floats(0.0, 1.99), days=st.sampled_from([0.5, 2.0]))
 @example(max_examples=20, deadline=None)
-def test_a_kill_counts_whenever_it_was(ago: float, days: float) -> None:
+def test_a_kill_counts_at_any_time(ago: float, days: float) -> None:
     kill = OomKill("shop", "odd", "", "app", NOW - ago * DAY)
     counting = usage_of([kill])
     counted(counting, measured(days))
@@ -123,7 +123,7 @@ def test_a_kill_of_a_pod_without_usage_counts_too() -> None:
     assert math.isnan(estimate.target.cpu) or estimate.target.cpu >= 0
 
 
-def test_the_estimate_is_what_the_recommender_says_of_a_vpa_with_this_usage() -> None:
+def test_the_estimate_equals_that_for_a_vpa_with_the_same_usage() -> None:
     counting = usage_of()
     found = measured(2.0)
     counted(counting, found)
@@ -142,7 +142,7 @@ def test_the_estimate_is_what_the_recommender_says_of_a_vpa_with_this_usage() ->
 
 
 @pytest.mark.parametrize("recommender", ["default", "adaptive", "phases"])
-def test_what_is_said_of_a_workload_does_not_depend_on_the_others(recommender: str) -> None:
+def test_the_estimate_of_a_workload_does_not_depend_on_others(recommender: str) -> None:
     asked = SurveySettings(built_in_recommenders()[recommender])
     counting = NamespaceUsageCounter("shop", {KEY: WEB}, {"odd": KEY}, asked)
     counted(counting, measured(3.0))
@@ -159,7 +159,7 @@ def test_what_is_said_of_a_workload_does_not_depend_on_the_others(recommender: s
         assert alone[0].containers[0].estimate.explanation
 
 
-def test_a_recommender_that_fails_is_named_and_nothing_is_made_up() -> None:
+def test_a_failed_recommender_is_reported_without_estimates() -> None:
     class Broken:
         name = "broken"
         needs_history = False
@@ -177,7 +177,7 @@ def test_a_recommender_that_fails_is_named_and_nothing_is_made_up() -> None:
 
 
 @pytest.mark.parametrize("recommender", sorted(built_in_recommenders()))
-def test_what_is_kept_comes_back_to_the_last_bit(recommender: str) -> None:
+def test_saved_usage_is_restored_exactly(recommender: str) -> None:
     counting = usage_of([OomKill("shop", "odd", "", "app", NOW - DAY)], built_in_recommenders()[recommender])
     counted(counting, measured(2.0))
     found = SavedNamespace("shop", tuple(counting.rows(NOW)), 1154, counting.series)
@@ -198,6 +198,6 @@ def test_what_is_kept_comes_back_to_the_last_bit(recommender: str) -> None:
         (b"", FIGURES, "is empty"),
     ],
 )
-def test_what_is_not_the_same_survey_is_refused(lines: bytes, figures: dict[str, str], says: str) -> None:
+def test_the_file_of_another_survey_is_refused(lines: bytes, figures: dict[str, str], says: str) -> None:
     with pytest.raises(InvalidRecording, match=says):
         read_saved_survey(lines, figures)

@@ -42,7 +42,7 @@ ROWS = st.lists(
 
 
 @given(ROWS, st.lists(st.integers(1, STEPS), unique=True).map(sorted))
-def test_batches_make_no_difference_and_sums_are_those_of_the_rows(
+def test_batches_do_not_change_totals_and_totals_are_sums_of_rows(
     rows: list[tuple[int, int, float, float]], cuts: list[int]
 ) -> None:
     found = counted(rows, cuts)
@@ -56,7 +56,7 @@ def test_batches_make_no_difference_and_sums_are_those_of_the_rows(
         assert found.memory[at] == pytest.approx(sum(bytes_) if bytes_ else np.nan, nan_ok=True)
 
 
-def test_unselected_workloads_are_left_out() -> None:
+def test_unselected_workloads_are_skipped() -> None:
     counter = WorkloadUsageCounter(["web"], 0.0, 60.0, 2)
     column = np.ones(4)
     counter.add_batch(KEYS, ["a", "a", "b", "c"], np.arange(4), Measurements(np.zeros(4), column, column))

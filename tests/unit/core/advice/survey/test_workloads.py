@@ -150,7 +150,7 @@ def test_requests_are_those_that_most_pods_have() -> None:
     assert workload.pods == 3
 
 
-def test_pods_that_are_over_do_not_count_as_pods() -> None:
+def test_ended_pods_do_not_count_as_pods() -> None:
     pods = tuple(pod(name, owner("Job", "once"), phase=phase) for name, phase in (("a", "Running"), ("b", "Succeeded")))
     assert only(found(pods=pods, Job=[made("once")])).pods == 1
     over = tuple(pod(name, owner("Job", "once"), phase="Failed") for name in "ab")
@@ -165,7 +165,7 @@ def test_kills_that_pods_show_are_reported() -> None:
     assert (kill.pod, kill.container, kill.time, kill.memory) == ("a", "app", THEN.timestamp(), 2**30)
 
 
-def test_a_kill_from_before_a_resize_is_not_taken_to_have_had_what_the_pod_has_now() -> None:
+def test_a_kill_before_a_resize_has_the_memory_of_the_template() -> None:
     status = ObservedContainerStatus(
         "app", last_state=ObservedState(terminated=ObservedTermination("OOMKilled", finished_at=THEN))
     )
@@ -180,7 +180,7 @@ def test_a_kill_from_before_a_resize_is_not_taken_to_have_had_what_the_pod_has_n
         assert [kill.memory for kill in find_workloads(present, WorkloadFilter()).kills] == [memory, memory]
 
 
-def test_labels_choose_workloads_by_their_own_or_else_by_their_pods() -> None:
+def test_label_selectors_match_labels_of_workloads_or_else_of_their_pods() -> None:
     def chosen(selector: str) -> list[str]:
         pods = (pod("a", owner("StatefulSet", "db"), labels={"tier": "pod"}), pod("b", labels={"tier": "bare"}))
         return named(
@@ -202,12 +202,12 @@ def test_labels_choose_workloads_by_their_own_or_else_by_their_pods() -> None:
         (["rollout"], []),
     ],
 )
-def test_kinds_are_called_as_people_call_them(kinds: list[str], chosen: list[str]) -> None:
+def test_kinds_have_short_names_and_plurals(kinds: list[str], chosen: list[str]) -> None:
     what = found(WorkloadFilter.parse(kinds=kinds), Deployment=[made("web")], StatefulSet=[made("db")])
     assert named(what) == chosen
 
 
-def test_what_is_no_choice_is_refused() -> None:
+def test_an_invalid_filter_is_refused() -> None:
     with pytest.raises(InvalidInput, match="is no key of a label"):
         WorkloadFilter.parse(job_labels=["not a label!"])
     with pytest.raises(InvalidInput):
