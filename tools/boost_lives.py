@@ -57,7 +57,7 @@ def life(story: Story) -> list[Moment]:
     if raised is None:
         raise SystemExit(f"nothing is boosted by {story.cpu}")
     begins = Moment(0.0, raised.request, raised.limit)
-    return [begins, *_ends(story, vpa, begins, {annotation_key(_APP): raised.memory})]
+    return [begins, *_ends(story, vpa, begins, {annotation_key(_APP): raised.annotation})]
 
 
 def _ends(story: Story, vpa: EffectiveVpa, boosted: Moment, annotations: Mapping[str, str]) -> Iterator[Moment]:
@@ -74,12 +74,12 @@ def _ends(story: Story, vpa: EffectiveVpa, boosted: Moment, annotations: Mapping
             applies=vpa.mode is not UpdateMode.OFF,
             limits=_NO_LIMITS,
             phases=phases,
-            memory=read_pre_boost_resources(annotations),
+            pre_boost=read_pre_boost_resources(annotations),
         ):
             yield Moment(now, container.requests["cpu"], container.limits.get("cpu"))
             return
         becomes_ready = story.ready_at if now < story.ready_at < math.inf else None
-        now = min((time for time in (phases.next_look, becomes_ready) if time is not None), default=None)
+        now = min((time for time in (phases.next_transition, becomes_ready) if time is not None), default=None)
 
 
 def _vpa(story: Story) -> EffectiveVpa:
@@ -93,7 +93,7 @@ def _vpa(story: Story) -> EffectiveVpa:
 
 def _shape(request: str, limit: str) -> PodShape:
     resources = {"requests": {"cpu": request}, "limits": {"cpu": limit}}
-    return PodShape.of(msgspec.convert({"containers": [{"name": _APP, "resources": resources}]}, PodSpec))
+    return PodShape.from_spec(msgspec.convert({"containers": [{"name": _APP, "resources": resources}]}, PodSpec))
 
 
 def _advice(story: Story, now: float) -> list[RecommendedResources]:

@@ -61,7 +61,7 @@ def _decisions() -> Iterator[str]:
 
 def _row(row: DecisionTableRow) -> str:
     stages, prospects = _named(row.stages, ResizeStage), _named(row.prospects, ResizeProspect)
-    return f"| {stages} | {prospects} | {row.way.lower()} | `{row.reason}` |"
+    return f"| {stages} | {prospects} | {row.kind.lower()} | `{row.reason}` |"
 
 
 def _named(values: Iterable[StrEnum], kind: type[StrEnum]) -> str:

@@ -222,7 +222,7 @@ async def _take(url: str, size: Size) -> Cost:
         return result
 
     remembered = best()
-    admission.decisions.rules.memo = DecisionCache(kept=0)
+    admission.decisions.rules.cache = DecisionCache(capacity=0)
     anew = best()
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -85,7 +85,7 @@ class _World:
         settings = UpdateSettings()
         self._gathering = WorkloadCache(on_change=self._changed)
         self._memory = UpdateMemory(self._gathering, settings)
-        self._planner = UpdatePlanner(settings, NodeHeadroom(must_know=False))
+        self._planner = UpdatePlanner(settings, NodeHeadroom(counts_all=False))
         self._counting = UpdaterMetrics(Metrics(UPDATER_METRICS, about_process=False))
         self._pods: dict[tuple[str, str], Pod] = {}
 
@@ -116,16 +116,16 @@ class _World:
     def run_pass(self) -> None:
         """Look at everything that is not at rest."""
         self._counting.begin_pass()
-        workloads = self._memory.restless(self._gathering.governed.workloads())
-        self._planner.forget(self._pods.values())
+        workloads = self._memory.select_changed(self._gathering.governors.list_workloads())
+        self._planner.retain_views(self._pods.values())
         for begin in range(0, len(workloads), AT_ONCE):
-            batch = self._memory.batch(workloads[begin : begin + AT_ONCE], NOW)
+            batch = self._memory.build_batch(workloads[begin : begin + AT_ONCE], NOW)
             for planned in self._made(batch):
-                if planned.error is not None or planned.plan.actions or not planned.gathered.pods:
-                    raise CannotMeasure(f"{planned.gathered.workload} needs something, and none should: {planned}")
+                if planned.error is not None or planned.plan.actions or not planned.snapshot.pods:
+                    raise CannotMeasure(f"{planned.snapshot.workload} needs something, and none should: {planned}")
                 self._memory.record_plan(planned)
-                self._counting.planned(planned.gathered, planned.plan)
-        self._counting.full_pass(dict(self._counting.looks))
+                self._counting.observe_plan(planned.snapshot, planned.plan)
+        self._counting.export_counts(dict(self._counting.counts_by_workload))
 
     def _made(self, batch: PlanningBatch) -> list[PlanResult]:
         with pause_garbage_collection():
@@ -146,13 +146,13 @@ class _World:
 
         yield "a VPA with other advice, put", _each(some, put_advice)
         yield "a pod of another size, put", _each(some, put_pod)
-        workloads = self._memory.restless(self._gathering.governed.workloads())
+        workloads = self._memory.select_changed(self._gathering.governors.list_workloads())
         if len(workloads) != len(some):
             raise CannotMeasure(f"{len(workloads)} workloads are to be looked at, and {len(some)} have changed")
         acting: list[int] = []
 
         def plan() -> None:
-            plans = self._made(self._memory.batch(workloads, NOW))
+            plans = self._made(self._memory.build_batch(workloads, NOW))
             acting.append(sum(bool(plan.plan.actions) for plan in plans))
 
         yield "a workload gathered and planned for", _timed(plan) / len(some)

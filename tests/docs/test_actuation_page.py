@@ -7,7 +7,7 @@ from pathlib import Path
 from trellis.core.resize.disruption_budget import PodAvailability, ReplicaBudget
 from trellis.core.resize.freeze import CLUSTER_FREEZE_CONFIG_MAP, FREEZE_ANNOTATION
 from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.state.attempts import backoff
+from trellis.core.resize.state.attempts import compute_backoff
 
 PAGE = " ".join((Path(__file__).resolve().parents[2] / "docs" / "concepts" / "actuation.md").read_text().split())
 HOUR = 3600
@@ -19,8 +19,8 @@ def allowed(replicas: int) -> int:
         replicas, [PodAvailability(living=True, serving=True)] * replicas, 1, RULES.eviction_tolerance
     )
     count = 0
-    while budget.refuses(serving=True) is None:
-        budget.disturb(serving=True)
+    while budget.find_refusal(serving=True) is None:
+        budget.record_disruption(serving=True)
         count += 1
     return count
 
@@ -38,7 +38,7 @@ def test_budgets_are_as_large_as_it_says() -> None:
 
 
 def test_loops_are_left_alone_for_as_long_as_it_says() -> None:
-    pauses = [backoff(times, RULES.loop_backoff, RULES.longest_loop_backoff) / HOUR for times in (1, 2, 99)]
+    pauses = [compute_backoff(times, RULES.loop_backoff, RULES.longest_loop_backoff) / HOUR for times in (1, 2, 99)]
     assert pauses == [1, 2, 24]
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from trellis.controllers.updater.settings import UpdaterSettings
 from trellis.core.resize.settings import UpdateSettings
-from trellis.core.resize.state.attempts import backoff
+from trellis.core.resize.state.attempts import compute_backoff
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
 PAGE = (DOCS / "guides" / "updater.md").read_text()
@@ -45,7 +45,7 @@ def test_every_metric_it_names_is_one() -> None:
 
 def pauses(first: float, longest: float) -> list[float]:
     """The first, the second and the longest one."""
-    return [backoff(times, first, longest) for times in (1, 2, 99)]
+    return [compute_backoff(times, first, longest) for times in (1, 2, 99)]
 
 
 @pytest.mark.parametrize(

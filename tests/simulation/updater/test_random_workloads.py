@@ -75,7 +75,7 @@ def mid_resize(pod: Document) -> bool:
 
 def holds(world: World, found: UpdatePlan, rules: UpdateSettings) -> None:
     """Every rule, written down once more, about a plan that has not been carried out yet."""
-    assert [decision.pod.name for decision in found.verdicts] == list(world.pods)
+    assert [decision.pod.name for decision in found.decisions] == list(world.pods)
     others = [action for action in found.actions if not isinstance(action, ResizePod) or not action.unboosts]
     evicted: list[Action] = [other for other in others if isinstance(other, EvictPod)]
     resized: list[ResizePod] = [other for other in others if isinstance(other, ResizePod)]
@@ -139,12 +139,12 @@ def run(world: World, rules: UpdateSettings, pauses: list[float]) -> int:
         evicted, resized = len(world.evicted), len(world.resized)
         running = len(world.serving())
         outcomes = world.execute(updates.actions, rules)
-        assert all(outcome.told is not WriteResult.INVALID for outcome in outcomes)
+        assert all(outcome.result is not WriteResult.INVALID for outcome in outcomes)
         assert len(world.serving()) >= min(running, world.budget)
         requirements_hold(world, world.evicted[evicted:], world.resized[resized:])
         count = len(updates.actions)
         # Whoever looks again before the cluster shows what was done does none of it a second time.
-        done = {outcome.action.pod.uid for outcome in outcomes if outcome.told is WriteResult.APPLIED}
+        done = {outcome.action.pod.uid for outcome in outcomes if outcome.result is WriteResult.APPLIED}
         stale = plan_updates(msgspec.structs.replace(view, attempts=world.attempts), world.now + 1, rules)
         assert done.isdisjoint(action.pod.uid for action in stale.actions)
         world.advance(pause)
@@ -221,7 +221,7 @@ def test_without_a_webhook_evictions_stop_after_the_first_pass() -> None:
     world = World(governor("Recreate"), {"containers": [container()]}, 4, webhook=False)
     run(world, UpdateSettings(), [60.0] * 50)
     assert len(world.evicted) <= 4
-    assert {decision.reason.code for decision in plan_updates(world.view(), world.now, UpdateSettings()).verdicts} == {
+    assert {decision.reason.code for decision in plan_updates(world.view(), world.now, UpdateSettings()).decisions} == {
         "EvictionLoop"
     }
     run(world, UpdateSettings(), [600.0] * 6 * 24)

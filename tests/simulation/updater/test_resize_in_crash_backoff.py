@@ -96,7 +96,7 @@ def test_a_missed_resize_is_written_once_more_when_the_container_runs(mode: str)
         pod = world.get_pod()
         missed.put(pod)
         uids = frozenset({pod.metadata.uid}) if pod.metadata.uid in missed else frozenset[str]()
-        view = WorkloadView(ruling, (PodView.of(pod),), missed=uids)
+        view = WorkloadView(ruling, (PodView.from_pod(pod),), missed_resizes=uids)
         for action in plan_updates(view, world.kernel.now, UpdateSettings(down_patience=1e6)).actions:
             assert isinstance(action, ResizePod)
             resizes.append(world.cluster.resize(action.pod, action.patch))

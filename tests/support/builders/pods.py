@@ -31,7 +31,7 @@ def pod(*containers: Document, **spec: Any) -> Document:
 
 
 def read_shape(document: Document) -> PodShape:
-    return PodShape.of(msgspec.convert(document["spec"], PodSpec))
+    return PodShape.from_spec(msgspec.convert(document["spec"], PodSpec))
 
 
 def policies(*documents: Document) -> EffectiveVpa:

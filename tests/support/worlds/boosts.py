@@ -73,7 +73,7 @@ class Life(msgspec.Struct):
 
     @property
     def shape(self) -> PodShape:
-        return PodShape.of(msgspec.convert(self.spec, PodSpec))
+        return PodShape.from_spec(msgspec.convert(self.spec, PodSpec))
 
     def cpu(self, name: str = "app") -> tuple[int | None, int | None]:
         """Request and limit in millicores."""
@@ -133,10 +133,10 @@ def start(
         ceiling=ceiling,
         resizable=is_resizable(msgspec.convert(begun.spec, PodSpec)),
     )
-    for raised in boost.raised:
+    for raised in boost.containers:
         limit = {} if raised.limit is None else {"cpu": raised.limit}
         begun.set(raised.container.name, {"cpu": raised.request}, limit)
-        begun.annotations[annotation_key(raised.container.name)] = raised.memory
+        begun.annotations[annotation_key(raised.container.name)] = raised.annotation
     begun.boost = boost
     return begun
 
@@ -171,7 +171,7 @@ def end(
         applies=vpa.mode is not UpdateMode.OFF,
         limits=limits,
         phases=after.phases,
-        memory=read_pre_boost_resources(life.annotations),
+        pre_boost=read_pre_boost_resources(life.annotations),
     )
     for unboosted in after.ended:
         if unboosted.requests:

@@ -131,7 +131,7 @@ def hvpa_pods(*buckets: Any, targets: Targets | None = None, **spec: Any) -> Gov
 
 
 def build_pod_view(pod: Document) -> PodView:
-    return PodView.of(msgspec.convert(pod, Pod))
+    return PodView.from_pod(msgspec.convert(pod, Pod))
 
 
 def workload(governor_: Governor, *pods: Document, **more: Any) -> WorkloadView:
@@ -144,7 +144,7 @@ def decided(governor_: Governor, *pods: Document, settings: UpdateSettings | Non
 
 
 def list_decisions(plan: UpdatePlan) -> list[tuple[str, str]]:
-    return [(decision.way.value, decision.reason.code) for decision in plan.verdicts]
+    return [(decision.kind.value, decision.reason.code) for decision in plan.decisions]
 
 
 def pair(pod: Document) -> tuple[Document, Document]:
@@ -201,7 +201,7 @@ class World:
         return WorkloadView(
             self.governor,
             tuple(build_pod_view(pod) for pod in self.pods.values()),
-            configured={GROUP: self.replicas},
+            configured_replicas={GROUP: self.replicas},
             limits=self.limits,
             attempts=self.attempts,
         )

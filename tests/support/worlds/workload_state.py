@@ -76,6 +76,6 @@ class CachedWorkload:
         ]
 
     def snapshot(self) -> WorkloadSnapshot:
-        result = self.cache.gather(WEB, NOW)
+        result = self.cache.build_snapshot(WEB, NOW)
         assert result is not None
         return result

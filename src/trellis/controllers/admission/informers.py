@@ -21,7 +21,7 @@ from trellis.core.cluster.owners import ObjectLookup
 from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
 from trellis.core.fit import NodeTable
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
-from trellis.core.sizing.governors import governor_of
+from trellis.core.sizing.governors import get_governor
 from trellis.kube.resources import HVPAS, LIMIT_RANGES, NODES, VPAS, Resource
 from trellis.kube.watch.cache import ObjectChange
 from trellis.kube.watch.informer import Informer
@@ -109,13 +109,13 @@ class AdmissionInformers:
 
     def _vpa_changed(self, change: ObjectChange[VerticalPodAutoscaler]) -> None:
         if self._scope.covers(change.key[0]):
-            self.governors.put(VPAS.kind, *change.key, governor_of(change.new))
+            self.governors.put(VPAS.kind, *change.key, get_governor(change.new))
             if change.old is None:
                 self._on_new_target()
 
     def _hvpa_changed(self, change: ObjectChange[Hvpa]) -> None:
         if self._scope.covers(change.key[0]):
-            self.governors.put(HVPAS.kind, *change.key, governor_of(change.new))
+            self.governors.put(HVPAS.kind, *change.key, get_governor(change.new))
             if change.old is None:
                 self._on_new_target()
 
@@ -129,6 +129,6 @@ class AdmissionInformers:
 
     def _workload_changed(self, kind: str) -> Callable[[ObjectChange[Any]], None]:
         def changed(change: ObjectChange[Any]) -> None:
-            self.governors.target_changed(kind, *change.key)
+            self.governors.drop_selector(kind, *change.key)
 
         return changed

@@ -130,14 +130,14 @@ class ReviewService:
 
         def scales_changed(targets: Any) -> None:
             for target in targets:
-                governors.target_changed(target.kind, target.namespace, target.name)
+                governors.drop_selector(target.kind, target.namespace, target.name)
 
-        await self._lookups.keep_scales(governors.scaled_targets, scales_changed)
+        await self._lookups.keep_scales(governors.list_scaled_targets, scales_changed)
 
     async def _export(self, server: ReviewServer | None) -> None:
         while True:
             self._informer_set.export(self._metrics)
-            counts = self._informers.governors.counts()
+            counts = self._informers.governors.count_by_kind()
             self._metrics.set_all(named.GOVERNORS, {(kind,): float(count) for kind, count in counts.items()})
             self._metrics.set(named.CONNECTIONS, float(len(server)) if server is not None else 0.0)
             await asyncio.sleep(_EXPORT_SECONDS)

@@ -15,7 +15,7 @@ from trellis.controllers.buffers.node_classes import NodeClasses
 from trellis.controllers.buffers.state import BufferStates
 from trellis.core.buffers.pod_summaries import is_relevant_workload_change
 from trellis.core.cluster.store import key_of
-from trellis.core.sizing.governors import governor_of
+from trellis.core.sizing.governors import get_governor
 from trellis.kube.resources import JOBS
 from trellis.kube.watch.cache import ObjectChange
 from trellis.runtime.queue_controller import Enqueue
@@ -91,7 +91,7 @@ class BufferChangeHandlers:
 
     def _governor_changed(self, change: ObjectChange[Any]) -> None:
         for version in (change.old, change.new):
-            governor = governor_of(version)
+            governor = get_governor(version)
             if governor is not None:
                 target = governor.claim.target
                 self._enqueue_by_target(target.namespace, target.kind, target.name)

@@ -22,7 +22,7 @@ from trellis.core.buffers.pod_summaries import CountedTarget, PodDemands
 from trellis.core.cluster.owners import ObjectLookup
 from trellis.core.cluster.store import BY_NAMESPACE, index_by_namespace
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
-from trellis.core.sizing.governors import governor_of
+from trellis.core.sizing.governors import get_governor
 from trellis.kube.discovery import Served
 from trellis.kube.resources import HVPAS, JOBS, LIMIT_RANGES, NODES, OBSERVED_CRON_JOBS, RESOURCE_QUOTAS, VPAS
 from trellis.kube.watch.cache import ObjectChange
@@ -130,13 +130,13 @@ class BufferInformers:
     def _governor_changed(self, kind: str) -> Callable[[ObjectChange[Any]], None]:
         def changed(change: ObjectChange[Any]) -> None:
             if self._scope.covers(change.key[0]):
-                self.governors.put(kind, *change.key, governor_of(change.new))
+                self.governors.put(kind, *change.key, get_governor(change.new))
 
         return changed
 
     def _workload_changed(self, kind: str) -> Callable[[ObjectChange[Any]], None]:
         def changed(change: ObjectChange[Any]) -> None:
-            self.governors.target_changed(kind, *change.key)
+            self.governors.drop_selector(kind, *change.key)
 
         return changed
 

@@ -57,7 +57,7 @@ class GovernorLookup:
 
     async def find(self, target: TargetRef, labels: Labels, scale: ScaleInfo | None) -> Governor | None:
         """The governor of the pods of a target with these labels. `scale` is that of a target without an informer."""
-        if not self._governors.rules_in(target.namespace):
+        if not self._governors.governs_namespace(target.namespace):
             return None
         scales = {target: scale} if scale is not None else {}
         owners = Owners(self._workloads, scales)

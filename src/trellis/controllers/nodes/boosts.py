@@ -23,7 +23,7 @@ from trellis.core.cluster.store import BY_NAMESPACE, Snapshot, index_by_namespac
 from trellis.core.fit.resources import ResourceCounts
 from trellis.core.nodes.scale_down.drainability import StartupBoosts, no_boosts
 from trellis.core.recommend.capping import NamespaceLimits, read_limit_ranges
-from trellis.core.sizing.governors import Governor, governor_of
+from trellis.core.sizing.governors import Governor, get_governor
 from trellis.kube.discovery import Served
 from trellis.kube.resources import HVPAS, LIMIT_RANGES, VPAS
 from trellis.kube.watch.informer import Informer
@@ -63,7 +63,7 @@ class BoostInformers:
 
     def _governors(self, kind: str, informer: Informer[Any]) -> Iterable[tuple[tuple[str, str, str], Governor]]:
         for key, vpa in informer.snapshot().objects.items():
-            governor = governor_of(vpa)
+            governor = get_governor(vpa)
             if governor is not None and self._covers(key[0]):
                 yield (kind, *key), governor
 
@@ -88,7 +88,7 @@ class _StartingBoosts:
         """By container, the millicores with which its replacement would start; only those that would be boosted."""
         namespace = pod.metadata.namespace
         controller = build_controller_ref(namespace, pod.metadata.controller)
-        if controller is None or not self._governors.rules_in(namespace):
+        if controller is None or not self._governors.governs_namespace(namespace):
             return {}
         topmost = self._owners.follow(controller).topmost
         governor = self._governors.find(topmost, pod.metadata.labels, self._owners) if topmost is not None else None

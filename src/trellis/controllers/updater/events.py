@@ -47,7 +47,7 @@ _TEMPORARY: Final = frozenset({TOLERANCE_USED_UP, RESIZE_UNDER_WAY, POD_PENDING}
 
 # Upstream says these of each pod, in these words.
 _SKIPPED: Final = frozenset({RESIZE_INFEASIBLE, RESIZE_REFUSED})
-_WHY_SKIPPED: Final = (
+_SKIPPED_MESSAGE: Final = (
     "Previously recorded in-place update was infeasible, "
     "current recommendation is not lower than previous, skipping resize"
 )
@@ -66,7 +66,7 @@ class UpdaterEvents:
         self._skipped: dict[WorkloadKey, frozenset[PodRef]] = {}
         self._long: dict[WorkloadKey, frozenset[PodRef]] = {}
 
-    def decided(self, workload: WorkloadKey, governor: Governor, decisions: Collection[PodDecision]) -> None:
+    def record_decisions(self, workload: WorkloadKey, governor: Governor, decisions: Collection[PodDecision]) -> None:
         """Record what keeps pods of a workload from a change they need, when it begins."""
         counts: Counter[Reason] = Counter()
         details: dict[Reason, str] = {}
@@ -77,12 +77,12 @@ class UpdaterEvents:
         before = self._recorded.get(workload, frozenset())
         for reason, pods in counts.items():
             if reason not in before:
-                about = f" ({details[reason]})" if details[reason] else ""
-                subject = _subject(governor, next(iter(decisions)).pod)
-                self._record(subject, reason, f"{pluralize(pods, 'pod')}: {reason.meaning}{about}")
+                suffix = f" ({details[reason]})" if details[reason] else ""
+                subject = _event_subject(governor, next(iter(decisions)).pod)
+                self._record(subject, reason, f"{pluralize(pods, 'pod')}: {reason.meaning}{suffix}")
                 log = _log.warning if reason.severity is not Severity.INFO else _log.info
-                more: dict[str, Any] = {"details": details[reason]} if details[reason] else {}
-                log("news of pods", by=_name(governor), reason=reason, pods=pods, **more)
+                extra_fields: dict[str, Any] = {"details": details[reason]} if details[reason] else {}
+                log("news of pods", by=_governor_name(governor), reason=reason, pods=pods, **extra_fields)
         if counts:
             self._recorded[workload] = frozenset(counts)
         else:
@@ -93,26 +93,28 @@ class UpdaterEvents:
     def _record_skipped(self, workload: WorkloadKey, decisions: Collection[PodDecision]) -> None:
         """Record an Event about each pod whose resize is not tried again, when that begins."""
         skipped = [
-            decision.pod for decision in decisions if decision.way is DecisionKind.LEAVE and decision.reason in _SKIPPED
+            decision.pod
+            for decision in decisions
+            if decision.kind is DecisionKind.LEAVE and decision.reason in _SKIPPED
         ]
         before = self._skipped.pop(workload, _NO_PODS)
         for pod in skipped:
             if pod not in before:
-                self._record(_pod(pod), RESIZE_SKIPPED, _WHY_SKIPPED)
+                self._record(_pod_reference(pod), RESIZE_SKIPPED, _SKIPPED_MESSAGE)
         if skipped:
             self._skipped[workload] = frozenset(skipped)
 
     def _record_long_boosts(self, workload: WorkloadKey, decisions: Collection[PodDecision]) -> None:
         """Record an Event about each pod that has been boosted for long, when that begins."""
-        long = {decision.pod: decision for decision in decisions if BOOSTED_FOR_LONG in decision.warnings}
+        long_boosted = {decision.pod: decision for decision in decisions if BOOSTED_FOR_LONG in decision.warnings}
         before = self._long.pop(workload, _NO_PODS)
-        for pod, decision in long.items():
+        for pod, decision in long_boosted.items():
             if pod not in before:
-                about = f" ({decision.details})" if decision.details else ""
-                message = f"Pod {pod.name} has been boosted for more than 10 minutes{about}: {decision.reason.meaning}"
-                self._record(_pod(pod), BOOSTED_FOR_LONG, message)
-        if long:
-            self._long[workload] = frozenset(long)
+                suffix = f" ({decision.details})" if decision.details else ""
+                message = f"Pod {pod.name} has been boosted for more than 10 minutes{suffix}: {decision.reason.meaning}"
+                self._record(_pod_reference(pod), BOOSTED_FOR_LONG, message)
+        if long_boosted:
+            self._long[workload] = frozenset(long_boosted)
 
     def forget(self, workload: WorkloadKey) -> None:
         """Nothing governs the workload any more."""
@@ -120,7 +122,9 @@ class UpdaterEvents:
         self._skipped.pop(workload, None)
         self._long.pop(workload, None)
 
-    def executed(self, governor: Governor, action: Action, decision: PodDecision | None, outcome: WriteOutcome) -> None:
+    def record_execution(
+        self, governor: Governor, action: Action, decision: PodDecision | None, outcome: WriteOutcome
+    ) -> None:
         """Record an action that was applied, and log one that was not."""
         pod = action.pod
         reason = decision.reason if decision is not None else None
@@ -128,7 +132,7 @@ class UpdaterEvents:
         fields: dict[str, Any] = {
             "action": type(action).__name__,
             "pod": f"{pod.namespace}/{pod.name}",
-            "by": _name(governor),
+            "by": _governor_name(governor),
             "reason": reason,
         }
         if need is not None:
@@ -139,57 +143,57 @@ class UpdaterEvents:
             return
         _log.info("done", **fields)
         if isinstance(action, EvictPod):
-            self._record(_pod(pod), EVICTED_BY_VPA, "")
+            self._record(_pod_reference(pod), EVICTED_BY_VPA, "")
             message = f"VPA Updater evicted Pod {pod.name} to apply resource recommendation."
-            self._record(reference_to(governor), EVICTED_POD, message)
+            self._record(build_governor_reference(governor), EVICTED_POD, message)
         elif isinstance(action, ResizePod):
-            self._record(_pod(pod), RESIZED_BY_VPA, "")
+            self._record(_pod_reference(pod), RESIZED_BY_VPA, "")
 
-    def refused(self, governor: Governor, outcomes: Iterable[core.ActionResult]) -> None:
+    def record_refusals(self, governor: Governor, outcomes: Iterable[core.ActionResult]) -> None:
         """Record what the API server refused of a plan: one Event for all pods with the same refusal."""
         refusals: dict[str, list[core.ActionResult]] = {}
         for outcome in outcomes:
-            if outcome.told is not Result.APPLIED and outcome.told not in _USUAL:
-                refusals.setdefault(outcome.why.replace(outcome.action.pod.name, ""), []).append(outcome)
+            if outcome.result is not Result.APPLIED and outcome.result not in _USUAL:
+                refusals.setdefault(outcome.message.replace(outcome.action.pod.name, ""), []).append(outcome)
         for same in refusals.values():
             others = f" and {len(same) - 1} more" if len(same) > 1 else ""
-            about = f"Pod {same[0].action.pod.name}{others}: {same[0].why or same[0].told}"
-            self._record(_subject(governor, same[0].action.pod), UPDATE_REFUSED, about)
+            about = f"Pod {same[0].action.pod.name}{others}: {same[0].message or same[0].result}"
+            self._record(_event_subject(governor, same[0].action.pod), UPDATE_REFUSED, about)
 
-    def outdated(self, governor: Governor, action: Action, change: str) -> None:
+    def log_outdated(self, governor: Governor, action: Action, change: str) -> None:
         """Log an action that was dropped, because its workload has changed since the plan."""
         _log.info(
             "dropped",
             action=type(action).__name__,
             pod=f"{action.pod.namespace}/{action.pod.name}",
-            by=_name(governor),
+            by=_governor_name(governor),
             why=change,
         )
 
 
-def reference_to(governor: Governor) -> ObjectReference:
+def build_governor_reference(governor: Governor) -> ObjectReference:
     """A reference to the object that governs."""
     kind = HVPA if governor.kind == HVPA.name else VPA
     claim = governor.claim
     return ObjectReference(kind.name, claim.namespace, claim.name, claim.uid, f"{kind.group}/{kind.version}")
 
 
-def _subject(governor: Governor, pod: PodRef) -> ObjectReference:
+def _event_subject(governor: Governor, pod: PodRef) -> ObjectReference:
     """What an Event is about: the object that governs, or the pod where none does."""
-    return reference_to(governor) if governor.is_object else _pod(pod)
+    return build_governor_reference(governor) if governor.is_object else _pod_reference(pod)
 
 
-def _pod(pod: PodRef) -> ObjectReference:
+def _pod_reference(pod: PodRef) -> ObjectReference:
     return ObjectReference("Pod", pod.namespace, pod.name, pod.uid, "v1")
 
 
-def _name(governor: Governor) -> str:
+def _governor_name(governor: Governor) -> str:
     return f"{governor.kind} {governor.claim.namespace}/{governor.claim.name}" if governor.is_object else "no object"
 
 
 def _reportable_reasons(decision: PodDecision) -> tuple[Reason, ...]:
     """The reasons of a decision that are worth an Event: warnings, and why a pod does not get what it needs."""
     reason = decision.reason
-    held = decision.way in {DecisionKind.WAIT, DecisionKind.LEAVE} and reason not in _TEMPORARY
-    matters = held and (decision.need is not None or reason.severity is not Severity.INFO or reason is FROZEN)
-    return (*((reason,) if matters else ()), *decision.warnings)
+    is_held = decision.kind in {DecisionKind.WAIT, DecisionKind.LEAVE} and reason not in _TEMPORARY
+    is_reportable = is_held and (decision.need is not None or reason.severity is not Severity.INFO or reason is FROZEN)
+    return (*((reason,) if is_reportable else ()), *decision.warnings)

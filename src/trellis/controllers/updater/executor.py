@@ -30,7 +30,7 @@ from trellis.core.resize import actions as core
 from trellis.core.resize.actions import PodDecision
 from trellis.core.resize.freeze import Freeze
 from trellis.core.resize.planner import PlanResult, UpdateMemory
-from trellis.core.resize.state.attempts import ActionResult, requeue_delay
+from trellis.core.resize.state.attempts import ActionResult, find_requeue_delay
 from trellis.core.resize.state.indexes import WorkloadKey
 from trellis.core.resize.state.workload_cache import WorkloadCache, WorkloadSnapshot
 from trellis.core.sizing.governors import Governor
@@ -56,8 +56,8 @@ class WritePriority(IntEnum):
 class WriteQueue:
     """A priority queue of jobs, and its workers. `run` in a task of its own. A job raises nothing."""
 
-    def __init__(self, seats: int) -> None:
-        self._seats = seats
+    def __init__(self, workers: int) -> None:
+        self._workers = workers
         self._waiting: asyncio.PriorityQueue[tuple[int, int, WriteJob]] = asyncio.PriorityQueue()
         self._numbers = count()
         self._closed = False
@@ -72,14 +72,14 @@ class WriteQueue:
     async def run(self) -> None:
         """Run jobs until the queue is closed, and then finish those that have started."""
         async with asyncio.TaskGroup() as group:
-            for number in range(self._seats):
+            for number in range(self._workers):
                 group.create_task(self._work(), name=f"write-{number}")
 
     def close(self) -> None:
         """Start no further job."""
         self._closed = True
-        for _ in range(self._seats):
-            self._waiting.put_nowait((-1, next(self._numbers), _nothing))
+        for _ in range(self._workers):
+            self._waiting.put_nowait((-1, next(self._numbers), _no_job))
 
     async def _work(self) -> None:
         while not self._closed:
@@ -88,25 +88,25 @@ class WriteQueue:
                 await job()
 
 
-async def _nothing() -> None:
+async def _no_job() -> None:
     return
 
 
 class WriteRateLimiter:
     """Limits writes to a rate. `call` is called with a workload whose write may go next."""
 
-    def __init__(self, rate: Rate, call: Callable[[WorkloadKey], None]) -> None:
+    def __init__(self, rate: Rate, on_admitted: Callable[[WorkloadKey], None]) -> None:
         self._rate = rate
-        self._call = call
+        self._on_admitted = on_admitted
         self._bucket = TokenBucket(rate, _clock())
         self._waiting: dict[WorkloadKey, None] = {}
-        self._called: dict[WorkloadKey, None] = {}
+        self._admitted: dict[WorkloadKey, None] = {}
         self._timer: asyncio.TimerHandle | None = None
 
-    def may_go(self, workload: WorkloadKey) -> bool:
+    def admit(self, workload: WorkloadKey) -> bool:
         """Whether one pod of a workload may be changed now; if not, the workload will be called."""
-        if workload in self._called:
-            del self._called[workload]
+        if workload in self._admitted:
+            del self._admitted[workload]
             return True
         if not self._waiting and self._bucket.try_take(_clock()):
             return True
@@ -123,8 +123,8 @@ class WriteRateLimiter:
         while self._waiting and self._bucket.try_take(_clock()):
             workload = next(iter(self._waiting))
             del self._waiting[workload]
-            self._called[workload] = None
-            self._call(workload)
+            self._admitted[workload] = None
+            self._on_admitted(workload)
         if self._waiting:
             self._arm()
 
@@ -133,23 +133,23 @@ def _clock() -> float:
     return asyncio.get_running_loop().time()
 
 
-def why_stale(
+def find_staleness(
     state: StateFeed, snapshot: WorkloadSnapshot, uid: str, now: float, *, ignored: Collection[str]
 ) -> str | None:
     """Why an action on a pod must not be executed any more, if so; changes of `ignored` pods beside it do not count."""
-    cache = state.gathering
+    cache = state.cache
     governor, frozen = _current_governor(cache, snapshot, now)
     if governor is not snapshot.governor:
         return "what governs the pod has changed"
     if frozen is not None:
         return str(frozen)
     for pod in snapshot.pods:
-        is_it = pod.metadata.uid == uid
-        if is_it or pod.metadata.uid not in ignored:
-            current = state.pod(pod.metadata.namespace, pod.metadata.name)
-            current = cache.echoes.apply_to(current, now) if current is not None else None
+        is_target = pod.metadata.uid == uid
+        if is_target or pod.metadata.uid not in ignored:
+            current = state.get_pod(pod.metadata.namespace, pod.metadata.name)
+            current = cache.pending_writes.apply_to(current, now) if current is not None else None
             if _readiness(current) != _readiness(pod):
-                return "the pod has changed" if is_it else f"the pod {pod.metadata.name} beside it has changed"
+                return "the pod has changed" if is_target else f"the pod {pod.metadata.name} beside it has changed"
     return None
 
 
@@ -158,12 +158,12 @@ def _current_governor(
 ) -> tuple[Governor | None, Freeze | None]:
     """What governs the workload now, and what freezes it."""
     if not snapshot.governor.is_object:
-        current = cache.gather(snapshot.workload, now)
-        return (current.governor, current.frozen) if current is not None else (None, None)
-    governing = cache.governed.find(snapshot.workload)
+        current = cache.build_snapshot(snapshot.workload, now)
+        return (current.governor, current.freeze) if current is not None else (None, None)
+    governing = cache.governors.find(snapshot.workload)
     if governing is None:
         return None, None
-    return governing.governor, cache.frozen(snapshot.workload[0], governing)
+    return governing.governor, cache.find_freeze(snapshot.workload[0], governing)
 
 
 def _readiness(pod: Pod | None) -> tuple[str, str, str]:
@@ -185,7 +185,7 @@ class UpdatePlanResult(msgspec.Struct, frozen=True):
     """The results of a plan; `retry_in` is in how many seconds to plan again, None if only after a change."""
 
     workload: WorkloadKey
-    outcomes: tuple[ActionResult, ...]
+    results: tuple[ActionResult, ...]
     retry_in: float | None
 
 
@@ -196,9 +196,9 @@ class _PlanExecution:
     """A plan that is being executed. `open_pods` counts the pods whose actions have not ended."""
 
     def __init__(self, planned: PlanResult, pods: int, on_executed: OnExecuted) -> None:
-        self.snapshot: WorkloadSnapshot = planned.gathered
-        self.acted_on = frozenset(action.pod.uid for action in planned.plan.actions)
-        self.decisions = {decision.pod.uid: decision for decision in planned.plan.verdicts}
+        self.snapshot: WorkloadSnapshot = planned.snapshot
+        self.pods_with_actions = frozenset(action.pod.uid for action in planned.plan.actions)
+        self.decisions = {decision.pod.uid: decision for decision in planned.plan.decisions}
         self.results: list[ActionResult] = []
         self.delays: list[float] = []
         self.open_pods = pods
@@ -242,7 +242,7 @@ class UpdateExecutor:
         for actions in by_pod.values():
             priority = min(map(_priority, actions))
             limiter = self._limiters.get(priority)
-            if limiter is None or limiter.may_go(planned.gathered.workload):
+            if limiter is None or limiter.admit(planned.snapshot.workload):
                 self._queue.add(priority, partial(self._run, execution, actions))
             else:
                 self._drop(execution, actions)
@@ -250,7 +250,7 @@ class UpdateExecutor:
     def _drop(self, execution: _PlanExecution, actions: Sequence[core.Action]) -> None:
         """The rate is used up: another plan will be made of what is known then."""
         for action in actions:
-            self._memory.record_action_end(action, self._now(), done=False)
+            self._memory.record_action_end(action, self._now(), is_applied=False)
         # Not before the caller is done with this plan.
         asyncio.get_running_loop().call_soon(self._close, execution)
 
@@ -268,38 +268,38 @@ class UpdateExecutor:
         execution.open_pods -= 1
         if not execution.open_pods:
             snapshot, results = execution.snapshot, execution.results
-            self._events.refused(snapshot.governor, results)
+            self._events.record_refusals(snapshot.governor, results)
             retry_in = min(execution.delays) if execution.delays else None
             execution.on_executed(UpdatePlanResult(snapshot.workload, tuple(results), retry_in))
 
     async def _execute(self, execution: _PlanExecution, action: core.Action) -> None:
         snapshot = execution.snapshot
         # What ends a boost is right whatever has become of the pods beside it.
-        ignored = {pod.metadata.uid for pod in snapshot.pods} if _ends_boost(action) else execution.acted_on
-        stale_reason = why_stale(self._state, snapshot, action.pod.uid, self._now(), ignored=ignored)
+        ignored = {pod.metadata.uid for pod in snapshot.pods} if _ends_boost(action) else execution.pods_with_actions
+        stale_reason = find_staleness(self._state, snapshot, action.pod.uid, self._now(), ignored=ignored)
         if stale_reason is not None:
-            self._events.outdated(snapshot.governor, action, stale_reason)
-            self._counters.outdated()
-            self._memory.record_action_end(action, self._now(), done=False)
+            self._events.log_outdated(snapshot.governor, action, stale_reason)
+            self._counters.count_outdated()
+            self._memory.record_action_end(action, self._now(), is_applied=False)
             execution.delays.append(0.0)
             return
         began = asyncio.get_running_loop().time()
         outcome = await self._writer.write(_to_kube_action(action))
         now = self._now()
-        self._memory.record_action_end(action, now, done=outcome.applied)
-        self._remember(snapshot.workload, action, outcome, now)
+        self._memory.record_action_end(action, now, is_applied=outcome.applied)
+        self._expect_write(snapshot.workload, action, outcome, now)
         decision: PodDecision | None = execution.decisions.get(action.pod.uid)
-        self._events.executed(snapshot.governor, action, decision, outcome)
-        self._counters.executed(snapshot, action, outcome, asyncio.get_running_loop().time() - began)
+        self._events.record_execution(snapshot.governor, action, decision, outcome)
+        self._counters.observe_execution(snapshot, action, outcome, asyncio.get_running_loop().time() - began)
         execution.results.append(ActionResult(action, outcome.result, outcome.retry_after, outcome.message))
-        if (delay := requeue_delay(outcome.result)) is not None:
+        if (delay := find_requeue_delay(outcome.result)) is not None:
             execution.delays.append(delay)
         if outcome.applied and isinstance(action, core.ResizePod) and not action.unboosts:
-            await self._mark(action)
+            await self._annotate_resized(action)
 
-    def _remember(self, workload: WorkloadKey, action: core.Action, outcome: kube.WriteOutcome, now: float) -> None:
+    def _expect_write(self, workload: WorkloadKey, action: core.Action, outcome: kube.WriteOutcome, now: float) -> None:
         """Keep what was written until the watch shows it."""
-        pending = self._state.gathering.echoes
+        pending = self._state.cache.pending_writes
         if isinstance(action, core.EvictPod):
             if outcome.applied:
                 pending.expect_eviction(action.pod.uid)
@@ -310,15 +310,15 @@ class UpdateExecutor:
         elif outcome.applied:
             pending.expect_write(action.pod.uid, outcome.resource_version)
 
-    async def _mark(self, action: core.ResizePod) -> None:
+    async def _annotate_resized(self, action: core.ResizePod) -> None:
         """Set upstream's annotation on a pod that was resized; if that fails, the pod is resized all the same."""
-        pod = self._state.pod(action.pod.namespace, action.pod.name)
+        pod = self._state.get_pod(action.pod.namespace, action.pod.name)
         if pod is not None and IN_PLACE_UPDATED_ANNOTATION in pod.metadata.annotations:
             return
         patch = merge_patch({"metadata": {"annotations": {IN_PLACE_UPDATED_ANNOTATION: "true"}}})
         outcome = await self._writer.write(PatchObject(_target(action), patch))
         if outcome.applied:
-            self._state.gathering.echoes.expect_write(action.pod.uid, outcome.resource_version)
+            self._state.cache.pending_writes.expect_write(action.pod.uid, outcome.resource_version)
 
 
 def _priority(action: core.Action) -> WritePriority:

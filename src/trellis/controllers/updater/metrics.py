@@ -152,23 +152,23 @@ class DecisionCounts(msgspec.Struct, frozen=True):
     mode: str
     size: str
     pods: int
-    ways: Counter[tuple[str, str]]
+    decisions: Counter[tuple[str, str]]
     warnings: Counter[str]
     # Whether the object lets the updater change running pods at all: others are not controlled, as upstream has it.
-    controls: bool
+    is_controlling: bool
 
-    def matching(self) -> tuple[int, int]:
+    def count_pending(self) -> tuple[int, int]:
         """How many pods are to be evicted and resized, now or after others."""
         evicts, resizes = (
-            sum(count for (way, _), count in self.ways.items() if way == kind.value)
+            sum(count for (way, _), count in self.decisions.items() if way == kind.value)
             for kind in (DecisionKind.EVICT, DecisionKind.RESIZE)
         )
         # If no pod may be disrupted now, the tolerance is used up by other pods, and no waiting pod is next.
-        next_ones = (*_WAITING_REASONS, TOLERANCE_USED_UP) if evicts or resizes else _WAITING_REASONS
-        waiting = sum(self.ways[DecisionKind.WAIT.value, reason.code] for reason in next_ones)
+        waiting_reasons = (*_WAITING_REASONS, TOLERANCE_USED_UP) if evicts or resizes else _WAITING_REASONS
+        waiting = sum(self.decisions[DecisionKind.WAIT.value, reason.code] for reason in waiting_reasons)
         evicts += (
-            self.ways[DecisionKind.WAIT.value, ADMISSION_ABSENT.code]
-            + self.ways[DecisionKind.LEAVE.value, EVICTION_LOOP.code]
+            self.decisions[DecisionKind.WAIT.value, ADMISSION_ABSENT.code]
+            + self.decisions[DecisionKind.LEAVE.value, EVICTION_LOOP.code]
         )
         return (evicts + waiting, resizes) if self.mode in _EVICTING else (evicts, resizes + waiting)
 
@@ -178,7 +178,7 @@ class UpdaterMetrics:
 
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
-        self.looks: dict[WorkloadKey, DecisionCounts] = {}
+        self.counts_by_workload: dict[WorkloadKey, DecisionCounts] = {}
         self._evicted: set[WorkloadKey] = set()
         self._updated: set[WorkloadKey] = set()
         for counter in (PLANS, PLAN_FAILURES, OUTDATED):
@@ -186,103 +186,109 @@ class UpdaterMetrics:
         for reason in (STATUS_ERROR, STATUS_INVALID):
             metrics.add(ABSENT_ADMISSION, 0, reason)
 
-    def planned(self, gathered: WorkloadSnapshot, plan: UpdatePlan) -> None:
+    def observe_plan(self, snapshot: WorkloadSnapshot, plan: UpdatePlan) -> None:
         """A plan was made."""
-        ways = Counter((decision.way.value, decision.reason.code) for decision in plan.verdicts)
-        warnings = Counter(warning.code for decision in plan.verdicts for warning in decision.warnings)
-        governor, pods = gathered.governor, gathered.live
+        ways = Counter((decision.kind.value, decision.reason.code) for decision in plan.decisions)
+        warnings = Counter(warning.code for decision in plan.decisions for warning in decision.warnings)
+        governor, pods = snapshot.governor, snapshot.live_pods
         vpa, size = governor.vpa, size_label(pods)
         controls = vpa.boosts or vpa.mode not in (UpdateMode.OFF, UpdateMode.INITIAL)
-        look = DecisionCounts(governor.name, vpa.counted_mode, size, pods, ways, warnings, controls)
-        before = self.looks.get(gathered.workload)
-        self.looks[gathered.workload] = look
-        skipped = _skips(look) - (_skips(before) if before is not None else 0)
+        counts = DecisionCounts(governor.name, vpa.counted_mode, size, pods, ways, warnings, controls)
+        before = self.counts_by_workload.get(snapshot.workload)
+        self.counts_by_workload[snapshot.workload] = counts
+        skipped = _count_skipped(counts) - (_count_skipped(before) if before is not None else 0)
         if skipped > 0:
-            self._metrics.add(INFEASIBLE_SKIPS, skipped, look.size, look.name, gathered.workload[0])
+            self._metrics.add(INFEASIBLE_SKIPS, skipped, counts.size, counts.name, snapshot.workload[0])
 
     def forget(self, workload: WorkloadKey) -> None:
         """Nothing governs the workload any more."""
-        self.looks.pop(workload, None)
+        self.counts_by_workload.pop(workload, None)
 
-    def outdated(self) -> None:
+    def count_outdated(self) -> None:
         """An action was dropped."""
         self._metrics.add(OUTDATED, 1)
 
-    def executed(self, gathered: WorkloadSnapshot, action: Action, outcome: WriteOutcome, seconds: float) -> None:
+    def observe_execution(
+        self, snapshot: WorkloadSnapshot, action: Action, outcome: WriteOutcome, seconds: float
+    ) -> None:
         """An action was tried, and took so long."""
-        governor = gathered.governor
-        size, mode = size_label(gathered.live), governor.vpa.counted_mode
-        whose = (governor.name, gathered.workload[0])
+        governor = snapshot.governor
+        size, mode = size_label(snapshot.live_pods), governor.vpa.counted_mode
+        object_labels = (governor.name, snapshot.workload[0])
         if isinstance(action, UnmarkPod) or outcome.result is Result.SKIPPED:
             return
         if isinstance(action, EvictPod):
             if outcome.applied:
-                self._metrics.add(EVICTED, 1, size, mode, *whose)
-                self._evicted.add(gathered.workload)
+                self._metrics.add(EVICTED, 1, size, mode, *object_labels)
+                self._evicted.add(snapshot.workload)
             else:
-                self._metrics.add(FAILED_EVICTIONS, 1, size, mode, EVICTION_ERROR, *whose)
+                self._metrics.add(FAILED_EVICTIONS, 1, size, mode, EVICTION_ERROR, *object_labels)
         elif outcome.applied:
-            self._metrics.add(UPDATED, 1, size, *whose)
-            self._updated.add(gathered.workload)
+            self._metrics.add(UPDATED, 1, size, *object_labels)
+            self._updated.add(snapshot.workload)
             if action.unboosts:
                 self._metrics.observe(UNBOOST_DELAY, seconds)
         else:
-            reason = _failure(action, outcome, governor.vpa.mode)
-            self._metrics.add(FAILED_UPDATES, 1, size, reason, *whose)
+            reason = _classify_failure(action, outcome, governor.vpa.mode)
+            self._metrics.add(FAILED_UPDATES, 1, size, reason, *object_labels)
 
     def begin_pass(self) -> None:
         """A full pass begins: what was done before belongs to another."""
         self._evicted.clear()
         self._updated.clear()
 
-    def full_pass(self, looks: Mapping[WorkloadKey, DecisionCounts]) -> None:
+    def export_counts(self, counts_by_workload: Mapping[WorkloadKey, DecisionCounts]) -> None:
         """Say how many pods wait for what. It takes milliseconds for thousands of workloads: call it in a thread."""
         by_mode = {spec: Counter[tuple[str, ...]]() for spec in _GAUGES_BY_MODE}
         by_size = {spec: Counter[tuple[str, ...]]() for spec in _GAUGES_BY_SIZE}
         reasons: Counter[tuple[str, ...]] = Counter()
         warnings: Counter[tuple[str, ...]] = Counter()
-        for workload, look in looks.items():
-            reasons.update(look.ways)
-            warnings.update({(code,): count for code, count in look.warnings.items()})
-            if not look.controls:
+        for workload, counts in counts_by_workload.items():
+            reasons.update(counts.decisions)
+            warnings.update({(code,): count for code, count in counts.warnings.items()})
+            if not counts.is_controlling:
                 continue
-            where = (look.size, look.mode)
-            evicts, resizes = look.matching()
-            by_mode[CONTROLLED][where] += look.pods
-            by_mode[EVICTABLE][where] += evicts
-            by_mode[WITH_EVICTABLE][where] += evicts > 0
-            by_mode[WITH_EVICTED][where] += workload in self._evicted
-            by_size[UPDATABLE][look.size,] += resizes
-            by_size[WITH_UPDATABLE][look.size,] += resizes > 0
-            by_size[WITH_UPDATED][look.size,] += workload in self._updated
-            self._zero(workload[0], look)
-        for spec, counts in by_mode.items():
+            labels = (counts.size, counts.mode)
+            evicts, resizes = counts.count_pending()
+            by_mode[CONTROLLED][labels] += counts.pods
+            by_mode[EVICTABLE][labels] += evicts
+            by_mode[WITH_EVICTABLE][labels] += evicts > 0
+            by_mode[WITH_EVICTED][labels] += workload in self._evicted
+            by_size[UPDATABLE][counts.size,] += resizes
+            by_size[WITH_UPDATABLE][counts.size,] += resizes > 0
+            by_size[WITH_UPDATED][counts.size,] += workload in self._updated
+            self._create_counters(workload[0], counts)
+        for spec, totals in by_mode.items():
             zeros: dict[tuple[str, ...], float] = {(size, mode.value): 0.0 for size, mode in product(_SIZES, _MODES)}
-            self._set(spec, zeros, counts)
-        for spec, counts in by_size.items():
-            self._set(spec, {(size,): 0.0 for size in _SIZES}, counts)
+            self._set(spec, zeros, totals)
+        for spec, totals in by_size.items():
+            self._set(spec, {(size,): 0.0 for size in _SIZES}, totals)
         self._set(VERDICTS, {}, reasons)
         self._set(WARNINGS, {}, warnings)
-        self._metrics.remove_deleted(OBJECT, {(look.name, workload[0]) for workload, look in looks.items()})
+        self._metrics.remove_deleted(
+            OBJECT, {(counts.name, workload[0]) for workload, counts in counts_by_workload.items()}
+        )
 
-    def _zero(self, namespace: str, look: DecisionCounts) -> None:
+    def _create_counters(self, namespace: str, counts: DecisionCounts) -> None:
         """A first eviction shall show as a rise."""
-        self._metrics.add(EVICTED, 0, look.size, look.mode, look.name, namespace)
-        self._metrics.add(UPDATED, 0, look.size, look.name, namespace)
+        self._metrics.add(EVICTED, 0, counts.size, counts.mode, counts.name, namespace)
+        self._metrics.add(UPDATED, 0, counts.size, counts.name, namespace)
 
-    def _set(self, spec: GaugeSpec, zeros: dict[tuple[str, ...], float], counts: Mapping[tuple[str, ...], int]) -> None:
-        self._metrics.set_all(spec, zeros | {labels: float(count) for labels, count in counts.items()})
+    def _set(self, spec: GaugeSpec, zeros: dict[tuple[str, ...], float], totals: Mapping[tuple[str, ...], int]) -> None:
+        self._metrics.set_all(spec, zeros | {labels: float(count) for labels, count in totals.items()})
 
 
 _GAUGES_BY_MODE = (CONTROLLED, EVICTABLE, WITH_EVICTABLE, WITH_EVICTED)
 _GAUGES_BY_SIZE = (UPDATABLE, WITH_UPDATABLE, WITH_UPDATED)
 
 
-def _skips(look: DecisionCounts) -> int:
-    return sum(look.ways[DecisionKind.LEAVE.value, reason.code] for reason in (RESIZE_INFEASIBLE, RESIZE_REFUSED))
+def _count_skipped(counts: DecisionCounts) -> int:
+    return sum(
+        counts.decisions[DecisionKind.LEAVE.value, reason.code] for reason in (RESIZE_INFEASIBLE, RESIZE_REFUSED)
+    )
 
 
-def _failure(action: ResizePod, outcome: WriteOutcome, mode: UpdateMode) -> str:
+def _classify_failure(action: ResizePod, outcome: WriteOutcome, mode: UpdateMode) -> str:
     if action.unboosts:
         return UNBOOST_ERROR
     # Where the pod is evicted instead, upstream tells no failure from another.

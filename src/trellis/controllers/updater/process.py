@@ -72,7 +72,7 @@ class UpdaterParts(msgspec.Struct, frozen=True, kw_only=True):
     writes: WriteQueue
     admission: AdmissionStatus
     counters: UpdaterMetrics
-    why_not: Callable[[], str | None]
+    find_skip_reason: Callable[[], str | None]
 
 
 class UpdaterController(Controller):
@@ -96,7 +96,7 @@ class UpdaterController(Controller):
         self._memory = state.memory
         self._thread = parts.thread
         self._writes = parts.writes
-        self._why_not = parts.why_not
+        self._find_skip_reason = parts.find_skip_reason
         self._reconciler = reconciler
         self._full_pass = full_pass
         self._on_warmed_up = on_warmed_up
@@ -134,8 +134,8 @@ class UpdaterController(Controller):
 
     async def _run_passes(self) -> None:
         await self._informer_set.wait_until_synced()
-        await self._scales.ask()
-        _log.info("everything has been seen", workloads=len(self._cache.governed))
+        await self._scales.refresh()
+        _log.info("everything has been seen", workloads=len(self._cache.governors))
         self._on_warmed_up()
         self._changes.start_enqueueing()
         async with asyncio.TaskGroup() as group:
@@ -143,7 +143,7 @@ class UpdaterController(Controller):
             group.create_task(self._loop.run(), name="full passes")
 
     async def _pass(self) -> None:
-        if (skip_reason := self._why_not()) is not None:
+        if (skip_reason := self._find_skip_reason()) is not None:
             _log.info("this pass changes nothing", why=skip_reason)
             return
         await self._full_pass.run()
@@ -164,14 +164,14 @@ def build_updater(
     recording = UpdaterRecording(context.recorder)
     recording.write(UpdaterStarted(update, informers.knows_rooms))
     state = _build_state(context, settings, update, informers, recording)
-    headroom = NodeHeadroom(must_know=update.require_fit) if informers.knows_rooms else None
+    headroom = NodeHeadroom(counts_all=update.require_fit) if informers.knows_rooms else None
     parts = UpdaterParts(
         planner=UpdatePlanner(update, headroom),
         thread=PassThread("updater"),
         writes=WriteQueue(settings.loop.concurrent_writes),
         admission=AdmissionStatus(context.client, settings.admission, context.now),
         counters=UpdaterMetrics(context.metrics),
-        why_not=partial(_why_not, context),
+        find_skip_reason=partial(_find_skip_reason, context),
     )
     reconciler = _build_reconciler(context, settings, state, parts)
     interval = settings.loop.updater_interval.total_seconds()
@@ -209,7 +209,7 @@ def _build_state(
 
     cache = create_workload_cache(
         recording,
-        knows_rooms=informers.knows_rooms,
+        tracks_headroom=informers.knows_rooms,
         on_change=changes.note,
         on_new_target=new_target.set,
         withdraws_in=withdraws_in,
@@ -249,12 +249,12 @@ def _build_reconciler(
         counters=parts.counters,
         metrics=context.metrics,
         activity=context.activity,
-        why_not=parts.why_not,
+        find_skip_reason=parts.find_skip_reason,
         now=context.now,
     )
 
 
-def _why_not(context: ControllerContext) -> str | None:
+def _find_skip_reason(context: ControllerContext) -> str | None:
     """Why nothing may be decided at the moment, if so."""
     return context.informers.why_not_trusted() if context.may_act() else "not leading"
 

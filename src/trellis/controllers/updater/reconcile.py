@@ -70,7 +70,7 @@ class AdmissionStatus:
         """Whether the Lease was renewed when it was last read."""
         return self._problem is None
 
-    async def ask(self) -> bool:
+    async def check(self) -> bool:
         """Whether evictions may go on; the answer is a few seconds old at most."""
         if not self._settings.use_admission_controller_status:
             self._problem, self.absence = None, ""
@@ -132,7 +132,7 @@ class ChangedWorkloads:
         """Plans are about to be made for these, of all that is known now."""
         self._changed.difference_update(workloads)
 
-    def take(self) -> set[WorkloadKey]:
+    def drain(self) -> set[WorkloadKey]:
         """Those that changed since this was last called and have not been planned for."""
         changed, self._changed = self._changed, set()
         return changed
@@ -146,12 +146,12 @@ class PassProgress:
         self._unfinished = set(self._unplanned)
         self._changed = asyncio.Event()
 
-    def planned(self, workload: WorkloadKey) -> None:
+    def mark_planned(self, workload: WorkloadKey) -> None:
         """A plan was made for a workload."""
         self._unplanned.discard(workload)
         self._changed.set()
 
-    def finished(self, workload: WorkloadKey) -> None:
+    def mark_finished(self, workload: WorkloadKey) -> None:
         """The plan of a workload was executed, or it had no actions."""
         self._unplanned.discard(workload)
         self._unfinished.discard(workload)
@@ -187,7 +187,7 @@ class WorkloadReconciler:
         counters: UpdaterMetrics,
         metrics: Metrics,
         activity: Activity,
-        why_not: Callable[[], str | None],
+        find_skip_reason: Callable[[], str | None],
         now: Callable[[], float],
     ) -> None:
         self._changes = changes
@@ -201,7 +201,7 @@ class WorkloadReconciler:
         self._counters = counters
         self._metrics = metrics
         self._activity = activity
-        self._why_not = why_not
+        self._find_skip_reason = find_skip_reason
         self._now = now
         self._progress = PassProgress()
 
@@ -217,7 +217,7 @@ class WorkloadReconciler:
 
     async def is_admission_live(self) -> bool:
         """Whether evictions may go on, because an admission controller sizes new pods."""
-        live = await self._admission.ask()
+        live = await self._admission.check()
         self._metrics.set(named.ADMISSION_LIVE, float(live))
         return live
 
@@ -244,18 +244,18 @@ class WorkloadReconciler:
 
     async def _reconcile(self, unfinished: dict[WorkloadKey, None]) -> None:
         """Plan for these workloads. One whose plan has actions is taken out of them until the plan is executed."""
-        if (skip_reason := self._why_not()) is not None:
+        if (skip_reason := self._find_skip_reason()) is not None:
             _log.detail(2, "nothing is looked at", why=skip_reason)
             for workload in unfinished:
                 self._memory.mark_changed(workload)
             return
         self._changes.discard(unfinished)
-        batch = self._memory.batch(unfinished, self._now())
-        for workload in batch.unknown:
+        batch = self._memory.build_batch(unfinished, self._now())
+        for workload in batch.unplannable:
             self._events.forget(workload)
             self._counters.forget(workload)
         for planned in await self._plan(batch):
-            self._decide(planned, unfinished)
+            self._apply_plan(planned, unfinished)
 
     async def _plan(self, batch: PlanningBatch) -> list[PlanResult]:
         """Plans that may be executed as they are."""
@@ -265,13 +265,13 @@ class WorkloadReconciler:
         self._metrics.observe(named.PLANNING, clock() - began)
         self._metrics.add(named.PLANS, len(plans))
         evicting = [planned for planned in plans if plans_evictions(planned.plan)]
-        sized = not evicting or await self.is_admission_live()
-        for planned in () if sized else evicting:
-            self._queue.add_after(planned.gathered.workload, FRESH_SECONDS)
-        return self._memory.filter_evictions(plans, sized=sized)
+        is_admission_live = not evicting or await self.is_admission_live()
+        for planned in () if is_admission_live else evicting:
+            self._queue.add_after(planned.snapshot.workload, FRESH_SECONDS)
+        return self._memory.filter_evictions(plans, is_admission_live=is_admission_live)
 
-    def _decide(self, planned: PlanResult, unfinished: dict[WorkloadKey, None]) -> None:
-        workload, plan = planned.gathered.workload, planned.plan
+    def _apply_plan(self, planned: PlanResult, unfinished: dict[WorkloadKey, None]) -> None:
+        workload, plan = planned.snapshot.workload, planned.plan
         if planned.error is not None:
             self._metrics.add(named.PLAN_FAILURES, 1)
             self._queue.retry(workload)
@@ -279,18 +279,18 @@ class WorkloadReconciler:
             return
         self._queue.forget(workload)
         self._memory.record_plan(planned)
-        self._counters.planned(planned.gathered, plan)
-        self._events.decided(workload, planned.gathered.governor, plan.verdicts)
-        if plan.next_look is not None:
+        self._counters.observe_plan(planned.snapshot, plan)
+        self._events.record_decisions(workload, planned.snapshot.governor, plan.decisions)
+        if plan.requeue_at is not None:
             # What has been added meanwhile goes first, and gives another time.
-            self._queue.add_after(workload, max(plan.next_look - self._now(), SHORTEST_REQUEUE_SECONDS))
+            self._queue.add_after(workload, max(plan.requeue_at - self._now(), SHORTEST_REQUEUE_SECONDS))
         if plan.actions:
-            self._executor.execute(planned, self._executed)
+            self._executor.execute(planned, self._on_executed)
             del unfinished[workload]
-            self._progress.planned(workload)
+            self._progress.mark_planned(workload)
 
-    def _executed(self, result: UpdatePlanResult) -> None:
-        self._memory.record_results(result.workload, result.outcomes, self._now())
+    def _on_executed(self, result: UpdatePlanResult) -> None:
+        self._memory.record_results(result.workload, result.results, self._now())
         self._activity.touch()
         self._finish(result.workload, result.retry_in)
 
@@ -298,7 +298,7 @@ class WorkloadReconciler:
         self._queue.done(workload)
         if retry_in is not None:
             self._queue.add_after(workload, retry_in)
-        self._progress.finished(workload)
+        self._progress.mark_finished(workload)
 
 
 def _plan_all(planner: UpdatePlanner, batch: PlanningBatch) -> list[PlanResult]:
@@ -346,11 +346,13 @@ class FullPass:
         """Reconcile every workload that is not at rest, and export metrics."""
         timer = StepTimer(self._metrics, named.LATENCY, asyncio.get_running_loop().time)
         self._counters.begin_pass()
-        for workload in self._changes.take():
+        for workload in self._changes.drain():
             self._memory.mark_changed(workload)
-        workloads = self._memory.restless((*self._cache.governed.workloads(), *self._cache.ungoverned()))
+        workloads = self._memory.select_changed(
+            (*self._cache.governors.list_workloads(), *self._cache.list_ungoverned())
+        )
         timer.step(named.LIST_VPAS)
-        await self._thread.run(self._planner.forget, self._pods())
+        await self._thread.run(self._planner.retain_views, self._pods())
         timer.step(named.LIST_PODS)
         if not await self._reconciler.is_admission_live():
             self._metrics.add(named.ABSENT_ADMISSION, 1, self._admission.absence)
@@ -358,10 +360,10 @@ class FullPass:
         progress = await self._reconciler.reconcile_all(workloads)
         timer.step(named.FILTER_PODS)
         # As the pass found them: by its end most of what it counts has been changed, and been reconciled again.
-        counts = dict(self._counters.looks)
+        counts = dict(self._counters.counts_by_workload)
         await self._wait_until_finished(progress)
         timer.step(named.EVICT_PODS)
-        await self._thread.run(self._counters.full_pass, counts)
+        await self._thread.run(self._counters.export_counts, counts)
         self._metrics.set(named.WAITING, float(self._waiting()))
         self._export()
         timer.total()
@@ -377,7 +379,7 @@ class FullPass:
 
     async def _count_headroom(self) -> None:
         """Count the headroom of nodes for later plans, a few pods at a time, so that plans can be made in between."""
-        left = True
-        while left:
+        has_uncounted_pods = True
+        while has_uncounted_pods:
             self._recording.write(HeadroomCounted())
-            left = await self._thread.run(self._planner.count_rooms)
+            has_uncounted_pods = await self._thread.run(self._planner.count_headroom)

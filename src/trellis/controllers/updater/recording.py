@@ -54,7 +54,7 @@ class UpdaterRecording:
 def create_workload_cache(
     recording: UpdaterRecording,
     *,
-    knows_rooms: bool,
+    tracks_headroom: bool,
     on_change: Callable[[WorkloadKey], None],
     on_new_target: Callable[[], None],
     withdraws_in: Callable[[str], bool],
@@ -62,11 +62,11 @@ def create_workload_cache(
     """The state of workloads, recorded if a recording is asked for."""
     if not recording.is_on:
         return WorkloadCache(
-            knows_rooms=knows_rooms, on_change=on_change, on_new_target=on_new_target, withdraws_in=withdraws_in
+            tracks_headroom=tracks_headroom, on_change=on_change, on_new_target=on_new_target, withdraws_in=withdraws_in
         )
     return RecordedWorkloadCache(
         recording,
-        knows_rooms=knows_rooms,
+        tracks_headroom=tracks_headroom,
         on_change=on_change,
         on_new_target=on_new_target,
         withdraws_in=withdraws_in,
@@ -101,17 +101,17 @@ class RecordedWorkloadCache(WorkloadCache):
         self,
         recording: UpdaterRecording,
         *,
-        knows_rooms: bool,
+        tracks_headroom: bool,
         on_change: Callable[[WorkloadKey], None],
         on_new_target: Callable[[], None],
         withdraws_in: Callable[[str], bool],
     ) -> None:
         super().__init__(
-            knows_rooms=knows_rooms,
+            tracks_headroom=tracks_headroom,
             on_change=on_change,
             on_new_target=on_new_target,
             withdraws_in=withdraws_in,
-            echoes=RecordedPodWrites(recording),
+            pending_writes=RecordedPodWrites(recording),
         )
         self._recording = recording
 
@@ -144,13 +144,13 @@ class RecordedWorkloadCache(WorkloadCache):
         self._recording.write(lines.PutHpa(key, new, old if new is None else None))
         super().put_hpa(key, old, new)
 
-    def put_switch(self, data: Mapping[str, str] | None) -> None:
+    def put_freeze_config(self, data: Mapping[str, str] | None) -> None:
         self._recording.write(lines.PutFreeze(data))
-        super().put_switch(data)
+        super().put_freeze_config(data)
 
-    def put_scales(self, found: Mapping[TargetRef, ScaleInfo]) -> None:
-        self._recording.write(lines.PutScales(tuple(found.items())))
-        super().put_scales(found)
+    def put_scales(self, scales: Mapping[TargetRef, ScaleInfo]) -> None:
+        self._recording.write(lines.PutScales(tuple(scales.items())))
+        super().put_scales(scales)
 
 
 class RecordedUpdateMemory(UpdateMemory):
@@ -160,20 +160,20 @@ class RecordedUpdateMemory(UpdateMemory):
         super().__init__(cache, settings)
         self._recording = recording
 
-    def batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
-        plannable = tuple(self._cache.plannable(workloads))
+    def build_batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
+        plannable = tuple(self._cache.select_plannable(workloads))
         self._recording.write(lines.UpdatesPlanned(plannable, now))
-        return super().batch(plannable, now)
+        return super().build_batch(plannable, now)
 
-    def filter_evictions(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
-        permitted = super().filter_evictions(plans, sized=sized)
-        self._recording.write(UpdatesDecided.of(permitted, sized=sized))
+    def filter_evictions(self, plans: Iterable[PlanResult], *, is_admission_live: bool) -> list[PlanResult]:
+        permitted = super().filter_evictions(plans, is_admission_live=is_admission_live)
+        self._recording.write(UpdatesDecided.of(permitted, sized=is_admission_live))
         self._recording.flush()
         return permitted
 
-    def record_action_end(self, action: Action, now: float, *, done: bool) -> None:
-        self._recording.write(lines.ActionEnded(action, now, done))
-        super().record_action_end(action, now, done=done)
+    def record_action_end(self, action: Action, now: float, *, is_applied: bool) -> None:
+        self._recording.write(lines.ActionEnded(action, now, is_applied))
+        super().record_action_end(action, now, is_applied=is_applied)
 
     def record_results(self, workload: WorkloadKey, outcomes: Iterable[ActionResult], now: float) -> None:
         results = tuple(outcomes)

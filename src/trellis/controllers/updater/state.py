@@ -21,7 +21,7 @@ from trellis.controllers.updater.informers import UpdaterInformers
 from trellis.core.cluster.owners import Owners
 from trellis.core.cluster.store import BY_NAMESPACE, ObjectKey
 from trellis.core.resize.state.workload_cache import WorkloadCache
-from trellis.core.sizing.governors import governor_of
+from trellis.core.sizing.governors import get_governor
 from trellis.kube.resources import HVPAS, VPAS
 from trellis.kube.scales import ScaleLookups
 from trellis.kube.watch.cache import ObjectChange
@@ -31,13 +31,13 @@ from trellis.runtime.settings.component import ScopeSettings
 class StateFeed:
     """Feeds changes from the informers to the cache of workloads, `gathering`."""
 
-    def __init__(self, informers: UpdaterInformers, scope: ScopeSettings, gathering: WorkloadCache) -> None:
-        self.gathering = gathering
+    def __init__(self, informers: UpdaterInformers, scope: ScopeSettings, cache: WorkloadCache) -> None:
+        self.cache = cache
         self._informers = informers
         self._scope = scope
         self._subscribe()
 
-    def pod(self, namespace: str, name: str) -> Pod | None:
+    def get_pod(self, namespace: str, name: str) -> Pod | None:
         """A pod as it is now."""
         return self._informers.pods.get(namespace, name)
 
@@ -53,7 +53,7 @@ class StateFeed:
         informers.namespaces.subscribe(self._namespace_changed)
         informers.hpas.subscribe(self._hpa_changed)
         if informers.switch is not None:
-            informers.switch.subscribe(self._switched)
+            informers.switch.subscribe(self._freeze_config_changed)
 
     def _vpa_changed(self, change: ObjectChange[VerticalPodAutoscaler]) -> None:
         self._put_governor(VPAS.kind, change.key, change.new)
@@ -64,33 +64,33 @@ class StateFeed:
     def _put_governor(self, kind: str, key: ObjectKey, governing: VerticalPodAutoscaler | Hvpa | None) -> None:
         if self._scope.covers(key[0]):
             annotations = governing.metadata.annotations if governing is not None else NOTHING
-            self.gathering.put_governor(kind, key, governor_of(governing), annotations)
+            self.cache.put_governor(kind, key, get_governor(governing), annotations)
 
     def _pod_changed(self, change: ObjectChange[Pod]) -> None:
-        self.gathering.put_pod(change.key, change.old, change.new)
+        self.cache.put_pod(change.key, change.old, change.new)
 
     def _workload_changed(self, kind: str) -> Callable[[ObjectChange[Any]], None]:
         def changed(change: ObjectChange[Any]) -> None:
-            self.gathering.put_workload(kind, change.key, change.old, change.new)
+            self.cache.put_workload(kind, change.key, change.old, change.new)
 
         return changed
 
     def _limits_changed(self, change: ObjectChange[LimitRange]) -> None:
         namespace = change.key[0]
-        self.gathering.put_limits(namespace, self._informers.limit_ranges.snapshot().by_index(BY_NAMESPACE, namespace))
+        self.cache.put_limits(namespace, self._informers.limit_ranges.snapshot().by_index(BY_NAMESPACE, namespace))
 
     def _node_changed(self, change: ObjectChange[Node]) -> None:
-        self.gathering.put_node(change.key[1], change.new)
+        self.cache.put_node(change.key[1], change.new)
 
     def _namespace_changed(self, change: ObjectChange[KubeObject]) -> None:
         annotations = change.new.metadata.annotations if change.new is not None else NOTHING
-        self.gathering.put_namespace(change.key[1], annotations)
+        self.cache.put_namespace(change.key[1], annotations)
 
     def _hpa_changed(self, change: ObjectChange[HorizontalPodAutoscaler]) -> None:
-        self.gathering.put_hpa(change.key, change.old, change.new)
+        self.cache.put_hpa(change.key, change.old, change.new)
 
-    def _switched(self, change: ObjectChange[Any]) -> None:
-        self.gathering.put_switch(change.new.data if change.new is not None else None)
+    def _freeze_config_changed(self, change: ObjectChange[Any]) -> None:
+        self.cache.put_freeze_config(change.new.data if change.new is not None else None)
 
 
 _REFRESH_SECONDS: Final = 30.0
@@ -100,9 +100,9 @@ class ScaleRefresher:
     """Keeps scales current, and reads them at once when a target is new. `run` in a task of its own."""
 
     def __init__(
-        self, gathering: WorkloadCache, informers: UpdaterInformers, lookups: ScaleLookups, new_target: asyncio.Event
+        self, cache: WorkloadCache, informers: UpdaterInformers, lookups: ScaleLookups, new_target: asyncio.Event
     ) -> None:
-        self._cache = gathering
+        self._cache = cache
         self._lookups = lookups
         self._watched = {kind: informer.get for kind, informer in informers.workloads.items()}
         self._woken = new_target
@@ -116,14 +116,14 @@ class ScaleRefresher:
             except TimeoutError:
                 pass
             self._woken.clear()
-            await self.ask()
+            await self.refresh()
 
-    async def ask(self) -> None:
+    async def refresh(self) -> None:
         """Read the scales of targets without an informer, and of the controllers of targets."""
-        governed = self._cache.governed
-        targets = governed.scaled_targets()
+        governed = self._cache.governors
+        targets = governed.list_scaled_targets()
         scales = await self._lookups.find_all(targets) if targets else {}
-        while above := Owners(self._watched, scales).find_unread_scales(governed.targets()):
-            scales |= await self._lookups.find_all(above)
+        while unread := Owners(self._watched, scales).find_unread_scales(governed.list_targets()):
+            scales |= await self._lookups.find_all(unread)
         if scales != self._cache.scales:
             self._cache.put_scales(scales)

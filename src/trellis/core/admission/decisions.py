@@ -48,7 +48,7 @@ class GovernorIndex:
     def __len__(self) -> int:
         return len(self._objects)
 
-    def counts(self) -> Counter[str]:
+    def count_by_kind(self) -> Counter[str]:
         """How many there are of each kind."""
         return Counter(kind for kind, _, _ in self._objects)
 
@@ -68,7 +68,7 @@ class GovernorIndex:
             self._by_target[target] = tuple(sorted(rivals, key=lambda rival: rival.claim.seniority))
             self._namespaces[namespace] += 1
 
-    def rules_in(self, namespace: str) -> bool:
+    def governs_namespace(self, namespace: str) -> bool:
         """Whether anything there is governed."""
         return namespace in self._namespaces
 
@@ -87,11 +87,11 @@ class GovernorIndex:
         # All of them claim the same target, and so the same labels.
         return claimants[0] if selector.matches(labels) else None
 
-    def target_changed(self, kind: str, namespace: str, name: str) -> None:
+    def drop_selector(self, kind: str, namespace: str, name: str) -> None:
         """Drop the cached selector of a workload that has changed."""
         self._selectors.pop((namespace, kind, name), None)
 
-    def scaled_targets(self) -> Collection[TargetRef]:
+    def list_scaled_targets(self) -> Collection[TargetRef]:
         """Return the targets whose selector is known from their scale alone."""
         claims = (governors[0].claim.target for governors in self._by_target.values())
         return {target for target in claims if not target.is_well_known and target.name}
@@ -142,8 +142,8 @@ class _CachedDecision(msgspec.Struct, frozen=True):
 class DecisionCache:
     """Caches decisions by a digest of their inputs."""
 
-    def __init__(self, kept: int = _CACHED_DECISIONS) -> None:
-        self._kept = kept
+    def __init__(self, capacity: int = _CACHED_DECISIONS) -> None:
+        self._capacity = capacity
         self._decisions: OrderedDict[bytes, _CachedDecision] = OrderedDict()
 
     def __len__(self) -> int:
@@ -169,7 +169,7 @@ class DecisionCache:
             return cached.decision
         decision = decide()
         self._decisions[key] = _CachedDecision(governor, limits, ceiling, decision)
-        if len(self._decisions) > self._kept:
+        if len(self._decisions) > self._capacity:
             self._decisions.popitem(last=False)
         return decision
 
@@ -203,7 +203,7 @@ class PodAdmitter:
         self._limits = limits
         self._boost = boost
         self._ceiling = ceiling
-        self.memo = DecisionCache()
+        self.cache = DecisionCache()
 
     def decide(self, pod: Pod, namespace: str, chain: OwnerChain, owners: Owners) -> PodAdmissionDecision:
         """Decide about a pod of that namespace. `chain` leads from its controller upwards."""
@@ -216,6 +216,6 @@ class PodAdmitter:
 
     def _admit(self, pod: Pod, governor: Governor, limits: NamespaceLimits) -> PodAdmissionDecision:
         ceiling = self._ceiling(pod) if self._boost.enabled and governor.vpa.boosts else None
-        return self.memo.find(
+        return self.cache.find(
             pod, governor, limits, ceiling, lambda: admit_pod(pod, governor, limits, self._boost, lambda: ceiling)
         )

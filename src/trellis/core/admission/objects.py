@@ -72,8 +72,8 @@ class _ValidationResult(msgspec.Struct, frozen=True):
 def _validate_object(
     kind: Kind, document: dict[str, Any], old: dict[str, Any] | None, gates: FeatureGates
 ) -> _ValidationResult:
-    problems = list(_ours(validate(kind, document, old, gates)))
-    stored = Counter(map(_fault, _ours(validate(kind, old, old, gates)))) if old is not None else Counter()
+    problems = list(_outside_metadata(validate(kind, document, old, gates)))
+    stored = Counter(map(_fault, _outside_metadata(validate(kind, old, old, gates)))) if old is not None else Counter()
     errors: list[ValidationProblem] = []
     warnings: list[str] = []
     for problem in problems:
@@ -87,7 +87,7 @@ def _validate_object(
     return _ValidationResult(tuple(errors), tuple(warnings))
 
 
-def _ours(problems: Iterable[ValidationProblem]) -> Iterator[ValidationProblem]:
+def _outside_metadata(problems: Iterable[ValidationProblem]) -> Iterator[ValidationProblem]:
     return (problem for problem in problems if problem.path[:1] != ("metadata",))
 
 

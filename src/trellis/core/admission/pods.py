@@ -61,7 +61,7 @@ class _ContainerOutcome(msgspec.Struct, frozen=True):
     requests: ResourceAmounts
     limits: ResourceAmounts
     notes: tuple[SizeNote | BoostNote, ...] = ()
-    memory: str = ""
+    boost_annotation: str = ""
 
     @property
     def change(self) -> ResourceChange:
@@ -77,26 +77,26 @@ def admit_pod(
 ) -> PodAdmissionDecision:
     """Decide about a pod that has a governor."""
     annotations = pod.metadata.annotations
-    memory = read_pre_boost_resources(annotations)
-    own = PodShape.of(pod.spec)
+    pre_boost = read_pre_boost_resources(annotations)
+    in_spec = PodShape.from_spec(pod.spec)
     # A pod that is reviewed again, or a copy of a boosted pod, is not boosted a second time.
-    shape = restore_pre_boost_shape(own, memory)
+    shape = restore_pre_boost_shape(in_spec, pre_boost)
     resizable = is_resizable(pod.spec)
     size, boost, outcomes = _decide(shape, governor, limits, settings, ceiling, resizable=resizable)
-    if shape is not own and not _is_consistent(outcomes, shape, own):
+    if shape is not in_spec and not _is_consistent(outcomes, shape, in_spec):
         # Any user may write the annotation: one that does not match the pod is ignored.
-        size, boost, outcomes = _decide(own, governor, limits, settings, ceiling, resizable=resizable)
+        size, boost, outcomes = _decide(in_spec, governor, limits, settings, ceiling, resizable=resizable)
     resources = build_resource_ops([outcome.change for outcome in outcomes])
     # The account of the first review stays: a second one changes nothing.
     written = _marker_annotations(pod, outcomes) | (
         _explain_annotations(governor, outcomes) if resources or SIZED_ANNOTATION not in annotations else {}
     )
-    stale = [key for key in map(annotation_key, memory) if key not in written]
+    stale = [key for key in map(annotation_key, pre_boost) if key not in written]
     return PodAdmissionDecision(
-        _reason(size, boost, changed=bool(resources)),
+        _find_reason(size, boost, changed=bool(resources)),
         (*build_annotation_ops(annotations, written, stale), *resources),
         applied=bool(resources),
-        warnings=_warnings(outcomes),
+        warnings=_list_warnings(outcomes),
     )
 
 
@@ -123,13 +123,13 @@ def _decide(
             ceiling=ceiling(),
             resizable=resizable,
         )
-    return size, boost, _outcomes(shape, size, boost)
+    return size, boost, _build_outcomes(shape, size, boost)
 
 
-def _is_consistent(outcomes: Iterable[_ContainerOutcome], then: PodShape, own: PodShape) -> bool:
+def _is_consistent(outcomes: Iterable[_ContainerOutcome], unboosted: PodShape, in_spec: PodShape) -> bool:
     """Whether a pod that is what it was before a boost, and one that is what its spec says, would come out the same."""
     by_name = {outcome.container.name: outcome for outcome in outcomes}
-    for before, now in zip(then.containers, own.containers, strict=True):
+    for before, now in zip(unboosted.containers, in_spec.containers, strict=True):
         outcome = by_name.get(now.name) or _ContainerOutcome(now, {}, {})
         if {**before.requests, **outcome.requests} != {**now.requests, **outcome.requests}:
             return False
@@ -138,31 +138,37 @@ def _is_consistent(outcomes: Iterable[_ContainerOutcome], then: PodShape, own: P
     return True
 
 
-def _outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_ContainerOutcome]:
+def _build_outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_ContainerOutcome]:
     """By container of the pod, without those of which there is nothing to say."""
-    if not boost.raised and not boost.notes:
+    if not boost.containers and not boost.notes:
         return [
             _ContainerOutcome(container.container, container.requests, container.limits, container.notes)
             for container in size.containers
         ]
     sized = {container.container.name: container for container in size.containers}
-    raised = {container.container.name: container for container in boost.raised}
+    boosted = {container.container.name: container for container in boost.containers}
     outcomes = []
     for container in shape.containers:
-        own, more = sized.get(container.name), raised.get(container.name)
+        size_of_container, boost_of_container = sized.get(container.name), boosted.get(container.name)
         notes = tuple(note for name, note in boost.notes if name == container.name)
-        if own is None and more is None and not notes:
+        if size_of_container is None and boost_of_container is None and not notes:
             continue
-        requests = dict(own.requests) if own else {}
-        limits = dict(own.limits) if own else {}
-        if more is not None:
-            requests["cpu"] = more.request
+        requests = dict(size_of_container.requests) if size_of_container else {}
+        limits = dict(size_of_container.limits) if size_of_container else {}
+        if boost_of_container is not None:
+            requests["cpu"] = boost_of_container.request
             # A limit that stays as it came is nothing to tell.
-            if more.limit is not None and more.limit != limits.get("cpu", container.limits.get("cpu")):
-                limits["cpu"] = more.limit
+            if boost_of_container.limit is not None and boost_of_container.limit != limits.get(
+                "cpu", container.limits.get("cpu")
+            ):
+                limits["cpu"] = boost_of_container.limit
         outcomes.append(
             _ContainerOutcome(
-                container, requests, limits, (*(own.notes if own else ()), *notes), more.memory if more else ""
+                container,
+                requests,
+                limits,
+                (*(size_of_container.notes if size_of_container else ()), *notes),
+                boost_of_container.annotation if boost_of_container else "",
             )
         )
     return outcomes
@@ -170,7 +176,11 @@ def _outcomes(shape: PodShape, size: PodSize, boost: PodBoost) -> list[_Containe
 
 def _marker_annotations(pod: Pod, outcomes: Iterable[_ContainerOutcome]) -> dict[str, str]:
     """Build the annotations that components read: which containers are boosted, and which were observed."""
-    written = {annotation_key(outcome.container.name): outcome.memory for outcome in outcomes if outcome.memory}
+    written = {
+        annotation_key(outcome.container.name): outcome.boost_annotation
+        for outcome in outcomes
+        if outcome.boost_annotation
+    }
     written[OBSERVED_CONTAINERS_ANNOTATION] = ", ".join(container.name for container in pod.spec.containers)
     return written
 
@@ -179,31 +189,31 @@ def _explain_annotations(governor: Governor, outcomes: Sequence[_ContainerOutcom
     """Build the annotations that explain the changes to people and machines."""
     if not outcomes:
         return {}
-    containers = {outcome.container.name: _account(outcome) for outcome in outcomes}
+    containers = {outcome.container.name: _summarize_outcome(outcome) for outcome in outcomes}
     account = {"by": f"{governor.kind}/{governor.name}", "containers": containers}
     annotations = {SIZED_ANNOTATION: msgspec.json.encode(account).decode()}
-    changed = "; ".join([_sentence(outcome) for outcome in outcomes if outcome.requests or outcome.limits])
+    changed = "; ".join([_describe_outcome(outcome) for outcome in outcomes if outcome.requests or outcome.limits])
     if changed:
         annotations[UPDATES_ANNOTATION] = f"Pod resources updated by {governor.name}: {changed}"
     return annotations
 
 
-def _warnings(outcomes: Iterable[_ContainerOutcome]) -> tuple[str, ...]:
+def _list_warnings(outcomes: Iterable[_ContainerOutcome]) -> tuple[str, ...]:
     notes = [(outcome.container.name, note) for outcome in outcomes for note in outcome.notes]
     return tuple([f"{name}: {note}" for name, note in notes if note.reason.severity is Severity.WARNING])
 
 
-def _sentence(outcome: _ContainerOutcome) -> str:
+def _describe_outcome(outcome: _ContainerOutcome) -> str:
     """What upstream says of a container: notes first, then what was set."""
     container = outcome.container
-    which = "container" if container.place is ContainerList.CONTAINERS else "init container"
+    list_name = "container" if container.place is ContainerList.CONTAINERS else "init container"
     phrases = [str(note) for note in outcome.notes]
     phrases += [f"{resource} request" for resource in RESOURCES if resource in outcome.requests]
     phrases += [f"{resource} limit" for resource in RESOURCES if resource in outcome.limits]
-    return f"{which} {container.index}: {', '.join(phrases)}"
+    return f"{list_name} {container.index}: {', '.join(phrases)}"
 
 
-def _account(outcome: _ContainerOutcome) -> dict[str, Any]:
+def _summarize_outcome(outcome: _ContainerOutcome) -> dict[str, Any]:
     """The same for machines: what was there, what is there now, and the reasons by their codes."""
     container = outcome.container
     account: dict[str, Any] = {}
@@ -213,7 +223,7 @@ def _account(outcome: _ContainerOutcome) -> dict[str, Any]:
         account["limits"] = _changes(container.limits, outcome.limits)
     if outcome.notes:
         account["why"] = [f"{note.resource} {note.reason.code}" for note in outcome.notes]
-    if outcome.memory:
+    if outcome.boost_annotation:
         account["boosted"] = True
     return account
 
@@ -228,8 +238,8 @@ def _changes(had: ResourceAmounts, has: ResourceAmounts) -> dict[str, tuple[str 
     }
 
 
-def _reason(size: PodSize, boost: PodBoost, *, changed: bool) -> Reason:
-    if boost.raised:
+def _find_reason(size: PodSize, boost: PodBoost, *, changed: bool) -> Reason:
+    if boost.containers:
         return POD_BOOSTED
     if not size.containers:
         return POD_WITHOUT_ADVICE

@@ -94,7 +94,7 @@ class _ReviewResponse(_ReviewPart, frozen=True, omit_defaults=True):
     warnings: tuple[str, ...] = ()
 
 
-class _ReviewAnswer(_ReviewPart, frozen=True):
+class _ReviewEnvelope(_ReviewPart, frozen=True):
     response: _ReviewResponse
     api_version: str = VERSION
     kind: str = _KIND
@@ -109,16 +109,16 @@ def read_review(body: bytes) -> AdmissionReview:
     try:
         review = _decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidReview(_beginning(body), f"cannot be read as an {_KIND}: {error}") from error
+        raise InvalidReview(_first_bytes(body), f"cannot be read as an {_KIND}: {error}") from error
     if review.kind != _KIND or review.api_version != VERSION:
         received = f"{review.kind or 'nothing'} of {review.api_version or 'no version'}"
         raise InvalidReview(received, f"must be an {_KIND} of {VERSION}")
     if review.request is None:
-        raise InvalidReview(_beginning(body), "has no request")
+        raise InvalidReview(_first_bytes(body), "has no request")
     return review.request
 
 
-def encode_answer(
+def encode_response(
     uid: str, *, patch: Sequence[PatchOp] = (), warnings: Sequence[str] = (), refusal: AdmissionRefusal | None = None
 ) -> bytes:
     """Encode the answer: allowed, with a patch if there is one, unless there is a refusal."""
@@ -128,9 +128,9 @@ def encode_answer(
         status=_status(refusal),
         patch=_encoder.encode(patch) if patch else b"",
         patch_type="JSONPatch" if patch else "",
-        warnings=tuple(map(_shortened, warnings)),
+        warnings=tuple(map(_shorten, warnings)),
     )
-    return _encoder.encode(_ReviewAnswer(response))
+    return _encoder.encode(_ReviewEnvelope(response))
 
 
 def parse_object(raw: msgspec.Raw) -> Any:
@@ -138,7 +138,7 @@ def parse_object(raw: msgspec.Raw) -> Any:
     try:
         return msgspec.json.decode(raw)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise InvalidReview(_beginning(bytes(raw)), f"is no JSON: {error}") from error
+        raise InvalidReview(_first_bytes(bytes(raw)), f"is no JSON: {error}") from error
 
 
 def build_refusal(group: str, kind: str, name: str, causes: Sequence[Cause]) -> AdmissionRefusal:
@@ -155,9 +155,9 @@ def _status(refusal: AdmissionRefusal | None) -> _RefusalStatus | None:
     return _RefusalStatus(refusal.message, refusal.details, status="Failure", reason="Invalid", code=422)
 
 
-def _shortened(warning: str) -> str:
+def _shorten(warning: str) -> str:
     return warning if len(warning) <= _LONGEST_WARNING else f"{warning[: _LONGEST_WARNING - 3]}..."
 
 
-def _beginning(body: bytes) -> str:
+def _first_bytes(body: bytes) -> str:
     return bytes(body[:200]).decode(errors="replace")

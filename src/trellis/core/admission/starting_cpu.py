@@ -38,13 +38,17 @@ def find_cpu_ceiling(table: NodeTable, pod: Pod, *, must_fit: bool) -> CpuCeilin
 
 def remove_boost(pod: Pod) -> Pod:
     """The pod with what its boosted containers had before; itself if none is boosted."""
-    memory = {name: had for name, had in read_pre_boost_resources(pod.metadata.annotations).items() if not had.problem}
-    if not memory:
+    pre_boost = {
+        name: pre_boost_resources
+        for name, pre_boost_resources in read_pre_boost_resources(pod.metadata.annotations).items()
+        if not pre_boost_resources.problem
+    }
+    if not pre_boost:
         return pod
     spec = msgspec.structs.replace(
         pod.spec,
-        containers=tuple(_restore(container, memory) for container in pod.spec.containers),
-        init_containers=tuple(_restore(container, memory) for container in pod.spec.init_containers),
+        containers=tuple(_restore(container, pre_boost) for container in pod.spec.containers),
+        init_containers=tuple(_restore(container, pre_boost) for container in pod.spec.init_containers),
     )
     return msgspec.structs.replace(pod, spec=spec)
 
@@ -55,30 +59,30 @@ def compute_starting_boosts(
     """By container, the millicores with which a new pod of this spec would start; only those that are boosted."""
     if governor is None or not settings.enabled or not governor.vpa.boosts:
         return {}
-    shape, applies = PodShape.of(spec), governor.applies
+    shape, applies = PodShape.from_spec(spec), governor.applies
     size = size_pod(shape, governor.advice, governor.vpa, limits) if applies and governor.advice else PodSize()
     boost = boost_pod(
         shape, size, governor.vpa, applies=applies, limits=limits, settings=settings, resizable=is_resizable(spec)
     )
-    return {boosted.container.name: boosted.request for boosted in boost.raised}
+    return {boosted.container.name: boosted.request for boosted in boost.containers}
 
 
-def _restore(container: Container, memory: dict[str, PreBoostResources]) -> Container:
-    had = memory.get(container.name)
-    if had is None:
+def _restore(container: Container, pre_boost: dict[str, PreBoostResources]) -> Container:
+    pre_boost_resources = pre_boost.get(container.name)
+    if pre_boost_resources is None:
         return container
-    now = container.resources
+    resources = container.resources
     changed = ResourceRequirements(
-        limits=_restore_cpu(now.limits, had.limits),
-        requests=_restore_cpu(now.requests, had.requests),
-        claims=now.claims,
+        limits=_restore_cpu(resources.limits, pre_boost_resources.limits),
+        requests=_restore_cpu(resources.requests, pre_boost_resources.requests),
+        claims=resources.claims,
     )
     return msgspec.structs.replace(container, resources=changed)
 
 
-def _restore_cpu(now: Quantities, had: ResourceAmounts) -> dict[str, str]:
+def _restore_cpu(now: Quantities, pre_boost_resources: ResourceAmounts) -> dict[str, str]:
     """CPU as it was: no other resource is ever boosted."""
     quantities = {name: text for name, text in now.items() if name != "cpu"}
-    if "cpu" in had:
-        quantities["cpu"] = format_resource_amount("cpu", had["cpu"])
+    if "cpu" in pre_boost_resources:
+        quantities["cpu"] = format_resource_amount("cpu", pre_boost_resources["cpu"])
     return quantities

@@ -60,7 +60,7 @@ def is_boosted(annotations: Iterable[str]) -> bool:
     return any(key.startswith(ANNOTATION_PREFIX) for key in annotations)
 
 
-def restore_pre_boost_shape(shape: PodShape, memory: Mapping[str, PreBoostResources]) -> PodShape:
+def restore_pre_boost_shape(shape: PodShape, pre_boost: Mapping[str, PreBoostResources]) -> PodShape:
     """A pod with what its boosted containers had before.
 
     This is what a size is made from: an added quantity has changed the proportion of limit and request that its author
@@ -68,9 +68,11 @@ def restore_pre_boost_shape(shape: PodShape, memory: Mapping[str, PreBoostResour
     pod would be boosted twice.
     """
     restored = {
-        name: ResourceRequirements(requests=_format_amounts(had.requests), limits=_format_amounts(had.limits))
-        for name, had in memory.items()
-        if not had.problem
+        name: ResourceRequirements(
+            requests=_format_amounts(resources.requests), limits=_format_amounts(resources.limits)
+        )
+        for name, resources in pre_boost.items()
+        if not resources.problem
     }
     if not restored:
         return shape

@@ -92,7 +92,7 @@ class BoostDraft(msgspec.Struct):
     notes: list[BoostNote] = []
 
     @classmethod
-    def of(
+    def from_policy(
         cls, container: ContainerShape, boost: Boost, policy: EffectiveContainerPolicy, unboosted: tuple[int, int]
     ) -> BoostDraft:
         """Build the boost that the policy asks for, before any cap."""
@@ -121,16 +121,16 @@ class BoostDraft(msgspec.Struct):
             return limit
         return min(limit, self.base * limit // self.limit if self.multiplies else self.base + limit - self.limit)
 
-    def rise(self, *, of_limit: bool = False) -> int:
+    def compute_rise(self, *, for_limits: bool = False) -> int:
         """By how much the request, or the limit, is raised; rounded up, so that a sum of them is never too low."""
         raised = max(self.request - self.base, 0)
-        if not of_limit:
+        if not for_limits:
             return raised
         if self.limit is None or not self.limit_follows:
             return 0
         return -(-self.limit * raised // self.base) if self.multiplies else raised
 
-    def cut(self, request: int, reason: Reason) -> None:
+    def lower_request(self, request: int, reason: Reason) -> None:
         """Lower the request to this maximum, and note the reason."""
         if self.request > request:
             self.request = request
@@ -147,35 +147,37 @@ def share_maximum(
     maximum: int,
     reason: Reason,
     *,
-    of_limit: bool = False,
+    for_limits: bool = False,
 ) -> None:
     """Cut the boosts so that requests, or limits, are within a maximum; `amounts` are those without boosts."""
-    inits = [(container.limits if of_limit else container.requests).get(_CPU, 0) for container in shape.plain_inits]
+    inits = [
+        (container.limits if for_limits else container.requests).get(_CPU, 0) for container in shape.init_containers
+    ]
     for stage in shape.stages:
         running = [drafts[position] for position in stage.running if position in drafts]
-        _cut_proportionally(running, max(maximum - sum_stage(stage, amounts, inits), 0), reason, of_limit)
+        _cut_proportionally(running, max(maximum - sum_stage(stage, amounts, inits), 0), reason, for_limits)
 
 
 def exceeds_with_boosts(
     drafts: Mapping[int, BoostDraft], shape: PodShape, requests: Sequence[int], maximum: int
 ) -> bool:
     """Whether a pod requests more than a maximum with its boosts, and does not without them."""
-    inits = [container.requests.get(_CPU, 0) for container in shape.plain_inits]
+    inits = [container.requests.get(_CPU, 0) for container in shape.init_containers]
     boosted = [
-        request + drafts[position].rise() if position in drafts else request
+        request + drafts[position].compute_rise() if position in drafts else request
         for position, request in enumerate(requests)
     ]
     return sum_largest_stage(shape.stages, requests, inits) <= maximum < sum_largest_stage(shape.stages, boosted, inits)
 
 
-def _cut_proportionally(drafts: Sequence[BoostDraft], allowance: int, reason: Reason, of_limit: bool) -> None:
-    rises = [draft.rise(of_limit=of_limit) for draft in drafts]
+def _cut_proportionally(drafts: Sequence[BoostDraft], allowance: int, reason: Reason, for_limits: bool) -> None:
+    rises = [draft.compute_rise(for_limits=for_limits) for draft in drafts]
     total = sum(rises)
     if total <= allowance:
         return
     for draft, rise in zip(drafts, rises, strict=True):
         if rise:
-            draft.cut(draft.base + (draft.request - draft.base) * allowance // total, reason)
+            draft.lower_request(draft.base + (draft.request - draft.base) * allowance // total, reason)
 
 
 class BoostSettings(msgspec.Struct, frozen=True):
@@ -202,19 +204,19 @@ class BoostedContainer(msgspec.Struct, frozen=True):
     base: int
     request: int
     limit: int | None
-    memory: str
+    annotation: str
     notes: tuple[BoostNote, ...] = ()
 
 
 class PodBoost(msgspec.Struct, frozen=True):
     """The boosts of a pod, and by container what there is to say, also about those that were not boosted."""
 
-    raised: tuple[BoostedContainer, ...] = ()
+    containers: tuple[BoostedContainer, ...] = ()
     notes: tuple[tuple[str, BoostNote], ...] = ()
 
     def find(self, name: str) -> BoostedContainer | None:
         """The boost of one container."""
-        return next((container for container in self.raised if container.container.name == name), None)
+        return next((container for container in self.containers if container.container.name == name), None)
 
 
 def boost_pod(
@@ -245,7 +247,7 @@ def boost_pod(
         elif not unboosted[position][0]:
             notes.append((container.name, BoostNote(BOOST_SKIPPED_NO_BASE)))
         else:
-            drafts[position] = BoostDraft.of(container, policy.boost, policy, unboosted[position])
+            drafts[position] = BoostDraft.from_policy(container, policy.boost, policy, unboosted[position])
             _cap_container(drafts[position], shape, limits, settings)
     _cap_pod(drafts, shape, unboosted, limits, ceiling)
     for draft in drafts.values():
@@ -257,24 +259,24 @@ def boost_pod(
 
 def _unboosted_amounts(container: ContainerShape, size: PodSize, applies: bool) -> tuple[int, int]:
     """Return the request and limit of a container without a boost, in millicores; 0 is none."""
-    own_limit = container.limits.get(_CPU, 0)
+    spec_limit = container.limits.get(_CPU, 0)
     sized = size.find(container.name) if applies else None
     if sized is not None and sized.requests.get(_CPU):
-        return sized.requests[_CPU], sized.limits.get(_CPU, own_limit)
+        return sized.requests[_CPU], sized.limits.get(_CPU, spec_limit)
     # A limit without a request counts as both, as the API server fills it in.
-    return container.requests.get(_CPU, 0) or own_limit, own_limit
+    return container.requests.get(_CPU, 0) or spec_limit, spec_limit
 
 
 def _cap_container(draft: BoostDraft, shape: PodShape, limits: NamespaceLimits, settings: BoostSettings) -> None:
     """Apply the caps of a single container."""
     if settings.max_cpu:
-        draft.cut(settings.max_cpu, BOOST_CAPPED_BY_FLAG)
+        draft.lower_request(settings.max_cpu, BOOST_CAPPED_BY_FLAG)
     if maximum := limits.container.most.get(_CPU):
-        draft.cut(draft.request_at(maximum), BOOST_CAPPED_BY_LIMIT_RANGE)
+        draft.lower_request(draft.request_at(maximum), BOOST_CAPPED_BY_LIMIT_RANGE)
     if maximum := shape.pod_limits.get(_CPU):
-        draft.cut(draft.request_at(maximum), BOOST_CAPPED_BY_POD)
+        draft.lower_request(draft.request_at(maximum), BOOST_CAPPED_BY_POD)
     if draft.limit is not None and not draft.limit_follows:
-        draft.cut(draft.limit - 1, BOOST_KEPT_BELOW_LIMIT)
+        draft.lower_request(draft.limit - 1, BOOST_KEPT_BELOW_LIMIT)
 
 
 def _cap_pod(
@@ -292,7 +294,7 @@ def _cap_pod(
     # Where a pod has amounts of its own, LimitRanges for pods hold for those.
     maximum = limits.pod.most.get(_CPU)
     if maximum and not shape.pod_limits.get(_CPU):
-        share_maximum(drafts, shape, maxima, maximum, BOOST_CAPPED_BY_LIMIT_RANGE, of_limit=True)
+        share_maximum(drafts, shape, maxima, maximum, BOOST_CAPPED_BY_LIMIT_RANGE, for_limits=True)
     if maximum and not pod_request:
         share_maximum(drafts, shape, requests, maximum, BOOST_CAPPED_BY_LIMIT_RANGE)
     # A pod that requests as a whole is placed by that request, however its containers share it.
@@ -307,5 +309,7 @@ def _cap_pod(
 
 
 def _to_boosted_container(draft: BoostDraft) -> BoostedContainer:
-    memory = write_annotation(draft.container)
-    return BoostedContainer(draft.container, draft.base, draft.request, draft.boosted_limit, memory, tuple(draft.notes))
+    annotation = write_annotation(draft.container)
+    return BoostedContainer(
+        draft.container, draft.base, draft.request, draft.boosted_limit, annotation, tuple(draft.notes)
+    )

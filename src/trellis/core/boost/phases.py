@@ -68,14 +68,14 @@ class ContainerBoostPhase(msgspec.Struct, frozen=True):
     container: str
     phase: BoostPhase
     reason: Reason
-    at: float = math.inf
+    ends_at: float = math.inf
 
 
 class PodBoostPhases(msgspec.Struct, frozen=True):
     """The boosted containers of a pod. `next_look` is when one more is due without anything happening before."""
 
     containers: tuple[ContainerBoostPhase, ...] = ()
-    next_look: float | None = None
+    next_transition: float | None = None
 
     @property
     def due(self) -> tuple[ContainerBoostPhase, ...]:
@@ -87,17 +87,17 @@ class PodBoostPhases(msgspec.Struct, frozen=True):
         """Those that stay boosted."""
         return tuple(container for container in self.containers if container.phase is BoostPhase.HELD)
 
-    def hold_back(self, mode: UpdateMode, *, oom_killed: bool) -> bool:
+    def blocks_changes(self, mode: UpdateMode, *, oom_killed: bool) -> bool:
         """Whether nothing but an unboost may change the pod."""
         boosted = any(container.phase is not BoostPhase.NONE for container in self.containers)
         return boosted and not (oom_killed and mode in _EVICTING)
 
-    def long_at(self, started: float) -> float:
+    def find_long_boost_time(self, started: float) -> float:
         """When a pod that started then counts as boosted for long; infinite if it does not.
 
         A duration after Ready is as long as its policy says, and a boost that is due takes a moment to end.
         """
-        return max(started + LONG_SECONDS, min(map(_overdue_at, self.containers), default=math.inf))
+        return max(started + LONG_SECONDS, min(map(_find_overdue_time, self.containers), default=math.inf))
 
 
 def determine_boost_phases(
@@ -127,14 +127,14 @@ def determine_boost_phases(
     for name in names:
         boost = vpa.container(name).boost
         if boost is None:
-            phases.append(_phase(name, observed + WITHDRAWAL_SECONDS, now, BOOST_WITHOUT_POLICY, BOOST_WITHDRAWN))
+            phases.append(_build_phase(name, observed + WITHDRAWAL_SECONDS, now, BOOST_WITHOUT_POLICY, BOOST_WITHDRAWN))
         elif ready:
             until = ready_since + boost.duration.total_seconds()
-            phases.append(_phase(name, until, now, BOOST_UNTIL_DURATION, BOOST_OVER))
+            phases.append(_build_phase(name, until, now, BOOST_UNTIL_DURATION, BOOST_OVER))
         else:
-            until = _given_up(boost, give_up_after, started)
-            phases.append(_phase(name, until, now, BOOST_UNTIL_READY, BOOST_GIVEN_UP))
-    times = [phase.at for phase in phases if phase.phase is BoostPhase.HELD and math.isfinite(phase.at)]
+            until = _find_give_up_time(boost, give_up_after, started)
+            phases.append(_build_phase(name, until, now, BOOST_UNTIL_READY, BOOST_GIVEN_UP))
+    times = [phase.ends_at for phase in phases if phase.phase is BoostPhase.HELD and math.isfinite(phase.ends_at)]
     return PodBoostPhases(tuple(phases), min(times) if times else None)
 
 
@@ -144,19 +144,19 @@ def lacks_policy(annotations: Iterable[str], vpa: EffectiveVpa) -> bool:
     return any(vpa.container(name).boost is None for name in names)
 
 
-def _given_up(boost: Boost, default: float | None, started: float) -> float:
+def _find_give_up_time(boost: Boost, default: float | None, started: float) -> float:
     timeout = boost.give_up_after.total_seconds() if boost.give_up_after is not None else default
     return math.inf if timeout is None else started + timeout
 
 
-def _overdue_at(container: ContainerBoostPhase) -> float:
+def _find_overdue_time(container: ContainerBoostPhase) -> float:
     """Return when the boost of a container becomes overdue."""
     if container.phase is BoostPhase.DUE:
-        return container.at + _ENDING_SECONDS
+        return container.ends_at + _ENDING_SECONDS
     return -math.inf if container.reason is BOOST_UNTIL_READY else math.inf
 
 
-def _phase(name: str, at: float, now: float, held: Reason, due: Reason) -> ContainerBoostPhase:
-    if now >= at:
-        return ContainerBoostPhase(name, BoostPhase.DUE, due, at)
-    return ContainerBoostPhase(name, BoostPhase.HELD, held, at)
+def _build_phase(name: str, ends_at: float, now: float, held_reason: Reason, due_reason: Reason) -> ContainerBoostPhase:
+    if now >= ends_at:
+        return ContainerBoostPhase(name, BoostPhase.DUE, due_reason, ends_at)
+    return ContainerBoostPhase(name, BoostPhase.HELD, held_reason, ends_at)

@@ -38,7 +38,7 @@ _CPU = "cpu"
 # A request cannot be removed from a running pod, and one of 0 may leave it in another QoS class.
 _LEAST_REQUEST = 1
 _NONE: ResourceAmounts = {}
-_NO_MEMORY = PreBoostResources(problem="the pod has no such annotation")
+_NO_ANNOTATION = PreBoostResources(problem="the pod has no such annotation")
 
 
 class UnboostedContainer(msgspec.Struct, frozen=True):
@@ -52,8 +52,8 @@ class UnboostedContainer(msgspec.Struct, frozen=True):
     requests: ResourceAmounts
     limits: ResourceAmounts
     reason: Reason
-    changes: bool = False
-    settled: bool = True
+    changes_spec: bool = False
+    is_in_force: bool = True
 
 
 def unboost_containers(
@@ -64,66 +64,77 @@ def unboost_containers(
     applies: bool,
     limits: NamespaceLimits,
     phases: PodBoostPhases,
-    memory: Mapping[str, PreBoostResources],
+    pre_boost: Mapping[str, PreBoostResources],
 ) -> tuple[UnboostedContainer, ...]:
     """One for each container that is due; `shape` has the resources in force, `applies` is false in mode `Off`."""
     if not phases.due:
         return ()
     containers = {container.name: container for container in shape.containers}
     # Those that are not due stay as they are, boosted or not, and the others must fit in beside them.
-    had = {container.container: memory.get(container.container, _NO_MEMORY) for container in phases.due}
-    before = restore_pre_boost_shape(
-        shape, {name: _cpu_of(had[name], containers[name]) for name in had if name in containers}
+    pre_boost_of_due = {
+        container.container: pre_boost.get(container.container, _NO_ANNOTATION) for container in phases.due
+    }
+    unboosted_shape = restore_pre_boost_shape(
+        shape,
+        {
+            name: _restore_cpu_only(pre_boost_of_due[name], containers[name])
+            for name in pre_boost_of_due
+            if name in containers
+        },
     )
     recommended = [
         RecommendedResources(container.container, {_CPU: container.target[_CPU]})
         for container in advice
-        if applies and container.container in had and _CPU in container.target
+        if applies and container.container in pre_boost_of_due and _CPU in container.target
     ]
-    size = size_pod(before, recommended, vpa, limits, keep_qos=True)
-    unboosted = [_unboost(name, containers.get(name), size.find(name), remembered) for name, remembered in had.items()]
+    size = size_pod(unboosted_shape, recommended, vpa, limits, keep_qos=True)
+    unboosted = [
+        _unboost(name, containers.get(name), size.find(name), resources) for name, resources in pre_boost_of_due.items()
+    ]
     return _keep_qos(unboosted, shape)
 
 
-def _cpu_of(had: PreBoostResources, container: ContainerShape) -> PreBoostResources:
+def _restore_cpu_only(pre_boost: PreBoostResources, container: ContainerShape) -> PreBoostResources:
     """The CPU that is remembered, and all else as it is now: that may have been sized since, and stays."""
-    now = container.in_spec
+    in_spec = container.in_spec
     requests, limits = (
         {resource: amount for resource, amount in amounts.items() if resource != _CPU}
-        | {resource: amount for resource, amount in then.items() if resource == _CPU}
-        for amounts, then in ((now.requests, had.requests), (now.limits, had.limits))
+        | {resource: amount for resource, amount in pre_boost_amounts.items() if resource == _CPU}
+        for amounts, pre_boost_amounts in ((in_spec.requests, pre_boost.requests), (in_spec.limits, pre_boost.limits))
     )
-    return PreBoostResources(requests, limits, had.problem)
+    return PreBoostResources(requests, limits, pre_boost.problem)
 
 
 def _unboost(
-    name: str, container: ContainerShape | None, size: ContainerSize | None, had: PreBoostResources
+    name: str, container: ContainerShape | None, size: ContainerSize | None, pre_boost: PreBoostResources
 ) -> UnboostedContainer:
     """Compute what one container goes back to, without regard to the others."""
     if container is None:
         return UnboostedContainer(name, _NONE, _NONE, UNBOOST_UNKNOWN)
     # A limit that the boost raised goes back even if limits are no longer controlled.
-    limit = had.limits.get(_CPU, container.limits.get(_CPU, 0))
+    limit = pre_boost.limits.get(_CPU, container.limits.get(_CPU, 0))
     if size is not None and size.requests.get(_CPU):
-        return _lowered(container, size.requests[_CPU], size.limits.get(_CPU, limit), UNBOOSTED_TO_RECOMMENDATION)
-    if had.problem:
+        return _build_unboosted(
+            container, size.requests[_CPU], size.limits.get(_CPU, limit), UNBOOSTED_TO_RECOMMENDATION
+        )
+    if pre_boost.problem:
         return UnboostedContainer(name, _NONE, _NONE, UNBOOST_UNKNOWN)
-    request = had.requests.get(_CPU, 0) or had.limits.get(_CPU, 0) or _LEAST_REQUEST
-    return _lowered(container, request, limit, UNBOOSTED_TO_SPEC)
+    request = pre_boost.requests.get(_CPU, 0) or pre_boost.limits.get(_CPU, 0) or _LEAST_REQUEST
+    return _build_unboosted(container, request, limit, UNBOOSTED_TO_SPEC)
 
 
-def _lowered(container: ContainerShape, request: int, limit: int, reason: Reason) -> UnboostedContainer:
+def _build_unboosted(container: ContainerShape, request: int, limit: int, reason: Reason) -> UnboostedContainer:
     return UnboostedContainer(
         container.name,
         {_CPU: request},
         {_CPU: limit} if limit else _NONE,
         reason,
-        changes=not _has(container.in_spec, request, limit),
-        settled=_has(container, request, limit),
+        changes_spec=not _has_cpu(container.in_spec, request, limit),
+        is_in_force=_has_cpu(container, request, limit),
     )
 
 
-def _has(container: ContainerShape | PodContainer, request: int, limit: int) -> bool:
+def _has_cpu(container: ContainerShape | PodContainer, request: int, limit: int) -> bool:
     return container.requests.get(_CPU) == request and container.limits.get(_CPU, 0) == limit
 
 
@@ -132,46 +143,48 @@ def _keep_qos(unboosted: Sequence[UnboostedContainer], shape: PodShape) -> tuple
 
     What was remembered is from before admission, which may have given the pod another class than its author.
     """
-    if shape.qos is _qos_with(unboosted, shape):
+    if shape.qos is _compute_qos_with(unboosted, shape):
         return tuple(unboosted)
     containers = {container.name: container for container in shape.containers}
     if shape.qos is QosClass.GUARANTEED:
         return tuple(
-            _made_equal(container, containers[container.container]) if container.requests else container
+            _equalize(container, containers[container.container]) if container.requests else container
             for container in unboosted
         )
     return tuple(
-        _made_unequal(container, containers[container.container]) if container.limits else container
+        _separate(container, containers[container.container]) if container.limits else container
         for container in unboosted
     )
 
 
-def _made_equal(unboosted: UnboostedContainer, container: ContainerShape) -> UnboostedContainer:
+def _equalize(unboosted: UnboostedContainer, container: ContainerShape) -> UnboostedContainer:
     """Request and limit of a container in a Guaranteed pod: both what its limit says."""
     limit = unboosted.limits.get(_CPU, 0)
     if not limit:
         return UnboostedContainer(unboosted.container, _NONE, _NONE, UNBOOST_UNKNOWN)
-    return _lowered(container, limit, limit, unboosted.reason)
+    return _build_unboosted(container, limit, limit, unboosted.reason)
 
 
-def _made_unequal(unboosted: UnboostedContainer, container: ContainerShape) -> UnboostedContainer:
+def _separate(unboosted: UnboostedContainer, container: ContainerShape) -> UnboostedContainer:
     """Request and limit of a container in a pod that must not become Guaranteed: 1m apart."""
     request, limit = unboosted.requests[_CPU], unboosted.limits[_CPU]
     if request != limit:
         return unboosted
-    apart = (request - 1, limit) if request > _LEAST_REQUEST else (request, limit + 1)
-    return _lowered(container, *apart, unboosted.reason)
+    unequal = (request - 1, limit) if request > _LEAST_REQUEST else (request, limit + 1)
+    return _build_unboosted(container, *unequal, unboosted.reason)
 
 
-def _qos_with(unboosted: Sequence[UnboostedContainer], shape: PodShape) -> QosClass:
+def _compute_qos_with(unboosted: Sequence[UnboostedContainer], shape: PodShape) -> QosClass:
     """The class that the API server would give the pod."""
-    if shape.has_own_resources:
+    if shape.has_pod_resources:
         return shape.qos
     changed = {container.container: container for container in unboosted}
     amounts: list[tuple[ResourceAmounts, ResourceAmounts]] = []
-    for container in (*shape.containers, *shape.plain_inits):
-        own, new = container.in_spec, changed.get(container.name)
+    for container in (*shape.containers, *shape.init_containers):
+        in_spec, unboosted_container = container.in_spec, changed.get(container.name)
         amounts.append(
-            ({**own.requests, **new.requests}, {**own.limits, **new.limits}) if new else (own.requests, own.limits)
+            ({**in_spec.requests, **unboosted_container.requests}, {**in_spec.limits, **unboosted_container.limits})
+            if unboosted_container
+            else (in_spec.requests, in_spec.limits)
         )
     return compute_qos(amounts)

@@ -80,7 +80,7 @@ def count_quota_usage(spec: PodSpec) -> QuotaUsage:
         amounts[f"limits.{name}"] = nanos
     return QuotaUsage(
         amounts={name: nanos for name, nanos in amounts.items() if nanos > 0},
-        best_effort=PodShape.of(spec).qos is QosClass.BEST_EFFORT,
+        best_effort=PodShape.from_spec(spec).qos is QosClass.BEST_EFFORT,
         terminates=spec.active_deadline_seconds is not None,
         priority_class=spec.priority_class_name,
         crosses_namespaces=_crosses_namespaces(spec),

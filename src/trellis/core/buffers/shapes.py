@@ -52,7 +52,7 @@ def _sizes(spec: PodSpec, target: TargetFacts) -> PodSize:
     governor = target.governor
     if governor is None or not governor.applies or not governor.advice:
         return PodSize()
-    return size_pod(PodShape.of(spec), governor.advice, governor.vpa, target.limits)
+    return size_pod(PodShape.from_spec(spec), governor.advice, governor.vpa, target.limits)
 
 
 def _resized(

@@ -59,9 +59,9 @@ def find_influences(evidence: Evidence, target: TargetRef | None, pods: Iterable
 
 def _freezes(evidence: Evidence, target: TargetRef) -> Iterator[InfluencePart]:
     planned = evidence.updated.plans.get((target.namespace, target.kind, target.name))
-    freeze: Freeze | None = planned.gathered.frozen if planned is not None else None
+    freeze: Freeze | None = planned.snapshot.freeze if planned is not None else None
     if freeze is not None:
-        yield InfluencePart("Freeze", freeze.where.value, {"by": freeze.by, "why": freeze.why})
+        yield InfluencePart("Freeze", freeze.scope.value, {"by": freeze.author, "why": freeze.reason})
 
 
 def _hpa(hpa: HorizontalPodAutoscaler) -> InfluencePart:

@@ -43,7 +43,7 @@ def find_mode_with_skipped_budget(view: WorkloadView, now: float, settings: Upda
     changed = msgspec.structs.replace(governor, vpa=msgspec.structs.replace(governor.vpa, mode=mode))
     free = msgspec.structs.replace(settings, skip_disruption_budget=True)
     plan = plan_updates(msgspec.structs.replace(view, governor=changed), now, free)
-    return mode if any(decision.way is DecisionKind.RESIZE for decision in plan.verdicts) else None
+    return mode if any(decision.kind is DecisionKind.RESIZE for decision in plan.decisions) else None
 
 
 class CounterfactualCode(StrEnum):
@@ -84,7 +84,7 @@ class _DecisionCase(msgspec.Struct, frozen=True):
     def until(self, code: CounterfactualCode = CounterfactualCode.TIME_PASSED) -> CounterfactualPart:
         """The time of the next plan, if one is known."""
         return CounterfactualPart(
-            code.value, {"at": format_timestamp(self.verdict.look)} if self.verdict.look is not None else {}
+            code.value, {"at": format_timestamp(self.verdict.requeue_at)} if self.verdict.requeue_at is not None else {}
         )
 
 
@@ -104,10 +104,11 @@ def _plain(*codes: CounterfactualCode) -> _CounterfactualRule:
 
 
 def _frozen(case: _DecisionCase) -> Iterator[CounterfactualPart]:
-    freeze = case.planned.gathered.frozen
+    freeze = case.planned.snapshot.freeze
     if freeze is not None:
         yield CounterfactualPart(
-            CounterfactualCode.FREEZE_LIFTED.value, {"by": freeze.by, "where": freeze.where.value, "why": freeze.why}
+            CounterfactualCode.FREEZE_LIFTED.value,
+            {"by": freeze.author, "where": freeze.scope.value, "why": freeze.reason},
         )
 
 
@@ -117,18 +118,18 @@ def _timely(case: _DecisionCase) -> Iterator[CounterfactualPart]:
 
 def _ready(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield CounterfactualPart(CounterfactualCode.POD_READY.value)
-    if case.verdict.look is not None:
+    if case.verdict.requeue_at is not None:
         yield case.until()
 
 
 def _mode(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield CounterfactualPart(
-        CounterfactualCode.MODE_CHANGED.value, {"mode": str(case.planned.gathered.governor.vpa.mode)}
+        CounterfactualCode.MODE_CHANGED.value, {"mode": str(case.planned.snapshot.governor.vpa.mode)}
     )
 
 
 def _young(case: _DecisionCase) -> Iterator[CounterfactualPart]:
-    if case.verdict.look is not None:
+    if case.verdict.requeue_at is not None:
         yield case.until()
     yield CounterfactualPart(CounterfactualCode.OUTSIDE_BOUNDS.value)
 
@@ -136,7 +137,7 @@ def _young(case: _DecisionCase) -> Iterator[CounterfactualPart]:
 def _small(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     threshold = case.components.updates.update_threshold
     yield CounterfactualPart(
-        CounterfactualCode.DIFFERENCE_LARGER.value, {"difference": case.verdict.apart, "threshold": threshold}
+        CounterfactualCode.DIFFERENCE_LARGER.value, {"difference": case.verdict.difference, "threshold": threshold}
     )
     yield CounterfactualPart(CounterfactualCode.OUTSIDE_BOUNDS.value)
 
@@ -146,9 +147,15 @@ def _few(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     if budget is not None:
         values = {"living": float(budget.living), "minimum": float(budget.minimum)}
         yield CounterfactualPart(CounterfactualCode.REPLICAS_ADDED.value, values)
-    snapshot = case.planned.gathered
+    snapshot = case.planned.snapshot
     # What the flag exempts waits for no other pod, so that the others have no say.
-    alone = WorkloadView(snapshot.governor, (case.pod,), snapshot.configured, snapshot.limits, hpa=snapshot.hpa)
+    alone = WorkloadView(
+        snapshot.governor,
+        (case.pod,),
+        snapshot.configured_replicas,
+        snapshot.limits,
+        hpa_resources=snapshot.hpa_resources,
+    )
     mode = find_mode_with_skipped_budget(alone, case.now, case.components.updates)
     if mode is not None:
         another = {"mode": mode.value} if mode is not snapshot.governor.vpa.mode else {}
@@ -172,14 +179,14 @@ def _hourly(case: _DecisionCase) -> Iterator[CounterfactualPart]:
 
 
 def _required(case: _DecisionCase) -> Iterator[CounterfactualPart]:
-    for requirement in case.planned.gathered.governor.vpa.requirements:
+    for requirement in case.planned.snapshot.governor.vpa.requirements:
         values = {"resources": ",".join(sorted(requirement.resources)), "change": requirement.change.value}
         yield CounterfactualPart(CounterfactualCode.REQUIREMENTS_MET.value, values)
 
 
 def _hpa(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield CounterfactualPart(
-        CounterfactualCode.HPA_CHANGED.value, {"resources": ",".join(sorted(case.planned.gathered.hpa))}
+        CounterfactualCode.HPA_CHANGED.value, {"resources": ",".join(sorted(case.planned.snapshot.hpa_resources))}
     )
 
 
@@ -190,7 +197,7 @@ def _admission(case: _DecisionCase) -> Iterator[CounterfactualPart]:
 
 def _node(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield CounterfactualPart(CounterfactualCode.NODE_ANSWERED.value, {"node": case.pod.node})
-    if case.verdict.look is not None:
+    if case.verdict.requeue_at is not None:
         yield case.until()
 
 
@@ -198,7 +205,7 @@ def _down(case: _DecisionCase) -> Iterator[CounterfactualPart]:
     yield CounterfactualPart(
         CounterfactualCode.CONTAINERS_RUN.value, {"containers": ",".join(case.pod.downtime.containers)}
     )
-    if case.verdict.look is not None:
+    if case.verdict.requeue_at is not None:
         yield case.until()
 
 

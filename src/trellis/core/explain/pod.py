@@ -44,7 +44,7 @@ class PlannedPod(msgspec.Struct, frozen=True):
 def list_pod_decisions(evidence: Evidence) -> Iterator[PlannedPod]:
     """All decisions about the pods of the namespace."""
     for workload, planned in evidence.updated.plans.items():
-        for decision in planned.plan.verdicts:
+        for decision in planned.plan.decisions:
             yield PlannedPod(workload, planned, decision)
 
 
@@ -52,20 +52,20 @@ def build_pod_part(evidence: Evidence, planned_pod: PlannedPod) -> PodPart:
     """The part about a pod with a decision."""
     decision, planned, updated = planned_pod.verdict, planned_pod.planned, evidence.updated
     view = updated.views[decision.pod.uid]
-    governor = planned.gathered.governor
+    governor = planned.snapshot.governor
     need = decision.need
     budget = decision.budget
     return PodPart(
         name=decision.pod.name,
         by=f"{governor.kind} {governor.name}" if governor.is_object else "",
-        way=decision.way.value,
+        way=decision.kind.value,
         reason=decision.reason,
         node=view.node,
         details=decision.details,
         need=need.reason if need is not None else None,
-        difference=need.difference if need is not None else decision.apart,
+        difference=need.difference if need is not None else decision.difference,
         warnings=decision.warnings,
-        next_look=format_timestamp(decision.look),
+        next_look=format_timestamp(decision.requeue_at),
         containers=tuple(_containers(evidence, view, governor.advice)),
         otherwise=find_counterfactuals(decision, planned, view, evidence.components, evidence.now),
         boosts=tuple(_boosts(evidence, view)),
@@ -83,7 +83,7 @@ def build_undecided_pod_part(evidence: Evidence, pod: Pod) -> PodPart:
         (
             result
             for result in evidence.updated.plans.values()
-            if result.error is not None and any(member.metadata.name == name for member in result.gathered.pods)
+            if result.error is not None and any(member.metadata.name == name for member in result.snapshot.pods)
         ),
         None,
     )
@@ -95,7 +95,7 @@ def build_undecided_pod_part(evidence: Evidence, pod: Pod) -> PodPart:
         reason=PLAN_FAILED if failed is not None else reason,
         node=pod.spec.node_name,
         details=type(failed.error).__name__ if failed is not None else "",
-        containers=tuple(_as_it_is(PodView.of(pod))),
+        containers=tuple(_as_it_is(PodView.from_pod(pod))),
     )
 
 
@@ -137,7 +137,7 @@ def _boosts(evidence: Evidence, view: PodView) -> Iterator[BoostPart]:
             phase.container,
             phase.phase.value,
             phase.reason,
-            format_timestamp(phase.at),
+            format_timestamp(phase.ends_at),
             {name: amounts for name, amounts in before.items() if amounts},
         )
 

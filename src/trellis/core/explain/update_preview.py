@@ -78,12 +78,12 @@ class _PlannedChange(msgspec.Struct, frozen=True):
 
     @property
     def way(self) -> DecisionKind:
-        ways = [decision.way for decision in self.made.verdicts]
+        ways = [decision.kind for decision in self.made.decisions]
         return next((way for way in (DecisionKind.RESIZE, DecisionKind.EVICT) if way in ways), ways[0])
 
     @property
     def reason(self) -> Reason:
-        return self.made.verdicts[0].reason
+        return self.made.decisions[0].reason
 
     @property
     def restarts(self) -> bool:
@@ -119,7 +119,7 @@ def preview_updates(
     return msgspec.structs.replace(
         preview,
         held=idle.reason,
-        details=idle.made.verdicts[0].details,
+        details=idle.made.decisions[0].details,
         flag_mode=mode,
         needs_another_mode=mode is not None and mode is not governor.vpa.mode,
         allowed=preview_updates(_lowered(governor, replicas), spec, replicas, annotations, updates) if few else None,
@@ -142,7 +142,7 @@ def _lowered(governor: Governor, minimum: int) -> Governor:
 
 def _advised(governor: Governor, spec: PodSpec) -> Iterator[tuple[frozenset[str], Governor]]:
     """The governor with a recommendation of each kind, and the resources that it moves."""
-    containers = PodShape.of(spec).containers
+    containers = PodShape.from_spec(spec).containers
     for factors in _CHANGES:
         advice = tuple(_advice(container, factors) for container in containers)
         moved = frozenset(resource for resource, factor in factors.items() if factor != 1.0)
@@ -159,8 +159,8 @@ def _advice(container: ContainerShape, factors: Mapping[str, float]) -> Recommen
 
 
 def _view(governor: Governor, spec: PodSpec, count: int, annotations: Mapping[str, str]) -> WorkloadView:
-    pods = tuple(PodView.of(_running(spec, number)) for number in range(count))
-    return WorkloadView(governor, pods, {_GROUP: count}, frozen=find_freeze(None, {}, annotations))
+    pods = tuple(PodView.from_pod(_running(spec, number)) for number in range(count))
+    return WorkloadView(governor, pods, {_GROUP: count}, freeze=find_freeze(None, {}, annotations))
 
 
 def _running(spec: PodSpec, number: int) -> Pod:

@@ -172,7 +172,7 @@ def _pods_of(evidence: Evidence, vpa: str, target: TargetRef) -> list[Pod]:
     """The pods that a VPA governs, and those of its target that something else governs."""
     governor = evidence.recommended.roster.governance.governor
     planned = evidence.updated.plans.get((target.namespace, target.kind, target.name))
-    below = {pod.metadata.name for pod in planned.gathered.pods} if planned is not None else set()
+    below = {pod.metadata.name for pod in planned.snapshot.pods} if planned is not None else set()
     pods = evidence.collected.pods.by_index(BY_NAMESPACE, evidence.namespace)
     return [pod for pod in pods if governor.get(pod.metadata.name) == vpa or pod.metadata.name in below]
 

@@ -58,13 +58,13 @@ class RecordedPodDecision(msgspec.Struct, frozen=True, omit_defaults=True):
         return cls(
             pod.name,
             pod.uid,
-            decision.way.value,
+            decision.kind.value,
             decision.reason.code,
             need.reason.code if need is not None else "",
             need.difference if need is not None else 0.0,
             decision.details,
             tuple(warning.code for warning in decision.warnings),
-            decision.look,
+            decision.requeue_at,
         )
 
 
@@ -82,10 +82,10 @@ class RecordedUpdatePlan(msgspec.Struct, frozen=True, omit_defaults=True):
         """What was decided about a workload."""
         plan, error = planned.plan, planned.error
         return cls(
-            planned.gathered.workload,
-            tuple(map(RecordedPodDecision.of, plan.verdicts)),
+            planned.snapshot.workload,
+            tuple(map(RecordedPodDecision.of, plan.decisions)),
             plan.actions,
-            plan.next_look,
+            plan.requeue_at,
             type(error).__name__ if error is not None else "",
         )
 

@@ -1,8 +1,8 @@
 """The updater's decisions: which running pods change, in which way, and whether they may be disrupted now.
 
 `plan` is the one decision: it takes the view of a workload and returns actions as data, one decision for each pod, and
-the time of the next look. `planner` makes plans for many workloads. `state` holds what is known of the cluster by
-workload, and what is remembered from one plan to the next. Actions are executed elsewhere, and `now` is an argument.
+the time of the next plan. `planner` makes plans for many workloads. `state` holds the cluster state by workload, and
+the results of earlier attempts. Actions are executed elsewhere, and `now` is an argument.
 """
 
 from trellis.core.cluster.write_results import WriteResult

@@ -1,7 +1,8 @@
-"""Decisions on running pods and the actions that carry them out, as data.
+"""Decisions on running pods and the actions that execute them, as data.
 
-An action names the pod as it was observed, and what it should become. The executor hands it back with its result
-(`state.attempts`), so that an action also holds what has to be remembered of it.
+An action names the pod as it was observed, and what it should become. The executor returns it with its result
+(`state.attempts`), so that an action also holds what the next plan needs to know of it. Recordings keep the names that
+fields had first.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _NO_NODE: ResourceAmounts = {}
 
 
 class DecisionKind(StrEnum):
-    """What is done to a pod in this pass."""
+    """The kind of decision about a pod in one plan."""
 
     RESIZE = "Resize"
     EVICT = "Evict"
@@ -31,7 +32,7 @@ class DecisionKind(StrEnum):
 
 
 class PodRef(msgspec.Struct, frozen=True):
-    """One pod, and no other of the same name."""
+    """A pod, identified by its uid as well."""
 
     namespace: str
     name: str
@@ -39,42 +40,47 @@ class PodRef(msgspec.Struct, frozen=True):
 
 
 class ControllerKey(msgspec.Struct, frozen=True):
-    """The direct controller of pods: pods that one of them keeps in number are disturbed a few at a time."""
+    """The direct controller of a pod. Its pods share one disruption budget."""
 
     kind: str
     name: str
 
 
-class ResizePod(msgspec.Struct, frozen=True, tag=True):
-    """Patch `pods/resize`. `wanted` are the requests by container, and `node` is what the pod's node offers."""
+class ResizePod(msgspec.Struct, frozen=True, tag=True, rename={"requests": "wanted", "node_allocatable": "node"}):
+    """Patch `pods/resize`. `requests` are the new requests by container."""
 
     pod: PodRef
     patch: tuple[PatchOp, ...]
-    wanted: Mapping[str, ResourceAmounts]
-    node: ResourceAmounts = _NO_NODE
+    requests: Mapping[str, ResourceAmounts]
+    node_allocatable: ResourceAmounts = _NO_NODE
     restarts: bool = False
     unboosts: bool = False
 
 
 class UnmarkPod(msgspec.Struct, frozen=True, tag=True):
-    """Remove the annotations of boosts that are over and taken back."""
+    """Remove the annotations of boosts that have ended."""
 
     pod: PodRef
     patch: tuple[PatchOp, ...]
 
 
-class EvictPod(msgspec.Struct, frozen=True, tag=True):
-    """Ask for the pod to go, disruption budgets permitting.
+class EvictPod(
+    msgspec.Struct,
+    frozen=True,
+    tag=True,
+    rename={"controller": "group", "requests": "had", "repeats_useless": "again", "new_pods": "beside"},
+):
+    """Evict the pod, PodDisruptionBudgets permitting.
 
-    `had` are its requests by container; `again` says that it came after an eviction which changed nothing. `beside` are
-    the uids of pods that are as new as this decision; `created` is when the pod itself was made.
+    `requests` are those of the pod by container. `repeats_useless`: the pod was created after an eviction that changed
+    nothing. `new_pods` are the uids of pods that are as new as this decision; `created` is when the pod was created.
     """
 
     pod: PodRef
-    group: ControllerKey
-    had: Mapping[str, ResourceAmounts]
-    again: bool = False
-    beside: tuple[str, ...] = ()
+    controller: ControllerKey
+    requests: Mapping[str, ResourceAmounts]
+    repeats_useless: bool = False
+    new_pods: tuple[str, ...] = ()
     created: float | None = None
 
 
@@ -82,7 +88,7 @@ Action: TypeAlias = ResizePod | UnmarkPod | EvictPod
 
 
 class ReplicaBudgetStatus(msgspec.Struct, frozen=True):
-    """Where a budget stands: how many pods there should be, live, are Ready, may be out of service and must live."""
+    """A disruption budget: configured, living and Ready pods, how many may be out of service, how many must live."""
 
     configured: int
     living: int
@@ -92,25 +98,26 @@ class ReplicaBudgetStatus(msgspec.Struct, frozen=True):
 
 
 class PodDecision(msgspec.Struct, frozen=True):
-    """One per pod and plan. `need` says what the pod lacks, if anything; `warnings` hold whatever is done.
+    """The decision about one pod in one plan.
 
-    `look` is when the decision may change without any event before. `apart` is how far requests are off where that is
-    no need, and `budget` the budget that refused a disruption; explanations read both.
+    `need` says why the pod should change, if it should; `warnings` apply whatever the decision is. `requeue_at` is when
+    the decision may change without an event before. `difference` is how far requests are off where that is no need, and
+    `budget` the budget that refused a disruption; explanations read both.
     """
 
     pod: PodRef
-    way: DecisionKind
+    kind: DecisionKind
     reason: Reason
     need: UpdateNeed | None = None
     details: str = ""
     warnings: tuple[Reason, ...] = ()
-    look: float | None = None
-    apart: float = 0.0
+    requeue_at: float | None = None
+    difference: float = 0.0
     budget: ReplicaBudgetStatus | None = None
 
 
 class PodUpdate(msgspec.Struct, frozen=True):
     """A decision and its actions."""
 
-    verdict: PodDecision
+    decision: PodDecision
     actions: tuple[Action, ...] = ()

@@ -49,7 +49,7 @@ from trellis.core.resize.eligibility import (
     RequestComparison,
     TargetSizes,
     UpdateNeed,
-    judge_eligibility,
+    assess_eligibility,
 )
 from trellis.core.resize.freeze import FROZEN
 from trellis.core.resize.in_place import (
@@ -96,72 +96,82 @@ HPA_CONFLICT = Reason(
 HELD_FOR_HPA = Reason("HeldForHpa", "What should change is a resource by whose utilization an HPA scales the pods.")
 
 
-_REFUSING = (ResizeState.DEFERRED, ResizeState.INFEASIBLE, ResizeState.FAILING)
+_REFUSED_STATES = (ResizeState.DEFERRED, ResizeState.INFEASIBLE, ResizeState.FAILING)
 
 
 class UnboostStep(msgspec.Struct, frozen=True):
-    """What is done to end the boosts of a pod that are over, and why that is all for now."""
+    """The actions that end the due boosts of a pod, and the reason if there are none."""
 
     actions: tuple[Action, ...]
     reason: Reason
-    look: float | None = None
+    requeue_at: float | None = None
 
 
 def end_boosts(
     view: WorkloadView, pod: PodView, phases: PodBoostPhases, now: float, settings: UpdateSettings
 ) -> UnboostStep:
-    """The next step to end the boosts that are due; at least one must be."""
+    """The next step to end the boosts that are due; at least one is."""
     attempt = view.attempts.pods.get(pod.ref.uid, PodAttempts())
     if not settings.resizes:
         return UnboostStep((), UNBOOST_NOT_SERVED)
     if now < attempt.not_before:
         return UnboostStep((), UNBOOST_RETRIED, attempt.not_before)
     governor, annotations = view.governor, pod.pod.metadata.annotations
-    ends = unboost_containers(
+    unboosted = unboost_containers(
         pod.in_force,
         governor.advice,
         governor.vpa,
         applies=governor.applies,
         limits=view.limits,
         phases=phases,
-        memory=read_pre_boost_resources(annotations),
+        pre_boost=read_pre_boost_resources(annotations),
     )
-    resized = _resize(pod, [end for end in ends if end.changes])
-    is_down = resized is not None and pod.downtime.since is not None
-    marks = [annotation_key(end.container) for end in ends if end.settled and not end.changes]
-    # Upstream's mark of a pod that was resized goes on with the patch that is needed anyway.
-    unmarked = tuple(build_annotation_ops(annotations, {IN_PLACE_UPDATED_ANNOTATION: "true"}, marks)) if marks else ()
-    possible: list[ResizePod | UnmarkPod] = [resized] if resized is not None and not is_down else []
-    if unmarked:
-        possible.append(UnmarkPod(pod.ref, (PatchOp("test", "/metadata/uid", pod.ref.uid), *unmarked)))
-    if is_down and not possible:
+    resize = _build_unboost_resize(pod, [container for container in unboosted if container.changes_spec])
+    is_container_down = resize is not None and pod.downtime.since is not None
+    boost_annotations = [
+        annotation_key(container.container)
+        for container in unboosted
+        if container.is_in_force and not container.changes_spec
+    ]
+    # Upstream's annotation of a resized pod is set by the patch that is needed anyway.
+    annotation_ops = (
+        tuple(build_annotation_ops(annotations, {IN_PLACE_UPDATED_ANNOTATION: "true"}, boost_annotations))
+        if boost_annotations
+        else ()
+    )
+    pending_actions: list[ResizePod | UnmarkPod] = [resize] if resize is not None and not is_container_down else []
+    if annotation_ops:
+        pending_actions.append(UnmarkPod(pod.ref, (PatchOp("test", "/metadata/uid", pod.ref.uid), *annotation_ops)))
+    if is_container_down and not pending_actions:
         return UnboostStep((), CONTAINER_DOWN)
-    if not possible:
-        return UnboostStep((), UNBOOST_FAILING if pod.resize.state in _REFUSING else UNBOOST_AWAITED)
-    actions = tuple(action for action in possible if not attempt.repeats(action.patch, now, settings))
-    look = None if actions else attempt.written_at + settings.catch_up
-    return UnboostStep(actions, UNBOOST_RESIZED if resized is not None else UNBOOST_FINISHED, look)
+    if not pending_actions:
+        return UnboostStep((), UNBOOST_FAILING if pod.resize.state in _REFUSED_STATES else UNBOOST_AWAITED)
+    actions = tuple(action for action in pending_actions if not attempt.repeats(action.patch, now, settings))
+    requeue_at = None if actions else attempt.written_at + settings.catch_up
+    return UnboostStep(actions, UNBOOST_RESIZED if resize is not None else UNBOOST_FINISHED, requeue_at)
 
 
-def _resize(pod: PodView, ends: Iterable[UnboostedContainer]) -> ResizePod | None:
-    own = {container.name: container for container in pod.in_spec.containers}
-    ends = list(ends)
+def _build_unboost_resize(pod: PodView, unboosted: Iterable[UnboostedContainer]) -> ResizePod | None:
+    containers = {container.name: container for container in pod.in_spec.containers}
+    unboosted = list(unboosted)
     changes = []
-    for end in ends:
-        container = own[end.container]
+    for target in unboosted:
+        container = containers[target.container]
         changes.append(
             ResourceChange(
-                container.place, container.index, container.name, container.written, end.requests, end.limits
+                container.place, container.index, container.name, container.written, target.requests, target.limits
             )
         )
     patch = tuple(build_guarded_ops(pod.ref.uid, changes))
     if not patch:
         return None
-    restarts = any("cpu" in own[end.container].restarts_on for end in ends)
-    return ResizePod(pod.ref, patch, {end.container: end.requests for end in ends}, restarts=restarts, unboosts=True)
+    restarts = any("cpu" in containers[target.container].restarts_on for target in unboosted)
+    return ResizePod(
+        pod.ref, patch, {target.container: target.requests for target in unboosted}, restarts=restarts, unboosts=True
+    )
 
 
-_NEVER_TRIED = PodAttempts()
+_NO_ATTEMPTS = PodAttempts()
 
 
 class PodCase(msgspec.Struct, frozen=True):
@@ -175,45 +185,46 @@ class PodCase(msgspec.Struct, frozen=True):
 
     @property
     def attempt(self) -> PodAttempts:
-        """What is remembered of the pod."""
-        return self.view.attempts.pods.get(self.pod.ref.uid, _NEVER_TRIED)
+        """Earlier attempts on the pod."""
+        return self.view.attempts.pods.get(self.pod.ref.uid, _NO_ATTEMPTS)
 
 
-def assess_need(case: PodCase, shape: PodShape, spared: frozenset[ContainerResource]) -> UpdateNeed | NoUpdateNeed:
-    """Whether a pod of this shape should change, `spared` left out."""
-    gap = case.sizes.gap(shape, spared)
-    return judge_eligibility(
+def assess_need(case: PodCase, shape: PodShape, excluded: frozenset[ContainerResource]) -> UpdateNeed | NoUpdateNeed:
+    """Whether a pod of this shape should change, `excluded` resources aside."""
+    gap = case.sizes.find_gap(shape, excluded)
+    return assess_eligibility(
         gap, started=case.pod.started, quick_oom=_had_quick_oom(case), now=case.now, settings=case.settings
     )
 
 
 def assess_missed_resize(
-    case: PodCase, need: UpdateNeed | NoUpdateNeed, spared: frozenset[ContainerResource]
+    case: PodCase, need: UpdateNeed | NoUpdateNeed, excluded: frozenset[ContainerResource]
 ) -> UpdateNeed | NoUpdateNeed:
     """The need of a pod that missed its last resize: that resize once more, or another that is due anyway.
 
     Nothing is done if no resource is left that could be resized.
     """
-    gap = case.sizes.gap(case.pod.in_spec, spared)
-    size = case.sizes.in_place(case.pod.in_spec, spared)
-    if not gap.is_known or not size.containers:
+    gap = case.sizes.find_gap(case.pod.in_spec, excluded)
+    size = case.sizes.find_in_place_size(case.pod.in_spec, excluded)
+    if not gap.has_recommendation or not size.containers:
         return need
-    has = {container.name: container.requests for container in case.pod.in_spec.containers}
+    requested = {container.name: container.requests for container in case.pod.in_spec.containers}
     compared = tuple(
-        RequestComparison(sized.container.name, sized.requests, has[sized.container.name]) for sized in size.containers
+        RequestComparison(sized.container.name, sized.requests, requested[sized.container.name])
+        for sized in size.containers
     )
     return UpdateNeed(
         RESIZE_MISSED, True, need.difference, need.containers if isinstance(need, UpdateNeed) else compared
     )
 
 
-def find_downtime_look(case: PodCase, prospect: ResizeProspect) -> float | None:
-    """When a pod whose containers are down is looked at again, if nothing changes before."""
+def find_downtime_requeue(case: PodCase, prospect: ResizeProspect) -> float | None:
+    """When to plan again for a pod whose containers are down, if nothing changes before."""
     if prospect is not ResizeProspect.DOWN:
         return None
     downtime = case.pod.downtime
     if downtime.since is None:
-        return downtime.settled
+        return downtime.running_from
     evicts = case.view.governor.vpa.mode is not UpdateMode.IN_PLACE
     return downtime.since + case.settings.down_patience if evicts else None
 
@@ -222,20 +233,22 @@ def assess_prospect(
     case: PodCase, change: InPlaceChange, stage: ResizeStage, proposed_need: UpdateNeed | NoUpdateNeed
 ) -> ResizeProspect:
     """What could be written; during a resize only what is worth asking for once more."""
-    if change.patch and case.attempt.is_refused(change.wanted, case.view.nodes.get(case.pod.node, {})):
+    if change.patch and case.attempt.is_refused(change.requests, case.view.node_allocatable.get(case.pod.node, {})):
         return ResizeProspect.REFUSED
-    if change.patch and (stage is ResizeStage.IDLE or _is_another(case.pod, change, stage, proposed_need)):
-        return _once_it_runs(case)
+    if change.patch and (
+        stage is ResizeStage.IDLE or _is_another_resize_worthwhile(case.pod, change, stage, proposed_need)
+    ):
+        return _assess_downtime(case)
     if stage is not ResizeStage.IDLE:
         return ResizeProspect.TRIED
-    if change.barred:
-        return ResizeProspect.BARRED
+    if change.is_forbidden:
+        return ResizeProspect.FORBIDDEN
     large = isinstance(proposed_need, UpdateNeed) and proposed_need.difference >= case.settings.update_threshold
     return ResizeProspect.IMPOSSIBLE if large else ResizeProspect.NEGLIGIBLE
 
 
-def _once_it_runs(case: PodCase) -> ResizeProspect:
-    """A change is written only while all containers run."""
+def _assess_downtime(case: PodCase) -> ResizeProspect:
+    """The prospect of a change by downtime: it is written only while all containers run."""
     downtime = case.pod.downtime
     if downtime.since is not None:
         return (
@@ -243,36 +256,38 @@ def _once_it_runs(case: PodCase) -> ResizeProspect:
             if case.now >= downtime.since + case.settings.down_patience
             else ResizeProspect.DOWN
         )
-    return ResizeProspect.DOWN if downtime.is_settling(case.now) else ResizeProspect.OPEN
+    return ResizeProspect.DOWN if downtime.is_just_restarted(case.now) else ResizeProspect.UNTRIED
 
 
 def list_hpa_resources(case: PodCase) -> Iterator[ContainerResource]:
     """The resources by whose utilization an HPA scales, of each container."""
-    return ((container.name, resource) for container in case.pod.in_spec.containers for resource in case.view.hpa)
-
-
-def _had_quick_oom(case: PodCase) -> bool:
-    """Whether a container was killed soon after its start, and not long ago: its pod tells of it for ever."""
-    pod, vpa = case.pod, case.view.governor.vpa
-    if not pod.kills:
-        return False
-    own = vpa.evict_after_oom if case.settings.per_vpa_config else None
-    patience = own.total_seconds() if own is not None else case.settings.evict_after_oom
-    # As upstream, except for an object that sets less: a pass cannot act on a kill within so few seconds.
-    memory = max(patience, case.settings.evict_after_oom)
-    left_out = {name for name, _ in pod.unobserved}
-    return any(
-        vpa.container(name).scaled
-        and name not in left_out
-        and any(kill.ran < patience and case.now - kill.at < memory for kill in kills)
-        for name, kills in pod.kills.items()
+    return (
+        (container.name, resource) for container in case.pod.in_spec.containers for resource in case.view.hpa_resources
     )
 
 
-def _is_another(
+def _had_quick_oom(case: PodCase) -> bool:
+    """Whether a container was OOM-killed soon after its start, and recently: the status keeps the kill for ever."""
+    pod, vpa = case.pod, case.view.governor.vpa
+    if not pod.oom_kills:
+        return False
+    configured = vpa.evict_after_oom if case.settings.per_vpa_config else None
+    threshold = configured.total_seconds() if configured is not None else case.settings.evict_after_oom
+    # As upstream, except for an object that sets less: a pass cannot act on a kill within so few seconds.
+    retention = max(threshold, case.settings.evict_after_oom)
+    unobserved = {name for name, _ in pod.unobserved}
+    return any(
+        vpa.container(name).scaled
+        and name not in unobserved
+        and any(kill.run_seconds < threshold and case.now - kill.time < retention for kill in kills)
+        for name, kills in pod.oom_kills.items()
+    )
+
+
+def _is_another_resize_worthwhile(
     pod: PodView, change: InPlaceChange, stage: ResizeStage, proposed_need: UpdateNeed | NoUpdateNeed
 ) -> bool:
-    """Whether another resize than the one under way is worth asking for. What is infeasible must become less."""
+    """Whether another resize may replace the one under way. After an infeasible one, some request must be lower."""
     if isinstance(proposed_need, NoUpdateNeed):
         return False
     if stage is not ResizeStage.INFEASIBLE:
@@ -280,69 +295,75 @@ def _is_another(
     proposed = {container.name: container.requests for container in pod.in_spec.containers}
     return any(
         amount < proposed[name].get(resource, 0)
-        for name, amounts in change.wanted.items()
+        for name, amounts in change.requests.items()
         for resource, amount in amounts.items()
     )
 
 
-_NOTHING_HELD: frozenset[ContainerResource] = frozenset()
+_NO_RESOURCES: frozenset[ContainerResource] = frozenset()
 _NO_PHASES = PodBoostPhases()
 _ACTIVE = frozenset({UpdateMode.RECREATE, UpdateMode.IN_PLACE_OR_RECREATE, UpdateMode.IN_PLACE})
 
 
 class UpdateCandidate(msgspec.Struct, frozen=True):
-    """A pod that needs a change, and what the table says about it."""
+    """A pod that needs a change, and the row of the decision table for it."""
 
     pod: PodView
-    group: ControllerKey
+    controller: ControllerKey
     need: UpdateNeed
-    way: DecisionKind
+    kind: DecisionKind
     reason: Reason
     change: InPlaceChange
-    look: float | None = None
+    requeue_at: float | None = None
     details: str = ""
 
 
 def find_warnings(view: WorkloadView) -> tuple[Reason, ...]:
     """The warnings that apply to every pod of the workload."""
     vpa = view.governor.vpa
-    if not view.hpa or vpa.mode is UpdateMode.OFF:
+    if not view.hpa_resources or vpa.mode is UpdateMode.OFF:
         return ()
     names = {advice.container for advice in view.governor.advice}
     controlled = {
         name for container in names for name in vpa.container(container).controlled if vpa.container(container).scaled
     }
-    return (HPA_CONFLICT,) if controlled & view.hpa else ()
+    return (HPA_CONFLICT,) if controlled & view.hpa_resources else ()
 
 
 def consider_pod(
     view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings, sizes: TargetSizes | None = None
 ) -> PodUpdate | UpdateCandidate:
-    """What would be done to a pod. `sizes` are shared by the pods of a workload, and made once per plan."""
-    if view.frozen is not None:
-        return _leave(pod, FROZEN, details=str(view.frozen))
+    """The candidate or the decision for a pod. `sizes` are shared by the pods of a workload."""
+    if view.freeze is not None:
+        return _leave_alone(pod, FROZEN, details=str(view.freeze))
     attempt = view.attempts.pods.get(pod.ref.uid)
-    if pod.over or (attempt is not None and attempt.was_evicted(now, settings)):
-        return _leave(pod, POD_GOING, look=attempt.written_at + settings.catch_up if attempt and not pod.over else None)
+    if pod.is_inactive or (attempt is not None and attempt.was_evicted(now, settings)):
+        return _leave_alone(
+            pod,
+            POD_GOING,
+            requeue_at=attempt.written_at + settings.catch_up if attempt and not pod.is_inactive else None,
+        )
     vpa, phases = view.governor.vpa, _NO_PHASES
     if pod.boosted:
         phases = read_boost_phases(view, pod, now, settings)
-        held_back = phases.hold_back(vpa.mode, oom_killed=bool(pod.kills))
+        blocks_changes = phases.blocks_changes(vpa.mode, oom_killed=bool(pod.oom_kills))
         if phases.due:
-            step = _unboosted(view, pod, phases, now, settings)
-            if step.actions or held_back:
-                return _warned_if_long(step, pod, phases, now)
-        elif held_back:
-            held = min(phases.held, key=lambda hold: hold.at)
-            step = _leave(pod, held.reason, details=held.container, look=phases.next_look)
-            return _warned_if_long(step, pod, phases, now)
+            update = _plan_unboost(view, pod, phases, now, settings)
+            if update.actions or blocks_changes:
+                return _warn_of_long_boost(update, pod, phases, now)
+        elif blocks_changes:
+            first_to_end = min(phases.held, key=lambda phase: phase.ends_at)
+            update = _leave_alone(
+                pod, first_to_end.reason, details=first_to_end.container, requeue_at=phases.next_transition
+            )
+            return _warn_of_long_boost(update, pod, phases, now)
         elif not view.is_governed:
-            return _leave(pod, BOOST_GATE_OFF)
-    group = _group_or_reason(vpa, pod, settings)
-    if isinstance(group, Reason):
-        return _leave(pod, group)
+            return _leave_alone(pod, BOOST_GATE_OFF)
+    controller = _find_controller_or_reason(vpa, pod, settings)
+    if isinstance(controller, Reason):
+        return _leave_alone(pod, controller)
     case = PodCase(view, pod, sizes or TargetSizes(view.governor, view.limits), now, settings)
-    return _judged(case, group, phases)
+    return _consider_change(case, controller, phases)
 
 
 def read_boost_phases(view: WorkloadView, pod: PodView, now: float, settings: UpdateSettings) -> PodBoostPhases:
@@ -353,98 +374,118 @@ def read_boost_phases(view: WorkloadView, pod: PodView, now: float, settings: Up
         now,
         ready=pod.ready,
         ready_since=pod.ready_since,
-        started=_started(pod),
+        started=_start_time(pod),
         without_policy_since=view.attempts.without_policy.get(pod.ref.uid),
         give_up_after=settings.boost_give_up_after,
         enabled=settings.startup_boost,
     )
 
 
-def _started(pod: PodView) -> float:
+def _start_time(pod: PodView) -> float:
     return pod.started if pod.started is not None else math.inf
 
 
-def _warned_if_long(step: PodUpdate, pod: PodView, phases: PodBoostPhases, now: float) -> PodUpdate:
-    """The same with a warning once the pod has been boosted for long, and until then with a look at that time."""
-    at = phases.long_at(_started(pod))
+def _warn_of_long_boost(update: PodUpdate, pod: PodView, phases: PodBoostPhases, now: float) -> PodUpdate:
+    """Add a warning once the pod has been boosted for long; until then requeue at that time."""
+    at = phases.find_long_boost_time(_start_time(pod))
     if math.isinf(at):
-        return step
-    decision = step.verdict
+        return update
+    decision = update.decision
     if now >= at:
         warned = msgspec.structs.replace(decision, warnings=(*decision.warnings, BOOSTED_FOR_LONG))
     else:
-        warned = msgspec.structs.replace(decision, look=_earlier(decision.look, at))
-    return msgspec.structs.replace(step, verdict=warned)
+        warned = msgspec.structs.replace(decision, requeue_at=_earlier(decision.requeue_at, at))
+    return msgspec.structs.replace(update, decision=warned)
 
 
-def _leave(
-    pod: PodView, reason: Reason, *, details: str = "", look: float | None = None, apart: float = 0.0
+def _leave_alone(
+    pod: PodView, reason: Reason, *, details: str = "", requeue_at: float | None = None, difference: float = 0.0
 ) -> PodUpdate:
-    return PodUpdate(PodDecision(pod.ref, DecisionKind.LEAVE, reason, details=details, look=look, apart=apart))
-
-
-def _unboosted(
-    view: WorkloadView, pod: PodView, phases: PodBoostPhases, now: float, settings: UpdateSettings
-) -> PodUpdate:
-    ended = end_boosts(view, pod, phases, now, settings)
-    looks = [at for at in (ended.look, phases.next_look) if at is not None]
-    way = DecisionKind.UNBOOST if ended.actions else DecisionKind.WAIT
-    details = ", ".join(boost.container for boost in phases.due)
     return PodUpdate(
-        PodDecision(pod.ref, way, ended.reason, details=details, look=min(looks) if looks else None), ended.actions
+        PodDecision(pod.ref, DecisionKind.LEAVE, reason, details=details, requeue_at=requeue_at, difference=difference)
     )
 
 
-def _group_or_reason(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings) -> Reason | ControllerKey:
-    """The reason to leave the pod alone whatever it needs, or its controller."""
+def _plan_unboost(
+    view: WorkloadView, pod: PodView, phases: PodBoostPhases, now: float, settings: UpdateSettings
+) -> PodUpdate:
+    unboost = end_boosts(view, pod, phases, now, settings)
+    requeue_times = [at for at in (unboost.requeue_at, phases.next_transition) if at is not None]
+    kind = DecisionKind.UNBOOST if unboost.actions else DecisionKind.WAIT
+    details = ", ".join(boost.container for boost in phases.due)
+    return PodUpdate(
+        PodDecision(
+            pod.ref, kind, unboost.reason, details=details, requeue_at=min(requeue_times) if requeue_times else None
+        ),
+        unboost.actions,
+    )
+
+
+def _find_controller_or_reason(vpa: EffectiveVpa, pod: PodView, settings: UpdateSettings) -> Reason | ControllerKey:
+    """The controller of a pod that may be changed, or the reason why it may not."""
     if vpa.mode not in _ACTIVE:
         return MODE_LEAVES_PODS
     if vpa.mode is UpdateMode.IN_PLACE and not settings.in_place:
         return IN_PLACE_GATE_OFF
     if vpa.mode is UpdateMode.IN_PLACE and not settings.resizes:
         return IN_PLACE_NOT_SERVED
-    if pod.group is None:
+    if pod.controller is None:
         return NO_CONTROLLER
-    return pod.group if pod.node else POD_WITHOUT_NODE
+    return pod.controller if pod.node else POD_WITHOUT_NODE
 
 
-def _judged(case: PodCase, group: ControllerKey, phases: PodBoostPhases) -> PodUpdate | UpdateCandidate:
-    boosted = [boost.container for boost in phases.containers if boost.phase is not BoostPhase.NONE]
-    spared = case.pod.unobserved.union((name, "cpu") for name in boosted) if boosted else case.pod.unobserved
-    held = frozenset(list_hpa_resources(case)) if case.settings.hpa_conflict is HpaConflict.HOLD else _NOTHING_HELD
-    left_alone = spared | held if held else spared
-    need = assess_need(case, shape_without_boost(case.pod) if boosted else case.pod.in_force, left_alone)
-    stage, look = determine_resize_stage(case.pod.resize, case.attempt.resized_at, case.now, case.settings)
-    proposed_need = need if stage is ResizeStage.IDLE else assess_need(case, case.pod.in_spec, left_alone)
-    missed = case.pod.ref.uid in case.view.missed and stage is ResizeStage.IDLE
+def _consider_change(case: PodCase, controller: ControllerKey, phases: PodBoostPhases) -> PodUpdate | UpdateCandidate:
+    boosted_containers = [boost.container for boost in phases.containers if boost.phase is not BoostPhase.NONE]
+    excluded_by_pod = (
+        case.pod.unobserved.union((name, "cpu") for name in boosted_containers)
+        if boosted_containers
+        else case.pod.unobserved
+    )
+    excluded_by_hpa = (
+        frozenset(list_hpa_resources(case)) if case.settings.hpa_conflict is HpaConflict.HOLD else _NO_RESOURCES
+    )
+    excluded = excluded_by_pod | excluded_by_hpa if excluded_by_hpa else excluded_by_pod
+    need = assess_need(case, restore_unboosted_shape(case.pod) if boosted_containers else case.pod.in_force, excluded)
+    stage, requeue_at = determine_resize_stage(case.pod.resize, case.attempt.resized_at, case.now, case.settings)
+    proposed_need = need if stage is ResizeStage.IDLE else assess_need(case, case.pod.in_spec, excluded)
+    missed = case.pod.ref.uid in case.view.missed_resizes and stage is ResizeStage.IDLE
     if missed:
-        need = proposed_need = assess_missed_resize(case, need, left_alone)
+        need = proposed_need = assess_missed_resize(case, need, excluded)
     if isinstance(need, NoUpdateNeed) and isinstance(proposed_need, NoUpdateNeed):
-        if held and isinstance(assess_need(case, case.pod.in_force, spared), UpdateNeed):
-            return _leave(case.pod, HELD_FOR_HPA, details=", ".join(sorted(case.view.hpa)))
-        return _leave(case.pod, need.reason, look=_earlier(need.until, phases.next_look), apart=need.difference)
+        if excluded_by_hpa and isinstance(assess_need(case, case.pod.in_force, excluded_by_pod), UpdateNeed):
+            return _leave_alone(case.pod, HELD_FOR_HPA, details=", ".join(sorted(case.view.hpa_resources)))
+        return _leave_alone(
+            case.pod, need.reason, requeue_at=_earlier(need.until, phases.next_transition), difference=need.difference
+        )
     change, prospect = InPlaceChange(), ResizeProspect.IMPOSSIBLE
-    # What lifts the hold of a boost is a lack of memory, and a new pod is made for that: it is boosted again.
-    mode = UpdateMode.RECREATE if boosted or not case.settings.resizes else case.view.governor.vpa.mode
+    # Only an out-of-memory kill permits a change while boosted; the pod is replaced, and its successor boosted again.
+    mode = UpdateMode.RECREATE if boosted_containers or not case.settings.resizes else case.view.governor.vpa.mode
     if mode is not UpdateMode.RECREATE:
         change = compute_in_place_change(
-            case.view.governor.vpa, case.pod, case.sizes, left_alone, case.settings, missed=missed
+            case.view.governor.vpa, case.pod, case.sizes, excluded, case.settings, missed=missed
         )
         prospect = assess_prospect(case, change, stage, proposed_need)
-        look = _earlier(look, find_downtime_look(case, prospect))
+        requeue_at = _earlier(requeue_at, find_downtime_requeue(case, prospect))
     row = look_up_decision(mode, stage, prospect)
     decisive_need = need if isinstance(need, UpdateNeed) else proposed_need
-    if isinstance(decisive_need, NoUpdateNeed) or (isinstance(need, NoUpdateNeed) and row.way is DecisionKind.EVICT):
-        # The spec asks for what is no longer wanted; nothing of that is in force, so that no pod is evicted for it.
-        return _leave(case.pod, SIZE_AS_RECOMMENDED, look=look)
+    if isinstance(decisive_need, NoUpdateNeed) or (isinstance(need, NoUpdateNeed) and row.kind is DecisionKind.EVICT):
+        # Only the spec differs from the recommendation, not the resources in force: that is no reason to evict.
+        return _leave_alone(case.pod, SIZE_AS_RECOMMENDED, requeue_at=requeue_at)
     details = ", ".join(case.pod.downtime.containers) if prospect in CONTAINER_DOWN_PROSPECTS else ""
     return UpdateCandidate(
-        case.pod, group, decisive_need, row.way, row.reason, change, _earlier(look, phases.next_look), details
+        case.pod,
+        controller,
+        decisive_need,
+        row.kind,
+        row.reason,
+        change,
+        _earlier(requeue_at, phases.next_transition),
+        details,
     )
 
 
-def shape_without_boost(pod: PodView) -> PodShape:
-    """The resources in force of a pod, as they would be without its boosts."""
+def restore_unboosted_shape(pod: PodView) -> PodShape:
+    """The shape of a pod in force, with its boosts removed."""
     return restore_pre_boost_shape(pod.in_force, read_pre_boost_resources(pod.pod.metadata.annotations))
 
 

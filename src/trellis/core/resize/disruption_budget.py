@@ -42,11 +42,11 @@ HOURLY_BUDGET_USED_UP = Reason(
 
 
 class HourlyAllowance(msgspec.Struct, frozen=True):
-    """How many pods may still be disturbed within this hour; None is any number. `until` is when there is more."""
+    """How many pods may still be disrupted within this hour; None is any number. `resets_at` is when more may be."""
 
     cluster: int | None = None
     namespace: int | None = None
-    until: float | None = None
+    resets_at: float | None = None
 
     @property
     def count(self) -> int | None:
@@ -56,9 +56,9 @@ class HourlyAllowance(msgspec.Struct, frozen=True):
 
 
 class PodAvailability(msgspec.Struct, frozen=True):
-    """What one pod means for its group: `serving` unless it is pending, going, or in the middle of a resize.
+    """Whether a pod counts as available: `serving` unless it is pending, terminating, or in the middle of a resize.
 
-    `ready` unless it says that it is not.
+    `ready` unless its Ready condition is false.
     """
 
     living: bool
@@ -67,7 +67,7 @@ class PodAvailability(msgspec.Struct, frozen=True):
 
 
 class ReplicaBudget:
-    """The budget of one group during one pass."""
+    """The budget of one controller's pods during one plan."""
 
     def __init__(self, configured: int | None, pods: Iterable[PodAvailability], minimum: int, tolerance: float) -> None:
         pods = list(pods)
@@ -77,53 +77,53 @@ class ReplicaBudget:
         self.configured = len(pods) if configured is None else configured
         self.tolerated = int(self.configured * tolerance)
         self._minimum = minimum
-        self._disturbed = 0
+        self._disrupted = 0
 
-    def refuses(self, *, serving: bool, ready: bool = True) -> Reason | None:
-        """Why a pod of the group may not be disturbed now; one that does not serve takes nothing away."""
+    def find_refusal(self, *, serving: bool, ready: bool = True) -> Reason | None:
+        """Why no pod may be disrupted now; a pod that does not serve needs no budget."""
         if not self.configured:
             return NO_REPLICAS_WANTED
         if self.living < self._minimum:
-            # Where enough are wanted one is on its way, as after every eviction.
+            # If enough replicas are configured, the missing one is about to be created, as after every eviction.
             return TOO_FEW_REPLICAS if self.configured < self._minimum else TOLERANCE_USED_UP
-        there = self.ready if ready else self.serving
-        if not serving or there - self._disturbed > self.configured - self.tolerated:
+        available = self.ready if ready else self.serving
+        if not serving or available - self._disrupted > self.configured - self.tolerated:
             return None
-        # A tolerance of less than one pod would otherwise keep a single replica as it is for ever.
-        alone = not self.tolerated and not self._disturbed and there >= self.configured
-        return None if alone else TOLERANCE_USED_UP
+        # Otherwise a tolerance of less than one pod would never permit a disruption of a single replica.
+        is_only_disruption = not self.tolerated and not self._disrupted and available >= self.configured
+        return None if is_only_disruption else TOLERANCE_USED_UP
 
-    def disturb(self, *, serving: bool) -> None:
-        """Count a pod that is about to be disturbed."""
-        self._disturbed += serving
+    def record_disruption(self, *, serving: bool) -> None:
+        """Count a pod that is about to be disrupted."""
+        self._disrupted += serving
 
-    def figures(self) -> ReplicaBudgetStatus:
-        """Where it stands now."""
+    def read_status(self) -> ReplicaBudgetStatus:
+        """The budget as it is now."""
         return ReplicaBudgetStatus(
-            self.configured, self.living, self.ready - self._disturbed, self.tolerated, self._minimum
+            self.configured, self.living, self.ready - self._disrupted, self.tolerated, self._minimum
         )
 
 
 class HourlyBudget:
-    """What is left of the budgets per hour during one pass."""
+    """The remaining hourly budget during one plan."""
 
-    def __init__(self, left: HourlyAllowance) -> None:
-        self._left = left.count
+    def __init__(self, allowance: HourlyAllowance) -> None:
+        self._remaining = allowance.count
 
     @property
-    def used_up(self) -> bool:
-        """Whether nothing is left."""
-        return self._left is not None and self._left <= 0
+    def is_used_up(self) -> bool:
+        """Whether no further pod may be disrupted."""
+        return self._remaining is not None and self._remaining <= 0
 
-    def disturb(self) -> None:
-        """Count a pod that is about to be disturbed."""
-        if self._left is not None:
-            self._left -= 1
+    def record_disruption(self) -> None:
+        """Count a pod that is about to be disrupted."""
+        if self._remaining is not None:
+            self._remaining -= 1
 
 
-def resolve_min_replicas(own: int | None, settings: UpdateSettings) -> int:
-    """How many pods must live: what the object says, or the flag."""
-    return settings.min_replicas if own is None else own
+def resolve_min_replicas(configured: int | None, settings: UpdateSettings) -> int:
+    """How many pods must live: the setting of the object, or the flag."""
+    return settings.min_replicas if configured is None else configured
 
 
 def exempts_in_place_resizes(governor: Governor, settings: UpdateSettings) -> bool:
@@ -137,33 +137,35 @@ _ANY_NUMBER: Final = HourlyAllowance()
 
 
 class RecentDisruptions(msgspec.Struct, frozen=True):
-    """When pods were disturbed and in which namespace, the earliest first."""
+    """Times and namespaces of disruptions, the earliest first."""
 
     times: tuple[tuple[float, str], ...] = ()
 
-    def noted(self, action: Action, now: float, settings: UpdateSettings) -> RecentDisruptions:
-        """The same with one more, if it counts, and without those of more than an hour ago."""
+    def with_action(self, action: Action, now: float, settings: UpdateSettings) -> RecentDisruptions:
+        """Add an action if it disrupts, and drop disruptions older than an hour."""
         if not is_disruptive(action) or (settings.hourly is None and settings.namespace_hourly is None):
             return self
         return RecentDisruptions(
             (*(disruption for disruption in self.times if disruption[0] + _HOUR > now), (now, action.pod.namespace))
         )
 
-    def left(self, namespace: str, now: float, settings: UpdateSettings) -> HourlyAllowance:
-        """What is left for a namespace."""
+    def compute_allowance(self, namespace: str, now: float, settings: UpdateSettings) -> HourlyAllowance:
+        """The remaining budget for a namespace."""
         if settings.hourly is None and settings.namespace_hourly is None:
             return _ANY_NUMBER
         recent = [disruption for disruption in self.times if disruption[0] + _HOUR > now]
-        own = [disruption for disruption in recent if disruption[1] == namespace]
-        counted = ((settings.hourly, recent), (settings.namespace_hourly, own))
-        cluster, here = (None if most is None else max(most - len(disruptions), 0) for most, disruptions in counted)
-        # What is used up has room again when as many are an hour old as leave one less than the budget.
-        until = [
-            disruptions[len(disruptions) - most][0] + _HOUR
-            for most, disruptions in counted
-            if most and len(disruptions) >= most
+        in_namespace = [disruption for disruption in recent if disruption[1] == namespace]
+        budgets = ((settings.hourly, recent), (settings.namespace_hourly, in_namespace))
+        cluster_remaining, namespace_remaining = (
+            None if budget is None else max(budget - len(disruptions), 0) for budget, disruptions in budgets
+        )
+        # A used-up budget permits a disruption again once enough of the counted ones are an hour old.
+        reset_times = [
+            disruptions[len(disruptions) - budget][0] + _HOUR
+            for budget, disruptions in budgets
+            if budget and len(disruptions) >= budget
         ]
-        return HourlyAllowance(cluster, here, max(until) if until else None)
+        return HourlyAllowance(cluster_remaining, namespace_remaining, max(reset_times) if reset_times else None)
 
 
 def is_disruptive(action: Action) -> bool:
@@ -172,46 +174,46 @@ def is_disruptive(action: Action) -> bool:
 
 
 class HourlyDisruptions:
-    """Disturbances of the last hour and those under way. Times are seconds since 1970."""
+    """Disruptions of the last hour, and those in flight. Times are seconds since 1970."""
 
     def __init__(self, settings: UpdateSettings) -> None:
         self._settings = settings
         self._is_limited = settings.hourly is not None or settings.namespace_hourly is not None
-        self._done = RecentDisruptions()
-        self._under_way: Counter[str] = Counter()
+        self._recent = RecentDisruptions()
+        self._in_flight: Counter[str] = Counter()
 
-    def ledger(self, now: float) -> HourlyLedger:
-        """What is left, for one batch of plans."""
-        under_way = ((now, namespace) for namespace in self._under_way.elements())
-        return HourlyLedger(RecentDisruptions((*self._done.times, *under_way)), now, self._settings)
+    def open_ledger(self, now: float) -> HourlyLedger:
+        """Open a ledger of the remaining budget for one batch of plans."""
+        in_flight = ((now, namespace) for namespace in self._in_flight.elements())
+        return HourlyLedger(RecentDisruptions((*self._recent.times, *in_flight)), now, self._settings)
 
     def begin(self, actions: Iterable[Action]) -> None:
-        """A plan is about to be carried out."""
+        """Count the actions of a plan that is about to be executed."""
         for action in actions:
             if self._is_limited and is_disruptive(action):
-                self._under_way[action.pod.namespace] += 1
+                self._in_flight[action.pod.namespace] += 1
 
-    def end(self, action: Action, now: float, *, done: bool) -> None:
-        """An action of such a plan is over."""
+    def end(self, action: Action, now: float, *, is_applied: bool) -> None:
+        """Stop counting an action as in flight; count it as a disruption if it was applied."""
         if self._is_limited and is_disruptive(action):
-            self._under_way[action.pod.namespace] -= 1
-            if done:
-                self._done = self._done.noted(action, now, self._settings)
+            self._in_flight[action.pod.namespace] -= 1
+            if is_applied:
+                self._recent = self._recent.with_action(action, now, self._settings)
 
 
 class HourlyLedger:
-    """What is left while one batch of plans is made; it belongs to the thread that makes them."""
+    """The remaining hourly budget while one batch of plans is made; it belongs to the planning thread."""
 
-    def __init__(self, disturbed: RecentDisruptions, now: float, settings: UpdateSettings) -> None:
-        self._disturbed = disturbed
+    def __init__(self, disruptions: RecentDisruptions, now: float, settings: UpdateSettings) -> None:
+        self._disruptions = disruptions
         self._now = now
         self._settings = settings
 
-    def left(self, namespace: str) -> HourlyAllowance:
-        """What a plan may still disturb."""
-        return self._disturbed.left(namespace, self._now, self._settings)
+    def compute_allowance(self, namespace: str) -> HourlyAllowance:
+        """The allowance of the next plan for a workload of this namespace."""
+        return self._disruptions.compute_allowance(namespace, self._now, self._settings)
 
     def spend(self, actions: Iterable[Action]) -> None:
-        """Count what a plan will disturb."""
+        """Count the disruptions of a plan."""
         for action in actions:
-            self._disturbed = self._disturbed.noted(action, self._now, self._settings)
+            self._disruptions = self._disruptions.with_action(action, self._now, self._settings)

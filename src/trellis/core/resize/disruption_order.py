@@ -59,111 +59,123 @@ WOULD_NOT_FIT = Reason(
 class _Postponement(msgspec.Struct, frozen=True):
     """A candidate that is not disrupted now, and the reason."""
 
-    way: DecisionKind
+    kind: DecisionKind
     reason: Reason
-    look: float | None = None
+    requeue_at: float | None = None
     details: str = ""
     budget: ReplicaBudgetStatus | None = None
 
 
 class DisruptionOrder:
-    """Decides on the candidates of one workload in order, and counts what they disrupt."""
+    """Decides on the candidates of one workload in order, and counts disruptions against the budgets."""
 
     def __init__(self, view: WorkloadView, now: float, settings: UpdateSettings) -> None:
         self._view, self._now, self._settings = view, now, settings
-        self._exempt = exempts_in_place_resizes(view.governor, settings)
+        self._exempts_resizes = exempts_in_place_resizes(view.governor, settings)
         second = math.floor(now)
-        newest = (pod.ref.uid for pod in view.pods if pod.created is not None and pod.created >= second)
-        self._newest = tuple(newest)
-        self._hourly = HourlyBudget(view.left)
+        new_pods = (pod.ref.uid for pod in view.pods if pod.created is not None and pod.created >= second)
+        self._new_pods = tuple(new_pods)
+        self._hourly = HourlyBudget(view.hourly_allowance)
         pods: dict[ControllerKey, list[PodAvailability]] = {}
         for pod in view.pods:
-            if pod.group is not None and not pod.finished:
-                going = pod.over or self._attempt(pod).was_evicted(now, settings)
-                availability = PodAvailability(not going, not going and self._serves(pod), not pod.unready)
-                pods.setdefault(pod.group, []).append(availability)
+            if pod.controller is not None and not pod.is_finished:
+                is_leaving = pod.is_inactive or self._get_attempts(pod).was_evicted(now, settings)
+                availability = PodAvailability(
+                    not is_leaving, not is_leaving and self._is_in_service(pod), not pod.unready
+                )
+                pods.setdefault(pod.controller, []).append(availability)
         minimum = resolve_min_replicas(view.governor.vpa.min_replicas, settings)
-        self._groups = {
-            key: ReplicaBudget(view.configured.get(key), availabilities, minimum, settings.eviction_tolerance)
+        self._budgets = {
+            key: ReplicaBudget(view.configured_replicas.get(key), availabilities, minimum, settings.eviction_tolerance)
             for key, availabilities in pods.items()
         }
 
     def decide(self, candidate: UpdateCandidate) -> PodUpdate:
         """Decide on the next candidate."""
-        if candidate.way not in {DecisionKind.RESIZE, DecisionKind.EVICT}:
-            return _step(candidate, candidate.way, candidate.reason, look=candidate.look, details=candidate.details)
-        stop = self._stop(candidate)
-        if stop is not None:
-            stopped = _step(candidate, stop.way, stop.reason, look=stop.look, details=stop.details)
-            return _with_budget(stopped, stop.budget) if stop.budget is not None else stopped
+        if candidate.kind not in {DecisionKind.RESIZE, DecisionKind.EVICT}:
+            return _build_update(
+                candidate, candidate.kind, candidate.reason, requeue_at=candidate.requeue_at, details=candidate.details
+            )
+        postponement = self._find_postponement(candidate)
+        if postponement is not None:
+            update = _build_update(
+                candidate,
+                postponement.kind,
+                postponement.reason,
+                requeue_at=postponement.requeue_at,
+                details=postponement.details,
+            )
+            return _with_budget_status(update, postponement.budget) if postponement.budget is not None else update
         warnings: tuple[Reason, ...] = ()
-        if candidate.way is DecisionKind.EVICT and not self._fits(candidate):
+        if candidate.kind is DecisionKind.EVICT and not self._fits(candidate):
             if self._settings.require_fit:
-                return _step(candidate, DecisionKind.LEAVE, WOULD_NOT_FIT)
+                return _build_update(candidate, DecisionKind.LEAVE, WOULD_NOT_FIT)
             warnings = (WOULD_NOT_FIT,)
-        self._count(candidate)
+        self._record_disruption(candidate)
         details = candidate.details
-        return _step(candidate, candidate.way, candidate.reason, (self._action(candidate),), warnings, details=details)
+        return _build_update(
+            candidate, candidate.kind, candidate.reason, (self._build_action(candidate),), warnings, details=details
+        )
 
-    def _serves(self, pod: PodView) -> bool:
-        if pod.over or pod.pending:
+    def _is_in_service(self, pod: PodView) -> bool:
+        if pod.is_inactive or pod.is_pending:
             return False
-        attempt = self._attempt(pod)
+        attempt = self._get_attempts(pod)
         stage, _ = determine_resize_stage(pod.resize, attempt.resized_at, self._now, self._settings)
-        restarts = any(container.restarts_on for container in pod.in_spec.containers)
-        unseen = bool(attempt.asked) and attempt.is_unseen(
+        restarts_on_resize = any(container.restarts_on for container in pod.in_spec.containers)
+        is_unobserved = bool(attempt.requested) and attempt.is_resize_unobserved(
             read_container_requests(pod.in_spec), self._now, self._settings
         )
-        resizing = stage is ResizeStage.ASKED or unseen
-        return not resizing or (self._exempt and not restarts)
+        is_resizing = stage is ResizeStage.REQUESTED or is_unobserved
+        return not is_resizing or (self._exempts_resizes and not restarts_on_resize)
 
-    def _attempt(self, pod: PodView) -> PodAttempts:
+    def _get_attempts(self, pod: PodView) -> PodAttempts:
         return self._view.attempts.pods.get(pod.ref.uid, PodAttempts())
 
-    def _stop(self, candidate: UpdateCandidate) -> _Postponement | None:
+    def _find_postponement(self, candidate: UpdateCandidate) -> _Postponement | None:
         pod = candidate.pod
-        attempt = self._attempt(pod)
-        if candidate.way is DecisionKind.RESIZE and pod.pending:
+        attempt = self._get_attempts(pod)
+        if candidate.kind is DecisionKind.RESIZE and pod.is_pending:
             return _Postponement(DecisionKind.WAIT, POD_PENDING)
-        if candidate.way is DecisionKind.RESIZE and attempt.repeats(candidate.change.patch, self._now, self._settings):
+        if candidate.kind is DecisionKind.RESIZE and attempt.repeats(candidate.change.patch, self._now, self._settings):
             return _Postponement(DecisionKind.WAIT, RESIZE_UNDER_WAY, attempt.written_at + self._settings.catch_up)
-        if candidate.way is DecisionKind.EVICT:
+        if candidate.kind is DecisionKind.EVICT:
             if not permits_eviction(self._view.governor.vpa, candidate.need.containers):
                 return _Postponement(DecisionKind.LEAVE, REQUIREMENTS_FORBID_EVICTION)
-            last = self._last(candidate)
-            if last is not None and self._now < (until := find_loop_end(last, self._settings)):
+            useless = self._find_useless_eviction(candidate)
+            if useless is not None and self._now < (until := find_loop_end(useless, self._settings)):
                 return _Postponement(DecisionKind.LEAVE, EVICTION_LOOP, until)
         if self._now < attempt.not_before:
-            return _Postponement(DecisionKind.WAIT, BACKING_OFF, attempt.not_before, attempt.why)
-        return self._over_budget(candidate)
+            return _Postponement(DecisionKind.WAIT, BACKING_OFF, attempt.not_before, attempt.message)
+        return self._find_budget_refusal(candidate)
 
-    def _over_budget(self, candidate: UpdateCandidate) -> _Postponement | None:
-        if not self._is_counted(candidate):
+    def _find_budget_refusal(self, candidate: UpdateCandidate) -> _Postponement | None:
+        if not self._is_budgeted(candidate):
             return None
         pod = candidate.pod
-        group = self._groups[candidate.group]
-        refused = group.refuses(serving=not pod.pending, ready=not pod.unready)
-        if refused is not None:
-            return _Postponement(DecisionKind.WAIT, refused, budget=group.figures())
-        if self._disrupts(candidate) and self._hourly.used_up:
-            return _Postponement(DecisionKind.WAIT, HOURLY_BUDGET_USED_UP, self._view.left.until)
+        budget = self._budgets[candidate.controller]
+        refusal = budget.find_refusal(serving=not pod.is_pending, ready=not pod.unready)
+        if refusal is not None:
+            return _Postponement(DecisionKind.WAIT, refusal, budget=budget.read_status())
+        if self._is_disruptive(candidate) and self._hourly.is_used_up:
+            return _Postponement(DecisionKind.WAIT, HOURLY_BUDGET_USED_UP, self._view.hourly_allowance.resets_at)
         return None
 
-    def _is_counted(self, candidate: UpdateCandidate) -> bool:
-        return self._disrupts(candidate) or not self._exempt
+    def _is_budgeted(self, candidate: UpdateCandidate) -> bool:
+        return self._is_disruptive(candidate) or not self._exempts_resizes
 
-    def _disrupts(self, candidate: UpdateCandidate) -> bool:
-        return candidate.way is DecisionKind.EVICT or candidate.change.restarts
+    def _is_disruptive(self, candidate: UpdateCandidate) -> bool:
+        return candidate.kind is DecisionKind.EVICT or candidate.change.restarts
 
-    def _count(self, candidate: UpdateCandidate) -> None:
-        if self._is_counted(candidate):
-            self._groups[candidate.group].disturb(serving=not candidate.pod.pending)
-        if self._disrupts(candidate):
-            self._hourly.disturb()
+    def _record_disruption(self, candidate: UpdateCandidate) -> None:
+        if self._is_budgeted(candidate):
+            self._budgets[candidate.controller].record_disruption(serving=not candidate.pod.is_pending)
+        if self._is_disruptive(candidate):
+            self._hourly.record_disruption()
 
-    def _last(self, candidate: UpdateCandidate) -> EvictionRecord | None:
-        """The evictions that this pod came after, if they were of no use."""
-        evictions, pod = self._view.attempts.groups.get(candidate.group), candidate.pod
+    def _find_useless_eviction(self, candidate: UpdateCandidate) -> EvictionRecord | None:
+        """The evictions before this pod was created, if they were useless."""
+        evictions, pod = self._view.attempts.evictions.get(candidate.controller), candidate.pod
         return (
             find_useless_eviction(evictions, pod.ref.uid, read_container_requests(pod.in_force), pod.created)
             if evictions
@@ -171,40 +183,51 @@ class DisruptionOrder:
         )
 
     def _fits(self, candidate: UpdateCandidate) -> bool:
-        """Whether a successor would fit; an unknown answer counts as yes."""
-        if self._view.fits is None:
+        """Whether a successor would fit some node; unknown counts as yes."""
+        if self._view.check_fit is None:
             return True
         targets: Mapping[str, ResourceAmounts] = {
             comparison.container: comparison.targets for comparison in candidate.need.containers
         }
-        return self._view.fits(candidate.pod.pod, targets) is not False
+        return self._view.check_fit(candidate.pod.pod, targets) is not False
 
-    def _action(self, candidate: UpdateCandidate) -> Action:
+    def _build_action(self, candidate: UpdateCandidate) -> Action:
         pod, change = candidate.pod, candidate.change
-        if candidate.way is DecisionKind.RESIZE:
+        if candidate.kind is DecisionKind.RESIZE:
             return ResizePod(
-                pod.ref, change.patch, change.wanted, self._view.nodes.get(pod.node, {}), restarts=change.restarts
+                pod.ref,
+                change.patch,
+                change.requests,
+                self._view.node_allocatable.get(pod.node, {}),
+                restarts=change.restarts,
             )
-        again = self._last(candidate) is not None
-        # A pod that is replaced because it missed a resize has a successor of its own size, and that is of use.
-        had = read_container_requests(pod.in_force) if candidate.need.reason is not RESIZE_MISSED else {}
-        return EvictPod(pod.ref, candidate.group, had, again=again, beside=self._newest, created=pod.created)
+        repeats_useless = self._find_useless_eviction(candidate) is not None
+        # The successor of a pod that missed a resize has the same size, and is useful all the same.
+        requests = read_container_requests(pod.in_force) if candidate.need.reason is not RESIZE_MISSED else {}
+        return EvictPod(
+            pod.ref,
+            candidate.controller,
+            requests,
+            repeats_useless=repeats_useless,
+            new_pods=self._new_pods,
+            created=pod.created,
+        )
 
 
-def _with_budget(step: PodUpdate, budget: ReplicaBudgetStatus) -> PodUpdate:
-    return msgspec.structs.replace(step, verdict=msgspec.structs.replace(step.verdict, budget=budget))
+def _with_budget_status(update: PodUpdate, budget: ReplicaBudgetStatus) -> PodUpdate:
+    return msgspec.structs.replace(update, decision=msgspec.structs.replace(update.decision, budget=budget))
 
 
-def _step(
+def _build_update(
     candidate: UpdateCandidate,
-    way: DecisionKind,
+    kind: DecisionKind,
     reason: Reason,
     actions: tuple[Action, ...] = (),
     warnings: tuple[Reason, ...] = (),
     *,
-    look: float | None = None,
+    requeue_at: float | None = None,
     details: str = "",
 ) -> PodUpdate:
-    looks = [at for at in (look, candidate.look) if at is not None and math.isfinite(at)]
-    at = min(looks) if looks and not actions else None
-    return PodUpdate(PodDecision(candidate.pod.ref, way, reason, candidate.need, details, warnings, at), actions)
+    requeue_times = [at for at in (requeue_at, candidate.requeue_at) if at is not None and math.isfinite(at)]
+    at = min(requeue_times) if requeue_times and not actions else None
+    return PodUpdate(PodDecision(candidate.pod.ref, kind, reason, candidate.need, details, warnings, at), actions)

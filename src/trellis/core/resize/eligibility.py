@@ -11,9 +11,9 @@ Actuation requirements:
 
 | | by eviction | in place |
 |---|---|---|
-| one requirement lists both resources | either may compare as asked | each must compare as asked itself |
+| one requirement lists both resources | one of them must satisfy it | each must satisfy it |
 | several requirements | all must hold, for one and the same container | each governs the resources it lists |
-| a resource that none lists | has no say | is changed freely |
+| a resource that none lists | is not compared | is changed freely |
 
 The target is compared with the request of the running pod. A missing request counts as zero; where there is no target
 the request stays, and so it is compared with itself.
@@ -69,7 +69,7 @@ class RequestComparison(msgspec.Struct, frozen=True):
 
 
 def satisfies_change(change: ChangeRequirement, target: int, request: int) -> bool:
-    """Whether a target compares with a request as asked."""
+    """Whether a target compares with a request as a requirement demands."""
     match change:
         case ChangeRequirement.HIGHER:
             return target > request
@@ -84,9 +84,9 @@ def satisfies_change(change: ChangeRequirement, target: int, request: int) -> bo
 
 
 def permits_eviction(vpa: EffectiveVpa, containers: Iterable[RequestComparison]) -> bool:
-    """Whether some container satisfies all requirements; those given need a change."""
+    """Whether some of the containers that need a change satisfies all requirements."""
     return any(
-        all(_satisfied(requirement, comparison) for requirement in vpa.requirements) for comparison in containers
+        all(_is_satisfied(requirement, comparison) for requirement in vpa.requirements) for comparison in containers
     )
 
 
@@ -94,11 +94,11 @@ def permits_resize(vpa: EffectiveVpa, resource: str, target: int, request: int) 
     """Whether one resource of a container may be changed in place."""
     if vpa.requirements_for_eviction_only:
         return True
-    ours = (requirement for requirement in vpa.requirements if resource in requirement.resources)
-    return all(satisfies_change(requirement.change, target, request) for requirement in ours)
+    applicable = (requirement for requirement in vpa.requirements if resource in requirement.resources)
+    return all(satisfies_change(requirement.change, target, request) for requirement in applicable)
 
 
-def _satisfied(requirement: EffectiveRequirement, comparison: RequestComparison) -> bool:
+def _is_satisfied(requirement: EffectiveRequirement, comparison: RequestComparison) -> bool:
     for resource in requirement.resources:
         request = comparison.requests.get(resource, 0)
         if satisfies_change(requirement.change, comparison.targets.get(resource, request), request):
@@ -125,9 +125,9 @@ class UpdateNeed(msgspec.Struct, frozen=True):
 
 
 class NoUpdateNeed(msgspec.Struct, frozen=True):
-    """A pod should not change; `until` is when that may be otherwise without anything happening before.
+    """A pod should not change; `until` is when it may need a change without an event before.
 
-    `difference` is how far requests are off all the same, as in `Need`.
+    `difference` is how far requests are off, as in `UpdateNeed`.
     """
 
     reason: Reason
@@ -136,23 +136,23 @@ class NoUpdateNeed(msgspec.Struct, frozen=True):
 
 
 class SizeGap(msgspec.Struct, frozen=True):
-    """How far a pod of one shape is from one size, over all its containers; pods that are alike have it in common."""
+    """How far a pod of one shape is from one size, over all its containers. Pods of the same shape share it."""
 
-    is_known: bool
-    missing: bool
+    has_recommendation: bool
+    lacks_request: bool
     rises: bool
-    outside: bool
+    is_outside_bounds: bool
     difference: float
     changes: tuple[RequestComparison, ...]
 
 
 class _GapTotals:
-    """What adds up over the containers of a pod."""
+    """Sums over the containers of a pod."""
 
     def __init__(self) -> None:
         self.requested: dict[str, int] = {}
         self.recommended: dict[str, int] = {}
-        self.missing = self.rises = self.outside = False
+        self.lacks_request = self.rises = self.is_outside_bounds = False
         self.changes: list[RequestComparison] = []
 
     @property
@@ -164,61 +164,68 @@ class _GapTotals:
 
 
 def measure_gap(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedResources]) -> SizeGap:
-    """What a pod of this shape lacks of this size; what is not to be looked at has none."""
-    sums = _add_up(shape, size, bounds)
-    return SizeGap(bool(sums.recommended), sums.missing, sums.rises, sums.outside, sums.difference, tuple(sums.changes))
+    """The gap between a shape and a size; resources without a recommendation do not count."""
+    sums = _sum_gaps(shape, size, bounds)
+    return SizeGap(
+        bool(sums.recommended),
+        sums.lacks_request,
+        sums.rises,
+        sums.is_outside_bounds,
+        sums.difference,
+        tuple(sums.changes),
+    )
 
 
-def judge_eligibility(
+def assess_eligibility(
     gap: SizeGap, *, started: float | None, quick_oom: bool, now: float, settings: UpdateSettings
 ) -> UpdateNeed | NoUpdateNeed:
     """Whether a pod with this gap should change."""
-    if not gap.is_known:
+    if not gap.has_recommendation:
         return NoUpdateNeed(NOTHING_RECOMMENDED)
     if not gap.changes:
         return NoUpdateNeed(SIZE_AS_RECOMMENDED)
-    if not gap.outside and not quick_oom:
+    if not gap.is_outside_bounds and not quick_oom:
         if started is None:
             return NoUpdateNeed(POD_TOO_YOUNG, difference=gap.difference)
         if gap.difference < settings.update_threshold:
             return NoUpdateNeed(CHANGE_TOO_SMALL, difference=gap.difference)
         if now < started + settings.lifetime:
             return NoUpdateNeed(POD_TOO_YOUNG, started + settings.lifetime, gap.difference)
-    return UpdateNeed(_why(gap, quick_oom), gap.rises, gap.difference, gap.changes)
+    return UpdateNeed(_find_need_reason(gap, quick_oom), gap.rises, gap.difference, gap.changes)
 
 
-def _why(gap: SizeGap, quick_oom: bool) -> Reason:
+def _find_need_reason(gap: SizeGap, quick_oom: bool) -> Reason:
     if quick_oom:
         return QUICK_OOM
-    if gap.missing:
+    if gap.lacks_request:
         return REQUEST_MISSING
-    return OUTSIDE_BOUNDS if gap.outside else SIGNIFICANT_CHANGE
+    return OUTSIDE_BOUNDS if gap.is_outside_bounds else SIGNIFICANT_CHANGE
 
 
-def _add_up(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedResources]) -> _GapTotals:
+def _sum_gaps(shape: PodShape, size: PodSize, bounds: Mapping[str, CappedResources]) -> _GapTotals:
     sums = _GapTotals()
-    had = {container.name: container.requests for container in shape.containers}
+    requested = {container.name: container.requests for container in shape.containers}
     for sized in size.containers:
         name = sized.container.name
         for resource, target in sized.requests.items():
-            _add(sums, resource, target, had[name].get(resource), bounds[name])
-        if any(had[name].get(resource) != target for resource, target in sized.requests.items()):
-            sums.changes.append(RequestComparison(name, sized.requests, had[name]))
+            _add_resource(sums, resource, target, requested[name].get(resource), bounds[name])
+        if any(requested[name].get(resource) != target for resource, target in sized.requests.items()):
+            sums.changes.append(RequestComparison(name, sized.requests, requested[name]))
     return sums
 
 
-def _add(sums: _GapTotals, resource: str, target: int, request: int | None, bounds: CappedResources) -> None:
+def _add_resource(sums: _GapTotals, resource: str, target: int, request: int | None, bounds: CappedResources) -> None:
     sums.recommended[resource] = sums.recommended.get(resource, 0) + target
     sums.requested[resource] = sums.requested.get(resource, 0) + (request or 0)
     if request is None:
-        sums.missing = sums.rises = sums.outside = True
+        sums.lacks_request = sums.rises = sums.is_outside_bounds = True
     elif request != target:
         sums.rises |= target > request
-        sums.outside |= not _within(resource, request, bounds.lower, bounds.upper)
+        sums.is_outside_bounds |= not _is_within_bounds(resource, request, bounds.lower, bounds.upper)
 
 
-def _within(resource: str, request: int, lower: ResourceAmounts, upper: ResourceAmounts) -> bool:
-    """Only bounds that exist bound anything."""
+def _is_within_bounds(resource: str, request: int, lower: ResourceAmounts, upper: ResourceAmounts) -> bool:
+    """A missing bound does not limit."""
     return lower.get(resource, request) <= request <= upper.get(resource, request)
 
 
@@ -230,64 +237,64 @@ def read_container_requests(shape: PodShape) -> dict[str, ResourceAmounts]:
     }
 
 
-# A workload in the middle of a change has pods of two or three shapes. With many more, looking costs as much as making.
-_REMEMBERED: Final = 8
+# A workload in the middle of a rollout has pods of two or three shapes. With many more, a lookup costs as much.
+_MAX_CACHED_SHAPES: Final = 8
 
 _T = TypeVar("_T")
 
 
 class _ShapeCache(Generic[_T]):
-    """The last few answers, by what was asked; shapes can be compared, but not hashed."""
+    """The last few values by shape and excluded resources; shapes can be compared, but not hashed."""
 
     def __init__(self) -> None:
-        self._known: list[tuple[PodShape, frozenset[ContainerResource], _T]] = []
+        self._entries: list[tuple[PodShape, frozenset[ContainerResource], _T]] = []
 
-    def find(self, shape: PodShape, spared: frozenset[ContainerResource]) -> _T | None:
-        for cached_shape, left_out, answer in self._known:
-            if left_out == spared and (cached_shape is shape or cached_shape == shape):
-                return answer
+    def find(self, shape: PodShape, excluded: frozenset[ContainerResource]) -> _T | None:
+        for cached_shape, cached_excluded, value in self._entries:
+            if cached_excluded == excluded and (cached_shape is shape or cached_shape == shape):
+                return value
         return None
 
-    def keep(self, shape: PodShape, spared: frozenset[ContainerResource], answer: _T) -> _T:
-        self._known.append((shape, spared, answer))
-        del self._known[:-_REMEMBERED]
-        return answer
+    def put(self, shape: PodShape, excluded: frozenset[ContainerResource], value: _T) -> _T:
+        self._entries.append((shape, excluded, value))
+        del self._entries[:-_MAX_CACHED_SHAPES]
+        return value
 
 
 class TargetSizes:
-    """The sizes of one workload's pods, for as long as one plan takes. `spared` is always left alone."""
+    """The sizes of one workload's pods during one plan. `excluded` resources are never changed."""
 
     def __init__(self, governor: Governor, limits: NamespaceLimits) -> None:
         self._governor, self.limits = governor, limits
         self._gaps: _ShapeCache[SizeGap] = _ShapeCache()
-        self._in_place: _ShapeCache[PodSize] = _ShapeCache()
+        self._in_place_sizes: _ShapeCache[PodSize] = _ShapeCache()
 
-    def gap(self, shape: PodShape, spared: frozenset[ContainerResource]) -> SizeGap:
-        """How far a pod is from what a new one would get."""
-        return self._gaps.find(shape, spared) or self._gaps.keep(shape, spared, self._made(shape, spared))
+    def find_gap(self, shape: PodShape, excluded: frozenset[ContainerResource]) -> SizeGap:
+        """The gap between a pod and a new pod."""
+        return self._gaps.find(shape, excluded) or self._gaps.put(shape, excluded, self._measure_gap(shape, excluded))
 
-    def in_place(self, shape: PodShape, spared: frozenset[ContainerResource]) -> PodSize:
-        """What the pod itself can be resized to."""
-        cached = self._in_place.find(shape, spared)
+    def find_in_place_size(self, shape: PodShape, excluded: frozenset[ContainerResource]) -> PodSize:
+        """The size that the pod can be resized to."""
+        cached = self._in_place_sizes.find(shape, excluded)
         if cached is not None:
             return cached
-        advice = _without(self._governor.advice, spared)
+        advice = _remove_excluded(self._governor.advice, excluded)
         size = size_pod(shape, advice, self._governor.vpa, self.limits, keep_qos=True)
-        return self._in_place.keep(shape, spared, size)
+        return self._in_place_sizes.put(shape, excluded, size)
 
-    def _made(self, shape: PodShape, spared: frozenset[ContainerResource]) -> SizeGap:
-        vpa, advice = self._governor.vpa, _without(self._governor.advice, spared)
+    def _measure_gap(self, shape: PodShape, excluded: frozenset[ContainerResource]) -> SizeGap:
+        vpa, advice = self._governor.vpa, _remove_excluded(self._governor.advice, excluded)
         capped = cap_for_pod(advice, shape.containers, vpa, self.limits)
-        # What pods have as a whole changes what LimitRanges mean for a size, and not for bounds.
+        # Resources of the pod as a whole change what LimitRanges mean for a size, but not for bounds.
         size = size_pod(shape, advice, vpa, self.limits, capped=None if shape.pod_limits else capped)
         return measure_gap(shape, size, {resources.container: resources for resources in capped})
 
 
-def _without(
-    advice: Sequence[RecommendedResources], spared: Collection[ContainerResource]
+def _remove_excluded(
+    advice: Sequence[RecommendedResources], excluded: Collection[ContainerResource]
 ) -> Sequence[RecommendedResources]:
-    """What is recommended, less what is left alone."""
-    if not spared:
+    """The recommendation without excluded resources."""
+    if not excluded:
         return advice
     return [
         msgspec.structs.replace(
@@ -295,7 +302,7 @@ def _without(
             target={
                 name: amount
                 for name, amount in recommended.target.items()
-                if (recommended.container, name) not in spared
+                if (recommended.container, name) not in excluded
             },
         )
         for recommended in advice

@@ -23,10 +23,10 @@ FROZEN = Reason("Frozen", "Somebody has stopped all changes to running pods.")
 
 CLUSTER_FREEZE_CONFIG_MAP: Final = FREEZE_CONFIG_MAP
 FREEZE_ANNOTATION: Final = "trellis.x-k8s.io/freeze"
-_SWITCH, _BY, _WHY = "freeze", "by", "why"
+_FREEZE_KEY, _AUTHOR_KEY, _REASON_KEY = "freeze", "by", "why"
 _SOMEBODY: Final = "somebody"
-# What people write to say yes; anything else is a name.
-_YES: Final = frozenset({"", "true", "yes", "on", "1"})
+# Values that mean yes; any other value is the name of the author.
+_YES_VALUES: Final = frozenset({"", "true", "yes", "on", "1"})
 
 
 class FreezeScope(StrEnum):
@@ -38,26 +38,29 @@ class FreezeScope(StrEnum):
 
 
 class Freeze(msgspec.Struct, frozen=True):
-    """Who stopped what, and why if that is told."""
+    """A freeze: its author, its scope and, if given, its reason."""
 
-    by: str
-    where: FreezeScope
-    why: str = ""
+    author: str
+    scope: FreezeScope
+    reason: str = ""
 
     def __str__(self) -> str:
-        return f"the {self.where.value} is frozen by {self.by}{f': {self.why}' if self.why else ''}"
+        return f"the {self.scope.value} is frozen by {self.author}{f': {self.reason}' if self.reason else ''}"
 
 
 def find_freeze(
-    config: Mapping[str, str] | None, namespace: Mapping[str, str], own: Mapping[str, str]
+    config: Mapping[str, str] | None, namespace_annotations: Mapping[str, str], object_annotations: Mapping[str, str]
 ) -> Freeze | None:
     """The widest freeze that holds: the data of the ConfigMap (None: there is none), then annotations."""
-    if config is not None and not _is_no(config.get(_SWITCH, "")):
-        author = config.get(_BY, "").strip() or _name(config.get(_SWITCH, ""))
-        return Freeze(author, FreezeScope.CLUSTER, config.get(_WHY, "").strip())
-    for written, where in ((namespace, FreezeScope.NAMESPACE), (own, FreezeScope.OBJECT)):
-        if FREEZE_ANNOTATION in written and not _is_no(written[FREEZE_ANNOTATION]):
-            return Freeze(_name(written[FREEZE_ANNOTATION]), where)
+    if config is not None and not _is_no(config.get(_FREEZE_KEY, "")):
+        author = config.get(_AUTHOR_KEY, "").strip() or _author_name(config.get(_FREEZE_KEY, ""))
+        return Freeze(author, FreezeScope.CLUSTER, config.get(_REASON_KEY, "").strip())
+    for annotated, scope in (
+        (namespace_annotations, FreezeScope.NAMESPACE),
+        (object_annotations, FreezeScope.OBJECT),
+    ):
+        if FREEZE_ANNOTATION in annotated and not _is_no(annotated[FREEZE_ANNOTATION]):
+            return Freeze(_author_name(annotated[FREEZE_ANNOTATION]), scope)
     return None
 
 
@@ -65,5 +68,5 @@ def _is_no(text: str) -> bool:
     return text.strip().lower() == "false"
 
 
-def _name(text: str) -> str:
-    return _SOMEBODY if text.strip().lower() in _YES else text.strip()
+def _author_name(text: str) -> str:
+    return _SOMEBODY if text.strip().lower() in _YES_VALUES else text.strip()

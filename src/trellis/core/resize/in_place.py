@@ -72,10 +72,10 @@ AS_NEAR_AS_POSSIBLE = Reason(
 
 
 class ResizeStage(StrEnum):
-    """How far a resize is, and whether patience has run out."""
+    """The progress of a resize, and whether it has taken too long."""
 
     IDLE = "not under way"
-    ASKED = "proposed or in progress"
+    REQUESTED = "proposed or in progress"
     STUCK = "in progress for too long"
     DEFERRED = "deferred"
     OVERDUE = "deferred for too long"
@@ -84,80 +84,98 @@ class ResizeStage(StrEnum):
 
 
 class ResizeProspect(StrEnum):
-    """What could be written to the pod now."""
+    """What kind of change could be written to the pod now."""
 
-    OPEN = "a change that was not tried"
+    UNTRIED = "a change that was not tried"
     DOWN = "a change, once all containers run"
     DOWN_TOO_LONG = "a change, and a container is down for too long"
     TRIED = "nothing beyond what was asked"
     REFUSED = "a change that the API server refused"
-    BARRED = "nothing that requirements permit"
+    FORBIDDEN = "nothing that requirements permit"
     IMPOSSIBLE = "nothing that a resize can do"
     NEGLIGIBLE = "nothing, and little is missing"
 
 
 class DecisionTableRow(msgspec.Struct, frozen=True):
-    """One line of the table."""
+    """A row of the decision table."""
 
     mode: UpdateMode
     stages: tuple[ResizeStage, ...]
     prospects: tuple[ResizeProspect, ...]
-    way: DecisionKind
+    kind: DecisionKind
     reason: Reason
 
 
 _ANY: Final = tuple(ResizeProspect)
-_SETTLED: Final = (ResizeStage.IDLE,)
+_IDLE: Final = (ResizeStage.IDLE,)
 CONTAINER_DOWN_PROSPECTS: Final = (ResizeProspect.DOWN, ResizeProspect.DOWN_TOO_LONG)
-_NOT_OPEN: Final = tuple(
+_NOT_UNTRIED: Final = tuple(
     prospect
     for prospect in ResizeProspect
-    if prospect is not ResizeProspect.OPEN and prospect not in CONTAINER_DOWN_PROSPECTS
+    if prospect is not ResizeProspect.UNTRIED and prospect not in CONTAINER_DOWN_PROSPECTS
 )
-_BOTH: Final = UpdateMode.IN_PLACE_OR_RECREATE
-_ONLY: Final = UpdateMode.IN_PLACE
+_IN_PLACE_OR_RECREATE: Final = UpdateMode.IN_PLACE_OR_RECREATE
+_IN_PLACE: Final = UpdateMode.IN_PLACE
 
 DECISION_TABLE: Final = (
-    DecisionTableRow(UpdateMode.RECREATE, (ResizeStage.ASKED,), _ANY, DecisionKind.WAIT, RESIZE_UNDER_WAY),
+    DecisionTableRow(UpdateMode.RECREATE, (ResizeStage.REQUESTED,), _ANY, DecisionKind.WAIT, RESIZE_UNDER_WAY),
     DecisionTableRow(
         UpdateMode.RECREATE,
-        tuple(stage for stage in ResizeStage if stage is not ResizeStage.ASKED),
+        tuple(stage for stage in ResizeStage if stage is not ResizeStage.REQUESTED),
         _ANY,
         DecisionKind.EVICT,
         EVICT_TO_RECREATE,
     ),
-    DecisionTableRow(_BOTH, _SETTLED, (ResizeProspect.OPEN,), DecisionKind.RESIZE, RESIZE_IN_PLACE),
+    DecisionTableRow(_IN_PLACE_OR_RECREATE, _IDLE, (ResizeProspect.UNTRIED,), DecisionKind.RESIZE, RESIZE_IN_PLACE),
     DecisionTableRow(
-        _BOTH,
+        _IN_PLACE_OR_RECREATE,
         (ResizeStage.IDLE, ResizeStage.DEFERRED, ResizeStage.INFEASIBLE),
         (ResizeProspect.DOWN,),
         DecisionKind.WAIT,
         CONTAINER_DOWN,
     ),
     DecisionTableRow(
-        _BOTH,
+        _IN_PLACE_OR_RECREATE,
         (ResizeStage.IDLE, ResizeStage.DEFERRED, ResizeStage.INFEASIBLE),
         (ResizeProspect.DOWN_TOO_LONG,),
         DecisionKind.EVICT,
         CONTAINER_DOWN_TOO_LONG,
     ),
-    DecisionTableRow(_BOTH, _SETTLED, (ResizeProspect.REFUSED,), DecisionKind.EVICT, EVICT_REFUSED),
-    DecisionTableRow(_BOTH, _SETTLED, (ResizeProspect.IMPOSSIBLE,), DecisionKind.EVICT, EVICT_NOT_POSSIBLE),
-    DecisionTableRow(_BOTH, _SETTLED, (ResizeProspect.BARRED,), DecisionKind.LEAVE, REQUIREMENTS_FORBID_RESIZE),
+    DecisionTableRow(_IN_PLACE_OR_RECREATE, _IDLE, (ResizeProspect.REFUSED,), DecisionKind.EVICT, EVICT_REFUSED),
     DecisionTableRow(
-        _BOTH, _SETTLED, (ResizeProspect.TRIED, ResizeProspect.NEGLIGIBLE), DecisionKind.LEAVE, AS_NEAR_AS_POSSIBLE
+        _IN_PLACE_OR_RECREATE, _IDLE, (ResizeProspect.IMPOSSIBLE,), DecisionKind.EVICT, EVICT_NOT_POSSIBLE
     ),
-    DecisionTableRow(_BOTH, (ResizeStage.ASKED,), _ANY, DecisionKind.WAIT, RESIZE_UNDER_WAY),
-    DecisionTableRow(_BOTH, (ResizeStage.STUCK,), _ANY, DecisionKind.EVICT, RESIZE_STUCK),
-    DecisionTableRow(_BOTH, (ResizeStage.DEFERRED,), (ResizeProspect.OPEN,), DecisionKind.RESIZE, RESIZE_IN_PLACE),
-    DecisionTableRow(_BOTH, (ResizeStage.DEFERRED,), _NOT_OPEN, DecisionKind.WAIT, RESIZE_DEFERRED),
-    DecisionTableRow(_BOTH, (ResizeStage.OVERDUE,), _ANY, DecisionKind.EVICT, RESIZE_DEFERRED_TOO_LONG),
-    DecisionTableRow(_BOTH, (ResizeStage.FAILING,), _ANY, DecisionKind.EVICT, RESIZE_FAILED),
-    DecisionTableRow(_BOTH, (ResizeStage.INFEASIBLE,), (ResizeProspect.OPEN,), DecisionKind.RESIZE, RESIZE_IN_PLACE),
-    DecisionTableRow(_BOTH, (ResizeStage.INFEASIBLE,), _NOT_OPEN, DecisionKind.EVICT, EVICT_INFEASIBLE),
-    DecisionTableRow(_ONLY, (ResizeStage.ASKED,), _ANY, DecisionKind.WAIT, RESIZE_UNDER_WAY),
     DecisionTableRow(
-        _ONLY,
+        _IN_PLACE_OR_RECREATE, _IDLE, (ResizeProspect.FORBIDDEN,), DecisionKind.LEAVE, REQUIREMENTS_FORBID_RESIZE
+    ),
+    DecisionTableRow(
+        _IN_PLACE_OR_RECREATE,
+        _IDLE,
+        (ResizeProspect.TRIED, ResizeProspect.NEGLIGIBLE),
+        DecisionKind.LEAVE,
+        AS_NEAR_AS_POSSIBLE,
+    ),
+    DecisionTableRow(_IN_PLACE_OR_RECREATE, (ResizeStage.REQUESTED,), _ANY, DecisionKind.WAIT, RESIZE_UNDER_WAY),
+    DecisionTableRow(_IN_PLACE_OR_RECREATE, (ResizeStage.STUCK,), _ANY, DecisionKind.EVICT, RESIZE_STUCK),
+    DecisionTableRow(
+        _IN_PLACE_OR_RECREATE, (ResizeStage.DEFERRED,), (ResizeProspect.UNTRIED,), DecisionKind.RESIZE, RESIZE_IN_PLACE
+    ),
+    DecisionTableRow(_IN_PLACE_OR_RECREATE, (ResizeStage.DEFERRED,), _NOT_UNTRIED, DecisionKind.WAIT, RESIZE_DEFERRED),
+    DecisionTableRow(_IN_PLACE_OR_RECREATE, (ResizeStage.OVERDUE,), _ANY, DecisionKind.EVICT, RESIZE_DEFERRED_TOO_LONG),
+    DecisionTableRow(_IN_PLACE_OR_RECREATE, (ResizeStage.FAILING,), _ANY, DecisionKind.EVICT, RESIZE_FAILED),
+    DecisionTableRow(
+        _IN_PLACE_OR_RECREATE,
+        (ResizeStage.INFEASIBLE,),
+        (ResizeProspect.UNTRIED,),
+        DecisionKind.RESIZE,
+        RESIZE_IN_PLACE,
+    ),
+    DecisionTableRow(
+        _IN_PLACE_OR_RECREATE, (ResizeStage.INFEASIBLE,), _NOT_UNTRIED, DecisionKind.EVICT, EVICT_INFEASIBLE
+    ),
+    DecisionTableRow(_IN_PLACE, (ResizeStage.REQUESTED,), _ANY, DecisionKind.WAIT, RESIZE_UNDER_WAY),
+    DecisionTableRow(
+        _IN_PLACE,
         (
             ResizeStage.IDLE,
             ResizeStage.STUCK,
@@ -166,27 +184,29 @@ DECISION_TABLE: Final = (
             ResizeStage.FAILING,
             ResizeStage.INFEASIBLE,
         ),
-        (ResizeProspect.OPEN,),
+        (ResizeProspect.UNTRIED,),
         DecisionKind.RESIZE,
         RESIZE_IN_PLACE,
     ),
     DecisionTableRow(
-        _ONLY,
-        tuple(stage for stage in ResizeStage if stage is not ResizeStage.ASKED),
+        _IN_PLACE,
+        tuple(stage for stage in ResizeStage if stage is not ResizeStage.REQUESTED),
         CONTAINER_DOWN_PROSPECTS,
         DecisionKind.WAIT,
         CONTAINER_DOWN,
     ),
-    DecisionTableRow(_ONLY, _SETTLED, (ResizeProspect.REFUSED,), DecisionKind.LEAVE, RESIZE_REFUSED),
-    DecisionTableRow(_ONLY, _SETTLED, (ResizeProspect.IMPOSSIBLE,), DecisionKind.LEAVE, NOT_POSSIBLE_IN_PLACE),
-    DecisionTableRow(_ONLY, _SETTLED, (ResizeProspect.BARRED,), DecisionKind.LEAVE, REQUIREMENTS_FORBID_RESIZE),
+    DecisionTableRow(_IN_PLACE, _IDLE, (ResizeProspect.REFUSED,), DecisionKind.LEAVE, RESIZE_REFUSED),
+    DecisionTableRow(_IN_PLACE, _IDLE, (ResizeProspect.IMPOSSIBLE,), DecisionKind.LEAVE, NOT_POSSIBLE_IN_PLACE),
+    DecisionTableRow(_IN_PLACE, _IDLE, (ResizeProspect.FORBIDDEN,), DecisionKind.LEAVE, REQUIREMENTS_FORBID_RESIZE),
     DecisionTableRow(
-        _ONLY, _SETTLED, (ResizeProspect.TRIED, ResizeProspect.NEGLIGIBLE), DecisionKind.LEAVE, AS_NEAR_AS_POSSIBLE
+        _IN_PLACE, _IDLE, (ResizeProspect.TRIED, ResizeProspect.NEGLIGIBLE), DecisionKind.LEAVE, AS_NEAR_AS_POSSIBLE
     ),
-    DecisionTableRow(_ONLY, (ResizeStage.STUCK,), _NOT_OPEN, DecisionKind.WAIT, RESIZE_UNDER_WAY),
-    DecisionTableRow(_ONLY, (ResizeStage.DEFERRED, ResizeStage.OVERDUE), _NOT_OPEN, DecisionKind.WAIT, RESIZE_DEFERRED),
-    DecisionTableRow(_ONLY, (ResizeStage.FAILING,), _NOT_OPEN, DecisionKind.WAIT, RESIZE_FAILING),
-    DecisionTableRow(_ONLY, (ResizeStage.INFEASIBLE,), _NOT_OPEN, DecisionKind.LEAVE, RESIZE_INFEASIBLE),
+    DecisionTableRow(_IN_PLACE, (ResizeStage.STUCK,), _NOT_UNTRIED, DecisionKind.WAIT, RESIZE_UNDER_WAY),
+    DecisionTableRow(
+        _IN_PLACE, (ResizeStage.DEFERRED, ResizeStage.OVERDUE), _NOT_UNTRIED, DecisionKind.WAIT, RESIZE_DEFERRED
+    ),
+    DecisionTableRow(_IN_PLACE, (ResizeStage.FAILING,), _NOT_UNTRIED, DecisionKind.WAIT, RESIZE_FAILING),
+    DecisionTableRow(_IN_PLACE, (ResizeStage.INFEASIBLE,), _NOT_UNTRIED, DecisionKind.LEAVE, RESIZE_INFEASIBLE),
 )
 
 _ROWS: Final = {
@@ -195,18 +215,18 @@ _ROWS: Final = {
 
 
 def look_up_decision(mode: UpdateMode, stage: ResizeStage, prospect: ResizeProspect) -> DecisionTableRow:
-    """The line of the table for a pod that needs a change."""
+    """The row of the decision table for a pod that needs a change."""
     return _ROWS[mode, stage, prospect]
 
 
 def determine_resize_stage(
-    resize: ResizeStatus, asked_at: float | None, now: float, settings: UpdateSettings
+    resize: ResizeStatus, requested_at: float | None, now: float, settings: UpdateSettings
 ) -> tuple[ResizeStage, float | None]:
-    """The stage, and when it will be another without anything happening before.
+    """The stage, and when it changes without an event before.
 
-    `asked_at` is when we asked for a resize, if we remember: the kubelet does not say before it has looked.
+    `requested_at` is when the updater wrote the resize, if known: the kubelet reports none before it has seen it.
     """
-    since = resize.since if resize.since is not None else asked_at
+    since = resize.since if resize.since is not None else requested_at
     match resize.state:
         case ResizeState.NONE:
             return ResizeStage.IDLE, None
@@ -215,12 +235,12 @@ def determine_resize_stage(
         case ResizeState.FAILING:
             return ResizeStage.FAILING, None
         case ResizeState.DEFERRED:
-            return _in_time(ResizeStage.DEFERRED, ResizeStage.OVERDUE, since, settings.deferred_patience, now)
+            return _find_stage_at(ResizeStage.DEFERRED, ResizeStage.OVERDUE, since, settings.deferred_patience, now)
         case ResizeState.PROPOSED | ResizeState.IN_PROGRESS:
-            return _in_time(ResizeStage.ASKED, ResizeStage.STUCK, since, settings.progress_patience, now)
+            return _find_stage_at(ResizeStage.REQUESTED, ResizeStage.STUCK, since, settings.progress_patience, now)
 
 
-def _in_time(
+def _find_stage_at(
     early: ResizeStage, late: ResizeStage, since: float | None, patience: float, now: float
 ) -> tuple[ResizeStage, float | None]:
     if since is None:
@@ -233,21 +253,21 @@ _LOWER: Final = (ChangeRequirement.LOWER, ChangeRequirement.LOWER_OR_EQUAL)
 
 
 def nudge_size(vpa: EffectiveVpa, size: PodSize, limits: NamespaceLimits) -> PodSize:
-    """The size, with a change of each resource that the pod has a limit (or CPU request) of."""
+    """Change each resource for which the pod has a limit (or a CPU request) by one unit, unless the size changes it."""
     containers = list(size.containers)
     for resource in RESOURCES:
-        places = [place for place, sized in enumerate(containers) if _is_bounded(sized, resource)]
-        if places and not any(_changes(sized, resource) for sized in containers):
-            # A container that restarts for it is the last choice: nothing that was asked for needs the restart.
-            place = min(places, key=lambda index: resource in containers[index].container.restarts_on)
-            upwards = _may_rise(vpa, containers, place, resource, limits)
-            containers[place] = _by_one_unit(
-                containers[place], resource, _UNITS[resource] if upwards else -_UNITS[resource]
+        positions = [position for position, sized in enumerate(containers) if _is_bounded(sized, resource)]
+        if positions and not any(_changes_cgroup(sized, resource) for sized in containers):
+            # A container that restarts for the change is the last choice: no recommendation requires that restart.
+            position = min(positions, key=lambda index: resource in containers[index].container.restarts_on)
+            may_rise = _may_rise(vpa, containers, position, resource, limits)
+            containers[position] = _change_by_unit(
+                containers[position], resource, _UNITS[resource] if may_rise else -_UNITS[resource]
             )
     return PodSize(tuple(containers))
 
 
-def _by_one_unit(sized: ContainerSize, resource: str, step: int) -> ContainerSize:
+def _change_by_unit(sized: ContainerSize, resource: str, step: int) -> ContainerSize:
     request, limit = _amounts(sized, resource)
     requests, limits = dict(sized.requests), dict(sized.limits)
     if limit is None or request == limit:
@@ -258,13 +278,13 @@ def _by_one_unit(sized: ContainerSize, resource: str, step: int) -> ContainerSiz
 
 
 def _may_rise(
-    vpa: EffectiveVpa, containers: Sequence[ContainerSize], place: int, resource: str, limits: NamespaceLimits
+    vpa: EffectiveVpa, containers: Sequence[ContainerSize], position: int, resource: str, limits: NamespaceLimits
 ) -> bool:
-    """Whether requirements, the policy and LimitRanges leave room for one unit more."""
-    sized, step = containers[place], _UNITS[resource]
+    """Whether requirements, the policy and LimitRanges permit one unit more."""
+    sized, step = containers[position], _UNITS[resource]
     request, limit = _amounts(sized, resource)
-    most = limits.container.most.get(resource)
-    if most and max(request or 0, limit or 0) + step > most:
+    limit_range_max = limits.container.most.get(resource)
+    if limit_range_max and max(request or 0, limit or 0) + step > limit_range_max:
         return False
     pod_limit = limits.pod.most.get(resource)
     if (
@@ -275,13 +295,15 @@ def _may_rise(
     if limit is not None and request != limit:
         return True
     allowed = vpa.container(sized.container.name).max_allowed.get(resource)
-    highest = None if allowed is None else allowed.milli if resource == "cpu" else allowed.units
-    lower = any(requirement.change in _LOWER for requirement in vpa.requirements if resource in requirement.resources)
-    return not lower and (highest is None or (request or 0) + step <= highest)
+    max_allowed = None if allowed is None else allowed.milli if resource == "cpu" else allowed.units
+    must_not_rise = any(
+        requirement.change in _LOWER for requirement in vpa.requirements if resource in requirement.resources
+    )
+    return not must_not_rise and (max_allowed is None or (request or 0) + step <= max_allowed)
 
 
 def _amounts(sized: ContainerSize, resource: str) -> tuple[int | None, int | None]:
-    """The request and the limit that the container would have."""
+    """The request and the limit of the container after the change."""
     spec = sized.container.in_spec
     return (
         sized.requests.get(resource, spec.requests.get(resource)),
@@ -289,7 +311,7 @@ def _amounts(sized: ContainerSize, resource: str) -> tuple[int | None, int | Non
     )
 
 
-def _changes(sized: ContainerSize, resource: str) -> bool:
+def _changes_cgroup(sized: ContainerSize, resource: str) -> bool:
     """Whether the size changes what the kubelet compares: limits, and of CPU also requests."""
     spec = sized.container.in_spec
     if sized.limits.get(resource, spec.limits.get(resource)) != spec.limits.get(resource):
@@ -298,7 +320,7 @@ def _changes(sized: ContainerSize, resource: str) -> bool:
 
 
 def _is_bounded(sized: ContainerSize, resource: str) -> bool:
-    """Whether a nudge of this container would be seen; limits that do not follow requests belong to the user."""
+    """Whether the kubelet would notice a nudge of this container; limits that do not follow requests are the user's."""
     if resource in sized.limits:
         return True
     return resource == "cpu" and "cpu" in sized.requests and "cpu" not in sized.container.in_spec.limits
@@ -308,40 +330,48 @@ _MEMORY = "memory"
 
 
 class InPlaceChange(msgspec.Struct, frozen=True):
-    """What is left to write; `barred` says that requirements kept something from it."""
+    """The change to write; `is_forbidden` says that requirements excluded a part of it."""
 
     patch: tuple[PatchOp, ...] = ()
-    wanted: Mapping[str, ResourceAmounts] = {}
+    requests: Mapping[str, ResourceAmounts] = {}
     restarts: bool = False
-    barred: bool = False
+    is_forbidden: bool = False
 
 
 def compute_in_place_change(
     vpa: EffectiveVpa,
     pod: PodView,
     sizes: TargetSizes,
-    spared: Collection[ContainerResource],
+    excluded: Collection[ContainerResource],
     settings: UpdateSettings,
     *,
     missed: bool = False,
 ) -> InPlaceChange:
-    """What could be written now, `spared` left alone; a pod that `missed` its last resize is nudged."""
+    """The change that could be written now, without `excluded`. A pod that `missed` its last resize is nudged."""
     if not settings.resizes or not is_resizable(pod.pod.spec):
         return InPlaceChange()
-    excluded, barred = frozenset(spared), False
+    omitted, is_forbidden = frozenset(excluded), False
     while True:
-        size = sizes.in_place(pod.in_force, excluded)
-        staying = {part: by_rule for part, by_rule in _staying(vpa, size, settings) if part not in excluded}
-        if not staying:
+        size = sizes.find_in_place_size(pod.in_force, omitted)
+        unchangeable = {
+            resource: is_required
+            for resource, is_required in _find_unchangeable(vpa, size, settings)
+            if resource not in omitted
+        }
+        if not unchangeable:
             if missed:
-                size = nudge_size(vpa, _with_kept(sizes.in_place(pod.in_force, frozenset(spared)), size), sizes.limits)
-            return _written(pod, size, barred)
-        excluded |= staying.keys()
-        barred |= any(staying.values())
+                size = nudge_size(
+                    vpa,
+                    _restore_forbidden(sizes.find_in_place_size(pod.in_force, frozenset(excluded)), size),
+                    sizes.limits,
+                )
+            return _build_change(pod, size, is_forbidden)
+        omitted |= unchangeable.keys()
+        is_forbidden |= any(unchangeable.values())
 
 
-def _with_kept(full_size: PodSize, size: PodSize) -> PodSize:
-    """The size together with what requirements keep, as it is: a nudge may go in the direction that they permit."""
+def _restore_forbidden(full_size: PodSize, size: PodSize) -> PodSize:
+    """Add the resources that requirements exclude, unchanged: a nudge may go in the permitted direction."""
     containers = []
     for full in full_size.containers:
         spec, sized = full.container.in_spec, size.find(full.container.name)
@@ -353,45 +383,51 @@ def _with_kept(full_size: PodSize, size: PodSize) -> PodSize:
     return PodSize(tuple(containers))
 
 
-def _staying(vpa: EffectiveVpa, size: PodSize, settings: UpdateSettings) -> Iterator[tuple[ContainerResource, bool]]:
-    """What must stay, and whether it is requirements that say so about something that would change."""
+def _find_unchangeable(
+    vpa: EffectiveVpa, size: PodSize, settings: UpdateSettings
+) -> Iterator[tuple[ContainerResource, bool]]:
+    """Resources that must not change, and whether a requirement forbids an actual change."""
     for sized in size.containers:
-        had = sized.container
+        container = sized.container
         for resource, target in sized.requests.items():
-            request = had.requests.get(resource, 0)
+            request = container.requests.get(resource, 0)
             if not permits_resize(vpa, resource, target, request):
-                yield (had.name, resource), target != request
+                yield (container.name, resource), target != request
             elif resource == _MEMORY and not settings.lowers_memory_limits and _lowers_limit(sized):
-                yield (had.name, resource), False
+                yield (container.name, resource), False
 
 
 def _lowers_limit(sized: ContainerSize) -> bool:
-    """Whether the limit in the spec would go down, which before Kubernetes 1.34 takes a restart."""
+    """Whether the memory limit in the spec would be lowered, which before Kubernetes 1.34 takes a restart."""
     limit = sized.container.in_spec.limits.get(_MEMORY, 0)
     return sized.limits.get(_MEMORY, limit) < limit and _MEMORY not in sized.container.restarts_on
 
 
-def _written(pod: PodView, size: PodSize, barred: bool) -> InPlaceChange:
-    changes = [_change(sized) for sized in size.containers]
+def _build_change(pod: PodView, size: PodSize, is_forbidden: bool) -> InPlaceChange:
+    changes = [_build_resource_change(sized) for sized in size.containers]
     patch = tuple(build_guarded_ops(pod.ref.uid, changes))
     if not patch:
-        return InPlaceChange(barred=barred)
+        return InPlaceChange(is_forbidden=is_forbidden)
     return InPlaceChange(
         patch,
         {sized.container.name: sized.requests for sized in size.containers if sized.requests},
-        any(resource in sized.container.restarts_on for sized in size.containers for resource in _changed(sized)),
-        barred,
+        any(
+            resource in sized.container.restarts_on
+            for sized in size.containers
+            for resource in _list_changed_resources(sized)
+        ),
+        is_forbidden,
     )
 
 
-def _change(sized: ContainerSize) -> ResourceChange:
+def _build_resource_change(sized: ContainerSize) -> ResourceChange:
     container = sized.container
     return ResourceChange(
         container.place, container.index, container.name, container.written, sized.requests, sized.limits
     )
 
 
-def _changed(sized: ContainerSize) -> Iterator[str]:
+def _list_changed_resources(sized: ContainerSize) -> Iterator[str]:
     spec = sized.container.in_spec
     for now, target in ((spec.requests, sized.requests), (spec.limits, sized.limits)):
         yield from (resource for resource, amount in target.items() if now.get(resource) != amount)

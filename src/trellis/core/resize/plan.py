@@ -1,7 +1,7 @@
 """Plans the updates of the pods of one workload.
 
 The one decision of the updater: a frozen view in, actions out, with exactly one decision for each pod and the time of
-the next look. Boosts are ended first, whatever budgets say. Then candidates are disrupted in order, the most urgent
+the next plan. Boosts are ended first, whatever budgets say. Then candidates are disrupted in order, the most urgent
 first, until the budgets are used up.
 """
 
@@ -22,32 +22,37 @@ class UpdatePlan(msgspec.Struct, frozen=True):
     """The actions, one decision per pod in the order of the view, and when to plan again."""
 
     actions: tuple[Action, ...]
-    verdicts: tuple[PodDecision, ...]
-    next_look: float | None = None
+    decisions: tuple[PodDecision, ...]
+    requeue_at: float | None = None
 
 
 def plan_updates(view: WorkloadView, now: float, settings: UpdateSettings) -> UpdatePlan:
     """The plan for a workload."""
-    steps: dict[int, PodUpdate] = {}
-    waiting: list[tuple[int, UpdateCandidate]] = []
+    updates: dict[int, PodUpdate] = {}
+    candidates: list[tuple[int, UpdateCandidate]] = []
     sizes = TargetSizes(view.governor, view.limits)
-    for place, pod in enumerate(view.pods):
+    for position, pod in enumerate(view.pods):
         outcome = consider_pod(view, pod, now, settings, sizes)
         if isinstance(outcome, PodUpdate):
-            steps[place] = outcome
+            updates[position] = outcome
         else:
-            waiting.append((place, outcome))
-    actions = [action for step in steps.values() for action in step.actions if step.verdict.way is DecisionKind.UNBOOST]
-    if waiting:
+            candidates.append((position, outcome))
+    actions = [
+        action
+        for update in updates.values()
+        for action in update.actions
+        if update.decision.kind is DecisionKind.UNBOOST
+    ]
+    if candidates:
         order = DisruptionOrder(view, now, settings)
-        for place, candidate in sorted(waiting, key=lambda entry: entry[1].need.urgency, reverse=True):
-            steps[place] = order.decide(candidate)
-            actions += steps[place].actions
+        for position, candidate in sorted(candidates, key=lambda entry: entry[1].need.urgency, reverse=True):
+            updates[position] = order.decide(candidate)
+            actions += updates[position].actions
     warnings = find_warnings(view)
-    decisions = tuple(_warned(steps[place].verdict, warnings) for place in range(len(view.pods)))
-    looks = [decision.look for decision in decisions if decision.look is not None]
-    return UpdatePlan(tuple(actions), decisions, min(looks) if looks else None)
+    decisions = tuple(_add_warnings(updates[position].decision, warnings) for position in range(len(view.pods)))
+    requeue_times = [decision.requeue_at for decision in decisions if decision.requeue_at is not None]
+    return UpdatePlan(tuple(actions), decisions, min(requeue_times) if requeue_times else None)
 
 
-def _warned(decision: PodDecision, warnings: tuple[Reason, ...]) -> PodDecision:
+def _add_warnings(decision: PodDecision, warnings: tuple[Reason, ...]) -> PodDecision:
     return msgspec.structs.replace(decision, warnings=(*decision.warnings, *warnings)) if warnings else decision

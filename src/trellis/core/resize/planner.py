@@ -44,57 +44,59 @@ ADMISSION_ABSENT = Reason(
 
 
 def is_lease_renewed(lease: Lease, timeout: float, now: float) -> bool:
-    """Whether the admission controller is there, as its Lease has it: renewed, or made, a short while ago."""
+    """Whether the admission controller is running: its Lease was renewed, or created, within the timeout."""
     times: tuple[datetime | None, ...] = (lease.spec.renew_time, lease.metadata.creation_timestamp)
     return any(moment is not None and moment.timestamp() + timeout > now for moment in times)
 
 
 def plans_evictions(plan: UpdatePlan) -> bool:
     """Whether a plan evicts any pod."""
-    return any(map(_evicts, plan.actions))
+    return any(map(_is_eviction, plan.actions))
 
 
 def withhold_evictions(plan: UpdatePlan) -> UpdatePlan:
     """The plan without its evictions: the pods that it would evict wait."""
-    evicted = {action.pod.uid for action in plan.actions if _evicts(action)}
+    evicted = {action.pod.uid for action in plan.actions if _is_eviction(action)}
     actions = tuple(action for action in plan.actions if action.pod.uid not in evicted)
-    decisions = tuple(_absent(decision) if decision.pod.uid in evicted else decision for decision in plan.verdicts)
-    return msgspec.structs.replace(plan, actions=actions, verdicts=decisions)
+    decisions = tuple(
+        _defer_eviction(decision) if decision.pod.uid in evicted else decision for decision in plan.decisions
+    )
+    return msgspec.structs.replace(plan, actions=actions, decisions=decisions)
 
 
-def _evicts(action: Action) -> bool:
+def _is_eviction(action: Action) -> bool:
     return isinstance(action, EvictPod)
 
 
-def _absent(decision: PodDecision) -> PodDecision:
-    return msgspec.structs.replace(decision, way=DecisionKind.WAIT, reason=ADMISSION_ABSENT)
+def _defer_eviction(decision: PodDecision) -> PodDecision:
+    return msgspec.structs.replace(decision, kind=DecisionKind.WAIT, reason=ADMISSION_ABSENT)
 
 
 class PlanningBatch(msgspec.Struct, frozen=True):
-    """Workloads to plan for, each with what is remembered of it, and what has changed since the last batch.
+    """Workloads to plan for, each with earlier attempts, and the changes of nodes and pods since the last batch.
 
-    No plan can be made for those that are `unknown`: no object governs them, or their pods are not known.
+    No plan can be made for `unplannable` workloads: no object governs them, or their pods are not known.
     """
 
-    gathered: Sequence[tuple[WorkloadSnapshot, WorkloadAttempts]]
-    nodes: Mapping[str, ResourceAmounts]
+    workloads: Sequence[tuple[WorkloadSnapshot, WorkloadAttempts]]
+    node_allocatable: Mapping[str, ResourceAmounts]
     changed_nodes: Mapping[str, Node | None]
     changed_pods: Mapping[ObjectKey, Pod | None]
     ledger: HourlyLedger
     now: float
-    unknown: tuple[WorkloadKey, ...] = ()
+    unplannable: tuple[WorkloadKey, ...] = ()
 
 
 class PlanResult(msgspec.Struct, frozen=True):
-    """The plan for one workload, or the error that came instead of it.
+    """The plan for one workload, or the error that prevented it.
 
-    `without_room` says that the plan might be another one if nodes had more headroom.
+    `lacks_headroom`: the plan might differ if nodes had more headroom.
     """
 
-    gathered: WorkloadSnapshot
+    snapshot: WorkloadSnapshot
     plan: UpdatePlan
     error: Exception | None = None
-    without_room: bool = False
+    lacks_headroom: bool = False
 
 
 class UpdatePlanner:
@@ -104,64 +106,64 @@ class UpdatePlanner:
         self._settings = settings
         self._headroom = headroom
         self._views: dict[str, PodView] = {}
-        self._without_room = False
+        self._lacks_headroom = False
 
     def plan_all(self, batch: PlanningBatch) -> list[PlanResult]:
         """One plan for each workload, in the order of the batch."""
         if self._headroom is not None:
             self._headroom.update(batch.changed_nodes, batch.changed_pods)
-        return [self._planned(snapshot, attempts, batch) for snapshot, attempts in batch.gathered]
+        return [self._plan(snapshot, attempts, batch) for snapshot, attempts in batch.workloads]
 
-    def forget(self, pods: Iterable[Pod]) -> None:
-        """Drop the cached views of all other pods than these."""
+    def retain_views(self, pods: Iterable[Pod]) -> None:
+        """Keep the cached views of these pods, and drop all others."""
         living = {pod.metadata.uid for pod in pods}
         self._views = {uid: view for uid, view in self._views.items() if uid in living}
 
-    def count_rooms(self) -> bool:
+    def count_headroom(self) -> bool:
         """Count some of the pods that have changed on their nodes; the result is whether any are left."""
-        return self._headroom is not None and self._headroom.count()
+        return self._headroom is not None and self._headroom.count_some()
 
-    def _planned(self, snapshot: WorkloadSnapshot, attempts: WorkloadAttempts, batch: PlanningBatch) -> PlanResult:
-        self._without_room = False
+    def _plan(self, snapshot: WorkloadSnapshot, attempts: WorkloadAttempts, batch: PlanningBatch) -> PlanResult:
+        self._lacks_headroom = False
         try:
             view = WorkloadView(
                 governor=snapshot.governor,
-                pods=tuple(map(self._view, snapshot.pods)),
-                configured=snapshot.configured,
+                pods=tuple(map(self._get_view, snapshot.pods)),
+                configured_replicas=snapshot.configured_replicas,
                 limits=snapshot.limits,
                 attempts=attempts,
-                frozen=snapshot.frozen,
-                hpa=snapshot.hpa,
-                left=batch.ledger.left(snapshot.workload[0]),
-                nodes=batch.nodes,
-                fits=self._fits if self._headroom is not None else None,
-                missed=snapshot.missed,
+                freeze=snapshot.freeze,
+                hpa_resources=snapshot.hpa_resources,
+                hourly_allowance=batch.ledger.compute_allowance(snapshot.workload[0]),
+                node_allocatable=batch.node_allocatable,
+                check_fit=self._check_fit if self._headroom is not None else None,
+                missed_resizes=snapshot.missed_resizes,
             )
             plan = plan_updates(view, batch.now, self._settings)
         except Exception as error:  # noqa: BLE001 - an error of ours must not keep others from their plans
             return PlanResult(snapshot, UpdatePlan((), ()), error)
         batch.ledger.spend(plan.actions)
-        return PlanResult(snapshot, plan, without_room=self._without_room)
+        return PlanResult(snapshot, plan, lacks_headroom=self._lacks_headroom)
 
-    def _fits(self, pod: Pod, requests: Mapping[str, ResourceAmounts]) -> bool | None:
+    def _check_fit(self, pod: Pod, requests: Mapping[str, ResourceAmounts]) -> bool | None:
         fits = self._headroom.fits(pod, requests) if self._headroom is not None else None
-        self._without_room |= fits is False
+        self._lacks_headroom |= fits is False
         return fits
 
-    def _view(self, pod: Pod) -> PodView:
+    def _get_view(self, pod: Pod) -> PodView:
         view = self._views.get(pod.metadata.uid)
         if view is None or view.pod is not pod:
-            view = self._views[pod.metadata.uid] = PodView.of(pod)
+            view = self._views[pod.metadata.uid] = PodView.from_pod(pod)
         return view
 
 
-_NOTHING: Final = WorkloadAttempts()
+_NO_ATTEMPTS: Final = WorkloadAttempts()
 
 
 class UpdateMemory:
-    """What is remembered of all workloads.
+    """Earlier attempts and disruptions of all workloads, and which of them are at rest.
 
-    One pass is a `batch`, plans for it, `filter_evictions`, `record_plan` for each plan, and `record_results`.
+    One pass is a `build_batch`, plans for it, `filter_evictions`, `record_plan` for each plan, and `record_results`.
     """
 
     def __init__(self, cache: WorkloadCache, settings: UpdateSettings) -> None:
@@ -169,9 +171,9 @@ class UpdateMemory:
         self._settings = settings
         self._hourly = HourlyDisruptions(settings)
         self._attempts: dict[WorkloadKey, WorkloadAttempts] = {}
-        # Whose last plan had nothing to do, and what nodes offered then if that may have been why.
+        # Workloads whose last plan had no actions, with the nodes' resources then if those may be the reason.
         self._at_rest: dict[WorkloadKey, Mapping[str, ResourceAmounts] | None] = {}
-        self._nodes: Mapping[str, ResourceAmounts] = {}
+        self._node_allocatable: Mapping[str, ResourceAmounts] = {}
 
     def mark_changed(self, workload: WorkloadKey) -> None:
         """Something about a workload has changed, or no plan could be made for it."""
@@ -181,75 +183,81 @@ class UpdateMemory:
         """Anything may have changed about any workload."""
         self._at_rest.clear()
 
-    def restless(self, workloads: Iterable[WorkloadKey]) -> list[WorkloadKey]:
-        """Those of them for which another plan might not be the last one again."""
-        return [workload for workload in workloads if not self._rests(workload)]
+    def select_changed(self, workloads: Iterable[WorkloadKey]) -> list[WorkloadKey]:
+        """The workloads for which another plan may differ from the last one."""
+        return [workload for workload in workloads if not self._is_at_rest(workload)]
 
-    def batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
+    def build_batch(self, workloads: Iterable[WorkloadKey], now: float) -> PlanningBatch:
         """The input of plans for these workloads, without those whose pending writes were not observed yet."""
-        plannable = self._cache.plannable(workloads)
-        snapshots = {workload: self._cache.gather(workload, now) for workload in plannable}
-        unknown = tuple(workload for workload, snapshot in snapshots.items() if snapshot is None)
-        for workload in unknown:
+        plannable = self._cache.select_plannable(workloads)
+        snapshots = {workload: self._cache.build_snapshot(workload, now) for workload in plannable}
+        unplannable = tuple(workload for workload, snapshot in snapshots.items() if snapshot is None)
+        for workload in unplannable:
             self._attempts.pop(workload, None)
-            if workload in self._cache.governed:
+            if workload in self._cache.governors:
                 self._at_rest[workload] = None
             else:
                 self._at_rest.pop(workload, None)
         ready = (
-            snapshot for snapshot in snapshots.values() if snapshot is not None and not self._cache.is_awaited(snapshot)
+            snapshot
+            for snapshot in snapshots.values()
+            if snapshot is not None and not self._cache.has_pending_writes(snapshot)
         )
-        remembered = [(snapshot, self._remembered(snapshot, now)) for snapshot in ready]
-        nodes, pods = self._cache.take_changes()
-        self._nodes = self._cache.nodes
-        return PlanningBatch(remembered, self._nodes, nodes, pods, self._hourly.ledger(now), now, unknown)
+        planned_workloads = [(snapshot, self._update_attempts(snapshot, now)) for snapshot in ready]
+        nodes, pods = self._cache.drain_changes()
+        self._node_allocatable = self._cache.nodes
+        return PlanningBatch(
+            planned_workloads, self._node_allocatable, nodes, pods, self._hourly.open_ledger(now), now, unplannable
+        )
 
-    def filter_evictions(self, plans: Iterable[PlanResult], *, sized: bool) -> list[PlanResult]:
-        """Plans as they are executed: unless new pods are `sized` by an admission controller, nothing is evicted."""
-        return list(plans) if sized else [_without_evictions(planned) for planned in plans]
+    def filter_evictions(self, plans: Iterable[PlanResult], *, is_admission_live: bool) -> list[PlanResult]:
+        """The plans as they are executed: without an admission controller that sizes new pods, without evictions."""
+        return list(plans) if is_admission_live else [_without_evictions(planned) for planned in plans]
 
     def record_plan(self, planned: PlanResult) -> None:
-        """Such a plan is executed now, or the workload is at rest."""
+        """Count the disruptions of a plan, or note that its workload is at rest."""
         if planned.error is not None:
             return
         if planned.plan.actions:
             self._hourly.begin(planned.plan.actions)
-        elif not planned.without_room:
-            needy = any(decision.need is not None for decision in planned.plan.verdicts)
-            self._at_rest[planned.gathered.workload] = self._nodes if needy else None
+        elif not planned.lacks_headroom:
+            needs_change = any(decision.need is not None for decision in planned.plan.decisions)
+            self._at_rest[planned.snapshot.workload] = self._node_allocatable if needs_change else None
 
-    def record_action_end(self, action: Action, now: float, *, done: bool) -> None:
-        """An action of a plan is over, or was not tried."""
-        self._hourly.end(action, now, done=done)
+    def record_action_end(self, action: Action, now: float, *, is_applied: bool) -> None:
+        """Record the end of an action, or that it was not tried."""
+        self._hourly.end(action, now, is_applied=is_applied)
 
     def record_results(self, workload: WorkloadKey, outcomes: Iterable[ActionResult], now: float) -> None:
-        """A plan has been executed."""
-        attempts = self._attempts.get(workload, _NOTHING)
+        """Record the results of an executed plan."""
+        attempts = self._attempts.get(workload, _NO_ATTEMPTS)
         for outcome in outcomes:
             attempts = record_result(attempts, outcome, now, self._settings)
-        if attempts != _NOTHING:
+        if attempts != _NO_ATTEMPTS:
             self._attempts[workload] = attempts
 
-    def _remembered(self, snapshot: WorkloadSnapshot, now: float) -> WorkloadAttempts:
+    def _update_attempts(self, snapshot: WorkloadSnapshot, now: float) -> WorkloadAttempts:
         attempts = self._attempts.get(snapshot.workload)
-        without_policy = _boosted_without_policy(snapshot)
+        without_policy = _list_boosts_without_policy(snapshot)
         if attempts is None and not without_policy:
-            return _NOTHING
-        remembered = (attempts or _NOTHING).kept({pod.metadata.uid for pod in snapshot.pods}, snapshot.groups)
-        remembered = remembered.observed_without_policy(without_policy, now)
+            return _NO_ATTEMPTS
+        remembered = (attempts or _NO_ATTEMPTS).retain(
+            {pod.metadata.uid for pod in snapshot.pods}, snapshot.controllers
+        )
+        remembered = remembered.with_boosts_without_policy(without_policy, now)
         self._attempts[snapshot.workload] = remembered
         return remembered
 
-    def _rests(self, workload: WorkloadKey) -> bool:
-        """Whether another plan would be the last one again."""
+    def _is_at_rest(self, workload: WorkloadKey) -> bool:
+        """Whether another plan would equal the last one."""
         if workload not in self._at_rest:
             return False
         nodes = self._at_rest[workload]
         return nodes is None or nodes is self._cache.nodes
 
 
-def _boosted_without_policy(snapshot: WorkloadSnapshot) -> list[str]:
-    """The uids of pods with a boost that the object over them does not give any more."""
+def _list_boosts_without_policy(snapshot: WorkloadSnapshot) -> list[str]:
+    """The uids of pods with a boost that their governor no longer gives."""
     vpa = snapshot.governor.vpa
     return [
         pod.metadata.uid

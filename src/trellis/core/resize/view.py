@@ -1,4 +1,4 @@
-"""Views: what is known of a workload and its pods when its plan is made, as frozen values.
+"""Views: the state of a workload and its pods that a plan is made from, as frozen values.
 
 No plan reads anything newer. A pod is read into what decisions need of it: the resources in its spec, the resources in
 force, the progress of a resize, which containers are down, when it became Ready, and out-of-memory kills.
@@ -51,7 +51,7 @@ _ERROR = "Error"
 
 
 class ResizeState(StrEnum):
-    """What the kubelet says. A reason that we do not know is one more way to say later."""
+    """The state of a resize by the kubelet. An unknown reason counts as deferred."""
 
     NONE = "None"
     PROPOSED = "Proposed"
@@ -62,14 +62,14 @@ class ResizeState(StrEnum):
 
 
 class ResizeStatus(msgspec.Struct, frozen=True):
-    """The state and since when, as seconds since 1970; None if that is unknown."""
+    """The state and its transition time in seconds since 1970; None if unknown."""
 
     state: ResizeState = ResizeState.NONE
     since: float | None = None
 
 
 def read_resources_in_force(pod: Pod) -> dict[str, ResourceRequirements]:
-    """What the kubelet says that containers have now, by name; without those of which it says nothing."""
+    """The resources in force by container, as the kubelet reports them; without containers that it does not report."""
     status = pod.status
     return {
         container.name: container.resources
@@ -80,34 +80,36 @@ def read_resources_in_force(pod: Pod) -> dict[str, ResourceRequirements]:
 
 
 def read_resize_status(pod: Pod, in_force: PodShape) -> ResizeStatus:
-    """How far the resize is; `in_force` is the pod's shape with the resources in force."""
+    """Read the progress of a resize; `in_force` is the pod's shape with the resources in force."""
     for condition in pod.status.conditions:
         if condition.type == RESIZE_PENDING and condition.status == "True":
-            return ResizeStatus(_pending(condition), _since(condition))
+            return ResizeStatus(_read_pending_state(condition), _read_transition_time(condition))
     for condition in pod.status.conditions:
         if condition.type == RESIZE_IN_PROGRESS and condition.status == "True":
             failing = condition.reason == _ERROR
-            return ResizeStatus(ResizeState.FAILING if failing else ResizeState.IN_PROGRESS, _since(condition))
-    if any(_differs(container) for container in in_force.containers):
+            return ResizeStatus(
+                ResizeState.FAILING if failing else ResizeState.IN_PROGRESS, _read_transition_time(condition)
+            )
+    if any(_differs_from_spec(container) for container in in_force.containers):
         return ResizeStatus(ResizeState.PROPOSED)
     return ResizeStatus()
 
 
-def _pending(condition: Condition) -> ResizeState:
+def _read_pending_state(condition: Condition) -> ResizeState:
     return ResizeState.INFEASIBLE if condition.reason == _INFEASIBLE else ResizeState.DEFERRED
 
 
-def _since(condition: Condition) -> float | None:
+def _read_transition_time(condition: Condition) -> float | None:
     changed = condition.last_transition_time
     return changed.timestamp() if changed is not None else None
 
 
-def _differs(container: ContainerShape) -> bool:
-    has, declared = container, container.declared
+def _differs_from_spec(container: ContainerShape) -> bool:
+    declared = container.declared
     if declared is None:
         return False
-    return any(has.requests.get(name) != amount for name, amount in declared.requests.items()) or any(
-        has.limits.get(name) != amount for name, amount in declared.limits.items()
+    return any(container.requests.get(name) != amount for name, amount in declared.requests.items()) or any(
+        container.limits.get(name) != amount for name, amount in declared.limits.items()
     )
 
 
@@ -116,43 +118,43 @@ _SECOND: Final = 1.0
 
 
 class Downtime(msgspec.Struct, frozen=True):
-    """`since` is when the container that is down for the longest ended, `restarted` when the last one came back."""
+    """Containers that are down. `since` is when the first of them ended, `restarted_at` when the last one restarted."""
 
     since: float | None = None
-    restarted: float | None = None
+    restarted_at: float | None = None
     containers: tuple[str, ...] = ()
 
-    def is_settling(self, now: float) -> bool:
-        """Whether a container was restarted in this very second."""
-        return self.restarted is not None and self.restarted <= now < self.restarted + _SECOND
+    def is_just_restarted(self, now: float) -> bool:
+        """Whether a container was restarted within this second."""
+        return self.restarted_at is not None and self.restarted_at <= now < self.restarted_at + _SECOND
 
     @property
-    def settled(self) -> float | None:
+    def running_from(self) -> float | None:
         """When a restarted container counts as running."""
-        return self.restarted + _SECOND if self.restarted is not None else None
+        return self.restarted_at + _SECOND if self.restarted_at is not None else None
 
 
-_ALL_UP: Final = Downtime()
+_NO_DOWNTIME: Final = Downtime()
 
 
 def read_downtime(pod: Pod) -> Downtime:
     """Which containers are down."""
     ended: list[tuple[str, float]] = []
-    restarted: float | None = None
-    for container, status, is_sidecar in _long_running(pod):
+    restarted_at: float | None = None
+    for container, status, is_sidecar in _iter_long_running(pod):
         state, last = status.state, status.last_state.terminated
         if state.terminated is not None or (state.running is None and last is not None):
             end = state.terminated or last
-            if end is not None and (is_sidecar or _comes_back(pod, container, end)):
+            if end is not None and (is_sidecar or _will_restart(pod, container, end)):
                 ended.append((status.name, end.finished_at.timestamp() if end.finished_at is not None else 0.0))
         elif last is not None and state.running is not None and state.running.started_at is not None:
-            restarted = max(restarted or 0.0, state.running.started_at.timestamp())
-    if not ended and restarted is None:
-        return _ALL_UP
-    return Downtime(min(at for _, at in ended) if ended else None, restarted, tuple(name for name, _ in ended))
+            restarted_at = max(restarted_at or 0.0, state.running.started_at.timestamp())
+    if not ended and restarted_at is None:
+        return _NO_DOWNTIME
+    return Downtime(min(at for _, at in ended) if ended else None, restarted_at, tuple(name for name, _ in ended))
 
 
-def _comes_back(pod: Pod, container: Container, end: ContainerStateTerminated) -> bool:
+def _will_restart(pod: Pod, container: Container, end: ContainerStateTerminated) -> bool:
     """Whether the kubelet restarts a container; one may have a policy of its own (Kubernetes 1.34)."""
     match container.restart_policy or pod.spec.restart_policy:
         case "Never":
@@ -163,7 +165,7 @@ def _comes_back(pod: Pod, container: Container, end: ContainerStateTerminated) -
             return True
 
 
-def _long_running(pod: Pod) -> Iterator[tuple[Container, ContainerStatus, bool]]:
+def _iter_long_running(pod: Pod) -> Iterator[tuple[Container, ContainerStatus, bool]]:
     """Containers and native sidecars with their statuses."""
     if pod.status.container_statuses:
         containers = {container.name: container for container in pod.spec.containers}
@@ -181,34 +183,34 @@ def _long_running(pod: Pod) -> Iterator[tuple[Container, ContainerStatus, bool]]
         )
 
 
-_NOTHING: Final[frozenset[ContainerResource]] = frozenset()
+_NO_RESOURCES: Final[frozenset[ContainerResource]] = frozenset()
 _PENDING, _FINISHED = "Pending", frozenset({"Succeeded", "Failed"})
 
-# Whether the successor of a pod would fit some node, if its containers requested this; None if unknown.
+# Whether the successor of a pod would fit some node with these requests by container; None if unknown.
 FitCheck: TypeAlias = Callable[[Pod, Mapping[str, ResourceAmounts]], bool | None]
 
 
 class ObservedOomKill(msgspec.Struct, frozen=True):
-    """A container ran out of memory: how long it had run, and when that was."""
+    """An out-of-memory kill of a container: how long it had run, and when it was killed."""
 
-    ran: float
-    at: float
+    run_seconds: float
+    time: float
 
 
 class PodView(msgspec.Struct, frozen=True):
-    """One pod. Times are seconds since 1970; `kills` are out-of-memory kills by container, as far as the pod tells.
+    """One pod. Times are seconds since 1970; `oom_kills` are those in its status, by container.
 
-    `unobserved` are the resources of containers that admission did not see, and so did not size. A pod without a Ready
-    condition is neither `ready` nor `unready`. `downtime` says which containers are down.
+    `unobserved` are the resources of containers that admission did not observe, and so did not size. A pod without a
+    Ready condition is neither `ready` nor `unready`. `downtime` says which containers are down.
     """
 
     pod: Pod
     ref: PodRef
-    group: ControllerKey | None
+    controller: ControllerKey | None
     in_spec: PodShape
     in_force: PodShape
     resize: ResizeStatus
-    kills: Mapping[str, tuple[ObservedOomKill, ...]]
+    oom_kills: Mapping[str, tuple[ObservedOomKill, ...]]
     unobserved: frozenset[ContainerResource]
     boosted: bool
     ready: bool
@@ -219,11 +221,11 @@ class PodView(msgspec.Struct, frozen=True):
     downtime: Downtime = Downtime()
 
     @classmethod
-    def of(cls, pod: Pod) -> PodView:
+    def from_pod(cls, pod: Pod) -> PodView:
         """Read a pod."""
         metadata, status = pod.metadata, pod.status
         controller = metadata.controller
-        in_spec = PodShape.of(pod.spec)
+        in_spec = PodShape.from_spec(pod.spec)
         reported = read_resources_in_force(pod)
         in_force = in_spec.with_resources(reported) if reported else in_spec
         ready = status.condition(READY)
@@ -231,12 +233,14 @@ class PodView(msgspec.Struct, frozen=True):
         return cls(
             pod=pod,
             ref=PodRef(metadata.namespace, metadata.name, metadata.uid),
-            group=ControllerKey(controller.kind, controller.name) if controller is not None else None,
+            controller=ControllerKey(controller.kind, controller.name) if controller is not None else None,
             in_spec=in_spec,
             in_force=in_force,
             resize=read_resize_status(pod, in_force),
-            kills=_kills(pod),
-            unobserved=_unobserved(in_spec, _observed(metadata.annotations.get(OBSERVED_CONTAINERS_ANNOTATION))),
+            oom_kills=_read_oom_kills(pod),
+            unobserved=_find_unobserved(
+                in_spec, _parse_observed_containers(metadata.annotations.get(OBSERVED_CONTAINERS_ANNOTATION))
+            ),
             boosted=is_boosted(metadata.annotations),
             ready=ready is not None and ready.status == "True",
             unready=ready is not None and ready.status != "True",
@@ -247,18 +251,18 @@ class PodView(msgspec.Struct, frozen=True):
         )
 
     @property
-    def pending(self) -> bool:
+    def is_pending(self) -> bool:
         """Whether it has not started yet."""
         return self.pod.status.phase == _PENDING
 
     @property
-    def finished(self) -> bool:
-        """Whether it has ended."""
+    def is_finished(self) -> bool:
+        """Whether it has succeeded or failed."""
         return self.pod.status.phase in _FINISHED
 
     @property
-    def over(self) -> bool:
-        """Whether it is going, or has ended."""
+    def is_inactive(self) -> bool:
+        """Whether it is terminating, or has ended."""
         return is_inactive(self.pod)
 
     @property
@@ -268,38 +272,38 @@ class PodView(msgspec.Struct, frozen=True):
 
 
 class WorkloadView(msgspec.Struct, frozen=True):
-    """All that a plan is made from.
+    """The input of a plan.
 
-    `configured` is how many pods a controller should have; one that is not in it has as many as it should. `hpa` are
-    the resources by whose utilization an HPA scales the workload. `nodes` is what nodes offer, by name. `missed` are
-    the uids of pods whose last resize was written while a container was down.
+    A controller that is not in `configured_replicas` counts as complete. `hpa_resources` are the resources by whose
+    utilization an HPA scales the workload. `missed_resizes` are the uids of pods whose last resize was written while a
+    container was down.
     """
 
     governor: Governor
     pods: tuple[PodView, ...]
-    configured: Mapping[ControllerKey, int] = {}
+    configured_replicas: Mapping[ControllerKey, int] = {}
     limits: NamespaceLimits = NamespaceLimits()
     attempts: WorkloadAttempts = WorkloadAttempts()
-    frozen: Freeze | None = None
-    hpa: frozenset[str] = frozenset()
-    left: HourlyAllowance = HourlyAllowance()
-    nodes: Mapping[str, ResourceAmounts] = {}
-    fits: FitCheck | None = None
-    missed: frozenset[str] = frozenset()
+    freeze: Freeze | None = None
+    hpa_resources: frozenset[str] = frozenset()
+    hourly_allowance: HourlyAllowance = HourlyAllowance()
+    node_allocatable: Mapping[str, ResourceAmounts] = {}
+    check_fit: FitCheck | None = None
+    missed_resizes: frozenset[str] = frozenset()
 
     @property
     def is_governed(self) -> bool:
-        """Whether some object governs the pods; otherwise there is nothing but boosts to take back."""
+        """Whether an object governs the pods; otherwise the plan only ends boosts."""
         return self.governor.is_object
 
 
 def is_inactive(pod: Pod) -> bool:
-    """Whether a pod is going, or has ended."""
+    """Whether a pod is terminating, or has ended."""
     return pod.metadata.deletion_timestamp is not None or pod.status.phase in _FINISHED
 
 
 def read_configured_replicas(controller: KubeObject) -> int | None:
-    """How many pods a controller should have; None if its kind does not say."""
+    """The configured replicas of a controller; None if its kind has none."""
     match controller:
         case ReplicaSet() | StatefulSet() | ReplicationController():
             replicas = controller.spec.replicas
@@ -310,34 +314,41 @@ def read_configured_replicas(controller: KubeObject) -> int | None:
             return None
 
 
-def _observed(text: str | None) -> frozenset[str] | None:
-    """The containers that admission saw; one that cannot be read says nothing."""
+def _parse_observed_containers(text: str | None) -> frozenset[str] | None:
+    """The containers that admission observed; None if the annotation cannot be read."""
     names = [name.strip() for name in text.split(",")] if text else []
     return frozenset(names) if names and all(names) else None
 
 
-def _unobserved(shape: PodShape, observed: frozenset[str] | None) -> frozenset[ContainerResource]:
-    """Admission names ordinary containers alone, and no native sidecars."""
+def _find_unobserved(shape: PodShape, observed: frozenset[str] | None) -> frozenset[ContainerResource]:
+    """Resources of ordinary containers that admission did not observe; it lists no native sidecars."""
     if observed is None:
-        return _NOTHING
-    left_out = [
+        return _NO_RESOURCES
+    unobserved = [
         container.name
         for container in shape.containers
         if container.place is ContainerList.CONTAINERS and container.name not in observed
     ]
-    return frozenset((name, resource) for name in left_out for resource in RESOURCES) if left_out else _NOTHING
+    return frozenset((name, resource) for name in unobserved for resource in RESOURCES) if unobserved else _NO_RESOURCES
 
 
-def _kills(pod: Pod) -> dict[str, tuple[ObservedOomKill, ...]]:
+def _read_oom_kills(pod: Pod) -> dict[str, tuple[ObservedOomKill, ...]]:
     kills: dict[str, tuple[ObservedOomKill, ...]] = {}
     for status in (*pod.status.container_statuses, *pod.status.init_container_statuses):
-        for ended in _endings(status):
-            if ended.reason == OOM_KILLED and ended.started_at is not None and ended.finished_at is not None:
-                ran = (ended.finished_at - ended.started_at).total_seconds()
-                kills[status.name] = (*kills.get(status.name, ()), ObservedOomKill(ran, ended.finished_at.timestamp()))
+        for terminated in _list_terminations(status):
+            if (
+                terminated.reason == OOM_KILLED
+                and terminated.started_at is not None
+                and terminated.finished_at is not None
+            ):
+                run_seconds = (terminated.finished_at - terminated.started_at).total_seconds()
+                kills[status.name] = (
+                    *kills.get(status.name, ()),
+                    ObservedOomKill(run_seconds, terminated.finished_at.timestamp()),
+                )
     return kills
 
 
-def _endings(status: ContainerStatus) -> tuple[ContainerStateTerminated, ...]:
+def _list_terminations(status: ContainerStatus) -> tuple[ContainerStateTerminated, ...]:
     states = (status.last_state, status.state)
     return tuple(state.terminated for state in states if state.terminated is not None)

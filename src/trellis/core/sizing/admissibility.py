@@ -32,41 +32,43 @@ def is_newly_refused(draft: ResourceDraft, limits: NamespaceLimits) -> bool:
 
     A pod may be older than the LimitRange that it breaks. It cannot be helped there, but it is not made invalid.
     """
-    if _invalid(draft) and not _invalid(draft.as_it_stands()):
+    if _is_invalid(draft) and not _is_invalid(draft.without_changes()):
         return True
-    return _out_of_range(draft, limits) and not _out_of_range(draft.as_it_stands(), limits)
+    return _is_out_of_range(draft, limits) and not _is_out_of_range(draft.without_changes(), limits)
 
 
-def _invalid(draft: ResourceDraft) -> bool:
-    for part in draft.parts:
-        if part.limit and part.request > part.limit:
+def _is_invalid(draft: ResourceDraft) -> bool:
+    for container in draft.containers:
+        if container.limit and container.request > container.limit:
             return True
-    if draft.own_request is not None and draft.requested() > draft.own_request:
+    if draft.pod_request is not None and draft.sum_requests() > draft.pod_request:
         return True
-    return draft.own_limit is not None and any(
-        part.limit > draft.own_limit for part in draft.parts if part.container.place is ContainerList.CONTAINERS
+    return draft.pod_limit is not None and any(
+        container.limit > draft.pod_limit
+        for container in draft.containers
+        if container.container.place is ContainerList.CONTAINERS
     )
 
 
-def _out_of_range(draft: ResourceDraft, limits: NamespaceLimits) -> bool:
-    for part in draft.parts:
-        if _outside(draft.resource, part.request, part.limit, limits.container):
+def _is_out_of_range(draft: ResourceDraft, limits: NamespaceLimits) -> bool:
+    for container in draft.containers:
+        if _is_outside(draft.resource, container.request, container.limit, limits.container):
             return True
-    return limits.pod != _NO_RANGE and _pod_outside(draft, limits.pod)
+    return limits.pod != _NO_RANGE and _is_pod_outside(draft, limits.pod)
 
 
-def _pod_outside(draft: ResourceDraft, bounds: ResourceRange) -> bool:
-    request = draft.requested() if draft.own_request is None else draft.own_request
-    limit = draft.limited() if draft.own_limit is None else draft.own_limit
-    return _outside(draft.resource, request, limit, bounds)
+def _is_pod_outside(draft: ResourceDraft, bounds: ResourceRange) -> bool:
+    request = draft.sum_requests() if draft.pod_request is None else draft.pod_request
+    limit = draft.sum_limits() if draft.pod_limit is None else draft.pod_limit
+    return _is_outside(draft.resource, request, limit, bounds)
 
 
-def _outside(resource: str, request: int, limit: int, bounds: ResourceRange) -> bool:
+def _is_outside(resource: str, request: int, limit: int, bounds: ResourceRange) -> bool:
     """A minimum demands a request, a maximum a limit, and a ratio demands both."""
-    least, most = bounds.least.get(resource, 0), bounds.most.get(resource, 0)
-    if least and (request < least or 0 < limit < least):
+    minimum, maximum = bounds.least.get(resource, 0), bounds.most.get(resource, 0)
+    if minimum and (request < minimum or 0 < limit < minimum):
         return True
-    if most and (not 0 < limit <= most or request > most):
+    if maximum and (not 0 < limit <= maximum or request > maximum):
         return True
     ratio = bounds.ratio.get(resource)
     return ratio is not None and (not request or not limit or limit > request * ratio)
@@ -90,83 +92,90 @@ _NO_LIMITS = NamespaceLimits()
 
 def make_admissible(draft: ResourceDraft, limits: NamespaceLimits) -> None:
     """Changes what is sized so that the pod is taken, unless it would not be taken in any case."""
-    for part in draft.parts:
-        if part.sized:
-            _fit_container(part, draft.own_limit, limits.container)
-    if limits == _NO_LIMITS and draft.own_request is None and draft.own_limit is None:
+    for container in draft.containers:
+        if container.sized:
+            _fit_container(container, draft.pod_limit, limits.container)
+    if limits == _NO_LIMITS and draft.pod_request is None and draft.pod_limit is None:
         return  # nothing else is asked of it
-    if draft.own_request is not None:
-        _lower_requests(draft, draft.own_request, FITTED_TO_POD_REQUEST)
-    most = limits.pod.most.get(draft.resource, 0)
-    if most and draft.own_limit is None:
-        _lower_limits(draft, most)
-    if most and draft.own_request is None:
-        _lower_requests(draft, most, FITTED_TO_POD_RANGE)
+    if draft.pod_request is not None:
+        _lower_requests(draft, draft.pod_request, FITTED_TO_POD_REQUEST)
+    pod_maximum = limits.pod.most.get(draft.resource, 0)
+    if pod_maximum and draft.pod_limit is None:
+        _lower_limits(draft, pod_maximum)
+    if pod_maximum and draft.pod_request is None:
+        _lower_requests(draft, pod_maximum, FITTED_TO_POD_RANGE)
     if is_newly_refused(draft, limits):
         leave_unsized(draft, SIZE_NOT_ADMISSIBLE)
 
 
 def leave_unsized(draft: ResourceDraft, reason: Reason) -> None:
     """Leaves the resource as it is in all containers."""
-    for part in draft.parts:
-        if part.sized:
-            part.leave(reason)
+    for container in draft.containers:
+        if container.sized:
+            container.reset(reason)
 
 
-def _fit_container(part: ContainerDraft, own_limit: int | None, bounds: ResourceRange) -> None:
-    least, most = bounds.least.get(part.resource, 0), bounds.most.get(part.resource, 0)
-    if part.follows:
-        if most and part.limit > most:
-            part.limit = most
-            part.note(CAPPED_TO_RANGE_MAX)
-        if own_limit is not None and part.limit > own_limit:
+def _fit_container(container: ContainerDraft, pod_limit: int | None, bounds: ResourceRange) -> None:
+    minimum, maximum = bounds.least.get(container.resource, 0), bounds.most.get(container.resource, 0)
+    if container.limit_follows:
+        if maximum and container.limit > maximum:
+            container.limit = maximum
+            container.add_reason(CAPPED_TO_RANGE_MAX)
+        if pod_limit is not None and container.limit > pod_limit:
             # The pod's limit holds for the container anyway, so that its request is none the less.
-            part.limit = own_limit
-            part.note(CAPPED_TO_POD_LIMIT)
-        if part.limit < least:
-            part.limit = least
-            part.note(CAPPED_TO_RANGE_MIN)
-    if part.request < least:
-        part.request = least
-        part.note(CAPPED_TO_RANGE_MIN)
-    ratio = bounds.ratio.get(part.resource)
-    if ratio is not None and part.limit > part.request * ratio:
-        if part.follows:
-            part.limit = math.floor(part.request * ratio)
+            container.limit = pod_limit
+            container.add_reason(CAPPED_TO_POD_LIMIT)
+        if container.limit < minimum:
+            container.limit = minimum
+            container.add_reason(CAPPED_TO_RANGE_MIN)
+    if container.request < minimum:
+        container.request = minimum
+        container.add_reason(CAPPED_TO_RANGE_MIN)
+    ratio = bounds.ratio.get(container.resource)
+    if ratio is not None and container.limit > container.request * ratio:
+        if container.limit_follows:
+            container.limit = math.floor(container.request * ratio)
         else:
-            part.request = math.ceil(part.limit / ratio)
-        part.note(FITTED_TO_RATIO)
+            container.request = math.ceil(container.limit / ratio)
+        container.add_reason(FITTED_TO_RATIO)
     # The last word, because this is not a rule of the namespace but of every pod.
-    if part.limit and part.request > part.limit:
-        part.request = part.limit
-        if not part.follows:
-            part.note(CAPPED_TO_LIMIT)
+    if container.limit and container.request > container.limit:
+        container.request = container.limit
+        if not container.limit_follows:
+            container.add_reason(CAPPED_TO_LIMIT)
 
 
 def _lower_requests(draft: ResourceDraft, bound: int, reason: Reason) -> None:
     for stage in draft.stages:
-        parts = [draft.parts[position] for position in stage.running]
-        over = sum_stage(stage, [part.request for part in draft.parts], draft.init_requests) - bound
-        _share(over, [part for part in parts if part.sized], [part.request for part in parts if part.sized], reason)
+        containers = [draft.containers[position] for position in stage.running]
+        excess = sum_stage(stage, [container.request for container in draft.containers], draft.init_requests) - bound
+        _lower_in_proportion(
+            excess,
+            [container for container in containers if container.sized],
+            [container.request for container in containers if container.sized],
+            reason,
+        )
 
 
 def _lower_limits(draft: ResourceDraft, bound: int) -> None:
     for stage in draft.stages:
-        parts = [draft.parts[position] for position in stage.running]
-        over = sum_stage(stage, [part.limit for part in draft.parts], draft.init_limits) - bound
-        moving = [part for part in parts if part.follows]
-        _share(over, moving, [part.limit for part in moving], FITTED_TO_POD_RANGE)
+        containers = [draft.containers[position] for position in stage.running]
+        excess = sum_stage(stage, [container.limit for container in draft.containers], draft.init_limits) - bound
+        following = [container for container in containers if container.limit_follows]
+        _lower_in_proportion(excess, following, [container.limit for container in following], FITTED_TO_POD_RANGE)
 
 
-def _share(over: int, parts: Sequence[ContainerDraft], amounts: Sequence[int], reason: Reason) -> None:
+def _lower_in_proportion(
+    excess: int, containers: Sequence[ContainerDraft], amounts: Sequence[int], reason: Reason
+) -> None:
     """What is too much is taken from each in proportion to what it has."""
-    all_of_it = sum(amounts)
-    if over <= 0 or all_of_it <= over:
+    total = sum(amounts)
+    if excess <= 0 or total <= excess:
         return
-    factor = Fraction(all_of_it - over, all_of_it)
-    for part in parts:
-        limit = math.floor(part.limit * factor)
-        part.lower(max(math.floor(part.request * factor), min(part.request, 1)))
-        if part.follows:
-            part.limit = max(part.request, min(part.limit, limit))
-        part.note(reason)
+    factor = Fraction(total - excess, total)
+    for container in containers:
+        limit = math.floor(container.limit * factor)
+        container.lower_request(max(math.floor(container.request * factor), min(container.request, 1)))
+        if container.limit_follows:
+            container.limit = max(container.request, min(container.limit, limit))
+        container.add_reason(reason)

@@ -22,35 +22,35 @@ class ContainerDraft(msgspec.Struct):
     resource: str
     container: ContainerShape
     spec: tuple[int, int]
-    had: tuple[int, int]
+    base: tuple[int, int]
     default: int
     request: int
     limit: int
     sized: bool = False
-    follows: bool = False
+    limit_follows: bool = False
     reasons: tuple[Reason, ...] = ()
 
-    def ask(self, request: int, *, follows: bool) -> None:
+    def set_request(self, request: int, *, limit_follows: bool) -> None:
         """Sets the request, and the limit in proportion if there is one to set."""
         self.sized, self.request = True, request
-        limit = proportional_limit(request, *self.had, self.default) if follows else None
+        limit = proportional_limit(request, *self.base, self.default) if limit_follows else None
         if limit is not None:
-            self.follows, self.limit = True, limit
+            self.limit_follows, self.limit = True, limit
 
-    def lower(self, request: int) -> None:
+    def lower_request(self, request: int) -> None:
         """Lowers the request, and with it the limit in proportion, never below the request."""
         self.request = request
-        if self.follows:
-            kept = proportional_limit(request, *self.had, self.default)
-            self.limit = max(request, min(self.limit, kept or self.limit))
+        if self.limit_follows:
+            proportional = proportional_limit(request, *self.base, self.default)
+            self.limit = max(request, min(self.limit, proportional or self.limit))
 
-    def leave(self, reason: Reason) -> None:
+    def reset(self, reason: Reason) -> None:
         """Leaves everything as the spec has it."""
-        self.sized = self.follows = False
+        self.sized = self.limit_follows = False
         self.request, self.limit = self.spec
         self.reasons = (*self.reasons, reason)
 
-    def note(self, reason: Reason) -> None:
+    def add_reason(self, reason: Reason) -> None:
         """Says why it is not what was recommended; once is enough."""
         if reason not in self.reasons:
             self.reasons = (*self.reasons, reason)
@@ -60,17 +60,17 @@ class ResourceDraft(msgspec.Struct):
     """One resource of a pod; of its own resources, `None` is "not set"."""
 
     resource: str
-    parts: list[ContainerDraft]
+    containers: list[ContainerDraft]
     shape: PodShape
-    own_request: int | None
-    own_limit: int | None
+    pod_request: int | None
+    pod_limit: int | None
 
     @classmethod
-    def of(cls, resource: str, shape: PodShape, default: int) -> ResourceDraft:
+    def from_shape(cls, resource: str, shape: PodShape, default: int) -> ResourceDraft:
         """The pod as it stands."""
         return cls(
             resource,
-            [_container_draft(resource, each, default) for each in shape.containers],
+            [_container_draft(resource, container, default) for container in shape.containers],
             shape,
             shape.pod_requests.get(resource),
             shape.pod_limits.get(resource),
@@ -84,29 +84,32 @@ class ResourceDraft(msgspec.Struct):
     @property
     def init_requests(self) -> list[int]:
         """What init containers that end request."""
-        return [each.requests.get(self.resource, 0) for each in self.shape.plain_inits]
+        return [container.requests.get(self.resource, 0) for container in self.shape.init_containers]
 
     @property
     def init_limits(self) -> list[int]:
         """Their limits."""
-        return [each.limits.get(self.resource, 0) for each in self.shape.plain_inits]
+        return [container.limits.get(self.resource, 0) for container in self.shape.init_containers]
 
-    def requested(self) -> int:
+    def sum_requests(self) -> int:
         """What all containers together request, at the most."""
-        return sum_largest_stage(self.stages, [part.request for part in self.parts], self.init_requests)
+        return sum_largest_stage(self.stages, [container.request for container in self.containers], self.init_requests)
 
-    def limited(self) -> int:
+    def sum_limits(self) -> int:
         """The same of limits; a container without one adds nothing, as LimitRanges count."""
-        return sum_largest_stage(self.stages, [part.limit for part in self.parts], self.init_limits)
+        return sum_largest_stage(self.stages, [container.limit for container in self.containers], self.init_limits)
 
-    def as_it_stands(self) -> ResourceDraft:
+    def without_changes(self) -> ResourceDraft:
         """The same pod with nothing sized."""
-        parts = [msgspec.structs.replace(each, request=each.spec[0], limit=each.spec[1]) for each in self.parts]
-        return msgspec.structs.replace(self, parts=parts)
+        parts = [
+            msgspec.structs.replace(container, request=container.spec[0], limit=container.spec[1])
+            for container in self.containers
+        ]
+        return msgspec.structs.replace(self, containers=parts)
 
 
 def _container_draft(resource: str, container: ContainerShape, default: int) -> ContainerDraft:
-    had = container.requests.get(resource, 0), container.limits.get(resource, 0)
+    base = container.requests.get(resource, 0), container.limits.get(resource, 0)
     declared = container.declared
-    spec = had if declared is None else (declared.requests.get(resource, 0), declared.limits.get(resource, 0))
-    return ContainerDraft(resource, container, spec, had, default, *spec)
+    spec = base if declared is None else (declared.requests.get(resource, 0), declared.limits.get(resource, 0))
+    return ContainerDraft(resource, container, spec, base, default, *spec)

@@ -86,12 +86,12 @@ NO_GOVERNOR: Final = Governor(
 
 def compile_vpa_governor(vpa: VerticalPodAutoscaler) -> Governor | None:
     """A VPA that sizes pods; None for one that only recommends."""
-    meaning = resolve_vpa(vpa)
-    acts = meaning.mode is not UpdateMode.OFF
-    if not acts and not meaning.boosts:
+    effective = resolve_vpa(vpa)
+    acts = effective.mode is not UpdateMode.OFF
+    if not acts and not effective.boosts:
         return None
     claim = _claim(vpa.metadata, vpa.spec.target_ref, GovernorRank.ACTS if acts else GovernorRank.BOOSTS_ONLY)
-    return Governor(vpa.kind, claim, meaning, read_recommended_resources(vpa.status) if acts else ())
+    return Governor(vpa.kind, claim, effective, read_recommended_resources(vpa.status) if acts else ())
 
 
 def update_advice(governor: Governor, status: VerticalPodAutoscalerStatus | None) -> Governor:
@@ -138,9 +138,9 @@ class GoverningHvpa(Hvpa, frozen=True):
     governor: Governor | None = None
 
 
-def governor_of(found: VerticalPodAutoscaler | Hvpa | None) -> Governor | None:
+def get_governor(governing: VerticalPodAutoscaler | Hvpa | None) -> Governor | None:
     """The governor of a VPA or an Hvpa that was transformed, if it sizes pods."""
-    return found.governor if isinstance(found, GoverningVpa | GoverningHvpa) else None
+    return governing.governor if isinstance(governing, GoverningVpa | GoverningHvpa) else None
 
 
 class VpaTransform:
@@ -153,8 +153,8 @@ class VpaTransform:
 
     def __call__(self, vpa: VerticalPodAutoscaler) -> VerticalPodAutoscaler:
         spec = msgspec.structs.replace(vpa.spec, target_ref=_interned_target(vpa.spec.target_ref))
-        whole = msgspec.structs.replace(vpa, kind=VPA.name, spec=spec)
-        governor = _compile(compile_vpa_governor, whole, self._report, bounds=self._bounds)
+        named = msgspec.structs.replace(vpa, kind=VPA.name, spec=spec)
+        governor = _compile(compile_vpa_governor, named, self._report, bounds=self._bounds)
         metadata = _cut_metadata(vpa.metadata, self._annotations)
         return GoverningVpa(metadata=metadata, governor=governor)
 
@@ -169,19 +169,19 @@ class HvpaTransform:
 
     def __call__(self, hvpa: Hvpa) -> Hvpa:
         spec = msgspec.structs.replace(hvpa.spec, target_ref=_interned_target(hvpa.spec.target_ref))
-        whole = msgspec.structs.replace(hvpa, kind=HVPA.name, spec=spec)
-        governor = _compile(compile_hvpa_governor, whole, self._report, bounds=self._bounds)
+        named = msgspec.structs.replace(hvpa, kind=HVPA.name, spec=spec)
+        governor = _compile(compile_hvpa_governor, named, self._report, bounds=self._bounds)
         metadata = _cut_metadata(hvpa.metadata, self._annotations)
         return GoverningHvpa(metadata=metadata, governor=governor)
 
 
 def _compile(
-    compile_: Callable[[_O], Governor | None], found: _O, report: ReportFailure, *, bounds: bool
+    build: Callable[[_O], Governor | None], governing: _O, report: ReportFailure, *, bounds: bool
 ) -> Governor | None:
     try:
-        governor = compile_(found)
+        governor = build(governing)
     except Exception as error:  # noqa: BLE001 - one object that cannot be compiled must not hide all others
-        report(found, error)
+        report(governing, error)
         return None
     if governor is None or bounds:
         return governor

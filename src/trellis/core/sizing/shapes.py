@@ -38,8 +38,8 @@ class QosClass(StrEnum):
 
 def compute_qos(resources: Iterable[tuple[ResourceAmounts, ResourceAmounts]]) -> QosClass:
     """The class of a pod whose containers have these requests and limits."""
-    found = {_container_qos(requests, limits) for requests, limits in resources} or {QosClass.BEST_EFFORT}
-    return found.pop() if len(found) == 1 else QosClass.BURSTABLE
+    classes = {_container_qos(requests, limits) for requests, limits in resources} or {QosClass.BEST_EFFORT}
+    return classes.pop() if len(classes) == 1 else QosClass.BURSTABLE
 
 
 def _container_qos(requests: ResourceAmounts, limits: ResourceAmounts) -> QosClass:
@@ -63,7 +63,7 @@ class StartupStage(msgspec.Struct, frozen=True):
 
 
 def list_startup_stages(
-    sized: int, sidecars: Sequence[tuple[int, int]], inits: Sequence[int]
+    container_count: int, sidecars: Sequence[tuple[int, int]], inits: Sequence[int]
 ) -> tuple[StartupStage, ...]:
     """The stages of a pod: first the last one, in which all that is sized runs.
 
@@ -71,10 +71,10 @@ def list_startup_stages(
     end the index.
     """
     starting = (
-        StartupStage(tuple(position for position, index in sidecars if index < before), init)
-        for init, before in enumerate(inits)
+        StartupStage(tuple(position for position, index in sidecars if index < init_index), init)
+        for init, init_index in enumerate(inits)
     )
-    return StartupStage(tuple(range(sized))), *starting
+    return StartupStage(tuple(range(container_count))), *starting
 
 
 def sum_stage(stage: StartupStage, amounts: Sequence[int], inits: Sequence[int]) -> int:
@@ -126,47 +126,58 @@ class PodShape(msgspec.Struct, frozen=True):
     """
 
     containers: tuple[ContainerShape, ...]
-    plain_inits: tuple[ContainerShape, ...] = ()
-    has_own_resources: bool = False
+    init_containers: tuple[ContainerShape, ...] = ()
+    has_pod_resources: bool = False
     pod_requests: ResourceAmounts = _NONE
     pod_limits: ResourceAmounts = _NONE
     init_peak: ResourceAmounts = _NONE
     qos: QosClass = QosClass.BEST_EFFORT
 
     @classmethod
-    def of(cls, spec: PodSpec) -> PodShape:
+    def from_spec(cls, spec: PodSpec) -> PodShape:
         """The shape of a pod, or of a template."""
-        ordinary = [_shape(each, ContainerList.CONTAINERS, index) for index, each in enumerate(spec.containers)]
+        ordinary = [
+            _shape(container, ContainerList.CONTAINERS, index) for index, container in enumerate(spec.containers)
+        ]
         if not spec.init_containers and spec.resources is None:
             # As most pods are.
             return cls(tuple(ordinary), qos=compute_qos(_amounts(ordinary)))
-        inits = [_shape(each, ContainerList.INIT, index) for index, each in enumerate(spec.init_containers)]
-        sidecars = [each for each in inits if spec.init_containers[each.index].is_sidecar]
-        plain = [each for each in inits if not spec.init_containers[each.index].is_sidecar]
-        bare = cls((*ordinary, *sidecars), tuple(plain), spec.resources is not None)
-        requests, limits = _own_resources(spec.resources, bare)
+        inits = [_shape(container, ContainerList.INIT, index) for index, container in enumerate(spec.init_containers)]
+        sidecars = [container for container in inits if spec.init_containers[container.index].is_sidecar]
+        completing = [container for container in inits if not spec.init_containers[container.index].is_sidecar]
+        without_resources = cls((*ordinary, *sidecars), tuple(completing), spec.resources is not None)
+        requests, limits = _resolve_pod_resources(spec.resources, without_resources)
         return msgspec.structs.replace(
-            bare,
+            without_resources,
             pod_requests=requests,
             pod_limits=limits,
-            init_peak=_largest_requests(bare, bare.stages[1:]) if plain else _NONE,
-            qos=compute_qos([(requests, limits)] if bare.has_own_resources else _amounts((*bare.containers, *plain))),
+            init_peak=_largest_requests(without_resources, without_resources.stages[1:]) if completing else _NONE,
+            qos=compute_qos(
+                [(requests, limits)]
+                if without_resources.has_pod_resources
+                else _amounts((*without_resources.containers, *completing))
+            ),
         )
 
     @property
     def stages(self) -> tuple[StartupStage, ...]:
         """Which containers run at the same time; positions are those in `containers` and `plain_inits`."""
         sidecars = [
-            (place, each.index) for place, each in enumerate(self.containers) if each.place is ContainerList.INIT
+            (place, container.index)
+            for place, container in enumerate(self.containers)
+            if container.place is ContainerList.INIT
         ]
-        return list_startup_stages(len(self.containers), sidecars, [each.index for each in self.plain_inits])
+        return list_startup_stages(
+            len(self.containers), sidecars, [container.index for container in self.init_containers]
+        )
 
     def with_resources(self, by_name: Mapping[str, ResourceRequirements]) -> PodShape:
         """The same pod with other amounts for some containers: those in force, or those it had before a boost."""
         return msgspec.structs.replace(
             self,
             containers=tuple(
-                _with_resources(each, by_name[each.name]) if each.name in by_name else each for each in self.containers
+                _with_resources(container, by_name[container.name]) if container.name in by_name else container
+                for container in self.containers
             ),
         )
 
@@ -186,7 +197,7 @@ def _shape(container: Container, place: ContainerList, index: int) -> ContainerS
 
 
 def _restarts(container: Container) -> frozenset[str]:
-    return frozenset(each.resource_name for each in container.resize_policy if each.restart_policy == _RESTARTS)
+    return frozenset(policy.resource_name for policy in container.resize_policy if policy.restart_policy == _RESTARTS)
 
 
 def _with_resources(container: ContainerShape, resources: ResourceRequirements) -> ContainerShape:
@@ -197,26 +208,28 @@ def _with_resources(container: ContainerShape, resources: ResourceRequirements) 
 
 
 def _amounts(containers: Iterable[ContainerShape]) -> list[tuple[ResourceAmounts, ResourceAmounts]]:
-    return [(each.requests, each.limits) for each in containers]
+    return [(container.requests, container.limits) for container in containers]
 
 
-def _own_resources(own: ResourceRequirements | None, pod: PodShape) -> tuple[ResourceAmounts, ResourceAmounts]:
+def _resolve_pod_resources(
+    resources: ResourceRequirements | None, pod: PodShape
+) -> tuple[ResourceAmounts, ResourceAmounts]:
     """The pod's own requests and limits; requests that are left out are filled in only beside some limit."""
-    if own is None:
+    if resources is None:
         return _NONE, _NONE
-    requests, limits = parse_amounts(own.requests), parse_amounts(own.limits)
-    return (limits | _largest_requests(pod, pod.stages) | requests if own.limits else requests), limits
+    requests, limits = parse_amounts(resources.requests), parse_amounts(resources.limits)
+    return (limits | _largest_requests(pod, pod.stages) | requests if resources.limits else requests), limits
 
 
-def _largest_requests(pod: PodShape, when: Sequence[StartupStage]) -> dict[str, int]:
+def _largest_requests(pod: PodShape, stages: Sequence[StartupStage]) -> dict[str, int]:
     """What the containers request at these stages; what none of them names, be it as zero, is left out."""
-    found = {}
+    largest = {}
     for resource in RESOURCES:
-        if any(resource in each.requests for each in (*pod.containers, *pod.plain_inits)):
-            amounts = [each.requests.get(resource, 0) for each in pod.containers]
-            inits = [each.requests.get(resource, 0) for each in pod.plain_inits]
-            found[resource] = sum_largest_stage(when, amounts, inits)
-    return found
+        if any(resource in container.requests for container in (*pod.containers, *pod.init_containers)):
+            amounts = [container.requests.get(resource, 0) for container in pod.containers]
+            inits = [container.requests.get(resource, 0) for container in pod.init_containers]
+            largest[resource] = sum_largest_stage(stages, amounts, inits)
+    return largest
 
 
 _WINDOWS = "windows"

@@ -46,52 +46,54 @@ KEPT_QOS = Reason(
 
 def preserve_qos_class(drafts: Sequence[ResourceDraft], shape: PodShape, limits: NamespaceLimits) -> None:
     """Changes what is sized so that the pod keeps its class."""
-    if shape.has_own_resources:
+    if shape.has_pod_resources:
         return
     if shape.qos is QosClass.GUARANTEED:
-        _keep_equal(drafts)
-    elif shape.qos is QosClass.BURSTABLE and _qos(drafts, shape) is QosClass.GUARANTEED:
-        _keep_apart(drafts, limits)
-    if _qos(drafts, shape) is not shape.qos or any(is_newly_refused(draft, limits) for draft in drafts):
+        _equalize_limits(drafts)
+    elif shape.qos is QosClass.BURSTABLE and _compute_draft_qos(drafts, shape) is QosClass.GUARANTEED:
+        _lower_one_request(drafts, limits)
+    if _compute_draft_qos(drafts, shape) is not shape.qos or any(is_newly_refused(draft, limits) for draft in drafts):
         for draft in drafts:
             leave_unsized(draft, KEPT_QOS)
 
 
-def _keep_equal(drafts: Sequence[ResourceDraft]) -> None:
-    for part in _sized(drafts):
-        if not part.follows and part.request != part.limit:
-            part.leave(KEPT_QOS)
-        elif part.request != part.limit:
-            part.limit = part.request
-            part.note(KEPT_QOS)
+def _equalize_limits(drafts: Sequence[ResourceDraft]) -> None:
+    for container in _list_sized(drafts):
+        if not container.limit_follows and container.request != container.limit:
+            container.reset(KEPT_QOS)
+        elif container.request != container.limit:
+            container.limit = container.request
+            container.add_reason(KEPT_QOS)
 
 
-def _keep_apart(drafts: Sequence[ResourceDraft], limits: NamespaceLimits) -> None:
+def _lower_one_request(drafts: Sequence[ResourceDraft], limits: NamespaceLimits) -> None:
     """First tried where request and limit were apart before: that is what the author of the pod wrote."""
-    choices = sorted(_sized(drafts), key=lambda part: part.spec[0] == part.spec[1])
-    for part in choices:
-        if part.request < 2 or part.request != part.limit:
+    choices = sorted(_list_sized(drafts), key=lambda draft: draft.spec[0] == draft.spec[1])
+    for container in choices:
+        if container.request < 2 or container.request != container.limit:
             continue
-        part.request -= 1
+        container.request -= 1
         if not any(is_newly_refused(draft, limits) for draft in drafts):
-            part.note(KEPT_QOS)
+            container.add_reason(KEPT_QOS)
             return
-        part.request += 1
+        container.request += 1
 
 
-def _sized(drafts: Sequence[ResourceDraft]) -> Iterator[ContainerDraft]:
-    return (part for draft in drafts for part in draft.parts if part.sized)
+def _list_sized(drafts: Sequence[ResourceDraft]) -> Iterator[ContainerDraft]:
+    return (container for draft in drafts for container in draft.containers if container.sized)
 
 
-def _qos(drafts: Sequence[ResourceDraft], shape: PodShape) -> QosClass:
-    return compute_qos([*_sized_amounts(drafts), *((each.requests, each.limits) for each in shape.plain_inits)])
+def _compute_draft_qos(drafts: Sequence[ResourceDraft], shape: PodShape) -> QosClass:
+    return compute_qos(
+        [*_sized_amounts(drafts), *((container.requests, container.limits) for container in shape.init_containers)]
+    )
 
 
-def _sized_amounts(drafts: Sequence[ResourceDraft]) -> Iterator[tuple[ResourceAmounts, ResourceAmounts]]:
-    for parts in zip(*(draft.parts for draft in drafts), strict=True):
+def _sized_amounts(resource_drafts: Sequence[ResourceDraft]) -> Iterator[tuple[ResourceAmounts, ResourceAmounts]]:
+    for drafts in zip(*(draft.containers for draft in resource_drafts), strict=True):
         yield (
-            dict(zip(RESOURCES, (part.request for part in parts), strict=True)),
-            dict(zip(RESOURCES, (part.limit for part in parts), strict=True)),
+            dict(zip(RESOURCES, (draft.request for draft in drafts), strict=True)),
+            dict(zip(RESOURCES, (draft.limit for draft in drafts), strict=True)),
         )
 
 
@@ -145,7 +147,7 @@ class PodSize(msgspec.Struct, frozen=True):
 
     def find(self, name: str) -> ContainerSize | None:
         """The size of one container."""
-        return next((each for each in self.containers if each.container.name == name), None)
+        return next((container for container in self.containers if container.container.name == name), None)
 
 
 def size_pod(
@@ -161,51 +163,58 @@ def size_pod(
 
     `capped` is the advice as it is bounded for this pod, if somebody knows that already.
     """
-    found = _capped(shape, advice, vpa, limits) if capped is None else capped
-    by_name = {each.container: each for each in found}
+    capped_resources = _cap_targets(shape, advice, vpa, limits) if capped is None else capped
+    by_name = {resources.container: resources for resources in capped_resources}
     if not by_name:
         return PodSize()
     drafts = [
-        ResourceDraft.of(resource, shape, limits.container.default_limit.get(resource, 0)) for resource in RESOURCES
+        ResourceDraft.from_shape(resource, shape, limits.container.default_limit.get(resource, 0))
+        for resource in RESOURCES
     ]
     for draft in drafts:
-        _ask(draft, by_name)
+        _apply_recommendation(draft, by_name)
         make_admissible(draft, limits)
     if keep_qos:
         preserve_qos_class(drafts, shape, limits)
-    return PodSize(tuple(_sizes(drafts, by_name)))
+    return PodSize(tuple(_build_sizes(drafts, by_name)))
 
 
-def _capped(
+def _cap_targets(
     shape: PodShape, advice: Sequence[RecommendedResources], vpa: EffectiveVpa, limits: NamespaceLimits
 ) -> tuple[CappedResources, ...]:
     """The targets; what is recommended as bounds is for those who decide about changes, and costs as much again."""
-    return cap_for_pod(advice, shape.containers, vpa, _without_pod(limits, shape.pod_limits), fields=(TARGET_FIELD,))
+    return cap_for_pod(
+        advice, shape.containers, vpa, _drop_pod_bounds(limits, shape.pod_limits), fields=(TARGET_FIELD,)
+    )
 
 
-def _without_pod(limits: NamespaceLimits, own: ResourceAmounts) -> NamespaceLimits:
+def _drop_pod_bounds(limits: NamespaceLimits, pod_limits: ResourceAmounts) -> NamespaceLimits:
     """Where a pod has its own resources, LimitRanges for pods hold for those and not for its containers."""
-    if not own:
+    if not pod_limits:
         return limits
     pod = limits.pod
-    least, most = (
-        {resource: amount for resource, amount in bounds.items() if resource not in own}
+    minimum, maximum = (
+        {resource: amount for resource, amount in bounds.items() if resource not in pod_limits}
         for bounds in (pod.least, pod.most)
     )
-    return NamespaceLimits(limits.container, ResourceRange(least, most, pod.default_limit, pod.ratio))
+    return NamespaceLimits(limits.container, ResourceRange(minimum, maximum, pod.default_limit, pod.ratio))
 
 
-def _ask(draft: ResourceDraft, capped: Mapping[str, CappedResources]) -> None:
-    for part in draft.parts:
-        found = capped.get(part.container.name)
-        if found is None or draft.resource not in found.target:
+def _apply_recommendation(draft: ResourceDraft, capped: Mapping[str, CappedResources]) -> None:
+    for container in draft.containers:
+        resources = capped.get(container.container.name)
+        if resources is None or draft.resource not in resources.target:
             continue
-        part.ask(found.target[draft.resource], follows=found.limits_follow)
-        if not part.follows and part.request and _is_below(draft.resource, part.container, part.request):
-            part.leave(SIZE_NOT_ADMISSIBLE)
+        container.set_request(resources.target[draft.resource], limit_follows=resources.limits_follow)
+        if (
+            not container.limit_follows
+            and container.request
+            and _is_limit_below(draft.resource, container.container, container.request)
+        ):
+            container.reset(SIZE_NOT_ADMISSIBLE)
 
 
-def _is_below(resource: str, container: ContainerShape, request: int) -> bool:
+def _is_limit_below(resource: str, container: ContainerShape, request: int) -> bool:
     """Whether a limit that stays is below a request that was capped to it.
 
     Everywhere else zero is "not set", and a part of a byte is a byte; but the API server compares what is written.
@@ -216,43 +225,47 @@ def _is_below(resource: str, container: ContainerShape, request: int) -> bool:
     return limit == 0 or (request >= limit and is_rounded_up(resource, container.written.limits.get(resource)))
 
 
-def _sizes(drafts: Sequence[ResourceDraft], capped: Mapping[str, CappedResources]) -> Iterator[ContainerSize]:
-    for parts in zip(*[draft.parts for draft in drafts], strict=True):
-        container = parts[0].container
-        found = capped.get(container.name)
-        if found is None:
+def _build_sizes(
+    resource_drafts: Sequence[ResourceDraft], capped: Mapping[str, CappedResources]
+) -> Iterator[ContainerSize]:
+    for drafts in zip(*[draft.containers for draft in resource_drafts], strict=True):
+        container = drafts[0].container
+        resources = capped.get(container.name)
+        if resources is None:
             continue
         requests, limits = {}, {}
-        for part in parts:
-            if part.sized:
-                requests[part.resource] = part.request
-            if part.follows:
-                limits[part.resource] = part.limit
-        notes = _notes(found, parts)
+        for draft in drafts:
+            if draft.sized:
+                requests[draft.resource] = draft.request
+            if draft.limit_follows:
+                limits[draft.resource] = draft.limit
+        notes = _build_notes(resources, drafts)
         if limits:
-            notes += _limit_notes(found, parts)
+            notes += _build_limit_notes(resources, drafts)
         yield ContainerSize(container, requests, limits, tuple(notes))
 
 
-def _notes(found: CappedResources, parts: Sequence[ContainerDraft]) -> list[SizeNote]:
+def _build_notes(capped: CappedResources, drafts: Sequence[ContainerDraft]) -> list[SizeNote]:
     """What bounded the recommendation. It comes before what was done about limits, as upstream has it."""
-    notes = [SizeNote(note.resource, note.reason, note.amount) for note in found.notes]
-    for part in parts:
-        if part.reasons:
-            told = [note.reason for note in found.notes if note.resource == part.resource]
-            notes += [SizeNote(part.resource, each, part.request) for each in part.reasons if each not in told]
+    notes = [SizeNote(note.resource, note.reason, note.amount) for note in capped.notes]
+    for draft in drafts:
+        if draft.reasons:
+            noted = [note.reason for note in capped.notes if note.resource == draft.resource]
+            notes += [
+                SizeNote(draft.resource, reason, draft.request) for reason in draft.reasons if reason not in noted
+            ]
     return notes
 
 
-def _limit_notes(found: CappedResources, parts: Sequence[ContainerDraft]) -> list[SizeNote]:
+def _build_limit_notes(capped: CappedResources, drafts: Sequence[ContainerDraft]) -> list[SizeNote]:
     """What was done about the limits of a container, if some limit of it is set."""
     notes = []
-    for part in parts:
-        if part.follows:
-            if part.limit == LARGEST_COUNT:
-                notes.append(SizeNote(part.resource, LIMIT_AT_LARGEST, part.request))
-        elif not (part.had[1] or part.default):
-            notes.append(SizeNote(part.resource, LIMIT_NOT_SET, part.request))
-        elif not found.target.get(part.resource):
-            notes.append(SizeNote(part.resource, LIMIT_WITHOUT_REQUEST, part.request))
+    for draft in drafts:
+        if draft.limit_follows:
+            if draft.limit == LARGEST_COUNT:
+                notes.append(SizeNote(draft.resource, LIMIT_AT_LARGEST, draft.request))
+        elif not (draft.base[1] or draft.default):
+            notes.append(SizeNote(draft.resource, LIMIT_NOT_SET, draft.request))
+        elif not capped.target.get(draft.resource):
+            notes.append(SizeNote(draft.resource, LIMIT_WITHOUT_REQUEST, draft.request))
     return notes

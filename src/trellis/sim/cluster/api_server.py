@@ -282,7 +282,7 @@ def _problems(old: Pod, new: Pod) -> Iterator[str]:
         yield "only the resources of containers may be changed"
     for container in (*new.spec.containers, *new.spec.init_containers):
         yield from _container_problems(container)
-    if PodShape.of(new.spec).qos is not PodShape.of(old.spec).qos:
+    if PodShape.from_spec(new.spec).qos is not PodShape.from_spec(old.spec).qos:
         yield "the class of the pod (QoS) must not change"
 
 

@@ -55,7 +55,7 @@ class PodLifecycle:
             owner_references=(owner,),
         )
         pod = state.admit(new_pod(metadata, spec or template.spec))
-        status = msgspec.structs.replace(pod.status, qos_class=PodShape.of(pod.spec).qos.value)
+        status = msgspec.structs.replace(pod.status, qos_class=PodShape.from_spec(pod.spec).qos.value)
         pod = msgspec.structs.replace(pod, status=status)
         model_pod = ModelPod(pod, workload, state.now, revision=revision, ordinal=ordinal)
         model_pod.seconds = seconds

@@ -53,7 +53,7 @@ class SimulatedAdmission:
             self._workloads[kind][key] = new
         else:
             self._workloads[kind].pop(key, None)
-        self._governors.target_changed(kind, *key)
+        self._governors.drop_selector(kind, *key)
 
     def on_node(self, name: str, new: Node | None) -> None:
         """Handle a change of a node."""
@@ -66,7 +66,7 @@ class SimulatedAdmission:
         """Admit a pod; returns it as it is stored."""
         namespace = pod.metadata.namespace
         controller = build_controller_ref(namespace, pod.metadata.controller)
-        if controller is None or not self._governors.rules_in(namespace):
+        if controller is None or not self._governors.governs_namespace(namespace):
             return pod
         chain = self._owners.follow(controller)
         decision = self._decisions.decide(pod, namespace, chain, self._owners)
@@ -74,7 +74,7 @@ class SimulatedAdmission:
 
     def find_governor(self, target: TargetRef, labels: Labels) -> Governor | None:
         """The object that sizes pods of a target with these labels."""
-        if not self._governors.rules_in(target.namespace):
+        if not self._governors.governs_namespace(target.namespace):
             return None
         result = self._governors.find(self._owners.follow(target).topmost or target, labels, self._owners)
         return result if isinstance(result, Governor) else None

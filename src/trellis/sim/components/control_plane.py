@@ -216,7 +216,7 @@ class ControlPlane:
         self.hvpas.on_workload_changed(workload)
 
     def _list_pods(self, workload: WorkloadKey) -> Sequence[Pod]:
-        result = self.updater.workload_cache.gather(workload, self._kernel.now)
+        result = self.updater.workload_cache.build_snapshot(workload, self._kernel.now)
         return result.pods if result is not None else ()
 
     def _on_hvpa_published(self, hvpa: Hvpa) -> None:

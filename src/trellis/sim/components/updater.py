@@ -20,7 +20,7 @@ from trellis.core.resize.state.attempts import (
     REQUEUE_AFTER_CHANGE_SECONDS,
     SHORTEST_REQUEUE_SECONDS,
     ActionResult,
-    requeue_delay,
+    find_requeue_delay,
 )
 from trellis.core.resize.state.headroom import NodeHeadroom
 from trellis.core.resize.state.indexes import WorkloadKey
@@ -81,7 +81,7 @@ class SimulatedUpdater:
         """How many decisions were made about pods, by reason; a decision that repeats the last one does not count."""
         self._last_reasons: dict[str, str] = {}
         self._memory = UpdateMemory(self.workload_cache, settings.updates)
-        self._planner = UpdatePlanner(settings.updates, NodeHeadroom(must_know=settings.updates.require_fit))
+        self._planner = UpdatePlanner(settings.updates, NodeHeadroom(counts_all=settings.updates.require_fit))
         self._next_plans: dict[WorkloadKey, Ticket] = {}
         self._changed_workloads: dict[WorkloadKey, None] = {}
         self._is_plan_scheduled = False
@@ -92,9 +92,9 @@ class SimulatedUpdater:
             # An updater that restarts remembers nothing.
             self._memory = UpdateMemory(self.workload_cache, self._settings.updates)
             return
-        workloads = (*self.workload_cache.governed.workloads(), *self.workload_cache.ungoverned())
-        self._plan_now(self._memory.restless(workloads))
-        while self._planner.count_rooms():
+        workloads = (*self.workload_cache.governors.list_workloads(), *self.workload_cache.list_ungoverned())
+        self._plan_now(self._memory.select_changed(workloads))
+        while self._planner.count_headroom():
             pass
 
     def forget_pod(self, uid: str) -> None:
@@ -133,37 +133,37 @@ class SimulatedUpdater:
         if not workloads or not self._presence.is_updater_running():
             return
         now = self._kernel.now
-        plans = self._planner.plan_all(self._memory.batch(workloads, now))
+        plans = self._planner.plan_all(self._memory.build_batch(workloads, now))
         sized = not self._settings.admission.is_heeded or self._presence.is_admission_running()
-        for made, planned in zip(plans, self._memory.filter_evictions(plans, sized=sized), strict=True):
+        for made, planned in zip(plans, self._memory.filter_evictions(plans, is_admission_live=sized), strict=True):
             if planned.error is not None:
                 raise planned.error
             if planned is not made:
-                self._plan_later(planned.gathered.workload, now + _ABSENT_SECONDS)
+                self._plan_later(planned.snapshot.workload, now + _ABSENT_SECONDS)
             self._memory.record_plan(planned)
             self._record_plan(planned, now)
 
     def _record_plan(self, planned: PlanResult, now: float) -> None:
-        plan, workload = planned.plan, planned.gathered.workload
-        for decision in plan.verdicts:
+        plan, workload = planned.plan, planned.snapshot.workload
+        for decision in plan.decisions:
             uid, code = decision.pod.uid, decision.reason.code
             if self._last_reasons.get(uid) != code:
                 self._last_reasons[uid] = code
                 self.verdicts[code] += 1
-        if plan.next_look is not None:
-            self._plan_later(workload, max(plan.next_look, now + SHORTEST_REQUEUE_SECONDS))
+        if plan.requeue_at is not None:
+            self._plan_later(workload, max(plan.requeue_at, now + SHORTEST_REQUEUE_SECONDS))
         if plan.actions:
             self._execute_plan(workload, plan, now)
 
     def _execute_plan(self, workload: WorkloadKey, plan: UpdatePlan, now: float) -> None:
-        decisions = {decision.pod.uid: decision for decision in plan.verdicts}
+        decisions = {decision.pod.uid: decision for decision in plan.decisions}
         outcomes = []
         pauses: list[float] = []
         for action in plan.actions:
             outcome = self._execute(action, decisions.get(action.pod.uid))
-            self._memory.record_action_end(action, now, done=outcome.told is WriteResult.APPLIED)
+            self._memory.record_action_end(action, now, is_applied=outcome.result is WriteResult.APPLIED)
             outcomes.append(outcome)
-            pause = requeue_delay(outcome.told)
+            pause = find_requeue_delay(outcome.result)
             if pause is not None:
                 pauses.append(max(pause, SHORTEST_REQUEUE_SECONDS))
         self._memory.record_results(workload, outcomes, now)
@@ -181,4 +181,4 @@ class SimulatedUpdater:
             result, message = self._pods.resize(action.pod, action.patch)
         else:
             result = self._pods.annotate(action.pod, action.patch)
-        return ActionResult(action, result, why=message)
+        return ActionResult(action, result, message=message)

@@ -53,9 +53,9 @@ class _UpdaterReplay:
 
     def __init__(self, began: lines.UpdaterStarted) -> None:
         settings = began.settings
-        self._cache = WorkloadCache(knows_rooms=began.rooms)
+        self._cache = WorkloadCache(tracks_headroom=began.rooms)
         self._memory = UpdateMemory(self._cache, settings)
-        self._planner = UpdatePlanner(settings, NodeHeadroom(must_know=settings.require_fit) if began.rooms else None)
+        self._planner = UpdatePlanner(settings, NodeHeadroom(counts_all=settings.require_fit) if began.rooms else None)
         self._plans: list[PlanResult] = []
         self._pods: dict[ObjectKey, Pod] = {}
         self._workloads: dict[WorkloadKey, KubeObject] = {}
@@ -68,13 +68,13 @@ class _UpdaterReplay:
             lines.PutLimits: lambda line: self._cache.put_limits(line.namespace, line.ranges),
             lines.PutNode: lambda line: self._cache.put_node(line.name, line.node),
             lines.PutNamespace: lambda line: self._cache.put_namespace(line.name, line.annotations),
-            lines.PutFreeze: lambda line: self._cache.put_switch(line.data),
+            lines.PutFreeze: lambda line: self._cache.put_freeze_config(line.data),
             lines.PutScales: lambda line: self._cache.put_scales(dict(line.answers)),
             lines.PodEvicted: self._expect_eviction,
-            lines.PodWritten: lambda line: self._cache.echoes.expect_write(line.uid, line.resource_version),
+            lines.PodWritten: lambda line: self._cache.pending_writes.expect_write(line.uid, line.resource_version),
             lines.UpdatesPlanned: self._read_pass,
             lines.HeadroomCounted: lambda _line: self._count_headroom(),
-            lines.ActionEnded: lambda line: self._memory.record_action_end(line.action, line.now, done=line.done),
+            lines.ActionEnded: lambda line: self._memory.record_action_end(line.action, line.now, is_applied=line.done),
             lines.PlanExecuted: lambda line: self._memory.record_results(line.workload, line.outcomes, line.now),
         }
 
@@ -85,16 +85,16 @@ class _UpdaterReplay:
     def decide(self, recorded: UpdatesDecided) -> UpdatesDecided:
         """Decide about the workloads of the last pass."""
         plans, self._plans = self._plans, []
-        filtered = self._memory.filter_evictions(plans, sized=recorded.sized)
+        filtered = self._memory.filter_evictions(plans, is_admission_live=recorded.sized)
         for planned in filtered:
             self._memory.record_plan(planned)
         return UpdatesDecided.of(filtered, sized=recorded.sized)
 
     def _read_pass(self, line: lines.UpdatesPlanned) -> None:
-        self._plans = self._planner.plan_all(self._memory.batch(line.workloads, line.now))
+        self._plans = self._planner.plan_all(self._memory.build_batch(line.workloads, line.now))
 
     def _count_headroom(self) -> None:
-        self._planner.count_rooms()
+        self._planner.count_headroom()
 
     def _put_governor(self, line: lines.PutGovernor) -> None:
         self._cache.put_governor(line.kind, line.key, line.compiled, line.annotations)
@@ -125,4 +125,4 @@ class _UpdaterReplay:
             self._hpas[line.key] = line.new
 
     def _expect_eviction(self, line: lines.PodEvicted) -> None:
-        self._cache.echoes.expect_eviction(line.uid, math.inf if line.until is None else line.until)
+        self._cache.pending_writes.expect_eviction(line.uid, math.inf if line.until is None else line.until)

@@ -21,7 +21,7 @@ from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling
 from trellis.core.cluster.owners import Owners, TargetRef
 from trellis.core.cluster.transforms import OwnerTransform
 from trellis.core.recommend.capping import NamespaceLimits
-from trellis.core.sizing.governors import Governor, governor_of
+from trellis.core.sizing.governors import Governor, get_governor
 from trellis.runtime.cached_kinds import SIZING_VPAS
 
 NO_LIMITS = NamespaceLimits()
@@ -35,7 +35,7 @@ def governor(name: str = "web", cpu: str = "400m", target: str = "web", **spec: 
         "status": recommendation({"app": {"cpu": cpu}}),
     }
     assert SIZING_VPAS.transform is not None
-    found = governor_of(SIZING_VPAS.transform()(msgspec.convert(document, VerticalPodAutoscaler)))
+    found = get_governor(SIZING_VPAS.transform()(msgspec.convert(document, VerticalPodAutoscaler)))
     assert found is not None
     return found
 
@@ -106,7 +106,7 @@ def test_verdict_falls_with_what_it_rests_on() -> None:
 
 
 def test_memo_forgets_what_was_asked_for_longest_ago() -> None:
-    memo, by = DecisionCache(kept=2), governor()
+    memo, by = DecisionCache(capacity=2), governor()
     documents = [pod(image=f"i{number}", ports=[{"hostPort": number + 1}]) for number in range(3)]
     for document in documents:
         decided(memo, document, by)
@@ -130,7 +130,7 @@ def test_index_has_what_is_there_and_nothing_else(steps: list[tuple[str, str | N
         if found is not None:
             there[name] = found
     assert len(index) == len(there)
-    assert index.rules_in("shop") == bool(there)
+    assert index.governs_namespace("shop") == bool(there)
     workload = decode_object(b'{"spec":{"selector":{"matchLabels":{"app":"x"}}}}', ObservedWorkload)
     owners = Owners({"Deployment": lambda _namespace, _name: workload}, {})
     for target in ("web", "api"):

@@ -259,7 +259,7 @@ def test_where_it_need_not_fit_the_boost_only_warns() -> None:
     found = start(HALF, factor(4), ceiling=CpuCeiling(1500, binding=False))
     assert found.cpu() == (2000, None)
     assert found.notes() == ["app: cpu boost fits no node"]
-    assert found.boost.raised[0].notes[0].reason.severity == "warning"
+    assert found.boost.containers[0].notes[0].reason.severity == "warning"
     assert start(HALF, factor(3), ceiling=CpuCeiling(1500, binding=False)).notes() == []
 
 
@@ -368,7 +368,7 @@ def test_a_boost_lowers_nothing_and_marks_just_what_it_raises(case: dict[str, An
             assert boosted_request is not None
             assert boosted_request > (request or 0)
             assert boosted_limit is None or boosted_request <= boosted_limit
-    assert set(raised.annotations) == {f"vpaCpuStartupBoost/{each.container.name}" for each in raised.boost.raised}
+    assert set(raised.annotations) == {f"vpaCpuStartupBoost/{each.container.name}" for each in raised.boost.containers}
 
 
 ONLY_REQUESTS_OF_CPU = {"controlledValues": "RequestsOnly", "controlledResources": ["cpu"]}
@@ -393,8 +393,8 @@ def test_a_boost_never_changes_the_qos_class(case: dict[str, Any]) -> None:
 def test_a_boost_never_keeps_a_pod_from_being_admitted_or_placed(case: dict[str, Any]) -> None:
     plain, raised = outcome(case, with_boost=False), outcome(case, with_boost=True)
     if case["max_cpu"] is not None:
-        assert all(each.request <= case["max_cpu"] for each in raised.boost.raised)
-    for each in raised.boost.raised:
+        assert all(each.request <= case["max_cpu"] for each in raised.boost.containers)
+    for each in raised.boost.containers:
         if case["container_max"] is not None:
             assert each.request <= case["container_max"]
             assert (each.limit or 0) <= max(case["container_max"], plain.cpu(each.container.name)[1] or 0)

@@ -30,7 +30,7 @@ def test_boost_only() -> None:
     began = start(pod(container("500m")), meaning, target)
     assert began.cpu() == (1500, None)
     held = end(began, meaning, target, now=READY + 9, ready_since=READY)
-    assert (held.cpu(), held.phases.next_look) == ((1500, None), READY + 10)
+    assert (held.cpu(), held.phases.next_transition) == ((1500, None), READY + 10)
     assert end(began, meaning, target, now=READY + 10, ready_since=READY).cpu() == (500, None)
 
 

@@ -48,7 +48,7 @@ def test_a_boost_is_over_when_the_pod_was_ready_for_its_duration(
 ) -> None:
     found = phases(boost(duration=duration), ready_for=ready_for)
     assert states(found) == [state]
-    assert found.next_look == (None if next_look is None else pytest.approx(next_look))
+    assert found.next_transition == (None if next_look is None else pytest.approx(next_look))
 
 
 @pytest.mark.req("SB-29")
@@ -56,14 +56,14 @@ def test_ready_turning_false_starts_the_duration_anew() -> None:
     a_minute = boost(duration="60s")
     assert phases(a_minute, ready_for=59).held
     assert phases(a_minute, ready_for=None).held
-    assert phases(a_minute, ready_for=5).next_look == NOW + 55
+    assert phases(a_minute, ready_for=5).next_transition == NOW + 55
     assert phases(a_minute, ready_for=60).due
 
 
 @pytest.mark.req("SB-29")
 def test_a_pod_that_never_becomes_ready_stays_boosted() -> None:
     found = phases(boost(duration="10s"), ready_for=None, started=NOW - 1e9)
-    assert (found.held[0].at, found.next_look) == (math.inf, None)
+    assert (found.held[0].ends_at, found.next_transition) == (math.inf, None)
 
 
 @pytest.mark.req("SB-29")
@@ -71,9 +71,9 @@ def test_a_pod_is_given_up_so_long_after_its_start() -> None:
     patient = boost(giveUpAfterSeconds=600)
     waiting = phases(patient, ready_for=None, started=NOW - 599)
     assert states(waiting) == [("app", "Held", "BoostUntilReady")]
-    assert waiting.next_look == NOW + 1
+    assert waiting.next_transition == NOW + 1
     assert states(phases(patient, ready_for=None, started=NOW - 600)) == [("app", "Due", "BoostGivenUp")]
-    assert phases(patient, ready_for=None, started=math.inf).next_look is None
+    assert phases(patient, ready_for=None, started=math.inf).next_transition is None
 
 
 def test_a_pod_that_is_ready_is_not_given_up_however_long_its_duration() -> None:
@@ -88,8 +88,8 @@ def test_each_container_has_its_own_end() -> None:
     two = {annotation_key("app"): "{}", annotation_key("proxy"): "{}"}
     found = phases(effective(document), ready_for=20, annotations=two)
     assert states(found) == [("app", "Due", "BoostOver"), ("proxy", "Held", "BoostUntilDuration")]
-    assert found.next_look == NOW + 40
-    assert found.hold_back(UpdateMode.RECREATE, oom_killed=False)
+    assert found.next_transition == NOW + 40
+    assert found.blocks_changes(UpdateMode.RECREATE, oom_killed=False)
 
 
 @pytest.mark.parametrize("spec", [{}, {"startupBoost": {}}, {"startupBoost": {"cpu": {"type": "Factor", "factor": 1}}}])
@@ -100,7 +100,7 @@ def test_a_boost_without_a_policy_ends_half_a_minute_after_that_was_observed_rea
     meaning = effective(vpa(**spec))
     first = phases(meaning, ready_for=ready_for)
     assert states(first) == [("app", "Held", "BoostWithoutPolicy")]
-    assert first.next_look == NOW + 30
+    assert first.next_transition == NOW + 30
     assert phases(meaning, ready_for=ready_for, without_policy_since=NOW - 29.9).held
     over = phases(meaning, ready_for=ready_for, without_policy_since=NOW - 30)
     assert states(over) == [("app", "Due", "BoostWithdrawn")]
@@ -121,21 +121,21 @@ def test_the_flag_gives_up_pods_whose_policy_does_not_say_when() -> None:
 
 def test_a_pod_counts_as_boosted_for_long_after_ten_minutes_that_are_not_its_duration() -> None:
     started = NOW - 700
-    assert phases(boost(), ready_for=None, started=started).long_at(started) == started + 600
+    assert phases(boost(), ready_for=None, started=started).find_long_boost_time(started) == started + 600
     in_duration = phases(boost(duration="1h"), ready_for=650, started=started)
-    assert in_duration.long_at(started) == math.inf
+    assert in_duration.find_long_boost_time(started) == math.inf
     over = phases(boost(), ready_for=650, started=started)
-    assert over.long_at(started) == started + 600
+    assert over.find_long_boost_time(started) == started + 600
     just_over = phases(boost(duration="11m"), ready_for=661, started=started)
-    assert just_over.long_at(started) == NOW - 1 + 60
+    assert just_over.find_long_boost_time(started) == NOW - 1 + 60
 
 
 @pytest.mark.req("SB-45")
 def test_with_the_gate_off_nothing_is_due_and_nothing_is_held_back() -> None:
     found = phases(boost(), ready_for=3600, enabled=False)
     assert states(found) == [("app", "None", "BoostGateOff")]
-    assert (found.due, found.held, found.next_look) == ((), (), None)
-    assert not found.hold_back(UpdateMode.RECREATE, oom_killed=False)
+    assert (found.due, found.held, found.next_transition) == ((), (), None)
+    assert not found.blocks_changes(UpdateMode.RECREATE, oom_killed=False)
 
 
 @pytest.mark.req("SB-02", "SB-24")
@@ -143,7 +143,7 @@ def test_a_pod_without_the_mark_has_no_phase_whatever_its_vpa_says() -> None:
     for ready_for in (None, 0.0, 3600.0):
         found = phases(boost(duration="60s"), ready_for=ready_for, annotations={"vpaUpdates": "x"})
         assert found == PodBoostPhases()
-        assert not found.hold_back(UpdateMode.RECREATE, oom_killed=False)
+        assert not found.blocks_changes(UpdateMode.RECREATE, oom_killed=False)
 
 
 @pytest.mark.req("SB-28")
@@ -151,8 +151,8 @@ def test_a_pod_without_the_mark_has_no_phase_whatever_its_vpa_says() -> None:
 def test_while_boosted_only_an_out_of_memory_kill_lifts_the_hold_where_pods_are_evicted(mode: UpdateMode) -> None:
     for ready_for in (None, 10.0, 3600.0):
         found = phases(boost(duration="60s"), ready_for=ready_for)
-        assert found.hold_back(mode, oom_killed=False)
-        assert found.hold_back(mode, oom_killed=True) == (mode.value not in {"Recreate", "InPlaceOrRecreate"})
+        assert found.blocks_changes(mode, oom_killed=False)
+        assert found.blocks_changes(mode, oom_killed=True) == (mode.value not in {"Recreate", "InPlaceOrRecreate"})
 
 
 @given(
@@ -175,10 +175,10 @@ def test_the_next_reconcile_is_at_the_first_moment_at_which_something_is_due(
 
     found = look(NOW)
     (state,) = found.containers
-    if found.next_look is None:
+    if found.next_transition is None:
         assert state.phase is BoostPhase.DUE or (ready_for is None and patience is None)
         return
     assert state.phase is BoostPhase.HELD
-    assert found.next_look > NOW
-    assert look(math.nextafter(found.next_look, 0)).held
-    assert look(found.next_look).due
+    assert found.next_transition > NOW
+    assert look(math.nextafter(found.next_transition, 0)).held
+    assert look(found.next_transition).due

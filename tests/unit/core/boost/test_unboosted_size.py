@@ -163,7 +163,7 @@ def test_containers_with_different_durations_end_each_at_its_own_time() -> None:
     began = start(pod(container(), container(name="proxy")), meaning)
     first = end(began, meaning, now=READY, ready_since=READY)
     assert (first.cpu("app"), first.cpu("proxy")) == ((500, None), (1000, None))
-    assert first.phases.next_look == READY + 60
+    assert first.phases.next_transition == READY + 60
     second = end(first, meaning, now=READY + 60, ready_since=READY)
     assert (second.cpu("app"), second.cpu("proxy"), second.annotations) == ((500, None), (500, None), {})
 
@@ -200,8 +200,8 @@ def test_a_resize_that_failed_is_due_again_and_nothing_else_is_done_to_the_pod(n
     began = start(pod(), meaning)
     for hours in range(1, 25):
         again = end(began, meaning, now=READY + 3600 * hours, ready_since=READY)
-        assert [(each.requests, each.changes) for each in again.ended] == [({"cpu": 500}, True)]
-        assert again.phases.hold_back(meaning.mode, oom_killed=False)
+        assert [(each.requests, each.changes_spec) for each in again.ended] == [({"cpu": 500}, True)]
+        assert again.phases.blocks_changes(meaning.mode, oom_killed=False)
 
 
 def test_a_boost_that_was_removed_from_the_vpa_ends_all_the_same() -> None:
@@ -212,22 +212,24 @@ def test_a_boost_that_was_removed_from_the_vpa_ends_all_the_same() -> None:
 
 
 def one(life: Life, meaning: EffectiveVpa, in_force: dict[str, str] | None = None) -> UnboostedContainer:
-    shape = PodShape.of(msgspec.convert(life.spec, PodSpec))
+    shape = PodShape.from_spec(msgspec.convert(life.spec, PodSpec))
     if in_force is not None:
         shape = shape.with_resources({"app": ResourceRequirements(requests=in_force)})
     due = determine_boost_phases(life.annotations, meaning, READY, ready=True, ready_since=0.0, started=0.0)
     memory = read_pre_boost_resources(life.annotations)
-    (found,) = unboost_containers(shape, (), meaning, applies=True, limits=NamespaceLimits(), phases=due, memory=memory)
+    (found,) = unboost_containers(
+        shape, (), meaning, applies=True, limits=NamespaceLimits(), phases=due, pre_boost=memory
+    )
     return found
 
 
 def test_what_is_asked_for_already_is_not_asked_again_and_what_is_in_force_is_settled() -> None:
     began = start(pod(), factor())
-    assert (one(began, factor()).changes, one(began, factor()).settled) == (True, False)
+    assert (one(began, factor()).changes_spec, one(began, factor()).is_in_force) == (True, False)
     resized = Life(pod().spec, began.annotations)
     waiting = one(resized, factor(), in_force={"cpu": "1"})
-    assert (waiting.changes, waiting.settled) == (False, False)
-    assert (one(resized, factor()).changes, one(resized, factor()).settled) == (False, True)
+    assert (waiting.changes_spec, waiting.is_in_force) == (False, False)
+    assert (one(resized, factor()).changes_spec, one(resized, factor()).is_in_force) == (False, True)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"requests":{"cpu":"lots"}}'])
@@ -323,4 +325,4 @@ def test_the_end_of_a_boost_can_always_be_had_by_a_resize(
         if f"vpaCpuStartupBoost/{each.name}" not in began.annotations:
             assert after.cpu(each.name) == began.cpu(each.name)
     again = ended(Life(after.spec, began.annotations), at_end, second)
-    assert [each.changes for each in again.ended] == [False] * len(again.ended)
+    assert [each.changes_spec for each in again.ended] == [False] * len(again.ended)

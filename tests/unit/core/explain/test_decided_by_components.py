@@ -50,7 +50,7 @@ def decided(evidence: Evidence) -> Atoms:
     found.add(read_pre_boost_resources(pod.metadata.annotations) for pod in evidence.collected.pods)
     found.add([recommended.roster.governance, recommended.roster.problems, recommended.unread])
     for planned in updated.plans.values():
-        found.add([planned.plan, planned.gathered])
+        found.add([planned.plan, planned.snapshot])
     found.add([updated.sizes, updated.phases, evidence.arrivals, evidence.components, evidence.now])
     for snapshot in (
         evidence.collected.pods,
@@ -175,11 +175,11 @@ def test_the_verdict_on_a_pod_is_the_one_of_its_plan(world: tuple[Cluster, Colle
     cluster, components = world
     evidence = cluster.evidence(components)
     plans = evidence.updated.plans.values()
-    verdicts = {each.pod.name: each for planned in plans for each in planned.plan.verdicts}
+    verdicts = {each.pod.name: each for planned in plans for each in planned.plan.decisions}
     for pod in explain_vpa(evidence, "web").pods:
         if pod.name in verdicts:
             verdict = verdicts[pod.name]
-            assert (pod.way, pod.reason, pod.warnings) == (verdict.way.value, verdict.reason, verdict.warnings)
+            assert (pod.way, pod.reason, pod.warnings) == (verdict.kind.value, verdict.reason, verdict.warnings)
             assert pod.need == (verdict.need.reason if verdict.need is not None else None)
         else:
             assert pod.reason.code in {own_pods.ONLY_RECOMMENDS.code, "PodNotGoverned"}

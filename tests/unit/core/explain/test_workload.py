@@ -449,7 +449,7 @@ def test_a_pod_under_an_hvpa_is_told_to_be_governed_by_it() -> None:
 def test_a_failed_plan_is_explained() -> None:
     evidence = cluster(BIG).evidence()
     plans = {
-        workload: PlanResult(planned.gathered, UpdatePlan((), ()), ValueError("a bug"))
+        workload: PlanResult(planned.snapshot, UpdatePlan((), ()), ValueError("a bug"))
         for workload, planned in evidence.updated.plans.items()
     }
     broken = msgspec.structs.replace(evidence, updated=msgspec.structs.replace(evidence.updated, plans=plans))

@@ -204,8 +204,8 @@ def test_up_but_never_down(cpu: str, memory: str, cpu_target: str, memory_target
     never_down = asking((["cpu"], AT_LEAST), (["memory"], AT_LEAST), mode=mode)
     before = pair(pod(cpu, memory))
     found = decided(governor(**never_down, targets=targets(cpu_target, memory_target)), *before)
-    for verdict in found.verdicts:
-        if verdict.way.value == "Evict":
+    for verdict in found.decisions:
+        if verdict.kind.value == "Evict":
             (lacking,) = verdict.need.containers if verdict.need else ()
             assert all(lacking.targets[name] >= lacking.requests[name] for name in lacking.requests)
     written = before[0]["spec"]["containers"][0]["resources"]["requests"]

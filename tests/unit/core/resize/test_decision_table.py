@@ -40,8 +40,8 @@ def test_the_table_has_exactly_one_line_for_every_case() -> None:
 @pytest.mark.req("AR-23")
 def test_in_place_never_evicts_and_recreate_never_resizes() -> None:
     for stage, prospect in product(ResizeStage, ResizeProspect):
-        assert look_up_decision(UpdateMode.IN_PLACE, stage, prospect).way is not DecisionKind.EVICT
-        assert look_up_decision(UpdateMode.RECREATE, stage, prospect).way is not DecisionKind.RESIZE
+        assert look_up_decision(UpdateMode.IN_PLACE, stage, prospect).kind is not DecisionKind.EVICT
+        assert look_up_decision(UpdateMode.RECREATE, stage, prospect).kind is not DecisionKind.RESIZE
 
 
 def pod(cpu: str = "500m", **more: Any) -> Document:
@@ -82,10 +82,10 @@ def test_what_becomes_of_a_resize_that_was_asked_for(
 
 def test_patience_ends_at_a_known_time() -> None:
     deferred = resizing(pod("1"), "PodResizePending", "Deferred", 4 * MINUTE, cpu="500m")
-    assert decided(governor("InPlaceOrRecreate"), *pair(deferred)).next_look == NOW + MINUTE
+    assert decided(governor("InPlaceOrRecreate"), *pair(deferred)).requeue_at == NOW + MINUTE
     asked = in_force(pod("1"), cpu="500m")
     remembered = WorkloadAttempts({"uid-web-1-a": PodAttempts(resized_at=NOW - 10)})
-    assert decided(governor("InPlaceOrRecreate"), *pair(asked), attempts=remembered).next_look == NOW + 3590
+    assert decided(governor("InPlaceOrRecreate"), *pair(asked), attempts=remembered).requeue_at == NOW + 3590
     late = WorkloadAttempts({f"uid-web-1-{each}": PodAttempts(resized_at=NOW - 3600) for each in "az"})
     assert first("InPlaceOrRecreate", *pair(asked), attempts=late) == ("Evict", "ResizeStuck")
 
@@ -123,12 +123,14 @@ def test_an_outdated_resize_is_reverted_and_no_pod_is_evicted_for_it() -> None:
 
 def test_what_the_server_refused_is_remembered_until_less_is_wanted_or_the_node_is_another() -> None:
     node = {"cpu": 4000, "memory": 2**34}
-    known = WorkloadAttempts({"uid-web-1-a": PodAttempts(refused={"app": {"cpu": 1000, "memory": 2**30}}, node=node)})
-    here: dict[str, Any] = {"attempts": known, "nodes": {"n1": node}}
+    known = WorkloadAttempts(
+        {"uid-web-1-a": PodAttempts(refused={"app": {"cpu": 1000, "memory": 2**30}}, refusing_node=node)}
+    )
+    here: dict[str, Any] = {"attempts": known, "node_allocatable": {"n1": node}}
     assert first("InPlace", *pair(pod()), **here) == ("Leave", "ResizeRefused")
     assert first("InPlaceOrRecreate", *pair(pod()), **here) == ("Evict", "EvictRefused")
     assert first("InPlace", *pair(pod()), targets={"app": {"cpu": "800m"}}, **here)[0] == "Resize"
-    larger = {"attempts": known, "nodes": {"n1": {**node, "cpu": 8000}}}
+    larger = {"attempts": known, "node_allocatable": {"n1": {**node, "cpu": 8000}}}
     assert first("InPlace", *pair(pod()), **larger)[0] == "Resize"
 
 
@@ -214,7 +216,7 @@ def test_an_eviction_names_the_pod_and_what_it_had() -> None:
     (evict,) = decided(governor("Recreate"), *pair(pod())).actions
     assert isinstance(evict, EvictPod)
     assert (evict.pod.namespace, evict.pod.uid) == ("shop", "uid-web-1-a")
-    assert evict.had == {"app": {"cpu": 500, "memory": 2**30}}
+    assert evict.requests == {"app": {"cpu": 500, "memory": 2**30}}
 
 
 def test_a_successor_that_would_not_fit_is_warned_of_or_kept_from_coming() -> None:
@@ -224,28 +226,28 @@ def test_a_successor_that_would_not_fit_is_warned_of_or_kept_from_coming() -> No
         asked.append(wanted)
         return False
 
-    warned = decided(governor("Recreate"), *pair(pod()), fits=fits)
-    assert [warning.code for warning in warned.verdicts[0].warnings] == ["WouldNotFit"]
+    warned = decided(governor("Recreate"), *pair(pod()), check_fit=fits)
+    assert [warning.code for warning in warned.decisions[0].warnings] == ["WouldNotFit"]
     assert asked == [{"app": {"cpu": 1000, "memory": 2**30}}]
-    kept = decided(governor("Recreate"), *pair(pod()), fits=fits, settings=UpdateSettings(require_fit=True))
+    kept = decided(governor("Recreate"), *pair(pod()), check_fit=fits, settings=UpdateSettings(require_fit=True))
     assert list_decisions(kept) == [("Leave", "WouldNotFit")] * 2
     unknown = UpdateSettings(require_fit=True)
-    assert first("Recreate", *pair(pod()), fits=lambda *_: None, settings=unknown)[0] == "Evict"
-    assert first("InPlace", *pair(pod()), fits=fits, settings=unknown)[0] == "Resize"
+    assert first("Recreate", *pair(pod()), check_fit=lambda *_: None, settings=unknown)[0] == "Evict"
+    assert first("InPlace", *pair(pod()), check_fit=fits, settings=unknown)[0] == "Resize"
 
 
 def test_an_hpa_on_the_same_resource_is_warned_of_and_its_resource_left_alone_on_demand() -> None:
     hold = UpdateSettings(hpa_conflict=HpaConflict.HOLD)
     both = {"app": {"cpu": "1", "memory": "2Gi"}}
-    warned = decided(governor("InPlace", both), *pair(pod()), hpa=frozenset({"cpu"}))
-    assert [warning.code for warning in warned.verdicts[0].warnings] == ["HpaConflict"]
-    held = decided(governor("InPlace", both), *pair(pod()), hpa=frozenset({"cpu"}), settings=hold)
+    warned = decided(governor("InPlace", both), *pair(pod()), hpa_resources=frozenset({"cpu"}))
+    assert [warning.code for warning in warned.decisions[0].warnings] == ["HpaConflict"]
+    held = decided(governor("InPlace", both), *pair(pod()), hpa_resources=frozenset({"cpu"}), settings=hold)
     (resize, *_) = held.actions
     assert isinstance(resize, ResizePod)
     after = apply_patch(pod(), resize.patch)["spec"]["containers"][0]["resources"]["requests"]
     assert after == {"cpu": "500m", "memory": "2Gi"}
-    nothing = decided(governor("InPlace"), *pair(pod()), hpa=frozenset({"cpu"}), settings=hold)
+    nothing = decided(governor("InPlace"), *pair(pod()), hpa_resources=frozenset({"cpu"}), settings=hold)
     assert list_decisions(nothing) == [("Leave", "HeldForHpa")] * 2
     other = {"containerPolicies": [{"containerName": "*", "controlledResources": ["memory"]}]}
-    apart = decided(governor("InPlace", both, resourcePolicy=other), *pair(pod()), hpa=frozenset({"cpu"}))
-    assert apart.verdicts[0].warnings == ()
+    apart = decided(governor("InPlace", both, resourcePolicy=other), *pair(pod()), hpa_resources=frozenset({"cpu"}))
+    assert apart.decisions[0].warnings == ()

@@ -42,8 +42,8 @@ def allowed(configured: int | None, pods: list[PodAvailability], minimum: int = 
     """How many serving pods may be disturbed in one pass."""
     budget = ReplicaBudget(configured, pods, minimum, tolerance)
     count = 0
-    while count < len(pods) and budget.refuses(serving=True) is None:
-        budget.disturb(serving=True)
+    while count < len(pods) and budget.find_refusal(serving=True) is None:
+        budget.record_disruption(serving=True)
         count += 1
     return count
 
@@ -72,11 +72,11 @@ def test_a_ready_pod_waits_for_those_that_are_not() -> None:
 def test_pods_that_are_not_ready_have_their_turn_as_if_they_were() -> None:
     budget = ReplicaBudget(4, [STARTING] * 4, 1, 0.5)
     count = 0
-    while budget.refuses(serving=True, ready=False) is None:
-        budget.disturb(serving=True)
+    while budget.find_refusal(serving=True, ready=False) is None:
+        budget.record_disruption(serving=True)
         count += 1
     assert count == 2
-    assert ReplicaBudget(1, [STARTING], 1, 0.5).refuses(serving=True, ready=False) is None
+    assert ReplicaBudget(1, [STARTING], 1, 0.5).find_refusal(serving=True, ready=False) is None
 
 
 def test_a_controller_with_unknown_replicas_wants_the_pods_it_has() -> None:
@@ -87,15 +87,15 @@ def test_a_controller_with_unknown_replicas_wants_the_pods_it_has() -> None:
 @pytest.mark.parametrize(("configured", "why"), [(1, "TooFewReplicas"), (2, "ToleranceUsedUp")])
 def test_below_the_minimum_nothing_is_disturbed_not_even_a_pending_pod(configured: int, why: str) -> None:
     budget = ReplicaBudget(configured, [SERVING], 2, 0.5)
-    refused = [budget.refuses(serving=serving) for serving in (True, False)]
+    refused = [budget.find_refusal(serving=serving) for serving in (True, False)]
     assert [each.code if each else None for each in refused] == [why] * 2
 
 
 def test_a_pending_pod_takes_nothing_from_the_budget() -> None:
     budget = ReplicaBudget(2, [SERVING, PENDING], 1, 0.5)
-    assert budget.refuses(serving=False) is None
-    budget.disturb(serving=False)
-    assert budget.refuses(serving=False) is None
+    assert budget.find_refusal(serving=False) is None
+    budget.record_disruption(serving=False)
+    assert budget.find_refusal(serving=False) is None
 
 
 @given(
@@ -129,7 +129,7 @@ def test_the_minimum_is_the_objects_or_else_the_flags() -> None:
 
 
 def test_pods_that_are_going_do_not_count_towards_the_minimum() -> None:
-    found = decided(governor(), *pods(1), running("web-1-z", going=True), configured={GROUP: 1})
+    found = decided(governor(), *pods(1), running("web-1-z", going=True), configured_replicas={GROUP: 1})
     assert list_decisions(found) == [("Wait", "TooFewReplicas"), ("Leave", "PodGoing")]
 
 
@@ -139,7 +139,7 @@ def test_each_controller_has_a_budget_of_its_own() -> None:
 
 
 def test_a_controller_that_wants_no_pods_is_left_alone() -> None:
-    found = decided(governor(), *pods(2), configured={GROUP: 0})
+    found = decided(governor(), *pods(2), configured_replicas={GROUP: 0})
     assert list_decisions(found) == [("Wait", "NoReplicasWanted")] * 2
 
 
@@ -163,7 +163,7 @@ def test_resizes_that_restart_nothing_can_be_freed_of_the_budget() -> None:
 
 def test_what_an_hvpa_decides_is_applied_in_place_whatever_minimum_and_tolerance_say() -> None:
     story = hvpa_pods(*STORY_2)
-    assert list_decisions(decided(story, *pods(1), configured={GROUP: 1})) == [("Resize", "ResizeInPlace")]
+    assert list_decisions(decided(story, *pods(1), configured_replicas={GROUP: 1})) == [("Resize", "ResizeInPlace")]
     assert ways(decided(story, *pods(4))) == ["Resize"] * 4
     asked_for_three = hvpa_pods(*STORY_2, vpa={"template": {"spec": {"updatePolicy": {"minReplicas": 3}}}})
     assert ways(decided(asked_for_three, *pods(2))) == ["Resize"] * 2
@@ -174,7 +174,7 @@ def test_a_single_replica_of_an_hvpa_waits_if_the_resource_that_changes_restarts
     changed: tuple[str, ...],
 ) -> None:
     cpu_alone = hvpa_pods(*STORY_2, targets={"app": {"cpu": "1", "memory": "1Gi"}})
-    found = decided(cpu_alone, running("web-1-0", container(restarts=changed)), configured={GROUP: 1})
+    found = decided(cpu_alone, running("web-1-0", container(restarts=changed)), configured_replicas={GROUP: 1})
     assert list_decisions(found) == [("Wait", "TooFewReplicas") if "cpu" in changed else ("Resize", "ResizeInPlace")]
 
 
@@ -195,13 +195,15 @@ def test_a_resize_of_an_hvpa_under_way_takes_no_replica_out_of_service() -> None
 
 
 def test_the_budget_of_the_hour_holds_for_the_lower_of_cluster_and_namespace() -> None:
-    left = HourlyAllowance(cluster=10, namespace=1, until=1_900_000_000.0)
-    found = decided(governor(), *pods(6), left=left)
+    left = HourlyAllowance(cluster=10, namespace=1, resets_at=1_900_000_000.0)
+    found = decided(governor(), *pods(6), hourly_allowance=left)
     assert ways(found).count("Evict") == 1
     assert ("Wait", "HourlyBudgetUsedUp") in list_decisions(found)
-    assert found.next_look == 1_900_000_000.0
+    assert found.requeue_at == 1_900_000_000.0
     # A resize that restarts nothing is no disruption.
-    assert ways(decided(governor("InPlace"), *pods(6), left=HourlyAllowance(cluster=0))).count("Resize") == 3
+    assert (
+        ways(decided(governor("InPlace"), *pods(6), hourly_allowance=HourlyAllowance(cluster=0))).count("Resize") == 3
+    )
 
 
 def test_how_many_pods_a_controller_should_have() -> None:

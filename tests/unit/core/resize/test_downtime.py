@@ -57,18 +57,18 @@ def changed(found: UpdatePlan, document: Document) -> Document:
 def test_a_pod_waits_for_its_container_before_it_is_resized(mode: str) -> None:
     found = decided(governor(mode), *pair(down(pod(), 20)))
     assert list_decisions(found) == [("Wait", "ContainerDown")] * 2
-    assert {verdict.details for verdict in found.verdicts} == {"app"}
+    assert {verdict.details for verdict in found.decisions} == {"app"}
     assert list_decisions(decided(governor(mode), *pair(restarted(pod(), 5))))[0] == ("Resize", "ResizeInPlace")
 
 
 def test_a_pod_whose_container_stays_down_is_evicted_where_the_mode_allows_it() -> None:
     soon, late = pair(down(pod(), 59)), pair(down(pod(), 60))
     assert list_decisions(decided(governor("InPlaceOrRecreate"), *soon))[0] == ("Wait", "ContainerDown")
-    assert decided(governor("InPlaceOrRecreate"), *soon).next_look == NOW + 1
+    assert decided(governor("InPlaceOrRecreate"), *soon).requeue_at == NOW + 1
     assert list_decisions(decided(governor("InPlaceOrRecreate"), *late))[0] == ("Evict", "ContainerDownTooLong")
     assert list_decisions(decided(governor("InPlace"), *late))[0] == ("Wait", "ContainerDown")
-    assert decided(governor("InPlace"), *soon).next_look is None
-    assert decided(governor("InPlace"), *late).next_look is None
+    assert decided(governor("InPlace"), *soon).requeue_at is None
+    assert decided(governor("InPlace"), *late).requeue_at is None
     patient = UpdateSettings(down_patience=120)
     assert list_decisions(decided(governor("InPlaceOrRecreate"), *late, settings=patient))[0] == (
         "Wait",
@@ -84,7 +84,7 @@ def test_a_resize_is_not_written_in_the_second_of_a_start() -> None:
     """Times are whole seconds: it could not be told from one that was written before the start."""
     early = decided(governor("InPlace"), *pair(restarted(pod(), 0)), now=NOW + 0.4)
     assert list_decisions(early)[0] == ("Wait", "ContainerDown")
-    assert early.next_look == NOW + 1
+    assert early.requeue_at == NOW + 1
     assert list_decisions(decided(governor("InPlace"), *pair(restarted(pod(), 0)), now=NOW + 1))[0][0] == "Resize"
 
 
@@ -98,9 +98,9 @@ def test_a_pod_that_needs_nothing_is_left_alone_while_its_container_is_down() ->
 @pytest.mark.parametrize("mode", ["InPlaceOrRecreate", "InPlace"])
 def test_a_missed_resize_is_repeated_with_a_real_change(mode: str) -> None:
     document = restarted(pod(), 5)
-    found = decided(governor(mode, SAME), *pair(document), missed=UIDS)
+    found = decided(governor(mode, SAME), *pair(document), missed_resizes=UIDS)
     assert list_decisions(found)[0] == ("Resize", "ResizeInPlace")
-    need = found.verdicts[0].need
+    need = found.decisions[0].need
     assert need is not None
     assert need.reason.code == "ResizeMissed"
     app = changed(found, document)["app"]
@@ -109,7 +109,7 @@ def test_a_missed_resize_is_repeated_with_a_real_change(mode: str) -> None:
 
 def test_only_limits_are_nudged_where_they_are_above_requests() -> None:
     document = restarted(pod(limits={"cpu": "1", "memory": "600Mi"}), 5)
-    app = changed(decided(governor("InPlace", SAME), *pair(document), missed=UIDS), document)["app"]
+    app = changed(decided(governor("InPlace", SAME), *pair(document), missed_resizes=UIDS), document)["app"]
     assert app["requests"] == {"cpu": "500m", "memory": "300Mi"}
     assert app["limits"] == {"cpu": "1001m", "memory": "601Mi"}
 
@@ -117,14 +117,14 @@ def test_only_limits_are_nudged_where_they_are_above_requests() -> None:
 def test_another_resize_makes_up_for_a_missed_one_and_what_it_leaves_out_is_nudged() -> None:
     more = {"app": {"cpu": "500m", "memory": "600Mi"}}
     document = restarted(pod(), 5)
-    app = changed(decided(governor("InPlace", more), *pair(document), missed=UIDS), document)["app"]
+    app = changed(decided(governor("InPlace", more), *pair(document), missed_resizes=UIDS), document)["app"]
     assert app["requests"] == {"cpu": "501m", "memory": "600Mi"}
     assert app["limits"] == {"memory": "600Mi"}
 
 
 def test_a_nudged_pod_that_missed_that_too_goes_back_to_the_recommended_size() -> None:
     document = restarted(pod(cpu="501m", memory="301Mi", limits={"memory": "301Mi"}), 5)
-    app = changed(decided(governor("InPlace", SAME), *pair(document), missed=UIDS), document)["app"]
+    app = changed(decided(governor("InPlace", SAME), *pair(document), missed_resizes=UIDS), document)["app"]
     assert app == {"requests": {"cpu": "500m", "memory": "300Mi"}, "limits": {"memory": "300Mi"}}
 
 
@@ -132,18 +132,18 @@ def test_a_nudged_pod_that_missed_that_too_goes_back_to_the_recommended_size() -
 def test_a_nudge_goes_in_the_direction_that_requirements_permit(requirements: list[Document], memory: str) -> None:
     ruling = governor("InPlace", SAME, policy={"actuationRequirements": requirements})
     document = restarted(pod(), 5)
-    app = changed(decided(ruling, *pair(document), missed=UIDS), document)["app"]
+    app = changed(decided(ruling, *pair(document), missed_resizes=UIDS), document)["app"]
     assert app["limits"] == {"memory": memory}
 
 
 def test_a_nudge_stays_below_the_policys_and_the_namespaces_maximum() -> None:
     policy = {"containerPolicies": [{"containerName": "*", "maxAllowed": {"memory": "300Mi"}}]}
     document = restarted(pod(), 5)
-    found = decided(governor("InPlace", SAME, resourcePolicy=policy), *pair(document), missed=UIDS)
+    found = decided(governor("InPlace", SAME, resourcePolicy=policy), *pair(document), missed_resizes=UIDS)
     assert changed(found, document)["app"]["limits"] == {"memory": "299Mi"}
     most = {"memory": 300 * MIB}
     for limits in (NamespaceLimits(ResourceRange(most=most)), NamespaceLimits(pod=ResourceRange(most=most))):
-        found = decided(governor("InPlace", SAME), *pair(document), missed=UIDS, limits=limits)
+        found = decided(governor("InPlace", SAME), *pair(document), missed_resizes=UIDS, limits=limits)
         assert changed(found, document)["app"]["limits"] == {"memory": "299Mi"}
 
 
@@ -153,7 +153,7 @@ def test_the_container_that_would_restart_for_a_nudge_is_the_last_choice() -> No
     document = restarted(
         running("web-1-a", container("app", restarts=("memory", "cpu"), **amounts), container("mesh", **amounts)), 5
     )
-    found = decided(governor("InPlace", both), *pair(document), missed=UIDS)
+    found = decided(governor("InPlace", both), *pair(document), missed_resizes=UIDS)
     after = changed(found, document)
     assert after["app"]["limits"] == {"memory": "300Mi"}
     assert after["mesh"]["limits"] == {"memory": "301Mi"}
@@ -163,13 +163,13 @@ def test_the_container_that_would_restart_for_a_nudge_is_the_last_choice() -> No
 def test_limits_that_belong_to_the_user_are_not_nudged() -> None:
     policy = {"containerPolicies": [{"containerName": "*", "controlledValues": "RequestsOnly"}]}
     document = restarted(pod(limits={"cpu": "1", "memory": "600Mi"}), 5)
-    found = decided(governor("InPlace", SAME, resourcePolicy=policy), *pair(document), missed=UIDS)
+    found = decided(governor("InPlace", SAME, resourcePolicy=policy), *pair(document), missed_resizes=UIDS)
     assert not found.actions
 
 
 def test_a_pod_that_missed_a_resize_and_does_not_come_up_is_evicted_and_that_is_no_eviction_loop() -> None:
     document = down(pod(), 60)
-    found = decided(governor("InPlaceOrRecreate", SAME), *pair(document), missed=UIDS)
+    found = decided(governor("InPlaceOrRecreate", SAME), *pair(document), missed_resizes=UIDS)
     assert list_decisions(found)[0] == ("Evict", "ContainerDownTooLong")
     (action,) = found.actions
     assert isinstance(action, EvictPod)
@@ -177,11 +177,12 @@ def test_a_pod_that_missed_a_resize_and_does_not_come_up_is_evicted_and_that_is_
     requests = {"app": {"cpu": 500, "memory": 300 * MIB}}
     assert find_useless_eviction(known, "uid-new", requests, NOW + 5) is None
     assert (
-        list_decisions(decided(governor("InPlaceOrRecreate", SAME), *pair(down(pod(), 5)), missed=UIDS))[0][0] == "Wait"
+        list_decisions(decided(governor("InPlaceOrRecreate", SAME), *pair(down(pod(), 5)), missed_resizes=UIDS))[0][0]
+        == "Wait"
     )
 
 
 def test_requirements_that_are_not_met_keep_such_a_pod_from_eviction() -> None:
     ruling = governor("InPlaceOrRecreate", SAME, policy={"actuationRequirements": HIGHER})
-    found = decided(ruling, *pair(down(pod(), 60)), missed=UIDS, attempts=WorkloadAttempts())
+    found = decided(ruling, *pair(down(pod(), 60)), missed_resizes=UIDS, attempts=WorkloadAttempts())
     assert list_decisions(found) == [("Leave", "RequirementsForbidEviction")] * 2

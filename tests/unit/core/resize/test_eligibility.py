@@ -22,7 +22,7 @@ from support.worlds.resizes import (
     running,
 )
 from trellis.core.recommend.capping import CappedResources
-from trellis.core.resize.eligibility import judge_eligibility, measure_gap
+from trellis.core.resize.eligibility import assess_eligibility, measure_gap
 from trellis.core.resize.settings import UpdateSettings
 from trellis.core.sizing.sizes import ContainerSize, PodSize
 
@@ -40,8 +40,8 @@ def targets(cpu: str, memory: str = "1Gi") -> dict[str, dict[str, str]]:
 def why(target: str, *pods: Document, spread: float = 0.2, **more: Any) -> tuple[str, float | None]:
     """The need of the first pod, or the reason against it, and when to look again."""
     found = decided(governor(targets=targets(target), spread=spread), *pods, **more)
-    first = found.verdicts[0]
-    return (first.need.reason.code if first.need else first.reason.code), first.look
+    first = found.decisions[0]
+    return (first.need.reason.code if first.need else first.reason.code), first.requeue_at
 
 
 def test_a_pod_outside_its_bounds_changes_however_young_it_is() -> None:
@@ -84,20 +84,20 @@ def test_a_kill_of_long_ago_is_forgotten_though_the_pod_still_reports_it(ago: fl
 @pytest.mark.parametrize(("ago", "reason"), [(590.0, "QuickOom"), (1190.0, "PodTooYoung")])
 def test_an_object_that_wants_kills_to_be_very_soon_has_as_long_to_act_on_them(ago: float, reason: str) -> None:
     own = governor(targets=targets("580m"), policy={"evictAfterOOMSeconds": 5})
-    verdict = decided(own, *pair(killed(pod(age=HOUR), 4, ago=ago))).verdicts[0]
+    verdict = decided(own, *pair(killed(pod(age=HOUR), 4, ago=ago))).decisions[0]
     assert (verdict.need.reason if verdict.need else verdict.reason).code == reason
 
 
 def test_how_soon_a_kill_must_be_is_for_the_object_to_say() -> None:
     own = governor(targets=targets("580m"), policy={"evictAfterOOMSeconds": 30})
     found = decided(own, *pair(killed(pod(age=HOUR), 60)))
-    assert found.verdicts[0].reason.code == "PodTooYoung"
+    assert found.decisions[0].reason.code == "PodTooYoung"
 
 
 def test_with_the_gate_off_the_flag_says_it_for_all_objects() -> None:
     own = governor(targets=targets("580m"), policy={"evictAfterOOMSeconds": 30})
     found = decided(own, *pair(killed(pod(age=HOUR), 60)), settings=UpdateSettings(per_vpa_config=False))
-    assert found.verdicts[0].reason.code != "PodTooYoung"
+    assert found.decisions[0].reason.code != "PodTooYoung"
     assert found.actions
 
 
@@ -109,7 +109,7 @@ def test_a_kill_in_a_container_that_is_not_sized_says_nothing() -> None:
     policy = {"containerPolicies": [{"containerName": "mesh", "mode": "Off"}]}
     two = running("web-1-a", container(), container("mesh"), age=HOUR)
     found = decided(governor(targets=targets("580m"), resourcePolicy=policy), *pair(killed(two, 10, "mesh")))
-    assert found.verdicts[0].reason.code == "PodTooYoung"
+    assert found.decisions[0].reason.code == "PodTooYoung"
 
 
 def test_containers_that_admission_did_not_see_are_left_alone() -> None:
@@ -138,7 +138,7 @@ def test_a_resource_that_cannot_be_otherwise_makes_nothing_urgent() -> None:
     shape = build_pod_view(pod()).in_force
     size = PodSize((ContainerSize(shape.containers[0], {"cpu": 500, "memory": 2**30 + 1}, {}),))
     bounds = {"app": CappedResources("app", {"cpu": 2000, "memory": 2**30 + 1}, {"cpu": 1000}, {})}
-    found = judge_eligibility(
+    found = assess_eligibility(
         measure_gap(shape, size, bounds), started=0.0, quick_oom=False, now=NOW, settings=UpdateSettings()
     )
     assert found.reason.code == "ChangeTooSmall"

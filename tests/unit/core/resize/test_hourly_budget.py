@@ -24,28 +24,28 @@ def eviction(namespace: str = "shop") -> Action:
 def after(times: list[tuple[float, str]], settings: UpdateSettings) -> RecentDisruptions:
     found = RecentDisruptions()
     for at, namespace in times:
-        found = found.noted(eviction(namespace), NOW + at, settings)
+        found = found.with_action(eviction(namespace), NOW + at, settings)
     return found
 
 
 def test_the_hour_slides() -> None:
     rules = UpdateSettings(hourly=3, namespace_hourly=2)
     done = after([(0, "shop"), (10, "bank"), (20, "shop")], rules)
-    assert done.left("shop", NOW + 30, rules) == HourlyAllowance(0, 0, NOW + 3600)
-    assert done.left("bank", NOW + 30, rules) == HourlyAllowance(0, 1, NOW + 3600)
-    assert done.left("shop", NOW + 3600, rules) == HourlyAllowance(1, 1, None)
-    assert done.left("shop", NOW + 3620, rules) == HourlyAllowance(3, 2, None)
+    assert done.compute_allowance("shop", NOW + 30, rules) == HourlyAllowance(0, 0, NOW + 3600)
+    assert done.compute_allowance("bank", NOW + 30, rules) == HourlyAllowance(0, 1, NOW + 3600)
+    assert done.compute_allowance("shop", NOW + 3600, rules) == HourlyAllowance(1, 1, None)
+    assert done.compute_allowance("shop", NOW + 3620, rules) == HourlyAllowance(3, 2, None)
 
 
 def test_without_a_budget_nothing_is_kept_and_any_number_may_be_disturbed() -> None:
     assert after([(0, "shop")] * 5, UpdateSettings()) == RecentDisruptions()
-    assert RecentDisruptions().left("shop", NOW, UpdateSettings()) == HourlyAllowance()
+    assert RecentDisruptions().compute_allowance("shop", NOW, UpdateSettings()) == HourlyAllowance()
     assert HourlyAllowance().count is None
 
 
 def test_a_budget_of_zero_never_has_headroom() -> None:
     rules = UpdateSettings(hourly=0)
-    assert RecentDisruptions().left("shop", NOW, rules) == HourlyAllowance(0, None, None)
+    assert RecentDisruptions().compute_allowance("shop", NOW, rules) == HourlyAllowance(0, None, None)
 
 
 @given(st.integers(1, 4), st.lists(st.integers(0, 9000), max_size=12))
@@ -54,11 +54,11 @@ def test_headroom_is_back_at_the_reported_time_and_not_before(most: int, gaps: l
     times = [sum(gaps[: place + 1]) for place in range(len(gaps))]
     done = after([(at, "shop") for at in times], rules)
     now = NOW + (times[-1] if times else 0)
-    left = done.left("shop", now, rules)
-    assert (left.until is None) is (left.count != 0)
-    if left.until is not None:
-        assert done.left("shop", left.until, rules).count != 0
-        assert done.left("shop", left.until - 1, rules).count == 0
+    left = done.compute_allowance("shop", now, rules)
+    assert (left.resets_at is None) is (left.count != 0)
+    if left.resets_at is not None:
+        assert done.compute_allowance("shop", left.resets_at, rules).count != 0
+        assert done.compute_allowance("shop", left.resets_at - 1, rules).count == 0
 
 
 def test_what_disturbs() -> None:

@@ -23,15 +23,17 @@ class Looks:
         self.told = CachedWorkload().put_all()
         self.memory = UpdateMemory(self.told.cache, settings)
         self.told.listeners.append(self.memory.mark_changed)
-        self.planner = UpdatePlanner(settings, NodeHeadroom(must_know=False))
+        self.planner = UpdatePlanner(settings, NodeHeadroom(counts_all=False))
 
     def look(self, now: float = NOW, *, sized: bool = True) -> PlanResult:
-        [planned] = self.memory.filter_evictions(self.planner.plan_all(self.memory.batch([WEB], now)), sized=sized)
+        [planned] = self.memory.filter_evictions(
+            self.planner.plan_all(self.memory.build_batch([WEB], now)), is_admission_live=sized
+        )
         self.memory.record_plan(planned)
         return planned
 
     def rests(self) -> bool:
-        return self.memory.restless([WEB]) == []
+        return self.memory.select_changed([WEB]) == []
 
 
 def only(planned: PlanResult) -> EvictPod:
@@ -69,7 +71,7 @@ def test_a_pod_that_needs_resources_is_retried_when_nodes_change() -> None:
 def test_without_an_admission_controller_no_eviction_is_planned() -> None:
     planned = Looks().look(sized=False)
     assert not plans_evictions(planned.plan)
-    assert ADMISSION_ABSENT in [verdict.reason for verdict in planned.plan.verdicts]
+    assert ADMISSION_ABSENT in [verdict.reason for verdict in planned.plan.decisions]
     assert plans_evictions(Looks().look().plan)
 
 
@@ -77,34 +79,34 @@ def test_the_result_of_an_attempt_is_known_at_the_next_pass_and_dropped_with_the
     looks = Looks()
     action = only(looks.look())
     looks.memory.record_results(WEB, [ActionResult(action, Answer.FAILED)], NOW)
-    [(_, attempts)] = looks.memory.batch([WEB], NOW).gathered
+    [(_, attempts)] = looks.memory.build_batch([WEB], NOW).workloads
     assert attempts.pods[action.pod.uid].failures == 1
     before = looks.told.snapshot().pods
     gone = next(each for each in before if each.metadata.uid == action.pod.uid)
     looks.told.cache.put_pod((gone.metadata.namespace, gone.metadata.name), gone, None)
-    [(_, attempts)] = looks.memory.batch([WEB], NOW).gathered
+    [(_, attempts)] = looks.memory.build_batch([WEB], NOW).workloads
     assert attempts.pods == {}
 
 
 def test_what_is_under_way_counts_for_the_hour_and_what_failed_does_not() -> None:
     looks = Looks(UpdateSettings(hourly=1))
     action = only(looks.look())
-    assert looks.memory.batch([WEB], NOW).ledger.left("shop").cluster == 0
-    looks.memory.record_action_end(action, NOW, done=False)
-    assert looks.memory.batch([WEB], NOW).ledger.left("shop").cluster == 1
+    assert looks.memory.build_batch([WEB], NOW).ledger.compute_allowance("shop").cluster == 0
+    looks.memory.record_action_end(action, NOW, is_applied=False)
+    assert looks.memory.build_batch([WEB], NOW).ledger.compute_allowance("shop").cluster == 1
     only(looks.look())
-    looks.memory.record_action_end(action, NOW, done=True)
-    assert looks.memory.batch([WEB], NOW).ledger.left("shop").cluster == 0
-    assert looks.memory.batch([WEB], NOW + 3601).ledger.left("shop").cluster == 1
+    looks.memory.record_action_end(action, NOW, is_applied=True)
+    assert looks.memory.build_batch([WEB], NOW).ledger.compute_allowance("shop").cluster == 0
+    assert looks.memory.build_batch([WEB], NOW + 3601).ledger.compute_allowance("shop").cluster == 1
 
 
 def test_workloads_with_pending_writes_are_left_out_and_unknown_ones_are_named() -> None:
     looks = Looks()
-    looks.told.cache.echoes.expect_write("uid-web-1-a", "9")
+    looks.told.cache.pending_writes.expect_write("uid-web-1-a", "9")
     other = ("shop", "Deployment", "other")
-    batch = looks.memory.batch([WEB, other], NOW)
-    assert batch.gathered == []
-    assert batch.unknown == (other,)
+    batch = looks.memory.build_batch([WEB, other], NOW)
+    assert batch.workloads == []
+    assert batch.unplannable == (other,)
 
 
 def test_after_a_failed_plan_the_workload_does_not_rest() -> None:

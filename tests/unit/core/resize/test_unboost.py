@@ -134,7 +134,7 @@ def test_while_boosted_nothing_else_touches_the_pod(mode: str) -> None:
     held = decided(boosting(mode, "60s", far), boosted(ready_for=20.0), boosted(ready=False))
     assert held.actions == ()
     assert list_decisions(held) == [("Leave", "BoostUntilDuration"), ("Leave", "BoostUntilReady")]
-    assert held.next_look == NOW + 40
+    assert held.requeue_at == NOW + 40
 
 
 @pytest.mark.req("SB-28")
@@ -165,7 +165,7 @@ def test_each_container_has_its_own_time() -> None:
     found = decided(boosting(targets=both, resourcePolicy={"containerPolicies": policies}), pod)
     after = resized(pod, found)
     assert (cpu_of(after), cpu_of(after, 1)) == ("600m", "1")
-    assert found.next_look == NOW + 40
+    assert found.requeue_at == NOW + 40
 
 
 @pytest.mark.req("SB-40")
@@ -192,9 +192,9 @@ def test_an_unboost_that_fails_is_tried_again_with_growing_pauses(told: WriteRes
         attempts = record_result(attempts, ActionResult(action, told), at, UpdateSettings())
         waiting = decided(boosting("InPlaceOrRecreate"), boosted(), attempts=attempts, now=at)
         assert list_decisions(waiting) == [("Wait", "UnboostRetried")]
-        assert waiting.next_look is not None
-        pauses.append(waiting.next_look - at)
-        at = waiting.next_look
+        assert waiting.requeue_at is not None
+        pauses.append(waiting.requeue_at - at)
+        at = waiting.requeue_at
     assert pauses == [2.0, 4.0, 8.0, 16.0]
 
 
@@ -253,6 +253,6 @@ def test_a_boost_with_an_unreadable_annotation_is_only_unmarked() -> None:
 
 
 def test_a_freeze_stops_unboosts_too_and_names_its_author() -> None:
-    found = decided(boosting(), boosted(), frozen=Freeze("alice", FreezeScope.CLUSTER, "incident 17"))
+    found = decided(boosting(), boosted(), freeze=Freeze("alice", FreezeScope.CLUSTER, "incident 17"))
     assert list_decisions(found) == [("Leave", "Frozen")]
-    assert found.verdicts[0].details == "the cluster is frozen by alice: incident 17"
+    assert found.decisions[0].details == "the cluster is frozen by alice: incident 17"

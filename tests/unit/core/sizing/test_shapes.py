@@ -26,7 +26,7 @@ def test_ordinary_containers_come_first_then_sidecars_and_plain_init_containers_
         ("b", ContainerList.CONTAINERS, 1),
         ("mesh", ContainerList.INIT, 1),
     ]
-    assert [init.name for init in shape.plain_inits] == ["setup"]
+    assert [init.name for init in shape.init_containers] == ["setup"]
 
 
 def test_amounts_are_millicores_and_bytes_and_a_limit_is_also_the_request() -> None:

@@ -33,11 +33,11 @@ MINUTE = 60.0
 def test_a_pod_says_all_that_the_core_reads() -> None:
     world = World(fleet(workload("web", 1, container(limits={"memory": "2Gi"})))).run(20)
     pod = world.get_pod()
-    view = PodView.of(pod)
+    view = PodView.from_pod(pod)
     assert view.ready
     assert view.ref == ref(pod)
-    assert view.group is not None
-    assert view.group.kind == "ReplicaSet"
+    assert view.controller is not None
+    assert view.controller.kind == "ReplicaSet"
     assert view.created == BEGIN
     assert view.started == BEGIN
     assert view.ready_since == BEGIN + 6
@@ -117,7 +117,7 @@ def test_a_pod_is_ready_when_its_start_is_done_or_without_a_probe_as_soon_as_it_
     world = World(fleet(workload("web", 1, start=StartProfile(10.0, 20.0, 1.0, probe)))).run(0.5)
     assert not is_ready(world.get_pod())
     world.run(100)
-    assert PodView.of(world.get_pod()).ready_since == BEGIN + ready_at
+    assert PodView.from_pod(world.get_pod()).ready_since == BEGIN + ready_at
     assert world.times(PodEvent.STARTED) == [31.0]
 
 

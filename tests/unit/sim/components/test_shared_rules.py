@@ -13,7 +13,7 @@ from trellis.api.kinds.vpa import (
     VerticalPodAutoscalerStatus,
 )
 from trellis.core.cluster.write_results import WriteResult
-from trellis.core.resize.state.attempts import REQUEUE_AFTER_CONFLICT_SECONDS, requeue_delay
+from trellis.core.resize.state.attempts import REQUEUE_AFTER_CONFLICT_SECONDS, find_requeue_delay
 from trellis.core.sizing.governors import compile_vpa_governor, update_advice
 from trellis.sim.components.objects import read_objects
 
@@ -41,7 +41,7 @@ def test_a_governor_that_only_boosts_has_no_advice() -> None:
 
 
 def test_after_a_write_it_is_requeued_when_no_event_would_follow() -> None:
-    assert {told: requeue_delay(told) for told in WriteResult} == {
+    assert {told: find_requeue_delay(told) for told in WriteResult} == {
         **dict.fromkeys((WriteResult.APPLIED, WriteResult.SKIPPED, WriteResult.GONE)),
         **dict.fromkeys((WriteResult.CONFLICT, WriteResult.INVALID), REQUEUE_AFTER_CONFLICT_SECONDS),
         **dict.fromkeys(

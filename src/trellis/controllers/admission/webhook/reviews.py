@@ -28,7 +28,7 @@ from trellis.controllers.admission.webhook.server import HttpReply
 from trellis.core.admission.decisions import NOT_GOVERNED, GovernorIndex, PodAdmitter
 from trellis.core.admission.objects import OBJECT_LEFT_ALONE, review_object
 from trellis.core.admission.pods import PodAdmissionDecision
-from trellis.core.admission.reviews import AdmissionRefusal, AdmissionReview, encode_answer, read_review
+from trellis.core.admission.reviews import AdmissionRefusal, AdmissionReview, encode_response, read_review
 from trellis.core.boost.boosted_size import BoostSettings, CpuCeiling
 from trellis.core.cluster.json_patches import PatchOp
 from trellis.core.cluster.owners import TargetRef, build_controller_ref
@@ -65,7 +65,7 @@ class PodDecisions:
         if not self._is_ready():
             return _NOT_READY
         # Most namespaces have no VPA or Hvpa, and then the controller does not matter.
-        if not self._governors.rules_in(namespace):
+        if not self._governors.governs_namespace(namespace):
             return NOT_GOVERNED
         controller = build_controller_ref(namespace, pod.metadata.controller)
         if controller is None:
@@ -144,7 +144,7 @@ class ReviewHandler:
     def refuse(self, error: BadRequest) -> HttpReply:
         """Return the reply to a bad request: an error status, and a body that admits the object all the same."""
         self._tally.count(named.REFUSED, str(error.status))
-        return HttpReply(error.status, encode_answer("", warnings=(error.message,)))
+        return HttpReply(error.status, encode_response("", warnings=(error.message,)))
 
     def review(self, body: bytes) -> HttpReply | Awaitable[HttpReply]:
         """Return the reply to a review, or an awaitable of it."""
@@ -214,7 +214,7 @@ class ReviewHandler:
 
     def _reply(self, uid: str, result: _ReviewResult, began: float) -> HttpReply:
         decided = perf_counter()
-        body = encode_answer(uid, patch=result.patch, warnings=result.warnings, refusal=result.refusal)
+        body = encode_response(uid, patch=result.patch, warnings=result.warnings, refusal=result.refusal)
         built = perf_counter()
         tally = self._tally
         tally.reviewed(began, decided, built)
@@ -225,12 +225,12 @@ class ReviewHandler:
         _log.error("a review failed; the object is left as it came", error=error, uid=uid)
         self._tally.count(named.FAILURES)
         self._count(_ReviewResult(named.UNKNOWN, ADMISSION_FAILED, named.ERROR), perf_counter() - began)
-        return HttpReply(200, encode_answer(uid, warnings=(f"{ADMISSION_FAILED.meaning} ({type(error).__name__})",)))
+        return HttpReply(200, encode_response(uid, warnings=(f"{ADMISSION_FAILED.meaning} ({type(error).__name__})",)))
 
     def _admit_unread(self, body: bytes, message: str) -> HttpReply:
         _log.warning("a request is no review that can be answered", why=message)
         self._count(_ReviewResult(named.UNKNOWN, REVIEW_UNREADABLE, named.ERROR), 0.0)
-        return HttpReply(200, encode_answer(_read_uid(body), warnings=(message,)))
+        return HttpReply(200, encode_response(_read_uid(body), warnings=(message,)))
 
     def _count(self, result: _ReviewResult, seconds: float) -> None:
         tally = self._tally

@@ -16,7 +16,7 @@ from trellis.core.cluster.dump_format import NOT_SERVED
 from trellis.core.cluster.state import ClusterState
 from trellis.core.cluster.store import BY_NAMESPACE, key_of
 from trellis.core.explain.component_decisions.settings import CollectedSettings
-from trellis.core.resize.candidates import read_boost_phases, shape_without_boost
+from trellis.core.resize.candidates import read_boost_phases, restore_unboosted_shape
 from trellis.core.resize.planner import PlanResult, UpdateMemory, UpdatePlanner, is_lease_renewed
 from trellis.core.resize.state.headroom import NodeHeadroom
 from trellis.core.resize.state.indexes import WorkloadKey
@@ -46,27 +46,30 @@ def run_updater(collected: ClusterState, namespace: str, components: CollectedSe
     knows_headroom = knows_all_nodes_and_pods(collected)
     cache = _workload_cache(collected, namespace, knows_headroom=knows_headroom)
     memory = UpdateMemory(cache, components.updates)
-    planner = UpdatePlanner(components.updates, NodeHeadroom(must_know=True) if knows_headroom else None)
-    workloads = (*cache.governed.in_namespace(namespace), *cache.ungoverned(namespace))
-    plans = planner.plan_all(memory.batch(workloads, now))
+    planner = UpdatePlanner(components.updates, NodeHeadroom(counts_all=True) if knows_headroom else None)
+    workloads = (*cache.governors.list_in_namespace(namespace), *cache.list_ungoverned(namespace))
+    plans = planner.plan_all(memory.build_batch(workloads, now))
     sized = _is_sized(collected, components, now)
-    results = {result.gathered.workload: result for result in memory.filter_evictions(plans, sized=sized is not False)}
+    results = {
+        result.snapshot.workload: result
+        for result in memory.filter_evictions(plans, is_admission_live=sized is not False)
+    }
     views: dict[str, PodView] = {}
     sizes: dict[str, PodSize] = {}
     phases: dict[str, PodBoostPhases] = {}
-    for snapshot in (result.gathered for result in results.values()):
+    for snapshot in (result.snapshot for result in results.values()):
         governor = snapshot.governor
         for pod in snapshot.pods:
             uid = pod.metadata.uid
-            view = views[uid] = PodView.of(pod)
-            sizes[uid] = size_pod(shape_without_boost(view), governor.advice, governor.vpa, snapshot.limits)
+            view = views[uid] = PodView.from_pod(pod)
+            sizes[uid] = size_pod(restore_unboosted_shape(view), governor.advice, governor.vpa, snapshot.limits)
             phases[uid] = read_boost_phases(WorkloadView(governor, (view,)), view, now, components.updates)
     return ResizeEvidence(results, views, sizes, phases, sized, knows_headroom)
 
 
 def _workload_cache(collected: ClusterState, namespace: str, *, knows_headroom: bool) -> WorkloadCache:
     withdraws = knows_all_governors(collected)
-    cache = WorkloadCache(knows_rooms=knows_headroom, withdraws_in=lambda _namespace: withdraws)
+    cache = WorkloadCache(tracks_headroom=knows_headroom, withdraws_in=lambda _namespace: withdraws)
     for vpa in collected.vpas.by_index(BY_NAMESPACE, namespace):
         cache.put_governor(vpa.kind, key_of(vpa), compile_vpa_governor(vpa), vpa.metadata.annotations)
     for hvpa in collected.hvpas.by_index(BY_NAMESPACE, namespace):
@@ -83,7 +86,7 @@ def _workload_cache(collected: ClusterState, namespace: str, *, knows_headroom: 
         cache.put_namespace(entry.metadata.name, entry.metadata.annotations)
     for hpa in collected.hpas.by_index(BY_NAMESPACE, namespace):
         cache.put_hpa(key_of(hpa), None, hpa)
-    cache.put_switch(collected.freeze)
+    cache.put_freeze_config(collected.freeze)
     cache.put_scales(collected.scales)
     return cache
 

@@ -1,1 +1,1 @@
-"""What the updater knows of each workload and remembers from one plan to the next."""
+"""State of the updater by workload: the cluster cache with its indexes, headroom, and earlier attempts."""

@@ -37,149 +37,163 @@ EVICTION_LOOP = Reason(
 BACKING_OFF = Reason("BackingOff", "The last attempt failed, and it is too early for another.")
 
 
-def backoff(times: int, first: float, longest: float) -> float:
-    """How long to wait after something went wrong so many times in a row."""
+def compute_backoff(times: int, first: float, longest: float) -> float:
+    """The delay after so many failures in a row."""
     return min(first * 2.0 ** min(max(times - 1, 0), 60), longest)
 
 
-# A controller that replaces a pod makes several changes in a moment, which are one look.
+# A controller that replaces a pod makes several changes at once, which are one reconcile.
 REQUEUE_AFTER_CHANGE_SECONDS: Final = 0.05
-# A time that has come already must not make a loop without a pause.
+# A requeue time in the past must not cause a loop without a pause.
 SHORTEST_REQUEUE_SECONDS: Final = 0.1
 # A write that failed on its preconditions was made from an old view, which is renewed by then.
 REQUEUE_AFTER_CONFLICT_SECONDS: Final = 2.0
 
 _OUTDATED: Final = (WriteResult.CONFLICT, WriteResult.INVALID)
-_DONE_WITH: Final = (WriteResult.APPLIED, WriteResult.SKIPPED, WriteResult.GONE)
+_FINAL: Final = (WriteResult.APPLIED, WriteResult.SKIPPED, WriteResult.GONE)
 
 
-def requeue_delay(result: WriteResult) -> float | None:
+def find_requeue_delay(result: WriteResult) -> float | None:
     """In how many seconds to plan again after such a result of a write; None if a watch event will cause it."""
     if result in _OUTDATED:
         return REQUEUE_AFTER_CONFLICT_SECONDS
-    return None if result in _DONE_WITH else 0.0
+    return None if result in _FINAL else 0.0
 
 
 # Requests by container.
 ContainerRequests: TypeAlias = Mapping[str, ResourceAmounts]
 
 
-# Of one controller, so many sizes of evicted pods are remembered: a rollout and a few recommendations ago.
-_KEPT: Final = 4
+# Sizes of evicted pods per controller: those of a rollout and of a few recommendations.
+_MAX_RECORDS: Final = 4
 
 
 class EvictionRecord(msgspec.Struct, frozen=True):
-    """What is remembered of evicted pods of a controller that requested the same, and how often it was to no use.
+    """Evictions of pods of one controller that had the same requests.
 
-    `first` and `at` are the times of the first and the last eviction of pods that requested just that. `beside` are the
-    uids of pods that were there at the first, and are so new that by their age they might have come after it. `newest`
-    is when the last of the evicted pods had been made.
+    `first_at` and `last_at` are the times of the first and the last of them. `useless_evictions` counts those that
+    changed nothing. `new_pods` are the uids of pods that existed at the first eviction, but whose creation time could
+    also be later. `last_created` is the creation time of the newest evicted pod.
     """
 
-    had: ContainerRequests
-    first: float
-    at: float
-    useless: int = 0
-    beside: tuple[str, ...] = ()
-    newest: float = 0.0
+    requests: ContainerRequests
+    first_at: float
+    last_at: float
+    useless_evictions: int = 0
+    new_pods: tuple[str, ...] = ()
+    last_created: float = 0.0
 
     def is_repeated_by(self, uid: str, requests: ContainerRequests, created: float | None) -> bool:
-        """Whether a pod came after such an eviction and requests the same. Times of creation are whole seconds."""
-        came_after = created is not None and created >= math.floor(self.first) and uid not in self.beside
-        return came_after and requests == self.had
+        """Whether a pod was created after such an eviction with the same requests. Creation times are whole seconds."""
+        was_created_after = created is not None and created >= math.floor(self.first_at) and uid not in self.new_pods
+        return was_created_after and requests == self.requests
 
 
 def find_loop_end(evicted: EvictionRecord, settings: UpdateSettings) -> float:
-    """Until when a controller's pods are left alone after an eviction to no use."""
-    return evicted.at + backoff(evicted.useless + 1, settings.loop_backoff, settings.longest_loop_backoff)
+    """Until when no pod of a controller is evicted after a useless eviction."""
+    return evicted.last_at + compute_backoff(
+        evicted.useless_evictions + 1, settings.loop_backoff, settings.longest_loop_backoff
+    )
 
 
 def find_useless_eviction(
     records: Sequence[EvictionRecord], uid: str, requests: ContainerRequests, created: float | None
 ) -> EvictionRecord | None:
-    """The evictions that a pod came after, if they were of no use."""
+    """The evictions before a pod was created, if they were useless."""
     match = next((record for record in records if record.is_repeated_by(uid, requests, created)), None)
     if match is None or created is None:
         return None
-    return None if any(math.floor(record.first) <= created for record in _came_of(match, records)) else match
+    return (
+        None if any(math.floor(record.first_at) <= created for record in _list_later_sizes(match, records)) else match
+    )
 
 
 def record_eviction(records: Sequence[EvictionRecord], action: EvictPod, now: float) -> tuple[EvictionRecord, ...]:
-    """What is remembered of a controller after one more eviction, the newest first."""
-    last = next((record for record in records if record.had == action.had), None)
-    newest = EvictionRecord(action.had, now, now, beside=action.beside)
-    if last is not None and not any(_came_of(last, records)):
-        newest = EvictionRecord(action.had, last.first, now, last.useless + action.again, last.beside, last.newest)
+    """The records of a controller after one more eviction, the newest first."""
+    last = next((record for record in records if record.requests == action.requests), None)
+    newest = EvictionRecord(action.requests, now, now, new_pods=action.new_pods)
+    if last is not None and not any(_list_later_sizes(last, records)):
+        newest = EvictionRecord(
+            action.requests,
+            last.first_at,
+            now,
+            last.useless_evictions + action.repeats_useless,
+            last.new_pods,
+            last.last_created,
+        )
     if action.created is not None:
-        newest = msgspec.structs.replace(newest, newest=max(newest.newest, action.created))
-    return (newest, *(record for record in records if record.had != action.had))[:_KEPT]
+        newest = msgspec.structs.replace(newest, last_created=max(newest.last_created, action.created))
+    return (newest, *(record for record in records if record.requests != action.requests))[:_MAX_RECORDS]
 
 
-def _came_of(evicted: EvictionRecord, records: Sequence[EvictionRecord]) -> Iterator[EvictionRecord]:
-    """Those of another size that came after the first of these evictions, so that it was of use.
+def _list_later_sizes(evicted: EvictionRecord, records: Sequence[EvictionRecord]) -> Iterator[EvictionRecord]:
+    """Records of pods of another size that were created after the first of these evictions, which was useful then.
 
-    They are evicted in their turn where what is recommended goes back and forth, as by day and by night.
+    They are evicted later where the recommendation alternates, as by day and by night.
     """
-    return (record for record in records if record.had != evicted.had and record.newest > evicted.first)
+    return (
+        record for record in records if record.requests != evicted.requests and record.last_created > evicted.first_at
+    )
 
 
-_NOBODY: Final[ContainerRequests] = {}
+_NO_REQUESTS: Final[ContainerRequests] = {}
 _NO_NODE: Final[ResourceAmounts] = {}
 
-# After these a resize is decided upon anew, with another result, so that there is nothing to wait for.
+# After these results a resize is decided anew and differently, so that there is no delay.
 _DECIDED_ANEW: Final = (WriteResult.INFEASIBLE, WriteResult.INVALID)
 
 
-class ActionResult(msgspec.Struct, frozen=True):
-    """An action and what became of it; `retry_after` is what the server asks for, in seconds, `why` its own words."""
+class ActionResult(msgspec.Struct, frozen=True, rename={"result": "told", "message": "why"}):
+    """The result of an action. `retry_after` (seconds) and `message` are those of the API server's response."""
 
     action: Action
-    told: WriteResult
+    result: WriteResult
     retry_after: float | None = None
-    why: str = ""
+    message: str = ""
 
 
 class PodAttempts(msgspec.Struct, frozen=True):
-    """What is remembered of a pod: how often in a row it failed, when it may be tried again, and what was refused.
+    """Earlier attempts on a pod: failures in a row, when it may be tried again, and which requests were refused.
 
-    `resized_at` and `written_at` are when it last was resized, and changed in any way; `written` is that last change,
-    and `asked` the requests it should show. An eviction changes a pod too, and is written as nothing.
+    `resized_at` and `written_at` are when the pod was last resized, and last written in any way. `last_patch` is that
+    write, empty for an eviction, and `requested` the requests that the pod should show after it. `refused_once` are
+    requests whose refusal may have been a lost race, `refused` those that are not tried again on `refusing_node`.
     """
 
     failures: int = 0
     not_before: float = -math.inf
     resized_at: float | None = None
     written_at: float = -math.inf
-    written: tuple[PatchOp, ...] = ()
-    asked: ContainerRequests = _NOBODY
-    doubted: ContainerRequests = _NOBODY
-    refused: ContainerRequests = _NOBODY
-    node: ResourceAmounts = _NO_NODE
-    why: str = ""
+    last_patch: tuple[PatchOp, ...] = ()
+    requested: ContainerRequests = _NO_REQUESTS
+    refused_once: ContainerRequests = _NO_REQUESTS
+    refused: ContainerRequests = _NO_REQUESTS
+    refusing_node: ResourceAmounts = _NO_NODE
+    message: str = ""
 
     def is_fresh(self, now: float, settings: UpdateSettings) -> bool:
-        """Whether what was written last may not be seen yet."""
+        """Whether the watch may not have shown the last write yet."""
         return now < self.written_at + settings.catch_up
 
-    def is_unseen(self, requests: ContainerRequests, now: float, settings: UpdateSettings) -> bool:
-        """Whether a pod that shows these requests in its spec does not show yet what it was resized to."""
+    def is_resize_unobserved(self, requests: ContainerRequests, now: float, settings: UpdateSettings) -> bool:
+        """Whether the last resize does not show yet in a pod with these requests."""
         return self.is_fresh(now, settings) and any(
             requests.get(name, _NO_NODE).get(resource) != amount
-            for name, amounts in self.asked.items()
+            for name, amounts in self.requested.items()
             for resource, amount in amounts.items()
         )
 
     def was_evicted(self, now: float, settings: UpdateSettings) -> bool:
-        """Whether the pod is going, although it may not be seen yet."""
-        return not self.written and self.is_fresh(now, settings)
+        """Whether the pod was evicted, although the watch may not have shown it yet."""
+        return not self.last_patch and self.is_fresh(now, settings)
 
     def repeats(self, patch: Collection[PatchOp], now: float, settings: UpdateSettings) -> bool:
-        """Whether a patch would write once more what was written last."""
-        return self.is_fresh(now, settings) and all(op in self.written for op in patch)
+        """Whether a patch repeats the last write."""
+        return self.is_fresh(now, settings) and all(op in self.last_patch for op in patch)
 
     def is_refused(self, requests: ContainerRequests, node: ResourceAmounts) -> bool:
-        """Whether a wish would be refused again: it is nowhere lower, and the node is what it was."""
-        if not self.refused or node != self.node:
+        """Whether a resize would be refused again: no request is lower than before, and the node is unchanged."""
+        if not self.refused or node != self.refusing_node:
             return False
         lower = (
             amount < self.refused.get(name, {}).get(resource, 0)
@@ -190,25 +204,25 @@ class PodAttempts(msgspec.Struct, frozen=True):
 
 
 class WorkloadAttempts(msgspec.Struct, frozen=True):
-    """What is remembered of one workload.
+    """Earlier attempts on the pods of one workload, by uid, and evictions by controller.
 
     `without_policy` is when a boost of a pod was first observed to have no policy, by uid.
     """
 
     pods: Mapping[str, PodAttempts] = {}
-    groups: Mapping[ControllerKey, tuple[EvictionRecord, ...]] = {}
+    evictions: Mapping[ControllerKey, tuple[EvictionRecord, ...]] = {}
     without_policy: Mapping[str, float] = {}
 
-    def kept(self, pods: Collection[str], groups: Collection[ControllerKey]) -> WorkloadAttempts:
-        """The same without pods and controllers that are gone."""
+    def retain(self, pods: Collection[str], controllers: Collection[ControllerKey]) -> WorkloadAttempts:
+        """Drop the pods and controllers that no longer exist."""
         return WorkloadAttempts(
             {uid: attempt for uid, attempt in self.pods.items() if uid in pods},
-            {key: evictions for key, evictions in self.groups.items() if key in groups},
+            {key: records for key, records in self.evictions.items() if key in controllers},
             self.without_policy,
         )
 
-    def observed_without_policy(self, pods: Iterable[str], now: float) -> WorkloadAttempts:
-        """The same when these and no other pods have a boost without a policy."""
+    def with_boosts_without_policy(self, pods: Iterable[str], now: float) -> WorkloadAttempts:
+        """Record which pods have a boost without a policy, with the time of the first observation."""
         since = {uid: self.without_policy.get(uid, now) for uid in pods}
         return self if since == self.without_policy else msgspec.structs.replace(self, without_policy=since)
 
@@ -216,59 +230,63 @@ class WorkloadAttempts(msgspec.Struct, frozen=True):
 def record_result(
     attempts: WorkloadAttempts, outcome: ActionResult, now: float, settings: UpdateSettings
 ) -> WorkloadAttempts:
-    """What is remembered after an action."""
+    """The attempts after an action."""
     action = outcome.action
-    if outcome.told is WriteResult.SKIPPED:
+    if outcome.result is WriteResult.SKIPPED:
         return attempts
-    if outcome.told is WriteResult.GONE:
+    if outcome.result is WriteResult.GONE:
         rest = {uid: attempt for uid, attempt in attempts.pods.items() if uid != action.pod.uid}
         return msgspec.structs.replace(attempts, pods=rest)
     before = attempts.pods.get(action.pod.uid, PodAttempts())
-    pods = {**attempts.pods, action.pod.uid: _after(before, outcome, now, settings)}
-    if isinstance(action, EvictPod) and outcome.told is WriteResult.APPLIED:
-        again = record_eviction(attempts.groups.get(action.group, ()), action, now)
-        return msgspec.structs.replace(attempts, pods=pods, groups={**attempts.groups, action.group: again})
+    pods = {**attempts.pods, action.pod.uid: _record_attempt(before, outcome, now, settings)}
+    if isinstance(action, EvictPod) and outcome.result is WriteResult.APPLIED:
+        records = record_eviction(attempts.evictions.get(action.controller, ()), action, now)
+        return msgspec.structs.replace(
+            attempts, pods=pods, evictions={**attempts.evictions, action.controller: records}
+        )
     return msgspec.structs.replace(attempts, pods=pods)
 
 
-def _after(before: PodAttempts, outcome: ActionResult, now: float, settings: UpdateSettings) -> PodAttempts:
-    action, result = outcome.action, outcome.told
+def _record_attempt(before: PodAttempts, outcome: ActionResult, now: float, settings: UpdateSettings) -> PodAttempts:
+    action, result = outcome.action, outcome.result
     if result is WriteResult.APPLIED:
-        return _applied(before, action, now, settings)
+        return _record_success(before, action, now, settings)
     if result is WriteResult.REFUSED:
         pause = max(settings.budget_retry, outcome.retry_after or 0.0)
-        return msgspec.structs.replace(before, not_before=now + pause, why=outcome.why)
-    changed = msgspec.structs.replace(before, failures=before.failures + 1, why=outcome.why)
+        return msgspec.structs.replace(before, not_before=now + pause, message=outcome.message)
+    changed = msgspec.structs.replace(before, failures=before.failures + 1, message=outcome.message)
     if isinstance(action, ResizePod) and not action.unboosts:
-        changed = _judged(changed, action, result)
-    return msgspec.structs.replace(changed, not_before=now + _pause(changed, outcome, settings))
+        changed = _record_refusal(changed, action, result)
+    return msgspec.structs.replace(changed, not_before=now + _find_pause(changed, outcome, settings))
 
 
-def _applied(before: PodAttempts, action: Action, now: float, settings: UpdateSettings) -> PodAttempts:
-    """A success makes everything before it forgotten, but for what is not seen yet."""
+def _record_success(before: PodAttempts, action: Action, now: float, settings: UpdateSettings) -> PodAttempts:
+    """After a success nothing earlier counts, except writes that the watch has not shown yet."""
     if isinstance(action, EvictPod):
         return PodAttempts(written_at=now)
-    written = action.patch + (before.written if before.is_fresh(now, settings) else ())
+    last_patch = action.patch + (before.last_patch if before.is_fresh(now, settings) else ())
     if isinstance(action, UnmarkPod):
         # A resize of the same pod may have failed at the same time, and keeps its pause.
-        return msgspec.structs.replace(before, written_at=now, written=written)
-    return PodAttempts(resized_at=now, written_at=now, written=written, asked=action.wanted)
+        return msgspec.structs.replace(before, written_at=now, last_patch=last_patch)
+    return PodAttempts(resized_at=now, written_at=now, last_patch=last_patch, requested=action.requests)
 
 
-def _judged(before: PodAttempts, action: ResizePod, result: WriteResult) -> PodAttempts:
-    """Whether a resize was refused for what it asks."""
-    again = result is WriteResult.INVALID and before.doubted == action.wanted
-    if result is WriteResult.INFEASIBLE or again:
-        return msgspec.structs.replace(before, refused=action.wanted, node=action.node, doubted=_NOBODY)
-    return msgspec.structs.replace(before, doubted=action.wanted) if result is WriteResult.INVALID else before
+def _record_refusal(before: PodAttempts, action: ResizePod, result: WriteResult) -> PodAttempts:
+    """Record whether a resize was refused for its requests, and not because of a lost race."""
+    is_repeated = result is WriteResult.INVALID and before.refused_once == action.requests
+    if result is WriteResult.INFEASIBLE or is_repeated:
+        return msgspec.structs.replace(
+            before, refused=action.requests, refusing_node=action.node_allocatable, refused_once=_NO_REQUESTS
+        )
+    return msgspec.structs.replace(before, refused_once=action.requests) if result is WriteResult.INVALID else before
 
 
-def _pause(attempt: PodAttempts, outcome: ActionResult, settings: UpdateSettings) -> float:
-    action, result = outcome.action, outcome.told
+def _find_pause(attempt: PodAttempts, outcome: ActionResult, settings: UpdateSettings) -> float:
+    action, result = outcome.action, outcome.result
     if isinstance(action, UnmarkPod) or (isinstance(action, ResizePod) and action.unboosts):
-        pause = backoff(attempt.failures, settings.unboost_retry, settings.longest_unboost_retry)
+        pause = compute_backoff(attempt.failures, settings.unboost_retry, settings.longest_unboost_retry)
     elif result is WriteResult.CONFLICT or (isinstance(action, ResizePod) and result in _DECIDED_ANEW):
         return 0.0
     else:
-        pause = backoff(attempt.failures, settings.retry, settings.longest_retry)
+        pause = compute_backoff(attempt.failures, settings.retry, settings.longest_retry)
     return max(pause, outcome.retry_after or 0.0)

@@ -42,7 +42,7 @@ class AnnotatedGovernor(msgspec.Struct, frozen=True):
 
 
 class WorkloadGovernors:
-    """All workloads that something governs."""
+    """Governors by target."""
 
     def __init__(self) -> None:
         # By kind, namespace and name of the object.
@@ -56,7 +56,7 @@ class WorkloadGovernors:
     def __contains__(self, workload: WorkloadKey) -> bool:
         return workload in self._by_target
 
-    def workloads(self) -> tuple[WorkloadKey, ...]:
+    def list_workloads(self) -> tuple[WorkloadKey, ...]:
         return tuple(self._by_target)
 
     def find(self, workload: WorkloadKey) -> AnnotatedGovernor | None:
@@ -64,69 +64,69 @@ class WorkloadGovernors:
         rivals = self._by_target.get(workload)
         return rivals[0] if rivals else None
 
-    def in_namespace(self, namespace: str) -> Collection[WorkloadKey]:
+    def list_in_namespace(self, namespace: str) -> Collection[WorkloadKey]:
         """The governed workloads there."""
         return tuple(self._by_namespace.get(namespace, ()))
 
-    def names(self) -> set[tuple[str, str]]:
+    def list_names(self) -> set[tuple[str, str]]:
         """Name and namespace of each object."""
         return {(name, namespace) for _, namespace, name in self._objects}
 
-    def counts(self) -> Counter[str]:
+    def count_by_kind(self) -> Counter[str]:
         """How many objects there are of each kind."""
         return Counter(kind for kind, _, _ in self._objects)
 
-    def scaled_targets(self) -> set[TargetRef]:
-        """Targets whose selector only their scale can tell."""
+    def list_scaled_targets(self) -> set[TargetRef]:
+        """Targets whose selector is known from their scale alone."""
         targets = (rivals[0].governor.claim.target for rivals in self._by_target.values())
         return {target for target in targets if not target.is_well_known and target.name}
 
-    def targets(self) -> set[TargetRef]:
+    def list_targets(self) -> set[TargetRef]:
         return {rivals[0].governor.claim.target for rivals in self._by_target.values()}
 
     def put(self, kind: str, namespace: str, name: str, governing: AnnotatedGovernor | None) -> tuple[WorkloadKey, ...]:
-        """An object is new, has changed or, without a governor, governs nothing; the answer is whom that concerns."""
+        """Add, replace or (without a governor) remove an object; the affected workloads."""
         old = self._objects.pop((kind, namespace, name), None)
-        if old is not None and governing is not None and self._takes_over(old, governing):
+        if old is not None and governing is not None and self._replace_only_governor(old, governing):
             self._objects[kind, namespace, name] = governing
-            return (target_workload_key(governing),)
-        concerned: dict[WorkloadKey, None] = {}
+            return (get_target_key(governing),)
+        affected: dict[WorkloadKey, None] = {}
         if old is not None:
-            concerned[target_workload_key(old)] = None
-            self._leave(old)
+            affected[get_target_key(old)] = None
+            self._remove(old)
         if governing is not None:
             self._objects[kind, namespace, name] = governing
-            workload = target_workload_key(governing)
+            workload = get_target_key(governing)
             rivals = (*self._by_target.get(workload, ()), governing)
             # The first governs.
             self._by_target[workload] = tuple(sorted(rivals, key=lambda rival: rival.governor.claim.seniority))
             self._by_namespace.setdefault(namespace, {})[workload] = None
-            concerned[workload] = None
-        return tuple(concerned)
+            affected[workload] = None
+        return tuple(affected)
 
-    def _takes_over(self, old: AnnotatedGovernor, new: AnnotatedGovernor) -> bool:
-        """Whether one that is alone with its target only says something else now: that is nearly every change."""
-        workload = target_workload_key(old)
+    def _replace_only_governor(self, old: AnnotatedGovernor, new: AnnotatedGovernor) -> bool:
+        """Replace in place the only governor of an unchanged target, if it is that: nearly every change is."""
+        workload = get_target_key(old)
         if new.governor.claim != old.governor.claim or len(self._by_target[workload]) > 1:
             return False
         self._by_target[workload] = (new,)
         return True
 
-    def _leave(self, old: AnnotatedGovernor) -> None:
-        workload = target_workload_key(old)
+    def _remove(self, old: AnnotatedGovernor) -> None:
+        workload = get_target_key(old)
         rest = tuple(rival for rival in self._by_target[workload] if rival is not old)
         if rest:
             self._by_target[workload] = rest
             return
         del self._by_target[workload]
-        there = self._by_namespace[workload[0]]
-        del there[workload]
-        if not there:
+        in_namespace = self._by_namespace[workload[0]]
+        del in_namespace[workload]
+        if not in_namespace:
             del self._by_namespace[workload[0]]
 
 
-def target_workload_key(governing: AnnotatedGovernor) -> WorkloadKey:
-    """What an object names as its target."""
+def get_target_key(governing: AnnotatedGovernor) -> WorkloadKey:
+    """The key of an object's target."""
     target = governing.governor.claim.target
     return target.namespace, target.kind, target.name
 
@@ -139,7 +139,7 @@ _DEEPEST: Final = 10
 
 
 class OwnerIndex:
-    """All pods and workloads; `find` finds a workload of a kind that is watched."""
+    """Pods and workloads by owner; `find` looks up a workload of a watched kind."""
 
     def __init__(self, find: Callable[[WorkloadKey], KubeObject | None]) -> None:
         self._find = find
@@ -147,56 +147,56 @@ class OwnerIndex:
         self._children: dict[WorkloadKey, dict[WorkloadKey, None]] = {}
 
     def put_pod(self, name: str, old: Pod | None, new: Pod | None) -> None:
-        """A pod is new, has changed or is gone."""
+        """Add, replace or remove a pod."""
         if old is not None and old.metadata.controller is not None:
-            remove_member(self._pods, _controller(old), name)
+            remove_member(self._pods, _get_controller_key(old), name)
         if new is not None and new.metadata.controller is not None:
-            self._pods.setdefault(_controller(new), {})[name] = new
+            self._pods.setdefault(_get_controller_key(new), {})[name] = new
 
-    def put_workload(self, itself: WorkloadKey, old: KubeObject | None, new: KubeObject | None) -> None:
-        """A workload is new, has changed or is gone."""
+    def put_workload(self, workload: WorkloadKey, old: KubeObject | None, new: KubeObject | None) -> None:
+        """Add, replace or remove a workload."""
         if old is not None and old.metadata.controller is not None:
-            remove_member(self._children, _controller(old), itself)
+            remove_member(self._children, _get_controller_key(old), workload)
         if new is not None and new.metadata.controller is not None:
-            self._children.setdefault(_controller(new), {})[itself] = None
+            self._children.setdefault(_get_controller_key(new), {})[workload] = None
 
-    def pods_of(self, workload: WorkloadKey) -> Iterator[Pod]:
-        """The pods that it controls itself, in the order in which they came."""
+    def list_pods(self, workload: WorkloadKey) -> Iterator[Pod]:
+        """The pods that a workload controls directly, in the order in which they were added."""
         return iter(self._pods.get(workload, {}).values())
 
-    def below(self, workload: WorkloadKey) -> Iterator[WorkloadKey]:
-        """A controller and all that it controls."""
-        passed = {workload}
+    def walk_down(self, workload: WorkloadKey) -> Iterator[WorkloadKey]:
+        """A controller and all controllers below it."""
+        visited = {workload}
         waiting = [workload]
         while waiting:
-            at = waiting.pop()
-            yield at
-            for child in self._children.get(at, ()):
-                if child not in passed:
-                    passed.add(child)
+            current = waiting.pop()
+            yield current
+            for child in self._children.get(current, ()):
+                if child not in visited:
+                    visited.add(child)
                     waiting.append(child)
 
-    def above(self, namespace: str, controller: OwnerReference | None) -> Iterator[WorkloadKey]:
-        """A controller and all that control it."""
+    def walk_up(self, namespace: str, controller: OwnerReference | None) -> Iterator[WorkloadKey]:
+        """A controller and all controllers above it."""
         for _ in range(_DEEPEST):
             if controller is None:
                 return
-            at = (namespace, controller.kind, controller.name)
-            yield at
-            owner = self._find(at)
+            current = (namespace, controller.kind, controller.name)
+            yield current
+            owner = self._find(current)
             controller = owner.metadata.controller if owner is not None else None
 
 
-def remove_member(index: dict[WorkloadKey, dict[K, V]], where: WorkloadKey, member: K) -> None:
-    """Take one out of a group, and the group out of the index if it was the last."""
-    members = index.get(where)
+def remove_member(index: dict[WorkloadKey, dict[K, V]], group: WorkloadKey, member: K) -> None:
+    """Remove a member from a group, and the group from the index if it is empty."""
+    members = index.get(group)
     if members is not None:
         members.pop(member, None)
         if not members:
-            del index[where]
+            del index[group]
 
 
-def _controller(child: Any) -> WorkloadKey:
+def _get_controller_key(child: Any) -> WorkloadKey:
     controller = child.metadata.controller
     return child.metadata.namespace, controller.kind, controller.name
 
@@ -205,7 +205,7 @@ _UTILIZATION: Final = "Utilization"
 
 
 def find_utilization_resources(hpas: Iterable[HorizontalPodAutoscaler]) -> frozenset[str]:
-    """Those of CPU and memory by whose utilization any of these scales; of one container is enough."""
+    """CPU or memory, or both, if an HPA scales by their utilization, be it of one container only."""
     sources = (metric.resource or metric.container_resource for hpa in hpas for metric in hpa.spec.metrics)
     return frozenset(
         source.name
@@ -223,24 +223,24 @@ class WorkloadConstraints:
     def __init__(self) -> None:
         self._limits: dict[str, NamespaceLimits] = {}
         self._namespaces: dict[str, Labels] = {}
-        self._switch: Mapping[str, str] | None = None
+        self._freeze_config: Mapping[str, str] | None = None
         # By target and by name of the HPA.
         self._hpas: dict[WorkloadKey, dict[str, frozenset[str]]] = {}
 
-    def limits(self, namespace: str) -> NamespaceLimits:
-        """What LimitRanges say."""
+    def get_limits(self, namespace: str) -> NamespaceLimits:
+        """The limits that LimitRanges set in a namespace."""
         return self._limits.get(namespace, _UNLIMITED)
 
-    def scaled_by(self, workload: WorkloadKey) -> frozenset[str]:
-        """The resources by whose utilization HPAs scale it."""
+    def get_hpa_resources(self, workload: WorkloadKey) -> frozenset[str]:
+        """The resources by whose utilization HPAs scale a workload."""
         return frozenset().union(*self._hpas.get(workload, {}).values())
 
-    def frozen(self, namespace: str, own: Labels) -> Freeze | None:
-        """The freeze that holds there; `own` are the annotations of the governing object."""
-        return find_freeze(self._switch, self._namespaces.get(namespace, NOTHING), own)
+    def find_freeze(self, namespace: str, annotations: Labels) -> Freeze | None:
+        """The freeze in force; `annotations` are those of the governing object."""
+        return find_freeze(self._freeze_config, self._namespaces.get(namespace, NOTHING), annotations)
 
     def put_limits(self, namespace: str, ranges: Iterable[LimitRange]) -> None:
-        """All LimitRanges of a namespace."""
+        """Replace the LimitRanges of a namespace."""
         limit_ranges = tuple(ranges)
         if limit_ranges:
             self._limits[namespace] = read_limit_ranges(limit_ranges)
@@ -248,7 +248,7 @@ class WorkloadConstraints:
             self._limits.pop(namespace, None)
 
     def put_namespace(self, name: str, annotations: Labels) -> bool:
-        """What is written on a namespace; the answer is whether that is new."""
+        """Replace the annotations of a namespace; whether they differ."""
         if annotations == self._namespaces.get(name, NOTHING):
             return False
         if annotations:
@@ -257,24 +257,24 @@ class WorkloadConstraints:
             del self._namespaces[name]
         return True
 
-    def put_switch(self, data: Mapping[str, str] | None) -> None:
-        """What the ConfigMap says that freezes the cluster."""
-        self._switch = data
+    def put_freeze_config(self, data: Mapping[str, str] | None) -> None:
+        """Replace the data of the ConfigMap that freezes the cluster."""
+        self._freeze_config = data
 
     def put_hpa(
         self, key: ObjectKey, old: HorizontalPodAutoscaler | None, new: HorizontalPodAutoscaler | None
     ) -> tuple[WorkloadKey, ...]:
-        """An HPA; the answer is whom it scales, and scaled before."""
-        concerned: dict[WorkloadKey, None] = {}
+        """Add, replace or remove an HPA; the workloads that it scales or scaled."""
+        affected: dict[WorkloadKey, None] = {}
         for hpa in (old, new):
             if hpa is None:
                 continue
             target = hpa.spec.scale_target_ref
             workload = (key[0], target.kind, target.name)
-            concerned[workload] = None
+            affected[workload] = None
             resources = find_utilization_resources([hpa])
             if hpa is new and resources:
                 self._hpas.setdefault(workload, {})[key[1]] = resources
             else:
                 remove_member(self._hpas, workload, key[1])
-        return tuple(concerned)
+        return tuple(affected)

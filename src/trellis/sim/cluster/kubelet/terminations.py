@@ -15,7 +15,7 @@ from trellis.api.kube.coordination import Event
 from trellis.api.kube.meta import ObjectMeta, ObjectReference
 from trellis.api.kube.observed_pods import OOM_KILLED
 from trellis.api.kube.pods import ContainerState, ContainerStateRunning
-from trellis.core.resize.state.attempts import backoff
+from trellis.core.resize.state.attempts import compute_backoff
 from trellis.sim.cluster.container_table import ContainerStage
 from trellis.sim.cluster.demand import FleetDemand
 from trellis.sim.cluster.kubelet.starts import PodStarts
@@ -125,7 +125,7 @@ class Terminations:
             self._fail(model_pod, "")
             return
         pause = (
-            backoff(container.failures, _FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS)
+            compute_backoff(container.failures, _FIRST_BACKOFF_SECONDS, _MAX_BACKOFF_SECONDS)
             if container.failures
             else _RESTART_SECONDS
         )

@@ -18,7 +18,7 @@ from trellis.core.resize.state.attempts import (
     EvictionRecord,
     PodAttempts,
     WorkloadAttempts,
-    backoff,
+    compute_backoff,
     record_result,
 )
 
@@ -46,7 +46,7 @@ def pod(**more: Any) -> Document:
 
 
 def test_waiting_grows_twofold_up_to_the_longest() -> None:
-    assert [backoff(times, 60, 300) for times in (0, 1, 2, 3, 4, 5000)] == [60, 60, 120, 240, 300, 300]
+    assert [compute_backoff(times, 60, 300) for times in (0, 1, 2, 3, 4, 5000)] == [60, 60, 120, 240, 300, 300]
 
 
 @pytest.mark.parametrize("told", [WriteResult.THROTTLED, WriteResult.FAILED, WriteResult.FORBIDDEN])
@@ -88,7 +88,7 @@ def test_a_refused_resize_becomes_an_eviction_at_once() -> None:
         governor("InPlaceOrRecreate"),
         *pair(pod()),
         attempts=after(RESIZE, WriteResult.INFEASIBLE),
-        nodes={"n1": {"cpu": 4000}},
+        node_allocatable={"n1": {"cpu": 4000}},
     )
     assert list_decisions(found)[0] == ("Evict", "EvictRefused")
 
@@ -96,8 +96,8 @@ def test_a_refused_resize_becomes_an_eviction_at_once() -> None:
 def test_what_was_not_done_on_purpose_leaves_no_trace_and_what_is_gone_none_either() -> None:
     assert after(EVICT, WriteResult.SKIPPED) == WorkloadAttempts()
     assert after(RESIZE, WriteResult.FAILED, WriteResult.GONE).pods == {}
-    assert after(EVICT, WriteResult.APPLIED).kept((), ()) == WorkloadAttempts()
-    assert after(EVICT, WriteResult.APPLIED).kept({REF.uid}, {GROUP}).groups == {
+    assert after(EVICT, WriteResult.APPLIED).retain((), ()) == WorkloadAttempts()
+    assert after(EVICT, WriteResult.APPLIED).retain({REF.uid}, {GROUP}).evictions == {
         GROUP: (EvictionRecord(HAD, NOW, NOW),)
     }
 
@@ -118,8 +118,8 @@ def test_a_successor_that_requests_the_same_is_not_evicted_in_its_turn() -> None
     there_before = running("web-1-o", container())
     found = decided(governor(), successor(), there_before, attempts=memory, now=NOW + 5)
     assert list_decisions(found)[0] == ("Leave", "EvictionLoop")
-    assert found.verdicts[0].reason.severity == "warning"
-    assert found.next_look == NOW + 3600
+    assert found.decisions[0].reason.severity == "warning"
+    assert found.requeue_at == NOW + 3600
     # One that was there before is no successor.
     assert list_decisions(found)[1][0] == "Evict"
 
@@ -145,7 +145,7 @@ def test_a_size_that_comes_back_is_no_loop_and_one_that_stays_is_found_again() -
     assert list_decisions(again)[0] == ("Evict", "EvictToRecreate")
     (evict,) = (action for action in again.actions if action.pod.name == "web-1-m")
     assert isinstance(evict, EvictPod)
-    assert not evict.again
+    assert not evict.repeats_useless
     memory = record_result(memory, ActionResult(evict, WriteResult.APPLIED), NOW + 1200, SETTINGS)
     same = running("web-1-n", container(), age=-1201.0)
     assert list_decisions(decided(governor(), *pair(same), attempts=memory, now=NOW + 1300))[0] == (
@@ -159,7 +159,7 @@ def test_no_more_than_a_few_sizes_are_remembered() -> None:
     for number in range(20):
         other = EvictPod(PodRef("shop", f"web-1-{number}", str(number)), GROUP, {"app": {"cpu": number}})
         memory = record_result(memory, ActionResult(other, WriteResult.APPLIED), NOW + number, SETTINGS)
-    assert len(memory.groups[GROUP]) == 4
+    assert len(memory.evictions[GROUP]) == 4
 
 
 def test_a_pod_of_the_same_second_that_was_there_before_is_no_successor() -> None:
@@ -179,11 +179,11 @@ def test_after_an_hour_it_is_tried_once_more_and_then_half_as_often() -> None:
     again = decided(governor(), *pair(successor()), attempts=memory, now=NOW + 3600)
     (evict,) = again.actions
     assert isinstance(evict, EvictPod)
-    assert evict.again
+    assert evict.repeats_useless
     memory = record_result(memory, ActionResult(evict, WriteResult.APPLIED), NOW + 3600, SETTINGS)
     third = running("web-1-c", container(), age=-3700.0)
     held = decided(governor(), *pair(third), attempts=memory, now=NOW + 3800)
-    assert held.next_look == NOW + 3600 + 7200
+    assert held.requeue_at == NOW + 3600 + 7200
 
 
 def test_a_successor_with_other_requests_is_judged_as_any_pod() -> None:
@@ -194,10 +194,10 @@ def test_a_successor_with_other_requests_is_judged_as_any_pod() -> None:
 
 def test_a_backoff_quotes_the_servers_message() -> None:
     memory = record_result(
-        WorkloadAttempts(), ActionResult(EVICT, WriteResult.REFUSED, why="Cannot evict pod"), NOW, SETTINGS
+        WorkloadAttempts(), ActionResult(EVICT, WriteResult.REFUSED, message="Cannot evict pod"), NOW, SETTINGS
     )
     found = decided(governor(), *pair(running("web-1-a", container())), attempts=memory, now=NOW + 5)
-    (held,) = [verdict for verdict in found.verdicts if verdict.reason.code == "BackingOff"]
+    (held,) = [verdict for verdict in found.decisions if verdict.reason.code == "BackingOff"]
     assert held.details == "Cannot evict pod"
 
 
@@ -215,7 +215,7 @@ def test_what_was_done_is_not_done_twice_while_the_view_lags_behind(mode: str) -
     stale = decided(governor(mode), *pods, attempts=memory, now=NOW + 29)
     # Nor is the other disturbed meanwhile.
     assert stale.actions == ()
-    assert stale.next_look == NOW + 30
+    assert stale.requeue_at == NOW + 30
     assert len(decided(governor(mode), *pods, attempts=memory, now=NOW + 30).actions) == 1
 
 
@@ -241,7 +241,7 @@ def test_a_resize_that_failed_keeps_its_pause_though_the_mark_of_another_contain
 
 def test_a_resize_that_is_not_seen_yet_keeps_pod_and_neighbour_from_being_evicted() -> None:
     resized = WorkloadAttempts(
-        {REF.uid: PodAttempts(resized_at=NOW - 1, written_at=NOW - 1, written=RESIZE.patch, asked=WANTED)}
+        {REF.uid: PodAttempts(resized_at=NOW - 1, written_at=NOW - 1, last_patch=RESIZE.patch, requested=WANTED)}
     )
     found = decided(governor(targets={"app": {"cpu": "2"}}), *pair(pod()), attempts=resized)
     assert list_decisions(found) == [("Wait", "ToleranceUsedUp")] * 2

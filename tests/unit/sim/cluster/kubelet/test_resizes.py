@@ -34,10 +34,10 @@ def one(*containers: dict[str, object], **more: object) -> World:
 def test_a_resize_is_asked_for_then_under_way_then_in_force() -> None:
     world = one()
     assert world.resize(world.get_pod(), cpu="1") == (WriteResult.APPLIED, "")
-    states = [PodView.of(world.get_pod()).resize.state]
+    states = [PodView.from_pod(world.get_pod()).resize.state]
     for _ in range(40):
         world.run(0.1)
-        state = PodView.of(world.get_pod()).resize.state
+        state = PodView.from_pod(world.get_pod()).resize.state
         if state is not states[-1]:
             states.append(state)
     assert states == [ResizeState.PROPOSED, ResizeState.IN_PROGRESS, ResizeState.NONE]
@@ -53,10 +53,10 @@ def test_a_node_without_headroom_defers_a_resize_until_there_is_some() -> None:
     world.resize(world.get_pod(), cpu="2")
     world.run(5)
     assert resize_conditions(world.get_pod()) == {"PodResizePending": "Deferred"}
-    since = PodView.of(world.get_pod()).resize.since
+    since = PodView.from_pod(world.get_pod()).resize.since
     world.run(10 * MINUTE)
     assert in_force(world.get_pod())["cpu"] == "500m"
-    assert PodView.of(world.get_pod()).resize.since == since
+    assert PodView.from_pod(world.get_pod()).resize.since == since
     assert world.resize(world.get_pod("other"), cpu="1")[0] is WriteResult.APPLIED
     world.run(5)
     assert in_force(world.get_pod())["cpu"] == "2"
@@ -93,7 +93,7 @@ def test_asking_for_what_is_in_force_ends_a_pending_resize() -> None:
     world.resize(world.get_pod(), cpu="500m")
     world.run(5)
     assert not resize_conditions(world.get_pod())
-    assert PodView.of(world.get_pod()).resize.state is ResizeState.NONE
+    assert PodView.from_pod(world.get_pod()).resize.state is ResizeState.NONE
 
 
 def test_a_policy_restarts_the_container_for_the_resource_it_names() -> None:
@@ -108,7 +108,7 @@ def test_a_policy_restarts_the_container_for_the_resource_it_names() -> None:
     assert is_ready(world.get_pod())
     assert world.get_pod().status.container_statuses[0].restart_count == 1
     assert in_force(world.get_pod()) == {"cpu": "1", "memory": "2Gi"}
-    assert not PodView.of(world.get_pod()).kills
+    assert not PodView.from_pod(world.get_pod()).oom_kills
 
 
 def test_a_memory_limit_below_what_is_used_fails_until_less_is_used() -> None:
@@ -118,7 +118,7 @@ def test_a_memory_limit_below_what_is_used_fails_until_less_is_used() -> None:
     world.resize(world.get_pod(), memory="1Gi", limits={"memory": "1Gi"})
     world.run(MINUTE)
     assert resize_conditions(world.get_pod()) == {"PodResizeInProgress": "Error"}
-    assert PodView.of(world.get_pod()).resize.state is ResizeState.FAILING
+    assert PodView.from_pod(world.get_pod()).resize.state is ResizeState.FAILING
     world.run(10 * MINUTE)
     assert in_force(world.get_pod())["memory"] == "1Gi"
     assert world.cluster.counters.oom_kills.tolist() == [0]

@@ -142,8 +142,8 @@ def test_a_container_above_its_memory_limit_is_killed_and_restarted() -> None:
     assert status.state.running is not None
     assert status.last_state.terminated is not None
     assert status.restart_count == 1
-    [kill] = PodView.of(world.get_pod()).kills["app"]
-    assert kill.ran == 1199.0
+    [kill] = PodView.from_pod(world.get_pod()).oom_kills["app"]
+    assert kill.run_seconds == 1199.0
 
 
 def test_pauses_between_restarts_double_up_to_five_minutes_and_are_forgotten() -> None:
