@@ -29,9 +29,9 @@ MINIMUM: dict[str, Any] = {"recreationStrategy": "KeepMinimum"}
 WEB: dict[str, Any] = {"podSelector": {"matchLabels": {"app": "web"}}}
 
 
-def idle(**more: Any) -> Any:
+def idle(**fields: Any) -> Any:
     """A workload without pods: a fleet has one at least."""
-    return idle_workload("idle", 0, **more)
+    return idle_workload("idle", 0, **fields)
 
 
 @pytest.mark.req("BF-01")
@@ -46,8 +46,8 @@ def test_nodes_are_added_for_chunks_as_for_pods() -> None:
 @pytest.mark.req("BF-05")
 def test_any_pod_that_fits_may_use_the_headroom() -> None:
     others = job("other", [900.0], 60.0, pods=3)
-    kept = a_buffer({"replicas": {"exactly": 3}}, target=("Deployment", "web"))
-    lived = SimulatedNodesRun(on_nodes(idle_workload(), others, pools=(pool(),)), kept).run_until(1200)
+    buffer = a_buffer({"replicas": {"exactly": 3}}, target=("Deployment", "web"))
+    lived = SimulatedNodesRun(on_nodes(idle_workload(), others, pools=(pool(),)), buffer).run_until(1200)
     assert lived.longest_wait(since=800) == 0.0
     assert lived.figures.buffers[0].hits == 3
 
@@ -61,10 +61,10 @@ def loaded(before: float, after: float, replicas: int, steps: int = 90) -> Any:
 
 @pytest.mark.req("BF-23")
 def test_the_size_follows_a_target_that_is_scaled() -> None:
-    kept = a_buffer({"replicas": {"percent": {"percent": 10}}}, target=("Deployment", "web"))
+    buffer = a_buffer({"replicas": {"percent": {"percent": 10}}}, target=("Deployment", "web"))
     web = loaded(40 * 0.07, 60 * 0.07, replicas=40)
     scaler = hpa(70, minReplicas=1, maxReplicas=100)
-    lived = SimulatedNodesRun(on_nodes(web, pools=(pool(cpu="16"),), steps=90), kept, scaler).run_until(1700)
+    lived = SimulatedNodesRun(on_nodes(web, pools=(pool(cpu="16"),), steps=90), buffer, scaler).run_until(1700)
     assert (len(lived.placed()), lived.chunks) == (40, 4)
     lived.run_until(3000)
     assert (len(lived.placed()), lived.chunks) == (60, 6)
@@ -79,8 +79,8 @@ def test_a_selector_narrows_a_class_of_nodes() -> None:
         pool("other", price=0.1, labels={"zone": "b"}),
     )
     capacity = {"nodeClass": {"totalCpu": "6", "totalMem": "6Gi", "nodeSelector": {"zone": "b"}}}
-    kept = a_buffer(capacity, target=("CustomComputeClass", "mine"))
-    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), kept).run_until(1200)
+    buffer = a_buffer(capacity, target=("CustomComputeClass", "mine"))
+    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), buffer).run_until(1200)
     assert set(lived.groups()) == {"b"}
     assert lived.figures.buffers[0].full > 0.5
 
@@ -90,8 +90,8 @@ def test_a_class_of_tainted_nodes_gets_its_headroom_from_zero_nodes() -> None:
     mine = {"cloud.google.com/compute-class": "mine"}
     pools = (pool("plain", price=0.1), pool("special", labels=mine, taints=[taint]))
     capacity = {"nodeClass": {"totalCpu": "4", "totalMem": "4Gi"}}
-    kept = a_buffer(capacity, target=("CustomComputeClass", "mine"))
-    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), kept).run_until(1200)
+    buffer = a_buffer(capacity, target=("CustomComputeClass", "mine"))
+    lived = SimulatedNodesRun(on_nodes(idle(), pools=pools), buffer).run_until(1200)
     assert set(lived.groups()) == {"special"}
     assert lived.figures.buffers[0].full > 0.5
 
@@ -99,8 +99,8 @@ def test_a_class_of_tainted_nodes_gets_its_headroom_from_zero_nodes() -> None:
 def test_a_class_of_small_nodes_gets_its_headroom_from_zero_nodes() -> None:
     small = pool("small", "1", "2Gi", labels={"cloud.google.com/compute-class": "mine"})
     capacity = {"nodeClass": {"totalCpu": "4", "totalMem": "4Gi"}}
-    kept = a_buffer(capacity, target=("CustomComputeClass", "mine"))
-    lived = SimulatedNodesRun(on_nodes(idle(), pools=(small,)), kept).run_until(1200)
+    buffer = a_buffer(capacity, target=("CustomComputeClass", "mine"))
+    lived = SimulatedNodesRun(on_nodes(idle(), pools=(small,)), buffer).run_until(1200)
     assert lived.groups() == {"small": 4}
     assert lived.figures.buffers[0].full > 0.5
 
@@ -149,10 +149,10 @@ def test_nodes_of_two_pools_together_meet_a_keep_minimum_buffer() -> None:
 def test_a_pod_is_bound_at_once_without_evicting_a_balloon_pod() -> None:
     tasks = job("task", [900.0], 60.0, pods=2)
     balloon = idle_workload("balloon", 4, spec={"priority": -5})
-    kept = SimulatedNodesRun(on_nodes(tasks, pools=(pool(),)), a_buffer(pod_capacity(4))).run_until(1000)
+    run = SimulatedNodesRun(on_nodes(tasks, pools=(pool(),)), a_buffer(pod_capacity(4))).run_until(1000)
     pushed = SimulatedNodesRun(on_nodes(tasks, balloon, pools=(pool(),))).run_until(1000)
-    assert [time - 900 for time in kept.times(PodEvent.PLACED, "task")] == [0.0, 0.0]
-    assert kept.figures.preempted == 0
+    assert [time - 900 for time in run.times(PodEvent.PLACED, "task")] == [0.0, 0.0]
+    assert run.figures.preempted == 0
     assert [time - 900 for time in pushed.times(PodEvent.PLACED, "task")] == [2.0, 2.0]
     assert pushed.figures.preempted == 2
 
@@ -163,8 +163,8 @@ def test_ten_thousand_chunks_of_a_hundred_shapes_are_planned(monkeypatch: pytest
 
     def lived_with(chunks: int) -> SimulatedNodesRun:
         shapes = [a_buffer(pod_capacity(chunks, f"{1000 + number}m"), f"spare-{number}") for number in range(100)]
-        many = on_nodes(idle(), pools=(pool(cpu="64", memory="256Gi", max_size=300),), steps=10)
-        return SimulatedNodesRun(many, *shapes).run_until(BOOT + 60)
+        fleet = on_nodes(idle(), pools=(pool(cpu="64", memory="256Gi", max_size=300),), steps=10)
+        return SimulatedNodesRun(fleet, *shapes).run_until(BOOT + 60)
 
     lived_with(1)
     of_a_hundred = packed()
@@ -181,9 +181,9 @@ def test_ten_thousand_chunks_of_a_hundred_shapes_are_planned(monkeypatch: pytest
 def test_a_buffer_delays_no_pod_and_fills_no_node(chunks: int) -> None:
     nodes: tuple[NodeShape, ...] = (shape("8", "32Gi", count=2),)
     tasks = job("task", [float(each) for each in range(0, 3000, 300)], 100.0, pods=3)
-    found = on_nodes(idle_workload(replicas=4), tasks, pools=(pool(max_size=5),), nodes=nodes, steps=60)
-    without = run_variant(found, Variant("without"))
-    with_room = run_variant(found, Variant("with", objects=(a_buffer(pod_capacity(chunks)),)))
+    fleet = on_nodes(idle_workload(replicas=4), tasks, pools=(pool(max_size=5),), nodes=nodes, steps=60)
+    without = run_variant(fleet, Variant("without"))
+    with_room = run_variant(fleet, Variant("with", objects=(a_buffer(pod_capacity(chunks)),)))
     assert with_room.fleet == without.fleet
     assert with_room.chart.used_cpu == without.chart.used_cpu
     assert with_room.fleet.waited.most == 0.0
@@ -191,12 +191,12 @@ def test_a_buffer_delays_no_pod_and_fills_no_node(chunks: int) -> None:
 
 @pytest.mark.req("BF-47")
 def test_pods_of_an_hpa_find_headroom_and_the_buffer_is_refilled_behind_them() -> None:
-    kept = a_buffer({"replicas": {"percent": {"percent": 30, "minCount": 1}}}, target=("Deployment", "web"))
+    buffer = a_buffer({"replicas": {"percent": {"percent": 30, "minCount": 1}}}, target=("Deployment", "web"))
     web = loaded(40 * 0.07, 52 * 0.07, replicas=40)
     scaler = hpa(70, minReplicas=1, maxReplicas=100)
     without, with_room = (
         SimulatedNodesRun(on_nodes(web, pools=(pool(cpu="1"),), steps=90), scaler, *kept_).run_until(3600)
-        for kept_ in ((), (kept,))
+        for kept_ in ((), (buffer,))
     )
     assert len(without.placed()) == len(with_room.placed()) == 52
     assert without.longest_wait(since=1500) > 60
@@ -212,9 +212,9 @@ def test_tasks_start_at_once_while_they_fit_the_headroom_of_a_class() -> None:
     tasks = job("task", begins, 300.0, pods=4, spec={"nodeSelector": label})
     pools = (pool(labels=label),)
     chunk = {"perChunkResources": {"cpu": "1", "memory": "1Gi"}}
-    kept = a_buffer({"nodeClass": {"totalCpu": "4", "totalMem": "4Gi", **chunk}}, target=("CustomComputeClass", "ci"))
+    buffer = a_buffer({"nodeClass": {"totalCpu": "4", "totalMem": "4Gi", **chunk}}, target=("CustomComputeClass", "ci"))
     without, with_room = (
-        SimulatedNodesRun(on_nodes(tasks, pools=pools, steps=220), *each).run_until(13_000) for each in ((), (kept,))
+        SimulatedNodesRun(on_nodes(tasks, pools=pools, steps=220), *each).run_until(13_000) for each in ((), (buffer,))
     )
     assert without.longest_wait() >= BOOT
     assert with_room.longest_wait() == 0.0
@@ -234,8 +234,8 @@ def test_outside_its_windows_a_buffer_has_no_chunks() -> None:
 
 @pytest.mark.req("BF-52")
 def test_a_dedicated_minimum_keeps_what_matching_pods_leave_of_it() -> None:
-    found = on_nodes(idle_workload(replicas=4), pools=(pool(cpu="1"),), steps=60)
-    lived = SimulatedNodesRun(found, a_buffer(pod_capacity(10), **MINIMUM, **WEB)).run_until(900)
+    fleet = on_nodes(idle_workload(replicas=4), pools=(pool(cpu="1"),), steps=60)
+    lived = SimulatedNodesRun(fleet, a_buffer(pod_capacity(10), **MINIMUM, **WEB)).run_until(900)
     assert (lived.chunks, lived.groups()) == (6, {"pool": 10})
 
 
@@ -246,10 +246,10 @@ def test_a_dedicated_minimum_is_filled_only_by_matching_pods_down_to_zero() -> N
         on_nodes(idle_workload("other", 4), pools=(pool(cpu="1"),), steps=60), dedicated
     ).run_until(900)
     assert (others.chunks, others.groups()) == (10, {"pool": 14})
-    many = SimulatedNodesRun(
+    fleet = SimulatedNodesRun(
         on_nodes(idle_workload(replicas=12), pools=(pool(cpu="1"),), steps=60), dedicated
     ).run_until(900)
-    assert (many.chunks, many.groups(), many.pending()) == (0, {"pool": 12}, [])
+    assert (fleet.chunks, fleet.groups(), fleet.pending()) == (0, {"pool": 12}, [])
 
 
 def test_chunks_have_the_size_of_a_vpa() -> None:
@@ -265,14 +265,14 @@ def test_chunks_have_the_size_of_a_vpa() -> None:
             },
         },
     }
-    kept = a_buffer({"replicas": {"exactly": 3}}, target=("Deployment", "web"))
-    lived = SimulatedNodesRun(on_nodes(idle_workload(replicas=2), pools=(pool(),), steps=120), sized, kept).run_until(
+    buffer = a_buffer({"replicas": {"exactly": 3}}, target=("Deployment", "web"))
+    lived = SimulatedNodesRun(on_nodes(idle_workload(replicas=2), pools=(pool(),), steps=120), sized, buffer).run_until(
         5000
     )
     assert lived.groups() == {"pool": 5}, "one pod or chunk of three cores to a node"
 
 
 def test_a_buffer_of_a_job_has_the_shape_of_its_template_between_runs() -> None:
-    kept = a_buffer({"replicas": {"exactly": 2}}, target=("Job", "task"))
-    lived = SimulatedNodesRun(on_nodes(job("task", [5000.0], 60.0, cpu="3"), pools=(pool(),)), kept).run_until(600)
+    buffer = a_buffer({"replicas": {"exactly": 2}}, target=("Job", "task"))
+    lived = SimulatedNodesRun(on_nodes(job("task", [5000.0], 60.0, cpu="3"), pools=(pool(),)), buffer).run_until(600)
     assert (lived.chunks, lived.groups()) == (2, {"pool": 2})

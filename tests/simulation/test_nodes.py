@@ -106,10 +106,10 @@ def test_fixed_nodes_are_filled_first_and_never_released() -> None:
 
 
 def test_pods_of_a_failed_node_get_another_one() -> None:
-    found = on_nodes(
+    result = on_nodes(
         idle_workload(replicas=3), pools=(pool(),), steps=60, faults=(fault(NODE_DOWN, 300.0, 4000.0, "pool-1"),)
     )
-    lived = SimulatedNodesRun(found).run_until(1500)
+    lived = SimulatedNodesRun(result).run_until(1500)
     assert lived.pending() == []
     assert "pool-2" in set(lived.placed("web").values())
 
@@ -133,33 +133,33 @@ def test_preemption_evicts_no_more_pods_than_needed() -> None:
     assert len(lived.pending()) == 1
 
 
-def played(**more: Any) -> Fleet:
+def played(**fields: Any) -> Fleet:
     tasks = job("task", [float(each) for each in range(300, 3000, 450)], 200.0, pods=5)
     return on_nodes(
-        idle_workload(replicas=5), tasks, pools=(pool(count=1), pool("large", "8", price=1.7)), steps=60, **more
+        idle_workload(replicas=5), tasks, pools=(pool(count=1), pool("large", "8", price=1.7)), steps=60, **fields
     )
 
 
 def variants() -> tuple[Variant, ...]:
-    kept = a_buffer(pod_capacity(3))
-    return (Variant("none", settings=QUICK), Variant("kept", objects=(kept,), settings=QUICK))
+    buffer = a_buffer(pod_capacity(3))
+    return (Variant("none", settings=QUICK), Variant("kept", objects=(buffer,), settings=QUICK))
 
 
 def test_the_same_seed_gives_the_same_bytes_in_one_process_or_several() -> None:
     result = msgspec.structs.replace(played(), variants=variants())
-    first, again, apart_ = simulate(result), simulate(result), simulate(result, processes=2)
-    assert msgspec.json.encode(first) == msgspec.json.encode(again) == msgspec.json.encode(apart_)
+    first, repeated, apart_ = simulate(result), simulate(result), simulate(result, processes=2)
+    assert msgspec.json.encode(first) == msgspec.json.encode(repeated) == msgspec.json.encode(apart_)
 
 
 def test_node_hours_are_paid_from_the_order_on_and_waits_are_reported() -> None:
-    none, kept = (run_variant(played(), variant) for variant in variants())
+    none, with_buffer = (run_variant(played(), variant) for variant in variants())
     assert none.nodes is not msgspec.UNSET
     assert none.chart.nodes is not msgspec.UNSET
     assert len(none.chart.nodes) == 60
     assert none.node_hours >= sum(none.chart.nodes) / 60
     assert none.fleet.waited.pods == none.fleet.pods_made
-    assert kept.fleet.waited.mean < none.fleet.waited.mean
-    assert kept.node_money > none.node_money
+    assert with_buffer.fleet.waited.mean < none.fleet.waited.mean
+    assert with_buffer.node_money > none.node_money
     assert none.workloads[1].totals.waited.most == none.fleet.waited.most > 0
 
 
@@ -170,9 +170,9 @@ def test_a_fleet_without_groups_reports_nothing_of_nodes() -> None:
 
 
 def test_a_workload_that_a_variant_removes_has_no_pods_there() -> None:
-    found = on_nodes(idle_workload(), idle_workload("balloon", 4), pools=(pool(),), steps=20)
-    without = run_variant(found, Variant("without", without=frozenset({1})))
-    with_all = run_variant(found, Variant("with"))
+    result = on_nodes(idle_workload(), idle_workload("balloon", 4), pools=(pool(),), steps=20)
+    without = run_variant(result, Variant("without", without=frozenset({1})))
+    with_all = run_variant(result, Variant("with"))
     assert [workload.totals.pods_made for workload in without.workloads] == [1, 0]
     assert [workload.totals.pods_made for workload in with_all.workloads] == [1, 4]
 
@@ -228,6 +228,6 @@ def test_groups_stay_within_bounds_and_no_pod_is_lost(found: tuple[Fleet, Any]) 
         assert set(lived.placed().values()) <= set(lived.nodes), "no pod is on a node that has gone"
         assert (nodes.occupancy.free("cpu")[nodes.table.exists] >= 0).all()
         assert (nodes.allocated["cpu"][~nodes.table.exists] == 0).all()
-    wanted = fleet_.workloads[0].replicas
+    expected = fleet_.workloads[0].replicas
     web = [pod for pod in lived.pods.values() if pod.metadata.labels.get("app") == "web"]
-    assert len([each for each in web if each.metadata.deletion_timestamp is None]) == wanted
+    assert len([each for each in web if each.metadata.deletion_timestamp is None]) == expected

@@ -54,8 +54,8 @@ def test_headroom_survives_an_api_server_outage_and_a_killed_controller(
     wait_for_further_passes(first, "trellis_buffers")
     before = get_buffer_status(cluster, SHOP, "web")
     own_api_server.kill("kube-apiserver")
-    gone = time.monotonic()
-    until("some time without it", lambda: time.monotonic() >= gone + AWAY_SECONDS, 2 * AWAY_SECONDS)
+    stopped_at = time.monotonic()
+    until("some time without it", lambda: time.monotonic() >= stopped_at + AWAY_SECONDS, 2 * AWAY_SECONDS)
     own_api_server.start("kube-apiserver")
     own_api_server.wait_until_ready()
     assert get_buffer_status(cluster, SHOP, "web") == before
@@ -68,7 +68,7 @@ def test_headroom_survives_an_api_server_outage_and_a_killed_controller(
     controller(SHOP)
     until("five chunks", lambda: count_chunks(cluster, SHOP, "web") == 5)
     times = [
-        [condition["lastTransitionTime"] for condition in found["conditions"]]
-        for found in (before, get_buffer_status(cluster, SHOP, "web"))
+        [condition["lastTransitionTime"] for condition in result["conditions"]]
+        for result in (before, get_buffer_status(cluster, SHOP, "web"))
     ]
     assert times[0] == times[1]

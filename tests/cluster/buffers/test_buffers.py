@@ -89,14 +89,14 @@ def bystanders(cluster: Cluster, namespace: str) -> Json:
     """What a Buffer must not change: workloads, HPAs and all pods of the namespace, and how many of each there are."""
 
     def stored(document: Json) -> Json:
-        kept = {key: document["metadata"].get(key) for key in ("uid", "generation", "labels", "annotations")}
-        return {**kept, "spec": document["spec"]}
+        metadata = {key: document["metadata"].get(key) for key in ("uid", "generation", "labels", "annotations")}
+        return {**metadata, "spec": document["spec"]}
 
     paths = ("apis/apps/v1", "deployments"), ("apis/autoscaling/v2", "horizontalpodautoscalers"), ("api/v1", "pods")
     return {
-        plural: {each["metadata"]["name"]: stored(each) for each in found}
+        plural: {each["metadata"]["name"]: stored(each) for each in result}
         for group, plural in paths
-        for found in [cluster.api.items(f"/{group}/namespaces/{namespace}/{plural}")]
+        for result in [cluster.api.items(f"/{group}/namespaces/{namespace}/{plural}")]
     }
 
 
@@ -248,7 +248,7 @@ def test_a_buffer_changes_only_its_status_which_is_written_once(
     scaler["spec"] = {"scaleTargetRef": reference, "minReplicas": 2, "maxReplicas": 2}
     cluster.api.create(scaler, namespace)
     before = bystanders(cluster, namespace)
-    assert [len(found) for found in before.values()] == [1, 1, 2]
+    assert [len(result) for result in before.values()] == [1, 1, 2]
     scale = cluster.api.get(f"{deployment_path(namespace)}/scale")
     cluster.api.create(buffer("web", capacity={"replicas": {"exactly": 1000}}), namespace)
     first = controller(namespace, OFTEN)
@@ -351,8 +351,8 @@ def test_shorthands_are_accepted_and_a_chunk_larger_than_a_total_is_refused(
             wrong = buffer("three", **kind, capacity={"nodeClass": {**totals, "perChunkResources": chunk}})
             with pytest.raises(Refused, match="a chunk must not exceed a total"):
                 cluster.api.create(wrong, namespace)
-        whole = buffer("three", **kind, capacity={"nodeClass": {**totals, "perChunkResources": LARGEST}})
-        cluster.api.create(whole, namespace)
+        pod_level = buffer("three", **kind, capacity={"nodeClass": {**totals, "perChunkResources": LARGEST}})
+        cluster.api.create(pod_level, namespace)
     finally:
         cluster.remove_nodes(f"{namespace}-n")
 
@@ -412,14 +412,14 @@ def test_the_owner_of_a_workload_may_manage_its_buffer(cluster: Cluster, namespa
 def test_the_controller_can_be_switched_off_or_only_watch(cluster: Cluster, namespace: str, controller: Start) -> None:
     workload(cluster, namespace, 1)
     cluster.api.create(buffer("web"), namespace)
-    watching = controller(namespace, "--read-only", OFTEN)
-    until("a look", lambda: metric_value(watching, "trellis_buffers_translations_total") >= 1)
+    watcher = controller(namespace, "--read-only", OFTEN)
+    until("a look", lambda: metric_value(watcher, "trellis_buffers_translations_total") >= 1)
     assert get_buffer_status(cluster, namespace, "web") == {}
     # Somebody else's translation is nobody's business while ours is not at work.
     path = buffer_path(namespace, "web")
     pods = {"replicaNum": 7, "podSpec": {"containers": [{"name": "theirs"}]}}
     cluster.api.patch(f"{path}/status", {"status": {"podBasedBufferSpec": pods}})
-    wait_for_further_passes(watching, "trellis_buffers", 3)
+    wait_for_further_passes(watcher, "trellis_buffers", 3)
     assert count_chunks(cluster, namespace, "web") == 7
     controller(namespace, "--leader-elect=true")
     until("ours", lambda: count_chunks(cluster, namespace, "web") == 2)

@@ -157,8 +157,8 @@ def test_a_template_by_reference_and_a_node_autoscalers_condition(
     own = {"type": "Provisioning", "status": "True", "reason": "FakePodsInjected", "message": ""}
     api.create(capacity("web", podTemplateRef={"name": "chunk"}, limits={"cpu": "9"}), namespace)
     controller(namespace, "--serve-capacity-buffers")
-    why = until("why it is not ready", lambda: said(cluster, namespace, "ReadyForProvisioning"))
-    status, reason, message = why
+    cause = until("why it is not ready", lambda: said(cluster, namespace, "ReadyForProvisioning"))
+    status, reason, message = cause
     assert (status, reason) == ("False", "error")
     assert message.startswith("Buffer not ready for provisioning: ")
     conditions = [*told(cluster, namespace)["conditions"], {**own, "lastTransitionTime": "2026-11-18T12:00:00Z"}]

@@ -31,10 +31,10 @@ PODS_EACH = 8
 
 
 def test_the_scheduler_places_the_pods_with_inter_pod_rules_that_fit(cluster: Cluster) -> None:
-    judged, placed, differences = agreement(cluster, range(CLUSTERS), PODS_EACH)
+    decided, placed, differences = agreement(cluster, range(CLUSTERS), PODS_EACH)
     assert differences == []
-    assert judged == CLUSTERS * PODS_EACH
-    assert judged * 0.3 < placed < judged * 0.8  # else the clusters were drawn too hard, or too easy
+    assert decided == CLUSTERS * PODS_EACH
+    assert decided * 0.3 < placed < decided * 0.8  # else the clusters were drawn too hard, or too easy
 
 
 class World(NamedTuple):

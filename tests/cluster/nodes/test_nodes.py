@@ -163,7 +163,7 @@ def managers(cluster: Cluster, namespace: str, name: str) -> set[str]:
     result = cluster.api.get(buffer_path(namespace, name))["metadata"]["managedFields"]
     mark = 'k:{"type":"Provisioned"}'
     parts = ((each["manager"], each["fieldsV1"].get("f:status", {})) for each in result)
-    return {who for who, own in parts if "f:lastFullyProvisioned" in own or mark in own.get("f:conditions", {})}
+    return {manager for manager, own in parts if "f:lastFullyProvisioned" in own or mark in own.get("f:conditions", {})}
 
 
 @pytest.mark.req("BF-01")

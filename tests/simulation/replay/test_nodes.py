@@ -150,11 +150,11 @@ def test_an_unchanged_object_is_recorded_as_its_version() -> None:
         await world.wait(30)
 
     world.run(play)
-    first, again = (
+    first, repeated = (
         node for kind, data in documents(world.recording.lines) if kind == NEWS for node in data.get("nodes", ())
     )
     assert "now" in first
-    assert again == {"key": ["", "mine"], "version": world.nodes()["mine"]["metadata"]["resourceVersion"]}
+    assert repeated == {"key": ["", "mine"], "version": world.nodes()["mine"]["metadata"]["resourceVersion"]}
 
 
 def test_only_fields_that_a_plan_reads_are_recorded() -> None:

@@ -93,8 +93,8 @@ class World(ControlledWorld):
         return self.server.put(where, {**document, "metadata": metadata})
 
     def edit(self, plural: str, name: str, **spec: Any) -> None:
-        found = self.server.objects[path(plural, name)]
-        self.put(path(plural, name), {**found, "spec": {**found["spec"], **spec}})
+        result = self.server.objects[path(plural, name)]
+        self.put(path(plural, name), {**result, "spec": {**result["spec"], **spec}})
 
     def add_workload(
         self, name: str = "web", replicas: int = 2, plural: str = "deployments", *, pods: int | None = None, **spec: Any
@@ -114,9 +114,9 @@ class World(ControlledWorld):
 
     def scale(self, replicas: int, name: str = "web", plural: str = "deployments") -> None:
         """What an HPA and the workload's controller do."""
-        found = self.server.objects[path(plural, name)]
-        spec, status = {**found["spec"], "replicas": replicas}, {"replicas": replicas}
-        self.put(path(plural, name), {**found, "spec": spec, "status": status})
+        result = self.server.objects[path(plural, name)]
+        spec, status = {**result["spec"], "replicas": replicas}, {"replicas": replicas}
+        self.put(path(plural, name), {**result, "spec": spec, "status": status})
 
     def add_pod(self, app_name: str, spec: Document | None = None, **metadata: Any) -> str:
         self._pods += 1
@@ -134,8 +134,8 @@ class World(ControlledWorld):
         return name
 
     def remove_pods(self, app_name: str) -> None:
-        for where, found in list(self.server.objects.items()):
-            if where.startswith(pod_path("")) and found["metadata"]["labels"].get("app") == app_name:
+        for where, result in list(self.server.objects.items()):
+            if where.startswith(pod_path("")) and result["metadata"]["labels"].get("app") == app_name:
                 self.server.delete(where)
 
     def add_buffer(self, name: str = "web", **spec: Any) -> None:
@@ -163,8 +163,8 @@ class World(ControlledWorld):
 
     def provisioned(self, name: str = "web", when: str = "2026-11-18T12:00:00Z") -> None:
         """What a node autoscaler writes."""
-        found = self.server.objects[path("buffers", name)]
-        status = dict(found.get("status", {}))
+        result = self.server.objects[path("buffers", name)]
+        status = dict(result.get("status", {}))
         others = [condition for condition in status.get("conditions", []) if condition["type"] != "Provisioned"]
         provisioned = {
             "type": "Provisioned",
@@ -176,7 +176,7 @@ class World(ControlledWorld):
         }
         status_patch = {"conditions": [provisioned], "lastFullyProvisioned": when}
         status |= {"conditions": others}
-        self.put(path("buffers", name), applied_status({**found, "status": status}, "trellis-nodes", status_patch))
+        self.put(path("buffers", name), applied_status({**result, "status": status}, "trellis-nodes", status_patch))
 
     async def wait(self, seconds: float = 1.0) -> None:
         """Let time go by, with the bookmarks that keep a watch alive."""
@@ -245,9 +245,9 @@ class World(ControlledWorld):
         return None
 
     def _scale(self, where: str) -> ScriptedResponse:
-        found = self.server.objects[where]
-        status = {"replicas": found["status"]["replicas"], "selector": found["status"].get("selector", "")}
-        return json_response({"metadata": found["metadata"], "spec": {}, "status": status})
+        result = self.server.objects[where]
+        status = {"replicas": result["status"]["replicas"], "selector": result["status"].get("selector", "")}
+        return json_response({"metadata": result["metadata"], "spec": {}, "status": status})
 
     def _lease(self) -> ScriptedResponse:
         moment = datetime.fromtimestamp(self.now(), UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -44,8 +44,8 @@ def app(name: str = "app", *, limits: Document | None = None, **requests: str) -
     return app
 
 
-def a_spec(*containers: Document, **more: Any) -> Document:
-    return {"containers": list(containers or (app(cpu="500m", memory="1Gi"),)), **more}
+def a_spec(*containers: Document, **fields: Any) -> Document:
+    return {"containers": list(containers or (app(cpu="500m", memory="1Gi"),)), **fields}
 
 
 def a_pod(spec: Document | None = None, name: str = "web-1", status: Document | None = None, **metadata: Any) -> Pod:
@@ -63,9 +63,9 @@ def a_template(spec: Document | None = None) -> PodTemplateSpec:
     return convert_object(document, PodTemplateSpec)
 
 
-def found(replicas: int | None = 10, spec: Document | None = None, **more: Any) -> TranslationFacts:
+def found(replicas: int | None = 10, spec: Document | None = None, **fields: Any) -> TranslationFacts:
     """A target with a live pod of that spec."""
-    return TranslationFacts(TargetFacts(**{"replicas": replicas, "pod": a_pod(spec), **more}))
+    return TranslationFacts(TargetFacts(**{"replicas": replicas, "pod": a_pod(spec), **fields}))
 
 
 def translated(

@@ -29,47 +29,47 @@ HOST = "kubernetes.io/hostname"
 SETTINGS = ScaleUpSettings()
 
 
-def a_node(name: str, cpu: str = "4", memory: str = "16Gi", **more: Any) -> Node:
+def a_node(name: str, cpu: str = "4", memory: str = "16Gi", **fields: Any) -> Node:
     """A node that is ready, of no group."""
-    return convert_object(_node_document(name, cpu, memory, **more), Node)
+    return convert_object(_node_document(name, cpu, memory, **fields), Node)
 
 
-def a_group(name: str, cpu: str = "4", memory: str = "16Gi", most: int = 100, **more: Any) -> NodeGroup:
-    figures = {key: more.pop(key) for key in ("price", "priority", "boot_seconds", "min_size") if key in more}
-    labels = {"group": name, **more.pop("labels", {})}
-    template = convert_object(_node_document("", cpu, memory, labels=labels, **more), Node)
+def a_group(name: str, cpu: str = "4", memory: str = "16Gi", most: int = 100, **fields: Any) -> NodeGroup:
+    figures = {key: fields.pop(key) for key in ("price", "priority", "boot_seconds", "min_size") if key in fields}
+    labels = {"group": name, **fields.pop("labels", {})}
+    template = convert_object(_node_document("", cpu, memory, labels=labels, **fields), Node)
     return NodeGroup(name, template, most, **{"price": 1.0, "boot_seconds": 60.0, **figures})
 
 
-def a_pod(name: str, cpu: str = "1", memory: str = "1Gi", **more: Any) -> Pod:
+def a_pod(name: str, cpu: str = "1", memory: str = "1Gi", **fields: Any) -> Pod:
     """A pod for which the scheduler has found no node."""
-    metadata = {"name": name, "namespace": more.pop("namespace", "default"), "uid": name}
-    metadata["labels"] = more.pop("labels", {})
-    if "owner" in more:
-        kind, owner = more.pop("owner")
+    metadata = {"name": name, "namespace": fields.pop("namespace", "default"), "uid": name}
+    metadata["labels"] = fields.pop("labels", {})
+    if "owner" in fields:
+        kind, owner = fields.pop("owner")
         metadata["ownerReferences"] = [{"kind": kind, "name": owner, "uid": owner, "controller": True}]
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
-    status = more.pop("status", {"phase": "Pending", "conditions": [condition]})
-    return convert_object({"metadata": metadata, "spec": a_spec(cpu, memory, **more), "status": status}, Pod)
+    status = fields.pop("status", {"phase": "Pending", "conditions": [condition]})
+    return convert_object({"metadata": metadata, "spec": a_spec(cpu, memory, **fields), "status": status}, Pod)
 
 
-def a_spec(cpu: str = "1", memory: str = "1Gi", **more: Any) -> Document:
-    return {"containers": [{"name": "app", "resources": {"requests": {"cpu": cpu, "memory": memory}}}], **more}
+def a_spec(cpu: str = "1", memory: str = "1Gi", **fields: Any) -> Document:
+    return {"containers": [{"name": "app", "resources": {"requests": {"cpu": cpu, "memory": memory}}}], **fields}
 
 
 def a_buffer(
-    name: str, count: int, spec: Document | None = None, labels: Document | None = None, **more: Any
+    name: str, count: int, spec: Document | None = None, labels: Document | None = None, **fields: Any
 ) -> Buffer:
     """A Buffer that somebody has translated; its spec says no more than how it is to be kept."""
     pods: Document = {"replicaNum": count, "podSpec": spec or a_spec()}
     if labels:
         pods["podLabels"] = labels
     metadata = {"name": name, "namespace": "default", "uid": f"uid-{name}"}
-    return msgspec.convert({"metadata": metadata, "spec": more, "status": {"podBasedBufferSpec": pods}}, Buffer)
+    return msgspec.convert({"metadata": metadata, "spec": fields, "status": {"podBasedBufferSpec": pods}}, Buffer)
 
 
-def a_daemon_set(name: str, cpu: str, **more: Any) -> DaemonSet:
-    document = {"metadata": {"name": name}, "spec": {"template": {"spec": a_spec(cpu, "64Mi", **more)}}}
+def a_daemon_set(name: str, cpu: str, **fields: Any) -> DaemonSet:
+    document = {"metadata": {"name": name}, "spec": {"template": {"spec": a_spec(cpu, "64Mi", **fields)}}}
     return convert_object(document, DaemonSet)
 
 
@@ -138,8 +138,8 @@ class Cluster:
             self._put_pod(pod)
         return self
 
-    def create_pods(self, count: int, prefix: str = "pod", **more: Any) -> Cluster:
-        return self.create(*(a_pod(f"{prefix}-{number:04}", **more) for number in range(count)))
+    def create_pods(self, count: int, prefix: str = "pod", **fields: Any) -> Cluster:
+        return self.create(*(a_pod(f"{prefix}-{number:04}", **fields) for number in range(count)))
 
     def delete(self, *names: str) -> Cluster:
         for name in names:
@@ -257,13 +257,13 @@ class Cluster:
         self.snapshot.put_node(instance.id, msgspec.structs.replace(template, metadata=metadata))
 
 
-def _node_document(name: str, cpu: str, memory: str, **more: Any) -> Document:
-    labels = more.get("labels", {})
-    status: Document = {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110", **more.get("amounts", {})}}
-    if more.get("ready", True):
+def _node_document(name: str, cpu: str, memory: str, **fields: Any) -> Document:
+    labels = fields.get("labels", {})
+    status: Document = {"allocatable": {"cpu": cpu, "memory": memory, "pods": "110", **fields.get("amounts", {})}}
+    if fields.get("ready", True):
         status["conditions"] = [{"type": "Ready", "status": "True"}]
     return {
         "metadata": {"name": name, "labels": {**labels, HOST: name} if name else labels},
-        "spec": {"taints": more.get("taints", [])},
+        "spec": {"taints": fields.get("taints", [])},
         "status": status,
     }

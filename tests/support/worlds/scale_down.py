@@ -26,19 +26,19 @@ DOWN = ScaleDownSettings()
 READY = [{"type": "Ready", "status": "True"}]
 
 
-def a_web_pod(name: str, cpu: str = "1", memory: str = "1Gi", **more: Any) -> Pod:
+def a_web_pod(name: str, cpu: str = "1", memory: str = "1Gi", **fields: Any) -> Pod:
     """A pod that a ReplicaSet would make anew, and that is Ready once it runs."""
-    annotations = more.pop("annotations", {})
-    pod = a_pod(name, cpu, memory, owner=more.pop("owner", ("ReplicaSet", "web")), **more)
+    annotations = fields.pop("annotations", {})
+    pod = a_pod(name, cpu, memory, owner=fields.pop("owner", ("ReplicaSet", "web")), **fields)
     return msgspec.structs.replace(pod, metadata=msgspec.structs.replace(pod.metadata, annotations=annotations))
 
 
-def a_budget(name: str, allowed: int, labels: Mapping[str, str], **more: Any) -> PodDisruptionBudget:
-    status = {"disruptionsAllowed": allowed, "observedGeneration": more.pop("observed", 1)}
+def a_budget(name: str, allowed: int, labels: Mapping[str, str], **fields: Any) -> PodDisruptionBudget:
+    status = {"disruptionsAllowed": allowed, "observedGeneration": fields.pop("observed", 1)}
     document = {
-        "metadata": {"name": name, "namespace": more.pop("namespace", "default"), "generation": 1},
-        "spec": {"selector": {"matchLabels": dict(labels)}, **more.pop("spec", {})},
-        "status": {**status, **more},
+        "metadata": {"name": name, "namespace": fields.pop("namespace", "default"), "generation": 1},
+        "spec": {"selector": {"matchLabels": dict(labels)}, **fields.pop("spec", {})},
+        "status": {**status, **fields},
     }
     return convert_object(document, PodDisruptionBudget)
 

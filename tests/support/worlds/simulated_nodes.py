@@ -25,30 +25,30 @@ GROUP = "kwok-nodegroup"
 QUICK = {"scale-down-unneeded-time": "2m", "scale-down-delay-after-add": "2m"}
 
 
-def pool(name: str = "pool", cpu: str = "4", memory: str = "16Gi", count: int = 0, **more: Any) -> NodePool:
-    labels = {GROUP: name, **more.pop("labels", {})}
+def pool(name: str = "pool", cpu: str = "4", memory: str = "16Gi", count: int = 0, **fields: Any) -> NodePool:
+    labels = {GROUP: name, **fields.pop("labels", {})}
     document = {
         "metadata": {"labels": labels},
-        "spec": {"taints": more.pop("taints", [])},
+        "spec": {"taints": fields.pop("taints", [])},
         "status": {"capacity": {"cpu": cpu, "memory": memory, "pods": "110"}},
     }
-    figures = {"max_size": 50, "boot_seconds": BOOT, "price": 1.0, **more}
+    figures = {"max_size": 50, "boot_seconds": BOOT, "price": 1.0, **fields}
     return NodePool(name, count, document, **figures)
 
 
-def idle_workload(name: str = "web", replicas: int = 1, cpu: str = "1", **more: Any) -> SimulatedWorkload:
+def idle_workload(name: str = "web", replicas: int = 1, cpu: str = "1", **fields: Any) -> SimulatedWorkload:
     """A workload that hardly uses anything; its pods are up a second after they have a node."""
-    more.setdefault("demand", (container_demand(0.01, 1e6, steps=600),))
-    return workload(name, replicas, container(cpu=cpu, memory="64Mi"), **more)
+    fields.setdefault("demand", (container_demand(0.01, 1e6, steps=600),))
+    return workload(name, replicas, container(cpu=cpu, memory="64Mi"), **fields)
 
 
 def job(
-    name: str, begins: list[float], seconds: float, pods: int = 1, cpu: str = "1", **more: Any
+    name: str, begins: list[float], seconds: float, pods: int = 1, cpu: str = "1", **fields: Any
 ) -> SimulatedWorkload:
     """Runs that begin so many seconds after the beginning."""
     runs = tuple((BEGIN + begin, seconds) for begin in begins)
     demand = (container_demand(0.01, 1e6, steps=600, by_age=True),)
-    return idle_workload(name, pods, cpu, kind="Job", runs=runs, demand=demand, **more)
+    return idle_workload(name, pods, cpu, kind="Job", runs=runs, demand=demand, **fields)
 
 
 def pod_capacity(count: int, cpu: str = "1", **spec: Any) -> Document:
@@ -72,9 +72,9 @@ def a_buffer(capacity: Document, name: str = "spare", target: tuple[str, str] | 
     }
 
 
-def on_nodes(*workloads: SimulatedWorkload, pools: tuple[NodePool, ...], **more: Any) -> Fleet:
-    nodes: tuple[NodeShape, ...] = more.pop("nodes", ())
-    return msgspec.structs.replace(fleet(*workloads, nodes=nodes, **more), pools=pools)
+def on_nodes(*workloads: SimulatedWorkload, pools: tuple[NodePool, ...], **fields: Any) -> Fleet:
+    nodes: tuple[NodeShape, ...] = fields.pop("nodes", ())
+    return msgspec.structs.replace(fleet(*workloads, nodes=nodes, **fields), pools=pools)
 
 
 class SimulatedNodesRun:

@@ -24,9 +24,9 @@ def world_with() -> World:
 
 
 def edit_pod(world: World, name: str, **changes: Document) -> None:
-    found = world.server.objects[pod_path(name)]
-    metadata = {**found["metadata"], **changes.pop("metadata", {})}
-    world.put(pod_path(name), {**found, **changes, "metadata": metadata})
+    result = world.server.objects[pod_path(name)]
+    metadata = {**result["metadata"], **changes.pop("metadata", {})}
+    world.put(pod_path(name), {**result, **changes, "metadata": metadata})
 
 
 def test_a_finished_newest_pod_is_no_shape_any_more() -> None:
@@ -81,8 +81,8 @@ def test_the_admitted_template_is_used_until_a_new_dry_run_succeeds() -> None:
     world.add_buffer()
 
     def fault(request: Request) -> ScriptedResponse | None:
-        asks = request.method == "POST" and request.path.endswith("/pods")
-        return error_response(500, "InternalError", "webhook.example.com timed out") if fails and asks else None
+        requests = request.method == "POST" and request.path.endswith("/pods")
+        return error_response(500, "InternalError", "webhook.example.com timed out") if fails and requests else None
 
     fails, world.fault = False, fault
 
@@ -130,8 +130,8 @@ def test_the_vpa_of_an_owned_workload_is_resolved_again_in_every_pass() -> None:
     world = World()
     owner = {"apiVersion": "example.com/v1", "kind": "Rollout", "name": "rose", "uid": "u", "controller": True}
     world.add_workload(replicas=1)
-    found = world.server.objects[path("deployments", "web")]
-    world.put(path("deployments", "web"), {**found, "metadata": {**found["metadata"], "ownerReferences": [owner]}})
+    result = world.server.objects[path("deployments", "web")]
+    world.put(path("deployments", "web"), {**result, "metadata": {**result["metadata"], "ownerReferences": [owner]}})
     world.add_vpa("3")
     world.put(path("rollouts", "rose"), {"spec": {}, "status": {"replicas": 1, "selector": "app=web"}})
     world.add_buffer()

@@ -24,15 +24,15 @@ def world_of(apps: int) -> World:
 
 def looked_at(controller: BufferController, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Whom the controller looks at from now on."""
-    found: list[str] = []
+    result: list[str] = []
     reconcile = controller._reconciler.reconcile
 
     async def noted(key: tuple[str, str]) -> float | None:
-        found.append(key[1])
+        result.append(key[1])
         return await reconcile(key)
 
     monkeypatch.setattr(controller._reconciler, "reconcile", noted)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("apps", [FEW, MANY])
@@ -40,7 +40,7 @@ def test_a_change_enqueues_the_objects_it_concerns(apps: int, monkeypatch: pytes
     world = world_of(apps)
 
     async def play(controller: BufferController) -> None:
-        found = looked_at(controller, monkeypatch)
+        result = looked_at(controller, monkeypatch)
         world.add_pod("app-1", {"containers": [app(cpu="2")]})
         await world.wait(1.0)
         world.scale(3, "app-2")
@@ -48,8 +48,8 @@ def test_a_change_enqueues_the_objects_it_concerns(apps: int, monkeypatch: pytes
         world.add_vpa("1", "app-3", "app-3")
         await world.wait(1.0)
         # Each once, and once more when the status that was written comes back.
-        assert set(found) == {"app-1", "app-2", "app-3"}
-        assert len(found) <= 6
+        assert set(result) == {"app-1", "app-2", "app-3"}
+        assert len(result) <= 6
 
     world.run(play)
 
@@ -62,12 +62,12 @@ def test_a_pass_skips_buffers_without_new_input(monkeypatch: pytest.MonkeyPatch)
     world.add_buffer("rose", targetRef=about, capacity={"replicas": {"exactly": 1}})
 
     async def play(controller: BufferController) -> None:
-        found = looked_at(controller, monkeypatch)
+        result = looked_at(controller, monkeypatch)
         await world.wait(300.0)
         # Nobody tells of a scale.
-        assert set(found) == {"rose"}
+        assert set(result) == {"rose"}
         await world.wait(600.0)
-        assert set(found) == {"rose", *(f"app-{number}" for number in range(FEW))}
+        assert set(result) == {"rose", *(f"app-{number}" for number in range(FEW))}
         assert world.writes == FEW + 1
 
     world.run(play)
@@ -78,11 +78,11 @@ def test_a_reconcile_sends_requests_to_the_api_server_only() -> None:
     world = world_of(FEW)
 
     async def play(_: BufferController) -> None:
-        with forbid_io() as seen:
+        with forbid_io() as observed:
             world.add_pod("app-1", {"containers": [app(cpu="2")]})
             world.edit("buffers", "app-2", capacity={"replicas": {"exactly": 7}})
             await world.wait(1.0)
-        assert seen == []
+        assert observed == []
         assert (world.requests("app-1")["cpu"], world.chunks("app-2")) == ("2", 7)
 
     world.run(play)

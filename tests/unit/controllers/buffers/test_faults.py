@@ -236,9 +236,9 @@ def test_an_externally_changed_status_is_corrected() -> None:
     world.add_buffer()
 
     async def play(_: BufferController) -> None:
-        found = world.server.objects[path("buffers", "web")]
-        pods = {**found["status"]["podBasedBufferSpec"], "replicaNum": 4000}
-        world.put(path("buffers", "web"), {**found, "status": {**found["status"], "podBasedBufferSpec": pods}})
+        result = world.server.objects[path("buffers", "web")]
+        pods = {**result["status"]["podBasedBufferSpec"], "replicaNum": 4000}
+        world.put(path("buffers", "web"), {**result, "status": {**result["status"], "podBasedBufferSpec": pods}})
         await world.wait(1.0)
         assert world.chunks() == 2
 

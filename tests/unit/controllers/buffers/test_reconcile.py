@@ -89,9 +89,9 @@ def test_no_request_is_made_while_nothing_changes() -> None:
         before = len(world.server.requests)
         await world.wait(600.0)
         assert world.writes == 1
-        asked = [request for request in world.server.requests[before:] if "watch" not in dict(request.query)]
+        requests = [request for request in world.server.requests[before:] if "watch" not in dict(request.query)]
         # Whether somebody else says that Buffers are provisioned is known by a Lease alone.
-        assert [each for each in asked if each.path != NODES_LEASE] == []
+        assert [each for each in requests if each.path != NODES_LEASE] == []
 
     world.run(play)
 
@@ -131,10 +131,10 @@ def test_without_a_pod_the_shape_is_the_template_as_admission_stores_it() -> Non
 
 def test_the_dry_run_of_a_stateful_set_has_its_volumes_which_are_noted() -> None:
     world = World()
-    seen: list[Any] = []
+    observed: list[Any] = []
 
     def admit(pod: Document) -> Document:
-        seen.append(pod["spec"]["volumes"])
+        observed.append(pod["spec"]["volumes"])
         return pod
 
     world.admit = admit
@@ -143,7 +143,7 @@ def test_the_dry_run_of_a_stateful_set_has_its_volumes_which_are_noted() -> None
     world.add_buffer(**target("StatefulSet"), capacity={"replicas": {"exactly": 1}})
 
     async def play(_: BufferController) -> None:
-        assert seen == [[{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}]]
+        assert observed == [[{"name": "data", "persistentVolumeClaim": {"claimName": "data-web-0"}}]]
         assert world.condition() == ("True", "BufferReady")
         assert "data-web-0" in world.message()
         assert world.count_events("VolumesDropped") == 1
@@ -180,8 +180,8 @@ def test_a_percentage_is_of_the_replicas_of_any_well_known_kind(plural: str, kin
 def test_a_percentage_is_of_status_replicas_and_not_of_spec_replicas(plural: str, kind: str, version: str) -> None:
     world = World()
     world.add_workload(replicas=60, plural=plural, pods=1)
-    found = world.server.objects[path(plural, "web")]
-    world.put(path(plural, "web"), {**found, "status": {"replicas": 40, "selector": "app=web"}})
+    result = world.server.objects[path(plural, "web")]
+    world.put(path(plural, "web"), {**result, "status": {"replicas": 40, "selector": "app=web"}})
     world.add_buffer(**target(kind, version=version), capacity={"replicas": {"percent": {"percent": 10}}})
 
     async def play(_: BufferController) -> None:
@@ -195,8 +195,8 @@ def test_a_percentage_is_of_status_replicas_and_not_of_spec_replicas(plural: str
 def test_a_kind_named_like_a_well_known_one_is_read_by_its_own_scale(version: str, chunks: int, cpu: str) -> None:
     world = World()
     world.add_workload(replicas=10, plural="statefulsets", pods=1)
-    theirs = f"/apis/apps.kruise.io/v1beta1/namespaces/{NAMESPACE}/statefulsets/web"
-    world.put(theirs, {"spec": {}, "status": {"replicas": 40, "selector": "app=theirs"}})
+    other = f"/apis/apps.kruise.io/v1beta1/namespaces/{NAMESPACE}/statefulsets/web"
+    world.put(other, {"spec": {}, "status": {"replicas": 40, "selector": "app=theirs"}})
     world.add_pod("theirs", {"containers": [app(cpu="3")]})
     world.add_buffer(**target("StatefulSet", version=version), capacity={"replicas": {"percent": {"percent": 10}}})
 
@@ -275,8 +275,8 @@ def test_a_vpa_applies_to_an_owned_deployment_unless_its_owner_is_scalable(owner
     world.put(path("rollouts", "shop"), {"spec": {}, "status": {"replicas": 1, "selector": "app=web"}})
     world.add_workload()
     owners = [{"apiVersion": "example.com/v1", "kind": owner, "name": "shop", "controller": True}]
-    found = world.server.objects[path("deployments", "web")]
-    world.put(path("deployments", "web"), {**found, "metadata": {"ownerReferences": owners}})
+    result = world.server.objects[path("deployments", "web")]
+    world.put(path("deployments", "web"), {**result, "metadata": {"ownerReferences": owners}})
     world.add_vpa("1200m")
     world.add_buffer()
 
@@ -337,8 +337,8 @@ def cron_world(labels: Document, pods: int) -> World:
     world.add_workload("nightly-1", 2, "jobs", pods=pods)
     owner = {"apiVersion": "batch/v1", "kind": "CronJob", "name": "nightly", "uid": "u", "controller": True}
     where = path("jobs", "nightly-1")
-    found = world.server.objects[where]
-    world.put(where, {**found, "metadata": {**found["metadata"], "ownerReferences": [owner]}})
+    result = world.server.objects[where]
+    world.put(where, {**result, "metadata": {**result["metadata"], "ownerReferences": [owner]}})
     world.add_buffer(**target("Job", "nightly-1", "batch/v1"), capacity={"replicas": {"exactly": 2}})
     return world
 

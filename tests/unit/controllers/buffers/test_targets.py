@@ -38,8 +38,8 @@ class Answering(Games):
 
     def read(self, document: Mapping[str, Any]) -> TargetReading:
         del document
-        answer: TargetReading = self._answer
-        return answer
+        response: TargetReading = self._answer
+        return response
 
 
 class NoKind:
@@ -134,9 +134,9 @@ def test_entry_points_are_loaded_and_broken_ones_skipped() -> None:
         entry("d-games", "Games"),
         entry("e-again", "Games"),
     ]
-    found = load_target_kinds(announced)
-    assert list(found) == [("example.com", "Game")]
-    assert isinstance(found["example.com", "Game"], Games)
+    result = load_target_kinds(announced)
+    assert list(result) == [("example.com", "Game")]
+    assert isinstance(result["example.com", "Game"], Games)
 
 
 def test_without_plugins_there_are_no_target_kinds() -> None:

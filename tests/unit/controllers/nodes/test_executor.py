@@ -86,8 +86,8 @@ def removing_and_waiting() -> tuple[ShrinkingCluster, AutoscalerMemory]:
 
 
 def plan(cluster: ShrinkingCluster, provider: SlowProvider, memory: AutoscalerMemory, now: float) -> PassPlans:
-    given = PassInput((provider.state(),), (), memory, now)
-    return plan_pass(cluster.snapshot, given, AutoscalerSettings())
+    pass_input = PassInput((provider.state(),), (), memory, now)
+    return plan_pass(cluster.snapshot, pass_input, AutoscalerSettings())
 
 
 def test_a_release_in_the_same_group_does_not_add_to_an_order() -> None:
@@ -115,11 +115,11 @@ def test_an_order_is_confirmed_although_the_group_released_an_instance_since() -
 
 def test_a_failed_instance_is_released_after_the_order_of_its_group() -> None:
     provider = SlowProvider("small-1", "small-2")
-    why = DetailedReason(INSTANCE_FAILED)
+    reason = DetailedReason(INSTANCE_FAILED)
     order = NodeOrder("small", 1, 3, DetailedReason(FOR_PODS))
     up = ScaleUpPlan(
         orders=(order,),
-        releases=(ReleaseFailedInstance("small", "small-2", why),),
+        releases=(ReleaseFailedInstance("small", "small-2", reason),),
         pods=(),
         buffers=(),
         notes={},

@@ -94,8 +94,8 @@ class Boasting(KwokProvider):
     """It counts a node that it never shows."""
 
     async def groups(self, now: float, /) -> Groups:
-        told = await super().groups(now)
-        return Groups(tuple(msgspec.structs.replace(state, target=state.target + 1) for state in told.states))
+        reported = await super().groups(now)
+        return Groups(tuple(msgspec.structs.replace(state, target=state.target + 1) for state in reported.states))
 
 
 def test_a_lost_order_counts_once() -> None:
@@ -426,8 +426,8 @@ def test_conditions_of_another_autoscaler_on_unmanaged_buffers_stay() -> None:
     world = World(scope={"ignored_vpa_object_namespaces": ("shop",)})
     world.add_buffer(chunks=1)
     status = world.buffer()
-    said = {"type": "Provisioned", "status": "True", "reason": "BufferProvisioned", "message": ""}
-    world.edit_buffer(status={**status, "conditions": [*status["conditions"], said]})
+    reason = {"type": "Provisioned", "status": "True", "reason": "BufferProvisioned", "message": ""}
+    world.edit_buffer(status={**status, "conditions": [*status["conditions"], reason]})
 
     async def play(_: NodeController) -> None:
         await world.wait(30)

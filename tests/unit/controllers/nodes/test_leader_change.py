@@ -126,8 +126,8 @@ def test_the_condition_has_the_generation_that_was_translated() -> None:
 
     def said() -> tuple[str, int]:
         status = world.server.objects[f"{BUFFERS}/spare"]["status"]
-        (told,) = (condition for condition in status["conditions"] if condition["type"] == "Provisioned")
-        return told["status"], told["observedGeneration"]
+        (reported,) = (condition for condition in status["conditions"] if condition["type"] == "Provisioned")
+        return reported["status"], reported["observedGeneration"]
 
     async def play(_: NodeController) -> None:
         world.add_buffer(chunks=1)

@@ -57,11 +57,11 @@ def waited(*written: WriteOutcome, show: Callable[[Nodes], None], before: tuple[
         nodes.show(name, "5")
 
     async def main() -> float:
-        echoes = PendingNodeWrites(cast("Informer[Node]", nodes))
-        echoes.subscribe()
+        writes = PendingNodeWrites(cast("Informer[Node]", nodes))
+        writes.subscribe()
         clock = asyncio.get_running_loop().time
         asyncio.get_running_loop().call_later(1.0, show, nodes)
-        await echoes.wait_for(written)
+        await writes.wait_for(written)
         return clock()
 
     return virtual_time.run(main()), nodes
@@ -76,16 +76,16 @@ def test_a_wait_ends_when_the_last_write_is_observed() -> None:
         nodes.show("b", "9")
         nodes.show("c", gone=True)
 
-    took, _ = waited(created("a"), patched, deleted, show=show, before=("b", "c"))
-    assert took == 1.0
+    elapsed, _ = waited(created("a"), patched, deleted, show=show, before=("b", "c"))
+    assert elapsed == 1.0
 
 
 def test_a_wait_for_unobserved_writes_times_out() -> None:
-    took, _ = waited(created("a"), created("never"), show=lambda nodes: nodes.show("a"))
-    assert took == 5.0
+    elapsed, _ = waited(created("a"), created("never"), show=lambda nodes: nodes.show("a"))
+    assert elapsed == 5.0
     older = applied(PatchObject(Target(NODES, "b", uid="b"), merge_patch({})), "9")
-    took, _ = waited(older, show=lambda nodes: nodes.show("b", "8"), before=("b",))
-    assert took == 5.0
+    elapsed, _ = waited(older, show=lambda nodes: nodes.show("b", "8"), before=("b",))
+    assert elapsed == 5.0
 
 
 def test_a_change_of_a_node_is_compared_only_with_the_writes_of_that_node() -> None:
@@ -96,6 +96,6 @@ def test_a_change_of_a_node_is_compared_only_with_the_writes_of_that_node() -> N
         for at, name in enumerate(names):
             asyncio.get_running_loop().call_later(at / 1000, nodes.show, name)
 
-    took, nodes = waited(*map(created, names), show=show)
-    assert took < 2.0
+    elapsed, nodes = waited(*map(created, names), show=show)
+    assert elapsed < 2.0
     assert nodes.asked <= 3 * len(names)

@@ -42,8 +42,8 @@ class Lying(KwokProvider):
         self._figures = figures
 
     async def groups(self, now: float, /) -> Groups:
-        told = await super().groups(now)
-        return Groups(tuple(self._spoiled(state) for state in told.states), told.problems)
+        reported = await super().groups(now)
+        return Groups(tuple(self._spoiled(state) for state in reported.states), reported.problems)
 
     def _spoiled(self, state: GroupState) -> GroupState:
         if state.group.name != "small":
@@ -252,8 +252,8 @@ class Mute(KwokProvider):
         return await self._said("groups", super().groups(now))
 
     async def _said(self, call: str, answer: Awaitable[T]) -> T:
-        found = await answer
-        return found if call != self._silent else None  # type: ignore[return-value]
+        result = await answer
+        return result if call != self._silent else None  # type: ignore[return-value]
 
 
 @pytest.mark.parametrize("call", ["order", "tend", "groups"])

@@ -63,8 +63,8 @@ def written(call: str, refused: str = "") -> tuple[list[str], list[bool]]:
 
     async def main() -> list[bool]:
         if call == "tend":
-            due, outcomes = await providing.tend(0.0)
-            assert due == 60
+            next_at, outcomes = await providing.tend(0.0)
+            assert next_at == 60
         elif call == "order":
             outcomes = (await providing.order("small", 3, 0.0)).outcomes
         else:
@@ -83,8 +83,8 @@ def test_all_steps_are_written_in_their_order(call: str) -> None:
 @pytest.mark.parametrize("call", ["order", "release", "tend"])
 @pytest.mark.parametrize("refused", ["a-1", "a-2"])
 def test_a_step_with_a_failed_write_is_finished_and_later_steps_are_skipped(call: str, refused: str) -> None:
-    there, applied = written(call, refused)
-    assert there == [each for each in ("a-1", "a-2") if each != refused]
+    existing, applied = written(call, refused)
+    assert existing == [each for each in ("a-1", "a-2") if each != refused]
     assert sorted(applied) == [False, True]
 
 

@@ -91,8 +91,8 @@ def test_unneeded_nodes_are_tainted_drained_and_deleted() -> None:
         await world.wait(120)
         assert len(world.nodes()) == 1
         assert not world.pending()
-        [left] = world.nodes()
-        assert world.taints(left) == []
+        [remaining] = world.nodes()
+        assert world.taints(remaining) == []
 
     world.run(play)
     assert world.metric("trellis_nodes_released_total", group="small") == 2
@@ -264,8 +264,8 @@ def test_notes_about_a_group_are_logged_when_they_begin(caplog: pytest.LogCaptur
 
     world.run(play)
     assert len(world.nodes()) == 1
-    said = [record for record in caplog.records if record.getMessage() == "a group is not as it should be"]
-    assert len(said) == 1
+    reason = [record for record in caplog.records if record.getMessage() == "a group is not as it should be"]
+    assert len(reason) == 1
 
 
 def test_a_pod_that_loses_its_nomination_gets_a_node_at_once() -> None:

@@ -159,19 +159,19 @@ def test_names_of_managed_templates_never_collide() -> None:
 
 def test_a_buffer_is_exported_as_a_capacity_buffer_with_a_template() -> None:
     spec = a_spec(app(cpu="1"), initContainers=[app("init", cpu="1")], priority=7, priorityClassName="high")
-    found_elsewhere = export_buffer("web", translated(replica_buffer(exactly=3), found(spec=spec)))
-    assert found_elsewhere is not None
-    name = found_elsewhere.template["metadata"]["name"]
-    assert found_elsewhere.spec == {
+    facts = export_buffer("web", translated(replica_buffer(exactly=3), found(spec=spec)))
+    assert facts is not None
+    name = facts.template["metadata"]["name"]
+    assert facts.spec == {
         "provisioningStrategy": "buffer.x-k8s.io/active-capacity",
         "podTemplateRef": {"name": name},
         "replicas": 3,
     }
     assert name != managed_template_name("web")
-    template = convert_object(found_elsewhere.template, PodTemplate).template
+    template = convert_object(facts.template, PodTemplate).template
     assert template.metadata.labels == {"app": "web", "pod-template-hash": "abc"}
     assert template.spec.priority is None
-    written = found_elsewhere.template["template"]["spec"]
+    written = facts.template["template"]["spec"]
     assert all(container["image"] for container in (*written["containers"], *written["initContainers"]))
 
 
@@ -192,9 +192,9 @@ def test_a_pod_of_the_template_meets_the_restricted_pod_security_standard() -> N
     requests = {"cpu": "1", "example.com/gpu": "2"}
     first = {"name": "app", "resources": {"requests": requests}}
     spec = a_spec(first, app("helper"), resources={"requests": {"memory": "1Gi"}})
-    said = export_buffer("web", translated(replica_buffer(exactly=1), found(spec=spec)))
-    assert said is not None
-    written = said.template["template"]["spec"]
+    reason = export_buffer("web", translated(replica_buffer(exactly=1), found(spec=spec)))
+    assert reason is not None
+    written = reason.template["template"]["spec"]
     first, second = written["containers"]
     assert first["resources"] == {"requests": requests, "limits": requests}
     assert second["resources"] == {}

@@ -125,14 +125,14 @@ def test_an_unusable_buffer_has_a_reason_and_no_chunks(document: Any, facts: Tra
 @pytest.mark.req("BF-19")
 def test_other_types_and_kinds_set_aside_are_not_translated() -> None:
     foreign = meaning(buffer(targetRef=TARGET, type="example.com/warm", capacity={"replicas": {"exactly": 1}}))
-    said = find_skip_reason(foreign, SETTINGS)
-    assert said is not None
-    assert said.reason is OTHER_TYPE
-    ours = meaning(replica_buffer(exactly=1))
-    assert find_skip_reason(ours, SETTINGS) is None
-    said = find_skip_reason(ours, BufferSettings(set_aside=frozenset({"Deployment"})))
-    assert said is not None
-    assert said.reason is KIND_SET_ASIDE
+    reason = find_skip_reason(foreign, SETTINGS)
+    assert reason is not None
+    assert reason.reason is OTHER_TYPE
+    managed = meaning(replica_buffer(exactly=1))
+    assert find_skip_reason(managed, SETTINGS) is None
+    reason = find_skip_reason(managed, BufferSettings(set_aside=frozenset({"Deployment"})))
+    assert reason is not None
+    assert reason.reason is KIND_SET_ASIDE
 
 
 def test_the_chunks_of_a_buffer_are_limited_with_a_reason() -> None:
@@ -218,9 +218,9 @@ def test_the_fewest_chunks_cover_the_rest_in_every_resource() -> None:
 
 @pytest.mark.req("BF-52")
 def test_live_pods_fill_a_buffer_with_their_requests() -> None:
-    running, done = a_pod(ONE_CORE), a_pod(ONE_CORE, status={"phase": "Succeeded"})
+    running, completed = a_pod(ONE_CORE), a_pod(ONE_CORE, status={"phase": "Succeeded"})
     leaving = a_pod(ONE_CORE, deletionTimestamp="2026-11-18T11:00:00Z")
-    filled = sum_filling_pods([running, done, leaving, *(a_pod(ONE_CORE) for _ in range(3))])
+    filled = sum_filling_pods([running, completed, leaving, *(a_pod(ONE_CORE) for _ in range(3))])
     assert filled == {"cpu": 4_000, "pods": 4}
     assert translated(dedicated(), TranslationFacts(filled=filled)).chunks == 6
 

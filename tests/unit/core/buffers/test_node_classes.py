@@ -34,12 +34,12 @@ SMALLEST = NodeClassFacts(3, {"cpu": 7_900, "memory": 2**35}, {"cpu": 15_900, "m
 SPOT = {"key": "spot", "value": "yes", "effect": "NoSchedule"}
 
 
-def of(nodes: Sequence[Node], labels: dict[str, str], **more: Any) -> NodeClassFacts:
-    return observe_node_class(NodeTable(nodes), {node.metadata.name: node for node in nodes}, labels, **more)
+def of(nodes: Sequence[Node], labels: dict[str, str], **fields: Any) -> NodeClassFacts:
+    return observe_node_class(NodeTable(nodes), {node.metadata.name: node for node in nodes}, labels, **fields)
 
 
-def pool(name: str, cpu: str, memory: str = "32Gi", **more: Any) -> Node:
-    return a_node(name, cpu, memory, **{"karpenter.sh__nodepool": "spot", **more})
+def pool(name: str, cpu: str, memory: str = "32Gi", **fields: Any) -> Node:
+    return a_node(name, cpu, memory, **{"karpenter.sh__nodepool": "spot", **fields})
 
 
 @pytest.mark.req("BF-29")
@@ -175,22 +175,22 @@ def test_an_unknown_kind_is_not_ready() -> None:
 
 def test_the_smallest_node_has_the_least_of_every_resource_without_daemon_set_pods() -> None:
     nodes = [pool("n1", "8", "16Gi"), pool("n2", "4", "64Gi"), a_node("n3", "1", "1Gi")]
-    found = of(nodes, {POOL: "spot"})
-    assert (found.count, found.least) == (2, {"cpu": 4_000, "memory": 16 * 2**30})
-    assert found.most == {"cpu": 8_000, "memory": 64 * 2**30}
-    kept = {"cpu": np.full(NodeTable(nodes).numbers_end, 100, dtype=np.int64)}
-    assert of(nodes, {POOL: "spot"}, reserved=kept).least["cpu"] == 3_900
+    result = of(nodes, {POOL: "spot"})
+    assert (result.count, result.least) == (2, {"cpu": 4_000, "memory": 16 * 2**30})
+    assert result.most == {"cpu": 8_000, "memory": 64 * 2**30}
+    reserved = {"cpu": np.full(NodeTable(nodes).numbers_end, 100, dtype=np.int64)}
+    assert of(nodes, {POOL: "spot"}, reserved=reserved).least["cpu"] == 3_900
     assert of(nodes, {POOL: "other"}) == NodeClassFacts()
 
 
 def test_a_node_without_allocatable_does_not_decide_the_chunk_size() -> None:
     nodes = [pool("n1", "8", "16Gi"), pool("broken", "0", "0"), pool("full", "4", "16Gi")]
     full = NodeTable(nodes)
-    kept = {"cpu": np.zeros(full.numbers_end, dtype=np.int64)}
-    kept["cpu"][full.find("full")] = 4_000
-    found = of(nodes, {POOL: "spot"}, reserved=kept)
-    assert (found.count, found.least) == (3, {"cpu": 8_000, "memory": 16 * 2**30})
-    assert translated(class_buffer(), TranslationFacts(nodes=found)).chunks == 5
+    reserved = {"cpu": np.zeros(full.numbers_end, dtype=np.int64)}
+    reserved["cpu"][full.find("full")] = 4_000
+    result = of(nodes, {POOL: "spot"}, reserved=reserved)
+    assert (result.count, result.least) == (3, {"cpu": 8_000, "memory": 16 * 2**30})
+    assert translated(class_buffer(), TranslationFacts(nodes=result)).chunks == 5
     nothing = of(nodes[1:2], {POOL: "spot"})
     assert translated(class_buffer(), TranslationFacts(nodes=nothing)).ready.reason is NODE_CLASS_WITHOUT_ROOM
 
@@ -243,7 +243,7 @@ def test_chunks_of_a_selector_that_matches_no_node_tolerate_no_taints() -> None:
 @pytest.mark.req("BF-16")
 def test_the_number_of_nodes_does_not_change_chunks() -> None:
     nodes = [pool(f"n{number}", "8") for number in range(10)]
-    few, many = (
+    few, several = (
         translated(class_buffer(), TranslationFacts(nodes=of(some, {POOL: "spot"}))) for some in (nodes[:1], nodes)
     )
-    assert few == many
+    assert few == several

@@ -48,8 +48,8 @@ def within_totals(document: Document, facts: TranslationFacts) -> Iterator[tuple
 @pytest.mark.req("BF-25")
 @given(cpu=cores, memory=bytes_, chunk=st.dictionaries(st.sampled_from(["cpu", "memory"]), cores), facts=nodes())
 def test_chunks_together_never_exceed_the_totals(cpu: Any, memory: Any, chunk: Any, facts: NodeClassFacts) -> None:
-    for more in ({}, {"perChunkResources": chunk}):
-        document = class_buffer(totalCpu=cpu, totalMem=memory, **more)
+    for fields in ({}, {"perChunkResources": chunk}):
+        document = class_buffer(totalCpu=cpu, totalMem=memory, **fields)
         assert all(sum_ <= total for sum_, total in within_totals(document, TranslationFacts(nodes=facts)))
 
 
@@ -67,8 +67,8 @@ def test_derived_chunks_fit_the_smallest_node_and_are_as_few_as_that_allows(
     assert Quantity.parse(requests.get("memory", 0)) <= Quantity.from_units(facts.least["memory"])
     assert (made.is_ready, made.chunks > 0) == (True, True)
     fewer = made.chunks - 1
-    room = (Quantity.from_milli(facts.least["cpu"]) * fewer, Quantity.from_units(facts.least["memory"]) * fewer)
-    assert totals.cpu > room[0] or totals.memory > room[1]
+    capacity = (Quantity.from_milli(facts.least["cpu"]) * fewer, Quantity.from_units(facts.least["memory"]) * fewer)
+    assert totals.cpu > capacity[0] or totals.memory > capacity[1]
 
 
 @pytest.mark.req("BF-22")
@@ -131,8 +131,8 @@ def test_a_published_pod_has_the_same_demand_and_only_scheduling_fields(seed: in
         assert set(container["resources"]) <= {"requests"}
     published = build_status(made, None, 1, 0.0)["podBasedBufferSpec"]["podSpec"]
     assert _demand(published) == _demand(spec)
-    again = translated(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": published}}))
-    assert again.pod_spec == published
+    repeated = translated(buffer(capacity={"pods": {"replicaNum": 1, "podSpec": published}}))
+    assert repeated.pod_spec == published
 
 
 def _demand(spec: Document) -> Demand:

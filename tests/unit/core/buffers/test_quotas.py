@@ -18,12 +18,12 @@ KEY = ("ns", "web")
 ONE_CORE = a_spec(app(cpu="1", memory="1Gi"))
 
 
-def pods(count: int, spec: Document = ONE_CORE, **more: Any) -> Translation:
-    return translated(buffer(capacity={"pods": {"replicaNum": count, "podSpec": spec}}, **more))
+def pods(count: int, spec: Document = ONE_CORE, **fields: Any) -> Translation:
+    return translated(buffer(capacity={"pods": {"replicaNum": count, "podSpec": spec}}, **fields))
 
 
-def left(count: int, *quotas: ResourceQuota, spec: Document = ONE_CORE, **more: Any) -> Translation:
-    return apply_quotas({KEY: (0.0, pods(count, spec, **more))}, quotas)[KEY]
+def left(count: int, *quotas: ResourceQuota, spec: Document = ONE_CORE, **fields: Any) -> Translation:
+    return apply_quotas({KEY: (0.0, pods(count, spec, **fields))}, quotas)[KEY]
 
 
 def claim(name: str, created: float, chunks: int) -> QuotaClaim:
@@ -52,18 +52,18 @@ def test_without_quotas_all_chunks_are_kept() -> None:
     ],
 )
 def test_a_quota_limits_chunks_to_its_remainder(hard: Document, used: Document, chunks: int) -> None:
-    found = left(10, a_quota("compute", hard, used))
-    assert (found.requested, found.chunks) == (10, chunks)
-    assert (found.limited is not None) is (chunks < 10)
+    result = left(10, a_quota("compute", hard, used))
+    assert (result.requested, result.chunks) == (10, chunks)
+    assert (result.limited is not None) is (chunks < 10)
 
 
 def test_the_limiting_quota_is_named_and_the_buffer_stays_ready() -> None:
     quotas = (a_quota("b", {"cpu": "3"}), a_quota("a", {"pods": "3"}), a_quota("c", {"cpu": "5"}))
-    found = left(10, *quotas)
-    assert found.is_ready
-    assert found.limited is not None
-    assert found.limited.reason is LIMITED_BY_QUOTAS
-    assert str(found.limited) == "chunks limited from 10 to 3 by quotas: a, b"
+    result = left(10, *quotas)
+    assert result.is_ready
+    assert result.limited is not None
+    assert result.limited.reason is LIMITED_BY_QUOTAS
+    assert str(result.limited) == "chunks limited from 10 to 3 by quotas: a, b"
 
 
 def test_limits_count_where_the_pod_has_some() -> None:
@@ -143,8 +143,8 @@ def test_the_oldest_buffer_is_served_first() -> None:
 
 
 def test_of_equally_old_buffers_the_first_by_name_is_served_first() -> None:
-    found = allot_quotas([claim("b", 1.0, 4), claim("a", 1.0, 4)], [a_quota("compute", {"cpu": "5"})])
-    assert [found["ns", name].chunks for name in "ab"] == [4, 1]
+    result = allot_quotas([claim("b", 1.0, 4), claim("a", 1.0, 4)], [a_quota("compute", {"cpu": "5"})])
+    assert [result["ns", name].chunks for name in "ab"] == [4, 1]
 
 
 def test_a_keep_minimum_buffer_may_have_the_whole_quota_in_spite_of_its_usage() -> None:
@@ -156,6 +156,6 @@ def test_a_keep_minimum_buffer_may_have_the_whole_quota_in_spite_of_its_usage() 
 
 def test_a_buffer_that_is_not_ready_takes_nothing_from_the_others() -> None:
     made: dict[ClaimKey, tuple[float, Translation]] = {("ns", "a"): (1.0, pods(3, {})), ("ns", "b"): (2.0, pods(3))}
-    found = apply_quotas(made, [a_quota("compute", {"cpu": "3"})])
-    assert [found["ns", name].chunks for name in "ab"] == [0, 3]
-    assert found["ns", "a"] == made["ns", "a"][1]
+    result = apply_quotas(made, [a_quota("compute", {"cpu": "3"})])
+    assert [result["ns", name].chunks for name in "ab"] == [0, 3]
+    assert result["ns", "a"] == made["ns", "a"][1]

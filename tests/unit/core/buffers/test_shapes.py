@@ -29,9 +29,9 @@ def given(spec: Any) -> dict[str, Any]:
     return buffer(capacity={"pods": {"replicaNum": 1, "podSpec": spec}})
 
 
-def created(name: str, minute: int, **more: Any) -> Any:
-    document = a_pod(name=name, creationTimestamp=f"2026-11-18T11:{minute:02}:00Z", **more.pop("metadata", {}))
-    return msgspec.structs.replace(document, status=msgspec.structs.replace(document.status, **more))
+def created(name: str, minute: int, **fields: Any) -> Any:
+    document = a_pod(name=name, creationTimestamp=f"2026-11-18T11:{minute:02}:00Z", **fields.pop("metadata", {}))
+    return msgspec.structs.replace(document, status=msgspec.structs.replace(document.status, **fields))
 
 
 @pytest.mark.req("BF-12")
@@ -80,7 +80,7 @@ def test_a_refused_template_is_used_as_written_with_a_note() -> None:
 @pytest.mark.req("BF-07")
 def test_only_scheduling_fields_are_published() -> None:
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
-    kept = {
+    scheduling_fields = {
         "nodeSelector": {"disk": "ssd"},
         "affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": AWAY}},
         "schedulerName": "default-scheduler",
@@ -109,20 +109,20 @@ def test_only_scheduling_fields_are_published() -> None:
             for key in ("not-ready", "unreachable")
         ),
     ]
-    made = translated(TWO, found(spec=a_spec(container, **kept, **dropped, tolerations=tolerations)))
+    made = translated(TWO, found(spec=a_spec(container, **scheduling_fields, **dropped, tolerations=tolerations)))
     assert made.pod_spec == {
         "containers": [{"name": "app", "ports": [port], "resources": {"requests": {"cpu": "1"}}}],
         "tolerations": tolerations[:1],
-        **kept,
+        **scheduling_fields,
     }
     assert made.notes == ()
 
 
 def test_the_labels_of_a_chunk_are_those_that_all_pods_share() -> None:
-    one = {"statefulset.kubernetes.io/pod-name": "db-3", "apps.kubernetes.io/pod-index": "3"}
+    per_pod_labels = {"statefulset.kubernetes.io/pod-name": "db-3", "apps.kubernetes.io/pod-index": "3"}
     # The API server copies these from the node that a pod is bound to.
     place = {"topology.kubernetes.io/zone": "zone-b", "topology.kubernetes.io/region": "region-1"}
-    pod = a_pod(labels={"app": "db", "controller-revision-hash": "x", **one, **place})
+    pod = a_pod(labels={"app": "db", "controller-revision-hash": "x", **per_pod_labels, **place})
     assert translated(TWO, found(pod=pod)).labels == {"app": "db", "controller-revision-hash": "x"}
 
 

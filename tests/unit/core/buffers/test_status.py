@@ -18,10 +18,10 @@ LATER = NOON + 3_600
 def stored(status: Document) -> BufferStatus:
     """As the API server gives it back, beside what the node autoscaler has written."""
     provisioned = {"type": "Provisioned", "status": "True", "lastTransitionTime": "2026-11-18T12:00:00Z"}
-    kept = {name: value for name, value in status.items() if value is not None}
+    fields = {name: value for name, value in status.items() if value is not None}
     document = {
-        **kept,
-        "conditions": [*kept["conditions"], provisioned],
+        **fields,
+        "conditions": [*fields["conditions"], provisioned],
         "lastFullyProvisioned": "2026-11-18T12:00:00Z",
     }
     return msgspec.json.decode(msgspec.json.encode(document), type=BufferStatus)

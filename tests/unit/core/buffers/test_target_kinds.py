@@ -31,10 +31,10 @@ def test_claims_of_a_stateful_set_replace_volumes_of_the_same_name() -> None:
         "volumeClaimTemplates": [{"metadata": {"name": "data"}}],
     }
     document = {"metadata": {"name": "db"}, "spec": spec}
-    found = template_in(document)
-    assert found is not None
+    result = template_in(document)
+    assert result is not None
     claim = {"name": "data", "persistentVolumeClaim": {"claimName": "data-db-0"}}
-    assert found["spec"]["volumes"] == [{"name": "tmp", "emptyDir": {}}, claim]
+    assert result["spec"]["volumes"] == [{"name": "tmp", "emptyDir": {}}, claim]
     assert len(spec["template"]["spec"]["volumes"]) == 2
 
 
@@ -51,8 +51,8 @@ def test_a_selector_is_read_as_a_deployment_writes_it() -> None:
 @pytest.mark.req("BF-13")
 def test_the_last_shape_counts_where_there_is_neither_pod_nor_template() -> None:
     last = a_template(a_spec(app(cpu="3")))
-    found = translated(EXACTLY, TranslationFacts(TargetFacts(0, last=last)))
-    assert (found.chunks, requests_of(found)["cpu"], found.is_ready) == (2, "3", True)
+    result = translated(EXACTLY, TranslationFacts(TargetFacts(0, last=last)))
+    assert (result.chunks, requests_of(result)["cpu"], result.is_ready) == (2, "3", True)
     template = a_template(a_spec(app(cpu="1")))
     assert (
         requests_of(translated(EXACTLY, TranslationFacts(TargetFacts(0, template=template, last=last))))["cpu"] == "1"

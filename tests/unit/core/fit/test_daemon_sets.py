@@ -37,8 +37,8 @@ def test_each_daemon_set_pod_uses_capacity_of_its_nodes() -> None:
         daemons("1", nodeSelector={"kind": "gpu"}),
         daemons("2", tolerations=[{"operator": "Exists"}]),
     ]
-    found = place_daemon_pods(table, used, map(build_daemon_demand, sets))
-    assert [table.names(mask) for mask in found] == [["plain", "gpu"], ["gpu"], ["plain", "gpu", "guarded"]]
+    result = place_daemon_pods(table, used, map(build_daemon_demand, sets))
+    assert [table.names(mask) for mask in result] == [["plain", "gpu"], ["gpu"], ["plain", "gpu", "guarded"]]
     assert dict(zip(table.names(table.exists), used.free("cpu").tolist(), strict=True)) == {
         "plain": 1500,
         "gpu": 500,
@@ -50,8 +50,10 @@ def test_each_daemon_set_pod_uses_capacity_of_its_nodes() -> None:
 def test_a_daemon_set_pod_that_does_not_fit_uses_no_capacity() -> None:
     table = NodeTable([node("small", cpu="1"), node("large")])
     used = Occupancy(table)
-    found = place_daemon_pods(table, used, [build_daemon_demand(daemons("800m")), build_daemon_demand(daemons("300m"))])
-    assert [table.names(mask) for mask in found] == [["small", "large"], ["large"]]
+    result = place_daemon_pods(
+        table, used, [build_daemon_demand(daemons("800m")), build_daemon_demand(daemons("300m"))]
+    )
+    assert [table.names(mask) for mask in result] == [["small", "large"], ["large"]]
     assert used.free("cpu").tolist() == [200, 2900]
 
 

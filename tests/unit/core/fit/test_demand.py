@@ -15,9 +15,9 @@ from trellis.core.fit.demand import ALL_ADDRESSES
 Json = dict[str, Any]
 
 
-def container(name: str, cpu: str = "", memory: str = "", **more: Any) -> Json:
+def container(name: str, cpu: str = "", memory: str = "", **fields: Any) -> Json:
     requests = {key: text for key, text in (("cpu", cpu), ("memory", memory)) if text}
-    return {"name": name, "resources": {"requests": requests}} | more
+    return {"name": name, "resources": {"requests": requests}} | fields
 
 
 def demand(*containers: Json, instead: Any = None, **spec: Any) -> Demand:
@@ -25,9 +25,9 @@ def demand(*containers: Json, instead: Any = None, **spec: Any) -> Demand:
 
 
 def asked(*containers: Json, **spec: Any) -> dict[str, int]:
-    found = dict(demand(*containers, **spec).requests)
-    assert found.pop("pods") == 1
-    return found
+    result = dict(demand(*containers, **spec).requests)
+    assert result.pop("pods") == 1
+    return result
 
 
 def test_requests_are_the_sum_of_containers_or_the_largest_init_container() -> None:
@@ -46,16 +46,16 @@ def test_a_sidecar_runs_beside_the_containers_and_beside_the_init_containers_aft
 
 def test_pod_level_requests_replace_those_of_containers() -> None:
     app = container("app", "1", "1Gi")
-    whole = {"requests": {"cpu": "3", "example.com/gpu": "9"}}
-    assert asked(app, resources=whole, overhead={"cpu": "250m", "memory": "1Mi"}) == {
+    pod_level = {"requests": {"cpu": "3", "example.com/gpu": "9"}}
+    assert asked(app, resources=pod_level, overhead={"cpu": "250m", "memory": "1Mi"}) == {
         "cpu": 3250,
         "memory": 2**30 + 2**20,
     }
 
 
 def test_a_pod_level_limit_is_the_request_where_no_container_requests() -> None:
-    whole = {"limits": {"cpu": "3", "memory": "2Gi", "hugepages-2Mi": "4Mi"}}
-    assert asked(container("app", memory="1Gi"), resources=whole) == {
+    pod_level = {"limits": {"cpu": "3", "memory": "2Gi", "hugepages-2Mi": "4Mi"}}
+    assert asked(container("app", memory="1Gi"), resources=pod_level) == {
         "cpu": 3000,
         "memory": 2**30,
         "hugepages-2Mi": 2**22,
@@ -79,8 +79,8 @@ def test_a_pod_without_requests_needs_only_a_pod_slot() -> None:
 def test_overrides_replace_the_requests_of_the_spec() -> None:
     raised = {"app": {"cpu": 4000}, "mesh": {"cpu": 1000, "memory": 5}}
     sidecar = container("mesh", "500m", restartPolicy="Always")
-    found = demand(container("app", "1", "10"), instead=raised, initContainers=[sidecar])
-    assert found.requests == {"cpu": 5000, "memory": 15, "pods": 1}
+    result = demand(container("app", "1", "10"), instead=raised, initContainers=[sidecar])
+    assert result.requests == {"cpu": 5000, "memory": 15, "pods": 1}
 
 
 def test_an_unreadable_amount_is_refused_with_its_path() -> None:
@@ -113,8 +113,8 @@ def test_host_ports_are_those_of_containers_that_keep_running() -> None:
         container("setup", ports=[{"hostPort": 1}]),
         container("mesh", restartPolicy="Always", ports=[{"hostPort": 2}]),
     ]
-    found = demand(container("app", ports=[{"containerPort": 80, "hostPort": 8080}]), initContainers=starting)
-    assert [port.port for port in found.ports] == [2, 8080]
+    result = demand(container("app", ports=[{"containerPort": 80, "hostPort": 8080}]), initContainers=starting)
+    assert [port.port for port in result.ports] == [2, 8080]
     host = demand(container("app", ports=[{"containerPort": 80, "protocol": ""}]), hostNetwork=True)
     assert [tuple(port) for port in host.ports] == [("TCP", 80, ALL_ADDRESSES)]
 
@@ -124,9 +124,9 @@ def test_host_ports_are_those_of_containers_that_keep_running() -> None:
 
 def running(status: Json, **spec: Any) -> dict[str, int]:
     pod = {"spec": {"containers": [container("app", "2", "1Gi")]} | spec, "status": status}
-    found = dict(read_running_demand(msgspec.convert(pod, Pod)).requests)
-    assert found.pop("pods") == 1
-    return found
+    result = dict(read_running_demand(msgspec.convert(pod, Pod)).requests)
+    assert result.pop("pods") == 1
+    return result
 
 
 def test_a_pod_with_an_unreadable_amount_counts_as_a_pod_only() -> None:
@@ -138,7 +138,7 @@ def test_a_pod_with_an_unreadable_amount_counts_as_a_pod_only() -> None:
     )
 
 
-def resized(cpu: str, allocated: str, **more: Any) -> Json:
+def resized(cpu: str, allocated: str, **fields: Any) -> Json:
     return {
         "containerStatuses": [
             {
@@ -147,7 +147,7 @@ def resized(cpu: str, allocated: str, **more: Any) -> Json:
                 "allocatedResources": {"cpu": allocated, "memory": "1Gi"},
             }
         ],
-        **more,
+        **fields,
     }
 
 

@@ -88,34 +88,34 @@ def expression(key: str, operator: str, *values: str) -> Json:
 @given(RNGS)
 def test_filters_over_all_nodes_agree_with_those_for_one_node(rng: Random) -> None:
     nodes = [a_node(rng, f"n{at}") for at in range(rng.choice((1, 4, 9)))]
-    names = [each["metadata"]["name"] for each in nodes]
-    table = NodeTable(msgspec.convert(each, Node) for each in nodes)
+    names = [node["metadata"]["name"] for node in nodes]
+    table = NodeTable(msgspec.convert(node, Node) for node in nodes)
     placed: dict[str, list[Json]] = {name: [] for name in names}
     used = Occupancy(table)
     for _ in range(rng.choice((3, 8))):
         spec = a_pod_spec(rng, names, wild=True)
-        asked = Demand.of(msgspec.convert(spec, PodSpec))
+        pod_demand = Demand.of(msgspec.convert(spec, PodSpec))
         expected = {
-            "eligible": [each["metadata"]["name"] for each in nodes if fit.is_eligible(spec, each)],
-            "empty": [each["metadata"]["name"] for each in nodes if fit.fits(spec, each)],
+            "eligible": [node["metadata"]["name"] for node in nodes if fit.is_eligible(spec, node)],
+            "empty": [node["metadata"]["name"] for node in nodes if fit.fits(spec, node)],
             "now": [
-                each["metadata"]["name"] for each in nodes if fit.fits(spec, each, placed[each["metadata"]["name"]])
+                node["metadata"]["name"] for node in nodes if fit.fits(spec, node, placed[node["metadata"]["name"]])
             ],
         }
-        found = {
-            "eligible": on(table, find_eligible_nodes(table, asked)),
-            "empty": on(table, find_fitting_nodes(table, asked)),
-            "now": on(table, find_fitting_nodes(table, asked, used)),
+        result = {
+            "eligible": on(table, find_eligible_nodes(table, pod_demand)),
+            "empty": on(table, find_fitting_nodes(table, pod_demand)),
+            "now": on(table, find_fitting_nodes(table, pod_demand, used)),
         }
-        assert found == expected, spec
-        assert asked.requests == fit.pod_requests(spec) | {"pods": 1}
-        obstacles = explain_unfit_nodes(table, asked, used)
-        assert sum(obstacle.nodes for obstacle in obstacles) == len(nodes) - len(found["now"])
+        assert result == expected, spec
+        assert pod_demand.requests == fit.pod_requests(spec) | {"pods": 1}
+        obstacles = explain_unfit_nodes(table, pod_demand, used)
+        assert sum(obstacle.nodes for obstacle in obstacles) == len(nodes) - len(result["now"])
         assert all(obstacle.nodes > 0 for obstacle in obstacles)
         # Anywhere, fitting or not: a node may also be fuller than it should be.
-        where = rng.choice(found["now"] or names)
+        where = rng.choice(result["now"] or names)
         placed[where].append(spec)
-        used.add(table.find(where), asked)
+        used.add(table.find(where), pod_demand)
 
 
 @given(RNGS)
@@ -132,8 +132,10 @@ def test_a_table_after_changes_equals_one_made_at_once(rng: Random) -> None:
             current[name] = a_node(rng, name)
             table.update(msgspec.convert(current[name], Node))
         anew = NodeTable(msgspec.convert(each, Node) for each in current.values())
-        for spec, asked in zip(specs, demands, strict=True):
-            assert on(table, find_fitting_nodes(table, asked)) == on(anew, find_fitting_nodes(anew, asked)), spec
+        for spec, pod_demand in zip(specs, demands, strict=True):
+            assert on(table, find_fitting_nodes(table, pod_demand)) == on(anew, find_fitting_nodes(anew, pod_demand)), (
+                spec
+            )
 
 
 @given(RNGS)
@@ -143,13 +145,15 @@ def test_removing_pods_restores_the_previous_state(rng: Random) -> None:
     placed = [(rng.randrange(4), Demand.of(msgspec.convert(spec, PodSpec))) for spec in specs]
     at_once = Occupancy(table, placed[:4])
     step_by_step = Occupancy(table)
-    for number, asked in placed:
-        step_by_step.add(number, asked)
-    for number, asked in rng.sample(placed[4:], 4):
-        step_by_step.remove(number, asked)
+    for number, pod_demand in placed:
+        step_by_step.add(number, pod_demand)
+    for number, pod_demand in rng.sample(placed[4:], 4):
+        step_by_step.remove(number, pod_demand)
     assert np.array_equal(at_once.amounts, step_by_step.amounts)
-    for _, asked in placed:
-        assert np.array_equal(find_fitting_nodes(table, asked, at_once), find_fitting_nodes(table, asked, step_by_step))
+    for _, pod_demand in placed:
+        assert np.array_equal(
+            find_fitting_nodes(table, pod_demand, at_once), find_fitting_nodes(table, pod_demand, step_by_step)
+        )
 
 
 # The rules, by example
@@ -157,8 +161,8 @@ def test_removing_pods_restores_the_previous_state(rng: Random) -> None:
 
 def test_a_pod_needs_free_capacity_of_every_resource_and_a_pod_slot() -> None:
     table = NodeTable([node("small", cpu="1"), node("few", pods="1"), node("gpu", gpu="1")])
-    asked = demand({"cpu": "1", GPU: "1"})
-    assert on(table, find_fitting_nodes(table, asked)) == ["gpu"]
+    pod_demand = demand({"cpu": "1", GPU: "1"})
+    assert on(table, find_fitting_nodes(table, pod_demand)) == ["gpu"]
     assert on(table, find_fitting_nodes(table, demand({"cpu": "1"}))) == ["few", "gpu", "small"]
     used = Occupancy(table, [(table.find(name), demand({"cpu": "100m"})) for name in ("small", "few", "gpu")])
     assert on(table, find_fitting_nodes(table, demand({"cpu": "1"}), used)) == ["gpu"]
@@ -211,11 +215,11 @@ def test_absurd_amounts_fit_nowhere_without_an_error() -> None:
 )
 def test_a_host_port_is_used_by_one_pod_only(wanted: Json, held: Json, clash: bool) -> None:
     table = NodeTable([node("a"), node("b")])
-    asked, other = (demand(containers=[{"name": "app", "ports": [port]}]) for port in (wanted, held))
+    pod_demand, other = (demand(containers=[{"name": "app", "ports": [port]}]) for port in (wanted, held))
     used = Occupancy(table, [(table.find("a"), other)])
-    assert on(table, find_fitting_nodes(table, asked, used)) == (["b"] if clash else ["a", "b"])
+    assert on(table, find_fitting_nodes(table, pod_demand, used)) == (["b"] if clash else ["a", "b"])
     used.clear(table.find("a"))
-    assert on(table, find_fitting_nodes(table, asked, used)) == ["a", "b"]
+    assert on(table, find_fitting_nodes(table, pod_demand, used)) == ["a", "b"]
 
 
 def test_a_cordon_is_a_taint_that_can_be_tolerated() -> None:
@@ -319,7 +323,7 @@ def test_each_node_is_counted_for_the_first_filter_it_does_not_pass() -> None:
         ]
     )
     port = {"name": "app", "ports": [{"hostPort": 80}], "resources": {"requests": {"cpu": "2", GPU: "1"}}}
-    asked = demand(containers=[port], nodeSelector={"zone": "x"})
+    pod_demand = demand(containers=[port], nodeSelector={"zone": "x"})
     used = Occupancy(
         table,
         [
@@ -327,7 +331,7 @@ def test_each_node_is_counted_for_the_first_filter_it_does_not_pass() -> None:
             (table.find("full"), demand({"cpu": "3"})),
         ],
     )
-    assert explain_unfit_nodes(table, asked, used) == (
+    assert explain_unfit_nodes(table, pod_demand, used) == (
         UnfitNodes(NODE_CORDONED, 1),
         UnfitNodes(TAINT_NOT_TOLERATED, 1),
         UnfitNodes(NODE_NOT_SELECTED, 1),
@@ -336,8 +340,8 @@ def test_each_node_is_counted_for_the_first_filter_it_does_not_pass() -> None:
         UnfitNodes(HOST_PORT_TAKEN, 1),
         UnfitNodes(NODE_FULL, 1, "cpu"),
     )
-    assert on(table, find_fitting_nodes(table, asked, used)) == ["good"]
-    assert [str(each) for each in explain_unfit_nodes(table, asked)[-2:]] == [
+    assert on(table, find_fitting_nodes(table, pod_demand, used)) == ["good"]
+    assert [str(node) for node in explain_unfit_nodes(table, pod_demand)[-2:]] == [
         "1 NodeTooSmall (cpu)",
         f"1 NodeTooSmall ({GPU})",
     ]
@@ -411,16 +415,16 @@ def test_a_node_keeps_its_number_which_is_reused_after_its_removal() -> None:
 
 def test_the_next_query_sees_changed_labels_taints_and_amounts() -> None:
     table = NodeTable([node("a"), node("b", {"zone": "x"})])
-    asked = demand({GPU: "1"}, nodeSelector={"zone": "x"})
-    assert on(table, find_fitting_nodes(table, asked)) == []
+    pod_demand = demand({GPU: "1"}, nodeSelector={"zone": "x"})
+    assert on(table, find_fitting_nodes(table, pod_demand)) == []
     table.update(node("a", {"zone": "x"}, gpu="1"))
-    assert on(table, find_fitting_nodes(table, asked)) == ["a"]
+    assert on(table, find_fitting_nodes(table, pod_demand)) == ["a"]
     table.update(node("a", {"zone": "x"}, {"taints": [{"key": "k", "effect": "NoExecute"}]}, gpu="1"))
-    assert on(table, find_fitting_nodes(table, asked)) == []
+    assert on(table, find_fitting_nodes(table, pod_demand)) == []
     table.update(node("a", {"zone": "x"}))
-    assert explain_unfit_nodes(table, asked) == (UnfitNodes(NODE_TOO_SMALL, 2, GPU),)
+    assert explain_unfit_nodes(table, pod_demand) == (UnfitNodes(NODE_TOO_SMALL, 2, GPU),)
     table.update(node("b", {"zone": "y"}))
-    assert on(table, find_eligible_nodes(table, asked)) == ["a"]
+    assert on(table, find_eligible_nodes(table, pod_demand)) == ["a"]
 
 
 def test_a_table_grows_with_its_nodes_and_with_the_pods_placed_on_them() -> None:
@@ -440,8 +444,8 @@ def test_removed_nodes_leave_nothing_in_masks() -> None:
     for at in range(400):
         table.update(node(f"n{at}", {"host": f"n{at}"}, {"taints": [{"key": f"t{at}", "effect": "NoSchedule"}]}))
         for older in range(max(at - 3, 0), at + 1):
-            asked = demand(nodeSelector={"host": f"n{older}"}, tolerations=[{"key": f"t{older}"}])
-            assert on(table, find_eligible_nodes(table, asked)) == [f"n{older}"]
+            pod_demand = demand(nodeSelector={"host": f"n{older}"}, tolerations=[{"key": f"t{older}"}])
+            assert on(table, find_eligible_nodes(table, pod_demand)) == [f"n{older}"]
         if at >= 3:
             table.remove(f"n{at - 3}")
     assert table.capacity == 64
@@ -456,14 +460,14 @@ def test_label_values_of_removed_nodes_are_dropped() -> None:
     column: CodeColumn[str] = CodeColumn(4)
     for at in range(100):
         column.put(at % 2, f"v{at}")
-    asked: list[str] = []
+    pod_demand: list[str] = []
 
     def is_last(values: Mapping[str, int]) -> np.ndarray[Any, np.dtype[np.bool_]]:
-        asked.extend(values)
+        pod_demand.extend(values)
         return np.array([value == "v99" for value in (*values, None)])
 
     assert column.mask("last?", is_last).tolist() == [False, True, False, False]
-    assert len(asked) <= 8
+    assert len(pod_demand) <= 8
     column.reserve(5)
     assert column.mask("last?", is_last).tolist() == [False, True, False, False, False]
 

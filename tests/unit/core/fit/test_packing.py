@@ -68,13 +68,13 @@ def a_world(rng: Random) -> tuple[list[Json], list[Json]]:
 @given(RNGS)
 def test_packing_is_sequential_first_fit_by_the_rules_for_one_pod_and_one_node(rng: Random) -> None:
     nodes, pods = a_world(rng)
-    table = NodeTable(msgspec.convert(each, Node) for each in nodes)
-    read = [msgspec.convert(each, Pod) for each in pods]
+    table = NodeTable(msgspec.convert(node, Node) for node in nodes)
+    read = [msgspec.convert(pod, Pod) for pod in pods]
     groups = [(Demand.of(each.spec, metadata=each.metadata), rng.choice((0, 1, 3, 6))) for each in read]
-    by_name = {each["metadata"]["name"]: each for each in nodes}
+    by_name = {node["metadata"]["name"]: node for node in nodes}
     placed: list[tuple[str, Json]] = []
-    found = pack(table, Occupancy(table), groups, ExistingPods(table, namespaces=NAMESPACES))
-    for pod, (_, count), numbers in zip(pods, groups, found, strict=True):
+    result = pack(table, Occupancy(table), groups, ExistingPods(table, namespaces=NAMESPACES))
+    for pod, (_, count), numbers in zip(pods, groups, result, strict=True):
         expected: list[str] = []
         for _ in range(count):
             fitting = (name for name in by_name if fit.fits_beside(pod, by_name[name], by_name, placed, NAMESPACES))
@@ -89,14 +89,14 @@ def test_packing_is_sequential_first_fit_by_the_rules_for_one_pod_and_one_node(r
 @given(RNGS)
 def test_packing_leaves_the_same_state_as_adding_pods_one_by_one(rng: Random) -> None:
     nodes, pods = a_world(rng)
-    table = NodeTable(msgspec.convert(each, Node) for each in nodes)
+    table = NodeTable(msgspec.convert(node, Node) for node in nodes)
     read = [msgspec.convert(pod, Pod) for pod in pods]
     groups = [(Demand.of(each.spec, metadata=each.metadata), rng.choice((1, 4))) for each in read]
     order = np.array(rng.sample(range(len(nodes)), rng.randrange(1, len(nodes) + 1)))
     used, near = Occupancy(table), ExistingPods(table, namespaces=NAMESPACES)
     tried, beside = used.copy(), near.copy()
-    found = pack(table, tried, groups, beside, order)
-    for (demand, count), numbers in zip(groups, found, strict=True):
+    result = pack(table, tried, groups, beside, order)
+    for (demand, count), numbers in zip(groups, result, strict=True):
         for number in numbers.tolist():
             first = next(each for each in order.tolist() if find_fitting_nodes(table, demand, used, near)[each])
             assert number == first
@@ -153,15 +153,15 @@ def test_pods_with_anti_affinity_get_a_domain_each_and_exclude_later_groups() ->
 def test_nodes_are_tried_in_the_given_order() -> None:
     table = zones()
     order = np.array([table.find(name) for name in ("c1", "a2")])
-    found = pack(table, Occupancy(table), [(demand("3"), 4)], nodes=order)
-    assert [table.keys(each.tolist()) for each in found] == [["c1", "a2"]]
+    result = pack(table, Occupancy(table), [(demand("3"), 4)], nodes=order)
+    assert [table.keys(each.tolist()) for each in result] == [["c1", "a2"]]
 
 
 def test_packed_pods_can_be_removed() -> None:
-    table, asked = zones(), demand()
+    table, pod_demand = zones(), demand()
     used, near = Occupancy(table), ExistingPods(table)
-    where, times = np.unique(pack(table, used, [(asked, 7)], near)[0], return_counts=True)
-    used.add_many(where, asked, -times)
-    near.add_many(where, asked.profile, -times)
+    where, times = np.unique(pack(table, used, [(pod_demand, 7)], near)[0], return_counts=True)
+    used.add_many(where, pod_demand, -times)
+    near.add_many(where, pod_demand.profile, -times)
     assert not used.amounts.any()
-    assert packed(table, (asked, 2)) == [["a1", "a1"]]
+    assert packed(table, (pod_demand, 2)) == [["a1", "a1"]]

@@ -36,7 +36,7 @@ def later(looks: int) -> PassPlans:
     if looks:
         planning.observe_buffers(ClusterSnapshotChanges(pods=dict(pods)), memory.up, cluster.now)
     cluster.wait(120)
-    nodes = {each.id: cluster.snapshot.nodes[each.id] for each in cluster.instances["small"]}
+    nodes = {instance.id: cluster.snapshot.nodes[instance.id] for instance in cluster.instances["small"]}
     return planning.plan(ClusterSnapshotChanges(nodes=dict(nodes), pods=dict(pods)), asked(cluster, memory))
 
 
@@ -49,8 +49,8 @@ def test_observing_buffers_does_not_change_the_next_plan() -> None:
 def test_an_observation_orders_nothing_and_reports_the_present_state() -> None:
     cluster = Cluster(a_group("small"))
     planning, memory = a_planning(cluster)
-    more = a_buffer("spare", 20, a_spec("1"))
-    looked = planning.observe_buffers(ClusterSnapshotChanges(buffers={KEY: more}), memory.up, cluster.now)
+    fields = a_buffer("spare", 20, a_spec("1"))
+    looked = planning.observe_buffers(ClusterSnapshotChanges(buffers={KEY: fields}), memory.up, cluster.now)
     [verdict] = looked.buffers
     assert (verdict.on_ready, verdict.on_upcoming, verdict.unplaced) == (2, 12, 6)
     assert not verdict.ordered

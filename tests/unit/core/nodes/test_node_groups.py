@@ -14,7 +14,7 @@ STATES = st.lists(st.sampled_from(list(InstanceState)), max_size=8)
 
 def state(*states: InstanceState, least: int = 0, most: int = 10) -> GroupState:
     instances = tuple(Instance(f"i{at}", each, 0.0) for at, each in enumerate(states))
-    target = sum(each is not InstanceState.LEAVING for each in states)
+    target = sum(state is not InstanceState.LEAVING for state in states)
     return GroupState(NodeGroup("small", Node(), most, least), target, instances)
 
 
@@ -33,14 +33,14 @@ def test_the_present_target_may_be_ordered_again_after_the_maximum_was_lowered()
 
 @given(STATES, st.integers(0, 8))
 def test_only_running_instances_within_the_minimum_are_kept(states: list[InstanceState], least: int) -> None:
-    found = state(*states, least=least)
-    refused = find_release_problems(found, [instance.id for instance in found.instances])
-    by_id = found.index_by_id()
-    assert all(said.reason is GROUP_AT_MINIMUM for said in refused.values())
+    result = state(*states, least=least)
+    refused = find_release_problems(result, [instance.id for instance in result.instances])
+    by_id = result.index_by_id()
+    assert all(reason.reason is GROUP_AT_MINIMUM for reason in refused.values())
     assert all(by_id[each].state is InstanceState.RUNNING for each in refused)
     assert len(refused) <= least
     if set(states) <= {InstanceState.RUNNING, InstanceState.LEAVING}:
-        assert len(refused) == min(least, found.target)
+        assert len(refused) == min(least, result.target)
 
 
 def test_an_instance_that_never_came_up_is_released_whatever_the_minimum() -> None:
@@ -50,4 +50,4 @@ def test_an_instance_that_never_came_up_is_released_whatever_the_minimum() -> No
 
 def test_an_unknown_instance_is_refused_and_the_others_are_released() -> None:
     refused = find_release_problems(state(InstanceState.RUNNING), ["nobody", "i0", "i0"])
-    assert {each: said.reason for each, said in refused.items()} == {"nobody": UNKNOWN_INSTANCE}
+    assert {each: reason.reason for each, reason in refused.items()} == {"nobody": UNKNOWN_INSTANCE}

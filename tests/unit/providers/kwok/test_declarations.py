@@ -37,10 +37,10 @@ def test_a_group_describes_a_new_node() -> None:
         bootTime="2m",
         priority=7,
     )
-    found = only(read_declarations(config_map(written), WHERE))
-    node = found.template
-    assert (found.name, found.min_size, found.max_size, found.price) == ("spot", 2, 10, 0.5)
-    assert (found.boot_seconds, found.priority) == (120.0, 7)
+    result = only(read_declarations(config_map(written), WHERE))
+    node = result.template
+    assert (result.name, result.min_size, result.max_size, result.price) == ("spot", 2, 10, 0.5)
+    assert (result.boot_seconds, result.priority) == (120.0, 7)
     assert dict(node.status.allocatable) == {"pods": "110", "cpu": "4", "memory": "16Gi", "example.com/gpu": "1"}
     assert node.status.capacity == node.status.allocatable
     assert dict(node.metadata.labels) == {
@@ -56,31 +56,31 @@ def test_a_group_describes_a_new_node() -> None:
 
 
 def test_absent_fields_have_defaults() -> None:
-    found = only(read_declarations(config_map(group(bootTime=None)), WHERE))
-    assert (found.min_size, found.boot_seconds, found.priority) == (0, 60.0, 0)
-    assert found.price == EXAMPLE_PRICES.cost_per_hour(4, 16 * 2**30)
+    result = only(read_declarations(config_map(group(bootTime=None)), WHERE))
+    assert (result.min_size, result.boot_seconds, result.priority) == (0, 60.0, 0)
+    assert result.price == EXAMPLE_PRICES.cost_per_hour(4, 16 * 2**30)
 
 
 def test_documents_may_be_yaml_or_json_in_one_file_or_several() -> None:
-    found = read_declarations(
+    result = read_declarations(
         config_map(group("a"), group("b"), **{"more.json": msgspec.json.encode(group("c")).decode()}), WHERE
     )
-    assert (sorted(found.groups), found.problems) == (["a", "b", "c"], ())
+    assert (sorted(result.groups), result.problems) == (["a", "b", "c"], ())
 
 
 @pytest.mark.parametrize(
     "spoiled", [group("bad", maxSize=None), failing("Explode"), {"kind": "Pod", "apiVersion": "v1"}]
 )
 def test_a_refused_document_affects_only_its_own_group(spoiled: dict[str, object]) -> None:
-    found = read_declarations(config_map(group("a"), spoiled, group("b")), WHERE)
-    assert sorted(found.groups) == ["a", "b"]
-    [problem] = found.problems
+    result = read_declarations(config_map(group("a"), spoiled, group("b")), WHERE)
+    assert sorted(result.groups) == ["a", "b"]
+    [problem] = result.problems
     assert problem.reason.reason is GROUP_REFUSED
 
 
 def test_a_refusal_has_file_line_field_and_rule() -> None:
-    found = read_declarations(config_map(group("bad", minSize=11, price=-1)), WHERE)
-    [problem] = found.problems
+    result = read_declarations(config_map(group("bad", minSize=11, price=-1)), WHERE)
+    [problem] = result.problems
     assert problem.group == "bad"
     assert str(problem.reason) == (
         "groups.yaml:12:3 spec.price: Invalid value: -1: must be greater than or equal to 0; "
@@ -89,15 +89,15 @@ def test_a_refusal_has_file_line_field_and_rule() -> None:
 
 
 def test_text_that_is_no_document_is_reported_and_the_rest_is_read() -> None:
-    found = read_declarations(config_map(group("a"), **{"broken.yaml": "spec: {unclosed", "note.txt": "hello"}), WHERE)
-    assert sorted(found.groups) == ["a"]
-    assert [str(problem.reason).partition(" ")[0] for problem in found.problems] == ["broken.yaml:1:7", "note.txt:1:1"]
+    result = read_declarations(config_map(group("a"), **{"broken.yaml": "spec: {unclosed", "note.txt": "hello"}), WHERE)
+    assert sorted(result.groups) == ["a"]
+    assert [str(problem.reason).partition(" ")[0] for problem in result.problems] == ["broken.yaml:1:7", "note.txt:1:1"]
 
 
 def test_of_two_groups_with_one_name_the_first_counts() -> None:
-    found = read_declarations(config_map(group("a", maxSize=1), group("a", maxSize=2)), WHERE)
-    assert found.groups["a"].group.max_size == 1
-    [problem] = found.problems
+    result = read_declarations(config_map(group("a", maxSize=1), group("a", maxSize=2)), WHERE)
+    assert result.groups["a"].group.max_size == 1
+    [problem] = result.problems
     assert 'metadata.name: Duplicate value: "a": there is a group of this name already' in str(problem.reason)
 
 
@@ -143,8 +143,8 @@ def test_groups_are_read_outside_the_event_loop_and_once_for_concurrent_callers(
         assert [order.instances for order in orders] == [("a-1",), ("b-1",)]
         assert len(threads) == 1
         world.config = config_map(group("a"), group("b"), group("c"))
-        told = await world.provider.groups(NOW)
-        assert [state.group.name for state in told.states] == ["a", "b", "c"]
+        reported = await world.provider.groups(NOW)
+        assert [state.group.name for state in reported.states] == ["a", "b", "c"]
         await world.provider.tend(NOW)
 
     virtual_time.run(main())

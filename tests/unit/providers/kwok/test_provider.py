@@ -141,8 +141,8 @@ async def test_a_partly_executed_order_is_completed() -> None:
     world = KwokWorld()
     world.server.faults.append(error_response(500, "InternalError", "etcd is not there"))
     await world.order(3)
-    [there] = {"small-1", "small-2", "small-3"} - world.documents().keys()
-    assert there == "small-1"
+    [existing] = {"small-1", "small-2", "small-3"} - world.documents().keys()
+    assert existing == "small-1"
     assert len(await world.order(3)) == 1
     assert len(world.documents()) == 3
 
@@ -154,9 +154,9 @@ async def test_an_order_on_an_old_view_uses_taken_names() -> None:
     await world.order(2)
     world.read_objects = lambda: old  # type: ignore[method-assign]
     late = world.restarted_provider()
-    again = await late.order("small", 2, world.now + 5)
-    assert again.instances == ("small-1", "small-2")
-    await world.execute(again.steps)
+    repeated = await late.order("small", 2, world.now + 5)
+    assert repeated.instances == ("small-1", "small-2")
+    await world.execute(repeated.steps)
     assert [outcome.result for outcome in world.outcomes[-2:]] == [Result.CONFLICT] * 2
     assert len(world.documents()) == 2
 
@@ -170,8 +170,8 @@ async def test_names_continue_after_the_highest_and_skip_nodes_of_others() -> No
 
 
 def test_names_restart_when_the_highest_is_used() -> None:
-    taken = {"g-9999999", "g-1", "h-4"}
-    names = free_names("g", taken)
+    used = {"g-9999999", "g-1", "h-4"}
+    names = free_names("g", used)
     assert [next(names), next(names)] == ["g-2", "g-3"]
 
 
@@ -190,7 +190,7 @@ async def test_instances_are_deleted_by_deleting_the_observed_node() -> None:
     uid = world.documents()["small-2"]["metadata"]["uid"]
     released = await world.provider.release("small", ["small-2", "nobody", "small-1", "small-3"], world.now)
     assert released.instances == ("small-2", "small-1")
-    assert {name: said.reason for name, said in released.refused.items()} == {
+    assert {name: reason.reason for name, reason in released.refused.items()} == {
         "nobody": UNKNOWN_INSTANCE,
         "small-3": GROUP_AT_MINIMUM,
     }
@@ -221,7 +221,7 @@ async def test_an_unknown_group_is_a_refusal() -> None:
     released = await world.provider.release("large", ["a", "b"], world.now)
     assert ordered.error is not None
     assert ordered.error.reason is UNKNOWN_GROUP
-    assert [said.reason for said in released.refused.values()] == [UNKNOWN_GROUP] * 2
+    assert [reason.reason for reason in released.refused.values()] == [UNKNOWN_GROUP] * 2
 
 
 @played
@@ -229,9 +229,9 @@ async def test_nodes_of_an_undeclared_group_are_reported_kept_and_still_come_up(
     world = KwokWorld()
     await world.order(2)
     world.declare(group("other"))
-    found = await world.provider.groups(world.now)
-    assert [state.group.name for state in found.states] == ["other"]
-    [problem] = found.problems
+    result = await world.provider.groups(world.now)
+    assert [state.group.name for state in result.states] == ["other"]
+    [problem] = result.problems
     assert (problem.group, problem.reason.reason) == ("small", GROUP_GONE)
     world.now += BOOT
     await world.tend()
@@ -245,9 +245,9 @@ async def test_an_invalid_declaration_is_reported_once() -> None:
     world = KwokWorld()
     await world.order(1)
     world.declare(group(maxSize=None), group("other"))
-    found = await world.provider.groups(world.now)
-    assert [state.group.name for state in found.states] == ["other"]
-    assert [problem.group for problem in found.problems] == ["small"]
+    result = await world.provider.groups(world.now)
+    assert [state.group.name for state in result.states] == ["other"]
+    assert [problem.group for problem in result.problems] == ["small"]
 
 
 @played
@@ -340,8 +340,8 @@ async def test_nodes_that_fail_to_start_have_an_error_and_can_be_released_below_
 async def test_nodes_of_another_shape_show_it_and_the_group_does_not() -> None:
     world = KwokWorld(failing("OtherShape", after=1, resources={"cpu": "1", "memory": "2Gi"}))
     await world.bring_up(2)
-    found = {name: node["status"]["allocatable"]["cpu"] for name, node in world.documents().items()}
-    assert found == {"small-1": "4", "small-2": "1"}
+    result = {name: node["status"]["allocatable"]["cpu"] for name, node in world.documents().items()}
+    assert result == {"small-1": "4", "small-2": "1"}
     assert (await world.state()).group.template.status.allocatable["cpu"] == "4"
 
 
@@ -394,16 +394,16 @@ def test_groups_stay_within_limits_and_no_order_is_repeated_under_faults(steps: 
 
 
 def test_a_node_differs_from_the_template_of_its_group_in_its_identity_only() -> None:
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
 
     async def main() -> None:
         world = KwokWorld(group(labels={"zone": "a"}, taints=[{"key": "dedicated", "effect": "NoSchedule"}]))
         await world.bring_up(1)
-        found["template"] = (await world.state()).group.template
-        found["node"] = convert_object(world.documents()["small-1"], Node)
+        result["template"] = (await world.state()).group.template
+        result["node"] = convert_object(world.documents()["small-1"], Node)
 
     run(main())
-    template, node = found["template"], found["node"]
+    template, node = result["template"], result["node"]
     assert node.spec.taints == template.spec.taints
     assert node.status.allocatable == template.status.allocatable
     assert dict(node.metadata.labels) == {**template.metadata.labels, "kubernetes.io/hostname": "small-1"}

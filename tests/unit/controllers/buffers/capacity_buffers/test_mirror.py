@@ -16,17 +16,17 @@ from trellis.testing.scripted_transport import ScriptedResponse, error_response
 KEPT = ("True", "KeptElsewhere")
 
 
-def translating(**more: object) -> CapacityWorld:
-    world = CapacityWorld(translate=True, **more)  # type: ignore[arg-type]
+def translating(**fields: object) -> CapacityWorld:
+    world = CapacityWorld(translate=True, **fields)  # type: ignore[arg-type]
     world.add_workload(replicas=10, pods=1)
     world.add_buffer()
     return world
 
 
 def spec_of(world: CapacityWorld) -> Document:
-    found = world.capacity()
-    assert found is not None
-    spec: Document = found["spec"]
+    result = world.capacity()
+    assert result is not None
+    spec: Document = result["spec"]
     return spec
 
 

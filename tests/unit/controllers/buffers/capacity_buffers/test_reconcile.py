@@ -14,8 +14,8 @@ from trellis.testing.scripted_transport import error_response
 READY = ("True", "AttributesSetSuccessfully", "ready")
 
 
-def serving(**more: object) -> CapacityWorld:
-    world = CapacityWorld(serve=True, **more)  # type: ignore[arg-type]
+def serving(**fields: object) -> CapacityWorld:
+    world = CapacityWorld(serve=True, **fields)  # type: ignore[arg-type]
     world.add_workload(replicas=10, pods=1)
     return world
 
@@ -195,9 +195,9 @@ def test_conditions_of_the_node_autoscaler_stay() -> None:
     }
 
     async def play(_: BufferController) -> None:
-        found = world.capacity()
-        assert found is not None
-        world.put(world.capacity_path(), {**found, "status": {**found["status"], "conditions": [own]}})
+        result = world.capacity()
+        assert result is not None
+        world.put(world.capacity_path(), {**result, "status": {**result["status"], "conditions": [own]}})
         await world.wait(1.0)
         world.edit_capacity(**OF_WEB, replicas=5)
         await world.wait(1.0)
@@ -210,15 +210,15 @@ def test_conditions_of_the_node_autoscaler_stay() -> None:
 def test_the_status_of_an_earlier_controller_is_replaced() -> None:
     world = serving()
     world.add_capacity()
-    found = world.capacity()
-    assert found is not None
-    left: Document = {
+    result = world.capacity()
+    assert result is not None
+    remaining: Document = {
         "replicas": 99,
         "podTemplateRef": {"name": "theirs"},
         "podTemplateGeneration": 7,
         "conditions": [],
     }
-    world.put(world.capacity_path(), {**found, "status": left})
+    world.put(world.capacity_path(), {**result, "status": remaining})
     world.server.delete(path("deployments", "web"))
 
     async def play(_: BufferController) -> None:
@@ -236,9 +236,9 @@ def test_a_deleted_or_edited_template_is_written_again() -> None:
         world.server.delete(world.template_path())
         await world.wait(1.0)
         assert world.template_requests()["cpu"] == "500m"
-        found = world.template()
-        assert found is not None
-        world.put(world.template_path(), {**found, "template": {"spec": {"containers": [{"name": "other"}]}}})
+        result = world.template()
+        assert result is not None
+        world.put(world.template_path(), {**result, "template": {"spec": {"containers": [{"name": "other"}]}}})
         await world.wait(1.0)
         assert world.template_requests()["cpu"] == "500m"
         assert world.capacity_status()["podTemplateGeneration"] == 3
@@ -366,8 +366,8 @@ def test_a_lasting_refusal_removes_the_chunks() -> None:
 
 def test_the_scale_of_another_group_is_read_again_after_pods_are_created() -> None:
     world = CapacityWorld(serve=True)
-    theirs = f"/apis/apps.kruise.io/v1beta1/namespaces/{NAMESPACE}/statefulsets/web"
-    world.put(theirs, {"spec": {}, "status": {"replicas": 10, "selector": "app=web"}})
+    other = f"/apis/apps.kruise.io/v1beta1/namespaces/{NAMESPACE}/statefulsets/web"
+    world.put(other, {"spec": {}, "status": {"replicas": 10, "selector": "app=web"}})
     world.add_pod("web")
     about = {"apiGroup": "apps.kruise.io", "kind": "StatefulSet", "name": "web"}
     world.add_capacity(scalableRef=about, percentage=30)
@@ -377,7 +377,7 @@ def test_the_scale_of_another_group_is_read_again_after_pods_are_created() -> No
         await world.wait(5.0)
         world.add_pod("web")
         await world.wait(1.0)
-        world.put(theirs, {"spec": {}, "status": {"replicas": 20, "selector": "app=web"}})
+        world.put(other, {"spec": {}, "status": {"replicas": 20, "selector": "app=web"}})
         await world.wait(4.0)
         assert world.replicas() == 6
 

@@ -116,8 +116,8 @@ def test_where_trellis_nodes_runs_the_controller_writes_no_provisioned_condition
             "LimitedByQuotas",
             "ReadyForProvisioning",
         ]
-        asked = {request.path for request in world.server.requests}
-        assert "/apis/storage.k8s.io/v1/storageclasses" not in asked, "nothing is kept in memory for it"
+        paths = {request.path for request in world.server.requests}
+        assert "/apis/storage.k8s.io/v1/storageclasses" not in paths, "nothing is kept in memory for it"
 
     world.run(play)
 

@@ -66,8 +66,8 @@ def near(*terms: Json) -> Json:
 
 
 def apart(*terms: Json) -> Json:
-    wanted = [{"topologyKey": "zone", "labelSelector": APP} | term for term in terms]
-    return {"affinity": {"podAntiAffinity": {REQUIRED: wanted}}}
+    required = [{"topologyKey": "zone", "labelSelector": APP} | term for term in terms]
+    return {"affinity": {"podAntiAffinity": {REQUIRED: required}}}
 
 
 def spread(*rules: Json) -> Json:
@@ -95,28 +95,31 @@ def three_zones() -> NodeTable:
 @given(RNGS)
 def test_columns_agree_with_the_rules_while_pods_are_added_and_removed(rng: Random) -> None:
     nodes = {name: a_node_in_domains(rng, name, "s") for name in (f"n{at}" for at in range(rng.choice((1, 4, 8))))}
-    table = NodeTable(msgspec.convert(each, Node) for each in nodes.values())
+    table = NodeTable(msgspec.convert(node, Node) for node in nodes.values())
     used, neighbours = Occupancy(table), ExistingPods(table, namespaces=NAMESPACES)
     placed: list[tuple[str, Json]] = []
     for at in range(rng.choice((4, 14))):
         written = a_pod_with_rules(rng, f"p{at}", "s", list(nodes))
-        asked = demand(msgspec.convert(written, Pod))
+        pod_demand = demand(msgspec.convert(written, Pod))
         expected = [name for name in nodes if fit.fits_beside(written, nodes[name], nodes, placed, NAMESPACES)]
-        assert sorted(table.names(find_fitting_nodes(table, asked, used, neighbours))) == expected, (written, placed)
-        obstacles = explain_unfit_nodes(table, asked, used, neighbours)
+        assert sorted(table.names(find_fitting_nodes(table, pod_demand, used, neighbours))) == expected, (
+            written,
+            placed,
+        )
+        obstacles = explain_unfit_nodes(table, pod_demand, used, neighbours)
         assert sum(obstacle.nodes for obstacle in obstacles) == len(nodes) - len(expected)
         if rng.random() < 0.1:
             written["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         # Anywhere, fitting or not: rules may have been broken before.
         chosen = rng.choice(expected or list(nodes))
         placed.append((chosen, written))
-        used.add(table.find(chosen), asked)
+        used.add(table.find(chosen), pod_demand)
         neighbours.add(table.find(chosen), PodProfile.of(msgspec.convert(written, Pod)))
         if rng.random() < 0.2:
-            name, gone = placed.pop(rng.randrange(len(placed)))
-            left = msgspec.convert(gone, Pod)
-            used.remove(table.find(name), demand(left))
-            neighbours.remove(table.find(name), PodProfile.of(left))
+            name, deleted = placed.pop(rng.randrange(len(placed)))
+            remaining = msgspec.convert(deleted, Pod)
+            used.remove(table.find(name), demand(remaining))
+            neighbours.remove(table.find(name), PodProfile.of(remaining))
 
 
 @given(RNGS)
@@ -135,12 +138,12 @@ def test_existing_pods_after_changes_equal_those_made_at_once(rng: Random) -> No
             table.update(msgspec.convert(a_node_in_domains(rng, name, "s"), Node))
             placed.append((name, rng.choice(pods)))
             followed.add(table.find(name), PodProfile.of(placed[-1][1]))
-        asked = demand(rng.choice(pods))
+        pod_demand = demand(rng.choice(pods))
         residents = [(table.find(where), PodProfile.of(each)) for where, each in placed]
         anew = ExistingPods(table, residents, NAMESPACES)
         for each in (followed, followed.copy()):
-            assert table.names(find_fitting_nodes(table, asked, None, each)) == table.names(
-                find_fitting_nodes(table, asked, None, anew)
+            assert table.names(find_fitting_nodes(table, pod_demand, None, each)) == table.names(
+                find_fitting_nodes(table, pod_demand, None, anew)
             )
 
 
@@ -156,28 +159,28 @@ def test_a_pod_with_affinity_fits_only_in_domains_with_a_matching_pod() -> None:
 
 
 def test_the_first_pod_with_affinity_to_its_group_fits_in_any_domain_and_others_follow() -> None:
-    table, one = three_zones(), pod(**near({}))
-    assert where(table, one) == ["a1", "a2", "b1", "c1"]
-    assert where(table, one, [("b1", one)]) == ["b1"]
+    table, first = three_zones(), pod(**near({}))
+    assert where(table, first) == ["a1", "a2", "b1", "c1"]
+    assert where(table, first, [("b1", first)]) == ["b1"]
     # A pod of the group that is in no domain is no company.
-    assert where(table, one, [("x1", one)]) == ["a1", "a2", "b1", "c1"]
+    assert where(table, first, [("x1", first)]) == ["a1", "a2", "b1", "c1"]
 
 
 def test_one_pod_must_match_all_affinity_terms_in_the_domain_of_each() -> None:
     table = NodeTable([node("a1", "a", rack="1"), node("a2", "a", rack="2"), node("b1", "b", rack="1")])
-    wanted = near({}, {"topologyKey": "rack", "labelSelector": {"matchLabels": {"tier": "cache"}}})
-    asked = pod({"app": "client"}, **wanted)
+    expected = near({}, {"topologyKey": "rack", "labelSelector": {"matchLabels": {"tier": "cache"}}})
+    pod_demand = pod({"app": "client"}, **expected)
     both = pod({"app": "web", "tier": "cache"})
-    assert where(table, asked, [("a1", pod()), ("a1", pod({"tier": "cache"}))]) == []
-    assert where(table, asked, [("a1", both)]) == ["a1"]
-    assert where(table, asked, [("a1", both), ("b1", both)]) == ["a1", "b1"]
+    assert where(table, pod_demand, [("a1", pod()), ("a1", pod({"tier": "cache"}))]) == []
+    assert where(table, pod_demand, [("a1", both)]) == ["a1"]
+    assert where(table, pod_demand, [("a1", both), ("b1", both)]) == ["a1", "b1"]
     # Each term finds a pod, if not the same one, in its own domain.
-    assert where(table, asked, [("a2", both), ("b1", both)]) == ["a1", "a2", "b1"]
+    assert where(table, pod_demand, [("a2", both), ("b1", both)]) == ["a1", "a2", "b1"]
 
 
 def test_affinity_counts_pods_in_the_named_or_selected_namespaces() -> None:
     table = three_zones()
-    for written, found in (
+    for written, result in (
         ({"namespaces": ["blue"]}, True),
         ({"namespaces": ["red"]}, False),
         ({"namespaceSelector": {}}, True),
@@ -186,16 +189,19 @@ def test_affinity_counts_pods_in_the_named_or_selected_namespaces() -> None:
         ({"namespaces": ["blue"], "namespaceSelector": {"matchLabels": {"team": "a"}}}, True),
         ({}, False),
     ):
-        asked = pod({"app": "client"}, **near(written))
-        assert where(table, asked, [("b1", pod(namespace="blue"))]) == (["b1"] if found else [])
+        pod_demand = pod({"app": "client"}, **near(written))
+        assert where(table, pod_demand, [("b1", pod(namespace="blue"))]) == (["b1"] if result else [])
 
 
 def test_namespace_labels_count_once_they_are_known() -> None:
-    table, asked = three_zones(), demand(pod({"app": "x"}, **near({"namespaceSelector": {"matchLabels": {"k": "v"}}})))
+    table, pod_demand = (
+        three_zones(),
+        demand(pod({"app": "x"}, **near({"namespaceSelector": {"matchLabels": {"k": "v"}}}))),
+    )
     neighbours = ExistingPods(table, [(table.find("b1"), PodProfile.of(pod(namespace="new")))])
-    assert not find_fitting_nodes(table, asked, None, neighbours).any()
+    assert not find_fitting_nodes(table, pod_demand, None, neighbours).any()
     neighbours.put_namespace_labels("new", {"k": "v"})
-    assert table.names(find_fitting_nodes(table, asked, None, neighbours)) == ["b1"]
+    assert table.names(find_fitting_nodes(table, pod_demand, None, neighbours)) == ["b1"]
 
 
 def test_match_label_keys_narrow_or_negate_the_selector() -> None:
@@ -246,32 +252,32 @@ def test_a_terminating_pod_still_excludes_others() -> None:
 
 def test_any_matching_term_excludes_a_pod() -> None:
     table = three_zones()
-    asked = pod(**apart({}, {"topologyKey": "host", "labelSelector": {}}))
-    assert where(table, asked, [("a1", pod()), ("x1", pod({}))]) == ["b1", "c1"]
+    pod_demand = pod(**apart({}, {"topologyKey": "host", "labelSelector": {}}))
+    assert where(table, pod_demand, [("a1", pod()), ("x1", pod({}))]) == ["b1", "c1"]
 
 
 # Spread, by example
 
 
 def test_no_domain_exceeds_the_lowest_by_more_than_the_skew() -> None:
-    table, asked = three_zones(), pod(**spread({}))
-    assert where(table, asked) == ["a1", "a2", "b1", "c1"]
-    assert where(table, asked, [("a1", pod())]) == ["b1", "c1"]
-    assert where(table, asked, [("a1", pod()), ("b1", pod())]) == ["c1"]
-    assert where(table, asked, [("a1", pod()), ("b1", pod()), ("c1", pod())]) == ["a1", "a2", "b1", "c1"]
+    table, pod_demand = three_zones(), pod(**spread({}))
+    assert where(table, pod_demand) == ["a1", "a2", "b1", "c1"]
+    assert where(table, pod_demand, [("a1", pod())]) == ["b1", "c1"]
+    assert where(table, pod_demand, [("a1", pod()), ("b1", pod())]) == ["c1"]
+    assert where(table, pod_demand, [("a1", pod()), ("b1", pod()), ("c1", pod())]) == ["a1", "a2", "b1", "c1"]
     two = pod(**spread({"maxSkew": 2}))
     assert where(table, two, [("a1", pod())]) == ["a1", "a2", "b1", "c1"]
 
 
 def test_a_pod_outside_its_own_spread_selector_fits_where_others_are_even() -> None:
-    table, asked = three_zones(), pod({"app": "other"}, **spread({}))
-    assert where(table, asked, [("a1", pod())]) == ["a1", "a2", "b1", "c1"]
-    assert where(table, asked, [("a1", pod()), ("a1", pod())]) == ["b1", "c1"]
+    table, pod_demand = three_zones(), pod({"app": "other"}, **spread({}))
+    assert where(table, pod_demand, [("a1", pod())]) == ["a1", "a2", "b1", "c1"]
+    assert where(table, pod_demand, [("a1", pod()), ("a1", pod())]) == ["b1", "c1"]
 
 
 def test_spread_counts_only_pods_of_the_namespace_that_are_not_terminating() -> None:
-    table, asked = three_zones(), pod(**spread({}))
-    assert where(table, asked, [("a1", pod(namespace="blue")), ("b1", pod(ends=True))]) == ["a1", "a2", "b1", "c1"]
+    table, pod_demand = three_zones(), pod(**spread({}))
+    assert where(table, pod_demand, [("a1", pod(namespace="blue")), ("b1", pod(ends=True))]) == ["a1", "a2", "b1", "c1"]
 
 
 def test_with_fewer_than_min_domains_the_lowest_count_is_zero() -> None:
@@ -319,8 +325,8 @@ def test_preferred_rules_and_empty_selectors_exclude_no_node() -> None:
 def test_match_label_keys_spread_each_revision_by_itself() -> None:
     table = three_zones()
     old, new = {"app": "web", "version": "1"}, {"app": "web", "version": "2"}
-    asked = pod(new, **spread({"matchLabelKeys": ["version"]}))
-    assert where(table, asked, [("a1", pod(old)), ("b1", pod(new))]) == ["a1", "a2", "c1"]
+    pod_demand = pod(new, **spread({"matchLabelKeys": ["version"]}))
+    assert where(table, pod_demand, [("a1", pod(old)), ("b1", pod(new))]) == ["a1", "a2", "c1"]
 
 
 # Why not
@@ -357,8 +363,8 @@ def test_without_existing_pods_a_pod_is_the_first_of_its_group() -> None:
 
 
 def test_without_metadata_a_demand_has_no_inter_pod_rules() -> None:
-    asked = Demand.of(pod(**near({}) | spread({})).spec)
-    assert (asked.pod_affinity, asked.spread, asked.profile) == ((), (), PodProfile())
+    pod_demand = Demand.of(pod(**near({}) | spread({})).spec)
+    assert (pod_demand.pod_affinity, pod_demand.spread, pod_demand.profile) == ((), (), PodProfile())
 
 
 # Bad input
@@ -389,36 +395,36 @@ def test_a_placed_pod_with_unreadable_terms_excludes_no_pod() -> None:
 def test_existing_pods_grow_with_the_table_and_ignore_unknown_nodes() -> None:
     table = NodeTable([node("n0", "a")])
     neighbours = ExistingPods(table, [(0, PodProfile.of(pod())), (-1, PodProfile.of(pod()))])
-    asked = demand(pod(**apart({"topologyKey": "host"})))
-    assert not find_fitting_nodes(table, asked, None, neighbours).any()
+    pod_demand = demand(pod(**apart({"topologyKey": "host"})))
+    assert not find_fitting_nodes(table, pod_demand, None, neighbours).any()
     for at in range(1, 200):
         table.update(node(f"n{at}", "a"))
     neighbours.add(table.find("n199"), PodProfile.of(pod()))
-    assert int(np.count_nonzero(find_fitting_nodes(table, asked, None, neighbours))) == 198
+    assert int(np.count_nonzero(find_fitting_nodes(table, pod_demand, None, neighbours))) == 198
 
 
 def test_pods_follow_their_node_to_another_domain() -> None:
-    table, asked = three_zones(), demand(pod({"app": "client"}, **near({})))
+    table, pod_demand = three_zones(), demand(pod({"app": "client"}, **near({})))
     neighbours = ExistingPods(table, [(table.find("a1"), PodProfile.of(pod()))])
-    assert table.names(find_fitting_nodes(table, asked, None, neighbours)) == ["a1", "a2"]
+    assert table.names(find_fitting_nodes(table, pod_demand, None, neighbours)) == ["a1", "a2"]
     table.update(node("a1", "b"))
-    assert table.names(find_fitting_nodes(table, asked, None, neighbours)) == ["a1", "b1"]
+    assert table.names(find_fitting_nodes(table, pod_demand, None, neighbours)) == ["a1", "b1"]
 
 
 def test_a_copy_changes_independently() -> None:
-    table, asked = three_zones(), demand(pod(**apart({})))
+    table, pod_demand = three_zones(), demand(pod(**apart({})))
     neighbours = ExistingPods(table, [(table.find("a1"), PodProfile.of(pod()))])
     tried = neighbours.copy()
     tried.add(table.find("b1"), PodProfile.of(pod()))
-    assert table.names(find_fitting_nodes(table, asked, None, tried)) == ["c1", "x1"]
-    assert table.names(find_fitting_nodes(table, asked, None, neighbours)) == ["b1", "c1", "x1"]
+    assert table.names(find_fitting_nodes(table, pod_demand, None, tried)) == ["c1", "x1"]
+    assert table.names(find_fitting_nodes(table, pod_demand, None, neighbours)) == ["b1", "c1", "x1"]
 
 
 def test_queries_beyond_the_cache_limit_stay_correct() -> None:
     table = three_zones()
     neighbours = ExistingPods(table, [(table.find("a1"), PodProfile.of(pod({"app": "a2500"})))])
     for at in (*range(2600), 2500):
-        asked = demand(pod({"app": "x"}, **near({"labelSelector": {"matchLabels": {"app": f"a{at}"}}})))
+        pod_demand = demand(pod({"app": "x"}, **near({"labelSelector": {"matchLabels": {"app": f"a{at}"}}})))
         neighbours.add(table.find("b1"), PodProfile.of(pod({"app": f"a{at}"})))
         expected = ["a1", "a2", "b1"] if at == 2500 else ["b1"]
-        assert sorted(table.names(find_fitting_nodes(table, asked, None, neighbours))) == expected
+        assert sorted(table.names(find_fitting_nodes(table, pod_demand, None, neighbours))) == expected

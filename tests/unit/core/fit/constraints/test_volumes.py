@@ -39,10 +39,10 @@ def table() -> NodeTable:
     return NodeTable(msgspec.convert(document, Node) for document in documents)
 
 
-def claim(volume: str = "", **more: Any) -> Json:
+def claim(volume: str = "", **fields: Any) -> Json:
     """Bound to a volume, or waiting for the class that makes one late."""
     metadata = {"name": "data", "namespace": "red", "annotations": DONE if volume else {}}
-    return {"metadata": metadata, "spec": {"volumeName": volume, "storageClassName": "late"}} | more
+    return {"metadata": metadata, "spec": {"volumeName": volume, "storageClassName": "late"}} | fields
 
 
 def volume(labels: Json | None = None, *terms: Json) -> Json:
@@ -51,10 +51,10 @@ def volume(labels: Json | None = None, *terms: Json) -> Json:
 
 
 def storage(claims: list[Json], volumes: tuple[Json, ...] = (), made_by: Json = LATE) -> Storage:
-    read = [msgspec.convert(each, PersistentVolumeClaim) for each in claims]
+    read = [msgspec.convert(claim, PersistentVolumeClaim) for claim in claims]
     return Storage(
         claims={(each.metadata.namespace, each.metadata.name): each for each in read},
-        volumes={each["metadata"]["name"]: msgspec.convert(each, PersistentVolume) for each in volumes},
+        volumes={volume["metadata"]["name"]: msgspec.convert(volume, PersistentVolume) for volume in volumes},
         classes={made_by["metadata"]["name"]: msgspec.convert(made_by, StorageClass)},
     )
 
@@ -153,8 +153,8 @@ def test_a_pod_whose_exclusive_claim_is_in_use_fits_nowhere(mode: str, in_use: t
         Pod,
     )
     terms = find_volume_terms(pod.spec, pod.metadata, known, {in_use})
-    found = table().names(find_fitting_nodes(table(), Demand.of(pod.spec, volumes=terms)))
-    assert bool(found) == (mode != "ReadWriteOncePod" or in_use != ("red", "data"))
+    result = table().names(find_fitting_nodes(table(), Demand.of(pod.spec, volumes=terms)))
+    assert bool(result) == (mode != "ReadWriteOncePod" or in_use != ("red", "data"))
 
 
 def test_nodes_that_cannot_reach_a_volume_are_unfit_for_that_reason() -> None:

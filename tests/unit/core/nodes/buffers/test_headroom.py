@@ -60,19 +60,19 @@ def test_a_buffer_is_provisioned_while_all_chunks_fit_on_ready_nodes_of_any_grou
 def test_leaving_and_unready_nodes_hold_no_chunk() -> None:
     leaving = a_node("a", taints=[{"key": "ToBeDeletedByClusterAutoscaler", "effect": "NoSchedule"}])
     disrupted = a_node("b", taints=[{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}])
-    [found] = observed([leaving, disrupted], [], a_buffer("spare", 1)).buffers
-    assert (found.on_ready, found.is_provisioned) == (0, False)
+    [result] = observed([leaving, disrupted], [], a_buffer("spare", 1)).buffers
+    assert (result.on_ready, result.is_provisioned) == (0, False)
 
 
 def test_pending_pods_are_placed_before_chunks() -> None:
-    [found] = observed([a_node("a")], [a_pod("p", "2")], a_buffer("spare", 4)).buffers
-    assert found.on_ready == 2
+    [result] = observed([a_node("a")], [a_pod("p", "2")], a_buffer("spare", 4)).buffers
+    assert result.on_ready == 2
 
 
 def test_chunks_are_priced_by_cores_and_memory_where_no_group_has_a_price() -> None:
-    [found] = observed([a_node("a")], [], a_buffer("spare", 2)).buffers
+    [result] = observed([a_node("a")], [], a_buffer("spare", 2)).buffers
     node = EXAMPLE_PRICES.cost_per_hour(4, 16 * 2**30)
-    assert found.price == pytest.approx(2 * node / 4)
+    assert result.price == pytest.approx(2 * node / 4)
 
 
 def test_pods_placed_where_chunks_were_are_hits_and_pending_pods_are_misses() -> None:
@@ -111,8 +111,8 @@ def test_spread_out_pods_do_not_release_nodes_that_the_minimum_needs() -> None:
 
 def test_a_pod_counts_for_one_keep_minimum_buffer_only() -> None:
     nodes, pods = [a_node("a"), a_node("b")], [on("a", a_pod("p", "2"))]
-    found = observed(nodes, pods, a_buffer("x", 3, **MINIMUM), a_buffer("y", 3, **MINIMUM)).on_top
-    assert sum(found.values()) == 4
+    result = observed(nodes, pods, a_buffer("x", 3, **MINIMUM), a_buffer("y", 3, **MINIMUM)).on_top
+    assert sum(result.values()) == 4
 
 
 @given(
@@ -124,17 +124,17 @@ def test_a_minimum_is_kept_and_no_node_is_added_once_it_exists(
     sizes: list[int], used: list[tuple[int, int]], count: int
 ) -> None:
     nodes = [a_node(f"n{at}", str(size)) for at, size in enumerate(sizes)]
-    left = [size * 1000 for size in sizes]
+    remaining = [size * 1000 for size in sizes]
     pods = []
     for number, (at, millicores) in enumerate(used):
-        if at < len(left) and left[at] >= millicores:
-            left[at] -= millicores
+        if at < len(remaining) and remaining[at] >= millicores:
+            remaining[at] -= millicores
             pods.append(on(f"n{at}", a_pod(f"p{number}", f"{millicores}m", "1Mi")))
-    at_all, empty = sum(sizes), sum(each // 1000 for each in left)
+    at_all, empty = sum(sizes), sum(each // 1000 for each in remaining)
     spec = a_spec("1", "1Mi")
-    kept = observed(nodes, pods, a_buffer("base", count, spec, **MINIMUM)).on_top["uid-base"]
+    on_top = observed(nodes, pods, a_buffer("base", count, spec, **MINIMUM)).on_top["uid-base"]
     if at_all >= count:
-        assert kept <= empty
-        assert kept + (at_all - empty) >= count
+        assert on_top <= empty
+        assert on_top + (at_all - empty) >= count
     else:
-        assert kept - empty == count - at_all
+        assert on_top - empty == count - at_all

@@ -46,10 +46,10 @@ def test_a_published_status_is_not_written_again_until_it_is_stale() -> None:
     cluster = Cluster(a_group("small")).add_group_nodes("small", 1).buffers(a_buffer("spare", 4))
     status = written(cluster)
     assert written(cluster.wait(299), status) is None
-    again = written(cluster.wait(1), status)
-    assert again is not None
-    assert again["lastFullyProvisioned"] == "2026-11-18T12:05:00Z"
-    assert again["conditions"][0]["lastTransitionTime"] == NOON
+    repeated = written(cluster.wait(1), status)
+    assert repeated is not None
+    assert repeated["lastFullyProvisioned"] == "2026-11-18T12:05:00Z"
+    assert repeated["conditions"][0]["lastTransitionTime"] == NOON
 
 
 def test_the_observed_generation_of_the_condition_follows_the_buffer() -> None:
@@ -125,8 +125,8 @@ def test_chunks_whose_order_failed_have_no_headroom_beside_those_that_had_none_b
     ordered = BufferDecision(
         ("default", "spare"), "u", DetailedReason(BUFFER_NODES_ORDERED), 6, ordered={"big": 2, "small": 1}, unplaced=3
     )
-    (told,) = correct_for_failed_orders([ordered], {"big", "other"})
-    assert told.reason.reason.code == "GroupsExhausted"
-    assert (told.ordered, told.unplaced) == ({"small": 1}, 5)
-    assert [str(each) for each in told.refused] == ["OrderFailed: big"]
+    (reported,) = correct_for_failed_orders([ordered], {"big", "other"})
+    assert reported.reason.reason.code == "GroupsExhausted"
+    assert (reported.ordered, reported.unplaced) == ({"small": 1}, 5)
+    assert [str(each) for each in reported.refused] == ["OrderFailed: big"]
     assert correct_for_failed_orders([ordered], {"other"}) == (ordered,)

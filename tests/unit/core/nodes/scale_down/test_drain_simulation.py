@@ -25,10 +25,10 @@ def test_after_a_failed_drain_simulation_the_node_still_has_its_pods_for_the_nex
     assert (cluster.reason_code("small-1"), cluster.reason_code("small-2")) == ("NoPlaceForPods", "NoPlaceForPods")
 
 
-def storing(name: str, cpu: str, storage: str, **more: Any) -> Pod:
+def storing(name: str, cpu: str, storage: str, **fields: Any) -> Pod:
     """A pod with files of its own."""
     requests = {"cpu": cpu, "memory": "1Gi", "ephemeral-storage": storage}
-    return a_web_pod(name, containers=[{"name": "app", "resources": {"requests": requests}}], **more)
+    return a_web_pod(name, containers=[{"name": "app", "resources": {"requests": requests}}], **fields)
 
 
 def test_a_rolled_back_placement_takes_no_capacity_from_the_next() -> None:

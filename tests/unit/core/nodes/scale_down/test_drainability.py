@@ -31,12 +31,12 @@ def placed(pod: Pod, *, ready: bool = True) -> PlacedPod:
 
 
 def stays(pod: Pod, settings: ScaleDownSettings = DOWN, *budgets: Any) -> str | None:
-    said = find_drain_problem(placed(pod), DisruptionBudgets(budgets), settings)
-    return said.reason.code if said is not None else None
+    reason = find_drain_problem(placed(pod), DisruptionBudgets(budgets), settings)
+    return reason.reason.code if reason is not None else None
 
 
-def with_annotation(key: str, value: str, **more: Any) -> Pod:
-    return a_web_pod("web", annotations={key: value}, **more)
+def with_annotation(key: str, value: str, **fields: Any) -> Pod:
+    return a_web_pod("web", annotations={key: value}, **fields)
 
 
 def test_a_pod_of_a_replica_set_may_be_evicted() -> None:
@@ -119,9 +119,9 @@ def test_an_annotation_with_an_unknown_volume_name_has_no_effect() -> None:
 
 def test_the_reason_names_the_first_local_volume_that_blocks_an_eviction() -> None:
     volumes = [{"name": "scratch", "emptyDir": {}}, {"name": "cache", "emptyDir": {}}]
-    said = find_drain_problem(placed(with_annotation(LOCAL, "scratch", volumes=volumes)), DisruptionBudgets(()), DOWN)
-    assert said is not None
-    assert "cache" in str(said)
+    reason = find_drain_problem(placed(with_annotation(LOCAL, "scratch", volumes=volumes)), DisruptionBudgets(()), DOWN)
+    assert reason is not None
+    assert "cache" in str(reason)
 
 
 def test_safe_local_volumes_do_not_override_other_reasons() -> None:
@@ -140,8 +140,8 @@ def test_a_system_pod_is_evicted_only_if_a_disruption_budget_covers_it() -> None
 
 
 def test_a_pod_annotated_as_safe_to_evict_may_be_evicted_whatever_its_kind() -> None:
-    bare = with_annotation(SAFE, "true", volumes=[{"name": "scratch", "emptyDir": {}}], namespace="kube-system")
-    assert stays(bare) is None
+    plain_pod = with_annotation(SAFE, "true", volumes=[{"name": "scratch", "emptyDir": {}}], namespace="kube-system")
+    assert stays(plain_pod) is None
 
 
 def test_an_expendable_pod_may_be_evicted_unless_annotated_otherwise() -> None:
@@ -172,8 +172,8 @@ def test_terminating_pods_do_not_keep_a_node_and_overdue_ones_are_ignored() -> N
 
 
 def refused(pod: PlacedPod, *budgets: Any) -> str | None:
-    said = DisruptionBudgets(budgets).find_eviction_problem(pod.pod)
-    return said.reason.code if said is not None else None
+    reason = DisruptionBudgets(budgets).find_eviction_problem(pod.pod)
+    return reason.reason.code if reason is not None else None
 
 
 def test_evictions_use_up_a_disruption_budget() -> None:
@@ -182,9 +182,9 @@ def test_evictions_use_up_a_disruption_budget() -> None:
     for pod in pods[:2]:
         assert budgets.find_eviction_problem(pod) is None
         budgets.count_eviction(pod)
-    said = budgets.find_eviction_problem(pods[2])
-    assert said is not None
-    assert (said.reason.code, str(said)) == ("DisruptionsUsedUp", "default/web-2: web")
+    reason = budgets.find_eviction_problem(pods[2])
+    assert reason is not None
+    assert (reason.reason.code, str(reason)) == ("DisruptionsUsedUp", "default/web-2: web")
 
 
 def test_a_budget_of_another_namespace_or_with_other_labels_does_not_apply() -> None:

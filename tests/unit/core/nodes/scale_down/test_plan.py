@@ -102,7 +102,12 @@ def test_nodes_removed_together_do_not_take_pods_of_each_other() -> None:
 def test_a_group_never_falls_below_its_minimum_size() -> None:
     cluster = a_cluster(4, min_size=2)
     cluster.plan_removals()
-    assert sorted(each.outcome for each in cluster.decisions.values()) == ["Kept", "Kept", "Unneeded", "Unneeded"]
+    assert sorted(decision.outcome for decision in cluster.decisions.values()) == [
+        "Kept",
+        "Kept",
+        "Unneeded",
+        "Unneeded",
+    ]
     cluster.run_passes(1500, every=30)
     assert len(cluster.snapshot.nodes) == 2
     assert {cluster.reason_code(name) for name in cluster.snapshot.nodes} == {"GroupAtMinimum"}
@@ -125,7 +130,7 @@ def test_at_most_ten_empty_nodes_and_one_with_pods_are_removed_at_a_time() -> No
     leaving = [name for name, each in cluster.decisions.items() if each.outcome is NodeOutcome.LEAVING]
     assert len(leaving) == 10
     assert sum(bool(cluster.snapshot.pods_on(name)) for name in leaving) <= 1
-    assert "ScaleDownLimited" in {each.reason.reason.code for each in cluster.decisions.values()}
+    assert "ScaleDownLimited" in {decision.reason.reason.code for decision in cluster.decisions.values()}
 
 
 def test_only_one_node_with_pods_is_drained_at_a_time() -> None:
@@ -205,8 +210,8 @@ def test_a_setting_delays_the_next_removal_after_the_last() -> None:
     cluster.run_passes(40)
     assert len(cluster.released) == 1
     cluster.run_pass()
-    (left,) = cluster.snapshot.nodes
-    assert cluster.reason_code(left) == "ScaleDownDelayed"
+    (remaining,) = cluster.snapshot.nodes
+    assert cluster.reason_code(remaining) == "ScaleDownDelayed"
     cluster.run_passes(330)
     assert len(cluster.released) == 2
 
@@ -277,8 +282,8 @@ def test_a_leaving_taint_that_is_not_observed_is_written_again() -> None:
     cluster.run_pass(600)
     first = cluster.plan_removals()
     cluster.wait(10)
-    again = cluster.plan_removals()
-    assert first.actions == again.actions
+    repeated = cluster.plan_removals()
+    assert first.actions == repeated.actions
     assert cluster.scale_down_memory.removals["small-1"].tainted_at is None
 
 
@@ -314,11 +319,11 @@ def test_a_released_node_counts_until_its_group_shows_the_release() -> None:
     cluster.run_pass(6)
     cluster.run_pass(6)
     cluster.plan_removals()
-    assert sorted(each.outcome for each in cluster.decisions.values()) == ["Kept", "Leaving"]
+    assert sorted(decision.outcome for decision in cluster.decisions.values()) == ["Kept", "Leaving"]
     for _ in range(5):
         cluster.wait(10)
         cluster.plan_removals()
-        assert sorted(each.reason.reason.code for each in cluster.decisions.values()) == [
+        assert sorted(decision.reason.reason.code for decision in cluster.decisions.values()) == [
             "GroupAtMinimum",
             "NodeReleased",
         ]
@@ -623,11 +628,11 @@ def test_a_plan_simulates_a_bounded_number_of_drains_and_later_plans_the_others(
     for number in range(1, 7):
         cluster.run(f"small-{number}", a_web_pod(f"pod-{number}", "100m"))
     cluster.plan_removals()
-    codes = Counter(each.reason.reason.code for each in cluster.decisions.values())
+    codes = Counter(decision.reason.reason.code for decision in cluster.decisions.values())
     assert codes == {"NodeInUse": 1, "NodeUnneeded": 2, "NodeNotTried": 4}
     for _ in range(3):
         cluster.run_pass()
-    assert Counter(each.outcome for each in cluster.decisions.values()) == {
+    assert Counter(decision.outcome for decision in cluster.decisions.values()) == {
         NodeOutcome.KEPT: 1,
         NodeOutcome.UNNEEDED: 6,
     }
@@ -663,9 +668,9 @@ def test_a_plan_leaves_the_snapshot_as_it_was() -> None:
     cluster.plan_removals()
     fresh = cluster.snapshot.running.used.amounts
     assert fresh.sum() == before.sum()
-    assert all(each.state is InstanceState.RUNNING for each in cluster.instances["small"])
-    first, again = cluster.plan_removals(), cluster.plan_removals()
-    assert first.nodes == again.nodes
+    assert all(instance.state is InstanceState.RUNNING for instance in cluster.instances["small"])
+    first, repeated = cluster.plan_removals(), cluster.plan_removals()
+    assert first.nodes == repeated.nodes
 
 
 def test_the_requeue_time_is_when_a_decision_may_change() -> None:

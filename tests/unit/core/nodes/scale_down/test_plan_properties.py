@@ -51,7 +51,7 @@ def a_world(drawn: Sequence[Drawn], least: int, allowed: Sequence[int]) -> Shrin
         labels, annotations = {"app": f"app-{each.budget}"}, UNSAFE if each.unsafe else {}
         pod = a_web_pod(f"p{at}", f"{each.cpu}m", memory="1Mi", labels=labels, annotations=annotations)
         cluster.run(f"small-{each.node}", pod)
-    cluster.budgets = [a_budget(f"b{at}", many, {"app": f"app-{at}"}) for at, many in enumerate(allowed)]
+    cluster.budgets = [a_budget(f"b{at}", count, {"app": f"app-{at}"}) for at, count in enumerate(allowed)]
     return cluster
 
 
@@ -60,10 +60,10 @@ def fit_all(items: list[int], rooms: list[int]) -> bool:
     if not items:
         return True
     tried = set()
-    for at, room in enumerate(rooms):
-        if room >= items[0] and room not in tried:
-            tried.add(room)
-            if fit_all(items[1:], [*rooms[:at], room - items[0], *rooms[at + 1 :]]):
+    for at, capacity in enumerate(rooms):
+        if capacity >= items[0] and capacity not in tried:
+            tried.add(capacity)
+            if fit_all(items[1:], [*rooms[:at], capacity - items[0], *rooms[at + 1 :]]):
                 return True
     return False
 
@@ -71,22 +71,22 @@ def fit_all(items: list[int], rooms: list[int]) -> bool:
 def rooms_and_movers(cluster: ShrinkingCluster) -> tuple[list[int], list[int]]:
     """What is free on nodes that stay, and what has to be moved there or waits."""
     leaving = {name for name, each in cluster.decisions.items() if each.outcome is NodeOutcome.LEAVING}
-    asked = {each.key: each.demand.requests["cpu"] for each in cluster.snapshot.placed.values()}
+    demands = {each.key: each.demand.requests["cpu"] for each in cluster.snapshot.placed.values()}
     free = {name: CORES for name in cluster.snapshot.nodes if name not in leaving}
     movers = [each.demand.requests["cpu"] for each in cluster.snapshot.pending.values()]
     for each in cluster.snapshot.placed.values():
         if each.node in free:
-            free[each.node] -= asked[each.key]
+            free[each.node] -= demands[each.key]
         else:
-            movers.append(asked[each.key])
+            movers.append(demands[each.key])
     return sorted(movers, reverse=True), list(free.values())
 
 
 def check_evictions(cluster: ShrinkingCluster, plan: ScaleDownPlan) -> None:
-    gone = [cluster.pods[action.name] for action in plan.actions if isinstance(action, DrainPod)]
-    assert not any(pod.metadata.annotations for pod in gone)
+    deleted = [cluster.pods[action.name] for action in plan.actions if isinstance(action, DrainPod)]
+    assert not any(pod.metadata.annotations for pod in deleted)
     for at, budget in enumerate(cluster.budgets):
-        count = sum(pod.metadata.labels["app"] == f"app-{at}" for pod in gone)
+        count = sum(pod.metadata.labels["app"] == f"app-{at}" for pod in deleted)
         assert count <= budget.status.disruptions_allowed
 
 
@@ -155,8 +155,8 @@ def test_removals_lose_no_pod_order_no_node_and_end(counts: list[int], chunks: i
     assert len(cluster.pods) == sum(counts) + waiting
     assert cluster.tainted_nodes == []
     assert cluster.plan_removals().actions == ()
-    again = cluster.plan_removals()
-    assert again.actions == ()
+    repeated = cluster.plan_removals()
+    assert repeated.actions == ()
     needed = sum(counts) + waiting + chunks if on_top else max(sum(counts) + waiting, chunks)
     if was_whole and not cluster.pending:
         assert len(cluster.snapshot.nodes) <= max(-(-needed // 4), 0) + 1

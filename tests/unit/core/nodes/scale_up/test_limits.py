@@ -105,9 +105,12 @@ def test_a_group_is_tried_again_after_its_backoff_which_doubles() -> None:
 
 def test_the_backoff_of_a_group_without_failures_is_reset() -> None:
     first = back_off(None, START, "one", SETTINGS)
-    again = back_off(first, first.until + 1, "two", SETTINGS)
-    assert (first.seconds, again.seconds) == (300.0, 600.0)
-    assert back_off(again, again.until + SETTINGS.node_group_backoff_reset_seconds, "three", SETTINGS).seconds == 300.0
+    repeated = back_off(first, first.until + 1, "two", SETTINGS)
+    assert (first.seconds, repeated.seconds) == (300.0, 600.0)
+    assert (
+        back_off(repeated, repeated.until + SETTINGS.node_group_backoff_reset_seconds, "three", SETTINGS).seconds
+        == 300.0
+    )
 
 
 def test_several_failures_of_one_order_count_once() -> None:

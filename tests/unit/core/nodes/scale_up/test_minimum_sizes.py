@@ -19,7 +19,7 @@ def whys(cluster: Cluster) -> dict[str, str]:
 
 def notes(cluster: Cluster) -> dict[str, str]:
     assert cluster.last is not None
-    return {group: str(said) for group, said in cluster.last.notes.items()}
+    return {group: str(reason) for group, reason in cluster.last.notes.items()}
 
 
 def test_a_minimum_size_only_keeps_nodes_unless_it_is_enforced() -> None:

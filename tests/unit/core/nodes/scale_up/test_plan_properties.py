@@ -23,8 +23,12 @@ def a_random_group(rng: Random, name: str) -> NodeGroup:
     labels = {ZONE: rng.choice("abc")} if sometimes(rng, 0.8) else {}
     taints = [{"key": "team", "value": "a", "effect": "NoSchedule"}] if sometimes(rng, 0.2) else []
     cpu, memory = rng.choice(("1", "2", "4", "8")), rng.choice(("2Gi", "8Gi", "32Gi"))
-    more = {"most": rng.choice((0, 1, 3, 20)), "price": rng.choice((0.0, 1.0, 2.5)), "priority": rng.choice((0, 0, 5))}
-    return a_group(name, cpu, memory, labels=labels, taints=taints, **more)  # type: ignore[arg-type]
+    fields = {
+        "most": rng.choice((0, 1, 3, 20)),
+        "price": rng.choice((0.0, 1.0, 2.5)),
+        "priority": rng.choice((0, 0, 5)),
+    }
+    return a_group(name, cpu, memory, labels=labels, taints=taints, **fields)  # type: ignore[arg-type]
 
 
 def a_random_spec(rng: Random, app: str, *, spreads: bool) -> dict[str, Any]:
@@ -80,7 +84,9 @@ def test_limits_are_never_exceeded(rng: Random) -> None:
         assert order.target == cluster.state(order.group).target + order.count <= cluster.groups[order.group].max_size
     ordered = sum(order.count for order in plan.orders)
     limits = cluster.settings
-    new = sum(int(cluster.groups[each.group].template.status.allocatable["cpu"]) * each.count for each in plan.orders)
+    new = sum(
+        int(cluster.groups[order.group].template.status.allocatable["cpu"]) * order.count for order in plan.orders
+    )
     if ordered and limits.max_nodes_total:
         assert before + ordered <= limits.max_nodes_total
     if ordered and limits.cores_total:
@@ -95,9 +101,9 @@ def test_every_pod_and_chunk_is_counted_once(rng: Random) -> None:
         placed = verdict.on_ready + verdict.on_upcoming + sum(verdict.ordered.values())
         assert placed + verdict.unplaced == len(verdict.pods)
         assert bool(verdict.unplaced) == (verdict.reason.reason.severity != "info")
-    for found in plan.buffers:
-        assert found.on_ready + found.on_upcoming + sum(found.ordered.values()) + found.unplaced == found.chunks
-        assert found.is_provisioned == (found.on_ready == found.chunks)
+    for result in plan.buffers:
+        assert result.on_ready + result.on_upcoming + sum(result.ordered.values()) + result.unplaced == result.chunks
+        assert result.is_provisioned == (result.on_ready == result.chunks)
 
 
 # Pods that must lie evenly are left out of the next two: every node that comes up for others asks more of them.
@@ -148,7 +154,7 @@ def test_plain_pods_get_as_many_nodes_as_sequential_first_fit(rng: Random) -> No
     free: list[int] = []
     for millicores, count in sorted(kinds, reverse=True):
         for _ in range(count):
-            first = next((at for at, left in enumerate(free) if left >= millicores), None)
+            first = next((at for at, remaining in enumerate(free) if remaining >= millicores), None)
             if first is None:
                 free.append(4000 - millicores)
             else:
@@ -177,12 +183,12 @@ def test_without_pending_pods_and_with_provisioned_buffers_a_plan_changes_nothin
     cluster.plan()
     for _ in range(6):
         cluster.execute_orders().wait(120).plan()
-    whole = {buffer.uid: buffer.nodes for buffer in cluster.plan().buffers if buffer.is_provisioned}
+    pod_level = {buffer.uid: buffer.nodes for buffer in cluster.plan().buffers if buffer.is_provisioned}
     plan = cluster.plan()
     assert not [order for order in plan.orders if order.reason.reason.code == "OrderedForPods"]
-    for found in plan.buffers:
-        if found.uid in whole:
-            assert found.nodes == whole[found.uid]
+    for result in plan.buffers:
+        if result.uid in pod_level:
+            assert result.nodes == pod_level[result.uid]
 
 
 @pytest.mark.req("BF-43")

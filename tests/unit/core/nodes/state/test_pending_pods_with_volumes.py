@@ -19,16 +19,16 @@ LATE = convert_object({"metadata": {"name": "late"}, "volumeBindingMode": "WaitF
 
 def stored(zone: str = "", mode: str = "ReadWriteOnce") -> Storage:
     """A claim that is bound to a volume in a zone, or waits for one."""
-    done = {BIND_COMPLETED: "yes"} if zone else {}
+    completed = {BIND_COMPLETED: "yes"} if zone else {}
     spec = {"volumeName": "v" if zone else "", "storageClassName": "late", "accessModes": [mode]}
-    metadata = {"namespace": "default", "name": "data", "annotations": done}
+    metadata = {"namespace": "default", "name": "data", "annotations": completed}
     claim = convert_object({"metadata": metadata, "spec": spec}, PersistentVolumeClaim)
     volume = convert_object({"metadata": {"name": "v", "labels": {ZONE: zone}}}, PersistentVolume)
     return Storage({("default", "data"): claim}, {"v": volume} if zone else {}, {"late": LATE})
 
 
-def with_claim(name: str, **more: Any) -> Pod:
-    return a_pod(name, volumes=CLAIM, owner=("StatefulSet", "db"), **more)
+def with_claim(name: str, **fields: Any) -> Pod:
+    return a_pod(name, volumes=CLAIM, owner=("StatefulSet", "db"), **fields)
 
 
 def told(cluster: Cluster) -> PendingPodsDecision:
@@ -130,8 +130,10 @@ def sharing(*pods: Pod, mode: str = "ReadWriteOncePod") -> Cluster:
 
 def unhelped(cluster: Cluster) -> list[str]:
     """The pods for which a node would not help, because of their volumes."""
-    told = [pod for pod in cluster.plan().pods if any(why.reason.code == "VolumeNotReady" for why in pod.refused)]
-    return sorted(key[1] for each in told for key in each.pods)
+    reported = [
+        pod for pod in cluster.plan().pods if any(reason.reason.code == "VolumeNotReady" for reason in pod.refused)
+    ]
+    return sorted(key[1] for each in reported for key in each.pods)
 
 
 def test_only_one_of_two_pending_pods_with_an_exclusive_claim_gets_a_node() -> None:

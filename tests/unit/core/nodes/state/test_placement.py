@@ -203,8 +203,8 @@ def test_a_buffer_is_provisioned_only_on_ready_nodes() -> None:
         None,
     )
     cluster.execute_orders().wait(50).plan()
-    found = cluster.buffer("spare")
-    assert (found.reason.reason.code, found.is_provisioned, found.on_upcoming) == ("BufferAwaitsNodes", False, 4)
+    result = cluster.buffer("spare")
+    assert (result.reason.reason.code, result.is_provisioned, result.on_upcoming) == ("BufferAwaitsNodes", False, 4)
     cluster.wait(50).plan()
     assert (cluster.buffer("spare").is_provisioned, cluster.buffer("spare").provisioned_at) == (True, cluster.now)
     cluster.wait(10).nodes(a_node("small-1", labels={"group": "small"}, ready=False)).plan()
@@ -214,8 +214,8 @@ def test_a_buffer_is_provisioned_only_on_ready_nodes() -> None:
 def test_a_chunk_that_fits_no_group_gets_the_reasons() -> None:
     cluster = Cluster(a_group("small")).buffers(a_buffer("huge", 2, a_spec("40")), a_buffer("spare", 2))
     assert cluster.ordered() == {"small": 1}
-    found = cluster.buffer("huge")
-    assert (found.unplaced, [str(each) for each in found.refused]) == (2, ["NodeTooSmall (cpu): small"])
+    result = cluster.buffer("huge")
+    assert (result.unplaced, [str(each) for each in result.refused]) == (2, ["NodeTooSmall (cpu): small"])
 
 
 def test_pods_placed_where_chunks_were_are_hits_and_pending_ones_are_misses() -> None:
@@ -268,7 +268,7 @@ def test_an_unreadable_status_is_reported_and_affects_no_other_buffer() -> None:
     cluster = Cluster(a_group("small")).buffers(bad, a_buffer("good", 2))
     assert cluster.ordered() == {"small": 1}
     assert "podSpec" in str(cluster.snapshot.problems["Buffer", ("default", "bad")])
-    assert [each.key[1] for each in cluster.plan().buffers] == ["good"]
+    assert [buffer.key[1] for buffer in cluster.plan().buffers] == ["good"]
 
 
 @pytest.mark.parametrize("count", [-1, 2_000_000])
@@ -277,9 +277,9 @@ def test_an_excessive_number_of_chunks_is_refused(count: int) -> None:
 
 
 def test_the_name_of_a_chunk_never_changes() -> None:
-    found = read_chunks(a_buffer("spare", 3))
-    assert found is not None
-    assert found.get_name(2) == "uid-spare#2"  # type: ignore[union-attr]
+    result = read_chunks(a_buffer("spare", 3))
+    assert result is not None
+    assert result.get_name(2) == "uid-spare#2"  # type: ignore[union-attr]
 
 
 @pytest.mark.req("BF-41")
@@ -289,7 +289,7 @@ def test_ten_thousand_chunks_of_a_hundred_shapes_are_packed_once_per_shape(monke
     cluster = Cluster(*groups, settings=ScaleUpSettings(max_nodes_per_scaleup=10_000))
     cluster.buffers(*(a_buffer(f"b{at:02}", 100, a_spec(f"{100 + at}m", "256Mi")) for at in range(100)))
     plan = cluster.plan()
-    assert sum(sum(each.ordered.values()) for each in plan.buffers) == 10_000
+    assert sum(sum(buffer.ordered.values()) for buffer in plan.buffers) == 10_000
     nodes = sum(order.count for order in plan.orders)
     assert nodes <= 110
     # Each shape is packed once, and again where it begins on a new node; no chunk is packed by itself.

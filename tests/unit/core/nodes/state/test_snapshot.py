@@ -113,9 +113,9 @@ WITHOUT_NETWORK = [{"key": "node.kubernetes.io/network-unavailable", "effect": "
 
 
 def stands(cluster: Cluster, name: str) -> list[str]:
-    found = classify_nodes(cluster.snapshot, cluster.now, 900.0)
+    result = classify_nodes(cluster.snapshot, cluster.now, 900.0)
     number = cluster.snapshot.table.find(name)
-    return [field for field in found.__struct_fields__ if getattr(found, field)[number]]
+    return [field for field in result.__struct_fields__ if getattr(result, field)[number]]
 
 
 @pytest.mark.parametrize(

@@ -75,8 +75,8 @@ def test_a_node_belongs_to_the_group_whose_instance_names_it() -> None:
     node = msgspec.structs.replace(node, spec=msgspec.structs.replace(node.spec, provider_id="theirs"))
     by_id = GroupState(other, 1, (Instance("theirs", InstanceState.RUNNING, 0.0),))
     by_name = GroupState(group, 1, (Instance("ours", InstanceState.RUNNING, 0.0, "n"),))
-    ties = match_instances((by_id, by_name), {"n": node})
-    assert (ties.instances["n"][0], ties.nodes) == ("small", {("small", "ours"): "n"})
+    matches = match_instances((by_id, by_name), {"n": node})
+    assert (matches.instances["n"][0], matches.nodes) == ("small", {("small", "ours"): "n"})
 
 
 SPECIAL: dict[str, Any] = {"nodeSelector": {"group": "special"}}
